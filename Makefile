@@ -22,14 +22,14 @@ SERVERLESS := ./backend ./memory ./file ./conformance
 
 # test-race runs each store's main suite, and the fast tests of packages that are no store. It leaves out
 # the command, and packages without concurrency. The longest suites come first.
-RACE_STORES := ./etcd ./zookeeper ./redis/redlock ./memcached ./redis ./postgres ./file ./pair
+RACE_STORES := ./sqltable/pgtable ./etcd ./zookeeper ./redis/redlock ./memcached ./redis ./postgres ./file ./pair
 RACE_SUITES := ^TestConformance(3|FirstsNumbers)?$$
 RACELESS := /(bench|cmd/anylock|internal/(declared|fencetest|guaranteestable|killtable|moduleroot|readme|servers))$$
 
 # Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only; of
 # them the specimens alone with -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine.
-MODULES := examples/sqlite examples/queue examples/fencing fence/sqltest bench/peers conformance/specimens otel otel/prometheus \
-	adapters/gocron adapters/goose adapters/certmagic adapters/kubernetes
+MODULES := examples/sqlite examples/queue examples/fencing examples/balance fence/sqltest bench/peers conformance/specimens otel otel/prometheus \
+	sqltable/sqlitetable sqltable/mysqltable adapters/gocron adapters/goose adapters/certmagic adapters/kubernetes
 # Tested by test-docker alone.
 CONTAINERS := conformance/containers
 each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && $(1)) || exit 1; done
@@ -170,6 +170,10 @@ evidence: ## Record what the suite finds in mutants and specimens, and write doc
 	$(GO) run ./internal/killtable
 	cd conformance/specimens && ANYLOCK_TEST_REQUIRE=1 ANYLOCK_UPDATE=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run Specimens ./...
 	$(GO) run ./internal/killtable
+
+.PHONY: costly
+costly: ## Measure the processor time of each check, and write the list of the checks that the core leaves out with -short
+	$(GO) run ./internal/costly etcd zookeeper postgres
 
 .PHONY: twins
 twins: ## Run the whole suite on the specimens' twins

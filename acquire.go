@@ -12,10 +12,11 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Acquire waits until key is granted, ctx ends, or WithWait has passed. The lease renews itself until the caller calls
-// Release.
+// Acquire waits until key is granted, ctx ends, or WithWait has passed. ctx bounds the wait alone: once Acquire has
+// returned, the end of ctx does not affect the lease, which renews itself until the caller calls Release. To stop work
+// when the lease is lost, derive the work's context with Lease.Context.
 //
-// The error is ErrDeadlock if key is already held under ctx, without Reentrant. After WithWait it is ErrHeld if the
+// The error is ErrDeadlock if ctx carries a lease on key, of this Locker, without Reentrant. After WithWait it is ErrHeld if the
 // store has said that the key is busy, and ErrUnavailable if the store has not answered. If ctx ends, it is the
 // context's error, and nothing is left behind; it also matches ErrHeld if the key was busy. It can be ErrInvalid or
 // ErrClosed too. It is ErrUnavailable, and never ErrLost, if the store's grants arrive only after their TTL. Any
@@ -23,18 +24,18 @@ import (
 // background, or ends with the TTL. If the store cannot be reached at first, Acquire fails at once; once it is
 // waiting, it survives an outage for some time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
-	return l.get(ctx, key, opts, true)
+	return l.acquire(ctx, key, opts, true)
 }
 
 // TryAcquire is like Acquire but does not wait. If the key is busy, the error is ErrHeld, with a *HeldError that names the
 // holder if the store knows it.
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
-	return l.get(ctx, key, opts, false)
+	return l.acquire(ctx, key, opts, false)
 }
 
-// Do holds key while f runs. The context given to f is the lease's: it ends when the lock is lost, and f should then stop
-// writing. Do returns f's error, joined with ErrLost if the lease ended before f did, or with the error of the release. It
-// releases the lease even if f panics.
+// Do holds key while f runs. f's context is a child of ctx that also ends when the lock is lost, and f should then stop
+// writing. ctx bounds both the wait and f: use WithWait to limit the wait alone. Do returns f's error, joined with
+// ErrLost if the lease ended before f did, or with the error of the release. It releases the lease even if f panics.
 func (l *Locker) Do(ctx context.Context, key string, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) (err error) {
 	lease, err := l.Acquire(ctx, key, opts...)
 	if err != nil {
@@ -45,30 +46,32 @@ func (l *Locker) Do(ctx context.Context, key string, f func(ctx context.Context,
 			err = errors.Join(err, rerr)
 		}
 	}()
-	return f(lease.Context(), lease)
+	return f(lease.Context(ctx), lease)
 }
 
-func (l *Locker) get(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+// acquire is Acquire, or TryAcquire without wait: it calls the Tracer, and names the operation in its error.
+func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
 	if l.traces.acquire != nil {
-		return l.traced(ctx, key, opts, wait)
+		return l.traceAcquire(ctx, key, opts, wait)
 	}
-	lease, err := l.acquire(ctx, ctx, key, opts, wait)
+	lease, err := l.acquireLease(ctx, key, opts, wait)
 	if err != nil {
 		return nil, l.error("acquire", l.defaults.prefix+key, err)
 	}
 	return lease, nil
 }
 
-// acquire makes its requests with askCtx, a child of ctx; the lease's context is a child of ctx.
-func (l *Locker) acquire(ctx, askCtx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
-	lease, err := l.acquireKey(ctx, askCtx, key, opts, wait)
+// acquireLease acquires key without tracing. Its error never matches ErrLost.
+func (l *Locker) acquireLease(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+	lease, err := l.reenterOrContend(ctx, key, opts, wait)
 	if err != nil {
 		return nil, neverLost(err)
 	}
 	return lease, nil
 }
 
-func (l *Locker) acquireKey(ctx, askCtx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+// reenterOrContend checks the key and the options, and acquires the key by re-entry or in line with others.
+func (l *Locker) reenterOrContend(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
 	full, err := l.fullKey(key)
 	if err != nil {
 		return nil, err
@@ -85,23 +88,23 @@ func (l *Locker) acquireKey(ctx, askCtx context.Context, key string, opts []Acqu
 	if err := kit.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
-	if outer := heldUnder(ctx, l, full); outer != nil {
+	if outer := l.carriedLease(ctx, full); outer != nil {
 		if !terms.reentrant {
 			return nil, ErrDeadlock
 		}
-		if lease := outer.reenter(ctx); lease != nil {
+		if lease := outer.reenter(); lease != nil {
 			return lease, nil
 		}
 	}
 	if !wait || !terms.limited {
-		return l.contend(ctx, askCtx, full, terms, wait)
+		return l.contend(ctx, full, terms, wait)
 	}
 	if terms.wait == 0 {
-		return l.contend(ctx, askCtx, full, terms, false)
+		return l.contend(ctx, full, terms, false)
 	}
-	limited, cancel := context.WithTimeout(askCtx, terms.wait)
+	limited, cancel := context.WithTimeout(ctx, terms.wait)
 	defer cancel()
-	lease, err := l.contend(ctx, limited, full, terms, true)
+	lease, err := l.contend(limited, full, terms, true)
 	// Stores go by the clock, which may be ahead of the context's timer.
 	if err != nil && kit.Ended(limited) && !kit.Ended(ctx) && errors.Is(err, context.DeadlineExceeded) {
 		return nil, waitedErr(err, terms.wait)
@@ -125,10 +128,9 @@ func waitedErr(err error, limit time.Duration) error {
 	return fmt.Errorf("%w: the store has not answered within %v", ErrUnavailable, limit)
 }
 
-// contend passes the key's gate and gets the lease, by hand-off or from the store. Waiting ends with waitCtx; the lease
-// travels in a child of ctx.
-func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *settings, wait bool) (*Lease, error) {
-	g, handed, busy, err := l.enter(waitCtx, full, terms, wait)
+// contend passes the key's gate and gets the lease, by hand-off or from the store.
+func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait bool) (*Lease, error) {
+	g, handed, busy, err := l.enter(ctx, full, terms, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -136,30 +138,30 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 		l.passOn(g, handed)
 		return nil, ErrClosed
 	}
-	l.tellNotReady(waitCtx, full, handed, wait)
+	l.tellNotReady(ctx, full, handed, wait)
 	if handed != nil {
-		if lease := l.begin(ctx, handed, terms); lease != nil {
+		if lease := l.begin(handed, terms); lease != nil {
 			return lease, nil
 		}
-		l.discard(waitCtx, handed) // lost on its way from hand to hand: ask the store
+		l.discard(ctx, handed) // lost on its way from hand to hand: ask the store
 	}
 	// A grant that took longer than its TTL to arrive is no use, but the store works: ask again, not for ever.
 	const most = 5
 	for attempt := 1; ; attempt++ {
-		h, err := l.askFor(waitCtx, g, terms, wait, &busy)
+		h, err := l.tryThenWait(ctx, g, terms, wait, &busy)
 		if err == nil {
-			if lease := l.begin(ctx, h, terms); lease != nil {
+			if lease := l.begin(h, terms); lease != nil {
 				return lease, nil
 			}
-			l.discard(waitCtx, h)
+			l.discard(ctx, h)
 			if err = errEndedEarly; isClosed(l.done) {
 				err = ErrClosed
 			}
 		}
-		if !wait || !errors.Is(err, ErrLost) || attempt == most {
+		if !wait || !errors.Is(err, ErrLost) || attempt == most || terms.owner != "" {
 			l.leaveWith(g, err)
 			if busy != nil && kit.IsContextError(err) && !errors.Is(err, ErrHeld) {
-				err = cmp.Or(kit.ContextError(waitCtx, busy), err)
+				err = cmp.Or(kit.ContextError(ctx, busy), err)
 			}
 			return nil, err
 		}
@@ -168,11 +170,11 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 	}
 }
 
-// askFor gets a lease on g's key from the store, unless Shutdown comes first. busy is the store's word that the key is held, if it has
+// tryThenWait gets a lease on g's key from the store, unless Shutdown comes first. busy is the store's word that the key is held, if it has
 // given it.
-func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*hold, error) {
+func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*hold, error) {
 	if !wait || l.guarantees.Reach == ReachProcess { // where a request is cheaper than what a wait needs
-		h, err := l.ask(ctx, g, terms, false)
+		h, err := l.requestLease(ctx, g, terms, false)
 		if !wait || !errors.Is(err, ErrHeld) {
 			return h, err
 		}
@@ -180,21 +182,26 @@ func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool
 	}
 	atStore, done := l.waitAt(ctx, g)
 	defer done()
-	h, err := l.ask(atStore, g, terms, true)
+	h, err := l.requestLease(atStore, g, terms, true)
 	return h, l.closedOr(ctx, err)
 }
 
-// ask gets a lease from the store.
-func (l *Locker) ask(ctx context.Context, g *gate, terms *settings, wait bool) (*hold, error) {
+// requestLease makes one request for a lease to the store.
+func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wait bool) (*hold, error) {
 	ttl := terms.leaseTTL()
-	owner := backend.NewOwner()
+	owner := terms.owner
+	if owner == "" {
+		owner = l.newOwner()
+	}
 	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait})
 	if err == nil {
 		if _, err := driver.AddTokenBase(lease.Token(), l.defaults.base); err != nil {
 			_ = lease.Release(ctx) // its TTL ends it in any case
 			return nil, err
 		}
-		return l.newHold(g, lease, owner, ttl), nil
+		h := l.newHold(g, lease, owner, ttl)
+		h.named = terms.owner != ""
+		return h, nil
 	}
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		held = &HeldError{Holder: l.told(held.Holder)}
@@ -206,10 +213,47 @@ func (l *Locker) ask(ctx context.Context, g *gate, terms *settings, wait bool) (
 	return nil, err
 }
 
-// endedErr is why a lease has ended without a release.
-func (l *Locker) endedErr() error {
-	if isClosed(l.done) {
-		return ErrClosed
+func (l *Locker) newOwner() string {
+	if label := l.defaults.label; label != "" {
+		return backend.NewLabelledOwner(label)
 	}
-	return ErrLost
+	return backend.NewOwner()
+}
+
+// traceAcquire is acquire with a Tracer.
+func (l *Locker) traceAcquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+	terms := &l.defaults
+	if with, err := terms.with(opts); err == nil { // else acquireLease reports the error
+		terms = with
+	}
+	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(), Wait: wait}}
+	begun := time.Now()
+	tctx := l.traces.acquire.TraceAcquireStart(ctx, e.AcquireStart)
+	lease, err := l.acquireLease(tctx, key, opts, wait)
+	if err != nil {
+		err = l.error("acquire", e.Key, err)
+	}
+	e.Waited, e.Err = time.Since(begun), err
+	switch {
+	case lease != nil:
+		e.Owner, e.Token = lease.Owner(), lease.Token()
+		e.Outcome = OutcomeGranted
+		if lease.again {
+			e.Outcome = OutcomeReentered
+		} else if lease.handed {
+			e.Outcome = OutcomeHandedOn
+		}
+	case errors.Is(err, ErrClosed):
+		e.Outcome = OutcomeClosed
+	case errors.Is(err, context.Canceled):
+		e.Outcome = OutcomeCanceled
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrHeld) && wait && terms.wait > 0:
+		e.Outcome = OutcomeTimeout
+	case errors.Is(err, ErrHeld):
+		e.Outcome = OutcomeHeld
+	default:
+		e.Outcome = OutcomeError
+	}
+	l.traces.acquire.TraceAcquireEnd(tctx, e)
+	return lease, err
 }

@@ -20,7 +20,7 @@ func TestCauseFromAnotherLock(t *testing.T) {
 		lostLease := acquire(t, a, "lost", lock.WithoutRenewal())
 		<-lostLease.Lost()
 		lease := acquire(t, a, "k")
-		for _, cause := range []error{heldErr, context.Cause(lostLease.Context())} {
+		for _, cause := range []error{heldErr, context.Cause(lostLease.Context(t.Context()))} {
 			// waited is the holder that a wait was behind: its error tells of that one.
 			only := func(op, key string, err error, waited *lock.Lease) {
 				t.Helper()

@@ -13,17 +13,18 @@ import (
 // Config opens a Locker from a configuration file, so that you can change the store without changing code. Zero fields keep
 // the defaults. It has tags for encoding/json and the usual YAML packages. Durations are strings like "30s".
 type Config struct {
-	URL       string        `json:"url" yaml:"url"`                                   // empty: $ANYLOCK_URL
-	Prefix    string        `json:"prefix,omitempty" yaml:"prefix,omitempty"`         // WithPrefix
-	TokenBase uint64        `json:"token_base,omitempty" yaml:"token_base,omitempty"` // WithTokenBase
-	TTL       Duration      `json:"ttl,omitempty" yaml:"ttl,omitempty"`               // WithTTL
-	NoRenewal bool          `json:"no_renewal,omitempty" yaml:"no_renewal,omitempty"` // WithoutRenewal
-	MaxHold   Duration      `json:"max_hold,omitempty" yaml:"max_hold,omitempty"`     // WithMaxHold
-	MinHold   Duration      `json:"min_hold,omitempty" yaml:"min_hold,omitempty"`     // WithMinHold
-	Wait      Duration      `json:"wait,omitempty" yaml:"wait,omitempty"`             // WithWait; zero waits without limit
-	Reentrant bool          `json:"reentrant,omitempty" yaml:"reentrant,omitempty"`   // Reentrant
-	Handoff   *int          `json:"handoff,omitempty" yaml:"handoff,omitempty"`       // WithHandoff
-	Require   []Requirement `json:"require,omitempty" yaml:"require,omitempty"`       // Require
+	URL        string   `json:"url" yaml:"url"`                                     // empty: $ANYLOCK_URL
+	Prefix     string   `json:"prefix,omitempty" yaml:"prefix,omitempty"`           // WithPrefix
+	OwnerLabel string   `json:"owner_label,omitempty" yaml:"owner_label,omitempty"` // WithOwnerLabel
+	TokenBase  uint64   `json:"token_base,omitempty" yaml:"token_base,omitempty"`   // WithTokenBase
+	TTL        Duration `json:"ttl,omitempty" yaml:"ttl,omitempty"`                 // WithTTL
+	NoRenewal  bool     `json:"no_renewal,omitempty" yaml:"no_renewal,omitempty"`   // WithoutRenewal
+	MaxHold    Duration `json:"max_hold,omitempty" yaml:"max_hold,omitempty"`       // WithMaxHold
+	MinHold    Duration `json:"min_hold,omitempty" yaml:"min_hold,omitempty"`       // WithMinHold
+	Wait       Duration `json:"wait,omitempty" yaml:"wait,omitempty"`               // WithWait; zero waits without limit
+	Reentrant  bool     `json:"reentrant,omitempty" yaml:"reentrant,omitempty"`     // Reentrant
+	Handoff    *int     `json:"handoff,omitempty" yaml:"handoff,omitempty"`         // WithHandoff
+	Require    Need     `json:"require,omitzero" yaml:"require,omitempty"`          // Require, as a text like "fifo,reach=network"
 }
 
 // Open opens the store that c names. opts override c's fields.
@@ -35,6 +36,9 @@ func (c Config) options() []Option {
 	var opts []Option
 	if c.Prefix != "" {
 		opts = append(opts, WithPrefix(c.Prefix))
+	}
+	if c.OwnerLabel != "" {
+		opts = append(opts, WithOwnerLabel(c.OwnerLabel))
 	}
 	if c.TokenBase > 0 {
 		opts = append(opts, WithTokenBase(c.TokenBase))
@@ -56,7 +60,7 @@ func (c Config) options() []Option {
 	if c.Handoff != nil {
 		opts = append(opts, WithHandoff(*c.Handoff))
 	}
-	return append(opts, Require(c.Require...))
+	return append(opts, Require(c.Require))
 }
 
 // String returns c as JSON, without the user, password and query of the URL.

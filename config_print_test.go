@@ -26,7 +26,7 @@ func TestConfigHidesPassword(t *testing.T) {
 func configHidesPassword(t *testing.T, rawURL, shown string) {
 	n := 3
 	c := lock.Config{URL: rawURL, TTL: lock.Duration(time.Minute), Handoff: &n,
-		Require: []lock.Requirement{lock.NeedFIFO(), lock.NeedMaxLeases(7)}}
+		Require: lock.Need{FIFO: true, MaxLeases: 7}}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("text", "config", c, "pointer", &c)
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("json", "config", c, "pointer", &c)
@@ -40,7 +40,7 @@ func configHidesPassword(t *testing.T, rawURL, shown string) {
 			t.Errorf("shown: %s", text)
 		}
 	}
-	if got, want := c.String(), `{"url":"`+shown+`","ttl":"1m0s","handoff":3,"require":["fifo","max-leases=7"]}`; got != want {
+	if got, want := c.String(), `{"url":"`+shown+`","ttl":"1m0s","handoff":3,"require":"fifo,max-leases=7"}`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if c.URL != rawURL {

@@ -21,18 +21,24 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/backend/driver":   {own: []string{"/backend", "/backend/kit", "/internal/alarm"}},
 	"/backend/tlsurl":   {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
 	"/memory":           {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
+	"/locktest":         {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/memory", "/internal/alarm"}},
 	"/recipe":           {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
+	"/lockhttp":         {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
 	"/pair":             {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls"}},
 	"/file":             {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls"}, others: []string{"golang.org/x/sys/"}},
-	"/fence":            {own: []string{"/backend", "/internal/alarm"}},
-	"/fence/redisfence": {own: []string{"/backend", "/fence", "/internal/alarm"}, others: []string{"github.com/redis/go-redis/v9"}},
+	"/fence":            {own: []string{"/backend", "/internal/alarm", "/internal/tablesql"}},
+	"/fence/fencehttp":  {own: []string{"/backend", "/fence", "/internal/alarm", "/internal/tablesql"}},
+	"/fence/redisfence": {own: []string{"/backend", "/fence", "/internal/alarm", "/internal/tablesql"}, others: []string{"github.com/redis/go-redis/v9"}},
 	"/redis": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/backend/tlsurl", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
 		others: []string{"github.com/redis/go-redis/v9"}},
 	"/redis/redlock": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/backend/tlsurl", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
 		others: []string{"github.com/redis/go-redis/v9"}},
 	"/memcached": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/backend/tlsurl"}, others: []string{"github.com/bradfitz/gomemcache/"}},
 	"/zookeeper": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/backend/tlsurl"}, others: []string{"github.com/go-zookeeper/zk"}},
-	"/postgres":  {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls"}, others: []string{"github.com/jackc/pgx/v5"}},
+	"/postgres":  {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/internal/pgurl"}, others: []string{"github.com/jackc/pgx/v5"}},
+	"/sqltable": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/internal/tablesql"}},
+	"/sqltable/pgtable": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/internal/pgurl",
+		"/internal/tablesql", "/sqltable"}, others: []string{"github.com/jackc/pgx/v5"}},
 	"/etcd": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/backend/tlsurl"}, others: []string{
 		"go.etcd.io/etcd/client/", "go.etcd.io/etcd/api/v3", "go.uber.org/zap", "google.golang.org/grpc",
 	}},
@@ -76,7 +82,7 @@ func TestDependencies(t *testing.T) {
 
 // The standard library alone, by what the go command itself says.
 func TestRootNeedsNoModule(t *testing.T) {
-	for _, path := range []string{"", "/backend", "/memory", "/pair", "/recipe", "/fence"} {
+	for _, path := range []string{"", "/backend", "/memory", "/pair", "/recipe", "/fence", "/lockhttp"} {
 		out := goList(t, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+path)
 		for _, dep := range out {
 			if !under(dep, module) {

@@ -83,11 +83,3 @@ func shortened(key string) string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
-
-// error wraps err. An Error inside it can only be about another lock: the cause of a context's end.
-func (l *Locker) error(op, key string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &Error{Op: op, Backend: l.name, Key: key, Err: err}
-}

@@ -42,7 +42,11 @@ func ExampleLocker_TryAcquire() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer lease.Release(ctx)
+	defer func() {
+		if err := lease.Release(ctx); err != nil {
+			log.Print(err) // ErrLost: the lease ended before the work did
+		}
+	}()
 
 	_, err = locks.TryAcquire(ctx, "nightly")
 	var held *lock.HeldError
@@ -107,7 +111,7 @@ func ExampleReentrant() {
 }
 
 func ExampleRequire() {
-	_, err := lock.Open(context.Background(), "memory:", lock.Require(lock.NeedReach(lock.ReachNetwork), lock.NeedFIFO()))
+	_, err := lock.Open(context.Background(), "memory:", lock.Require(lock.Need{Reach: lock.ReachNetwork, FIFO: true}))
 	fmt.Println(err)
 	// Output: lock: open (memory): not supported by this store: reach=network is required, but owners exclude each other only within one process
 }
@@ -117,7 +121,7 @@ func ExampleConfig() {
 		URL:     "memory:", // from a file, with tags for JSON and YAML
 		Prefix:  "billing/",
 		TTL:     lock.Duration(time.Minute),
-		Require: []lock.Requirement{lock.NeedFIFO()},
+		Require: lock.Need{FIFO: true},
 	}
 	locks, err := c.Open(context.Background())
 	if err != nil {
@@ -128,7 +132,9 @@ func ExampleConfig() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer lease.Release(context.Background())
 	fmt.Println(lease.Key())
+	if err := lease.Release(context.Background()); err != nil {
+		log.Fatal(err)
+	}
 	// Output: billing/run
 }

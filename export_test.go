@@ -12,3 +12,10 @@ func (l *Locker) Kept() (gates, renewals int) {
 	defer l.renewals.mu.Unlock()
 	return gates, l.renewals.clock.Len()
 }
+
+// DerivedContexts is the number of contexts that a lease will cancel.
+func DerivedContexts(l *Lease) int {
+	l.tenure.mu.Lock()
+	defer l.tenure.mu.Unlock()
+	return len(l.tenure.derived)
+}

@@ -1,162 +1,11 @@
 package lock
 
 import (
-	"cmp"
-	"container/list"
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend/kit"
 )
-
-// A gate lets one goroutine of the process at a time contend for, or hold, one key; the others queue behind it, first
-// come first served. It exists while someone is inside, or is Locker.idle. Locker.mu guards its queue.
-type gate struct {
-	key     string
-	inside  atomic.Pointer[tenure] // who holds the key, nil while the one inside still contends for it
-	waiters *list.List             // of *waiter; nil until the first comes
-	busy    error                  // what the store has said last of the key being busy
-	told    time.Time              // when it did
-	looking bool                   // a waiter is asking the store whether it is
-	endWait context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
-}
-
-type waiter struct {
-	turn  chan *hold // a live lease handed over, or nil to go and contend; takes one, without blocking the giver
-	terms *settings
-}
-
-// enter passes the gate of key, or queues at it. The hold is a live lease that came with the pass, nil
-// otherwise; busy tells that the key was held meanwhile. The caller that passed must leave.
-func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (_ *gate, _ *hold, busy, err error) {
-	l.mu.Lock()
-	if isClosed(l.stopping) {
-		l.mu.Unlock()
-		return nil, nil, nil, ErrClosed
-	}
-	g := l.gates[key]
-	switch g {
-	case nil:
-		g = &gate{key: key}
-		l.gates[key] = g
-		l.mu.Unlock()
-		return g, nil, nil, nil
-	case l.idle:
-		l.idle = nil
-		l.mu.Unlock()
-		return g, nil, nil, nil
-	}
-	busy = g.heldLocked()
-	if !wait {
-		l.mu.Unlock()
-		if busy == nil { // someone of this process is asking the store for it
-			busy, err = l.look(ctx, key)
-		}
-		return nil, nil, nil, cmp.Or(err, busy)
-	}
-	w := &waiter{turn: make(chan *hold, 1), terms: terms}
-	if g.waiters == nil {
-		g.waiters = list.New()
-	}
-	place := g.waiters.PushBack(w)
-	l.mu.Unlock()
-
-	since := time.Now()
-	var half *time.Timer
-	var looks <-chan time.Time
-	if busy == nil && terms.limited {
-		half = time.NewTimer(terms.wait / 2)
-		defer half.Stop()
-		looks = half.C
-	}
-	for over := false; !over; {
-		select {
-		case handed := <-w.turn:
-			return g, handed, busy, nil
-		case <-looks:
-			if left := l.lookOnce(ctx, g, since); left > time.Millisecond {
-				half.Reset(left / 2)
-			}
-			continue
-		case <-ctx.Done():
-		case <-l.stopping:
-			err = ErrClosed
-		}
-		over = true
-	}
-	l.mu.Lock()
-	if err == nil {
-		if busy == nil {
-			busy = g.heldLocked()
-		}
-		if busy == nil && !g.told.Before(since) {
-			busy = g.busy
-		}
-		err = kit.ContextError(ctx, busy)
-	}
-	select {
-	case handed := <-w.turn: // it came at the same moment
-		pass := func() { l.passOn(g, handed) }
-		closed := isClosed(l.done)
-		if !closed {
-			l.background.Go(pass) // the caller wants to go
-		}
-		l.mu.Unlock()
-		if closed { // nobody waits for background any more, and a closed store answers at once
-			pass()
-		}
-	default:
-		g.waiters.Remove(place)
-		l.mu.Unlock()
-	}
-	return nil, nil, nil, err
-}
-
-// look asks the store whether a key is busy that someone of this process is asking it for. Any answer makes it so.
-func (l *Locker) look(ctx context.Context, key string) (busy, err error) {
-	h, err := l.backend.Inspect(ctx, key)
-	switch {
-	case err != nil:
-		return nil, err
-	case h.Held():
-		return &HeldError{Holder: l.told(h)}, nil
-	}
-	return ErrHeld, nil
-}
-
-// lookOnce lets a waiter look, in the background, that has heard nothing since then, one at a time. It returns the time until ctx
-// ends, or 0 if it need not look again.
-func (l *Locker) lookOnce(ctx context.Context, g *gate, since time.Time) (left time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case isClosed(l.done) || !g.told.Before(since):
-		return 0
-	case !g.looking:
-		g.looking = true
-		l.background.Go(func() {
-			busy, err := l.look(ctx, g.key)
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			g.looking = false
-			if err == nil {
-				g.busy, g.told = busy, time.Now()
-			}
-		})
-	}
-	end, _ := ctx.Deadline()
-	return time.Until(end)
-}
-
-// passOn gives a turn that nobody wants to the next waiter.
-func (l *Locker) passOn(g *gate, handed *hold) {
-	if handed == nil {
-		l.leave(g)
-		return
-	}
-	_ = l.giveUp(context.Background(), handed) // the TTL ends what cannot be released
-}
 
 // leave lets the next waiter contend for the key, or closes the gate.
 func (l *Locker) leave(g *gate) { l.leaveWith(g, nil) }
@@ -174,6 +23,11 @@ func (l *Locker) leaveWith(g *gate, err error) {
 
 // callNextLocked gives the next waiter its turn, or closes the gate.
 func (l *Locker) callNextLocked(g *gate, handed *hold) {
+	if g.resumed {
+		l.resumed--
+		l.drainLocked()
+		return
+	}
 	next := g.nextLocked()
 	if next == nil {
 		if l.idle != nil {
@@ -195,11 +49,57 @@ func (g *gate) nextLocked() *waiter {
 	return g.waiters.Front().Value.(*waiter)
 }
 
-// heldLocked is the error of an attempt that must not wait behind a holder of this process, nil if there is none.
-func (g *gate) heldLocked() error {
-	inside := g.inside.Load()
-	if inside == nil {
-		return nil
+// stopLocked lets nobody in any more, and ends what waits.
+func (l *Locker) stopLocked() {
+	if isClosed(l.stopping) {
+		return
 	}
-	return &HeldError{Holder: inside.holder()}
+	close(l.stopping)
+	for _, g := range l.gates {
+		if g.endWait != nil {
+			g.endWait()
+		}
+	}
+	l.drainLocked()
+}
+
+// drainLocked tells when the last one has left.
+func (l *Locker) drainLocked() {
+	if isClosed(l.stopping) && l.busyLocked() == 0 && !isClosed(l.drained) {
+		close(l.drained)
+	}
+}
+
+// busyLocked counts the keys that somebody holds or asks for.
+func (l *Locker) busyLocked() int {
+	n := len(l.gates) + l.resumed
+	if l.idle != nil {
+		n--
+	}
+	return n
+}
+
+// waitAt is the context of a wait at the store for g's key, which Shutdown ends too.
+func (l *Locker) waitAt(ctx context.Context, g *gate) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g.endWait = cancel
+	if isClosed(l.stopping) {
+		cancel()
+	}
+	return ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		g.endWait = nil
+		cancel()
+	}
+}
+
+// closedOr is err, or ErrClosed where Shutdown has ended a wait that ended with err.
+func (l *Locker) closedOr(ctx context.Context, err error) error {
+	if kit.IsContextError(err) && !kit.Ended(ctx) && isClosed(l.stopping) {
+		return ErrClosed
+	}
+	return err
 }

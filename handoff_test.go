@@ -177,7 +177,7 @@ func TestHandoffOfARemovedLease(t *testing.T) {
 		first := acquire(t, a, "k")
 		got := queue(t, a, 3)
 		time.Sleep(50 * time.Millisecond) // sleeps: the work under the lock
-		if err := b.Break(t.Context(), "k", first.Owner()); err != nil {
+		if err := b.Ops().Break(t.Context(), "k", first.Owner()); err != nil {
 			t.Fatal(err)
 		}
 		other := acquire(t, b, "k")

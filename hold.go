@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
-	"github.com/anylock/lock/internal/alarm"
 )
 
 // handoffTime is how long after the store's grant a lease may be handed on: other processes wait meanwhile.
@@ -22,31 +19,6 @@ const handoffTrust = 10 * time.Millisecond
 
 // keepPause is between attempts to set a minimum hold.
 const keepPause = 100 * time.Millisecond
-
-// A hold is one lease of the store. It passes from tenure to tenure, of one local holder each.
-type hold struct {
-	locker  *Locker
-	gate    *gate
-	lease   backend.Lease
-	owner   string
-	granted time.Time
-	gone    chan struct{} // closed at its end; nil where nothing waits for that
-
-	mu     sync.Mutex
-	tenure *tenure       // who holds it, nil on its way from hand to hand
-	ttl    time.Duration // to renew to
-	until  time.Duration // of its age: renew no further; 0 means for ever
-	lost   bool
-
-	silent   time.Duration // of its age when the store stopped answering renewals, 0 if it answers; guarded by renewer.mu
-	left     bool          // must not come back to be renewed; guarded by renewer.mu, as is renewal
-	handoffs uint8         // how often it was handed on; only the one inside the gate touches it
-	replied  time.Duration // of its age when the store confirmed it for a hand-off; only the one inside the gate touches it
-	taken    atomic.Int32  // by workers that renew it
-	renewal  alarm.Entry[*hold]
-
-	first tenure // here, so that an acquisition makes one piece of memory
-}
 
 func (l *Locker) newHold(g *gate, lease backend.Lease, owner string, ttl time.Duration) *hold {
 	h := &hold{locker: l, gate: g, lease: lease, owner: owner, granted: time.Now(), ttl: ttl, left: true}
@@ -70,9 +42,6 @@ func (h *hold) watch() {
 		}
 	}()
 }
-
-// age is the time since the store's grant.
-func (h *hold) age() time.Duration { return time.Since(h.granted) }
 
 // lose ends the tenure, if there is one, because the store's lease has ended.
 func (h *hold) lose() {
@@ -104,7 +73,7 @@ func (l *Locker) discard(ctx context.Context, h *hold) {
 }
 
 // begin starts a tenure on h. It returns nil if h has been lost meanwhile.
-func (l *Locker) begin(ctx context.Context, h *hold, terms *settings) *Lease {
+func (l *Locker) begin(h *hold, terms *settings) *Lease {
 	t, age := &h.first, time.Duration(0)
 	if h.handoffs > 0 {
 		t, age = new(tenure), h.age()
@@ -115,7 +84,7 @@ func (l *Locker) begin(ctx context.Context, h *hold, terms *settings) *Lease {
 		t.token = (token+l.defaults.base)<<handoffBits | uint64(h.handoffs)
 	}
 	lease := &t.first
-	lease.tenure, lease.parent, lease.handed = t, ctx, h.handoffs > 0
+	lease.tenure, lease.handed = t, h.handoffs > 0
 	h.gate.inside.Store(t) // first: a loss may let the next one in as soon as h knows of t
 	h.mu.Lock()
 	left := h.lease.Deadline().Sub(now)
@@ -153,7 +122,7 @@ func (l *Locker) handOn(h *hold) bool {
 	lost, current := h.lost, h.ttl
 	h.mu.Unlock()
 	terms := l.nextTerms(h.gate)
-	if terms == nil || int(h.handoffs) >= l.defaults.handoff || lost || h.age() >= handoffTime {
+	if terms == nil || h.named || terms.owner != "" || int(h.handoffs) >= l.defaults.handoff || lost || h.age() >= handoffTime {
 		return false
 	}
 	l.renewals.remove(h)
@@ -177,7 +146,7 @@ func (l *Locker) handOn(h *hold) bool {
 	if next == nil || isClosed(l.stopping) {
 		return false
 	}
-	if t := next.terms; t.leaseTTL() != ttl || t.manual != terms.manual {
+	if t := next.terms; t.leaseTTL() != ttl || t.manual != terms.manual || t.owner != "" {
 		return false // another waiter than the one it was renewed for
 	}
 	h.handoffs++

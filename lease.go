@@ -3,126 +3,12 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 )
-
-// A tenure is one local holder's time on a hold, shared by the handles of its re-entries.
-type tenure struct {
-	hold    *hold
-	token   uint64
-	since   time.Duration // of the hold's age
-	minHold time.Duration
-
-	mu      sync.Mutex
-	lost    chan struct{} // nil until it is asked for
-	count   int           // handles not released
-	over    bool
-	why     error     // ErrLost or ErrClosed if it was lost
-	end     time.Time // the deadline when it ended
-	cancels map[*Lease]context.CancelCauseFunc
-
-	renewing chan struct{} // not nil while a Lease.Renew is under way, closed at its end
-	giveUp   func()        // cancels it
-
-	first Lease // its first handle
-}
-
-func (t *tenure) isHeld() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return !t.over
-}
-
-// held is for how long it has been.
-func (t *tenure) held() time.Duration { return t.hold.age() - t.since }
-
-func (t *tenure) deadline() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		return t.end
-	}
-	return t.hold.lease.Deadline()
-}
-
-func (t *tenure) holder() Holder {
-	return Holder{Owner: t.hold.owner, Token: t.token, TTL: max(0, time.Until(t.deadline())), Waiters: -1}
-}
-
-// lose ends the tenure because its lease has ended, and lets the next one pass the gate: its holder may hang for ever.
-func (t *tenure) lose() {
-	t.mu.Lock()
-	if t.over {
-		t.mu.Unlock()
-		return
-	}
-	h := t.hold
-	t.over, t.why = true, h.locker.endedErr()
-	t.end = h.lease.Deadline()
-	if t.lost != nil {
-		close(t.lost)
-	}
-	err := t.lostErr()
-	for _, cancel := range t.cancels { // locked: once a call has told of the loss, its context has ended
-		cancel(err)
-	}
-	t.cancels = nil
-	t.mu.Unlock()
-	h.locker.leave(h.gate)
-	if h.locker.traces.lease != nil {
-		t.traceEnd(context.Background(), t.held(), true, err)
-	}
-	if logger := h.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
-		held := t.held()
-		go logger.Warn("lease lost", "key", h.gate.key, "backend", h.locker.name, "owner", h.owner,
-			"token", t.token, "held", held) // a log that blocks must not keep others from learning of their loss
-	}
-}
-
-// lostChan is closed when the tenure is lost.
-func (t *tenure) lostChan() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.lost == nil {
-		t.lost = make(chan struct{})
-		if t.why != nil {
-			close(t.lost)
-		}
-	}
-	return t.lost
-}
-
-// lostErr is why a lost tenure's contexts end.
-func (t *tenure) lostErr() error { return t.error("hold", t.why) }
-
-func (t *tenure) error(op string, err error) error {
-	return t.hold.locker.error(op, t.hold.gate.key, err)
-}
-
-// A Lease is the right to a key until a deadline. Its methods are safe for concurrent use.
-type Lease struct {
-	tenure *tenure
-	parent context.Context
-
-	mu        sync.Mutex
-	ctx       context.Context
-	finished  *sync.Cond // tells that releasing is false again; nil until somebody waits for that
-	err       error      // the answer to its last Release
-	done      bool       // it was a definite one
-	released  bool       // this handle no longer counts
-	releasing bool       // a Release is under way
-	again     bool       // a re-entry; it does not change
-	handed    bool       // by the holder before; it does not change
-}
-
-// errReleased is the cause of a Context that ended by Release.
-var errReleased = fmt.Errorf("lock: %w: %w", ErrReleased, context.Canceled)
 
 // Key returns the key that is held, with the Locker's prefix.
 func (l *Lease) Key() string { return l.tenure.hold.gate.key }
@@ -162,33 +48,6 @@ func (l *Lease) over() error {
 		return nil
 	}
 	return ErrLost
-}
-
-// Context returns a child of the context that was given to Acquire. It ends with its parent, or when the lease is lost (the
-// cause matches ErrLost) or released. Acquiring the key again under it is re-entry.
-func (l *Lease) Context() context.Context {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ctx != nil {
-		return l.ctx
-	}
-	ctx, cancel := context.WithCancelCause(context.WithValue(l.parent, contextKey{}, l))
-	l.ctx = ctx
-	t := l.tenure
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.why != nil:
-		cancel(t.lostErr())
-	case l.released:
-		cancel(errReleased)
-	default:
-		if t.cancels == nil {
-			t.cancels = make(map[*Lease]context.CancelCauseFunc)
-		}
-		t.cancels[l] = cancel
-	}
-	return ctx
 }
 
 // Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: where the lease has
@@ -321,10 +180,7 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 	h, locker := t.hold, t.hold.locker
 	deadline := h.lease.Deadline()
 	t.mu.Lock()
-	cancel := t.cancels[l]
-	if cancel != nil {
-		delete(t.cancels, l)
-	}
+	t.cancelLocked(l, errReleased) // before anybody else can get the key
 	t.count--
 	last := t.count == 0
 	if last && !t.over {
@@ -337,9 +193,6 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 		t.giveUp()
 	}
 	t.mu.Unlock()
-	if cancel != nil {
-		cancel(errReleased) // before anybody else can get the key
-	}
 	if last && renewing != nil {
 		<-renewing // it must not prolong the next holder's lease
 	}

@@ -19,6 +19,18 @@
 // somebody else may get the key. [Lease.Context] ends and [Lease.Lost] closes when the lease ends, by its local deadline at the
 // latest, whatever the network does. To close the remaining gap, let the resource refuse a [Lease.Token] lower than one it has seen.
 //
+// # Release reports a loss
+//
+// Release returns [ErrLost] if the lease had ended before, so that somebody else may have worked at the same time. A plain
+// "defer lease.Release(ctx)" drops that error. [Locker.Do] returns it, and so does a function with a named result:
+//
+//	lease, err := locks.Acquire(ctx, key)
+//	if err != nil {
+//		return err
+//	}
+//	defer func() { err = errors.Join(err, lease.Release(ctx)) }()
+//	return work(lease.Context(ctx))
+//
 // # Concurrency
 //
 // Everything is safe for concurrent use. Goroutines of one Locker that want the same key queue inside the process, first come
@@ -31,8 +43,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
@@ -41,27 +51,6 @@ import (
 
 // URLEnv is the environment variable that Open reads if its URL is empty.
 const URLEnv = "ANYLOCK_URL"
-
-// A Locker hands out leases on the keys of one store. Create it with Open or New: the methods of a zero Locker return ErrInvalid.
-type Locker struct {
-	backend    backend.Backend
-	name       string // of the store, for errors and logs
-	guarantees Guarantees
-	defaults   settings
-	renewals   *renewer
-	traces     traces
-
-	mu    sync.Mutex
-	gates map[string]*gate
-	idle  *gate // the one that was left last, with nobody inside: its key is often wanted again at once
-
-	// Closed under mu.
-	stopping chan struct{} // by Shutdown, or Close: nothing new is granted
-	drained  chan struct{} // when, after that, nobody holds a key or asks for one
-	done     chan struct{} // by Close
-
-	background sync.WaitGroup // hand-backs under way for callers who have gone
-}
 
 // Open opens the store that rawURL names, with the package registered for its scheme. If rawURL is empty, Open uses the
 // environment variable ANYLOCK_URL. The URL's parameter lock_prefix is WithPrefix, and lock_token_base is WithTokenBase.
@@ -142,97 +131,5 @@ func newLocker(b backend.Backend, name string, opts []Option) (*Locker, error) {
 	return l, nil
 }
 
-// tooLong is ErrInvalid if s asks for longer than the store grants.
-func (l *Locker) tooLong(s *settings) error {
-	most := l.guarantees.MaxTTL
-	switch ttl := s.leaseTTL(); {
-	case most <= 0:
-	case ttl > most:
-		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, ttl, most)
-	case s.minHold > most: // Release would ask for what is left of it
-		return fmt.Errorf("%w: min hold %v is longer than the store grants, %v", ErrInvalid, s.minHold, most)
-	}
-	return nil
-}
-
 // Guarantees returns what the store promises.
 func (l *Locker) Guarantees() Guarantees { return l.guarantees }
-
-// Inspect returns who holds key. It is for people and tools: the answer may be out of date by the time it arrives. For a free
-// key it is the zero Holder. The token is that of the lease's first holder; after hand-offs the
-// holder's own is higher by up to 255.
-func (l *Locker) Inspect(ctx context.Context, key string) (Holder, error) {
-	full, err := l.fullKey(key)
-	if err == nil {
-		var h Holder
-		if h, err = l.backend.Inspect(ctx, full); err == nil {
-			return l.told(h), nil
-		}
-	}
-	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
-}
-
-// unopened is the error of a Locker that neither Open nor New has made.
-func (l *Locker) unopened() error {
-	if l.backend == nil {
-		return fmt.Errorf("%w: the Locker was made without Open or New", ErrInvalid)
-	}
-	return nil
-}
-
-// Close ends waiting Acquires with ErrClosed, stops renewal, and closes the store. Release leases first. A lease that is
-// still held ends for its holder at once (its Context ends with ErrClosed as the cause), but its key becomes free only
-// when its TTL runs out, because the holder may not have stopped yet. A second Close returns nil.
-func (l *Locker) Close() error {
-	if err := l.unopened(); err != nil {
-		return l.error("close", "", err)
-	}
-	l.mu.Lock()
-	if isClosed(l.done) {
-		l.mu.Unlock()
-		return nil
-	}
-	close(l.done)
-	l.stopLocked()
-	l.mu.Unlock()
-	l.renewals.close()
-	err := l.backend.Close()
-	l.background.Wait()
-	if err != nil {
-		return &Error{Op: "close", Backend: l.name, Err: err}
-	}
-	return nil
-}
-
-// told is a holder as the store names it, with the token that a holder of this package has.
-func (l *Locker) told(h Holder) Holder {
-	number, err := driver.AddTokenBase(h.Token, l.defaults.base)
-	if err != nil {
-		number = 0 // nobody can have such a one
-	}
-	h.Token = number << handoffBits
-	return h
-}
-
-func (l *Locker) fullKey(key string) (string, error) {
-	if err := l.unopened(); err != nil {
-		return "", err
-	}
-	if key == "" {
-		return "", backend.ValidateKey(key) // a prefix does not make it a key
-	}
-	full := key
-	if l.defaults.prefix != "" {
-		full = l.defaults.prefix + key
-	}
-	return full, backend.ValidateKey(full)
-}
-
-// effective is how far away the deadline of a lease of ttl is at first.
-func (l *Locker) effective(ttl time.Duration) time.Duration {
-	ttl = l.guarantees.Round(ttl)
-	if most := l.guarantees.MaxSilence; most > 0 {
-		return min(ttl, most)
-	}
-	return ttl
-}

@@ -56,12 +56,12 @@ func TestHeldErrorNamesTheHolder(t *testing.T) {
 				t.Errorf("holder %+v, want owner %s and token %d", h, lease.Owner(), lease.Token())
 			}
 		}
-		h, err := b.Inspect(t.Context(), "k")
+		h, err := b.Ops().Inspect(t.Context(), "k")
 		if err != nil || h.Owner != lease.Owner() || h.Token != lease.Token() {
 			t.Errorf("inspect: %+v, %v", h, err)
 		}
 		release(t, lease)
-		if h, err := b.Inspect(t.Context(), "k"); err != nil || h.Held() {
+		if h, err := b.Ops().Inspect(t.Context(), "k"); err != nil || h.Held() {
 			t.Errorf("inspect of a free key: %+v, %v", h, err)
 		}
 	})
@@ -114,7 +114,7 @@ func TestWithWait(t *testing.T) {
 		// The wait does not limit the lease.
 		lease = acquire(t, a, "k", lock.WithWait(time.Second))
 		time.Sleep(time.Hour)
-		if err := lease.Context().Err(); err != nil {
+		if err := lease.Context(t.Context()).Err(); err != nil {
 			t.Error(err)
 		}
 		release(t, lease)
@@ -220,43 +220,13 @@ func TestDoIsTransparent(t *testing.T) {
 	})
 }
 
-// A released lease ends its context; a cancelled parent ends it too, and Release still works.
-func TestLeaseContext(t *testing.T) {
-	bubble(t, func(t *testing.T, a, b *lock.Locker) {
-		lease := acquire(t, a, "k")
-		ctx := lease.Context()
-		if ctx != lease.Context() {
-			t.Error("Context changes")
-		}
-		release(t, lease)
-		wantErr(t, context.Cause(ctx), context.Canceled)
-
-		parent, cancel := context.WithCancel(t.Context())
-		lease, err := a.Acquire(parent, "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx = lease.Context()
-		cancel()
-		wantErr(t, ctx.Err(), context.Canceled)
-		if lost(lease) || lease.Err() != nil {
-			t.Error("a cancelled context loses the lease")
-		}
-		if err := lease.Release(parent); err != nil {
-			t.Error(err)
-		}
-		free(t, b, "k")
-		wantErr(t, context.Cause(lease.Context()), context.Canceled)
-	})
-}
-
 // The context ends before the next holder can begin.
 func TestContextEndsBeforeTheKeyIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(memory.New())
 		l := locker(t, f, lock.WithTTL(time.Second))
 		lease := acquire(t, l, "k")
-		ctx := lease.Context()
+		ctx := lease.Context(t.Context())
 		f.release = func(context.Context) error {
 			if ctx.Err() == nil {
 				t.Error("the context lives while the store is asked to release")
@@ -266,7 +236,7 @@ func TestContextEndsBeforeTheKeyIsFree(t *testing.T) {
 		release(t, lease)
 
 		lease = acquire(t, l, "k", lock.WithoutRenewal())
-		ctx = lease.Context()
+		ctx = lease.Context(t.Context())
 		f.renew = f.release
 		got := queue(t, l, 1)
 		time.Sleep(600 * time.Millisecond) // so that the hand-off renews
@@ -280,7 +250,7 @@ func TestClose(t *testing.T) {
 		store := memory.NewStore()
 		a, b := locker(t, store.Client()), locker(t, store.Client())
 		lease := acquire(t, a, "k", lock.WithTTL(10*time.Second))
-		ctx := lease.Context()
+		ctx := lease.Context(t.Context())
 		waiting := make(chan error, 3)
 		other := acquire(t, b, "other")
 		for _, key := range []string{"k", "k", "other"} { // at the gate, and at the store
@@ -306,7 +276,7 @@ func TestClose(t *testing.T) {
 		wantErr(t, err, lock.ErrClosed)
 		_, err = a.TryAcquire(t.Context(), "k2")
 		wantErr(t, err, lock.ErrClosed)
-		_, err = a.Inspect(t.Context(), "k")
+		_, err = a.Ops().Inspect(t.Context(), "k")
 		wantErr(t, err, lock.ErrClosed)
 		busy(t, b, "k") // the holder may not have noticed yet
 		time.Sleep(11 * time.Second)
@@ -338,7 +308,7 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%s: %v, want ErrInvalid", name, err)
 			}
 		}
-		_, err := l.Inspect(t.Context(), "")
+		_, err := l.Ops().Inspect(t.Context(), "")
 		wantErr(t, err, lock.ErrInvalid)
 		if n, _, _ := f.counts(); n != 0 {
 			t.Errorf("%d requests", n)
@@ -375,7 +345,7 @@ func TestErrorsNameTheWholeKey(t *testing.T) {
 		_, held := l.TryAcquire(t.Context(), "k")
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, inspect := l.Inspect(canceled, "k")
+		_, inspect := l.Ops().Inspect(canceled, "k")
 		renew := lease.Renew(t.Context(), 0)
 		release(t, lease)
 		for _, err := range []error{held, inspect, renew, lease.Err()} {

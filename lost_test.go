@@ -35,7 +35,7 @@ func TestLostLeaseIsOutOfTheWay(t *testing.T) {
 
 		// The same without anybody in the queue, and under the lost lease's own context.
 		lease := acquire(t, a, "k", lock.WithoutRenewal())
-		ctx := context.WithoutCancel(lease.Context())
+		ctx := context.WithoutCancel(lease.Context(t.Context()))
 		<-lease.Lost()
 		time.Sleep(time.Second) // the holder's deadline is a little earlier than the store's
 		again, err := a.TryAcquire(ctx, "k")
@@ -58,7 +58,7 @@ func TestBlockedLogDoesNotDelayLoss(t *testing.T) {
 		time.Sleep(time.Until(leases[1].Deadline()) + time.Millisecond)
 		synctest.Wait()
 		for _, l := range leases {
-			if !lost(l) || l.Context().Err() == nil {
+			if !lost(l) || l.Context(t.Context()).Err() == nil {
 				t.Error("not told of the loss")
 			}
 		}

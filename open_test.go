@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestOpen(t *testing.T) {
 	}
 	for _, opt := range []lock.Option{
 		lock.WithHandoff(-1), lock.WithHandoff(256), lock.WithTTL(0), lock.WithPrefix(strings.Repeat("p", 1024)),
-		lock.Require(lock.Requirement{}),
+		lock.Require(lock.Need{MaxLeases: -1}), lock.Require(lock.Need{MaxLate: -1}),
 	} {
 		_, err := open("memory:", opt)
 		wantErr(t, err, lock.ErrInvalid)
@@ -73,7 +74,7 @@ func TestOpenErrorsHideThePassword(t *testing.T) {
 }
 
 func TestRequire(t *testing.T) {
-	_, err := lock.Open(t.Context(), "memory:", lock.Require(lock.NeedReach(lock.ReachNetwork), lock.NeedFencing(lock.FencingRestart), lock.NeedFIFO()))
+	_, err := lock.Open(t.Context(), "memory:", lock.Require(lock.Need{Reach: lock.ReachNetwork, Fencing: lock.FencingRestart, FIFO: true}))
 	wantErr(t, err, lock.ErrUnsupported)
 	wantErr(t, err, errors.ErrUnsupported)
 	for _, part := range []string{"reach=network is required", "fencing=restart is required"} {
@@ -84,42 +85,81 @@ func TestRequire(t *testing.T) {
 	if err != nil && strings.Contains(err.Error(), "fifo") {
 		t.Errorf("%v complains of what is there", err)
 	}
-	l, err := lock.Open(t.Context(), "memory:", lock.Require(lock.NeedFIFO(), lock.NeedPush(), lock.NeedLinearizable(), lock.NeedNoEarlyLoss(),
-		lock.NeedFencing(lock.FencingProcess), lock.NeedReach(lock.ReachProcess), lock.NeedMaxLate(time.Second), lock.NeedMinTTL(time.Second), lock.NeedMaxTTL(time.Hour),
-		lock.NeedMaxSilence(time.Hour)))
+	l, err := lock.Open(t.Context(), "memory:", lock.Require(lock.Need{FIFO: true, Push: true, Linearizable: true, NoEarlyLoss: true,
+		Fencing: lock.FencingProcess, Reach: lock.ReachProcess, MaxLate: time.Second, MinTTL: time.Second, MaxTTL: time.Hour,
+		MaxSilence: time.Hour}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
 }
 
-func TestParseRequirement(t *testing.T) {
-	for _, r := range []lock.Requirement{
-		lock.NeedFIFO(), lock.NeedPush(), lock.NeedLinearizable(), lock.NeedNoEarlyLoss(), lock.NeedFencing(lock.FencingNone),
-		lock.NeedFencing(lock.FencingProcess), lock.NeedFencing(lock.FencingRestart), lock.NeedFencing(lock.FencingLoss),
-		lock.NeedReach(lock.ReachProcess), lock.NeedReach(lock.ReachHost), lock.NeedReach(lock.ReachNetwork),
-		lock.NeedMaxLate(500 * time.Millisecond), lock.NeedMinTTL(time.Second), lock.NeedMaxTTL(time.Hour), lock.NeedMaxSilence(time.Minute), lock.NeedMaxLeases(100),
-	} {
-		if got, err := lock.ParseRequirement(r.String()); err != nil || got.String() != r.String() {
-			t.Errorf("%s: %v, %v", r, got, err)
+// Each field has a text that is read back, and a store that offers nothing lacks each of them.
+func TestNeedText(t *testing.T) {
+	var all lock.Need
+	fields := reflect.ValueOf(&all).Elem()
+	var texts []string
+	for i := range fields.NumField() {
+		var one lock.Need
+		for _, f := range []reflect.Value{fields.Field(i), reflect.ValueOf(&one).Elem().Field(i)} {
+			switch f.Kind() {
+			case reflect.Bool:
+				f.SetBool(true)
+			default:
+				f.SetInt(2)
+			}
+		}
+		text := one.String()
+		var read lock.Need
+		if err := read.UnmarshalText([]byte(text)); err != nil || read != one || text == "" {
+			t.Errorf("%s: %q, %+v, %v", fields.Type().Field(i).Name, text, read, err)
+		}
+		if _, err := lock.New(worst{memory.New()}, lock.Require(one)); !errors.Is(err, lock.ErrUnsupported) ||
+			!strings.Contains(err.Error(), text+" is required, but ") {
+			t.Errorf("%s: %v", text, err)
+		}
+		texts = append(texts, text)
+	}
+	if all.String() != strings.Join(texts, ",") {
+		t.Errorf("%s, want %s", all, texts)
+	}
+	_, err := lock.New(worst{memory.New()}, lock.Require(all))
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text+" is required") {
+			t.Errorf("%v does not name %s", err, text)
 		}
 	}
-	for _, bad := range []string{"", "nosuch", "fifo=1", "fencing", "fencing=", "fencing=x", "reach=x", "max-late=x", "max-late=-1s", "min-ttl", "max-ttl=0x", "max-leases=-1", "max-leases=x"} {
-		_, err := lock.ParseRequirement(bad)
-		wantErr(t, err, lock.ErrInvalid)
+	var none lock.Need
+	if err := none.UnmarshalText(nil); err != nil || none.String() != "" {
+		t.Errorf("%v, %v", none, err)
 	}
+	for _, bad := range []string{",", "fifo,", "nosuch", "fifo=1", "fencing", "fencing=", "fencing=x", "reach=x", "max-late=x",
+		"max-late=-1s", "max-late=0s", "min-ttl", "max-ttl=0x", "max-leases=-1", "max-leases=0", "max-leases=x"} {
+		was := lock.Need{FIFO: true}
+		wantErr(t, was.UnmarshalText([]byte(bad)), lock.ErrInvalid)
+		if was != (lock.Need{FIFO: true}) {
+			t.Errorf("%q has changed the Need to %v", bad, was)
+		}
+	}
+}
+
+// worst is a store that promises as little as one can.
+type worst struct{ *memory.Backend }
+
+func (worst) Guarantees() backend.Guarantees {
+	return backend.Guarantees{MinTTL: time.Second, MaxTTL: 1, MaxSilence: 1, MaxLate: time.Second, MaxLeases: 1, EarlyLoss: "always"}
 }
 
 func TestConfig(t *testing.T) {
 	const (
 		asJSON = `{"url": "memory:", "prefix": "p/", "ttl": "1m30s", "max_hold": "1h", "min_hold": "1s", "wait": "5s",
-			"no_renewal": true, "reentrant": true, "handoff": 0, "require": ["fifo", "fencing=process"]}`
+			"no_renewal": true, "reentrant": true, "handoff": 0, "require": "fifo, fencing=process"}`
 	)
 	var c lock.Config
 	if err := json.Unmarshal([]byte(asJSON), &c); err != nil {
 		t.Fatal(err)
 	}
-	if c.TTL != lock.Duration(90*time.Second) || c.Handoff == nil || *c.Handoff != 0 || len(c.Require) != 2 {
+	if c.TTL != lock.Duration(90*time.Second) || c.Handoff == nil || *c.Handoff != 0 || c.Require != (lock.Need{FIFO: true, Fencing: lock.FencingProcess}) {
 		t.Errorf("%+v", c)
 	}
 	l, err := c.Open(t.Context(), lock.WithPrefix("q/"), lock.WithMinHold(time.Nanosecond))
@@ -134,17 +174,17 @@ func TestConfig(t *testing.T) {
 	if left := time.Until(lease.Deadline()); left < time.Minute || left > 90*time.Second {
 		t.Errorf("%v left", left)
 	}
-	if _, err := l.Acquire(lease.Context(), "k"); err != nil {
+	if _, err := l.Acquire(lease.Context(t.Context()), "k"); err != nil {
 		t.Error(err)
 	}
 	text, _ := json.Marshal(c)
-	if !strings.Contains(string(text), `"ttl":"1m30s"`) || !strings.Contains(string(text), `"fencing=process"`) {
+	if !strings.Contains(string(text), `"ttl":"1m30s"`) || !strings.Contains(string(text), `"require":"fifo,fencing=process"`) {
 		t.Errorf("%s", text)
 	}
-	c = lock.Config{URL: "memory:", Require: []lock.Requirement{lock.NeedReach(lock.ReachNetwork)}}
+	c = lock.Config{URL: "memory:", Require: lock.Need{Reach: lock.ReachNetwork}}
 	_, err = c.Open(t.Context())
 	wantErr(t, err, lock.ErrUnsupported)
-	for _, bad := range []string{`{"ttl": "soon"}`, `{"require": ["nosuch"]}`} {
+	for _, bad := range []string{`{"ttl": "soon"}`, `{"require": "nosuch"}`} {
 		wantErr(t, json.Unmarshal([]byte(bad), &c), lock.ErrInvalid)
 	}
 }
@@ -158,7 +198,7 @@ func TestErrorText(t *testing.T) {
 
 // A value that does not exist is no requirement that some store meets, and no text that cannot be read back.
 func TestRequireOfAnUnknownValue(t *testing.T) {
-	for _, r := range []lock.Requirement{lock.NeedFencing(-1), lock.NeedFencing(99), lock.NeedReach(-1), lock.NeedReach(99), {}} {
+	for _, r := range []lock.Need{{Fencing: -1}, {Fencing: 99}, {Reach: -1}, {Reach: 99}, {MinTTL: -1}} {
 		if _, err := lock.New(memory.New(), lock.Require(r)); !errors.Is(err, lock.ErrInvalid) {
 			t.Errorf("%q: %v, want ErrInvalid", r, err)
 		}
@@ -178,19 +218,19 @@ func (b bounded) Guarantees() backend.Guarantees {
 func TestRequireWhatIsBounded(t *testing.T) {
 	b := bounded{memory.New()}
 	defer b.Close()
-	_, err := lock.New(b, lock.Require(lock.NeedMaxTTL(time.Hour)))
+	_, err := lock.New(b, lock.Require(lock.Need{MaxTTL: time.Hour}))
 	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-ttl=1h0m0s is required, but") {
 		t.Errorf("an hour: %v", err)
 	}
-	_, err = lock.New(b, lock.Require(lock.NeedMaxSilence(time.Minute)))
+	_, err = lock.New(b, lock.Require(lock.Need{MaxSilence: time.Minute}))
 	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-silence=1m0s is required, but max-silence is 1s") {
 		t.Errorf("a minute of silence: %v", err)
 	}
-	_, err = lock.New(b, lock.Require(lock.NeedMaxLeases(11)))
+	_, err = lock.New(b, lock.Require(lock.Need{MaxLeases: 11}))
 	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-leases=11 is required, but at most 10") {
 		t.Errorf("eleven leases: %v", err)
 	}
-	if _, err := lock.New(b, lock.Require(lock.NeedMaxTTL(time.Minute), lock.NeedMaxSilence(time.Second), lock.NeedMaxLeases(10))); err != nil {
+	if _, err := lock.New(b, lock.Require(lock.Need{MaxTTL: time.Minute, MaxSilence: time.Second, MaxLeases: 10})); err != nil {
 		t.Errorf("what there is: %v", err)
 	}
 }

@@ -14,11 +14,6 @@ const DefaultTTL = 30 * time.Second
 // DefaultHandoff is how often a live lease is handed on inside the process without WithHandoff.
 const DefaultHandoff = 16
 
-const (
-	handoffBits = 8
-	maxHandoff  = 1<<handoffBits - 1
-)
-
 // An Option configures a Locker. A nil Option has no effect.
 type Option interface{ locker(*settings) }
 
@@ -26,25 +21,6 @@ type Option interface{ locker(*settings) }
 type AcquireOption interface {
 	Option
 	acquire(*settings)
-}
-
-type settings struct {
-	ttl       time.Duration
-	manual    bool // no automatic renewal
-	maxHold   time.Duration
-	minHold   time.Duration
-	wait      time.Duration
-	limited   bool // wait is set
-	reentrant bool
-
-	handoff int
-	prefix  string
-	base    uint64 // added to the store's numbers
-	require []Requirement
-	logger  *slog.Logger
-	tracer  Tracer
-
-	err error // of an option's own value
 }
 
 type lockerOption func(*settings)
@@ -137,6 +113,18 @@ func WithPrefix(prefix string) Option {
 	return lockerOption(func(s *settings) { s.prefix = prefix })
 }
 
+// WithOwnerLabel puts label behind the random part of every owner, in place of the host and process, so that others find
+// it in Holder.Label: an address where the leader can be reached, for example. Inspect, List, HeldError and the command
+// show it. label is 1 to 222 bytes of printable characters without blanks and quotes. It need not be unique.
+func WithOwnerLabel(label string) Option {
+	return lockerOption(func(s *settings) {
+		s.label = label
+		if err := backend.ValidateLabel(label); err != nil {
+			s.err = err
+		}
+	})
+}
+
 // WithTokenBase adds n to every number of the store. After a switch to another store, tokens then continue above those of the old
 // store: see docs/switching.md. If a sum is not below 2^55, the lease is given back and the error is ErrUnsupported. n counts in
 // the store's numbers; Lease.Token is 256 times as much. A store without tokens still has none.
@@ -149,9 +137,10 @@ func WithTokenBase(n uint64) Option {
 	})
 }
 
-// Require makes opening fail with ErrUnsupported if the store does not promise all of r. The error names what is missing.
-func Require(r ...Requirement) Option {
-	return lockerOption(func(s *settings) { s.require = append(s.require, r...) })
+// Require makes opening fail with ErrUnsupported if the store does not promise all of n. The error names what is missing.
+// If Require is given several times, all of them apply.
+func Require(n Need) Option {
+	return lockerOption(func(s *settings) { s.require = append(s.require, n) })
 }
 
 // WithLogger logs renewals that failed, leases that were lost, releases whose outcome is unknown, and other warnings. By default
@@ -206,4 +195,22 @@ func (s *settings) leaseTTL() time.Duration {
 		return min(s.ttl, s.maxHold)
 	}
 	return s.ttl
+}
+
+// tooLong is ErrInvalid if s asks for longer than the store grants.
+func (l *Locker) tooLong(s *settings) error {
+	most := l.guarantees.MaxTTL
+	switch ttl := s.leaseTTL(); {
+	case most <= 0:
+	case ttl > most:
+		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, ttl, most)
+	case s.minHold > most: // Release would ask for what is left of it
+		return fmt.Errorf("%w: min hold %v is longer than the store grants, %v", ErrInvalid, s.minHold, most)
+	}
+	return nil
+}
+
+// WithTracer makes the Locker call t. Without a Tracer, tracing costs nothing.
+func WithTracer(t Tracer) Option {
+	return lockerOption(func(s *settings) { s.tracer = t })
 }

@@ -28,7 +28,7 @@ func TestNotReady(t *testing.T) {
 	}{{memory.New(), nil}, {unready{memory.New(), nil}, nil}, {unready{memory.New(), barred}, barred}} {
 		var log bytes.Buffer
 		l := locker(t, c.store, lock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		if err := l.NotReady(); !errors.Is(err, c.want) {
+		if err := l.Ops().NotReady(); !errors.Is(err, c.want) {
 			t.Errorf("%v, want %v", err, c.want)
 		}
 		lease, err := l.TryAcquire(t.Context(), "k")

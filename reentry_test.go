@@ -14,7 +14,7 @@ import (
 func TestSelfDeadlockIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		lease := acquire(t, a, "k")
-		ctx := context.WithValue(lease.Context(), struct{ string }{"x"}, 1)
+		ctx := context.WithValue(lease.Context(t.Context()), struct{ string }{"x"}, 1)
 		for _, try := range []func(context.Context, string, ...lock.AcquireOption) (*lock.Lease, error){a.Acquire, a.TryAcquire} {
 			_, err := try(ctx, "k")
 			wantErr(t, err, lock.ErrDeadlock)
@@ -24,7 +24,7 @@ func TestSelfDeadlockIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = a.Acquire(inner.Context(), "k")
+		_, err = a.Acquire(inner.Context(ctx), "k")
 		wantErr(t, err, lock.ErrDeadlock)
 		release(t, inner)
 		// Another Locker's key of that name is another lock's business: it waits.
@@ -45,22 +45,22 @@ func TestSelfDeadlockIsRefused(t *testing.T) {
 func TestReentrant(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		outer := acquire(t, a, "k")
-		inner, err := a.Acquire(outer.Context(), "k", lock.Reentrant())
+		inner, err := a.Acquire(outer.Context(t.Context()), "k", lock.Reentrant())
 		if err != nil {
 			t.Fatal(err)
 		}
-		third, err := a.TryAcquire(inner.Context(), "k", lock.Reentrant())
+		third, err := a.TryAcquire(inner.Context(t.Context()), "k", lock.Reentrant())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if inner.Token() != outer.Token() || inner.Owner() != outer.Owner() {
 			t.Error("re-entry made another lease")
 		}
-		innerCtx := inner.Context()
+		innerCtx := inner.Context(t.Context())
 		release(t, inner)
 		release(t, inner) // counts once
 		wantErr(t, innerCtx.Err(), context.Canceled)
-		if outer.Context().Err() != nil || outer.Err() != nil {
+		if outer.Context(t.Context()).Err() != nil || outer.Err() != nil {
 			t.Error("an inner release ended the outer lease")
 		}
 		wantErr(t, inner.Err(), lock.ErrReleased)
@@ -78,14 +78,14 @@ func TestReentrant(t *testing.T) {
 func TestReentrantLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		outer := acquire(t, a, "k", lock.WithMaxHold(time.Minute))
-		inner, err := a.Acquire(outer.Context(), "k", lock.Reentrant())
+		inner, err := a.Acquire(outer.Context(t.Context()), "k", lock.Reentrant())
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-inner.Context().Done()
+		<-inner.Context(t.Context()).Done()
 		synctest.Wait() // contexts end one after the other
-		wantErr(t, context.Cause(inner.Context()), lock.ErrLost)
-		wantErr(t, context.Cause(outer.Context()), lock.ErrLost)
+		wantErr(t, context.Cause(inner.Context(t.Context())), lock.ErrLost)
+		wantErr(t, context.Cause(outer.Context(t.Context())), lock.ErrLost)
 		wantErr(t, inner.Release(t.Context()), lock.ErrLost)
 		wantErr(t, outer.Release(t.Context()), lock.ErrLost)
 		wantErr(t, inner.Release(t.Context()), lock.ErrLost)
@@ -99,7 +99,7 @@ func TestReentryRacesWithRelease(t *testing.T) {
 	a := locker(t, memory.New())
 	for range 3000 {
 		outer := acquire(t, a, "k")
-		ctx := context.WithoutCancel(outer.Context())
+		ctx := context.WithoutCancel(outer.Context(t.Context()))
 		var wg sync.WaitGroup
 		wg.Go(func() { release(t, outer) })
 		inner, err := a.Acquire(ctx, "k", lock.Reentrant())

@@ -21,14 +21,14 @@ func TestReleasedIsNotLost(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T, a, _ *lock.Locker) {
 		lease := acquire(t, a, "k")
-		ctx := lease.Context()
+		ctx := lease.Context(t.Context())
 		release(t, lease)
 		for range 2 {
 			is(t, "Err", lease.Err(), lock.ErrReleased, lock.ErrLost)
 			is(t, "Renew", lease.Renew(t.Context(), time.Minute), lock.ErrReleased, lock.ErrLost)
 			is(t, "cause", context.Cause(ctx), lock.ErrReleased, lock.ErrLost)
 			is(t, "cause", context.Cause(ctx), context.Canceled, lock.ErrLost)
-			is(t, "cause of a late context", context.Cause(lease.Context()), lock.ErrReleased, lock.ErrLost)
+			is(t, "cause of a late context", context.Cause(lease.Context(t.Context())), lock.ErrReleased, lock.ErrLost)
 			time.Sleep(time.Hour) // long after its deadline
 		}
 		if lost(lease) {
@@ -42,7 +42,7 @@ func TestReleasedIsNotLost(t *testing.T) {
 			is(t, "Renew", expired.Renew(t.Context(), time.Minute), lock.ErrLost, lock.ErrReleased)
 			is(t, "Release", expired.Release(t.Context()), lock.ErrLost, lock.ErrReleased)
 		}
-		is(t, "cause", context.Cause(expired.Context()), lock.ErrLost, lock.ErrReleased)
+		is(t, "cause", context.Cause(expired.Context(t.Context())), lock.ErrLost, lock.ErrReleased)
 	})
 	synctest.Test(t, func(t *testing.T) { // the store says at the release that the lease was gone
 		f := newFaulty(memory.New())
@@ -53,7 +53,7 @@ func TestReleasedIsNotLost(t *testing.T) {
 	})
 	bubble(t, func(t *testing.T, a, _ *lock.Locker) { // re-entry
 		outer := acquire(t, a, "k", lock.Reentrant())
-		inner, err := a.Acquire(outer.Context(), "k", lock.Reentrant())
+		inner, err := a.Acquire(outer.Context(t.Context()), "k", lock.Reentrant())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestDeadlockIsNotHeld(t *testing.T) {
 		lease := acquire(t, a, "k")
 		defer release(t, lease)
 		for _, acquire := range []func(context.Context, string, ...lock.AcquireOption) (*lock.Lease, error){a.Acquire, a.TryAcquire} {
-			if _, err := acquire(lease.Context(), "k", lock.WithWait(time.Second)); !errors.Is(err, lock.ErrDeadlock) || errors.Is(err, lock.ErrHeld) {
+			if _, err := acquire(lease.Context(t.Context()), "k", lock.WithWait(time.Second)); !errors.Is(err, lock.ErrDeadlock) || errors.Is(err, lock.ErrHeld) {
 				t.Errorf("%v, want ErrDeadlock alone", err)
 			}
 		}

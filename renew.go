@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -26,32 +25,13 @@ const (
 
 var errUnanswered = errors.New("the store gave no answer for this lease")
 
-// A renewer renews the leases of one Locker: one clock, and a few goroutines only while requests are under
-// way.
-type renewer struct {
-	locker  *Locker
-	batch   backend.BatchRenewer // nil where the store has none
-	size    int                  // leases that a worker takes at once
-	most    int                  // workers at once
-	ctx     context.Context
-	cancel  context.CancelFunc
-	workers sync.WaitGroup
-
-	mu      sync.Mutex
-	clock   alarm.Clock[*hold]
-	working int
-	closed  bool
-	group   time.Time // when those are renewed that were put in last
-	joined  int       // how many they are
-}
-
 func newRenewer(l *Locker) *renewer {
 	r := &renewer{locker: l, size: 1, most: soloWorkers}
 	if b, ok := l.backend.(backend.BatchRenewer); ok {
 		r.batch, r.size, r.most = b, batchSize, batchWorkers
 	}
-	r.clock = alarm.New[*hold](r.fire)
-	r.ctx, r.cancel = context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	r.clock, r.cancel = alarm.New[*hold](func() { r.fire(ctx) }), cancel
 	return r
 }
 
@@ -140,37 +120,37 @@ func (r *renewer) putLocked(h *hold, at time.Time) {
 	r.clock.Arm()
 }
 
-func (r *renewer) fire() {
+func (r *renewer) fire(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clock.Woken()
-	r.goOnLocked()
+	r.goOnLocked(ctx)
 }
 
 // goOnLocked starts a worker for what is due, and else sets the timer. If all are busy, the first that has finished goes on.
-func (r *renewer) goOnLocked() {
+func (r *renewer) goOnLocked(ctx context.Context) {
 	switch {
 	case r.clock.FirstDue(time.Now()) == nil:
 		r.clock.Arm()
 	case r.working < r.most:
 		r.working++
-		r.workers.Go(r.work)
+		r.workers.Go(func() { r.work(ctx) })
 	}
 }
 
-func (r *renewer) work() {
+func (r *renewer) work(ctx context.Context) {
 	for {
 		r.mu.Lock()
 		due, shortest := r.takeLocked()
 		if len(due) == 0 {
 			r.working--
 		}
-		r.goOnLocked()
+		r.goOnLocked(ctx)
 		r.mu.Unlock()
 		if len(due) == 0 {
 			return
 		}
-		r.renew(due, shortest)
+		r.renew(ctx, due, shortest)
 	}
 }
 
@@ -218,7 +198,7 @@ func (r *renewer) takeLocked() (due []turn, shortest time.Duration) {
 }
 
 // renew makes one request for what is due, or one each, and says when to come again.
-func (r *renewer) renew(due []turn, shortest time.Duration) {
+func (r *renewer) renew(closing context.Context, due []turn, shortest time.Duration) {
 	renewals := make([]backend.Renewal, 0, len(due))
 	turns := due[:0]
 	for _, t := range due {
@@ -236,7 +216,7 @@ func (r *renewer) renew(due []turn, shortest time.Duration) {
 	if len(renewals) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, attemptTime(shortest))
+	ctx, cancel := context.WithTimeout(closing, attemptTime(shortest))
 	begun := time.Now()
 	var errs []error
 	if r.batch != nil {
@@ -250,7 +230,7 @@ func (r *renewer) renew(due []turn, shortest time.Duration) {
 	cancel()
 	now := time.Now()
 	failures := r.putBack(turns, errs, begun, now)
-	if logger := r.locker.defaults.logger; len(failures) > 0 && r.ctx.Err() == nil && logger.Enabled(r.ctx, slog.LevelWarn) {
+	if logger := r.locker.defaults.logger; len(failures) > 0 && closing.Err() == nil && logger.Enabled(closing, slog.LevelWarn) {
 		go func() { // a log that blocks must not keep leases from being renewed
 			for _, f := range failures {
 				logger.Warn("renewal: outcome unknown, trying again", "key", f.hold.gate.key, "backend", r.locker.name,
@@ -302,7 +282,7 @@ func (r *renewer) putBack(turns []turn, errs []error, begun, now time.Time) (fai
 // causeLocked returns err of an attempt to renew h, or the cause if only the attempt's own time was over: the store
 // does not answer.
 func (r *renewer) causeLocked(h *hold, err error, begun, now time.Time) error {
-	if !kit.IsContextError(err) || r.ctx.Err() != nil {
+	if !kit.IsContextError(err) || r.closed {
 		h.silent = 0
 		return err
 	}
@@ -336,4 +316,11 @@ func (h *hold) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
 	}
 	gained := backend.Deadline(time.Now(), asked).Sub(h.lease.Deadline())
 	return asked, gained > backend.Margin(asked)
+}
+
+// traceRenewal tells of an attempt to renew h that was due, and began.
+func (l *Locker) traceRenewal(h *hold, due, begun time.Time, took time.Duration, err error) {
+	l.traces.renewal.TraceRenewal(RenewalEnd{
+		Backend: l.name, Key: h.gate.key, Owner: h.owner, Late: max(0, begun.Sub(due)), Took: took, Err: err,
+	})
 }

@@ -67,7 +67,7 @@ func TestHungRenewalsLose(t *testing.T) {
 		f := newFaulty(memory.New())
 		l := locker(t, f, lock.WithTTL(ttl))
 		lease := acquire(t, l, "k")
-		ctx := lease.Context()
+		ctx := lease.Context(t.Context())
 		time.Sleep(3 * ttl)
 		f.set(func() { f.renew = hang })
 		hung := time.Now()
@@ -115,7 +115,7 @@ func TestLossAtOnce(t *testing.T) {
 		f := newFaulty(memory.New())
 		l := locker(t, f, lock.WithTTL(ttl))
 		lease, other := acquire(t, l, "k"), acquire(t, l, "other")
-		ctx := lease.Context()
+		ctx := lease.Context(t.Context())
 		start := time.Now()
 		f.lives["k"].Lose()
 		if !lost(lease) || lost(other) {
@@ -307,7 +307,7 @@ func TestLeaseWithoutCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locker(t, plainStore{memory.New()}, lock.WithTTL(ttl), lock.WithoutRenewal())
 		lease := acquire(t, l, "k")
-		ctx := lease.Context()
+		ctx := lease.Context(t.Context())
 		<-ctx.Done()
 		wantErr(t, context.Cause(ctx), lock.ErrLost)
 		wantErr(t, lease.Release(t.Context()), lock.ErrLost)

@@ -2,12 +2,12 @@ package lock
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
 )
 
 // Guarantees says what a store promises.
@@ -19,7 +19,7 @@ type Fencing = backend.Fencing
 // Reach says how far apart owners may be that exclude each other. A higher one includes the lower.
 type Reach = backend.Reach
 
-// Values for NeedFencing and NeedReach.
+// Values for Need.Fencing and Need.Reach.
 const (
 	FencingNone    = backend.FencingNone    // no tokens
 	FencingProcess = backend.FencingProcess // tokens increase while this process lives
@@ -31,159 +31,187 @@ const (
 	ReachNetwork = backend.ReachNetwork // hosts that share the store do
 )
 
-// A Requirement is something that a store must promise. The functions NeedX make one for Require. Each has a text, which Config and
-// ParseRequirement take: NeedMaxLate(time.Second) is "max-late=1s".
-type Requirement struct {
-	text  string
-	unmet func(Guarantees) string // what the store offers instead, empty if that is enough; nil: there is no such one
+// A Need is what a store must promise. The zero value of a field asks for nothing. A Need has a text form for Config and
+// the command, a list like "fifo,reach=network,max-late=500ms".
+type Need struct {
+	FIFO         bool          // grants follow the order of arrival: "fifo"
+	Push         bool          // waiters are notified and do not poll: "push"
+	Linearizable bool          // owners exclude each other whatever fails in the store: "linearizable"
+	NoEarlyLoss  bool          // the store never drops a live lease: "no-early-loss"
+	Shared       bool          // the store has shared leases: "shared"
+	TellsLoss    bool          // a holder learns soon, not only at its next renewal, that its lease was removed: "tells-loss"
+	Fencing      Fencing       // tokens stay in order across at least this: "fencing=restart"
+	Reach        Reach         // owners this far apart exclude each other: "reach=network"
+	MaxLate      time.Duration // a dead holder's key is free no later than this after the TTL: "max-late=500ms"
+	MinTTL       time.Duration // the store grants TTLs this short; it may round up to its Granularity: "min-ttl=1s"
+	MaxTTL       time.Duration // the store grants TTLs this long: "max-ttl=1h"
+	MaxSilence   time.Duration // a lease of at least this TTL survives a disconnection of this length: "max-silence=1m"
+	MaxLeases    int           // one Locker can hold this many leases at once: "max-leases=100"
 }
 
-func (r Requirement) String() string { return r.text }
-
-// NeedFIFO requires grants in the order of arrival: "fifo".
-func NeedFIFO() Requirement {
-	return Requirement{"fifo", func(g Guarantees) string { return kit.When(!g.FIFO, "waiters are not served in order") }}
+// A need is one field of a Need.
+type need struct {
+	name  string
+	value func(n Need) (text string, set, ok bool) // a flag has no text; ok is false for a value that does not exist
+	parse func(n *Need, value string) bool
+	lacks func(n Need, g Guarantees) string // what the store offers instead; empty if that is enough
 }
 
-// NeedPush requires that waiters are notified and do not poll: "push".
-func NeedPush() Requirement {
-	return Requirement{"push", func(g Guarantees) string { return kit.When(g.Wake != backend.WakePush, "waiters poll") }}
+// needs has a row for each field of Need.
+var needs = []need{
+	flag("fifo", func(n *Need) *bool { return &n.FIFO }, func(g Guarantees) string {
+		return unless(g.FIFO, "waiters are not served in order")
+	}),
+	flag("push", func(n *Need) *bool { return &n.Push }, func(g Guarantees) string {
+		return unless(g.Wake == backend.WakePush, "waiters poll")
+	}),
+	flag("linearizable", func(n *Need) *bool { return &n.Linearizable }, func(g Guarantees) string {
+		return unless(g.Consistency == backend.Linearizable, "exclusion is best effort when the store fails")
+	}),
+	flag("no-early-loss", func(n *Need) *bool { return &n.NoEarlyLoss }, func(g Guarantees) string {
+		return unless(g.EarlyLoss == "", "a live lease may be dropped: "+g.EarlyLoss)
+	}),
+	flag("shared", func(n *Need) *bool { return &n.Shared }, func(g Guarantees) string {
+		return unless(g.Shared, "the store has no shared leases")
+	}),
+	flag("tells-loss", func(n *Need) *bool { return &n.TellsLoss }, func(g Guarantees) string {
+		return unless(g.TellsLoss, "a holder whose lease somebody removes learns of it at its next renewal")
+	}),
+	level("fencing", []string{"none", "process", "restart", "loss"}, func(n *Need) *Fencing { return &n.Fencing },
+		func(g Guarantees, at Fencing) string {
+			return unless(g.Fencing >= at, fmt.Sprintf("fencing survives: %v", g.Fencing))
+		}),
+	level("reach", []string{"process", "host", "network"}, func(n *Need) *Reach { return &n.Reach },
+		func(g Guarantees, at Reach) string {
+			return unless(g.Reach >= at, fmt.Sprintf("owners exclude each other only within one %v", g.Reach))
+		}),
+	duration("max-late", func(n *Need) *time.Duration { return &n.MaxLate }, func(g Guarantees, d time.Duration) string {
+		return unless(g.MaxLate <= d, fmt.Sprintf("max-late is %v", g.MaxLate))
+	}),
+	duration("min-ttl", func(n *Need) *time.Duration { return &n.MinTTL }, func(g Guarantees, d time.Duration) string {
+		return unless(g.MinTTL <= d, fmt.Sprintf("min-ttl is %v", g.MinTTL))
+	}),
+	duration("max-ttl", func(n *Need) *time.Duration { return &n.MaxTTL }, func(g Guarantees, d time.Duration) string {
+		return unless(g.MaxTTL == 0 || g.MaxTTL >= d, fmt.Sprintf("max-ttl is %v", g.MaxTTL))
+	}),
+	duration("max-silence", func(n *Need) *time.Duration { return &n.MaxSilence }, func(g Guarantees, d time.Duration) string {
+		return unless(g.MaxSilence == 0 || g.MaxSilence >= d, fmt.Sprintf("max-silence is %v", g.MaxSilence))
+	}),
+	amount("max-leases", func(n *Need) *int { return &n.MaxLeases }, strconv.Itoa, strconv.Atoi,
+		func(g Guarantees, most int) string {
+			return unless(g.MaxLeases == 0 || g.MaxLeases >= most, fmt.Sprintf("at most %d leases can be held at once", g.MaxLeases))
+		}),
 }
 
-// NeedLinearizable requires exclusion whatever fails in the store: "linearizable".
-func NeedLinearizable() Requirement {
-	return Requirement{"linearizable", func(g Guarantees) string {
-		return kit.When(g.Consistency != backend.Linearizable, "exclusion is best effort when the store fails")
-	}}
-}
-
-// NeedNoEarlyLoss requires that the store never drops a live lease: "no-early-loss".
-func NeedNoEarlyLoss() Requirement {
-	return Requirement{"no-early-loss", func(g Guarantees) string {
-		return kit.When(g.EarlyLoss != "", "a live lease may be dropped: %s", g.EarlyLoss)
-	}}
-}
-
-// NeedTellsLoss requires that a holder learns soon, and not only at its next renewal, that somebody else has removed its lease:
-// "tells-loss".
-func NeedTellsLoss() Requirement {
-	return Requirement{"tells-loss", func(g Guarantees) string {
-		return kit.When(!g.TellsLoss, "a holder whose lease somebody removes learns of it at its next renewal")
-	}}
-}
-
-// NeedFencing requires tokens that stay in order across at least this: "fencing=process", "fencing=restart" or
-// "fencing=loss".
-func NeedFencing(at Fencing) Requirement {
-	if at < FencingNone || at > FencingLoss {
-		return Requirement{text: "fencing=" + at.String()}
+func unless(met bool, instead string) string {
+	if met {
+		return ""
 	}
-	name := at.String()
-	if at == FencingLoss {
-		name = "loss" // of the store's data
+	return instead
+}
+
+func flag(name string, of func(*Need) *bool, lacks func(Guarantees) string) need {
+	return need{
+		name:  name,
+		value: func(n Need) (string, bool, bool) { return "", *of(&n), true },
+		parse: func(n *Need, value string) bool { *of(n) = true; return value == "" },
+		lacks: func(_ Need, g Guarantees) string { return lacks(g) },
 	}
-	return Requirement{"fencing=" + name, func(g Guarantees) string {
-		return kit.When(g.Fencing < at, "fencing survives: %v", g.Fencing)
-	}}
 }
 
-// NeedReach requires that owners this far apart exclude each other: "reach=process", "reach=host" or "reach=network".
-func NeedReach(at Reach) Requirement {
-	if at < ReachProcess || at > ReachNetwork {
-		return Requirement{text: "reach=" + at.String()}
+// level is a need for at least the value that has one of names.
+func level[T ~int](name string, names []string, of func(*Need) *T, lacks func(Guarantees, T) string) need {
+	return need{
+		name: name,
+		value: func(n Need) (string, bool, bool) {
+			at := int(*of(&n))
+			if at < 0 || at >= len(names) {
+				return strconv.Itoa(at), true, false
+			}
+			return names[at], at > 0, true
+		},
+		parse: func(n *Need, value string) bool {
+			at := slices.Index(names, value)
+			*of(n) = T(at)
+			return at >= 0
+		},
+		lacks: func(n Need, g Guarantees) string { return lacks(g, *of(&n)) },
 	}
-	return Requirement{"reach=" + at.String(), func(g Guarantees) string {
-		return kit.When(g.Reach < at, "owners exclude each other only within one %v", g.Reach)
-	}}
 }
 
-// NeedMaxLate requires that a dead holder's key is free no later than d after its TTL: "max-late=500ms".
-func NeedMaxLate(d time.Duration) Requirement {
-	return atMost("max-late", d, func(g Guarantees) time.Duration { return g.MaxLate })
+func duration(name string, of func(*Need) *time.Duration, lacks func(Guarantees, time.Duration) string) need {
+	return amount(name, of, time.Duration.String, time.ParseDuration, lacks)
 }
 
-// NeedMinTTL requires a MinTTL of d or less: "min-ttl=1s". The store may still round a TTL up to its Granularity.
-func NeedMinTTL(d time.Duration) Requirement {
-	return atMost("min-ttl", d, func(g Guarantees) time.Duration { return g.MinTTL })
+func amount[T ~int | ~int64](name string, of func(*Need) *T, format func(T) string, parse func(string) (T, error),
+	lacks func(Guarantees, T) string) need {
+	return need{
+		name:  name,
+		value: func(n Need) (string, bool, bool) { v := *of(&n); return format(v), v != 0, v >= 0 },
+		parse: func(n *Need, value string) bool {
+			v, err := parse(value)
+			*of(n) = v
+			return err == nil && v > 0
+		},
+		lacks: func(n Need, g Guarantees) string { return lacks(g, *of(&n)) },
+	}
 }
 
-// NeedMaxTTL requires that the store grants TTLs of up to d: "max-ttl=1h".
-func NeedMaxTTL(d time.Duration) Requirement {
-	return atLeast("max-ttl", d, func(g Guarantees) time.Duration { return g.MaxTTL })
+// text is how a Need writes the field.
+func (f need) text(value string) string {
+	if value == "" {
+		return f.name
+	}
+	return f.name + "=" + value
 }
 
-// NeedMaxSilence requires that a lease whose TTL is d or longer lasts for d even if its client loses contact with the store:
-// "max-silence=1m".
-func NeedMaxSilence(d time.Duration) Requirement {
-	return atLeast("max-silence", d, func(g Guarantees) time.Duration { return g.MaxSilence })
-}
-
-// NeedMaxLeases requires that one Locker can hold n leases at once: "max-leases=100".
-func NeedMaxLeases(n int) Requirement {
-	return Requirement{"max-leases=" + strconv.Itoa(n), func(g Guarantees) string {
-		return kit.When(g.MaxLeases != 0 && g.MaxLeases < n, "at most %d leases can be held at once", g.MaxLeases)
-	}}
-}
-
-func atMost(name string, d time.Duration, of func(Guarantees) time.Duration) Requirement {
-	return Requirement{name + "=" + d.String(), func(g Guarantees) string {
-		return kit.When(of(g) > d, "%s is %v", name, of(g))
-	}}
-}
-
-// atLeast is a requirement on a limit, of which 0 is none.
-func atLeast(name string, d time.Duration, of func(Guarantees) time.Duration) Requirement {
-	return Requirement{name + "=" + d.String(), func(g Guarantees) string {
-		return kit.When(of(g) != 0 && of(g) < d, "%s is %v", name, of(g))
-	}}
-}
-
-// ParseRequirement reads a requirement as its constructor's comment writes it, "fifo" or "fencing=restart".
-func ParseRequirement(text string) (Requirement, error) {
-	for _, r := range []Requirement{
-		NeedFIFO(), NeedPush(), NeedLinearizable(), NeedNoEarlyLoss(), NeedTellsLoss(),
-		NeedFencing(FencingNone), NeedFencing(FencingProcess), NeedFencing(FencingRestart), NeedFencing(FencingLoss),
-		NeedReach(ReachProcess), NeedReach(ReachHost), NeedReach(ReachNetwork),
-	} {
-		if r.text == text {
-			return r, nil
+// String returns the text form of n.
+func (n Need) String() string {
+	var list []string
+	for _, f := range needs {
+		if value, set, _ := f.value(n); set {
+			list = append(list, f.text(value))
 		}
 	}
-	name, value, _ := strings.Cut(text, "=")
-	if name == "max-leases" {
-		if n, err := strconv.Atoi(value); err == nil && n >= 0 {
-			return NeedMaxLeases(n), nil
-		}
-	}
-	durations := map[string]func(time.Duration) Requirement{
-		"max-late": NeedMaxLate, "min-ttl": NeedMinTTL, "max-ttl": NeedMaxTTL, "max-silence": NeedMaxSilence,
-	}
-	if need, ok := durations[name]; ok {
-		if d, err := time.ParseDuration(value); err == nil && d >= 0 {
-			return need(d), nil
-		}
-	}
-	return Requirement{}, fmt.Errorf("%w: unknown requirement %q", ErrInvalid, text)
+	return strings.Join(list, ",")
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler, for Config.
-func (r *Requirement) UnmarshalText(text []byte) (err error) {
-	*r, err = ParseRequirement(string(text))
-	return err
-}
+// MarshalText implements encoding.TextMarshaler with String.
+func (n Need) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// MarshalText implements encoding.TextMarshaler.
-func (r Requirement) MarshalText() ([]byte, error) { return []byte(r.text), nil }
+// UnmarshalText implements encoding.TextUnmarshaler. The error is ErrInvalid if an entry of the list is unknown, or a
+// number or duration in it is not positive.
+func (n *Need) UnmarshalText(text []byte) error {
+	var parsed Need
+	for entry := range strings.SplitSeq(string(text), ",") {
+		if len(text) == 0 {
+			break
+		}
+		name, value, _ := strings.Cut(strings.TrimSpace(entry), "=")
+		i := slices.IndexFunc(needs, func(f need) bool { return f.name == name })
+		if i < 0 || !needs[i].parse(&parsed, value) {
+			return fmt.Errorf("%w: unknown requirement %q", ErrInvalid, entry)
+		}
+	}
+	*n = parsed
+	return nil
+}
 
 // unmet is the error that lists what g lacks.
-func unmet(g Guarantees, require []Requirement) error {
+func unmet(g Guarantees, require []Need) error {
 	var missing []string
-	for _, r := range require {
-		if r.unmet == nil {
-			return fmt.Errorf("%w: unknown requirement %q", ErrInvalid, r.text)
-		}
-		if instead := r.unmet(g); instead != "" {
-			missing = append(missing, fmt.Sprintf("%s is required, but %s", r.text, instead))
+	for _, n := range require {
+		for _, f := range needs {
+			value, set, ok := f.value(n)
+			switch {
+			case !ok:
+				return fmt.Errorf("%w: unknown requirement %q", ErrInvalid, f.text(value))
+			case !set:
+			default:
+				if instead := f.lacks(n, g); instead != "" {
+					missing = append(missing, fmt.Sprintf("%s is required, but %s", f.text(value), instead))
+				}
+			}
 		}
 	}
 	if len(missing) == 0 {

@@ -39,78 +39,26 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 	return errors.Join(left, l.Close())
 }
 
-// stopLocked lets nobody in any more, and ends what waits.
-func (l *Locker) stopLocked() {
-	if isClosed(l.stopping) {
-		return
+// Close ends waiting Acquires with ErrClosed, stops renewal, and closes the store. Release leases first. A lease that is
+// still held ends for its holder at once (its Context ends with ErrClosed as the cause), but its key becomes free only
+// when its TTL runs out, because the holder may not have stopped yet. A second Close returns nil.
+func (l *Locker) Close() error {
+	if err := l.unopened(); err != nil {
+		return l.error("close", "", err)
 	}
-	close(l.stopping)
-	for _, g := range l.gates {
-		if g.endWait != nil {
-			g.endWait()
-		}
-	}
-	l.drainLocked()
-}
-
-// drainLocked tells when the last one has left.
-func (l *Locker) drainLocked() {
-	if isClosed(l.stopping) && l.busyLocked() == 0 && !isClosed(l.drained) {
-		close(l.drained)
-	}
-}
-
-// busyLocked counts the keys that somebody holds or asks for.
-func (l *Locker) busyLocked() int {
-	if l.idle != nil {
-		return len(l.gates) - 1
-	}
-	return len(l.gates)
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// waitAt is the context of a wait at the store for g's key, which Shutdown ends too.
-func (l *Locker) waitAt(ctx context.Context, g *gate) (_ context.Context, done func()) {
-	ctx, cancel := context.WithCancel(ctx)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	g.endWait = cancel
-	if isClosed(l.stopping) {
-		cancel()
+	if isClosed(l.done) {
+		l.mu.Unlock()
+		return nil
 	}
-	return ctx, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		g.endWait = nil
-		cancel()
+	close(l.done)
+	l.stopLocked()
+	l.mu.Unlock()
+	l.renewals.close()
+	err := l.backend.Close()
+	l.background.Wait()
+	if err != nil {
+		return &Error{Op: "close", Backend: l.name, Err: err}
 	}
+	return nil
 }
-
-// closedOr is err, or ErrClosed where Shutdown has ended a wait that ended with err.
-func (l *Locker) closedOr(ctx context.Context, err error) error {
-	if kit.IsContextError(err) && !kit.Ended(ctx) && isClosed(l.stopping) {
-		return ErrClosed
-	}
-	return err
-}
-
-// Ping makes one cheap read request to the store, for readiness probes. nil means that the store answers and that NotReady is nil.
-// Ping takes no lease, and does not check whether one could be written.
-func (l *Locker) Ping(ctx context.Context) error {
-	if err := l.NotReady(); err != nil {
-		return err
-	}
-	_, err := l.backend.Inspect(ctx, l.defaults.prefix+pingKey)
-	return l.error("ping", "", err)
-}
-
-// pingKey is a key that Ping looks at, and nobody takes.
-const pingKey = "anylock-ping"

@@ -47,7 +47,7 @@ func TestShutdownWaitsForHolders(t *testing.T) {
 		if _, err := l.TryAcquire(t.Context(), "other"); !errors.Is(err, lock.ErrClosed) {
 			t.Errorf("a new one: %v", err)
 		}
-		again, err := l.Acquire(lease.Context(), "k", lock.Reentrant())
+		again, err := l.Acquire(lease.Context(t.Context()), "k", lock.Reentrant())
 		if err != nil {
 			t.Errorf("re-entry: %v", err)
 		}
@@ -72,7 +72,7 @@ func TestShutdownWaitsForHolders(t *testing.T) {
 		if err := l.Shutdown(t.Context()); err != nil {
 			t.Errorf("a second one: %v", err)
 		}
-		if err := l.Ping(t.Context()); !errors.Is(err, lock.ErrClosed) {
+		if err := l.Ops().Ping(t.Context()); !errors.Is(err, lock.ErrClosed) {
 			t.Errorf("Ping afterwards: %v", err)
 		}
 	})
@@ -94,7 +94,7 @@ func TestShutdownEndsWithContext(t *testing.T) {
 		if err := <-shutdown(ctx, l); !errors.Is(err, context.DeadlineExceeded) || lease.Err() == nil {
 			t.Errorf("%v; the lease: %v", err, lease.Err())
 		}
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrClosed) {
+		if cause := context.Cause(lease.Context(t.Context())); !errors.Is(cause, lock.ErrClosed) {
 			t.Errorf("the lease's context ended for %v", cause)
 		}
 		if err := <-shutdown(t.Context(), l); err != nil {

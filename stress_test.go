@@ -75,7 +75,7 @@ func TestStressEverything(t *testing.T) {
 			tokens[k] = max(tokens[k], lease.Token())
 			mu.Unlock()
 			useUp(l, lease, key, known)
-			if lease.Err() == nil || lease.Context().Err() == nil {
+			if lease.Err() == nil || lease.Context(t.Context()).Err() == nil {
 				t.Error("a released lease lives")
 			}
 			cancel()
@@ -138,7 +138,7 @@ func useUp(l *lock.Locker, lease *lock.Lease, key string, known func(string, err
 			})
 		case 1:
 			wg.Go(func() {
-				again, err := l.Acquire(context.WithoutCancel(lease.Context()), key, lock.Reentrant(), lock.WithWait(time.Millisecond))
+				again, err := l.Acquire(context.WithoutCancel(lease.Context(context.Background())), key, lock.Reentrant(), lock.WithWait(time.Millisecond))
 				if known("re-entry", err); err == nil {
 					known("release of a re-entry", again.Release(context.Background()))
 				}
@@ -151,7 +151,7 @@ func useUp(l *lock.Locker, lease *lock.Lease, key string, known func(string, err
 				}
 			})
 		case 3:
-			wg.Go(func() { <-lease.Context().Done() })
+			wg.Go(func() { <-lease.Context(context.Background()).Done() })
 		case 4:
 			wg.Go(func() { _, _, _ = lease.Deadline(), lease.Err(), lease.Token() })
 		case 5:

@@ -33,10 +33,10 @@ func TestTokenBase(t *testing.T) {
 	if want>>8 <= base {
 		t.Errorf("the lease's number is %d, want more than %d", want>>8, uint64(base))
 	}
-	if h, err := based.Inspect(ctx, "key"); err != nil || h.Token != want {
+	if h, err := based.Ops().Inspect(ctx, "key"); err != nil || h.Token != want {
 		t.Errorf("Inspect: token %d, %v, want %d", h.Token, err, want)
 	}
-	if h, err := plain.Inspect(ctx, "key"); err != nil || h.Token != want-base<<8 {
+	if h, err := plain.Ops().Inspect(ctx, "key"); err != nil || h.Token != want-base<<8 {
 		t.Errorf("Inspect without the base: token %d, %v, want %d", h.Token, err, want-base<<8)
 	}
 	other, err := lock.New(store.Client(), lock.WithTokenBase(base))
@@ -98,7 +98,7 @@ func TestTokenBaseOverflow(t *testing.T) {
 	if _, err := locks.Acquire(ctx, "key"); !errors.Is(err, lock.ErrUnsupported) {
 		t.Errorf("Acquire: %v, want ErrUnsupported", err)
 	}
-	if h, err := locks.Inspect(ctx, "key"); err != nil || h.Held() {
+	if h, err := locks.Ops().Inspect(ctx, "key"); err != nil || h.Held() {
 		t.Errorf("Inspect: %+v, %v, want a free key", h, err)
 	}
 	if _, err := lock.New(store.Client(), lock.WithTokenBase(1<<55)); !errors.Is(err, lock.ErrInvalid) {

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -11,8 +10,8 @@ import (
 //
 // Every start has exactly one end.
 type Tracer interface {
-	// TraceAcquireStart is called when Acquire or TryAcquire begins. The context that it returns goes to TraceAcquireEnd and to the
-	// store's requests; the lease's own context stays a child of the caller's.
+	// TraceAcquireStart is called when Acquire or TryAcquire begins. It returns ctx or a child of ctx, for
+	// TraceAcquireEnd and for the store's requests.
 	TraceAcquireStart(ctx context.Context, s AcquireStart) context.Context
 
 	// TraceAcquireEnd is called just before Acquire or TryAcquire returns.
@@ -86,11 +85,6 @@ type LeaseEnd struct {
 	Err     error         // nil if it was released, or the error of the loss or of the release
 }
 
-// WithTracer makes the Locker call t. Without a Tracer, tracing costs nothing.
-func WithTracer(t Tracer) Option {
-	return lockerOption(func(s *settings) { s.tracer = t })
-}
-
 // traces is a Tracer with what else it implements, all nil without one.
 type traces struct {
 	acquire Tracer
@@ -103,57 +97,4 @@ func tracesOf(t Tracer) (s traces) {
 	s.renewal, _ = t.(RenewalTracer)
 	s.lease, _ = t.(LeaseTracer)
 	return s
-}
-
-// traced is acquire with its start and end told.
-func (l *Locker) traced(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
-	terms := &l.defaults
-	if with, err := terms.with(opts); err == nil { // else acquire tells
-		terms = with
-	}
-	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(), Wait: wait}}
-	begun := time.Now()
-	tctx := l.traces.acquire.TraceAcquireStart(ctx, e.AcquireStart)
-	lease, err := l.acquire(ctx, tctx, key, opts, wait)
-	if err != nil {
-		err = l.error("acquire", e.Key, err)
-	}
-	e.Waited, e.Err = time.Since(begun), err
-	switch {
-	case lease != nil:
-		e.Owner, e.Token = lease.Owner(), lease.Token()
-		e.Outcome = OutcomeGranted
-		if lease.again {
-			e.Outcome = OutcomeReentered
-		} else if lease.handed {
-			e.Outcome = OutcomeHandedOn
-		}
-	case errors.Is(err, ErrClosed):
-		e.Outcome = OutcomeClosed
-	case errors.Is(err, context.Canceled):
-		e.Outcome = OutcomeCanceled
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrHeld) && wait && terms.wait > 0:
-		e.Outcome = OutcomeTimeout
-	case errors.Is(err, ErrHeld):
-		e.Outcome = OutcomeHeld
-	default:
-		e.Outcome = OutcomeError
-	}
-	l.traces.acquire.TraceAcquireEnd(tctx, e)
-	return lease, err
-}
-
-// traceRenewal tells of an attempt to renew h that was due, and began.
-func (l *Locker) traceRenewal(h *hold, due, begun time.Time, took time.Duration, err error) {
-	l.traces.renewal.TraceRenewal(RenewalEnd{
-		Backend: l.name, Key: h.gate.key, Owner: h.owner, Late: max(0, begun.Sub(due)), Took: took, Err: err,
-	})
-}
-
-// traceEnd tells how t has ended.
-func (t *tenure) traceEnd(ctx context.Context, held time.Duration, lost bool, err error) {
-	h := t.hold
-	h.locker.traces.lease.TraceLeaseEnd(ctx, LeaseEnd{
-		Backend: h.locker.name, Key: h.gate.key, Owner: h.owner, Token: t.token, Held: held, Lost: lost, Err: err,
-	})
 }

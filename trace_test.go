@@ -94,7 +94,7 @@ func TestTracerIsToldOfAcquisitions(t *testing.T) {
 		if e := r.latest(); e.Key != "p/k" || e.Backend == "" || e.TTL != ttl || !e.Wait || e.Owner != first.Owner() || e.Token != first.Token() || e.Err != nil {
 			t.Errorf("granted: %+v", e)
 		}
-		again, err := l.Acquire(first.Context(), "k", lock.Reentrant())
+		again, err := l.Acquire(first.Context(t.Context()), "k", lock.Reentrant())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestTracerIsToldOfAcquisitions(t *testing.T) {
 		cancel()
 		_, err = l.Acquire(ctx, "other")
 		wantErr(t, err, context.Canceled)
-		_, err = l.Acquire(first.Context(), "k")
+		_, err = l.Acquire(first.Context(t.Context()), "k")
 		wantErr(t, err, lock.ErrDeadlock)
 		_, err = l.Acquire(t.Context(), "")
 		wantErr(t, err, lock.ErrInvalid)

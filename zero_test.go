@@ -20,12 +20,12 @@ func TestZeroLocker(t *testing.T) {
 		"Do": func() error {
 			return l.Do(ctx, "k", func(context.Context, *lock.Lease) error { t.Error("it runs"); return nil })
 		},
-		"Inspect":  func() error { _, err := l.Inspect(ctx, "k"); return err },
-		"List":     func() error { _, err := l.List(ctx, ""); return err },
-		"Break":    func() error { return l.Break(ctx, "k", "owner") },
-		"Examine":  func() error { _, err := l.Examine(ctx); return err },
-		"NotReady": l.NotReady,
-		"Ping":     func() error { return l.Ping(ctx) },
+		"Inspect":  func() error { _, err := l.Ops().Inspect(ctx, "k"); return err },
+		"List":     func() error { _, err := l.Ops().List(ctx, ""); return err },
+		"Break":    func() error { return l.Ops().Break(ctx, "k", "owner") },
+		"Examine":  func() error { _, err := l.Ops().Examine(ctx); return err },
+		"NotReady": func() error { return l.Ops().NotReady() },
+		"Ping":     func() error { return l.Ops().Ping(ctx) },
 		"Shutdown": func() error { return l.Shutdown(ctx) },
 		"Close":    l.Close,
 	} {

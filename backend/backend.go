@@ -8,7 +8,7 @@
 //
 // Every store keeps these, and the conformance suite checks them:
 //
-//  1. Exclusive: on one key no two leases overlap between grant and deadline or release. Two owners that share one
+//  1. Exclusive: on one key no two leases overlap between grant and deadline or release, unless both are shared. Two owners that share one
 //     client exclude each other too.
 //  2. A lease's deadline counts from before its request was sent, less [Margin].
 //  3. A TTL is a minimum: a coarser store rounds up. The key of a dead or frozen holder is free by the granted TTL plus
@@ -28,7 +28,7 @@
 // # Optional interfaces
 //
 // A Backend may also be a [BatchRenewer]. It may say with [Readiness] that it cannot grant yet, and with [Capacity] how much room its
-// server has. It may list its keys as a [Lister], end the leases of others as a [Breaker], and report what is wrong with its servers
+// server has. It may list its keys as a [Lister], end the leases of others as a [Breaker], return a lease to another process as a [Resumer], and report what is wrong with its servers
 // as an [Examiner]. A Lease may also be a [LossNotifier].
 package backend
 
@@ -96,10 +96,17 @@ type Request struct {
 	Owner string        // one acquisition, unique: see NewOwner
 	TTL   time.Duration // how long the lease lives unless renewed; a store may round it up
 	Wait  bool          // queue while the key is busy
+	// Shared leases do not exclude each other. Each is a lease of its own, and excludes every lease that is not shared. A
+	// store without Guarantees.Shared returns ErrUnsupported before any request.
+	Shared bool
 }
 
-// Validate reports, as ErrInvalid, what no store could serve.
-func (r Request) Validate() error {
+// Validate is ValidateFor a store that has no MaxTTL of its own and no shared leases.
+func (r Request) Validate() error { return r.ValidateFor(Guarantees{}) }
+
+// ValidateFor reports what a store with these guarantees refuses before any request: as ErrInvalid an argument that is
+// out of range, and as ErrUnsupported a shared request where the store has no shared leases.
+func (r Request) ValidateFor(g Guarantees) error {
 	if err := ValidateKey(r.Key); err != nil {
 		return err
 	}
@@ -109,7 +116,16 @@ func (r Request) Validate() error {
 	case len(r.Owner) > MaxOwnerLen:
 		return fmt.Errorf("%w: owner of %d bytes is longer than %d", ErrInvalid, len(r.Owner), MaxOwnerLen)
 	}
-	return ValidateTTL(r.TTL)
+	if err := ValidateTTL(r.TTL); err != nil {
+		return err
+	}
+	switch {
+	case g.MaxTTL > 0 && r.TTL > g.MaxTTL:
+		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, r.TTL, g.MaxTTL)
+	case r.Shared && !g.Shared:
+		return fmt.Errorf("%w: shared leases", ErrUnsupported)
+	}
+	return nil
 }
 
 // ValidateKey reports, as ErrInvalid, a key that is empty or longer than MaxKeyLen.
@@ -162,10 +178,11 @@ type Lease interface {
 
 // A Holder describes who holds a key. The zero Holder describes a free key.
 type Holder struct {
-	Owner   string        // the owner of the lease; empty when the key is free
+	Owner   string        // the owner of the lease, of one of them if they are shared; empty when the key is free
 	Token   uint64        // the store's fencing number, 0 where the store cannot tell
 	TTL     time.Duration // time left by the store's clock, 0 where the store cannot tell
 	Waiters int           // how many wait in the store's own queue, -1 where the store cannot tell
+	Shared  int           // how many shared leases hold the key; 0 if the lease is exclusive
 }
 
 // Held reports whether the key is held at all.
@@ -210,6 +227,15 @@ type Breaker interface {
 	// soon if Guarantees.TellsLoss is set, and otherwise when it renews. ErrLost means that owner does not hold the key. After
 	// any other error the outcome is unknown.
 	Break(ctx context.Context, key, owner string) error
+}
+
+// Resumer is an optional interface of a Backend whose leases outlive the client that acquired them.
+type Resumer interface {
+	// Resume returns the lease that r.Owner holds on r.Key, whichever client acquired the lease, and extends it to r.TTL from now,
+	// as Lease.Renew does. The token is that of the grant. r.Wait has no meaning. ErrLost means that r.Owner does not hold the key;
+	// Resume never acquires. After any other error the lease is as it was, or has been extended: unlike a failed Acquire, a failed
+	// Resume ends nothing.
+	Resume(ctx context.Context, r Request) (Lease, error)
 }
 
 // LossNotifier is an optional interface of a Lease that calls back, so that watching a lease needs no goroutine.

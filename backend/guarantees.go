@@ -45,6 +45,8 @@ type Guarantees struct {
 	Consistency Consistency
 	// Reach says which owners exclude each other.
 	Reach Reach
+	// Shared says that the store grants shared leases. Where it does not, a shared Request is ErrUnsupported.
+	Shared bool
 }
 
 // Fencing is what strictly increasing tokens survive. A higher value includes the lower ones.

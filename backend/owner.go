@@ -3,22 +3,58 @@ package backend
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
-// NewOwner returns a new unique owner: 128 random bits, then the host and process for people to read, as in
+// MaxLabelLen is the longest label of an owner in bytes.
+const MaxLabelLen = MaxOwnerLen - randomLen - 1
+
+const randomLen = 32 // of an owner: 128 bits in hex
+
+// NewOwner returns a new unique owner: 128 random bits, then the host and process as its label for people to read, as in
 // "4f0c…9a@web-3:4711".
-func NewOwner() string {
-	var b [16]byte
+func NewOwner() string { return NewLabelledOwner(hostLabel()) }
+
+// NewLabelledOwner returns a new unique owner with a label of its own, which ValidateLabel accepts.
+func NewLabelledOwner(label string) string {
+	var b [randomLen / 2]byte
 	rand.Read(b[:])            // never fails since Go 1.24
-	var name [MaxOwnerLen]byte // with its suffix, the only memory to make is the string's
-	return string(append(hex.AppendEncode(name[:0], b[:]), ownerSuffix()...))
+	var name [MaxOwnerLen]byte // with its label, the only memory to make is the string's
+	return string(append(append(hex.AppendEncode(name[:0], b[:]), '@'), label...))
 }
 
-var ownerSuffix = sync.OnceValue(func() string {
+// ValidateLabel reports, as ErrInvalid, a label that is empty, longer than MaxLabelLen, or has a character that is
+// not printable. Blanks and quotes are refused too, so that a label stands in a line of text as it is.
+func ValidateLabel(label string) error {
+	switch {
+	case label == "":
+		return fmt.Errorf("%w: empty owner label", ErrInvalid)
+	case len(label) > MaxLabelLen:
+		return fmt.Errorf("%w: owner label of %d bytes is longer than %d", ErrInvalid, len(label), MaxLabelLen)
+	case !utf8.ValidString(label), strings.ContainsFunc(label, func(r rune) bool {
+		return r == ' ' || r == '"' || !strconv.IsPrint(r)
+	}):
+		return fmt.Errorf("%w: owner label %q has a blank, a quote or a character that is not printable", ErrInvalid, label)
+	}
+	return nil
+}
+
+// Label returns what the owner is called by people: the label that NewLabelledOwner was given, or host and process. It
+// is empty for a free key, and for an owner that another program has named.
+func (h Holder) Label() string {
+	random, label, _ := strings.Cut(h.Owner, "@")
+	if len(random) != randomLen {
+		return ""
+	}
+	return label
+}
+
+var hostLabel = sync.OnceValue(func() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
 		host = "unknown"
@@ -33,5 +69,5 @@ var ownerSuffix = sync.OnceValue(func() string {
 	if len(host) > most {
 		host = host[:most]
 	}
-	return "@" + host + ":" + strconv.Itoa(os.Getpid())
+	return host + ":" + strconv.Itoa(os.Getpid())
 })

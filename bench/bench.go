@@ -22,7 +22,7 @@ import (
 
 // A Store is one that is measured: a lock server with the library that uses it.
 type Store struct {
-	// Name tells it from the others, as in "redis".
+	// Name is the store's name in the report, as in "redis".
 	Name string
 
 	// About says what it is: the library with its version, its settings.
@@ -33,7 +33,7 @@ type Store struct {
 	Open func(ctx context.Context, ttl time.Duration) (Client, error)
 
 	// Requests counts what the server has done so far, commands inside of scripts too, or is nil where that cannot be
-	// counted. The request that asks is not counted. It is called once at a time.
+	// counted. The request for the count is not counted. It is called once at a time.
 	Requests func(ctx context.Context) (int64, error)
 
 	// Child is what the program needs to open this store in a process of its own, see [Main]. Without it there is no
@@ -67,7 +67,8 @@ var ErrBusy = errors.New("the key is held")
 // ErrUnsupported is the error of a Client that cannot do what a scenario needs: the store is left out of it.
 var ErrUnsupported = errors.New("the library cannot do that")
 
-// Options say what is measured. Zero values are replaced by defaults, which for two stores take less than half a minute.
+// Options configure a measurement. Zero values are replaced by defaults, which for two stores take less than half a
+// minute.
 type Options struct {
 	Stores    []Store
 	Scenarios []string      // names, see Scenarios; nil means all
@@ -85,7 +86,7 @@ type Options struct {
 	Observe func(Progress)
 }
 
-// Progress says what comes next.
+// Progress describes the next step.
 type Progress struct {
 	Done, Total int // steps: a round of a scenario on a store each
 	Round       int // from 1

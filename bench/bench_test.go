@@ -48,7 +48,7 @@ func where(b *testing.B, url func(t testing.TB) string) (found string) {
 	return found
 }
 
-// unlessMissing goes on without a server that is missing.
+// unlessMissing skips a server that is not installed.
 type unlessMissing struct{ testing.TB }
 
 func (t unlessMissing) Skipf(format string, args ...any) {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// childEnv tells a process to hold a key, and nothing else.
+// childEnv makes a process hold a key and do nothing else.
 const childEnv = "ANYLOCK_BENCH_HOLD"
 
-// An order tells the child what to hold.
+// An order names what the child holds.
 type order struct {
 	Store string // Store.Child
 	Key   string

@@ -52,10 +52,10 @@ func held(ctx context.Context, t *trial) error {
 	return few(len(leases), func(i int) error { return leases[i].Release(ctx) })
 }
 
-// fillTime is how long a store may take to grant the leases that it is to hold.
+// fillTime bounds the time in which a store grants the leases that it then holds.
 const fillTime = 30 * time.Second
 
-// rest measures what goes on while nothing is asked for.
+// rest measures the load while there are no calls.
 func (t *trial) rest(ctx context.Context, d time.Duration) error {
 	before, err := t.begin(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func waiters(n int) run {
 			})
 		}()
 		ready.Wait()
-		time.Sleep(10*settle + time.Duration(n)*100*time.Microsecond) // they have arrived
+		time.Sleep(10*arrivalDelay + time.Duration(n)*100*time.Microsecond) // they have arrived
 		mu.Lock()
 		released = time.Now()
 		mu.Unlock()

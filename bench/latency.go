@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// settle is how long a waiter gets to be waiting, as the store sees it.
-const settle = 5 * time.Millisecond
+// arrivalDelay is how long a waiter needs to reach the store's queue.
+const arrivalDelay = 5 * time.Millisecond
 
 // parked is how long after its release a key has not been granted to the one who waits for it, where nobody will wake it.
 const parked = time.Minute
 
 var errParked = errors.New("a waiter is not granted a free key, long after it was released")
 
-// granted waits for key, whose holders before may take so long together.
+// granted waits for key, whose earlier holders may hold it for so long together.
 func granted(ctx context.Context, c Client, key string, others time.Duration) (Lease, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, parked+others, errParked)
 	defer stop()
@@ -49,7 +49,7 @@ func handOff(ctx context.Context, t *trial) error {
 			l, err := granted(ctx, clients[i%2], key, 0)
 			next <- turn{l, time.Now(), err}
 		}()
-		time.Sleep(settle)
+		time.Sleep(arrivalDelay)
 		if err := held.Release(ctx); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func handOff(ctx context.Context, t *trial) error {
 	return held.Release(ctx)
 }
 
-// try asks for a key that another client holds.
+// try requests a key that another client holds.
 func try(ctx context.Context, t *trial) error {
 	clients, err := t.openSeveral(ctx, 2)
 	if err != nil {
@@ -140,7 +140,7 @@ func recovery(ctx context.Context, t *trial) error {
 		l, err := c.Acquire(ctx, key)
 		next <- turn{l, err}
 	}()
-	time.Sleep(20 * settle)
+	time.Sleep(20 * arrivalDelay)
 	holder.kill()
 	killed := time.Now()
 	n := <-next

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// requestCounter returns what counts the requests that the servers of a URL have done, nil where they don't tell.
+// requestCounter returns a counter of the requests that a URL's servers have served; nil if they do not report it.
 func requestCounter(ctx context.Context, raw string, u driver.URL) func(ctx context.Context) (int64, error) {
 	s := serversOf[u.Scheme]
 	if s.requests == nil || len(u.Hosts) == 0 || strings.Contains(u.Query, "lock_node=") { // which names further hosts
@@ -28,7 +28,7 @@ func requestCounter(ctx context.Context, raw string, u driver.URL) func(ctx cont
 		}
 		return sum, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	if _, err := count(ctx); err != nil {
 		return nil

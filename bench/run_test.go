@@ -133,7 +133,7 @@ func TestRun(t *testing.T) {
 	}
 	for i, p := range seen {
 		if p.Done != i || p.Total != len(seen)-1 {
-			t.Errorf("step %d is told as %+v", i, p)
+			t.Errorf("step %d is reported as %+v", i, p)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func TestRoundsTakeTurns(t *testing.T) {
 	}
 }
 
-// A store that forgets a waiter is told as failed, and does not stop the run.
+// A store that forgets a waiter is reported as failed; the run continues.
 func TestParkedWaiter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,7 +185,7 @@ func (c forgetful) Acquire(ctx context.Context, key string) (bench.Lease, error)
 	return l, err
 }
 
-// A store that fails is told as failed; the others go on.
+// A store that fails is reported as failed; the others continue.
 func TestFailingStore(t *testing.T) {
 	t.Parallel()
 	good, bad := newToy(), newToy()
@@ -288,7 +288,7 @@ func TestLongHold(t *testing.T) {
 		if f, ok := b.Figure(scenario, "x", bench.Rate); !ok || f.Median > most {
 			t.Errorf("%s: a key that is held for 20 ms is granted %v times a second", scenario, f.Median)
 		}
-		if r := b.Result(scenario, "x"); r.Note != "rounds of 400ms, too short to tell fairness" {
+		if r := b.Result(scenario, "x"); r.Note != "rounds of 400ms, too short to measure fairness" {
 			t.Errorf("%s: note %q", scenario, r.Note)
 		}
 	}
@@ -372,7 +372,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// The holder in another process is killed, and its key comes free after the TTL.
+// The holder in another process is killed, and its key is free after the TTL.
 func TestRecovery(t *testing.T) {
 	s, err := bench.URL(t.Context(), "file://"+t.TempDir())
 	if err != nil {
@@ -404,7 +404,7 @@ func ExampleRun() {
 	// Output: true
 }
 
-// A crowd can be asked for by its size, and all of them by their name.
+// A crowd is selected by its size, and all crowds by their name.
 func TestCrowds(t *testing.T) {
 	t.Parallel()
 	o := quick(newToy().store("x"))
@@ -430,20 +430,20 @@ func TestCrowds(t *testing.T) {
 	}
 }
 
-// A round that is too short for it tells nothing of fairness, nor of the slowest of a hundred, and says so.
-func TestShortRoundsTellLess(t *testing.T) {
+// A round that is too short reports neither fairness nor the slowest of a hundred, and its note says why.
+func TestShortRoundsReportLess(t *testing.T) {
 	t.Parallel()
 	o := quick(newToy().store("x"))
 	o.Scenarios, o.Rounds, o.Clients = []string{"hot-single"}, 1, 2
-	for hold, tells := range map[time.Duration]bool{5 * time.Millisecond: false, -1: true} {
-		if o.Hold, o.Duration = hold, 50*time.Millisecond; tells {
+	for hold, long := range map[time.Duration]bool{5 * time.Millisecond: false, -1: true} {
+		if o.Hold, o.Duration = hold, 50*time.Millisecond; long {
 			o.Duration = time.Second // a machine that stands still leaves time enough
 		}
 		b := measured(t, o)
 		_, fair := b.Figure("hot-single", "x", bench.Jain)
 		_, slowest := b.Figure("hot-single", "x", bench.P99)
 		r := b.Result("hot-single", "x")
-		if noted := strings.Contains(r.Note, "too short to tell fairness"); slowest != tells || fair == noted {
+		if noted := strings.Contains(r.Note, "too short to measure fairness"); slowest != long || fair == noted {
 			t.Errorf("held for %v: fairness %v, p99 %v, note %q", hold, fair, slowest, r.Note)
 		}
 	}

@@ -18,7 +18,7 @@ type Scenario struct {
 	run   run
 }
 
-// Scenarios lists what can be measured, with the crowds of waiters that o asks for.
+// Scenarios lists what can be measured, with the crowds of waiters that o selects.
 func Scenarios(o Options) []Scenario { return selected(nil, o.withDefaults()) }
 
 // Scenarios that a number may follow: of those who wait, and of workers.
@@ -60,7 +60,7 @@ func selected(names []string, o Options) []Scenario {
 	return all
 }
 
-// numbered are the sizes of a scenario that names ask for: all, by its name, or one, as in waiters-250.
+// numbered are the sizes of a scenario that names select: all, by its name, or one, as in waiters-250.
 func numbered(names []string, scenario string, all []int) (sizes []int) {
 	for _, name := range names {
 		if name == scenario {

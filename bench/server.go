@@ -18,7 +18,7 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// A server is a kind of server, and how it tells of itself.
+// A server is a kind of server, and how it reports its version and load.
 type server struct {
 	name     string
 	port     string // unless the URL names another
@@ -60,18 +60,18 @@ func (s server) hosts(u driver.URL, raw string) (hosts []*host) {
 	return hosts
 }
 
-// askTime is how long a server may take to tell of itself before anything is measured. One that does not, because its metrics are closed
-// or the user may not ask, goes without.
-const askTime = 2 * time.Second
+// reportTimeout is how long a server may take to report its state before a measurement. One that does not, because its
+// metrics are closed or the user may not ask, goes without.
+const reportTimeout = 2 * time.Second
 
 // serverOf says which server a URL leads to, as in "Redis 7.0.15": the first that it names. It is empty where there is none, or the server
-// does not tell.
+// does not report.
 func serverOf(ctx context.Context, raw string, u driver.URL) string {
 	s, ok := serversOf[u.Scheme]
 	if !ok || len(u.Hosts) == 0 {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	version, err := s.version(ctx, s.hosts(u, raw)[0])
 	if err != nil || version == "" {
@@ -167,12 +167,12 @@ func firstAfter(ctx context.Context, addr, request, prefix string) (rest string,
 		return !found
 	})
 	if err == nil && !found {
-		err = fmt.Errorf("%s does not tell its %q", addr, prefix)
+		err = fmt.Errorf("%s does not report its %q", addr, prefix)
 	}
 	return rest, err
 }
 
-// get asks a server by HTTP.
+// get sends an HTTP request to a server.
 func get(ctx context.Context, addr, path string) ([]byte, error) {
 	target := url.URL{Scheme: "http", Host: addr, Path: path}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)

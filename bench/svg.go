@@ -81,7 +81,7 @@ func scaleOf(bars []bar) (scale func(v float64) float64, kind string) {
 	}, ", logarithmic"
 }
 
-// tip is what a bar tells when it is pointed at.
+// tip is the text of a bar's tooltip.
 func tip(m Measure, x bar) string {
 	return fmt.Sprintf("%s: %s, rounds from %s to %s", x.name, m.Show(x.Median, true), m.Show(x.Low, true), m.Show(x.High, true))
 }

@@ -33,7 +33,7 @@ func (b *Report) WriteTextWithin(w io.Writer, width int) error {
 	return err
 }
 
-// interruption tells what there is of an interrupted run.
+// interruption describes which parts of an interrupted run are complete.
 func (b *Report) interruption() string {
 	if len(b.Results) == 0 {
 		return "interrupted before anything was measured"
@@ -41,7 +41,7 @@ func (b *Report) interruption() string {
 	return "interrupted: what was measured until then"
 }
 
-// setting tells in words how it was measured.
+// setting describes how the report was measured.
 func (b *Report) setting() string {
 	if b.Server == "" {
 		return b.Settings.String()
@@ -49,7 +49,7 @@ func (b *Report) setting() string {
 	return b.Server + ": " + b.Settings.String()
 }
 
-// String tells the settings in words.
+// String describes the settings.
 func (s Settings) String() string {
 	text := fmt.Sprintf("%s of %s, %s", plural(s.Rounds, "round"), duration(s.Duration), plural(s.Clients, "client"))
 	if s.Workers > 0 {

@@ -84,7 +84,8 @@ type span struct {
 	release context.Context // does not
 }
 
-// work goes round until the end of the span. The clock is read twice in a cycle: some stores take little longer than that.
+// work repeats the cycle until the end of the span. The clock is read twice in a cycle: some stores take little longer
+// than that.
 func (w *worker) work(s *span) error {
 	for begun := time.Since(s.start); begun < s.length; begun = time.Since(s.start) {
 		if err := w.cycle(s, begun); err != nil {
@@ -185,9 +186,9 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	case done >= leastTurns*len(workers):
 		t.sample.set(Jain, jain(shares))
 	case t.note == "":
-		t.note = "rounds too short to tell fairness"
+		t.note = "rounds too short to measure fairness"
 	default:
-		t.note += ", too short to tell fairness"
+		t.note += ", too short to measure fairness"
 	}
 	t.waited(waits)
 	return nil
@@ -213,14 +214,14 @@ func (t *trial) end(ctx context.Context) (s spending, err error) {
 	return s, err
 }
 
-// look enters what this process has used up.
+// look records the resources that this process has used.
 func (s *spending) look() {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	s.allocs, s.cpu = m.Mallocs, processCPU()
 }
 
-// served is how many requests the server has done, 0 where it does not tell.
+// served is how many requests the server has served, 0 if it does not report the number.
 func (t *trial) served(ctx context.Context) (int64, error) {
 	if t.store.Requests == nil {
 		return 0, nil
@@ -234,7 +235,7 @@ func (t *trial) served(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// countTime is how long a server may take to tell its count.
+// countTime is how long a server may take to report its count.
 const countTime = 5 * time.Second
 
 // spent puts what was used up between two counts into the sample, for each cycle.
@@ -248,7 +249,7 @@ func (t *trial) spent(before, after spending, cycles int) {
 	}
 }
 
-// number is how many leases one client is to hold: as many as asked for, or as it can.
+// number is how many leases one client holds: the configured number, or as many as it can.
 func (t *trial) number(asked, usual int) int {
 	n := asked
 	if n == 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// ask is what the suite asks of a store before its first check: whether it grants at all, and how much it can give.
-func (s *suite) ask(b backend.Backend, o Options) error {
-	// Another error is the store's own fault, which the checks tell.
+// probe finds out, before the first check, whether the store grants at all, and how many leases it can hold.
+func (s *suite) probe(b backend.Backend, o Options) error {
+	// Another error is the store's own fault, which the checks report.
 	if err := s.admitted(b, o.NotReady); errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) {
 		return err
 	}
@@ -65,8 +65,9 @@ const (
 	readiness = 15 * time.Minute // for a store to become able to grant that says that it is not
 )
 
-// admitted returns when the store has granted a fresh key. It waits once for a store that says that it cannot grant yet.
-func (s *suite) admitted(b backend.Backend, told func(error)) error {
+// admitted returns when the store has granted a fresh key. It waits once for a store that reports that it cannot grant
+// yet.
+func (s *suite) admitted(b backend.Backend, notReady func(error)) error {
 	err := s.granted(b, admission, false)
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -74,8 +75,8 @@ func (s *suite) admitted(b backend.Backend, told func(error)) error {
 	limit := admission
 	if r, ok := b.(backend.Readiness); ok {
 		if why := r.NotReady(); why != nil {
-			if told != nil {
-				told(why)
+			if notReady != nil {
+				notReady(why)
 			}
 			limit = readiness
 		}
@@ -92,7 +93,7 @@ func (s *suite) admitted(b backend.Backend, told func(error)) error {
 	return nil
 }
 
-// granted has a fresh key granted, and gives it back.
+// granted acquires and releases a fresh key.
 func (s *suite) granted(b backend.Backend, limit time.Duration, wait bool) error {
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
@@ -100,7 +101,7 @@ func (s *suite) granted(b backend.Backend, limit time.Duration, wait bool) error
 	err := bounded(max(limit, 0)+soon, func() error {
 		l, err := b.Acquire(ctx, backend.Request{Key: newKey(), Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
 		if err == nil {
-			_ = l.Release(ctx) // what is wrong with it is for the checks to tell
+			_ = l.Release(ctx) // the checks report what is wrong with the lease
 		}
 		return err
 	})
@@ -147,7 +148,7 @@ func (s *suite) open() (backend.Backend, error) {
 // closes closes b, which may take as long as in checks.
 func (s *suite) closes(b backend.Backend) error { return bounded(2*soon, b.Close) }
 
-// useless returns when a fresh key has been granted, or tells why the store is of no use any more.
+// useless returns when a fresh key has been granted, or the reason why the store has become useless.
 func (s *suite) useless() error {
 	b, err := s.open()
 	if err != nil {
@@ -187,8 +188,9 @@ func (s *suite) recovers(stretch int) {
 	}
 }
 
-// look finds out, behind a failed check, whether the store is of use still. If not, the others would only fail alike.
-func (s *suite) look() {
+// checkUsable checks, after a failed check, whether the store still grants. If it does not, the remaining checks would
+// fail too.
+func (s *suite) checkUsable() {
 	s.ending <- struct{}{}
 	defer func() { <-s.ending }()
 	if s.nothing == nil {

@@ -40,8 +40,10 @@ func (a *admitting) NotReady() error { return a.barred() }
 
 func (a *admitting) Capacity(context.Context) (int, error) { return a.room, nil }
 
-// admit runs checks on a store that is barred as barred says, and returns with the results what it was told.
-func admit(t *testing.T, o conformance.Options, room int, barred func() error) (results []conformance.Result, told []string, err error) {
+// admit runs checks on a store that is barred while barred returns an error. It also returns the calls of NotReady.
+func admit(t *testing.T, o conformance.Options, room int, barred func() error) (
+	results []conformance.Result, notReady []string, err error,
+) {
 	t.Helper()
 	s := newServer("")
 	t.Cleanup(func() { close(s.stop) })
@@ -51,25 +53,25 @@ func admit(t *testing.T, o conformance.Options, room int, barred func() error) (
 		b, err := open(ctx)
 		return &admitting{b, barred, room}, err
 	}}
-	o.NotReady = func(err error) { told = append(told, err.Error()) }
+	o.NotReady = func(err error) { notReady = append(notReady, err.Error()) }
 	results, err = conformance.Execute(t.Context(), h, o)
-	return results, told, err
+	return results, notReady, err
 }
 
 func never() error { return nil }
 
-// A store that says why it cannot grant yet is waited for, once.
+// The suite waits once for a store that reports why it cannot grant yet.
 func TestWaitsForYoungStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		young := time.Now().Add(time.Minute)
-		results, told, err := admit(t, conformance.Options{Run: only("WaiterGetsReleasedKey")}, 0, func() error {
+		results, notReady, err := admit(t, conformance.Options{Run: only("WaiterGetsReleasedKey")}, 0, func() error {
 			if time.Now().Before(young) {
 				return fmt.Errorf("%w: too young", backend.ErrUnavailable)
 			}
 			return nil
 		})
-		if err != nil || len(results) != 1 || len(told) != 1 || !strings.Contains(told[0], "too young") {
-			t.Fatalf("told %q, error %v", told, err)
+		if err != nil || len(results) != 1 || len(notReady) != 1 || !strings.Contains(notReady[0], "too young") {
+			t.Fatalf("NotReady got %q, error %v", notReady, err)
 		}
 		for _, r := range results {
 			if r.Status != conformance.Pass {
@@ -89,7 +91,7 @@ func TestGrantsNothing(t *testing.T) {
 	})
 }
 
-// Where a store has come to grant nothing, what follows is not run.
+// When a store no longer grants anything, the remaining checks are not run.
 func TestGrantsNothingAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Bool
@@ -116,7 +118,7 @@ func TestGrantsNothingAnyMore(t *testing.T) {
 	})
 }
 
-// Checks ask for no more than the server has room for: here for 2 clients with 8 leases each, and some besides.
+// Checks request no more leases than the server can hold: here 2 clients with 8 leases each, and a few more.
 func TestKeepsToCapacity(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -56,7 +56,7 @@ func verdictOf(lates []outcome, stretch int) outcome {
 	return outcome{status: NoVerdict, output: "nothing wrong was shown in " + attempts + slow + "\n" + last.output}
 }
 
-// limit is how long an attempt with TTLs that many times as long may take.
+// limit bounds an attempt whose TTLs are stretch times as long.
 func (s *suite) limit(stretch int) time.Duration {
 	const (
 		slower = 2  // that a machine may be, at most, which needs longer TTLs

@@ -11,13 +11,14 @@ import (
 var batchChecks = []Check{
 	{
 		Name: "LargeBatchRenewsEach",
-		Rule: "BatchRenewer.RenewBatch renews each of a thousand leases in the store, for its own TTL, and tells which it did not",
-		run:  largeBatchRenewsEach,
+		Rule: "BatchRenewer.RenewBatch renews each of a thousand leases in the store, for its own TTL, and " +
+			"reports which it did not renew",
+		run: largeBatchRenewsEach,
 	},
 	{
-		Name: "RenewBatchTellsEach",
+		Name: "RenewBatchReportsEach",
 		Rule: "BatchRenewer.RenewBatch returns one error for each lease, in order, with the meaning of Lease.Renew's",
-		run:  renewBatchTellsEach,
+		run:  renewBatchReportsEach,
 	},
 }
 
@@ -88,7 +89,7 @@ func largeBatchRenewsEach(t *trial) {
 	})
 }
 
-func renewBatchTellsEach(t *trial) {
+func renewBatchReportsEach(t *trial) {
 	batcher := t.batcher()
 	if errs := batcher.RenewBatch(t.ctx, nil); len(errs) != 0 {
 		t.fatalf("an empty batch has %d errors", len(errs))
@@ -140,7 +141,7 @@ func renewBatchTellsEach(t *trial) {
 	t.describes(overtaken, t.long())
 	t.heldBy(overtaken)
 	t.describes(foreign, t.long())
-	t.stays(released.key, "after a batch with a released lease")
+	t.staysFree(released.key, "after a batch with a released lease")
 
 	ended, cancel := context.WithCancel(t.ctx)
 	cancel()

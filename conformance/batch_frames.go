@@ -103,7 +103,7 @@ func batchFindsLossesAnywhere(t *trial) {
 				t.describes(taken[i], t.long())
 				t.release(taken[i])
 			case i%8 == 1:
-				t.stays(grants[i].key, "after batch renewal of a lease that the store had dropped")
+				t.staysFree(grants[i].key, "after batch renewal of a lease that the store had dropped")
 			}
 			grants[i] = t.acquire(client, t.newKey(), ttl)
 		})
@@ -141,7 +141,8 @@ func (t *trial) dropAll(grants []*grant, lost []bool) (taken []*grant) {
 	return taken
 }
 
-// renewsExactly renews grants in one batch, asked for at before, which must renew exactly those that lost does not mark.
+// renewsExactly renews grants in one batch, begun at before. The batch must renew exactly the leases that lost does not
+// mark.
 func (t *trial) renewsExactly(batcher backend.BatchRenewer, grants []*grant, lost []bool, ttl time.Duration, before time.Time) {
 	n := len(grants)
 	deadlines := make([]time.Time, n)
@@ -178,7 +179,7 @@ type batchFault struct {
 func cutInsideBatch(t *trial) {
 	t.batcher()
 	n := t.batchSize(8)
-	if t.tellsTTL() {
+	if t.inspectHasTTL() {
 		b := t.newCutBatch(n, true)
 		b.disturbAll(func(faults []batchFault) []batchFault { return faults })
 		return
@@ -200,14 +201,14 @@ type cutBatch struct {
 	batcher backend.BatchRenewer
 	link    Link
 	grants  []*grant
-	tells   bool          // Inspect returns TTLs
+	hasTTL  bool          // Inspect returns TTLs
 	ttl     time.Duration // of the latest batch
 }
 
-func (t *trial) newCutBatch(n int, tells bool) *cutBatch {
+func (t *trial) newCutBatch(n int, hasTTL bool) *cutBatch {
 	c, link := t.linked()
 	t.usable(c)
-	b := &cutBatch{trial: t, batcher: c.(backend.BatchRenewer), link: link, tells: tells, ttl: t.long()}
+	b := &cutBatch{trial: t, batcher: c.(backend.BatchRenewer), link: link, hasTTL: hasTTL, ttl: t.long()}
 	b.grants = t.acquireMany(c, n, b.ttl)
 	return b
 }
@@ -276,7 +277,7 @@ func (b *cutBatch) faults(size [2]int64) (list []batchFault) {
 func (b *cutBatch) disturb(f batchFault) {
 	t, n := b.trial, len(b.grants)
 	brief := t.g.Round(t.passing() + t.short())
-	if !b.tells {
+	if !b.hasTTL {
 		b.renewsAll(brief) // what the disturbed batch leaves out ends soon
 	}
 	old := make([]time.Time, n)
@@ -292,7 +293,7 @@ func (b *cutBatch) disturb(f batchFault) {
 	if len(errs) != n {
 		t.fatalf("a batch of %d leases %s has %d errors", n, f.what, len(errs))
 	}
-	if b.tells {
+	if b.hasTTL {
 		t.usable(b.grants[0].client)
 	} else {
 		t.outlast(t.lastRefusal(before, brief))
@@ -310,7 +311,7 @@ func (b *cutBatch) disturb(f batchFault) {
 			t.fatalf("lease %d of a batch of %d %s: the error is %v, and the deadline has moved by %v", i, n, f.what, err, g.Deadline().Sub(old[i]))
 		default:
 			t.uncertain(err, fmt.Sprintf("renewal of live lease %d of a batch of %d %s", i, n, f.what))
-			if b.tells {
+			if b.hasTTL {
 				t.remains(g, b.ttl, "RenewBatch "+f.what)
 			}
 		}

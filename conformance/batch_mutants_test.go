@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// batches whose answers are late, or tell of a loss
+// batches whose replies are late, or report a loss
 var batchMutants = []mutant{
 	{"batch's deadline counts from the answer", "LateAnswerCountsFromSending"},
 	{"batch's deadline counts from the answer", "DeadlineAnchoredBeforeSend"},
@@ -37,7 +37,7 @@ func (c *client) batchBehindBack(ctx context.Context, life *kit.Life, ttl time.D
 	return err, true
 }
 
-// hides reports whether a batch does not tell its lease of err.
+// hides reports whether a batch hides err from its lease.
 func (c *client) hides(life *kit.Life, err error) bool {
 	return errors.Is(err, backend.ErrLost) && (c.is("loss that a batch hears of ends no lease") ||
 		c.is("loss that a batch hears of ends no lease whose key is held") && c.server.inspect(life.Key()).Held())

@@ -13,15 +13,15 @@ import (
 // A bent is a lease with the bug of its server.
 type bent struct {
 	*kit.Life
-	c    *client
-	lost chan struct{}
-	told atomic.Bool // somebody has asked to be told of the loss
+	c          *client
+	lost       chan struct{}
+	registered atomic.Bool // OnLost has been called
 
 	batched atomic.Pointer[time.Time] // the deadline that a batch has set
 	hung    atomic.Bool               // a batch is under way
 }
 
-// bend returns life, or a lease with the bug that is looked for.
+// bend returns life, or a lease with the mutant's bug.
 func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) backend.Lease {
 	b := &bent{Life: life, c: c, lost: make(chan struct{})}
 	closeAt := func(d time.Duration) { time.AfterFunc(d, func() { close(b.lost) }) }
@@ -52,7 +52,8 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		"OnLost calls after a release", "Renew succeeds after Release", "late answer revives the lease",
 		"unanswered shorter renewal is not counted", "renewal below MinTTL ends the lease", "renewal below MinTTL is refused",
 		"renewal below MinTTL is kept as asked", "renewal below MinTTL does nothing",
-		"OnLost is silent on Close", "OnLost is silent when the store tells", "OnLost calls twice when the store tells",
+		"OnLost is silent on Close", "OnLost is not called when the store reports the loss",
+		"OnLost calls twice when the store reports the loss",
 		"OnLost is silent when a renewal hears of the loss", "OnLost calls at the first deadline",
 		"OnLost calls 3 seconds after Lost closes", "OnLost calls only the first of several",
 		"renewal under way ignores cancellation", "batch's deadline counts from the answer":

@@ -31,7 +31,7 @@ const (
 	ttlRule     = "rule 3: a TTL is a minimum: a lease lives for its TTL, counted from before its request was sent"
 	grantRule   = "Backend.Acquire: a free key is granted"
 	refuseRule  = "Backend.Acquire: a held key is ErrHeld"
-	inspectRule = "Backend.Inspect tells who holds a key"
+	inspectRule = "Backend.Inspect returns the holder of a key"
 	renewRule   = "Lease.Renew: a live lease is renewed, without an error"
 	releaseRule = "Lease.Release: a live lease is given up, without an error, and its key is free"
 	closeRule   = "Backend.Close returns in a bounded time, without an error"
@@ -81,7 +81,7 @@ func (t *trial) fail(rule, format string, args ...any) {
 }
 
 // notGranted records that key, which must be free, was not granted, and ends the goroutine it is called on. Where the store says that its
-// holder is an owner who has asked for another key, the two are one there, and rule 8 is broken.
+// holder is an owner that requested another key, the store treats both keys as one, and rule 8 is broken.
 func (t *trial) notGranted(what, key string, err error) {
 	if shared := t.sharedWith(key); errors.Is(err, backend.ErrHeld) && shared != "" {
 		t.breaks(8, "%s: %v%s", what, err, shared)
@@ -89,7 +89,7 @@ func (t *trial) notGranted(what, key string, err error) {
 	t.breaksText(grantRule, "%s: %v", what, err)
 }
 
-// sharedWith names the key for which the owner that holds key in the store has asked, if it is another.
+// sharedWith names the key that the holder of key in the store had requested, if it is another key.
 func (t *trial) sharedWith(key string) string {
 	h, err := t.b.Inspect(t.ctx, key)
 	t.mu.Lock()
@@ -100,11 +100,11 @@ func (t *trial) sharedWith(key string) string {
 	return ""
 }
 
-// framework are files whose lines say nothing of a check, where a line of another file has led to them.
+// framework lists files that checkLine omits if a line of another file called them.
 var framework = []string{"trial.go", "pulse.go", "execute.go", "attempts.go", "run.go", "grant.go", "wait.go", "ways.go"}
 
 // checkLine is where in the suite its caller was called from: "fifo.go:97: ", or the lines of the functions that have called each other,
-// as in "told.go:70 > told.go:93: ". What a goroutine does begins with the goroutine.
+// as in "loss_callbacks.go:70 > loss_callbacks.go:93: ". What a goroutine does begins with the goroutine.
 func checkLine() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])

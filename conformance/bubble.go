@@ -136,7 +136,7 @@ const (
 	// maxStandstill is how long the clock of a bubble may stand still, in real time.
 	maxStandstill = time.Minute
 
-	// lull is how long goroutines may take, in fake time, to end after everything else.
+	// lull is how long goroutines may need, in fake time, to end after everything else.
 	lull = time.Minute
 )
 

@@ -40,7 +40,7 @@ func newBudget(g backend.Guarantees, h Harness, limit time.Duration) *budget {
 	return &budget{total: total, fails: total * 4 / 9, spent: make(chan struct{}), begun: time.Now()}
 }
 
-// add counts a check that has failed or has no verdict, what it cost, and whether it ended by its time limit.
+// add counts a check that has failed or has no verdict, the time it needed, and whether it reached its time limit.
 func (b *budget) add(cost time.Duration, hung bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,12 +9,12 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// What a failed Acquire says of the key: busy, or not known.
+// A failed Acquire reports whether the key is busy or unknown.
 var busyChecks = []Check{
 	{
-		Name: "EndedWaitTellsBusy",
+		Name: "EndedWaitReportsBusy",
 		Rule: "Backend.Acquire that waits, and whose context ends after the store has said that the key is busy, matches ErrHeld too",
-		run:  endedWaitTellsBusy,
+		run:  endedWaitReportsBusy,
 	},
 	{
 		Name:  "OwnLimitIsUnavailable",
@@ -24,7 +24,7 @@ var busyChecks = []Check{
 	},
 }
 
-func endedWaitTellsBusy(t *trial) {
+func endedWaitReportsBusy(t *trial) {
 	clients := []backend.Backend{t.a, t.b}
 	t.together(2*len(clients), func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.long())
@@ -36,7 +36,7 @@ func endedWaitTellsBusy(t *trial) {
 			want = context.DeadlineExceeded
 		}
 		w := t.waitWith(ctx, clients[i%2], g.key, t.long())
-		if t.told(g.key, 1); want == context.Canceled {
+		if t.confirmQueued(g.key, 1); want == context.Canceled {
 			w.cancel()
 		} else if time.Now().After(deadline) {
 			t.tooLate("a wait ended before it could be known that the store had been asked")
@@ -62,14 +62,14 @@ func endedWaitTellsBusy(t *trial) {
 	})
 }
 
-// notBusy fails if err, of an Acquire that never heard from the store, says that the key is busy.
+// notBusy fails if err matches ErrHeld although its Acquire got no reply.
 func (t *trial) notBusy(err error, when string) {
 	if errors.Is(err, backend.ErrHeld) {
 		t.fatalf("Acquire of a free key %s: %v, which matches ErrHeld although the store has said nothing", when, err)
 	}
 }
 
-// ownLimitIsUnavailable looks at errors only: that calls return by themselves, without the end of their context, is not asked for.
+// ownLimitIsUnavailable checks errors only. It does not require that calls return before their context ends.
 func ownLimitIsUnavailable(t *trial) {
 	const patience = 15 * time.Second
 	c, link := t.linked()

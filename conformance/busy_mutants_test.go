@@ -9,25 +9,25 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// what failed requests say, a store that is full, and a client that holds all it can
+// errors of failed requests, a full store, and a client that holds MaxLeases
 var busyMutants = []mutant{
-	{"ended wait does not tell that the key is busy", "EndedWaitTellsBusy"},
-	{"wait past its deadline does not tell that the key is busy", "EndedWaitTellsBusy"},
-	{"cancelled wait is ErrHeld", "EndedWaitTellsBusy"},
-	{"store that hangs is told as busy", "PartitionHonoursContext"},
-	{"store that hangs is told as busy", "FrozenStoreHonoursContext"},
-	{"own limit is told as a context's", "OwnLimitIsUnavailable"},
+	{"ended wait does not report that the key is busy", "EndedWaitReportsBusy"},
+	{"wait past its deadline does not report that the key is busy", "EndedWaitReportsBusy"},
+	{"cancelled wait is ErrHeld", "EndedWaitReportsBusy"},
+	{"hanging store is reported as busy", "PartitionHonoursContext"},
+	{"hanging store is reported as busy", "FrozenStoreHonoursContext"},
+	{"own limit is reported as a context's", "OwnLimitIsUnavailable"},
 	{"own limit is an error of no kind", "OwnLimitIsUnavailable"},
-	{"own limit is told as busy", "OwnLimitIsUnavailable"},
+	{"own limit is reported as busy", "OwnLimitIsUnavailable"},
 
 	{"full store refuses renewals", "FullStoreKeepsLeases"},
 	{"full store refuses releases", "FullStoreKeepsLeases"},
 	{"full store does not renew what it grants", "FullStoreKeepsLeases"},
 	{"full store calls free keys busy", "FullStoreKeepsLeases"},
 
-	{"one lease less than MaxLeases", "MaxLeasesAreHad"},
-	{"one more than MaxLeases is busy", "MaxLeasesAreHad"},
-	{"wait beside MaxLeases fails at once", "MaxLeasesAreHad"},
+	{"one lease less than MaxLeases", "MaxLeasesAreGranted"},
+	{"one more than MaxLeases is busy", "MaxLeasesAreGranted"},
+	{"wait beside MaxLeases fails at once", "MaxLeasesAreGranted"},
 
 	{"turn of a frozen waiter lasts for seconds", "FrozenWaitersDelayNextBriefly"},
 	{"expiry wakes nobody", "FrozenWaitersDelayNextBriefly"},
@@ -36,26 +36,26 @@ var busyMutants = []mutant{
 	{"waiter whose turn came too late waits for ever", "LateTurnIsOneLease"},
 }
 
-// endOfWait is what a wait says whose context has ended, of a key that is busy.
+// endOfWait is the error of a wait for a busy key whose context has ended.
 func (c *client) endOfWait(ctx context.Context) error {
 	switch {
 	case c.is("cancelled wait is ErrHeld"):
 		return backend.ErrHeld
-	case c.is("ended wait does not tell that the key is busy"),
-		c.is("wait past its deadline does not tell that the key is busy") && ctx.Err() == context.DeadlineExceeded:
+	case c.is("ended wait does not report that the key is busy"),
+		c.is("wait past its deadline does not report that the key is busy") && ctx.Err() == context.DeadlineExceeded:
 		return kit.ContextError(ctx, nil)
 	}
 	return kit.ContextError(ctx, backend.ErrHeld)
 }
 
-// ownLimit is what a request says that the client does not wait for any longer.
+// ownLimit is the error of a request that the client has timed out.
 func (c *client) ownLimit() error {
 	switch {
-	case c.is("own limit is told as a context's"):
+	case c.is("own limit is reported as a context's"):
 		return context.DeadlineExceeded
 	case c.is("own limit is an error of no kind"):
 		return fmt.Errorf("no answer in %v", wirePatience)
-	case c.is("own limit is told as busy"):
+	case c.is("own limit is reported as busy"):
 		return fmt.Errorf("%w: no answer in %v, %w", backend.ErrUnavailable, wirePatience, backend.ErrHeld)
 	}
 	return fmt.Errorf("%w: no answer in %v", backend.ErrUnavailable, wirePatience)
@@ -74,7 +74,7 @@ func (s *server) fill() (empty func()) {
 	return func() { set(false) }
 }
 
-// refusal is what a full server says to a request: an attempt, a renewal, or a release.
+// refusal is a full server's reply to a request: an attempt, a renewal, or a release.
 func (s *server) refusal(key, request string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,17 +61,17 @@ func cancelledBefore(t *trial) {
 	}{{cancelled, context.Canceled}, {past, context.DeadlineExceeded}}
 	for _, e := range ended {
 		for _, wait := range []bool{false, true} {
-			g, err := t.ask(e.ctx, t.a, t.key, t.long(), wait)
+			g, err := t.requestKey(e.ctx, t.a, t.key, t.long(), wait)
 			if g != nil || !errors.Is(err, e.want) {
 				t.fatalf("Acquire with an ended context: lease %v, error %v, want %v", g != nil, err, e.want)
 			}
-			t.stays(t.key, "after an Acquire with an ended context")
+			t.staysFree(t.key, "after an Acquire with an ended context")
 			t.free(t.b, t.key, "after an Acquire with an ended context")
 		}
 	}
 	held := t.acquire(t.b, t.key, t.long())
 	for _, e := range ended {
-		if g, err := t.ask(e.ctx, t.a, t.key, t.long(), true); g != nil || !errors.Is(err, e.want) {
+		if g, err := t.requestKey(e.ctx, t.a, t.key, t.long(), true); g != nil || !errors.Is(err, e.want) {
 			t.fatalf("waiting Acquire with an ended context: lease %v, error %v, want %v", g != nil, err, e.want)
 		}
 	}
@@ -100,12 +100,12 @@ func cancelledWhileWaiting(t *trial) {
 	(&raced{t: t, keys: []string{t.key}}).stayFree()
 }
 
-// typical is how long a request takes, within what races can be aimed at.
+// typical is the duration of a request, for races that aim at its parts.
 func (t *trial) typical() time.Duration {
 	return min(max(t.usual(), 20*time.Microsecond), 20*time.Millisecond)
 }
 
-// usual is how long a request takes, the median of a few.
+// usual is the median duration of a few requests.
 func (t *trial) usual() time.Duration {
 	const samples = 5
 	var took []time.Duration
@@ -118,7 +118,7 @@ func (t *trial) usual() time.Duration {
 	return took[samples/2]
 }
 
-// cancelSoon calls cancel at a random moment of the time that a request takes.
+// cancelSoon calls cancel at a random moment of a request's typical duration.
 func cancelSoon(cancel context.CancelFunc, typical time.Duration) {
 	if rand.N(2) == 0 {
 		time.Sleep(rand.N(3 * typical / 2))
@@ -165,9 +165,9 @@ func (r *raced) fresh() string {
 	return r.keys[len(r.keys)-1]
 }
 
-// stayFree fails unless all keys are free when what was given up has arrived and has been cleaned up.
+// stayFree fails unless all keys are free after abandoned requests have arrived and have been cleaned up.
 func (r *raced) stayFree() {
-	time.Sleep(r.t.h.Settle)
+	time.Sleep(r.t.h.ArrivalDelay)
 	for _, key := range r.keys {
 		r.t.becomesFree(r.t.b, key, time.Second+r.t.g.MaxLate, "some time after a cancellation")
 	}
@@ -238,7 +238,7 @@ func cancelledAfterGrant(t *trial) {
 	for _, wait := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.ctx)
 		begun := time.Now()
-		g, err := t.ask(ctx, t.a, t.key, t.long(), wait)
+		g, err := t.requestKey(ctx, t.a, t.key, t.long(), wait)
 		t.answered(err, begun)
 		if err != nil {
 			t.fatalf("Acquire of a free key: %v", err)
@@ -277,7 +277,7 @@ func refusedCleanUpSparesHolder(t *trial) {
 			ctx, cancel := context.WithCancel(t.ctx)
 			cancelled, begun := make(chan struct{}), time.Now()
 			go func() { defer close(cancelled); cancelSoon(cancel, typical) }()
-			other, err := t.ask(ctx, client, t.key, t.long(), false)
+			other, err := t.requestKey(ctx, client, t.key, t.long(), false)
 			<-cancelled
 			if other != nil || !errors.Is(err, backend.ErrHeld) && !errors.Is(err, context.Canceled) {
 				if errors.Is(err, backend.ErrUnavailable) {

@@ -8,7 +8,7 @@ import (
 // chaosActor is the first of those whose random choices are of faults.
 const chaosActor = 1000
 
-// A linkFault begins a fault of a link, and tells which.
+// A linkFault begins a fault of a link, and returns its name.
 type linkFault struct {
 	begin func(link Link, random dice) string
 	brief bool // it is over when it has begun
@@ -45,7 +45,8 @@ var linkFaults = []linkFault{
 
 func anyDirection(random dice) Direction { return Direction(random.IntN(2)) }
 
-// breakLink makes all faults of a link in random order, again and again. bound tells that leases end with their connection.
+// breakLink makes all faults of a link in random order, again and again. bound means that leases end with their
+// connection.
 func (h *history) breakLink(link Link, client int, bound bool, until time.Time) {
 	random := h.random(chaosActor + client)
 	for {

@@ -28,21 +28,21 @@ func (h *history) workedIn(id int, keys workKeys, until time.Time) {
 		const each = 2
 		for i := range each {
 			w := &worker{h: h, id: id + i, client: id, actor: v, random: h.random(id + i + 100*n), keys: keys, faulty: true,
-				tries: true, expires: true, gone: v.gone} // one that waits could not be told to stop
+				tries: true, expires: true, gone: v.gone} // a waiting worker could not be stopped
 			workers.Add(1)
 			h.t.spawn(func() {
 				defer workers.Done()
 				w.run(until)
 			})
 		}
-		killing := h.hunt(v, id, random, until)
+		killing := h.freezeAndKill(v, id, random, until)
 		workers.Wait()
 		h.killed(id, killing)
 	}
 }
 
-// hunt freezes v a few times, and kills it unless the time is up. It returns when it killed it, or never.
-func (h *history) hunt(v *victim, id int, random dice, until time.Time) (killing instant) {
+// freezeAndKill freezes v a few times, and kills it unless the time is up. It returns when it killed it, or never.
+func (h *history) freezeAndKill(v *victim, id int, random dice, until time.Time) (killing instant) {
 	freezes := 1 + random.IntN(3)
 	for range freezes {
 		h.calm(random)

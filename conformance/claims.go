@@ -30,7 +30,7 @@ var claims = []struct {
 	{"Guarantees.EarlyLoss", "no live lease is dropped, by a restart of the store either",
 		func(g backend.Guarantees) bool { return g.EarlyLoss == "" && beyondProcess(g) }, []string{"RestartKeepsLeases"}},
 	{"Guarantees.TellsLoss", "a holder learns at once that somebody else has removed its lease",
-		func(g backend.Guarantees) bool { return g.TellsLoss }, []string{"RemovedHolderIsTold"}},
+		func(g backend.Guarantees) bool { return g.TellsLoss }, []string{"RemovedHolderIsNotified"}},
 	{"Guarantees.Reach", "processes of one host exclude each other",
 		func(g backend.Guarantees) bool { return g.Reach == backend.ReachHost }, []string{"ProcessesExclude"}},
 	{"Guarantees.Reach", "processes exclude each other that reach the store through a network",
@@ -47,7 +47,7 @@ var claims = []struct {
 func beyondProcess(g backend.Guarantees) bool { return g.Reach > backend.ReachProcess }
 
 // Unproven returns the claims of g that no check can test with h, because a hook is missing or Harness.Skip leaves the check out, and those
-// whose check was skipped in results for what it found only when it ran. They are neither proven nor disproven.
+// whose check ran and then skipped itself. They are neither proven nor disproven.
 func Unproven(g backend.Guarantees, h Harness, results ...Result) (open []Claim) {
 	for _, c := range claims {
 		if !c.made(g) {
@@ -63,7 +63,7 @@ func Unproven(g backend.Guarantees, h Harness, results ...Result) (open []Claim)
 	return open
 }
 
-// untested tells why the check of that name tests nothing, if so, and which hook it lacks, if that is the reason.
+// untested returns why the check of that name tests nothing, empty if it does test, and the hook that it lacks.
 func untested(name string, g backend.Guarantees, h Harness, results []Result) (missing, reason string) {
 	checks := Checks()
 	check := checks[slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })]

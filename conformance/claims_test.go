@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// Stores that claim too much pass where no hook can put the claim to the test. They are told so, and with the hook they fail.
+// Stores that claim too much pass where no hook can put the claim to the test. The report names the unproven claim;
+// with the hook, they fail.
 func TestClaimsAreNotProvenWithoutTheirHook(t *testing.T) {
 	t.Parallel()
 	for _, lie := range []struct{ bug, field, missing, check string }{
@@ -35,11 +36,12 @@ func TestClaimsAreNotProvenWithoutTheirHook(t *testing.T) {
 				t.Errorf("with every hook %+v is not proven", open)
 			}
 			bare := conformance.Harness{Open: h.Open}
-			told := false
+			reported := false
 			for _, c := range conformance.Unproven(g, bare) {
-				told = told || c.Field == lie.field && c.Missing == lie.missing && strings.Contains(c.Reason, "not proven") && c.Text != ""
+				reported = reported || c.Field == lie.field && c.Missing == lie.missing &&
+					strings.Contains(c.Reason, "not proven") && c.Text != ""
 			}
-			if !told {
+			if !reported {
 				t.Errorf("%s is taken for proven without %s", lie.field, lie.missing)
 			}
 			h.Skip = map[string]string{lie.check: "a reason"}
@@ -100,11 +102,11 @@ func TestClaimsOfEveryReach(t *testing.T) {
 		{"clocks", modest, "Guarantees.EnforcedBy",
 			map[backend.Reach]string{p: "Harness.StepClock", h: "Harness.StepClock", n: "Harness.StepClock"},
 			func(h *conformance.Harness) { process(h); clock(h) }},
-		{"told of losses", claim(func(g *backend.Guarantees) { g.TellsLoss = true }), "Guarantees.TellsLoss",
+		{"notified of losses", claim(func(g *backend.Guarantees) { g.TellsLoss = true }), "Guarantees.TellsLoss",
 			map[backend.Reach]string{p: "Harness.Evict", h: "Harness.Evict", n: "Harness.Evict"}, evict},
 	} {
 		// Whether there is anything to remove a lease with, only the check knows when it runs.
-		skipped := conformance.Result{Name: "RemovedHolderIsTold", Status: conformance.Skip, Missing: "Harness.Evict"}
+		skipped := conformance.Result{Name: "RemovedHolderIsNotified", Status: conformance.Skip, Missing: "Harness.Evict"}
 		for _, reach := range []backend.Reach{p, h, n} {
 			g := test.g
 			g.Reach = reach
@@ -129,7 +131,7 @@ func TestClaimsOfEveryReach(t *testing.T) {
 	}
 }
 
-// A boaster claims to tell of losses, and is no Breaker, which could prove it.
+// A boaster claims to notify holders of losses, and is no Breaker, which could prove the claim.
 type boaster struct{ backend.Backend }
 
 func (b boaster) Guarantees() backend.Guarantees {
@@ -157,7 +159,7 @@ func skippedAsTheyRun(t *testing.T) conformance.Harness {
 	}
 	for _, c := range conformance.Checks() {
 		switch c.Name {
-		case "ClientsShareStore", "RemovedHolderIsTold", "WrongClockEndsNothingEarly", "RestartKeepsLeases":
+		case "ClientsShareStore", "RemovedHolderIsNotified", "WrongClockEndsNothingEarly", "RestartKeepsLeases":
 		default:
 			h.Skip[c.Name] = "not looked at"
 		}
@@ -165,7 +167,7 @@ func skippedAsTheyRun(t *testing.T) conformance.Harness {
 	return h
 }
 
-// skippedClaims are those of that harness, and what is said of each.
+// skippedClaims are the claims of that harness, and what is reported for each.
 var skippedClaims = map[string]struct{ missing, reason string }{
 	"Guarantees.TellsLoss":  {"Harness.Evict", "not proven: needs Harness.Evict"},
 	"Guarantees.EnforcedBy": {"", "not proven: WrongClockEndsNothingEarly was skipped: not supported by this store: no clock can be wrong here"},
@@ -184,14 +186,14 @@ func TestSkippedChecksProveNoClaim(t *testing.T) {
 			if !slices.ContainsFunc(results, func(r conformance.Result) bool {
 				return r.Name == field && r.Status == conformance.NotProven && r.Missing == want.missing && strings.HasPrefix(r.Output, want.reason)
 			}) {
-				t.Errorf("%s is not told of as %q (missing %q)", field, want.reason, want.missing)
+				t.Errorf("%s is not reported as %q (missing %q)", field, want.reason, want.missing)
 			}
 		}
 	})
 }
 
-// Go test tells of such claims as well, which are known when all checks have ended. The test starts itself again.
-func TestRunTellsOfSkippedClaims(t *testing.T) {
+// "go test" reports such claims too, after all checks have ended. The test starts its own binary again.
+func TestRunReportsSkippedClaims(t *testing.T) {
 	t.Parallel()
 	const child = "ANYLOCK_TEST_SKIPPED_CLAIMS"
 	if os.Getenv(child) != "" {
@@ -211,8 +213,8 @@ func TestRunTellsOfSkippedClaims(t *testing.T) {
 	}
 }
 
-// The results of a whole run tell of claims; those of some checks do not.
-func TestExecuteTellsOfClaims(t *testing.T) {
+// The results of a whole run list unproven claims; those of a selection do not.
+func TestExecuteReportsClaims(t *testing.T) {
 	t.Parallel()
 	s := newServer("")
 	defer close(s.stop)
@@ -279,7 +281,7 @@ func TestUnsharedStoreStopsTheSuite(t *testing.T) {
 	}
 }
 
-// A failure tells the rule that it breaks, if it is another than the check's, and the line of the check.
+// A failure names the line of the check, and the broken rule if it is not the check's.
 func TestFailuresNameRuleAndLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

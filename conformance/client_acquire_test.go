@@ -61,12 +61,13 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	return c.bend(ctx, life, r), nil
 }
 
-// acquire asks until the key is granted or refused, or ctx ends. It asks again when it may have lost its place.
+// acquire repeats its request until the key is granted or refused, or ctx ends. It queues again when it may have lost
+// its place.
 func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, error) {
-	for told := false; ; {
-		a, err := c.ask(ctx, r)
+	for refused := false; ; {
+		a, err := c.requestKey(ctx, r)
 		switch {
-		case err != nil && told && ctx.Err() == nil && !c.leases.Closed():
+		case err != nil && refused && ctx.Err() == nil && !c.leases.Closed():
 			time.Sleep(10 * time.Millisecond) // sleeps: the outage ends
 			continue
 		case errors.Is(err, errReset) && c.is("attempt sent again meets its own ghost"):
@@ -75,7 +76,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 		case err != nil:
 			c.keeps("attempt that is given up keeps a connection until Close", "Close keeps connections that were given up")
 			c.unanswered(ctx, r)
-			return nil, c.told(ctx, c.cutAttempt(r, err))
+			return nil, c.reportedError(ctx, c.cutAttempt(r, err))
 		case a.refused != nil:
 			return nil, a.refused
 		case a.granted != granted{}:
@@ -87,7 +88,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 			c.keeps("refused attempt keeps a connection until Close")
 			return nil, &backend.HeldError{Holder: a.holder}
 		}
-		told = true
+		refused = true
 		g, err := c.await(ctx, r, a)
 		switch {
 		case errors.Is(err, errAgain):
@@ -106,7 +107,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 
 var errAgain = errors.New("ask again")
 
-// An answer is what the server says to an attempt.
+// An answer is the server's reply to an attempt.
 type answer struct {
 	granted
 	place   *place
@@ -117,8 +118,8 @@ type answer struct {
 	conn    *conn           // that it was asked on, nil without a wire
 }
 
-// ask makes one attempt.
-func (c *client) ask(ctx context.Context, r backend.Request) (answer, error) {
+// requestKey makes one attempt.
+func (c *client) requestKey(ctx context.Context, r backend.Request) (answer, error) {
 	a := answer{kicked: c.kicked(), sent: time.Now()}
 	if c.wire != nil {
 		var err error
@@ -138,7 +139,8 @@ func (c *client) ask(ctx context.Context, r backend.Request) (answer, error) {
 	return a, nil
 }
 
-// await waits for its turn. A broken connection or a restart may have cost the place: then it asks again, by the same owner.
+// await waits for its turn. A broken connection or a restart may have cost the place: then the same owner repeats its
+// request.
 func (c *client) await(ctx context.Context, r backend.Request, a answer) (granted, error) {
 	p, kicked, turn := a.place, a.kicked, (<-chan granted)(a.place.turn)
 	var cut <-chan struct{}
@@ -227,7 +229,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	return granted{}, errAgain
 }
 
-// leave gives up the place in a queue; a process that was killed does nothing any more.
+// leave removes the waiter from the queue, unless its process was killed.
 func (c *client) leave(r backend.Request) {
 	if c.wire == nil || !c.wire.isDead() {
 		c.server.release(r.Key, r.Owner)

@@ -31,7 +31,7 @@ type client struct {
 	lives []*kit.Life // see keepsLives
 	kept  []any       // by a bug
 
-	pushed sync.Map // owners whose leases the server has told to be gone
+	pushed sync.Map // owners whose loss the server has reported
 
 	emptied int // how often the server had lost its data when the client came about
 }
@@ -57,7 +57,7 @@ func (c *client) isOlder() bool {
 	return c.emptied != c.server.emptied
 }
 
-// do sends a request, which takes its time. The server serves it even if nobody waits for the answer any more.
+// do sends a request, which is delayed. The server serves it even if nobody waits for the reply any more.
 func (c *client) do(ctx context.Context, serve func()) error {
 	if c.wire != nil {
 		return c.exchange(ctx, serve)
@@ -91,7 +91,7 @@ func (c *client) Guarantees() backend.Guarantees {
 	g := backend.Guarantees{
 		MinTTL: 10 * time.Millisecond, Granularity: 1, MaxLate: 20 * time.Millisecond, EnforcedBy: "clock of the process",
 		Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
-		Reach: backend.ReachNetwork, TellsLoss: c.server.tells(),
+		Reach: backend.ReachNetwork, TellsLoss: c.server.notifies(),
 	}
 	switch {
 	case c.is("Guarantees change with use"):
@@ -135,7 +135,7 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 	switch {
 	case c.is("Inspect cuts the owner") && len(h.Owner) > most:
 		h.Owner = h.Owner[:most]
-	case c.is("Inspect tells the TTL in milliseconds"):
+	case c.is("Inspect returns the TTL in milliseconds"):
 		h.TTL /= time.Millisecond
 	case c.is("Inspect counts the holder as a waiter") && h.Held():
 		h.Waiters++
@@ -186,7 +186,7 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	answered()
 	c.anchorsLate(asked, errs)
 	errs = c.answersOfBatch(errs)
-	if c.is("batch tells errors of lost leases only once") {
+	if c.is("batch reports errors of lost leases only once") {
 		for i := 1; i < len(errs); i++ {
 			if errs[i] != nil && errs[0] == nil {
 				errs[0], errs[i] = errs[i], nil
@@ -238,7 +238,7 @@ func (s *server) drop() {
 	}
 }
 
-// requests are what the leases of a client ask of its server.
+// requests are the calls by which a client's leases reach its server.
 type requests struct{ c *client }
 
 func (q requests) Guarantees() backend.Guarantees { return q.c.Guarantees() }

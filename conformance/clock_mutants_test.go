@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// byWallClock is no bug: a store whose leases end by a wall clock, and that says so.
+// byWallClock is no bug: a store whose leases end by a wall clock, as its Guarantees state.
 const byWallClock = "wall clock ends leases"
 
 // what a step of the store's clock does
@@ -19,7 +19,7 @@ var clockMutants = []mutant{
 	{"step of the clock back ends leases", "SteppedClockEndsNoLease"},
 	{"step of the clock parks waiters", "SteppedClockEndsNoLease"},
 	{"lease that a step of the clock has ended is renewed over the next one", "SteppedClockEndsNoLease"},
-	{"EarlyLoss does not tell of the wall clock", "SteppedClockEndsNoLease"},
+	{"EarlyLoss does not mention the wall clock", "SteppedClockEndsNoLease"},
 	{"step of the clock back keeps the keys of the dead, and nobody says so", "SteppedClockKeepsNoDeadHolder"},
 	{"step of the clock back keeps the keys of the dead for twice as long", "SteppedClockKeepsNoDeadHolder"},
 	{"step of the clock stops the timers", "SteppedClockKeepsNoDeadHolder"},
@@ -27,17 +27,17 @@ var clockMutants = []mutant{
 	{"tokens count anew when the clock goes back", "SteppedClockKeepsTokenOrder"},
 }
 
-// obeysWallClock reports whether the store says that a wall clock ends its leases.
+// obeysWallClock reports whether Guarantees state that a wall clock ends leases.
 func (s *server) obeysWallClock() bool {
 	return s.is(byWallClock, "step of the clock back ends leases", "lease that a step of the clock has ended is renewed over the next one",
-		"EarlyLoss does not tell of the wall clock", "step of the clock back keeps the keys of the dead for twice as long")
+		"EarlyLoss does not mention the wall clock", "step of the clock back keeps the keys of the dead for twice as long")
 }
 
 func (s *server) clocked(g backend.Guarantees) backend.Guarantees {
 	if s.obeysWallClock() {
 		g.EnforcedBy, g.EarlyLoss, g.Consistency = "wall clock of the server", "a step forward of its wall clock", backend.BestEffort
 	}
-	if s.is("EarlyLoss does not tell of the wall clock") {
+	if s.is("EarlyLoss does not mention the wall clock") {
 		g.EarlyLoss = ""
 	}
 	return g

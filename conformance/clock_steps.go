@@ -13,7 +13,8 @@ var clockStepChecks = []Check{
 	{
 		Name: "SteppedClockEndsNoLease",
 		Rule: "rules 1 and 9: a step of the store's wall clock ends no live lease and parks no waiter; where that clock ends leases " +
-			"(Guarantees.EnforcedBy), a step forward may, if EarlyLoss says so, and the holder is told when it renews",
+			"(Guarantees.EnforcedBy), a step forward may, if EarlyLoss says so, and the holder's next " +
+			"renewal fails with ErrLost",
 		Needs: []Need{needsStepClock},
 		alone: true,
 		run:   steppedClockEndsNoLease,
@@ -46,10 +47,10 @@ func (t *trial) steps(d time.Duration) (back func()) {
 	return back
 }
 
-// byWallClock reports whether the store says that a wall clock ends its leases.
+// byWallClock reports whether Guarantees state that a wall clock ends leases.
 func (t *trial) byWallClock() bool { return strings.Contains(t.g.EnforcedBy, "wall clock") }
 
-// endsEarlyByClock reports whether the store says that a step forward may end live leases.
+// endsEarlyByClock reports whether EarlyLoss states that a step forward may end live leases.
 func (t *trial) endsEarlyByClock() bool {
 	return t.byWallClock() && strings.Contains(t.g.EarlyLoss, "clock")
 }
@@ -61,7 +62,7 @@ func steppedClockEndsNoLease(t *trial) {
 		mayEnd := by > 0 && t.endsEarlyByClock()
 		held, waitedFor := t.acquire(t.a, t.newKey(), ttl), t.acquire(t.a, t.newKey(), ttl)
 		w := t.wait(t.b, waitedFor.key, ttl)
-		t.told(waitedFor.key, 1)
+		t.confirmQueued(waitedFor.key, 1)
 		back := t.steps(by)
 		if !t.endedByStep(held, by, mayEnd) {
 			t.release(held)
@@ -93,7 +94,9 @@ func (t *trial) endedByStep(g *grant, by time.Duration, mayEnd bool) bool {
 		t.doubleGrant("a step of the store's clock by %v let a second owner in %v before the holder's deadline; EnforcedBy is %q, EarlyLoss %q",
 			by, time.Until(g.Deadline()), t.g.EnforcedBy, t.g.EarlyLoss)
 	case err == nil:
-		t.tellsLoss("Renew of a lease that a step of the store's clock has ended", func() error { return g.Renew(t.ctx, t.long()) })
+		t.wantLost("Renew of a lease that a step of the store's clock has ended", func() error {
+			return g.Renew(t.ctx, t.long())
+		})
 		if !t.within(soon, g.Lost()) {
 			t.breaks(6, "Lost is open after Renew was ErrLost")
 		}

@@ -42,7 +42,7 @@ func (t *trial) contend(h *history, worker int, others []Process) (l *leaseRecor
 		return h.grantedElsewhere(worker, t.key, r.owner, r.answer.Token, t.long(), called), r.release
 	}
 	begun := time.Now()
-	g, err := t.ask(t.ctx, t.a, t.key, t.long(), true)
+	g, err := t.requestKey(t.ctx, t.a, t.key, t.long(), true)
 	if err != nil {
 		t.unavailable(err, begun)
 		t.fatalf("Acquire: %v", err)
@@ -74,7 +74,7 @@ func wrongClockEndsNothingEarly(t *trial) {
 		if most := backend.Deadline(r.after, t.kept(t.g.Round(r.ttl))).Sub(r.before); r.answer.Left > most {
 			t.fatalf("the deadline of a lease of %v is %v away by a wrong clock", r.ttl, r.answer.Left)
 		}
-		if _, err := t.ask(t.ctx, t.b, r.key, t.short(), false); err == nil && time.Now().Before(r.until()) {
+		if _, err := t.requestKey(t.ctx, t.b, r.key, t.short(), false); err == nil && time.Now().Before(r.until()) {
 			t.doubleGrant("a key held by a process with a wrong clock was granted %v before its deadline", time.Until(r.until()))
 		} else if err == nil {
 			t.tooLate("a lease of another process ended before a second owner was refused")

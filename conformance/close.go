@@ -111,9 +111,9 @@ func closeRefusesLaterCalls(t *trial) {
 	g := t.acquire(c, t.key, t.long())
 	t.together(4, func(int) { t.closes(c) })
 	for _, wait := range []bool{false, true} {
-		_, err := t.ask(t.ctx, c, t.newKey(), t.long(), wait)
+		_, err := t.requestKey(t.ctx, c, t.newKey(), t.long(), wait)
 		t.isClosed(err, "Acquire after Close")
-		_, err = t.ask(t.ctx, c, t.key, t.long(), wait)
+		_, err = t.requestKey(t.ctx, c, t.key, t.long(), wait)
 		t.isClosed(err, "Acquire of a held key after Close")
 	}
 	_, err := c.Inspect(t.ctx, t.key)
@@ -170,7 +170,7 @@ func closeRacesAcquire(t *trial) {
 			}
 			ctx, cancel := context.WithDeadline(t.ctx, last.Add(t.handOff()))
 			begun := time.Now()
-			g, err := t.ask(ctx, t.b, key, t.long(), true)
+			g, err := t.requestKey(ctx, t.b, key, t.long(), true)
 			if ctx.Err() == nil {
 				t.answered(err, begun)
 			}

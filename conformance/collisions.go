@@ -160,7 +160,7 @@ func keysAreNotTheirEncoding(t *trial) {
 		k += strings.Repeat("/x y", 60)
 	}
 	t.separate(append(digests(k), k))
-	// Two parts and what is between them: where the cut is must not be lost.
+	// Two parts and a separator: a key must not depend on where the parts are joined.
 	var cut []string
 	for _, sep := range []string{":", "/", "-", "_", ".", ",", "|", "#", "@", " ", "\x00", "::", "%2F"} {
 		cut = append(cut, t.key+sep+"b", t.key+sep+sep+"b", t.key+sep, sep+t.key, t.key+sep+"b"+sep+"c", t.key+sep+"b"+sep)
@@ -191,7 +191,7 @@ func (t *trial) separate(keys []string) {
 	}
 }
 
-// apartFromDerived tries names that stores give to what belongs to a key, while that key is held and waited for.
+// apartFromDerived tries names that stores derive from a key, while that key is held and has waiters.
 func (t *trial) apartFromDerived() {
 	var derived []string
 	for _, name := range []string{
@@ -211,7 +211,7 @@ func (t *trial) apartFromDerived() {
 	t.release(w.granted(t, t.handOff(), "after release, when keys with names like its own had been used"))
 }
 
-// encodings are what k becomes when it is made fit for a place that does not take any bytes.
+// encodings are the forms of k in encodings for places that do not allow all bytes.
 func encodings(k string) []string {
 	raw := []byte(k)
 	percent := func(format string) string {
@@ -240,7 +240,7 @@ func encodings(k string) []string {
 	return all
 }
 
-// unique drops what is there twice.
+// unique removes duplicates.
 func unique(keys []string) []string {
 	slices.Sort(keys)
 	return slices.Compact(keys)

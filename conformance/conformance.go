@@ -55,7 +55,7 @@ type Harness struct {
 	Open func(ctx context.Context) (backend.Backend, error)
 
 	// Evict makes the store forget the lease on key, as an operator's delete or an eviction would. The holder's client
-	// is not told. It proves what the store itself refuses, where a client would refuse first.
+	// is not notified. It proves what the store itself refuses, where a client would refuse first.
 	Evict func(ctx context.Context, key string) error
 
 	// Freeze makes the store stop answering, connections staying open, as SIGSTOP does, and returns when it has stopped. Thaw lets it go on
@@ -63,12 +63,12 @@ type Harness struct {
 	Freeze func()
 	Thaw   func()
 
-	// Restart ends the store, killed rather than asked, and starts it again with what it keeps over a restart. It
+	// Restart kills the store, and starts it again with the data that it keeps over a restart. It
 	// returns when the store answers again. Where there is no server (a file), leave it nil: the suite reopens clients
 	// in any case.
 	Restart func()
 
-	// RestartEmpty ends the store, killed rather than asked, and starts it again without its data, as when its disk was
+	// RestartEmpty kills the store, and starts it again without its data, as when its disk was
 	// lost or it keeps none. It returns when the store answers again.
 	RestartEmpty func()
 
@@ -109,12 +109,12 @@ type Harness struct {
 	// client's change to another server. Default 10 s. It must be less than Guarantees.MaxSilence, else no lease outlives it.
 	Outage time.Duration
 
-	// Settle is how long to wait for a request to have arrived in the store's queue, where Inspect does not count
+	// ArrivalDelay is how long to wait for a request to have arrived in the store's queue, where Inspect does not count
 	// waiters. Default 200 ms.
-	Settle time.Duration
+	ArrivalDelay time.Duration
 
-	// Skip names checks that are left out, each with the reason: what the store cannot do, and its documentation says. Every report
-	// tells of them. A name that no check has is ErrInvalid.
+	// Skip names checks that are not run, each with the reason: a documented limit of the store. Every report
+	// reports them. A name that no check has is ErrInvalid.
 	Skip map[string]string
 
 	// Many is how many leases or waiters one client can have at once. The default is 256, 1100 for the one check of a large batch, and
@@ -142,8 +142,8 @@ func (h Harness) withDefaults() Harness {
 	if h.Gather == nil {
 		h.Gather = func() {}
 	}
-	if h.Settle <= 0 {
-		h.Settle = 200 * time.Millisecond
+	if h.ArrivalDelay <= 0 {
+		h.ArrivalDelay = 200 * time.Millisecond
 	}
 	return h
 }
@@ -193,7 +193,7 @@ func groups() []group {
 		topic("ttl", ttlChecks, numberChecks, minTTLChecks),
 		topic("ownership", ownershipChecks, likenessChecks),
 		topic("renewal", renewalChecks, batchChecks, batchFrameChecks),
-		topic("loss", lossChecks, toldChecks, removedChecks),
+		topic("loss", lossChecks, lossCallbackChecks, removedChecks),
 		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks, queueEventChecks),
 		topic("cancel", cancelChecks, underWayChecks),
 		topic("tokens", tokenChecks),

@@ -22,11 +22,11 @@ var connectionChecks = []Check{
 		run:   endedCallsLeaveNoConnection,
 	},
 	{
-		Name: "WaitingAsksSeldom",
+		Name: "WaitingPollsSeldom",
 		Rule: "rule 10: waiters and leases cost little: a waiter sends no more than 100 requests a second, a held lease and a wait " +
 			"that has ended next to none",
 		Needs: []Need{needsLinked},
-		run:   waitingAsksSeldom,
+		run:   waitingPollsSeldom,
 	},
 }
 
@@ -34,7 +34,7 @@ var connectionChecks = []Check{
 func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 	t.together(n, func(int) {
 		w := t.wait(c, busy.key, t.long())
-		time.Sleep(t.h.Settle)
+		time.Sleep(t.h.ArrivalDelay)
 		w.cancel()
 		if !t.within(soon, w.done) {
 			t.breaks(4, "a cancelled Acquire has not returned within %v", soon)
@@ -48,7 +48,7 @@ func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 		const patience = 50 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.ctx, patience)
 		defer cancel()
-		_, _ = t.ask(ctx, c, t.newKey(), t.short(), false)
+		_, _ = t.requestKey(ctx, c, t.newKey(), t.short(), false)
 	})
 	link.Heal()
 }
@@ -60,7 +60,7 @@ func closeLeavesNoConnection(t *trial) {
 		t.usable(c)
 		t.release(t.acquire(c, t.newKey(), t.long()))
 		w := t.wait(c, busy.key, t.long())
-		time.Sleep(t.h.Settle)
+		time.Sleep(t.h.ArrivalDelay)
 		t.closesLinked(c, link, 0)
 		w.fails(t, "Acquire waiting at Close")
 	}
@@ -73,7 +73,7 @@ func closeLeavesNoConnection(t *trial) {
 		func(c backend.Backend, link Link) {
 			const patience = 100 * time.Millisecond
 			link.Hold(FromStore)
-			attempt := t.call(func() error { _, err := t.ask(t.ctx, c, t.newKey(), t.short(), false); return err })
+			attempt := t.call(func() error { _, err := t.requestKey(t.ctx, c, t.newKey(), t.short(), false); return err })
 			time.Sleep(patience)
 			t.spawn(func() { // Close may wait for what is under way
 				t.within(soon/4, attempt.done)
@@ -128,7 +128,7 @@ func endedCallsLeaveNoConnection(t *trial) {
 		link.Connections()-first)
 }
 
-func waitingAsksSeldom(t *trial) {
+func waitingPollsSeldom(t *trial) {
 	const (
 		a    = time.Second
 		most = 100 // requests a second
@@ -137,16 +137,16 @@ func waitingAsksSeldom(t *trial) {
 	c, link := t.linked()
 	t.usable(c)
 	// What an attempt sends, with what the client may send meanwhile for itself.
-	before := link.Came(ToStore)
+	before := link.Arrived(ToStore)
 	t.refused(c, t.acquire(t.a, t.newKey(), t.long()))
-	each := max(link.Came(ToStore)-before, 1)
+	each := max(link.Arrived(ToStore)-before, 1)
 	sent := func() float64 { // requests a second
-		before, begun := link.Came(ToStore), time.Now()
+		before, begun := link.Arrived(ToStore), time.Now()
 		time.Sleep(a / 2)
-		return float64(link.Came(ToStore)-before) / float64(each) / time.Since(begun).Seconds()
+		return float64(link.Arrived(ToStore)-before) / float64(each) / time.Since(begun).Seconds()
 	}
 	held := t.acquire(c, t.newKey(), t.long())
-	time.Sleep(t.h.Settle / 4)
+	time.Sleep(t.h.ArrivalDelay / 4)
 	if n := sent(); n > most {
 		t.breaks(10, "a client that holds a lease and does nothing sends as much as %.0f attempts a second", n)
 	}
@@ -162,14 +162,14 @@ func waitingAsksSeldom(t *trial) {
 	if n := sent() / float64(waiters); n > most {
 		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second", waiters, n)
 	}
-	time.Sleep(time.Until(later(first, time.Now().Add(a/2))) + t.h.Settle/4)
+	time.Sleep(time.Until(later(first, time.Now().Add(a/2))) + t.h.ArrivalDelay/4)
 	if n := sent() / float64(waiters); n > most {
 		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second once the holder's TTL is over, and it has renewed", waiters, n)
 	}
 	for _, w := range waits {
 		w.cancelAndFail(t)
 	}
-	time.Sleep(t.h.Settle) // clean-ups
+	time.Sleep(t.h.ArrivalDelay) // clean-ups
 	if n := sent(); n > most {
 		t.breaks(10, "%d waits were cancelled, and their client sends as much as %.0f attempts a second", waiters, n)
 	}

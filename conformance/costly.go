@@ -1,7 +1,8 @@
 package conformance
 
-// costly names the checks of the core that take the most processor time on a real server. On etcd, ZooKeeper and
-// Postgres they took 182 CPU-seconds of 307 when each check ran alone.
+// costly names the checks of the core that take the most processor time on a real server. "make costly" measures each
+// check alone and writes this file. On etcd, zookeeper, postgres the checks took
+// 182 CPU-seconds of 307.
 var costly = []string{
 	"BatchFindsLossesAnywhere",
 	"CancelRacesAttempt",
@@ -12,7 +13,7 @@ var costly = []string{
 	"CutInsideRefusal",
 	"CutInsideRelease",
 	"CutInsideRenew",
-	"CutListIsNoPart",
+	"CutListFails",
 	"EmptiedStoreServes",
 	"EvictedOwnersThatLookAlike",
 	"KeysDoNotCollide",

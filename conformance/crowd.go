@@ -77,7 +77,7 @@ type contention struct {
 	ready chan struct{} // closed when all waits have been started
 }
 
-// round has n waiters come about at the same time, and each be granted the key or leave.
+// round starts n waiters at about the same time. Each is granted the key or leaves the queue.
 func (c *contention) round(n int, typical time.Duration) {
 	var (
 		all     sync.WaitGroup
@@ -138,7 +138,8 @@ func (c *contention) handOverTo(w *waiting, g *grant, typical time.Duration) {
 	<-leaves
 }
 
-// cancelledWaitersLeaveNothing cancels waiters of both clients, in waves: some as they come, some while they are queued.
+// cancelledWaitersLeaveNothing cancels waiters of both clients, in waves: some as they arrive, some while they are
+// queued.
 func cancelledWaitersLeaveNothing(t *trial) {
 	const (
 		all    = 1000
@@ -150,15 +151,15 @@ func cancelledWaitersLeaveNothing(t *trial) {
 	typical := t.typical()
 	each := min(wave, t.h.Many/2)
 	cancelled := t.cancelQueued(each) // connections and workers that a client keeps are there
-	t.left(0)
+	t.queueAtMost(0)
 	before := goroutines(t.label)
 	for end := time.Now().Add(atMost); cancelled < all && (cancelled < least || time.Now().Before(end)); {
 		cancelled += t.cancelQueued(each)
-		cancelled += t.cancelComing(each, typical)
+		cancelled += t.cancelArriving(each, typical)
 	}
-	t.left(0)
+	t.queueAtMost(0)
 	const more = 8
-	t.settlesAt(before+more, "after hundreds of cancelled waiters")
+	t.waitForGoroutines(before+more, "after hundreds of cancelled waiters")
 	t.heldBy(held)
 	t.release(held)
 	t.becomesFree(t.b, t.key, time.Second+t.g.MaxLate, "after release, with cancelled waiters before")
@@ -191,14 +192,14 @@ func (t *trial) cancelQueued(each int) int {
 	return 2 * each
 }
 
-// cancelComing is cancelQueued of waiters that are on their way to the queue.
-func (t *trial) cancelComing(each int, typical time.Duration) int {
+// cancelArriving is cancelQueued of waiters that are on their way to the queue.
+func (t *trial) cancelArriving(each int, typical time.Duration) int {
 	t.together(2*each, func(i int) {
 		w := t.wait(t.client(i), t.key, t.long())
 		cancelSoon(w.cancel, time.Duration(1+i%8)*typical)
 		w.cancelAndFail(t)
 	})
-	t.left(0)
+	t.queueAtMost(0)
 	return 2 * each
 }
 

@@ -22,15 +22,15 @@ var cutMutants = []mutant{
 	{"broken connection parks the waiter", "CutInsideGrant"},
 	{"broken connection ends the wait", "CutInsideGrant"},
 	{"release sent again is ErrLost", "CutInsideRelease"},
-	{"cut release is told as done", "CutInsideRelease"},
-	{"cut release is told as ErrLost", "CutInsideRelease"},
+	{"cut release is reported as done", "CutInsideRelease"},
+	{"cut release is reported as ErrLost", "CutInsideRelease"},
 	{"renewal without an answer ends the lease", "CutInsideRenew"},
-	{"cut renewal is told as done", "CutInsideRenew"},
+	{"cut renewal is reported as done", "CutInsideRenew"},
 	{"unanswered shorter renewal is not counted", "CutInsideRenew"},
 	{"broken connection ends the client's leases", "CutInsideRenew"},
 }
 
-// cutAttempt is what an attempt says of a connection that broke.
+// cutAttempt is the error of an attempt whose connection broke.
 func (c *client) cutAttempt(r backend.Request, err error) error {
 	switch {
 	case !errors.Is(err, errReset):
@@ -60,11 +60,11 @@ func (s *server) staysQueued(c *client, r backend.Request) bool {
 	return true
 }
 
-// cutRenewal is what a renewal says of a connection that broke.
+// cutRenewal is the error of a renewal whose connection broke.
 func (c *client) cutRenewal(l *kit.Life, err error) error {
 	switch {
 	case !errors.Is(err, errReset):
-	case c.is("cut renewal is told as done"):
+	case c.is("cut renewal is reported as done"):
 		return nil
 	case c.is("broken connection ends the client's leases"):
 		c.server.release(l.Key(), l.Owner())
@@ -72,13 +72,13 @@ func (c *client) cutRenewal(l *kit.Life, err error) error {
 	return err
 }
 
-// cutRelease is what a release says of a connection that broke.
+// cutRelease is the error of a release whose connection broke.
 func (c *client) cutRelease(err error) error {
 	switch {
 	case !errors.Is(err, errReset):
-	case c.is("cut release is told as done"):
+	case c.is("cut release is reported as done"):
 		return nil
-	case c.is("cut release is told as ErrLost"):
+	case c.is("cut release is reported as ErrLost"):
 		return backend.ErrLost
 	}
 	return err

@@ -44,7 +44,7 @@ func (x *cutter) insideRefusal() {
 	})
 	var g *grant
 	try := t.call(func() (err error) {
-		g, err = t.ask(ctx, x.client, key, t.long(), false)
+		g, err = t.requestKey(ctx, x.client, key, t.long(), false)
 		return err
 	})
 	arrival := 3 * moment / 2 // between the first request and the second
@@ -71,7 +71,7 @@ func (x *cutter) insideRefusal() {
 	x.end()
 	switch {
 	case g != nil:
-		x.giveBack(g)
+		x.releaseUntilFree(g)
 	case !errors.Is(err, backend.ErrHeld):
 		t.becomesFree(t.b, key, recovery, "after an Acquire that failed"+x.where())
 	}

@@ -57,18 +57,18 @@ func cutInsideAcquire(t *trial) {
 func (x *cutter) insideAcquire() {
 	t, key := x.t, x.t.newKey()
 	x.begin()
-	g, err := t.ask(t.ctx, x.client, key, t.long(), false)
+	g, err := t.requestKey(t.ctx, x.client, key, t.long(), false)
 	x.end()
 	if err != nil {
 		x.unsure(err, "Acquire of a free key")
 		t.becomesFree(t.b, key, recovery, "after an Acquire that failed"+x.where())
 	} else if x.holds(g) {
-		x.giveBack(g)
+		x.releaseUntilFree(g)
 	}
 }
 
 // orphanEnds proves that a lease which nobody knows of ends with its TTL: its client is cut off before it has the answer.
-// Where an attempt takes several requests, none may come of it.
+// An attempt of several requests may end without a lease.
 func (t *trial) orphanEnds() {
 	const (
 		attempts = 3
@@ -108,13 +108,13 @@ func (x *cutter) insideWait() {
 	if x.at == nil {
 		x.queued(w)
 	} else {
-		x.cutOr(w, max(t.h.Settle, 10*tick))
+		x.cutOr(w, max(t.h.ArrivalDelay, 10*tick))
 	}
 	x.end()
 	time.Sleep(rand.N(tick)) // the release meets the client at any step of its recovery
 	t.refused(t.b, g)
 	t.release(g)
-	x.takes(w, false)
+	x.gets(w, false)
 }
 
 func (x *cutter) insideGrant() {
@@ -129,17 +129,17 @@ func (x *cutter) insideGrant() {
 	t.release(g)
 	x.cutOr(w, soon)
 	x.end()
-	x.takes(w, true)
+	x.gets(w, true)
 }
 
-// queued waits until w waits in the store, and has been told so. It reports false if w has failed.
+// queued waits until w is in the store's queue and has a reply that says so. It reports false if w has failed.
 func (x *cutter) queued(w *waiting) bool {
 	t := x.t
 	ok := t.poll(soon, func() bool { return t.inspect(w.key).Waiters != 0 || w.ended() })
 	if !ok {
 		t.fatalf("Inspect counts no waiter after %v", soon)
 	}
-	return !t.within(t.h.Settle*time.Duration(t.stretch), w.done)
+	return !t.within(t.h.ArrivalDelay*time.Duration(t.stretch), w.done)
 }
 
 // cutOr waits for the cut, or until it will not happen any more: when w has ended, or after d.
@@ -147,8 +147,8 @@ func (x *cutter) cutOr(w *waiting, d time.Duration) {
 	x.t.poll(d, func() bool { return x.isCut() || w.ended() })
 }
 
-// takes waits for w to get the key that is free now, or to fail, which one that was told to wait must not.
-func (x *cutter) takes(w *waiting, told bool) {
+// gets waits for w to get the free key. It may fail instead, unless the store had answered that it waits.
+func (x *cutter) gets(w *waiting, queued bool) {
 	t := x.t
 	if !t.within(recovery+t.g.MaxLate, w.done) {
 		t.fatalf("a waiter has not been granted the free key within %v%s", recovery+t.g.MaxLate, x.where())
@@ -156,10 +156,10 @@ func (x *cutter) takes(w *waiting, told bool) {
 	switch {
 	case w.err == nil:
 		if x.holds(w.grant) {
-			x.giveBack(w.grant)
+			x.releaseUntilFree(w.grant)
 		}
 		return
-	case told:
+	case queued:
 		t.fatalf("an Acquire that waited did not outlive the end of its connection%s: %v", x.where(), w.err)
 	}
 	x.unsure(w.err, "Acquire that waits")
@@ -214,6 +214,6 @@ func (x *cutter) insideRenew() {
 		}
 	}
 	if x.holds(g) {
-		x.giveBack(g)
+		x.releaseUntilFree(g)
 	}
 }

@@ -39,7 +39,7 @@ type cutter struct {
 	hit      bool
 }
 
-// cutEverywhere makes request again and again, with a cut at every byte of what it sends and gets.
+// cutEverywhere makes request again and again, with a cut at every byte of its requests and replies.
 func (t *trial) cutEverywhere(request func(*cutter)) {
 	all := make([]*cutter, max(1, min(cutters, t.h.Many/2)))
 	for i := range all {
@@ -143,7 +143,7 @@ func (x *cutter) cutAt(p place, request func(*cutter)) bool {
 	return false
 }
 
-// begin marks the beginning of what is to be cut.
+// begin marks the beginning of the request that is cut.
 func (x *cutter) begin() {
 	if x.at == nil {
 		x.from = [2]int64{x.link.Passed(ToStore), x.link.Passed(FromStore)}
@@ -186,7 +186,7 @@ func (x *cutter) bindsLeases() bool {
 	return t.within(1500*time.Millisecond*time.Duration(t.stretch), g.Lost())
 }
 
-// where says where the request was cut.
+// where describes the place of the cut.
 func (x *cutter) where() string {
 	if x.at == nil {
 		return ""
@@ -199,7 +199,7 @@ func (x *cutter) acquire() *grant {
 	var g *grant
 	var err error
 	ok := x.t.poll(recovery, func() bool {
-		g, err = x.t.ask(x.t.ctx, x.client, x.t.newKey(), x.t.long(), false)
+		g, err = x.t.requestKey(x.t.ctx, x.client, x.t.newKey(), x.t.long(), false)
 		return err == nil
 	})
 	if !ok {
@@ -208,7 +208,7 @@ func (x *cutter) acquire() *grant {
 	return g
 }
 
-// unsure fails if err, of a request that was cut, tells of something that is certain.
+// unsure fails if err, of a request that was cut, reports a certain outcome.
 func (x *cutter) unsure(err error, what string) {
 	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	for _, certain := range []error{
@@ -230,7 +230,7 @@ func (x *cutter) ended(g *grant) bool { return x.bound && x.t.within(soon, g.Los
 func (x *cutter) holds(g *grant) bool {
 	t := x.t
 	if x.bound {
-		other, err := t.ask(t.ctx, t.b, g.key, g.ttl, false)
+		other, err := t.requestKey(t.ctx, t.b, g.key, g.ttl, false)
 		if err == nil && !x.ended(g) {
 			t.fatalf("another owner has the key%s, and Lost is not closed %v after its connection broke", x.where(), soon)
 		}
@@ -254,8 +254,8 @@ func (x *cutter) holds(g *grant) bool {
 	return true
 }
 
-// giveBack releases g by connections that may be broken, and waits for its key to be free.
-func (x *cutter) giveBack(g *grant) {
+// releaseUntilFree releases g by connections that may be broken, and waits for its key to be free.
+func (x *cutter) releaseUntilFree(g *grant) {
 	if err := g.Release(x.t.ctx); errors.Is(err, backend.ErrLost) && !x.ended(g) {
 		x.t.fatalf("Release of a live lease%s before: %v", x.where(), err)
 	}

@@ -90,7 +90,7 @@ func disconnectedHolderKeepsLease(t *trial) {
 func (t *trial) grantedAfterWait(c backend.Backend) *grant {
 	first := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(c, first.key, t.long())
-	t.told(first.key, 1)
+	t.confirmQueued(first.key, 1)
 	t.release(first)
 	return w.granted(t, t.handOff(), "after release")
 }
@@ -128,7 +128,7 @@ func silentWaiterOutlivesOutage(t *trial) {
 		t.usable(c)
 		g := t.acquire(t.a, t.newKey(), t.long())
 		w := t.wait(c, g.key, t.long())
-		t.told(g.key, 1)
+		t.confirmQueued(g.key, 1)
 		d.begin(link)
 		if t.within(outage, w.done) {
 			w.stillWaits(t, g, t.rule)

@@ -26,11 +26,12 @@ var emptyChecks = []Check{
 		run:   emptiedStoreServes,
 	},
 	{
-		Name:  "EmptiedStoreIsTold",
-		Rule:  "rules 5 and 6: when a store has lost its data a holder is told so by its deadline, revives nothing, and spares the next",
+		Name: "EmptiedStoreLosesLeases",
+		Rule: "rules 5 and 6: when a store has lost its data a holder learns of it by its deadline, " +
+			"revives nothing, and spares the next",
 		Needs: []Need{needsRestartEmpty},
 		alone: true,
-		run:   emptiedStoreIsTold,
+		run:   emptiedStoreLosesLeases,
 	},
 	{
 		Name:  "TokensSurviveEmptying",
@@ -45,7 +46,7 @@ func emptiedStoreServes(t *trial) {
 	for range 2 { // the first time a client may have what the second time it lacks
 		held := t.acquire(t.a, t.newKey(), t.g.Round(4*t.short()))
 		waits := []*waiting{t.wait(t.b, held.key, t.long()), t.wait(t.a, held.key, t.long())}
-		t.told(held.key, len(waits))
+		t.confirmQueued(held.key, len(waits))
 		t.h.RestartEmpty()
 		emptied := time.Now()
 		t.becomesFreeAfterOutage(t.a, t.newKey())
@@ -63,7 +64,7 @@ func emptiedStoreServes(t *trial) {
 }
 
 // outlived ends the check where one of waits was over before the store lost its leases, at the latest at: the holder's TTL had run out,
-// and the waiter's lease went too, as it was told.
+// and the waiter's own lease, granted before, was lost with the data.
 func (t *trial) outlived(at time.Time, waits ...*waiting) {
 	for _, w := range waits {
 		if w.ended() && w.err == nil && w.grant.after.Before(at) && t.within(time.Second, w.grant.Lost()) {
@@ -72,7 +73,7 @@ func (t *trial) outlived(at time.Time, waits ...*waiting) {
 	}
 }
 
-// wakesUp proves that waiters of either client are told of a release.
+// wakesUp proves that a release wakes waiters of either client.
 func (t *trial) wakesUp(key string) {
 	for _, clients := range [][2]backend.Backend{{t.a, t.b}, {t.b, t.a}} {
 		t.becomesFreeAfterOutage(clients[0], key)
@@ -84,26 +85,26 @@ func (t *trial) wakesUp(key string) {
 	}
 }
 
-func emptiedStoreIsTold(t *trial) {
+func emptiedStoreLosesLeases(t *trial) {
 	idle := t.acquire(t.a, t.newKey(), t.g.Round(2*t.short()))
 	renewed := t.acquire(t.a, t.newKey(), t.long())
 	taken := t.acquire(t.a, t.newKey(), t.long())
 	t.h.RestartEmpty()
 	fresh := t.acquireAfterOutage(t.b, taken.key, t.long())
 	var err error
-	told := t.poll(recovery, func() bool {
+	lost := t.poll(recovery, func() bool {
 		if err = renewed.Renew(t.ctx, t.long()); err == nil {
 			t.fatalf("Renew succeeds in a store that has lost the lease")
 		}
 		return errors.Is(err, backend.ErrLost)
 	})
-	if !told {
+	if !lost {
 		t.fatalf("Renew, %v after the store had lost its data: %v, want ErrLost", recovery, err)
 	}
 	if !t.within(soon, renewed.Lost()) {
 		t.fatalf("Lost is open after Renew was ErrLost")
 	}
-	t.stays(renewed.key, "after Renew in a store that has lost the lease")
+	t.staysFree(renewed.key, "after Renew in a store that has lost the lease")
 	_ = taken.Release(t.ctx) // ErrLost, or nil where an answer was lost and a repeated request finds nothing
 	t.refusedFor(t.a, fresh, t.short())
 	t.heldBy(fresh)
@@ -123,7 +124,7 @@ func (t *trial) acquireAfterOutage(b backend.Backend, key string, ttl time.Durat
 	if !t.poll(recovery, func() bool {
 		ctx, cancel := context.WithTimeout(t.ctx, recovery)
 		defer cancel()
-		g, err = t.ask(ctx, b, key, ttl, false)
+		g, err = t.requestKey(ctx, b, key, ttl, false)
 		return err == nil
 	}) {
 		t.fatalf("Acquire of a free key, %v after an outage: %v", recovery, err)
@@ -164,9 +165,9 @@ func tokensSurviveRestart(t *trial) {
 		held := t.acquire(t.a, waitedKey, t.long())
 		waited.next(held, "grant")
 		w := t.wait(t.b, waitedKey, t.long())
-		t.told(waitedKey, 1)
+		t.confirmQueued(waitedKey, 1)
 		end := t.beBusy(keys, busy)
-		time.Sleep(rand.N(t.h.Settle))
+		time.Sleep(rand.N(t.h.ArrivalDelay))
 		t.h.Restart()
 		if !t.poll(recovery, func() bool { err := held.Release(t.ctx); return err == nil || errors.Is(err, backend.ErrLost) }) {
 			t.fatalf("Release does not succeed within %v after a restart of the store", recovery)
@@ -194,7 +195,7 @@ func (t *trial) beBusy(keys []string, order []*tokens) (end func()) {
 			defer all.Done()
 			for n := 0; ctx.Err() == nil; n++ {
 				once, cancel := context.WithTimeout(ctx, time.Second)
-				g, err := t.ask(once, t.client(n), key, t.long(), n%3 == 0)
+				g, err := t.requestKey(once, t.client(n), key, t.long(), n%3 == 0)
 				cancel()
 				if err != nil {
 					time.Sleep(tick)

@@ -1,14 +1,14 @@
 package conformance_test
 
-// stores that come back without their data, and tokens across restarts
+// stores that restart without their data, and tokens across restarts
 var emptyMutants = []mutant{
 	{"emptied store parks waiters", "EmptiedStoreServes"},
 	{"emptied store wakes nobody", "EmptiedStoreServes"},
 	{"emptied store is of no use to its clients", "EmptiedStoreServes"},
 
-	{"renew takes a free key", "EmptiedStoreIsTold"},
-	{"release ignores the owner", "EmptiedStoreIsTold"},
-	{"Lost never closes", "EmptiedStoreIsTold"},
+	{"renew takes a free key", "EmptiedStoreLosesLeases"},
+	{"release ignores the owner", "EmptiedStoreLosesLeases"},
+	{"Lost never closes", "EmptiedStoreLosesLeases"},
 
 	{"tokens restart with an emptied store", "TokensSurviveEmptying"},
 

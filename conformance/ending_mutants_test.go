@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// how things end: who is told of a loss, what a cancellation ends, what a client that was closed keeps
+// how things end: who is notified of a loss, what a cancellation ends, what a client that was closed keeps
 var endingMutants = []mutant{
 	{"OnLost is silent on Close", "OnLostCallsWhateverEndsIt"},
 	{"OnLost is silent when a renewal hears of the loss", "OnLostCallsWhateverEndsIt"},
@@ -25,7 +25,7 @@ var endingMutants = []mutant{
 	{"Inspect under way ignores cancellation", "CancelledUnderWay"},
 	{"list under way ignores cancellation", "CancelledUnderWay"},
 	{"break under way ignores cancellation", "CancelledUnderWay"},
-	{"cancellation under way is told as a timeout", "CancelledUnderWay"},
+	{"cancellation under way is reported as a timeout", "CancelledUnderWay"},
 	{"attempt under way ignores cancellation", "FrozenStoreHonoursContext"},
 	{"Inspect under way ignores cancellation", "FrozenStoreHonoursContext"},
 
@@ -39,19 +39,20 @@ var endingMutants = []mutant{
 	{"refused attempt keeps a connection until Close", "EndedCallsLeaveNoConnection"},
 
 	{"Close ends waits as unavailable", "CloseEndsWaiting"},
-	{"one waiter in 10 that has waited for 100 ms is told of an outage at its turn", "PushIsPrompt"},
-	{"waiter whose turn comes after 200 ms is told of a broken connection", "FIFOAfterExpiry"},
-	{"waiter whose turn comes after 200 ms is told of a broken connection", "HistoryUnderExpiry"},
-	{"waiter whose turn comes after 200 ms is told of a broken connection", "WrongClockEndsNothingEarly"},
+	{"one waiter in 10 that has waited for 100 ms gets an outage error at its turn", "PushIsPrompt"},
+	{"waiter whose turn comes after 200 ms gets a connection error", "FIFOAfterExpiry"},
+	{"waiter whose turn comes after 200 ms gets a connection error", "HistoryUnderExpiry"},
+	{"waiter whose turn comes after 200 ms gets a connection error", "WrongClockEndsNothingEarly"},
 }
 
-// atTurn is what a waiter is told at its turn instead of that.
+// atTurn is the error that a waiter gets at its turn instead of the key.
 func (c *client) atTurn(p *place) error {
 	waited := time.Since(p.since)
 	switch {
-	case c.is("one waiter in 10 that has waited for 100 ms is told of an outage at its turn") && waited > 100*time.Millisecond && c.server.oneInLocked(10):
+	case c.is("one waiter in 10 that has waited for 100 ms gets an outage error at its turn") &&
+		waited > 100*time.Millisecond && c.server.oneInLocked(10):
 		return fmt.Errorf("%w: connection reset", backend.ErrUnavailable)
-	case c.is("waiter whose turn comes after 200 ms is told of a broken connection") && waited > 200*time.Millisecond:
+	case c.is("waiter whose turn comes after 200 ms gets a connection error") && waited > 200*time.Millisecond:
 		return io.EOF
 	}
 	return nil
@@ -121,13 +122,13 @@ func (s *server) holdsOf(c *client) bool {
 // onLost is OnLost with the bug of the server.
 func (b *bent) onLost(f func()) {
 	switch {
-	case b.is("OnLost is silent when the store tells"):
+	case b.is("OnLost is not called when the store reports the loss"):
 		b.Life.OnLost(func() {
 			if !b.pushed() {
 				f()
 			}
 		})
-	case b.is("OnLost calls twice when the store tells"):
+	case b.is("OnLost calls twice when the store reports the loss"):
 		b.Life.OnLost(func() {
 			if f(); b.pushed() {
 				f()
@@ -156,16 +157,16 @@ func (b *bent) onLost(f func()) {
 		b.Life.OnLost(once)
 	case b.is("OnLost calls 3 seconds after Lost closes"):
 		b.Life.OnLost(func() { time.AfterFunc(3*time.Second, f) })
-	case b.is("OnLost calls only the first of several") && b.told.Swap(true) && b.Deadline().After(time.Now()):
+	case b.is("OnLost calls only the first of several") && b.registered.Swap(true) && b.Deadline().After(time.Now()):
 	default:
 		b.Life.OnLost(f)
 	}
 }
 
-// pushed reports whether the server has told of the loss.
+// pushed reports whether the server has reported the loss.
 func (b *bent) pushed() bool {
-	_, told := b.c.pushed.Load(b.Owner())
-	return told
+	_, pushed := b.c.pushed.Load(b.Owner())
+	return pushed
 }
 
 var _ backend.LossNotifier = (*bent)(nil)

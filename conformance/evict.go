@@ -55,7 +55,7 @@ func (t *trial) evicted(ttl time.Duration) *grant {
 func evictedReleaseSparesNewHolder(t *trial) {
 	stale := t.evicted(t.long())
 	fresh := t.acquire(t.b, stale.key, t.long())
-	t.tellsLoss("Release of a lease that the store had dropped", func() error { return stale.Release(t.ctx) })
+	t.wantLost("Release of a lease that the store had dropped", func() error { return stale.Release(t.ctx) })
 	t.heldBy(fresh)
 	t.isLost(stale.Release(t.ctx), "second Release of a lease that the store had dropped")
 	t.refusedFor(t.a, fresh, t.short())
@@ -68,7 +68,7 @@ func evictedRenewSparesNewHolder(t *trial) {
 	for _, ttl := range []time.Duration{t.short(), 2 * t.long()} {
 		stale := t.evicted(t.long())
 		fresh := t.acquire(t.b, stale.key, t.long())
-		t.tellsLoss("Renew of a lease that the store had dropped", func() error { return stale.Renew(t.ctx, ttl) })
+		t.wantLost("Renew of a lease that the store had dropped", func() error { return stale.Renew(t.ctx, ttl) })
 		t.describes(fresh, t.long())
 		t.refusedFor(t.a, fresh, 2*t.short())
 		t.heldBy(fresh)
@@ -82,12 +82,12 @@ func evictedRenewSparesNewHolder(t *trial) {
 func evictedRenewRevivesNothing(t *trial) {
 	g := t.evicted(t.long())
 	for range 2 {
-		t.tellsLoss("Renew of a lease that the store had dropped", func() error { return g.Renew(t.ctx, t.long()) })
+		t.wantLost("Renew of a lease that the store had dropped", func() error { return g.Renew(t.ctx, t.long()) })
 	}
 	if !t.within(soon, g.Lost()) {
 		t.fatalf("Lost is open after Renew was ErrLost")
 	}
-	t.stays(g.key, "after Renew of a lease that the store had dropped")
+	t.staysFree(g.key, "after Renew of a lease that the store had dropped")
 	t.free(t.b, g.key, "after Renew of a lease that the store had dropped")
 }
 
@@ -112,7 +112,7 @@ func evictedBatchSparesNewHolder(t *trial) {
 			t.fatalf("Lost is open after RenewBatch was ErrLost")
 		}
 	}
-	t.stays(free.key, "after batch renewal of a lease that the store had dropped")
+	t.staysFree(free.key, "after batch renewal of a lease that the store had dropped")
 	t.describes(fresh, t.long())
 	t.describes(live, 2*t.long())
 	t.heldBy(fresh)
@@ -131,7 +131,7 @@ func evictedKeyWakesWaiter(t *trial) {
 	}
 	// The waiter may rely on a timer for the holder's TTL, as it knew it.
 	next := w.granted(t, t.g.Round(g.ttl)+t.handOff(), "after the store dropped the lease")
-	t.tellsLoss("Release of a lease that the store had dropped", func() error { return g.Release(t.ctx) })
+	t.wantLost("Release of a lease that the store had dropped", func() error { return g.Release(t.ctx) })
 	t.heldBy(next)
 	t.release(next)
 }

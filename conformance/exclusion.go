@@ -33,7 +33,7 @@ var exclusionChecks = []Check{
 	},
 	{
 		Name: "OneAttemptWins",
-		Rule: "rule 1: of attempts made at the same moment at most one is granted, the others are told ErrHeld",
+		Rule: "rule 1: of attempts made at the same moment at most one is granted, the others get ErrHeld",
 		run:  oneAttemptWins,
 	},
 	{
@@ -48,7 +48,7 @@ var exclusionChecks = []Check{
 	},
 }
 
-// raceAndCheck has goroutines race for the key, records what they see, and checks the record.
+// raceAndCheck has goroutines race for the key, records their calls, and checks the record.
 func (t *trial) raceAndCheck(clients ...backend.Backend) {
 	const (
 		goroutines = 6
@@ -61,7 +61,7 @@ func (t *trial) raceAndCheck(clients ...backend.Backend) {
 		client := clients[i%len(clients)]
 		for range t.rounds(rounds, end) {
 			begun := time.Now()
-			g, err := t.ask(t.ctx, client, t.key, t.long(), true)
+			g, err := t.requestKey(t.ctx, client, t.key, t.long(), true)
 			if err != nil {
 				t.unavailable(err, begun)
 				t.fatalf("Acquire: %v", err)
@@ -167,12 +167,12 @@ func oneAttemptWins(t *trial) {
 			t.release(g)
 		}
 	}
-	// What a loser took back while a part of the store did not answer may be on its way.
+	// A loser's cleanup may be pending while a part of the store does not answer.
 	t.becomesFree(t.b, t.key, time.Second+t.g.MaxLate, "after the races")
 }
 
 // exclusiveUnderExpiry lets leases run out, be renewed, or be released, under racing clients. Their leases follow each other, so
-// that several keys at once take no longer than one.
+// that several keys at once need no longer than one.
 func exclusiveUnderExpiry(t *trial) {
 	const keys, goroutines = 3, 6
 	t.inChunks(keys, goroutines/2, func(n int) {
@@ -184,7 +184,7 @@ func exclusiveUnderExpiry(t *trial) {
 		t.together(goroutines, func(i int) {
 			client := t.client(i)
 			begun := time.Now()
-			g, err := t.ask(t.ctx, client, key, t.short(), true)
+			g, err := t.requestKey(t.ctx, client, key, t.short(), true)
 			if err != nil {
 				t.unavailable(err, begun)
 				t.fatalf("Acquire: %v", err)
@@ -231,7 +231,8 @@ type span struct {
 
 // checkSpans fails if two spans overlap, or tokens do not follow their order.
 func (t *trial) checkSpans(spans []span) {
-	// A lease that was over when Acquire returned, to a goroutine that had to wait for its processor, says nothing of order.
+	// A lease that was over when Acquire returned, to a goroutine that had to wait for its processor, proves nothing
+	// about order.
 	spans = slices.DeleteFunc(spans, func(s span) bool { return !s.from.Before(s.to) })
 	slices.SortFunc(spans, func(x, y span) int { return x.from.Compare(y.from) })
 	for i := 1; i < len(spans); i++ {

@@ -63,8 +63,13 @@ type Result struct {
 
 // Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. If all are selected, one
 // for each claim follows that no check has tested: see Unproven. If ClientsShareStore fails, the checks after it are skipped, and claims are
-// not looked at. The error says that the store cannot be opened or closed or grants nothing, or that ctx ended: then the results tell what was found until then.
+// not looked at. The error says that the store cannot be opened or closed or grants nothing, or that ctx ended: then
+// the results have what was found until then.
 func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
+	return execute(ctx, h, o, o.selected(Checks()))
+}
+
+func execute(ctx context.Context, h Harness, o Options, checks []Check) ([]Result, error) {
 	s, err := newSuite(ctx, h, o)
 	if err != nil {
 		return nil, err
@@ -73,7 +78,7 @@ func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 		started []<-chan Result
 		observe sync.Mutex
 	)
-	for _, c := range o.selected(Checks()) {
+	for _, c := range checks {
 		started = append(started, s.start(c, func(r Result) {
 			if o.Observe != nil {
 				observe.Lock()
@@ -172,7 +177,7 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 		s.timeout += 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate) + 5*time.Duration(len(s.h.Members))*s.h.Outage
 	}
 	s.budget = newBudget(s.g, s.h, s.timeout)
-	err = s.ask(b, o)
+	err = s.probe(b, o)
 	if e := s.closes(b); err == nil && e != nil {
 		err = fmt.Errorf("conformance: close: %w", e)
 	}
@@ -266,18 +271,18 @@ func (s *suite) execute(c Check) (r Result) {
 		s.budget.add(cost, end.hung)
 	}
 	if r.Status == Fail && (s.budget.over() == nil || !wrong && s.budget.left() > 0) {
-		s.look()
+		s.checkUsable()
 	}
 	return r
 }
 
-// stepsClock tells a check that comes last: where tokens come from a clock, those that were granted while it was ahead are above what a
-// store that has lost its data grants for a while.
+// stepsClock reports whether a check must run last: where tokens come from a clock, those that were granted while it
+// was ahead are above what a store that has lost its data grants for a while.
 func (c Check) stepsClock() bool {
 	return slices.ContainsFunc(c.Needs, func(n Need) bool { return n.Missing == needsStepClock.Missing })
 }
 
-// skips tells why c is not run, if so, and what it lacks, if that is the reason.
+// skips returns why c is not run, empty if it is, and what it lacks, if that is the reason.
 func (s *suite) skips(c Check) (reason, missing string) {
 	if n := c.Unmet(s.g, s.h); n != nil {
 		return n.Reason, n.Missing

@@ -106,7 +106,7 @@ func TestOutageEndsEveryLease(t *testing.T) {
 	}
 }
 
-// TestExecuteEndsHungChecks has a store that hangs whatever its caller's context says.
+// TestExecuteEndsHungChecks has a store that hangs even after its caller's context has ended.
 func TestExecuteEndsHungChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("wait ignores the context")
@@ -128,7 +128,7 @@ func TestExecuteEndsHungChecks(t *testing.T) {
 	})
 }
 
-// A restart that takes as long as the lease lasts says nothing about what the store keeps: the check is repeated.
+// A restart that lasts as long as the lease proves nothing about the data that the store keeps: the check is repeated.
 func TestSlowRestartProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")
@@ -167,7 +167,7 @@ func TestRestartSlowerThanSilence(t *testing.T) {
 	})
 }
 
-// An eviction that comes after the lease's end hits the next one.
+// An eviction after the lease's end hits the next lease.
 func TestSlowEvictionProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")

@@ -35,7 +35,7 @@ func failedRequestsChangeNothing(t *trial) {
 				t.fatalf("%s: %v, want %v", f.what, err, f.want)
 			}
 		})
-		t.left(l.waiting()) // what was cancelled is cleaned up
+		t.queueAtMost(l.waiting()) // what was cancelled is cleaned up
 	}
 	t.unchanged(held, before, deadline)
 	t.refusedFor(t.b, held, t.short()/2) // clean-ups run in the background
@@ -52,10 +52,10 @@ func failedRequestsChangeNothing(t *trial) {
 	t.becomesFree(t.b, t.key, t.handOff(), "after requests that failed")
 }
 
-// unchanged fails unless g is held as before tells.
+// unchanged fails unless g is held as described by before.
 func (t *trial) unchanged(g *grant, before backend.Holder, deadline time.Time) {
 	now := t.inspect(g.key)
-	const rounding = 10 * time.Millisecond // of clocks, whose reading is told from another machine
+	const rounding = 10 * time.Millisecond // of clock readings that come from another machine
 	switch {
 	case now.Owner != before.Owner:
 		t.fatalf("after requests that failed: %q holds the key, before %q", now.Owner, before.Owner)

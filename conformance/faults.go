@@ -103,14 +103,14 @@ func frozenStoreLosesLease(t *trial) {
 func frozenStoreHonoursContext(t *trial) {
 	held := t.acquire(t.a, t.key, t.long())
 	w := t.wait(t.b, t.key, t.long())
-	t.told(t.key, 1)
+	t.confirmQueued(t.key, 1)
 	free := t.newKey()
 	all, keys := t.methods(t.a, held)
 	thaw := t.freeze()
 	for _, wait := range []bool{false, true} {
 		ctx, cancel := context.WithTimeout(t.ctx, 200*time.Millisecond)
 		begun := time.Now()
-		g, err := t.ask(ctx, t.b, free, t.long(), wait)
+		g, err := t.requestKey(ctx, t.b, free, t.long(), wait)
 		cancel()
 		if took := time.Since(begun); t.overdue(took, 0) {
 			t.fatalf("Acquire with a context of 200ms took %v while the store is frozen", took)
@@ -139,7 +139,7 @@ func (t *trial) becomesFreeAfterOutage(b backend.Backend, key string) {
 		ctx, cancel := context.WithTimeout(t.ctx, recovery)
 		defer cancel()
 		var g *grant
-		if g, err = t.ask(ctx, b, key, t.long(), false); err == nil {
+		if g, err = t.requestKey(ctx, b, key, t.long(), false); err == nil {
 			err = g.Release(t.ctx)
 		}
 		return err == nil
@@ -212,9 +212,9 @@ func cutClientRecovers(t *trial) {
 	c, cut := t.cuttable()
 	held := t.acquire(t.a, t.key, t.long())
 	w := t.wait(c, t.key, t.long())
-	t.told(t.key, 1)
+	t.confirmQueued(t.key, 1)
 	cut()
-	time.Sleep(t.h.Settle)
+	time.Sleep(t.h.ArrivalDelay)
 	w.stillWaits(t, held, t.rule)
 	t.heldBy(held)
 	t.release(held)
@@ -227,7 +227,7 @@ func cutClientRecovers(t *trial) {
 func restartKeepsWaiters(t *trial) {
 	g := t.acquire(t.a, t.key, t.g.Round(4*t.short()))
 	w := t.wait(t.b, t.key, t.long())
-	t.told(t.key, 1)
+	t.confirmQueued(t.key, 1)
 	t.h.Restart()
 	restarted := time.Now()
 	next := w.granted(t, t.g.Round(g.ttl)+t.g.MaxLate+recovery, "after the holder's expiry and a restart of the store")
@@ -265,7 +265,7 @@ func (t *trial) heldOverRestart(g *grant, end time.Time, what string) {
 	var err error
 	ok := t.poll(recovery, func() bool {
 		var other *grant
-		other, err = t.ask(t.ctx, t.b, g.key, t.long(), false)
+		other, err = t.requestKey(t.ctx, t.b, g.key, t.long(), false)
 		t.restartedBefore(end)
 		if other != nil {
 			t.doubleGrant("a second owner was granted the key of a %s after a restart, %v before the holder's deadline", what, time.Until(g.Deadline()))
@@ -296,7 +296,7 @@ func (t *trial) restartedBefore(end time.Time) {
 func frozenStoreKeepsOrder(t *trial) {
 	g := t.acquire(t.a, t.key, 2*t.short())
 	w := t.wait(t.b, t.key, t.long())
-	t.told(t.key, 1)
+	t.confirmQueued(t.key, 1)
 	thaw := t.freeze()
 	time.Sleep(time.Until(t.lastRefusal(g.after, g.ttl)))
 	thaw()

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// TestFewLeases proves that no check asks a store that can hold few leases for more leases than it can hold.
+// TestFewLeases proves that no check requests more leases than a small store can hold.
 func TestFewLeases(t *testing.T) {
 	t.Parallel()
 	conformance.RunInBubble(t, func(*testing.T) conformance.Harness { return newServer("limited").harness() })

@@ -164,7 +164,7 @@ func fifoAfterCancel(t *trial) {
 		}
 		for _, i := range leaving {
 			l.waits[i].cancelAndFail(t)
-			t.left(l.waiting())
+			t.queueAtMost(l.waiting())
 		}
 		l.join(t.a, t.long(), false)
 		t.release(g)
@@ -172,11 +172,12 @@ func fifoAfterCancel(t *trial) {
 	}
 }
 
-// left waits until at most n waiters are in the store's queue, or for the settling time where it does not count them.
-func (t *trial) left(n int) { t.leftOf(t.key, n) }
+// queueAtMost waits until at most n waiters are in the store's queue, or for ArrivalDelay if the store does not count
+// them.
+func (t *trial) queueAtMost(n int) { t.queueAtMostOf(t.key, n) }
 
-// leftOf is left for any key.
-func (t *trial) leftOf(key string, n int) {
+// queueAtMostOf is queueAtMost for any key.
+func (t *trial) queueAtMostOf(key string, n int) {
 	var h backend.Holder
 	ok := t.poll(t.handOff(), func() bool {
 		h = t.inspect(key)
@@ -186,7 +187,7 @@ func (t *trial) leftOf(key string, n int) {
 		t.notInTime(t.rule, "Inspect counts %d waiters long after one was cancelled, want %d", h.Waiters, n)
 	}
 	if h.Waiters < 0 {
-		time.Sleep(t.h.Settle * time.Duration(t.stretch))
+		time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 	}
 }
 

@@ -55,8 +55,8 @@ func thawedRenewalRevivesNothing(t *trial) {
 	t.fatalf("a Renew under way in a frozen process succeeded twice, although another owner has the key")
 }
 
-// thawedRenewals freezes processes that renew, and thaws them when others have their keys. It returns how many were then told that
-// their renewal has succeeded.
+// thawedRenewals freezes processes that renew, and thaws them when others have their keys. It returns how many then
+// learned that their renewal has succeeded.
 func thawedRenewals(t *trial) (believed int) {
 	var succeeded atomic.Int32
 	t.together(3, func(i int) {
@@ -72,7 +72,7 @@ func thawedRenewals(t *trial) (believed int) {
 		})
 		time.Sleep(rand.N(delay))
 		p.Freeze()
-		next := t.takesOver(r, time.Now().Add(t.h.Settle)) // the store may have yet to do what is on its way
+		next := t.takesOver(r, time.Now().Add(t.h.ArrivalDelay)) // the store may have yet to do what is on its way
 		if len(renewed) > 0 {
 			if err := <-renewed; errors.Is(err, backend.ErrLost) && answered.After(r.until()) {
 				t.tooLate("a lease of another process ended before it was renewed")
@@ -106,14 +106,14 @@ func frozenInsideAcquire(t *trial) {
 		r := t.remotely(p, t.newKey(), t.short(), false)
 		time.Sleep(rand.N(delay))
 		p.Freeze()
-		next := t.takesOver(r, time.Now().Add(t.h.Settle)) // the store may have yet to do what is on its way
+		next := t.takesOver(r, time.Now().Add(t.h.ArrivalDelay)) // the store may have yet to do what is on its way
 		before := r.answered(0)
 		p.Thaw()
 		if !r.answered(recovery) {
 			t.fatalf("an attempt that was frozen has not returned %v after its process was thawed", recovery)
 		}
 		if r.answer.Err == nil {
-			if !before && r.tellsOfLife() {
+			if !before && r.claimsLive() {
 				t.doubleGrant("an attempt that was frozen was granted the key for another %v, although another owner has it", r.answer.Left)
 			}
 			if !before && r.answer.Left > 0 {
@@ -134,17 +134,17 @@ func frozenWaiterDelaysNextBriefly(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	frozen := t.remoteWait(p, t.key, t.short(), 1)
 	w := t.wait(t.b, t.key, t.long())
-	t.told(t.key, 2)
+	t.confirmQueued(t.key, 2)
 	p.Freeze()
 	t.release(g)
 	next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after release, with a waiter before it whose process is frozen")
 	p.Thaw()
-	if frozen.answered(t.h.Settle*time.Duration(t.stretch)) && frozen.tellsOfLife() {
+	if frozen.answered(t.h.ArrivalDelay*time.Duration(t.stretch)) && frozen.claimsLive() {
 		t.doubleGrant("a thawed waiter was granted the key for another %v, which has passed on to the next", frozen.answer.Left)
 	}
 	t.heldBy(next)
 	t.release(next)
-	frozen.comesToAnEnd(next)
+	frozen.finishes(next)
 }
 
 func frozenWaitersDelayNextBriefly(t *trial) {
@@ -158,7 +158,7 @@ func frozenWaitersDelayNextBriefly(t *trial) {
 		}
 	}
 	w := t.wait(t.b, t.key, t.long())
-	t.told(t.key, len(frozen)+1)
+	t.confirmQueued(t.key, len(frozen)+1)
 	for i := 0; i < len(frozen); i += each {
 		frozen[i].process.Freeze()
 	}
@@ -169,19 +169,19 @@ func frozenWaitersDelayNextBriefly(t *trial) {
 		frozen[i].process.Thaw()
 	}
 	for _, r := range frozen {
-		if r.answered(t.h.Settle*time.Duration(t.stretch)) && r.tellsOfLife() {
+		if r.answered(t.h.ArrivalDelay*time.Duration(t.stretch)) && r.claimsLive() {
 			t.doubleGrant("a thawed waiter was granted the key for another %v, which has passed on to the next", r.answer.Left)
 		}
 	}
 	t.heldBy(next)
 	t.release(next)
 	for _, r := range frozen {
-		r.comesToAnEnd(next)
+		r.finishes(next)
 	}
 }
 
-// comesToAnEnd fails unless r, a waiter that was thawed, gets the free key after g, or has been told that its turn is over.
-func (r *remote) comesToAnEnd(g *grant) {
+// finishes fails unless r, a waiter that was thawed, gets the free key after g, or fails because its turn is over.
+func (r *remote) finishes(g *grant) {
 	t := r.t
 	if !r.answered(recovery + t.g.MaxLate) {
 		t.fatalf("a thawed waiter is still parked on a free key after %v", recovery+t.g.MaxLate)
@@ -208,7 +208,7 @@ func thawedWaiterGetsTurn(t *trial) {
 	time.Sleep(t.g.Round(t.short()) + t.g.MaxLate + t.short()/4)
 	p.Thaw()
 	if rand.N(2) == 0 {
-		time.Sleep(t.h.Settle)
+		time.Sleep(t.h.ArrivalDelay)
 	}
 	t.refused(t.b, g)
 	if r.answered(0) {

@@ -60,11 +60,11 @@ func fullStoreKeepsLeases(t *trial) {
 	}
 }
 
-// acquireFull asks a full store for leases, which it may refuse, but not as held.
+// acquireFull requests leases from a full store. The store may fail, but not with ErrHeld.
 func (t *trial) acquireFull(b backend.Backend, key string, ttl time.Duration) (granted []*grant) {
 	for range 3 {
 		begun := time.Now()
-		g, err := t.ask(t.ctx, b, key, ttl, false)
+		g, err := t.requestKey(t.ctx, b, key, ttl, false)
 		switch {
 		case err == nil:
 			granted, key = append(granted, g), t.newKey()

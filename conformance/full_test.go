@@ -38,7 +38,7 @@ func (c loitering) RenewBatch(ctx context.Context, renewals []backend.Renewal) [
 	return c.client.RenewBatch(ctx, renewals)
 }
 
-// A lease that was over before the store was asked says nothing of a full store.
+// A lease that ended before the request proves nothing about a full store.
 func TestLeaseOverInFullStoreProvesNothing(t *testing.T) {
 	for _, before := range []string{"RenewBatch", "Inspect"} {
 		t.Run(before, func(t *testing.T) {

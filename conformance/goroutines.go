@@ -29,8 +29,8 @@ var goroutineChecks = []Check{
 	},
 }
 
-// labelName is the profiler label that a trial gives its goroutines. Goroutines inherit it from the one that starts them,
-// so that a trial can tell its own from those of other checks in the same process.
+// labelName is the profiler label of a trial's goroutines. Goroutines inherit it from the one that starts them,
+// so that a trial can distinguish its own from those of other checks in the same process.
 const labelName = "anylock-conformance"
 
 // goroutines counts the goroutines that bear label, by function where they were created.
@@ -79,8 +79,8 @@ func goroutineDump(label string) string {
 	return b.String()
 }
 
-// settlesAt waits until at most most goroutines of this trial are left.
-func (t *trial) settlesAt(most int, what string) {
+// waitForGoroutines waits until this trial has at most most goroutines.
+func (t *trial) waitForGoroutines(most int, what string) {
 	var n int
 	const pause = 100 * time.Millisecond // counting stops the whole process for a moment
 	for range soon / pause {
@@ -115,13 +115,13 @@ func closeLeaksNoGoroutine(t *trial) {
 	}
 	// What the first client runs was started before; its pool may have grown by a few.
 	const grown = 4
-	t.settlesAt(before+grown, "after closing 3 clients")
+	t.waitForGoroutines(before+grown, "after closing 3 clients")
 	for _, b := range []backend.Backend{t.a, t.b} {
 		if err := b.Close(); err != nil {
 			t.fatalf("Close: %v", err)
 		}
 	}
-	t.settlesAt(1, "after closing every client (one is the check's own)")
+	t.waitForGoroutines(1, "after closing every client (one is the check's own)")
 }
 
 func leasesCostNoGoroutines(t *trial) {
@@ -133,9 +133,9 @@ func leasesCostNoGoroutines(t *trial) {
 	}
 	const most = 16
 	if n < 2*most {
-		t.skipf("too few leases (Harness.Many) to tell")
+		t.skipf("too few leases (Harness.Many) to measure")
 	}
-	t.settlesAt(before+most, fmt.Sprintf("%d more leases held", n))
+	t.waitForGoroutines(before+most, fmt.Sprintf("%d more leases held", n))
 	t.refused(t.b, first)
 }
 
@@ -149,11 +149,11 @@ func endedWaitsLeakNoGoroutine(t *trial) {
 		waits = append(waits, t.wait(t.b, t.key, t.long()))
 	}
 	t.arrived(t.key, n)
-	time.Sleep(t.h.Settle / 4) // let them get as deep as they go
+	time.Sleep(t.h.ArrivalDelay / 4) // let them get as deep as they go
 	for _, w := range waits {
 		w.cancelAndFail(t)
 	}
 	const most = 8
-	t.settlesAt(before+most, fmt.Sprintf("%d waits cancelled", n))
+	t.waitForGoroutines(before+most, fmt.Sprintf("%d waits cancelled", n))
 	t.release(held)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A grant is a lease with what is known of its bounds.
+// A grant is a lease with the known bounds of its grant and end.
 type grant struct {
 	backend.Lease
 	client     backend.Backend
@@ -65,7 +65,7 @@ func (t *trial) short() time.Duration {
 
 // awaited is a short TTL of a lease that is to be alive still when a waiter has arrived, see arrived.
 func (t *trial) awaited() time.Duration {
-	return t.g.Round(t.short() + 2*t.h.Settle*time.Duration(t.stretch))
+	return t.g.Round(t.short() + 2*t.h.ArrivalDelay*time.Duration(t.stretch))
 }
 
 // long is a TTL that no check sees the end of. Twice as long can be had, too.
@@ -87,7 +87,7 @@ func (t *trial) outwaited() time.Duration { return 3*t.short() + t.g.MaxLate }
 func mostStretched(g backend.Guarantees, h Harness) int {
 	for stretch := mostStretch; stretch > 0; stretch /= 2 {
 		t := &trial{g: g, h: h, stretch: stretch}
-		arrival, long := h.Settle*time.Duration(stretch), t.long()
+		arrival, long := h.ArrivalDelay*time.Duration(stretch), t.long()
 		if arrival+t.outwaited() < long-backend.Margin(long) && 2*long <= t.longest() && g.Round(t.awaited()+2*arrival) <= t.longest() {
 			return stretch
 		}
@@ -95,7 +95,7 @@ func mostStretched(g backend.Guarantees, h Harness) int {
 	return 0
 }
 
-// longest is the longest TTL that may be asked for.
+// longest is the longest TTL that may be requested.
 func (t *trial) longest() time.Duration { return longest(t.g) }
 
 func longest(g backend.Guarantees) time.Duration {
@@ -126,8 +126,10 @@ func (t *trial) sameDeadline(g *grant, old time.Time) bool {
 // movesOn reports whether the deadline of g moves on by itself.
 func (t *trial) movesOn(g *grant) bool { return t.kept(g.ttl) < g.ttl }
 
-// ask makes one request, of a new owner, and remembers what is granted to give it back at the end.
-func (t *trial) ask(ctx context.Context, b backend.Backend, key string, ttl time.Duration, wait bool) (*grant, error) {
+// requestKey makes one attempt by a new owner. A lease that it gets is released at the end of the trial.
+func (t *trial) requestKey(
+	ctx context.Context, b backend.Backend, key string, ttl time.Duration, wait bool,
+) (*grant, error) {
 	return t.request(ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
 }
 
@@ -188,7 +190,7 @@ func (t *trial) answered(err error, begun time.Time) {
 // attempt makes a request that does not wait, and that the store answers.
 func (t *trial) attempt(b backend.Backend, key string, ttl time.Duration) (*grant, error) {
 	begun := time.Now()
-	g, err := t.ask(t.ctx, b, key, ttl, false)
+	g, err := t.requestKey(t.ctx, b, key, ttl, false)
 	t.answered(err, begun)
 	return g, err
 }
@@ -217,7 +219,7 @@ func (t *trial) brief(b backend.Backend, key string, ttl time.Duration) *grant {
 	return g
 }
 
-// refused asks for a key that g holds, and must not get it.
+// refused requests a key that g holds, and must be refused.
 func (t *trial) refused(b backend.Backend, g *grant) {
 	other, err := t.attempt(b, g.key, g.ttl)
 	switch {
@@ -233,14 +235,14 @@ func (t *trial) refused(b backend.Backend, g *grant) {
 	t.breaks(6, "a second owner was granted the key; the holder's lease is past its deadline and Lost not closed")
 }
 
-// refusedFor asks for the key of g again and again for d, by client b.
+// refusedFor requests the key of g repeatedly for d, by client b.
 func (t *trial) refusedFor(b backend.Backend, g *grant, d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(d / 16) {
 		t.refused(b, g)
 	}
 }
 
-// release gives g up, which must be its clean end.
+// release releases g, which must succeed.
 func (t *trial) release(g *grant) {
 	deadline, begun := g.Deadline(), time.Now()
 	err := g.Release(t.ctx)
@@ -285,7 +287,7 @@ func (t *trial) lostInTime(err error, deadline, before time.Time, ttl time.Durat
 	}
 }
 
-// free proves that key is free now: another owner gets it at once, and gives it back.
+// free proves that key is free now: another owner acquires it at once, and releases it.
 func (t *trial) free(b backend.Backend, key, when string) *grant {
 	g, err := t.attempt(b, key, t.long())
 	if err != nil {
@@ -295,8 +297,8 @@ func (t *trial) free(b backend.Backend, key, when string) *grant {
 	return g
 }
 
-// becomesFree waits until key can be acquired, which must be so within d. It gives the key back. Where something stood still, a key that is
-// free soon after proves nothing; one that stays held is a failure.
+// becomesFree waits until key can be acquired, which must succeed within d, and releases it. Where something stood
+// still, a key that is free soon after proves nothing; one that stays held is a failure.
 func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when string) {
 	var err error
 	free := func() bool {
@@ -319,10 +321,10 @@ func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when
 	t.breaksText(grantRule, "%s: the key did not become free within %v: %v", when, d, refusal)
 }
 
-// inspect asks the second client who holds key.
+// inspect returns the holder of key, as seen by the second client.
 func (t *trial) inspect(key string) backend.Holder { return t.inspectBy(t.b, key) }
 
-// inspectBy asks a client who holds key.
+// inspectBy returns the holder of key, as seen by a client.
 func (t *trial) inspectBy(b backend.Backend, key string) backend.Holder {
 	begun := time.Now()
 	h, err := b.Inspect(t.ctx, key)

@@ -59,7 +59,7 @@ func guaranteesAreConsistent(t *trial) {
 		{g.Consistency < backend.BestEffort || g.Consistency > backend.Linearizable, "Consistency is unknown"},
 		{g.Reach < backend.ReachProcess || g.Reach > backend.ReachNetwork, "Reach is unknown"},
 		{g.Consistency == backend.Linearizable && g.EarlyLoss != "",
-			"Consistency is linearizable, yet EarlyLoss tells how a live lease is dropped"},
+			"Consistency is linearizable, yet EarlyLoss says how a live lease is dropped"},
 	} {
 		if wrong.is {
 			t.errorf("%s: %+v", wrong.what, g)

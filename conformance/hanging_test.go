@@ -25,8 +25,8 @@ func (c clinging) Close() error {
 	return c.client.Close()
 }
 
-// A client that cannot be closed is told before the first check.
-func TestCloseThatHangsIsTold(t *testing.T) {
+// A client that cannot be closed is reported before the first check.
+func TestHangingCloseIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")
 		defer close(s.stop)
@@ -39,8 +39,8 @@ func TestCloseThatHangsIsTold(t *testing.T) {
 	})
 }
 
-// TestHangingStoreIsTold has a store hang from the second check on, as one that has not come up again after a restart.
-func TestHangingStoreIsTold(t *testing.T) {
+// TestHangingStoreIsReported has a store hang from the second check on, as if it had not recovered from a restart.
+func TestHangingStoreIsReported(t *testing.T) {
 	for what, test := range map[string]struct {
 		open func(ctx context.Context, s *server, down func() bool) (backend.Backend, error)
 		want string
@@ -79,17 +79,17 @@ func TestHangingStoreIsTold(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				failed, told := 0, 0
+				failed, notRun := 0, 0
 				for _, r := range results {
 					switch {
 					case r.Status == conformance.Fail:
 						failed++
 					case r.Interrupted && strings.Contains(r.Output, test.want):
-						told++
+						notRun++
 					}
 				}
-				if failed != 1 || told < 50 {
-					t.Errorf("%d checks failed, %d were not run because %s", failed, told, test.want)
+				if failed != 1 || notRun < 50 {
+					t.Errorf("%d checks failed, %d were not run because %s", failed, notRun, test.want)
 				}
 			})
 		})

@@ -7,7 +7,7 @@ import (
 	"hash/fnv"
 )
 
-// A namedHash is a hash of 32 bits by which stores tell keys apart.
+// A namedHash is a hash of 32 bits by which stores distinguish keys.
 type namedHash struct {
 	name string
 	sum  func(key []byte) uint32 // not for several goroutines at once

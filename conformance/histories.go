@@ -61,13 +61,13 @@ func (t *trial) span() time.Duration {
 func historyUnderContention(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
 	h.run(t.span()/2, h.workers(keys, worker{}, t.a, t.b, t.a, t.b, t.a, t.b), nil)
-	h.settle(keys)
+	h.drain(keys)
 }
 
 func historyUnderExpiry(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
 	h.run(t.span(), h.workers(keys, worker{expires: true}, t.a, t.b, t.a, t.b, t.a), nil)
-	h.settle(keys)
+	h.drain(keys)
 }
 
 func historyUnderLinkFaults(t *trial) {
@@ -79,7 +79,7 @@ func historyUnderLinkFaults(t *trial) {
 		func(until time.Time) { h.breakLink(first, 2, bound, until) },
 		func(until time.Time) { h.breakLink(second, 4, bound, until) },
 	})
-	h.settle(keys)
+	h.drain(keys)
 }
 
 func historyUnderProcessFaults(t *trial) {
@@ -89,16 +89,16 @@ func historyUnderProcessFaults(t *trial) {
 		func(until time.Time) { h.workedIn(first, keys, until) },
 		func(until time.Time) { h.workedIn(second, keys, until) },
 	})
-	h.settle(keys)
+	h.drain(keys)
 }
 
 func historyUnderOutages(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
 	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true}, t.a, t.b, t.a, t.b, t.a), []func(until time.Time){h.upset})
-	h.settle(keys)
+	h.drain(keys)
 }
 
-// workers are one for each client; every other one only tries. Faults are told apart by the first one that has a client.
+// workers are one for each client; every other one only tries. A fault belongs to the first worker of its client.
 func (h *history) workers(keys workKeys, like worker, clients ...backend.Backend) (workers []*worker) {
 	first := make(map[backend.Backend]int)
 	for i, client := range clients {
@@ -113,7 +113,7 @@ func (h *history) workers(keys workKeys, like worker, clients ...backend.Backend
 	return workers
 }
 
-// run has the workers work and the faults come for d.
+// run lets the workers and faults run for d.
 func (h *history) run(d time.Duration, workers []*worker, faults []func(until time.Time)) {
 	until := time.Now().Add(d)
 	done := make(chan struct{})
@@ -137,23 +137,23 @@ func (h *history) run(d time.Duration, workers []*worker, faults []func(until ti
 	}
 }
 
-// settle waits until the keys are free, by when they must be so, and has all that happened judged.
-func (h *history) settle(keys workKeys) {
+// drain waits until the keys are free, fails if that takes too long, and judges the history.
+func (h *history) drain(keys workKeys) {
 	const least = 4
 	if n := h.grants(); n < least {
 		h.t.tooLate("only %d leases were granted", n)
 	}
 	for i, key := range []string{keys.tried, keys.waited} {
-		h.comesFree(key, i)
+		h.waitUntilFree(key, i)
 	}
 	h.judge()
 }
 
-// comesFree tries until the key is granted. What is left over of workers must be gone in time.
-func (h *history) comesFree(key string, i int) {
+// waitUntilFree acquires and releases the key. Leases that workers have abandoned must have expired in time.
+func (h *history) waitUntilFree(key string, i int) {
 	t := h.t
 	w := &worker{h: h, id: 100 + i, client: wholeStore, actor: clientActor{t, t.a}, random: h.random(100 + i), faulty: true}
-	latest := h.settled(key)
+	latest := h.freeBy(key)
 	for first := true; ; first = false {
 		last := h.now() > latest+recovery
 		begun := h.now()

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// TestFailedHistoryIsShown wants the picture where it is asked for, and the seed that was given.
+// TestFailedHistoryIsShown expects the picture at the requested path, and the given seed.
 func TestFailedHistoryIsShown(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("ANYLOCK_CONFORMANCE_DIR", dir)

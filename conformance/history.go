@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Variables for whoever looks into a failure.
+// Environment variables for the analysis of a failure.
 const (
 	seedVariable = "ANYLOCK_CONFORMANCE_SEED" // makes the same random choices again
 	dirVariable  = "ANYLOCK_CONFORMANCE_DIR"  // where pictures go; default the system's folder for temporary files
@@ -57,7 +57,7 @@ func (h *history) granted(worker int, g *grant) *leaseRecord {
 		granted: h.at(g.after), ttl: g.ttl, deadline: h.at(g.Deadline()), end: endLeft})
 }
 
-// grantedElsewhere enters a lease that another process was granted, which has just said so. Its deadline counts from after the
+// grantedElsewhere records a lease whose grant another process has just reported. Its deadline counts from after the
 // request was made here, so that it is this one or a later one.
 func (h *history) grantedElsewhere(worker int, key, owner string, token uint64, ttl time.Duration, asked instant) *leaseRecord {
 	return h.lease(&leaseRecord{worker: worker, key: key, owner: owner, token: token, asked: asked, granted: h.now(), ttl: ttl,
@@ -96,11 +96,11 @@ func (h *history) fault(f faultRecord) {
 	h.record.faults = append(h.record.faults, f)
 }
 
-// settled is when everything on key must be gone at the latest.
-func (h *history) settled(key string) instant {
+// freeBy is when everything on key must be gone at the latest.
+func (h *history) freeBy(key string) instant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.record.settled(key, h.t.g)
+	return h.record.freeBy(key, h.t.g)
 }
 
 // grants is how many leases there were.

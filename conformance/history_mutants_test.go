@@ -9,7 +9,7 @@ var historyMutants = []mutant{
 	{"lease ends a second late", "HistoryUnderExpiry"},
 	{"stale Release is sent without owner", "HistoryUnderExpiry"},
 	{"stale Renew takes a free key", "HistoryUnderExpiry"},
-	{"lease ends with its connection, and nobody is told", "HistoryUnderLinkFaults"},
+	{"lease ends with its connection, and nobody is notified", "HistoryUnderLinkFaults"},
 	{"release ignores the owner", "HistoryUnderLinkFaults"},
 	{"lease of a killed process never ends", "HistoryUnderProcessFaults"},
 	{"stale Release is sent without owner", "HistoryUnderProcessFaults"},

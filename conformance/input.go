@@ -40,14 +40,21 @@ func badInputIsRefused(t *trial) {
 				t.errorf("Acquire with %s: %v, want ErrInvalid", what, err)
 			}
 		}
-		t.stays(t.key, "after an Acquire with "+what)
+		t.staysFree(t.key, "after an Acquire with "+what)
+	}
+	if shared := good; !t.a.Guarantees().Shared {
+		shared.Shared = true
+		if _, err := t.request(t.ctx, t.a, shared); !errors.Is(err, backend.ErrUnsupported) {
+			t.errorf("Acquire of a shared lease, which the store does not promise: %v, want ErrUnsupported", err)
+		}
+		t.staysFree(t.key, "after an Acquire of a shared lease")
 	}
 	if _, err := t.a.Inspect(t.ctx, ""); !errors.Is(err, backend.ErrInvalid) {
 		t.errorf("Inspect of an empty key: %v, want ErrInvalid", err)
 	}
 	t.free(t.b, t.key, "after bad input")
 
-	// It is refused the same while the key is held: the input is looked at first.
+	// Bad input is refused while the key is held, too: validation comes first.
 	g := t.acquire(t.b, t.key, t.long())
 	r := good
 	r.TTL = 0

@@ -11,9 +11,9 @@ import (
 
 var inspectChecks = []Check{
 	{
-		Name: "InspectTells",
+		Name: "InspectReturnsHolder",
 		Rule: "Backend.Inspect returns the holder's owner, token and TTL to any client; for a free key it is the zero Holder",
-		run:  inspectTells,
+		run:  inspectReturnsHolder,
 	},
 	{
 		Name: "InspectAfterExpiry",
@@ -31,13 +31,13 @@ var inspectChecks = []Check{
 		run:  inspectHonoursContext,
 	},
 	{
-		Name: "HeldErrorTellsHolder",
+		Name: "HeldErrorNamesHolder",
 		Rule: "a busy key's error matches ErrHeld and carries the Holder where the store knows it, not who waits for the key, nor who held it before",
-		run:  heldErrorTellsHolder,
+		run:  heldErrorNamesHolder,
 	},
 }
 
-func inspectTells(t *trial) {
+func inspectReturnsHolder(t *trial) {
 	for _, client := range []backend.Backend{t.a, t.b} {
 		if h := t.inspectBy(client, t.key); h != (backend.Holder{}) {
 			t.fatalf("Inspect of a key never used: %+v, want the zero Holder", h)
@@ -53,7 +53,7 @@ func inspectTells(t *trial) {
 	t.renew(g, 2*t.long())
 	t.describes(g, 2*t.long())
 	t.release(g)
-	t.stays(t.key, "after release")
+	t.staysFree(t.key, "after release")
 	if h := t.inspectBy(t.a, t.key); h != (backend.Holder{}) {
 		t.fatalf("Inspect of a released key: %+v, want the zero Holder", h)
 	}
@@ -62,7 +62,7 @@ func inspectTells(t *trial) {
 func inspectAfterExpiry(t *trial) {
 	g := t.acquire(t.a, t.key, t.short())
 	t.expire(g)
-	t.stays(t.key, "after expiry")
+	t.staysFree(t.key, "after expiry")
 	if h := t.inspectBy(t.a, t.key); h != (backend.Holder{}) {
 		t.fatalf("Inspect of an expired key: %+v, want the zero Holder", h)
 	}
@@ -104,8 +104,8 @@ func inspectHonoursContext(t *trial) {
 	}
 }
 
-// heldErrorTellsHolder has the key change hands, and asks for it each time: first when nobody waits.
-func heldErrorTellsHolder(t *trial) {
+// heldErrorNamesHolder lets the key change hands, and requests it each time: first when nobody waits.
+func heldErrorNamesHolder(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	t.refusedBy(t.a, g)
 	t.refusedBy(t.b, g)
@@ -132,7 +132,7 @@ func heldErrorTellsHolder(t *trial) {
 // refusedBy fails unless a refusal to b names g as the holder, if it names any.
 func (t *trial) refusedBy(b backend.Backend, g *grant) {
 	deadline, begun := g.Deadline(), time.Now()
-	_, err := t.ask(t.ctx, b, g.key, t.long(), false)
+	_, err := t.requestKey(t.ctx, b, g.key, t.long(), false)
 	t.answered(err, begun)
 	if !errors.Is(err, backend.ErrHeld) {
 		t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
@@ -145,8 +145,9 @@ func (t *trial) refusedBy(b backend.Backend, g *grant) {
 	case h.Owner != g.owner:
 		t.fatalf("a HeldError names %q, want the holder, %q: others wait, or have held the key before", h.Owner, g.owner)
 	case h.Token != 0 && h.Token != g.Token():
-		t.fatalf("a HeldError tells token %d, the lease has %d", h.Token, g.Token())
+		t.fatalf("a HeldError has token %d, the lease has %d", h.Token, g.Token())
 	case h.TTL != 0 && h.TTL < time.Until(deadline), h.TTL > t.g.Round(g.ttl)+t.g.MaxLate+backend.Margin(g.ttl):
-		t.fatalf("a HeldError tells a TTL of %v, of a lease granted for %v that has %v left", h.TTL, g.ttl, time.Until(deadline))
+		t.fatalf("a HeldError has a TTL of %v, of a lease granted for %v that has %v left",
+			h.TTL, g.ttl, time.Until(deadline))
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// keys that only some requests take for others, or have no room for
+// keys that only some requests confuse or cannot store
 var keyMutants = []mutant{
 	{"renewal takes keys in lower case", "KeysAreInjective"},
 	{"renewal finds no key over 255 bytes", "KeysAreLong"},
@@ -23,7 +23,7 @@ var keyMutants = []mutant{
 	{"release wakes who waits for the key and a NUL, too", "OddKeysAreWaitedFor"},
 }
 
-// renewed is the key for which a renewal looks.
+// renewed is the key that a renewal uses.
 func (s *server) renewed(key string) string {
 	switch {
 	case s.is("renewal takes keys in lower case"):

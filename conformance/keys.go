@@ -30,7 +30,7 @@ var keyChecks = []Check{
 
 // distinct fails unless all keys can be held at once, by client a, each is known by its own owner to client b, and its lease is renewed.
 func (t *trial) distinct(keys []string) {
-	// On a busy machine many keys take longer than their TTL.
+	// On a busy machine many keys need longer than their TTL.
 	inTime := func(g *grant) {
 		if !g.live(time.Now()) {
 			t.lateFor(ttlRule, false, "key %s: its lease was over before it was looked at", show(g.key))
@@ -148,7 +148,7 @@ func keysAreLong(t *trial) {
 	t.distinct(keys)
 	long := t.pad(backend.MaxKeyLen+1, "")
 	for _, wait := range []bool{false, true} {
-		if _, err := t.ask(t.ctx, t.a, long, t.long(), wait); !errors.Is(err, backend.ErrInvalid) {
+		if _, err := t.requestKey(t.ctx, t.a, long, t.long(), wait); !errors.Is(err, backend.ErrInvalid) {
 			t.fatalf("Acquire of a key of %d bytes: %v, want ErrInvalid", len(long), err)
 		}
 	}

@@ -37,7 +37,7 @@ func killedWaiterDelaysNextBriefly(t *trial) {
 }
 
 // killedInside has processes killed at random moments of a request that begin begins for a key. done is called just before,
-// and tells whether the request was a release that has succeeded.
+// and returns whether the request was a release that has succeeded.
 func (t *trial) killedInside(begin func(p Process, key string) (done func() bool)) {
 	const (
 		workers = 3
@@ -66,7 +66,7 @@ func (t *trial) killedInside(begin func(p Process, key string) (done func() bool
 	})
 }
 
-// remoteTypical is how long a request of process p takes, at least: the first one may have to connect.
+// remoteTypical is the shortest duration of a request of process p; the first may have to connect.
 func (t *trial) remoteTypical(p Process) time.Duration {
 	least := time.Hour
 	for range 3 {

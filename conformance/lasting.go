@@ -60,7 +60,7 @@ type endings struct {
 func (t *trial) newEndings() *endings {
 	const most, more = 8, 2 // leases beside those of a group
 	if t.h.Many < endingGroup+more {
-		t.skipf("too few leases (Harness.Many) to tell")
+		t.skipf("too few leases (Harness.Many) to measure")
 	}
 	e := &endings{trial: t, workers: min(most, t.h.Many/(endingGroup+more))}
 	e.keys, e.owners = make([][endingGroup]string, e.workers), make([][]weak.Pointer[byte], e.workers)
@@ -134,17 +134,17 @@ func (e *endings) lease(b backend.Backend, owner, key string, ttl time.Duration)
 func (e *endings) busy(worker int) (key string, release func()) {
 	key = e.keys[worker][0]
 	l := e.lease(e.b, backend.NewOwner(), key, e.long())
-	return key, func() { e.giveBack(l) }
+	return key, func() { e.mustRelease(l) }
 }
 
-func (e *endings) giveBack(l backend.Lease) {
+func (e *endings) mustRelease(l backend.Lease) {
 	if err := l.Release(e.ctx); err != nil {
 		e.tooLate("Release: %v", err)
 	}
 }
 
 func (e *endings) released(worker int) int {
-	e.giveBack(e.lease(e.a, e.owner(worker), e.keys[worker][0], e.long()))
+	e.mustRelease(e.lease(e.a, e.owner(worker), e.keys[worker][0], e.long()))
 	return 1
 }
 
@@ -210,7 +210,7 @@ func clientForgetsEndedLeases(t *trial) {
 			t.breaks(10, "the client keeps %d owners of %d %s", kept, n, way.what)
 		}
 		const grown = 32 // of a pool, with what each connection needs
-		t.settlesAt(before+grown, fmt.Sprintf("after %d %s", n, way.what))
+		t.waitForGoroutines(before+grown, fmt.Sprintf("after %d %s", n, way.what))
 		t.notef("%d %s", n, way.what)
 	}
 }

@@ -12,10 +12,10 @@ import (
 
 var lateChecks = []Check{
 	{
-		Name:  "LateGrantIsGivenBack",
+		Name:  "LateGrantIsReleased",
 		Rule:  "rule 4: a grant whose answer comes when the context has ended does not stay behind",
 		Needs: []Need{needsLinked},
-		run:   lateGrantIsGivenBack,
+		run:   lateGrantIsReleased,
 	},
 	{
 		Name:  "LateAnswerCountsFromSending",
@@ -93,7 +93,7 @@ func (t *trial) unanswered(c backend.Backend, r backend.Request) {
 	t.endsByDeadline(w.err, "Acquire without an answer")
 }
 
-func lateGrantIsGivenBack(t *trial) {
+func lateGrantIsReleased(t *trial) {
 	c, link := t.linked()
 	for _, wait := range []bool{false, true} {
 		t.usable(c)
@@ -118,13 +118,13 @@ func lateTurnIsOneLease(t *trial) {
 			next.after = time.Now()
 			return err
 		})
-		t.told(g.key, 1)
+		t.confirmQueued(g.key, 1)
 		link.Hold(FromStore)
 		t.release(g)
 		time.Sleep(t.g.Round(t.short()) + time.Duration(i)*t.short()/8)
 		link.Heal()
 		bound := 2*t.g.Round(t.short()) + t.g.MaxLate + recovery
-		// Package lock asks again, as another owner, after ErrLost.
+		// After ErrLost, package lock makes another attempt, as another owner.
 		if err := wait.ends(t, bound, "Acquire whose turn came late"); err == nil {
 			t.keepsWhatItHas(next)
 		}
@@ -171,7 +171,7 @@ func lateAnswerCountsFromSending(t *trial) {
 		case 1: // a waiter
 			held := t.acquire(t.a, key, t.long())
 			w := t.wait(c, key, ttl)
-			t.told(key, 1)
+			t.confirmQueued(key, 1)
 			link.Hold(FromStore)
 			t.release(held)
 			g = t.answeredLate(w, link, ttl)
@@ -288,7 +288,7 @@ func slowLinkServes(t *trial) {
 	link.Delay(FromStore, delay)
 	acquire := func(ttl time.Duration) (g *grant) {
 		t.patiently("Acquire of a free key", nil, func() (err error) {
-			g, err = t.ask(t.ctx, c, t.newKey(), ttl, false)
+			g, err = t.requestKey(t.ctx, c, t.newKey(), ttl, false)
 			return err
 		})
 		return g
@@ -336,7 +336,7 @@ func (t *trial) patiently(what string, want error, request func() error) {
 func (t *trial) slowlyHandedOver(c backend.Backend) {
 	held := t.acquire(t.a, t.key, t.long())
 	t.patiently("Acquire of a held key", backend.ErrHeld, func() error {
-		_, err := t.ask(t.ctx, c, t.key, t.long(), false)
+		_, err := t.requestKey(t.ctx, c, t.key, t.long(), false)
 		return err
 	})
 	var w *waiting
@@ -344,7 +344,7 @@ func (t *trial) slowlyHandedOver(c backend.Backend) {
 		w = t.wait(c, t.key, t.long())
 		for end := time.Now().Add(recovery); time.Now().Before(end) && !w.ended(); time.Sleep(tick) {
 			if h := t.inspect(t.key); h.Waiters != 0 {
-				t.told(t.key, 1)
+				t.confirmQueued(t.key, 1)
 				return nil
 			}
 		}

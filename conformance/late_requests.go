@@ -67,7 +67,7 @@ func lateRequestSparesOwnClient(t *trial) {
 		t.usable(c)
 		g := t.acquire(c, t.newKey(), t.awaited())
 		w := t.wait(c, g.key, t.long())
-		t.told(g.key, 1)
+		t.confirmQueued(g.key, 1)
 		if !g.live(time.Now()) {
 			t.tooLate("a lease ended before its client's next request was in the queue")
 		}
@@ -96,7 +96,7 @@ func longLateAcquireLeavesNothing(t *trial) {
 		t.usable(c)
 		busy := t.acquire(t.a, t.newKey(), t.long())
 		queued := t.wait(c, busy.key, t.long())
-		t.told(busy.key, 1)
+		t.confirmQueued(busy.key, 1)
 		stale := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: wait}
 		link.Hold(ToStore)
 		end := time.Now().Add(outage)

@@ -15,7 +15,7 @@ const (
 	stepGrant  leaseStep = iota // the key is given to an owner
 	stepEnd                     // the owner's lease ends: by release, expiry or loss
 	stepRenew                   // the owner's lease is prolonged
-	stepRefuse                  // an attempt is told that the key is held
+	stepRefuse                  // an attempt is refused because the key is held
 )
 
 // A leaseOp is one step. When it may have been made is the interval of its porcupine.Operation: for what was answered, from

@@ -43,8 +43,8 @@ func (l *leaseRecord) answered(at int) *leaseRecord {
 	return l
 }
 
-func (l *leaseRecord) toldLost(at int) *leaseRecord {
-	l.told = time.Duration(at) * ms1
+func (l *leaseRecord) lostEarly(at int) *leaseRecord {
+	l.lostAt = time.Duration(at) * ms1
 	return l
 }
 
@@ -155,8 +155,8 @@ func TestLeaseModel(t *testing.T) {
 			attempts: attempts{try("a", 0, 10, false), try("b", late, late+1, true)},
 			faults:   faults{trouble(faultRecord{}, 5, late)}}, true},
 
-		{"lost early, and told", record{leases: leases{held("a", 1, 0).toldLost(20), held("b", 2, 19)}}, true},
-		{"lost early, and not told", record{leases: leases{held("a", 1, 0), held("b", 2, 19)}}, false},
+		{"lost early, and notified", record{leases: leases{held("a", 1, 0).lostEarly(20), held("b", 2, 19)}}, true},
+		{"lost early, and not notified", record{leases: leases{held("a", 1, 0), held("b", 2, 19)}}, false},
 		{"killed", record{leases: leases{held("a", 1, 0).finished(endKilled, 20, 20), held("b", 2, 20)}}, true},
 		{"granted before the holder was killed", record{leases: leases{held("a", 1, 0).finished(endKilled, 20, 20), held("b", 2, 10)}}, false},
 		{"kept for ever after a kill", record{leases: leases{held("a", 1, 0).finished(endKilled, 20, 20)},

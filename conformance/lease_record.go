@@ -20,7 +20,7 @@ type leaseRecord struct {
 	deadline   instant       // the last that the holder believed in
 	renewals   []renewalRecord
 
-	told instant // when Lost closed, if that was before the deadline; else 0
+	lostAt instant // when Lost closed, if that was before the deadline; else 0
 
 	end          endOfLease
 	ending, over instant // before and after Release was called; both when the holder was killed
@@ -40,14 +40,14 @@ const (
 	endReleased endOfLease = "released"        // Release was nil
 	endUnsure   endOfLease = "ended"           // Release was an error, ErrLost too: it may have been what ended it
 	endKilled   endOfLease = "killed"          // its process was killed
-	endLost     endOfLease = "lost"            // the store told its holder early
+	endLost     endOfLease = "lost"            // the store notified its holder early
 	endDropped  endOfLease = "lost or dropped" // a restart of the store may have ended it
 )
 
 // An attemptRecord is an Acquire that gave no lease.
 type attemptRecord struct {
 	worker     int
-	client     int // that it was made by, as faultRecord tells them apart
+	client     int // that made the request, numbered as in faultRecord
 	key, owner string
 	ttl        time.Duration
 	wait       bool
@@ -75,7 +75,7 @@ type record struct {
 	faults   []faultRecord
 }
 
-// operations tells what the store must have done, and when, for a model to find the order of.
+// operations returns what the store must have done, and when. A model finds the order.
 func (r *record) operations(g backend.Guarantees) (ops []porcupine.Operation) {
 	for _, l := range r.leases {
 		ops = append(ops, operation(l.worker, leaseOp{step: stepGrant, key: l.key, owner: l.owner, token: l.token}, l.asked, l.granted))
@@ -102,7 +102,7 @@ func operation(worker int, op leaseOp, from, to instant) porcupine.Operation {
 	return porcupine.Operation{ClientId: worker, Input: op, Call: int64(from), Return: int64(to)}
 }
 
-// ends tells when the store may have ended the lease at the earliest, and must have at the latest.
+// ends returns the earliest time at which the store may have ended the lease, and the latest.
 func (r *record) ends(l *leaseRecord, g backend.Guarantees) (how endOfLease, earliest, latest instant) {
 	kept := r.kept(l, g)
 	if l.end == endReleased && l.ending <= kept {
@@ -117,8 +117,8 @@ func (r *record) ends(l *leaseRecord, g backend.Guarantees) (how endOfLease, ear
 	if l.end == endUnsure || l.end == endKilled {
 		sooner(l.end, l.ending)
 	}
-	if l.told > 0 {
-		sooner(endLost, l.told-soon) // the message may have been on its way
+	if l.lostAt > 0 {
+		sooner(endLost, l.lostAt-soon) // the message may have been on its way
 	}
 	for _, f := range r.faults {
 		if f.forgets && f.to >= l.asked && (f.client == wholeStore || f.client == l.client) {
@@ -197,8 +197,8 @@ func (r *record) matters(a attemptRecord, g backend.Guarantees) instant {
 	return r.outlasting(until, keeps(g, a.ttl))
 }
 
-// settled is when everything that is left over must be gone at the latest.
-func (r *record) settled(key string, g backend.Guarantees) (at instant) {
+// freeBy is when everything that is left over must be gone at the latest.
+func (r *record) freeBy(key string, g backend.Guarantees) (at instant) {
 	for _, l := range r.leases {
 		if l.key == key {
 			_, _, latest := r.ends(l, g)

@@ -160,7 +160,7 @@ func (t *trial) notTakenFor(p likePair) {
 	leaves := t.waitAs(t.b, held.key, p.two)
 	t.arrived(held.key, 2)
 	leaves.cancelAndFail(t)
-	t.leftOf(held.key, 1)
+	t.queueAtMostOf(held.key, 1)
 	when := "after a waiter, " + show(p.two) + ", has left"
 	t.belongsTo(held, when)
 	t.refused(t.b, held)
@@ -191,7 +191,7 @@ func (t *trial) endedFor(p likePair, what string, request func(forgotten *grant)
 	}
 	held := t.acquireAs(t.b, forgotten.key, p.two)
 	what = fmt.Sprintf("%s by %s of a key that %s holds", what, show(p.one), show(p.two))
-	t.tellsLoss(what, func() error { return request(forgotten) })
+	t.wantLost(what, func() error { return request(forgotten) })
 	t.belongsTo(held, what)
 	t.remains(held, t.long(), what)
 	t.release(held)
@@ -222,8 +222,8 @@ func keysAlike() (keys []string) {
 	return unique(append(keys, strings.ToUpper(word), strings.ToUpper(word[:1])+word[1:]))
 }
 
-// numbersAlike are numbers: with zeros and signs, written in other ways, and what floats and integers of 32 and 64 bits cannot tell
-// apart.
+// numbersAlike are numbers: with zeros and signs, written in other ways, and what floats and integers of 32 and 64 bits
+// cannot distinguish.
 func numbersAlike() (keys []string) {
 	n, huge := digits(9), digits(17)
 	x, _ := strconv.ParseUint(n, 10, 64)

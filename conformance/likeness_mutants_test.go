@@ -41,10 +41,10 @@ var likenessMutants = []mutant{
 	{"dot after keys is dropped", "KeysThatLookAlike"},
 	{"digits of keys are those of any script", "KeysThatLookAlike"},
 
-	{"HeldError names the first waiter", "HeldErrorTellsHolder"},
-	{"HeldError names who came last", "HeldErrorTellsHolder"},
-	{"HeldError tells the first waiter's TTL", "HeldErrorTellsHolder"},
-	{"HeldError is remembered for a while", "HeldErrorTellsHolder"},
+	{"HeldError names the first waiter", "HeldErrorNamesHolder"},
+	{"HeldError names who came last", "HeldErrorNamesHolder"},
+	{"HeldError has the first waiter's TTL", "HeldErrorNamesHolder"},
+	{"HeldError is remembered for a while", "HeldErrorNamesHolder"},
 }
 
 // isOf reports whether what the store keeps of holder is taken for owner's by a request: an attempt, a renewal, alone or in a batch, a
@@ -117,22 +117,22 @@ func (s *server) likeName(key string) string {
 	return key
 }
 
-// heldBy is what a refused attempt on e is told of its holder.
+// heldBy is the holder that a refused attempt on e gets.
 func (s *server) heldBy(e *entry, now time.Time) backend.Holder {
 	h := e.holder(now)
 	n := len(e.queue)
 	switch {
 	case s.is("HeldError is remembered for a while"):
-		if now.Sub(e.told) < 300*time.Millisecond {
-			return e.toldOf
+		if now.Sub(e.refusedAt) < 300*time.Millisecond {
+			return e.refusedHolder
 		}
-		e.told, e.toldOf = now, h
+		e.refusedAt, e.refusedHolder = now, h
 	case n == 0:
 	case s.is("HeldError names the first waiter"):
 		h.Owner = e.queue[0].Owner
 	case s.is("HeldError names who came last"):
 		h.Owner = e.queue[n-1].Owner
-	case s.is("HeldError tells the first waiter's TTL"):
+	case s.is("HeldError has the first waiter's TTL"):
 		h.TTL = e.queue[0].TTL
 	}
 	return h

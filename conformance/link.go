@@ -58,13 +58,13 @@ type Link interface {
 	// Passed is how many bytes have passed in direction d since the link exists.
 	Passed(d Direction) int64
 
-	// Came is how many bytes have come to the link from the other end in direction d, passed on or not.
-	Came(d Direction) int64
+	// Arrived is how many bytes have arrived at the link from the other end in direction d, forwarded or not.
+	Arrived(d Direction) int64
 
 	// Connections is how many connections the client has open through the link.
 	Connections() int
 
-	// Close breaks what is left and frees the link.
+	// Close breaks the remaining connections and frees the link.
 	Close()
 }
 

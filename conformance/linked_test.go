@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// The wire of the reference store cuts where it is told to: at every byte of an attempt, both ways.
+// The wire of the reference store cuts where the test sets it to: at every byte of an attempt, both ways.
 func TestWireCuts(t *testing.T) { synctest.Test(t, wireCuts) }
 
 func wireCuts(t *testing.T) {
@@ -35,7 +35,7 @@ func wireCuts(t *testing.T) {
 			if (err == nil) != way.granted(n) {
 				t.Errorf("cut after %d bytes %v: %v", n, way.d, err)
 			}
-			link.Heal() // what has happened is told by now
+			link.Heal() // all events have been reported by now
 			select {
 			case <-cut:
 			default:
@@ -97,7 +97,7 @@ func TestWireHoldsAndDrops(t *testing.T) {
 	})
 }
 
-// A process that is frozen says nothing, and one that was killed holds its key until the TTL is over.
+// A process that is frozen sends nothing, and one that was killed holds its key until the TTL is over.
 func TestShamProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")

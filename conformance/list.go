@@ -26,10 +26,10 @@ var listChecks = []Check{
 		run:  listComparesBytes,
 	},
 	{
-		Name:  "CutListIsNoPart",
+		Name:  "CutListFails",
 		Rule:  "Lister.List whose connection breaks, or whose context ends, in the middle returns an error, or all keys: never a part without an error",
 		Needs: []Need{needsLinked},
-		run:   cutListIsNoPart,
+		run:   cutListFails,
 	},
 }
 
@@ -177,7 +177,7 @@ func listComparesBytes(t *trial) {
 	}
 }
 
-func cutListIsNoPart(t *trial) {
+func cutListFails(t *trial) {
 	t.lister()
 	c, link := t.linked()
 	t.usable(c)
@@ -223,7 +223,7 @@ func cutListIsNoPart(t *trial) {
 	t.inTurns(len(held), func(i int) { _ = held[i].Release(t.ctx) })
 }
 
-// uncertain fails if err, of a request that was disturbed, says what cannot be known.
+// uncertain fails if err, of a disturbed request, claims a certain outcome.
 func (t *trial) uncertain(err error, what string) {
 	for _, certain := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported} {
 		if errors.Is(err, certain) {

@@ -21,8 +21,8 @@ var listMutants = []mutant{
 	{"list compares text up to NUL", "ListComparesBytes"},
 	{"list leaves out keys that are no text", "ListComparesBytes"},
 	{"list ends before a prefix of 0xff", "ListComparesBytes"},
-	{"list ends with a page that does not arrive", "CutListIsNoPart"},
-	{"list whose context ends returns the pages before", "CutListIsNoPart"},
+	{"list ends with a page that does not arrive", "CutListFails"},
+	{"list whose context ends returns the pages before", "CutListFails"},
 }
 
 // paged reports whether lists are read in pages.

@@ -18,7 +18,7 @@ var longQueueChecks = []Check{
 // waiters is how many waits for a key two clients can have besides a lease of one of them.
 func (t *trial) waiters(most int) int { return min(most, 2*(t.h.Many-1)) }
 
-// longQueue is how many wait in a long queue, fewer where there is no queue, but each asks now and then.
+// longQueue is the number of waiters in a long queue. It is smaller where waiters poll without a queue.
 func (t *trial) longQueue() int {
 	const queue, pollers = 64, 24
 	if t.g.Wake == backend.WakePoll {
@@ -44,11 +44,12 @@ func (c *crowd) kinds() int {
 	return 1
 }
 
-// longQueueIsServed renews a lease while waiters come, and leave; lets it end by itself; and has each waiter renew its own.
+// longQueueIsServed renews a lease while waiters arrive and leave; lets it end by itself; and has each waiter renew its
+// own.
 func longQueueIsServed(t *trial) {
 	defer t.watchStore()()
 	c := &crowd{trial: t, g: t.acquire(t.a, t.key, t.long())}
-	c.come(t.longQueue())
+	c.arrive(t.longQueue())
 	// A renewal for less reaches the store: so does the next, which is of the other kind, or the key would be free.
 	brief := t.passing()
 	for range c.kinds() {
@@ -70,8 +71,8 @@ func longQueueIsServed(t *trial) {
 	t.becomesFree(t.b, t.key, t.handOff(), "after the last waiter's release")
 }
 
-// come has n waiters come, one after the other where the store keeps their order.
-func (c *crowd) come(n int) {
+// arrive has n waiters queue, one after the other where the store keeps their order.
+func (c *crowd) arrive(n int) {
 	ttls := []time.Duration{c.long(), c.long()/2 + 1, 2 * c.long(), c.long() + time.Second - 1, c.long() / 3, c.long() * 3 / 2}
 	for i := range n {
 		ttl := ttls[i%len(ttls)]
@@ -106,11 +107,11 @@ func (c *crowd) leave() {
 	for i := len(c.waits) - 3; i > 0; i -= 7 {
 		c.waits[i].cancelAndFail(c.trial)
 		c.waits, c.ttls = slices.Delete(c.waits, i, i+1), slices.Delete(c.ttls, i, i+1)
-		c.left(len(c.waits))
+		c.queueAtMost(len(c.waits))
 	}
 }
 
-// next waits for the next waiter's turn, which has the lease of its own TTL, renews it, and gives it up.
+// next waits for the next waiter's turn, whose lease has its own TTL, renews the lease, and releases it.
 func (c *crowd) next() {
 	last := c.g.Deadline()
 	turn := c.firstOf(c.waits, time.Until(last)+c.handOff(), "after the holder's end")
@@ -122,7 +123,7 @@ func (c *crowd) next() {
 		c.doubleGrant("a waiter was granted the key %v before the holder's deadline", early)
 	}
 	if d := w.grant.Deadline(); d.After(backend.Deadline(w.grant.after, c.trial.g.Round(ttl))) && c.kept(ttl) == ttl {
-		c.fatalf("a waiter that asked for %v has a deadline %v away", ttl, time.Until(d))
+		c.fatalf("a waiter that requested %v has a deadline %v away", ttl, time.Until(d))
 	}
 	c.remains(w.grant, ttl, "Acquire that waits")
 	c.g = w.grant

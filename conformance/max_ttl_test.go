@@ -100,7 +100,7 @@ func TestShortMaxTTL(t *testing.T) {
 	}
 }
 
-// A store whose TTLs the suite cannot do with is told so at once.
+// A store whose TTLs the suite cannot use is refused at once.
 func TestTooShortMaxTTL(t *testing.T) {
 	if _, err := confine(t, "^$", 5*time.Second, 30*time.Second, 0); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("TTLs from 5 s to 30 s: %v, want ErrInvalid", err)

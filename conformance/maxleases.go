@@ -10,15 +10,15 @@ import (
 
 var maxLeasesChecks = []Check{
 	{
-		Name:  "MaxLeasesAreHad",
+		Name:  "MaxLeasesAreGranted",
 		Rule:  "Guarantees.MaxLeases: a client holds as many leases at once; one more is ErrUnavailable, or waits for its turn",
 		Needs: []Need{needsMaxLeases},
 		alone: true, // what limits them may be limited for all clients together, too
-		run:   maxLeasesAreHad,
+		run:   maxLeasesAreGranted,
 	},
 }
 
-func maxLeasesAreHad(t *trial) {
+func maxLeasesAreGranted(t *trial) {
 	const most = 1000
 	if t.g.MaxLeases > most {
 		t.skipf("Guarantees.MaxLeases is %d, more than this check holds", t.g.MaxLeases)
@@ -33,12 +33,13 @@ func maxLeasesAreHad(t *trial) {
 		mu.Unlock()
 	})
 	for range 2 {
-		if _, err := t.ask(t.ctx, c, t.newKey(), t.long(), false); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrHeld) {
+		_, err := t.requestKey(t.ctx, c, t.newKey(), t.long(), false)
+		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrHeld) {
 			t.fatalf("Acquire of a free key by a client that holds MaxLeases, %d: %v, want ErrUnavailable", len(held), err)
 		}
 	}
 	w := t.wait(c, t.newKey(), t.long())
-	time.Sleep(t.h.Settle * time.Duration(t.stretch))
+	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 	if w.ended() {
 		t.fatalf("an Acquire that waits for its turn among MaxLeases, %d, ended: %v", len(held), w.err)
 	}

@@ -55,7 +55,7 @@ func (t *trial) membersFail(how string, fail func(m Member) (restore func())) {
 		name := fmt.Sprintf("member %d of %d was %s", i+1, len(t.h.Members), how)
 		held := t.acquire(t.a, t.newKey(), c.ttl())
 		next := t.wait(t.b, held.key, c.ttl())
-		t.told(held.key, 1)
+		t.confirmQueued(held.key, 1)
 		restore := sync.OnceFunc(fail(m))
 		t.endsFault(restore)
 		c.serves("after " + name)
@@ -84,7 +84,7 @@ func (c *clusterTrial) ttl() time.Duration {
 	return c.g.Round(max(least, 3*c.h.Outage, 4*c.g.MinTTL))
 }
 
-// keep takes leases by both clients, renews them all the while, and lets the other client try to get them.
+// keep acquires leases by both clients, keeps renewing them, and lets the other client try to acquire them.
 func (c *clusterTrial) keep() {
 	c.done = make(chan struct{})
 	for _, pair := range [][2]backend.Backend{{c.a, c.b}, {c.b, c.a}, {c.a, c.b}} {
@@ -115,7 +115,7 @@ func (c *clusterTrial) repeat(pause time.Duration, f func()) {
 	})
 }
 
-// prolong renews g. An outage may take the answer, not the lease.
+// prolong renews g. An outage may lose the reply, not the lease.
 func (c *clusterTrial) prolong(g *grant) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.ttl()/4)
 	defer cancel()
@@ -129,7 +129,7 @@ func (c *clusterTrial) prolong(g *grant) {
 func (c *clusterTrial) intrude(b backend.Backend, g *grant) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.ttl()/4)
 	defer cancel()
-	other, err := c.ask(ctx, b, g.key, c.ttl(), false)
+	other, err := c.requestKey(ctx, b, g.key, c.ttl(), false)
 	switch {
 	case err == nil && g.live(other.after) && !c.ended(): // a check that has ended gives its leases back
 		c.doubleGrant("a second owner was granted a key %v before the holder's deadline", time.Until(g.Deadline()))
@@ -162,7 +162,7 @@ func (c *clusterTrial) serves(when string) {
 // works proves that b can acquire and release key within Outage since begun.
 func (c *clusterTrial) works(b backend.Backend, key string, begun time.Time, when string) (g *grant) {
 	c.succeedsBy(begun.Add(c.h.Outage), when+": Acquire of a free key", func(ctx context.Context) (err error) {
-		g, err = c.ask(ctx, b, key, c.ttl(), false)
+		g, err = c.requestKey(ctx, b, key, c.ttl(), false)
 		return err
 	})
 	c.succeedsBy(begun.Add(c.h.Outage), when+": Release", g.Release)

@@ -159,7 +159,8 @@ func (t *trial) livesOn(g *grant, ttl time.Duration) bool {
 	return true
 }
 
-// passesOn has a waiter get the key of g, when that has expired, for MinTTL too. It reports false if the waiter's lease ended too soon to look.
+// passesOn has a waiter get the key of g, when that has expired, for MinTTL too. It reports false if the waiter's lease
+// ended before it could be inspected.
 func (t *trial) passesOn(g *grant, ttl time.Duration) bool {
 	w := t.wait(t.b, g.key, ttl)
 	bound := t.g.Round(ttl) + t.handOff()

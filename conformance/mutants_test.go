@@ -65,7 +65,7 @@ var plainMutants = []mutant{
 	{"Renew takes TTL 0", "RenewRefusesBadTTL"},
 	{"Renew ignores the context", "RenewHonoursContext"},
 	{"batch renews all for the first TTL", "LargeBatchRenewsEach"},
-	{"batch tells errors of lost leases only once", "RenewBatchTellsEach"},
+	{"batch reports errors of lost leases only once", "RenewBatchReportsEach"},
 
 	// loss
 	{"Lost never closes", "LostAtDeadline"},
@@ -113,7 +113,7 @@ var plainMutants = []mutant{
 	{"token is forgotten with an expired lease", "TokensIncrease"},
 	{"token counts per client", "TokensIncrease"},
 	{"token is 2^55 and more", "TokensIncrease"},
-	{"renew counts the token up", "InspectTells"},
+	{"renew counts the token up", "InspectReturnsHolder"},
 	{"token is forgotten with an expired lease", "TokensIncreaseForWaiters"},
 	{"token counts per client", "ExclusiveAcrossClients"},
 	{"tokens are forgotten with the last client", "TokensOutliveClients"},
@@ -140,13 +140,13 @@ var plainMutants = []mutant{
 	{"longer TTL than MaxTTL is taken", "RenewRefusesBadTTL"},
 	{"long TTL is refused", "ExtremesAreAccepted"},
 	{"TTL in milliseconds is an int32", "ExtremesAreAccepted"},
-	{"Inspect cuts the owner", "InspectTells"},
-	{"Inspect tells the TTL in milliseconds", "InspectTells"},
-	{"Inspect tells of expired leases", "InspectAfterExpiry"},
+	{"Inspect cuts the owner", "InspectReturnsHolder"},
+	{"Inspect returns the TTL in milliseconds", "InspectReturnsHolder"},
+	{"Inspect returns expired leases", "InspectAfterExpiry"},
 	{"Inspect counts the holder as a waiter", "InspectCountsWaiters"},
 	{"Inspect of a key that waits for its next holder is free", "ReservedKeyIsNotFree"},
 	{"Inspect ignores the context", "InspectHonoursContext"},
-	{"HeldError names the one who asks", "HeldErrorTellsHolder"},
+	{"HeldError names the one who asks", "HeldErrorNamesHolder"},
 
 	// Close and goroutines
 	{"Close leaves waiters waiting", "CloseEndsWaiting"},

@@ -12,12 +12,12 @@ type Need struct {
 	// Missing names what is missing when the need is not met: a guarantee, as in "Guarantees.FIFO", or a hook, as in
 	// "Harness.Evict".
 	Missing string
-	// Reason says it in words, as in "the store promises no order of grants (Guarantees.FIFO)".
+	// Reason is a sentence, as in "the store promises no order of grants (Guarantees.FIFO)".
 	Reason string
 	Met    func(g backend.Guarantees, h Harness) bool
 }
 
-// Guarantee reports whether n asks for a guarantee of the store, not for a hook of the harness.
+// Guarantee reports whether n requires a guarantee of the store, not for a hook of the harness.
 func (n Need) Guarantee() bool { return strings.HasPrefix(n.Missing, "Guarantees.") }
 
 var (

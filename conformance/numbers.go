@@ -60,7 +60,7 @@ func (t *trial) numbers(atOnce int) []time.Duration {
 }
 
 func oddTTLsAreKept(t *trial) {
-	if !t.tellsTTL() {
+	if !t.inspectHasTTL() {
 		t.keptToTheEnd()
 	}
 	t.together(2, func(way int) {
@@ -85,15 +85,15 @@ func (t *trial) grantsKept(what string, get func(ttl time.Duration) *grant) {
 	}
 }
 
-// tellsTTL reports whether Inspect tells the TTL that is left.
-func (t *trial) tellsTTL() bool {
+// inspectHasTTL reports whether Inspect returns the remaining TTL.
+func (t *trial) inspectHasTTL() bool {
 	g := t.acquire(t.a, t.newKey(), t.long())
 	defer t.release(g)
 	return t.inspect(g.key).TTL > 0
 }
 
-// keptToTheEnd waits for the ends of odd TTLs, of leases granted, renewed and waited for, where nobody tells of them. What was cut to seconds is
-// free before.
+// keptToTheEnd waits for the ends of odd TTLs, of leases granted, renewed and waited for, where Inspect does not return
+// them. What was cut to seconds is free before.
 func (t *trial) keptToTheEnd() {
 	var odd []time.Duration
 	const all = 100
@@ -169,10 +169,10 @@ func renewalsAreKept(t *trial) {
 func (t *trial) renewalsKept(what string, renew func(grants []*grant, ttls []time.Duration)) {
 	each := max(1, t.h.Many/2)
 	for ttls := range slices.Chunk(t.numbers(each), each) {
-		grants, told := make([]*grant, len(ttls)), make([]bool, len(ttls))
+		grants, hasTTL := make([]*grant, len(ttls)), make([]bool, len(ttls))
 		t.inTurns(len(ttls), func(i int) {
 			first := t.acquire(t.b, t.newKey(), ttls[i])
-			told[i] = t.inspect(first.key).TTL > 0
+			hasTTL[i] = t.inspect(first.key).TTL > 0
 			t.release(first)
 			grants[i] = t.acquire(t.a, first.key, t.long())
 		})
@@ -181,8 +181,9 @@ func (t *trial) renewalsKept(what string, renew func(grants []*grant, ttls []tim
 		after := time.Now()
 		t.inTurns(len(ttls), func(i int) {
 			t.keeps(grants[i], ttls[i], before, after, what)
-			if h := t.inspect(grants[i].key); told[i] && h.TTL <= 0 && grants[i].live(time.Now()) {
-				t.fatalf("%s to %v: Inspect tells no TTL, as if the lease never ended; it does of one acquired for as long", what, ttls[i])
+			if h := t.inspect(grants[i].key); hasTTL[i] && h.TTL <= 0 && grants[i].live(time.Now()) {
+				t.fatalf("%s to %v: Inspect returns no TTL, as if the lease never ended; it does of one acquired for as long",
+					what, ttls[i])
 			}
 		})
 		t.stayKept(grants, ttls)
@@ -224,14 +225,14 @@ func (t *trial) remains(g *grant, ttl time.Duration, what string) {
 		t.tooLate("a lease of %v ended before it could be looked at, %v after its deadline", ttl, begun.Sub(deadline))
 	}
 	if least := time.Until(deadline); h.TTL != 0 && h.TTL < least {
-		t.fatalf("%s for %v: Inspect tells a TTL of %v, when the holder counts on %v", what, ttl, h.TTL, least)
+		t.fatalf("%s for %v: Inspect returns a TTL of %v, when the holder counts on %v", what, ttl, h.TTL, least)
 	}
 	if most := t.g.Round(ttl) + t.g.MaxLate + backend.Margin(ttl); h.TTL > most {
-		t.fatalf("%s for %v: Inspect tells a TTL of %v", what, ttl, h.TTL)
+		t.fatalf("%s for %v: Inspect returns a TTL of %v", what, ttl, h.TTL)
 	}
 }
 
-// stayKept waits for what has wrapped around to be over, and gives the leases back.
+// stayKept waits until a wrapped TTL would have expired, and releases the leases.
 func (t *trial) stayKept(grants []*grant, ttls []time.Duration) {
 	time.Sleep(t.short())
 	t.inTurns(len(grants), func(i int) {
@@ -287,7 +288,7 @@ func (t *trial) renewsTiny(ttl time.Duration, way renewal) bool {
 	case deadline.After(backend.Deadline(after, granted)):
 		t.fatalf("%s to %v, which is rounded up to %v: the deadline is %v away", what, ttl, granted, deadline.Sub(after))
 	}
-	other, err := t.ask(t.ctx, t.b, g.key, t.long(), false)
+	other, err := t.requestKey(t.ctx, t.b, g.key, t.long(), false)
 	t.answered(err, after)
 	switch {
 	case err != nil && !errors.Is(err, backend.ErrHeld):

@@ -19,10 +19,10 @@ var numberMutants = []mutant{
 	{"TTL over 10 s is cut to seconds", "OddTTLsAreKept"},
 	{"TTL between one minute and two is cut to one", "OddTTLsAreKept"},
 	{"TTL over 10 s is cut to multiples of 5 s", "OddTTLsAreKept"},
-	{"TTL over 10 s is cut, and Inspect tells none", "OddTTLsAreKept"},
+	{"TTL over 10 s is cut, and Inspect returns none", "OddTTLsAreKept"},
 	{"renewal over 10 s is cut to seconds", "RenewalsAreKept"},
 	{"waiter's TTL is cut to seconds", "OddTTLsAreKept"},
-	{"waiter's TTL is cut to seconds, and Inspect tells none", "OddTTLsAreKept"},
+	{"waiter's TTL is cut to seconds, and Inspect returns none", "OddTTLsAreKept"},
 	{"waiter's TTL in milliseconds is an int32", "OddTTLsAreKept"},
 	{"waiter's TTL is an hour at most", "OddTTLsAreKept"},
 
@@ -32,7 +32,7 @@ var numberMutants = []mutant{
 	{"renewal below MinTTL does nothing", "TinyRenewalsAreRoundedUp"},
 }
 
-// noExpiry is how long a store keeps what has no expiry.
+// noExpiry is how long a store keeps an entry without expiry.
 const noExpiry = 200 * 365 * 24 * time.Hour
 
 // keepRenewed is keep for a renewal.
@@ -60,7 +60,7 @@ func (s *server) keepRenewed(ttl time.Duration) time.Duration {
 // keepOdd is what the store keeps of a TTL that is no round one.
 func (s *server) keepOdd(ttl time.Duration) time.Duration {
 	switch {
-	case s.is("TTL over 10 s is cut to seconds", "TTL over 10 s is cut, and Inspect tells none") && ttl > 10*time.Second:
+	case s.is("TTL over 10 s is cut to seconds", "TTL over 10 s is cut, and Inspect returns none") && ttl > 10*time.Second:
 		return ttl.Truncate(time.Second)
 	case s.is("TTL over 10 s is cut to multiples of 5 s") && ttl > 10*time.Second:
 		return ttl.Truncate(5 * time.Second)
@@ -74,7 +74,8 @@ func (s *server) keepOdd(ttl time.Duration) time.Duration {
 func (s *server) keepWaited(r backend.Request, ttl time.Duration) time.Duration {
 	switch {
 	case !r.Wait:
-	case s.is("waiter's TTL is cut to seconds", "waiter's TTL is cut to seconds, and Inspect tells none") && ttl > time.Second:
+	case s.is("waiter's TTL is cut to seconds", "waiter's TTL is cut to seconds, and Inspect returns none") &&
+		ttl > time.Second:
 		return ttl.Truncate(time.Second)
 	case s.is("waiter's TTL in milliseconds is an int32"):
 		return time.Duration(int32(ttl/time.Millisecond)) * time.Millisecond

@@ -12,9 +12,9 @@ import (
 
 var operateChecks = []Check{
 	{
-		Name: "ListTellsHeldKeys",
+		Name: "ListReturnsHeldKeys",
 		Rule: "Lister.List returns each held key that begins with the prefix once, whoever holds it, and no other key",
-		run:  listTellsHeldKeys,
+		run:  listReturnsHeldKeys,
 	},
 	{
 		Name: "BreakEndsOneLease",
@@ -23,7 +23,7 @@ var operateChecks = []Check{
 	},
 }
 
-func listTellsHeldKeys(t *trial) {
+func listReturnsHeldKeys(t *trial) {
 	lister := t.lister()
 	other := t.acquire(t.a, t.newKey(), t.long())
 	ends := []string{"", "/", "/a", "/a/b", "/A", "/*", "/%41", "/é", "/\xff\x00", "/ ", "/{x}", "/_", "/?", "/[a]", `/\`, `/\*`, "/;",
@@ -44,7 +44,7 @@ func listTellsHeldKeys(t *trial) {
 			keys := t.list(lister, part)
 			for _, g := range append(held, other) {
 				if strings.HasPrefix(g.key, part) && !keys[g.key] {
-					t.fatalf("List of the prefix %s does not tell %s, which is held", show(part), show(g.key))
+					t.fatalf("List of the prefix %s lacks %s, which is held", show(part), show(g.key))
 				}
 			}
 		}
@@ -85,7 +85,7 @@ func breakEndsOneLease(t *trial) {
 		if t.g.Fencing > backend.FencingNone && next.Token() <= g.Token() {
 			t.breaks(7, "token %d was granted after %d", next.Token(), g.Token())
 		}
-		t.tellsLoss("Renew of a lease that was broken", func() error { return g.Renew(t.ctx, t.long()) })
+		t.wantLost("Renew of a lease that was broken", func() error { return g.Renew(t.ctx, t.long()) })
 		if !t.within(soon, g.Lost()) {
 			t.breaks(6, "Lost is open after Renew was ErrLost")
 		}
@@ -112,7 +112,7 @@ func (t *trial) breaksLease(breaker backend.Breaker, g *grant) error {
 // breaksNothing breaks a lease that is not there. A store that had to repeat its request, on a busy machine, may not know that nothing was.
 func (t *trial) breaksNothing(breaker backend.Breaker, key, owner, what string) {
 	begun := time.Now()
-	t.tellsLoss(what, func() error {
+	t.wantLost(what, func() error {
 		err := breaker.Break(t.ctx, key, owner)
 		if took := time.Since(begun); err == nil && took > slow {
 			t.tooLate("%s: no error after %v", what, took)

@@ -9,16 +9,16 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// what tools ask of a store
+// requests of operators' tools
 var operateMutants = []mutant{
-	{"list tells keys of its own client alone", "ListTellsHeldKeys"},
-	{"list leaves out what is waited for", "ListTellsHeldKeys"},
-	{"list takes the prefix for a pattern", "ListTellsHeldKeys"},
-	{"list compares the beginning of the prefix alone", "ListTellsHeldKeys"},
-	{"list takes _ for any byte", "ListTellsHeldKeys"},
-	{"list takes ? for any byte", "ListTellsHeldKeys"},
-	{"list takes [ for a set of bytes", "ListTellsHeldKeys"},
-	{"list drops backslashes of the prefix", "ListTellsHeldKeys"},
+	{"list returns keys of its own client alone", "ListReturnsHeldKeys"},
+	{"list leaves out what is waited for", "ListReturnsHeldKeys"},
+	{"list takes the prefix for a pattern", "ListReturnsHeldKeys"},
+	{"list compares the beginning of the prefix alone", "ListReturnsHeldKeys"},
+	{"list takes _ for any byte", "ListReturnsHeldKeys"},
+	{"list takes ? for any byte", "ListReturnsHeldKeys"},
+	{"list takes [ for a set of bytes", "ListReturnsHeldKeys"},
+	{"list drops backslashes of the prefix", "ListReturnsHeldKeys"},
 	{"break ends whoever holds the key", "BreakEndsOneLease"},
 	{"break takes a waiter's place away", "BreakEndsOneLease"},
 	{"break wakes nobody", "BreakEndsOneLease"},
@@ -73,7 +73,7 @@ func (s *server) list(c *client, prefix string) (keys []string) {
 			fits = strings.HasPrefix(key, strings.ReplaceAll(prefix, `\`, ""))
 		case s.is("list compares the beginning of the prefix alone"):
 			fits = strings.HasPrefix(key, prefix[:min(len(prefix), 20)])
-		case s.is("list tells keys of its own client alone"):
+		case s.is("list returns keys of its own client alone"):
 			fits = fits && e.client == c
 		case s.is("list leaves out what is waited for"):
 			fits = fits && len(e.queue) == 0

@@ -57,8 +57,8 @@ func (t *trial) isLost(err error, what string) {
 	}
 }
 
-// tellsLoss makes a request to the store, which must answer ErrLost.
-func (t *trial) tellsLoss(what string, request func() error) {
+// wantLost makes a request to the store, which must answer ErrLost.
+func (t *trial) wantLost(what string, request func() error) {
 	begun := time.Now()
 	err := request()
 	t.answered(err, begun)

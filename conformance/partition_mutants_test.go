@@ -9,7 +9,7 @@ var partitionMutants = []mutant{
 	{"broken connection ends the wait", "PartitionHealsWaiter"},
 	{"Release waits for the store for ever", "PartitionedReleaseIsBounded"},
 	{"attempt ignores the context while the store hangs", "PartitionHonoursContext"},
-	{"context's end is told as i/o timeout", "PartitionHonoursContext"},
+	{"context's end is reported as i/o timeout", "PartitionHonoursContext"},
 	{"Close waits for an answer", "PartitionedCloseIsBounded"},
 	{"Close leaves waiters waiting", "PartitionedCloseIsBounded"},
 	{"broken connection parks the waiter", "WakeUpCutParksNobody"},

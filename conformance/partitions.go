@@ -56,7 +56,7 @@ var partitionChecks = []Check{
 	},
 }
 
-// partition makes link lose what goes in the directions.
+// partition makes link drop all data in the given directions.
 func partition(link Link, directions ...Direction) {
 	for _, d := range directions {
 		link.Drop(d)
@@ -72,7 +72,7 @@ func partitionLosesBeforeNext(t *trial) {
 		t.usable(c)
 		g := t.acquire(c, t.newKey(), ttl)
 		w := t.wait(t.b, g.key, t.long())
-		t.told(g.key, 1)
+		t.confirmQueued(g.key, 1)
 		partition(link, ways[i]...)
 		renewal := t.call(func() error { return way.renew(t.ctx, g, ttl) })
 		// The renewal may have reached the store, which then keeps the key for longer than the holder knows.
@@ -100,9 +100,9 @@ func partitionedWaiterLeavesQueue(t *trial) {
 	t.usable(c)
 	g := t.acquire(t.a, t.key, t.long())
 	away := t.wait(c, t.key, t.short())
-	t.told(t.key, 1)
+	t.confirmQueued(t.key, 1)
 	w := t.wait(t.b, t.key, t.long())
-	t.told(t.key, 2)
+	t.confirmQueued(t.key, 2)
 	partition(link, ToStore, FromStore)
 	t.release(g)
 	bound := 2*t.g.Round(t.short()) + t.g.MaxLate + t.handOff()
@@ -114,7 +114,7 @@ func partitionedWaiterLeavesQueue(t *trial) {
 	link.Heal()
 	t.usable(c)
 	t.heldBy(next)
-	t.within(t.h.Settle, away.done) // it looks at the queue again
+	t.within(t.h.ArrivalDelay, away.done) // it looks at the queue again
 	before := time.Now()
 	t.release(next)
 	if !t.within(bound+recovery, away.done) {
@@ -136,10 +136,10 @@ func partitionHealsWaiter(t *trial) {
 		key := t.newKey()
 		g := t.acquire(t.a, key, t.long())
 		w := t.wait(c, key, t.short())
-		t.told(key, 1)
+		t.confirmQueued(key, 1)
 		partition(link, ToStore, FromStore)
 		if i == 0 {
-			t.release(g) // nobody tells the waiter
+			t.release(g) // nobody notifies the waiter
 		}
 		time.Sleep(outage)
 		if w.ended() && w.err != nil {
@@ -175,7 +175,7 @@ func partitionHonoursContext(t *trial) {
 	held := t.acquire(c, t.newKey(), t.long())
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(c, busy.key, t.long())
-	t.told(busy.key, 1)
+	t.confirmQueued(busy.key, 1)
 	all, free := t.methods(c, held)
 	partition(link, ToStore, FromStore)
 	t.together(len(all), func(i int) {
@@ -203,7 +203,7 @@ func partitionedCloseIsBounded(t *trial) {
 	t.usable(c)
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(c, busy.key, t.short())
-	t.told(busy.key, 1)
+	t.confirmQueued(busy.key, 1)
 	g := t.acquire(c, t.key, t.short())
 	releasing := t.acquire(c, t.newKey(), t.short())
 	partition(link, ToStore, FromStore)
@@ -254,7 +254,7 @@ func wakeUpCutParksNobody(t *trial) {
 		for i, p := range peers {
 			waits[i] = t.wait(p, key, t.short())
 		}
-		t.told(key, clients)
+		t.confirmQueued(key, clients)
 		switch round % 4 { // when connections break, and how often
 		case 0:
 			cut()

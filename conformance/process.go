@@ -41,7 +41,8 @@ type ProcessGrant struct {
 	Token uint64
 	Left  time.Duration // until the lease's deadline, when the process looked
 
-	// Looked is when it looked, by the clock of the suite's process; zero where processes have no clock in common.
+	// Looked is the time of the inspection, by the clock of the suite's process; zero where processes have no clock in
+	// common.
 	Looked time.Time
 	Err    error // matches the sentinels that the error in the process matches
 }

@@ -10,8 +10,9 @@ import (
 // other processes, frozen, killed, or with a wrong clock
 var processChecks = []Check{
 	{
-		Name:  "FrozenHolderLosesKey",
-		Rule:  "rules 3, 5 and 6: a frozen process's key is free by its TTL and MaxLate; thawed, it is told, and touches nothing",
+		Name: "FrozenHolderLosesKey",
+		Rule: "rules 3, 5 and 6: a frozen process's key is free by its TTL and MaxLate; thawed, it learns " +
+			"of the loss, and touches nothing",
 		Needs: []Need{needsProcess},
 		run:   frozenHolderLosesKey,
 	},
@@ -122,7 +123,7 @@ func (t *trial) remoteWait(p Process, key string, ttl time.Duration, n int) *rem
 	}) {
 		t.fatalf("Inspect does not count %d waiters after %v, of which the last waits in another process", n, soon)
 	}
-	time.Sleep(t.h.Settle * time.Duration(t.stretch)) // so that it knows of its place, too
+	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch)) // so that it knows of its place, too
 	if r.answered(0) {
 		t.unavailable(r.answer.Err, r.before)
 		t.fatalf("an Acquire that waits in another process ended while the key was held: %+v", r.answer)
@@ -143,7 +144,7 @@ func (r *remote) answered(d time.Duration) bool {
 	return done() || r.t.poll(d, done)
 }
 
-// granted waits for the lease, which must come within d.
+// granted waits for the lease, which must be granted within d.
 func (r *remote) granted(d time.Duration, when string) {
 	if !r.answered(d) {
 		r.t.notInTime(r.t.ruleText(9), "%s: another process has not been granted the free key within %v", when, d)
@@ -177,9 +178,10 @@ func (r *remote) until() time.Time {
 	return r.answer.Looked.Add(r.answer.Left)
 }
 
-// tellsOfLife reports whether a process that was frozen tells, now that it is thawed, of a lease that is not over. One that was
-// frozen with the answer in its hands tells of the past: where it is not known when it looked, its lease must be lost soon.
-func (r *remote) tellsOfLife() bool {
+// claimsLive reports whether a thawed process still believes in its lease. A process that was
+// frozen with the answer in its hands reports the past: if the time of its answer is unknown, its lease must be lost
+// soon.
+func (r *remote) claimsLive() bool {
 	if r.answer.Err != nil || r.answer.Left <= 0 {
 		return false
 	}
@@ -192,7 +194,7 @@ func (r *remote) tellsOfLife() bool {
 	})
 }
 
-// release gives the lease of r up, which must be its clean end.
+// release releases the lease of r, which must succeed.
 func (r *remote) release() {
 	begun := time.Now()
 	if err := r.process.Release(r.t.ctx, r.owner); err != nil {
@@ -204,7 +206,7 @@ func (r *remote) release() {
 	}
 }
 
-// isOver fails unless the process is told, and says of every request, that the lease of r is lost.
+// isOver fails unless the process learns that the lease of r is lost, and every request fails with ErrLost.
 func (r *remote) isOver(when string) {
 	const prompt = 500 * time.Millisecond
 	var lost bool
@@ -224,7 +226,7 @@ func (r *remote) isOver(when string) {
 func (t *trial) takesOver(r *remote, answered time.Time) *grant {
 	t.outlast(t.lastRefusal(answered, r.ttl).Add(time.Millisecond))
 	sent := time.Now()
-	g, err := t.ask(t.ctx, t.a, r.key, t.long(), false)
+	g, err := t.requestKey(t.ctx, t.a, r.key, t.long(), false)
 	t.answered(err, sent)
 	if err != nil {
 		t.notInTime(t.rule, "the key of another process is still refused %v after its grant for %v, of which Guarantees.MaxLate is %v: %v",

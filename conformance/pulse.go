@@ -9,12 +9,12 @@ import (
 // stall is how long the machine must have stood still to count.
 const stall = 50 * time.Millisecond
 
-// A pulse tells for how long at most this process has stood still, and for how long the store has answered nothing.
+// A pulse measures for how long this process has stood still at most, and for how long the store has not answered.
 type pulse struct {
-	mu      sync.Mutex
-	longest time.Duration
-	slowest time.Duration // of the answers that the store owed at once
-	asked   time.Time     // when watchStore asked, zero once it has the answer
+	mu        sync.Mutex
+	longest   time.Duration
+	slowest   time.Duration // of the answers that the store owed at once
+	requested time.Time     // when watchStore sent its request, zero once it has the answer
 
 	watchers int // of the store
 	unwatch  func()
@@ -55,7 +55,7 @@ func (p *pulse) stood() time.Duration {
 	return p.longest
 }
 
-// answered notes how long the store took to answer.
+// answered records the duration of a reply.
 func (p *pulse) answered(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,8 +67,8 @@ func (p *pulse) silent() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	longest := p.slowest
-	if !p.asked.IsZero() {
-		longest = max(longest, time.Since(p.asked))
+	if !p.requested.IsZero() {
+		longest = max(longest, time.Since(p.requested))
 	}
 	if longest <= slow {
 		return 0
@@ -76,20 +76,20 @@ func (p *pulse) silent() time.Duration {
 	return longest
 }
 
-func (p *pulse) ask(begun time.Time) {
+func (p *pulse) beginRequest(begun time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked = begun
+	p.requested = begun
 }
 
-func (p *pulse) hear(begun time.Time) {
+func (p *pulse) endRequest(begun time.Time) {
 	p.answered(time.Since(begun))
-	p.ask(time.Time{})
+	p.beginRequest(time.Time{})
 }
 
 // watchStore measures how long the store takes to answer until the function that it returns is called. A check that waits for the store
-// asks nothing itself, and would not notice that it stands still. It asks about keys that nobody uses: a store may end a lease, or wake a
-// waiter, because somebody looks.
+// sends no requests itself, and would not notice a pause of the store. The probes inspect unused keys: a store may end
+// a lease, or wake a waiter, because of a request for its key.
 func (t *trial) watchStore() (end func()) {
 	p := &t.pulse
 	p.mu.Lock()
@@ -97,7 +97,7 @@ func (t *trial) watchStore() (end func()) {
 	if p.watchers++; p.watchers == 1 {
 		done := make(chan struct{})
 		p.unwatch = func() { close(done) }
-		t.spawn(func() { t.askUntil(done) })
+		t.spawn(func() { t.probeUntil(done) })
 	}
 	return sync.OnceFunc(func() {
 		p.mu.Lock()
@@ -108,7 +108,7 @@ func (t *trial) watchStore() (end func()) {
 	})
 }
 
-func (t *trial) askUntil(done <-chan struct{}) {
+func (t *trial) probeUntil(done <-chan struct{}) {
 	const every = slow / 4
 	timer := time.NewTimer(every)
 	defer timer.Stop()
@@ -120,16 +120,16 @@ func (t *trial) askUntil(done <-chan struct{}) {
 			return
 		case <-timer.C:
 		}
-		t.askStore()
+		t.probeStore()
 		timer.Reset(every)
 	}
 }
 
-func (t *trial) askStore() {
+func (t *trial) probeStore() {
 	begun := time.Now()
-	t.pulse.ask(begun)
+	t.pulse.beginRequest(begun)
 	_, _ = t.b.Inspect(t.ctx, t.newKey())
-	t.pulse.hear(begun)
+	t.pulse.endRequest(begun)
 }
 
 // notInTime records that the store did something too late or out of turn, and ends the goroutine that it is called on. A store may pass
@@ -159,7 +159,8 @@ func (t *trial) overdue(took, limit time.Duration) bool {
 	return t.pulse.stood() < late/2
 }
 
-// stoodStill tells of this process or the store what keeps a store from doing something in time; it is empty if nothing did.
+// stoodStill describes what kept the store from being in time: a pause of this process or an outage. Empty if nothing
+// did.
 func (t *trial) stoodStill() string {
 	if stood := t.pulse.stood(); stood > 0 {
 		return fmt.Sprintf("this process stood still for %v", stood)

@@ -54,7 +54,7 @@ func leaves(places ...int) queueEvent {
 	return queueEvent{what: fmt.Sprintf("waiters %v have given up", places), do: func(t *trial, _ *grant, l *line) bool {
 		for _, i := range places {
 			l.waits[i].cancelAndFail(t)
-			t.leftOf(l.key, l.waiting())
+			t.queueAtMostOf(l.key, l.waiting())
 		}
 		return false
 	}}
@@ -72,14 +72,14 @@ func timeOut(places ...int) queueEvent {
 				t.breaks(4, "Acquire with a timeout: %v, want context.DeadlineExceeded", err)
 			}
 		}
-		t.leftOf(l.key, l.waiting())
+		t.queueAtMostOf(l.key, l.waiting())
 		return false
 	}}
 }
 
 // patience is how long a waiter waits that is to time out when all others have arrived.
 func (t *trial) patience() time.Duration {
-	return t.short() + queued*(t.h.Settle+stall)*time.Duration(t.stretch)
+	return t.short() + queued*(t.h.ArrivalDelay+stall)*time.Duration(t.stretch)
 }
 
 // leavesAtRelease is an event: waiters give up as the holder releases.
@@ -137,7 +137,7 @@ var queueEvents = []queueEvent{
 			t.refused(t.client(i), g)
 			t.timesOut(t.client(i), l.key, i%2 == 0)
 		}
-		t.leftOf(l.key, l.waiting())
+		t.queueAtMostOf(l.key, l.waiting())
 		return false
 	}},
 	{holds: true, what: "waiters 1 and 5 gave up while waiter 0 had its turn", do: func(t *trial, g *grant, l *line) bool {
@@ -149,7 +149,7 @@ var queueEvents = []queueEvent{
 		first := l.waits[0].granted(t, t.handOff(), "after release")
 		for _, i := range []int{1, queued - 1} {
 			l.waits[i].cancelAndFail(t)
-			t.leftOf(l.key, l.waiting())
+			t.queueAtMostOf(l.key, l.waiting())
 		}
 		t.release(first)
 		return true
@@ -161,13 +161,13 @@ var queueEvents = []queueEvent{
 	}},
 }
 
-// timesOut asks for a key that is held with a context that ends soon: as a waiter, or as an attempt whose answer may
+// timesOut requests a held key with a context that ends soon: as a waiter, or as an attempt whose answer may
 // come before.
 func (t *trial) timesOut(b backend.Backend, key string, wait bool) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.short()/8)
 	defer cancel()
 	begun := time.Now()
-	g, err := t.ask(ctx, b, key, t.long(), wait)
+	g, err := t.requestKey(ctx, b, key, t.long(), wait)
 	if g != nil || !errors.Is(err, backend.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
 		t.answered(err, begun)
 		t.fatalf("Acquire of a held key with a timeout: lease %v, error %v", g != nil, err)
@@ -242,9 +242,9 @@ func brokenHoldersKeepQueue(t *trial) {
 			g, waits = t.next(waits, t.handOff(), "after Break of the holder's lease")
 			stale := broken[len(broken)-1]
 			if renews {
-				t.tellsLoss("Renew of a lease that was broken", func() error { return stale.Renew(t.ctx, t.long()) })
+				t.wantLost("Renew of a lease that was broken", func() error { return stale.Renew(t.ctx, t.long()) })
 			} else {
-				t.tellsLoss("Release of a lease that was broken", func() error { return stale.Release(t.ctx) })
+				t.wantLost("Release of a lease that was broken", func() error { return stale.Release(t.ctx) })
 			}
 			t.breaksNothing(breaker, g.key, stale.owner, "Break of a lease that was broken")
 			t.refused(t.a, g)
@@ -257,7 +257,7 @@ func brokenHoldersKeepQueue(t *trial) {
 			t.fatalf("Break of a live lease: %v", err)
 		}
 		t.becomesFree(t.a, g.key, t.handOff(), "after Break of a lease that nobody waited for")
-		t.tellsLoss("Renew of a lease that was broken", func() error { return g.Renew(t.ctx, t.long()) })
+		t.wantLost("Renew of a lease that was broken", func() error { return g.Renew(t.ctx, t.long()) })
 		t.free(t.b, g.key, "after Renew of a lease that was broken")
 	}
 }
@@ -287,7 +287,7 @@ func queuesAreSeparate(t *trial) {
 		g, queue := held[i], waits[i]
 		leaver := 1 + i%(each-1)
 		queue[leaver].cancelAndFail(t)
-		t.leftOf(g.key, each-1)
+		t.queueAtMostOf(g.key, each-1)
 		others("after a waiter has given up")
 		queue = slices.Delete(slices.Clone(queue), leaver, leaver+1)
 		t.refused(t.b, g)
@@ -326,7 +326,7 @@ func silentWaitersKeepQueue(t *trial) {
 		}
 		t.arrived(t.key, i+1)
 	}
-	t.told(t.key, queued)
+	t.confirmQueued(t.key, queued)
 	link.Hold(FromStore)
 	t.release(g)
 	bound := time.Duration(len(silent)) * (t.g.Round(t.short()) + t.handOff())
@@ -336,7 +336,7 @@ func silentWaitersKeepQueue(t *trial) {
 		t.release(g)
 	}
 	link.Heal()
-	for _, w := range silent { // it has its turn, or is told that it is over
+	for _, w := range silent { // it has its turn, or fails because its turn is over
 		w.cancel()
 		if !t.within(recovery+t.handOff(), w.done) {
 			t.breaks(4, "a cancelled Acquire has not returned after its link was healed")

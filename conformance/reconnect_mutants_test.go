@@ -1,6 +1,6 @@
 package conformance_test
 
-// clients that are out of contact for seconds, and requests that come late
+// clients that are disconnected for seconds, and requests that arrive late
 var reconnectMutants = []mutant{
 	{"lease ends 3 seconds after its connection was closed", "DisconnectedHolderKeepsLease"},
 	{"lease ends 3 seconds after its client fell silent", "DisconnectedHolderKeepsLease"},
@@ -30,10 +30,10 @@ var reconnectMutants = []mutant{
 	{"clean-up of a cancelled wait gives up after 3 seconds", "LongLateAcquireLeavesNothing"},
 }
 
-// reconnectLossMutants are stores that claim to tell a holder that its lease was removed.
+// reconnectLossMutants are stores that claim to notify a holder of the removal of its lease.
 var reconnectLossMutants = []mutant{
-	{"removal after a cut is told by a renewal alone", "ReconnectedHolderIsTold"},
-	{"removal while disconnected is told by a renewal alone", "ReconnectedHolderIsTold"},
-	{"removal of a lease that was granted after a cut is told by a renewal alone", "ReconnectedHolderIsTold"},
-	{"removal after a cut is told to every holder of its client", "ReconnectedHolderIsTold"},
+	{"removal after a cut is reported by a renewal alone", "ReconnectedHolderIsNotified"},
+	{"removal while disconnected is reported by a renewal alone", "ReconnectedHolderIsNotified"},
+	{"removal of a lease that was granted after a cut is reported by a renewal alone", "ReconnectedHolderIsNotified"},
+	{"removal after a cut is reported to every holder of its client", "ReconnectedHolderIsNotified"},
 }

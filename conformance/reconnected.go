@@ -23,11 +23,11 @@ var reconnectedChecks = []Check{
 		run:   reconnectedWaiterIsWoken,
 	},
 	{
-		Name: "ReconnectedHolderIsTold",
+		Name: "ReconnectedHolderIsNotified",
 		Rule: "rule 6: where Guarantees.TellsLoss says so, a holder whose connection broke learns of the removal of its lease soon after its client has " +
 			"reconnected, whether the lease was removed before or after that",
 		Needs: []Need{needsTellsLoss, needsLinked},
-		run:   reconnectedHolderIsTold,
+		run:   reconnectedHolderIsNotified,
 	},
 }
 
@@ -46,7 +46,7 @@ func (t *trial) queuesAgain(key string, n int) {
 	if !t.poll(recovery, func() bool { h := t.inspect(key); return h.Waiters < 0 || h.Waiters >= n }) {
 		t.notInTime(t.rule, "Inspect counts %d waiters %v after the connections of some broke, want %d", t.inspect(key).Waiters, recovery, n)
 	}
-	time.Sleep(t.h.Settle * time.Duration(t.stretch))
+	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 }
 
 func reconnectedWaiterSparesOthers(t *trial) {
@@ -62,12 +62,12 @@ func reconnectedWaiterSparesOthers(t *trial) {
 				l.join(t.client(i/2), t.long(), false)
 			}
 		}
-		time.Sleep(t.h.Settle * time.Duration(t.stretch))
+		time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 		reconnects[i](link)
 		t.usable(c)
 		t.queuesAgain(g.key, len(l.waits))
 		l.waits[3].cancelAndFail(t)
-		t.leftOf(g.key, l.waiting())
+		t.queueAtMostOf(g.key, l.waiting())
 		t.release(g)
 		l.drained(2*t.handOff() + recovery)
 		l.sparesOthers(c)
@@ -113,13 +113,13 @@ func (t *trial) wakesAfterCut(reconnect func(Link), old, recent *pushedWaiters) 
 	t.usable(c)
 	g := t.acquire(t.a, t.newKey(), t.long())
 	waits := []*waiting{t.wait(c, g.key, t.long())}
-	t.told(g.key, 1)
+	t.confirmQueued(g.key, 1)
 	reconnect(link)
 	t.usable(c)
 	t.queuesAgain(g.key, 1)
 	time.Sleep(backoff)
 	waits = append(waits, t.wait(c, g.key, t.long()))
-	t.told(g.key, 2)
+	t.confirmQueued(g.key, 2)
 	begun := time.Now()
 	t.inspectBy(c, g.key)
 	asked := max(time.Since(begun), g.after.Sub(g.before))
@@ -132,7 +132,7 @@ func (t *trial) wakesAfterCut(reconnect func(Link), old, recent *pushedWaiters) 
 	t.release(waits[0].grant)
 }
 
-func reconnectedHolderIsTold(t *trial) {
+func reconnectedHolderIsNotified(t *trial) {
 	breaker, ok := t.b.(backend.Breaker)
 	if ok {
 		t.removedAfterCut(func(g *grant) error { return t.breaksLease(breaker, g) })
@@ -173,7 +173,7 @@ func (t *trial) removedAfterCut(remove func(g *grant) error) {
 		{"waited for while its client reconnected, and removed", func(c backend.Backend, link Link, removed func(*grant)) {
 			first := t.acquire(t.a, t.newKey(), t.long())
 			w := t.wait(c, first.key, t.long())
-			t.told(first.key, 1)
+			t.confirmQueued(first.key, 1)
 			link.Cut()
 			t.usable(c)
 			t.release(first)

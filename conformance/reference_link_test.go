@@ -20,7 +20,7 @@ const (
 	replyLen   = 16
 )
 
-// usualDelay is how long a message takes at most on a wire without a fault.
+// usualDelay is the longest delay of a message on a wire without a fault.
 const usualDelay = 200 * time.Microsecond
 
 var (
@@ -142,7 +142,7 @@ func (w *wire) breakLocked() {
 	}
 }
 
-// set changes faults, and lets those who wait look again.
+// set changes faults, and wakes those who wait for a change.
 func (w *wire) set(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,7 +200,7 @@ func (w *wire) Passed(d conformance.Direction) int64 {
 	return w.passed[d]
 }
 
-func (w *wire) Came(d conformance.Direction) int64 {
+func (w *wire) Arrived(d conformance.Direction) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.came[d]
@@ -213,7 +213,7 @@ func (s *server) linked(context.Context) (backend.Backend, conformance.Link, err
 	c := newClient(s)
 	c.wire = newWire()
 	c.wire.server, c.wire.owner = s, c
-	if s.is("lease ends with its connection, and nobody is told") {
+	if s.is("lease ends with its connection, and nobody is notified") {
 		c.wire.broke = func() { go s.dropOf(c) }
 	}
 	s.watchContact(c)
@@ -258,7 +258,7 @@ func (c *client) exchange(ctx context.Context, serve func()) error {
 	case <-answered:
 		return nil
 	case <-ctx.Done():
-		if c.is("cancellation under way is told as a timeout") {
+		if c.is("cancellation under way is reported as a timeout") {
 			return context.DeadlineExceeded
 		}
 		return kit.ContextError(ctx, nil)

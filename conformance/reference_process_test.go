@@ -181,7 +181,7 @@ func (p *sham) Kill() {
 // dying are the clients of killed processes, whose goroutines end in a moment.
 var dying sync.WaitGroup
 
-// twoSteps makes a lease endless, and later asks the store to end it after ttl: a process may be killed in between.
+// twoSteps makes a lease endless, and later sets its end to ttl: a process may be killed in between.
 func (c *client) twoSteps(key, owner string, ttl time.Duration) {
 	_ = c.exchange(context.Background(), func() { c.server.renew(key, owner, c, time.Hour) })
 	time.Sleep(time.Millisecond) // sleeps: the process may be killed meanwhile

@@ -24,7 +24,7 @@ type contact struct {
 	asked   sync.Map      // owners that have queued
 }
 
-// outOfContact tells for how long the wire has been closed and silent.
+// outOfContact returns for how long the wire has been closed or silent.
 func (w *wire) outOfContact() (closed, silent bool, connected bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +135,7 @@ func (c *client) newsIsLate(p *place) (never bool) {
 // queuesAgain notes that the connection of a waiter broke.
 func (c *client) queuesAgain(r backend.Request) { c.contact.asked.Store(r.Owner, true) }
 
-// errSilent is how a waiter ends that gives up.
+// errSilent is the error of a waiter that gives up.
 var errSilent = fmt.Errorf("%w: no heartbeat", backend.ErrUnavailable)
 
 // enqueueAgain queues a waiter whose connection has broken, where a bug does that differently.
@@ -162,7 +162,7 @@ func (s *server) takesAlong(e *entry, p *place) bool {
 	return true
 }
 
-// revives gives an expired lease back to the owner of a renewal that comes late.
+// revives restores an expired lease for the owner of a late renewal.
 func (s *server) revives(e *entry, owner string, c *client) {
 	_, batch := c.contact.batched.Load(owner)
 	if e.owner == "" && e.expired && e.last == owner &&
@@ -202,16 +202,16 @@ func (c *client) abandonsBriefly(r backend.Request, of string) bool {
 	return true
 }
 
-// tellThrough tells a client behind a wire that a lease was removed, as soon as it is connected.
-func (s *server) tellThrough(c *client, e *entry) func() {
+// notifyThrough notifies a client behind a wire of a removal, as soon as the client is connected.
+func (s *server) notifyThrough(c *client, e *entry) func() {
 	owner, cutBefore := e.owner, e.cuts
 	return func() {
 		go func() {
 			_, _, connected := c.wire.outOfContact()
 			switch {
-			case c.wasCut() && s.is("removal after a cut is told by a renewal alone"),
-				!connected && s.is("removal while disconnected is told by a renewal alone"),
-				cutBefore > 0 && s.is("removal of a lease that was granted after a cut is told by a renewal alone"):
+			case c.wasCut() && s.is("removal after a cut is reported by a renewal alone"),
+				!connected && s.is("removal while disconnected is reported by a renewal alone"),
+				cutBefore > 0 && s.is("removal of a lease that was granted after a cut is reported by a renewal alone"):
 				return
 			}
 			for ; !c.wire.isDead(); time.Sleep(10 * time.Millisecond) {
@@ -228,7 +228,7 @@ func (c *client) hearsOfRemoval(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.lives {
-		if l.Owner() == owner || c.wasCut() && c.is("removal after a cut is told to every holder of its client") {
+		if l.Owner() == owner || c.wasCut() && c.is("removal after a cut is reported to every holder of its client") {
 			l.Lose()
 		}
 	}
@@ -236,5 +236,6 @@ func (c *client) hearsOfRemoval(owner string) {
 
 // keepsLives reports whether clients keep their leases, which some bugs and the news of removals need.
 func (s *server) keepsLives() bool {
-	return s.tells() || s.is("Release ends every lease of the client", "holder gives up after 3 seconds without contact")
+	return s.notifies() ||
+		s.is("Release ends every lease of the client", "holder gives up after 3 seconds without contact")
 }

@@ -51,7 +51,7 @@ func (s *server) restartLocked(key string, e *entry) {
 	}
 }
 
-// queueOverRestart is what a restart leaves of a queue whose waiters ask again.
+// queueOverRestart is the queue after a restart, whose waiters repeat their requests.
 func (s *server) queueOverRestart(queue []*place) []*place {
 	if !s.is("restart keeps the places of waiters that ask again") {
 		return nil

@@ -66,7 +66,7 @@ func (w *wire) breakStrandedLocked() {
 	w.dying = nil
 }
 
-// passStrandedLocked takes a message through a stranded connection once it is delivered, and reports whether it arrived.
+// passStrandedLocked forwards a message on a stranded connection once it is delivered, and reports whether it arrived.
 func (w *wire) passStrandedLocked(c *conn, d conformance.Direction, n int64) bool {
 	if d == conformance.FromStore {
 		return false

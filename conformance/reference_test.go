@@ -40,29 +40,29 @@ type server struct {
 }
 
 type entry struct {
-	owner    string
-	client   *client
-	token    uint64
-	expires  time.Time
-	released time.Time
-	queue    []*place
-	granted  time.Time
-	renewed  time.Time
-	ttl      time.Duration  // of the last grant
-	parked   bool           // a waiter has been
-	left     bool           // a waiter has
-	expired  bool           // the lease before has, and was not given up
-	told     time.Time      // when a refused attempt was told of
-	toldOf   backend.Holder // this holder
-	gaveUp   string         // the owner that released it last
-	broken   bool           // a lease of it has been
-	waited   bool           // granted to one who had waited
-	late     bool           // granted when there was no room for it
-	timer    *time.Timer    // while there is a queue
-	last     string         // the owner whose lease has expired last
-	lastOf   *client        // whose it was
-	restored bool           // the lease is older than the last restart
-	cuts     int64          // of the holder's client before the grant
+	owner         string
+	client        *client
+	token         uint64
+	expires       time.Time
+	released      time.Time
+	queue         []*place
+	granted       time.Time
+	renewed       time.Time
+	ttl           time.Duration  // of the last grant
+	parked        bool           // a waiter has been
+	left          bool           // a waiter has
+	expired       bool           // the lease before has, and was not given up
+	refusedAt     time.Time      // when an attempt was refused
+	refusedHolder backend.Holder // this holder
+	gaveUp        string         // the owner that released it last
+	broken        bool           // a lease of it has been
+	waited        bool           // granted to one who had waited
+	late          bool           // granted when there was no room for it
+	timer         *time.Timer    // while there is a queue
+	last          string         // the owner whose lease has expired last
+	lastOf        *client        // whose it was
+	restored      bool           // the lease is older than the last restart
+	cuts          int64          // of the holder's client before the grant
 }
 
 // A place is one in a queue.
@@ -444,20 +444,20 @@ func (s *server) oneIn(n int) bool {
 }
 
 func (s *server) inspect(key string) backend.Holder {
-	h := s.look(key)
-	if s.is("TTL over 10 s is cut, and Inspect tells none", "waiter's TTL is cut to seconds, and Inspect tells none") {
+	h := s.holderOf(key)
+	if s.is("TTL over 10 s is cut, and Inspect returns none", "waiter's TTL is cut to seconds, and Inspect returns none") {
 		h.TTL = 0
 	}
 	return h
 }
 
-func (s *server) look(key string) backend.Holder {
+func (s *server) holderOf(key string) backend.Holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key = s.name(key)
 	e := s.entryLocked(key)
 	now := time.Now()
-	if !s.is("Inspect tells of expired leases") {
+	if !s.is("Inspect returns expired leases") {
 		s.expireLocked(key, e, now)
 	}
 	if e.owner == "" || e.waited && s.is("Inspect of a key that waits for its next holder is free") && e.client.isSilent() {

@@ -8,15 +8,15 @@ import (
 
 var removedChecks = []Check{
 	{
-		Name: "RemovedHolderIsTold",
-		Rule: "rule 6: where Guarantees.TellsLoss says so, a holder whose lease somebody else removes is told soon, by Lost and OnLost, however it got the " +
-			"lease and whether it renews or not; holders of other leases are not",
+		Name: "RemovedHolderIsNotified",
+		Rule: "rule 6: where Guarantees.TellsLoss says so, a holder whose lease somebody else removes is notified soon, by " +
+			"Lost and OnLost, however it got the lease and whether it renews or not; holders of other leases are not",
 		Needs: []Need{needsTellsLoss},
-		run:   removedHolderIsTold,
+		run:   removedHolderIsNotified,
 	},
 }
 
-func removedHolderIsTold(t *trial) {
+func removedHolderIsNotified(t *trial) {
 	removals := make(map[string]func(g *grant) error)
 	if b, ok := t.b.(backend.Breaker); ok {
 		removals["by Break"] = func(g *grant) error { return t.breaksLease(b, g) }
@@ -43,9 +43,9 @@ func removedHolderIsTold(t *trial) {
 	for how, remove := range removals {
 		t.inChunks(len(ways), 2, func(i int) {
 			other, g := t.acquire(t.a, t.newKey(), t.long()), ways[i].hold()
-			told := func(string) {}
+			notified := func(string) {}
 			if _, ok := g.Lease.(backend.LossNotifier); ok {
-				told = t.tells(g).all
+				notified = t.countCallbacks(g).all
 			}
 			if err := remove(g); err != nil {
 				t.fatalf("removal of %s %s: %v", ways[i].of, how, err)
@@ -55,13 +55,13 @@ func removedHolderIsTold(t *trial) {
 				t.fatalf("Lost is open %v after %s was removed %s, and nobody renewed it", time.Since(removed), ways[i].of, how)
 			}
 			if !g.live(time.Now()) {
-				t.tooLate("a lease ended by itself before its holder could be told")
+				t.tooLate("a lease ended by itself before its holder could be notified")
 			}
-			told("after " + ways[i].of + " was removed " + how)
+			notified("after " + ways[i].of + " was removed " + how)
 			t.isLost(g.Release(t.ctx), "Release of a lease that was removed")
 			t.heldBy(other)
 			t.release(other)
-			t.free(t.b, g.key, "after the holder was told that its lease was removed")
+			t.free(t.b, g.key, "after the holder was notified of the removal")
 		})
 	}
 }

@@ -10,47 +10,48 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// tellsLoss is no bug: a store that tells a holder whose lease somebody has removed.
-const tellsLoss = "tells losses"
+// notifiesLoss is no bug: it makes the store notify the holder of a removed lease.
+const notifiesLoss = "notifies holders of losses"
 
-// stores that claim to tell a holder that its lease was removed
+// stores that claim to notify a holder of the removal of its lease
 var removedMutants = []mutant{
-	{"removal is told by a renewal alone", "RemovedHolderIsTold"},
-	{"removal by Break is told by a renewal alone", "RemovedHolderIsTold"},
-	{"removal of a renewed lease is told by a renewal alone", "RemovedHolderIsTold"},
-	{"removal of a lease that was waited for is told by a renewal alone", "RemovedHolderIsTold"},
-	{"removal of one lease is told to every holder of its client", "RemovedHolderIsTold"},
-	{"removal is told and nothing removed", "RemovedHolderIsTold"},
-	{"OnLost is silent when the store tells", "RemovedHolderIsTold"},
-	{"OnLost is silent when the store tells", "OnLostCallsWhateverEndsIt"},
-	{"OnLost calls twice when the store tells", "RemovedHolderIsTold"},
-	{"OnLost calls twice when the store tells", "OnLostCallsWhateverEndsIt"},
+	{"removal is reported by a renewal alone", "RemovedHolderIsNotified"},
+	{"removal by Break is reported by a renewal alone", "RemovedHolderIsNotified"},
+	{"removal of a renewed lease is reported by a renewal alone", "RemovedHolderIsNotified"},
+	{"removal of a lease that was waited for is reported by a renewal alone", "RemovedHolderIsNotified"},
+	{"removal of one lease is reported to every holder of its client", "RemovedHolderIsNotified"},
+	{"removal is reported and nothing removed", "RemovedHolderIsNotified"},
+	{"OnLost is not called when the store reports the loss", "RemovedHolderIsNotified"},
+	{"OnLost is not called when the store reports the loss", "OnLostCallsWhateverEndsIt"},
+	{"OnLost calls twice when the store reports the loss", "RemovedHolderIsNotified"},
+	{"OnLost calls twice when the store reports the loss", "OnLostCallsWhateverEndsIt"},
 }
 
-// tells reports whether the store claims to tell of removals.
-func (s *server) tells() bool {
+// notifies reports whether the store claims to notify holders of removals.
+func (s *server) notifies() bool {
 	is := func(m mutant) bool { return m.bug == s.bug }
-	return s.is(tellsLoss) || slices.ContainsFunc(removedMutants, is) || slices.ContainsFunc(reconnectLossMutants, is)
+	return s.is(notifiesLoss) || slices.ContainsFunc(removedMutants, is) || slices.ContainsFunc(reconnectLossMutants, is)
 }
 
-// tell returns what tells the holder of e that its lease is being removed. Those behind a wire learn of it when they are connected.
-func (s *server) tell(e *entry, broken bool) func() {
+// notify returns a function that notifies the holder of e of a removal. Clients behind a wire are notified when
+// connected.
+func (s *server) notify(e *entry, broken bool) func() {
 	c, owner := e.client, e.owner
 	switch {
-	case s.tells() && c != nil && c.wire != nil:
-		return s.tellThrough(c, e)
-	case !s.tells() || c == nil,
-		s.is("removal is told by a renewal alone"),
-		s.is("removal by Break is told by a renewal alone") && broken,
-		s.is("removal of a renewed lease is told by a renewal alone") && !e.renewed.IsZero(),
-		s.is("removal of a lease that was waited for is told by a renewal alone") && e.waited:
+	case s.notifies() && c != nil && c.wire != nil:
+		return s.notifyThrough(c, e)
+	case !s.notifies() || c == nil,
+		s.is("removal is reported by a renewal alone"),
+		s.is("removal by Break is reported by a renewal alone") && broken,
+		s.is("removal of a renewed lease is reported by a renewal alone") && !e.renewed.IsZero(),
+		s.is("removal of a lease that was waited for is reported by a renewal alone") && e.waited:
 		return func() {}
 	}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, l := range c.lives {
-			if l.Owner() == owner || s.is("removal of one lease is told to every holder of its client") {
+			if l.Owner() == owner || s.is("removal of one lease is reported to every holder of its client") {
 				const underWay = 20 * time.Millisecond
 				time.AfterFunc(underWay, func() {
 					c.pushed.Store(l.Owner(), true)
@@ -61,20 +62,21 @@ func (s *server) tell(e *entry, broken bool) func() {
 	}
 }
 
-// remove ends the lease of e, and tells its holder.
+// remove ends the lease of e, and notifies its holder.
 func (s *server) removeLocked(key string, e *entry, broken bool) {
-	told := s.tell(e, broken)
-	if !s.is("removal is told and nothing removed") {
+	notifyHolder := s.notify(e, broken)
+	if !s.is("removal is reported and nothing removed") {
 		s.endLocked(key, e)
 	}
-	told()
+	notifyHolder()
 }
 
-func TestTellsLoss(t *testing.T) {
+func TestNotifiesLoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		run := regexp.MustCompile("^(RemovedHolderIsTold|ReconnectedHolderIsTold|BreakEndsOneLease|OnLostCallsWhateverEndsIt)$")
-		results, err := conformance.Execute(t.Context(), newServer(tellsLoss).harness(), conformance.Options{Run: run})
+		run := regexp.MustCompile("^(RemovedHolderIsNotified|ReconnectedHolderIsNotified|" +
+			"BreakEndsOneLease|OnLostCallsWhateverEndsIt)$")
+		results, err := conformance.Execute(t.Context(), newServer(notifiesLoss).harness(), conformance.Options{Run: run})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -104,14 +104,14 @@ func renewAfterExpiry(t *trial) {
 	if g.Deadline().After(time.Now()) {
 		t.fatalf("the deadline of an expired lease was moved into the future")
 	}
-	t.stays(t.key, "after Renew of an expired lease")
+	t.staysFree(t.key, "after Renew of an expired lease")
 	t.free(t.b, t.key, "after Renew of an expired lease")
 	t.isLost(g.Renew(t.ctx, t.long()), "Renew after expiry and another holder")
 	t.free(t.b, t.key, "after Renew of an expired lease")
 }
 
-// stays fails unless Inspect tells that key is free.
-func (t *trial) stays(key, when string) {
+// staysFree fails unless Inspect reports that key is free.
+func (t *trial) staysFree(key, when string) {
 	if h := t.inspect(key); h.Held() {
 		t.fatalf("%s: Inspect says that %q holds the key", when, h.Owner)
 	}
@@ -123,7 +123,7 @@ func renewAfterRelease(t *trial) {
 	for range 2 {
 		t.isLost(g.Renew(t.ctx, t.long()), "Renew after Release")
 	}
-	t.stays(t.key, "after Renew of a released lease")
+	t.staysFree(t.key, "after Renew of a released lease")
 	t.free(t.b, t.key, "after Renew of a released lease")
 }
 
@@ -144,7 +144,7 @@ func renewRacesRelease(t *trial) {
 	})
 }
 
-// raceRenewals renews g from several goroutines while it is released, until all have been told that it is over.
+// raceRenewals renews g from several goroutines while it is released, until all of them fail because it is released.
 func (t *trial) raceRenewals(g *grant) {
 	const renewers = 3
 	t.together(renewers+1, func(i int) {

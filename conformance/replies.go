@@ -68,10 +68,10 @@ func (c *call) ends(t *trial, d time.Duration, what string) error {
 // usable waits until c can be used, and has connections, after whatever befell them.
 func (t *trial) usable(c backend.Backend) { t.becomesFreeAfterOutage(c, t.newKey()) }
 
-// loses makes every answer of the store to one request get lost: it calls request, waits until seen says that the
+// dropReplies drops every reply of the store to one request: it calls request, waits until seen reports that the
 // store has served it, or until it seems never to, and breaks the connections that lost something. It reports whether
 // the request was seen.
-func (t *trial) loses(link Link, request func(), seen func() bool) bool {
+func (t *trial) dropReplies(link Link, request func(), seen func() bool) bool {
 	const patience = 500 * time.Millisecond // a client that must connect first never sends it
 	link.Drop(FromStore)
 	request()
@@ -93,7 +93,7 @@ func (t *trial) sent(link Link) (seen func() bool) {
 	}
 }
 
-// excused reports whether err is a loss that this store may tell of when connections break: Lost is closed too.
+// excused reports whether err is a loss that this store may report when connections break: Lost is closed too.
 func (t *trial) excused(g *grant, err error) bool {
 	return errors.Is(err, backend.ErrLost) && t.g.EarlyLoss != "" && g.gone()
 }
@@ -106,7 +106,7 @@ func lostAcquireReplyLeavesNothing(t *trial) {
 		t.usable(c)
 		r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long()}
 		var w *waiting
-		t.loses(link, func() { w = t.begin(t.ctx, c, r) }, func() bool { return t.inspect(r.Key).Owner == r.Owner })
+		t.dropReplies(link, func() { w = t.begin(t.ctx, c, r) }, func() bool { return t.inspect(r.Key).Owner == r.Owner })
 		if !t.within(recovery, w.done) {
 			t.fatalf("Acquire whose answer was lost has not returned %v after the outage", recovery)
 		}
@@ -130,8 +130,8 @@ func lostWaitReplyIsOutlived(t *trial) {
 		key := t.newKey()
 		g := t.acquire(t.a, key, t.long())
 		w := t.wait(c, key, t.long())
-		t.told(key, 1)
-		t.loses(link, func() { t.release(g) }, func() bool { return t.inspect(key).Owner == w.owner })
+		t.confirmQueued(key, 1)
+		t.dropReplies(link, func() { t.release(g) }, func() bool { return t.inspect(key).Owner == w.owner })
 		next := w.granted(t, recovery+t.g.MaxLate, "after a release whose news was lost with the waiter's connection")
 		t.heldBy(next)
 		t.release(next)
@@ -146,27 +146,27 @@ func lostRenewReplyKeepsLease(t *trial) {
 		g := t.acquire(c, t.newKey(), t.long())
 		deadline := g.Deadline()
 		var renewal *call
-		t.loses(link, func() { renewal = t.call(func() error { return g.Renew(t.ctx, t.long()) }) }, t.sent(link))
+		t.dropReplies(link, func() { renewal = t.call(func() error { return g.Renew(t.ctx, t.long()) }) }, t.sent(link))
 		err := renewal.ends(t, recovery, "Renew whose answer was lost")
 		if t.excused(g, err) {
 			continue
 		}
-		t.stands(g, deadline, err)
+		t.heldAsBefore(g, deadline, err)
 		if !t.poll(recovery, func() bool { err = g.Renew(t.ctx, t.long()); return err == nil || g.gone() }) {
 			t.fatalf("Renew of a live lease, %v after the answer to another was lost: %v", recovery, err)
 		}
 		if t.excused(g, err) {
 			continue
 		}
-		t.stands(g, deadline, err)
+		t.heldAsBefore(g, deadline, err)
 		t.heldBy(g)
 		t.release(g)
 		t.free(t.b, g.key, "after release")
 	}
 }
 
-// stands fails unless g is held as before a renewal that ended with err.
-func (t *trial) stands(g *grant, deadline time.Time, err error) {
+// heldAsBefore fails unless g is held as before a renewal that ended with err.
+func (t *trial) heldAsBefore(g *grant, deadline time.Time, err error) {
 	switch {
 	case errors.Is(err, backend.ErrLost):
 		t.fatalf("Renew of a live lease after an answer was lost: %v", err)
@@ -183,7 +183,7 @@ func lostReleaseReplyIsNoLoss(t *trial) {
 		t.usable(c)
 		g := t.acquire(c, t.newKey(), t.long())
 		var release *call
-		reached := t.loses(link, func() { release = t.call(func() error { return g.Release(t.ctx) }) },
+		reached := t.dropReplies(link, func() { release = t.call(func() error { return g.Release(t.ctx) }) },
 			func() bool { return t.inspect(g.key).Owner != g.owner })
 		err := release.ends(t, recovery, "Release whose answer was lost")
 		if !reached && t.excused(g, err) { // the broken connection ended it first
@@ -207,7 +207,7 @@ func lostRefusalChangesNothing(t *trial) {
 		g := t.acquire(t.a, t.newKey(), t.long())
 		r := backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.long()}
 		var w *waiting
-		t.loses(link, func() { w = t.begin(t.ctx, c, r) }, t.sent(link))
+		t.dropReplies(link, func() { w = t.begin(t.ctx, c, r) }, t.sent(link))
 		if !t.within(recovery, w.done) {
 			t.fatalf("Acquire whose refusal was lost has not returned %v after the outage", recovery)
 		}

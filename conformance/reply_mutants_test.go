@@ -17,7 +17,7 @@ var replyMutants = []mutant{
 	{"renewal without an answer ends the lease", "LostRenewReplyKeepsLease"},
 	{"release sent again is ErrLost", "LostReleaseReplyIsNoLoss"},
 	{"refusal that is not heard of leaves a place in the queue", "LostRefusalChangesNothing"},
-	{"cancelled request is not cleaned up", "LateGrantIsGivenBack"},
+	{"cancelled request is not cleaned up", "LateGrantIsReleased"},
 	{"deadline counts from the answer", "LateAnswerCountsFromSending"},
 	{"hung Renew keeps Lost open", "LateAnswerRevivesNothing"},
 	{"late answer revives the lease", "LateAnswerRevivesNothing"},
@@ -51,18 +51,18 @@ func (c *client) unanswered(ctx context.Context, r backend.Request) {
 	c.abandon(r)
 }
 
-// An ioTimeout is what package net says of a deadline that has passed.
+// An ioTimeout is the error of package net for a deadline that has passed.
 type ioTimeout struct{}
 
 func (ioTimeout) Error() string        { return "i/o timeout" }
 func (ioTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// told is how an attempt tells of its error.
-func (c *client) told(ctx context.Context, err error) error {
-	if c.is("store that hangs is told as busy") && ctx.Err() != nil {
+// reportedError is the error that an attempt returns for err.
+func (c *client) reportedError(ctx context.Context, err error) error {
+	if c.is("hanging store is reported as busy") && ctx.Err() != nil {
 		return kit.ContextError(ctx, backend.ErrHeld)
 	}
-	if c.is("context's end is told as i/o timeout") {
+	if c.is("context's end is reported as i/o timeout") {
 		return ioTimeout{}
 	}
 	return err

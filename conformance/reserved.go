@@ -23,7 +23,7 @@ func reservedKeyIsNotFree(t *trial) {
 	t.usable(c)
 	g := t.acquire(t.a, t.newKey(), t.long())
 	t.wait(c, g.key, t.short())
-	t.told(g.key, 1)
+	t.confirmQueued(g.key, 1)
 	link.Hold(ToStore) // the waiter cannot answer, so that only the end of the reservation changes the key
 	link.Hold(FromStore)
 	t.release(g)

@@ -45,7 +45,7 @@ func restartKeepsDeadlines(t *trial) {
 	var waits []*waiting
 	for _, d := range watched {
 		waits = append(waits, t.wait(t.b, d.grant.key, t.long()))
-		t.told(d.grant.key, 1)
+		t.confirmQueued(d.grant.key, 1)
 	}
 	polled := []*deadLease{t.diesNow(away, outlives, "a disconnected holder without waiters")}
 	for range brief {

@@ -189,7 +189,7 @@ func (t *trial) endsAfterRestart(d *deadLease, restarted time.Time) {
 	last := t.lastAfterRestart(d, restarted)
 	for late := 0; ; time.Sleep(tick) {
 		sent := time.Now()
-		g, err := t.ask(t.ctx, t.b, d.grant.key, t.long(), false)
+		g, err := t.requestKey(t.ctx, t.b, d.grant.key, t.long(), false)
 		switch {
 		case err == nil && t.g.EarlyLoss == "" && g.after.Before(d.deadline):
 			t.doubleGrant("after a restart, the key of %s was granted %v before its deadline", d.what, d.deadline.Sub(g.after))
@@ -221,7 +221,7 @@ func restartServesAllWaiters(t *trial) {
 		waits = append(waits, t.wait(t.client(i), key, t.long()))
 		t.arrived(key, i+1)
 	}
-	t.told(key, waiters)
+	t.confirmQueued(key, waiters)
 	waits[waiters/2].cancel() // its clean-up meets the restart
 	end := g.Deadline()
 	t.h.Restart()
@@ -230,7 +230,7 @@ func restartServesAllWaiters(t *trial) {
 	}
 	t.restartedBefore(end)
 	if t.g.EarlyLoss == "" { // else one of them may have its turn by now
-		t.told(key, waiters-1)
+		t.confirmQueued(key, waiters-1)
 	}
 	for _, i := range []int{waiters / 2, 0} {
 		waits[i].cancel()

@@ -30,7 +30,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestNeeds keeps what is missing a field that can be looked up.
+// TestNeeds checks that Missing names an existing field.
 func TestNeeds(t *testing.T) {
 	fields := map[string]reflect.Type{
 		"Guarantees": reflect.TypeFor[backend.Guarantees](),

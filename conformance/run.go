@@ -10,8 +10,8 @@ import (
 // in t.Cleanup, after the last check. Select checks with -run, as in -run 'TestConformance/waiting' and -run 'TestConformance//FIFO'.
 //
 // Checks mostly wait, so that several run at once whatever -parallel says. If ClientsShareStore fails, the others are skipped. With -short,
-// Options.Short is set. The subtests of "unproven", which are always skipped, are named after fields of Guarantees, and tell of claims that
-// no check has tested: see Unproven.
+// Options.Short is set. The subtests of "unproven", which are always skipped, are named after fields of Guarantees, and
+// report claims that no check has tested: see Unproven.
 func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	t.Helper()
 	run(t, newHarness, Options{})
@@ -64,7 +64,7 @@ func run(t *testing.T, newHarness func(t *testing.T) Harness, o Options) {
 	})
 }
 
-// subtest starts c and tells t how it ended.
+// subtest runs c and reports the result to t.
 func (s *suite) subtest(t *testing.T, c Check, start func(Check) <-chan Result) {
 	if n := c.Unmet(s.g, s.h); n != nil {
 		t.Skip(n.Reason)

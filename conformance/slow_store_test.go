@@ -181,7 +181,7 @@ func TestSlowStoreIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A lazy is a client that connects at its first request, which takes long.
+// A lazy is a client that connects at its first request, which is slow.
 type lazy struct {
 	*client
 	asked atomic.Bool
@@ -202,7 +202,7 @@ func (c *lazy) Inspect(ctx context.Context, key string) (backend.Holder, error) 
 	return c.connected().Inspect(ctx, key)
 }
 
-// TestSlowOpenExcusesNothing has clients that take long to open, or to connect, of a store with a bug.
+// TestSlowOpenExcusesNothing has clients of a store with a bug that are slow to open or to connect.
 func TestSlowOpenExcusesNothing(t *testing.T) {
 	for what, open := range map[string]func(s *server) backend.Backend{
 		"open": func(s *server) backend.Backend {

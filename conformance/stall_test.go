@@ -94,7 +94,7 @@ func TestStalledStoreProvesNothing(t *testing.T) {
 	}
 }
 
-// A tardy is a client of a server that stands still as it is asked for the first long lease.
+// A tardy is a client of a server that pauses at the first request for a long lease.
 type tardy struct {
 	*client
 	once *sync.Once
@@ -118,7 +118,7 @@ func (c tardy) Guarantees() backend.Guarantees {
 	return g
 }
 
-// A lease that is granted long after it was asked for lives longer than its holder knows.
+// A lease that is granted long after its request lives longer than its holder knows.
 func TestLateGrantProvesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

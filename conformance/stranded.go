@@ -41,7 +41,7 @@ func deadConnectionIsReplaced(t *trial) {
 	held := []*grant{t.acquire(c, t.newKey(), t.long()), t.grantedAfterWait(c)}
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(c, busy.key, t.long())
-	t.told(busy.key, 1)
+	t.confirmQueued(busy.key, 1)
 	link.Strand()
 	t.release(busy)
 	t.usable(c)

@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// However long TTLs are made, a store grants all that checks ask for.
+// However long TTLs become, a store grants all TTLs that checks request.
 func TestStretchedTTLsCanBeHad(t *testing.T) {
 	for _, test := range []struct {
 		least, most, unit, lateness time.Duration // of TTLs, and MaxLate
@@ -21,7 +21,7 @@ func TestStretchedTTLsCanBeHad(t *testing.T) {
 		{5 * time.Second, 7 * time.Second, time.Second, 0, 0},
 	} {
 		g := backend.Guarantees{MinTTL: test.least, MaxTTL: test.most, Granularity: test.unit, MaxLate: test.lateness}
-		stretch := mostStretched(g, Harness{Settle: 200 * time.Millisecond})
+		stretch := mostStretched(g, Harness{ArrivalDelay: 200 * time.Millisecond})
 		if stretch != test.want {
 			t.Errorf("TTLs from %v to %v: up to %d times the usual, want %d", test.least, test.most, stretch, test.want)
 		}

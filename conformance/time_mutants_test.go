@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// how late a waiter hears of its turn, and how often it asks until then
+// how late a waiter learns of its turn, and how often it polls until then
 var timeMutants = []mutant{
 	{"expiry wakes a waiter 4 seconds late", "WaiterIsNotLate"},
 	{"expiry of a renewed lease wakes a waiter 3 seconds late", "WaiterIsNotLate"},
@@ -25,13 +25,13 @@ var timeMutants = []mutant{
 	{"waiter looks every 300 ms after a second", "PushIsPrompt"},
 	{"waiter looks ever less often", "PushIsPrompt"},
 
-	{"waiter asks without pause", "WaitingAsksSeldom"},
-	{"waiter asks every millisecond", "WaitingAsksSeldom"},
-	{"waiters behind the first ask without pause", "WaitingAsksSeldom"},
-	{"cancelled waiter goes on asking", "WaitingAsksSeldom"},
-	{"waiter asks without pause once the holder's first TTL is over", "WaitingAsksSeldom"},
-	{"waiter asks without pause after a second", "WaitingAsksSeldom"},
-	{"holder asks after its lease without pause", "WaitingAsksSeldom"},
+	{"waiter asks without pause", "WaitingPollsSeldom"},
+	{"waiter asks every millisecond", "WaitingPollsSeldom"},
+	{"waiters behind the first ask without pause", "WaitingPollsSeldom"},
+	{"cancelled waiter goes on asking", "WaitingPollsSeldom"},
+	{"waiter asks without pause once the holder's first TTL is over", "WaitingPollsSeldom"},
+	{"waiter asks without pause after a second", "WaitingPollsSeldom"},
+	{"holder asks after its lease without pause", "WaitingPollsSeldom"},
 }
 
 // lateFor is how much later than it is over the end of e's lease is noticed. The lease was renewed at some time, or it is being granted
@@ -52,7 +52,7 @@ func (s *server) lateFor(e *entry) time.Duration {
 	return 0
 }
 
-// looks delays a waiter's notice of its turn until it looks the next time.
+// looks delays a waiter's notice of its turn until its next poll.
 func (c *client) looks(p *place) {
 	every := func(d time.Duration) {
 		time.Sleep(d - time.Since(p.since)%d) // sleeps: until the waiter polls next
@@ -74,7 +74,7 @@ func (c *client) looks(p *place) {
 	}
 }
 
-// asks keeps asking, of a waiter whose wait ends with over.
+// asks keeps polling for a waiter whose wait ends with over.
 func (c *client) asks(p *place, over <-chan struct{}) {
 	if c.wire == nil {
 		return
@@ -102,7 +102,7 @@ func (c *client) asks(p *place, over <-chan struct{}) {
 	go c.asksUntil(over, pause)
 }
 
-// asksFrom asks without pause from at on.
+// asksFrom polls without pause from at on.
 func (c *client) asksFrom(at time.Time, over <-chan struct{}) {
 	timer := time.AfterFunc(time.Until(at), func() { c.asksUntil(over, 0) })
 	go func() {
@@ -111,7 +111,7 @@ func (c *client) asksFrom(at time.Time, over <-chan struct{}) {
 	}()
 }
 
-// asksUntil asks the server for nothing, again and again.
+// asksUntil keeps sending requests without effect.
 func (c *client) asksUntil(over <-chan struct{}, pause time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -65,7 +65,7 @@ func newTrial(s *suite, c Check, stretch int) *trial {
 type outcome struct {
 	status      Status
 	broken      string // a rule, if it failed or was late
-	missing     string // a hook, if it was skipped for want of one
+	missing     string // a hook, if it was skipped because the hook is missing
 	output      string
 	hung        bool // it did not end within its time limit
 	interrupted bool // it was skipped because the suite ended early
@@ -170,7 +170,7 @@ func (t *trial) endFaults() {
 	}
 }
 
-// finish ends faults, gives leases back, waits for the check's goroutines, and closes the clients.
+// finish ends faults, releases leases, waits for the check's goroutines, and closes the clients.
 func (t *trial) finish() {
 	t.endFaults()
 	t.mu.Lock()
@@ -268,7 +268,7 @@ func (t *trial) inChunks(n, each int, f func(i int)) {
 	}
 }
 
-// rounds counts from 0 to n-1. It ends before when the check has ended, or the time has come: slow stores make fewer rounds.
+// rounds counts from 0 to n-1. It stops earlier if the check has ended or at end: slow stores make fewer rounds.
 func (t *trial) rounds(n int, end time.Time) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := 0; i < n && !t.ended() && !time.Now().After(end) && yield(i); i++ {
@@ -290,7 +290,7 @@ func (t *trial) hasFailed() bool {
 	return t.status == Fail
 }
 
-// errorf records a failure of the rule that the check proves; the check goes on.
+// errorf records a failure of the rule that the check proves; the check continues.
 func (t *trial) errorf(format string, args ...any) { t.fail(t.rule, format, args...) }
 
 // fatalf records a failure and ends the goroutine it is called on.
@@ -299,7 +299,7 @@ func (t *trial) fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// notef records what was measured, for people; it is no failure.
+// notef records a measurement for the reader; it is no failure.
 func (t *trial) notef(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -310,7 +310,7 @@ func (t *trial) notef(format string, args ...any) {
 // machine's fault. If every attempt sees the same, it breaks the rule that the check proves.
 func (t *trial) tooLate(format string, args ...any) { t.lateFor(t.rule, false, format, args...) }
 
-// provesNothing is tooLate for what is not wrong however often it is seen.
+// provesNothing is tooLate for an observation that is never a failure, however often it is made.
 func (t *trial) provesNothing(format string, args ...any) { t.lateFor(t.rule, true, format, args...) }
 
 // lateFor is tooLate, or provesNothing if harmless, with the rule that is broken if every attempt sees the same.
@@ -340,7 +340,7 @@ func (t *trial) skip(format string, args ...any) {
 	}
 }
 
-// lacks is skipf for want of a hook, where only the check itself can tell that it needs one.
+// lacks is skipf for a missing hook, where only the check itself knows that it needs one.
 func (t *trial) lacks(n Need, format string, args ...any) {
 	t.mu.Lock()
 	t.missing = n.Missing

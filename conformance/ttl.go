@@ -42,14 +42,14 @@ var ttlChecks = []Check{
 	},
 }
 
-// succeeds asks for the key of g until it is granted, with pauses around the end of its TTL. It fails when that is too
+// succeeds requests the key of g until it is granted, with pauses around the end of its TTL. It fails when that is too
 // early, or too late.
 func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
 	floor := g.before.Add(g.ttl - backend.Margin(g.ttl))
 	last := t.lastRefusal(g.after, g.ttl)
 	for s := (stalls{}); ; {
 		sent := time.Now()
-		next, err := t.ask(t.ctx, b, g.key, t.long(), false)
+		next, err := t.requestKey(t.ctx, b, g.key, t.long(), false)
 		t.answered(err, sent)
 		switch {
 		case err == nil && g.live(next.after):
@@ -150,7 +150,7 @@ func refusedAttemptChangesNothing(t *trial) {
 				ctx, cancel = context.WithTimeout(t.ctx, t.short()/8)
 			}
 			begun := time.Now()
-			other, err := t.ask(ctx, client, t.key, ttl, wait)
+			other, err := t.requestKey(ctx, client, t.key, ttl, wait)
 			cancel()
 			if !wait {
 				t.answered(err, begun)
@@ -171,7 +171,7 @@ func refusedAttemptChangesNothing(t *trial) {
 	t.becomesFree(t.b, t.key, t.handOff(), "after release") // behind what cleans up after the waits
 }
 
-// describes fails unless Inspect tells of g, last prolonged to ttl, what is true.
+// describes fails unless Inspect returns the owner, token and TTL of g, whose last TTL is ttl.
 func (t *trial) describes(g *grant, ttl time.Duration) {
 	deadline, before := g.Deadline(), time.Now() // the deadline may move on by itself
 	h := t.inspect(g.key)
@@ -182,16 +182,16 @@ func (t *trial) describes(g *grant, ttl time.Duration) {
 	case h.Owner != g.owner:
 		t.fatalf("Inspect says that %q holds the key, want %q", h.Owner, g.owner)
 	case h.Token != 0 && h.Token != g.Token():
-		t.fatalf("Inspect tells token %d, the lease has %d", h.Token, g.Token())
+		t.fatalf("Inspect returns token %d, the lease has %d", h.Token, g.Token())
 	case h.TTL == 0:
 		return
 	}
 	granted := t.g.Round(ttl)
 	if least := deadline.Sub(after); h.TTL < least {
-		t.fatalf("Inspect tells a TTL of %v when the lease has %v left at least", h.TTL, least)
+		t.fatalf("Inspect returns a TTL of %v when the lease has %v left at least", h.TTL, least)
 	}
 	if most := granted + t.g.MaxLate + backend.Margin(granted); h.TTL > most {
-		t.fatalf("Inspect tells a TTL of %v, of a lease granted for %v", h.TTL, granted)
+		t.fatalf("Inspect returns a TTL of %v, of a lease granted for %v", h.TTL, granted)
 	}
 	if t.kept(ttl) < ttl {
 		return
@@ -203,7 +203,7 @@ func (t *trial) describes(g *grant, ttl time.Duration) {
 		if before.Sub(sent) > slack { // the store may have granted it that much later
 			t.tooLate("a lease was granted %v before the store could be asked about it", before.Sub(sent))
 		}
-		t.fatalf("Inspect tells a TTL of %v when the lease has at most %v left", h.TTL, most)
+		t.fatalf("Inspect returns a TTL of %v when the lease has at most %v left", h.TTL, most)
 	}
 }
 

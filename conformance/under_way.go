@@ -28,8 +28,11 @@ type method struct {
 func (t *trial) methods(c backend.Backend, held *grant) (all []method, keys []string) {
 	keys = []string{t.newKey(), t.newKey()}
 	all = []method{
-		{"Acquire", func(ctx context.Context) error { _, err := t.ask(ctx, c, keys[0], t.long(), false); return err }},
-		{"Acquire with Wait", func(ctx context.Context) error { _, err := t.ask(ctx, c, keys[1], t.long(), true); return err }},
+		{"Acquire", func(ctx context.Context) error { _, err := t.requestKey(ctx, c, keys[0], t.long(), false); return err }},
+		{"Acquire with Wait", func(ctx context.Context) error {
+			_, err := t.requestKey(ctx, c, keys[1], t.long(), true)
+			return err
+		}},
 		{"Renew", func(ctx context.Context) error { return held.Renew(ctx, t.long()) }},
 		{"Inspect", func(ctx context.Context) error { _, err := c.Inspect(ctx, held.key); return err }},
 	}

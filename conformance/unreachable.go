@@ -46,7 +46,7 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 	all, free := t.methods(c, held)
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	all = append(all, method{"Acquire of a held key", func(ctx context.Context) error {
-		_, err := t.ask(ctx, c, busy.key, t.long(), false)
+		_, err := t.requestKey(ctx, c, busy.key, t.long(), false)
 		return err
 	}})
 	if o, ok := link.(OpeningLink); ok {
@@ -90,7 +90,7 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 	// releases such a lease.
 	t.becomesFree(t.b, busy.key, recovery, "after attempts "+when)
 	const grown = 16 // of a client's pool
-	t.settlesAt(before+grown, "after calls "+when)
+	t.waitForGoroutines(before+grown, "after calls "+when)
 }
 
 // opens opens a client through a link that lets no connection through. One that connects at its first request fails then.

@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// judge fails the check unless the store may have done in some order what was seen.
+// judge fails the check unless some order of the store's operations explains what the workers saw.
 func (h *history) judge() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -35,15 +35,15 @@ func (h *history) judge() {
 		len(ops), h.unexplained(info), h.picture(model, info), seedVariable, h.seed)
 }
 
-// doubleGrant tells of two leases that were certainly live on one key at once; it is empty if there were none.
+// doubleGrant describes two leases that were certainly live on one key at once. It is empty if there were none.
 func (r *record) doubleGrant() string {
 	for _, x := range r.leases {
 		until := x.deadline
 		if x.end != endLeft {
 			until = min(until, x.ending)
 		}
-		if x.told > 0 {
-			until = min(until, x.told)
+		if x.lostAt > 0 {
+			until = min(until, x.lostAt)
 		}
 		for _, y := range r.leases {
 			if x != y && x.key == y.key && x.granted <= y.granted && y.granted < until && y.granted < y.deadline {
@@ -75,7 +75,7 @@ func (h *history) failf(format string, args ...any) {
 	h.t.fatalf("%s\n%s\nseed: %s=%d", fmt.Sprintf(format, args...), steps, seedVariable, h.seed)
 }
 
-// unexplained tells of the first step that has no place in the longest order found, and of what went on around it.
+// unexplained describes the first step that has no place in the longest order found, and what happened around it.
 func (h *history) unexplained(info porcupine.LinearizationInfo) string {
 	var first *porcupine.Operation
 	for _, orders := range info.PartialLinearizationsOperations() {
@@ -159,7 +159,7 @@ func (h *history) steps(from, to instant, key string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// picture writes what porcupine draws, and tells where it is.
+// picture writes porcupine's drawing, and returns its path.
 func (h *history) picture(model porcupine.Model, info porcupine.LinearizationInfo) string {
 	var notes []porcupine.Annotation
 	for _, f := range h.record.faults {

@@ -39,7 +39,7 @@ func within(d time.Duration, ch <-chan struct{}) bool {
 	}
 }
 
-// poll asks done until it is true, for at least d as in within.
+// poll calls done until it is true, for at least d as in within.
 func (t *trial) poll(d time.Duration, done func() bool) bool {
 	pause := time.Millisecond
 	for waited := time.Duration(0); ; {
@@ -62,7 +62,7 @@ func (t *trial) poll(d time.Duration, done func() bool) bool {
 // do in them.
 type stalls struct{ sum time.Duration }
 
-// saw notes that something took so long which takes usual, more or less.
+// saw records that an operation, which usually takes about usual, took longer.
 func (s *stalls) saw(took, usual time.Duration) {
 	if over := took - usual; over > stall {
 		s.sum = min(s.sum+over, soon)
@@ -84,7 +84,7 @@ func (t *trial) outlast(at time.Time) {
 			return
 		}
 		if left <= 0 { // the store may stand still at this moment
-			t.askStore()
+			t.probeStore()
 			asked, left = true, time.Nanosecond
 		}
 		due = now.Add(min(left, tick))
@@ -162,7 +162,7 @@ func (w *waiting) ended() bool {
 	}
 }
 
-// granted waits for the lease, which must come within d.
+// granted waits for the lease, which must be granted within d.
 func (w *waiting) granted(t *trial, d time.Duration, when string) *grant {
 	if !t.within(d, w.done) {
 		t.notInTime(t.ruleText(9), "%s: a waiter has not been granted the free key within %v", when, d)
@@ -174,7 +174,7 @@ func (w *waiting) granted(t *trial, d time.Duration, when string) *grant {
 	return w.grant
 }
 
-// firstOf waits until one of waits, which must come within d, has been granted its key, and returns which.
+// firstOf waits at most d until one of waits has been granted its key, and returns its index.
 func (t *trial) firstOf(waits []*waiting, d time.Duration, when string) (first int) {
 	if !t.poll(d, func() bool {
 		first = slices.IndexFunc(waits, (*waiting).ended)
@@ -186,7 +186,7 @@ func (t *trial) firstOf(waits []*waiting, d time.Duration, when string) (first i
 	return first
 }
 
-// fails waits for the error, which must come soon, and returns it.
+// fails waits for the error, which must be returned soon, and returns it.
 func (w *waiting) fails(t *trial, when string) error {
 	if !t.within(soon, w.done) {
 		t.breaks(4, "%s: not returned within %v", when, soon)
@@ -260,7 +260,7 @@ func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 // arrived waits until n waiters are in the store's queue for key, or for the settling time where it does not count them.
 func (t *trial) arrived(key string, n int) {
 	var h backend.Holder
-	coming, rule := t.coming(key), t.ruleText(9)
+	coming, rule := t.pendingWaits(key), t.ruleText(9)
 	ok := t.poll(soon, func() bool {
 		h = t.inspect(key)
 		for _, w := range coming {
@@ -275,7 +275,7 @@ func (t *trial) arrived(key string, n int) {
 		t.notInTime(t.rule, "Inspect counts %d waiters after %v, want %d", h.Waiters, soon, n)
 	}
 	if h.Waiters < 0 {
-		time.Sleep(t.h.Settle * time.Duration(t.stretch))
+		time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 		return
 	}
 	t.mu.Lock()
@@ -287,14 +287,15 @@ func (t *trial) arrived(key string, n int) {
 	}
 }
 
-// told waits until n waiters are in the store's queue for key and know it, so that they outlive an outage.
-func (t *trial) told(key string, n int) {
+// confirmQueued waits until n waiters are in the store's queue for key and have its reply, so that they outlive an
+// outage.
+func (t *trial) confirmQueued(key string, n int) {
 	t.arrived(key, n)
-	time.Sleep(t.h.Settle * time.Duration(t.stretch))
+	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 }
 
-// coming are the waits for key that have not ended, and the latest in any case.
-func (t *trial) coming(key string) (waits []*waiting) {
+// pendingWaits are the waits for key that have not ended, and the latest in any case.
+func (t *trial) pendingWaits(key string) (waits []*waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, w := range slices.Backward(t.waits) {

@@ -32,7 +32,8 @@ func waiterIsNotLate(t *trial) {
 	const each = 3
 	defer t.watchStore()()
 	l := &lates{times: make(map[string][]time.Duration)}
-	queued := t.g.Round(t.awaited() + 2*t.h.Settle*time.Duration(t.stretch)) // of who is alive still when several have come or left
+	// queued is the TTL of a lease that is still live after several waiters have arrived or left.
+	queued := t.g.Round(t.awaited() + 2*t.h.ArrivalDelay*time.Duration(t.stretch))
 	holders := []func(int){
 		func(int) { // as it was granted
 			g := t.acquire(t.a, t.newKey(), t.short())
@@ -78,7 +79,7 @@ func waiterIsNotLate(t *trial) {
 			w := t.wait(t.b, g.key, t.long())
 			t.arrived(g.key, 2)
 			leaves.cancelAndFail(t)
-			t.leftOf(g.key, 1)
+			t.queueAtMostOf(g.key, 1)
 			l.add("a holder that died after the first of two waiters had left", t.lateness(g, w, g.after))
 		},
 		func(int) { // or had left it before
@@ -86,7 +87,7 @@ func waiterIsNotLate(t *trial) {
 			leaves := t.wait(t.a, g.key, t.long())
 			t.arrived(g.key, 1)
 			leaves.cancelAndFail(t)
-			t.leftOf(g.key, 0)
+			t.queueAtMostOf(g.key, 0)
 			l.add("a holder that died after the only waiter before had left", t.lateness(g, t.wait(t.a, g.key, t.long()), g.after))
 		},
 		func(i int) { // who comes at the last moment
@@ -106,8 +107,8 @@ func waiterIsNotLate(t *trial) {
 	}
 }
 
-// lateness waits for w, which is granted the key of g, and tells how much later than the store may refuse it. Time in which this process
-// does not run does not count.
+// lateness waits for w, which is granted the key of g, and returns how much later than allowed the grant was. Time in
+// which this process does not run does not count.
 func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration {
 	due := t.lastRefusal(answered, g.ttl)
 	t.within(time.Until(due), w.done)
@@ -123,19 +124,19 @@ func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration
 	return late
 }
 
-// pushedWaiters measures how long waiters need to hear of a release, in ticks, and how long requests take.
+// pushedWaiters measures how long waiters need to learn of a release, in ticks, and the duration of requests.
 type pushedWaiters struct {
-	who   string
-	mu    sync.Mutex
-	took  []int
-	asked []time.Duration
+	who          string
+	mu           sync.Mutex
+	took         []int
+	requestTimes []time.Duration
 }
 
-// prompt reports whether half of the waiters have heard of the release in no more than two ticks and three requests.
+// prompt reports whether half of the waiters have learned of the release in no more than two ticks and three requests.
 func (p *pushedWaiters) prompt() bool {
-	slices.Sort(p.asked)
+	slices.Sort(p.requestTimes)
 	const most, requests = 2, 3
-	return int(p.median()/tick) <= most+int(requests*p.asked[len(p.asked)/2]/tick)
+	return int(p.median()/tick) <= most+int(requests*p.requestTimes[len(p.requestTimes)/2]/tick)
 }
 
 func (p *pushedWaiters) median() time.Duration {
@@ -151,7 +152,7 @@ func (p *pushedWaiters) add(t *trial, waits []*waiting, asked time.Duration) (tu
 		turn = slices.IndexFunc(waits, (*waiting).ended)
 	}
 	p.mu.Lock()
-	p.took, p.asked = append(p.took, ticks), append(p.asked, asked)
+	p.took, p.requestTimes = append(p.took, ticks), append(p.requestTimes, asked)
 	p.mu.Unlock()
 	turn = max(turn, 0)
 	waits[turn].granted(t, tick, "after release")

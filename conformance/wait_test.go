@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What is polled for has all the time that it may take.
+// poll waits for its full time limit.
 func TestPollWaitsInFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trial, begun := &trial{ctx: context.Background()}, time.Now()

@@ -21,7 +21,7 @@ var waitingChecks = []Check{
 	},
 	{
 		Name:  "PushIsPrompt",
-		Rule:  "Guarantees.Wake: where it is WakePush, a waiter is told of a release; it does not find out by its timer",
+		Rule:  "Guarantees.Wake: where it is WakePush, a release wakes a waiter; the waiter does not find out by its timer",
 		Needs: []Need{needsPush},
 		run:   pushIsPrompt,
 	},
@@ -87,7 +87,8 @@ func waiterGetsExpiredKey(t *trial) {
 }
 
 // pushIsPrompt has waiters hear of releases, one after the other: two that have waited for a moment, and more that have for a second. A
-// machine that is too busy is given a second and a third chance, a waiter that looks now and then has none, as its delays differ.
+// machine that is too busy gets a second and a third chance, a waiter that looks now and then has none, as its delays
+// differ.
 func pushIsPrompt(t *trial) {
 	const keys, rounds, longRounds, chances = 3, 3, 3, 3
 	defer t.watchStore()()
@@ -174,7 +175,7 @@ func manyWaitersDrain(t *trial) {
 		defer close(done)
 		t.together(2*n, func(i int) {
 			client, begun := t.client(i), time.Now()
-			g, err := t.ask(t.ctx, client, t.key, t.long(), true)
+			g, err := t.requestKey(t.ctx, client, t.key, t.long(), true)
 			if err != nil {
 				t.unavailable(err, begun)
 				t.fatalf("waiting Acquire: %v", err)

@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// doubleGrants are mutants of which their check sees that a key has two owners at once, and must say so. Races that may end otherwise, and
-// checks that may see something else first, are not among them.
+// doubleGrants are mutants whose check sees two owners of a key at once, and must report a double grant. Races that may
+// end otherwise, and checks that may see something else first, are not among them.
 var doubleGrants = []mutant{
 	{"each client has a store of its own", "ClientsShareStore"},
 	{"re-entrant per client", "OwnersOfOneClientExclude"},
@@ -19,7 +19,7 @@ var doubleGrants = []mutant{
 	{"acquire checks, then sets, above 48 in flight", "ManyInFlight"},
 	{"lease ends after 9/10 of its TTL", "ExclusiveUnderExpiry"},
 	{"lease ends after 9/10 of its TTL", "TTLNotEarly"},
-	{"TTL over 10 s is cut, and Inspect tells none", "OddTTLsAreKept"},
+	{"TTL over 10 s is cut, and Inspect returns none", "OddTTLsAreKept"},
 	{"renewal below MinTTL is kept as asked", "TinyRenewalsAreRoundedUp"},
 	{"stale Release is sent without owner", "StaleReleaseSparesNewHolder"},
 	{"Release ends every lease of the client", "LeasesOfOneClientAreSeparate"},
@@ -50,35 +50,35 @@ var doubleGrants = []mutant{
 	{"step of the clock back ends leases", "SteppedClockEndsNoLease"},
 }
 
-// told are mutants whose check must say what it was told, and not that the machine is slow.
-var told = map[mutant]string{
-	{"wait for a key over 255 bytes fails", "OddKeysAreWaitedFor"}:                                        "ended while the key was held: name too long",
-	{"Close ends waits as unavailable", "CloseEndsWaiting"}:                                               "want ErrClosed",
-	{"one waiter in 10 that has waited for 100 ms is told of an outage at its turn", "PushIsPrompt"}:      "waiting Acquire: store unavailable: connection reset",
-	{"waiter whose turn comes after 200 ms is told of a broken connection", "FIFOAfterExpiry"}:            "waiting Acquire: EOF",
-	{"waiter whose turn comes after 200 ms is told of a broken connection", "HistoryUnderExpiry"}:         "Acquire: EOF",
-	{"waiter whose turn comes after 200 ms is told of a broken connection", "WrongClockEndsNothingEarly"}: "Acquire in another process: EOF",
+// exactTexts are mutants whose check must report the error that it got, and not that the machine is slow.
+var exactTexts = map[mutant]string{
+	{"wait for a key over 255 bytes fails", "OddKeysAreWaitedFor"}:                                   "ended while the key was held: name too long",
+	{"Close ends waits as unavailable", "CloseEndsWaiting"}:                                          "want ErrClosed",
+	{"one waiter in 10 that has waited for 100 ms gets an outage error at its turn", "PushIsPrompt"}: "waiting Acquire: store unavailable: connection reset",
+	{"waiter whose turn comes after 200 ms gets a connection error", "FIFOAfterExpiry"}:              "waiting Acquire: EOF",
+	{"waiter whose turn comes after 200 ms gets a connection error", "HistoryUnderExpiry"}:           "Acquire: EOF",
+	{"waiter whose turn comes after 200 ms gets a connection error", "WrongClockEndsNothingEarly"}:   "Acquire in another process: EOF",
 }
 
-// collides reports whether m takes keys for one that are not.
+// collides reports whether m treats different keys as one.
 func (m mutant) collides() bool {
 	return strings.HasPrefix(m.check, "Keys") && m.bug != "longer keys are taken" && !slices.Contains(keyMutants, m)
 }
 
-// misnamed tells what is wrong with how the failure of m's check names the rule that m breaks, if something is.
+// misnamed returns what is wrong with the rule that the failure of m's check names. It is empty if nothing is.
 func (m mutant) misnamed(r conformance.Result) string {
 	broken := conformance.Result{Rule: r.Broken}.Rules()
 	double := strings.Contains(r.Output, "double grant: ")
-	words, exact := told[m]
+	words, exact := exactTexts[m]
 	switch {
 	case exact && (!strings.Contains(r.Output, words) || strings.Contains(r.Output, "the machine is too slow")):
-		return "it is not told as " + words
+		return "it is not reported as " + words
 	case double && !slices.Contains(broken, 1):
-		return "a double grant is told as the breach of another rule"
+		return "a double grant is reported as the breach of another rule"
 	case slices.Contains(doubleGrants, m) && !double:
-		return "a double grant is not told as one"
+		return "a double grant is not reported as one"
 	case m.collides() && !slices.Contains(broken, 8):
-		return "a collision of keys is told as the breach of another rule"
+		return "a collision of keys is reported as the breach of another rule"
 	case m.collides() && !strings.Contains(r.Output, "shares a lock with the key \"") && !strings.Contains(r.Output, "they are taken for one"):
 		return "a collision of keys does not name both"
 	}

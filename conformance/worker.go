@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A worker acquires, holds and ends leases, by random choices, and enters what it sees into a history.
+// A worker acquires, holds and ends leases, by random choices, and records its calls in a history.
 type worker struct {
 	h      *history
 	id     int
@@ -162,7 +162,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	return worked{}, false
 }
 
-// watched enters when the holder is told of the loss of l before its deadline, in this process.
+// watched records when the holder learns of the loss of l before its deadline, in this process.
 func (r *leaseRecord) watched(h *history, l holding) *leaseRecord {
 	if lease, ok := l.(backend.Lease); ok {
 		h.t.spawn(func() {
@@ -170,7 +170,7 @@ func (r *leaseRecord) watched(h *history, l holding) *leaseRecord {
 			case <-lease.Lost():
 				h.change(func() {
 					if now := h.now(); now < h.at(lease.Deadline()) {
-						r.told = now
+						r.lostAt = now
 					}
 				})
 			case <-h.t.ctx.Done():
@@ -248,7 +248,7 @@ func (w *worker) renewBesideRelease(l worked) {
 	<-renewed
 }
 
-// leave forgets l. It expires while its holder goes on.
+// leave abandons l, which expires while its former holder continues.
 func (w *worker) leave(worked) {}
 
 func (w *worker) renewThenLeave(l worked) { w.renew(l) }

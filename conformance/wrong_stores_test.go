@@ -175,7 +175,7 @@ var wrongStores = map[string]struct {
 }
 
 // TestWrongStoresEndSoon runs the suite on stores that are wrong in everything. It ends within two minutes, with
-// failures that say what was seen.
+// failures that report what was seen.
 func TestWrongStoresEndSoon(t *testing.T) {
 	t.Parallel()
 	const most = 2 * time.Minute

@@ -1,39 +1,41 @@
 package etcd
 
 import (
+	"context"
 	"sync"
 
-	"github.com/anylock/lock/internal/calls"
+	"github.com/anylock/lock/backend/kit"
 )
 
-// A backlog is worked off in the background by one goroutine, each time all that has come until then.
+// A backlog processes items in the background on one goroutine. Each call of process gets all items that were added
+// since the previous one.
 type backlog[T any] struct {
-	calls *calls.Calls
-	work  func(list []T)
+	leases  *kit.Leases // whose Close waits for the goroutine
+	process func(list []T)
 
 	mu      sync.Mutex
 	list    []T
-	working bool
+	running bool
 }
 
 func (b *backlog[T]) add(items ...T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.list = append(b.list, items...)
-	if !b.working {
-		b.working = b.calls.Background(b.workOff)
+	if !b.running {
+		b.running = b.leases.Go(b.processAll)
 	}
 }
 
-func (b *backlog[T]) workOff() {
+func (b *backlog[T]) processAll(context.Context) {
 	for {
 		b.mu.Lock()
 		list := b.list
-		b.list, b.working = nil, len(list) > 0
+		b.list, b.running = nil, len(list) > 0
 		b.mu.Unlock()
 		if len(list) == 0 {
 			return
 		}
-		b.work(list)
+		b.process(list)
 	}
 }

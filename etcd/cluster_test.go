@@ -17,8 +17,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// E6. A waiter whose client is connected to a member that is cut off moves on to another one: it gets the key that others
-// release, and in the meantime keeps its place.
+// E6. A waiter whose client is connected to a member that is cut off moves on to another one: it gets the key that
+// others release, and in the meantime keeps its place.
 func TestWaiterLeavesFrozenMember(t *testing.T) {
 	storetest.Long(t, "freezes each of three members")
 	t.Parallel()
@@ -58,8 +58,8 @@ func without(list []string, i int) []string {
 	return append(append([]string(nil), list[:i]...), list[i+1:]...)
 }
 
-// E9. A leader that is paused for longer than a TTL, and goes on, ends no lease early that was renewed at its successor. A
-// lock that stays on its lease fails this in one of ten trials or so, with 3.7.3 too.
+// E9. A leader that is paused for longer than a TTL, and goes on, ends no lease early that was renewed at its
+// successor. A lock that stays on its lease fails this in one of ten trials or so, with 3.7.3 too.
 func TestPausedLeaderEndsNothingEarly(t *testing.T) {
 	storetest.Long(t, "pauses a leader for longer than a lease lives")
 	t.Parallel()
@@ -77,8 +77,8 @@ func TestPausedLeaderEndsNothingEarly(t *testing.T) {
 	}
 }
 
-// keptOverPause renews a lease while the leader is paused, and after it goes on. It returns false if the lease ran out because no
-// renewal was answered in its time.
+// keptOverPause renews a lease while the leader is paused, and after it goes on. It returns false if the lease ran out
+// because no renewal was answered in its time.
 func keptOverPause(t *testing.T, c *servers.EtcdMembers, ttl time.Duration) bool {
 	t.Helper()
 	leader := c.Leader()
@@ -172,7 +172,7 @@ func TestSlowServerTellsItsVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	b, err := openClient(t.Context(), c, &Options{Timeout: timeout})
+	b, err := New(t.Context(), c, &Options{Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

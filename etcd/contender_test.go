@@ -55,8 +55,8 @@ func deletes(req any) bool {
 	return false
 }
 
-// A grant that came too late is given back, and its owner is spent: an Acquire that went on under it would be granted the key that is
-// just being deleted, and there would be two owners.
+// A grant that came too late is given back, and its owner is spent: an Acquire that went on under it would be granted
+// the key that is just being deleted, and there would be two owners.
 func TestOwnerGivenBackIsNotGranted(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -88,8 +88,8 @@ func TestOwnerGivenBackIsNotGranted(t *testing.T) {
 	release(t, second.Lease)
 }
 
-// A laggingWatch is a member's that has not come further than a revision: a watch of the present begins there, and tells what comes
-// after as the member catches up.
+// A laggingWatch is a member's that has not come further than a revision: a watch of the present begins there, and
+// tells what comes after as the member catches up.
 type laggingWatch struct {
 	pb.WatchClient
 	at atomic.Int64
@@ -120,7 +120,8 @@ func (s *laggingStream) Recv() (*pb.WatchResponse, error) {
 	return r, err
 }
 
-// A waiter that is told of the deletion of an earlier key of the same name, by a member that lags behind, keeps its place.
+// A waiter that is told of the deletion of an earlier key of the same name, by a member that lags behind, keeps its
+// place.
 func TestEarlierKeyOfTheSameName(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -163,4 +164,4 @@ func TestEarlierKeyOfTheSameName(t *testing.T) {
 }
 
 // name is what the contender of a lease is called.
-func name(l backend.Lease) string { return l.(*kit.Life).Data.(*held).name }
+func name(l backend.Lease) string { return l.(*kit.Life).Data.(*lockedKey).name }

@@ -16,16 +16,16 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A clusterReading is what is known of the cluster.
+// A clusterReading is what the rules for the cluster examine.
 type clusterReading struct {
 	minTTL      time.Duration
 	alarms      []pb.AlarmType
-	members     int // 0 where it is not known
+	members     int // 0 if unknown
 	revision    int64
-	uncompacted bool // since the cluster began
+	uncompacted bool // nothing was ever compacted
 }
 
-// uncompactedMost is how many revisions there may be before somebody should have compacted them: a lock takes two.
+// uncompactedMost is the number of revisions above which a cluster should have been compacted: a lock makes two.
 const uncompactedMost = 50_000
 
 var clusterRules = []kit.Rule[clusterReading]{
@@ -40,7 +40,8 @@ var clusterRules = []kit.Rule[clusterReading]{
 		Why: "servers have different data: a key that one has granted, another may grant again",
 		Set: "replace the member that differs"},
 	{Severity: backend.Warning, Code: "no-compaction", Found: func(c clusterReading) string {
-		return kit.When(c.uncompacted && c.revision > uncompactedMost, "revision %d, and nothing was ever compacted", c.revision)
+		return kit.When(c.uncompacted && c.revision > uncompactedMost,
+			"revision %d, and nothing was ever compacted", c.revision)
 	},
 		Why: "each lock leaves two revisions behind, until the quota is used up",
 		Set: "--auto-compaction-mode periodic --auto-compaction-retention 1h"},
@@ -50,7 +51,8 @@ var clusterRules = []kit.Rule[clusterReading]{
 		Why: "shorter TTLs are rounded up; and when the leader fails, nothing is granted for that long",
 		Set: "--election-timeout 1000, unless the members are far apart"},
 	{Severity: backend.Warning, Code: "even-members", Found: func(c clusterReading) string {
-		return kit.When(c.members > 0 && c.members%2 == 0, "%d members, of which %d may fail", c.members, (c.members-1)/2)
+		return kit.When(c.members > 0 && c.members%2 == 0,
+			"%d members, of which %d may fail", c.members, (c.members-1)/2)
 	},
 		Why: "with one member fewer, just as many could fail", Set: "an odd number of members"},
 }
@@ -68,18 +70,20 @@ var serverRules = []kit.Rule[*clientv3.StatusResponse]{
 			const usual = 2 << 30
 			quota, whose = usual, " (the default: this version does not report it)"
 		}
-		return kit.When(quota > 0 && s.DbSize > quota/10*8, "the database has %d bytes, the quota is %d%s", s.DbSize, quota, whose)
+		return kit.When(quota > 0 && s.DbSize > quota/10*8,
+			"the database has %d bytes, the quota is %d%s", s.DbSize, quota, whose)
 	},
 		Why: "when it is used up, nothing is granted",
 		Set: "compact and defragment, or a larger --quota-backend-bytes"},
 }
 
-// refused reports whether a server would tell somebody else.
+// refused reports whether a server refused a request for lack of rights.
 func refused(err error) bool {
-	return slices.Contains([]codes.Code{codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument}, code(err))
+	c := code(err)
+	return c == codes.PermissionDenied || c == codes.Unauthenticated || c == codes.InvalidArgument
 }
 
-// Examine implements [backend.Examiner]. It asks every endpoint of the URL for its status.
+// Examine implements [backend.Examiner]. It requests the status of every endpoint of the URL.
 func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err error) {
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
 		if list, err = b.examineCluster(ctx); err == nil {
@@ -105,24 +109,22 @@ func (b *Backend) examineCluster(ctx context.Context) (list []backend.Finding, e
 		return nil, err
 	}
 	alarms, err := b.client.AlarmList(ctx)
-	switch {
-	case refused(err):
-		list = append(list, kit.Unseen("", "alarms", err))
-	case err != nil:
-		return nil, err
-	default:
+	if err == nil {
 		for _, a := range alarms.Alarms {
 			c.alarms = append(c.alarms, a.Alarm)
 		}
+	} else if !refused(err) {
+		return nil, err
+	} else {
+		list = append(list, kit.Unseen("", "alarms", err))
 	}
 	members, err := b.client.MemberList(ctx)
-	switch {
-	case refused(err):
-		list = append(list, kit.Unseen("", "members", err))
-	case err != nil:
-		return nil, err
-	default:
+	if err == nil {
 		c.members = len(slices.DeleteFunc(members.Members, func(m *pb.Member) bool { return m.IsLearner }))
+	} else if !refused(err) {
+		return nil, err
+	} else {
+		list = append(list, kit.Unseen("", "members", err))
 	}
 	return append(list, kit.Apply(clusterRules, "", c)...), nil
 }

@@ -41,7 +41,8 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 		b := opened(t, s.via(p.Addr))
 		for range 5 {
 			warm(t, b, 30*time.Second) // it is connected and has a lease
-			// The server does what is asked; no answer comes, and no connection can be made, until the context has ended.
+			// The server does what is asked; no answer comes, and no connection can be made, until the context has
+			// ended.
 			p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
 			r := req("k", 30*time.Second)
 			r.Wait = wait
@@ -60,7 +61,8 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 	}
 }
 
-// A server that is silent is told as that, and not as the end of a context that has not ended: callers give up for that.
+// A server that is silent is told as that, and not as the end of a context that has not ended: callers give up for
+// that.
 func TestSilenceIsNoContextError(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -127,14 +129,15 @@ func TestBreakThatLooksTwice(t *testing.T) {
 	release(t, l)
 }
 
-// A Break revokes no lease of etcd's that another lock uses by then: the broken lock may have changed to another one after it was looked for.
+// A Break revokes no lease of etcd's that another lock uses by then: the broken lock may have changed to another one
+// after it was looked for.
 func TestBreakSparesReusedLease(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	const ttl = 20 * time.Second
 	b, other := opened(t, s.URL()), opened(t, s.URL())
 	victim := acquire(t, b, req("k", ttl))
-	was := mainOf(victim).id
+	was := leaseOf(victim).id
 	var reused string
 	change := sync.OnceFunc(func() {
 		if err := victim.Renew(t.Context(), 2*ttl); err != nil {
@@ -142,7 +145,7 @@ func TestBreakSparesReusedLease(t *testing.T) {
 			return
 		}
 		for _, key := range []string{"a", "b", "c", "d"} {
-			if l, err := b.Acquire(t.Context(), req(key, ttl)); err == nil && mainOf(l).id == was {
+			if l, err := b.Acquire(t.Context(), req(key, ttl)); err == nil && leaseOf(l).id == was {
 				reused = key
 				return
 			}
@@ -168,12 +171,12 @@ func TestBreakSparesReusedLease(t *testing.T) {
 	storetest.Lost(t, victim, soon)
 }
 
-// mainOf is the lease of etcd's that a lock's key is bound to.
-func mainOf(l backend.Lease) *lease {
-	h := l.(*kit.Life).Data.(*held)
+// leaseOf returns the etcd lease to which the key of a lock is bound.
+func leaseOf(l backend.Lease) *lease {
+	h := l.(*kit.Life).Data.(*lockedKey)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.main
+	return h.lease
 }
 
 // Whoever waits until its context ends is told whether the key was busy, or nothing was heard of it.
@@ -187,7 +190,7 @@ func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
 	holder := acquire(t, other, req("k", time.Minute))
 	for _, lately := range []bool{false, true} { // by its first request it finds out, or queues at once
 		if lately {
-			b.waited.Store(time.Now().Add(time.Hour).UnixNano())
+			b.lastBusy.Store(time.Now().Add(time.Hour).UnixNano())
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		link.end.Store(&cancel)
@@ -232,8 +235,8 @@ func TestLostReplyIsRepeated(t *testing.T) {
 	}
 }
 
-// E3. A waiter whose lease was revoked has lost its place. It notices before the holder releases, and queues again; it never
-// takes the key on its old place.
+// E3. A waiter whose lease was revoked has lost its place. It notices before the holder releases, and queues again; it
+// never takes the key on its old place.
 func TestRevokedWaiterQueuesAgain(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -287,8 +290,8 @@ func TestOldWaiterOutlivesOutage(t *testing.T) {
 	release(t, granted(t, done, 3*soon).Lease)
 }
 
-// The key that a waiter finds on its turn may be bound to another lease than its own, as where a copy of a request comes after the place was
-// lost. It is bound to the lock's then: nobody renews the other.
+// The key that a waiter finds on its turn may be bound to another lease than its own, as where a copy of a request
+// comes after the place was lost. It is bound to the lock's then: nobody renews the other.
 func TestGrantedKeyHasTheLocksLease(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -310,7 +313,7 @@ func TestGrantedKeyHasTheLocksLease(t *testing.T) {
 	}
 	release(t, holder)
 	l := granted(t, done, soon).Lease
-	if bound := get(t, c, own).Lease; bound != l.(*kit.Life).Data.(*held).main.id {
+	if bound := get(t, c, own).Lease; bound != l.(*kit.Life).Data.(*lockedKey).lease.id {
 		t.Error("the key of a lock is not bound to its lease")
 	}
 	if _, err := c.Revoke(t.Context(), other.ID); err != nil {
@@ -411,8 +414,8 @@ func TestPrefixesAreSeparate(t *testing.T) {
 	}
 }
 
-// A key that somebody deletes while its lease lives on is lost to its holder at once, not at its next renewal: that would
-// succeed.
+// A key that somebody deletes while its lease lives on is lost to its holder at once, not at its next renewal: that
+// would succeed.
 func TestDeletedKeyIsLost(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,8 +36,8 @@ func (l *lateLeases) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, op
 	return l.LeaseClient.LeaseGrant(ctx, r, opts...)
 }
 
-// A grant that went unanswered may be carried out when the lease of the repeated one has been revoked: had it the same id, a
-// late transaction could bind a key to it that nobody would remove.
+// A grant that went unanswered may be carried out when the lease of the repeated one has been revoked: had it the same
+// id, a late transaction could bind a key to it that nobody would remove.
 func TestLateGrantMakesAnotherLease(t *testing.T) {
 	t.Parallel()
 	b, _ := wired(t, shared(t))
@@ -53,7 +54,7 @@ func TestLateGrantMakesAnotherLease(t *testing.T) {
 	if last < 1 || slices.Contains(ids[:last], ids[last]) || l.id != ids[last] {
 		t.Errorf("asked for leases %v, got %d", ids, l.id)
 	}
-	b.pool.drop(l)
+	b.pool.revokeLater(l)
 }
 
 // The server's word that a lease is gone is final: repeating the renewal only delays whoever has to queue again.
@@ -75,30 +76,42 @@ func TestRenewalOfGoneLeaseIsNotRepeated(t *testing.T) {
 	}
 }
 
-// deadLeases answers nothing.
-type deadLeases struct{ pb.LeaseClient }
+// deadLeases does not answer.
+type deadLeases struct {
+	pb.LeaseClient
+	requests atomic.Int64
+}
 
-func (deadLeases) LeaseRevoke(context.Context, *pb.LeaseRevokeRequest, ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
+func (d *deadLeases) LeaseRevoke(context.Context, *pb.LeaseRevokeRequest, ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
+	d.requests.Add(1)
 	return nil, status.Error(codes.Unavailable, "no answer")
+}
+
+// inUse reports whether requests are made within a few seconds.
+func (d *deadLeases) inUse() bool {
+	before := d.requests.Load()
+	time.Sleep(10 * time.Second) // sleeps: in fake time
+	return d.requests.Load() > before
 }
 
 // What attempts have left in a store that stays away is being ended until it has ended by itself.
 func TestAbandonedLeasesAreGivenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
-		b.leaseClient, b.base = deadLeases{}, t.Context()
+		dead := &deadLeases{}
+		b.leaseClient = dead
 		const ttl = time.Minute
 		for range 10 {
 			r := req("k", ttl)
 			a := &attempt{b: b, r: r, ttl: ttl}
-			a.abandon(&lease{id: newLeaseID(), class: ttl, ttl: ttl + spare, gone: make(chan struct{})})
+			a.revokeInBackground(&lease{id: newLeaseID(), class: ttl, ttl: ttl + spare, ended: make(chan struct{})})
 			time.Sleep(rand.N(time.Second))
 		}
 		time.Sleep(ttl - 15*time.Second)
-		if b.calls.Idle() {
+		if !dead.inUse() {
 			t.Error("nothing is being ended any more")
 		}
 		time.Sleep(ttl)
-		if !b.calls.Idle() {
+		if dead.inUse() {
 			t.Error("some are still being ended")
 		}
 	})
@@ -107,13 +120,14 @@ func TestAbandonedLeasesAreGivenUp(t *testing.T) {
 // Leases that are dropped while the servers are away are soon left to their TTL: there would be more and more.
 func TestDroppedLeasesAreGivenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
-		b.leaseClient, b.base = deadLeases{}, t.Context()
+		dead := &deadLeases{}
+		b.leaseClient = dead
 		for range 100 {
-			b.pool.drop(&lease{id: newLeaseID(), ttl: time.Hour, renewed: time.Now(), gone: make(chan struct{})})
+			b.pool.revokeLater(&lease{id: newLeaseID(), ttl: time.Hour, renewed: time.Now(), ended: make(chan struct{})})
 			time.Sleep(b.options.Timeout / 100)
 		}
 		time.Sleep(3 * b.options.Timeout)
-		if !b.calls.Idle() {
+		if dead.inUse() {
 			t.Error("some are still being revoked")
 		}
 	})
@@ -131,10 +145,11 @@ func (c *termedLeases) LeaseGrant(_ context.Context, r *pb.LeaseGrantRequest, _ 
 	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{RaftTerm: term}, ID: r.ID, TTL: r.TTL}, nil
 }
 
-// A lease whose grant is the first answer to tell of a new leader may have been granted by the one before: no lock counts on its renewals.
+// A lease whose grant is the first answer to tell of a new leader may have been granted by the one before: no lock
+// counts on its renewals.
 func TestGrantThatTellsOfANewLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
-		b.leaseClient, b.base = &termedLeases{terms: []uint64{5, 6, 6, 7}}, t.Context()
+		b.leaseClient = &termedLeases{terms: []uint64{5, 6, 6, 7}}
 		leader := &lateLease{silentLeases: c, term: 5}
 		b.renewer.client = leader
 		for i, want := range []struct {
@@ -146,7 +161,7 @@ func TestGrantThatTellsOfANewLeader(t *testing.T) {
 			{7, true},  // granted by 6 for certain
 			{7, false}, // of which a renewal has told
 		} {
-			l, err := b.pool.ask(t.Context(), 10*time.Second)
+			l, err := b.pool.request(t.Context(), 10*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}

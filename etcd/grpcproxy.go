@@ -18,14 +18,16 @@ var errThroughProxy = errors.New("etcd grpc-proxy answers renewals by itself")
 // directLeases is a client whose streams for renewals end with errThroughProxy if they lead to a proxy.
 //
 // Each stream begins with the renewal of a lease that does not exist. A server answers requests in their order, this
-// one with a TTL of 0. A proxy asks its server for the lease's remaining time, which is -1, and may answer other
-// requests first.
+// request with a TTL of 0. A proxy requests the lease's remaining time from its server, which is -1, and may answer
+// other requests first.
 type directLeases struct {
 	pb.LeaseClient
 	proxied *atomic.Bool // set for good by the first stream to a proxy
 }
 
-func (c directLeases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+func (c directLeases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (
+	pb.Lease_LeaseKeepAliveClient, error,
+) {
 	if c.proxied.Load() {
 		return nil, errThroughProxy
 	}

@@ -156,7 +156,7 @@ func TestPlaceThroughProxy(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	b, direct, w := throughProxy(t, s), opened(t, s.URL()), raw(t, s.Addr)
-	const ttl = 2 * time.Second
+	const ttl = 4 * time.Second // a machine that stands still for longer loses the place
 	holder := acquire(t, direct, req("k", time.Minute))
 	r := waiting("k", ttl)
 	first := queueUp(t, b, r, 1)
@@ -180,4 +180,34 @@ func TestPlaceThroughProxy(t *testing.T) {
 	}
 	release(t, l)
 	release(t, granted(t, second, soon).Lease)
+}
+
+// A client with several addresses may reach a proxy by one of them only after it was opened. The reply to a watch
+// reveals the proxy.
+func TestWatchRevealsProxy(t *testing.T) {
+	t.Parallel()
+	b := throughProxy(t, shared(t))
+	b.proxied.Store(false)
+	watched(t, b) // returns when watches are created
+	if !b.proxied.Load() {
+		t.Error("the proxy was not recognized")
+	}
+}
+
+// A waiter keeps its place for longer than the lease of the place lives without renewals.
+func TestPlaceIsRenewed(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, w := opened(t, s.URL()), raw(t, s.Addr)
+	const ttl = 2 * time.Second
+	holder := acquire(t, b, req("k", time.Minute))
+	r := waiting("k", ttl)
+	done := queueUp(t, b, r, 1)
+	place := get(t, w, ownKey(t, w, r.Owner))
+	time.Sleep(ttl + spare + 1500*time.Millisecond) // sleeps: the lease must have expired without renewals
+	if now := find(t, w, ownKey(t, w, r.Owner)); now == nil || *now != place {
+		t.Errorf("the place is %+v, was %+v", now, place)
+	}
+	release(t, holder)
+	release(t, granted(t, done, soon).Lease)
 }

@@ -9,13 +9,13 @@ import (
 const (
 	// granularity is etcd's unit of a lease's TTL.
 	granularity = time.Second
-	// usualMinTTL is what a server with the default election timeout of 1 s grants at least: 1.5 times that, rounded up.
+	// usualMinTTL is the least TTL of a server with the default election timeout of 1 s: 1.5 times that, rounded up.
 	usualMinTTL = 2 * time.Second
-	// spare is what leases are granted for on top of the locks' TTL. A pooled lease serves as it is for nearly so long
-	// after it was granted or renewed.
+	// spare is how much longer than the locks' TTL leases are granted. For nearly so long after its grant or renewal, a
+	// pooled lease serves without another renewal.
 	spare = time.Second
-	// maxLate is spare, the half second between the leader's looks at its leases, and time for the deletion of many keys through
-	// Raft, which waits behind what else a busy server writes to its disk: 0.8 s was measured where that was shared with others.
+	// maxLate is spare, the half second between the leader's searches for expired leases, and time for the deletion of
+	// many keys through Raft, which waits for a busy server's other writes: 0.8 s was measured with a shared disk.
 	maxLate = spare + 500*time.Millisecond + 1500*time.Millisecond
 )
 

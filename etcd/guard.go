@@ -9,52 +9,52 @@ import (
 )
 
 const (
-	// guardAfter is how long a lock is held before its key is watched: most are released sooner.
+	// guardAfter is how long a lock is held before its key is watched: most locks are released sooner.
 	guardAfter = 100 * time.Millisecond
-	// looksAtOnce is how many keys one request looks for. Servers allow 128 operations.
-	looksAtOnce = 64
+	// readsAtOnce is how many keys one request reads. Servers allow 128 operations.
+	readsAtOnce = 64
 )
 
-// A guard watches the keys of locks that are held for more than a moment, and ends a lease at once whose key somebody
-// has deleted. A renewal would not notice: it renews etcd's lease, which is still there.
+// A guard watches the keys of held locks, and reports the loss of a lock at once if somebody deletes its key. A renewal
+// would not notice: the etcd lease still exists.
 type guard struct {
 	b *Backend
 
-	mu    sync.Mutex
-	looks backlog[*guarded] // whose keys are to be looked for
-	gone  backlog[*held]    // whose keys are gone
+	mu     sync.Mutex
+	unread backlog[*guarded]   // whose keys may have been deleted unnoticed
+	lost   backlog[*lockedKey] // whose leases must be revoked
+}
+
+// A guarded is the guard's state of a lock. guard.mu guards it.
+type guarded struct {
+	life    *kit.Life
+	timer   *time.Timer // until the watch begins; after a failed read, until the next
+	watch   *watch      // nil before it begins
+	since   int64       // the latest revision at which the key is known to have existed
+	stopped bool
 }
 
 func newGuard(b *Backend) *guard {
 	g := &guard{b: b}
-	g.looks = backlog[*guarded]{calls: &b.calls, work: g.lookFor}
-	g.gone = backlog[*held]{calls: &b.calls, work: g.drop}
+	g.unread = backlog[*guarded]{leases: b.leases, process: g.read}
+	g.lost = backlog[*lockedKey]{leases: b.leases, process: g.dropLeases}
 	return g
 }
 
-// A guarded is the guard's part of a lock. The guard's lock guards it.
-type guarded struct {
-	life  *kit.Life
-	timer *time.Timer // to the beginning of the watch; later to another look, if one has failed
-	watch *watch      // nil until it begins
-	since int64       // the revision at which the key was certainly there
-	over  bool
-}
-
-// watch begins to guard a lock that has just been granted.
-func (g *guard) watch(l *kit.Life, h *held, since int64) {
+// start begins to guard a lock that has just been granted.
+func (g *guard) start(l *kit.Life, k *lockedKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	e := &h.guarded
-	e.life, e.since = l, since
-	e.timer = time.AfterFunc(guardAfter, func() { g.begin(h) })
+	e := &k.guarded
+	e.life, e.since = l, k.modified
+	e.timer = time.AfterFunc(guardAfter, func() { g.watch(k) })
 }
 
-// forget ends it.
-func (g *guard) forget(h *held) {
-	e := &h.guarded
+// stop ends the guarding of a lock.
+func (g *guard) stop(k *lockedKey) {
+	e := &k.guarded
 	g.mu.Lock()
-	e.over = true
+	e.stopped = true
 	if e.timer != nil {
 		e.timer.Stop()
 	}
@@ -66,53 +66,55 @@ func (g *guard) forget(h *held) {
 	}
 }
 
-// begin watches the key.
-func (g *guard) begin(h *held) {
-	if g.b.isClosing() {
+func (g *guard) watch(k *lockedKey) {
+	if g.b.leases.Closed() {
 		return
 	}
-	e := &h.guarded
-	w := g.b.watches.add(h.own, func(from int64) { g.look(e, from) }, func(int64) { g.lose(e.life) })
+	e := &k.guarded
+	w := g.b.watches.add(k.contender,
+		func(from int64) { g.readIfMissed(e, from) },
+		func(int64) { g.reportLoss(e.life) })
 	g.mu.Lock()
 	e.watch = w
-	over := e.over
+	stopped := e.stopped
 	g.mu.Unlock()
-	if over {
+	if stopped {
 		g.b.watches.stop(w)
 		return
 	}
-	e.life.OnLost(func() { g.forget(h) })
+	e.life.OnLost(func() { g.stop(k) })
 }
 
-// look looks for a key, in the background, if it may have been deleted at a revision that its watch does not tell of.
-func (g *guard) look(e *guarded, from int64) {
+// readIfMissed reads a key in the background if the key may have been deleted before its watch began at the revision
+// from, 0 if unknown.
+func (g *guard) readIfMissed(e *guarded, from int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !e.over && (from == 0 || from > e.since) {
-		g.looks.add(e)
+	if !e.stopped && (from == 0 || from > e.since) {
+		g.unread.add(e)
 	}
 }
 
-func (g *guard) lookFor(list []*guarded) {
-	for some := range slices.Chunk(list, looksAtOnce) {
+func (g *guard) read(list []*guarded) {
+	for some := range slices.Chunk(list, readsAtOnce) {
 		keys := make([]contender, len(some))
 		for i, e := range some {
-			keys[i] = e.life.Data.(*held).own
+			keys[i] = e.life.Data.(*lockedKey).contender
 		}
-		there, at, err := g.b.areThere(g.b.base, 0, keys...)
+		exist, at, err := g.b.exist(g.b.leases.Base(), 0, keys...)
 		if err != nil {
 			if len(some) > 1 && !uncertain(err) { // the server allows fewer operations
 				for i := range some {
-					g.lookFor(some[i : i+1])
+					g.read(some[i : i+1])
 				}
 			} else {
-				g.lookAgain(some)
+				g.readAgain(some)
 			}
 			continue
 		}
 		for i, e := range some {
-			if !there[i] {
-				g.lose(e.life)
+			if !exist[i] {
+				g.reportLoss(e.life)
 			}
 		}
 		g.mu.Lock()
@@ -123,30 +125,30 @@ func (g *guard) lookFor(list []*guarded) {
 	}
 }
 
-// lookAgain looks for keys once more in a while. Nothing else would tell that they are gone: the watches have begun too late for that, and
-// renewals, which are of the leases, succeed.
-func (g *guard) lookAgain(list []*guarded) {
+// readAgain repeats a failed read after a while. Nothing else would notice that a key is gone: its watch has begun too
+// late, and renewals, which are of the lease, succeed.
+func (g *guard) readAgain(list []*guarded) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range list {
-		if !e.over {
-			e.timer.Stop() // there is one, however often the stream breaks
-			e.timer = time.AfterFunc(recheck, func() { g.look(e, 0) })
+		if !e.stopped {
+			e.timer.Stop() // one timer, however often the stream breaks
+			e.timer = time.AfterFunc(recheck, func() { g.readIfMissed(e, 0) })
 		}
 	}
 }
 
-// lose ends a lease whose key is gone. Those of etcd's would live on for its TTL: they are let go in the background, as a change or a
-// release may be under way.
-func (g *guard) lose(l *kit.Life) {
+// reportLoss ends a lock whose key is gone. Its etcd leases, which would live on for their TTL, are revoked in the
+// background, because a move or a release may be under way.
+func (g *guard) reportLoss(l *kit.Life) {
 	l.Lose()
-	g.gone.add(l.Data.(*held))
+	g.lost.add(l.Data.(*lockedKey))
 }
 
-func (g *guard) drop(list []*held) {
-	for _, h := range list {
-		h.mu.Lock()
-		g.b.dropHeld(h)
-		h.mu.Unlock()
+func (g *guard) dropLeases(list []*lockedKey) {
+	for _, k := range list {
+		k.mu.Lock()
+		g.b.dropLeases(k)
+		k.mu.Unlock()
 	}
 }

@@ -54,20 +54,20 @@ func (x *emptyTxn) Commit() (*clientv3.TxnResponse, error) {
 func TestLookThatFailedIsMadeAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
 		kv := &emptyKV{}
-		b.kv, b.base, b.closing = kv, t.Context(), t.Context()
-		b.watches = newWatches(nil, b.closing, &b.calls, "")
+		b.kv = kv
+		b.watches = newWatches(b, nil)
 		b.watches.started = true // without a stream: they tell nothing
 		b.guard = newGuard(b)
 		const ttl = time.Hour
-		h := &held{own: contender{"k", 1}}
+		h := &lockedKey{contender: contender{"k", 1}, modified: 1}
 		l, err := b.leases.Grant(t.Context(), req("k", ttl), kit.Grant{Token: 1, Sent: time.Now(), TTL: ttl, Data: h})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.guard.watch(l, h, 1)
+		b.guard.start(l, h)
 		time.Sleep(2 * guardAfter)
 		for range 10 { // as many breaks
-			b.guard.look(&h.guarded, 0)
+			b.guard.readIfMissed(&h.guarded, 0)
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)

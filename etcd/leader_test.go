@@ -13,8 +13,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// keepRenewed renews all of list again and again, in batches and at the pace of package lock, until a time, and returns how many were
-// lost. A batch that was not renewed as a whole is tried again at once.
+// keepRenewed renews all of list again and again, in batches and at the pace of package lock, until a time, and returns
+// how many were lost. A batch that was not renewed as a whole is tried again at once.
 func keepRenewed(list []backend.Renewal, b *Backend, ttl time.Duration, end time.Time) (lost int, slowest time.Duration) {
 	const batch = 1024
 	var mu sync.Mutex
@@ -64,7 +64,8 @@ func keepRenewed(list []backend.Renewal, b *Backend, ttl time.Duration, end time
 	return lost, slowest
 }
 
-// A change of leader ends none of thousands of leases, though each lock has to change to a new lease of etcd's with its next renewal.
+// A change of leader ends none of thousands of leases, though each lock has to change to a new lease of etcd's with its
+// next renewal.
 func TestNewLeaderEndsNoneOfMany(t *testing.T) {
 	storetest.Long(t, "moves thousands of locks to new leases")
 	if raced { // a limit of speed, which a client under the race detector does not have; "make test-all" runs this test once more without
@@ -101,7 +102,7 @@ func TestNewLeaderEndsNoneOfMany(t *testing.T) {
 	}
 	stale := 0
 	for _, r := range list {
-		if h := r.Lease.(*kit.Life).Data.(*held); h.main != nil && b.pool.isStale(h.main) {
+		if h := r.Lease.(*kit.Life).Data.(*lockedKey); h.lease != nil && b.pool.isStale(h.lease) {
 			stale++
 		}
 	}

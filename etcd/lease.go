@@ -1,48 +1,220 @@
 package etcd
 
-import "time"
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
 
-// A lease is a lease of etcd's. At any time it belongs to one lock or one waiter, or to the pool. So a lock lives as long
-// as its TTL says whatever happens to other locks, and revoking the lease of a request that was not answered ends whatever
-// that request has done, or may yet do.
-type lease struct {
-	id    int64
-	class time.Duration // the TTL of the locks it is for
-	ttl   time.Duration // as the server has granted it: more than class
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
 
-	// term is that of the leader that granted it, 0 if not known. When that leader is paused, it may on its return revoke
-	// the leases that it knows and that its successor has renewed: it believes for a moment that it leads still. So a
-	// lock counts on no renewal by a later leader: it changes to a lease that the old one does not know.
-	//
-	// An answer tells the term when it is sent, which may be a later leader's already. So what was heard before the request counts where
-	// that is lower: at worst a change too many. The first grants of a client have their answers alone.
-	term uint64
+// A lockedKey is the Data of a lock's Life: the key, and the etcd lease to which the key is bound.
+type lockedKey struct {
+	name      string
+	contender contender
+	guarded   guarded
 
-	// Guarded by pool.mu.
-	isStale bool      // renewed by a later leader than the one that granted it
-	heard   uint64    // the term of the leader that granted or last renewed it
-	renewed time.Time // before the request was sent that granted or last renewed it
-	dropped time.Time // when it was left to be revoked; zero if it is not
-	isGone  bool
-	gone    chan struct{} // closed when the server has said that it does not exist
+	// mu is locked during a move to another lease and during a release. A renewal does not wait for either.
+	mu       sync.Mutex
+	lease    *lease // nil once the key is released or gone
+	modified int64  // the revision at which the key was last written
+	// Leases to which a move without a reply may have bound the key.
+	unconfirmed []*lease
+	// unsure means that a request that writes the key, or a release, had no reply. The former may arrive after the
+	// latter.
+	unsure bool
 }
 
-// freshness is taken off the time for which a lease serves as it is, for clocks that run at different speeds.
-const freshness = 50 * time.Millisecond
+// leastLimit is the least time limit for a renewal, although a short lease may end sooner.
+const leastLimit = 500 * time.Millisecond
 
-// aliveLocked reports whether l has a good while to live.
-func (l *lease) aliveLocked(now time.Time) bool {
-	return !l.isGone && !l.isStale && now.Before(l.renewed.Add(l.ttl/2))
+// requests are the requests for one lease.
+type requests struct{ b *Backend }
+
+var _ kit.Requests = requests{}
+
+// Guarantees implements [kit.Requests].
+func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
+
+// RenewLease implements [kit.Requests].
+func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
+	// If a server hangs, the renewal must fail while there is time for another one.
+	limited, cancel := context.WithTimeout(ctx, max(ttl/3, leastLimit))
+	defer cancel()
+	granted, errs := q.b.extend(limited, []*kit.Life{l}, []time.Duration{ttl})
+	return granted[0], errs[0]
 }
 
-// coversLocked reports whether a lock whose request is sent at sent ends by l's own end.
-func (l *lease) coversLocked(sent time.Time) bool {
-	return !sent.Add(l.class).After(l.renewed.Add(l.ttl - freshness))
-}
-
-func (l *lease) loseLocked() {
-	if !l.isGone {
-		l.isGone = true
-		close(l.gone)
+// ReleaseLease implements [kit.Requests]. It deletes the owner's key and keeps the lease for the next lock. If a
+// request that writes the key, or an earlier release, had no reply, it revokes the lease instead: that ends the key,
+// and defeats requests that are still under way.
+func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
+	b, k := q.b, l.Data.(*lockedKey)
+	b.guard.stop(k)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lease == nil {
+		return backend.ErrLost
 	}
+	if k.unsure || len(k.unconfirmed) > 0 {
+		if err := b.revokeLeases(ctx, k); err != nil {
+			return err
+		}
+		return lostAfterDeadline(l)
+	}
+	deleted, unsure, err := b.deleteContender(ctx, k.contender)
+	switch {
+	case err != nil:
+		k.unsure = true
+		return err
+	case !deleted:
+		b.dropLeases(k) // not reused: whoever has deleted the key may be about to revoke the lease
+		if unsure {
+			return lostAfterDeadline(l)
+		}
+		return backend.ErrLost
+	}
+	if !unsure {
+		b.names.reuse(k.name)
+	}
+	b.pool.checkIn(k.lease)
+	k.lease = nil
+	return nil
+}
+
+// lostAfterDeadline returns the result of a release that finds the key gone after requests without a reply. Before the
+// deadline one of these requests has removed the key; later the end of the lease may have.
+func lostAfterDeadline(l *kit.Life) error {
+	if time.Now().Before(l.Deadline()) {
+		return nil
+	}
+	return backend.ErrLost
+}
+
+// dropLeases revokes, in the background, the leases of a lock whose key is gone. The caller has locked k.mu.
+func (b *Backend) dropLeases(k *lockedKey) {
+	b.pool.revokeLater(append(k.unconfirmed, k.lease)...)
+	k.lease, k.unconfirmed = nil, nil
+}
+
+// revokeLeases revokes every lease to which the key may be bound. The caller has locked k.mu.
+func (b *Backend) revokeLeases(ctx context.Context, k *lockedKey) error {
+	k.unsure = true
+	for _, l := range append(k.unconfirmed, k.lease) {
+		if err := b.pool.revoke(ctx, l); err != nil {
+			return err
+		}
+	}
+	k.lease, k.unconfirmed = nil, nil
+	return nil
+}
+
+// errReleasing is the error of a renewal during a release: a renewal, of one lease or of many, must not wait for a
+// release that hangs. Renewals of one lock never overlap.
+var errReleasing = errors.New("the lease is being released")
+
+// leaseFor returns the lease whose renewal extends the lock by ttl, nil if the lock must move to another lease.
+func (k *lockedKey) leaseFor(ttl time.Duration) (*lease, error) {
+	if !k.mu.TryLock() {
+		return nil, errReleasing
+	}
+	defer k.mu.Unlock()
+	if k.lease == nil || k.lease.class != ttl || len(k.unconfirmed) > 0 {
+		return nil, nil
+	}
+	return k.lease, nil
+}
+
+// RenewBatch implements [backend.BatchRenewer]. All leases are renewed on one stream, with one message each and without
+// waiting in between. Locks whose TTL changes move to other leases.
+func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	return b.leases.RenewBatch(ctx, renewals, b.extend)
+}
+
+func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Duration) ([]time.Duration, []error) {
+	all := make([]*extension, len(lives))
+	var renewed, moving []*extension
+	for i, l := range lives {
+		e := &extension{key: l.Data.(*lockedKey), owner: l.Owner(), ttl: ttls[i]}
+		all[i] = e
+		if e.from, e.err = e.key.leaseFor(e.ttl); e.err != nil {
+			continue
+		}
+		e.err = errNoAnswer // until there is an answer: ctx may end before any request
+		if e.from != nil && !b.proxied.Load() {
+			renewed = append(renewed, e)
+		} else {
+			moving = append(moving, e)
+		}
+	}
+	var moves sync.WaitGroup // beside the renewals: either may hang
+	moves.Go(func() { b.moveHeld(ctx, moving) })
+	b.renewHeld(ctx, renewed)
+	var stale []*extension // whose lease a new leader has renewed, or a proxy would
+	for _, e := range renewed {
+		if e.err == nil && b.pool.isStale(e.from) || errors.Is(e.err, errThroughProxy) {
+			e.err = errNoAnswer
+			stale = append(stale, e)
+		}
+	}
+	b.moveHeld(ctx, stale)
+	moves.Wait()
+	errs := make([]error, len(all))
+	for i, e := range all {
+		errs[i] = e.err
+	}
+	return ttls, errs
+}
+
+// renewHeld renews the leases of locks that keep theirs.
+func (b *Backend) renewHeld(ctx context.Context, list []*extension) {
+	shortest := backend.MaxTTL
+	for _, e := range list {
+		shortest = min(shortest, e.ttl)
+	}
+	patience := min(b.options.Timeout, max(shortest/12, leastLimit))
+	// Repeat what was not answered on a new stream, several times: the next server may hang too, without a leader.
+	for round := 0; round < 4 && len(list) > 0 && ctx.Err() == nil; round++ {
+		leases := make([]*lease, len(list))
+		for i, e := range list {
+			leases[i] = e.from
+		}
+		var again []*extension
+		for i, err := range b.pool.renew(ctx, patience, leases...) {
+			list[i].err = unavailable(err)
+			if err != nil && err != backend.ErrLost && !errors.Is(err, errThroughProxy) {
+				again = append(again, list[i])
+			}
+		}
+		list = again
+	}
+}
+
+// moveHeld moves locks to other leases, as many in one transaction as possible. It skips locks that are being released.
+func (b *Backend) moveHeld(ctx context.Context, list []*extension) {
+	for some := range slices.Chunk(list, movesPerRequest) {
+		if ctx.Err() == nil {
+			b.moveUnlessReleasing(ctx, some)
+		}
+	}
+}
+
+func (b *Backend) moveUnlessReleasing(ctx context.Context, some []*extension) {
+	var list []*extension
+	for _, e := range some {
+		if !e.key.mu.TryLock() {
+			e.err = errReleasing
+			continue
+		}
+		defer e.key.mu.Unlock()
+		if e.key.lease == nil {
+			e.err = backend.ErrLost
+			continue
+		}
+		list = append(list, e)
+	}
+	b.move(ctx, list)
 }

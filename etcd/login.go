@@ -85,8 +85,8 @@ func (l *login) close() {
 	l.running.Wait()
 }
 
-func (l *login) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
-	opts ...grpc.CallOption,
+func (l *login) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
 	if l.conn == nil || method == pb.Auth_Authenticate_FullMethodName {
 		return invoke(ctx, method, req, reply, conn, opts...)
@@ -108,8 +108,8 @@ func (l *login) unary(ctx context.Context, method string, req, reply any, conn *
 	}
 }
 
-func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
-	opts ...grpc.CallOption,
+func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+	open grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	if l.conn == nil {
 		return open(ctx, desc, conn, method, opts...)
@@ -135,7 +135,8 @@ type loggedInStream struct {
 func (s *loggedInStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	w, ok := m.(*pb.WatchResponse)
-	if rejectsToken(err) || ok && err == nil && w.Created && w.Canceled { // the same reply as to a user without the right
+	refused := ok && err == nil && w.Created && w.Canceled // the reply also to a user without the right
+	if rejectsToken(err) || refused {
 		s.login.discard(s.token)
 	}
 	return err
@@ -255,4 +256,63 @@ func validity(jwt string, now time.Time) time.Duration {
 		return 0
 	}
 	return time.Unix(int64(claims.Expiry), 0).Sub(now)
+}
+
+// keepLoggedIn keeps an application's own client logged in, if it has a user and the servers issue tokens that say when
+// they expire.
+//
+// clientv3 logs in again for each request whose token is rejected. Then the log-ins of many callers delay each other,
+// and servers before 3.5 reject even a log-in that carries an expired token, so that the client is locked out for good.
+// But clientv3 also logs in whenever it opens a stream. So keepLoggedIn opens one while the token is still valid.
+func (b *Backend) keepLoggedIn(ctx context.Context) error {
+	if b.client.Username == "" || b.client.Password == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	begun := time.Now()
+	resp, err := b.client.Auth.Authenticate(ctx, b.client.Username, b.client.Password)
+	if errors.Is(err, rpctypes.ErrAuthNotEnabled) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if lifetime := validity(resp.Token, begun); lifetime > 0 { // as that of all later tokens
+		err = b.logInByStream(ctx)
+		b.logInLater(lifetime / 2)
+	}
+	return err
+}
+
+// logInLater logs in after an interval, and again after the same interval, until Close.
+func (b *Backend) logInLater(interval time.Duration) {
+	const soonest, retry = 500 * time.Millisecond, time.Second
+	interval = max(interval, soonest)
+	var next func(d time.Duration)
+	logIn := func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+		defer cancel()
+		if b.logInByStream(ctx) != nil {
+			next(min(interval, retry))
+			return
+		}
+		next(interval)
+	}
+	next = func(d time.Duration) {
+		time.AfterFunc(d, func() {
+			if !b.leases.Closed() {
+				b.leases.Go(logIn)
+			}
+		})
+	}
+	next(interval)
+}
+
+// logInByStream makes clientv3 log in and replace its token.
+func (b *Backend) logInByStream(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // opening the stream is enough
+	_, err := pb.NewWatchClient(b.client.ActiveConnection()).Watch(ctx)
+	return err
 }

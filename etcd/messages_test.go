@@ -214,8 +214,8 @@ func TestFailedTriesLeaveNothing(t *testing.T) {
 		}
 	}
 	counts, _ := w.take()
-	// The holder's key is looked for once when its watch begins. One that meets a pooled lease older than a second renews it on the
-	// side. A try is repeated that is not answered in time, and its lease not used again.
+	// The holder's key is looked for once when its watch begins. One that meets a pooled lease older than a second
+	// renews it on the side. A try is repeated that is not answered in time, and its lease not used again.
 	const repeated = tries / 100
 	renewals := int(2*time.Since(begun)/spare) + tries/50
 	if n := counts["Txn"]; n < tries || n > tries+1+repeated || counts["LeaseGrant"] > 2*repeated || counts["Put"] > 0 ||

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// etcd's index keeps all keys that ever were below a prefix until they are compacted, and walks over them. So whatever a
-// client does with a key must not make new names for ever.
+// etcd's index keeps all keys that ever were below a prefix until they are compacted, and walks over them. So whatever
+// a client does with a key must not make new names for ever.
 func TestNamesAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -41,8 +41,8 @@ func TestNamesAreUsedAgain(t *testing.T) {
 			return err == nil && !h.Held()
 		})
 	}
-	// A name is not used again where a wait was cancelled before its request was answered, which the other client sees first at
-	// times.
+	// A name is not used again where a wait was cancelled before its request was answered, which the other client sees
+	// first at times.
 	const most = times
 	if b.names.last > most {
 		t.Errorf("%d names for %d rounds", b.names.last, times)
@@ -61,7 +61,7 @@ func TestUsedNameIsAnotherContender(t *testing.T) {
 	// The waiter's watch breaks. While nobody tells it, the key is released and its name is used again, behind it.
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	release(t, l)
-	name := l.(*kit.Life).Data.(*held).name
+	name := l.(*kit.Life).Data.(*lockedKey).name
 	behind := queueUp(t, b, waiting("k", ttl), 1)
 	if resp, err := raw(t, s.Addr).Get(t.Context(), b.naming.prefix("k")+name); err != nil || resp.Count != 1 {
 		t.Fatalf("the name was not used again: the test proves nothing (%v)", err)

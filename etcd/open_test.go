@@ -109,8 +109,8 @@ func TestTokenRunsOut(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
-// A wrong address shows on opening: a port that refuses, or a name that there is not, at once and with the reason; a server that is silent in
-// a bounded time. It is the store that is not there, and not the caller who has no more time.
+// A wrong address shows on opening: a port that refuses, or a name that there is not, at once and with the reason; a
+// server that is silent in a bounded time. It is the store that is not there, and not the caller who has no more time.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

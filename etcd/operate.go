@@ -21,8 +21,8 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 
 func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err error) {
 	const page = 1000
-	all := b.naming.namespace + "/" + nameMark
-	from := all + encoding.Encode(prefix)
+	namespace := b.naming.namespace + "/" + nameMark
+	from := namespace + encoding.Encode(prefix)
 	end := clientv3.GetPrefixRangeEnd(from)
 	for {
 		var resp *clientv3.GetResponse
@@ -34,9 +34,9 @@ func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err e
 			return nil, err
 		}
 		for _, kv := range resp.Kvs {
-			name, _, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), all), "/")
+			name, _, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), namespace), "/")
 			key, ok := encoding.Decode(name)
-			if ok && (len(keys) == 0 || keys[len(keys)-1] != key) { // those of one key are neighbours
+			if ok && (len(keys) == 0 || keys[len(keys)-1] != key) { // the contenders for one key are adjacent
 				keys = append(keys, key)
 			}
 		}
@@ -47,8 +47,8 @@ func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err e
 	}
 }
 
-// Break implements [backend.Breaker]. It deletes the first contender's key, if that is the owner's, and revokes its lease of etcd's, which
-// no other lock uses and which the holder would go on renewing until its watch tells.
+// Break implements [backend.Breaker]. It deletes the first contender's key if it is the owner's, and revokes the etcd
+// lease of the key. No other lock uses that lease, and the holder would renew it until its watch reports the deletion.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		return b.breakLease(ctx, key, owner)
@@ -57,15 +57,15 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 
 func (b *Backend) breakLease(ctx context.Context, key, owner string) error {
 	var tried bool
-	var broken []*mvccpb.KeyValue // with the lease that the key had in the end: one that it has left may be another lock's
-	unanswered, err := b.repeat(ctx, func(ctx context.Context) error {
+	var broken []*mvccpb.KeyValue // has the lease at the deletion: an earlier one may by now be another lock's
+	unsure, err := b.repeat(ctx, func(ctx context.Context) error {
 		first, err := b.kv.Get(ctx, b.naming.prefix(key), clientv3.WithFirstCreate()...)
 		if err != nil || len(first.Kvs) == 0 || string(first.Kvs[0].Value) != owner {
 			return err
 		}
 		tried = true
 		c := contender{string(first.Kvs[0].Key), first.Kvs[0].CreateRevision}
-		resp, err := b.kv.Txn(ctx).If(c.lives()).Then(clientv3.OpDelete(c.key, clientv3.WithPrevKV())).Commit()
+		resp, err := b.kv.Txn(ctx).If(c.exists()).Then(clientv3.OpDelete(c.key, clientv3.WithPrevKV())).Commit()
 		if err == nil && resp.Succeeded {
 			broken = resp.Responses[0].GetResponseDeleteRange().PrevKvs
 		}
@@ -74,7 +74,7 @@ func (b *Backend) breakLease(ctx context.Context, key, owner string) error {
 	switch {
 	case len(broken) > 0:
 		return b.revoke(ctx, broken[0].Lease)
-	case err == nil && !(tried && unanswered): // a removal without an answer may have been done
+	case err == nil && !(tried && unsure): // a deletion without a reply may have been carried out
 		return backend.ErrLost
 	}
 	return err

@@ -18,40 +18,82 @@ import (
 )
 
 const (
-	// ahead is how many leases are kept ready per TTL, while that TTL is in use: an acquire takes one, and is then one
+	// ahead is how many leases are kept ready per TTL while that TTL is in use. With a ready lease, an acquire is one
 	// request.
 	ahead = 1
-	// mostIdle bounds the leases kept per TTL after a burst.
+	// mostIdle is the largest number of leases that are kept per TTL after a burst.
 	mostIdle = 64
+	// freshness is subtracted from the time for which a lease serves without a renewal, because clocks differ in speed.
+	freshness = 50 * time.Millisecond
 )
 
-// A pool keeps leases that are granted and not in use, by the TTL of the locks they are for. It does not renew them: one that nobody
-// has used for half its time is not used again.
+// A lease is an etcd lease. At any time it belongs to one lock, to one waiter, or to the pool. So a lock lives exactly
+// as long as its TTL, whatever happens to other locks; and revoking the lease of a request without a reply undoes
+// whatever that request has done or may yet do.
+type lease struct {
+	id    int64
+	class time.Duration // the TTL of the locks that may use the lease
+	ttl   time.Duration // as granted by the server: longer than class
+
+	// term is the Raft term of the leader that granted the lease, 0 if unknown. A leader that continues after a pause
+	// believes for a moment that it still leads, and may revoke the leases that it knows, although its successor has
+	// renewed them. So a lock does not rely on renewals by a later leader: it moves to a lease that the old leader does
+	// not know.
+	//
+	// A reply contains the term at the time it is sent, which may already be a later leader's. So the term known before
+	// the request counts if that is lower: at worst a lock moves needlessly. A client's first grants have only their
+	// replies.
+	term uint64
+
+	// Guarded by pool.mu.
+	stale     bool      // renewed by a later leader than the one that granted it
+	lastTerm  uint64    // of the leader that granted or last renewed it
+	renewed   time.Time // before the request was sent that granted or last renewed it
+	discarded time.Time // when it was queued for revocation; zero if it is not
+	hasEnded  bool
+	ended     chan struct{} // closed when the server has reported that the lease does not exist
+}
+
+// coversLocked reports whether the lease outlives a lock whose request was sent at sent.
+func (l *lease) coversLocked(sent time.Time) bool {
+	return !sent.Add(l.class).After(l.renewed.Add(l.ttl - freshness))
+}
+
+func (l *lease) endLocked() {
+	if !l.hasEnded {
+		l.hasEnded = true
+		close(l.ended)
+	}
+}
+
+// A pool keeps granted leases that are not in use, by the TTL of the locks that may use them. It does not renew them: a
+// lease that was idle for half its TTL is not used again.
 type pool struct {
 	b *Backend
 
-	mu       sync.Mutex
-	term     uint64                     // the highest that an answer has told
-	idle     map[time.Duration][]*lease // the freshest last
-	granting map[time.Duration]int      // in the background
-	closed   bool
-	dropped  backlog[*lease] // to be revoked
+	mu        sync.Mutex
+	term      uint64                     // the highest in any reply
+	idle      map[time.Duration][]*lease // the most recently used last
+	preparing map[time.Duration]int      // grants in the background
+	closed    bool
+	discarded backlog[*lease] // to be revoked
 }
 
 func newPool(b *Backend) *pool {
-	p := &pool{b: b, idle: make(map[time.Duration][]*lease), granting: make(map[time.Duration]int)}
-	p.dropped = backlog[*lease]{calls: &b.calls, work: p.revokeDropped}
+	p := &pool{b: b, idle: make(map[time.Duration][]*lease), preparing: make(map[time.Duration]int)}
+	p.discarded = backlog[*lease]{leases: b.leases, process: p.revokeDiscarded}
 	return p
 }
 
-// take returns a lease for a lock of that TTL: a pooled one, or a new one, and sees to the next one's being there.
-func (p *pool) take(ctx context.Context, class time.Duration) (*lease, error) {
+// checkOut returns a lease for a lock with a TTL of class, from the pool or a new one. It has the next lease granted in
+// the background.
+func (p *pool) checkOut(ctx context.Context, class time.Duration) (*lease, error) {
 	p.mu.Lock()
-	l := p.takeIdleLocked(class)
-	if len(p.idle[class])+p.granting[class] < ahead && !p.closed {
-		p.granting[class]++
-		if !p.b.calls.Background(func() { p.prepare(class) }) {
-			p.granting[class]--
+	l := p.checkOutIdleLocked(class)
+	if len(p.idle[class])+p.preparing[class] < ahead && !p.closed {
+		p.preparing[class]++
+		if !p.b.leases.Go(func(ctx context.Context) { p.prepare(ctx, class) }) {
+			p.preparing[class]--
 		}
 	}
 	p.mu.Unlock()
@@ -61,7 +103,7 @@ func (p *pool) take(ctx context.Context, class time.Duration) (*lease, error) {
 	return p.grant(ctx, class)
 }
 
-func (p *pool) takeIdleLocked(class time.Duration) *lease {
+func (p *pool) checkOutIdleLocked(class time.Duration) *lease {
 	now := time.Now()
 	for n := len(p.idle[class]); n > 0; n-- {
 		l := p.idle[class][n-1]
@@ -69,147 +111,147 @@ func (p *pool) takeIdleLocked(class time.Duration) *lease {
 		if p.usableLocked(l, now) {
 			return l
 		}
-		p.dropLocked(l)
+		p.discardLocked(l)
 	}
 	return nil
 }
 
-// usableLocked reports whether l may serve a lock, with a renewal if need be.
+// usableLocked reports whether a lock may use l, after a renewal if necessary. Through a proxy there are no renewals.
 func (p *pool) usableLocked(l *lease, now time.Time) bool {
-	return l.aliveLocked(now) && (!p.b.proxied.Load() || l.coversLocked(now))
+	return !l.hasEnded && !l.stale && now.Before(l.renewed.Add(l.ttl/2)) && (!p.b.proxied.Load() || l.coversLocked(now))
 }
 
-// prepare grants a lease for what comes next.
-func (p *pool) prepare(class time.Duration) {
-	l, err := p.grant(p.b.base, class)
+// prepare grants a lease ahead.
+func (p *pool) prepare(ctx context.Context, class time.Duration) {
+	l, err := p.grant(ctx, class)
 	p.mu.Lock()
-	p.granting[class]--
+	p.preparing[class]--
 	p.mu.Unlock()
 	if err == nil {
-		p.put(l)
+		p.checkIn(l)
 	}
 }
 
-// put gives back a lease to which no key is bound, nor can be by a request that is still on its way.
-func (p *pool) put(l *lease) {
+// checkIn returns a lease to the pool. No key may be bound to the lease, nor a request under way bind one.
+func (p *pool) checkIn(l *lease) {
 	if l == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case l.isGone:
-	case p.closed || len(p.idle[l.class]) >= mostIdle || !p.usableLocked(l, time.Now()): // stale ones too
-		p.dropLocked(l)
+	case l.hasEnded:
+	case p.closed || len(p.idle[l.class]) >= mostIdle || !p.usableLocked(l, time.Now()):
+		p.discardLocked(l)
 	default:
 		p.idle[l.class] = append(p.idle[l.class], l)
 	}
 }
 
-// close revokes what is in the pool, and lets nothing in any more.
+// close revokes every idle lease, and each lease that is checked in later.
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
 	for _, list := range p.idle {
 		for _, l := range list {
-			p.dropLocked(l)
+			p.discardLocked(l)
 		}
 	}
 	clear(p.idle)
 }
 
-// drop revokes a lease in the background, with all that hangs on it or may yet do so.
-func (p *pool) drop(leases ...*lease) {
+// revokeLater revokes leases in the background. That ends every key that is bound to them, or would be.
+func (p *pool) revokeLater(leases ...*lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range leases {
-		if l != nil && !l.isGone {
-			p.dropLocked(l)
+		if l != nil && !l.hasEnded {
+			p.discardLocked(l)
 		}
 	}
 }
 
-func (p *pool) dropLocked(l *lease) {
-	if l.dropped.IsZero() {
-		l.dropped = time.Now()
-		p.dropped.add(l)
+func (p *pool) discardLocked(l *lease) {
+	if l.discarded.IsZero() {
+		l.discarded = time.Now()
+		p.discarded.add(l)
 	}
 }
 
-// revokeDropped revokes one lease after the other: after a change of leader there are thousands, and other requests must not wait for
-// them. While the servers are away it leaves those to their TTL that have waited for long, or there would be more and more.
-func (p *pool) revokeDropped(list []*lease) {
+// revokeDiscarded revokes one lease after the other: after a change of leader there are thousands, and other requests
+// must not wait for them. While the servers do not respond, it leaves old leases to their TTL; otherwise the backlog
+// would grow during an outage.
+func (p *pool) revokeDiscarded(list []*lease) {
 	var err error
 	for _, l := range list {
 		p.mu.Lock()
-		left, waited := time.Until(l.renewed.Add(l.ttl)), time.Since(l.dropped)
+		remaining, waited := time.Until(l.renewed.Add(l.ttl)), time.Since(l.discarded)
 		p.mu.Unlock()
 		if err != nil && waited > p.b.options.Timeout {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(p.b.base, min(max(left, time.Second), p.b.options.Timeout))
-		err = p.revoke(ctx, l) // its TTL ends it in any case
+		ctx, cancel := context.WithTimeout(p.b.leases.Base(), min(max(remaining, time.Second), p.b.options.Timeout))
+		err = p.revoke(ctx, l) // its TTL ends it anyway
 		cancel()
 	}
 }
 
-// grant makes a lease for locks of a TTL.
+// grant requests a lease for locks with a TTL of class.
 func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
-	l, err := p.ask(ctx, class+spare)
+	l, err := p.request(ctx, class+spare)
 	if err != nil {
 		return nil, err
 	}
 	if l.ttl > class+spare {
-		p.drop(l)
-		return nil, fmt.Errorf("%w: ttl %v: the server grants %v at least", backend.ErrUnsupported, class, l.ttl)
+		p.revokeLater(l)
+		return nil, fmt.Errorf("%w: ttl %v: the server grants at least %v", backend.ErrUnsupported, class, l.ttl)
 	}
 	l.class = class
 	return l, nil
 }
 
-// ask makes a lease, for longer than asked for if the server wants that. Each attempt has an id of its own: one that arrives late, with
-// what a frozen server goes on to do, would make again a lease that was revoked meanwhile, and a late transaction could bind its
-// key to that.
-func (p *pool) ask(ctx context.Context, ttl time.Duration) (*lease, error) {
+// request requests a lease. The server may grant a longer TTL. Each attempt has its own id: a delayed attempt with the
+// same id could grant a lease again that has been revoked, and a delayed transaction could bind a key to that lease.
+func (p *pool) request(ctx context.Context, ttl time.Duration) (*lease, error) {
 	var l *lease
-	var strays []*lease // that may be granted, without an answer
+	var unconfirmed []*lease
 	_, err := p.b.repeat(ctx, func(ctx context.Context) error {
-		l = &lease{id: newLeaseID(), ttl: ttl, gone: make(chan struct{}), renewed: time.Now()}
-		before := p.hear(0)
+		l = &lease{id: newLeaseID(), ttl: ttl, ended: make(chan struct{}), renewed: time.Now()}
+		before := p.noteTerm(0)
 		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(ttl / time.Second)})
 		switch {
 		case err == nil:
-			l.ttl, l.heard = time.Duration(resp.TTL)*time.Second, resp.Header.GetRaftTerm()
-			l.term = cmp.Or(min(before, l.heard), l.heard)
-			p.hear(l.heard)
+			l.ttl, l.lastTerm = time.Duration(resp.TTL)*time.Second, resp.Header.GetRaftTerm()
+			l.term = cmp.Or(min(before, l.lastTerm), l.lastTerm)
+			p.noteTerm(l.lastTerm)
 		case uncertain(err):
-			strays = append(strays, l)
+			unconfirmed = append(unconfirmed, l)
 		}
 		return err
 	})
-	p.drop(strays...)
+	p.revokeLater(unconfirmed...)
 	return l, err
 }
 
-// hear notes the term of an answer, and returns the highest that there was.
-func (p *pool) hear(term uint64) uint64 {
+// noteTerm records the term of a reply, and returns the highest so far.
+func (p *pool) noteTerm(term uint64) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.term = max(p.term, term)
 	return p.term
 }
 
-// newLeaseID is not 0, for which a server would choose another.
+// newLeaseID returns a random id, not 0: for that a server would choose another.
 func newLeaseID() int64 { return 1 + rand.Int64N(math.MaxInt64) }
 
-// revoke ends a lease, and so every key that is bound to it. nil says that it is gone, whoever has ended it: a request
-// that would bind a key to it fails from now on.
+// revoke ends a lease, and so every key that is bound to it. nil means that the lease does not exist any more: a
+// request that would bind a key to it fails from now on.
 func (p *pool) revoke(ctx context.Context, l *lease) error {
 	err := p.b.revoke(ctx, l.id)
 	if err == nil {
 		p.mu.Lock()
-		l.loseLocked()
+		l.endLocked()
 		p.mu.Unlock()
 	}
 	return err
@@ -226,49 +268,25 @@ func (b *Backend) revoke(ctx context.Context, id int64) error {
 	return err
 }
 
-// covers reports whether a lock whose request is sent at sent ends by l's own end.
+// covers reports whether l outlives a lock whose request was sent at sent.
 func (p *pool) covers(l *lease, sent time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return l.coversLocked(sent)
 }
 
-// keep renews the lease of a waiter until ctx ends, or the place is lost and the lease dropped. It does nothing behind a proxy, where
-// attempt.renewPlace does it.
-func (p *pool) keep(ctx context.Context, l *lease) {
-	if p.b.proxied.Load() {
-		return
-	}
-	third := l.ttl / 3
-	p.mu.Lock()
-	next, over := time.Until(l.renewed.Add(third-rand.N(third/8))), !l.dropped.IsZero()
-	p.mu.Unlock()
-	if over {
-		return
-	}
-	time.AfterFunc(max(next, third/4), func() {
-		if ctx.Err() != nil || !p.b.calls.Begin() {
-			return
-		}
-		defer p.b.calls.End()
-		if _, err := p.refresh(ctx, l); !errors.Is(err, backend.ErrLost) {
-			p.keep(ctx, l)
-		}
-	})
-}
-
-// isStale reports whether a lock must not count on the renewals of l.
+// isStale reports whether a lock must not rely on renewals of l.
 func (p *pool) isStale(l *lease) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return l.isStale
+	return l.stale
 }
 
-// takeNew returns a lease that has just been granted or renewed by the leader that granted it.
-func (p *pool) takeNew(ctx context.Context, class time.Duration) (*lease, error) {
+// checkOutRenewed returns a lease that has just been granted, or renewed by the leader that granted it.
+func (p *pool) checkOutRenewed(ctx context.Context, class time.Duration) (*lease, error) {
 	begun := time.Now()
 	for {
-		l, err := p.take(ctx, class)
+		l, err := p.checkOut(ctx, class)
 		if err != nil || p.covers(l, begun) {
 			return l, err
 		}
@@ -276,23 +294,26 @@ func (p *pool) takeNew(ctx context.Context, class time.Duration) (*lease, error)
 		if err == nil && !p.isStale(l) {
 			return l, nil
 		}
-		p.drop(l)
+		p.revokeLater(l)
 		if err != nil && !errors.Is(err, backend.ErrLost) && !errors.Is(err, errThroughProxy) {
 			return nil, err
 		}
 	}
 }
 
-// refresh renews one lease, and returns when the request was sent. ErrLost says that it is gone. It tries again on a new stream, which logs in
-// anew, too.
+// patience is how long one attempt to renew l may take.
+func (p *pool) patience(l *lease) time.Duration {
+	return min(p.b.options.Timeout/attemptShare, max(l.ttl/12, 250*time.Millisecond))
+}
+
+// refresh renews one lease, and returns when the answered request was sent. ErrLost means that the lease has ended.
+// Each attempt after a failure uses a new stream, and so a new log-in.
 func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error) {
 	end := time.Now().Add(p.b.options.Timeout)
-	patience := min(p.b.options.Timeout/attemptShare, max(l.ttl/12, 250*time.Millisecond))
 	pause := kit.Pause{Min: leastPause, Max: mostPause}
 	for {
 		sent = time.Now()
-		errs := p.renew(ctx, patience, l)
-		err = errs[0]
+		err = p.renew(ctx, p.patience(l), l)[0]
 		if again := passing(err) || code(err) == codes.Unauthenticated; !again || sent.After(end) {
 			return sent, unavailable(err)
 		}
@@ -302,35 +323,36 @@ func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error
 	}
 }
 
-// renew renews leases once. An error is ErrLost where the server says that the lease is gone.
+// renew renews leases once. ErrLost means that the lease has ended.
 func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lease) []error {
 	ids := make([]int64, len(leases))
 	for i, l := range leases {
 		ids[i] = l.id
 	}
 	sent := time.Now()
-	got := p.b.renewer.renew(ctx, patience, ids...)
+	replies := p.b.renewer.renew(ctx, patience, ids...)
 	errs := make([]error, len(leases))
 	answered := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, l := range leases {
-		p.term = max(p.term, got[i].term)
+		r := replies[i]
+		p.term = max(p.term, r.term)
 		switch {
-		case got[i].err != nil:
-			errs[i] = got[i].err
-		case got[i].seconds == 0:
-			l.loseLocked()
+		case r.err != nil:
+			errs[i] = r.err
+		case r.seconds == 0:
+			l.endLocked()
 			errs[i] = backend.ErrLost
-		case got[i].term == l.heard && !answered.Before(l.renewed.Add(l.ttl)):
-			// It may have run out before, and old servers answer renewals of leases that they are just ending. A new leader has given it
-			// its whole TTL.
-			p.dropLocked(l)
-			l.loseLocked()
+		case r.term == l.lastTerm && !answered.Before(l.renewed.Add(l.ttl)):
+			// The lease may have expired before the reply: old servers confirm renewals of leases that they are ending.
+			// A new leader has given the lease its full TTL.
+			p.discardLocked(l)
+			l.endLocked()
 			errs[i] = backend.ErrLost
-		case time.Duration(got[i].seconds)*time.Second >= l.ttl && sent.After(l.renewed):
-			l.renewed, l.heard = sent, got[i].term
-			l.isStale = l.isStale || got[i].term != l.term
+		case time.Duration(r.seconds)*time.Second >= l.ttl && sent.After(l.renewed):
+			l.renewed, l.lastTerm = sent, r.term
+			l.stale = l.stale || r.term != l.term
 		}
 	}
 	return errs

@@ -13,8 +13,9 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Hand-offs between 8 clients that hold the key for no time, compared with concurrency.Mutex by turns on one server, so that
-// what else the machine does meets both. It was 5.8 to 6.9 with the data on a disk that others used, 8.3 to 9.6 on tmpfs.
+// Hand-offs between 8 clients that hold the key for no time, compared with concurrency.Mutex by turns on one server, so
+// that what else the machine does meets both. It was 5.8 to 6.9 with the data on a disk that others used, 8.3 to 9.6 on
+// tmpfs.
 func TestHandOffsComparedWithMutex(t *testing.T) {
 	storetest.Long(t, "measures for several seconds")
 	const clients, rounds, turn = 8, 5, time.Second

@@ -12,28 +12,28 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/calls"
+	"github.com/anylock/lock/backend/kit"
 )
 
 var errNoAnswer = fmt.Errorf("%w: no answer in time", backend.ErrUnavailable)
 
-// A renewer renews leases on one long stream, by a message each. What is asked for while others are under way goes out
-// together, after their answers. clientv3's KeepAliveOnce would open a stream for each renewal, and log in for each stream
-// where users are authenticated.
+// A renewer renews leases on one long stream, with one message each. Renewals that are requested during an exchange go
+// out together after its replies. clientv3's KeepAliveOnce would open a stream for each renewal, and log in for each
+// stream if users are authenticated.
 type renewer struct {
 	client pb.LeaseClient
-	base   context.Context // of the stream: it outlives the call that opens it
+	base   context.Context // of the stream, which outlives the call that opens it
 
 	waiting backlog[*renewals]
 
 	mu     sync.Mutex
-	stream *renewalStream // nil where there is none
-	begun  time.Time      // when the last exchange was
+	stream *renewalStream // nil if there is none
+	begun  time.Time      // when the last exchange began
 }
 
-func newRenewer(client pb.LeaseClient, base context.Context, calls *calls.Calls) *renewer {
-	r := &renewer{client: client, base: base}
-	r.waiting = backlog[*renewals]{calls: calls, work: r.renewAll}
+func newRenewer(client pb.LeaseClient, leases *kit.Leases) *renewer {
+	r := &renewer{client: client, base: leases.Base()}
+	r.waiting = backlog[*renewals]{leases: leases, process: r.renewAll}
 	return r
 }
 
@@ -43,106 +43,112 @@ type renewalStream struct {
 	cancel context.CancelFunc
 }
 
-// renewals are those of one call. The renewer's lock guards them.
+// renewals are those of one call. renewer.mu guards them.
 type renewals struct {
-	list []renewal
-	left int           // without an answer
-	over bool          // the caller has gone
-	done chan struct{} // closed when all are answered, or the stream has ended
+	list       []renewal
+	unanswered int
+	abandoned  bool          // the caller has returned
+	done       chan struct{} // closed when all are answered, or the stream has ended
 }
 
-// A renewal is of one lease, with its answer.
+// A renewal is the renewal of one lease, with its reply.
 type renewal struct {
 	call    *renewals
 	id      int64
-	seconds int64  // granted; 0 where the lease is gone
+	seconds int64  // granted; 0 if the lease has ended
 	term    uint64 // of the leader
-	err     error  // errNoAnswer until there is one
+	err     error  // errNoAnswer until there is a reply
 }
 
-// answerLocked enters an answer, or why there is none.
+// answerLocked records a reply, or the reason why there is none.
 func (x *renewal) answerLocked(seconds int64, term uint64, err error) {
 	x.seconds, x.term, x.err = seconds, term, err
-	if x.call.left--; x.call.left == 0 {
+	if x.call.unanswered--; x.call.unanswered == 0 {
 		close(x.call.done)
 	}
 }
 
-// renew renews leases once and returns what was granted to each, or an error. A stream that does
-// not answer within patience is given up, so that the next call reaches another server if there are several.
+// renew renews leases once, and returns the replies. It cancels a stream that does not answer within patience, so that
+// the next call reaches another server if there are several.
 func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int64) []renewal {
-	c := &renewals{list: make([]renewal, len(ids)), left: len(ids), done: make(chan struct{})}
+	c := &renewals{list: make([]renewal, len(ids)), unanswered: len(ids), done: make(chan struct{})}
 	for i, id := range ids {
 		c.list[i] = renewal{call: c, id: id, err: errNoAnswer}
 	}
 	r.waiting.add(c)
-	hung := time.NewTimer(patience)
-	defer hung.Stop()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	for {
 		select {
 		case <-c.done:
 			return c.list
-		case <-hung.C:
+		case <-timer.C:
 		case <-ctx.Done():
 		}
 		r.mu.Lock()
 		lasted := time.Since(r.begun)
-		short := lasted < patience/2
-		if short && ctx.Err() == nil { // these went out late, after the answers to those before
+		recent := lasted < patience/2
+		if recent && ctx.Err() == nil { // these renewals waited for the replies to earlier ones
 			r.mu.Unlock()
-			hung.Reset(patience - lasted)
+			timer.Reset(patience - lasted)
 			continue
 		}
 		defer r.mu.Unlock()
-		if !short && c.left > 0 && r.stream != nil { // it may hang
+		if !recent && c.unanswered > 0 && r.stream != nil { // its server may hang
 			r.stream.cancel()
 		}
-		c.over = true
+		c.abandoned = true
 		return slices.Clone(c.list)
 	}
 }
 
 func (r *renewer) renewAll(calls []*renewals) {
-	asked := make(map[int64][]*renewal)
+	requested := make(map[int64][]*renewal)
 	r.mu.Lock()
 	for _, c := range calls {
 		for i := range c.list {
-			if !c.over {
-				asked[c.list[i].id] = append(asked[c.list[i].id], &c.list[i])
+			if !c.abandoned {
+				requested[c.list[i].id] = append(requested[c.list[i].id], &c.list[i])
 			}
 		}
 	}
 	r.begun = time.Now()
 	r.mu.Unlock()
-	if len(asked) > 0 {
-		r.exchange(asked)
+	if len(requested) > 0 {
+		r.exchange(requested)
 	}
 }
 
-// exchange sends a message for each lease and waits for as many answers, or for the end of the stream. So no answer is taken for
-// that to a later renewal of the same lease.
-func (r *renewer) exchange(asked map[int64][]*renewal) {
+// exchange sends a message for each lease and waits for as many replies, or for the end of the stream. So no reply is
+// mistaken for the reply to a later renewal of the same lease.
+func (r *renewer) exchange(requested map[int64][]*renewal) {
 	s, err := r.open()
-	ids := slices.Collect(maps.Keys(asked))
+	ids := slices.Collect(maps.Keys(requested))
 	var sending sync.WaitGroup
 	if err == nil {
-		sending.Go(func() { s.send(ids) }) // at the same time: a server whose answers nobody takes reads no more
-		err = r.receive(s, asked)
+		sending.Go(func() { // while receiving: a server whose replies nobody reads stops reading
+			for _, id := range ids {
+				if s.Send(&pb.LeaseKeepAliveRequest{ID: id}) != nil {
+					return // Recv returns the reason
+				}
+			}
+		})
+		err = r.receive(s, requested)
 	}
 	if err != nil {
-		r.fail(s, asked, err)
+		r.fail(s, requested, err)
 	}
 	sending.Wait()
 }
 
-// open returns the stream, a new one if need be.
+// open returns the stream, a new one if necessary.
 func (r *renewer) open() (s *renewalStream, err error) {
 	r.mu.Lock()
 	if r.stream == nil || r.stream.ctx.Err() != nil {
 		r.stream = &renewalStream{}
 		r.stream.ctx, r.stream.cancel = context.WithCancel(clientv3.WithRequireLeader(r.base))
 	}
-	s = r.stream // which can be given up from here on
+	s = r.stream // renew may cancel it from here on
 	r.mu.Unlock()
 	if s.Lease_LeaseKeepAliveClient == nil {
 		s.Lease_LeaseKeepAliveClient, err = r.client.LeaseKeepAlive(s.ctx)
@@ -150,43 +156,35 @@ func (r *renewer) open() (s *renewalStream, err error) {
 	return s, err
 }
 
-func (s *renewalStream) send(ids []int64) {
-	for _, id := range ids {
-		if s.Send(&pb.LeaseKeepAliveRequest{ID: id}) != nil {
-			return // Recv gets the reason
-		}
-	}
-}
-
-// receive enters the answers, and leaves in asked what was not answered.
-func (r *renewer) receive(s *renewalStream, asked map[int64][]*renewal) error {
-	for len(asked) > 0 {
+// receive records replies. It deletes what is answered from requested.
+func (r *renewer) receive(s *renewalStream, requested map[int64][]*renewal) error {
+	for len(requested) > 0 {
 		resp, err := s.Recv()
 		if err != nil {
 			return err
 		}
 		r.mu.Lock()
-		for _, x := range asked[resp.ID] {
+		for _, x := range requested[resp.ID] {
 			x.answerLocked(max(resp.TTL, 0), resp.Header.GetRaftTerm(), nil)
 		}
 		r.mu.Unlock()
-		delete(asked, resp.ID)
+		delete(requested, resp.ID)
 	}
 	return nil
 }
 
-// fail ends the stream, and tells why of what was not answered.
-func (r *renewer) fail(s *renewalStream, asked map[int64][]*renewal, err error) {
+// fail ends the stream, and records why renewals were not answered.
+func (r *renewer) fail(s *renewalStream, unanswered map[int64][]*renewal, err error) {
 	switch {
 	case r.base.Err() != nil:
 		err = backend.ErrClosed
-	case s.ctx.Err() != nil: // it was given up
+	case s.ctx.Err() != nil: // renew has canceled it
 		err = errNoAnswer
 	}
 	s.cancel()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, list := range asked {
+	for _, list := range unanswered {
 		for _, x := range list {
 			x.answerLocked(0, 0, err)
 		}

@@ -57,9 +57,8 @@ func inBubble(t *testing.T, f func(t *testing.T, b *Backend, c *silentLeases)) {
 		b := &Backend{options: o, guarantees: guarantees(usualMinTTL)}
 		b.leases = kit.NewLeases(requests{b}, o.Timeout)
 		b.pool = newPool(b)
-		b.renewer = newRenewer(c, t.Context(), &b.calls)
+		b.renewer = newRenewer(c, b.leases)
 		f(t, b, c)
-		b.calls.Drain(time.Minute)
 		b.leases.Close()
 	})
 }
@@ -112,8 +111,9 @@ func (s *slowStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	}
 }
 
-// Renewals that go out after the answers to others have their whole patience from then on: where answers take more than half of it, those
-// that come together would otherwise give up the stream one after the other, each time with all but the first unanswered.
+// Renewals that go out after the answers to others have their whole patience from then on: where answers take more than
+// half of it, those that come together would otherwise give up the stream one after the other, each time with all but
+// the first unanswered.
 func TestPatienceBeginsWithTheExchange(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
 		b.renewer.client = slowLeases{after: func(int64) time.Duration { return 150 * time.Millisecond }}

@@ -16,8 +16,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A lyingLeases answers renewals of leases that are gone as if they were not, as servers before 3.4.38, 3.5.23 and 3.6.5 do while they are
-// ending them.
+// A lyingLeases answers renewals of leases that are gone as if they were not, as servers before 3.4.38, 3.5.23 and
+// 3.6.5 do while they are ending them.
 type lyingLeases struct {
 	pb.LeaseClient
 	lies atomic.Int64
@@ -42,7 +42,8 @@ func (s *lyingStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	return r, err
 }
 
-// Where renewals are answered although the lease is gone, a holder is told by the watch of its key, and a waiter by its look at the queue.
+// Where renewals are answered although the lease is gone, a holder is told by the watch of its key, and a waiter by its
+// look at the queue.
 func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -65,7 +66,7 @@ func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	main := l.(*kit.Life).Data.(*held).main
+	main := l.(*kit.Life).Data.(*lockedKey).lease
 	revoke(own)
 	if err := b.pool.renew(t.Context(), soon, main)[0]; err != nil || lying.lies.Load() == 0 {
 		t.Fatalf("the renewal of a lease that is gone: %v: the test proves nothing", err)
@@ -89,23 +90,23 @@ func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
-// A renewal that is answered when the lease may have run out already does not count, unless by a new leader, who gives it its TTL again.
+// A renewal that is answered when the lease may have run out already does not count, unless by a new leader, who gives
+// it its TTL again.
 func TestRenewalAnsweredTooLate(t *testing.T) {
 	for name, newLeader := range map[string]bool{"the same leader": false, "a new leader": true} {
 		inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 			const ttl = 10 * time.Second
-			l := &lease{id: 1, class: ttl, ttl: ttl + spare, gone: make(chan struct{}), renewed: time.Now(), term: 7, heard: 7}
+			l := &lease{id: 1, class: ttl, ttl: ttl + spare, ended: make(chan struct{}), renewed: time.Now(), term: 7, lastTerm: 7}
 			term := l.term
 			if newLeader {
 				term++
 			}
 			b.renewer.client = &lateLease{silentLeases: c, term: term, after: l.ttl}
-			b.leaseClient, b.base = deadLeases{}, t.Context()
+			b.leaseClient = &deadLeases{}
 			err := b.pool.renew(t.Context(), time.Hour, l)[0]
 			if (err == nil) != newLeader {
 				t.Errorf("%s: a renewal answered after %v: %v", name, l.ttl, err)
 			}
-			b.calls.Drain(time.Minute)
 		})
 	}
 }
@@ -142,7 +143,8 @@ func (s *lateStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	}
 }
 
-// A waiter whose key is deleted just after it was granted, as by Break, queues again on a lease that nobody is about to revoke.
+// A waiter whose key is deleted just after it was granted, as by Break, queues again on a lease that nobody is about to
+// revoke.
 func TestLeaseOfDeletedGrantIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

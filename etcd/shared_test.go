@@ -14,7 +14,8 @@ type site struct {
 	namespace string
 }
 
-// shared returns a site on the server that the package's tests share, for tests that neither break it nor count what is on it.
+// shared returns a site on the server that the package's tests share, for tests that neither break it nor count what is
+// on it.
 func shared(t testing.TB) site {
 	t.Helper()
 	return site{common.Get(t), fmt.Sprint("test-", sites.Add(1))}

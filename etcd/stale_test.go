@@ -12,7 +12,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// oldReads answers reads of the present as they were at a revision, as servers before 3.4.42, 3.5.28 and 3.6.9 may do after a pause.
+// oldReads answers reads of the present as they were at a revision, as servers before 3.4.42, 3.5.28 and 3.6.9 may do
+// after a pause.
 type oldReads struct{ at, told atomic.Int64 }
 
 func (o *oldReads) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
@@ -34,7 +35,8 @@ func (o *oldReads) unary(ctx context.Context, method string, req, reply any, cc 
 	return err
 }
 
-// Old reads let nobody in beside the holder, and keep nobody out whose turn has come: that is found out at the revision that a watch tells.
+// Old reads let nobody in beside the holder, and keep nobody out whose turn has come: that is found out at the revision
+// that a watch tells.
 func TestOldReadsMisleadNoWaiter(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

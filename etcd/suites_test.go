@@ -21,12 +21,12 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// shortElections make a server grant leases of a second, as it grants none shorter than 1.5 times its election timeout. Alone it elects
-// nobody.
+// shortElections make a server grant leases of a second, as it grants none shorter than 1.5 times its election timeout.
+// Alone it elects nobody.
 var shortElections = []string{"--heartbeat-interval", "60", "--election-timeout", "600"}
 
-// The suites are the last tests but for those that take no time, as they reach into each other: see runAhead. A cluster goes
-// beside a single server.
+// The suites are the last tests but for those that take no time, as they reach into each other: see runAhead. A cluster
+// goes beside a single server.
 func TestConformance(t *testing.T) {
 	s := servers.Etcd(t, shortElections...)
 	runAhead(t, storetest.Main, func(t *testing.T) conformance.Harness {
@@ -48,7 +48,8 @@ func TestConformanceCurrent(t *testing.T) {
 	runAhead(t, storetest.Core(), func(t *testing.T) conformance.Harness { return harness(t, s, s.Addr) })
 }
 
-// TestConformanceProxy reaches the server through "etcd grpc-proxy". Its faults are the server's, and those of the link to the proxy.
+// TestConformanceProxy reaches the server through "etcd grpc-proxy". Its faults are the server's, and those of the link
+// to the proxy.
 func TestConformanceProxy(t *testing.T) {
 	storetest.Long(t, "another topology")
 	s := servers.Etcd(t, shortElections...)
@@ -66,8 +67,8 @@ func TestConformanceCluster(t *testing.T) {
 	storetest.Core("members")(t, func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
 }
 
-// runAhead runs the suite, and lets the next test begin when only those checks are left that make faults: each of them has the
-// store to itself, and mostly waits. All others load the machine, so that two suites must not do them at once.
+// runAhead runs the suite, and lets the next test begin when only those checks are left that make faults: each of them
+// has the store to itself, and mostly waits. All others load the machine, so that two suites must not do them at once.
 func runAhead(t *testing.T, run storetest.Suite, newHarness func(t *testing.T) conformance.Harness) {
 	t.Helper()
 	begun := make(chan struct{})
@@ -133,7 +134,8 @@ func harness(t *testing.T, s *servers.Server, addr string) conformance.Harness {
 	}
 }
 
-// proxyOfItsOwn starts a proxy whose goroutines the suite does not take for the client's: it finds those by their label.
+// proxyOfItsOwn starts a proxy whose goroutines the suite does not take for the client's: it finds those by their
+// label.
 func proxyOfItsOwn(t *testing.T, addr string) *storetest.Proxy {
 	made := make(chan *storetest.Proxy)
 	go func() {
@@ -167,8 +169,8 @@ func clusterHarness(t *testing.T, c *servers.EtcdMembers) conformance.Harness {
 	return h
 }
 
-// outage bounds the time without service after one of three members has failed: an election takes one to two seconds, an
-// attempt that goes to a frozen member a quarter of Options.Timeout. On two busy processors it was 7.6 s.
+// outage bounds the time without service after one of three members has failed: an election takes one to two seconds,
+// an attempt that goes to a frozen member a quarter of Options.Timeout. On two busy processors it was 7.6 s.
 const outage = 20 * time.Second
 
 func addrs(c *servers.EtcdMembers) []string {

@@ -12,10 +12,10 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A flaw is a fault of etcd's that makes a promise of ours weaker.
+// A flaw is a bug of etcd that weakens a guarantee.
 type flaw struct {
 	what  string
-	fixed map[int]int // the patch release of each minor one from which on it is mended; newer minor ones never had it
+	fixed map[int]int // by minor version, the patch release with the fix; newer minor versions never had the flaw
 }
 
 var flaws = []flaw{
@@ -26,12 +26,12 @@ var flaws = []flaw{
 
 // has reports whether etcd 3.minor.patch has the flaw.
 func (f flaw) has(minor, patch int) bool {
-	const oldest = 4 // which we know
+	const oldest = 4 // older versions are not in flaws
 	fixed, ok := f.fixed[minor]
 	return ok && patch < fixed || minor < oldest
 }
 
-// flawsOf tells the flaws of a version. One that cannot be parsed has none.
+// flawsOf returns the flaws of a version, none if the version cannot be parsed.
 func flawsOf(version string) (list []string) {
 	v, ok := numbers(version)
 	for _, f := range flaws {
@@ -47,14 +47,13 @@ func numbers(version string) (v [3]int, ok bool) {
 	return v, err == nil
 }
 
-// byWallClock reports whether a version compares times of the wall clock when it looks for leases that have run out (issue 12291), as all
-// before 3.5 do.
+// byWallClock reports whether a version uses the wall clock to find expired leases (issue 12291), as all before 3.5 do.
 func byWallClock(version string) bool {
 	v, ok := numbers(version)
 	return ok && (v[0] < 3 || v[0] == 3 && v[1] < 5)
 }
 
-// weakened is g as servers of a version keep it.
+// weakened returns g as servers of a version keep it.
 func weakened(g backend.Guarantees, version string) backend.Guarantees {
 	if list := flawsOf(version); len(list) > 0 {
 		g.EarlyLoss = "etcd " + version + " is old: " + strings.Join(list, "; ")
@@ -66,8 +65,8 @@ func weakened(g backend.Guarantees, version string) backend.Guarantees {
 	return g
 }
 
-// mostFlawed asks the servers for their versions, and returns the one with most flaws. One that does not tell counts as sound: the URL
-// names more than are up at any time.
+// mostFlawed returns the server version with the most flaws. A server that does not respond counts as sound, because
+// the URL may name servers that are down.
 func (b *Backend) mostFlawed(ctx context.Context) (version string) {
 	for _, s := range b.statuses(ctx) {
 		if s.err == nil && len(flawsOf(s.Version)) >= len(flawsOf(version)) {
@@ -77,32 +76,32 @@ func (b *Backend) mostFlawed(ctx context.Context) (version string) {
 	return version
 }
 
-// A serverStatus is what one server says of itself, or why it does not.
+// A serverStatus is the status of one server, or the reason why it is unknown.
 type serverStatus struct {
 	*clientv3.StatusResponse
 	endpoint string
 	err      error
 }
 
-// statuses asks all servers of the URL. It waits for none that does not answer soon after another one.
+// statuses returns the status of each server of the URL. Once one has answered, it waits for the others only briefly.
 func (b *Backend) statuses(ctx context.Context) []serverStatus {
 	list := make([]serverStatus, len(b.client.Endpoints()))
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	patience := b.options.Timeout / attemptShare
 	answered := sync.OnceFunc(func() { time.AfterFunc(patience, cancel) })
-	var asked sync.WaitGroup
+	var requests sync.WaitGroup
 	for i, e := range b.client.Endpoints() {
-		asked.Go(func() {
+		requests.Go(func() {
 			resp, err := b.client.Status(ctx, e)
 			if err == nil {
 				answered()
 			} else if ctx.Err() != nil {
-				err = noneWithin(patience, err)
+				err = noAnswerWithin(patience, err)
 			}
 			list[i] = serverStatus{resp, e, err}
 		})
 	}
-	asked.Wait()
+	requests.Wait()
 	return list
 }

@@ -3,8 +3,11 @@ package etcd
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -12,63 +15,62 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend/kit"
-	"github.com/anylock/lock/internal/calls"
 )
 
 const (
-	// silence is how long a stream with watches may be silent before the server is asked for a sign of life, and again
-	// until the stream is given up.
+	// silence is how long a stream with watches may be silent before the server is probed; and how long the server may
+	// take to reply to the probe.
 	silence = 1500 * time.Millisecond
-	// opening bounds how long a stream may take to open.
+	// opening is how long a stream may take to open.
 	opening = 4 * time.Second
 )
 
-// watches tells of keys that are deleted, all on one stream.
+// watches report the deletion of keys, all on one stream.
 //
-// A watch begins at the server's present revision, never at an older one: those are served by a loop that runs every
-// 100 ms. Its creation tells that revision, so that its owner can look whether the key was deleted before. When the stream
-// breaks, or the server cancels a watch, all begin anew on another stream, and their owners are to look again. Events have
-// been lost (etcd issues 17612, 18089, 19179), so a waiter looks now and then in any case.
+// A watch begins at the server's present revision, never at an older one: servers serve those by a loop that runs every
+// 100 ms. The reply to its creation contains that revision, so that the watch's owner can check whether the key was
+// deleted before. When the stream breaks, or the server cancels a watch, all watches begin again on another stream, and
+// their owners must check again. Servers have lost events (etcd issues 17612, 18089, 19179), so waiters also read now
+// and then.
 type watches struct {
+	b      *Backend
 	client pb.WatchClient
-	calls  *calls.Calls
-	probed string // the key of watches that only ask for a sign of life
 
 	mu      sync.Mutex
 	list    map[int64]*watch
 	lastID  int64
 	current *watchStream
 	started bool
-	closing context.Context
 	running sync.WaitGroup
 }
 
 // firstID is above every number that a server or proxy chooses for a watch.
 const firstID = 1 << 32
 
-// A watch is for one contender.
+// A watch is for one contender. Its functions are called on a goroutine of the stream's, and must not block.
 type watch struct {
-	of   contender
-	id   int64
-	look func(from int64) // only deletions after the revision from are told from now on; 0 where it is not known, or none are
-	gone func(at int64)   // called once at most, never by stop; at is when the key was deleted
+	of contender
+	id int64
+	// created means that only deletions after the revision from are reported; 0 if that is unknown, or none are.
+	created func(from int64)
+	deleted func(at int64) // called at most once, never by stop; at is when the key was deleted
 
 	stopped  bool
-	remoteID int64 // its number on the current stream, once created there
+	remoteID int64 // its number on the current stream
 }
 
-func newWatches(client pb.WatchClient, closing context.Context, calls *calls.Calls, probed string) *watches {
-	return &watches{client: client, calls: calls, probed: probed, list: make(map[int64]*watch), lastID: firstID, closing: closing}
+func newWatches(b *Backend, client pb.WatchClient) *watches {
+	return &watches{b: b, client: client, list: make(map[int64]*watch), lastID: firstID}
 }
 
-// add begins a watch. look and gone are called on a goroutine of the stream's and must not block.
-func (ws *watches) add(of contender, look, gone func(revision int64)) *watch {
+// add begins a watch.
+func (ws *watches) add(of contender, created, deleted func(revision int64)) *watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.lastID++
-	w := &watch{of: of, id: ws.lastID, look: look, gone: gone}
+	w := &watch{of: of, id: ws.lastID, created: created, deleted: deleted}
 	ws.list[w.id] = w
-	if !ws.started && ws.closing.Err() == nil {
+	if !ws.started && !ws.b.leases.Closed() {
 		ws.started = true
 		ws.running.Go(ws.run)
 	}
@@ -78,7 +80,7 @@ func (ws *watches) add(of contender, look, gone func(revision int64)) *watch {
 	return w
 }
 
-// stop ends a watch, and reports whether it was there: not one whose key is gone.
+// stop ends a watch, and reports whether it was active: it is not once its key is deleted.
 func (ws *watches) stop(w *watch) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -93,32 +95,32 @@ func (ws *watches) stop(w *watch) bool {
 	return true
 }
 
-// run keeps a stream open, once the first watch has been added, until closing.
+// run keeps a stream open from the first watch until Close.
 func (ws *watches) run() {
+	closing := ws.b.leases.Closing()
 	pause := kit.Pause{Min: leastPause, Max: time.Second}
-	for ws.closing.Err() == nil {
+	for closing.Err() == nil {
 		begun := time.Now()
-		ws.serve()
+		ws.serve(closing)
 		if time.Since(begun) > mostPause {
 			pause.Reset()
 		}
-		_ = kit.Sleep(ws.closing, pause.Next(0))
+		_ = kit.Sleep(closing, pause.Next(0))
 	}
 }
 
-// serve opens a stream, creates the watches there are, and tells of what comes until the stream breaks.
-func (ws *watches) serve() {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ws.closing))
+// serve opens a stream, creates all watches, and handles replies until the stream breaks.
+func (ws *watches) serve(closing context.Context) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(closing))
 	defer cancel()
 	opened := time.AfterFunc(opening, cancel)
 	stream, err := ws.client.Watch(ctx)
 	if !opened.Stop() || err != nil {
 		return
 	}
-	s := newWatchStream(stream, cancel, ws.calls)
-	ws.turnTo(s)
-	listening := make(chan struct{})
-	ws.running.Go(func() { ws.listen(s, listening) })
+	s := newWatchStream(ws.b, stream, cancel)
+	ws.useStream(s)
+	ws.running.Go(func() { ws.detectSilence(ctx, s) })
 	for {
 		resp, err := stream.Recv()
 		if err != nil {
@@ -127,14 +129,13 @@ func (ws *watches) serve() {
 		s.heard.Store(true)
 		ws.handle(s, resp)
 	}
-	close(listening)
-	for _, w := range ws.turnTo(nil) {
-		w.look(0)
+	for _, w := range ws.useStream(nil) {
+		w.created(0)
 	}
 }
 
-// turnTo makes s the stream of all watches, nil for none, and returns these.
-func (ws *watches) turnTo(s *watchStream) []*watch {
+// useStream makes s the stream of all watches, nil for none, and returns the watches.
+func (ws *watches) useStream(s *watchStream) []*watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.current = s
@@ -148,82 +149,181 @@ func (ws *watches) turnTo(s *watchStream) []*watch {
 }
 
 func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
-	w := ws.of(s, resp)
+	ws.mu.Lock()
+	w := s.watchLocked(resp)
+	ws.mu.Unlock()
 	switch {
 	case resp.Canceled && (w != nil || resp.Created):
-		// Newer servers do not say which watch they refuse. The token of the stream's log-in may have run out: a new stream logs in
-		// anew.
+		// Newer servers do not say which watch they refuse. The token of the stream's log-in may have expired: a new
+		// stream logs in again.
+		s.cancel()
+	case resp.Created && !s.oneByOne && resp.WatchId < firstID:
+		ws.b.proxied.Store(true) // only a proxy ignores the number that the client has chosen
 		s.cancel()
 	case w == nil: // it was stopped
 	case resp.Created:
-		w.look(resp.Header.GetRevision())
+		w.created(resp.Header.GetRevision())
 	default: // only deletions are sent
-		at := w.deleted(resp.Events)
-		if at != 0 && ws.stop(w) {
-			w.gone(at)
+		if at := w.deletedAt(resp.Events); at != 0 && ws.stop(w) {
+			w.deleted(at)
 		}
 	}
 }
 
-// of returns the watch that a response is for, nil if it was stopped or refused.
-func (ws *watches) of(s *watchStream, resp *pb.WatchResponse) *watch {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	switch {
-	case !resp.Created:
-		return s.created[resp.WatchId]
-	case resp.Canceled:
-		return nil
-	}
-	return s.createdLocked(resp.WatchId, ws.list[resp.WatchId])
-}
-
-// deleted returns the revision at which the contender was deleted, 0 if that is not among the deletions of its key: a member that lags
-// behind tells of those of earlier contenders, too.
-func (w *watch) deleted(deletions []*mvccpb.Event) int64 {
+// deletedAt returns the revision at which the contender was deleted, 0 if no event is about it: a member that lags
+// behind also reports deletions of earlier contenders of the same name.
+func (w *watch) deletedAt(deletions []*mvccpb.Event) int64 {
 	for _, e := range deletions {
-		if e.Kv.ModRevision > w.of.rev {
+		if e.Kv.ModRevision > w.of.created {
 			return e.Kv.ModRevision
 		}
 	}
 	return 0
 }
 
-// listen gives a stream up that is silent although it was asked for a sign of life: its server hangs, or is cut off.
-func (ws *watches) listen(s *watchStream, ended <-chan struct{}) {
+// detectSilence probes a stream that is silent, and cancels it if it remains silent: its server hangs, or is cut off.
+func (ws *watches) detectSilence(ctx context.Context, s *watchStream) {
 	tick := time.NewTicker(silence)
 	defer tick.Stop()
-	for asked := false; ; {
+	for probed := false; ; {
 		select {
-		case <-ended:
+		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if s.heard.Swap(false) || ws.none() {
-			asked = false
-			continue
-		}
-		if asked {
-			s.cancel()
-			return
-		}
-		asked = true
 		ws.mu.Lock()
-		s.probeLocked(ws.probed)
+		switch {
+		case s.heard.Swap(false) || len(ws.list) == 0:
+			probed = false
+		case probed:
+			s.cancel()
+		default:
+			probed = true
+			s.probeLocked(ws.b.naming.prefix("any"))
+		}
 		ws.mu.Unlock()
 	}
 }
 
-func (ws *watches) none() bool {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	return len(ws.list) == 0
-}
-
-// close waits for the end of the stream. closing must have ended.
+// close waits for the end of the stream. Close of the Backend must have begun.
 func (ws *watches) close() {
 	ws.mu.Lock()
-	ws.started = true // a guard's timer, which nobody waits for, starts no stream any more
+	ws.started = true // a timer of the guard's starts no stream from now on
 	ws.mu.Unlock()
 	ws.running.Wait()
+}
+
+// A watchStream creates watches on one stream, and finds the watch that a reply is for.
+//
+// Servers use the numbers that the client chooses for the watches of a stream. "etcd grpc-proxy" chooses the numbers
+// itself, creates the watches in any order, and does not answer requests for progress. So a stream through a proxy
+// creates each watch after the reply to the one before.
+//
+// watches.mu guards all fields but unsent and heard.
+type watchStream struct {
+	stream pb.Watch_WatchClient
+	cancel context.CancelFunc
+	// Messages are sent in the background: the goroutine that reports losses must not wait for a stream that takes no
+	// more messages, and a server whose replies nobody reads takes none.
+	unsent backlog[*pb.WatchRequest]
+	heard  atomic.Bool // since the last tick
+
+	oneByOne bool             // through a proxy
+	creating *watch           // oneByOne: the watch whose reply is awaited
+	pending  []*watch         // oneByOne: to be created after it
+	numbered map[int64]*watch // by their numbers on this stream, without stopped ones
+}
+
+func newWatchStream(b *Backend, stream pb.Watch_WatchClient, cancel context.CancelFunc) *watchStream {
+	s := &watchStream{stream: stream, cancel: cancel, oneByOne: b.proxied.Load(), numbered: make(map[int64]*watch)}
+	s.unsent = backlog[*pb.WatchRequest]{leases: b.leases, process: s.send}
+	return s
+}
+
+func (s *watchStream) send(list []*pb.WatchRequest) {
+	for _, r := range list {
+		if s.stream.Send(r) != nil {
+			return // Recv returns the reason
+		}
+	}
+}
+
+// createLocked requests a watch, now or in its turn.
+func (s *watchStream) createLocked(w *watch) {
+	if s.oneByOne {
+		s.pending = append(s.pending, w)
+		s.createNextLocked()
+		return
+	}
+	s.numberLocked(w, w.id)
+	s.unsent.add(w.request(nil))
+}
+
+func (s *watchStream) createNextLocked() {
+	for len(s.pending) > 0 && s.creating == nil {
+		w := s.pending[0]
+		s.pending = s.pending[1:]
+		if !w.stopped {
+			s.creating = w
+			// A proxy merges watches on the same range. This range contains only the key, and no other watch has it.
+			s.unsent.add(w.request([]byte(w.of.key + "\x00" + strconv.FormatUint(rand.Uint64(), 36))))
+		}
+	}
+}
+
+func (s *watchStream) numberLocked(w *watch, number int64) {
+	w.remoteID = number
+	s.numbered[number] = w
+}
+
+// watchLocked returns the watch that a reply is for, nil if the watch was stopped or refused.
+func (s *watchStream) watchLocked(resp *pb.WatchResponse) *watch {
+	if !s.oneByOne || !resp.Created || resp.Canceled {
+		return s.numbered[resp.WatchId]
+	}
+	w := s.creating
+	s.creating = nil
+	s.createNextLocked()
+	if w == nil || w.stopped {
+		s.unsent.add(cancelRequest(resp.WatchId))
+		return nil
+	}
+	s.numberLocked(w, resp.WatchId)
+	return w
+}
+
+// stopLocked ends a watch that has just been marked as stopped.
+func (s *watchStream) stopLocked(w *watch) {
+	if s.numbered[w.remoteID] == w {
+		delete(s.numbered, w.remoteID)
+		s.unsent.add(cancelRequest(w.remoteID))
+	}
+}
+
+// probeLocked requests a reply: a report of progress, or through a proxy a watch on a key that nobody has, which the
+// proxy passes on to its server.
+func (s *watchStream) probeLocked(key string) {
+	switch {
+	case !s.oneByOne:
+		s.unsent.add(&pb.WatchRequest{
+			RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}},
+		})
+	case s.creating == nil: // otherwise a reply is due anyway
+		probe := &watch{of: contender{key: key}, id: firstID}
+		s.createLocked(probe)
+		probe.stopped = true // it is canceled when the reply arrives
+	}
+}
+
+func (w *watch) request(rangeEnd []byte) *pb.WatchRequest {
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
+		Key: []byte(w.of.key), RangeEnd: rangeEnd, WatchId: w.id,
+		Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT},
+	}}}
+}
+
+func cancelRequest(number int64) *pb.WatchRequest {
+	return &pb.WatchRequest{
+		RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: number}},
+	}
 }

@@ -27,7 +27,7 @@ func ExampleTable() {
 	if err := fences.Create(ctx, db); err != nil {
 		log.Fatal(err)
 	}
-	locks, err := lock.Open(ctx, "", lock.Require(lock.NeedFencing(lock.FencingRestart)))
+	locks, err := lock.Open(ctx, "", lock.Require(lock.Need{Fencing: lock.FencingRestart}))
 	if err != nil {
 		log.Fatal(err)
 	}

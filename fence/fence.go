@@ -8,6 +8,7 @@
 //   - [Table] keeps the highest tokens in a table of their own, [Column] in a column of your table. Both check inside
 //     your transaction, in Postgres, MySQL, MariaDB and SQLite.
 //   - Package redisfence runs your Lua script in Redis behind the check.
+//   - Package fencehttp has the header in which a token travels, and a middleware that refuses stale ones.
 //   - [Guard] protects a resource inside this process.
 //
 // # What it guarantees

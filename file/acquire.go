@@ -39,7 +39,7 @@ type attempt struct {
 	opportunity time.Duration  // from now: see record
 }
 
-// cleanUp removes what the store may keep of an owner that will not use it: now, which takes some 20 µs, or in the
+// cleanUp removes what the store may keep for an owner that has no lease: now, which takes some 20 µs, or in the
 // background if somebody keeps the bucket locked.
 func (a *attempt) cleanUp() {
 	if !a.touched {
@@ -53,7 +53,7 @@ func (a *attempt) cleanUp() {
 	}
 }
 
-// try looks once: it takes the key if it may, else it joins the queue if the request waits.
+// try makes one attempt: it acquires the key if it may, else it joins the queue if the request waits.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	var inbox uint64
 	if a.r.Wait {
@@ -93,9 +93,9 @@ func (a *attempt) change(r *record, now int64, post *messages, inbox uint64) (wr
 		if err != nil {
 			return false, err
 		}
-		told := r.claimBy != 0 // then the next one has had a hint
+		notified := r.claimBy != 0 // if so, the second waiter has a hint
 		r.grant(a.r.Owner, token, now+int64(a.ttl))
-		if !told {
+		if !notified {
 			r.rouse(post)
 		}
 		a.got(r)

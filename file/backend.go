@@ -79,7 +79,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// requests are what kit.Leases asks of the store.
+// requests implements kit.Requests.
 type requests struct{ *Backend }
 
 // RenewLease implements kit.Requests.
@@ -112,7 +112,7 @@ func (b requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return b.release(ctx, l.Key(), l.Owner())
 }
 
-// release removes the lease of owner, or its place in the queue, and tells the next waiter.
+// release removes the lease of owner, or its place in the queue, and notifies the next waiter.
 func (b *Backend) release(ctx context.Context, key, owner string) error {
 	post := messages{inbox: b.inbox}
 	removed := false // removed stays true if the removal has to be done again
@@ -125,11 +125,11 @@ func (b *Backend) release(ctx context.Context, key, owner string) error {
 			there = true
 		}
 		removed = removed || there
-		told := r.offer("", now, &post)
+		offered := r.offer("", now, &post)
 		if first {
 			r.rouse(&post) // unless the key is free, and has been offered
 		}
-		return there || told, nil
+		return there || offered, nil
 	})
 	if errors.Is(err, errAbsent) {
 		err = nil

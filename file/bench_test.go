@@ -70,7 +70,7 @@ func BenchmarkHandOff(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(2*b.N), "µs/turn")
 }
 
-// taker takes the key and gives it back until its input ends.
+// taker acquires and releases the key until its input ends.
 func taker(b *file.Backend) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -130,7 +130,7 @@ func BenchmarkDistinct(b *testing.B) {
 	}
 }
 
-// Processes contend for one key: the time that a grant takes, over all of them.
+// Processes contend for one key: the mean time between grants.
 func BenchmarkContended(b *testing.B) {
 	for _, processes := range []int{2, 8} {
 		b.Run(strconv.Itoa(processes), func(b *testing.B) {
@@ -157,7 +157,7 @@ func BenchmarkContended(b *testing.B) {
 	}
 }
 
-// contender takes the key and gives it back as often as it is told.
+// contender acquires and releases the key once for each order.
 func contender(b *file.Backend) {
 	os.Stdout.WriteString("ready\n")
 	var times int

@@ -22,7 +22,7 @@ type stall struct {
 	seq   uint64
 }
 
-// stuck tells that the file has stayed as it is since the last look.
+// stuck reports whether the file is unchanged since the last inspection.
 func (w *stall) stuck(fd int) (bool, error) {
 	now := time.Now()
 	first := w.since.IsZero()
@@ -38,7 +38,7 @@ func (w *stall) stuck(fd int) (bool, error) {
 	return same && err == nil, err
 }
 
-// breakLock gets round the lock of a process that was stopped while it held it: a new file takes the place of the locked
+// breakLock bypasses the lock of a process that was stopped while it held the lock: a new file replaces the locked
 // one. It is safe at any moment, even if that process is well:
 //
 //   - The locked file is marked, for good, before its state is copied. Who has written to it and finds no mark afterwards
@@ -48,7 +48,7 @@ func (w *stall) stuck(fd int) (bool, error) {
 //   - The new file has a name that its bucket alone uses, and its lock guards the break. If its process dies, whoever next
 //     wants the bucket begins again, with the same file. While its process is stopped, the bucket stays as it is.
 //
-// It fails silently: whoever waits for the lock goes on waiting.
+// It fails silently: processes that wait for the lock continue to wait.
 func (s *store) breakLock(ctx context.Context, l locked) {
 	path := l.path + spareSuffix
 	next, img, ok, err := s.tryLock(ctx, path, access{create: true})

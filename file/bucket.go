@@ -94,7 +94,7 @@ func (b *bucket) record(key string, now int64) (record, error) {
 			if r, err = decodeRecord(rec); err != nil {
 				return record{}, err
 			}
-			r.settle(now)
+			r.expire(now)
 			break
 		}
 		entries = rest

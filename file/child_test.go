@@ -25,7 +25,7 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// Children are this test binary, told by the environment to play a role instead of running tests.
+// Child processes run this test binary; an environment variable selects their role.
 const (
 	roleVariable = "ANYLOCK_TEST_ROLE"
 	dirVariable  = "ANYLOCK_TEST_DIR"
@@ -291,7 +291,7 @@ func (c *child) ok(format string, args ...any) (token uint64) {
 	c.t.Helper()
 	line := c.do(format, args...)
 	if !strings.HasPrefix(line, "ok") {
-		c.t.Fatalf("child, told to %s: %s", fmt.Sprintf(format, args...), line)
+		c.t.Fatalf("child, ordered to %s: %s", fmt.Sprintf(format, args...), line)
 	}
 	fmt.Sscanf(line, "ok %d", &token)
 	return token

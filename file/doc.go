@@ -11,10 +11,11 @@
 //
 // Linearizable between all processes of the host, including containers that share the directory. A lease is never shorter
 // than its TTL. Waiters are served in order of arrival: a process that releases a key notifies the first waiter in the queue through
-// that waiter's FIFO (see mkfifo(3)), and skips dead ones. The first waiter is also told when those before it give up,
-// and when the holder makes its lease shorter. An idle waiter also looks at the record about once a second (less
-// often if it is far back in the queue), so that it depends on no other process. Fencing tokens rise across restarts of every process,
-// reboots, and steps of the wall clock. They also rise across the loss of the directory, as long as the wall clock has not stepped back.
+// that waiter's FIFO (see mkfifo(3)), and skips dead ones. The first waiter is also notified when those before it give
+// up, and when the holder makes its lease shorter. An idle waiter also looks at the record about once a second (less
+// often if it is far back in the queue), so that it depends on no other process. Fencing tokens rise across restarts of
+// every process, reboots, and steps of the wall clock. They also rise across the loss of the directory, as long as the
+// wall clock has not stepped back.
 //
 // A process needs one goroutine and one FIFO for each open Backend that has ever waited, and no open file for a lease.
 // Each Backend keeps four descriptors open, so that renewals and releases work in a process that has no free

@@ -2,7 +2,7 @@ package file
 
 import "golang.org/x/sys/unix"
 
-// describeFS tells the kind of a file system, where it matters, and what is free in it for users.
+// describeFS returns the kind of a file system, where it matters, and the space that is free for users.
 func describeFS(dir string) (kind string, bytes, nodes uint64, err error) {
 	var st unix.Statfs_t
 	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {

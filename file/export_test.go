@@ -40,6 +40,6 @@ func Evict(ctx context.Context, dir, key string) error {
 const (
 	Buckets    = buckets
 	ClaimGrace = claimGrace
-	LookEvery  = lookEvery
+	PollEvery  = pollEvery
 	BreakAfter = breakAfter
 )

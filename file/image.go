@@ -49,7 +49,7 @@ type image struct {
 var (
 	// errForeign means that a file in the folder is not the store's.
 	errForeign = fmt.Errorf("%w: not written by this store", backend.ErrInvalid)
-	// errTorn means that no slot is whole: while it is read without its lock two writes have overtaken the look, else
+	// errTorn means that no slot is whole: two writes have overtaken a read without the lock, or else
 	// a power failure has torn it.
 	errTorn = fmt.Errorf("%w: damaged, as by a power failure; remove the file while no program uses it", backend.ErrInvalid)
 )

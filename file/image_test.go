@@ -85,7 +85,7 @@ func TestTornFirstWrite(t *testing.T) {
 	}
 }
 
-// A bucket that lost both of its images is refused: nothing tells what it held.
+// A bucket that lost both of its images is refused: its leases are unknown.
 func TestDamagedImages(t *testing.T) {
 	whole := filled(t, 50)
 	fd := tempFD(t)

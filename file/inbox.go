@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// An inbox is where the waiters of one Backend are told that it is their turn: a FIFO of its own in the directory, with one
-// goroutine that reads tickets from it, both made by the first waiter. Opening a FIFO to write tells whether its reader
-// lives, so that the dead are skipped at once.
+// An inbox is where the waiters of one Backend are notified of their turn: a FIFO of its own in the directory, with one
+// goroutine that reads tickets from it, both made by the first waiter. Opening a FIFO for writing shows whether its
+// reader lives, so that the dead are skipped at once.
 type inbox struct {
 	store *store
 
@@ -27,7 +27,7 @@ type inbox struct {
 	readers sync.WaitGroup
 }
 
-// A ticket is one waiter's right to be told.
+// A ticket identifies one waiter in an inbox.
 type ticket struct {
 	number uint64
 	turn   chan struct{} // it is the waiter's turn, or sooner than it thinks; has room for one message
@@ -152,7 +152,7 @@ func (s *store) removeDead() {
 	}
 }
 
-// read tells waiters what arrives. Unknown tickets are of waiters that have gone.
+// read passes messages to waiters. An unknown ticket belongs to a waiter that has left the queue.
 func (b *inbox) read(file *os.File) {
 	var buf [512]byte
 	have := 0
@@ -164,14 +164,14 @@ func (b *inbox) read(file *os.File) {
 		have += n
 		used := 0
 		for ; have-used >= 8; used += 8 {
-			b.tell(binary.LittleEndian.Uint64(buf[used:]))
+			b.notify(binary.LittleEndian.Uint64(buf[used:]))
 		}
 		have = copy(buf[:], buf[used:have])
 	}
 }
 
-// tell tells a waiter of this Backend, if it is still there.
-func (b *inbox) tell(message uint64) {
+// notify wakes a waiter of this Backend, if it still waits.
+func (b *inbox) notify(message uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t, ok := b.waiting[message&^hintBit]
@@ -184,7 +184,7 @@ func (b *inbox) tell(message uint64) {
 	}
 	select {
 	case to <- struct{}{}:
-	default: // it has been told already
+	default: // the waiter has a notification already
 	}
 }
 
@@ -200,7 +200,7 @@ func (b *inbox) close() {
 	b.readers.Wait()
 }
 
-// messages are what is to be told when a record has been written. They implement post.
+// messages are the notifications to send when a record has been written. They implement post.
 type messages struct {
 	inbox *inbox
 	list  []message
@@ -218,7 +218,8 @@ func (m *messages) mine(q queued) bool {
 }
 
 func (m *messages) reach(q queued) bool {
-	return !noReader(m.prepare(q, q.ticket)) // it may live although it cannot be told, as without permission: then its timer tells it
+	// Without permission, a live waiter's inbox cannot be opened either: its timer wakes it.
+	return !noReader(m.prepare(q, q.ticket))
 }
 
 func (m *messages) hint(q queued) { _ = m.prepare(q, q.ticket|hintBit) }
@@ -232,7 +233,7 @@ func (m *messages) prepare(q queued, text uint64) error {
 	return err
 }
 
-// send tells what was prepared.
+// send sends the prepared notifications.
 func (m *messages) send() {
 	for _, msg := range m.list {
 		writeFIFO(msg.fd, binary.LittleEndian.AppendUint64(nil, msg.text))

@@ -58,14 +58,14 @@ func TestLateGrantIsNotTakenAgain(t *testing.T) {
 	}
 }
 
-// goroutine tells the one that calls it from all others.
+// goroutine returns an identifier of the calling goroutine.
 func goroutine() string {
 	buf := make([]byte, 64)
 	name, _, _ := strings.Cut(string(buf[:runtime.Stack(buf, false)]), "[")
 	return name
 }
 
-// lockFile takes the lock of a file, as another process does.
+// lockFile locks a file, as another process does.
 func lockFile(t *testing.T, path string) (unlock func()) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {

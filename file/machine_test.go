@@ -54,7 +54,8 @@ func (m *machine) reboot(up time.Duration) {
 	m.up = up
 }
 
-// grant takes the key and gives it back, so that nothing is kept of it, and demands that the token is above the last.
+// grant acquires and releases the key, so that the store keeps nothing of it, and checks that the token is above the
+// last.
 func (m *machine) grant(b *Backend, what string, last *uint64) {
 	m.t.Helper()
 	l, err := acquire(b, "k", time.Minute, false)

@@ -71,7 +71,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// A stopwatch takes the time in which this process runs: no store is late because its observer stands still.
+// A stopwatch measures the time in which this process runs: no store is late because its observer stands still.
 type stopwatch struct {
 	mu   sync.Mutex
 	seen time.Time // when the process ran last

@@ -21,7 +21,8 @@ import (
 // armed lets the next point of armStop stop the process.
 var armed atomic.Bool
 
-// A holder that is stopped loses the lock at its deadline, to a waiter; what it does when it goes on touches nothing.
+// A holder that is stopped loses the lock at its deadline, to a waiter; what it does after it continues changes
+// nothing.
 func TestFrozenHolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

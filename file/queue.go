@@ -2,21 +2,21 @@ package file
 
 import "time"
 
-// claimGrace is how long a free key is kept for the waiter that has been told, until the next one is.
+// claimGrace is how long a free key is reserved for a notified waiter before the next one is notified.
 const claimGrace = 500 * time.Millisecond
 
-// A post tells waiters that it is their turn.
+// A post notifies waiters that it is their turn.
 type post interface {
-	// reach prepares to tell a waiter, and reports false if it is dead. It is told when the record has been written.
+	// reach prepares a notification, and reports false if the waiter is dead. It is sent when the record is written.
 	reach(q queued) bool
-	// hint prepares to tell a waiter that it may be next.
+	// hint prepares a notification that a waiter may be next.
 	hint(q queued)
 	// mine reports whether a waiter is one of this process, which therefore is neither dead nor frozen.
 	mine(q queued) bool
 }
 
-// settle ends a lease that time has ended.
-func (r *record) settle(now int64) {
+// expire ends a lease whose TTL has run out.
+func (r *record) expire(now int64) {
 	if r.owner != "" && now >= r.expires {
 		r.free()
 	}
@@ -26,7 +26,7 @@ func (r *record) free() {
 	r.token, r.owner, r.expires, r.claimBy = 0, "", 0, 0
 }
 
-// offer gives a free key's first waiter its turn, and takes those out of the queue that are dead or have missed theirs. It
+// offer gives a free key's first waiter its turn, and removes waiters that are dead or have missed their turn. It
 // stops at owner, who is here to claim it. It reports whether the record has changed.
 func (r *record) offer(owner string, now int64, p post) (changed bool) {
 	for r.owner == "" && len(r.queue) > 0 {
@@ -53,7 +53,8 @@ func (r *record) offer(owner string, now int64, p post) (changed bool) {
 	return changed
 }
 
-// rouse tells the first waiter for a held key to look again: its turn may come sooner than it thinks. Dead ones are taken out.
+// rouse wakes the first waiter for a held key, which may become free sooner than the waiter knows. Dead waiters are
+// removed.
 func (r *record) rouse(p post) {
 	for r.owner != "" && len(r.queue) > 0 && !p.reach(r.queue[0]) {
 		r.removeInbox(r.queue[0].inbox)
@@ -65,7 +66,7 @@ func (r *record) claim(owner string) bool {
 	return r.owner == "" && (len(r.queue) == 0 || r.queue[0].owner == owner)
 }
 
-// grant gives a key that owner may claim.
+// grant grants a key that owner may claim.
 func (r *record) grant(owner string, token uint64, expires int64) {
 	if len(r.queue) > 0 {
 		r.remove(0)
@@ -83,7 +84,7 @@ func (r *record) place(owner string) int {
 	return -1
 }
 
-// leave takes a waiter out of the queue, and reports whether it was there.
+// leave removes a waiter from the queue, and reports whether it was there.
 func (r *record) leave(owner string) bool {
 	i := r.place(owner)
 	if i < 0 {
@@ -107,7 +108,7 @@ func (r *record) removeInbox(inbox uint64) {
 	r.queue = kept
 }
 
-// opportunity is when a waiter at a place in the queue should look by itself, if nobody tells it: the end of the lease or
+// opportunity is when a waiter at a place in the queue should poll, if nobody notifies it: the end of the lease or
 // of the first one's turn, and a turn for each before it that lets its own pass. At the end of the lease the second looks too: the
 // first one's turn begins when somebody offers it.
 func (r *record) opportunity(place int) int64 {

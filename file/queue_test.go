@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// fakePost counts who was told; dead inboxes cannot be reached, own are of this process.
+// fakePost records who was notified; dead inboxes cannot be reached, own are of this process.
 type fakePost struct {
-	dead, own    []uint64
-	told, hinted []uint64
+	dead, own        []uint64
+	notified, hinted []uint64
 }
 
 func (p *fakePost) mine(q queued) bool { return slices.Contains(p.own, q.inbox) }
@@ -17,7 +17,7 @@ func (p *fakePost) reach(q queued) bool {
 	if slices.Contains(p.dead, q.inbox) {
 		return false
 	}
-	p.told = append(p.told, q.ticket)
+	p.notified = append(p.notified, q.ticket)
 	return true
 }
 
@@ -38,34 +38,34 @@ func queueOf(names string, inboxes ...uint64) (q []queued) {
 func TestOffer(t *testing.T) {
 	grace := int64(claimGrace)
 	for name, c := range map[string]struct {
-		r            record
-		who          string
-		now          int64
-		post         fakePost
-		queue        string
-		claimBy      int64
-		told, hinted []uint64
+		r                record
+		who              string
+		now              int64
+		post             fakePost
+		queue            string
+		claimBy          int64
+		notified, hinted []uint64
 	}{
-		"the first is told, the second hinted": {
+		"the first is notified, the second hinted": {
 			r: record{queue: queueOf("abc", 1, 2, 3)}, now: 5,
-			queue: "abc", claimBy: 5 + grace, told: []uint64{1}, hinted: []uint64{2},
+			queue: "abc", claimBy: 5 + grace, notified: []uint64{1}, hinted: []uint64{2},
 		},
 		"the dead are skipped with all their waiters": {
 			r: record{queue: queueOf("abcd", 1, 2, 1, 3)}, post: fakePost{dead: []uint64{1}}, now: 5,
-			queue: "bd", claimBy: 5 + grace, told: []uint64{2}, hinted: []uint64{4},
+			queue: "bd", claimBy: 5 + grace, notified: []uint64{2}, hinted: []uint64{4},
 		},
 		"who missed its turn is frozen": {
 			r: record{claimBy: 10, queue: queueOf("abc", 1, 2, 1)}, now: 10,
-			queue: "b", claimBy: 10 + grace, told: []uint64{2},
+			queue: "b", claimBy: 10 + grace, notified: []uint64{2},
 		},
 		"a turn is not taken away too soon": {
 			r: record{claimBy: 10, queue: queueOf("ab", 1, 2)}, now: 9, queue: "ab", claimBy: 10,
 		},
 		"a slow waiter of this process does not make the process frozen": {
 			r: record{claimBy: 10, queue: queueOf("ab", 1, 1)}, post: fakePost{own: []uint64{1}}, now: 10,
-			queue: "b", claimBy: 10 + grace, told: []uint64{2},
+			queue: "b", claimBy: 10 + grace, notified: []uint64{2},
 		},
-		"the claimant is not told": {
+		"the claimant is not notified": {
 			r: record{claimBy: 10, queue: queueOf("ab", 1, 2)}, who: "b", now: 11, queue: "b",
 		},
 		"all dead": {
@@ -77,29 +77,30 @@ func TestOffer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.r.offer(c.who, c.now, &c.post)
-			if owners(c.r) != c.queue || c.r.claimBy != c.claimBy || !slices.Equal(c.post.told, c.told) ||
+			if owners(c.r) != c.queue || c.r.claimBy != c.claimBy || !slices.Equal(c.post.notified, c.notified) ||
 				!slices.Equal(c.post.hinted, c.hinted) {
-				t.Errorf("queue %q, claim by %d, told %v, hinted %v", owners(c.r), c.r.claimBy, c.post.told, c.post.hinted)
+				t.Errorf("queue %q, claim by %d, notified %v, hinted %v", owners(c.r), c.r.claimBy, c.post.notified, c.post.hinted)
 			}
 		})
 	}
 }
 
-// For a held key, the first waiter that lives is told to look again. A free key is offered instead.
+// For a held key, the first live waiter is woken. A free key is offered instead.
 func TestRouse(t *testing.T) {
 	held, free := record{owner: "o", expires: 100, queue: queueOf("abcd", 1, 2, 1, 3)}, record{queue: queueOf("e", 4)}
 	p := fakePost{dead: []uint64{1}}
 	held.rouse(&p)
 	free.rouse(&p)
-	if owners(held) != "bd" || held.owner != "o" || owners(free) != "e" || !slices.Equal(p.told, []uint64{2}) || p.hinted != nil {
-		t.Errorf("%+v, %+v, told %v, hinted %v", held, free, p.told, p.hinted)
+	if owners(held) != "bd" || held.owner != "o" || owners(free) != "e" ||
+		!slices.Equal(p.notified, []uint64{2}) || p.hinted != nil {
+		t.Errorf("%+v, %+v, notified %v, hinted %v", held, free, p.notified, p.hinted)
 	}
 }
 
-func TestSettle(t *testing.T) {
+func TestExpire(t *testing.T) {
 	for now, owner := range map[int64]string{99: "o", 100: "", 101: ""} {
 		r := record{token: 7, owner: "o", expires: 100, queue: queueOf("a", 1)}
-		if r.settle(now); r.owner != owner || owners(r) != "a" {
+		if r.expire(now); r.owner != owner || owners(r) != "a" {
 			t.Errorf("at %d: %+v", now, r)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A bootID tells one boot of the machine from all others.
+// A bootID identifies one boot of the machine.
 type bootID [16]byte
 
 // A record is the state of one key. Times are those of the host's monotonic clock in nanoseconds.
@@ -16,15 +16,15 @@ type record struct {
 	token   uint64 // of the lease
 	owner   string // of the lease; empty while there is none
 	expires int64  // end of the lease
-	claimBy int64  // until when a free key is kept for the first in the queue; 0 if nobody has been told yet
+	claimBy int64  // until when a free key is reserved for the first waiter; 0 if no waiter has been notified
 	queue   []queued
 }
 
 // A queued waiter.
 type queued struct {
 	owner  string
-	inbox  uint64 // where it is told
-	ticket uint64 // what it is told
+	inbox  uint64 // where the waiter is notified
+	ticket uint64 // what the notification contains
 }
 
 var errFormat = errors.New("malformed bucket")

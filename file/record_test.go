@@ -122,7 +122,7 @@ func FuzzBucket(f *testing.F) {
 	})
 }
 
-// FuzzImage: no file crashes the reader, and what it takes for an image can be replaced.
+// FuzzImage: no file crashes the reader, and what it reads as an image can be replaced.
 func FuzzImage(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(bytes.Repeat([]byte{0}, 4096))

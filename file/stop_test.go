@@ -34,7 +34,7 @@ func TestStoppedInsideOperation(t *testing.T) {
 	}
 }
 
-// leaseToUse is the TTL of a lease that is still there when its process, which may be slow, is told to use it.
+// leaseToUse is the TTL of a lease that is still there when its process, which may be slow, is ordered to use it.
 const leaseToUse = 1500 * time.Millisecond
 
 func stoppedInside(t *testing.T, op, point string) {
@@ -241,7 +241,7 @@ func TestStoppedWhileBreaking(t *testing.T) {
 	}
 }
 
-// stoppedAt starts a process that stops by itself at a point of what it is told to do.
+// stoppedAt starts a process that stops by itself at a given point of an order.
 func stoppedAt(t *testing.T, dir, point, command string) *child {
 	t.Helper()
 	c := start(t, dir, "shell", stopVariable+"="+point+" STOP")

@@ -21,8 +21,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Processes that take, renew and release two keys all the time are killed and stopped at random moments. No two leases of
-// a key overlap, tokens follow time, no record is damaged, and at the end every key becomes free.
+// Processes that acquire, renew and release two keys all the time are killed and stopped at random moments. No two
+// leases of a key overlap, tokens follow time, no record is damaged, and at the end every key becomes free.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "kills and stops processes for four seconds")

@@ -13,7 +13,7 @@ func hostClock() (monotonic func() int64, err error) {
 	return func() int64 { return nanotime(unix.CLOCK_UPTIME_RAW) }, nil
 }
 
-// bootName tells this boot of this machine from all others.
+// bootName identifies this boot of this machine.
 func bootName() (string, error) { return unix.Sysctl("kern.bootsessionuuid") }
 
 // replaceFD closes the file of descriptor old, and makes old a descriptor of fd's file, in one step.

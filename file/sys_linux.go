@@ -50,7 +50,7 @@ func parseOffsets(s string) int64 {
 	return 0
 }
 
-// bootName tells this boot of this machine from all others.
+// bootName identifies this boot of this machine.
 func bootName() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err

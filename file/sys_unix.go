@@ -40,8 +40,8 @@ func copyFD(fd int) (copied int, err error) {
 	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// lockFD takes the lock of an open file if it is free, and reports whether it has got it. The kernel frees it when the process
-// dies.
+// lockFD locks an open file if its lock is free, and reports whether it has locked the file. The kernel frees it when
+// the process dies.
 func lockFD(fd int) (bool, error) {
 	err := retryEINTR(func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
 	if errors.Is(err, unix.EWOULDBLOCK) {

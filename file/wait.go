@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// lookEvery is how often a waiter looks at the record in case nobody tells it. Those far behind look less often, in
-	// proportion to their place.
-	lookEvery = time.Second
+	// pollEvery is how often a waiter polls the record in case no notification arrives. Those far behind poll less
+	// often, in proportion to their place.
+	pollEvery = time.Second
 	lookMost  = 10 * time.Second
 	lookFar   = 4 // places that look as often as the first
 )
 
-// sleep returns when it is time to try again: it is the waiter's turn, or time to look in any case.
+// sleep returns when it is time to try again: at the waiter's turn, or at the next poll.
 func (a *attempt) sleep(ctx context.Context) error {
-	timer := time.NewTimer(a.nextLook())
+	timer := time.NewTimer(a.nextPoll())
 	defer timer.Stop()
 	for {
 		select {
@@ -34,10 +34,10 @@ func (a *attempt) sleep(ctx context.Context) error {
 	}
 }
 
-// nextLook is how long to sleep if nobody tells us.
-func (a *attempt) nextLook() time.Duration {
+// nextPoll is how long to sleep if no notification arrives.
+func (a *attempt) nextPoll() time.Duration {
 	const least = time.Millisecond
-	most := min(lookEvery*time.Duration(max(a.place/lookFar, 1)), lookMost)
+	most := min(pollEvery*time.Duration(max(a.place/lookFar, 1)), lookMost)
 	most -= rand.N(most / 4)
 	return min(max(a.opportunity, least), most)
 }

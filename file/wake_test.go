@@ -11,7 +11,8 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// A waiter far behind looks seldom. When those before it have given up, it takes the key of a dead holder in time all the same.
+// A waiter far behind polls seldom. When those before it have given up, it still acquires the key of a dead holder in
+// time.
 func TestLastWaiterTakesKeyInTime(t *testing.T) {
 	t.Parallel()
 	for name, oneStays := range map[string]bool{"all others give up": false, "all but the first give up": true} {

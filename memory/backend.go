@@ -112,7 +112,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// requests are what kit.Leases asks of a Store.
+// requests implements kit.Requests for a Store.
 type requests struct{ store *Store }
 
 // Guarantees implements kit.Requests.

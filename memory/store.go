@@ -69,7 +69,7 @@ func (s *Store) heldLen() int {
 	return len(s.keys)
 }
 
-// acquire grants the key, or tells who holds it, with a waiter in its queue if wait.
+// acquire grants the key, or returns its holder, with a waiter in its queue if wait.
 func (s *Store) acquire(r backend.Request, ttl time.Duration) (grant, *waiter, backend.Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *Store) acquire(r backend.Request, ttl time.Duration) (grant, *waiter, b
 	return grant{}, w, e.holder(now)
 }
 
-// leave takes a waiter out of its queue, or gives back what it was granted in the meantime.
+// leave removes a waiter from its queue, or releases the lease that it was granted in the meantime.
 func (s *Store) leave(w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

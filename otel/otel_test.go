@@ -259,7 +259,7 @@ func TestHandoffsAreCounted(t *testing.T) {
 
 func (w *world) acquireUnder(l *lock.Lease, key string) *lock.Lease {
 	w.t.Helper()
-	again, err := w.locks.Acquire(l.Context(), key, lock.Reentrant())
+	again, err := w.locks.Acquire(l.Context(context.Background()), key, lock.Reentrant())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 // queueAtMost is how long a waiter that holds the first store's half queues for the second's.
 const queueAtMost = time.Second
 
-// Settled is how long after the first store's numbers have passed the cut processes may begin to use the second alone: until then a
-// lease may be granted with a number from before.
-const Settled = 2 * time.Second
+// SwitchDelay is how long after the first store's numbers have passed the cut processes may begin to use the second
+// alone: until then a lease may be granted with a number from before.
+const SwitchDelay = 2 * time.Second
 
 // Acquire implements backend.Backend.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -87,7 +87,7 @@ func (a *attempt) full() error {
 	return fmt.Errorf("%w: no room for another lease: all %d are held", backend.ErrUnavailable, most)
 }
 
-// both takes the first store's half, then the second's, or neither.
+// both acquires the first store's half, then the second's, or neither.
 func (a *attempt) both(ctx context.Context) (*halves, error) {
 	b := a.pair
 	asked := time.Now()
@@ -107,7 +107,7 @@ func (a *attempt) both(ctx context.Context) (*halves, error) {
 	return nil, err
 }
 
-// second takes the second store's half. If it is busy, it queues, for a while.
+// second acquires the second store's half. If it is busy, it queues, for a while.
 func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Lease, error) {
 	s := a.pair.second
 	l, err := s.acquire(ctx, a.request(&a.seconds, false))
@@ -131,7 +131,7 @@ func (a *attempt) request(before *int, wait bool) backend.Request {
 	return backend.Request{Key: a.r.Key, Owner: owner, TTL: a.ttl, Wait: wait}
 }
 
-// acquire asks one store. A refusal carries the token that its holder has there.
+// acquire requests the key at one store. A refusal carries the holder's token at that store.
 func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	r.Key = s.Prefix + r.Key
 	l, err := s.Backend.Acquire(ctx, r)
@@ -140,11 +140,11 @@ func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 		return l, err
 	}
 	h := held.Holder
-	h.Token, _ = driver.AddTokenBase(h.Token, s.TokenBase) // or 0: it cannot be told
+	h.Token, _ = driver.AddTokenBase(h.Token, s.TokenBase) // or 0 if it overflows
 	return nil, refused(ctx, &backend.HeldError{Holder: h}, err)
 }
 
-// unsureToken is a refusal of the first store without the token, if that is the second store's to tell.
+// unsureToken removes the token from a refusal of the first store if only the second store knows the token.
 func (b *Backend) unsureToken(ctx context.Context, err error) error {
 	held, busy := errors.AsType[*backend.HeldError](err)
 	if !busy || held.Holder.Token < b.cut {
@@ -223,10 +223,11 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 // first store grants after it: if this lease had the second's, one that is granted next could still have the first's.
 var errOld = errors.New("the number is older than the cut")
 
-// passed tells whether somebody may use the second store alone by now, when both halves are held: the first store's numbers have passed
-// the cut longer than Settled ago. The half's own may be older: some stores draw it when a waiter arrives.
+// passed reports whether somebody may use the second store alone by now, when both halves are held: the first store's
+// numbers have passed the cut longer than SwitchDelay ago. The half's own may be older: some stores draw it when a
+// waiter arrives.
 func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
-	if time.Since(h.asked) < Settled {
+	if time.Since(h.asked) < SwitchDelay {
 		return false, nil
 	}
 	b := a.pair
@@ -240,8 +241,8 @@ func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
 	return n >= b.cut, err
 }
 
-// sent is such that a lease of the TTL ends with the half that ends sooner. One whose deadline moves by itself tells of its end by
-// its loss.
+// sent is such that a lease of the TTL ends with the half that ends sooner. One whose deadline moves by itself reports
+// its end by its loss.
 func (a *attempt) sent(h *halves) time.Time {
 	sent := time.Now()
 	for _, half := range []struct {

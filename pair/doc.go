@@ -6,8 +6,8 @@
 // deadline is the earlier of the two, and the loss of either is its loss.
 //
 // A waiter queues at the first store. When it holds that and finds the second busy, it queues there for at most a second. Then it
-// gives the first back, pauses for up to a quarter of a second, and starts again, so that processes that use only the first get their
-// turn. While it queues at the second, they find the key busy.
+// releases the first, pauses for up to a quarter of a second, and starts again, so that processes that use only the
+// first get their turn. While it queues at the second, they find the key busy.
 //
 // # Tokens
 //
@@ -16,11 +16,12 @@
 //
 //   - the second store has a lock_token_base that is the cut or more,
 //   - nobody uses only the first store any more once its numbers have passed the cut, and
-//   - nobody uses only the second store until they have, and [Settled] has passed since.
+//   - nobody uses only the second store until they have, and [SwitchDelay] has passed since.
 //
 // Some stores number a waiter when it arrives, so that its number may be old when it is granted. If a lease's number is below the cut, and
-// the lease took longer than Settled to get, the pair takes one more number at the first store, on a key of its own. That needs room for one
-// more lease. If that number has passed the cut, both halves are given back, and taken again.
+// the lease took longer than SwitchDelay to get, the pair takes one more number at the first store, on a key of its
+// own. That needs room for one more lease. If that number has passed the cut, both halves are given back, and taken
+// again.
 //
 // Every process that uses both must have the same cut. Without one the second store's number is the token.
 //
@@ -33,7 +34,7 @@
 //   - EarlyLoss: either's. TellsLoss: if both do. EnforcedBy: both.
 //   - Fencing, Wake, Consistency, Reach: the weaker. Two processes that use both stores exclude each other if either store does, but
 //     others use only one of them.
-//   - FIFO: never, since a waiter that gives the first store back loses its place.
+//   - FIFO: never, since a waiter that releases the first store's half loses its place.
 //
 // # Failure modes
 //

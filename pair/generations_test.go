@@ -127,7 +127,7 @@ func (r *roll) plan(from, to rolled, had uint64) plan {
 		defer clients[1].Close()
 		for number()+had < p.cut { //nolint:revive // numbers pass
 		}
-		r.pause(pair.Settled)
+		r.pause(pair.SwitchDelay)
 	}
 	p.late = func() {
 		if now := number() + had; now >= p.cut {
@@ -155,7 +155,7 @@ type roll struct {
 	refused int
 }
 
-// A granted lease was held from since, when its process was told, until then at least.
+// A granted lease was held from since, when its process learned of the grant, until then at least.
 type granted struct {
 	since, until time.Time
 	token        uint64
@@ -237,10 +237,11 @@ func (r *roll) work(g generation) *worker {
 	return w
 }
 
-// patience is above what a waiter takes while stores do not answer and holders are killed, on a machine whose disk is busy.
+// patience is longer than a waiter needs while stores do not answer and holders are killed, on a machine whose disk is
+// busy.
 const patience = time.Minute
 
-// look tells who holds the key.
+// look returns the key's holder.
 func look(url string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -267,7 +268,7 @@ func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}
 		var got conformance.ProcessGrant
 		select {
 		case got = <-answered:
-		case <-stop: // it dies while it waits, perhaps with what it was granted and nobody was told of
+		case <-stop: // it dies while it waits, perhaps with a lease whose grant it had not reported
 			p.Kill()
 			return false
 		case <-time.After(patience):
@@ -283,8 +284,9 @@ func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}
 			continue
 		}
 		deadline := got.Looked.Add(got.Left)
-		h := granted{since: earlierOf(time.Now(), deadline), token: got.Token + g.base, by: g} // it may be told of late
-		time.Sleep(rand.N(10 * time.Millisecond))                                              // sleeps: the work under the lock
+		// The report of the grant may be late.
+		h := granted{since: earlierOf(time.Now(), deadline), token: got.Token + g.base, by: g}
+		time.Sleep(rand.N(10 * time.Millisecond)) // sleeps: the work under the lock
 		h.until = earlierOf(time.Now(), deadline)
 		ended := time.Time{} // when the lease was over for certain
 		last := i == times-1

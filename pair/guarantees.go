@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// weaker is what two stores promise together, as the package's comment tells field by field.
+// weaker is what two stores promise together, as the package's comment lists field by field.
 func weaker(first, second Store) backend.Guarantees {
 	a, b := first.Backend.Guarantees(), second.Backend.Guarantees()
 	return backend.Guarantees{

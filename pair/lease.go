@@ -48,7 +48,7 @@ func (l *lease) Release(ctx context.Context) error {
 	return err
 }
 
-// release gives both halves up, the second first. The first is given up whatever becomes of the second: the holder has.
+// release releases both halves, the second first. The first is released even if that of the second fails.
 func (h *halves) release(ctx context.Context) error {
 	h.once.Do(func() { close(h.over) })
 	err := h.second.Release(ctx)
@@ -75,13 +75,14 @@ func (h *halves) watch(life *kit.Life) {
 	}
 }
 
-// requests are what kit.Leases asks of a pair.
+// requests implements kit.Requests for a pair.
 type requests struct{ guarantees *backend.Guarantees }
 
 // Guarantees implements kit.Requests.
 func (q requests) Guarantees() backend.Guarantees { return *q.guarantees }
 
-// RenewLease implements kit.Requests. What the first has lost, or not answered, is not asked of the second.
+// RenewLease implements kit.Requests. If the first has lost the lease, or has not answered, there is no request to the
+// second.
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	h := l.Data.(*halves)
 	err := h.first.Renew(ctx, ttl)

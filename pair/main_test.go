@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis tells every outage; here they are made on purpose
+	logging.Disable() // go-redis logs every outage; here they are made on purpose
 	process.Main(openURL)
 	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
 }

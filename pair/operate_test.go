@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-func TestListTellsWhatEitherStoreHolds(t *testing.T) {
+func TestListReturnsWhatEitherStoreHolds(t *testing.T) {
 	first, second := memory.New(), memory.New()
 	b := pair.New(pair.Store{Backend: listsAlone{first, first}, Prefix: "a/"}, pair.Store{Backend: second, Prefix: "b/"}, 0)
 	if _, can := b.(backend.BatchRenewer); can {
@@ -37,7 +37,7 @@ type listsAlone struct {
 	backend.Lister
 }
 
-// Break ends the lease that Inspect tells of, whichever generation has it, and nothing that a waiter holds.
+// Break ends the lease that Inspect reports, whichever generation has it, and nothing that a waiter holds.
 func TestBreakEndsLeaseOfEachGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := start(t, 0)

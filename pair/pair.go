@@ -58,7 +58,7 @@ func New(first, second Store, cut uint64) backend.Backend {
 	return b
 }
 
-// can tells whether both stores are a T.
+// can reports whether both stores are a T.
 func can[T any](b *Backend) bool {
 	_, first := b.first.Backend.(T)
 	_, second := b.second.Backend.(T)
@@ -161,8 +161,9 @@ func (b *Backend) validateKey(key string) error {
 	return errors.Join(backend.ValidateKey(b.first.Prefix+key), backend.ValidateKey(b.second.Prefix+key))
 }
 
-// numbered is the owner of a store's half: that of the pair's request, with a number behind it if the store has been asked before. It
-// is never used twice: a store may still be cleaning up after the one before, even if that was released.
+// numbered is the owner of a store's half: that of the pair's request, with a number appended if the store has had a
+// request before. It is never used twice: a store may still be cleaning up after the one before, even if that was
+// released.
 func numbered(owner string, before int) string {
 	if before == 0 {
 		return owner

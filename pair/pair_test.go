@@ -190,7 +190,8 @@ func (l failingLease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.Lease.Renew(ctx, ttl)
 }
 
-// A waiter that has queued at the first store outlives an outage of the second for a time. One that comes then does not.
+// A waiter that has queued at the first store outlives an outage of the second for a time. A waiter that arrives during
+// the outage does not.
 func TestWaiterOutlivesOutageOfSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := memory.New(), &failing{Backend: memory.New()}
@@ -216,7 +217,7 @@ func TestWaiterOutlivesOutageOfSecond(t *testing.T) {
 	})
 }
 
-// A waiter that was told that the key is busy outlives an outage of the first that begins while it holds that, too.
+// A waiter that has learned that the key is busy outlives an outage of the first that begins while it holds that, too.
 func TestWaiterOutlivesOutageOfFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := &failing{Backend: memory.New()}, memory.New()
@@ -238,7 +239,7 @@ func TestWaiterOutlivesOutageOfFirst(t *testing.T) {
 	})
 }
 
-// slow is a store that tells whose a key is when the context has ended.
+// slow is a store that returns a key's holder only after the context has ended.
 type slow struct{ backend.Backend }
 
 func (s slow) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, error) {
@@ -246,7 +247,7 @@ func (s slow) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, er
 	return nil, kit.ContextError(ctx, &backend.HeldError{Holder: backend.Holder{Owner: "other", Token: 5}})
 }
 
-// The end of the caller's context is told as what it is.
+// The end of the caller's context is reported as the context's error.
 func TestContextErrorIsTheCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := pair.New(pair.Store{Backend: slow{memory.New()}}, pair.Store{Backend: memory.New()}, 0)
@@ -268,7 +269,7 @@ func TestEitherLossIsTheLoss(t *testing.T) {
 			b := pair.New(pair.Store{Backend: stores[0]}, pair.Store{Backend: stores[1]}, 0)
 			defer b.Close()
 			l := storetest.Acquire(t, b, storetest.Try(key, ttl))
-			stores[i].Close() // tells of the loss at once
+			stores[i].Close() // reports the loss at once
 			storetest.Lost(t, l, 5*time.Second)
 			if err := l.Renew(t.Context(), ttl); !errors.Is(err, backend.ErrLost) {
 				t.Errorf("Renew: %v, want ErrLost", err)
@@ -304,7 +305,7 @@ func TestLossIsWatched(t *testing.T) {
 				b := pair.New(pair.Store{Backend: plain{stores[0]}}, pair.Store{Backend: plain{stores[1]}}, 0)
 				defer b.Close()
 				l := storetest.Acquire(t, b, storetest.Try(key, ttl))
-				stores[i].Close() // tells of the loss at once
+				stores[i].Close() // reports the loss at once
 				storetest.Lost(t, l, 5*time.Second)
 				if err := l.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
 					t.Errorf("Release: %v, want ErrLost", err)
@@ -393,14 +394,15 @@ type numbered struct {
 func (n numbered) Token() uint64 { return n.n }
 
 // Somebody who has waited since before the cut was passed, and is granted when others may use the second store alone, gets a token
-// above theirs. Who got both at once asks the first store no more than that.
+// above theirs. A waiter that got both at once sends the first store no more requests.
 func TestTokenOfOldWaiterIsTheSeconds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		waited time.Duration
 		asked  int // of the first store
 		passed bool
-	}{{"AtOnce", 0, 2, false}, {"Soon", pair.Settled / 2, 2, false}, {"Late", pair.Settled, 4, true}, {"LateBeforeTheCut", pair.Settled, 3, false}} {
+	}{{"AtOnce", 0, 2, false}, {"Soon", pair.SwitchDelay / 2, 2, false}, {"Late", pair.SwitchDelay, 4, true},
+		{"LateBeforeTheCut", pair.SwitchDelay, 3, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first, second := &arriving{Backend: memory.New()}, memory.NewStore()
@@ -442,7 +444,7 @@ func TestTokensOfOldAndNewWaitersRise(t *testing.T) {
 		defer b.Close()
 		held := storetest.Acquire(t, first, storetest.Try(key, ttl))
 		old := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
-		time.Sleep(2 * pair.Settled)
+		time.Sleep(2 * pair.SwitchDelay)
 		recent := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
 		synctest.Wait() // its number is the last before the cut
 		storetest.Release(t, held)

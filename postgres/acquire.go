@@ -26,22 +26,15 @@ type attempt struct {
 // try makes one attempt. again reports that the connection was at rest and turned out to have ended before.
 func (b *Backend) try(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error) {
 	h := b.newHeld(r)
-	s, err := b.pool.checkOut(ctx, &order{h: h, share: h.ttl <= b.options.Share, wait: r.Wait})
+	s, err := b.pool.checkOut(ctx, &order{h: h, wait: r.Wait})
 	if err != nil {
 		b.pool.drop(h)
 		return nil, false, err
 	}
 	a := attempt{held: h}
 	used := s.answered.Load()
-	limit, alone := s.bounds(h)
-	left, err := s.make(ctx, request{
-		limit: limit, alone: alone,
-		do:   func() error { return a.ask(ctx) },
-		left: a.giveBack,
-	})
+	err = s.make(ctx, request{limit: b.options.Timeout, alone: true, do: a.ask})
 	switch {
-	case left:
-		return nil, false, err
 	case err == nil && a.token > 0:
 		l, err := b.grant(ctx, r, a)
 		return l, false, err
@@ -63,27 +56,11 @@ func (b *Backend) try(ctx context.Context, r backend.Request) (l backend.Lease, 
 	return nil, again, err
 }
 
-// ask asks once, in the way of the mode.
-func (a *attempt) ask(ctx context.Context) (err error) {
+// ask asks for the lock once.
+func (a *attempt) ask() (err error) {
 	a.sent = time.Now()
-	if a.s.b.options.Mode == ModeTransaction {
-		a.token, err = a.s.lockTransaction(ctx, a.held)
-	} else {
-		a.token, err = a.s.lock(a.held, stTry)
-	}
+	a.token, err = a.s.lock(a.held, stTry)
 	return err
-}
-
-// giveBack ends an attempt whose caller has left, with the turn.
-func (a *attempt) giveBack() {
-	s := a.s
-	if a.token > 0 && !s.isBroken() {
-		s.limit(s.b.options.Timeout)
-		if err := s.unlock(a.held); err != nil {
-			s.close()
-		}
-	}
-	s.over = a.held
 }
 
 // grant begins the life of what a holds.
@@ -108,7 +85,7 @@ func (b *Backend) expired(h *held) {
 	}
 	// However long others have their turn before: they keep the session alive, and with it the lock.
 	b.leases.Go(func(ctx context.Context) {
-		if err := b.giveUp(ctx, h); errors.Is(err, errBroken) && h.s.direct {
+		if err := b.giveUp(ctx, h); errors.Is(err, errBroken) {
 			b.hunt(h.s.server) // with others, as many may have broken at once
 		}
 	})

@@ -24,7 +24,7 @@ func BenchmarkSerial(b *testing.B) {
 			bareRound(b, bare, 1)
 		}
 	})
-	for _, url := range []string{"", "&lock_durable=true", "&lock_share=10s", "&lock_mode=transaction"} {
+	for _, url := range []string{"", "&lock_durable=true"} {
 		store := opened(b, s.PostgresURL()+url)
 		b.Run("op=acquire-release/url="+url, func(b *testing.B) {
 			for b.Loop() {

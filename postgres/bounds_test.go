@@ -85,19 +85,6 @@ func TestUnansweredInspect(t *testing.T) {
 	}
 }
 
-// A token is asked for on another connection, where nothing else bounds the request.
-func TestUnansweredToken(t *testing.T) {
-	t.Parallel()
-	_, p, b := proxied(t, "&timeout=1m&lock_mode=transaction") // a busy machine takes long to connect
-	release(t, acquire(t, b, req("k", time.Minute)))
-	rest(t, b)
-	b.options.Timeout = time.Second
-	_ = unanswered(t, p, func() error {
-		_, err := b.takeToken(context.Background(), "")
-		return err
-	})
-}
-
 // A wait in the queue has no limit. The renewal after a long one has.
 func TestUnansweredLateRenewal(t *testing.T) {
 	t.Parallel()
@@ -140,7 +127,7 @@ func TestUnansweredGivingUp(t *testing.T) {
 func TestGivingUpWaitsForTheTurn(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	b := opened(t, s.PostgresURL()+"&lock_share=10s&timeout=1s")
+	b := opened(t, s.PostgresURL()+"&timeout=1s")
 	c := dialed(t, s.PostgresURL())
 	kept, over := acquire(t, b, req("kept", 2*time.Second)), acquire(t, b, req("over", 2*time.Second))
 	if err := kept.Renew(context.Background(), time.Minute); err != nil {

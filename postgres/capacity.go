@@ -7,12 +7,9 @@ import (
 )
 
 // Capacity implements [backend.Capacity]: for how many more connections the server has room, by max_connections, what of it
-// is reserved, and the limits of the database and the role, less those that are open. It is 0 where leases share connections (Options.Share).
+// is reserved, and the limits of the database and the role, less those that are open.
 func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 	err = b.call(ctx, nil, func(ctx context.Context) error {
-		if b.options.Share > 0 {
-			return nil
-		}
 		rows, err := b.query(ctx, capacitySQL)
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 func TestServerClockBack(t *testing.T) {
 	t.Parallel()
 	const ttl, step = 2 * time.Second, 4 * time.Second
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := servers.Postgres(t)

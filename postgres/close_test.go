@@ -76,7 +76,7 @@ func TestCloseEndsWaits(t *testing.T) {
 func TestCloseKeepsKeyUnderRenewal(t *testing.T) {
 	t.Parallel()
 	const ttl = 4 * time.Second
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s, p, b := proxied(t, params)

@@ -28,37 +28,6 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// Clients of the suite have few leases at once, so that these share connections where they may.
-func TestConformanceShared(t *testing.T) {
-	storetest.Long(t, "the suite once more, on shared connections")
-	t.Parallel()
-	s := servers.Postgres(t, "max_connections=900")
-	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
-		return harness(t, s, s.PostgresURL()+"&lock_share=1s&lock_durable=true")
-	}, "ownership", "evict", "cuts", "close")
-}
-
-func TestConformanceTransaction(t *testing.T) {
-	storetest.Long(t, "the suite once more, in transaction mode")
-	t.Parallel()
-	s := servers.Postgres(t, "max_connections=900")
-	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
-		return harness(t, s, s.PostgresURL()+"&lock_mode=transaction&lock_durable=true")
-	}, "ownership", "evict", "cuts", "close")
-}
-
-func TestConformancePgBouncer(t *testing.T) {
-	storetest.Long(t, "the suite once more, through PgBouncer")
-	t.Parallel()
-	s := servers.Postgres(t, "max_connections=900")
-	bouncer := servers.PgBouncer(t, s, "transaction", "default_pool_size=400", "max_client_conn=2000")
-	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
-		h := harness(t, s, bouncer.PostgresURL()+"&lock_mode=transaction")
-		h.Restart, h.RestartEmpty = nil, nil // of the server alone: PgBouncer tells its clients of a server that is away when it likes
-		return h
-	}, "evict", "cuts", "faults")
-}
-
 func harness(t *testing.T, s *servers.Server, url string) conformance.Harness {
 	return conformance.Harness{
 		Open:         func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },

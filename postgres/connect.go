@@ -37,9 +37,9 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	defer stop()
 	s, err := b.dial(ctx)
 	if err == nil && !b.probed.Load() {
-		err = s.bounded(ctx, func() error { return b.probe(ctx, s) })
+		err = s.bounded(ctx, s.probe)
 	}
-	if err == nil && b.options.Mode == ModeSession {
+	if err == nil {
 		err = s.bounded(ctx, s.setUp)
 	}
 	if err != nil {
@@ -51,14 +51,14 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// bounded gives do the time of one request. A pooler lets clients in, and answers when one of its own connections is free.
+// bounded gives do the time of one request.
 func (s *session) bounded(ctx context.Context, do func() error) error {
 	limit := logins * s.b.options.Timeout
 	s.attend(ctx, limit)
 	defer s.leave()
 	err := do()
 	if errors.Is(err, os.ErrDeadlineExceeded) && !kit.Ended(ctx) {
-		err = fmt.Errorf("%w: connected, but no answer within %v (all connections of a pooler may be in use)", backend.ErrUnavailable, limit)
+		err = fmt.Errorf("%w: connected, but no answer within %v", backend.ErrUnavailable, limit)
 	}
 	return err
 }
@@ -82,10 +82,13 @@ func (b *Backend) dial(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), mark: backend.NewOwner()[:markLen], holds: make(map[hash]*held), since: time.Now()}
+	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), holds: make(map[hash]*held), since: time.Now()}
 	err = s.bounded(ctx, func() (err error) {
 		s.server, err = s.lookAt()
-		s.direct = strconv.FormatUint(uint64(conn.PID()), 10) == s.server.pid // a pooler makes one up
+		if pid := strconv.FormatUint(uint64(conn.PID()), 10); err == nil && pid != s.server.pid { // a pooler makes one up
+			err = refused("a pooler is before the server, and session locks do not work through poolers: " +
+				"connect to the server itself, or keep leases in a table, with a URL that begins with postgres+table://")
+		}
 		return err
 	})
 	if err != nil {

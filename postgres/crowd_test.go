@@ -19,7 +19,7 @@ func TestConnectionsAreGivenBack(t *testing.T) {
 	sessions := func() int {
 		return query[int](t, c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'anylock' AND datname = current_database()")
 	}
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		b := opened(t, s.PostgresURL()+params)
 		b.pool.mu.Lock()
 		b.pool.rest = 300 * time.Millisecond
@@ -130,48 +130,5 @@ func TestServerHasNoConnection(t *testing.T) {
 	release(t, granted(t, line, soon).Lease)
 	for _, l := range held[1:] {
 		release(t, l)
-	}
-}
-
-// A pooler whose connections are all in use is told soon, and as that.
-func TestFullPooler(t *testing.T) {
-	t.Parallel()
-	const busy = 4 * time.Second // what a busy machine adds
-	s := shared(t)
-	for mode, params := range bothModes {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			pooling := map[string]string{"session": "session", "transaction": "transaction"}[mode]
-			bouncer := servers.PgBouncer(t, s.Server, pooling, "default_pool_size=4")
-			url := s.via(bouncer.Addr) + params
-			b := opened(t, url)
-			for range 3 {
-				c := dialed(t, s.via(bouncer.Addr)+"&default_query_exec_mode=simple_protocol")
-				if _, err := c.Exec(context.Background(), "BEGIN; SELECT 1"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			told := func(what string, do func() error) {
-				t.Helper()
-				begun := time.Now()
-				err := do()
-				if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrLost) {
-					t.Errorf("%s: %v, want ErrUnavailable", what, err)
-				}
-				if took := time.Since(begun); took > logins*defaultTimeout+busy {
-					t.Errorf("%s: %v after %v", what, err, took)
-				}
-			}
-			if mode == "session" { // its connection has the last session
-				told("open", func() error { _, err := openURL(context.Background(), url); return err })
-				l := acquire(t, b, req("held", time.Minute))
-				told("acquire", func() error { _, err := b.Acquire(context.Background(), req("k", time.Second)); return err })
-				told("inspect", func() error { _, err := b.Inspect(context.Background(), "k"); return err })
-				release(t, l)
-				return
-			}
-			// The transaction has the last connection, and the token none.
-			told("acquire", func() error { _, err := b.Acquire(context.Background(), req("k", time.Second)); return err })
-		})
 	}
 }

@@ -1,5 +1,5 @@
 // Package postgres keeps locks in Postgres as advisory locks. There is nothing to create or migrate. It is tested with
-// Postgres 15 and PgBouncer 1.18.
+// Postgres 15.
 //
 // Import it for its URL schemes, or use [New] with a configuration of pgx. Applications use package lock on top.
 //
@@ -8,11 +8,8 @@
 // cut off. Any statement is a renewal. An acquire with its fencing token, a renewal and a release are one request
 // each. A waiter waits in the server's own queue.
 //
-// In transaction mode an open transaction has the lock, and idle_in_transaction_session_timeout is the TTL, so that it works
-// through a pooler in transaction pooling. The token costs a second request on another connection, which detects a server that was
-// started anew or replaced since the lock was granted; then nothing is granted. (A server that recovers by itself from the crash of a
-// process looks the same as before: the lease is lost with its connection.) Waiters poll. Locks of sessions and of transactions exclude
-// each other.
+// A pooler is refused at opening and on each new connection, because a session of its server is not the client's. Package sqltable works
+// through poolers (postgres+table://).
 //
 // # Guarantees
 //
@@ -29,8 +26,7 @@
 //     every 20 to 500 ms, and get the key if they find it free. An Acquire that does not wait never overtakes
 //     the queue.
 //   - A held lease has its own connection, and so has a waiter at the server; both count for MaxLeases, 32. One more is
-//     ErrExhausted, which matches backend.ErrUnavailable, or waits in line. Options.Share lets leases share connections, and
-//     says what that costs. An idle connection has one goroutine that reads from it. All but one are closed after a minute.
+//     ErrExhausted, which matches backend.ErrUnavailable, or waits in line. An idle connection has one goroutine that reads from it. All but one are closed after a minute.
 //   - An Acquire that waits costs one more request if the key is busy: the first finds it busy, the second waits in the queue.
 //   - The end of a session (pg_terminate_backend, a crash, a broken connection) is known within 100 ms.
 //   - Close does not release: connections that carry leases stay open until their TTL has run out, or the process ends.
@@ -49,14 +45,14 @@
 //     is being sent.
 //   - If a connection breaks or is given up in the middle of a request, the session behind it, which may have the lock, is ended by
 //     its number, in the background until it has gone or its TTL has run out, and an attempt on a connection that was used before is
-//     repeated. This does not work through a pooler.
+//     repeated.
 //   - If a process dies, its leases end at once, because the server sees its connections close.
 //   - Two keys with the same 64 bits exclude each other. For two given keys that has a probability of 2^-64; among a
 //     million keys, 3·10^-8. Nothing else confuses them: a release is by the session that holds the lock.
 //   - Advisory locks belong to a database, and other tools use them too. If another tool locks the same number, the key is busy;
 //     Inspect shows such a session as "unknown@application:pid".
 //   - A waiter's statement keeps a snapshot for as long as it is in the queue, which holds back vacuum. If waits are
-//     long, end and repeat them (WithWait), or use transaction mode, which polls.
+//     long, end and repeat them (WithWait).
 //   - A waiter that dies in the queue is granted the key when its turn comes, unless the server has noticed: it checks
 //     once a second for a process that ended. A waiter that is frozen or cut off delays the next by its TTL.
 //   - If the lock table (max_locks_per_transaction × max_connections) is full, everybody's statements fail. MaxLeases is at most a
@@ -65,26 +61,16 @@
 //   - While the server is down, waiters that had queued keep trying for max(TTL, 10 s), and queue again at the end; all
 //     other calls fail. A request without an answer after Timeout, 2 s, is given up with its connection, but a renewal
 //     waits for its answer until the deadline.
-//   - A lease whose idle session is ended by something else (a pooler's own timeouts, tcp_keepalives) is lost early. PgBouncer
-//     needs idle_transaction_timeout = 0, and a default_pool_size above the number of leases: each uses a server connection,
-//     and a token needs one more. If the pooler has no free connection, the error is ErrUnavailable after twice the Timeout.
-//   - Waiters in transaction mode poll, so they starve if others queue in session mode. With one client in session mode
-//     that took a key without a break, they had 12 of 888 grants; with four, none of 667. Do not mix the modes on
-//     contended keys.
+//   - A lease whose idle session is ended by something else (tcp_keepalives) is lost early.
 //   - An Acquire whose context ends in the middle of a request closes its connection; the next one costs a few milliseconds
-//     more. PgBouncer 1.18 can crash on cancel requests ("bad client state"), so the store sends none through a pooler. Only pgx does,
-//     after a connection has broken, when the pooler has usually forgotten it.
+//     more.
 //   - Inspect shows the owner that the holder's session reports in pg_stat_activity, to the same role and to members of
 //     pg_read_all_stats, if track_activities is on. It does not show the token.
 //
 // Standbys are refused at opening and on each new connection. List all hosts in the URL with target_session_attrs=primary
 // (connect_timeout limits how long each may be silent; by default 10 s in all, divided among them).
 //
-// In session mode, a pooler that gives statements to different sessions is refused: at opening, and later on each new connection and
-// with each statement. Every session has a mark (the setting anylock.session), and a statement in a session with another mark does
-// nothing. So switching a pooler to transaction pooling under running clients ends leases, but grants none twice. A key
-// that was held then is free when its session has been idle for the TTL, or the pooler closes it. PgBouncer must clear what a client
-// has set in a session (server_reset_query = DISCARD ALL, its default). Servers that only resemble Postgres are detected at opening: a
+// Servers that only resemble Postgres are detected at opening: a
 // lock that they grant must be visible in pg_locks.
 //
 // # URLs
@@ -94,9 +80,7 @@
 // All but our own parameters go to pgx as they are: several hosts, sockets (host=/run/postgresql), sslmode,
 // target_session_attrs, and run-time parameters of the server. Our own:
 //
-//	lock_mode=session|transaction   how a lease is tied to the server; default session, which needs Postgres 14
-//	lock_max_leases=n               most leases held or waited for, each with its own connection unless they share; default 32
-//	lock_share=duration             leases with a TTL up to this share connections; default 0, none
+//	lock_max_leases=n               most leases held or waited for, each with its own connection; default 32
 //	lock_durable=true               tokens survive a crash of the server, at the cost of one flush of its log per transaction id
 //	timeout=duration                time limit for one request; default 2s
 //

@@ -28,7 +28,7 @@ var rules = []kit.Rule[reading]{
 		return kit.When(r.room > 0 && r.room < r.o.MaxLeases, "room for %d more leases, %s is %d", r.room, paramMaxLeases, r.o.MaxLeases)
 	},
 		Why: "each lease has a connection: when none is left, leases and other clients fail",
-		Set: "a larger max_connections, a smaller " + paramMaxLeases + ", or " + paramShare},
+		Set: "a larger max_connections, a smaller " + paramMaxLeases + ", or a table (postgres+table://)"},
 	{Severity: backend.Warning, Code: "short-timeouts", Found: func(r reading) string {
 		var short []string
 		for _, name := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout"} {
@@ -43,7 +43,7 @@ var rules = []kit.Rule[reading]{
 	{Severity: backend.Critical, Code: "transaction-timeout", Found: func(r reading) string {
 		return kit.When(r.number("transaction_timeout") > 0, "transaction_timeout is %s ms", r.values["transaction_timeout"])
 	},
-		Why: "it ends waits, and in transaction mode also leases that are being renewed",
+		Why: "it ends waits",
 		Set: "0 for the role of the locks, by ALTER ROLE … SET"},
 	{Severity: backend.Warning, Code: "fsync-off", Found: func(r reading) string {
 		return kit.When(r.o.Durable && r.values["fsync"] == "off", "fsync is off, %s is true", paramDurable)

@@ -22,13 +22,6 @@ func TestDoctorSettings(t *testing.T) {
 	storetest.Finds(t, b, "few-connections", "short-timeouts", "fsync-off", "no-activities")
 }
 
-func TestDoctorPooler(t *testing.T) {
-	t.Parallel()
-	s := shared(t)
-	b := opened(t, s.via(servers.PgBouncer(t, s.Server, "transaction").Addr)+"&lock_mode=transaction")
-	storetest.Healthy(t, b)
-}
-
 // There is no server of these versions to be had: the rules alone.
 func TestDoctorVersions(t *testing.T) {
 	for code, values := range map[string]map[string]string{

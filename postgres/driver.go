@@ -7,12 +7,11 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/pgurl"
 )
 
 const (
-	paramMode      = driver.ParamPrefix + "mode"
 	paramMaxLeases = driver.ParamPrefix + "max_leases"
-	paramShare     = driver.ParamPrefix + "share"
 	paramDurable   = driver.ParamPrefix + "durable"
 )
 
@@ -26,12 +25,8 @@ func init() {
 		},
 		Params: []driver.Param{
 			driver.TimeoutParam(defaultTimeout),
-			{Name: paramMode, OneOf: []string{"session", "transaction"},
-				Help: "session, the default, or transaction for poolers such as PgBouncer in transaction pooling"},
 			{Name: paramMaxLeases, Type: driver.Number, Min: leastLeases, Max: mostLeases,
-				Help: fmt.Sprintf("most leases held or waited for, each on a connection unless they share; default %d", defaultLeases)},
-			{Name: paramShare, Type: driver.Duration,
-				Help: "leases with a TTL up to this share connections; a frozen holder's key may be late by as much; default none"},
+				Help: fmt.Sprintf("most leases held or waited for, each on its own connection; default %d", defaultLeases)},
 			{Name: paramDurable, OneOf: []string{"true", "false"},
 				Help: "true: tokens also increase across a crash of the server; costs a flush of its log for each transaction id"},
 		},
@@ -39,7 +34,6 @@ func init() {
 		Examples: []string{
 			"postgres://user:password@localhost:5432/database",
 			"postgres://user:password@h1:5432,h2:5432/database?target_session_attrs=primary",
-			"postgres://user:password@pgbouncer:6432/database?lock_mode=transaction",
 		},
 		Guarantees: guarantees(Options{MaxLeases: defaultLeases}),
 		Findings:   kit.Findings(rules),
@@ -49,7 +43,7 @@ func init() {
 			if _, err := o.validate(); err != nil {
 				return nil, err
 			}
-			config, err := configOf(u)
+			config, err := pgurl.Config(u)
 			if err != nil {
 				return nil, err
 			}
@@ -63,14 +57,9 @@ func init() {
 }
 
 func optionsOf(u driver.URL) Options {
-	o := Options{
+	return Options{
 		MaxLeases: int(u.Number(paramMaxLeases)),
-		Share:     u.Duration(paramShare),
 		Durable:   u.Text(paramDurable) == "true",
 		Timeout:   u.Duration(driver.ParamTimeout),
 	}
-	if u.Text(paramMode) == "transaction" {
-		o.Mode = ModeTransaction
-	}
-	return o
 }

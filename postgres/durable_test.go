@@ -15,19 +15,17 @@ func TestDurableWithoutStandby(t *testing.T) {
 	s := servers.Postgres(t, "synchronous_standby_names=absent")
 	c := dialed(t, s.PostgresURL())
 	const ttl = time.Second
-	for mode, params := range bothModes {
-		for _, wait := range []bool{false, true} {
-			b := opened(t, s.PostgresURL()+params+"&lock_durable=true&timeout=1m")
-			r := req(mode, ttl)
-			r.Wait = wait
-			done := startAcquire(context.Background(), b, r)
-			until(t, soon, "the server has granted the lock", func() bool { return locks(t, c) == 1 })
-			unwatch(b)
-			begun := time.Now()
-			until(t, ttl+maxLate+time.Second, "the key of a client that does no more is free", func() bool { return locks(t, c) == 0 })
-			t.Logf("%s, wait %v: free after %v", mode, wait, time.Since(begun))
-			b.cut()
-			<-done
-		}
+	for _, wait := range []bool{false, true} {
+		b := opened(t, s.PostgresURL()+"&lock_durable=true&timeout=1m")
+		r := req("k", ttl)
+		r.Wait = wait
+		done := startAcquire(context.Background(), b, r)
+		until(t, soon, "the server has granted the lock", func() bool { return locks(t, c) == 1 })
+		unwatch(b)
+		begun := time.Now()
+		until(t, ttl+maxLate+time.Second, "the key of a client that does no more is free", func() bool { return locks(t, c) == 0 })
+		t.Logf("wait %v: free after %v", wait, time.Since(begun))
+		b.cut()
+		<-done
 	}
 }

@@ -20,7 +20,6 @@ var ErrExhausted = fmt.Errorf("%w: no room for another lease", backend.ErrUnavai
 const (
 	codeOutOfMemory    = "53200" // "out of shared memory": the lock table is full
 	codeTooMany        = "53300" // too_many_connections
-	codeNoStatement    = "26000" // there is no such prepared statement
 	classNotSupported  = "0A"
 	classWrong         = "42" // undefined functions, tables, settings
 	classTransaction   = "25" // a transaction is not what it should be

@@ -37,8 +37,8 @@ func ExampleNew() {
 
 // A wrong URL fails before any request, and shows no password.
 func Example_url() {
-	_, _, err := driver.Open(context.Background(), "postgres://app:secret@localhost/shop?lock_mode=both")
+	_, _, err := driver.Open(context.Background(), "postgres://app:secret@localhost/shop?lock_durable=maybe")
 	fmt.Println(err)
 	// Output:
-	// invalid: postgres url: parameter "lock_mode" is not session or transaction
+	// invalid: postgres url: parameter "lock_durable" is not true or false
 }

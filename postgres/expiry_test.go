@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,10 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
 )
 
-var bothModes = map[string]string{"session": "", "transaction": "&lock_mode=transaction"}
+var variants = map[string]string{"default": "", "durable": "&lock_durable=true"}
 
 // freedAfter waits for the key's lock, and returns how long after the holder's last request the server gave it away.
 func freedAfter(t *testing.T, c *pgx.Conn, key string) time.Duration {
@@ -34,7 +32,7 @@ func TestFrozenHolder(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	const ttl = 3 * time.Second
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			c := dialed(t, s.PostgresURL())
@@ -60,7 +58,7 @@ func TestFrozenHolder(t *testing.T) {
 func TestKilledHolder(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		p := startChild(t, s.PostgresURL()+params, mode, time.Minute)
 		p.says("held")
 		p.kill()
@@ -113,7 +111,7 @@ func TestTerminatedHolder(t *testing.T) {
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	const prompt, tries = 100 * time.Millisecond, 3
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		b := opened(t, s.PostgresURL()+params)
 		var worst time.Duration
 		for i := range 12 {
@@ -160,7 +158,7 @@ func TestReleaseMeetsEnd(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		b := opened(t, s.PostgresURL()+params)
 		for range 5 {
 			l := acquire(t, b, req(mode, time.Minute))
@@ -170,53 +168,6 @@ func TestReleaseMeetsEnd(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Leases that share a connection end each on its own time, although others keep the connection alive, and all at once when
-// it breaks.
-func TestShared(t *testing.T) {
-	t.Parallel()
-	s := shared(t)
-	b := opened(t, s.PostgresURL()+"&lock_share=5s&lock_max_leases=20")
-	c := dialed(t, s.PostgresURL())
-	const ttl, n = 4 * time.Second, 12
-	var leases []backend.Lease
-	for i := range n {
-		leases = append(leases, acquire(t, b, req(fmt.Sprint("k", i), ttl)))
-	}
-	sessions := func() int {
-		return query[int](t, c, "SELECT count(DISTINCT pid) FROM pg_locks WHERE "+advisory)
-	}
-	if got := sessions(); got != 1 {
-		t.Errorf("%d leases use %d connections", n, got)
-	}
-	for i := range n {
-		h, err := b.Inspect(context.Background(), fmt.Sprint("k", i))
-		if err != nil || h.Owner != leases[i].(*kit.Life).Owner() {
-			t.Errorf("lease %d: %+v, %v", i, h, err)
-		}
-	}
-	// P6: a session would be granted its own lock again.
-	if _, err := b.Acquire(context.Background(), req("k0", ttl)); !errors.Is(err, backend.ErrHeld) {
-		t.Errorf("acquire of a key that the same connection holds: %v", err)
-	}
-	for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); time.Sleep(ttl / 10) {
-		if err := leases[0].Renew(context.Background(), ttl); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := locks(t, c); got != 1 {
-		t.Errorf("%d locks are left when one lease is renewed and the others have expired", got)
-	}
-	other := acquire(t, b, req("other", ttl))
-	if got := sessions(); got != 1 {
-		t.Errorf("%d connections", got)
-	}
-	b.cut()
-	lost(t, leases[0], soon)
-	lost(t, other, soon)
-	until(t, soon, "the keys are free", func() bool { return locks(t, c) == 0 })
-	release(t, acquire(t, b, req("k0", ttl)))
 }
 
 // A connection without leases is not ended by the timer of its last one, and is used again.
@@ -245,7 +196,7 @@ func TestIdleConnectionsLast(t *testing.T) {
 func TestCloseKeepsKeys(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		b, other := opened(t, s.PostgresURL()+params), opened(t, s.PostgresURL()+params)
 		const ttl = time.Second
 		begun := time.Now()
@@ -258,22 +209,5 @@ func TestCloseKeepsKeys(t *testing.T) {
 			t.Errorf("%s: free %v after a grant and Close, of a TTL of %v", mode, took, ttl)
 		}
 		release(t, l)
-	}
-}
-
-// A lease in transaction mode does not hold back vacuum.
-func TestTransactionPinsNothing(t *testing.T) {
-	t.Parallel()
-	s := shared(t)
-	b := opened(t, s.PostgresURL()+"&lock_mode=transaction")
-	c := dialed(t, s.PostgresURL())
-	l := acquire(t, b, req("k", time.Minute))
-	defer release(t, l)
-	if err := l.Renew(context.Background(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	const sql = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction' AND backend_xmin IS NULL AND backend_xid IS NULL`
-	if query[int](t, c, sql) != 1 {
-		t.Error("the transaction has a snapshot or an id")
 	}
 }

@@ -94,7 +94,7 @@ func TestSessionsEndedAtRest(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		b := opened(t, s.PostgresURL()+params)
 		unwatch(b)
 		for _, what := range []string{"acquire", "inspect"} {
@@ -122,7 +122,7 @@ func TestAnswerAtTheLimit(t *testing.T) {
 	b := opened(t, gentleURL(t))
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
 	s := l.(*kit.Life).Data.(*held).s
-	if _, err := s.make(context.Background(), request{limit: time.Nanosecond, do: func() error {
+	if err := s.make(context.Background(), request{limit: time.Nanosecond, do: func() error {
 		until(t, soon, "the request is given up", func() bool {
 			_, err := s.wire().Read(make([]byte, 1))
 			return errors.Is(err, os.ErrDeadlineExceeded)

@@ -18,7 +18,7 @@ func TestPortThatIsNotPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = silent.Close() })
-	for _, params := range []string{"", "?sslmode=disable", "?sslmode=require", "?lock_mode=transaction"} {
+	for _, params := range []string{"", "?sslmode=disable", "?sslmode=require"} {
 		t.Run(params, func(t *testing.T) {
 			t.Parallel()
 			begun := time.Now()

@@ -58,11 +58,8 @@ func (b *Backend) terminate(ctx context.Context, ghosts ...server) (left []serve
 }
 
 // banish ends the session of a broken connection, in case the server has not noticed, and waits for its end, by which its locks
-// are free. A pooler's session is the pooler's matter: it ends it, or gives it to somebody else, who may have the key by now.
+// are free.
 func (b *Backend) banish(ctx context.Context, s *session) error {
-	if !s.direct {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	pause := kit.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}

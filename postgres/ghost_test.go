@@ -15,7 +15,7 @@ func TestResetAttemptLeavesNoGhost(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		p := newProxy(t, s.Addr)
 		b := opened(t, s.via(p.Addr)+params)
 		release(t, acquire(t, b, req(mode, time.Minute)))
@@ -37,7 +37,7 @@ func TestResetAttemptLeavesNoGhost(t *testing.T) {
 // A release of which the server gets a part leaves the session with the lock, and no timer runs while the server waits for the rest.
 func TestReleaseLeavesNoGhost(t *testing.T) {
 	t.Parallel()
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s, p, b := proxied(t, params+"&timeout=1s")
@@ -68,7 +68,7 @@ func TestFailedAttemptLeavesNoGhost(t *testing.T) {
 		}
 		return err == nil
 	}
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		for _, wait := range []bool{false, true} {
 			run := func(name string, f func(t *testing.T, p *proxy, b *Backend)) {
 				t.Run(fmt.Sprintf("%s/%s/wait=%v", name, mode, wait), func(t *testing.T) {
@@ -102,39 +102,11 @@ func TestFailedAttemptLeavesNoGhost(t *testing.T) {
 	}
 }
 
-// A transaction that gets no token is ended, although the server may not hear of the end of its connection.
-func TestFailedTokenLeavesNoGhost(t *testing.T) {
-	t.Parallel()
-	const most = 4
-	s, p, b := proxied(t, fmt.Sprintf("&lock_mode=transaction&lock_max_leases=%d", most))
-	c := dialed(t, s.PostgresURL())
-	var lent []*session
-	for range most { // there is one more, which leaves none for the token
-		other, err := b.pool.checkOut(context.Background(), new(order))
-		if err != nil {
-			t.Fatal(err)
-		}
-		lent = append(lent, other)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := startAcquire(ctx, b, req("k", time.Minute))
-	until(t, soon, "the transaction has the lock", func() bool { return locks(t, c) == 1 })
-	p.set(func(p *proxy) { p.tail = 1 }) // of the message that ends the connection
-	cancel()
-	if o := <-done; o.Err == nil {
-		t.Error("granted without a token")
-	}
-	until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
-	for _, other := range lent {
-		b.pool.giveBack(other)
-	}
-}
-
 // A renewal of which no answer came may have been carried out, and the session lasts for the longer TTL then.
 func TestUnansweredRenewalLeavesNoGhost(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s, p, b := proxied(t, params+"&timeout=1s")

@@ -21,7 +21,7 @@ func guarantees(o Options) backend.Guarantees {
 	g := backend.Guarantees{
 		MinTTL:      minTTL,
 		Granularity: granularity,
-		MaxLate:     maxLate + o.Share,
+		MaxLate:     maxLate,
 		MaxLeases:   o.MaxLeases,
 		EarlyLoss: "a restart, crash or failover of the server; the end of the lease's connection, by pg_terminate_backend or a reset on the network; " +
 			"or a step forward of the server's wall clock (after a step back, a dead holder's key stays taken for longer than MaxLate)",
@@ -35,9 +35,6 @@ func guarantees(o Options) backend.Guarantees {
 	}
 	if o.Durable {
 		g.Fencing = backend.FencingRestart
-	}
-	if o.Mode == ModeTransaction {
-		g.FIFO, g.Wake = false, backend.WakePoll
 	}
 	return g
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // A wait that ends tells whether the key was busy; one that the server has not answered does not say so.
-func TestEndedWaitTellsBusy(t *testing.T) {
+func TestEndedWaitReportsBusy(t *testing.T) {
 	t.Parallel()
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		_, p, b := proxied(t, params)
 		_ = acquire(t, b, req("k", time.Minute))
 		end := func(key string, within time.Duration) error {

@@ -48,11 +48,7 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 		}
 		holder, certain = holderOf(row, h)
 	}
-	switch {
-	case !holder.Held():
-	case b.options.Mode == ModeTransaction:
-		holder.Waiters = -1 // they poll
-	default:
+	if holder.Held() {
 		holder.Waiters = waiters
 	}
 	return holder, certain, nil

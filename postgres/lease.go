@@ -21,14 +21,13 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 // RenewLease implements [kit.Requests].
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	h, p := l.Data.(*held), &q.b.pool
-	limit, _ := h.s.bounds(nil)
-	_, err := h.s.make(ctx, request{
-		limit: max(limit, ttl),
+	err := h.s.make(ctx, request{
+		limit: max(q.b.options.Timeout, h.ttl, ttl),
 		do: func() error {
 			if p.isGone(h) {
 				return backend.ErrLost
 			}
-			if err := h.s.prolong(h, ttl); err != nil {
+			if err := h.s.renew(ttl); err != nil {
 				return h.s.lostOr(err)
 			}
 			p.mu.Lock()
@@ -41,13 +40,6 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 		err = backend.ErrLost
 	}
 	return ttl, unavailable(err)
-}
-
-func (s *session) prolong(h *held, ttl time.Duration) error {
-	if s.b.options.Mode == ModeTransaction {
-		return s.prolongTransaction(ttl)
-	}
-	return s.renew(h, ttl)
 }
 
 func (p *pool) isGone(h *held) bool {
@@ -75,14 +67,13 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 // giveUp releases what h holds. After errBroken its session may still have it.
 func (b *Backend) giveUp(ctx context.Context, h *held) error {
 	p := &b.pool
-	limit, alone := h.s.bounds(h)
-	_, err := h.s.make(ctx, request{
-		limit: limit, alone: alone, limited: true,
+	return h.s.make(ctx, request{
+		limit: b.options.Timeout, alone: true, limited: true,
 		do: func() error {
 			if p.isGone(h) {
 				return backend.ErrLost
 			}
-			err := h.s.unlock(h)
+			err := h.s.release(h)
 			if endedByServer(err) {
 				err = fmt.Errorf("%w: %w", backend.ErrLost, err)
 			}
@@ -92,12 +83,4 @@ func (b *Backend) giveUp(ctx context.Context, h *held) error {
 			return err
 		},
 	})
-	return err
-}
-
-func (s *session) unlock(h *held) error {
-	if s.b.options.Mode == ModeTransaction {
-		return s.endTransaction()
-	}
-	return s.release(h)
 }

@@ -46,7 +46,7 @@ func TestCancelledRelease(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		b := opened(t, s.PostgresURL()+params)
 		cancelled, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -71,10 +71,8 @@ func TestCancelledRelease(t *testing.T) {
 func TestTokensRise(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	bouncer := servers.PgBouncer(t, s.Server, "transaction")
 	urls := []string{
-		s.PostgresURL(), s.PostgresURL() + "&lock_share=10s", s.PostgresURL() + "&lock_durable=true",
-		s.PostgresURL() + "&lock_mode=transaction", s.via(bouncer.Addr) + "&lock_mode=transaction",
+		s.PostgresURL(), s.PostgresURL() + "&lock_durable=true",
 	}
 	var (
 		wg    sync.WaitGroup
@@ -158,7 +156,7 @@ func TestLockTableFull(t *testing.T) {
 func TestConnectionsUsedUp(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		b, other := opened(t, s.PostgresURL()+params+"&lock_max_leases=4"), opened(t, s.PostgresURL()+params)
 		key := func(i int) string { return fmt.Sprint(mode, i) }
 		var held []backend.Lease
@@ -205,20 +203,6 @@ func TestConnectionsUsedUp(t *testing.T) {
 			})
 		}
 		wg.Wait()
-	}
-}
-
-// Leases that share connections do so also when they were asked for by a request that may wait.
-func TestWaitersShare(t *testing.T) {
-	t.Parallel()
-	s := shared(t)
-	b := opened(t, s.PostgresURL()+"&lock_max_leases=20&lock_share=10s")
-	var held []backend.Lease
-	for i := range 20 {
-		held = append(held, acquire(t, b, waiting(fmt.Sprint("k", i), 10*time.Second)))
-	}
-	for _, l := range held {
-		release(t, l)
 	}
 }
 
@@ -272,23 +256,21 @@ func TestLostReply(t *testing.T) {
 func TestTokensOutliveCrash(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "synchronous_commit=off") // which we overrule
-	for mode, params := range bothModes {
-		var last uint64
-		for range 3 {
-			b := opened(t, s.PostgresURL()+params+"&lock_durable=true")
-			for i := range 50 {
-				r := req("k", time.Minute)
-				r.Wait = i%2 == 0
-				l := acquire(t, b, r)
-				if l.Token() <= last {
-					t.Fatalf("%s: token %d after %d", mode, l.Token(), last)
-				}
-				last = l.Token()
-				release(t, l)
+	var last uint64
+	for range 3 {
+		b := opened(t, s.PostgresURL()+"&lock_durable=true")
+		for i := range 50 {
+			r := req("k", time.Minute)
+			r.Wait = i%2 == 0
+			l := acquire(t, b, r)
+			if l.Token() <= last {
+				t.Fatalf("token %d after %d", l.Token(), last)
 			}
-			s.Kill()
-			s.Start()
+			last = l.Token()
+			release(t, l)
 		}
+		s.Kill()
+		s.Start()
 	}
 }
 
@@ -306,10 +288,6 @@ func TestCapacity(t *testing.T) {
 	}
 	if after, err := b.Capacity(t.Context()); err != nil || after > before-4 {
 		t.Errorf("room for %d, and for %d with 5 leases; error %v", before, after, err)
-	}
-	shared := opened(t, s.PostgresURL()+"&lock_share=5s")
-	if n, err := shared.Capacity(t.Context()); n != 0 || err != nil {
-		t.Errorf("leases that share: room for %d, error %v", n, err)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
-	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -20,22 +19,18 @@ import (
 func TestBadURLs(t *testing.T) {
 	t.Parallel()
 	for url, hint := range map[string]string{
-		"postgres://u:hunter2@h/db?lock_timeout=1s": `unknown parameter "lock_timeout"; known: lock_durable, lock_max_leases, lock_mode, lock_share, timeout`,
-		"postgres:h/db":                                                 "postgres://",
-		"postgres://h:x/":                                               "port",
-		"postgres://u:hunter2@h/db?lock_tabel=x":                        "unknown parameter",
-		"postgres://u:hunter2@h/db?lock_mode=x":                         "is not session or transaction",
-		"postgres://u:hunter2@h/db?lock_max_leases=0":                   "from 4",
-		"postgres://u:hunter2@h/db?lock_max_leases=1":                   "from 4",
-		"postgres://u:hunter2@h/db?lock_max_leases=-1":                  "from 4",
-		"postgres://u:hunter2@h/db?lock_share=1h":                       "30s",
-		"postgres://u:hunter2@h/db?lock_share=x":                        "duration",
-		"postgres://u:hunter2@h/db?lock_share=1s&lock_mode=transaction": "share",
-		"postgres://u:hunter2@h/db?timeout=0s":                          "not a positive",
-		"postgres://u:hunter2@h/db?lock_durable=maybe":                  "durable",
-		"postgres://u:hunter2@h/db?sslmode=maybe":                       "sslmode",
-		"postgres://u:hunter2@h:99999/db":                               "port",
-		"postgres://u:hunter2@h/db?connect_timeout=x":                   "connect_timeout",
+		"postgres://u:hunter2@h/db?lock_timeout=1s": `unknown parameter "lock_timeout"; known: lock_durable, lock_max_leases, timeout`,
+		"postgres:h/db":                                "postgres://",
+		"postgres://h:x/":                              "port",
+		"postgres://u:hunter2@h/db?lock_tabel=x":       "unknown parameter",
+		"postgres://u:hunter2@h/db?lock_max_leases=0":  "from 4",
+		"postgres://u:hunter2@h/db?lock_max_leases=1":  "from 4",
+		"postgres://u:hunter2@h/db?lock_max_leases=-1": "from 4",
+		"postgres://u:hunter2@h/db?timeout=0s":         "not a positive",
+		"postgres://u:hunter2@h/db?lock_durable=maybe": "durable",
+		"postgres://u:hunter2@h/db?sslmode=maybe":      "sslmode",
+		"postgres://u:hunter2@h:99999/db":              "port",
+		"postgres://u:hunter2@h/db?connect_timeout=x":  "connect_timeout",
 	} {
 		begun := time.Now()
 		_, err := openURL(context.Background(), url)
@@ -47,7 +42,7 @@ func TestBadURLs(t *testing.T) {
 		}
 	}
 	for _, o := range []Options{
-		{Mode: 7}, {MaxLeases: -1}, {Share: -1}, {Timeout: -1},
+		{MaxLeases: -1}, {Timeout: -1},
 	} {
 		if _, err := New(context.Background(), &pgx.ConnConfig{}, &o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
@@ -158,63 +153,25 @@ func TestSilentHost(t *testing.T) {
 	release(t, acquire(t, b, req("k", time.Minute)))
 }
 
-// P9: session mode is refused behind a pooler that changes sessions, on one connection and on many, and works in session
-// pooling. Transaction mode works in transaction pooling, and is refused in statement pooling.
-func TestPoolers(t *testing.T) {
+// A pooler is refused in all its modes, with an error that names the store to use instead.
+func TestPoolersAreRefused(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	for _, size := range []string{"1", "20"} {
-		bouncer := servers.PgBouncer(t, s.Server, "transaction", "default_pool_size="+size)
-		busy := dialed(t, s.via(bouncer.Addr)+"&default_query_exec_mode=simple_protocol") // its pool has a connection
-		if err := busy.Ping(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		for range 5 {
+	for _, mode := range []string{"session", "transaction", "statement"} {
+		bouncer := servers.PgBouncer(t, s.Server, mode)
+		for range 3 { // its pool has a connection then
 			_, err := openURL(context.Background(), s.via(bouncer.Addr))
-			if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "lock_mode=transaction") {
-				t.Errorf("session mode in transaction pooling of %s: %v", size, err)
+			if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "postgres+table://") {
+				t.Errorf("%s pooling: %v", mode, err)
 			}
 		}
-	}
-	session := servers.PgBouncer(t, s.Server, "session")
-	release(t, acquire(t, opened(t, s.via(session.Addr)), req("k", time.Minute)))
-	release(t, acquire(t, opened(t, s.via(session.Addr)), req("k", time.Minute)))
-
-	statement := servers.PgBouncer(t, s.Server, "statement")
-	for _, mode := range []string{"session", "transaction"} {
-		if _, err := openURL(context.Background(), s.via(statement.Addr)+"&lock_mode="+mode); !errors.Is(err, backend.ErrUnsupported) {
-			t.Errorf("%s mode in statement pooling: %v", mode, err)
-		}
-	}
-}
-
-// Both modes take the same lock of the server.
-func TestModesExclude(t *testing.T) {
-	t.Parallel()
-	s := shared(t)
-	bouncer := servers.PgBouncer(t, s.Server, "transaction")
-	a, b := opened(t, s.PostgresURL()), opened(t, s.via(bouncer.Addr)+"&lock_mode=transaction")
-	for range 3 {
-		l := acquire(t, a, req("k", time.Minute))
-		if _, err := b.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
-			t.Errorf("held by a session: %v", err)
-		}
-		if h, err := b.Inspect(context.Background(), "k"); err != nil || h.Owner != l.(*kit.Life).Owner() {
-			t.Errorf("inspect through the pooler: %+v, %v", h, err)
-		}
-		release(t, l)
-		l = acquire(t, b, req("k", time.Minute))
-		if _, err := a.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
-			t.Errorf("held by a transaction: %v", err)
-		}
-		release(t, l)
 	}
 }
 
 // P10, and standbys: they are refused; after a failover the old lease is lost, and the new primary grants the key.
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		primary, standby := servers.PostgresPair(t)
 		if _, err := openURL(context.Background(), standby.PostgresURL()+params); !errors.Is(err, backend.ErrUnsupported) ||
 			!strings.Contains(err.Error(), "standby") {

@@ -10,8 +10,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Break implements [backend.Breaker]. It ends the holder's session, which takes the same role, or one with pg_signal_backend. A lease that
-// shares its connection with others (lock_share) is ErrUnsupported, because they would end too.
+// Break implements [backend.Breaker]. It ends the holder's session, which takes the same role, or one with pg_signal_backend.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		return b.breakLease(ctx, hashOf(key), owner)
@@ -39,7 +38,7 @@ func (b *Backend) breakLease(ctx context.Context, h hash, owner string) error {
 		case err != nil:
 			return err
 		case len(found) > 0 && found[0][0] != "1":
-			return fmt.Errorf("%w: the lease shares its connection, which has %s locks", backend.ErrUnsupported, found[0][0])
+			return fmt.Errorf("%w: the holder's connection has %s locks", backend.ErrUnsupported, found[0][0])
 		case len(found) > 0:
 			return nil
 		} // it is at work, or has said something else since, as in a renewal

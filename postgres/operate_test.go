@@ -16,44 +16,6 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A lease that shares its connection with another cannot be broken without it, and is left alone.
-func TestBreakSparesSharedConnection(t *testing.T) {
-	t.Parallel()
-	s := shared(t)
-	b := opened(t, s.PostgresURL()+"&lock_share=10s")
-	operator := opened(t, s.PostgresURL())
-	// Leases share a connection where one is free for it, so that two of many do.
-	owners := make(map[string]backend.Lease)
-	for range 8 {
-		r := req(backend.NewOwner(), 10*time.Second)
-		owners[r.Key] = acquire(t, b, r)
-	}
-	refused := 0
-	for key, l := range owners {
-		h, err := operator.Inspect(context.Background(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch err := operator.Break(context.Background(), key, h.Owner); {
-		case err == nil:
-			if err := l.Renew(context.Background(), 10*time.Second); !errors.Is(err, backend.ErrLost) {
-				t.Errorf("a lease that was broken: %v, want ErrLost", err)
-			}
-			continue
-		case !errors.Is(err, backend.ErrUnsupported):
-			t.Errorf("%v, want ErrUnsupported", err)
-		}
-		refused++
-		if err := l.Renew(context.Background(), 10*time.Second); err != nil {
-			t.Errorf("a lease that was not broken: %v", err)
-		}
-		release(t, l)
-	}
-	if refused == 0 {
-		t.Error("no two leases have shared a connection")
-	}
-}
-
 // An owner may hold any character.
 func TestBreakOddOwner(t *testing.T) {
 	t.Parallel()
@@ -71,7 +33,7 @@ func TestBreakOddOwner(t *testing.T) {
 func TestBreakMeetsRenewal(t *testing.T) {
 	t.Parallel()
 	url := gentleURL(t)
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		b := opened(t, url+params)
 		r := req(backend.NewOwner(), time.Minute)
 		l := acquire(t, b, r)
@@ -114,31 +76,6 @@ func (m meddler) Write(p []byte) (int, error) {
 		m.meddle()
 	}
 	return m.Conn.Write(p)
-}
-
-// A neighbour that was refused, or has been released, does not keep a lease from being broken.
-func TestBreakAfterNeighbours(t *testing.T) {
-	t.Parallel()
-	s := shared(t)
-	b := opened(t, s.PostgresURL()+"&lock_share=10s")
-	operator := opened(t, s.PostgresURL())
-	acquire(t, operator, req("busy", time.Minute))
-	for what, meet := range map[string]func(){
-		"refused": func() {
-			if _, err := b.Acquire(context.Background(), req("busy", 10*time.Second)); !errors.Is(err, backend.ErrHeld) {
-				t.Errorf("%v, want ErrHeld", err)
-			}
-		},
-		"released": func() { release(t, acquire(t, b, req("free", 10*time.Second))) },
-	} {
-		r := req(what, 10*time.Second)
-		l := acquire(t, b, r)
-		meet()
-		if err := operator.Break(context.Background(), r.Key, r.Owner); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-		lost(t, l, soon)
-	}
 }
 
 // A holder whose session is at work is not ended before it has said what it did, and Break tells why.

@@ -42,8 +42,7 @@ func TestPermissionsOfThePage(t *testing.T) {
 		t.Fatalf("%s: %v", connects, err)
 	}
 	for name, params := range map[string]string{
-		"session": "", "durable": "&lock_durable=true", "shared": "&lock_share=30s",
-		"transaction": "&lock_mode=transaction", "transaction, durable": "&lock_mode=transaction&lock_durable=true",
+		"session": "", "durable": "&lock_durable=true",
 	} {
 		t.Run(name, func(t *testing.T) { storetest.UseAll(t, opened(t, url+params), name) })
 	}

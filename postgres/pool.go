@@ -29,10 +29,9 @@ type pool struct {
 
 // An order is for a session.
 type order struct {
-	h     *held // that it is for; nil for a look around, which there is one more session for
-	share bool  // others' leases may be on it
-	wait  bool  // until there is one
-	seat  chan seat
+	h    *held // that it is for; nil for a look around, which there is one more session for
+	wait bool  // until there is one
+	seat chan seat
 }
 
 // A seat is a session for an order, or its turn to make one, or why it gets none.
@@ -75,14 +74,6 @@ func (p *pool) seatLocked(o *order) (got seat, ok bool) {
 		return seat{}, false
 	default:
 		return seat{err: fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, most, paramMaxLeases)}, true
-	}
-	if o.share {
-		for s := range p.all {
-			if s.takesLocked(h) {
-				p.addLocked(s, h)
-				return seat{s: s}, true
-			}
-		}
 	}
 	if n := len(p.idle); n > 0 {
 		s := p.idle[n-1]
@@ -127,22 +118,6 @@ func (p *pool) leaveLine(o *order) {
 		p.dialing--
 		p.serveLocked()
 	} // h is dropped by who has made it
-}
-
-// takesLocked reports whether h may join the leases of s: for the same TTL, one at a time, never twice the same lock, which
-// a session would be granted, and as far as the label has room.
-func (s *session) takesLocked(h *held) bool {
-	if s.dead || s.waits || len(s.holds) == 0 || s.timeout != h.ttl || s.holds[h.h] != nil {
-		return false
-	}
-	room := s.server.labelSize - labelRoom - len(h.entry)
-	for _, other := range s.holds {
-		if other.life == nil || other.ttl != h.ttl {
-			return false
-		}
-		room -= len(other.entry) + 1
-	}
-	return room > 0
 }
 
 func (p *pool) addLocked(s *session, h *held) {
@@ -240,7 +215,7 @@ func (p *pool) began(h *held, life *kit.Life, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.life, h.s.waits = life, waits
-	p.serveLocked() // nobody need hope for this session, or some may share it
+	p.serveLocked() // nobody need hope for this session
 }
 
 // retire reports whether s, which has rested, is to be closed, and keeps it from being used. One is kept, to spare the next call a

@@ -82,7 +82,7 @@ func TestBadTokenLeavesNoLock(t *testing.T) {
 	s := shared(t)
 	b := opened(t, s.PostgresURL())
 	bad := only(t, b)
-	name := bad.name(stTry)
+	name := stTry.name()
 	if _, err := bad.simple("DEALLOCATE " + name + "; PREPARE " + name +
 		" (bigint, xid) AS SELECT CASE WHEN pg_try_advisory_lock($1) THEN 'x' || $2::text END"); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func TestPretenders(t *testing.T) {
 		"CockroachDB": {replace + `version() RETURNS text LANGUAGE sql AS $$SELECT 'CockroachDB CCL v24.1.0 (x86_64-pc-linux-gnu)'$$`,
 			"CockroachDB"},
 	} {
-		for mode, params := range bothModes {
+		for mode, params := range variants {
 			s := shared(t)
 			if _, err := dialed(t, s.PostgresURL()).Exec(context.Background(), c.sql); err != nil {
 				t.Fatal(err)

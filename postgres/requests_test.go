@@ -22,9 +22,7 @@ func TestOneRequestEach(t *testing.T) {
 		want   driver.RoundTrips
 	}{
 		{"", said},
-		{"&lock_share=10s", said},
 		{"&lock_durable=true", said},
-		{"&lock_mode=transaction", driver.RoundTrips{Acquire: "2", Renew: "1", Release: "1"}},
 	} {
 		t.Run(c.params, func(t *testing.T) {
 			p := newProxy(t, s.Addr)

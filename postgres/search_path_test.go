@@ -53,8 +53,7 @@ func TestHostileSearchPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, params := range map[string]string{
-		"session": "", "durable": "&lock_durable=true", "transaction": "&lock_mode=transaction",
-		"transaction, durable": "&lock_mode=transaction&lock_durable=true",
+		"session": "", "durable": "&lock_durable=true",
 	} {
 		t.Run(name, func(t *testing.T) {
 			storetest.UseAll(t, opened(t, s.PostgresURL()+"&search_path=hostile,pg_catalog"+params), name)

@@ -20,10 +20,8 @@ import (
 type session struct {
 	b      *Backend
 	conn   *pgconn.PgConn
-	mark   string // see markPlace
 	server server
 	since  time.Time   // when it had connected
-	direct bool        // there is no pooler in between
 	quiet  *time.Timer // begins a watch
 
 	turn     chan struct{} // holds an element while it is somebody's turn
@@ -160,15 +158,13 @@ type request struct {
 	alone   bool          // nothing else is on the connection, which may be closed when ctx ends
 	limited bool          // ctx ends as limit does, or with Close, so that it need not be watched
 	do      func() error  // with the turn
-	left    func()        // with the turn, when the caller has left in between
 }
 
-// make makes a request. The end of ctx interrupts one that is alone. It does not interrupt others, which would break the
-// connection and lose its leases: the caller leaves, and the request goes on by itself. Then left is true and the error
-// the context's.
-func (s *session) make(ctx context.Context, r request) (left bool, err error) {
+// make makes a request. The end of ctx interrupts a request that is alone. It does not interrupt a renewal, which would break the
+// connection and lose the lease: the request continues in the background, and the error is the context's.
+func (s *session) make(ctx context.Context, r request) error {
 	if err := s.take(ctx); err != nil {
-		return false, err
+		return err
 	}
 	if r.alone || ctx.Done() == nil {
 		defer s.give()
@@ -177,7 +173,7 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 		} else {
 			s.attend(ctx, r.limit)
 		}
-		return false, r.do()
+		return r.do()
 	}
 	done, gone := make(chan error), make(chan struct{})
 	if !s.b.leases.Go(func(context.Context) {
@@ -187,20 +183,17 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 		select {
 		case done <- err:
 		case <-gone:
-			if r.left != nil {
-				r.left()
-			}
 		}
 	}) {
 		s.give()
-		return false, backend.ErrClosed
+		return backend.ErrClosed
 	}
 	select {
 	case err := <-done:
-		return false, err
+		return err
 	case <-ctx.Done():
 		close(gone)
-		return true, kit.ContextError(ctx, nil)
+		return kit.ContextError(ctx, nil)
 	}
 }
 
@@ -213,7 +206,7 @@ func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
 			return err
 		}
 		used := s.answered.Load()
-		_, err = s.make(ctx, request{limit: b.options.Timeout, alone: true, do: func() error { return do(s) }})
+		err = s.make(ctx, request{limit: b.options.Timeout, alone: true, do: func() error { return do(s) }})
 		b.pool.giveBack(s)
 		if err != nil && kit.Ended(ctx) {
 			return kit.ContextError(ctx, err)
@@ -245,33 +238,9 @@ func (s *session) labelNow(timeout time.Duration) string {
 	return label(timeout, entries)
 }
 
-// longest is the longest TTL that the session holds besides own, 0 if there is none.
-func (s *session) longest(own *held) (ttl time.Duration) {
-	p := &s.b.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, h := range s.holds {
-		if h != own {
-			ttl = max(ttl, h.ttl)
-		}
-	}
-	return ttl
-}
-
-// idleFor is the idle timeout that the session needs: the longest TTL that it holds, with own's as given.
-func (s *session) idleFor(own *held, ttl time.Duration) time.Duration {
-	return min(max(ttl, s.longest(own)), maxTimeout)
-}
-
-// bounds tell how long a request for h may take, and whether h is alone. A session with other leases is not given up while they live.
-func (s *session) bounds(h *held) (limit time.Duration, alone bool) {
-	others := s.longest(h)
-	return max(s.b.options.Timeout, others), others == 0
-}
-
 // lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
 func (s *session) lock(h *held, st statement) (token uint64, err error) {
-	timeout, now, mint := s.idleFor(h, h.ttl), time.Now(), &s.b.mint
+	timeout, now, mint := min(h.ttl, maxTimeout), time.Now(), &s.b.mint
 	own := mint.begin(h.h, now, s.since)
 	defer mint.end(h.h)
 	row, err := s.run(s.labelNow(timeout), timeout, st, int64(h.h), int64(own.short()))
@@ -295,23 +264,16 @@ func (s *session) setTimeout(timeout time.Duration) {
 	s.timeout = timeout
 }
 
-// renew starts the idle time anew, with the timeout that h needs from now on.
-func (s *session) renew(h *held, ttl time.Duration) error {
-	timeout := s.idleFor(h, ttl)
+// renew starts the idle time anew, with the timeout ttl.
+func (s *session) renew(ttl time.Duration) error {
+	timeout := min(ttl, maxTimeout)
 	_, err := s.run(s.labelNow(timeout), timeout, stRenew)
 	return err
 }
 
 // release gives up h's lock. ErrLost means that the session did not have it.
 func (s *session) release(h *held) error {
-	var row []string
-	var err error
-	if _, alone := s.bounds(h); alone && s.direct {
-		row, err = s.call(pgAdvisoryUnlock, int64(h.h))
-	} else {
-		label := s.labelNow(s.timeout) // of h too: it does no harm
-		row, err = s.run(label, s.timeout, stRelease, int64(h.h))
-	}
+	row, err := s.call(pgAdvisoryUnlock, int64(h.h))
 	if err != nil {
 		s.close() // which releases
 		return err
@@ -338,11 +300,11 @@ func (s *session) close() {
 // a lock. The server may not hear of the end either.
 func (s *session) abort() {
 	s.close()
-	if !s.direct {
-		return
-	}
 	b := s.b
-	if s.longest(nil) > 0 { // or it has no lock
+	b.pool.mu.Lock()
+	holds := len(s.holds) > 0
+	b.pool.mu.Unlock()
+	if holds { // or it has no lock
 		b.hunt(s.server)
 	}
 	b.leases.Go(func(ctx context.Context) {

@@ -21,9 +21,7 @@ var (
 	waitSQL          = sqlOf("wait")
 	timeoutSQL       = sqlOf("timeout")
 	renewSQL         = sqlOf("renew")
-	releaseSQL       = sqlOf("release")
 	lookSQL          = sqlOf("look")
-	pidSQL           = sqlOf("pid")
 	setupSQL         = sqlOf("setup")
 	checkIntervalSQL = sqlOf("check_interval")
 	inspectSQL       = sqlOf("inspect")
@@ -32,10 +30,6 @@ var (
 	doctorSQL        = sqlOf("doctor")
 	capacitySQL      = sqlOf("capacity")
 	probeSQL         = sqlOf("probe")
-	beginSQL         = sqlOf("begin")
-	prolongSQL       = sqlOf("prolong")
-	tokenSQL         = sqlOf("token")
-	tokenDurableSQL  = sqlOf("token_durable")
 )
 
 func sqlOf(name string) string {
@@ -46,20 +40,9 @@ func sqlOf(name string) string {
 	return string(text)
 }
 
-// A session of ModeSession carries a mark of its connection: a setting that is set when it connects, and that every statement on it
-// asks for. A pooler that gives a session to several clients, from the start or after its operator has changed its mind, is found out
-// by it, before the wrong session is granted anything: who connects to a session with a mark does not get it, and a
-// statement in a session with another mark, or with none, does nothing and returns no row.
-const (
-	markPlace = "MARK" // in SQL
-	markLen   = 12     // of an owner's random digits
-)
-
 const tokenPlace = "TOKEN" // in SQL, for what gives a grant its token
 
-func (s *session) marked(sql string) string { return strings.ReplaceAll(sql, markPlace, s.mark) }
-
-// A statement is one that a session of ModeSession has prepared when it connected.
+// A statement is one that a session has prepared when it connected.
 type statement int
 
 const (
@@ -67,7 +50,6 @@ const (
 	stWait
 	stTimeout
 	stRenew
-	stRelease
 	statements
 )
 
@@ -80,30 +62,27 @@ func (o Options) texts() [statements][2]string {
 	grant := func(sql string) [2]string {
 		return [2]string{strings.ReplaceAll(sql, tokenPlace, token), "(bigint, pg_catalog.xid)"}
 	}
-	return [statements][2]string{grant(trySQL), grant(waitSQL), {timeoutSQL, "(pg_catalog.text)"}, {renewSQL, ""}, {releaseSQL, "(bigint)"}}
+	return [statements][2]string{grant(trySQL), grant(waitSQL), {timeoutSQL, "(pg_catalog.text)"}, {renewSQL, ""}}
 }
 
-// name is that of a prepared statement of s, unlike any other session's: a pooler may give a session on with another client's.
-func (s *session) name(st statement) string { return "anylock_" + s.mark + "_" + strconv.Itoa(int(st)) }
+// name is that of a prepared statement.
+func (st statement) name() string { return "anylock_" + strconv.Itoa(int(st)) }
 
-// setUp makes the session ours, and prepares all statements in the same request, so that a pooler cannot part them.
+// setUp sets the session's timers and prepares all statements.
 func (s *session) setUp() error {
 	var sql strings.Builder
-	sql.WriteString(s.marked(setupSQL))
+	sql.WriteString(setupSQL)
 	for i, text := range s.b.options.texts() {
-		sql.WriteString(";\nPREPARE " + s.name(statement(i)) + " " + text[1] + " AS " + s.marked(text[0]))
+		sql.WriteString(";\nPREPARE " + statement(i).name() + " " + text[1] + " AS " + text[0])
 	}
-	row, err := s.simple(sql.String())
+	_, err := s.simple(sql.String())
 	switch {
 	case lacking(err):
-		return refused("the server lacks what session mode needs, as Postgres 14 has it: %v; open with %s=transaction", err, paramMode)
+		return refused("the server lacks what Postgres 14 has: %v; keep leases in a table, with a URL that begins with postgres+table://", err)
 	case err != nil:
 		return err
-	case row == nil:
-		return refused("a pooler has given a session that another client uses, or has used and not been cleared of: "+
-			"open with %s=transaction, or give the pooler session pooling, with server_reset_query = DISCARD ALL in PgBouncer", paramMode)
 	}
-	if _, err = s.simple(s.marked(checkIntervalSQL)); s.isBroken() {
+	if _, err = s.simple(checkIntervalSQL); s.isBroken() {
 		return err
 	}
 	return nil // what has no such setting goes without
@@ -118,14 +97,14 @@ func (s *session) setUp() error {
 func (s *session) run(label string, timeout time.Duration, st statement, params ...int64) (row []string, err error) {
 	sql := label
 	if s.timeout != timeout {
-		sql += s.execute(stTimeout, timeout.Milliseconds())
+		sql += execute(stTimeout, timeout.Milliseconds())
 	}
-	row, err = s.simple(sql + s.execute(st, params...))
-	switch {
-	case code(err) == codeNoStatement || err == nil && row == nil:
+	row, err = s.simple(sql + execute(st, params...))
+	if err == nil && row == nil {
+		err = errors.New("no row in the server's answer")
 		s.close()
-		return nil, refused("a pooler gives statements to different sessions: open with %s=transaction", paramMode)
-	case err != nil:
+	}
+	if err != nil {
 		return nil, err
 	}
 	s.setTimeout(timeout)
@@ -133,8 +112,8 @@ func (s *session) run(label string, timeout time.Duration, st statement, params 
 }
 
 // execute is the call of a statement.
-func (s *session) execute(st statement, params ...int64) string {
-	sql := "EXECUTE " + s.name(st)
+func execute(st statement, params ...int64) string {
+	sql := "EXECUTE " + st.name()
 	if len(params) > 0 {
 		texts := make([]string, len(params))
 		for i, p := range params {
@@ -172,7 +151,7 @@ func (s *session) query(sql string, params ...string) (rows [][]string, err erro
 const pgAdvisoryUnlock = 2884
 
 // call has the server call a function of one number, in one message too. It spares the server to parse and plan, a quarter of its
-// work, but not to look for the mark: no pooler may be in between.
+// work.
 func (s *session) call(function uint32, param int64) (row []string, err error) {
 	rows, err := s.ask(func(f *pgproto3.Frontend) {
 		text := strconv.AppendInt(nil, param, 10)

@@ -11,7 +11,7 @@ import (
 func TestLostTail(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		for _, wait := range []bool{false, true} {
 			for _, lose := range []int{1, 5, 6, 40} { // a Sync is 5 bytes long
 				t.Run(fmt.Sprintf("%s/wait=%v/%d", mode, wait, lose), func(t *testing.T) {

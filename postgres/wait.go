@@ -26,12 +26,10 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 		Passing: func(err error) bool { return !errors.Is(err, ErrExhausted) },
 		CleanUp: func() {}, // an attempt that failed has closed its connection, or given the lock up
 	}
-	queues := r.Wait && b.options.Mode == ModeSession && b.pool.beginWait()
+	queues := r.Wait && b.pool.beginWait()
 	if queues {
 		defer b.pool.endWait()
 	}
-	// A lease that is free now can join the connection of others.
-	tryFirst := !queues || b.guarantees.Round(r.TTL) <= b.options.Share
 	queued := false
 	if queues {
 		w.Sleep = func(ctx context.Context) error { // a refused try is followed by a place in the queue
@@ -42,11 +40,9 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 		}
 	}
 	w.Try = func(ctx context.Context) (backend.Lease, error) {
-		once := b.queue
-		if tryFirst {
-			once, tryFirst = b.try, !queues
-		} else {
-			queued = true
+		once := b.try
+		if queues {
+			once, queued = b.queue, true
 		}
 		l, err := b.attempt(ctx, r, once)
 		return l, unavailable(err)
@@ -97,8 +93,8 @@ func (b *Backend) queue(ctx context.Context, r backend.Request) (l backend.Lease
 	}
 	b.pool.began(h, nil, true)
 	a, busy, used := attempt{held: h}, false, s.answered.Load()
-	_, err = s.make(ctx, request{limit: b.options.Timeout, alone: true, do: func() error {
-		if err := a.ask(ctx); err != nil || a.token > 0 {
+	err = s.make(ctx, request{limit: b.options.Timeout, alone: true, do: func() error {
+		if err := a.ask(); err != nil || a.token > 0 {
 			return err
 		}
 		busy = true
@@ -127,7 +123,7 @@ func (a *attempt) queue() (err error) {
 	if time.Since(a.sent) > a.ttl/lateGrant {
 		a.sent = time.Now()
 		s.limit(s.b.options.Timeout)
-		if err = s.renew(a.held, a.ttl); err != nil {
+		if err = s.renew(a.ttl); err != nil {
 			s.close()
 		}
 	}

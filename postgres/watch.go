@@ -11,7 +11,7 @@ import (
 // much as a request's overhead, so it begins when a connection has been quiet for a while: a short lease never pays for it.
 const quiet = 20 * time.Millisecond
 
-// restLimit is for how long a session without leases stays: the server, or its pooler, has others who need connections.
+// restLimit is for how long a session without leases stays: the server has other clients who need connections.
 const restLimit = time.Minute
 
 // watch reads from the connection until somebody wants the turn. The server sends nothing that matters but the reason for
@@ -83,7 +83,7 @@ func (s *session) park() {
 	p.mu.Lock()
 	parked := len(s.holds) > 0 || s.timeout == 0
 	p.mu.Unlock()
-	if parked || s.isBroken() || s.b.options.Mode == ModeTransaction { // a transaction's timer ends with it
+	if parked || s.isBroken() {
 		return
 	}
 	s.limit(s.b.options.Timeout)

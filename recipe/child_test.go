@@ -117,7 +117,7 @@ func (c *reporter) run(url string) error {
 				if c.failed(err) {
 					continue
 				}
-				c.hold(permit.Context(), "mail", permit, []string{permit.Key()}, permit)
+				c.hold(permit.Context(ctx), "mail", permit, []string{permit.Key()}, permit)
 				_ = permit.Release(ctx) // it may have been lost
 				yield()
 			}
@@ -136,7 +136,7 @@ func (c *reporter) run(url string) error {
 				for i, key := range keys {
 					leases[i] = set.Lease(key)
 				}
-				c.hold(set.Context(), "set", set, keys, leases...)
+				c.hold(set.Context(ctx), "set", set, keys, leases...)
 				_ = set.Release(ctx)
 				yield()
 			}

@@ -22,7 +22,7 @@ func ExampleLead() {
 	defer locks.Close()
 
 	err = recipe.Lead(ctx, locks, "scheduler", func(ctx context.Context, lease *lock.Lease) error {
-		leader, err := locks.Inspect(ctx, "scheduler")
+		leader, err := locks.Ops().Inspect(ctx, "scheduler")
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func ExampleAcquireAll() {
 	defer accounts.Release(ctx)
 
 	transfer := func(ctx context.Context, fromToken, toToken uint64) error { return ctx.Err() } // ends with ctx, checks the tokens
-	err = transfer(accounts.Context(), accounts.Lease(from).Token(), accounts.Lease(to).Token())
+	err = transfer(accounts.Context(ctx), accounts.Lease(from).Token(), accounts.Lease(to).Token())
 	fmt.Println(err)
 
 	_, err = recipe.TryAcquireAll(ctx, locks, []string{"account/1", from})

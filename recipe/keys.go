@@ -41,7 +41,7 @@ func TryAcquireAll(ctx context.Context, locks *lock.Locker, keys []string, opts 
 }
 
 // collect acquires all keys or none. It acquires each key under the context of the previous lease: a loss ends the wait
-// for the next key, and the last context ends with any of the leases.
+// for the next key.
 func collect(
 	ctx context.Context, keys []string, acquire func(ctx context.Context, key string) (*lock.Lease, error),
 ) (*Set, error) {
@@ -49,12 +49,13 @@ func collect(
 		return nil, fmt.Errorf("%w: no keys", lock.ErrInvalid)
 	}
 	s := &Set{keys: slices.Compact(slices.Sorted(slices.Values(keys)))}
-	under := ctx
+	under, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for _, key := range s.keys {
 		lease, err := acquire(under, key)
 		if err == nil {
 			s.leases = append(s.leases, lease)
-			under = lease.Context()
+			under = lease.Context(under)
 			err = s.Err()
 		} else if ctx.Err() == nil && under.Err() != nil {
 			err = context.Cause(under) // the loss of a key has ended the wait
@@ -80,10 +81,15 @@ func (s *Set) Lease(key string) *lock.Lease {
 	return nil
 }
 
-// Context returns a child of the context passed to AcquireAll. It ends with its parent, when one of the leases
-// is lost (the cause matches lock.ErrLost and names the key), or when they are released. Acquiring one of the keys
-// again under it is re-entry.
-func (s *Set) Context() context.Context { return s.leases[len(s.leases)-1].Context() }
+// Context returns a child of parent that also ends when one of the leases is lost (the cause matches lock.ErrLost and
+// names the key), or when they are released. Acquiring one of the keys again under it is re-entry.
+func (s *Set) Context(parent context.Context) context.Context {
+	ctx := parent
+	for _, lease := range s.leases {
+		ctx = lease.Context(ctx)
+	}
+	return ctx
+}
 
 // Deadline returns the time until which all leases are exclusive: the earliest of their deadlines. Renewals move it.
 func (s *Set) Deadline() time.Time {

@@ -28,13 +28,13 @@ func TestSetIsSortedAndReleasedInReverse(t *testing.T) {
 		if s.Lease("d") != nil || s.Lease("") != nil {
 			t.Error("a lease of a key that was not asked for")
 		}
-		if s.Err() != nil || s.Context().Err() != nil {
-			t.Errorf("%v, %v", s.Err(), s.Context().Err())
+		if s.Err() != nil || s.Context(t.Context()).Err() != nil {
+			t.Errorf("%v, %v", s.Err(), s.Context(t.Context()).Err())
 		}
 		release(t, s)
 		w.wantEvents("release c", "release b", "release a")
 		wantErr(t, s.Err(), lock.ErrReleased)
-		wantErr(t, context.Cause(s.Context()), lock.ErrReleased)
+		wantErr(t, context.Cause(s.Context(t.Context())), lock.ErrReleased)
 		release(t, s)
 	})
 }
@@ -97,8 +97,8 @@ func TestSetLoss(t *testing.T) {
 					t.Fatal(err)
 				}
 				breakKey(t, w.locker(), key)
-				<-s.Context().Done()
-				for _, err := range []error{s.Err(), context.Cause(s.Context())} {
+				<-s.Context(t.Context()).Done()
+				for _, err := range []error{s.Err(), context.Cause(s.Context(t.Context()))} {
 					var at *lock.Error
 					if !errors.Is(err, lock.ErrLost) || !errors.As(err, &at) || at.Key != key {
 						t.Errorf("%v, want the loss of %s", err, key)
@@ -127,7 +127,7 @@ func TestSetDeadlineIsTheEarliest(t *testing.T) {
 		}
 		time.Sleep(time.Until(s.Deadline()))
 		wantErr(t, s.Err(), lock.ErrLost)
-		<-s.Context().Done()
+		<-s.Context(t.Context()).Done()
 		wantErr(t, s.Release(t.Context()), lock.ErrLost)
 	})
 }
@@ -212,10 +212,10 @@ func TestSetWaitEnds(t *testing.T) {
 		defer cancel()
 		_, err = recipe.AcquireAll(ctx, l, []string{"a", "b", "c"})
 		wantErr(t, err, lock.ErrHeld, context.DeadlineExceeded)
-		_, err = recipe.AcquireAll(busy.Context(), l, []string{"a", "b"})
+		_, err = recipe.AcquireAll(busy.Context(t.Context()), l, []string{"a", "b"})
 		wantErr(t, err, lock.ErrDeadlock)
 		w.free("a", "c")
-		both, err := recipe.AcquireAll(busy.Context(), l, []string{"a", "b"}, lock.Reentrant())
+		both, err := recipe.AcquireAll(busy.Context(t.Context()), l, []string{"a", "b"}, lock.Reentrant())
 		if err != nil {
 			t.Fatal(err)
 		}

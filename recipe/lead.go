@@ -25,8 +25,8 @@ import (
 // If a campaign fails because the store does not respond or the wait exceeds WithWait, Lead tries again after about a
 // second; a Tracer of the Locker is called each time. ErrClosed, ErrInvalid, ErrUnsupported and ErrDeadlock end Lead.
 //
-// locks.Inspect(ctx, key) returns the leader: Owner is that of the leader's lease and names the host and the process.
-// WithTTL limits how long it takes to replace a leader that has died. WithMaxHold limits each term.
+// locks.Ops().Inspect(ctx, key) returns the leader: Holder.Label names its host and process, or the address that it
+// has given to WithOwnerLabel. WithTTL limits how long it takes to replace a leader that has died. WithMaxHold limits each term.
 func Lead(ctx context.Context, locks *lock.Locker, key string, f func(ctx context.Context, lease *lock.Lease) error,
 	opts ...lock.AcquireOption) error {
 	for {
@@ -54,7 +54,7 @@ func Lead(ctx context.Context, locks *lock.Locker, key string, f func(ctx contex
 // term calls f while the key is held, and reports whether the lease was lost before f returned.
 func term(ctx context.Context, lease *lock.Lease, f func(context.Context, *lock.Lease) error) (lost bool, err error) {
 	defer lease.Release(ctx) // if the outcome is unknown, the TTL ends it
-	err = f(lease.Context(), lease)
+	err = f(lease.Context(ctx), lease)
 	return errors.Is(lease.Err(), lock.ErrLost), err
 }
 

@@ -160,7 +160,7 @@ func TestLeadFinalErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, recipe.Lead(lease.Context(), l, "boss", never), lock.ErrDeadlock)
+		wantErr(t, recipe.Lead(lease.Context(t.Context()), l, "boss", never), lock.ErrDeadlock)
 		ended := begin(t.Context(), l, never)
 		settle()
 		if err := l.Close(); err != nil {

@@ -186,9 +186,9 @@ func wantErr(t testing.TB, got error, want ...error) {
 // breakKey ends whatever lease there is on key.
 func breakKey(t testing.TB, l *lock.Locker, key string) {
 	t.Helper()
-	h, err := l.Inspect(t.Context(), key)
+	h, err := l.Ops().Inspect(t.Context(), key)
 	if err == nil {
-		err = l.Break(t.Context(), key, h.Owner)
+		err = l.Ops().Break(t.Context(), key, h.Owner)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ var ErrLimit = errors.New("another process has a higher limit")
 // # Keys
 //
 // The semaphore "mail" with a limit of 2 has the permits "mail/permit/0" and "mail/permit/1", which are keys of the
-// Locker. The first waiter holds "mail/queue". locks.List(ctx, "mail/permit/") returns the holders of permits, if the
+// Locker. The first waiter holds "mail/queue". locks.Ops().List(ctx, "mail/permit/") returns the holders of permits, if the
 // store can list. Tokens rise per permit, not for the whole semaphore, so compare only tokens of leases with the same
 // Key.
 //
@@ -112,7 +112,7 @@ func (s *Semaphore) try(ctx context.Context, opts []lock.AcquireOption) (_ *lock
 	if busy == nil {
 		return nil, nil, err // all are held under ctx
 	}
-	above, err := s.locks.Inspect(ctx, s.permit(s.n))
+	above, err := s.locks.Ops().Inspect(ctx, s.permit(s.n))
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -127,33 +127,23 @@ func (s *Semaphore) try(ctx context.Context, opts []lock.AcquireOption) (_ *lock
 // ends them all, because the wait for that permit has ended.
 func (s *Semaphore) wait(ctx context.Context, permits []string, opts []lock.AcquireOption) (*lock.Lease, error) {
 	type result struct {
-		i     int
 		lease *lock.Lease
 		err   error
 	}
 	ended := make(chan result)
-	cancels := make([]context.CancelFunc, len(permits))
-	for i, permit := range permits {
-		under, cancel := context.WithCancel(ctx) // of its own, because the lease's context ends with it
-		cancels[i] = cancel
+	waiting, cancel := context.WithCancel(ctx)
+	for _, permit := range permits {
 		go func() {
-			lease, err := s.locks.Acquire(under, permit, opts...)
-			ended <- result{i, lease, err}
+			lease, err := s.locks.Acquire(waiting, permit, opts...)
+			ended <- result{lease, err}
 		}()
 	}
 	first := <-ended
-	for i, cancel := range cancels {
-		if i != first.i || first.err != nil {
-			cancel()
-		}
-	}
+	cancel()
 	for range len(permits) - 1 {
 		if r := <-ended; r.err == nil {
 			_ = r.lease.Release(ctx) // if the outcome is unknown, the TTL ends it
 		}
-	}
-	if first.err == nil {
-		context.AfterFunc(first.lease.Context(), cancels[first.i])
 	}
 	return first.lease, first.err
 }

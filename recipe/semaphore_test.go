@@ -205,8 +205,8 @@ func TestSemaphoreGivesBack(t *testing.T) {
 			defer release(t, l)
 		}
 		time.Sleep(2 * ttl)
-		if lease.Err() != nil || lease.Context().Err() != nil {
-			t.Errorf("%v, %v", lease.Err(), lease.Context().Err())
+		if lease.Err() != nil || lease.Context(t.Context()).Err() != nil {
+			t.Errorf("%v, %v", lease.Err(), lease.Context(t.Context()).Err())
 		}
 		release(t, lease)
 	})
@@ -324,18 +324,18 @@ func TestSemaphoreNested(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := w.semaphore(2)
 		first := permit(t, s)
-		second, err := s.Acquire(first.Context())
+		second, err := s.Acquire(first.Context(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if first.Key() == second.Key() {
 			t.Errorf("both are %s", first.Key())
 		}
-		_, err = s.Acquire(second.Context())
+		_, err = s.Acquire(second.Context(first.Context(t.Context())))
 		wantErr(t, err, lock.ErrDeadlock)
 		got := make(chan *lock.Lease, 1)
 		go func() {
-			third, err := s.Acquire(first.Context()) // waits for the second
+			third, err := s.Acquire(first.Context(t.Context())) // waits for the second
 			if err != nil {
 				t.Error(err)
 			}

@@ -55,7 +55,7 @@ func TestSemaphoreFIFOOnStores(t *testing.T) {
 					release(t, lease)
 				})
 				for queued := false; !queued; time.Sleep(time.Millisecond) {
-					h, err := first.Inspect(t.Context(), "mail/queue")
+					h, err := first.Ops().Inspect(t.Context(), "mail/queue")
 					if err != nil {
 						t.Fatal(err)
 					}

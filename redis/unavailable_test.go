@@ -14,7 +14,7 @@ import (
 )
 
 // A waiting Acquire whose context ends tells whether the server has said that the key is busy.
-func TestEndedWaitTellsBusyFromSilent(t *testing.T) {
+func TestEndedWaitReportsBusyFromSilent(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)

@@ -3,6 +3,9 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,22 +20,20 @@ import (
 type Backend struct {
 	servers    []string
 	options    Options
-	root       string // of all locks
-	auth       []byte // user:password, nil without
+	root       string // contains all locks
+	auth       []byte // user:password; nil without a user
 	acl        []zk.ACL
 	limits     limits
-	alone      bool          // there is one server, which has nobody to catch up with
-	first      time.Duration // see handshakeFirst
+	standalone bool // the only server is standalone, so its reads are current
 	guarantees backend.Guarantees
 	leases     *kit.Leases
 	calls      calls.Calls
-	turns      turns
-	watchAfter time.Duration // see removal.go
-	idle       time.Duration // for which an unused session is kept
+	watchAfter time.Duration // see the constant
+	idle       time.Duration // how long an unused session is kept
 
 	mu       sync.Mutex
 	sessions map[time.Duration]*session // by class
-	shut     bool
+	closed   bool
 }
 
 var (
@@ -40,33 +41,124 @@ var (
 	_ backend.BatchRenewer = (*Backend)(nil)
 )
 
+// New returns a Backend on the ensemble of servers, each host:port. It connects to the ensemble once, within ctx, to
+// learn which sessions the servers grant.
+//
+// New takes no *zk.Conn of the application, because such a client is one session of one timeout, which changes into
+// another session by itself. Options.Dial configures connections.
+func New(ctx context.Context, servers []string, opts *Options) (*Backend, error) {
+	o, err := opts.validate()
+	if err != nil {
+		return nil, err
+	}
+	if len(servers) == 0 {
+		return nil, fmt.Errorf("%w: no servers", backend.ErrInvalid)
+	}
+	for _, s := range servers {
+		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" {
+			return nil, fmt.Errorf("%w: server %q is not host:port", backend.ErrInvalid, s)
+		}
+	}
+	b := &Backend{
+		servers:    append([]string(nil), servers...),
+		options:    o,
+		root:       o.Chroot + allLocks,
+		acl:        o.ACL,
+		sessions:   make(map[time.Duration]*session),
+		limits:     defaultLimits(),
+		watchAfter: watchAfter,
+		idle:       idleTime,
+	}
+	if o.User != "" {
+		b.auth = []byte(o.User + ":" + o.Password)
+	}
+	b.leases = kit.NewLeases(requests{b}, 2*o.Timeout)
+	err = b.findLimits(ctx)
+	if err == nil {
+		err = b.prepare(ctx)
+	}
+	if err != nil {
+		calls.CloseUnopened(ctx, b)
+		return nil, unavailable(ctx, err)
+	}
+	return b, nil
+}
+
+// usualTTL is the default TTL of package lock.
+const usualTTL = 30 * time.Second
+
+// prepare opens the session that is most likely to be needed, checks the server's version, and creates the root.
+func (b *Backend) prepare(ctx context.Context) error {
+	s, err := b.checkOut(b.limits.sessionTimeout(usualTTL))
+	if err != nil {
+		return err
+	}
+	defer b.checkIn(s)
+	// The server that is tried first may hang for as long as a request may take.
+	for end := time.Now().Add(openTimeout); ; {
+		err = s.checkContainers(ctx)
+		if !errors.Is(err, backend.ErrUnavailable) || time.Now().After(end) {
+			break
+		}
+	}
+	if err == nil && errors.Is(s.exists(ctx, b.root), zk.ErrNoNode) {
+		err = s.createRoot(ctx)
+	}
+	if err == nil && len(b.servers) == 1 {
+		text, _ := b.describe(ctx, b.servers[0], "srvr")
+		b.standalone = strings.Contains(text, "\nMode: standalone")
+	}
+	return err
+}
+
+// checkContainers fails if the servers do not know the request for a container. The container that it requests exists.
+func (s *session) checkContainers(ctx context.Context) error {
+	const unimplemented = ": -6" // the end of the library's error for an unknown code
+	_, _, err := ask(ctx, s, func(c *zk.Conn) (string, error) {
+		return c.CreateContainer(rootPath, nil, zk.FlagContainer, s.b.acl)
+	})
+	switch {
+	case err == nil || isReply(err):
+		return nil
+	case strings.HasSuffix(err.Error(), unimplemented):
+		return fmt.Errorf("%w: the server knows no containers; ZooKeeper 3.5 or newer is needed", backend.ErrUnsupported)
+	}
+	return err
+}
+
+// dir returns the path of a key's container.
 func (b *Backend) dir(key string) string { return b.root + "/" + keyNames.Encode(key) }
 
-// Acquire implements [backend.Backend].
-func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	ttl := b.guarantees.Round(r.TTL)
-	a := &attempt{b: b, r: r, ttl: ttl, class: b.limits.session(ttl), begun: time.Now()}
-	return b.leases.Acquire(ctx, r, kit.Waiter{
-		Try: a.try, Refused: a.lastRefusal, Passing: passing, CleanUp: func() {}, // sessions delete nodes, see doom
-		Pause: kit.Pause{Min: 20 * time.Millisecond, Max: time.Second},
+// Guarantees implements [backend.Backend].
+func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
+
+// call makes a call by f, with any session, unless it is invalid.
+func (b *Backend) call(ctx context.Context, invalid error, f func(ctx context.Context, s *session) error) error {
+	return b.leases.Call(ctx, invalid, func(ctx context.Context) error {
+		s, err := b.checkOutAny(b.limits.longest)
+		if err != nil {
+			return err
+		}
+		defer b.checkIn(s)
+		return unavailable(ctx, f(ctx, s))
 	})
 }
 
-// Inspect implements [backend.Backend]. It cannot tell how long the lease has left, which its holder alone knows.
+// Inspect implements [backend.Backend]. It does not report how long the lease lasts, which only its holder knows.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	var h backend.Holder
-	err := b.onAny(ctx, backend.ValidateKey(key), func(ctx context.Context, s *session) (err error) {
-		h, _, err = s.head(ctx, b.dir(key))
+	err := b.call(ctx, backend.ValidateKey(key), func(ctx context.Context, s *session) (err error) {
+		h, _, err = s.holder(ctx, b.dir(key))
 		return err
 	})
 	return h, err
 }
 
-// head tells who is the first in the queue of dir, and the name of its node.
-func (s *session) head(ctx context.Context, dir string) (_ backend.Holder, node string, _ error) {
-	const attempts = 10 // holders may go between the two reads
+// holder returns the first in the queue of dir, and the name of its node; nothing if the queue is empty.
+func (s *session) holder(ctx context.Context, dir string) (_ backend.Holder, node string, _ error) {
+	const attempts = 10 // a holder may release its lease between the two reads
 	for i := 1; ; i++ {
-		names, err := s.latest(ctx, dir)
+		names, err := s.currentChildren(ctx, dir)
 		if errors.Is(err, zk.ErrNoNode) {
 			return backend.Holder{}, "", nil
 		}
@@ -74,71 +166,51 @@ func (s *session) head(ctx context.Context, dir string) (_ backend.Holder, node 
 		if err != nil || len(q) == 0 {
 			return backend.Holder{}, "", err
 		}
-		c, err := s.get(ctx, dir+"/"+q[0].name)
+		data, created, err := s.read(ctx, dir+"/"+q[0].name)
 		if errors.Is(err, zk.ErrNoNode) && i < attempts {
 			continue
 		}
 		if err != nil {
 			return backend.Holder{}, "", err
 		}
-		token, owner, ok := parseRecord(c.data)
+		token, owner, ok := parseRecord(data)
 		if !ok {
 			owner = q[0].owner()
 		}
 		if token == 0 {
-			token = uint64(c.stat.Czxid)
+			token = created
 		}
 		return backend.Holder{Owner: owner, Token: token, Waiters: len(q) - 1}, q[0].name, nil
 	}
 }
 
-// Guarantees implements [backend.Backend].
-func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
+func (b *Backend) isClosing() bool { return b.leases.Closed() }
 
-// closeGrace is how long Close waits for requests under way, such as waiters leaving their queues.
-const closeGrace = time.Second
+// closeTimeout limits how long Close waits for the end of sessions.
+const closeTimeout = 2 * time.Second
 
 // Close implements [backend.Backend]. A session with leases is left to expire, which keeps their keys taken until then;
-// the others are closed.
+// the other sessions are closed.
 func (b *Backend) Close() error {
 	if !b.leases.Close() {
 		return nil
 	}
-	b.waitForUsers(closeGrace)
 	b.mu.Lock()
-	b.shut = true
+	b.closed = true
 	sessions := b.sessions
 	b.sessions = make(map[time.Duration]*session)
 	b.mu.Unlock()
 	for _, s := range sessions {
 		s.mu.Lock()
-		held := len(s.nodes) > 0
+		leased := len(s.nodes) > 0
 		s.mu.Unlock()
-		if held {
-			s.die(errLeft)
+		if leased {
+			s.end(errLeftToExpire)
 		} else {
-			s.die(backend.ErrClosed)
+			s.end(backend.ErrClosed)
 		}
 	}
-	b.calls.Drain(2 * closeGrace)
+	b.calls.Drain(closeTimeout)
 	b.calls.Seal()
 	return nil
-}
-
-// waitForUsers waits until no node is left that has to go, and no attempt that may yet be granted or leave one, or for limit.
-func (b *Backend) waitForUsers(limit time.Duration) {
-	const pause = 2 * time.Millisecond
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(pause) {
-		busy := false
-		b.mu.Lock()
-		for _, s := range b.sessions {
-			s.mu.Lock()
-			busy = busy || s.connected && (len(s.doomed) > 0 || s.users > len(s.livesLocked()))
-			s.mu.Unlock()
-		}
-		b.mu.Unlock()
-		if !busy {
-			return
-		}
-	}
 }

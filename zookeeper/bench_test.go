@@ -14,8 +14,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// The library's own lock, for comparison, beside ours in the same run. The servers force each write to the disk, as they do
-// when they are not told otherwise; ANYLOCK_BENCH_FORCESYNC=no shows what is left without.
+// The library's own lock, for comparison, beside ours in the same run. The servers force each write to the disk, as
+// they do when they are not told otherwise; ANYLOCK_BENCH_FORCESYNC=no shows what is left without.
 
 func benchServer(b *testing.B) string {
 	force := os.Getenv("ANYLOCK_BENCH_FORCESYNC")
@@ -113,8 +113,8 @@ func BenchmarkSerial(b *testing.B) {
 
 const contenders = 8
 
-// BenchmarkHot is one hand-off between eight clients that want the same key and do not keep it, and in turns with a hundred
-// of them a hundred by zk.Lock.
+// BenchmarkHot is one hand-off between eight clients that want the same key and do not keep it, and in turns with a
+// hundred of them a hundred by zk.Lock.
 func BenchmarkHot(b *testing.B) {
 	addr := benchServer(b)
 	ctx := context.Background()
@@ -186,7 +186,8 @@ func BenchmarkRefused(b *testing.B) {
 	}
 }
 
-// BenchmarkDistinct is 64 workers of eight clients, each with a key of its own, and in turns with ten cycles of each ten by zk.Lock.
+// BenchmarkDistinct is 64 workers of eight clients, each with a key of its own, and in turns with ten cycles of each
+// ten by zk.Lock.
 func BenchmarkDistinct(b *testing.B) {
 	addr := benchServer(b)
 	ctx := context.Background()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// More on its way than the buffers of a link that hangs can take: calls return with their context all the same, and what
-// arrives after all is removed.
+// More on its way than the buffers of a link that hangs can take: calls return with their context all the same, and
+// what arrives after all is removed.
 func TestCallsOnHungLink(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -48,7 +48,8 @@ func TestCallsOnHungLink(t *testing.T) {
 	until(t, 4*soon, "nothing is left behind", func() bool { return len(places(t, c, b, key)) == 0 })
 }
 
-// A server that hangs is left as soon when more is on its way to it than the link takes: before the library would leave it.
+// A server that hangs is left as soon when more is on its way to it than the link takes: before the library would
+// leave it.
 func TestLeavesHungServerBehindFullLink(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -62,7 +63,7 @@ func TestLeavesHungServerBehindFullLink(t *testing.T) {
 	release(t, acquire(t, b, waiting(key, time.Minute)))
 	sess := b.onlySession(t)
 	sess.mu.Lock()
-	w := sess.wire
+	w := sess.connection
 	sess.mu.Unlock()
 	_, pass := p.hold(opCreate)
 	t.Cleanup(pass)
@@ -76,7 +77,7 @@ func TestLeavesHungServerBehindFullLink(t *testing.T) {
 	until(t, soon, "the connection is given up", func() bool {
 		sess.mu.Lock()
 		defer sess.mu.Unlock()
-		return sess.wire != w || !sess.connected
+		return sess.connection != w || !sess.connected
 	})
 }
 

@@ -73,12 +73,12 @@ func TestConformanceEnsemble(t *testing.T) {
 	}, "cuts")
 }
 
-// longSessions lets an ensemble grant sessions as long as it would with the usual tick, 40 s. Leases live through an outage of
-// MaxSilence, which is 33 s then.
+// longSessions lets an ensemble grant sessions as long as it would with the usual tick, 40 s. Leases live through an
+// outage of MaxSilence, which is 33 s then.
 const longSessions = "maxSessionTimeout=40000"
 
-// What is asked of an ensemble whose members fail. It has longer sessions than in the rest of the suite, which often waits for
-// the end of one.
+// What is asked of an ensemble whose members fail. It has longer sessions than in the rest of the suite, which often
+// waits for the end of one.
 func TestEnsembleMembersFail(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "members of an ensemble fail")
@@ -99,8 +99,9 @@ func TestEnsembleMembersFail(t *testing.T) {
 		},
 		Members: members,
 		Gather:  gather,
-		// An election that fails half-way is noticed after 2 s (syncLimit), or 5 s (initLimit), and the next was seen to
-		// take 4 s: the members' own pauses between messages grow. On a busy machine elections were seen to take 10 s.
+		// An election that fails half-way is noticed after 2 s (syncLimit), or 5 s (initLimit), and the next was seen
+		// to take 4 s: the members' own pauses between messages grow. On a busy machine elections were seen to take
+		// 10 s.
 		Outage: 30 * time.Second,
 	}
 	results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: regexp.MustCompile("MemberLosesNothing$")})
@@ -129,12 +130,12 @@ func openURL(ctx context.Context, url string) (*Backend, error) {
 
 // evict deletes the node of the holder, by another client.
 func evict(ctx context.Context, b *Backend, key string) error {
-	s, err := b.enterAny(b.limits.longest)
+	s, err := b.checkOutAny(b.limits.longest)
 	if err != nil {
 		return err
 	}
-	defer b.leave(s)
-	names, err := s.latest(ctx, b.dir(key))
+	defer b.checkIn(s)
+	names, err := s.currentChildren(ctx, b.dir(key))
 	if err != nil {
 		return err
 	}
@@ -142,7 +143,7 @@ func evict(ctx context.Context, b *Backend, key string) error {
 	if len(q) == 0 {
 		return errors.New("nobody holds the key")
 	}
-	return s.remove(ctx, b.dir(key)+"/"+q[0].name)
+	return s.delete(ctx, b.dir(key)+"/"+q[0].name)
 }
 
 // cut breaks every connection of a client.
@@ -152,8 +153,8 @@ func cut(c backend.Backend) {
 	defer b.mu.Unlock()
 	for _, s := range b.sessions {
 		s.mu.Lock()
-		if s.wire != nil {
-			_ = s.wire.Conn.Close()
+		if s.connection != nil {
+			_ = s.connection.Conn.Close()
 		}
 		s.mu.Unlock()
 	}
@@ -167,4 +168,7 @@ func addresses(list []*servers.Server) string {
 	return strings.Join(addrs, ",")
 }
 
-const soon = 5 * time.Second
+const (
+	soon   = 5 * time.Second
+	aWhile = 400 * time.Millisecond // in which a late request would do harm
+)

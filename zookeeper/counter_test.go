@@ -22,8 +22,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// restartWithCounter restarts s with another counter of children in the node dir: it edits the newest snapshot, from which a server
-// starts.
+// restartWithCounter restarts s with another counter of children in the node dir: it edits the newest snapshot, from
+// which a server starts.
 func restartWithCounter(t *testing.T, s *servers.Server, dir string, counter int32) {
 	t.Helper()
 	if s.Dir == "" {
@@ -52,8 +52,9 @@ func restartWithCounter(t *testing.T, s *servers.Server, dir string, counter int
 	s.Start()
 }
 
-// setCounter edits a snapshot of a server without digests. The node is its path, its data, the number of its ACL and its stat, in
-// which the counter follows czxid, mzxid, ctime, mtime and version. At the end are the checksum of all before it, and "/".
+// setCounter edits a snapshot of a server without digests. The node is its path, its data, the number of its ACL and
+// its stat, in which the counter follows czxid, mzxid, ctime, mtime and version. At the end are the checksum of all
+// before it, and "/".
 func setCounter(snapshot []byte, dir string, counter int32) error {
 	const seal = 8 + 4 + 1
 	sum := len(snapshot) - seal
@@ -75,7 +76,8 @@ func setCounter(snapshot []byte, dir string, counter int32) error {
 	return nil
 }
 
-// The leases of a key exclude each other, and their tokens increase, when the counter of its container is near its limit.
+// The leases of a key exclude each other, and their tokens increase, when the counter of its container is near its
+// limit.
 func TestCounterAtItsLimit(t *testing.T) {
 	t.Parallel()
 	const (

@@ -13,28 +13,24 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// create makes n's node in s; its container, too, if that is missing, as it seems. names are its queue, as of then or later; nil if
-// that is to be read. sent is from before the write that proves the node and the session. An error leaves nothing behind: what may be there
-// is removed in the background.
+// create makes n's node, and its container if missing reports that there is none. names are the children of the
+// container, read after the create; nil if they are unknown. sent is from before the write that proves the node and the
+// session. After an error the node does not exist, or is deleted in the background.
 //
-// Nobody tells whether a create has arrived whose connection broke. What it may have made is removed before the next one is sent, which
-// would queue behind it. So a node counts only if its own create was answered. (The library's protected create takes what it finds
-// for its own: it gives up when the look fails, and does not compare sessions.)
+// If a connection breaks, the outcome of a create is unknown. Its node is deleted before another create is sent, which
+// would queue behind it. So a node counts only if its own create was answered. (The library's protected create adopts
+// the node that it finds: it gives up if that read fails, and does not compare sessions.)
 func (s *session) create(ctx context.Context, n *node, missing bool) (names []string, sent time.Time, err error) {
 	const attempts = 5 // the servers remove an empty container now and then
 	for i := 1; ; i++ {
-		made := false
 		if missing {
-			if made, err = s.makeContainer(ctx, n.dir); err != nil {
+			if err = s.createContainer(ctx, n.dir); err != nil {
 				return nil, time.Time{}, err
 			}
 		}
-		names, sent, err = s.createOnce(ctx, n, !missing && !s.b.turns.expects(n.dir))
+		names, sent, err = s.createOnce(ctx, n)
 		switch {
 		case err == nil:
-			if made && n.number == 0 || isOrdered(n.number) && s.b.turns.follows(n) {
-				names = []string{n.name}
-			}
 			return names, sent, nil
 		case errors.Is(err, zk.ErrNoNode) && i < attempts:
 			missing = true
@@ -42,80 +38,36 @@ func (s *session) create(ctx context.Context, n *node, missing bool) (names []st
 		case isReply(err), wasNotSent(err):
 			return nil, time.Time{}, err
 		}
-		stray := &doom{dir: n.dir, prefix: n.prefix}
-		if i < attempts {
-			err = s.removeStray(ctx, stray, err)
+		unknown := &pendingDelete{dir: n.dir, prefix: n.prefix}
+		repeat := i < attempts && isBroken(err) && !kit.Ended(ctx)
+		deleted := repeat && s.tryDelete(ctx, unknown)
+		repeat = repeat && unknown.searched
+		if !deleted {
+			n.mayRemain = n.mayRemain || !errors.Is(s.endReason(), errExpired)
+			s.deleteLater(unknown)
 		}
-		if err != nil && !errors.Is(s.reason(), errExpired) || !stray.absent.IsZero() {
-			n.stray = true
-		}
-		if err != nil {
-			s.doom(stray)
+		if !repeat {
 			return nil, time.Time{}, err
 		}
 		n.prefix = nodePrefix(n.owner)
 	}
 }
 
-// removeStray removes what a create that went unanswered with err may have made. It fails if that may still be on its way.
-func (s *session) removeStray(ctx context.Context, stray *doom, err error) error {
-	if errors.Is(err, errNoAnswer) {
-		return err
-	}
-	pause := kit.Pause{Min: 20 * time.Millisecond, Max: settle}
-	for end := time.Now().Add(s.b.options.Timeout); ; {
-		if cerr := kit.ContextError(ctx, err); cerr != nil {
-			return cerr
-		}
-		if s.tryReap(ctx, stray) {
-			break
-		}
-		if time.Now().After(end) {
-			return err
-		}
-		if serr := s.sleep(ctx, pause.Next(0)); serr != nil {
-			return serr
-		}
-	}
-	if !stray.absent.IsZero() {
-		time.AfterFunc(stragglers, func() { s.doom(stray) })
-	}
-	return nil
-}
-
-// stragglers is when a create that was not found is looked for once more: a thread of the server that stood still may have sent it on behind
-// the next one.
-const stragglers = time.Second
-
-// createOnce sends the create; and, if look, a look at the queue behind it in the same round trip, most likely: it counts if it shows
-// the node.
-func (s *session) createOnce(ctx context.Context, n *node, look bool) (names []string, sent time.Time, err error) {
+// createOnce sends the create, and a read of the queue with it.
+func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent time.Time, err error) {
 	prefix := n.prefix // the next create has another one
-	ask := n.dir + "/" + prefix
-	looked := make(chan []string, 1)
-	var token uint64
+	wanted := n.dir + "/" + prefix
+	c := &creation{dir: n.dir, names: make(chan []string, 1)}
 	path, sent, err := await(ctx, s, request[string]{
 		late: func(_ string, err error) {
 			if err == nil {
-				s.doom(&doom{dir: n.dir, prefix: prefix})
+				s.deleteLater(&pendingDelete{dir: n.dir, prefix: prefix})
 			}
 		},
 		do: func(conn *zk.Conn) (string, error) {
-			c := &creating{written: func() {
-				if !look || !s.b.calls.Background(func() {
-					names, _ := s.children(ctx, n.dir)
-					looked <- names
-				}) {
-					looked <- nil
-				}
-			}}
-			s.creating.Store(ask, c)
-			defer s.creating.Delete(ask)
-			path, err := conn.Create(ask, record(0, n.owner), zk.FlagEphemeralSequential, s.b.acl)
-			if err == nil {
-				token = c.zxid
-			}
-			return path, err
+			s.creations.Store(wanted, c)
+			defer s.creations.Delete(wanted)
+			return conn.Create(wanted, record(0, n.owner), zk.FlagEphemeralSequential, s.b.acl)
 		},
 	})
 	if err != nil {
@@ -123,12 +75,118 @@ func (s *session) createOnce(ctx context.Context, n *node, look bool) (names []s
 	}
 	p, ok := parsePlace(strings.TrimPrefix(path, n.dir+"/"))
 	if !ok {
-		return nil, time.Time{}, fmt.Errorf("zookeeper created %q for %q", path, ask)
+		return nil, time.Time{}, fmt.Errorf("zookeeper created %q for %q", path, wanted)
 	}
-	n.name, n.number, n.token = p.name, p.number, token
-	s.contact.proved(sent)
-	if names = <-looked; !slices.Contains(names, n.name) {
+	n.name, n.number, n.token = p.name, p.number, c.zxid
+	s.contact.committed(sent)
+	select {
+	case names = <-c.names:
+	case <-ctx.Done():
+	case <-s.ended:
+	}
+	if !slices.Contains(names, n.name) {
 		names = nil
 	}
 	return names, sent, nil
+}
+
+// createContainer creates dir, a key's container, unless it exists.
+func (s *session) createContainer(ctx context.Context, dir string) error {
+	create := func(c *zk.Conn) (string, error) { return c.CreateContainer(dir, nil, zk.FlagContainer, s.b.acl) }
+	_, _, err := ask(ctx, s, create)
+	if errors.Is(err, zk.ErrNoNode) {
+		if err = s.createRoot(ctx); err != nil {
+			return err
+		}
+		_, _, err = ask(ctx, s, create)
+	}
+	if errors.Is(err, zk.ErrNodeExists) {
+		return nil
+	}
+	return err
+}
+
+// createRoot creates the node that contains all locks, and its parents, unless they exist.
+func (s *session) createRoot(ctx context.Context) error {
+	for i := 1; i <= len(s.b.root); i++ {
+		if i < len(s.b.root) && s.b.root[i] != '/' {
+			continue
+		}
+		path := s.b.root[:i]
+		_, _, err := ask(ctx, s, func(c *zk.Conn) (string, error) {
+			return c.Create(path, nil, zk.FlagPersistent, s.b.acl)
+		})
+		if errors.Is(err, zk.ErrNoAuth) && s.exists(ctx, path) == nil { // somebody else owns it, as the chroot
+			continue
+		}
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return err
+		}
+	}
+	return nil
+}
+
+// A pendingDelete is a node that must be deleted. While its session lives, nothing else deletes it.
+type pendingDelete struct {
+	dir    string
+	name   string // empty if it is unknown: a create was not answered
+	prefix string // of the name then; each create has another prefix
+	orphan bool   // its lease was lost
+
+	searched bool      // the container was read
+	absent   time.Time // when it was first read without finding the node
+}
+
+// lateArrival is how long an unanswered create may take to arrive at the server after its connection broke.
+const lateArrival = time.Second
+
+// deleteLater deletes a node in the background, until the servers have confirmed that or the session has ended. Once
+// Close has begun, it no longer waits for a late create.
+func (s *session) deleteLater(d *pendingDelete) {
+	if d.orphan {
+		s.orphans.Add(1)
+	}
+	s.b.leases.Go(func(ctx context.Context) {
+		if d.orphan {
+			defer s.orphans.Add(-1)
+		}
+		pause := kit.Pause{Min: 20 * time.Millisecond, Max: time.Second}
+		for awake := s.b.leases.Closing(); !s.hasEnded() && !s.tryDelete(ctx, d) && ctx.Err() == nil; {
+			if s.b.isClosing() {
+				if awake = ctx; d.searched {
+					return
+				}
+			}
+			wait := pause.Next(0)
+			if d.searched {
+				wait = lateArrival
+			}
+			_ = s.sleep(awake, wait)
+		}
+	})
+}
+
+// tryDelete deletes d's node, and reports whether the node does not exist and cannot be created any more.
+func (s *session) tryDelete(ctx context.Context, d *pendingDelete) bool {
+	name := d.name
+	if name == "" {
+		names, err := s.currentChildren(ctx, d.dir)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return isReply(err)
+		}
+		for _, p := range placesOf(names) {
+			if p.prefix == d.prefix {
+				name = p.name
+			}
+		}
+		if name == "" && !d.searched {
+			d.absent = time.Now()
+		}
+		d.searched = true
+	}
+	if name == "" {
+		return time.Since(d.absent) >= lateArrival
+	}
+	err := s.delete(ctx, d.dir+"/"+name)
+	return err == nil || isReply(err)
 }

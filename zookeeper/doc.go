@@ -2,44 +2,47 @@
 //
 // Import it for its URL scheme, or use [New] with the addresses of the servers. Applications use package lock on top.
 //
-// A key is a container node. Its queue consists of ephemeral sequential nodes in it, and the first of them has the lease. An
-// attempt that does not wait reads the queue first: a busy key costs one read, and no write if there is one server. A free key
-// costs one create, with the read of the queue behind it in the same round trip; a new key also costs the create of its container.
-// If a client returns to a key for which nobody else has asked since, it need not read: the number of its node is enough. A waiter
-// watches only the node before its own. When that node is gone, and the waiter knows of no other before it, it is its turn.
-// A release is one delete. A renewal is one write that changes nothing, for many leases at once (RenewBatch).
+// A key is a container node. Its queue consists of ephemeral sequential nodes in the container, and the first node
+// has the lease. An attempt that does not wait reads the queue first: a busy key costs one read, and no write if
+// there is one server. A free key costs one create, which carries a read of the queue in the same round trip; a new
+// key also costs the create of its container. A waiter watches only the node in front of its own. If that node is
+// deleted and the waiter knows of no other node in front, the waiter is first. A release is one delete. A renewal is
+// one write that changes nothing, for many leases at once (RenewBatch).
 //
-// ZooKeeper has no TTLs, only session timeouts, which servers keep between two bounds: 2 and 20 ticks, 4 s and 40 s,
-// unless they are configured otherwise. So leases with about the same TTL share a session whose timeout is a little longer.
-// It is opened when it is first needed and closed when it has not been used for a while. A renewal for a TTL of
-// a longer class moves the node: one write of the other session deletes it and creates it under the same name, so that it keeps
-// its place. It stays there when its TTL gets shorter. This process enforces the TTL itself and removes the node of a lease that
-// nobody renews. If the process has died or hangs, the end of the session removes it.
+// ZooKeeper has no TTLs, only session timeouts, which servers keep between two limits: 2 and 20 ticks, 4 s and 40 s,
+// unless they are configured otherwise. So leases with about the same TTL share a session whose timeout is a little
+// longer. A session is opened when it is first needed, and closed when it has not been used for a while. A renewal
+// for a TTL of a longer class moves the node to that session: one write deletes the node and creates it under the
+// same name, so that it keeps its place. When the TTL gets shorter, the node stays. This process enforces the TTL
+// itself, and deletes the node of a lease that is not renewed. If the process has died or hangs, the end of the
+// session deletes it.
 //
 // # Guarantees
 //
 //   - Exclusion is linearizable. A deadline is never later than the time until which the ensemble certainly keeps the
-//     session. Only writes prove that time: the answer to a ping may come from a server that was cut off from the
-//     leader, or from a leader that was deposed. The time counts from when the client was last heard of before the write, as far
-//     as the leader must know it by then: servers report to the leader each half tick, and a whole tick is allowed for it.
+//     session. Only writes prove that time, because a ping may be answered by a server that was cut off from the
+//     leader, or by a leader that was deposed. The time counts from the last sign of life before the write that the
+//     leader must know by then: servers report to the leader each half tick, and a whole tick is allowed for that.
 //     Nothing else is assumed about time, except that clocks run at about the same speed.
-//   - MinTTL, MaxSilence and MaxLate follow from what the servers negotiate at opening. With default settings
-//     MinTTL is 1 s and MaxSilence 33 s. The shortest session is assumed to be two ticks, unless the longest one implies longer
-//     ticks, of 2 s at most. A server with minSessionTimeout below two ticks is misjudged if these are longer than 2 s, or
-//     if maxSessionTimeout is below 20 ticks, too.
-//   - A TTL over MaxSilence is kept while the client is in contact with the ensemble. If it has no contact for MaxSilence, the
-//     lease is lost: its deadline is never further away than the ensemble is known to keep the session. Raise
+//   - MinTTL, MaxSilence and MaxLate follow from what the servers negotiate at opening. With default settings MinTTL is
+//     1 s and MaxSilence 33 s. The shortest session is assumed to be two ticks, unless the longest one implies longer
+//     ticks, of 2 s at most. A server with minSessionTimeout below two ticks is misjudged if these are longer than 2 s,
+//     or if maxSessionTimeout is below 20 ticks, too.
+//   - A TTL over MaxSilence is kept while the client is in contact with the ensemble. Without contact for MaxSilence,
+//     the lease is lost: its deadline is never further away than the ensemble is known to keep the session. Raise
 //     maxSessionTimeout on the servers for a longer MaxSilence.
-//   - MaxLate is the longest session plus one and a half ticks and 250 ms. It takes that long if a process dies just before the end of a
-//     lease that it has not renewed: while it lives it keeps all leases of a session alive. The key of a process that
-//     dies right after a renewal is free after the TTL and three ticks, up to seven for the longest. What counts is the
-//     longest TTL that the lease has had. The parameter session_timeout shortens MaxLate, and MaxSilence with it.
-//   - Tokens are the zxids of the nodes' creation, not their sequence numbers, which start again when the servers have removed
-//     an empty container.
-//   - A container has 2^31 sequence numbers, and the last ones are not used. A key that has used up the others stays in use: its queue
-//     empties, then the store deletes the container, and numbers start again. Clients that wait at that moment are served in any order.
+//   - MaxLate is the longest session plus one and a half ticks and 250 ms. A key is free that late if its process
+//     dies just before the end of a lease that it has not renewed: while the process lives, it keeps all leases of a
+//     session alive. The key of a process that dies right after a renewal is free after the TTL and three ticks, up
+//     to seven for the longest. The longest TTL that the lease has had counts. The parameter session_timeout shortens
+//     MaxLate, and MaxSilence with it.
+//   - Tokens are the zxids of the nodes' creation, not their sequence numbers, which start again when the servers have
+//     removed an empty container.
+//   - A container has 2^31 sequence numbers, and the last ones are not used. A key that has used up the others stays in
+//     use: its queue empties, then the store deletes the container, and numbers start again. Clients that wait at that
+//     moment are served in any order.
 //   - Waiters are served in the order in which their creates were committed, whichever server they are connected to. A
-//     waiter sends a read from time to time (5 to 10 s), in case its watch got lost.
+//     waiter reads the queue from time to time (5 to 10 s), in case its watch got lost.
 //   - Idle leases and waiters cost no goroutine of their own, except those of the calls that wait. A session costs one
 //     connection and five goroutines. Servers limit the connections per host (maxClientCnxns, 60 by default).
 //
@@ -48,17 +51,20 @@
 //   - After a change of leader every session's timeout starts again: the key of a process that had died is free up to a
 //     session timeout later.
 //   - If a majority of the servers loses its data, or a snapshot is restored, leases and the order of tokens are lost.
-//   - An operator who deletes the node of a lease ends the lease. The holder learns of it at once, by a watch that one read sets when
-//     its lease has lived for 100 ms. A waiter whose node is deleted fails, or learns of it when its lease has lived for as long.
-//   - A waiter whose session has expired after a long outage queues again at the end of the queue, for up
-//     to max(TTL, 10 s) after the last contact with the ensemble. All other calls fail within twice Options.Timeout.
-//   - If a server does not answer, the client switches to another after a sixth of the session's timeout, from 500 ms to 4 s.
-//   - Close lets a session with live leases expire, so that their keys stay taken until then. The nodes of waiters in it
-//     are removed.
-//   - If the connection breaks after a create was sent, what it may have made is removed, found by its name, before another one is sent.
-//     The node of an attempt that fails is removed as soon as the ensemble answers again, or with the session.
-//   - If the last sign of life is too old to cover a lease's TTL, for example on a machine that
-//     stood still for a moment, a grant or renewal takes up to a tick longer.
+//   - An operator who deletes the node of a lease ends the lease. The holder is notified at once, by a watch that a
+//     read sets when its lease has lived for 100 ms. A waiter whose node is deleted fails when it next reads the
+//     queue; if it is granted the key first, it is notified as a holder.
+//   - A waiter whose session has expired after a long outage queues again at the end of the queue. It outlives an
+//     outage for max(TTL, 10 s), from its first failed request on. All other calls fail within twice Options.Timeout.
+//   - If a server does not answer, the client switches to another after a sixth of the session's timeout, from 500 ms
+//     to 4 s.
+//   - Close lets a session with live leases expire, so that their keys stay taken until then. The nodes of waiters in
+//     the session are deleted.
+//   - If the connection breaks after a create was sent, the node that it may have made is found by its name and
+//     deleted, before another create is sent. The node of an attempt that fails is deleted as soon as the ensemble
+//     answers again, or with the session.
+//   - If the last sign of life is too old to cover a lease's TTL, for example on a machine that stood still for a
+//     moment, a grant or renewal takes up to a tick longer.
 //
 // # URLs
 //
@@ -66,8 +72,8 @@
 //	zookeepers://[user:password@]host[:2281],…[/chroot]      with TLS
 //
 // The chroot is created if it is missing. A user is authenticated by the scheme digest and owns the nodes that it
-// creates: it has all rights and others have none, so all clients of a lock need the same user. Without a user, everybody has
-// all rights. Parameters:
+// creates: it has all rights and others have none, so all clients of a lock need the same user. Without a user,
+// everybody has all rights. Parameters:
 //
 //	session_timeout=duration
 //	                       the longest session to ask for; by default as long as the servers grant. It is refused if it
@@ -77,5 +83,6 @@
 //	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one
 //
 // Clients exclude each other if they use the same ensemble and chroot. For TLS, use a server's secureClientPort.
-// Read-only servers and observers may be in the list. Clients of an observer also depend on its connection to the others.
+// Read-only servers and observers may be in the list. Clients of an observer also depend on its connection to the
+// others.
 package zookeeper

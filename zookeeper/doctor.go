@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,27 +16,25 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A reading is what is known of the ensemble, a serverReading what one server says to the commands of four letters.
+// A reading is what was read of the ensemble. A serverReading compares a server's configuration with the limits that
+// another server granted.
 type (
 	reading struct {
 		limits limits
 		keys   int
 	}
 	serverReading struct {
-		srvr, conf string // empty where they are not permitted
-		limits     limits
+		conf   string // its answer to the command conf
+		limits limits
 	}
 )
 
-const (
-	usualLeast = ticksLeast * defaultTick // of sessions, as servers come
-	manyKeys   = 10_000                   // a list of twice as many does not fit into the 1 MB that clients read
-)
+const manyKeys = 10_000 // a list of twice as many does not fit into the 1 MB that clients read
 
 var (
 	rules = []kit.Rule[reading]{
 		{Severity: backend.Warning, Code: "long-sessions", Found: func(r reading) string {
-			return kit.When(r.limits.shortest > usualLeast, "the shortest session is %v", r.limits.shortest)
+			return kit.When(r.limits.shortest > ticksLeast*defaultTick, "the shortest session is %v", r.limits.shortest)
 		},
 			Why: "a dead holder's key stays taken for at least this long, whatever its TTL",
 			Set: "minSessionTimeout, or tickTime, which is half of it by default"},
@@ -45,23 +45,11 @@ var (
 			Set: "the defaults of znode.container.checkIntervalMs and maxPerMinute on the servers"},
 	}
 	serverRules = []kit.Rule[serverReading]{
-		{Severity: backend.Info, Code: "commands-forbidden", Found: func(s serverReading) string {
-			var list []string
-			if s.srvr == "" {
-				list = append(list, "srvr")
-			}
-			if s.conf == "" {
-				list = append(list, "conf")
-			}
-			return kit.When(len(list) > 0, "no answer to %s", strings.Join(list, ", "))
-		},
-			Why: "the version, mode and session limits of this server are hidden; without srvr, each look at a queue of a standalone server costs a write",
-			Set: "4lw.commands.whitelist=srvr,conf"},
 		{Severity: backend.Warning, Code: "sessions-differ", Found: func(s serverReading) string {
 			least, ok := durationOf(s.conf, "minSessionTimeout")
 			most, ok2 := durationOf(s.conf, "maxSessionTimeout")
-			return kit.When(ok && ok2 && (least > s.limits.shortest || most < s.limits.longest), "sessions from %v to %v; another server grants %v to %v",
-				least, most, s.limits.shortest, s.limits.longest)
+			return kit.When(ok && ok2 && (least > s.limits.shortest || most < s.limits.longest),
+				"sessions from %v to %v; another server grants %v to %v", least, most, s.limits.shortest, s.limits.longest)
 		},
 			Why: "a lease that moves to this server is lost, or granted for longer than its holder knows",
 			Set: "the same tickTime, minSessionTimeout and maxSessionTimeout on all servers"},
@@ -79,11 +67,11 @@ func durationOf(conf, name string) (time.Duration, bool) {
 	return 0, false
 }
 
-// Examine implements [backend.Examiner]. It asks each server of the URL. Opening refuses servers without containers.
+// Examine implements [backend.Examiner]. It asks each server of the URL. Opening rejects servers without containers.
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 	r := reading{limits: b.limits}
 	var all []backend.Finding
-	err := b.onAny(ctx, nil, func(ctx context.Context, s *session) error {
+	err := b.call(ctx, nil, func(ctx context.Context, s *session) error {
 		names, err := s.children(ctx, b.root)
 		if r.keys = len(names); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
@@ -99,29 +87,50 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 
 func (b *Backend) examineServers(ctx context.Context) (all []backend.Finding) {
 	lists := make([][]backend.Finding, len(b.servers))
-	var asked sync.WaitGroup
+	var wg sync.WaitGroup
 	for i, server := range b.servers {
-		asked.Go(func() {
-			srvr, err := b.describe(ctx, server, "srvr")
-			if err != nil {
-				lists[i] = []backend.Finding{kit.Unreachable(server, err)}
-				return
-			}
-			conf, _ := b.describe(ctx, server, "conf")
-			lists[i] = kit.Apply(serverRules, server, serverReading{known(srvr, "Zookeeper version"), known(conf, "clientPort"), b.limits})
-		})
+		wg.Go(func() { lists[i] = b.examineServer(ctx, server) })
 	}
-	asked.Wait()
-	for _, list := range lists {
-		all = append(all, list...)
-	}
-	return all
+	wg.Wait()
+	return slices.Concat(lists...)
 }
 
-// known is an answer that begins as it should, and not with a refusal.
-func known(answer, begin string) string {
-	if !strings.HasPrefix(answer, begin) {
-		return ""
+func (b *Backend) examineServer(ctx context.Context, server string) (list []backend.Finding) {
+	srvr, err := b.describe(ctx, server, "srvr")
+	if err != nil {
+		return []backend.Finding{kit.Unreachable(server, err)}
 	}
-	return answer
+	if !strings.HasPrefix(srvr, "Zookeeper version") {
+		list = append(list, kit.Unseen(server, "srvr", errNotAllowed))
+	}
+	conf, _ := b.describe(ctx, server, "conf")
+	if !strings.HasPrefix(conf, "clientPort") {
+		list = append(list, kit.Unseen(server, "conf", errNotAllowed))
+	}
+	return append(list, kit.Apply(serverRules, server, serverReading{conf, b.limits})...)
+}
+
+var errNotAllowed = errors.New("it is not in 4lw.commands.whitelist")
+
+// describe sends the server a four-letter command, such as srvr for a description of itself. The text is empty if the
+// server does not answer the command.
+func (b *Backend) describe(ctx context.Context, server, command string) (text string, err error) {
+	c, err := b.options.Dial("tcp", server, maxHandshake)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(maxHandshake)); err != nil {
+		return "", err
+	}
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := io.WriteString(c, command); err != nil {
+		return "", err
+	}
+	const most = 64 << 10
+	all, err := io.ReadAll(io.LimitReader(c, most))
+	if len(all) > 0 {
+		err = nil
+	}
+	return string(all), err
 }

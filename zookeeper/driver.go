@@ -34,7 +34,8 @@ func init() {
 		Examples: []string{
 			"zookeeper://z1:2181,z2:2181,z3:2181",
 			"zookeeper://user:password@z1:2181,z2:2181,z3:2181/chroot?session_timeout=10s",
-			"zookeepers://z1:2281,z2:2281,z3:2281?cacert=/etc/zookeeper/ca.pem&cert=/etc/zookeeper/client.pem&key=/etc/zookeeper/client-key.pem",
+			"zookeepers://z1:2281,z2:2281,z3:2281?cacert=/etc/zookeeper/ca.pem&cert=/etc/zookeeper/client.pem" +
+				"&key=/etc/zookeeper/client-key.pem",
 		},
 		Guarantees: defaultLimits().guarantees(),
 		Findings:   append(kit.Findings(rules), kit.Findings(serverRules)...),
@@ -70,11 +71,6 @@ func fromURL(u driver.URL) (*Options, error) {
 		o.Dial = dialTLS(config)
 	}
 	return o, nil
-}
-
-// defaultLimits are those of servers as they come.
-func defaultLimits() limits {
-	return limitsOf(ticksLeast*defaultTick, ticksMost*defaultTick, 0)
 }
 
 func dialTLS(config *tls.Config) zk.Dialer {

@@ -79,7 +79,7 @@ func (c *recorded) Write(p []byte) (int, error) {
 }
 
 // A new connection tells the servers what the session has seen, and sets its watches as of then.
-func TestReconnectTellsWhatWasSeen(t *testing.T) {
+func TestReconnectSendsLatestZxid(t *testing.T) {
 	t.Parallel()
 	const handshakeAt, watchesAt = 8, 12
 	s := on(t, usual)
@@ -169,8 +169,9 @@ func TestBrokenConnectionIsReplaced(t *testing.T) {
 	}
 }
 
-// A waiter that has written nothing for long keeps its place when a server does not answer the first handshake after a break, as
-// while the ensemble elects a leader; also if its session has had a lease that was lost, whose node is gone.
+// A waiter that has written nothing for long keeps its place when a server does not answer the first handshake after
+// a break, as while the ensemble elects a leader; also if its session has had a lease that was lost, whose node is
+// gone.
 func TestUnansweredHandshakeKeepsPlace(t *testing.T) {
 	t.Parallel()
 	const ttl = 4 * time.Second
@@ -198,9 +199,10 @@ func TestUnansweredHandshakeKeepsPlace(t *testing.T) {
 			until(t, soon, "the waiter queues", func() bool { return len(places(t, c, b, t.Name())) == 2 })
 			place := places(t, c, b, t.Name())[1].name
 			b.mu.Lock()
-			sess := b.sessions[b.limits.session(ttl)]
+			sess := b.sessions[b.limits.sessionTimeout(ttl)]
 			b.mu.Unlock()
-			time.Sleep(time.Until(sess.contact.bound()) + 100*time.Millisecond) // sleeps: the last sign of life must be too old to prove anything
+			const old = 100 * time.Millisecond
+			time.Sleep(time.Until(sess.contact.keptUntil()) + old) // sleeps: the last sign of life must prove nothing
 			p.set(func(p *proxy) { p.silent = true })
 			p.Cut()
 			time.Sleep(sess.handshakeLimit() / 2) // sleeps: a slow handshake
@@ -210,8 +212,8 @@ func TestUnansweredHandshakeKeepsPlace(t *testing.T) {
 				defer sess.mu.Unlock()
 				return sess.connected || sess.err != nil
 			})
-			if q := places(t, c, b, t.Name()); sess.isOver() || len(q) != 2 || q[1].name != place {
-				t.Errorf("places %v, want %s in the second; the session: %v", q, place, sess.reason())
+			if q := places(t, c, b, t.Name()); sess.hasEnded() || len(q) != 2 || q[1].name != place {
+				t.Errorf("places %v, want %s in the second; the session: %v", q, place, sess.endReason())
 			}
 			release(t, held)
 			if l := <-done; l != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// How late the key of a frozen process is free follows from the longest TTL that its lease has had, not from one that it had
-// before that, although its other leases keep other sessions. It counts from the freeze: while the process is alive all its
-// leases of a class are kept, those too that nobody renews, so that a freeze just before the end of one is the
-// latest.
+// How late the key of a frozen process is free follows from the longest TTL that its lease has had, not from one that
+// it had before that, although its other leases keep other sessions. It counts from the freeze: while the process is
+// alive all its leases of a class are kept, those too that nobody renews, so that a freeze just before the end of one
+// is the latest.
 func TestFrozenProcessIsLateByItsLongestTTL(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -79,7 +79,7 @@ func lateness(t *testing.T, s spot, c *zk.Conn, first, last, before time.Duratio
 	if early := deadline.Sub(missed); early > 0 {
 		t.Errorf("the key was free %v before the deadline", early)
 	}
-	class := b.limits.session(max(first, last))
+	class := b.limits.sessionTimeout(max(first, last))
 	if late := seen.Sub(frozen); late > class+b.limits.expiryDelay()+lateSlack {
 		return fmt.Errorf("the key was taken %v after the freeze, with a session of %v", late, class)
 	}

@@ -3,6 +3,8 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -12,34 +14,37 @@ import (
 )
 
 // A lease is a Life whose deadline is never later than the ensemble certainly keeps its session, and never further away
-// than MaxSilence. Only a Life that is longer than that has a later one.
+// than MaxSilence. The deadline of a Life is later only if its TTL is longer than that.
 type lease struct {
 	*kit.Life
 	n *node
 }
 
-// Deadline implements [backend.Lease].
+// Deadline implements [backend.Lease]. The session of a lost lease may live on, but cannot revive the lease.
 func (l lease) Deadline() time.Time {
-	end := l.Life.Deadline()
-	s, _ := l.n.home()
-	if claim := s.contact.claim(s.b.guarantees.MaxSilence); claim.Before(end) {
-		return claim
+	l.n.mu.Lock()
+	s, limit := l.n.s, l.n.final
+	l.n.mu.Unlock()
+	if limit.IsZero() {
+		limit = s.contact.limit(s.b.guarantees.MaxSilence)
 	}
-	return end
+	return earlier(l.Life.Deadline(), limit)
 }
 
-// begin makes the lease of a grant, and sees to its end: what nobody renews is removed by this process, or by the
-// expiry of the session if that hangs.
+// begin makes the lease of a grant. When the lease ends without a release, this process deletes its node. If the
+// process hangs, the end of the session does.
 func (b *Backend) begin(n *node, life *kit.Life) backend.Lease {
 	n.mu.Lock()
 	n.life = life
 	n.mu.Unlock()
 	life.OnLost(func() {
+		s, _ := n.sessions()
+		n.freezeDeadline(s.contact.limit(b.guarantees.MaxSilence))
 		if !b.isClosing() {
-			b.calls.Background(func() { b.clear(n) })
+			b.calls.Background(func() { b.deleteOrphan(n) })
 		}
 	})
-	if s, _ := n.home(); s.isOver() { // between its entry in the session and now
+	if s, _ := n.sessions(); s.hasEnded() { // since addNode
 		life.Lose()
 	} else {
 		s.watchSoon(n)
@@ -47,18 +52,18 @@ func (b *Backend) begin(n *node, life *kit.Life) backend.Lease {
 	return lease{life, n}
 }
 
-// clear removes the node of a lease that is over.
-func (b *Backend) clear(n *node) {
-	s, maybe := n.end()
-	for _, s := range []*session{s, maybe} {
+// deleteOrphan deletes the node of a lease that has ended, in whichever session it is.
+func (b *Backend) deleteOrphan(n *node) {
+	s, target := n.end()
+	for _, s := range []*session{s, target} {
 		if s != nil {
-			s.doom(&doom{dir: n.dir, name: n.name, orphan: true})
-			s.part(n)
+			s.deleteLater(&pendingDelete{dir: n.dir, name: n.name, orphan: true})
+			s.removeNode(n)
 		}
 	}
 }
 
-// requests are what Leases asks of the ensemble.
+// requests are the requests of Leases to the ensemble.
 type requests struct{ b *Backend }
 
 var _ kit.Requests = requests{}
@@ -72,28 +77,179 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	return granted[0], errs[0]
 }
 
-// ReleaseLease implements [kit.Requests]. Clean-ups are the sessions' own business, see doom.
+// ReleaseLease implements [kit.Requests]. Sessions clean up after failed attempts themselves: see pendingDelete.
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	n := l.Data.(*node)
-	s, maybe := n.end()
-	if s.isOver() && maybe != nil && !maybe.isOver() {
-		s = maybe
+	s, target := n.end()
+	if s.hasEnded() && target != nil && !target.hasEnded() {
+		s = target
 	}
-	defer s.part(n)
-	if s.isOver() { // its servers have removed, or will remove, what it had
+	defer s.removeNode(n)
+	if s.hasEnded() { // the servers delete its nodes
 		return backend.ErrLost
 	}
-	err := s.remove(context.WithoutCancel(ctx), n.path())
-	if maybe != nil {
-		q.b.clear(n)
+	ctx = context.WithoutCancel(ctx)
+	err := s.delete(ctx, n.path())
+	if target != nil {
+		q.b.deleteOrphan(n)
 	}
 	switch {
 	case err == nil:
-		q.b.turns.left(n)
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
 		return backend.ErrLost
 	}
-	s.doom(&doom{dir: n.dir, name: n.name})
-	return unavailable(context.WithoutCancel(ctx), err)
+	s.deleteLater(&pendingDelete{dir: n.dir, name: n.name})
+	return unavailable(ctx, err)
+}
+
+// batchPaths are checked by one request: their names, of 3 KiB at most, are well below what servers accept.
+const batchPaths = 64
+
+// RenewBatch implements [backend.BatchRenewer]: one request for the leases of each session.
+func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	lives := make([]backend.Renewal, len(renewals))
+	for i, r := range renewals {
+		lives[i] = r
+		if l, ok := r.Lease.(lease); ok {
+			lives[i].Lease = l.Life
+		}
+	}
+	return b.leases.RenewBatch(ctx, lives, b.renewAll)
+}
+
+// renewAll renews leases concurrently. Leases that stay in their session share requests.
+func (b *Backend) renewAll(
+	ctx context.Context, lives []*kit.Life, ttls []time.Duration,
+) (granted []time.Duration, errs []error) {
+	errs = make([]error, len(lives))
+	begun := time.Now()
+	groups := make(map[*session][]int)
+	var wg sync.WaitGroup
+	for i, l := range lives {
+		n := l.Data.(*node)
+		s, target := n.sessions()
+		if !begun.Before(lease{l, n}.Deadline()) { // the session may have expired, as keepAlive will notice soon
+			l.Lose()
+			errs[i] = backend.ErrLost
+			continue
+		}
+		if target == nil && b.limits.sessionTimeout(ttls[i]) <= s.class {
+			groups[s] = append(groups[s], i)
+			continue
+		}
+		wg.Go(func() { errs[i] = b.renewMoving(ctx, n, begun, ttls[i]) })
+	}
+	for s, members := range groups {
+		for part := range slices.Chunk(members, batchPaths) {
+			wg.Go(func() {
+				paths := make([]string, len(part))
+				for k, i := range part {
+					paths[k] = lives[i].Data.(*node).path()
+				}
+				for k, err := range s.checkEach(ctx, paths) {
+					i := part[k]
+					if errs[i] = err; err == nil {
+						errs[i] = s.proveRenewal(ctx, lives[i].Data.(*node), begun, ttls[i])
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i, err := range errs {
+		s, _ := lives[i].Data.(*node).sessions()
+		switch {
+		case err == nil:
+		case errors.Is(err, zk.ErrNoNode), s.hasEnded() && !b.isClosing():
+			errs[i] = backend.ErrLost
+		default:
+			errs[i] = unavailable(ctx, err)
+		}
+	}
+	return ttls, errs
+}
+
+// renewMoving renews a lease whose last move was not answered, or whose TTL needs a longer session. A move is a
+// write, so it proves the node. It is never to a shorter session.
+func (b *Backend) renewMoving(ctx context.Context, n *node, begun time.Time, ttl time.Duration) error {
+	if err := n.finishMove(ctx); err != nil {
+		return err
+	}
+	s, _ := n.sessions()
+	if class := b.limits.sessionTimeout(ttl); class > s.class {
+		target, err := b.checkOut(class)
+		if err != nil {
+			return err
+		}
+		defer b.checkIn(target)
+		s = target
+		if err := n.move(ctx, target, backend.Deadline(begun, min(ttl, b.guarantees.MaxSilence))); err != nil {
+			return err
+		}
+	}
+	return s.proveRenewal(ctx, n, begun, ttl)
+}
+
+// proveRenewal makes sure that the session is kept for as long as a renewal of n promises.
+func (s *session) proveRenewal(ctx context.Context, n *node, begun time.Time, ttl time.Duration) error {
+	return s.proveUntil(ctx, backend.Deadline(begun, min(ttl, s.b.guarantees.MaxSilence)),
+		func(ctx context.Context) error { return s.check(ctx, n.path()) })
+}
+
+// checkEach checks many nodes. The ensemble checks all or none, so if a node is missing, each is checked by itself.
+func (s *session) checkEach(ctx context.Context, paths []string) []error {
+	err := s.check(ctx, paths...)
+	if !errors.Is(err, zk.ErrNoNode) || len(paths) == 1 {
+		return slices.Repeat([]error{err}, len(paths))
+	}
+	errs := make([]error, len(paths))
+	var wg sync.WaitGroup
+	for i, path := range paths {
+		wg.Go(func() { errs[i] = s.check(ctx, path) })
+	}
+	wg.Wait()
+	return errs
+}
+
+// A holder is notified at once if another client deletes its node, by a watch on the node. The read that sets the
+// watch is sent when the lease has lived for watchAfter, so a shorter cycle of acquire and release does not pay for
+// it. If the node was deleted before, the read finds it missing.
+const (
+	watchAfter  = 100 * time.Millisecond
+	watchAtOnce = 64 // concurrent reads of a session
+)
+
+// watchSoon makes this session watch n, which belongs to it.
+func (s *session) watchSoon(n *node) {
+	time.AfterFunc(s.b.watchAfter, func() { s.watchNow(n) })
+}
+
+func (s *session) watchNow(n *node) {
+	if s.hasEnded() || n.hasEnded() {
+		return
+	}
+	s.b.calls.Background(func() {
+		s.watching <- struct{}{}
+		defer func() { <-s.watching }()
+		s.watchLease(n)
+	})
+}
+
+// watchLease watches the node of a lease, and ends the lease if the node is missing. A server that has seen the node
+// does not miss it before it is deleted: a move creates it again by the same write.
+func (s *session) watchLease(n *node) {
+	_, err := s.watch(context.Background(), n.path(), func(bool) { s.watchNow(n) })
+	current, _ := n.sessions()
+	switch {
+	case err == nil, n.hasEnded(), s.hasEnded():
+	case current != s:
+		current.watchSoon(n)
+	case errors.Is(err, zk.ErrNoNode):
+		if l := n.lease(); l != nil {
+			l.Lose()
+		}
+	default:
+		s.watchSoon(n)
+	}
 }

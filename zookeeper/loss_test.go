@@ -11,7 +11,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
 )
 
 // gone polls until a node is not there, and returns when it was seen last and when not any more.
@@ -32,7 +31,8 @@ func gone(t testing.TB, c *zk.Conn, path string, within time.Duration) (seen, mi
 	}
 }
 
-// When the link freezes, the holder is told before the server deletes its node, whatever the TTL, and while it renews. (Z3)
+// When the link freezes, the holder is told before the server deletes its node, whatever the TTL, and while it
+// renews. (Z3)
 func TestFrozenLinkLosesBeforeTheServerDoes(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -141,7 +141,7 @@ func TestOldLeaseSparesNewSession(t *testing.T) {
 			t.Errorf("release by the old lease: %v", err)
 		}
 	}
-	time.Sleep(2 * settle) // sleeps: the period in which a clean-up could end the new lease
+	time.Sleep(aWhile) // sleeps: the period in which a clean-up could end the new lease
 	if q := places(t, c, b, "k"); len(q) != 1 {
 		t.Errorf("places %v, want the new lease's", q)
 	}
@@ -224,7 +224,7 @@ func TestDeletedWaiterFails(t *testing.T) {
 	for _, i := range []int{1, 0} {
 		select {
 		case err := <-errs[i]:
-			if !errors.Is(err, errGone) {
+			if !errors.Is(err, errDeleted) {
 				t.Errorf("waiter %d whose node was deleted: %v", i, err)
 			}
 		case <-time.After(2*recheck + soon):
@@ -305,17 +305,20 @@ func TestServersRemoveEmptyParents(t *testing.T) {
 	})
 }
 
-// The patience of a waiter counts from when the ensemble was heard of last, not from when it read the queue.
-func TestPatienceCountsFromLastSign(t *testing.T) {
+// The deadline of a lost lease does not move forward with what is known of its session, which lives on.
+func TestLostLeaseIsNotRevived(t *testing.T) {
 	t.Parallel()
-	b := &Backend{leases: kit.NewLeases(nil, time.Second), limits: defaultLimits()}
-	for _, silence := range []time.Duration{time.Second, leastPatience + time.Second} {
-		s := newSession(b, b.limits.longest)
-		s.contact.connected(time.Now().Add(-silence), s.class)
-		r := waiting("k", time.Second)
-		a := &attempt{b: b, r: r, ttl: r.TTL, answered: time.Now().Add(-leastPatience - time.Second)}
-		if a.heardOf(s); a.mayGoOn(t.Context(), s, errNoAnswer) != (silence < leastPatience) {
-			t.Errorf("after a silence of %v a waiter may go on: %v", silence, silence >= leastPatience)
-		}
+	b := opened(t, on(t, usual).url())
+	l := acquire(t, b, req("k", time.Hour)) // longer than the session: its deadline follows the session
+	sess, _ := l.(lease).n.sessions()
+	sess.aged(2 * b.limits.longest) // it may have expired
+	sess.checkLongLeases()
+	<-l.Lost()
+	lost := time.Now()
+	if err := sess.proveUntil(t.Context(), lost.Add(time.Second), sess.prove); err != nil {
+		t.Fatal(err)
+	}
+	if d := l.Deadline(); d.After(lost) {
+		t.Errorf("the deadline is %v after the loss", d.Sub(lost))
 	}
 }

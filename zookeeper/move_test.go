@@ -10,8 +10,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A move that went unanswered and arrives late leaves the node in no session that the client has forgotten, and closes as unused
-// while the lease is live.
+// A move that went unanswered and arrives late leaves the node in no session that the client has forgotten, and
+// closes as unused while the lease is live.
 func TestLateMoveKeepsOneHolder(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
@@ -69,11 +69,12 @@ func (s *session) aged(by time.Duration) {
 	defer c.mu.Unlock()
 	at := time.Now().Add(-by)
 	c.signs = []sign{{at, at.Add(c.hop)}}
-	c.until, c.proof = backend.Deadline(at, c.timeout), at.Add(c.hop)
+	c.until, c.lastWrite = backend.Deadline(at, c.timeout), at.Add(c.hop)
 }
 
-// A deadline never lies behind what is known of the session in which the node may live: neither when a move goes unanswered to a
-// session that was not heard of for long, nor when a renewal fails because that is not known to be kept for long enough.
+// A deadline never lies behind what is known of the session in which the node may live: neither when a move goes
+// unanswered to a session that was not heard of for long, nor when a renewal fails because that is not known to be
+// kept for long enough.
 func TestFailedRenewalPromisesNoMore(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -85,16 +86,16 @@ func TestFailedRenewalPromisesNoMore(t *testing.T) {
 			p := newProxy(t, s.Addr)
 			b := opened(t, s.at(p.Addr))
 			key := fmt.Sprint(test)
-			to, err := b.enter(b.limits.session(test.next))
+			to, err := b.checkOut(b.limits.sessionTimeout(test.next))
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer b.leave(to)
+			defer b.checkIn(to)
 			l := acquire(t, b, req(key, test.first))
 			if err := to.prove(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if from, _ := l.(lease).n.home(); from != to {
+			if from, _ := l.(lease).n.sessions(); from != to {
 				p.set(func(p *proxy) { p.delay = 300 * time.Millisecond })
 			}
 			to.aged(test.age)
@@ -103,8 +104,8 @@ func TestFailedRenewalPromisesNoMore(t *testing.T) {
 			if err := l.Renew(ctx, test.next); !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("renew: %v, want the context's error", err)
 			}
-			from, maybe := l.(lease).n.home()
-			if late := l.Deadline().Sub(to.contact.bound()); late > 0 && (from == to || maybe == to) {
+			from, maybe := l.(lease).n.sessions()
+			if late := l.Deadline().Sub(to.contact.keptUntil()); late > 0 && (from == to || maybe == to) {
 				t.Errorf("the deadline is %v behind the time until which the session is kept", late)
 			}
 			if time.Until(l.Deadline()) < 0 {
@@ -145,20 +146,20 @@ func TestReleaseWhileMoving(t *testing.T) {
 	until(t, soon, "all sessions are closed", func() bool { return len(b.classes()) == 0 })
 
 	l := acquire(t, b, req("last", 4*time.Second))
-	to, err := b.enter(b.limits.longest)
+	to, err := b.checkOut(b.limits.longest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	release(t, l)
-	if err := b.move(t.Context(), l.(lease).n, to, time.Time{}); !errors.Is(err, backend.ErrLost) {
+	if err := l.(lease).n.move(t.Context(), to, time.Time{}); !errors.Is(err, backend.ErrLost) {
 		t.Errorf("a move after the release: %v", err)
 	}
-	b.leave(to)
+	b.checkIn(to)
 	until(t, soon, "all sessions are closed", func() bool { return len(b.classes()) == 0 })
 }
 
-// A lease whose release goes unanswered for longer than it would have lived counts in no session, which is closed when it is
-// unused.
+// A lease whose release goes unanswered for longer than it would have lived counts in no session, which is closed
+// when it is unused.
 func TestUnansweredReleaseFreesSession(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -190,25 +191,25 @@ func TestMovingLeaseIsNotLookedAfterYet(t *testing.T) {
 	t.Parallel()
 	b := opened(t, on(t, usual).url())
 	l := acquire(t, b, req("k", 4*time.Second))
-	to, err := b.enter(b.limits.longest)
+	to, err := b.checkOut(b.limits.longest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.leave(to)
-	if _, err := to.whenReady(t.Context(), time.Now().Add(soon)); err != nil {
+	defer b.checkIn(to)
+	if _, err := to.whenConnected(t.Context(), time.Now().Add(soon)); err != nil {
 		t.Fatal(err)
 	}
 	n := l.(lease).n
-	if err := b.keep(to, n); err != nil {
+	if err := to.addNode(n); err != nil {
 		t.Fatal(err)
 	}
 	to.aged(2 * b.limits.longest)
-	to.lookAfterLong()
+	to.checkLongLeases()
 	select {
 	case <-l.Lost():
 		t.Error("lost by what another session has not proved")
 	default:
 	}
-	to.part(n)
+	to.removeNode(n)
 	release(t, l)
 }

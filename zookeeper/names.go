@@ -10,11 +10,11 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Keys are containers below the namespace. '.' is escaped, because ZooKeeper forbids "." and ".." as names.
+// Keys are containers below the root. '.' is escaped, because ZooKeeper forbids "." and ".." as names.
 var keyNames = kit.Encoding{Extra: ":@=,+"}
 
-// Owners are in the names of their nodes, so that a refused attempt learns who holds the key with one request. A longer
-// one is cut, and then only in the node's data.
+// Owners are in the names of their nodes, so that a refused attempt finds the holder with one request. A long owner is
+// cut in the name, and whole only in the node's data.
 var ownerNames = kit.Encoding{Max: 200, Extra: ":@."}
 
 const (
@@ -26,9 +26,9 @@ const (
 	rootPath  = "/"
 )
 
-// nodePrefix returns a new beginning of a node's name, which no other has: it is what a node is found by whose create went
-// unanswered. An owner that queues again does so under another one, so that cleaning up after the first place
-// cannot touch the second.
+// nodePrefix returns a new, unique beginning of a node's name. After an unanswered create, the node is found by its
+// prefix. An owner that queues again uses another prefix, so cleaning up after the first node cannot delete the
+// second.
 func nodePrefix(owner string) string {
 	return nodeBegin + ownerNames.Encode(owner) + "." + strconv.FormatUint(rand.Uint64(), hexDigits) + nodeEnd
 }
@@ -40,7 +40,7 @@ type place struct {
 	number int32
 }
 
-// parsePlace reads the name of a child. ok is false for a child that is not ours.
+// parsePlace parses the name of a child. ok is false for a child that this store did not create.
 func parsePlace(name string) (p place, ok bool) {
 	i := strings.LastIndex(name, nodeEnd)
 	if i < len(nodeBegin) || !strings.HasPrefix(name, nodeBegin) {
@@ -54,7 +54,7 @@ func parsePlace(name string) (p place, ok bool) {
 	return place{name: name, prefix: name[:i], number: int32(n)}, true
 }
 
-// owner reads the owner from the name, empty if it was cut.
+// owner returns the owner in the name, empty if it was cut.
 func (p place) owner() string {
 	s := strings.TrimSuffix(strings.TrimPrefix(p.prefix, nodeBegin), nodeEnd)
 	if i := strings.LastIndexByte(s, '.'); i >= 0 {
@@ -76,19 +76,19 @@ func placesOf(children []string) (all []place) {
 
 // queueOf returns the places of a key in order, without those whose numbers give no order: see lastNumber.
 func queueOf(children []string) []place {
-	q := slices.DeleteFunc(placesOf(children), func(p place) bool { return !p.isOrdered() })
+	q := slices.DeleteFunc(placesOf(children), func(p place) bool { return !isOrdered(p.number) })
 	slices.SortFunc(q, func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.name, b.name))
 	})
 	return q
 }
 
-// record is what a node holds: its token if the node was moved and so has lost it, and the owner.
+// record returns the data of a node: the owner, and the token of a node that was moved, whose zxid is another one.
 func record(token uint64, owner string) []byte {
 	return []byte(strconv.FormatUint(token, counter) + " " + owner)
 }
 
-// parseRecord reads what a node holds.
+// parseRecord parses the data of a node.
 func parseRecord(data []byte) (token uint64, owner string, ok bool) {
 	number, owner, found := strings.Cut(string(data), " ")
 	token, err := strconv.ParseUint(number, counter, 64)

@@ -1,47 +1,52 @@
 package zookeeper
 
 import (
+	"context"
 	"errors"
 	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 )
 
-// errGone tells that a waiter's node was deleted behind its back.
-var errGone = errors.New("the node of this request was deleted by another client")
+// errDeleted reports that a waiter's node was deleted by somebody else.
+var errDeleted = errors.New("the node of this request was deleted by another client")
 
 // A node is the place of one owner in the queue of a key, and then its lease: an ephemeral sequential node.
 type node struct {
 	owner string
-	dir   string // of the key
+	dir   string // the key's container
 
-	// Set when it is created.
-	prefix string // of its name, before the number; no other has it
-	name   string
-	number int32
-	token  uint64 // the zxid of the create
-	stray  bool   // an unanswered create may have made another node, or make one later
+	// Set when the node is created.
+	prefix    string // of its name, before the number; unique
+	name      string
+	number    int32
+	token     uint64 // the zxid of the create
+	mayRemain bool   // an unanswered create may have made another node, or make one later
 
 	mu     sync.Mutex
-	s      *session      // where it lives
-	maybe  *session      // where it may live: a move is under way, or went unanswered
-	moving chan struct{} // closed when the request of the latest move is over; nil before the first
-	over   bool          // it is released, or its lease is lost: no session answers for it any more
+	s      *session      // to which the node belongs
+	target *session      // to which it may belong: a move is under way, or was not answered
+	moved  chan struct{} // closed when the request of the latest move has ended; nil before the first move
+	ended  bool          // the lease is released or lost, so no session has to keep the node
 	life   *kit.Life
+	final  time.Time // the session's limit of the deadline when the lease was lost; zero before
 }
 
-func newNode(b *Backend, r backend.Request) *node {
-	return &node{owner: r.Owner, dir: b.dir(r.Key), prefix: nodePrefix(r.Owner)}
+func newNode(s *session, r backend.Request) *node {
+	return &node{owner: r.Owner, dir: s.b.dir(r.Key), prefix: nodePrefix(r.Owner), s: s}
 }
 
 func (n *node) path() string { return n.dir + "/" + n.name }
 
-// home returns the session in which it lives, and the one in which it may live too.
-func (n *node) home() (s, maybe *session) {
+// sessions returns the session to which n belongs, and the session to which it may belong because of a move.
+func (n *node) sessions() (s, target *session) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.s, n.maybe
+	return n.s, n.target
 }
 
 // lease returns the lease, nil before the grant.
@@ -51,84 +56,149 @@ func (n *node) lease() *kit.Life {
 	return n.life
 }
 
-// end notes that n is over, and is home.
-func (n *node) end() (s, maybe *session) {
+// freezeDeadline keeps the deadline of a lost lease from moving forward with what is known of its session.
+func (n *node) freezeDeadline(limit time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.over = true
-	return n.s, n.maybe
-}
-
-func (n *node) isOver() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.over
-}
-
-// mayMove notes that n is about to be moved to another session, by a request that closes moving when it is over, and may live
-// there from then on. It is false when n is over.
-func (n *node) mayMove(to *session, moving chan struct{}) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.over {
-		return false
+	if n.final.IsZero() {
+		n.final = limit
 	}
-	n.maybe, n.moving = to, moving
-	return true
 }
 
-// moved notes that n lives in another session now, and returns those that answer for it no longer.
-func (n *node) moved(to *session) (others []*session) {
+// end marks n as ended, and returns its sessions.
+func (n *node) end() (s, target *session) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if others = append(others, n.s); n.over {
-		others = append(others, to)
-	}
-	n.s, n.maybe = to, nil
-	return others
+	n.ended = true
+	return n.s, n.target
 }
 
-// notMoved notes that a move was not made.
-func (n *node) notMoved() {
+func (n *node) hasEnded() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.maybe = nil
+	return n.ended
 }
 
-// lastMove is closed when the request of the latest move is over, nil if there was none.
-func (n *node) lastMove() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.moving
-}
-
-// keep makes a session answer for n, which is one of its users from then on.
-func (b *Backend) keep(s *session, n *node) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// addNode makes n a node that s has to keep. The node is a user of the session until removeNode.
+func (s *session) addNode(n *node) error {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, kept := s.nodes[n]; kept {
 		return nil
 	}
-	if b.shut {
+	if s.b.closed {
 		return backend.ErrClosed
 	}
 	if s.err != nil {
 		return s.err
 	}
 	s.nodes[n] = struct{}{}
-	b.useLocked(s)
+	s.addUserLocked()
 	return nil
 }
 
-// part is the opposite of keep.
-func (s *session) part(n *node) {
+func (s *session) removeNode(n *node) {
 	s.mu.Lock()
 	_, kept := s.nodes[n]
 	delete(s.nodes, n)
 	s.mu.Unlock()
 	if kept {
-		s.b.leave(s)
+		s.b.checkIn(s)
 	}
+}
+
+// move makes n a node of another session, by one write: the node is deleted and created again under the same name,
+// which alone decides its place in the queue, and belongs to the session that makes the write. No reader sees the
+// place empty. The same write changes the node's data first, so watchers are notified of a change and not of a
+// deletion. If the node is missing, the error is zk.ErrNoNode; if the lease has ended, ErrLost.
+//
+// If a move is not answered, finishMove repeats it. Until then the node may belong to either session. So the target
+// must be kept until end, as far as that is known beforehand: end is after the lease's deadline, as its TTL gets
+// longer.
+func (n *node) move(ctx context.Context, target *session, end time.Time) error {
+	b := target.b
+	from, earlier := n.sessions()
+	if from.hasEnded() {
+		return backend.ErrLost
+	}
+	// Before its first connection, nothing is known of a session.
+	if _, err := target.whenConnected(ctx, time.Now().Add(b.options.Timeout)); err != nil {
+		return err
+	}
+	if target.contact.limitAfterWrite(b.guarantees.MaxSilence).Before(end) {
+		if err := target.proveUntil(ctx, end, target.prove); err != nil {
+			return err
+		}
+	}
+	if err := target.addNode(n); err != nil {
+		return err
+	}
+	moved := make(chan struct{})
+	requestEnded := sync.OnceFunc(func() { close(moved) })
+	n.mu.Lock()
+	if n.ended {
+		n.mu.Unlock()
+		target.removeNode(n)
+		return backend.ErrLost
+	}
+	n.target, n.moved = target, moved
+	n.mu.Unlock()
+	_, sent, err := await(ctx, target, request[[]zk.MultiResponse]{
+		do: func(c *zk.Conn) ([]zk.MultiResponse, error) {
+			defer requestEnded()
+			return c.Multi(
+				&zk.SetDataRequest{Path: n.path(), Version: -1},
+				&zk.DeleteRequest{Path: n.path(), Version: -1},
+				&zk.CreateRequest{
+					Path: n.path(), Data: record(n.token, n.owner), Acl: b.acl, Flags: zk.FlagEphemeral,
+				},
+			)
+		},
+	})
+	switch {
+	case err == nil:
+		target.contact.committed(sent)
+		n.mu.Lock()
+		ended := n.ended
+		n.s, n.target = target, nil
+		n.mu.Unlock()
+		from.removeNode(n)
+		if ended {
+			target.removeNode(n)
+		}
+		target.watchSoon(n)
+	case wasNotSent(err):
+		requestEnded()
+		if earlier == nil {
+			n.mu.Lock()
+			n.target = nil
+			n.mu.Unlock()
+			target.removeNode(n)
+		}
+	}
+	return err
+}
+
+// finishMove repeats a move that was not answered, and so decides to which session n belongs. A move to a third
+// session, or back, would not do: the first request could arrive after it, and make the node part of a session that
+// nobody keeps.
+func (n *node) finishMove(ctx context.Context) error {
+	n.mu.Lock()
+	target, moved := n.target, n.moved
+	n.mu.Unlock()
+	if target == nil {
+		return nil
+	}
+	t := time.NewTimer(target.b.options.Timeout)
+	defer t.Stop()
+	select { // only a request that has ended is certain to be carried out before the next, or never
+	case <-moved:
+	case <-ctx.Done():
+		return kit.ContextError(ctx, nil)
+	case <-t.C:
+		return errNoAnswer
+	}
+	return n.move(ctx, target, time.Time{})
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// List implements [backend.Lister]. The servers remove the containers of free keys after a while.
+// List implements [backend.Lister]. The servers delete the containers of free keys after a while.
 func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
-	err = b.onAny(ctx, nil, func(ctx context.Context, s *session) error {
-		names, err := s.latest(ctx, b.root)
+	err = b.call(ctx, nil, func(ctx context.Context, s *session) error {
+		names, err := s.currentChildren(ctx, b.root)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
@@ -27,35 +27,21 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 	return keys, err
 }
 
-// Break implements [backend.Breaker]. It removes the first node in the queue, if that is the owner's, which its holder watches.
+// Break implements [backend.Breaker]. It deletes the first node in the queue if the node is owner's. Its holder watches
+// the node.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
-	return b.onAny(ctx, backend.ValidateKey(key), func(ctx context.Context, s *session) error {
+	return b.call(ctx, backend.ValidateKey(key), func(ctx context.Context, s *session) error {
 		dir := b.dir(key)
-		h, first, err := s.head(ctx, dir)
-		if err != nil {
-			return err
-		}
-		if h.Owner != owner {
+		h, first, err := s.holder(ctx, dir)
+		if err == nil && h.Owner != owner {
 			return backend.ErrLost
 		}
-		if err = s.remove(ctx, dir+"/"+first); errors.Is(err, zk.ErrNoNode) {
+		if err == nil {
+			err = s.delete(ctx, dir+"/"+first)
+		}
+		if errors.Is(err, zk.ErrNoNode) {
 			return backend.ErrLost
 		}
 		return err
-	})
-}
-
-// onAny makes a call by f, with a session, unless it is invalid.
-func (b *Backend) onAny(ctx context.Context, invalid error, f func(ctx context.Context, s *session) error) error {
-	return b.leases.Call(ctx, invalid, func(ctx context.Context) error {
-		s, err := b.enterAny(b.limits.longest)
-		if err != nil {
-			return err
-		}
-		defer b.leave(s)
-		if err = f(ctx, s); errors.Is(err, backend.ErrLost) {
-			return err
-		}
-		return unavailable(ctx, err)
 	})
 }

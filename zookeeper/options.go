@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"strings"
@@ -10,8 +9,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
-	"github.com/anylock/lock/internal/calls"
 )
 
 const (
@@ -19,28 +16,28 @@ const (
 	defaultTimeout = 2 * time.Second
 )
 
-// Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use the
-// same Chroot, and they need the same User.
+// Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use
+// the same Chroot, and they need the same User.
 type Options struct {
 	// Chroot is the path of the node that contains the node "anylock", which contains all locks, as in "/apps/shop". It
 	// is created if it is missing. Empty means the root of the tree.
 	Chroot string
 
-	// User and Password authenticate by the scheme "digest". Nodes that are created then belong to this user alone; without
-	// a user they belong to everybody.
+	// User and Password authenticate by the scheme "digest". Created nodes then belong to this user alone. Without a
+	// user they belong to everybody.
 	User, Password string
 
-	// ACL is for the nodes that are created, instead of what follows from User.
+	// ACL is set on created nodes, instead of the ACL that follows from User.
 	ACL []zk.ACL
 
-	// SessionTimeout is the longest session to ask for; by default it is what the servers grant. It bounds MaxLate and
-	// MaxSilence of the Guarantees.
+	// SessionTimeout is the longest session to ask for; by default the longest that the servers grant. It limits
+	// MaxLate and MaxSilence of the Guarantees.
 	SessionTimeout time.Duration
 
-	// Timeout bounds each request; 2 s if zero.
+	// Timeout limits each request; 2 s if zero.
 	Timeout time.Duration
 
-	// Dial makes the connections, as with TLS; net.DialTimeout if nil. Addresses are host:port as given.
+	// Dial makes the connections, for example with TLS; net.DialTimeout if nil. Addresses are host:port as given.
 	Dial zk.Dialer
 }
 
@@ -57,6 +54,12 @@ func (o *Options) validate() (Options, error) {
 	}
 	if v.Chroot == rootPath {
 		v.Chroot = ""
+	}
+	if v.ACL == nil {
+		v.ACL = zk.WorldACL(zk.PermAll)
+		if v.User != "" {
+			v.ACL = zk.AuthACL(zk.PermAll)
+		}
 	}
 	switch {
 	case v.Chroot != "" && !validPath(v.Chroot):
@@ -86,7 +89,7 @@ func validPath(path string) bool {
 	return true
 }
 
-// validName reports whether ZooKeeper takes a name. It refuses more than the manual does: all that is not printable ASCII.
+// validName reports whether ZooKeeper accepts a name. It is stricter than the manual: only printable ASCII is valid.
 func validName(name string) bool {
 	if name == "" || name == "." || name == ".." {
 		return false
@@ -97,54 +100,4 @@ func validName(name string) bool {
 		}
 	}
 	return true
-}
-
-// New returns a Backend on the ensemble of servers, each host:port. It reaches the ensemble once, within ctx, to learn
-// which sessions it grants.
-//
-// It takes no *zk.Conn of the application's: such a client is one session of one timeout, which changes into another
-// session by itself. Options.Dial takes what an application wants to say about connections.
-func New(ctx context.Context, servers []string, opts *Options) (*Backend, error) {
-	o, err := opts.validate()
-	if err != nil {
-		return nil, err
-	}
-	if len(servers) == 0 {
-		return nil, fmt.Errorf("%w: no servers", backend.ErrInvalid)
-	}
-	for _, s := range servers {
-		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" {
-			return nil, fmt.Errorf("%w: server %q is not host:port", backend.ErrInvalid, s)
-		}
-	}
-	b := &Backend{
-		servers:    append([]string(nil), servers...),
-		options:    o,
-		root:       o.Chroot + allLocks,
-		acl:        o.ACL,
-		sessions:   make(map[time.Duration]*session),
-		limits:     defaultLimits(),
-		first:      handshakeFirst,
-		watchAfter: watchAfter,
-		idle:       idleTime,
-	}
-	if o.User != "" {
-		b.auth = []byte(o.User + ":" + o.Password)
-	}
-	if b.acl == nil {
-		b.acl = zk.WorldACL(zk.PermAll)
-		if o.User != "" {
-			b.acl = zk.AuthACL(zk.PermAll)
-		}
-	}
-	b.leases = kit.NewLeases(requests{b}, 2*o.Timeout)
-	err = b.probe(ctx)
-	if err == nil {
-		err = b.prepare(ctx)
-	}
-	if err != nil {
-		calls.CloseUnopened(ctx, b)
-		return nil, unavailable(ctx, err)
-	}
-	return b, nil
 }

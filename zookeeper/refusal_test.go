@@ -10,8 +10,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// An attempt that loses the race for a free key must delete its own node before it returns ErrHeld. Otherwise that node refuses
-// everybody after the winner's release.
+// An attempt that loses the race for a free key must delete its own node before it returns ErrHeld. Otherwise that
+// node refuses everybody after the winner's release.
 func TestRefusalWaitsForItsDelete(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -61,8 +61,8 @@ func TestRefusalWaitsForItsDelete(t *testing.T) {
 	}
 }
 
-// A client that abandons a session cannot know whether its nodes still exist. An attempt that created a node in that session and
-// then uses another session must not report its own node as another holder.
+// A client that abandons a session cannot know whether its nodes still exist. An attempt that created a node in that
+// session and then uses another session must not report its own node as another holder.
 func TestAbandonedSessionIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -73,7 +73,7 @@ func TestAbandonedSessionIsNoRefusal(t *testing.T) {
 	r := req("k", ttl)
 	release(t, acquire(t, b, r))                      // the container exists
 	lost := acquire(t, b, req("lost meanwhile", ttl)) // in the same session, so that the client abandons the session
-	home, _ := lost.(lease).n.home()
+	home, _ := lost.(lease).n.sessions()
 	created := p.once(opCreate, func() (bool, bool) {
 		p.set(func(p *proxy) { p.silent = true })
 		return true, false
@@ -88,7 +88,7 @@ func TestAbandonedSessionIsNoRefusal(t *testing.T) {
 		answer <- err
 	}()
 	<-created
-	<-home.over
+	<-home.ended
 	until(t, soon, "the create request has arrived", func() bool { return len(places(t, admin, b, r.Key)) == 1 })
 	p.set(func(p *proxy) { p.silent = false })
 	err := <-answer

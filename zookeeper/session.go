@@ -14,39 +14,35 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A session is one session of the ensemble, from its opening to its end: never the next one that the library would open by
-// itself. All leases and waiters of one class of TTLs share it.
+// A session is one session of the ensemble, from its opening to its end: never the next session, which the library
+// would open by itself. All leases and waiters of a class of TTLs share it.
 type session struct {
 	b       *Backend
-	class   time.Duration // the timeout to ask for
-	probing bool          // it is there to learn what is granted
-	first   time.Duration // see handshakeFirst
+	class   time.Duration // the requested timeout
+	probing bool          // it is opened to learn which timeout the servers grant
 	contact contact
-	over    chan struct{} // closed when it has ended, or must
+	ended   chan struct{} // closed at the end
 
-	watching chan struct{} // has room for the reads that set watches on leases
+	watching  chan struct{} // limits the concurrent reads that set watches on leases
+	creations sync.Map      // *creation, by path
+	zxid      atomic.Int64  // the latest that a server reported
+	proving   atomic.Bool   // a write is under way to learn that the session lives
+	orphans   atomic.Int64  // pending deletes of nodes whose leases were lost
 
-	mu        sync.Mutex
-	conn      *zk.Conn
-	id        int64
-	timeout   time.Duration // as negotiated
-	took      time.Duration // by the last handshake
-	wire      *wire         // of the connection at the moment
-	ready     chan struct{} // closed while there is a connection
-	connected bool
-	dials     int                // since the last connection
-	redials   kit.Pause          // between them
-	dialErr   error              // of the last one
-	shakes    int                // handshakes since, none of them answered
-	err       error              // why it is over
-	nodes     map[*node]struct{} // of leases that live in it
-	watches   map[string]*watched
-	doomed    map[*doom]struct{} // nodes to be removed, whatever it takes
-
-	creating sync.Map // *creating, by path
-
-	zxid    atomic.Int64 // the latest that a server told
-	proving atomic.Bool  // a write is under way to learn that the session lives
+	mu         sync.Mutex
+	conn       *zk.Conn
+	id         int64
+	timeout    time.Duration // as negotiated
+	connection *connection   // the current one
+	ready      chan struct{} // closed while the session is connected
+	connected  bool
+	dials      int       // since the last connection
+	redial     kit.Pause // between dials
+	dialErr    error     // of the last dial
+	handshakes int       // since the last one was answered
+	err        error     // why the session has ended
+	nodes      map[*node]struct{}
+	watches    map[string]*watch
 
 	// Guarded by b.mu.
 	users int
@@ -58,25 +54,24 @@ const bufferSize = 256 << 10
 
 func newSession(b *Backend, class time.Duration) *session {
 	return &session{
-		b: b, class: class, first: b.first,
+		b: b, class: class,
 		contact:  contact{hop: b.limits.hop()},
-		redials:  kit.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond},
-		over:     make(chan struct{}),
+		redial:   kit.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond},
+		ended:    make(chan struct{}),
 		ready:    make(chan struct{}),
 		watching: make(chan struct{}, watchAtOnce),
 		nodes:    make(map[*node]struct{}),
-		watches:  make(map[string]*watched),
-		doomed:   make(map[*doom]struct{}),
+		watches:  make(map[string]*watch),
 	}
 }
 
-// open starts to connect. What becomes of it shows in ready and over. Close waits until the library's part has ended too: nobody else
-// would close that once Close is done.
+// open starts to connect. The channels ready and ended report the result. Close waits until the library's client has
+// ended, too.
 func (s *session) open() error {
 	if !s.b.calls.Begin() {
 		return backend.ErrClosed
 	}
-	s.mu.Lock() // who dials waits for it, so that a session that is connected has its client
+	s.mu.Lock() // dial needs it too, so a connected session has its conn
 	conn, events, err := zk.Connect(s.b.servers, s.class,
 		zk.WithDialer(s.dial),
 		zk.WithHostProvider(&hosts{s: s}),
@@ -93,12 +88,12 @@ func (s *session) open() error {
 	}
 	go func() {
 		defer s.b.calls.End()
-		<-s.over
-		if errors.Is(s.reason(), errLeft) {
+		<-s.ended
+		if errors.Is(s.endReason(), errLeftToExpire) {
 			s.hangUp()
 		}
 		conn.Close()
-		for range events { // it is closed at the end
+		for range events { // until the library closes it
 		}
 	}()
 	if !s.probing {
@@ -107,7 +102,7 @@ func (s *session) open() error {
 	return nil
 }
 
-// quiet is the library's logger: what matters comes back as an error.
+// quiet is the library's logger: errors are returned.
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
@@ -116,99 +111,112 @@ func (quiet) Printf(string, ...any) {}
 func (s *session) event(e zk.Event) {
 	switch {
 	case e.Type == zk.EventSession && e.State == zk.StateDisconnected:
-		s.disconnected()
+		s.mu.Lock()
+		if s.connected {
+			s.connected = false
+			s.ready = make(chan struct{})
+		}
+		s.mu.Unlock()
 	case e.Type == zk.EventSession && e.State == zk.StateExpired:
-		s.die(errExpired)
+		s.end(errExpired)
 	case e.Type != zk.EventSession:
-		s.fire(e.Path, e.Type == zk.EventNodeDeleted)
+		s.notifyWatchers(e.Path, e.Type == zk.EventNodeDeleted)
 	}
 }
 
-// attach notes the connection that is being made. It is false when the session is over.
-func (s *session) attach(w *wire) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return false
-	}
-	s.wire = w
-	return true
-}
-
-// established is called when a handshake was answered.
-func (s *session) established(w *wire, id int64, timeout time.Duration) {
+// established is called when a server has answered a handshake.
+func (s *session) established(c *connection, id int64, timeout time.Duration) {
 	s.mu.Lock()
 	if id == 0 || s.id != 0 && id != s.id {
 		s.mu.Unlock()
-		s.die(errExpired)
+		s.end(errExpired)
 		return
 	}
-	if timeout < s.class && !s.probing {
+	if timeout < s.class && !s.probing { // the guarantees that were found at opening no longer hold
 		s.mu.Unlock()
-		s.die(fmt.Errorf("%w: %v instead of %v", errShorter, timeout, s.class))
+		s.end(fmt.Errorf("zookeeper grants shorter sessions than at opening: %v instead of %v", timeout, s.class))
 		return
 	}
 	first := s.id == 0
-	s.id, s.timeout, s.took = id, timeout, time.Since(w.begun)
-	s.dials, s.shakes = 0, 0
-	s.redials.Reset()
+	s.id, s.timeout = id, timeout
+	s.dials, s.handshakes = 0, 0
+	s.redial.Reset()
 	if !s.connected {
 		s.connected = true
 		close(s.ready)
 	}
 	s.mu.Unlock()
-	s.contact.connected(w.begun, timeout)
+	s.contact.connected(c.begun, timeout)
 	if first {
-		s.contact.proved(w.begun) // a new session is a write
+		s.contact.committed(c.begun) // a new session is a write
 	}
 }
 
-// errShorter tells that the guarantees that were looked up at opening do not hold any more.
-var errShorter = errors.New("zookeeper grants shorter sessions than at opening")
+var (
+	errExpired = errors.New("the session has expired")
+	// errAbandoned reports a session that this client gave up. Unlike an expired session, it may live on at the
+	// servers, with its nodes.
+	errAbandoned = errors.New("the session was abandoned: zookeeper does not answer handshakes")
+	errIdle      = errors.New("the session was not in use")
+	// errLeftToExpire ends a session without a request to the servers, which keep its nodes until it expires.
+	errLeftToExpire = fmt.Errorf("%w: the session is left to expire", backend.ErrClosed)
+)
 
-func (s *session) disconnected() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.connected {
-		s.connected = false
-		s.ready = make(chan struct{})
-	}
-}
+// endedSession reports whether err is the end of a session, so that another session may succeed.
+func endedSession(err error) bool { return errors.Is(err, errExpired) || errors.Is(err, errAbandoned) }
 
-// die ends the session: it has expired, or has to be given up. Its leases are lost.
-func (s *session) die(err error) {
+// end ends the session: it has expired, or cannot or need not be kept. Its leases are lost.
+func (s *session) end(err error) {
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
 		return
 	}
 	s.err = err
-	close(s.over)
+	close(s.ended)
 	lives := s.livesLocked()
 	for _, w := range s.watches {
-		w.fire(false)
+		w.notify(false)
 	}
-	s.watches = make(map[string]*watched)
+	s.watches = make(map[string]*watch)
 	s.mu.Unlock()
-	s.b.forget(s)
+	s.b.mu.Lock()
+	if s.b.sessions[s.class] == s {
+		delete(s.b.sessions, s.class)
+	}
+	s.stopIdleLocked()
+	s.b.mu.Unlock()
 	for _, l := range lives {
 		l.Lose()
 	}
 }
 
-// errLeft makes a session end without a word to the servers, which keep its nodes until it expires.
-var errLeft = fmt.Errorf("%w: the session is left to expire", backend.ErrClosed)
-
-// hangUp breaks the connection. The library cannot say anything any more, as a session that is over makes no other one.
-func (s *session) hangUp() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.wire != nil {
-		_ = s.wire.Conn.Close()
+func (s *session) hasEnded() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
 	}
 }
 
-// livesLocked lists the leases in the session. A node may have none yet, and be refused it. The caller holds s.mu.
+// endReason returns why the session has ended, nil if it has not.
+func (s *session) endReason() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// hangUp closes the connection. The library cannot send a request to end the session then.
+func (s *session) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.connection != nil {
+		_ = s.connection.Conn.Close()
+	}
+}
+
+// livesLocked returns the leases of the session's nodes. A node may have none yet. The caller holds s.mu.
 func (s *session) livesLocked() (lives []*kit.Life) {
 	for n := range s.nodes {
 		if l := n.lease(); l != nil {
@@ -218,55 +226,86 @@ func (s *session) livesLocked() (lives []*kit.Life) {
 	return lives
 }
 
-// reason is why the session is over.
-func (s *session) reason() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
-// whenReady returns the library's client when there is a connection, waiting for one until end at most.
-func (s *session) whenReady(ctx context.Context, end time.Time) (*zk.Conn, error) {
-	s.mu.Lock()
-	conn, ready, connected := s.conn, s.ready, s.connected
-	s.mu.Unlock()
-	if connected && !s.isOver() {
-		return conn, nil
-	}
-	t := time.NewTimer(time.Until(end))
+// sleep waits for d, or until ctx or the session ends, and returns the reason then.
+func (s *session) sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-ready:
-	case <-s.over:
-		return nil, s.reason()
-	case <-ctx.Done():
-		return nil, kit.ContextError(ctx, nil)
 	case <-t.C:
+	case <-ctx.Done():
+	case <-s.ended:
+		return s.endReason()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.connected:
-		return s.conn, nil
-	case s.dialErr != nil:
-		return nil, fmt.Errorf("%w: %v", errNoConnection, s.dialErr)
-	}
-	return nil, errNoConnection
+	return kit.ContextError(ctx, nil)
 }
 
-var errNoConnection = fmt.Errorf("%w: no connection to zookeeper", backend.ErrUnavailable)
+// idleTime is how long a session without leases and requests is kept.
+const idleTime = 30 * time.Second
 
-// handshakeLimit bounds a dial, and a handshake: a server that hangs must leave time for another one.
-func (s *session) handshakeLimit() time.Duration {
-	const least = 250 * time.Millisecond
-	limit := min(max(s.class/4, least), handshakeMost)
-	if s.probing {
-		limit = handshakeMost
+// checkOut returns the session of a class, which it opens if there is none. The caller is a user of the session until
+// checkIn. Once Close has begun, it returns ErrClosed.
+func (b *Backend) checkOut(class time.Duration) (*session, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isClosing() {
+		return nil, backend.ErrClosed
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.b.servers); n > 1 && s.id == 0 && s.dials <= n {
-		limit = min(limit, s.first)
+	s := b.sessions[class]
+	if s == nil || s.hasEnded() {
+		s = newSession(b, class)
+		if err := s.open(); err != nil {
+			return nil, err
+		}
+		b.sessions[class] = s
 	}
-	return limit
+	s.addUserLocked()
+	return s, nil
+}
+
+// checkOutAny is checkOut for requests that any session can make: it opens a session only if there is none.
+func (b *Backend) checkOutAny(class time.Duration) (*session, error) {
+	b.mu.Lock()
+	if b.sessions[class] == nil {
+		for _, other := range b.sessions {
+			if !other.hasEnded() {
+				class = other.class
+			}
+		}
+	}
+	b.mu.Unlock()
+	return b.checkOut(class)
+}
+
+// addUserLocked counts a user. The caller holds b.mu.
+func (s *session) addUserLocked() {
+	s.users++
+	s.stopIdleLocked()
+}
+
+func (s *session) stopIdleLocked() {
+	if s.idle != nil {
+		s.idle.Stop()
+		s.idle = nil
+	}
+}
+
+// checkIn ends a use of s. A session without users is closed after a while.
+func (b *Backend) checkIn(s *session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.users--
+	if s.users > 0 || b.sessions[s.class] != s || b.closed {
+		return
+	}
+	s.idle = time.AfterFunc(b.idle, func() {
+		b.mu.Lock()
+		unused := s.users == 0 && b.sessions[s.class] == s
+		if unused {
+			delete(b.sessions, s.class)
+		}
+		b.mu.Unlock()
+		if unused {
+			s.end(errIdle)
+		}
+	})
 }

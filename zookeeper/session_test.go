@@ -46,7 +46,7 @@ func TestSessionPerClass(t *testing.T) {
 	}
 	var sessions []*session
 	for _, class := range want {
-		s, err := b.enter(class)
+		s, err := b.checkOut(class)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestSessionPerClass(t *testing.T) {
 	b.idle = 100 * time.Millisecond
 	b.mu.Unlock()
 	for _, s := range sessions {
-		b.leave(s)
+		b.checkIn(s)
 	}
 	for _, l := range leases {
 		_ = l.Release(t.Context()) // the shortest may be over
@@ -70,8 +70,8 @@ func TestSessionPerClass(t *testing.T) {
 	release(t, acquire(t, b, req("k", time.Second)))
 }
 
-// A renewal for a TTL of a longer class moves the node to the session of that class. Its place in the queue and its token stay,
-// and its waiter waits on. One for a shorter class leaves it where it is.
+// A renewal for a TTL of a longer class moves the node to the session of that class. Its place in the queue and its
+// token stay, and its waiter waits on. One for a shorter class leaves it where it is.
 func TestRenewMovesToAnotherSession(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -95,8 +95,8 @@ func TestRenewMovesToAnotherSession(t *testing.T) {
 		if err := l.Renew(t.Context(), ttl); err != nil {
 			t.Fatal(err)
 		}
-		home, maybe := l.(lease).n.home()
-		if class := b.limits.session(longest); home.class != class || maybe != nil {
+		home, maybe := l.(lease).n.sessions()
+		if class := b.limits.sessionTimeout(longest); home.class != class || maybe != nil {
 			t.Errorf("renewed to %v the node lives in a session of %v, want %v", ttl, home.class, class)
 		}
 		q := places(t, c, b, "k")
@@ -153,7 +153,7 @@ func TestLostMove(t *testing.T) {
 				}
 				if again {
 					until(t, soon, "the renewal works", func() bool { return l.Renew(t.Context(), time.Hour) == nil })
-					home, maybe := l.(lease).n.home()
+					home, maybe := l.(lease).n.sessions()
 					if home.class != b.limits.longest || maybe != nil {
 						t.Errorf("it lives in a session of %v", home.class)
 					}
@@ -163,7 +163,7 @@ func TestLostMove(t *testing.T) {
 				}
 				until(t, soon, "the release works", func() bool { return l.Release(t.Context()) == nil })
 				until(t, soon, "nothing is left", func() bool { return len(places(t, c, b, key)) == 0 })
-				time.Sleep(2 * settle) // sleeps: the period in which a late move could arrive
+				time.Sleep(aWhile) // sleeps: the period in which a late move could arrive
 				if q := places(t, c, b, key); len(q) != 0 {
 					t.Errorf("left behind: %v", q)
 				}
@@ -207,8 +207,8 @@ func TestCloseKeepsHeldKeys(t *testing.T) {
 	}
 }
 
-// A lease lives on while a renewal moves it to a session which is being opened, or of which nothing has been known for long: a slow
-// link is none that is down.
+// A lease lives on while a renewal moves it to a session which is being opened, or of which nothing has been known
+// for long: a slow link is none that is down.
 func TestSlowMoveLosesNothing(t *testing.T) {
 	t.Parallel()
 	const (
@@ -242,7 +242,7 @@ func TestSlowMoveLosesNothing(t *testing.T) {
 					t.Fatalf("%v after the renewal began, its deadline is in %v", time.Since(begun), left)
 				}
 			}
-			if home, maybe := l.(lease).n.home(); home.class != b.limits.longest || maybe != nil {
+			if home, maybe := l.(lease).n.sessions(); home.class != b.limits.longest || maybe != nil {
 				t.Errorf("it lives in a session of %v, maybe in %v", home.class, maybe)
 			}
 			p.set(func(p *proxy) { p.delay = 0 })
@@ -256,23 +256,27 @@ func TestSessionThatIsOverIsNotEntered(t *testing.T) {
 	t.Parallel()
 	b := opened(t, on(t, usual).url())
 	for _, class := range []time.Duration{b.limits.longest, b.limits.shortest} {
-		s, err := b.enterAny(class)
+		s, err := b.checkOutAny(class)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.leave(s)
+		b.checkIn(s)
 		s.mu.Lock()
 		s.err = errExpired // as die does, which goes on to forget it
-		close(s.over)
+		close(s.ended)
 		s.mu.Unlock()
-		for _, enter := range []func(time.Duration) (*session, error){b.enterAny, b.enter} {
+		for _, enter := range []func(time.Duration) (*session, error){b.checkOutAny, b.checkOut} {
 			next, err := enter(class)
 			if err != nil || next == s {
 				t.Errorf("entered the session that is over, %v", err)
 			}
-			b.leave(next)
+			b.checkIn(next)
 		}
-		b.forget(s)
+		b.mu.Lock()
+		if b.sessions[class] == s {
+			t.Error("the ended session is still in use")
+		}
+		b.mu.Unlock()
 	}
 	release(t, acquire(t, b, req("k", time.Minute)))
 }

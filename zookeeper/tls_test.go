@@ -24,12 +24,12 @@ func TestTLS(t *testing.T) {
 	b, plain := opened(t, tlsURL(s)), opened(t, "zookeeper://"+s.Addr)
 	sess := b.onlySession(t)
 	sess.mu.Lock()
-	_, secure := sess.wire.Conn.(*tls.Conn)
+	_, secure := sess.connection.Conn.(*tls.Conn)
 	sess.mu.Unlock()
 	if !secure {
 		t.Error("the connection is not by TLS")
 	}
-	if !b.alone {
+	if !b.standalone {
 		t.Error("the server was not asked what it is")
 	}
 	l := acquire(t, b, req("k", time.Minute))

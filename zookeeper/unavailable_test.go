@@ -57,7 +57,7 @@ func TestDialLimitIsUnavailable(t *testing.T) {
 }
 
 // A waiter whose context ends behind somebody says that the key was busy.
-func TestWaiterTellsBusy(t *testing.T) {
+func TestWaiterReportsBusy(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
 	b := opened(t, s.url())

@@ -14,39 +14,100 @@ import (
 // recheck is how long a waiter relies on its watch: wake-ups are hints.
 const recheck = 5 * time.Second
 
-// sleep waits until something happens to the node before n's, the only one that it watches, or until it is time to look
-// in any case. gone tells that this node is not there any more, and never will be: one that is moved has its data changed before.
-func (a *attempt) sleep(ctx context.Context, s *session, n *node, before []place) (gone bool, err error) {
-	fired := make(chan bool, 1)
-	stop, err := s.watch(ctx, n.dir+"/"+before[len(before)-1].name, func(gone bool) { fired <- gone })
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return true, nil
-	case err != nil && a.mayGoOn(ctx, s, err):
-		return false, kit.Sleep(ctx, 20*time.Millisecond)
-	case err != nil:
-		return false, err
+// wait returns when the node in front changes or is deleted, or when it is time to check the queue in any case. If
+// the node was deleted and was the only one in front of n, then n is first: a node that moves to another session is
+// changed before it is deleted.
+func (a *attempt) wait(ctx context.Context) error {
+	changed := make(chan bool, 1)
+	front := a.ahead[len(a.ahead)-1]
+	stop, err := a.s.watch(ctx, a.dir+"/"+front.name, func(deleted bool) { changed <- deleted })
+	if err == nil {
+		defer stop()
+	} else if errors.Is(err, zk.ErrNoNode) {
+		changed <- true
+	} else {
+		return unavailable(ctx, err)
 	}
-	defer stop()
 	t := time.NewTimer(recheck + rand.N(recheck))
 	defer t.Stop()
 	select {
-	case gone = <-fired:
-		return gone, nil
+	case deleted := <-changed:
+		a.first = deleted && a.n != nil && len(a.ahead) == 1
+		return nil
 	case <-t.C:
-		a.heardOf(s)
-		return false, nil
-	case <-s.over:
-		a.heardOf(s)
-		return false, s.reason()
+		return nil
+	case <-a.s.ended:
+		return unavailable(ctx, a.s.endReason())
 	case <-ctx.Done():
-		return false, kit.ContextError(ctx, nil)
+		return kit.ContextError(ctx, nil)
 	}
 }
 
-// heardOf notes when the ensemble was heard of last while nothing was read: a waiter's patience counts from when an outage began.
-func (a *attempt) heardOf(s *session) {
-	if at, _ := s.contact.heard(); at.After(a.answered) {
-		a.answered = at
+// A watch is one watch at the server on a node, which all watchers of a session share. It stays until the node changes,
+// because the library cannot remove a watch.
+type watch struct {
+	armed    bool // the server has the watch
+	watchers map[*watcher]struct{}
+}
+
+// A watcher is notified once that the node has changed, was deleted, or may have changed. notify must not block.
+type watcher struct{ notify func(deleted bool) }
+
+func (w *watch) notify(deleted bool) {
+	for c := range w.watchers {
+		c.notify(deleted)
+	}
+	w.watchers = nil
+}
+
+// watch calls notify once the node at path changes or is deleted, or the session ends. If the node is missing, the
+// error is zk.ErrNoNode. A caller that needs no notification any more calls stop.
+func (s *session) watch(ctx context.Context, path string, notify func(deleted bool)) (stop func(), err error) {
+	c := &watcher{notify}
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return nil, s.endReason()
+	}
+	w := s.watches[path]
+	if w == nil {
+		w = &watch{watchers: make(map[*watcher]struct{})}
+		s.watches[path] = w
+	}
+	w.watchers[c] = struct{}{}
+	armed := w.armed
+	s.mu.Unlock()
+	stop = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(w.watchers, c)
+		if len(w.watchers) == 0 && !w.armed && s.watches[path] == w {
+			delete(s.watches, path)
+		}
+	}
+	if armed {
+		return stop, nil
+	}
+	_, _, err = await(ctx, s, request[struct{}]{do: func(conn *zk.Conn) (struct{}, error) {
+		_, _, _, err := conn.GetW(path) // ExistsW would leave a watch on a node that is missing
+		return struct{}{}, err
+	}})
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	s.mu.Lock()
+	w.armed = s.watches[path] == w
+	s.mu.Unlock()
+	return stop, nil
+}
+
+// notifyWatchers reports to the watchers of path that its node was deleted, or that something else happened.
+func (s *session) notifyWatchers(path string, deleted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.watches[path]; w != nil {
+		delete(s.watches, path)
+		w.notify(deleted)
 	}
 }

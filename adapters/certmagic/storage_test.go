@@ -120,11 +120,11 @@ func (unlocked) Unlock(context.Context, string) error { return nil }
 // breaks ends the lease on name, which somebody else then has until release.
 func breaks(t *testing.T, others *lock.Locker) (release func()) {
 	t.Helper()
-	h, err := others.Inspect(t.Context(), name)
+	h, err := others.Ops().Inspect(t.Context(), name)
 	if err != nil || h.Owner == "" {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	if err := others.Break(t.Context(), name, h.Owner); err != nil {
+	if err := others.Ops().Break(t.Context(), name, h.Owner); err != nil {
 		t.Fatal(err)
 	}
 	l, err := others.Acquire(t.Context(), name)

@@ -154,11 +154,11 @@ func TestElectorLeadsAgain(t *testing.T) {
 		defer e.Close()
 		leads := func() bool { return e.IsLeader(t.Context()) == nil }
 		storetest.Until(t, storetest.Soon, "the elector to lead", leads)
-		h, err := others.Inspect(t.Context(), "leader")
+		h, err := others.Ops().Inspect(t.Context(), "leader")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := others.Break(t.Context(), "leader", h.Owner); err != nil {
+		if err := others.Ops().Break(t.Context(), "leader", h.Owner); err != nil {
 			t.Fatal(err)
 		}
 		l, err := others.Acquire(t.Context(), "leader")

@@ -186,11 +186,11 @@ func TestErrorsReachTheCaller(t *testing.T) {
 			t.Errorf("while another holds the key: %v", err)
 		}
 		breaks := goose.NewGoMigration(migrations+1, &goose.GoFunc{RunDB: func(ctx context.Context, _ *sql.DB) error {
-			h, err := others.Inspect(ctx, "db/migrate")
+			h, err := others.Ops().Inspect(ctx, "db/migrate")
 			if err != nil {
 				return err
 			}
-			return others.Break(ctx, "db/migrate", h.Owner)
+			return others.Ops().Break(ctx, "db/migrate", h.Owner)
 		}}, nil)
 		if err := up(locks, goose.WithGoMigrations(breaks)); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("after a loss: %v", err)
@@ -204,11 +204,11 @@ func TestErrorsReachTheCaller(t *testing.T) {
 // broken ends the lease of locks on the key, and returns when locks knows.
 func broken(t *testing.T, locks, others *lock.Locker) {
 	t.Helper()
-	h, err := others.Inspect(t.Context(), "db/migrate")
+	h, err := others.Ops().Inspect(t.Context(), "db/migrate")
 	if err != nil || h.Owner == "" {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	if err := others.Break(t.Context(), "db/migrate", h.Owner); err != nil {
+	if err := others.Ops().Break(t.Context(), "db/migrate", h.Owner); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Until(t, storetest.Soon, "the loss to be noticed", func() bool { return isFree(t, locks) == nil })

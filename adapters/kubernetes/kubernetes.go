@@ -99,7 +99,7 @@ func (l *Lock) set(lease *lock.Lease, record resourcelock.LeaderElectionRecord) 
 
 // Get implements resourcelock.Interface. If this process holds the lease, it returns the record of the last Create or
 // Update. If the lease was lost, it returns an error until the elector has stopped leading. If somebody else holds the
-// lease, the holder is named by its owner, as Locker.Inspect names it, and the raw bytes differ in each call. If nobody
+// lease, the holder is named by its owner, as Ops.Inspect names it, and the raw bytes differ in each call. If nobody
 // does, the error is NotFound.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.mu.Lock()
@@ -116,7 +116,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	h, err := l.locks.Inspect(ctx, l.key)
+	h, err := l.locks.Ops().Inspect(ctx, l.key)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -143,23 +143,19 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	}
 	asking, answered := context.WithTimeout(ctx, min(ttl, patience))
 	defer answered()
-	// The elector ends its context once it leads, and the lease's must live on.
-	leading, end := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(asking, end)
-	lease, err := l.locks.TryAcquire(leading, l.key, lock.WithTTL(ttl), lock.WithoutRenewal())
+	lease, err := l.locks.TryAcquire(asking, l.key, lock.WithTTL(ttl), lock.WithoutRenewal())
 	if err != nil {
-		end()
 		return err
 	}
-	if !stop() {
+	if asking.Err() != nil {
 		_ = lease.Release(ctx) // otherwise it ends by its TTL
 		return asking.Err()
 	}
 	l.set(lease, record)
-	context.AfterFunc(lease.Context(), func() {
-		end()
+	leading := lease.Context(context.WithoutCancel(ctx)) // the elector ends ctx once it leads
+	context.AfterFunc(leading, func() {
 		if l.held() == lease { // neither released nor left to its TTL
-			l.lost(context.Cause(lease.Context()))
+			l.lost(context.Cause(leading))
 		}
 	})
 	return nil

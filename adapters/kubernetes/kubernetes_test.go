@@ -73,7 +73,7 @@ func TestRecords(t *testing.T) {
 		synctest.Wait()
 		ctx = t.Context()
 		lease := a.Lease()
-		if lease == nil || lease.Context().Err() != nil || lease.Token() == 0 {
+		if lease == nil || lease.Context(t.Context()).Err() != nil || lease.Token() == 0 {
 			t.Fatalf("the lease ended with the context of Create: %v", lease)
 		}
 
@@ -256,7 +256,7 @@ func TestGivesUpBrokenLease(t *testing.T) {
 		c := start(t, ctx, cancel, l, usual, true)
 		lease := c.leads(t, time.Minute)
 		broken := time.Now()
-		if err := locks.Break(t.Context(), key, lease.Owner()); err != nil {
+		if err := locks.Ops().Break(t.Context(), key, lease.Owner()); err != nil {
 			t.Fatal(err)
 		}
 		if took, most := c.stops(t, time.Hour).Sub(broken), usual.retry+usual.deadline; took > most {

@@ -107,7 +107,7 @@ func TestKilledLeaderOnStores(t *testing.T) {
 		leader.signal(syscall.SIGKILL)
 		_ = leader.cmd.Wait()
 		killed := time.Now()
-		holder, err := locks.Inspect(t.Context(), key)
+		holder, err := locks.Ops().Inspect(t.Context(), key)
 		if err != nil || !holder.Held() {
 			t.Fatalf("after the kill: %v, %v", holder, err)
 		}
@@ -167,11 +167,11 @@ func TestBrokenLeaseOnStores(t *testing.T) {
 		c := times{lease: 60 * time.Second, deadline: 30 * time.Second, retry: 100 * time.Millisecond}
 		leader := newCandidate(t, adaptertest.Open(t, url), "leader", c, true)
 		lease := leader.leads(t, storetest.Soon)
-		holder, err := locks.Inspect(t.Context(), key)
+		holder, err := locks.Ops().Inspect(t.Context(), key)
 		if err != nil || holder.Owner != lease.Owner() {
 			t.Fatalf("%v, %v", holder, err)
 		}
-		if err := locks.Break(t.Context(), key, holder.Owner); err != nil {
+		if err := locks.Ops().Break(t.Context(), key, holder.Owner); err != nil {
 			t.Fatal(err)
 		}
 		leader.stops(t, storetest.Soon)

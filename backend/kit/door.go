@@ -3,7 +3,6 @@ package kit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -64,11 +63,7 @@ func (s *Leases) Call(ctx context.Context, invalid error, do func(ctx context.Co
 // background what the store may keep of the owner.
 func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (l backend.Lease, err error) {
 	g := s.requests.Guarantees()
-	invalid := r.Validate()
-	if invalid == nil && g.MaxTTL > 0 && r.TTL > g.MaxTTL {
-		invalid = fmt.Errorf("%w: ttl %v is longer than the store grants, %v", backend.ErrInvalid, r.TTL, g.MaxTTL)
-	}
-	err = s.Call(ctx, invalid, func(ctx context.Context) (err error) {
+	err = s.Call(ctx, r.ValidateFor(g), func(ctx context.Context) (err error) {
 		if r.Wait {
 			w.Patience = max(r.TTL, w.Patience, leastPatience)
 			l, err = w.Wait(ctx)

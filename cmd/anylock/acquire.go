@@ -28,7 +28,7 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 
 // await takes the key, and waits for it until the time of -w, or while somebody is there for whom to wait.
 func (r *runner) await(ctx context.Context, locks *lock.Locker) (*lock.Lease, error) {
-	defer r.tellWaiting(ctx, locks)()
+	defer r.tellWaiting(ctx, locks.Ops())()
 	if r.inputEnded != nil { // of hold; the lease of run has the context of its wait
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
@@ -70,7 +70,7 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 	case errors.As(err, &held):
 		return r.conflict(held.Holder)
 	}
-	holder, _ := inspect(ctx, locks, r.key) // the store has not told; for the message only
+	holder, _ := inspect(ctx, locks.Ops(), r.key) // the store has not told; for the message only
 	return r.conflict(holder)
 }
 
@@ -82,7 +82,7 @@ func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) error {
 	if len(owners) == 0 {
 		return nil
 	}
-	h, err := locks.Inspect(ctx, r.key)
+	h, err := locks.Ops().Inspect(ctx, r.key)
 	if err != nil {
 		return storeError(err)
 	}

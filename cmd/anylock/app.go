@@ -45,7 +45,9 @@ terminal, as under cron, anylock says so there. It looks up the home directory i
 	flags.Var(&a.backend, "backend", "the store's `URL` (default $ANYLOCK_URL, else a directory of this user)")
 	flags.Var(&a.backendFile, "backend-file", "read the URL from the first line of `FILE`, to keep its password out of ps (default $ANYLOCK_URL_FILE)")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "report progress on standard error")
-	root.AddCommand(a.runCommand(), a.holdCommand(), a.inspectCommand(), a.listCommand(), a.breakCommand(), a.doctorCommand(), a.switchCommand(), a.conformCommand(), a.benchCommand(), a.backendsCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.holdCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.serveCommand(),
+		a.inspectCommand(), a.listCommand(), a.breakCommand(), a.doctorCommand(), a.switchCommand(), a.conformCommand(),
+		a.benchCommand(), a.backendsCommand(), a.tableCommand(), a.versionCommand())
 	addHidden(root)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {

@@ -42,7 +42,7 @@ others; 69 the store cannot be reached.`,
 				a.say("%s is held by %s", show(key), show(h.Owner))
 				return exitWith(exitFree)
 			}
-			err = locks.Break(cmd.Context(), key, h.Owner)
+			err = locks.Ops().Break(cmd.Context(), key, h.Owner)
 			if errors.Is(err, lock.ErrLost) {
 				a.say("%s: the lease of %s has just ended", show(key), show(h.Owner))
 				return exitWith(exitFree)

@@ -43,7 +43,7 @@ not granted, although nothing is broken; 64 wrong usage; 69 the store cannot be 
 				return err
 			}
 			defer locks.Close()
-			list, err := locks.Examine(cmd.Context())
+			list, err := locks.Ops().Examine(cmd.Context())
 			if err != nil {
 				return storeError(err)
 			}

@@ -62,7 +62,7 @@ func (a *app) look(ctx context.Context, key string) (locks *lock.Locker, h lock.
 	if locks, err = a.open(ctx); err != nil {
 		return nil, h, nil, err
 	}
-	if h, err = locks.Inspect(ctx, key); err != nil {
+	if h, err = locks.Ops().Inspect(ctx, key); err != nil {
 		return nil, h, nil, errors.Join(storeError(err), locks.Close())
 	}
 	return locks, h, locks.Close, nil

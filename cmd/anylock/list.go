@@ -33,7 +33,7 @@ reached; 74 the list cannot be written.`,
 				return err
 			}
 			defer locks.Close()
-			held, err := locks.List(cmd.Context(), prefix)
+			held, err := locks.Ops().List(cmd.Context(), prefix)
 			if err != nil {
 				return storeError(err)
 			}

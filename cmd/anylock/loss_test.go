@@ -162,7 +162,7 @@ func leaseEnd(t *testing.T, url, key string, least time.Duration) time.Time {
 	defer locks.Close()
 	const poll = 10 * time.Millisecond
 	for end := time.Now().Add(patience); ; time.Sleep(poll) {
-		h, err := locks.Inspect(t.Context(), key)
+		h, err := locks.Ops().Inspect(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}

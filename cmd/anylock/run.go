@@ -176,7 +176,7 @@ func (r *runner) checkTerms() error {
 // options are those of the Locker.
 func (r *runner) options() ([]lock.Option, error) {
 	opts := []lock.Option{
-		lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)), lock.Require(lock.NeedReach(lock.ReachHost)),
+		lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)), lock.Require(lock.Need{Reach: lock.ReachHost}),
 	}
 	if r.minHold.d > 0 {
 		opts = append(opts, lock.WithMinHold(r.minHold.d))
@@ -189,14 +189,16 @@ func (r *runner) options() ([]lock.Option, error) {
 		lists = append(lists, env.s)
 	}
 	for _, list := range lists {
-		for name := range strings.SplitSeq(list, ",") {
-			requirement, err := lock.ParseRequirement(strings.TrimSpace(name))
-			if err != nil {
-				return nil, usagef("--require or $%s: %w", requireEnv, err)
-			}
-			r.app.reachGiven = r.app.reachGiven || strings.HasPrefix(requirement.String(), "reach=")
-			opts = append(opts, lock.Require(requirement))
+		var need lock.Need
+		err := need.UnmarshalText([]byte(list))
+		if err == nil && list == "" {
+			err = errors.New("names no guarantee")
 		}
+		if err != nil {
+			return nil, usagef("--require or $%s: %w", requireEnv, err)
+		}
+		r.app.reachGiven = r.app.reachGiven || need.Reach > lock.ReachProcess
+		opts = append(opts, lock.Require(need))
 	}
 	return opts, nil
 }
@@ -275,9 +277,8 @@ func (r *runner) run(ctx context.Context) error {
 	ctx, stop := untilSignal(ctx, signals)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stopWatch := context.AfterFunc(guard.context(), cancel)
+	defer context.AfterFunc(guard.context(), cancel)()
 	lease, closeStore, err := r.take(ctx)
-	stopWatch() // the lease keeps this context, and the guard ends before the lease
 	interrupted := stop()
 	if err != nil {
 		return cmp.Or(interrupted, guardFailure(guard), err)
@@ -362,7 +363,7 @@ func (r *runner) linger(l *lock.Lease, signals <-chan os.Signal) bool {
 		return false
 	}
 	r.sayVerbose("the key stays taken for %s", shortDuration(left))
-	ctx, stop := untilSignal(l.Context(), signals)
+	ctx, stop := untilSignal(l.Context(context.Background()), signals)
 	_ = kit.Sleep(ctx, left)
 	stop()
 	return true

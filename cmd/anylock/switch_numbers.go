@@ -132,7 +132,7 @@ func (s *switched) pass(ctx context.Context, n uint64, tell func(number uint64))
 		case now == 0:
 			return 0, fmt.Errorf("%w: the store has no numbers", backend.ErrUnsupported)
 		case now >= n:
-			return now, kit.Sleep(ctx, pair.Settled)
+			return now, kit.Sleep(ctx, pair.SwitchDelay)
 		}
 		tell(now)
 		const clock = 1_000_000 // further away than this, do not take numbers as fast as they come

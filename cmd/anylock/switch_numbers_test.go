@@ -62,8 +62,8 @@ func TestCutOfCounter(t *testing.T) {
 		if err != nil || n < c.number || asked == 0 {
 			t.Errorf("passed %d at %d, %v, after %d numbers", c.number, n, err, asked)
 		}
-		if took := time.Since(begun); took < pair.Settled {
-			t.Errorf("passed after %v, want %v for leases that are just granted", took, pair.Settled)
+		if took := time.Since(begun); took < pair.SwitchDelay {
+			t.Errorf("passed after %v, want %v for leases that are just granted", took, pair.SwitchDelay)
 		}
 	})
 }

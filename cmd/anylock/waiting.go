@@ -13,7 +13,7 @@ import (
 // waitNotice is how long a wait lasts before people are told what for.
 const waitNotice = 2 * time.Second
 
-// A waitable is what a *lock.Locker tells while one waits for a key.
+// A waitable is what lock.Ops reports while one waits for a key.
 type waitable interface {
 	Inspect(ctx context.Context, key string) (lock.Holder, error)
 	NotReady() error // why the store cannot grant anything yet: which of its servers, until when and why

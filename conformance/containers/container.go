@@ -19,10 +19,10 @@ import (
 // label is on every container. scripts/test-docker finds by it those that are left.
 const label = "org.anylock.test"
 
-// startTimeout bounds how long a server may take until it answers. The first start also makes a database.
+// startTimeout bounds the time until a started server answers. The first start also makes a database.
 const startTimeout = 90 * time.Second
 
-// A server is a container that belongs to one test. Its methods report what goes wrong to the test.
+// A server is a container that belongs to one test. Its methods report failures to the test.
 type server struct {
 	t         *testing.T
 	image     image

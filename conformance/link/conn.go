@@ -22,7 +22,7 @@ type conn struct {
 	ways     int // directions that have not ended
 }
 
-// serve passes on what comes, both ways, until the connection ends.
+// serve forwards data both ways until the connection ends.
 func (l *Link) serve(client, server net.Conn) {
 	c := &conn{
 		link: l, client: client, server: server, ways: len(l.ways), broken: make(chan struct{}), over: make(chan struct{}),
@@ -90,28 +90,28 @@ type way struct {
 	eof    bool          // the end goes next
 }
 
-// An arrival is what has come; no data stands for the end of the connection.
+// An arrival is a piece of data; an empty one is the end of the connection.
 type arrival struct {
 	data []byte
 	at   time.Time
 }
 
-// read takes in what comes, until the connection has ended at both sides or its sender has ended it.
+// read queues arriving data until both sides, or the sender, have ended the connection.
 func (w *way) read() {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := w.from.Read(buf)
 		if n > 0 {
-			w.come(append([]byte(nil), buf[:n]...))
+			w.receive(append([]byte(nil), buf[:n]...))
 		}
 		if err != nil {
-			w.come(nil)
+			w.receive(nil)
 			return
 		}
 	}
 }
 
-// run passes on what has come, as the faults allow, until the connection ends.
+// run forwards queued data, as the faults allow, until the connection ends.
 func (w *way) run() {
 	defer w.conn.endWay()
 	for {
@@ -151,8 +151,8 @@ func (w *way) reached() {
 	w.cut = nil
 }
 
-// come takes in what has come.
-func (w *way) come(data []byte) {
+// receive queues data that has arrived.
+func (w *way) receive(data []byte) {
 	l := w.conn.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +166,7 @@ func (w *way) come(data []byte) {
 	w.wake()
 }
 
-// wake lets the goroutine that passes on look at the queue.
+// wake wakes the goroutine that forwards data.
 func (w *way) wake() {
 	select {
 	case w.arrived <- struct{}{}:
@@ -174,8 +174,8 @@ func (w *way) wake() {
 	}
 }
 
-// stage takes what may go now out of the queue. changed is closed when that may have become more, and wait how long until
-// more may go by itself, if it is known.
+// stage removes the data that may pass now from the queue. changed is closed when that may have become more, and wait
+// how long until more may go by itself, if it is known.
 func (w *way) stage() (changed <-chan struct{}, wait time.Duration) {
 	l := w.conn.link
 	l.mu.Lock()

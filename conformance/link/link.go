@@ -41,7 +41,7 @@ type Link struct {
 
 var _ conformance.Link = (*Link)(nil)
 
-// A fault is what is in force in one direction, and what has gone through.
+// A fault is the state of one direction: its active fault, and the data that has passed.
 type fault struct {
 	came, passed int64
 	hold, drop   bool
@@ -102,7 +102,7 @@ func (l *Link) Cut() {
 	await(broken)
 }
 
-// breakLocked breaks those connections that which tells.
+// breakLocked breaks the connections that which selects.
 func (l *Link) breakLocked(which func(*conn) bool) (broken []*conn) {
 	for c := range l.conns {
 		if which(c) {
@@ -206,8 +206,8 @@ func (l *Link) Passed(d conformance.Direction) int64 {
 	return l.ways[d].passed
 }
 
-// Came implements conformance.Link.
-func (l *Link) Came(d conformance.Direction) int64 {
+// Arrived implements conformance.Link.
+func (l *Link) Arrived(d conformance.Direction) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ways[d].came

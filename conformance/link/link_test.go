@@ -22,7 +22,7 @@ const (
 	calm = 100 * time.Millisecond // what must not happen, is looked for so long
 )
 
-// An echo is a server that sends back what it gets, and remembers it.
+// An echo is a server that returns and records what it receives.
 type echo struct {
 	addr string
 
@@ -147,7 +147,7 @@ func (c *client) ended() {
 	}
 }
 
-// silent proves that nothing comes, and the connection stays.
+// silent proves that nothing arrives and that the connection stays open.
 func (c *client) silent() {
 	c.Helper()
 	c.SetReadDeadline(time.Now().Add(calm))
@@ -157,12 +157,12 @@ func (c *client) silent() {
 	}
 }
 
-// came waits until n bytes have come to the link.
-func came(t *testing.T, l *Link, d conformance.Direction, n int64) {
+// arrived waits until n bytes have arrived at the link.
+func arrived(t *testing.T, l *Link, d conformance.Direction, n int64) {
 	t.Helper()
-	for end := time.Now().Add(soon); l.Came(d) < n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(soon); l.Arrived(d) < n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%v: %d bytes came, want %d", d, l.Came(d), n)
+			t.Fatalf("%v: %d bytes arrived, want %d", d, l.Arrived(d), n)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func TestPassesAndCounts(t *testing.T) {
 	c.ping()
 	d.ping()
 	for _, way := range []conformance.Direction{toStore, fromStore} {
-		if p, a := l.Passed(way), l.Came(way); p != 8 || a != 8 {
+		if p, a := l.Passed(way), l.Arrived(way); p != 8 || a != 8 {
 			t.Errorf("%s: %d bytes passed, %d came, want 8", way, p, a)
 		}
 	}
@@ -256,7 +256,7 @@ func TestCutAfterFromStore(t *testing.T) {
 		d.ended()
 		happens(t, happened)
 		e.received(t, "pingpingabcd")
-		if p, a := l.Passed(fromStore)-8, l.Came(fromStore)-8; p != n || a != 4 {
+		if p, a := l.Passed(fromStore)-8, l.Arrived(fromStore)-8; p != n || a != 4 {
 			t.Errorf("%d bytes passed and %d came, want %d and 4", p, a, n)
 		}
 		dial(t, l.Addrs()[0]).ping()
@@ -313,7 +313,7 @@ func TestHealLosesNothingBehindCut(t *testing.T) {
 	l := newLink(t)
 	w := &way{conn: &conn{link: l}, direction: toStore, arrived: make(chan struct{}, 1)}
 	l.CutAfter(toStore, 2)
-	w.come([]byte("hello"))
+	w.receive([]byte("hello"))
 	w.stage()
 	first := string(w.staged)
 	w.staged = nil
@@ -373,10 +373,10 @@ func TestHold(t *testing.T) {
 	l.Hold(toStore)
 	c.send("one")
 	c.send("two")
-	came(t, l, toStore, 10)
+	arrived(t, l, toStore, 10)
 	c.silent()
 	e.received(t, "ping")
-	if a, p := l.Came(toStore), l.Passed(toStore); a != 10 || p != 4 {
+	if a, p := l.Arrived(toStore), l.Passed(toStore); a != 10 || p != 4 {
 		t.Errorf("%d bytes came and %d passed, want 10 and 4", a, p)
 	}
 	l.Heal()
@@ -385,7 +385,7 @@ func TestHold(t *testing.T) {
 	l.Hold(fromStore)
 	c.send("three")
 	e.received(t, "pingonetwothree")
-	came(t, l, fromStore, 15)
+	arrived(t, l, fromStore, 15)
 	c.silent()
 	l.Heal()
 	c.get("three")
@@ -422,11 +422,11 @@ func TestDrop(t *testing.T) {
 		idle.ping()
 		l.Drop(way)
 		c.send("lost")
-		came(t, l, way, 12)
+		arrived(t, l, way, 12)
 		c.silent()
 		d := dial(t, l.Addrs()[0])
 		d.send("lost")
-		came(t, l, way, 16)
+		arrived(t, l, way, 16)
 		d.silent()
 		want := "pingping"
 		if way == fromStore {
@@ -492,7 +492,7 @@ func TestClose(t *testing.T) {
 	l.Close()
 }
 
-// A store that is down looks like a link that refuses.
+// A stopped store has the same effect as a link that refuses.
 func TestUpstreamDown(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -46,7 +46,7 @@ func (p *port) stop() {
 	p.listener = nil
 }
 
-// free gives the port back.
+// free releases the port.
 func (p *port) free() {
 	if p.release != nil {
 		p.release()

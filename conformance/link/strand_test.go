@@ -10,7 +10,7 @@ func TestStrand(t *testing.T) {
 	dead.ping()
 	l.Hold(toStore)
 	dead.send("one")
-	came(t, l, toStore, 7)
+	arrived(t, l, toStore, 7)
 	l.Strand()
 	dead.send("two")
 	dead.silent()
@@ -27,7 +27,7 @@ func TestStrand(t *testing.T) {
 
 	l.Hold(toStore)
 	c.send("late") // delivered although its sender has closed the connection
-	came(t, l, toStore, 22)
+	arrived(t, l, toStore, 22)
 	l.Strand()
 	c.Close()
 	l.DeliverStranded()

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// What a process can be asked.
+// The operations of a process.
 const (
 	opAcquire = "acquire"
 	opRenew   = "renew"
@@ -17,7 +17,7 @@ const (
 	opNow     = "now"
 )
 
-// A request is what the parent asks. Keys and owners are any bytes, which a string of JSON would not carry.
+// A request is sent by the parent. Keys and owners are any bytes, which a string of JSON would not carry.
 type request struct {
 	ID    int64
 	Op    string
@@ -27,8 +27,8 @@ type request struct {
 	Wait  bool          `json:",omitempty"`
 }
 
-// An answer is what the process says to the request of that ID; the one with ID 0 comes when its client is open. An Acquire
-// is answered twice: when it is begun, and with its result.
+// An answer is the reply of the process to the request of that ID; the one with ID 0 comes when its client is open. An
+// Acquire is answered twice: when it is begun, and with its result.
 type answer struct {
 	ID    int64
 	Begun bool          `json:",omitempty"`

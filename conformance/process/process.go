@@ -81,7 +81,7 @@ var errNoMain = errors.New("the process does not serve: TestMain must call proce
 type child struct {
 	cmd   *exec.Cmd
 	ready chan error    // of opening its client
-	ended chan struct{} // closed when the process is gone and everybody who waits for an answer has been told
+	ended chan struct{} // closed when the process has ended and every pending call has failed
 
 	sending sync.Mutex
 	out     *json.Encoder // to the child's input
@@ -128,16 +128,16 @@ func start(cmd *exec.Cmd, skew time.Duration) (*child, error) {
 			if err := in.Decode(&a); err != nil {
 				break // it has ended, perhaps in the middle of an answer
 			}
-			c.take(a)
+			c.deliver(a)
 		}
 		_ = cmd.Process.Kill() // one that speaks nonsense
 		_ = cmd.Wait()
-		c.tellEnd()
+		c.failAll()
 	}()
 	return c, nil
 }
 
-// checkClock looks whether the process's clock is as wrong as it should be: how it asks for the time is the runtime's affair.
+// checkClock checks that the process's clock has the intended error: how Go reads the clock depends on its runtime.
 func (c *child) checkClock(ctx context.Context, skew time.Duration) error {
 	if skew == 0 {
 		return nil
@@ -153,8 +153,8 @@ func (c *child) checkClock(ctx context.Context, skew time.Duration) error {
 	return nil
 }
 
-// take hands an answer to whom it is for.
-func (c *child) take(a answer) {
+// deliver passes an answer to the call that waits for it.
+func (c *child) deliver(a answer) {
 	c.mu.Lock()
 	w := c.waiting[a.ID]
 	if !a.Begun {
@@ -170,8 +170,8 @@ func (c *child) take(a answer) {
 	}
 }
 
-// tellEnd answers all who wait: there will be no more answers.
-func (c *child) tellEnd() {
+// failAll fails every pending call, because no reply can come any more.
+func (c *child) failAll() {
 	c.mu.Lock()
 	rest := c.waiting
 	c.waiting = nil
@@ -200,11 +200,11 @@ func (c *child) send(r request, w *call) error {
 	c.mu.Unlock()
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	return c.out.Encode(r) // an error is the end of the process, which all who wait are told
+	return c.out.Encode(r) // an error ends the process, which fails every pending call
 }
 
-// ask sends a request and waits for its answer.
-func (c *child) ask(ctx context.Context, r request) (answer, error) {
+// call sends a request and waits for its answer.
+func (c *child) call(ctx context.Context, r request) (answer, error) {
 	got := make(chan answer, 1)
 	if err := c.send(r, &call{answer: func(a answer) { got <- a }}); err != nil {
 		return answer{}, err
@@ -236,25 +236,25 @@ func (c *child) Acquire(r backend.Request) (<-chan conformance.ProcessGrant, err
 
 // Renew implements conformance.Process.
 func (c *child) Renew(ctx context.Context, owner string, ttl time.Duration) error {
-	_, err := c.ask(ctx, request{Op: opRenew, Owner: []byte(owner), TTL: ttl})
+	_, err := c.call(ctx, request{Op: opRenew, Owner: []byte(owner), TTL: ttl})
 	return err
 }
 
 // Release implements conformance.Process.
 func (c *child) Release(ctx context.Context, owner string) error {
-	_, err := c.ask(ctx, request{Op: opRelease, Owner: []byte(owner)})
+	_, err := c.call(ctx, request{Op: opRelease, Owner: []byte(owner)})
 	return err
 }
 
 // Lost implements conformance.Process.
 func (c *child) Lost(ctx context.Context, owner string) (bool, error) {
-	a, err := c.ask(ctx, request{Op: opLost, Owner: []byte(owner)})
+	a, err := c.call(ctx, request{Op: opLost, Owner: []byte(owner)})
 	return a.Lost, err
 }
 
 // Now implements conformance.Process.
 func (c *child) Now(ctx context.Context) (time.Time, error) {
-	a, err := c.ask(ctx, request{Op: opNow})
+	a, err := c.call(ctx, request{Op: opNow})
 	return a.Now, err
 }
 

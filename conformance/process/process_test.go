@@ -200,7 +200,7 @@ func TestBadStarts(t *testing.T) {
 	}
 }
 
-// parent starts a process, says its client works, and hangs.
+// parent starts a process, reports that its client works, and hangs.
 func parent() {
 	p, err := process.Self("")(context.Background(), 0)
 	if err == nil {

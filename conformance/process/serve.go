@@ -46,7 +46,7 @@ func serve(open func(ctx context.Context, arg string) (backend.Backend, error), 
 		if s.client, err = open(context.Background(), arg); err != nil {
 			a.setError(err)
 		}
-		s.say(a)
+		s.reply(a)
 		opened <- err == nil
 	}()
 	requests := json.NewDecoder(in)
@@ -63,8 +63,8 @@ func serve(open func(ctx context.Context, arg string) (backend.Backend, error), 
 	}
 }
 
-// say sends one answer.
-func (s *server) say(a answer) {
+// reply sends one answer.
+func (s *server) reply(a answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.out.Encode(a) // an error: the parent is gone, and the input ends
@@ -74,14 +74,14 @@ func (s *server) serve(r request) {
 	a := answer{ID: r.ID}
 	switch r.Op {
 	case opAcquire:
-		s.say(answer{ID: r.ID, Begun: true})
+		s.reply(answer{ID: r.ID, Begun: true})
 		a.Token, a.Left = s.acquire(&a, r)
 	case opNow:
 		a.Now = time.Now()
 	default:
 		s.useLease(&a, r)
 	}
-	s.say(a)
+	s.reply(a)
 }
 
 func (s *server) acquire(a *answer, r request) (token uint64, left time.Duration) {
@@ -99,7 +99,7 @@ func (s *server) acquire(a *answer, r request) (token uint64, left time.Duration
 	return l.Token(), time.Until(l.Deadline())
 }
 
-// useLease does what r asks of a lease.
+// useLease performs the operation of r on a lease.
 func (s *server) useLease(a *answer, r request) {
 	s.mu.Lock()
 	l := s.leases[string(r.Owner)]

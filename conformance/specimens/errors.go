@@ -11,8 +11,9 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Failed is the error of a request of a twin, as the caller that passed ctx may see it. What tells that there was no answer becomes
-// backend.ErrUnavailable: the end of another context than ctx, an error of the network, and those of unanswered.
+// Failed is the error of a request of a twin, as the caller that passed ctx may see it. An error that means that there
+// was no reply becomes backend.ErrUnavailable: the end of another context than ctx, an error of the network, and those
+// of unanswered.
 func Failed(ctx context.Context, err error, unanswered ...error) error {
 	switch {
 	case err == nil, errors.Is(err, backend.ErrUnavailable):

@@ -96,7 +96,7 @@ func (c Collection) marshal() []byte {
 	return b.Bytes()
 }
 
-// withoutEvidence returns a copy that tells of no run.
+// withoutEvidence returns a copy without the evidence of a run.
 func (c Collection) withoutEvidence() Collection {
 	bare := c
 	bare.Specimens = nil

@@ -26,8 +26,8 @@ func For(specimen string, harness HarnessMaker) Option {
 	return func(p *proof) { p.special[specimen] = harness }
 }
 
-// Unlinked has the twin go through the whole suite without links: its leases end with their connections, which is told in its
-// Guarantees.
+// Unlinked has the twin go through the whole suite without links: its leases end with their connections, which is
+// stated in its Guarantees.
 func Unlinked() Option {
 	return func(p *proof) { p.unlinked = true }
 }

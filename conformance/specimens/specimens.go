@@ -32,7 +32,7 @@ type Specimen struct {
 	Name  string `json:"name"`  // as in "setnx-then-expire"
 	Title string `json:"title"` // in a few words
 	Story string `json:"story"` // two to five sentences: who does it, and what happens
-	See   string `json:"see"`   // where it is told of, by name: "Redis manual, SETNX page"
+	See   string `json:"see"`   // where it is described, by name: "Redis manual, SETNX page"
 	Right string `json:"right"` // the right way, in a sentence
 
 	// Sin and Virtue name what the package declares, and docs/evidence/specimens.md shows: the step that is wrong, and the one of
@@ -55,7 +55,7 @@ type Kill struct {
 	Evidence string `json:"evidence"`
 }
 
-// said returns which of the texts that tell of the sin is in output, empty if none is.
+// said returns which of the texts that show the sin is in output, empty if none is.
 func (k Kill) said(output string) string {
 	for _, text := range []string{k.Says, k.OrSays} {
 		if text != "" && strings.Contains(output, text) {

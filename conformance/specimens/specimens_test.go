@@ -22,7 +22,7 @@ type store struct{}
 func (s *store) remove() {}
 `
 
-// folder returns a folder with a package that declares what source tells.
+// folder returns a folder with a package with the given source.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

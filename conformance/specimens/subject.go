@@ -81,7 +81,7 @@ func (s *subject) servers() []string {
 	return s.addrs
 }
 
-// processArg tells another process which store to open.
+// processArg names the store that another process opens.
 type processArg struct {
 	Name  string
 	Addrs []string

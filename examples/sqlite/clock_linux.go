@@ -16,7 +16,7 @@ func monotonic() int64 {
 	return t.Nano()
 }
 
-// bootID tells this boot of the machine from all others.
+// bootID identifies this boot of the machine.
 func bootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err

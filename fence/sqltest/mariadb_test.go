@@ -51,6 +51,7 @@ func TestMariaDB(t *testing.T) {
 		},
 	}
 	fencetest.Run(t, d)
+	t.Run("Leases", func(t *testing.T) { fencetest.RunLeases(t, d, db) })
 
 	// A plain SELECT reads the snapshot, and finds the token of before the later holder.
 	t.Run("Naive", func(t *testing.T) {

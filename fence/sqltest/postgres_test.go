@@ -39,6 +39,18 @@ func openPostgres(t *testing.T) fencetest.Database {
 
 func TestPostgres(t *testing.T) { fencetest.Run(t, openPostgres(t)) }
 
+func TestPostgresLeases(t *testing.T) {
+	d := openPostgres(t)
+	fencetest.RunLeases(t, d, d.DB)
+
+	t.Run("Exists", func(t *testing.T) { // lets the next holder in, which writes first
+		order, err := d.Overtaken(t, d.DB, sql.LevelReadCommitted, fencetest.Exists)
+		if order != "new old" || err != nil {
+			t.Errorf("the writes are %q (%v)", order, err)
+		}
+	})
+}
+
 // Processes that start at once may all make the table.
 func TestPostgresCreateAtOnce(t *testing.T) {
 	d := openPostgres(t)

@@ -14,17 +14,24 @@ import (
 )
 
 func TestSQLite(t *testing.T) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)")
-	if err != nil {
-		t.Fatal(err)
+	path := "file:" + filepath.Join(t.TempDir(), "db")
+	open := func(wait string) *sql.DB {
+		db, err := sql.Open("sqlite", path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout("+wait+")")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		return db
 	}
-	t.Cleanup(func() { _ = db.Close() })
-	fencetest.Run(t, fencetest.Database{
+	db := open("10000")
+	d := fencetest.Database{
 		DB: db, Dialect: fence.SQLite, Levels: []sql.IsolationLevel{sql.LevelDefault},
 		Again: func(err error) bool {
 			const primary = 0xff // of an extended code
 			e := (*sqlite.Error)(nil)
 			return errors.As(err, &e) && e.Code()&primary == lib.SQLITE_BUSY
 		},
-	})
+	}
+	fencetest.Run(t, d)
+	t.Run("Leases", func(t *testing.T) { fencetest.RunLeases(t, d, open("100")) })
 }

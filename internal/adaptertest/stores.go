@@ -17,7 +17,7 @@ import (
 
 // Main runs the tests of a module, which must leave no goroutine behind.
 func Main(m *testing.M) {
-	logging.Disable() // go-redis tells every lost connection
+	logging.Disable() // go-redis logs every lost connection
 	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
 }
 

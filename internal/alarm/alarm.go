@@ -104,7 +104,7 @@ func (c *Clock[T]) Set(e *Entry[T], at time.Time) {
 	c.rise(len(c.heap), f)
 }
 
-// Remove takes e out, if it is in.
+// Remove removes e if the Clock has it.
 func (c *Clock[T]) Remove(e *Entry[T]) {
 	if e.index == 0 {
 		return
@@ -137,7 +137,7 @@ func (c *Clock[T]) Remove(e *Entry[T]) {
 	}
 }
 
-// cut takes a run out of the heap.
+// cut removes a run from the heap.
 func (c *Clock[T]) cut(index int) {
 	n := len(c.heap)
 	last := c.heap[n-1]
@@ -200,7 +200,7 @@ func (c *Clock[T]) Arm() {
 	}
 }
 
-// Stop takes all entries out and stops the timer. A call of due may be under way.
+// Stop removes all entries and stops the timer. A call of due may be under way.
 func (c *Clock[T]) Stop() {
 	for e := c.First(); e != nil; e = c.First() {
 		c.Remove(e)

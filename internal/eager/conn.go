@@ -61,7 +61,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// fetch looks for an answer for a moment.
+// fetch polls for an answer for a moment.
 func (c *conn) fetch(p []byte) (n int, err error, done bool) {
 	if !c.pace.ready() {
 		return 0, nil, false

@@ -1,6 +1,6 @@
 package eager
 
-// A pace tells when to look for an answer: always while they come soon. Each one that does not doubles how many are
+// A pace says when to poll for an answer: always while they come soon. Each one that does not doubles how many are
 // waited for asleep before the next trial; each one that does halves it.
 type pace struct{ rest, skip uint16 }
 

@@ -104,7 +104,7 @@ func Markdown(w io.Writer, drivers []driver.Driver) error {
 	return err
 }
 
-// ChoiceMarkdown writes a table of what decides which store to take, with a row for each driver.
+// ChoiceMarkdown writes a table of the facts that decide between stores, with a row for each driver.
 func ChoiceMarkdown(w io.Writer, drivers []driver.Driver) error {
 	var b strings.Builder
 	b.WriteString("| store | scope | can a fault of the store let two in? | waiters | shortest TTL |\n|---|---|---|---|---|\n")
@@ -131,7 +131,7 @@ const longestCell = 60
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// URLsMarkdown writes a table of the URLs that drivers take, with a row for each example.
+// URLsMarkdown writes a table of the URLs that drivers accept, with a row for each example.
 func URLsMarkdown(w io.Writer, drivers []driver.Driver) error {
 	var b strings.Builder
 	b.WriteString("| store | URL |\n|---|---|\n")

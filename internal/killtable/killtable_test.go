@@ -63,7 +63,7 @@ func TestWrongFindingsAreRefused(t *testing.T) {
 	_, f := findingsOf(t)
 	delete(f.collections[0].source, f.collections[0].Specimens[0].Sin[0])
 	if err := f.validate(); err == nil || !strings.Contains(err.Error(), "does not declare") {
-		t.Errorf("%v, want an error that tells of the step", err)
+		t.Errorf("%v, want an error that names the step", err)
 	}
 	f.mutants = append(f.mutants, mutant{"a bug", "NoSuchCheck"})
 	if err := f.validate(); err == nil || !strings.Contains(err.Error(), "NoSuchCheck") {

@@ -22,8 +22,8 @@ type findings struct {
 	matrix      bugmatrix.Matrix
 }
 
-// A collection is the specimens of one package, as its record tells of them, and the source that shows them. What the fields mean is
-// told in conformance/specimens, a module of its own.
+// A collection is the specimens of one package, as recorded, and the source that shows them. The fields are
+// documented in conformance/specimens, a module of its own.
 type collection struct {
 	Store     string     `json:"store"`
 	Specimens []specimen `json:"specimens"`

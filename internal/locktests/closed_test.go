@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// After Close, every method of every store returns ErrClosed, whether it has to ask a server or not.
+// After Close, every method of every store returns ErrClosed, whether it needs a server or not.
 func TestEveryMethodSaysClosed(t *testing.T) {
 	for _, name := range append([]string{"memory", "pair"}, servers.SharedStores...) {
 		t.Run(name, func(t *testing.T) {

@@ -120,7 +120,7 @@ func TestReadmeProgramsOnStores(t *testing.T) {
 			}
 		}
 		run(waits)("alone, with token")
-		run(skips)("held until")
+		run(skips)("charged")
 		lease, err := open(t, url).Acquire(t.Context(), "invoice/42")
 		if err != nil {
 			t.Fatal(err)

@@ -30,12 +30,12 @@ func TestShutdownEndsWaitsAtStore(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := l.Ping(t.Context()); err != nil {
+				if err := l.Ops().Ping(t.Context()); err != nil {
 					t.Error(err)
 				}
 				waits, queued := acquiring(l), acquiring(l)
 				for under := false; i%2 > 0 && !under; { // or the wait is about to begin
-					h, err := holding.Inspect(t.Context(), "k")
+					h, err := holding.Ops().Inspect(t.Context(), "k")
 					if under = h.Waiters != 0; err != nil {
 						t.Fatal(err)
 					}

@@ -152,11 +152,11 @@ func TestFrozenStores(t *testing.T) {
 			n.Freeze()
 		}
 		select {
-		case <-lease.Context().Done():
+		case <-lease.Context(t.Context()).Done():
 		case <-time.After(ttl + 5*time.Second):
 			t.Errorf("not lost %v after the deadline", time.Since(lease.Deadline()))
 		}
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+		if cause := context.Cause(lease.Context(t.Context())); !errors.Is(cause, lock.ErrLost) {
 			t.Errorf("the context ended for %v, want ErrLost", cause)
 		}
 		for _, n := range nodes {
@@ -184,8 +184,8 @@ func TestFrozenStores(t *testing.T) {
 // A URL of a weaker store fails when it is opened, with all that is missing.
 func TestWeakStoresAreRefused(t *testing.T) {
 	url, _ := servers.Store(t, "memcached")
-	_, err := lock.Open(t.Context(), url, lock.Require(lock.NeedLinearizable(), lock.NeedNoEarlyLoss(), lock.NeedFIFO(), lock.NeedPush(),
-		lock.NeedReach(lock.ReachNetwork)))
+	_, err := lock.Open(t.Context(), url, lock.Require(lock.Need{Linearizable: true, NoEarlyLoss: true, FIFO: true, Push: true,
+		Reach: lock.ReachNetwork}))
 	if !errors.Is(err, lock.ErrUnsupported) {
 		t.Fatalf("%v, want ErrUnsupported", err)
 	}

@@ -13,7 +13,7 @@ import (
 func TestConfigInYAML(t *testing.T) {
 	const (
 		asJSON = `{"url": "memory:", "prefix": "p/", "ttl": "1m30s", "max_hold": "1h", "min_hold": "1s", "wait": "5s",
-			"no_renewal": true, "reentrant": true, "handoff": 0, "require": ["fifo", "fencing=process"]}`
+			"no_renewal": true, "reentrant": true, "handoff": 0, "require": "fifo,fencing=process"}`
 		asYAML = `
 url: "memory:"
 prefix: p/
@@ -24,7 +24,7 @@ wait: 5s
 no_renewal: true
 reentrant: true
 handoff: 0
-require: [fifo, fencing=process]
+require: fifo,fencing=process
 `
 	)
 	var fromJSON, fromYAML lock.Config

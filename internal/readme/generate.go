@@ -19,6 +19,7 @@ import (
 	_ "github.com/anylock/lock/postgres"
 	_ "github.com/anylock/lock/redis"
 	_ "github.com/anylock/lock/redis/redlock"
+	_ "github.com/anylock/lock/sqltable/pgtable"
 	_ "github.com/anylock/lock/zookeeper"
 )
 
@@ -34,7 +35,7 @@ var parts = []part{
 	table("requests", guaranteestable.RequestsMarkdown),
 	table("urls", guaranteestable.URLsMarkdown),
 	table("needs", writeNeeds),
-	params("etcd"), params("memcached"), params("postgres"), params("redis"), params("redlock"), params("zookeeper"),
+	params("etcd"), params("memcached"), params("postgres"), params("postgres-table"), params("redis"), params("redlock"), params("zookeeper"),
 }
 
 // table is a part that shows all stores.

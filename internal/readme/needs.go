@@ -13,23 +13,23 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// needs are what applications ask of a store, with the requirement that demands it.
+// needs are what applications need from a store, with the requirement for each.
 var needs = []struct {
 	words   string
-	require lock.Requirement
+	require lock.Need
 }{
-	{"processes of one host exclude each other", lock.NeedReach(lock.ReachHost)},
-	{"hosts exclude each other", lock.NeedReach(lock.ReachNetwork)},
-	{"no fault of the store lets two in", lock.NeedLinearizable()},
-	{"the store never drops a live lease", lock.NeedNoEarlyLoss()},
-	{"a holder learns soon that its lease was removed", lock.NeedTellsLoss()},
-	{"tokens stay in order across a restart of the store", lock.NeedFencing(lock.FencingRestart)},
-	{"tokens stay in order even if the store loses its data", lock.NeedFencing(lock.FencingLoss)},
-	{"waiters are served in order of arrival", lock.NeedFIFO()},
-	{"waiters are notified and do not poll", lock.NeedPush()},
-	{"TTLs of 100 ms", lock.NeedMinTTL(100 * time.Millisecond)},
-	{"TTLs of one second", lock.NeedMinTTL(time.Second)},
-	{"a dead holder's key is free half a second after its TTL", lock.NeedMaxLate(500 * time.Millisecond)},
+	{"processes of one host exclude each other", lock.Need{Reach: lock.ReachHost}},
+	{"hosts exclude each other", lock.Need{Reach: lock.ReachNetwork}},
+	{"no fault of the store lets two in", lock.Need{Linearizable: true}},
+	{"the store never drops a live lease", lock.Need{NoEarlyLoss: true}},
+	{"a holder learns soon that its lease was removed", lock.Need{TellsLoss: true}},
+	{"tokens stay in order across a restart of the store", lock.Need{Fencing: lock.FencingRestart}},
+	{"tokens stay in order even if the store loses its data", lock.Need{Fencing: lock.FencingLoss}},
+	{"waiters are served in order of arrival", lock.Need{FIFO: true}},
+	{"waiters are notified and do not poll", lock.Need{Push: true}},
+	{"TTLs of 100 ms", lock.Need{MinTTL: 100 * time.Millisecond}},
+	{"TTLs of one second", lock.Need{MinTTL: time.Second}},
+	{"a dead holder's key is free half a second after its TTL", lock.Need{MaxLate: 500 * time.Millisecond}},
 }
 
 // writeNeeds writes a table of which stores meet which requirement, as package lock judges it.
@@ -59,9 +59,9 @@ func writeNeeds(w io.Writer, drivers []driver.Driver) error {
 	return err
 }
 
-// meets asks package lock whether it would open a store of these guarantees.
-func meets(g backend.Guarantees, r lock.Requirement) (bool, error) {
-	locks, err := lock.New(promise{g}, lock.Require(r))
+// meets reports whether package lock would open a store of these guarantees.
+func meets(g backend.Guarantees, n lock.Need) (bool, error) {
+	locks, err := lock.New(promise{g}, lock.Require(n))
 	if errors.Is(err, lock.ErrUnsupported) {
 		return false, nil
 	}

@@ -156,8 +156,11 @@ func TestDocCommentsListParams(t *testing.T) {
 			continue
 		}
 		dir := d.Name
-		if d.Name == "redlock" {
+		switch d.Name {
+		case "redlock":
 			dir = filepath.Join("redis", dir)
+		case "postgres-table":
+			dir = filepath.Join("sqltable", "pgtable")
 		}
 		text, err := os.ReadFile(filepath.Join(root, dir, "doc.go"))
 		if err != nil {

@@ -32,7 +32,7 @@ func startEtcdProxy(t testing.TB, k kind, endpoints string, args []string) *Serv
 	})
 }
 
-// etcdProxyReady asks the proxy whether its servers are healthy.
+// etcdProxyReady requests the health of the proxy's servers.
 func etcdProxyReady(ctx context.Context, s *Server) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Addr+"/health", nil)
 	if err != nil {

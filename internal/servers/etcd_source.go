@@ -27,7 +27,7 @@ type etcdSpec struct {
 	files   map[string]string
 }
 
-// newEtcdSpec makes the spec of a member, whose peers are still to be told.
+// newEtcdSpec makes the spec of a member, whose peers are not set yet.
 func (g *group) newEtcdSpec(t testing.TB) etcdSpec {
 	t.Helper()
 	spec := etcdSpec{ports: []int{g.port(t), g.port(t)}, state: "new", data: "data"}
@@ -59,7 +59,7 @@ func (spec etcdSpec) command(at place) (args []string, files map[string]string) 
 	return append(args, spec.options...), spec.files
 }
 
-// ready asks the server for a read that the whole cluster agrees on, and whether it is the member that we started.
+// ready makes a linearizable read, and checks that the server is the member that we started.
 func (spec etcdSpec) ready(ctx context.Context, s *Server) error {
 	if err := spec.client.read(ctx, s.Addr); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An EtcdTLSServer is an etcd that speaks TLS only and wants a certificate of its clients.
+// An EtcdTLSServer is an etcd that speaks TLS only and requires a certificate from its clients.
 type EtcdTLSServer struct {
 	*TLSServer
 	CertFile, KeyFile string // the client's

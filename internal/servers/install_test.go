@@ -22,9 +22,12 @@ var packages = []struct{ name, file string }{
 	{"pgbouncer", "/usr/sbin/pgbouncer"},
 	{"chromium", "/usr/bin/chromium"},
 	{"mariadb-server-core", "/usr/sbin/mariadbd"},
+	{"curl", "/usr/bin/curl"},
+	{"python3", "/usr/bin/python3"},
+	{"nodejs", "/usr/bin/node"},
 }
 
-// aptGet is an apt-get that writes down what it is asked for, and puts the files there of packages that it is to install.
+// aptGet is an apt-get that records its arguments, and creates the files of the packages that it installs.
 const aptGet = `#!/bin/bash
 echo "$*" >>"$ANYLOCK_SERVERS_ROOT/asked"
 for word; do
@@ -38,7 +41,7 @@ for word; do
 done
 `
 
-// A bareMachine is a folder that scripts/install-servers takes for the root of a machine.
+// A bareMachine is a folder that scripts/install-servers uses as the root of a machine.
 type bareMachine struct{ root string }
 
 func newBareMachine(t *testing.T) bareMachine {
@@ -79,7 +82,7 @@ func (m bareMachine) write(t *testing.T, path, text string) {
 	}
 }
 
-// install runs the script in dir, and returns what it prints and which packages it has asked for.
+// install runs the script in dir, and returns its output and the packages that it has requested.
 func (m bareMachine) install(t *testing.T, dir string) (out string, asked []string, err error) {
 	t.Helper()
 	root, err := moduleroot.Find()
@@ -130,7 +133,7 @@ func TestInstallServers(t *testing.T) {
 					}
 				}
 				want := missing
-				if slices.Contains(missing, "postgresql") { // which makes a database, unless this is told not to
+				if slices.Contains(missing, "postgresql") { // which creates a database, unless this setting prevents it
 					want = append([]string{"postgresql-common"}, missing...)
 				}
 				out, asked, err := m.install(t, dir)
@@ -160,7 +163,7 @@ func TestInstallServersWithoutRights(t *testing.T) {
 	if err == nil || len(asked) > 0 {
 		t.Errorf("it asked for %q, and ended with %v", asked, err)
 	}
-	advice := "sudo " + filepath.Join(project, "scripts/install-servers") + " etcd zookeeper memcached postgres pgbouncer chromium mariadb\n"
+	advice := "sudo " + filepath.Join(project, "scripts/install-servers") + " etcd zookeeper memcached postgres pgbouncer chromium mariadb curl python node\n"
 	if !strings.Contains(out, advice) || strings.Contains(out, "apt-get") {
 		t.Errorf("it printed:\n%s\nwant only this command:\n%s", out, advice)
 	}

@@ -51,7 +51,7 @@ func memcachedLaunch(options func(at place) []string) launch {
 	}
 }
 
-// memcachedReady asks the server for its process id, so that nobody else's server on the same port is taken for ours.
+// memcachedReady compares the server's process id, because another server may have the same port.
 func memcachedReady(ctx context.Context, s *Server) error {
 	stats, err := MemcachedStats(ctx, s.Addr)
 	if err != nil {
@@ -61,12 +61,12 @@ func memcachedReady(ctx context.Context, s *Server) error {
 		return fmt.Errorf("process %s answers on %s, not %d", stats["pid"], s.Addr, pid)
 	}
 	if stats["pid"] == "" {
-		return fmt.Errorf("it does not tell its process id")
+		return fmt.Errorf("it does not report its process id")
 	}
 	return nil
 }
 
-// MemcachedStats asks a memcached for its general statistics, on a connection of its own.
+// MemcachedStats returns a memcached's general statistics, by a connection of its own.
 func MemcachedStats(ctx context.Context, addr string) (map[string]string, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -103,7 +103,7 @@ func TestMemcachedTLS(t *testing.T) {
 	servesCertificates(t, s, "version\r\n", "VERSION")
 }
 
-// servesCertificates asks s with the client's certificate and without.
+// servesCertificates sends requests to s with the client's certificate and without.
 func servesCertificates(t *testing.T, s *ClientTLSServer, question, answer string) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)

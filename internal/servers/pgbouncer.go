@@ -44,7 +44,7 @@ server_tls_sslmode = disable
 ` + strings.Join(settings, "\n") + "\n"
 }
 
-// postgresProxyReady asks for a query's answer through a proxy.
+// postgresProxyReady makes a query through a proxy.
 func postgresProxyReady(ctx context.Context, s *Server) error {
 	_, err := postgresQuery(ctx, s.Addr, "SELECT 1")
 	return err

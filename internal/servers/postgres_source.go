@@ -100,7 +100,7 @@ func (s *Server) postgresConn() string {
 	return fmt.Sprintf("host=%s port=%s user=%s", host, port, postgresUser)
 }
 
-// initdb makes a data folder in dir. One that is new takes a second to make, so it is kept and copied from then on.
+// initdb makes a data folder in dir. A new folder needs a second, so it is kept and copied from then on.
 func initdb(user *identity, program, dir string) error {
 	info, err := os.Stat(program)
 	if err != nil {
@@ -146,7 +146,7 @@ func sibling(program, name string) string {
 	return filepath.Join(filepath.Dir(program), name)
 }
 
-// postgresReady asks the server for its folder, so that nobody else's on the same port is taken for ours.
+// postgresReady compares the server's folder, because another server may have the same port.
 func postgresReady(ctx context.Context, s *Server) error {
 	dir, err := postgresQuery(ctx, s.Addr, "SHOW data_directory")
 	if err != nil {

@@ -57,7 +57,7 @@ func writeFile(t testing.TB, path string, data []byte) string {
 	return path
 }
 
-// option returns the value that args give for an option, empty if they do not.
+// option returns the value of an option in args, empty if it is missing.
 func option(args []string, name string) (value string) {
 	for i := 0; i+1 < len(args); i++ {
 		if args[i] == name {

@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// ask asks s one question and fails the test on an error.
+// ask sends one command to s and fails the test on an error.
 func ask(t *testing.T, s *Server, args ...string) any {
 	t.Helper()
 	reply, err := resp{}.ask(t.Context(), s.Addr, args...)

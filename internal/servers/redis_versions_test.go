@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The script fetches what tests ask for, and nothing else.
+// The script fetches what tests need, and nothing else.
 func TestRedisVersionsOfScript(t *testing.T) {
 	text, err := os.ReadFile("../../scripts/redis-versions")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// A resp asks a Redis server by its wire protocol (RESP2), on a new connection for each question. The client library is
-// not used here: it is part of what is being tested.
+// A resp sends commands to a Redis server by its wire protocol (RESP2), on a new connection for each command. The
+// client library is not used here: it is part of what is being tested.
 type resp struct {
 	tls      *tls.Config
 	password string
@@ -97,7 +97,7 @@ func readReply(in *bufio.Reader) (any, error) {
 	return nil, fmt.Errorf("bad reply %q", line)
 }
 
-// info asks for a reply of "name:value" lines, as INFO and CLUSTER INFO give.
+// info returns a reply of "name:value" lines, as of INFO and CLUSTER INFO.
 func (r resp) info(ctx context.Context, addr string, args ...string) (map[string]string, error) {
 	reply, err := r.ask(ctx, addr, args...)
 	if err != nil {

@@ -22,10 +22,10 @@ import (
 // RequireEnv names the environment variable that turns a skipped test into a failed one, if it is 1.
 const RequireEnv = "ANYLOCK_TEST_REQUIRE"
 
-// startTimeout bounds how long one server may take until it answers.
+// startTimeout bounds the time until a started server answers.
 const startTimeout = 30 * time.Second
 
-// A Server is one server process that belongs to one test. Freeze, Thaw, Kill and Start report what goes wrong to the
+// A Server is one server process that belongs to one test. Freeze, Thaw, Kill and Start report failures to the
 // test.
 type Server struct {
 	Addr string // host:port that clients dial

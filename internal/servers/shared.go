@@ -71,7 +71,7 @@ type lasting struct {
 	failed   bool
 }
 
-// outlives is t for what outlives it. What goes wrong at first is told to t.
+// outlives is t for what outlives it. The first failures are reported to t.
 func (l *lasting) outlives(t testing.TB) testing.TB { return &lastingTB{t, l} }
 
 // run does what is to be done, the latest first, and reports whether something went wrong.

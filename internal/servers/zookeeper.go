@@ -61,7 +61,7 @@ func ZooKeeperURL(t testing.TB) string {
 
 // ZooKeeper starts a standalone ZooKeeper of the test's own. lines are more lines of its configuration, as in
 // "maxSessionTimeout=60000", which win over ours, or properties of its JVM, as in "-Dzookeeper.x=1". It keeps its data over
-// a kill, but does not force it to the disk unless told so by "forceSync=yes".
+// a kill, but does not force it to the disk without "forceSync=yes".
 func ZooKeeper(t testing.TB, lines ...string) *Server {
 	t.Helper()
 	g := zooKeeperKind.source(t)

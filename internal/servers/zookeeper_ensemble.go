@@ -92,7 +92,7 @@ func zooKeeperGathered(ctx context.Context, list []*Server) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s does not tell zk_synced_followers", leader.Addr)
+	return fmt.Errorf("%s does not report zk_synced_followers", leader.Addr)
 }
 
 // EmptyZooKeeper removes the data of a killed member of an ensemble, all but its number.

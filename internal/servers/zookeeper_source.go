@@ -68,7 +68,7 @@ func zooKeeperReady(ctx context.Context, s *Server) error {
 	return err
 }
 
-// ZooKeeperMode asks a server what it is: "leader", "follower", "standalone"; empty while it does not serve.
+// ZooKeeperMode returns a server's role: "leader", "follower", "standalone"; empty while it does not serve.
 func ZooKeeperMode(ctx context.Context, addr string) (string, error) {
 	text, err := ZooKeeperAsk(ctx, addr, "srvr")
 	if err != nil {

@@ -68,7 +68,7 @@ func TestZooKeeperEnsemble(t *testing.T) {
 	}
 }
 
-// A leader that was frozen takes itself for one when it goes on, beside the one that was elected meanwhile.
+// A frozen leader still believes that it leads when it continues, beside the newly elected leader.
 func TestGatherZooKeeper(t *testing.T) {
 	storetest.Long(t, "an ensemble, and an election")
 	list := ZooKeeperEnsemble(t, 3)

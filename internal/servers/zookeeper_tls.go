@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// A ClientTLSServer is a server that speaks TLS and wants a certificate of its clients.
+// A ClientTLSServer is a server that speaks TLS and requires a certificate from its clients.
 type ClientTLSServer struct {
 	*TLSServer
 	SecureAddr        string // where it speaks TLS
 	CertFile, KeyFile string // the client's
 }
 
-// ZooKeeperTLS starts a standalone ZooKeeper that speaks TLS on its SecureAddr, and wants a certificate there.
+// ZooKeeperTLS starts a standalone ZooKeeper that speaks TLS on its SecureAddr, and requires a certificate there.
 func ZooKeeperTLS(t testing.TB, lines ...string) *ClientTLSServer {
 	t.Helper()
 	g := zooKeeperKind.source(t)
@@ -44,7 +44,7 @@ func ZooKeeperTLS(t testing.TB, lines ...string) *ClientTLSServer {
 		if err := zooKeeperReady(ctx, plain); err != nil {
 			return err
 		}
-		// It listens there last, and takes long for its first handshake.
+		// It listens there last, and its first handshake is slow.
 		conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", s.SecureAddr)
 		if err == nil {
 			err = conn.Close()

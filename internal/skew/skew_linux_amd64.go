@@ -17,8 +17,8 @@ import (
 // Set makes the wall clock of a process, which must be stopped or traced, wrong by skew, in whole seconds; 0 makes it right. Processes that it
 // starts by fork inherit that, programs that it executes do not.
 //
-// A process asks for the time in the vDSO, code that the kernel maps into it. That is replaced, in this process alone, by code that
-// asks the kernel and adds the skew to wall clocks.
+// A process reads the time by the vDSO, code that the kernel maps into it. That is replaced, in this process alone, by
+// code that calls the kernel and adds the skew to wall clocks.
 func Set(pid int, skew time.Duration) error {
 	v, err := openVDSO(pid)
 	if err != nil {
@@ -79,7 +79,7 @@ func openVDSO(pid int) (_ *vdso, err error) {
 	return v, nil
 }
 
-// find looks for the clocks.
+// find finds the clocks.
 func (v *vdso) find() error {
 	image, err := elf.NewFile(io.NewSectionReader(v.mem, v.from, v.to-v.from))
 	if err != nil {
@@ -128,7 +128,7 @@ func (v *vdso) idle(pid int) error {
 	return nil
 }
 
-// clocks is machine code for the functions that tell the time, with an error of skew.
+// clocks is machine code for the functions that read the clock, with an error of skew.
 func clocks(skew time.Duration) map[string][]byte {
 	return map[string][]byte{
 		// clock_gettime(clock int, ts *timespec)

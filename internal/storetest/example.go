@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Example runs an example that needs a server, and compares what it prints. It takes standard output, so that t must not run in parallel.
+// Example runs an example that needs a server, and compares what it prints. It redirects standard output, so t must not
+// run in parallel.
 func Example(t *testing.T, example func(), want string) {
 	t.Helper()
 	r, w, err := os.Pipe()

@@ -73,7 +73,7 @@ func Acquire(t testing.TB, b backend.Backend, r backend.Request) backend.Lease {
 	return l
 }
 
-// Release gives the lease up, which must succeed.
+// Release releases the lease, which must succeed.
 func Release(t testing.TB, l backend.Lease) {
 	t.Helper()
 	if err := l.Release(context.Background()); err != nil {

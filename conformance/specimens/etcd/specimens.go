@@ -78,7 +78,7 @@ var leasing = []specimens.Specimen{
 		Name:  "session-is-the-owner",
 		Title: "The session is the owner",
 		Story: "All locks of a process hang on one session's lease, and the name in the queue is that lease's number. " +
-			"So the lock belongs to the session: whoever asks for it with the same one is told that they have it already. " +
+			"So the lock belongs to the session: whoever asks for it with the same one learns that they have it already. " +
 			"concurrency.NewMutex(session, name) does so. Two requests served by one process are both let in, " +
 			"and the first to unlock takes the lock from the other.",
 		See:    "etcd client/v3/concurrency, Mutex; measured for anylock's notes",
@@ -93,7 +93,7 @@ var leasing = []specimens.Specimen{
 		Title: "Lease bound to the caller's context",
 		Story: "The session is made with the context given to Lock, as every API takes one, and closed when that ends. " +
 			"But such a context often covers no more than the wait: ctx, cancel := WithTimeout(…); defer cancel(); return Lock(ctx). " +
-			"The lock is gone when it is returned, or with a keep-alive bound to that context, one TTL later. Nobody is told.",
+			"The lock is gone when it is returned, or with a keep-alive bound to that context, one TTL later. Nobody is notified.",
 		See:    "ubgo/lock, etcd; concurrency.WithContext",
 		Right:  "The context ends the wait. The lease ends by Release or its TTL.",
 		Sin:    []string{"revokeWithContext"},
@@ -104,11 +104,11 @@ var leasing = []specimens.Specimen{
 	{
 		Name:  "keepalive-revives",
 		Title: "Keep-alive that takes the lock again",
-		Story: "A keep-alive that is told “requested lease not found” gets a new lease and puts the key under it, to be robust. " +
+		Story: "A keep-alive that gets the error “requested lease not found” gets a new lease and puts the key under it, to be robust. " +
 			"The lock was free for that while, and somebody else may have had it, or has it now: the Put takes it from them. " +
 			"The holder works on in the belief that it was never gone.",
 		See:    "etcd client/v3, KeepAlive; the reconnect loops that are written around it",
-		Right:  "A lease that was not found is lost. Tell the holder.",
+		Right:  "A lease that was not found is lost. Notify the holder.",
 		Sin:    []string{"keepAliveOrPut"},
 		Virtue: []string{"keepAlive"},
 		Open:   wrong(func(w *steps) { w.renew = keepAliveOrPut }),

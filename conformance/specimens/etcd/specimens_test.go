@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestSpecimens(t *testing.T) {
-	storetest.Long(t, "each specimen and its twin go through the checks that tell them apart")
+	storetest.Long(t, "each specimen and its twin go through the checks that distinguish them")
 	s := servers.Etcd(t)
 	admin, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop()})
 	if err != nil {

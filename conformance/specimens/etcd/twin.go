@@ -63,7 +63,7 @@ type hold struct {
 	moving   bool          // to another lease, by a request without an answer
 }
 
-// A look is what etcd tells of a name.
+// A look is what etcd returns for a name.
 type look struct {
 	kv       *mvccpb.KeyValue // nil if it is free
 	revision int64            // as of which
@@ -83,7 +83,7 @@ func (l look) hold() *hold {
 
 const (
 	requestTimeout = 5 * time.Second
-	recheck        = 20 * time.Second // of a waiter that was not told anything
+	recheck        = 20 * time.Second // of a waiter that got no event
 )
 
 var promises = backend.Guarantees{
@@ -170,7 +170,8 @@ func (s *store) acquire(ctx context.Context, r backend.Request, a *specimens.Att
 	})
 }
 
-// try makes one attempt, and tells what it saw of a busy key. It returns neither a lease nor an error when the owner is spent.
+// try makes one attempt, and returns what it saw of a busy key. It returns neither a lease nor an error when the owner
+// is spent.
 func (s *store) try(ctx context.Context, r backend.Request, a *specimens.Attempt) (backend.Lease, look, error) {
 	seen, err := s.look(ctx, s, nameOf(r.Key))
 	switch {

@@ -51,7 +51,7 @@ var owners = []specimens.Specimen{
 		Name:  "touch-by-anyone",
 		Title: "A renewal by touch",
 		Story: "touch gives an item a new expiration, and that is what a renewal is for. It does not say whose item: a holder " +
-			"that has lost the lock keeps another one's alive, and is told that all is well. gat, which touches and reads, tells " +
+			"that has lost the lock keeps another one's alive, and learns that all is well. gat, which touches and reads, returns " +
 			"the owner too late.",
 		See:    "Memcached protocol, touch and gat",
 		Right:  "gets, compare the owner, and cas with the new expiration.",

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestSpecimens(t *testing.T) {
-	storetest.Long(t, "each specimen and its twin go through the checks that tell them apart")
+	storetest.Long(t, "each specimen and its twin go through the checks that distinguish them")
 	specimens.Prove(t, Collection, near, specimens.For("get-compare-delete", far))
 }
 

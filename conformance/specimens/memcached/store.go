@@ -23,7 +23,7 @@ type store struct {
 
 // steps are what a specimen may do otherwise.
 type steps struct {
-	// take stores the item of owner on key, or tells whose it is.
+	// take stores the item of owner on key, or returns its owner.
 	take func(s *store, key, owner string, ttl time.Duration) (holder string, err error)
 	// prolong and remove change the item of owner on key. They return ErrLost if it has none.
 	prolong func(s *store, key, owner string, ttl time.Duration) error

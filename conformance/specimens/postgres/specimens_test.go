@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestSpecimens(t *testing.T) {
-	storetest.Long(t, "each specimen and its twin go through the checks that tell them apart")
+	storetest.Long(t, "each specimen and its twin go through the checks that distinguish them")
 	s := servers.Postgres(t, "max_connections=900")
 	specimens.Prove(t, Collection, func(t *testing.T, open specimens.Open) conformance.Harness {
 		return conformance.Harness{

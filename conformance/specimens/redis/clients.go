@@ -28,7 +28,7 @@ var clients = []specimens.Specimen{
 	},
 	{
 		Name:  "lost-never-closed",
-		Title: "A loss that nobody is told of",
+		Title: "A loss that nobody is notified of",
 		Story: "The lock has an expiry, and the program has no way to hear of it: no channel, no callback, or a line in a log. " +
 			"A holder whose renewals fail works on beside the next one, and finds out when it releases, if it looks at the " +
 			"result. In Redisson a watchdog that fails writes to the log; the request for a callback is open since 2022.",
@@ -111,7 +111,7 @@ func asLibraryDoes(ctx context.Context, _ *store, request request, _ func()) (an
 	return request(ctx)
 }
 
-// takeOnce asks as SET with NX and GET does: it tells who has the key, and has not looked at whether it is the one who asks.
+// takeOnce asks as SET with NX and GET does: it returns the holder, and does not compare the holder with the caller.
 func takeOnce(ctx context.Context, s *store, r backend.Request) (answer, error) {
 	a, err := parse(takeOnceScript.Run(ctx, s.client, names(r.Key), r.Owner, r.TTL.Milliseconds()).Slice())
 	if err == nil && a.left > 0 { // it was there

@@ -28,7 +28,7 @@ var expiry = []specimens.Specimen{
 		Title: "SETNX, and no expiry at all",
 		Story: "SETNX takes the key, DEL gives it back, and that is all. It works until the first holder dies in between: its " +
 			"key stays for ever, and people learn to delete it by hand, which takes it from a living holder sooner or later. " +
-			"redis-py's Lock does it still, as its timeout is None unless it is told otherwise.",
+			"redis-py's Lock does it still, as its timeout is None unless the caller sets another.",
 		See:    "redis-py lock.py: timeout=None, the lock remains until release() is called",
 		Right:  "Every lock has an expiry, and a live holder prolongs it.",
 		Sin:    []string{"takeForEver"},

@@ -49,14 +49,14 @@ var renewal = []specimens.Specimen{
 		Title: "A renewal by EXPIRE alone",
 		Story: "A background thread calls EXPIRE on the key again and again. EXPIRE asks nobody for an owner: a thread that was " +
 			"not stopped, or whose holder has lost the key, keeps another one's lock alive, also when that one is long dead, and " +
-			"tells its own holder that all is well.",
+			"lets its own holder believe that all is well.",
 		See:    "Redis manual, EXPIRE page; Redisson issue 7272, a renewal that goes on after unlock",
 		Right:  "Compare the owner, and prolong, in one script.",
 		Sin:    []string{"renewByExpire"},
 		Virtue: []string{"prolongScript"},
 		Open:   open(func(s *store) { s.prolong = renewByExpire }),
 		Kills: []specimens.Kill{
-			{Check: "LateRenewSparesNext", Says: "Inspect tells a TTL"},
+			{Check: "LateRenewSparesNext", Says: "Inspect returns a TTL"},
 			{Check: "EvictedRenewSparesNewHolder", Says: "Renew of a lease that the store had dropped: <nil>, want ErrLost"},
 		},
 	},
@@ -68,7 +68,7 @@ var renewal = []specimens.Specimen{
 			"expires, and another client has it: two holders, without a pause and with good clocks. Measured of rueidislock: one " +
 			"second of both.",
 		See:    "rueidislock's script(), bounded by the new deadline; node-redlock without a command timeout is of the same kind",
-		Right:  "Loss is told by a timer at the current deadline, whatever a request does.",
+		Right:  "A timer at the current deadline reports the loss, whatever a request does.",
 		Sin:    []string{"believer", "believer.Renew", "believer.watch"},
 		Virtue: []string{"right"},
 		Open:   open(func(s *store) { s.hand = believe }),
@@ -125,7 +125,7 @@ func (b *believer) Renew(ctx context.Context, ttl time.Duration) error {
 	return err
 }
 
-// watch tells of the loss once the renewal under way has ended.
+// watch reports the loss once the renewal under way has ended.
 func (b *believer) watch() {
 	b.busy <- struct{}{}
 	close(b.lost)

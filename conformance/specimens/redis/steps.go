@@ -17,7 +17,8 @@ func names(key string) []string { return []string{lockName(key), "specimen:token
 
 func lockName(key string) string { return "specimen:lock:" + key }
 
-// takeScript gives the key to an owner with a token, or tells who has it. Asked again by the same owner it answers the same.
+// takeScript grants the key to an owner with a token, or returns the holder. A repeated request by the same owner gets
+// the same reply.
 var takeScript = redis.NewScript(`
 local owner = redis.call('GET', KEYS[1])
 if not owner then
@@ -65,7 +66,7 @@ func ask(ctx context.Context, s *store, request request, late func()) (answer, e
 	return specimens.Ask(ctx, context.WithoutCancel(ctx), &s.calls, timeout, request, late)
 }
 
-// wait polls. Each refusal tells when the key will be free at the latest.
+// wait polls. Each refusal has the time at which the key will be free at the latest.
 func wait(ctx context.Context, _ *store, _ backend.Request, try try) (backend.Lease, error) {
 	const patience = 10 * time.Second
 	return kit.Poll(ctx, kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}, patience, try)

@@ -23,12 +23,12 @@ type store struct {
 
 // steps are what a specimen may do otherwise.
 type steps struct {
-	// take gives the key to r.Owner, or tells who has it.
+	// take grants the key to r.Owner, or returns the holder.
 	take func(ctx context.Context, s *store, r backend.Request) (answer, error)
 	// prolong and remove change the lock of owner on key. They return ErrLost if it has none.
 	prolong func(ctx context.Context, s *store, key, owner string, ttl time.Duration) error
 	remove  func(ctx context.Context, s *store, key, owner string) error
-	// look tells who has the key.
+	// look returns the holder.
 	look func(ctx context.Context, s *store, key string) (answer, error)
 	// ask makes a request, and calls late if that ends after ctx.
 	ask func(ctx context.Context, s *store, request request, late func()) (answer, error)
@@ -40,8 +40,8 @@ type steps struct {
 	abandon func(s *store, r backend.Request)
 	// hand makes of a granted lease what the application gets.
 	hand func(s *store, l *kit.Life) backend.Lease
-	// told is called after a release.
-	told func(s *store, key string)
+	// afterRelease is called after a release.
+	afterRelease func(s *store, key string)
 }
 
 type (
@@ -59,10 +59,10 @@ type answer struct {
 func right() steps {
 	return steps{
 		take: take, prolong: prolong, remove: remove, look: look, ask: ask, wait: wait,
-		sent:    func(before, _ time.Time) time.Time { return before },
-		abandon: func(s *store, r backend.Request) { s.leases.Abandon(r.Key, r.Owner, r.TTL) },
-		hand:    func(_ *store, l *kit.Life) backend.Lease { return l },
-		told:    func(*store, string) {},
+		sent:         func(before, _ time.Time) time.Time { return before },
+		abandon:      func(s *store, r backend.Request) { s.leases.Abandon(r.Key, r.Owner, r.TTL) },
+		hand:         func(_ *store, l *kit.Life) backend.Lease { return l },
+		afterRelease: func(*store, string) {},
 	}
 }
 
@@ -162,7 +162,7 @@ func (s *store) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		return answer{}, s.remove(ctx, s, l.Key(), l.Owner())
 	}, func() {})
 	if err == nil {
-		s.told(s, l.Key())
+		s.afterRelease(s, l.Key())
 	}
 	return s.failed(ctx, err)
 }

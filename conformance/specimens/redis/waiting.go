@@ -21,7 +21,7 @@ var waiting = []specimens.Specimen{
 		Right:  "A wake-up is a hint. A timer always backs it.",
 		Sin:    []string{"waitForSignal", "signal"},
 		Virtue: []string{"wait"},
-		Open:   open(func(s *store) { s.wait, s.told = waitForSignal, signal }),
+		Open:   open(func(s *store) { s.wait, s.afterRelease = waitForSignal, signal }),
 		Kills:  []specimens.Kill{{Check: "WaiterGetsExpiredKey", Says: "a waiter has not been granted the free key"}},
 	},
 	{
@@ -35,7 +35,7 @@ var waiting = []specimens.Specimen{
 		Right:  "Subscribe first and look again, and let a timer back the messages. Polling, as in the twin, needs no message.",
 		Sin:    []string{"waitForMessage", "publish"},
 		Virtue: []string{"wait"},
-		Open:   open(func(s *store) { s.wait, s.told = waitForMessage, publish }),
+		Open:   open(func(s *store) { s.wait, s.afterRelease = waitForMessage, publish }),
 		Kills: []specimens.Kill{
 			{Check: "WaiterGetsExpiredKey", Says: "a waiter has not been granted the free key"},
 		},

@@ -19,12 +19,12 @@ import (
 
 func TestMain(m *testing.M) {
 	specimens.Main(Collection)
-	logging.Disable() // go-redis tells every outage; here they are made on purpose
+	logging.Disable() // go-redis logs every outage; here they are made on purpose
 	goleak.VerifyTestMain(m, storetest.GoRedisDials())
 }
 
 func TestSpecimens(t *testing.T) {
-	storetest.Long(t, "each specimen and its twin go through the checks that tell them apart")
+	storetest.Long(t, "each specimen and its twin go through the checks that distinguish them")
 	specimens.Prove(t, Collection, three, specimens.For("majority-of-the-reachable", partitioned))
 }
 

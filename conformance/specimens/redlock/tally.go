@@ -59,7 +59,7 @@ func (s *store) poll(ctx context.Context, nodes []*redis.Client, ask question, l
 	return t
 }
 
-// which lists the nodes whose vote is as told.
+// which lists the nodes with the given vote.
 func (t *tally) which(is func(vote) bool) []int {
 	var nodes []int
 	for i, v := range t.votes {

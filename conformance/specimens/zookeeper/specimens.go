@@ -51,14 +51,14 @@ var Collection = specimens.Collection{
 			Right:  "Look at the queue again whenever something has changed.",
 			Sin:    []string{"myTurn"},
 			Virtue: []string{"lookAgain"},
-			Open:   wrong(func(w *steps) { w.told = myTurn }),
+			Open:   wrong(func(w *steps) { w.predecessorGone = myTurn }),
 			Kills:  []specimens.Kill{{Check: "CancelledWaiterDelaysNextBriefly", Says: "was granted the held key when the one before it was cancelled"}},
 		},
 		{
 			Name:  "create-without-recovery",
 			Title: "Create that is not asked after",
 			Story: "Create fails, as its connection broke or the caller's context ended, and the error is returned. " +
-				"The server had created the node all the same. Its name ends in a number that only the lost answer told, " +
+				"The server had created the node all the same. Its name ends in a number that only the lost reply contained, " +
 				"so that nobody knows it to be theirs, and it is kept alive by the session: the queue stands still. " +
 				"go-zookeeper's “protected” create gives up when its own look fails: 8 cuts left 5 such nodes.",
 			See:    "CURATOR-45, CURATOR-498; go-zookeeper, CreateProtectedEphemeralSequential, measured for anylock's notes",
@@ -85,11 +85,11 @@ var Collection = specimens.Collection{
 			},
 		},
 		{
-			Name:  "held-until-told",
+			Name:  "held-until-notified",
 			Title: "Held until the session is said to have expired",
 			Story: "The lock is held until the client library reports that the session has expired. " +
 				"But a client learns of that from a server, when it has reached one again: cut off, it hears nothing. " +
-				"With a session of 4 s, servers had deleted the node after 3.7 s, and the holder was told after 7.7 s.",
+				"With a session of 4 s, servers had deleted the node after 3.7 s, and the holder learned of it after 7.7 s.",
 			See:    "ZooKeeper programmer's guide, “Sessions”; Curator tech note 12; measured for anylock's notes",
 			Right:  "Count the deadline by the holder's own clock from before the last write that was answered.",
 			Sin:    []string{"noNews"},

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestSpecimens(t *testing.T) {
-	storetest.Long(t, "each specimen and its twin go through the checks that tell them apart")
+	storetest.Long(t, "each specimen and its twin go through the checks that distinguish them")
 	server := servers.ZooKeeper(t)
 	b, err := Open(t.Context(), server.Addr)
 	if err != nil {

@@ -27,12 +27,12 @@ func Open(ctx context.Context, addrs ...string) (backend.Backend, error) {
 
 // steps are what a specimen may do in another way.
 type steps struct {
-	flags   int32                                                // of a node
-	unknown func(s *store, t *ticket)                            // the node may have been created, or not
-	gone    func() error                                         // a waiter's own node has vanished; nil: it has the key
-	told    func() error                                         // the node before a waiter's has gone; nil: it has the key
-	confirm func(ctx context.Context, s *store, t *ticket) error // that the node is there, and the session lives
-	remove  func(ctx context.Context, s *store, t *ticket) error
+	flags           int32                                                // of a node
+	unknown         func(s *store, t *ticket)                            // the node may have been created, or not
+	gone            func() error                                         // a waiter's own node has vanished; nil: it has the key
+	predecessorGone func() error                                         // the node before a waiter's has gone; nil: it has the key
+	confirm         func(ctx context.Context, s *store, t *ticket) error // that the node is there, and the session lives
+	remove          func(ctx context.Context, s *store, t *ticket) error
 }
 
 // ephemeral nodes end with their session.
@@ -40,7 +40,7 @@ const ephemeral int32 = zk.FlagEphemeralSequential
 
 func right() steps {
 	return steps{
-		flags: ephemeral, unknown: cleanUp, gone: placeLost, told: lookAgain, confirm: check, remove: removeOwn,
+		flags: ephemeral, unknown: cleanUp, gone: placeLost, predecessorGone: lookAgain, confirm: check, remove: removeOwn,
 	}
 }
 
@@ -69,7 +69,7 @@ const (
 	requestTimeout = 5 * time.Second
 	pause          = 50 * time.Millisecond // of a waiter in an outage
 	patience       = 15 * time.Second      // of a waiter with servers that do not answer
-	recheck        = 10 * time.Second      // of a waiter that was not told anything
+	recheck        = 10 * time.Second      // of a waiter that got no event
 )
 
 var promises = backend.Guarantees{
@@ -112,7 +112,7 @@ func open(ctx context.Context, how steps, addrs []string) (backend.Backend, erro
 
 func (s *store) Guarantees() backend.Guarantees { return promises }
 
-// Close ends the session, and with it the leases of holders that have been told.
+// Close ends the session, and with it the leases of holders that have been notified.
 func (s *store) Close() error {
 	s.cancel()
 	if s.leases.Close() {
@@ -250,7 +250,7 @@ func (s *store) create(ctx context.Context, t *ticket) (err error) {
 
 const infix = "-lock-"
 
-// prefix begins the name of a ticket's node, so that it is found although nobody was told its name.
+// prefix begins the name of a ticket's node, so that it is found although no reply contained its name.
 func (t *ticket) prefix() string { return prefixOf(t.mark) }
 
 func prefixOf(mark string) string {
@@ -282,7 +282,7 @@ func (s *store) turn(ctx context.Context, t *ticket, wait bool) error {
 		return cmp.Or(kit.ContextError(ctx, backend.ErrHeld), err)
 	}
 	t.sent = time.Now()
-	return s.told()
+	return s.predecessorGone()
 }
 
 // placeLost has the waiter take another place: its session has ended, or somebody has deleted the node.
@@ -374,7 +374,7 @@ func (s *store) delete(ctx context.Context, path string) error {
 	return err
 }
 
-// holder tells who has the lowest node.
+// holder returns the owner of the lowest node.
 func (s *store) holder(ctx context.Context, key string) (backend.Holder, error) {
 	for {
 		names, err := s.queue(ctx, key)

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+)
+
+const detachedStores = `The lease stays at the store when anylock exits. The store must be able to return it to another process, as file: and redis: are. With other
+stores anylock exits with 64; use "anylock hold", "anylock run" or "anylock serve" there.`
+
+// A detachedRecord is what acquire and renew print of a lease.
+type detachedRecord struct {
+	leaseRecord
+	// Left is how long the lease is exclusive, counted from the start of this command.
+	Left float64 `json:"left_seconds"`
+}
+
+func (a *app) acquireCommand() *cobra.Command {
+	r := &runner{app: a}
+	r.ttl.d = defaultTTL
+	format, export := newChoice("text", "json"), false
+	cmd := &cobra.Command{
+		Use:   "acquire [flags] KEY",
+		Short: "Acquire a lock and exit, for renew and release later",
+		Long: `acquire acquires the lock KEY, prints the lease's owner, fencing token and time left, and exits. The lease ends after
+--ttl unless "anylock renew" extends it. Nothing renews it otherwise: choose a --ttl that is longer than the work, or renew every third of it.
+
+` + detachedStores + `
+
+The time left counts from the start of the command: take the time before you start anylock, and stop working when it has passed.
+
+Exit codes: 0 acquired;
+   1  somebody else holds the key (-n, -w; change it with -E)
+  64  wrong usage, or the store cannot return leases
+  69  the store cannot be reached
+  74  the lease cannot be printed; it is released then`,
+		Example: `  eval "$(anylock acquire --export --ttl 10m -w 60 deploy)"
+  ./deploy.sh --fence "$ANYLOCK_TOKEN"
+  anylock release --owner "$ANYLOCK_OWNER" deploy`,
+		Args: exactArgs("KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.key = args[0]
+			err := r.checkTerms()
+			if err == nil && export && strings.ContainsRune(r.key, 0) {
+				err = errors.New("KEY has a NUL byte, which an environment variable cannot hold")
+			}
+			if err != nil {
+				return usagef("%w", err)
+			}
+			return r.acquireDetached(cmd.Context(), func(record detachedRecord) error {
+				if export {
+					return writeExport(a, record)
+				}
+				return writeLease(a, record, format.is("json"))
+			})
+		},
+	}
+	r.termFlags(cmd.Flags())
+	cmd.Flags().Lookup("lost-exit-code").Hidden = true // nobody watches the lease
+	cmd.Flags().Var(format, "format", format.usage())
+	cmd.Flags().BoolVar(&export, "export", false, "print shell commands that set $ANYLOCK_KEY, $ANYLOCK_OWNER and $ANYLOCK_TOKEN")
+	cmd.MarkFlagsMutuallyExclusive("format", "export")
+	return cmd
+}
+
+// acquireDetached acquires the lock, prints it, and leaves the lease at the store.
+func (r *runner) acquireDetached(ctx context.Context, print func(detachedRecord) error) error {
+	signals := r.begin()
+	defer r.notices.close()
+	ctx, stop := untilSignal(ctx, signals)
+	opts, err := r.options()
+	if err != nil {
+		return err
+	}
+	locks, err := r.app.open(ctx, append(opts, lock.WithoutRenewal())...)
+	if err != nil {
+		return cmp.Or(stop(), err)
+	}
+	defer locks.Close()
+	if !locks.Resumable() {
+		return usagef("this store cannot return a lease to another process: use hold, run or serve")
+	}
+	lease, err := r.acquire(ctx, locks)
+	interrupted := stop()
+	switch {
+	case err != nil:
+		return cmp.Or(interrupted, err)
+	case interrupted != nil:
+		_ = lease.Release(ctx) // its TTL ends it in any case
+		return interrupted
+	}
+	if err := print(newDetachedRecord(r.key, lease, r.began)); err != nil {
+		_ = lease.Release(ctx) // nobody knows of the lease
+		return err
+	}
+	return nil
+}
+
+func newDetachedRecord(key string, lease *lock.Lease, began time.Time) detachedRecord {
+	record := detachedRecord{leaseRecord: leaseRecord{Key: key, Owner: lease.Owner()}, Left: lease.Deadline().Sub(began).Seconds()}
+	if token := lease.Token(); token != 0 {
+		record.Token = &token
+	}
+	return record
+}
+
+func writeLease(a *app, record detachedRecord, json bool) error {
+	if json {
+		return writeJSON(a.stdout, record)
+	}
+	token := "none"
+	if record.Token != nil {
+		token = strconv.FormatUint(*record.Token, 10)
+	}
+	_, err := fmt.Fprintf(a.stdout, "owner %s\ntoken %s\nleft  %.3fs\n", show(record.Owner), token, record.Left)
+	return err
+}
+
+// writeExport prints commands for the eval of a POSIX shell.
+func writeExport(a *app, record detachedRecord) error {
+	token := ""
+	if record.Token != nil {
+		token = strconv.FormatUint(*record.Token, 10)
+	}
+	_, err := fmt.Fprintf(a.stdout, "export %s=%s %s=%s %s=%s\n",
+		"ANYLOCK_KEY", quoteShell(record.Key), "ANYLOCK_OWNER", quoteShell(record.Owner), "ANYLOCK_TOKEN", quoteShell(token))
+	return err
+}
+
+// quoteShell is s as one word of a POSIX shell.
+func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func (a *app) renewCommand() *cobra.Command {
+	owner, ttl, format := "", seconds{d: defaultTTL}, newChoice("text", "json")
+	cmd := &cobra.Command{
+		Use:   "renew --owner OWNER [--ttl DURATION] KEY",
+		Short: "Extend a lease of acquire",
+		Long: `renew extends the lease that OWNER holds on KEY to --ttl from now, whichever process acquired it, and prints it as acquire does.
+
+` + detachedStores + `
+
+Exit codes: 0 extended; 1 OWNER does not hold the key: the lease has ended, and somebody else may hold the key; 64 wrong usage, or the store
+cannot return leases; 69 the store cannot be reached: the lease is as it was, or has been extended; 74 the lease cannot be
+printed.`,
+		Example: `  anylock renew --owner "$ANYLOCK_OWNER" --ttl 10m deploy`,
+		Args:    exactArgs("KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := backend.ValidateTTL(ttl.d); err != nil {
+				return usagef("--ttl: %w", err)
+			}
+			began := time.Now()
+			return a.resumed(cmd.Context(), args[0], owner, ttl.d, func(lease *lock.Lease) error {
+				return writeLease(a, newDetachedRecord(args[0], lease, began), format.is("json"))
+			})
+		},
+	}
+	ownerFlag(cmd, &owner)
+	cmd.Flags().Var(&ttl, "ttl", "how long the lease lasts from now")
+	cmd.Flags().Var(format, "format", format.usage())
+	return cmd
+}
+
+func (a *app) releaseCommand() *cobra.Command {
+	owner := ""
+	cmd := &cobra.Command{
+		Use:   "release --owner OWNER KEY",
+		Short: "Release a lease of acquire",
+		Long: `release releases the lease that OWNER holds on KEY, whichever process acquired it. The next waiter gets the key.
+
+` + detachedStores + `
+
+Exit codes: 0 released; 1 OWNER does not hold the key: the lease had ended before; 64 wrong usage, or the store cannot return
+leases; 69 the store cannot be reached.`,
+		Example: `  anylock release --owner "$ANYLOCK_OWNER" deploy`,
+		Args:    exactArgs("KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.resumed(cmd.Context(), args[0], owner, defaultTTL, func(lease *lock.Lease) error {
+				return lease.Release(cmd.Context())
+			})
+		},
+	}
+	ownerFlag(cmd, &owner)
+	return cmd
+}
+
+func ownerFlag(cmd *cobra.Command, owner *string) {
+	cmd.Flags().StringVar(owner, "owner", "", "the `OWNER` that acquire printed")
+}
+
+// resumed calls f with the lease that owner holds on key. The lease stays at the store unless f releases it.
+func (a *app) resumed(ctx context.Context, key, owner string, ttl time.Duration, f func(*lock.Lease) error) error {
+	if owner == "" {
+		return usagef("--owner is missing")
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	locks, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	lease, err := locks.Resume(ctx, key, owner, lock.WithTTL(ttl), lock.WithoutRenewal())
+	if err == nil {
+		err = f(lease)
+	}
+	switch lerr := (*lock.Error)(nil); {
+	case errors.Is(err, lock.ErrLost):
+		a.say("%s: the lease of %s has ended", show(key), show(owner))
+		return exitWith(exitFree)
+	case errors.As(err, &lerr):
+		return storeError(err)
+	}
+	return err // of standard output, if any
+}

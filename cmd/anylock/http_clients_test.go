@@ -1,0 +1,233 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/internal/storetest"
+)
+
+const examplesHTTP = "../../examples/http"
+
+// httpClients are programs around the clients in examples/http. They take the lock $KEY of $URL $ROUNDS times and
+// call $RESOURCE/enter and $RESOURCE/leave while they hold it. With $HOLD they hold it until it is lost, and then print "lost".
+var httpClients = []struct{ name, interpreter, program string }{
+	{"python", "python3", `
+import os, sys, time, urllib.request
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.environ["EXAMPLES"])
+import anylock
+locks, key = anylock.Locks(os.environ["URL"]), os.environ["KEY"]
+def call(what, token): urllib.request.urlopen(os.environ["RESOURCE"] + "/" + what + "?token=" + token).read()
+if os.environ.get("HOLD"):
+    lease = locks.acquire(key, ttl=3)
+    call("enter", lease.token)
+    lease.lost.wait(30)
+    try: lease.check()
+    except anylock.Lost: print("lost")
+    sys.exit()
+for _ in range(int(os.environ["ROUNDS"])):
+    with locks.acquire(key, ttl=6, wait=60) as lease:
+        call("enter", lease.token)
+        time.sleep(0.01)
+        call("leave", lease.token)
+`},
+	{"node", "node", `
+const { Locks, Lost } = await import(process.env.EXAMPLES + "/anylock.mjs");
+const { URL: url, KEY: key, RESOURCE: resource, ROUNDS: rounds, HOLD: hold } = process.env;
+const locks = new Locks(url);
+const call = async (what, token) => (await fetch(resource + "/" + what + "?token=" + token)).text();
+if (hold) {
+  const lease = await locks.acquire(key, { ttl: 3000 });
+  await call("enter", lease.token);
+  await new Promise((done) => lease.signal.addEventListener("abort", done));
+  try { lease.check(); } catch (e) { if (e instanceof Lost) console.log("lost"); }
+  process.exit();
+}
+for (let i = 0; i < rounds; i++) {
+  const lease = await locks.acquire(key, { ttl: 6000, wait: 60000 });
+  await call("enter", lease.token);
+  await new Promise((done) => setTimeout(done, 10));
+  await call("leave", lease.token);
+  await lease.release();
+}
+`},
+	{"curl", "sh", `
+lock="$EXAMPLES/anylock.sh"
+enter='curl -sf "$RESOURCE/enter?token=$ANYLOCK_TOKEN"'
+if [ -n "${HOLD:-}" ]; then
+	ANYLOCK_TTL=3 "$lock" "$URL" "$KEY" sh -c "$enter; exec sleep 30"
+	[ $? != 113 ] || echo lost
+	exit
+fi
+for i in $(seq "$ROUNDS"); do
+	ANYLOCK_TTL=6 "$lock" "$URL" "$KEY" sh -c "$enter; sleep 0.01; curl -sf \"\$RESOURCE/leave?token=\$ANYLOCK_TOKEN\"" || exit
+done
+`},
+}
+
+// A resource notes who uses it, and whether two do so at once.
+type resource struct {
+	*httptest.Server
+	entered chan string
+
+	mu     sync.Mutex
+	inside string
+	last   uint64
+	visits int
+	wrong  []string
+}
+
+func newResource(t *testing.T) *resource {
+	r := &resource{entered: make(chan string, 1000)}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *resource) ServeHTTP(_ http.ResponseWriter, q *http.Request) {
+	text := q.URL.Query().Get("token")
+	token, err := strconv.ParseUint(text, 10, 64)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wrong := func(format string, args ...any) { r.wrong = append(r.wrong, fmt.Sprintf(format, args...)) }
+	switch {
+	case err != nil:
+		wrong("token %q", text)
+	case q.URL.Path == "/leave" && r.inside != text:
+		wrong("%s leaves, and %s is inside", text, r.inside)
+	case q.URL.Path == "/leave":
+		r.inside = ""
+	case r.inside != "":
+		wrong("%s enters while %s is inside", text, r.inside)
+	case token <= r.last:
+		wrong("token %d after %d", token, r.last)
+	default:
+		r.inside, r.last = text, token
+		r.visits++
+		r.entered <- text
+	}
+}
+
+func (s *served) client(r *resource, program, interpreter, key string, env ...string) *exec.Cmd {
+	s.t.Helper()
+	path, err := exec.LookPath(interpreter)
+	if err != nil {
+		if os.Getenv("ANYLOCK_TEST_REQUIRE") != "" {
+			s.t.Fatalf("%s is missing: scripts/install-servers installs it", interpreter)
+		}
+		s.t.Skipf("%s is missing", interpreter)
+	}
+	examples, err := filepath.Abs(examplesHTTP)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	args := map[string][]string{"node": {"--input-type=module", "-e"}}[interpreter]
+	if args == nil {
+		args = []string{"-c"}
+	}
+	cmd := exec.Command(path, append(args, program)...)
+	cmd.Env = append(os.Environ(), append([]string{"URL=" + s.url, "RESOURCE=" + r.URL, "KEY=" + key, "EXAMPLES=" + examples}, env...)...)
+	return cmd
+}
+
+// The clients exclude each other while the server is killed and started again, and none of them fails.
+func TestHTTPClientsWithKills(t *testing.T) {
+	storetest.Long(t, "kills the server while clients work")
+	s, r := serveOn(t, fileURL(t.TempDir())), newResource(t)
+	const rounds = 12
+	var clients sync.WaitGroup
+	for _, c := range httpClients {
+		for range 2 {
+			cmd := s.client(r, c.program, c.interpreter, "k", fmt.Sprintf("ROUNDS=%d", rounds))
+			clients.Go(func() {
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%s: %v\n%s", c.name, err, out)
+				}
+			})
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		clients.Wait()
+		close(done)
+	}()
+	kills := 0
+	for ; kills < 5 && !isOver(done); kills++ {
+		// A killed server may leave a place in the store's queue, which others pass only after a while.
+		for range 10 {
+			select {
+			case <-r.entered:
+			case <-done:
+			}
+		}
+		s.kill()
+		s.start()
+	}
+	<-done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, wrong := range r.wrong {
+		t.Error(wrong)
+	}
+	if want := 2 * rounds * len(httpClients); r.visits != want {
+		t.Errorf("%d visits, want %d", r.visits, want)
+	}
+	t.Logf("%d visits, %d kills", r.visits, kills)
+}
+
+func isOver(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Each client notices that its lease was broken: at its next renewal at the latest.
+func TestHTTPClientsNoticeLoss(t *testing.T) {
+	storetest.Long(t, "waits for renewals")
+	t.Parallel()
+	for _, c := range httpClients {
+		t.Run(c.name, func(t *testing.T) {
+			s, r := serveOn(t, fileURL(t.TempDir())), newResource(t)
+			cmd := s.client(r, c.program, c.interpreter, "a%2Fb", "HOLD=1")
+			if c.interpreter != "sh" { // which takes the key as it is in the path
+				cmd.Env = append(cmd.Env, "KEY=a/b")
+			}
+			out := make(chan string, 1)
+			go func() {
+				text, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Errorf("%v\n%s", err, text)
+				}
+				out <- string(text)
+			}()
+			select {
+			case <-r.entered:
+			case text := <-out:
+				t.Fatalf("not held: %s", text)
+			}
+			_, owner, _ := strings.Cut(s.want(200, "GET", "/v1/locks/a%2Fb", ""), `"owner":"`)
+			owner, _, _ = strings.Cut(owner, `"`)
+			s.want(204, "POST", "/v1/locks/a%2Fb/break?owner="+strings.ReplaceAll(owner, "~", "%7E"), "")
+			start := time.Now()
+			if text := <-out; !strings.Contains(text, "lost") {
+				t.Errorf("%s", text)
+			}
+			t.Logf("noticed after %v", time.Since(start))
+		})
+	}
+}

@@ -1,0 +1,267 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// A served is one "anylock serve" in a process of its own.
+type served struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	args []string
+	url  string
+	log  *os.File
+}
+
+// serveOn starts a server. Without --listen it gets a port of its own, and keeps it over restarts.
+func serveOn(t *testing.T, storeURL string, args ...string) *served {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "serve.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &served{t: t, args: append([]string{"serve", "--backend", storeURL, "--listen", "127.0.0.1:0"}, args...), log: log}
+	s.start()
+	t.Cleanup(func() {
+		s.kill()
+		text, _ := os.ReadFile(log.Name())
+		log.Close()
+		if t.Failed() {
+			t.Logf("serve:\n%s", text)
+		}
+	})
+	return s
+}
+
+func (s *served) start() {
+	s.t.Helper()
+	s.cmd = exec.Command("anylock", s.args...)
+	s.cmd.Stderr = s.log
+	out, err := s.cmd.StdoutPipe()
+	if err == nil {
+		err = s.cmd.Start()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		_ = s.cmd.Wait()
+		text, _ := os.ReadFile(s.log.Name())
+		s.t.Fatalf("serve did not start: %v\n%s", err, text)
+	}
+	s.url = strings.TrimSpace(line)
+	if address, ok := strings.CutPrefix(s.url, "http://"); ok {
+		s.args = append(s.args, "--listen", address)
+	}
+}
+
+// kill ends the server as the out-of-memory killer would.
+func (s *served) kill() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+}
+
+func (s *served) do(method, target, body string) (int, string) {
+	s.t.Helper()
+	q, err := http.NewRequest(method, s.url+target, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r, err := http.DefaultClient.Do(q)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, _ := io.ReadAll(r.Body)
+	return r.StatusCode, string(text)
+}
+
+func (s *served) want(code int, method, target, body string) string {
+	s.t.Helper()
+	got, text := s.do(method, target, body)
+	if got != code {
+		s.t.Fatalf("%s %s: %d %s, want %d", method, target, got, text, code)
+	}
+	return text
+}
+
+// A lease lives on over a kill of the server, and a server that is asked to end answers its waiters.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	s := serveOn(t, fileURL(t.TempDir()))
+	first := s.want(200, "PUT", "/v1/locks/k?owner=a&ttl_ms=60000", "")
+	s.kill()
+	s.start()
+	s.want(423, "PUT", "/v1/locks/k?owner=b", "")
+	renewed := s.want(200, "POST", "/v1/locks/k/renew?owner=a&ttl_ms=60000", "")
+	token := func(text string) string {
+		_, after, _ := strings.Cut(text, `"token":`)
+		before, _, _ := strings.Cut(after, ",")
+		return before
+	}
+	if token(first) != token(renewed) || token(first) == "" {
+		t.Errorf("granted %s, renewed %s", first, renewed)
+	}
+	waiter := make(chan int, 1)
+	go func() {
+		code, _ := s.do("PUT", "/v1/locks/k?owner=b&wait_ms=60000", "")
+		waiter <- code
+	}()
+	for !strings.Contains(s.want(200, "GET", "/metrics", ""), "anylock_waiters 1\n") {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := <-waiter; code != 503 {
+		t.Errorf("the waiter was answered %d", code)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("exit: %v", err)
+	}
+}
+
+// A server on a Unix socket serves its own user, and replaces the socket of one that was killed.
+func TestServeSocket(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	s := serveOn(t, "memory:", "--listen", "unix:"+path, "--start-delay", "0")
+	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", path)
+	}, DisableKeepAlives: true}}
+	put := func() int {
+		q, _ := http.NewRequest("PUT", "http://anylock/v1/locks/k?owner=a", nil)
+		r, err := client.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		return r.StatusCode
+	}
+	if code := put(); code != 200 {
+		t.Errorf("put: %d", code)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("socket: %v %v", info, err)
+	}
+	second := exec.Command("anylock", "serve", "--backend", "memory:", "--listen", "unix:"+path)
+	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), "another server") {
+		t.Errorf("a second server: %v\n%s", err, out)
+	}
+	s.kill()
+	s.start()
+	if code := put(); code != 200 {
+		t.Errorf("put: %d", code)
+	}
+}
+
+// Addresses that others reach need clients, and TLS.
+func TestServeRefusesOpenAddresses(t *testing.T) {
+	t.Parallel()
+	clients := filepath.Join(t.TempDir(), "clients.json")
+	content := `{"clients": [{"name": "ci", "token": "0123456789abcdef", "rights": [{"prefix": "", "allow": ["take"]}]}]}`
+	if err := os.WriteFile(clients, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--listen", ":0"}, "needs --clients"},
+		{[]string{"--listen", "0.0.0.0:0", "--plain-http"}, "needs --clients"},
+		{[]string{"--listen", "[::]:0", "--clients", clients}, "tokens must not travel in the clear"},
+		{[]string{"--clients", "/nowhere"}, "no such file"},
+		{[]string{"--tls-cert", "x"}, "need each other"},
+		{[]string{"--client-ca", "x"}, "--client-ca needs --tls-cert"},
+	} {
+		cmd := exec.Command("anylock", append([]string{"serve", "--backend", "memory:"}, c.args...)...)
+		out, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(string(out), c.want) {
+			t.Errorf("%q: exit %d %v\n%s", c.args, code, err, out)
+		}
+	}
+}
+
+// Terraform's own http backend locks and unlocks its state. Its recorded requests are in package lockhttp's test.
+func TestTerraform(t *testing.T) {
+	storetest.Long(t, "runs terraform")
+	t.Parallel()
+	terraform, err := exec.LookPath("terraform")
+	if err != nil {
+		if terraform, err = exec.LookPath("tofu"); err != nil {
+			t.Skip("there is neither terraform nor tofu")
+		}
+	}
+	s := serveOn(t, fileURL(t.TempDir()))
+	var state []byte
+	stateServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPost:
+			state, _ = io.ReadAll(r.Body)
+		case state == nil:
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			w.Write(state)
+		}
+	}))
+	defer stateServer.Close()
+	dir := t.TempDir()
+	lockURL := s.url + "/v1/terraform/net%2Fprod"
+	config := fmt.Sprintf(`terraform {
+  backend "http" {
+    address = %q
+    lock_address = %q
+    unlock_address = %q
+  }
+}
+output "o" { value = "1" }
+`, stateServer.URL, lockURL, lockURL)
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (string, error) {
+		cmd := exec.Command(terraform, append([]string{"-chdir=" + dir}, args...)...)
+		cmd.Env = append(os.Environ(), "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run("init", "-input=false", "-no-color"); err != nil {
+		t.Fatalf("init: %v\n%s", err, out)
+	}
+	if out, err := run("apply", "-auto-approve", "-input=false", "-no-color"); err != nil {
+		t.Fatalf("apply: %v\n%s", err, out)
+	}
+	if text := s.want(200, "GET", "/v1/locks/net%2Fprod", ""); !strings.Contains(text, `"held":false`) {
+		t.Errorf("after apply: %s", text)
+	}
+	info := `{"ID":"11111111-2222-3333-4444-555555555555","Operation":"OperationTypeApply","Who":"me@host","Version":"1","Created":"2026-01-01T00:00:00Z"}`
+	s.want(200, "LOCK", "/v1/terraform/net%2Fprod", info)
+	out, err := run("apply", "-auto-approve", "-input=false", "-no-color")
+	if err == nil || !strings.Contains(out, "11111111-2222-3333-4444-555555555555") {
+		t.Errorf("apply of a locked state: %v\n%s", err, out)
+	}
+	if out, err := run("force-unlock", "-force", "11111111-2222-3333-4444-555555555555"); err != nil {
+		t.Errorf("force-unlock: %v\n%s", err, out)
+	}
+	if out, err := run("apply", "-auto-approve", "-input=false", "-no-color"); err != nil {
+		t.Errorf("apply after force-unlock: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,6 @@
+package main
+
+import "net"
+
+// listenPrivately creates a socket with the access rights of its folder.
+func listenPrivately(path string) (net.Listener, error) { return net.Listen("unix", path) }

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anylock/lock/sqltable"
+)
+
+func (a *app) tableCommand() *cobra.Command {
+	dialect := newChoice("postgres", "mysql", "sqlite")
+	table := sqltable.DefaultTable
+	cmd := &cobra.Command{
+		Use:   "table",
+		Short: "Print the SQL that creates the table of leases in a database",
+		Args:  exactArgs(),
+		RunE: func(*cobra.Command, []string) error {
+			for _, d := range []sqltable.Dialect{sqltable.Postgres, sqltable.MySQL, sqltable.SQLite} {
+				if !dialect.is(d.String()) {
+					continue
+				}
+				ddl, err := sqltable.DDL(d, table)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(a.stdout, ddl+";")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().Var(dialect, "dialect", "the database's `DIALECT`: postgres, mysql (and MariaDB), sqlite")
+	cmd.Flags().StringVar(&table, "table", table, "the table's `NAME`, with its schema if necessary")
+	return cmd
+}

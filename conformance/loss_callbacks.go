@@ -1,0 +1,128 @@
+package conformance
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var lossCallbackChecks = []Check{
+	{
+		Name: "OnLostCallsWhateverEndsIt",
+		Rule: "LossNotifier.OnLost calls back, each function once, as Lost closes: at the deadline that the last renewal has set, when a " +
+			"client is closed, and when the store reports that the lease has ended, as the answer to a renewal or by itself",
+		run: onLostCallsWhateverEndsIt,
+	},
+}
+
+// lossCallbacks counts the calls of functions that were registered with OnLost.
+type lossCallbacks struct {
+	t     *trial
+	g     *grant
+	calls [3]atomic.Int32
+}
+
+// countCallbacks registers several functions with OnLost of g, and counts their calls.
+func (t *trial) countCallbacks(g *grant) *lossCallbacks {
+	n, ok := g.Lease.(backend.LossNotifier)
+	if !ok {
+		t.skipf("leases of this store are no LossNotifiers")
+	}
+	to := &lossCallbacks{t: t, g: g}
+	for i := range to.calls {
+		n.OnLost(func() { to.calls[i].Add(1) })
+	}
+	return to
+}
+
+// all fails unless every function was called once, soon after Lost has closed.
+func (to *lossCallbacks) all(when string) {
+	t := to.t
+	if !to.g.gone() {
+		t.breaks(6, "%s: Lost is not closed", when)
+	}
+	const prompt = soon / 5
+	for i := range to.calls {
+		if !t.poll(prompt, func() bool { return to.calls[i].Load() > 0 }) {
+			t.fatalf("%s: OnLost has not called function %d of %d, %v after Lost closed", when, i+1, len(to.calls), prompt)
+		}
+		if n := to.calls[i].Load(); n != 1 {
+			t.fatalf("%s: OnLost has called a function %d times", when, n)
+		}
+	}
+}
+
+// none fails if a function was called while Lost is open.
+func (to *lossCallbacks) none(when string) {
+	for i := range to.calls {
+		if n := to.calls[i].Load(); n > 0 && !to.g.gone() {
+			to.t.fatalf("%s: OnLost has called back, and Lost is open", when)
+		}
+	}
+}
+
+func onLostCallsWhateverEndsIt(t *trial) {
+	ways := []func(){t.callsAtNewDeadline, t.callsOnClose}
+	if t.h.Evict != nil {
+		ways = append(ways, t.callsOnLostRenewal)
+		if t.g.TellsLoss {
+			ways = append(ways, t.callsOnStoreLoss)
+		}
+	}
+	t.together(len(ways), func(i int) { ways[i]() })
+}
+
+func (t *trial) callsAtNewDeadline() {
+	g := t.acquire(t.a, t.newKey(), t.short())
+	to, first := t.countCallbacks(g), g.Deadline()
+	t.renew(g, 2*t.short())
+	t.outlast(first.Add(2 * tick))
+	to.none("at the deadline before the last renewal")
+	t.expire(g)
+	to.all("at the deadline")
+}
+
+func (t *trial) callsOnClose() {
+	c := t.open()
+	g := t.acquire(c, t.newKey(), t.long())
+	to := t.countCallbacks(g)
+	t.closes(c)
+	to.all("after Close")
+}
+
+// evicts returns a lease that the store has just dropped.
+func (t *trial) evicts() (*grant, *lossCallbacks) {
+	g := t.acquire(t.a, t.newKey(), t.long())
+	to := t.countCallbacks(g)
+	if err := t.h.Evict(t.ctx, g.key); err != nil {
+		t.fatalf("Evict: %v", err)
+	}
+	return g, to
+}
+
+// callsOnStoreLoss sends no request for a lease that the store has dropped.
+func (t *trial) callsOnStoreLoss() {
+	g, to := t.evicts()
+	if !t.within(soon, g.Lost()) {
+		t.breaks(6, "Lost is not closed %v after the store has dropped the lease", soon)
+	}
+	to.all("after the store has dropped the lease")
+}
+
+// callsOnLostRenewal has a renewal report that the store has dropped the lease, if the client has not been notified
+// before.
+func (t *trial) callsOnLostRenewal() {
+	g, to := t.evicts()
+	begun := time.Now()
+	err := g.Renew(t.ctx, t.long())
+	t.answered(err, begun)
+	if !errors.Is(err, backend.ErrLost) {
+		t.breaks(5, "Renew of a lease that the store has dropped: %v, want ErrLost", err)
+	}
+	if !t.within(soon, g.Lost()) {
+		t.breaks(6, "Lost is not closed %v after a renewal failed with ErrLost", soon)
+	}
+	to.all("after a renewal failed with ErrLost")
+}

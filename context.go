@@ -1,0 +1,77 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+)
+
+// errReleased is the cause of a context that ended by Release.
+var errReleased = fmt.Errorf("lock: %w: %w", ErrReleased, context.Canceled)
+
+// Context returns a child of parent that also ends when the lease is lost (the cause matches ErrLost) or released. It
+// carries the lease: acquiring the key again under it is re-entry. parent need not be the context of Acquire. Each call
+// derives another context; the lease keeps it until the context has ended.
+func (l *Lease) Context(parent context.Context) context.Context {
+	outer, _ := parent.Value(carrierKey{}).(*carrier)
+	c := &leaseContext{lease: l}
+	var ctx context.Context
+	ctx, c.cancel = context.WithCancelCause(context.WithValue(parent, carrierKey{}, &carrier{l, outer}))
+	t := l.tenure
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.why != nil:
+		c.cancel(t.lostErr())
+	case l.released:
+		c.cancel(errReleased)
+	case ctx.Err() == nil:
+		t.deriveLocked(parent, c)
+	}
+	return ctx
+}
+
+// deriveLocked keeps c until the lease or parent ends.
+func (t *tenure) deriveLocked(parent context.Context, c *leaseContext) {
+	if t.derived == nil {
+		t.derived = make(map[*leaseContext]struct{})
+	}
+	t.derived[c] = struct{}{}
+	c.detach = context.AfterFunc(parent, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.derived, c)
+	})
+}
+
+// A carrier is what a context carries for re-entry: a lease, and the leases of the contexts above it.
+type carrier struct {
+	lease *Lease
+	outer *carrier
+}
+
+type carrierKey struct{}
+
+// carriedLease returns the live lease of this Locker on key that ctx carries, nil if there is none.
+func (l *Locker) carriedLease(ctx context.Context, key string) *Lease {
+	c, _ := ctx.Value(carrierKey{}).(*carrier)
+	for ; c != nil; c = c.outer {
+		if t := c.lease.tenure; t.hold.locker == l && t.hold.gate.key == key && t.isHeld() {
+			return c.lease
+		}
+	}
+	return nil
+}
+
+// reenter returns another handle on the lease's tenure, nil if that has ended meanwhile.
+func (l *Lease) reenter() *Lease {
+	t := l.tenure
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return nil
+	}
+	t.count++
+	return &Lease{tenure: t, again: true}
+}

@@ -1,0 +1,196 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/backend/tlsurl"
+	"github.com/anylock/lock/internal/calls"
+)
+
+const (
+	// A connection with requests under way that is silent for pingAfter is pinged, and closed pingTimeout later. gRPC
+	// does not ping more often, and servers do not allow it.
+	pingAfter   = 10 * time.Second
+	pingTimeout = 3 * time.Second
+	// dialTimeout is the time limit of one attempt to connect, and mostBackoff the longest pause before the next:
+	// clientv3 would wait for minutes for a server that was away for long.
+	dialTimeout = 3 * time.Second
+	mostBackoff = 2 * time.Second
+	// window is how much a server may send ahead, more than any reply. Without a fixed window, gRPC would send a ping
+	// with each reply, to measure the connection.
+	window = 1 << 20
+)
+
+// fromURL returns the options and the client's configuration for a URL. The configuration has no user: see login.
+func fromURL(u driver.URL) (Options, clientv3.Config, error) {
+	o, err := (&Options{Namespace: strings.Trim(u.Path, "/"), Timeout: u.Duration(driver.ParamTimeout)}).validate()
+	if err == nil && u.HasUser && (u.User == "" || u.Password == "") { // the client would not log in
+		err = fmt.Errorf("%w: %s url: user without a password, or password without a user",
+			backend.ErrInvalid, u.Scheme)
+	}
+	if err != nil {
+		return o, clientv3.Config{}, err
+	}
+	slow := backoff.DefaultConfig
+	slow.BaseDelay, slow.MaxDelay = 100*time.Millisecond, mostBackoff
+	c := clientv3.Config{
+		DialTimeout:          dialTimeout,
+		DialKeepAliveTime:    pingAfter,
+		DialKeepAliveTimeout: pingTimeout,
+		Logger:               zap.NewNop(), // errors are returned
+		DialOptions: []grpc.DialOption{
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: slow, MinConnectTimeout: dialTimeout}),
+			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
+		},
+	}
+	native := "http://"
+	if u.Secure {
+		native = "https://"
+	}
+	for _, h := range u.Hosts {
+		c.Endpoints = append(c.Endpoints, native+h)
+	}
+	c.TLS, err = tlsurl.Config(u)
+	return o, c, err
+}
+
+// open makes a client for a URL, and opens a Backend on it.
+func open(ctx context.Context, u driver.URL) (*Backend, error) {
+	o, config, err := fromURL(u)
+	if err != nil {
+		return nil, err
+	}
+	var l *login
+	if u.User != "" {
+		l = newLogin(u.User, u.Password, o.Timeout)
+		config.DialOptions = append(config.DialOptions, l.options()...)
+	}
+	client, err := clientv3.New(config) // makes no request
+	if err != nil {
+		return nil, openError(ctx, err)
+	}
+	b := newBackend(client, o)
+	b.owned = ownClient{client, l}
+	return b.opened(ctx, func() error {
+		if l == nil {
+			return nil
+		}
+		return l.start(ctx, client.ActiveConnection())
+	})
+}
+
+// New returns a Backend on a client that the application owns: Close does not close it. Like opening by URL, New asks
+// the servers, within ctx, for the least TTL that they grant and for their versions: see the Guarantees. Nil opts are
+// the defaults.
+//
+// The Backend uses the client's connection, endpoints, TLS and credentials, but not its KV, Watcher and Lease: wrappers
+// of these, as by package namespace, have no effect; Options.Namespace does.
+//
+// Configure several endpoints, and DialKeepAliveTime and DialKeepAliveTimeout, so that the client abandons connections
+// to a server that hangs.
+func New(ctx context.Context, client *clientv3.Client, opts *Options) (*Backend, error) {
+	b, err := onClient(client, opts)
+	if err != nil {
+		return nil, err
+	}
+	return b.opened(ctx, func() error { return b.keepLoggedIn(ctx) })
+}
+
+// onClient returns a Backend that has made no request.
+func onClient(client *clientv3.Client, opts *Options) (*Backend, error) {
+	o, err := opts.validate()
+	if err != nil {
+		return nil, err
+	}
+	if client == nil || client.ActiveConnection() == nil {
+		return nil, fmt.Errorf("%w: nil client, or one without a connection", backend.ErrInvalid)
+	}
+	return newBackend(client, o), nil
+}
+
+// opened returns b once its servers respond and it knows what they grant, or closes b.
+func (b *Backend) opened(ctx context.Context, logIn func() error) (*Backend, error) {
+	err := b.reach(ctx)
+	if err == nil {
+		err = logIn()
+	}
+	if err == nil {
+		err = b.readGuarantees(ctx)
+	}
+	if err != nil {
+		calls.CloseUnopened(ctx, b)
+		return nil, openError(ctx, err)
+	}
+	return b, nil
+}
+
+// openError returns err as the caller that opens a Backend gets it.
+func openError(ctx context.Context, err error) error {
+	if kit.Ended(ctx) {
+		return kit.ContextError(ctx, err)
+	}
+	return unavailable(err)
+}
+
+// An ownClient is a client that a Backend has opened, with its login if the URL names a user.
+type ownClient struct {
+	client *clientv3.Client
+	login  *login
+}
+
+func (c ownClient) Close() error {
+	if c.login != nil {
+		c.login.close()
+	}
+	if err := c.client.Close(); !errors.Is(err, context.Canceled) { // clientv3 reports its own cancellation
+		return err
+	}
+	return nil
+}
+
+// reach makes a request that fails as soon as each endpoint has failed. It ignores errors that a server returns, for
+// example because the client is not logged in yet.
+func (b *Backend) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	kv := pb.NewKVClient(b.client.ActiveConnection())
+	_, err := kv.Range(ctx, &pb.RangeRequest{Key: []byte("any"), Serializable: true})
+	var refusal rpctypes.EtcdError
+	if errors.As(rpctypes.Error(err), &refusal) {
+		return nil
+	}
+	return err
+}
+
+// readGuarantees makes requests to find out whether the client may read the namespace, the least TTL that the servers
+// grant, their versions, and whether requests go through a proxy.
+func (b *Backend) readGuarantees(ctx context.Context) error {
+	any := clientv3.OpGet(b.naming.prefix("any"), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if _, err := b.readAt(ctx, 0, any); err != nil {
+		return err
+	}
+	l, err := b.pool.request(ctx, time.Second) // the servers grant more if they must
+	if err != nil {
+		return err
+	}
+	b.pool.revokeLater(l)
+	if err := b.findProxy(ctx); err != nil {
+		return err
+	}
+	b.guarantees = weakened(guarantees(max(l.ttl, granularity)), b.mostFlawed(ctx))
+	return kit.ContextError(ctx, nil)
+}

@@ -1,0 +1,210 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// manyChanges returns renewals of which the last one keeps its lease and all others, more than one request moves,
+// change theirs.
+func manyChanges(t *testing.T, b *Backend) (list []backend.Renewal, kept backend.Lease) {
+	t.Helper()
+	const ttl, other = 30 * time.Second, 20 * time.Second
+	for i := range 2*movesPerRequest + 4 {
+		list = append(list, backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("k", i), ttl)), TTL: other})
+	}
+	kept = acquire(t, b, req("kept", ttl))
+	return append(list, backend.Renewal{Lease: kept, TTL: ttl}), kept
+}
+
+// A batch whose time is over before all of it was sent does not tell of the rest as renewed: a holder would believe in
+// a lease that the server ends.
+func TestBatchTellsOnlyOfWhatWasRenewed(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, s.via(p.Addr))
+	list, kept := manyChanges(t, b)
+	before := kept.Deadline()
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for i, err := range b.RenewBatch(ctx, list) {
+		if err == nil {
+			t.Errorf("renewal %d of %d succeeded although the server got none", i, len(list))
+		}
+	}
+	if now := kept.Deadline(); now.After(before) {
+		t.Errorf("a deadline was moved by %v", now.Sub(before))
+	}
+	p.Set(func(p *storetest.Proxy) { p.Silent = false })
+	p.Cut()
+}
+
+// And so it is when the time is over before anything was sent, as after a freeze of the process.
+func TestBatchThatCameTooLateIsNotSent(t *testing.T) {
+	t.Parallel()
+	b := opened(t, shared(t).URL())
+	l := acquire(t, b, req("k", 30*time.Second)).(*kit.Life)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, errs := b.extend(ctx, []*kit.Life{l}, []time.Duration{30 * time.Second})
+	if errs[0] == nil {
+		t.Error("a renewal succeeded that was not sent")
+	}
+}
+
+// hangingGrants answers no grant once it hangs.
+type hangingGrants struct {
+	pb.LeaseClient
+	hangs atomic.Bool
+}
+
+func (c *hangingGrants) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+	if !c.hangs.Load() {
+		return c.LeaseClient.LeaseGrant(ctx, r, opts...)
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Leases that change their TTL may take all of a batch's time. The others are renewed at once.
+func TestKeptLeasesDoNotWaitForChanges(t *testing.T) {
+	t.Parallel()
+	b, _ := wired(t, shared(t))
+	grants := &hangingGrants{LeaseClient: b.leaseClient}
+	b.leaseClient = grants
+	list, kept := manyChanges(t, b)
+	grants.hangs.Store(true)
+	const patience = 4 * time.Second
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	errs := b.RenewBatch(ctx, list)
+	if last := len(errs) - 1; errs[0] == nil || errs[last] != nil {
+		t.Errorf("a change without an answer: %v; a renewal: %v", errs[0], errs[last])
+	}
+	main := kept.(*kit.Life).Data.(*lockedKey).lease
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	if took := main.renewed.Sub(begun); took < 0 || took > patience*3/4 {
+		t.Errorf("renewed after %v", took)
+	}
+}
+
+// And renewals may: those whose TTL changes do not wait for a stream that hangs.
+func TestChangesDoNotWaitForKeptLeases(t *testing.T) {
+	t.Parallel()
+	b, _ := wired(t, shared(t))
+	const ttl, other = 30 * time.Second, 20 * time.Second
+	changing, kept := acquire(t, b, req("changing", ttl)), acquire(t, b, req("kept", ttl))
+	warm(t, b, other)
+	b.renewer = newRenewer(&silentLeases{}, b.leases)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	errs := b.RenewBatch(ctx, []backend.Renewal{{Lease: kept, TTL: ttl}, {Lease: changing, TTL: other}})
+	if errs[0] == nil || errs[1] != nil {
+		t.Errorf("a renewal without an answer: %v; a change: %v", errs[0], errs[1])
+	}
+}
+
+// Each round of a batch goes out on a stream of its own, which may reach another server; a long TTL gives a server that
+// hangs no more time than any request has.
+func TestBatchTriesOtherStreams(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
+		const ttl, rounds = time.Hour, 4
+		l, err := b.leases.Grant(t.Context(), req("k", ttl), kit.Grant{Token: 1, Sent: time.Now(), TTL: ttl,
+			Data: &lockedKey{lease: &lease{id: 1, class: ttl, ttl: ttl + spare, ended: make(chan struct{})}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		errs := b.RenewBatch(t.Context(), []backend.Renewal{{Lease: l, TTL: ttl}})
+		if !errors.Is(errs[0], errNoAnswer) {
+			t.Error(errs[0])
+		}
+		if took := time.Since(begun); took > rounds*b.options.Timeout {
+			t.Errorf("took %v", took)
+		}
+		if n := c.sent.Load(); n != rounds {
+			t.Errorf("sent %d times, want %d", n, rounds)
+		}
+	})
+}
+
+// hangingDeletes answers no delete until it is told to go on.
+type hangingDeletes struct {
+	pb.KVClient
+	begun func()
+	goOn  chan struct{}
+}
+
+func (c *hangingDeletes) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
+	if !deletes(r) {
+		return c.KVClient.Txn(ctx, r, opts...)
+	}
+	c.begun()
+	select {
+	case <-c.goOn:
+		return c.KVClient.Txn(ctx, r, opts...)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A release that hangs, and began when the batch had just begun, holds up neither the renewals of others nor the word
+// of its own.
+func TestRenewalsDoNotWaitForARelease(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop(), DialTimeout: soon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	b, err := onClient(c, s.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	begun := make(chan struct{})
+	deletes := &hangingDeletes{KVClient: pb.NewKVClient(c.ActiveConnection()), begun: sync.OnceFunc(func() { close(begun) }), goOn: make(chan struct{})}
+	b.kv = clientv3.NewKVFromKVClient(deletes, c)
+	const ttl, other = 30 * time.Second, 20 * time.Second
+	ending, kept := acquire(t, b, req("ending", ttl)).(*kit.Life), acquire(t, b, req("kept", ttl)).(*kit.Life)
+	released := make(chan error, 1)
+	go func() { released <- ending.Release(context.Background()) }()
+	<-begun
+	_, errs := b.extend(t.Context(), []*kit.Life{ending, kept}, []time.Duration{ttl, ttl})
+	if errs[0] == nil || errs[1] != nil {
+		t.Errorf("renewals beside a release that hangs: of its own lease %v, of another %v", errs[0], errs[1])
+	}
+	for _, ttl := range []time.Duration{ttl, other} {
+		if _, err := (requests{b}).RenewLease(t.Context(), ending, ttl); err == nil {
+			t.Error("a lease was renewed that is being released")
+		}
+	}
+	select {
+	case err := <-released:
+		t.Fatalf("the release was over before the renewals: %v", err)
+	default:
+	}
+	close(deletes.goOn)
+	if err := <-released; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,109 @@
+package etcd
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+)
+
+// An extension gives a lock more time: by the renewal of its lease, or by a move, which binds the key to another lease.
+// etcd cannot change a lease's TTL, and no lock stays on a lease that an earlier leader knows. The key stays, and with
+// it the revision of its creation, the token.
+type extension struct {
+	key   *lockedKey // the caller of move has locked its mutex
+	owner string
+	ttl   time.Duration
+	from  *lease // to renew
+	to    *lease // to move to
+	err   error
+}
+
+// movesPerRequest is how many locks one transaction moves. Servers allow 128 operations, those of nested transactions
+// included.
+const movesPerRequest = 64
+
+// move takes a new lease for each lock, all at once, and binds the keys in one transaction.
+func (b *Backend) move(ctx context.Context, list []*extension) {
+	var leases sync.WaitGroup
+	for _, e := range list {
+		leases.Go(func() { e.to, e.err = b.pool.checkOutRenewed(ctx, e.ttl) })
+	}
+	leases.Wait()
+	remaining := slices.DeleteFunc(slices.Clone(list), func(e *extension) bool { return e.err != nil })
+	const attempts = 3 // a reply may tell of an earlier move, which had no reply
+	for n := 0; n < attempts && len(remaining) > 0; n++ {
+		remaining = b.bind(ctx, remaining)
+	}
+}
+
+// bind makes the transaction. It returns the extensions to repeat: those whose key an earlier move has bound.
+func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extension) {
+	ops := make([]clientv3.Op, len(list))
+	for i, e := range list {
+		key := e.key.contender.key
+		ops[i] = clientv3.OpTxn(
+			// A delayed write fails because the key has changed since.
+			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", e.key.modified)},
+			[]clientv3.Op{clientv3.OpPut(key, e.owner, clientv3.WithLease(clientv3.LeaseID(e.to.id)))},
+			[]clientv3.Op{clientv3.OpGet(key)})
+	}
+	var resp *clientv3.TxnResponse
+	unsure, err := b.repeat(ctx, func(ctx context.Context) (err error) {
+		resp, err = b.kv.Txn(ctx).Then(ops...).Commit()
+		return err
+	})
+	for i, e := range list {
+		k := e.key
+		if unsure && !slices.Contains(k.unconfirmed, e.to) {
+			k.unconfirmed = append(k.unconfirmed, e.to)
+		}
+		if e.err = err; err != nil {
+			if len(list) > 1 && !uncertain(err) { // a lease has ended, or the server allows fewer operations
+				again = append(again, b.bind(ctx, list[i:i+1])...)
+			} else if !slices.Contains(k.unconfirmed, e.to) {
+				b.pool.revokeLater(e.to)
+			}
+			continue
+		}
+		txn := resp.Responses[i].GetResponseTxn()
+		if txn.Succeeded {
+			k.modified = resp.Header.Revision
+			b.finishMove(k, e.to)
+			continue
+		}
+		kvs := txn.Responses[0].GetResponseRange().Kvs
+		if !k.contender.isIn(kvs) {
+			e.err = backend.ErrLost
+			b.pool.revokeLater(e.to)
+			b.dropLeases(k)
+			continue
+		}
+		if k.modified = kvs[0].ModRevision; kvs[0].Lease == e.to.id {
+			b.finishMove(k, e.to)
+			continue
+		}
+		e.err = errNoAnswer
+		again = append(again, e)
+	}
+	return again
+}
+
+// finishMove makes to the lease of k, and frees the other leases. The caller has locked k.mu.
+func (b *Backend) finishMove(k *lockedKey, to *lease) {
+	if k.unsure {
+		b.pool.revokeLater(k.lease)
+	} else {
+		b.pool.checkIn(k.lease)
+	}
+	for _, l := range k.unconfirmed {
+		if l != to {
+			b.pool.revokeLater(l)
+		}
+	}
+	k.lease, k.unconfirmed = to, nil
+}

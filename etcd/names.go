@@ -1,0 +1,113 @@
+package etcd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"strconv"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend/kit"
+)
+
+// naming makes etcd's keys. The keys of all contenders for a lock have one prefix, and each has a name of its client's:
+//
+//	<namespace>/~<key, escaped>/<client>-<number>
+//
+// The ~ separates a key from a longer namespace, because no part of a namespace may begin with ~. Escaping separates
+// the key a from the key a/b. The value is the owner.
+type naming struct{ namespace string }
+
+const nameMark = "~"
+
+var encoding = kit.Encoding{Extra: "."}
+
+// prefix returns what the keys of all contenders for key begin with, and no other key.
+func (n naming) prefix(key string) string {
+	return n.namespace + "/" + nameMark + encoding.Encode(key) + "/"
+}
+
+// names are the names of a client's contenders. Two contenders do not have the same name at the same time.
+//
+// Names are reused because etcd's index keeps every deleted key until the next compaction, and searches all those under
+// a prefix for the live ones: with a new name for each owner, each acquire would cost more than the last. A name is not
+// reused if a request without a reply may still change its key.
+type names struct {
+	client string
+
+	mu   sync.Mutex
+	free []string // the most recently used last
+	last int
+}
+
+func newNames() *names {
+	var b [8]byte
+	rand.Read(b[:]) // never fails since Go 1.24
+	return &names{client: hex.EncodeToString(b[:])}
+}
+
+// next returns a name that no contender has.
+func (n *names) next() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if k := len(n.free); k > 0 {
+		name := n.free[k-1]
+		n.free = n.free[:k-1]
+		return name
+	}
+	n.last++
+	return n.client + "-" + strconv.Itoa(n.last)
+}
+
+// reuse makes next return name again. No key may have the name, nor a request under way use it.
+func (n *names) reuse(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.free = append(n.free, name)
+}
+
+// A contender is a key in the queue; the holder's is the first. Names are reused, so a contender is identified by the
+// revision at which its key was created: no request deletes, watches or reads a contender by its key alone.
+type contender struct {
+	key     string
+	created int64
+}
+
+// isIn reports whether the contender is what a read of its key has found.
+func (c contender) isIn(found []*mvccpb.KeyValue) bool {
+	return len(found) > 0 && found[0].CreateRevision == c.created
+}
+
+func (c contender) exists() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(c.key), "=", c.created)
+}
+
+// deleteContender deletes the contender's key, and reports whether the key existed. unsure means that an earlier
+// request had no reply, and may have deleted the key.
+func (b *Backend) deleteContender(ctx context.Context, c contender) (deleted, unsure bool, err error) {
+	unsure, err = b.repeat(ctx, func(ctx context.Context) error {
+		resp, err := b.kv.Txn(ctx).If(c.exists()).Then(clientv3.OpDelete(c.key)).Commit()
+		deleted = err == nil && resp.Succeeded
+		return err
+	})
+	return deleted, unsure, err
+}
+
+// exist reports which contenders existed at a revision, 0 for the present, and which revision that was.
+func (b *Backend) exist(ctx context.Context, at int64, list ...contender) (exists []bool, revision int64, err error) {
+	gets := make([]clientv3.Op, len(list))
+	for i, c := range list {
+		gets[i] = clientv3.OpGet(c.key, clientv3.WithKeysOnly())
+	}
+	resp, err := b.readAt(ctx, at, gets...)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, r := range resp.Responses {
+		exists = append(exists, list[i].isIn(r.GetResponseRange().Kvs))
+	}
+	return exists, resp.Header.Revision, nil
+}

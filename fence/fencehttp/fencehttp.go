@@ -1,0 +1,69 @@
+// Package fencehttp carries fencing tokens over HTTP: the holder of a lease sends its token in a header, and the resource refuses a token
+// lower than the highest one that it has seen.
+package fencehttp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/anylock/lock/fence"
+)
+
+// Header has the fencing token of the lease under which a request is sent: a decimal number.
+const Header = "Fencing-Token"
+
+// ErrNoToken means that a request has no fencing token.
+var ErrNoToken = errors.New("no fencing token")
+
+// SetToken puts a lease's token into a request.
+func SetToken(r *http.Request, token uint64) { r.Header.Set(Header, strconv.FormatUint(token, 10)) }
+
+// Token returns the token of a request. The error is ErrNoToken, or says what is wrong with the header.
+func Token(r *http.Request) (uint64, error) {
+	values := r.Header.Values(Header)
+	switch len(values) {
+	case 0:
+		return 0, ErrNoToken
+	case 1:
+		token, err := strconv.ParseUint(values[0], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("the header %s is not a number below 2^64", Header)
+		}
+		return token, nil
+	}
+	return 0, fmt.Errorf("there are %d headers %s", len(values), Header)
+}
+
+// Protect returns a handler that lets a request through to next if its token is not stale. guard returns the Guard of the resource that a
+// request is about, the same one for each of its requests, or nil for a request that needs no token, such as a GET. One request of a
+// Guard is served at a time, so that no request overtakes one with a higher token. A Guard is in memory: a resource that outlives this
+// process, or that others write to, must keep the highest token beside its data instead (fence.Table).
+//
+// A stale token is answered with 412, a missing one with 428, and one that is not a token with 400.
+func Protect(next http.Handler, guard func(*http.Request) *fence.Guard) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g := guard(r)
+		if g == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		token, err := Token(r)
+		if err == nil {
+			err = g.Do(token, func() error {
+				next.ServeHTTP(w, r)
+				return nil
+			})
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, fence.ErrStale):
+			http.Error(w, err.Error(), http.StatusPreconditionFailed)
+		case errors.Is(err, ErrNoToken):
+			http.Error(w, "this request needs the header "+Header, http.StatusPreconditionRequired)
+		default:
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		}
+	})
+}

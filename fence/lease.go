@@ -1,0 +1,69 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/tablesql"
+)
+
+// A Held is a lease of package sqltable, such as a *lock.Lease.
+type Held interface {
+	Key() string   // as the store knows it
+	Owner() string // unique for each grant
+	Err() error    // nil while the lease is exclusive by the clock of this process
+}
+
+// Leases is the table in which package sqltable keeps its leases, in the database of your data. Leases is a plain value, safe for
+// concurrent use.
+type Leases struct {
+	check tablesql.Statement
+	valid bool
+}
+
+// NewLeases returns the table of leases with that name, with its schema if necessary: "anylock" unless the store has another one.
+func NewLeases(d Dialect, name string) Leases {
+	dialect := tablesql.Dialect(d)
+	if !dialect.Valid() || !tablesql.ValidTable(name) {
+		return Leases{}
+	}
+	return Leases{check: tablesql.CheckLease(dialect, name), valid: true}
+}
+
+// Check returns an error that matches ErrStale unless l is still the lease on its key. After nil nobody else is granted the key until tx
+// ends, even if the lease expires first: the grant waits for the row, which tx has locked. So nothing that a later holder
+// writes can be overwritten by tx. Call Check first in tx, in every transaction under the lock, and roll back after any error.
+//
+// While tx is open, it keeps the lease from being renewed and released too. End tx within a third of the TTL: a longer
+// transaction is safe, but its holder loses the lease.
+//
+// At the isolation levels REPEATABLE READ and SERIALIZABLE the database may fail with an error of its own: begin a new
+// transaction.
+func (t Leases) Check(ctx context.Context, tx *sql.Tx, l Held) error {
+	if !t.valid {
+		return fmt.Errorf("%w: unknown dialect, or bad name of a table", backend.ErrInvalid)
+	}
+	if err := l.Err(); err != nil { // a lease that was handed on inside this process has the same owner
+		return fmt.Errorf("%q: %w: %w", l.Key(), errStaleLease, err)
+	}
+	var one int
+	err := tx.QueryRowContext(ctx, t.check.Text, t.check.Args([]byte(l.Key()), []byte(l.Owner()))...).Scan(&one)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("%q: %w", l.Key(), errStaleLease)
+	case err != nil:
+		return fmt.Errorf("fence: check the lease on %q: %w", l.Key(), err)
+	}
+	return nil
+}
+
+// errStaleLease matches ErrStale.
+var errStaleLease error = staleLease{}
+
+type staleLease struct{}
+
+func (staleLease) Error() string { return "the lease has ended" }
+func (staleLease) Unwrap() error { return ErrStale }

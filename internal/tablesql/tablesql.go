@@ -1,0 +1,108 @@
+// Package tablesql has the SQL that package sqltable and package fence share: how each database reads its clock, and how a
+// statement locks a lease's row.
+package tablesql
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A Dialect is the SQL of a database. Its values are those of fence.Dialect.
+type Dialect int
+
+// The databases that can keep a table of leases.
+const (
+	Postgres Dialect = iota + 1
+	MySQL            // and MariaDB
+	SQLite
+)
+
+func (d Dialect) String() string {
+	switch d {
+	case Postgres:
+		return "postgres"
+	case MySQL:
+		return "mysql"
+	case SQLite:
+		return "sqlite"
+	}
+	return "unknown"
+}
+
+// Valid reports whether d is one of the dialects above.
+func (d Dialect) Valid() bool { return d >= Postgres && d <= SQLite }
+
+// DefaultTable is the name of the table of leases.
+const DefaultTable = "anylock"
+
+var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
+
+// ValidTable reports whether name, which may have a schema, can stand unquoted in a statement.
+func ValidTable(name string) bool { return tableName.MatchString(name) }
+
+// Words that differ between the dialects. NOW is the database's clock in microseconds since 1970, read when the statement
+// runs. Postgres's now() is the time at which the transaction began, which may be long ago. MySQL's NOW() is local time,
+// which repeats an hour in autumn.
+var words = map[Dialect]*strings.Replacer{
+	Postgres: strings.NewReplacer(
+		"NOW", "(extract(epoch FROM clock_timestamp())*1000000)::bigint", "EMPTY", "''::bytea", "BYTES", "bytea"),
+	MySQL: strings.NewReplacer(
+		"NOW", "timestampdiff(MICROSECOND, '1970-01-01 00:00:00', utc_timestamp(6))", "EMPTY", "x''", "BYTES", "binary"),
+	SQLite: strings.NewReplacer(
+		"NOW", "CAST(unixepoch('subsec')*1000000 AS INTEGER)", "EMPTY", "x''", "BYTES", "blob", "greatest(", "max("),
+}
+
+var placeholder = regexp.MustCompile(`\$[0-9]+`)
+
+// A Statement is SQL for one dialect.
+type Statement struct {
+	Text  string
+	order []int // MySQL's arguments have no numbers: which argument each placeholder stands for
+}
+
+// Make writes template, whose placeholders are $1, $2 and so on, in the SQL of d.
+func Make(d Dialect, table, template string) Statement {
+	s := Statement{Text: words[d].Replace(strings.ReplaceAll(template, "TABLE", table))}
+	switch d {
+	case SQLite:
+		s.Text = placeholder.ReplaceAllStringFunc(s.Text, func(p string) string { return "?" + p[1:] })
+	case MySQL:
+		s.Text = placeholder.ReplaceAllStringFunc(s.Text, func(p string) string {
+			n, err := strconv.Atoi(p[1:])
+			if err != nil {
+				panic(fmt.Sprintf("placeholder %s: %v", p, err))
+			}
+			s.order = append(s.order, n-1)
+			return "?"
+		})
+	}
+	return s
+}
+
+// Args returns the arguments in the order in which the statement needs them.
+func (s Statement) Args(args ...any) []any {
+	if s.order == nil {
+		return args
+	}
+	list := make([]any, len(s.order))
+	for i, n := range s.order {
+		list[i] = args[n]
+	}
+	return list
+}
+
+// CheckLease returns the statement that selects one row if the owner $2 holds the key $1. Until its transaction ends,
+// nobody else is granted the key.
+func CheckLease(d Dialect, table string) Statement {
+	held := ` WHERE name=$1 AND owner=$2 AND expires>NOW`
+	switch d {
+	case Postgres:
+		return Make(d, table, `SELECT 1 FROM TABLE`+held+` FOR SHARE`)
+	case MySQL:
+		return Make(d, table, `SELECT 1 FROM TABLE`+held+` LOCK IN SHARE MODE`) // MariaDB has no FOR SHARE
+	}
+	// SQLite has one lock for all rows, and only a write takes the lock.
+	return Make(d, table, `UPDATE TABLE SET token=token`+held+` RETURNING 1`)
+}

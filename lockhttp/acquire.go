@@ -1,0 +1,166 @@
+package lockhttp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock"
+)
+
+var (
+	errStopping = errors.New("the server is shutting down")
+	errStarting = errors.New("the server grants nothing yet: leases of an earlier process may still be in use")
+	errDropped  = errors.New("a release of the same owner ended the wait")
+	errLimit    = errors.New("too many")
+)
+
+// acquire returns the lease of id. It waits for a busy key, up to wait. A request for a lease that id holds already extends it.
+func (s *Server) acquire(ctx context.Context, id claimID, from caller, ttl, wait time.Duration) (*claim, error) {
+	end := time.Now().Add(wait)
+	if err := s.awaitOpening(ctx, from, wait); err != nil {
+		return nil, err
+	}
+	for {
+		c, held, err := s.join(id, from, ttl, wait > 0)
+		switch {
+		case err != nil:
+			return nil, err
+		case held:
+			err := c.lease.Renew(ctx, ttl)
+			if isOver(err) {
+				s.end(c, true)
+				continue
+			}
+			return c, err
+		}
+		err = s.await(ctx, c, from, end, wait > 0)
+		again := errors.Is(err, lock.ErrHeld) && c.attemptOver() && !c.waits && wait > 0 // a request that does not wait was first
+		if again && time.Now().Before(end) {
+			continue
+		}
+		return c, err
+	}
+}
+
+// isOver reports whether a lease whose renewal or release returned err has ended.
+func isOver(err error) bool {
+	return errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrReleased)
+}
+
+// join returns the claim of id, with the request counted as waiting for its attempt, unless the lease is held already.
+func (s *Server) join(id claimID, from caller, ttl time.Duration, waits bool) (_ *claim, held bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil, false, errStopping
+	}
+	c := s.claims[id]
+	if c != nil && c.lease != nil {
+		c.answered = true
+		return c, true, nil
+	}
+	if waits {
+		if err := s.countLocked(from, func(u *usage) *int { return &u.waiters }, s.options.MaxWaiters,
+			s.options.MaxWaitersPerClient, "waiting requests"); err != nil {
+			return nil, false, err
+		}
+		s.waiters[id.key]++
+	}
+	if c == nil {
+		if c, err = s.newClaimLocked(id, from, ttl); err != nil {
+			if waits {
+				s.uncountWaiterLocked(id.key, from)
+			}
+			return nil, false, err
+		}
+		c.waits = waits
+		s.background.Go(func() { s.attempt(c) })
+	}
+	c.requests++
+	if c.linger != nil {
+		c.linger.Stop()
+	}
+	return c, false, nil
+}
+
+func (s *Server) uncountWaiterLocked(key string, from caller) {
+	s.discountLocked(from, func(u *usage) *int { return &u.waiters })
+	if s.waiters[key]--; s.waiters[key] == 0 {
+		delete(s.waiters, key)
+	}
+}
+
+// await waits for the end of c's attempt, on behalf of a request that has joined it.
+func (s *Server) await(ctx context.Context, c *claim, from caller, end time.Time, waits bool) (err error) {
+	var limit <-chan time.Time
+	if c.waits {
+		timer := time.NewTimer(time.Until(end))
+		defer timer.Stop()
+		limit = timer.C
+	}
+	select {
+	case <-c.done:
+	case <-limit:
+		err = lock.ErrHeld
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-s.stopping:
+		err = errStopping
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.requests--
+	if waits {
+		s.uncountWaiterLocked(c.id.key, from)
+	}
+	switch {
+	case c.lease != nil && !c.ended:
+		c.answered = true
+		return nil
+	case s.stopped:
+		return errStopping
+	case c.dropped:
+		return errDropped
+	case c.attemptOver():
+		return cmp.Or(c.err, err, lock.ErrLost)
+	case c.requests == 0 && !c.ended:
+		s.lingerLocked(c)
+	}
+	return err
+}
+
+// awaitOpening waits for the end of the start delay.
+func (s *Server) awaitOpening(ctx context.Context, from caller, wait time.Duration) error {
+	delay := time.Until(s.opensAt)
+	if delay <= 0 {
+		return nil
+	}
+	if delay > wait {
+		return fmt.Errorf("%w (for %v more)", errStarting, delay.Round(time.Millisecond))
+	}
+	s.mu.Lock()
+	err := s.countLocked(from, func(u *usage) *int { return &u.waiters }, s.options.MaxWaiters,
+		s.options.MaxWaitersPerClient, "waiting requests")
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.discountLocked(from, func(u *usage) *int { return &u.waiters })
+	}()
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.stopping:
+		return errStopping
+	}
+}

@@ -1,0 +1,130 @@
+package lockhttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/anylock/lock"
+)
+
+// A leaseAnswer describes a lease to its holder.
+type leaseAnswer struct {
+	Key      string `json:"key"` // bytes that are not UTF-8 are replaced
+	Path     string `json:"path"`
+	Owner    string `json:"owner"`       // as the client sent it
+	Token    string `json:"token"`       // a decimal number; empty if the store has none
+	Deadline int64  `json:"deadline_ms"` // from the moment before the request was sent
+}
+
+// A holderAnswer describes who holds a key.
+type holderAnswer struct {
+	Key     string `json:"key"`
+	Path    string `json:"path"`
+	Held    bool   `json:"held"`
+	Owner   string `json:"owner"` // as the store knows it
+	Token   string `json:"token"`
+	TTL     *int64 `json:"ttl_ms"`  // null if the store does not know
+	Waiters *int   `json:"waiters"` // at the store; null if it does not know
+}
+
+// An errorAnswer is the body of every answer with a status above 399.
+type errorAnswer struct {
+	Code    string        `json:"code"`
+	Message string        `json:"message"`
+	Holder  *holderAnswer `json:"holder,omitempty"`
+}
+
+func newHolderAnswer(key string, h lock.Holder) holderAnswer {
+	a := holderAnswer{Key: key, Path: pathOf(key), Held: h.Held(), Owner: h.Owner, Token: tokenText(h.Token)}
+	if h.TTL > 0 {
+		ms := h.TTL.Milliseconds()
+		a.TTL = &ms
+	}
+	if h.Waiters >= 0 {
+		a.Waiters = &h.Waiters
+	}
+	return a
+}
+
+func tokenText(token uint64) string {
+	if token == 0 {
+		return ""
+	}
+	return strconv.FormatUint(token, 10)
+}
+
+// pathOf is the path of a key, of any bytes.
+func pathOf(key string) string { return locksPath + "/" + url.PathEscape(key) }
+
+// A status is how an error is answered.
+type status struct {
+	http  int
+	code  string
+	retry bool // later may help
+}
+
+// statusOf says how err is answered.
+func statusOf(err error) status {
+	switch {
+	case errors.Is(err, errStopping):
+		return status{http.StatusServiceUnavailable, "shutting_down", true}
+	case errors.Is(err, errStarting):
+		return status{http.StatusServiceUnavailable, "starting", true}
+	case errors.Is(err, errLimit):
+		return status{http.StatusTooManyRequests, "too_many", true}
+	case errors.Is(err, errDropped):
+		return status{http.StatusConflict, "released", false}
+	case errors.Is(err, lock.ErrInvalid):
+		return status{http.StatusBadRequest, "invalid", false}
+	case errors.Is(err, lock.ErrUnsupported):
+		return status{http.StatusNotImplemented, "unsupported", false}
+	case isOver(err):
+		return status{http.StatusGone, "lost", false}
+	case errors.Is(err, lock.ErrClosed):
+		return status{http.StatusServiceUnavailable, "shutting_down", true}
+	case errors.Is(err, lock.ErrHeld):
+		return status{http.StatusLocked, "held", true}
+	}
+	return status{http.StatusServiceUnavailable, "unavailable", true}
+}
+
+// fail answers with err.
+func (s *Server) fail(w http.ResponseWriter, err error, holder *holderAnswer) {
+	st := statusOf(err)
+	if st.http == http.StatusServiceUnavailable && st.code == "unavailable" && !errors.Is(err, context.Canceled) {
+		s.options.Logger.Warn("request failed", "error", err)
+	}
+	s.refuse(w, st, err.Error(), holder)
+}
+
+func (s *Server) refuse(w http.ResponseWriter, st status, message string, holder *holderAnswer) {
+	if st.retry {
+		w.Header().Set("Retry-After", "1")
+	}
+	s.write(w, st.http, errorAnswer{Code: st.code, Message: message, Holder: holder})
+}
+
+// writeTime is how long a peer may take to read an answer.
+const writeTime = 10 * time.Second
+
+func (s *Server) write(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	s.begin(w, code)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // the peer has gone
+}
+
+// begin writes the head of an answer.
+func (s *Server) begin(w http.ResponseWriter, code int) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not supported by test recorders
+	w.WriteHeader(code)
+}

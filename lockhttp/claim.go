@@ -1,0 +1,208 @@
+package lockhttp
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock"
+)
+
+// A claimID names a claim: the key, and the owner that the client chose with the client's name.
+type claimID struct{ key, base string }
+
+// A claim is a lease that a client holds or is trying to acquire through this server. Server.mu guards its fields.
+type claim struct {
+	id     claimID
+	caller caller
+	ttl    time.Duration
+	since  time.Time
+	info   []byte // Terraform's, for the error of the next client
+
+	ctx      context.Context // of the attempt
+	cancel   context.CancelFunc
+	waits    bool          // the attempt waits for a busy key
+	done     chan struct{} // closed at the end of the attempt
+	err      error         // of the attempt
+	requests int           // that wait for the attempt
+	answered bool          // the client has had the grant
+	linger   *time.Timer   // ends a claim that no request waits for
+	lease    *lock.Lease   // once granted
+	ended    bool          // removed from Server.claims
+	gone     chan struct{} // closed then
+	lost     bool          // why it ended
+	dropped  bool          // by a release before the grant
+}
+
+// newClaimLocked adds a claim, whose attempt the caller starts.
+func (s *Server) newClaimLocked(id claimID, from caller, ttl time.Duration) (*claim, error) {
+	if err := s.countLocked(from, func(u *usage) *int { return &u.leases }, s.options.MaxLeases,
+		s.options.MaxLeasesPerClient, "leases"); err != nil {
+		return nil, err
+	}
+	c := &claim{id: id, caller: from, ttl: ttl, done: make(chan struct{}), gone: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	s.claims[id] = c
+	return c, nil
+}
+
+// endLocked removes a claim.
+func (s *Server) endLocked(c *claim, lost bool) {
+	if c.ended {
+		return
+	}
+	c.ended, c.lost = true, lost
+	if s.claims[c.id] == c {
+		delete(s.claims, c.id)
+	}
+	if c.linger != nil {
+		c.linger.Stop()
+	}
+	s.discountLocked(c.caller, func(u *usage) *int { return &u.leases })
+	if lost {
+		s.noteLossLocked(c)
+	}
+	close(c.gone)
+}
+
+func (s *Server) end(c *claim, lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLocked(c, lost)
+}
+
+func (c *claim) attemptOver() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stopAttemptLocked cancels the attempt, if it is still under way.
+func (c *claim) stopAttemptLocked() {
+	if !c.attemptOver() {
+		c.cancel()
+	}
+}
+
+// attempt acquires the key for c, and then waits in the background for the end of the lease.
+func (s *Server) attempt(c *claim) {
+	lease, err := s.request(c)
+	s.mu.Lock()
+	switch {
+	case err != nil:
+		c.err = err
+		s.endLocked(c, false)
+	case c.ended: // by a release, or because no request came back for it
+		c.lease = lease
+	default:
+		s.grantedLocked(c, lease)
+		if c.requests == 0 {
+			s.lingerLocked(c)
+		}
+	}
+	close(c.done)
+	ended := c.ended
+	s.mu.Unlock()
+	c.cancel()
+	if err == nil && ended {
+		s.release(lease)
+	}
+}
+
+// grantedLocked begins the life of a lease in c.
+func (s *Server) grantedLocked(c *claim, lease *lock.Lease) {
+	c.lease, c.since = lease, time.Now()
+	s.metrics.grants.Add(1)
+	s.background.Go(func() {
+		select {
+		case <-lease.Lost():
+			s.end(c, true)
+		case <-c.gone:
+		case <-s.stopping:
+		}
+	})
+}
+
+// request makes the requests of an attempt.
+func (s *Server) request(c *claim) (*lock.Lease, error) {
+	options := s.terms(c)
+	lease, err := s.locks.TryAcquire(c.ctx, c.id.key, options...)
+	if !errors.Is(err, lock.ErrHeld) {
+		return lease, err
+	}
+	// The holder may be this client, by way of another server or of this one before a restart.
+	switch lease, rerr := s.resume(c.ctx, c.id, c.ttl, err); {
+	case rerr == nil:
+		return lease, nil
+	case !errors.Is(rerr, lock.ErrLost):
+		return nil, rerr
+	case !c.waits:
+		return nil, err
+	}
+	return s.locks.Acquire(c.ctx, c.id.key, s.terms(c)...)
+}
+
+func (s *Server) terms(c *claim) []lock.AcquireOption {
+	return []lock.AcquireOption{lock.WithOwner(storeOwner(c.id.base)), lock.WithTTL(c.ttl), lock.WithoutRenewal()}
+}
+
+// resume returns the lease that the store keeps for id, extended to ttl. busy is the store's answer that the key is held, nil if
+// there is none yet. The error is ErrLost if somebody else holds the key, or the store cannot resume leases.
+func (s *Server) resume(ctx context.Context, id claimID, ttl time.Duration, busy error) (*lock.Lease, error) {
+	if !s.locks.Resumable() {
+		return nil, lock.ErrLost
+	}
+	var holder lock.Holder
+	if held, ok := errors.AsType[*lock.HeldError](busy); ok {
+		holder = held.Holder
+	}
+	if !holder.Held() {
+		var err error
+		if holder, err = s.locks.Ops().Inspect(ctx, id.key); err != nil {
+			return nil, err
+		}
+	}
+	if !isFrom(holder.Owner, id.base) {
+		return nil, lock.ErrLost
+	}
+	return s.locks.Resume(ctx, id.key, holder.Owner, lock.WithTTL(ttl), lock.WithoutRenewal())
+}
+
+// lingerLocked ends c after Options.Linger, unless a request comes for it before.
+func (s *Server) lingerLocked(c *claim) {
+	if c.linger != nil {
+		c.linger.Stop()
+	}
+	c.linger = time.AfterFunc(s.options.Linger, func() { s.abandon(c) })
+}
+
+// abandon ends a claim whose client has neither had the grant nor waits for it.
+func (s *Server) abandon(c *claim) {
+	s.mu.Lock()
+	if c.ended || c.requests > 0 || c.answered {
+		s.mu.Unlock()
+		return
+	}
+	s.endLocked(c, false)
+	lease := c.lease
+	c.stopAttemptLocked()
+	s.mu.Unlock()
+	if lease != nil {
+		s.release(lease)
+	}
+}
+
+// releaseTime bounds a release that no request waits for.
+const releaseTime = 10 * time.Second
+
+// release gives back a lease that no client knows of.
+func (s *Server) release(lease *lock.Lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
+	defer cancel()
+	if err := lease.Release(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
+		s.options.Logger.Warn("release failed", "key", lease.Key(), "error", err)
+	}
+}

@@ -1,0 +1,17 @@
+package lockhttp
+
+// Routes lists the methods and paths of the server.
+func (s *Server) Routes() []string {
+	var list []string
+	for _, r := range s.routes {
+		list = append(list, r.method+" "+r.path)
+	}
+	return list
+}
+
+// InUse is what clients use at the moment.
+func (s *Server) InUse() (waiters, leases, watchers, claims, callers int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total.waiters, s.total.leases, s.total.watchers, len(s.claims), len(s.usage)
+}

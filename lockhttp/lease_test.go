@@ -1,0 +1,240 @@
+package lockhttp_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock/lockhttp"
+)
+
+// A lease is acquired, shown, renewed and released by separate requests.
+func TestLifeOfALease(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		first := w.want(200, "PUT", of("deploy", "owner", "a", "ttl_ms", "10000"), "")
+		if first.body.Key != "deploy" || first.body.Owner != "a" || first.body.Token == "" {
+			t.Errorf("granted %s", first.text)
+		}
+		if d := first.body.Deadline; d < 9700 || d >= 10_000 {
+			t.Errorf("deadline %d ms", d)
+		}
+		busy := w.want(423, "PUT", of("deploy", "owner", "b"), "")
+		if busy.body.Code != "held" || busy.body.Holder == nil || !strings.HasPrefix(busy.body.Holder.Owner, "a~") {
+			t.Errorf("refused %s", busy.text)
+		}
+		time.Sleep(9 * time.Second)
+		renewed := w.want(200, "POST", path("deploy", "/renew", "owner", "a", "ttl_ms", "20000"), "")
+		if renewed.body.Token != first.body.Token || renewed.body.Deadline < 19_000 {
+			t.Errorf("renewed %s", renewed.text)
+		}
+		time.Sleep(15 * time.Second)
+		if a := w.want(200, "GET", of("deploy"), ""); !a.body.Held || a.body.Token != first.body.Token {
+			t.Errorf("inspect %s", a.text)
+		}
+		w.want(410, "DELETE", of("deploy", "owner", "b"), "")
+		w.want(204, "DELETE", of("deploy", "owner", "a"), "")
+		w.want(410, "DELETE", of("deploy", "owner", "a"), "")
+		w.want(410, "POST", path("deploy", "/renew", "owner", "a"), "")
+		if a := w.want(200, "GET", of("deploy"), ""); a.body.Held {
+			t.Errorf("inspect %s", a.text)
+		}
+		second := w.want(200, "PUT", of("deploy", "owner", "b"), "")
+		if !laterToken(second.body.Token, first.body.Token) {
+			t.Errorf("token %s after %s", second.body.Token, first.body.Token)
+		}
+	})
+}
+
+func laterToken(a, b string) bool { return len(a) > len(b) || len(a) == len(b) && a > b }
+
+// Nobody renews a lease but its client.
+func TestLeaseExpires(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "1000"), "")
+		time.Sleep(1100 * time.Millisecond)
+		w.want(410, "POST", path("k", "/renew", "owner", "a"), "")
+		w.want(200, "PUT", of("k", "owner", "b"), "")
+		w.want(410, "DELETE", of("k", "owner", "a"), "")
+		if _, leases, _, claims, _ := w.server.InUse(); leases != 1 || claims != 1 {
+			t.Errorf("%d leases and %d claims are left", leases, claims)
+		}
+	})
+}
+
+// The deadline of an answer that has waited counts from the request, too.
+func TestDeadlineCountsFromTheRequest(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "20000"), "")
+		a := w.want(200, "PUT", of("k", "owner", "b", "ttl_ms", "5000", "wait_ms", "30000"), "")
+		waited := time.Since(a.sent)
+		if waited < 19*time.Second || waited > 21*time.Second {
+			t.Fatalf("waited %v", waited)
+		}
+		end := a.sent.Add(time.Duration(a.body.Deadline) * time.Millisecond)
+		if left := time.Until(end); left > 5*time.Second || left < 4*time.Second {
+			t.Errorf("%v are left of 5 s", left)
+		}
+	})
+}
+
+// A request that is repeated, also at the same time, gets the same lease.
+func TestAcquireIsIdempotent(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.want(200, "PUT", of("k", "owner", "holder", "ttl_ms", "3000"), "")
+		answers := make(chan answer, 3)
+		for range cap(answers) {
+			go func() {
+				a, err := w.try(context.Background(), "PUT", of("k", "owner", "a", "wait_ms", "20000"), "")
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- a
+			}()
+		}
+		token := ""
+		for range cap(answers) {
+			a := <-answers
+			if a.code != 200 || token != "" && a.body.Token != token {
+				t.Errorf("%d %s, want token %s", a.code, a.text, token)
+			}
+			token = a.body.Token
+		}
+		if a := w.want(200, "PUT", of("k", "owner", "a"), ""); a.body.Token != token {
+			t.Errorf("%s, want token %s", a.text, token)
+		}
+	})
+}
+
+// A waiter whose request ends at the limit keeps its place if it asks again soon.
+func TestWaiterKeepsItsPlace(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.want(200, "PUT", of("k", "owner", "holder", "ttl_ms", "10000"), "")
+		w.want(423, "PUT", of("k", "owner", "first", "wait_ms", "2000", "ttl_ms", "1000"), "")
+		second := make(chan answer)
+		go func() {
+			a, _ := w.try(context.Background(), "PUT", of("k", "owner", "second", "wait_ms", "30000", "ttl_ms", "1000"), "")
+			second <- a
+		}()
+		time.Sleep(time.Second)
+		first := w.want(200, "PUT", of("k", "owner", "first", "wait_ms", "30000", "ttl_ms", "1000"), "")
+		if a := <-second; a.code != 200 || !laterToken(a.body.Token, first.body.Token) {
+			t.Errorf("second %d %s, first %s", a.code, a.text, first.text)
+		}
+	})
+}
+
+// What is granted to a client that is gone is given back after a moment, and not after its TTL.
+func TestGoneWaiterLetsTheNextIn(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.want(200, "PUT", of("k", "owner", "holder", "ttl_ms", "1000"), "")
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		defer cancel()
+		if _, err := w.try(ctx, "PUT", of("k", "owner", "gone", "wait_ms", "60000", "ttl_ms", "600000"), ""); err == nil {
+			t.Fatal("the request did not end")
+		}
+		start := time.Now()
+		w.want(200, "PUT", of("k", "owner", "next", "wait_ms", "60000"), "")
+		if waited := time.Since(start); waited > 3*time.Second {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
+// A release ends a wait of the same owner, and what it may be granted.
+func TestReleaseEndsTheWait(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.want(200, "PUT", of("k", "owner", "holder"), "")
+		done := make(chan answer)
+		go func() {
+			a, _ := w.try(context.Background(), "PUT", of("k", "owner", "a", "wait_ms", "60000"), "")
+			done <- a
+		}()
+		synctest.Wait()
+		w.want(204, "DELETE", of("k", "owner", "a"), "")
+		if a := <-done; a.code != 409 {
+			t.Errorf("%d %s", a.code, a.text)
+		}
+		w.want(204, "DELETE", of("k", "owner", "holder"), "")
+		if a := w.want(200, "GET", of("k"), ""); a.body.Held {
+			t.Errorf("%s", a.text)
+		}
+	})
+}
+
+// A restarted server, or another one, continues the leases that the store has kept.
+func TestRestartKeepsLeases(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		first := w.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "10000"), "")
+		w.want(200, "PUT", of("other", "owner", "a", "ttl_ms", "10000"), "")
+		w.stop()
+		w.start()
+		w.want(423, "PUT", of("k", "owner", "b"), "")
+		if a := w.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "10000", "wait_ms", "5000"), ""); a.body.Token != first.body.Token {
+			t.Errorf("%s, want token %s", a.text, first.body.Token)
+		}
+		w.stop()
+		w.start()
+		time.Sleep(5 * time.Second)
+		if a := w.want(200, "POST", path("k", "/renew", "owner", "a", "ttl_ms", "10000"), ""); a.body.Token != first.body.Token {
+			t.Errorf("%s, want token %s", a.text, first.body.Token)
+		}
+		time.Sleep(6 * time.Second)
+		w.want(410, "POST", path("other", "/renew", "owner", "a"), "") // it has expired
+		w.stop()
+		w.start()
+		w.want(410, "DELETE", of("k", "owner", "b"), "")
+		w.want(204, "DELETE", of("k", "owner", "a"), "")
+		w.want(200, "PUT", of("k", "owner", "b"), "")
+	})
+}
+
+// Waiters are answered when the server shuts down.
+func TestShutdownAnswersWaiters(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.want(200, "PUT", of("k", "owner", "holder"), "")
+		const n = 10
+		answers := make(chan answer, n)
+		for i := range n {
+			go func() {
+				a, err := w.try(context.Background(), "PUT", of("k", "owner", string(rune('a'+i)), "wait_ms", "60000"), "")
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- a
+			}()
+		}
+		synctest.Wait()
+		start := time.Now()
+		if err := w.server.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		for range n {
+			if a := <-answers; a.code != 503 || a.body.Code != "shutting_down" || a.header.Get("Retry-After") == "" {
+				t.Errorf("%d %s", a.code, a.text)
+			}
+		}
+		if took := time.Since(start); took > 0 {
+			t.Errorf("took %v", took)
+		}
+		w.want(503, "PUT", of("k", "owner", "late"), "")
+		w.want(503, "GET", "/v1/health", "")
+		w.want(200, "POST", path("k", "/renew", "owner", "holder"), "")
+	})
+}
+
+// A server whose leases end with it grants nothing until those of the server before have ended.
+func TestStartDelay(t *testing.T) {
+	inBubble(t, lockhttp.Options{StartDelay: 10 * time.Second}, func(w *world) {
+		if a := w.want(503, "PUT", of("k", "owner", "a"), ""); a.body.Code != "starting" {
+			t.Errorf("%s", a.text)
+		}
+		w.want(503, "PUT", of("k", "owner", "a", "wait_ms", "9000"), "")
+		start := time.Now()
+		w.want(200, "PUT", of("k", "owner", "a", "wait_ms", "20000"), "")
+		if waited := time.Since(start); waited != 10*time.Second {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}

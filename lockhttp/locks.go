@@ -1,0 +1,174 @@
+package lockhttp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock"
+)
+
+// millis reads a time of the query, in milliseconds, from 0 or 1 to most.
+func (c *call) millis(name string, value, least, most time.Duration) (time.Duration, error) {
+	text := c.query.Get(name)
+	if text == "" {
+		return value, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least.Milliseconds() || n > most.Milliseconds() {
+		return 0, fmt.Errorf("%w: %s is not a number between %d and %d", lock.ErrInvalid, name, least.Milliseconds(), most.Milliseconds())
+	}
+	return time.Duration(n) * time.Millisecond, nil
+}
+
+// claim reads whose lease a request is about, and the TTL that it asks for.
+func (s *Server) claimOf(c *call) (id claimID, ttl time.Duration, err error) {
+	base, err := baseOwner(c.query.Get("owner"), c.caller.name())
+	if err != nil {
+		return claimID{}, 0, err
+	}
+	ttl, err = c.millis("ttl_ms", s.options.DefaultTTL, time.Millisecond, s.options.MaxTTL)
+	return claimID{c.key, base}, ttl, err
+}
+
+func (s *Server) serveAcquire(w http.ResponseWriter, c *call) {
+	id, ttl, err := s.claimOf(c)
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	wait, err := c.millis("wait_ms", 0, 0, 24*time.Hour)
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	claim, err := s.acquire(c.Context(), id, c.caller, ttl, min(wait, s.options.MaxWait))
+	s.answerLease(w, c, claim, err)
+}
+
+func (s *Server) serveRenew(w http.ResponseWriter, c *call) {
+	id, ttl, err := s.claimOf(c)
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	claim, err := s.renew(c.Context(), id, c.caller, ttl)
+	s.answerLease(w, c, claim, err)
+}
+
+// answerLease answers a request for a lease, which failed if err is not nil.
+func (s *Server) answerLease(w http.ResponseWriter, c *call, claim *claim, err error) {
+	if err == nil {
+		left := claim.remaining(c.arrived)
+		if left < time.Millisecond {
+			err = lock.ErrLost
+		} else {
+			s.write(w, http.StatusOK, leaseAnswer{
+				Key: c.key, Path: pathOf(c.key), Owner: c.query.Get("owner"),
+				Token: tokenText(claim.lease.Token()), Deadline: left.Milliseconds(),
+			})
+			return
+		}
+	}
+	if statusOf(err).code != "held" {
+		s.fail(w, err, nil)
+		return
+	}
+	holder, ierr := s.holderOf(c, err)
+	if ierr != nil {
+		s.fail(w, ierr, nil)
+		return
+	}
+	s.fail(w, err, holder)
+}
+
+// holderOf is who holds the key of a request that was refused with err.
+func (s *Server) holderOf(c *call, err error) (*holderAnswer, error) {
+	held, ok := errors.AsType[*lock.HeldError](err)
+	if ok && held.Holder.Held() {
+		a := newHolderAnswer(c.key, held.Holder)
+		return &a, nil
+	}
+	h, err := s.locks.Ops().Inspect(c.Context(), c.key)
+	if err != nil || !h.Held() {
+		return nil, err
+	}
+	a := newHolderAnswer(c.key, h)
+	return &a, nil
+}
+
+func (s *Server) serveRelease(w http.ResponseWriter, c *call) {
+	id, _, err := s.claimOf(c)
+	if err == nil {
+		err = s.drop(c.Context(), id)
+	}
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	w.Header().Del("Content-Type")
+	s.begin(w, http.StatusNoContent)
+}
+
+func (s *Server) serveInspect(w http.ResponseWriter, c *call) {
+	h, err := s.locks.Ops().Inspect(c.Context(), c.key)
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	s.write(w, http.StatusOK, newHolderAnswer(c.key, h))
+}
+
+func (s *Server) serveBreak(w http.ResponseWriter, c *call) {
+	owner := c.query.Get("owner")
+	if owner == "" {
+		s.fail(w, fmt.Errorf("%w: owner is missing: name the holder as the store knows it", lock.ErrInvalid), nil)
+		return
+	}
+	if err := s.locks.Ops().Break(c.Context(), c.key, owner); err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	s.noticeBreak(c, owner)
+	s.options.Logger.Warn("lease broken", "key", c.key, "owner", owner, "client", c.caller.id)
+	s.begin(w, http.StatusNoContent)
+}
+
+// noticeBreak ends the claim of a lease that was broken: not every store reports that to the holder.
+func (s *Server) noticeBreak(c *call, owner string) {
+	base := baseOf(owner)
+	s.mu.Lock()
+	claim := s.claims[claimID{c.key, base}]
+	s.mu.Unlock()
+	if claim == nil || !claim.attemptOver() || claim.lease == nil || claim.lease.Owner() != owner {
+		return
+	}
+	if err := claim.lease.Renew(c.Context(), claim.ttl); isOver(err) {
+		s.end(claim, true)
+	}
+}
+
+func (s *Server) serveList(w http.ResponseWriter, c *call) {
+	prefix := c.query.Get("prefix")
+	if !c.caller.mayUnder(prefix, List) {
+		s.refuse(w, status{http.StatusForbidden, "forbidden", false}, "client "+c.caller.name()+" may not list these keys", nil)
+		return
+	}
+	held, err := s.locks.Ops().List(c.Context(), prefix)
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	list := struct {
+		Locks []holderAnswer `json:"locks"`
+	}{make([]holderAnswer, 0, len(held))}
+	for _, k := range held {
+		if strings.HasPrefix(k.Key, prefix) && c.caller.may(k.Key, List) {
+			list.Locks = append(list.Locks, newHolderAnswer(k.Key, k.Holder))
+		}
+	}
+	s.write(w, http.StatusOK, list)
+}

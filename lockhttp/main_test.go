@@ -1,0 +1,9 @@
+package lockhttp_test
+
+import (
+	"testing"
+
+	"github.com/anylock/lock/internal/leak"
+)
+
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }

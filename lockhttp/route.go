@@ -1,0 +1,192 @@
+package lockhttp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	locksPath     = "/v1/locks"
+	terraformPath = "/v1/terraform"
+)
+
+// A call is one request with what is known of it.
+type call struct {
+	*http.Request
+	arrived time.Time // a bound for when the client sent it
+	caller  caller
+	key     string // of the path
+	body    []byte
+	query   url.Values
+}
+
+// A route is what a method does to a path. A path with {key} has the key in its place.
+type route struct {
+	method, path string
+	public       bool     // for clients that have not proved who they are
+	needs        []Action // one of them, on the key
+	serve        func(s *Server, w http.ResponseWriter, c *call)
+}
+
+func (s *Server) allRoutes() []route {
+	const one = locksPath + "/{key}"
+	return []route{
+		{http.MethodPut, one, false, []Action{Take}, (*Server).serveAcquire},
+		{http.MethodPost, one + "/renew", false, []Action{Take}, (*Server).serveRenew},
+		{http.MethodDelete, one, false, []Action{Take}, (*Server).serveRelease},
+		{http.MethodGet, one, false, []Action{Take, List}, (*Server).serveInspect},
+		{http.MethodGet, one + "/watch", false, []Action{Take}, (*Server).serveWatch},
+		{http.MethodPost, one + "/break", false, []Action{Break}, (*Server).serveBreak},
+		{http.MethodGet, locksPath, false, nil, (*Server).serveList},
+		{methodLock, terraformPath + "/{key}", false, []Action{Take}, (*Server).serveTerraformLock},
+		{methodUnlock, terraformPath + "/{key}", false, []Action{Take}, (*Server).serveTerraformUnlock},
+		{http.MethodGet, "/v1/status", false, nil, (*Server).serveStatus},
+		{http.MethodGet, "/metrics", false, nil, (*Server).serveMetrics},
+		{http.MethodGet, "/v1/health", true, nil, (*Server).serveHealth},
+		{http.MethodGet, "/v1/openapi.json", true, nil, (*Server).serveOpenAPI},
+		{http.MethodGet, "/", true, nil, (*Server).servePage},
+	}
+}
+
+// match reports whether path, as it was sent, is one of the route's, and returns the key in it. A slash of the key is %2F.
+func (r *route) match(path string) (key string, ok bool) {
+	before, after, hasKey := strings.Cut(r.path, "{key}")
+	if !hasKey {
+		return "", path == r.path
+	}
+	rest, ok := strings.CutPrefix(path, before)
+	if !ok || len(rest) < len(after) || !strings.HasSuffix(rest, after) {
+		return "", false
+	}
+	segment := rest[:len(rest)-len(after)]
+	if strings.Contains(segment, "/") || segment == "" {
+		return "", false
+	}
+	key, err := url.PathUnescape(segment)
+	return key, err == nil
+}
+
+// routeOf returns the route of a request. methods are those that its path has.
+func (s *Server) routeOf(method, path string) (_ *route, key string, methods []string) {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	for i := range s.routes {
+		r := &s.routes[i]
+		k, ok := r.match(path)
+		if !ok {
+			continue
+		}
+		if r.method == method {
+			return r, k, nil
+		}
+		methods = append(methods, r.method)
+	}
+	return nil, "", methods
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	arrived := time.Now()
+	answer := &recorder{ResponseWriter: w}
+	r, key, methods := s.routeOf(q.Method, q.URL.EscapedPath())
+	name := "none"
+	if r != nil {
+		name = r.path
+	}
+	defer func() { s.metrics.count(q.Method, name, answer.code, time.Since(arrived)) }()
+	c := &call{Request: q, arrived: arrived, key: key}
+	switch err := s.origins.Check(q); {
+	case !s.isHostAllowed(q):
+		s.refuse(answer, status{http.StatusMisdirectedRequest, "wrong_host", false}, "this server is not known by that host name", nil)
+	case err != nil:
+		s.refuse(answer, status{http.StatusForbidden, "forbidden", false}, "a page of another origin may not change locks", nil)
+	case r == nil && len(methods) > 0:
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		s.refuse(answer, status{http.StatusMethodNotAllowed, "method", false}, "want "+strings.Join(methods, " or "), nil)
+	case r == nil:
+		s.refuse(answer, status{http.StatusNotFound, "no_such_path", false}, "no such path; a slash in a key is %2F", nil)
+	default:
+		s.serve(answer, r, c)
+	}
+}
+
+// serve checks what all routes need, and runs r.
+func (s *Server) serve(w http.ResponseWriter, r *route, c *call) {
+	var ok bool
+	if c.caller, ok = s.access.identify(c.Request); !ok && !r.public {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="anylock"`)
+		w.Header().Add("WWW-Authenticate", `Basic realm="anylock", charset="UTF-8"`)
+		s.refuse(w, status{http.StatusUnauthorized, "unauthorized", false}, "a valid token or certificate is needed", nil)
+		return
+	}
+	if len(r.needs) > 0 && !c.caller.may(c.key, r.needs...) {
+		s.refuse(w, status{http.StatusForbidden, "forbidden", false},
+			fmt.Sprintf("client %s may not %s this key", c.caller.name(), r.needs[0]), nil)
+		return
+	}
+	if strings.Contains(r.path, "{key}") {
+		if err := backend.ValidateKey(c.key); err != nil {
+			s.fail(w, err, nil)
+			return
+		}
+	}
+	var err error
+	if c.query, err = url.ParseQuery(c.URL.RawQuery); err != nil {
+		s.fail(w, fmt.Errorf("%w: bad query", lock.ErrInvalid), nil)
+		return
+	}
+	if !s.readBody(w, c) {
+		return
+	}
+	r.serve(s, w, c)
+}
+
+// bodyTime is how long a peer may take to send a body.
+const bodyTime = 10 * time.Second
+
+// readBody reads the body, so that the end of the connection is noticed from then on. It reports whether to go on.
+func (s *Server) readBody(w http.ResponseWriter, c *call) bool {
+	if c.Body == nil || c.Body == http.NoBody || c.ContentLength == 0 {
+		return true
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // not supported by test recorders
+	body, err := io.ReadAll(http.MaxBytesReader(w, c.Body, s.options.MaxBody))
+	if err == nil {
+		_ = control.SetReadDeadline(time.Time{})
+		c.body = body
+		return true
+	}
+	w.Header().Set("Connection", "close")
+	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
+		s.refuse(w, status{http.StatusRequestEntityTooLarge, "too_large", false},
+			fmt.Sprintf("the body is longer than %d bytes", s.options.MaxBody), nil)
+		return false
+	}
+	s.refuse(w, status{http.StatusRequestTimeout, "body", false}, "the body could not be read", nil)
+	return false
+}
+
+// A recorder notes the status of an answer.
+type recorder struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(code int) {
+	r.code = code
+	r.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap is for http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

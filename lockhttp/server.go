@@ -1,0 +1,162 @@
+package lockhttp
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock"
+)
+
+// Options configure a Server. A zero field has the default that its comment names.
+type Options struct {
+	Clients []Client // who may do what; without any, everybody may do everything
+
+	DefaultTTL time.Duration // of a request that names none; 30 s
+	MaxTTL     time.Duration // the longest that a client may ask for; 1 h, and 1 min where leases end with the server
+	MaxWait    time.Duration // the longest that one request waits; 1 min
+	Linger     time.Duration // how long a waiter keeps its place after its request has ended; 2 s
+
+	// StartDelay is how long the server grants nothing after its start. The default is MaxTTL where leases end with the server
+	// (in memory, or with its connection or session to the store), and 0 otherwise. A negative value is 0.
+	StartDelay time.Duration
+
+	MaxBody              int64 // of a request, in bytes; 64 KiB
+	MaxWaiters           int   // requests that wait at once; 20 000
+	MaxWaitersPerClient  int   // of one client or address; 2 000
+	MaxLeases            int   // held or being acquired at once; 100 000
+	MaxLeasesPerClient   int   // of one client or address; 10 000
+	MaxWatchers          int   // streams at once; 10 000
+	MaxWatchersPerClient int   // of one client or address; 1 000
+
+	// Hosts are the host names that a request may name, without ports. Without any, every host is served. A server on a loopback
+	// address without Clients needs them: otherwise a web page can reach it through a name that its owner points to 127.0.0.1.
+	Hosts []string
+
+	Logger *slog.Logger // of losses and failed requests; nothing is logged by default
+}
+
+// endWithServer reports whether a store may end leases because the process that acquired them, or its connection, has ended: then
+// others may get the keys while their holders still rely on them.
+func endWithServer(g lock.Guarantees) bool {
+	return g.Reach == lock.ReachProcess || strings.Contains(g.EarlyLoss, "connection") || strings.Contains(g.EarlyLoss, "session")
+}
+
+func (o Options) withDefaults(locks *lock.Locker) Options {
+	set := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	limit := func(n *int, value int) {
+		if *n == 0 {
+			*n = value
+		}
+	}
+	set(&o.DefaultTTL, lock.DefaultTTL)
+	ends := endWithServer(locks.Guarantees())
+	if ends {
+		set(&o.MaxTTL, time.Minute)
+	}
+	set(&o.MaxTTL, time.Hour)
+	if longest := locks.Guarantees().MaxTTL; longest > 0 {
+		o.MaxTTL = min(o.MaxTTL, longest)
+	}
+	o.DefaultTTL = min(o.DefaultTTL, o.MaxTTL)
+	set(&o.MaxWait, time.Minute)
+	set(&o.Linger, 2*time.Second)
+	if ends {
+		set(&o.StartDelay, o.MaxTTL)
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = 64 << 10
+	}
+	limit(&o.MaxWaiters, 20_000)
+	limit(&o.MaxWaitersPerClient, 2_000)
+	limit(&o.MaxLeases, 100_000)
+	limit(&o.MaxLeasesPerClient, 10_000)
+	limit(&o.MaxWatchers, 10_000)
+	limit(&o.MaxWatchersPerClient, 1_000)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// A Server is an http.Handler in front of a Locker. It is safe for concurrent use.
+type Server struct {
+	locks   *lock.Locker
+	options Options
+	access  access
+	routes  []route
+	origins *http.CrossOriginProtection
+	started time.Time
+	opensAt time.Time // nothing is granted before
+	health  health
+	metrics metrics
+
+	background sync.WaitGroup // attempts and releases without a request
+	stopping   chan struct{}
+
+	mu      sync.Mutex
+	stopped bool
+	claims  map[claimID]*claim
+	usage   map[string]*usage // by caller
+	waiters map[string]int    // by key
+	total   usage
+	losses  []loss // the latest, oldest first
+}
+
+// New returns a Server. The Locker stays the caller's to close, after Shutdown.
+func New(locks *lock.Locker, o Options) (*Server, error) {
+	o = o.withDefaults(locks)
+	a, err := newAccess(o.Clients)
+	if err != nil {
+		return nil, err
+	}
+	if o.MaxTTL < 0 || o.DefaultTTL < 0 || o.MaxWait < 0 || o.Linger < 0 {
+		return nil, fmt.Errorf("%w: a time limit is negative", lock.ErrInvalid)
+	}
+	s := &Server{
+		locks: locks, options: o, access: a, origins: http.NewCrossOriginProtection(),
+		started: time.Now(), opensAt: time.Now().Add(o.StartDelay), metrics: newMetrics(),
+		stopping: make(chan struct{}), claims: make(map[claimID]*claim), usage: make(map[string]*usage),
+		waiters: make(map[string]int),
+	}
+	s.routes = s.allRoutes()
+	return s, nil
+}
+
+// StartDelay is how long the server grants nothing from now on.
+func (s *Server) StartDelay() time.Duration { return max(0, time.Until(s.opensAt)) }
+
+// Shutdown answers every waiting request with 503 shutting_down, ends streams, and waits for attempts and releases that are under way,
+// or the end of ctx. Leases are not released: their holders still rely on them. Call it before http.Server.Shutdown, which waits
+// for the requests themselves.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.stopped {
+		s.stopped = true
+		close(s.stopping)
+		for _, c := range s.claims {
+			c.stopAttemptLocked()
+			s.background.Go(func() { s.abandon(c) })
+		}
+	}
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		s.background.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

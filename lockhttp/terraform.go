@@ -1,0 +1,134 @@
+package lockhttp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock"
+)
+
+// The methods of the http backend of Terraform and OpenTofu.
+const (
+	methodLock   = "LOCK"
+	methodUnlock = "UNLOCK"
+)
+
+// A lockInfo is what Terraform sends with LOCK and UNLOCK, as far as the server needs it. Terraform wants all of it back when the
+// state is locked.
+type lockInfo struct {
+	ID string
+}
+
+// terraformClaim is the claim that a request of Terraform is about.
+func (s *Server) terraformClaim(c *call) (id claimID, err error) {
+	var info lockInfo
+	if err := json.Unmarshal(c.body, &info); err != nil {
+		return id, fmt.Errorf("%w: the body is not Terraform's lock information", lock.ErrInvalid)
+	}
+	base, err := baseOwner(info.ID, c.caller.name())
+	return claimID{c.key, base}, err
+}
+
+// serveTerraformLock acquires the key for the longest TTL that the request or the server allows: Terraform does not renew.
+func (s *Server) serveTerraformLock(w http.ResponseWriter, c *call) {
+	id, err := s.terraformClaim(c)
+	var ttl, wait time.Duration
+	if err == nil {
+		ttl, err = c.millis("ttl_ms", s.options.MaxTTL, time.Millisecond, s.options.MaxTTL)
+	}
+	if err == nil {
+		wait, err = c.millis("wait_ms", 0, 0, 24*time.Hour)
+	}
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	claim, err := s.acquire(c.Context(), id, c.caller, ttl, min(wait, s.options.MaxWait))
+	switch {
+	case err == nil:
+		s.mu.Lock()
+		claim.info = c.body
+		s.mu.Unlock()
+		s.writeRaw(w, http.StatusOK, c.body)
+	case statusOf(err).code != "held":
+		s.fail(w, err, nil)
+	default:
+		s.terraformHeld(w, c, err)
+	}
+}
+
+// terraformHeld answers with the holder's lock information. If another server has it, or this one before a restart, only the
+// holder's ID is known.
+func (s *Server) terraformHeld(w http.ResponseWriter, c *call, err error) {
+	holder, ierr := s.holderOf(c, err)
+	if ierr != nil {
+		s.fail(w, ierr, nil)
+		return
+	}
+	var info []byte
+	base := ""
+	if holder != nil {
+		base = baseOf(holder.Owner)
+		s.mu.Lock()
+		if claim := s.claims[claimID{c.key, base}]; claim != nil {
+			info = claim.info
+		}
+		s.mu.Unlock()
+	}
+	if info == nil {
+		known, merr := json.Marshal(lockInfo{ID: strings.TrimSuffix(base, "@"+c.caller.name())})
+		if merr != nil {
+			s.fail(w, errors.Join(err, merr), nil)
+			return
+		}
+		info = known
+	}
+	s.writeRaw(w, http.StatusLocked, info)
+}
+
+// serveTerraformUnlock releases the lock. Terraform's force-unlock sends no lock information: it ends the lease of whoever has it.
+func (s *Server) serveTerraformUnlock(w http.ResponseWriter, c *call) {
+	if body := bytes.TrimSpace(c.body); len(body) == 0 || string(body) == "null" {
+		s.forceUnlock(w, c)
+		return
+	}
+	id, err := s.terraformClaim(c)
+	if err == nil {
+		err = s.drop(c.Context(), id)
+	}
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	s.begin(w, http.StatusOK)
+}
+
+func (s *Server) forceUnlock(w http.ResponseWriter, c *call) {
+	if !c.caller.may(c.key, Break) {
+		s.refuse(w, status{http.StatusForbidden, "forbidden", false}, "client "+c.caller.name()+" may not break the locks of others", nil)
+		return
+	}
+	h, err := s.locks.Ops().Inspect(c.Context(), c.key)
+	if err == nil && h.Held() {
+		if err = s.locks.Ops().Break(c.Context(), c.key, h.Owner); err == nil {
+			s.noticeBreak(c, h.Owner)
+		}
+	}
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	s.options.Logger.Warn("lease broken by force-unlock", "key", c.key, "owner", h.Owner, "client", c.caller.id)
+	s.begin(w, http.StatusOK)
+}
+
+func (s *Server) writeRaw(w http.ResponseWriter, code int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	s.begin(w, code)
+	_, _ = w.Write(body)
+}

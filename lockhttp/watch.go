@@ -1,0 +1,107 @@
+package lockhttp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/anylock/lock"
+)
+
+// pulseTime is between comments that keep a stream alive.
+const pulseTime = 10 * time.Second
+
+// serveWatch streams server-sent events: "held" at once, then "lost", "released" or "shutting_down" at the end.
+func (s *Server) serveWatch(w http.ResponseWriter, c *call) {
+	id, _, err := s.claimOf(c)
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	claim, err := s.watched(c, id)
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	s.mu.Lock()
+	err = s.countLocked(c.caller, func(u *usage) *int { return &u.watchers }, s.options.MaxWatchers,
+		s.options.MaxWatchersPerClient, "streams")
+	s.mu.Unlock()
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.discountLocked(c.caller, func(u *usage) *int { return &u.watchers })
+	}()
+	w.Header().Set("Content-Type", "text/event-stream")
+	s.begin(w, http.StatusOK)
+	if s.send(w, "held", tokenText(claim.lease.Token())) == nil {
+		s.stream(w, c, claim)
+	}
+}
+
+// watched is the claim to watch. The TTL of a lease that must be resumed for that becomes the default TTL, or what the request says.
+func (s *Server) watched(c *call, id claimID) (*claim, error) {
+	ttl, err := c.millis("ttl_ms", s.options.DefaultTTL, time.Millisecond, s.options.MaxTTL)
+	if err != nil {
+		return nil, err
+	}
+	claim, _, err := s.find(c.Context(), id, c.caller, ttl)
+	if err == nil && claim.lease.Err() != nil {
+		return nil, lock.ErrLost
+	}
+	return claim, err
+}
+
+// stream writes until the lease, the connection or the server ends.
+func (s *Server) stream(w http.ResponseWriter, c *call, claim *claim) {
+	pulse := time.NewTicker(pulseTime)
+	defer pulse.Stop()
+	for {
+		select {
+		case <-claim.gone:
+			event := "released"
+			if claim.lost {
+				event = "lost"
+			}
+			_ = s.send(w, event, "")
+			return
+		case <-s.stopping:
+			_ = s.send(w, "shutting_down", "")
+			return
+		case <-c.Context().Done():
+			return
+		case <-pulse.C:
+			if s.send(w, "", "") != nil {
+				return
+			}
+		}
+	}
+}
+
+// send writes one event, or a comment if it has no name.
+func (s *Server) send(w http.ResponseWriter, event, token string) error {
+	control := http.NewResponseController(w)
+	if err := control.SetWriteDeadline(time.Now().Add(writeTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	text := ":\n\n"
+	if event != "" {
+		data, err := json.Marshal(struct {
+			Token string `json:"token,omitempty"`
+		}{token})
+		if err != nil {
+			return err
+		}
+		text = fmt.Sprintf("event: %s\ndata: %s\n\n", event, data)
+	}
+	if _, err := w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return control.Flush()
+}

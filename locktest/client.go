@@ -1,0 +1,97 @@
+package locktest
+
+import (
+	"context"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/memory"
+)
+
+// A client is one process's way to the Store. It does not implement backend.BatchRenewer, so that each renewal is a
+// request of its own.
+type client struct {
+	memory *memory.Backend
+	store  *Store
+}
+
+var _ interface {
+	backend.Backend
+	backend.Lister
+	backend.Breaker
+} = (*client)(nil)
+
+// Acquire implements backend.Backend.
+func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := r.ValidateFor(c.Guarantees()); err != nil {
+		return nil, err
+	}
+	if err := c.store.request(ctx); err != nil {
+		return nil, err
+	}
+	granted, err := c.memory.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	l := &lease{granted.(*kit.Life), c.store}
+	c.store.mu.Lock()
+	defer c.store.mu.Unlock()
+	c.store.lives[r.Owner] = l.Life
+	return l, nil
+}
+
+// Inspect implements backend.Backend.
+func (c *client) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	if err := c.store.request(ctx); err != nil {
+		return backend.Holder{}, err
+	}
+	return c.memory.Inspect(ctx, key)
+}
+
+// List implements backend.Lister.
+func (c *client) List(ctx context.Context, prefix string) ([]string, error) {
+	if err := c.store.request(ctx); err != nil {
+		return nil, err
+	}
+	return c.memory.List(ctx, prefix)
+}
+
+// Break implements backend.Breaker.
+func (c *client) Break(ctx context.Context, key, owner string) error {
+	if err := c.store.request(ctx); err != nil {
+		return err
+	}
+	return c.memory.Break(ctx, key, owner)
+}
+
+// Guarantees implements backend.Backend.
+func (c *client) Guarantees() backend.Guarantees { return c.memory.Guarantees() }
+
+// Close implements backend.Backend.
+func (c *client) Close() error { return c.memory.Close() }
+
+// A lease is one whose requests the Store can fail.
+type lease struct {
+	*kit.Life
+	store *Store
+}
+
+// Renew implements backend.Lease.
+func (l *lease) Renew(ctx context.Context, ttl time.Duration) error {
+	if err := l.store.request(ctx); err != nil {
+		return err
+	}
+	return l.Life.Renew(ctx, ttl)
+}
+
+// Release implements backend.Lease. The holder's part ends in any case.
+func (l *lease) Release(ctx context.Context) error {
+	l.store.mu.Lock()
+	delete(l.store.lives, l.Owner())
+	l.store.mu.Unlock()
+	if err := l.store.request(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	return l.Life.Release(ctx)
+}

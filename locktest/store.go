@@ -1,0 +1,122 @@
+// Package locktest helps to test code that uses package lock. A [Store] keeps locks in the test's memory, and the test
+// decides what goes wrong: a key is busy, a lease is lost, the store is away, or it is slow.
+//
+// It works in a testing/synctest bubble, where TTLs and waits take no real time: call [New] inside the bubble.
+package locktest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/memory"
+)
+
+// A Store is a store in memory whose faults a test controls. Its methods are safe for concurrent use.
+type Store struct {
+	t      testing.TB
+	memory *memory.Store
+	other  *lock.Locker // of another process, which no fault affects
+
+	mu    sync.Mutex
+	away  bool
+	delay time.Duration
+	lives map[string]*kit.Life // by owner
+}
+
+// New returns a Store that works. Lockers, and what they still hold, end with the test.
+func New(t testing.TB) *Store {
+	t.Helper()
+	s := &Store{t: t, memory: memory.NewStore(), lives: make(map[string]*kit.Life)}
+	s.other = s.open(s.memory.Client())
+	return s
+}
+
+// Locker returns a Locker on the store, as a process of its own has one. Lockers of one Store exclude each other.
+func (s *Store) Locker(opts ...lock.Option) *lock.Locker {
+	s.t.Helper()
+	return s.open(&client{s.memory.Client(), s}, opts...)
+}
+
+func (s *Store) open(b backend.Backend, opts ...lock.Option) *lock.Locker {
+	s.t.Helper()
+	l, err := lock.New(b, opts...)
+	if err != nil {
+		s.t.Fatalf("locktest: %v", err)
+	}
+	s.t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// Hold makes key busy: another process acquires it at once, and keeps it until release is called or the test ends. It
+// fails the test if key is held already. key includes the prefix of Lockers that have one, as in Lose.
+func (s *Store) Hold(key string) (release func()) {
+	s.t.Helper()
+	lease, err := s.other.TryAcquire(context.Background(), key)
+	if err != nil {
+		s.t.Fatalf("locktest: Hold: %v", err)
+	}
+	return func() { _ = lease.Release(context.Background()) }
+}
+
+// Lose ends the lease on key, as an operator or a store that loses data does. Its holder is notified at once, and the
+// next waiter gets the key. It fails the test if key is free.
+func (s *Store) Lose(key string) {
+	s.t.Helper()
+	ctx := context.Background()
+	h, err := s.other.Ops().Inspect(ctx, key)
+	if err == nil && !h.Held() {
+		err = fmt.Errorf("%q is free", key)
+	}
+	if err == nil {
+		err = s.other.Ops().Break(ctx, key, h.Owner)
+	}
+	if err != nil {
+		s.t.Fatalf("locktest: Lose: %v", err)
+	}
+	s.mu.Lock()
+	life := s.lives[h.Owner]
+	s.mu.Unlock()
+	if life != nil {
+		life.Lose()
+	}
+}
+
+// SetAway makes the store unreachable, or reachable again. While it is away, each request of a Locker fails with
+// lock.ErrUnavailable: leases are not renewed, and are lost at their deadline; a released key stays taken for its TTL. A
+// waiter that queues already keeps its place.
+func (s *Store) SetAway(away bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away = away
+}
+
+// SetDelay makes each request of a Locker take d before it reaches the store. 0 means no delay, as at first.
+func (s *Store) SetDelay(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delay = d
+}
+
+// request is the way of one request to the store. The error is nil if it arrives.
+func (s *Store) request(ctx context.Context) error {
+	s.mu.Lock()
+	delay := s.delay
+	s.mu.Unlock()
+	if delay > 0 {
+		if err := kit.Sleep(ctx, delay); err != nil {
+			return kit.ContextError(ctx, nil)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away {
+		return fmt.Errorf("%w: locktest: the store is away", backend.ErrUnavailable)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package locktest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/locktest"
+)
+
+func is(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%v, want %v", err, want)
+	}
+}
+
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.New(t)
+		locks := store.Locker()
+		release := store.Hold("k")
+		_, err := locks.TryAcquire(t.Context(), "k")
+		is(t, err, lock.ErrHeld)
+		_, err = locks.Acquire(t.Context(), "k", lock.WithWait(time.Minute))
+		is(t, err, lock.ErrHeld)
+		time.AfterFunc(time.Hour, release)
+		begun := time.Now()
+		lease, err := locks.Acquire(t.Context(), "k")
+		if err != nil || time.Since(begun) != time.Hour {
+			t.Fatalf("%v after %v", err, time.Since(begun))
+		}
+		is(t, lease.Release(t.Context()), nil)
+	})
+}
+
+func TestLose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.New(t)
+		locks, other := store.Locker(), store.Locker()
+		got := make(chan *lock.Lease, 1)
+		err := locks.Do(t.Context(), "k", func(ctx context.Context, _ *lock.Lease) error {
+			go func() {
+				lease, err := other.Acquire(t.Context(), "k")
+				if err != nil {
+					t.Error(err)
+				}
+				got <- lease
+			}()
+			synctest.Wait()
+			begun := time.Now()
+			store.Lose("k")
+			<-ctx.Done()
+			if late := time.Since(begun); late != 0 {
+				t.Errorf("notified after %v", late)
+			}
+			return nil
+		})
+		is(t, err, lock.ErrLost)
+		if lease := <-got; lease != nil {
+			is(t, lease.Release(t.Context()), nil)
+		}
+	})
+}
+
+func TestSetAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.New(t)
+		locks := store.Locker(lock.WithTTL(time.Minute))
+		acquire := func() *lock.Lease {
+			lease, err := locks.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lease
+		}
+		lease := acquire()
+		store.SetAway(true)
+		time.Sleep(30 * time.Second)
+		store.SetAway(false) // a short outage costs nothing
+		time.Sleep(time.Hour)
+		is(t, lease.Err(), nil)
+		store.SetAway(true)
+		_, err := locks.Acquire(t.Context(), "other")
+		is(t, err, lock.ErrUnavailable)
+		_, err = locks.Ops().Inspect(t.Context(), "k")
+		is(t, err, lock.ErrUnavailable)
+		begun := time.Now()
+		<-lease.Lost()
+		if after := time.Since(begun); after < 30*time.Second || after > time.Minute {
+			t.Errorf("lost after %v", after)
+		}
+		store.SetAway(false)
+		is(t, lease.Release(t.Context()), lock.ErrLost)
+		time.Sleep(time.Minute)
+
+		lease = acquire()
+		store.SetAway(true)
+		is(t, lease.Release(t.Context()), lock.ErrUnavailable)
+		store.SetAway(false)
+		_, err = locks.TryAcquire(t.Context(), "k")
+		is(t, err, lock.ErrHeld) // until the TTL
+		time.Sleep(time.Minute)
+		is(t, acquire().Release(t.Context()), nil)
+	})
+}
+
+func TestSetDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.New(t)
+		locks := store.Locker(lock.WithTTL(time.Minute))
+		store.SetDelay(3 * time.Second)
+		begun := time.Now()
+		_, err := locks.Acquire(t.Context(), "k", lock.WithWait(time.Second))
+		is(t, err, lock.ErrUnavailable)
+		if waited := time.Since(begun); waited != time.Second {
+			t.Errorf("waited %v", waited)
+		}
+		lease, err := locks.Acquire(t.Context(), "k")
+		if waited := time.Since(begun); err != nil || waited != 4*time.Second {
+			t.Fatalf("%v after %v", err, waited)
+		}
+		time.Sleep(time.Hour) // slow renewals still arrive
+		is(t, lease.Err(), nil)
+		store.SetDelay(time.Minute)
+		<-lease.Lost()
+		is(t, context.Cause(lease.Context(t.Context())), lock.ErrLost)
+		store.SetDelay(0)
+		is(t, lease.Release(t.Context()), lock.ErrLost)
+	})
+}

@@ -1,0 +1,159 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+// A HeldKey is a key that is held, without the Locker's prefix, and who holds it.
+type HeldKey struct {
+	Key string
+	Holder
+}
+
+// Ops are the methods for operators: tools, dashboards, probes and people. Applications that only lock do not need them.
+type Ops struct{ l *Locker }
+
+// Ops returns the methods for operators.
+func (l *Locker) Ops() Ops { return Ops{l} }
+
+// Inspect returns who holds key. It is for people and tools: the answer may be out of date by the time it arrives. For a free
+// key it is the zero Holder. The token is that of the lease's first holder; after hand-offs the
+// holder's own is higher by up to 255.
+func (o Ops) Inspect(ctx context.Context, key string) (Holder, error) {
+	l := o.l
+	full, err := l.fullKey(key)
+	if err == nil {
+		var h Holder
+		if h, err = l.backend.Inspect(ctx, full); err == nil {
+			return l.told(h), nil
+		}
+	}
+	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
+}
+
+// List returns the held keys that begin with prefix, and their holders, sorted by key. It is for people and tools: the answer may be
+// out of date by the time it arrives, and the store may have to scan everything that it keeps. ErrUnsupported means that the store
+// cannot list its keys.
+func (o Ops) List(ctx context.Context, prefix string) ([]HeldKey, error) {
+	l := o.l
+	held, err := l.list(ctx, l.defaults.prefix+prefix)
+	if err != nil {
+		return nil, l.error("list", l.defaults.prefix+prefix, err)
+	}
+	return held, nil
+}
+
+func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
+	if err := l.unopened(); err != nil {
+		return nil, err
+	}
+	lister, ok := l.backend.(backend.Lister)
+	if !ok {
+		return nil, fmt.Errorf("%w: the store cannot list its keys", ErrUnsupported)
+	}
+	keys, err := lister.List(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(keys)
+	const atOnce = 16
+	var (
+		all     = make([]HeldKey, len(keys))
+		places  = make(chan struct{}, atOnce)
+		workers sync.WaitGroup
+	)
+	asking, stop := context.WithCancelCause(ctx) // the first error ends it: a store that fails is not asked for thousands of keys
+	defer stop(nil)
+	for i, key := range keys {
+		places <- struct{}{}
+		if asking.Err() != nil {
+			break
+		}
+		workers.Go(func() {
+			defer func() { <-places }()
+			h, err := l.backend.Inspect(asking, key)
+			if err != nil {
+				stop(err)
+			}
+			all[i] = HeldKey{strings.TrimPrefix(key, l.defaults.prefix), l.told(h)}
+		})
+	}
+	workers.Wait()
+	if err := context.Cause(asking); err != nil {
+		return nil, cmp.Or(kit.ContextError(ctx, nil), err)
+	}
+	return slices.DeleteFunc(all, func(k HeldKey) bool { return !k.Held() }), nil
+}
+
+// Break ends the lease that owner has on key, whichever process holds it, and the next waiter gets the key. The holder may still be
+// working: it notices the loss at once if the store reports it, and at its next renewal at the latest. So make sure that it is dead, or
+// that what it writes to checks fencing tokens. Take owner from Inspect or List, so that you do not end somebody else's lease.
+//
+// "The next waiter" is the next waiter at the store. If Guarantees.TellsLoss is false, the holder's process may hand the lease on to a waiter of
+// its own for 10 ms after the store has last confirmed the lease. Such a holder may overlap with the next owner.
+//
+// ErrLost means that owner no longer holds the key, ErrUnsupported that the store cannot break leases.
+func (o Ops) Break(ctx context.Context, key, owner string) error {
+	l := o.l
+	full, err := l.fullKey(key)
+	breaker, ok := l.backend.(backend.Breaker)
+	switch {
+	case err != nil:
+	case owner == "":
+		err = fmt.Errorf("%w: empty owner", ErrInvalid)
+	case !ok:
+		err = fmt.Errorf("%w: the store cannot end the leases of others", ErrUnsupported)
+	default:
+		err = breaker.Break(ctx, full, owner)
+	}
+	if err != nil {
+		return l.error("break", l.defaults.prefix+key, err)
+	}
+	l.defaults.logger.Warn("lease broken", "key", full, "backend", l.name, "owner", owner)
+	return nil
+}
+
+// A Finding is a problem with a store that affects its locks, or something that is good to know about it.
+type Finding = backend.Finding
+
+// Examine returns what is wrong with the store for locks with the Locker's TTL, and what is good to know, the worst first. It is for
+// people and tools, for example before a deploy. It changes nothing beyond what opening the store has changed.
+func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
+	l := o.l
+	if err := l.unopened(); err != nil {
+		return nil, l.error("examine", "", err)
+	}
+	list, err := kit.Examine(ctx, l.backend, l.defaults.prefix+"doctor", l.effective(l.defaults.ttl))
+	if err != nil {
+		return nil, l.error("examine", "", err)
+	}
+	return list, nil
+}
+
+// Ping makes one cheap read request to the store, for readiness probes. nil means that the store answers and that NotReady is nil.
+// Ping takes no lease, and does not check whether one could be written.
+func (o Ops) Ping(ctx context.Context) error {
+	l := o.l
+	if err := o.NotReady(); err != nil {
+		return err
+	}
+	_, err := l.backend.Inspect(ctx, l.defaults.prefix+pingKey)
+	return l.error("ping", "", err)
+}
+
+// pingKey is a key that Ping looks at, and nobody takes.
+const pingKey = "anylock-ping"
+
+// NotReady returns why the store cannot grant leases yet: which part of it cannot, until when, and why. It is nil if the store can,
+// or does not know. It makes no request.
+func (o Ops) NotReady() error {
+	return o.l.error("acquire", "", o.l.notReady())
+}

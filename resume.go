@@ -1,0 +1,105 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
+)
+
+// WithOwner sets the name under which the store knows the holder, instead of a random one. Use it if another process, or this
+// one after a restart, is to Resume the lease. An owner names one acquisition: never use it for two calls, not even after an
+// error, because the clean-up of a failed call ends whatever its owner holds. A lease with an owner of its own is not handed on
+// inside the process. It is an option of one acquisition: as a default of a Locker it is ErrInvalid.
+func WithOwner(owner string) AcquireOption { return ownerOption(owner) }
+
+type ownerOption string
+
+func (o ownerOption) locker(s *settings) {
+	s.err = fmt.Errorf("%w: WithOwner is for one acquisition, not for a Locker", ErrInvalid)
+}
+
+func (o ownerOption) acquire(s *settings) {
+	s.owner = string(o)
+	if o == "" || len(o) > backend.MaxOwnerLen {
+		s.err = fmt.Errorf("%w: owner of %d bytes is not between 1 and %d", ErrInvalid, len(o), backend.MaxOwnerLen)
+	}
+}
+
+// Resume returns a Lease on what the store still keeps for owner on key, and extends it to the TTL of the options. It is for a
+// lease that another process hands over, or that this process held before a restart. The lease must have been acquired with
+// WithOwner, or by a Locker with WithHandoff(0): otherwise its token may be lower than the last holder's, by up to 255.
+//
+// ErrLost means that owner does not hold the key. ErrUnsupported means that the store cannot return a lease to another process. After any other error the lease is as it was, or has been extended. The lease then renews itself until
+// Release, like one of Acquire. ctx bounds the request alone. If two processes use the lease at the same time, neither excludes
+// the other, and a Release by either ends it for both.
+func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireOption) (*Lease, error) {
+	lease, err := l.resume(ctx, key, owner, opts)
+	if err != nil {
+		return nil, l.error("resume", l.defaults.prefix+key, err)
+	}
+	return lease, nil
+}
+
+func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOption) (*Lease, error) {
+	full, err := l.fullKey(key)
+	if err != nil {
+		return nil, err
+	}
+	terms, err := l.defaults.with(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.tooLong(terms); err != nil {
+		return nil, err
+	}
+	resumer, ok := l.backend.(backend.Resumer)
+	if !ok {
+		return nil, fmt.Errorf("%w: the store cannot return a lease to another process", ErrUnsupported)
+	}
+	r := backend.Request{Key: full, Owner: owner, TTL: terms.leaseTTL()}
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if err := l.enterResumed(); err != nil {
+		return nil, err
+	}
+	g := &gate{key: full, resumed: true}
+	lease, err := resumer.Resume(ctx, r)
+	if err == nil {
+		_, err = driver.AddTokenBase(lease.Token(), l.defaults.base)
+	}
+	if err != nil {
+		l.leave(g)
+		return nil, kit.NotOurs(ctx, err)
+	}
+	terms.owner = owner
+	h := l.newHold(g, lease, owner, r.TTL)
+	h.named = true
+	if lease := l.begin(h, terms); lease != nil {
+		return lease, nil
+	}
+	l.end(h)
+	l.leave(g)
+	return nil, l.endedErr()
+}
+
+// enterResumed counts a resumed lease among those that Shutdown waits for. A resumed lease has a gate of its own: the key's gate
+// may belong to a goroutine that waits at the store for the end of this very lease.
+func (l *Locker) enterResumed() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if isClosed(l.stopping) {
+		return ErrClosed
+	}
+	l.resumed++
+	return nil
+}
+
+// Resumable reports whether Resume can return a lease to another process than the one that acquired it.
+func (l *Locker) Resumable() bool {
+	_, ok := l.backend.(backend.Resumer)
+	return ok && l.guarantees.Reach > ReachProcess
+}

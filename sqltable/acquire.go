@@ -1,0 +1,132 @@
+package sqltable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+// An attempt is one call of Acquire.
+type attempt struct {
+	b       *Backend
+	request backend.Request
+	ttl     time.Duration
+	look    bool // look before writing, because the key was held
+	unsure  bool // a statement got no answer, and may still be carried out
+}
+
+// poll is the time between attempts. Half of the waiters learn of a release within 50 ms.
+var poll = kit.Pause{Min: 5 * time.Millisecond, Max: 150 * time.Millisecond}
+
+// Acquire implements [backend.Backend].
+func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	a := &attempt{b: b, request: r, ttl: b.guarantees.Round(r.TTL), look: b.dialect == SQLite}
+	l, err := b.leases.Acquire(ctx, r, kit.Waiter{
+		Pause: poll,
+		Try:   a.try,
+		CleanUp: func() {
+			if a.unsure {
+				b.leases.Abandon(r.Key, r.Owner, a.ttl)
+			}
+		},
+	})
+	if err == nil {
+		b.purgeSometimes()
+	}
+	return l, err
+}
+
+// try makes one attempt to get the key. A waiter that only looks writes nothing and locks nothing.
+func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
+	b, r := a.b, a.request
+	if a.look {
+		if err := a.refusal(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var token uint64
+	var sent time.Time
+	unsure, err := b.request(ctx, func(ctx context.Context) (err error) {
+		sent = time.Now() // a repeated statement never shortens the lease
+		token, err = b.take(ctx, r, a.ttl)
+		return err
+	})
+	a.unsure = a.unsure || unsure
+	switch {
+	case err == nil && token != 0:
+		return b.leases.Grant(ctx, r, kit.Grant{Token: token, Sent: sent, TTL: a.ttl, Unsure: a.unsure})
+	case err == nil:
+		a.look = true
+		if err := a.refusal(ctx); err != nil {
+			return nil, err
+		}
+		return nil, backend.ErrHeld // it was, and is free by now
+	case (unsure || classify(err) == conflict) && !kit.Ended(ctx):
+		// The last holder's transaction may have locked the row (package fence), so that the statement had to wait.
+		if h, ok := b.lastOwner(ctx, r.Key); ok && h.Owner != r.Owner {
+			a.look = true
+			return nil, &backend.HeldError{Holder: h}
+		}
+	}
+	return nil, err
+}
+
+// refusal returns a HeldError if another owner holds the key, and no error if the key is free.
+func (a *attempt) refusal(ctx context.Context) error {
+	h, err := a.b.holder(ctx, a.request.Key)
+	if err == nil && h.Held() && h.Owner != a.request.Owner {
+		a.look = true
+		return &backend.HeldError{Holder: h}
+	}
+	return err
+}
+
+// take grants the key and returns its token, or 0 if another owner holds the key.
+func (b *Backend) take(ctx context.Context, r backend.Request, ttl time.Duration) (token uint64, err error) {
+	args := []any{[]byte(r.Key), []byte(r.Owner), microseconds(ttl)}
+	s := b.statements.take
+	if b.dialect != MySQL {
+		err := b.db.QueryRowContext(ctx, s.Text, args...).Scan(&token)
+		if errors.Is(err, sql.ErrNoRows) {
+			return 0, nil
+		}
+		return token, err
+	}
+	if token, err = b.update(ctx, args); token != 0 || err != nil {
+		return token, err
+	}
+	if _, found, err := b.row(ctx, r.Key); found || err != nil {
+		return 0, err
+	}
+	if _, err := b.exec(ctx, b.statements.add, args[0]); err != nil {
+		return 0, err
+	}
+	return b.update(ctx, args)
+}
+
+// update is take for MySQL, where the row must exist.
+func (b *Backend) update(ctx context.Context, args []any) (token uint64, err error) {
+	s := b.statements.take
+	result, err := b.db.ExecContext(ctx, s.Text, s.Args(args...)...)
+	if err != nil {
+		return 0, err
+	}
+	if n, err := result.RowsAffected(); n == 0 || err != nil {
+		return 0, err
+	}
+	id, err := result.LastInsertId()
+	return uint64(id), err
+}
+
+// microseconds rounds up: a TTL is a minimum.
+func microseconds(d time.Duration) int64 {
+	us := int64(d / time.Microsecond)
+	if d%time.Microsecond != 0 {
+		us++
+	}
+	return us
+}

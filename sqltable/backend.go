@@ -1,0 +1,69 @@
+package sqltable
+
+import (
+	"database/sql"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+// minTTL is the shortest TTL. On a slow disk, a shorter lease would expire before its holder receives the answer.
+const minTTL = 100 * time.Millisecond
+
+// Guarantees returns what a table in a database of that dialect promises.
+func Guarantees(d Dialect) backend.Guarantees {
+	g := backend.Guarantees{
+		MinTTL:      minTTL,
+		Granularity: time.Microsecond,
+		EarlyLoss: "a step forward of the database server's wall clock, loss of the database's last commits, " +
+			"as in a failover to an asynchronous standby",
+		EnforcedBy:  "wall clock of the database server",
+		Fencing:     backend.FencingLoss,
+		Wake:        backend.WakePoll,
+		Consistency: backend.BestEffort,
+		Reach:       backend.ReachNetwork,
+	}
+	if d == SQLite {
+		g.EarlyLoss = "a step forward of the host's wall clock, loss of the database file"
+		g.EnforcedBy = "wall clock of the host"
+		g.Reach = backend.ReachHost
+		g.Fencing = backend.FencingRestart // the clock has milliseconds: a row that is lost may have had the same token
+	}
+	return g
+}
+
+// A Backend keeps locks in a table. It is a [backend.Backend].
+type Backend struct {
+	db         *sql.DB
+	dialect    Dialect
+	options    Options
+	statements statements
+	guarantees backend.Guarantees
+	leases     *kit.Leases
+	nextPurge  atomic.Int64 // in nanoseconds since opened
+	opened     time.Time
+}
+
+func newBackend(db *sql.DB, d Dialect, o Options) *Backend {
+	b := &Backend{
+		db: db, dialect: d, options: o,
+		statements: newStatements(d, o.Table), guarantees: Guarantees(d), opened: time.Now(),
+	}
+	b.leases = kit.NewLeases(b, o.Timeout)
+	return b
+}
+
+// Guarantees implements [backend.Backend].
+func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
+
+// Close implements [backend.Backend]. The database stays open unless Options.CloseDB is set.
+func (b *Backend) Close() error {
+	if !b.leases.Close() || !b.options.CloseDB {
+		return nil
+	}
+	err := b.db.Close()
+	b.leases.Drain()
+	return err
+}

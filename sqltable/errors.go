@@ -1,0 +1,103 @@
+package sqltable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+// A class is what an error of a database means for a request.
+type class int
+
+const (
+	other      class = iota // whether the statement ran is unknown
+	conflict                // another statement was in the way; nothing has changed
+	away                    // the connection or the server is gone: a new connection may reach it, or its successor
+	noTable                 // the table is missing
+	impossible              // the database cannot or may not do that
+	refused                 // any other answer of the database; nothing has changed
+)
+
+// MySQL's driver has no method for the number, only its text: "Error 1213 (40001): Deadlock found…".
+var mysqlError = regexp.MustCompile(`\bError (\d+) \([0-9A-Z]{5}\): `)
+
+// classes are SQLSTATEs, as Postgres's drivers have them, or their first two characters, and MySQL's numbers.
+var classes = map[string]class{
+	"40001": conflict, "40P01": conflict, "55P03": conflict, // serialization, deadlock, lock_timeout
+	"57P01": away, "57P02": away, "57P03": away, "25006": away, // shutdown, crash, starting, read-only
+	"42P01": noTable,
+	"42P10": impossible, "42703": impossible, "42501": impossible, "3F000": impossible, "0A000": impossible,
+	"08": away, "53": refused, "57": refused, "42": refused, "22": refused, "23": refused, "25": refused, "XX": refused,
+
+	"1213": conflict, "1205": conflict, "1020": conflict, // deadlock, lock wait, changed since the last read
+	"1053": away, "1290": away, "1792": away, "1836": away, // shutdown, read-only
+	"1146": noTable,
+	"1142": impossible, "1044": impossible, "1045": impossible, "1054": impossible, "1049": impossible,
+}
+
+// classify uses interfaces and texts instead of the drivers' types, because the application's driver may be any.
+func classify(err error) class {
+	if state, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		code := state.SQLState()
+		if c, ok := classes[code]; ok {
+			return c
+		}
+		return classes[code[:min(len(code), 2)]]
+	}
+	text := err.Error()
+	if m := mysqlError.FindStringSubmatch(text); m != nil {
+		if c, ok := classes[m[1]]; ok {
+			return c
+		}
+		return refused
+	}
+	switch {
+	case strings.Contains(text, "SQLITE_BUSY"), strings.Contains(text, "database is locked"),
+		strings.Contains(text, "database table is locked"):
+		return conflict
+	case strings.Contains(text, "no such table"):
+		return noTable
+	case strings.Contains(text, "ON CONFLICT clause does not match"), strings.Contains(text, "readonly database"),
+		strings.Contains(text, "no such column"):
+		return impossible
+	case kit.IsContextError(err):
+		return other
+	}
+	return away
+}
+
+// outcome is what an error means for [kit.Repeat].
+func outcome(err error) (o kit.Outcome, passing bool) {
+	switch classify(err) {
+	case conflict:
+		return kit.Answered, true
+	case noTable, impossible, refused:
+		return kit.Answered, false
+	case away:
+		return kit.Unknown, true
+	}
+	return kit.Unknown, false
+}
+
+// translate returns err as callers may see it.
+func (b *Backend) translate(ctx context.Context, err error) error {
+	if err = kit.NotOurs(ctx, err); err == nil || kit.Definite(err) || errors.Is(err, backend.ErrUnavailable) || kit.Ended(ctx) {
+		return err
+	}
+	switch classify(err) {
+	case noTable:
+		return fmt.Errorf("%w: create the table %s, as by anylock table --dialect %v: %w",
+			backend.ErrUnsupported, b.options.Table, b.dialect, err)
+	case impossible:
+		return fmt.Errorf("%w: %w", backend.ErrUnsupported, err)
+	}
+	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+}

@@ -1,0 +1,76 @@
+// Package mysqltable keeps locks in a table of MySQL or MariaDB: it registers the scheme mysql with package lock, and connects by
+// go-sql-driver/mysql. See package sqltable. An application that has a *sql.DB uses sqltable.New instead.
+package mysqltable
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/sqltable"
+)
+
+const (
+	paramConns   = driver.ParamPrefix + "max_conns"
+	defaultConns = 8
+	mostConns    = 1000
+	idleTime     = time.Minute
+)
+
+func init() {
+	driver.Register(sqltable.Driver(sqltable.MySQL, driver.Driver{
+		Name: "mysql-table",
+		URLs: []driver.URLForm{{
+			Scheme: "mysql", Port: "3306", Hosts: driver.OneHost, DefaultHost: "localhost", User: true, Path: driver.RequiredPath,
+		}},
+		Params: []driver.Param{{Name: paramConns, Type: driver.Number, Min: 1, Max: mostConns,
+			Help: "most connections of this process, for all its leases and waiters; default 8"}},
+		OtherParams: "go-sql-driver/mysql",
+		Examples:    []string{"mysql://user:password@localhost:3306/database"},
+	}, open))
+}
+
+// configOf returns the driver's configuration. The driver puts arguments into the statement, which saves a round trip for each.
+func configOf(u driver.URL) (*mysql.Config, error) {
+	query := u.Query
+	if query != "" {
+		query = "?" + query
+	}
+	config, err := mysql.ParseDSN("tcp(localhost)/" + query)
+	if err != nil { // the error may quote a password that was cut off
+		return nil, fmt.Errorf("%w: %s url: go-sql-driver/mysql refuses a parameter", backend.ErrInvalid, u.Scheme)
+	}
+	config.User, config.Passwd, config.Addr = u.User, u.Password, u.Hosts[0]
+	config.DBName = strings.TrimPrefix(u.Path, "/")
+	config.InterpolateParams = true
+	if config.Params == nil {
+		config.Params = make(map[string]string)
+	}
+	config.Params["autocommit"] = "1"
+	return config, nil
+}
+
+func open(u driver.URL) (*sql.DB, error) {
+	config, err := configOf(u)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
+	}
+	conns := defaultConns
+	if u.Has(paramConns) {
+		conns = int(u.Number(paramConns))
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxIdleTime(idleTime)
+	return db, nil
+}

@@ -1,0 +1,86 @@
+package sqltable
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
+	"github.com/anylock/lock/internal/tablesql"
+)
+
+// A Dialect is the SQL of a database.
+type Dialect = tablesql.Dialect
+
+// The databases that can keep the table.
+const (
+	Postgres = tablesql.Postgres // 12 or later
+	MySQL    = tablesql.MySQL    // and MariaDB, 10.5 or later
+	SQLite   = tablesql.SQLite   // 3.42 or later
+)
+
+const defaultTimeout = 2 * time.Second
+
+// DefaultTable is the name of the table unless Options say otherwise.
+const DefaultTable = tablesql.DefaultTable
+
+// Options configure a Backend. Nil and the zero Options mean the defaults.
+type Options struct {
+	// Table is the name of the table, "anylock" if empty: letters, digits and _, and a schema with a dot if necessary.
+	// Clients exclude each other only if they use the same table.
+	Table string
+
+	// NoCreate means that the table must exist. Otherwise it is created if it is missing. See DDL.
+	NoCreate bool
+
+	// Timeout bounds each request; 2 s if zero.
+	Timeout time.Duration
+
+	// CloseDB makes Close close the database, too.
+	CloseDB bool
+}
+
+func (o *Options) validate(d Dialect) (Options, error) {
+	var v Options
+	if o != nil {
+		v = *o
+	}
+	if v.Timeout == 0 {
+		v.Timeout = defaultTimeout
+	}
+	if v.Table == "" {
+		v.Table = DefaultTable
+	}
+	switch {
+	case !d.Valid():
+		return v, fmt.Errorf("%w: unknown dialect %d", backend.ErrInvalid, d)
+	case !tablesql.ValidTable(v.Table):
+		return v, fmt.Errorf("%w: %q cannot be the name of a table: use letters, digits and _", backend.ErrInvalid, v.Table)
+	case v.Timeout < 0:
+		return v, fmt.Errorf("%w: timeout %v is negative", backend.ErrInvalid, v.Timeout)
+	}
+	return v, nil
+}
+
+// New returns a Backend that keeps locks in a table of db, which must be of that dialect. It creates the table if necessary, and checks
+// that the database can keep locks. Nil opts are the defaults.
+//
+// Each request uses a connection of db for the length of one statement. Leases and waiters occupy none. If the application
+// may use all connections of db at once, give New a *sql.DB of its own: otherwise renewals wait for a connection.
+func New(ctx context.Context, db *sql.DB, d Dialect, opts *Options) (*Backend, error) {
+	o, err := opts.validate(d)
+	if err != nil {
+		return nil, err
+	}
+	if db == nil {
+		return nil, fmt.Errorf("%w: no database", backend.ErrInvalid)
+	}
+	b := newBackend(db, d, o)
+	if err := b.leases.Call(ctx, nil, b.open); err != nil {
+		calls.CloseUnopened(ctx, b)
+		return nil, err
+	}
+	return b, nil
+}

@@ -1,0 +1,55 @@
+package pgtable
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// BenchmarkUncontended measures an acquire and a release beside two bare statements that do the least that could be called a lease.
+func BenchmarkUncontended(b *testing.B) {
+	s := servers.Postgres(b, "max_connections=300")
+	for _, workers := range []int{1, 8, 64} {
+		store := opened(b, fmt.Sprintf("%s&timeout=30s&lock_max_conns=%d", tableURL(s), workers))
+		b.Run(fmt.Sprintf("anylock/workers=%d", workers), func(b *testing.B) {
+			storetest.Together(b, workers, func(w int) { storetest.Cycle(b, store, req(fmt.Sprint("k", w), time.Minute)) })
+		})
+		b.Run(fmt.Sprintf("bare/workers=%d", workers), func(b *testing.B) { bare(b, s, workers) })
+	}
+}
+
+func bare(b *testing.B, s *servers.Server, workers int) {
+	db, err := openDB(s, workers)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	ctx := context.Background()
+	if _, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS bare (name bytea PRIMARY KEY, owner bytea, expires timestamptz)
+		WITH (fillfactor = 50)`); err != nil {
+		b.Fatal(err)
+	}
+	storetest.Together(b, workers, func(w int) {
+		name, owner := []byte(fmt.Sprint("k", w)), []byte("an owner of forty-eight bytes, as others have them")
+		if _, err := db.ExecContext(ctx, `INSERT INTO bare AS b VALUES ($1, $2, now() + interval '1 min') ON CONFLICT (name) DO UPDATE
+			SET owner=excluded.owner, expires=excluded.expires WHERE b.expires<now()`, name, owner); err != nil {
+			b.Error(err)
+		}
+		if _, err := db.ExecContext(ctx, `UPDATE bare SET expires='-infinity' WHERE name=$1 AND owner=$2`, name, owner); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+// BenchmarkRenewMany renews 10 000 leases by one call.
+func BenchmarkRenewMany(b *testing.B) {
+	s := servers.Postgres(b)
+	store := opened(b, tableURL(s)+"&timeout=1m")
+	list := storetest.HoldMany(b, store, 0, 10_000, time.Hour)
+	defer storetest.ReleaseMany(list)
+	storetest.RenewMany(b, store, list)
+}

@@ -1,0 +1,184 @@
+package pgtable
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql/driver"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A connector makes connections for database/sql. pgx has a driver for database/sql, too, but that needs modules which no other store
+// needs, and prepared statements, which poolers may lose.
+type connector struct{ config *pgconn.Config }
+
+func (c connector) Driver() driver.Driver { return noDriver{} }
+
+type noDriver struct{}
+
+func (noDriver) Open(string) (driver.Conn, error) { return nil, errors.ErrUnsupported }
+
+// setUp overrides the database's default isolation level if the connection is to the server itself: a pooler would keep the setting for
+// its other clients. It reports whether that is so.
+const setUp = `SELECT CASE WHEN pg_backend_pid() = $1::bigint
+	THEN set_config('default_transaction_isolation', 'read committed', false) END IS NOT NULL`
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	pg, err := pgconn.ConnectConfig(ctx, c.config)
+	if err != nil {
+		return nil, err
+	}
+	pid := strconv.FormatUint(uint64(pg.PID()), 10)
+	result := pg.ExecParams(ctx, setUp, [][]byte{[]byte(pid)}, nil, nil, nil).Read()
+	if result.Err != nil {
+		_ = pg.Conn().Close()
+		return nil, result.Err
+	}
+	const yes = "t"
+	direct := len(result.Rows) == 1 && string(result.Rows[0][0]) == yes
+	return &conn{pg: pg, prepares: direct, prepared: make(map[string]bool)}, nil
+}
+
+// A conn is one connection. Statements commit by themselves: there are no transactions.
+type conn struct {
+	pg       *pgconn.PgConn
+	prepares bool            // statements are prepared, because no pooler is between
+	prepared map[string]bool // names of prepared statements
+}
+
+const (
+	maxPrepared     = 64
+	codeNoStatement = "26000" // the session is another one: a pooler is between after all
+	binary          = 1
+	oidBytea        = 17
+	closeTimeout    = time.Second
+)
+
+func (c *conn) run(ctx context.Context, query string, args []driver.NamedValue) (*pgconn.Result, error) {
+	if c.pg.IsClosed() {
+		return nil, driver.ErrBadConn // nothing was sent. pgx says the same of each read that fails, which is wrong
+	}
+	values, formats := make([][]byte, len(args)), make([]int16, len(args))
+	for i, a := range args {
+		switch v := a.Value.(type) {
+		case nil:
+		case []byte:
+			values[i], formats[i] = v, binary
+			if v == nil {
+				values[i] = []byte{}
+			}
+		case string:
+			values[i] = []byte(v)
+		case int64:
+			values[i] = strconv.AppendInt(nil, v, 10)
+		default:
+			return nil, fmt.Errorf("argument %d has the type %T", a.Ordinal, v)
+		}
+	}
+	if c.prepares {
+		result, err := c.runPrepared(ctx, query, values, formats)
+		if state := (*pgconn.PgError)(nil); !errors.As(err, &state) || state.Code != codeNoStatement {
+			return result, err
+		}
+		c.prepares = false
+	}
+	result := c.pg.ExecParams(ctx, query, values, nil, formats, nil).Read()
+	return result, result.Err
+}
+
+func (c *conn) runPrepared(ctx context.Context, query string, values [][]byte, formats []int16) (*pgconn.Result, error) {
+	const length = 16
+	sum := sha256.Sum256([]byte(query))
+	name := "anylock_" + hex.EncodeToString(sum[:length])
+	if !c.prepared[name] {
+		if len(c.prepared) == maxPrepared {
+			result := c.pg.ExecParams(ctx, query, values, nil, formats, nil).Read()
+			return result, result.Err
+		}
+		if _, err := c.pg.Prepare(ctx, name, query, nil); err != nil {
+			return nil, err
+		}
+		c.prepared[name] = true
+	}
+	result := c.pg.ExecPrepared(ctx, name, values, formats, nil).Read()
+	return result, result.Err
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	result, err := c.run(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	return driver.RowsAffected(result.CommandTag.RowsAffected()), nil
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	result, err := c.run(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	return &rows{result: result}, nil
+}
+
+// IsValid implements driver.Validator.
+func (c *conn) IsValid() bool { return !c.pg.IsClosed() }
+
+func (c *conn) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return c.pg.Close(ctx)
+}
+
+func (c *conn) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
+func (c *conn) Begin() (driver.Tx, error)           { return nil, errors.ErrUnsupported }
+
+// rows are the rows of an answer that was read as a whole.
+type rows struct {
+	result *pgconn.Result
+	next   int
+}
+
+func (r *rows) Columns() []string {
+	names := make([]string, len(r.result.FieldDescriptions))
+	for i, f := range r.result.FieldDescriptions {
+		names[i] = f.Name
+	}
+	return names
+}
+
+func (r *rows) Close() error { return nil }
+
+func (r *rows) Next(values []driver.Value) error {
+	if r.next == len(r.result.Rows) {
+		return io.EOF
+	}
+	row := r.result.Rows[r.next]
+	r.next++
+	for i, text := range row {
+		switch {
+		case text == nil:
+			values[i] = nil
+		case r.result.FieldDescriptions[i].DataTypeOID == oidBytea:
+			const mark = `\x`
+			if len(text) < len(mark) || string(text[:len(mark)]) != mark {
+				return fmt.Errorf("bytea_output is not hex: %.20q", text)
+			}
+			b := make([]byte, hex.DecodedLen(len(text)-len(mark)))
+			if _, err := hex.Decode(b, text[len(mark):]); err != nil {
+				return err
+			}
+			values[i] = b
+		default:
+			values[i] = text
+		}
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package pgtable
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/process"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/sqltable"
+)
+
+const soon = storetest.Soon
+
+// What all stores' tests do.
+var (
+	opened  = storetest.Opened[*sqltable.Backend]
+	openURL = storetest.OpenURL[*sqltable.Backend]
+	req     = storetest.Try
+	waiting = storetest.Wait
+	acquire = storetest.Acquire
+	release = storetest.Release
+)
+
+func TestMain(m *testing.M) {
+	process.Main(func(ctx context.Context, url string) (backend.Backend, error) { return openURL(ctx, url) })
+	goleak.VerifyTestMain(servers.Sharing(m))
+}
+
+// tableURL is the URL of a table in the server's database.
+func tableURL(s *servers.Server) string {
+	const scheme = "postgres"
+	return scheme + "+table" + s.PostgresURL()[len(scheme):]
+}
+
+// patient lets a request wait for a machine that is busy with other tests.
+const patient = "&timeout=10s"
+
+// openDB opens the server's database as the package does.
+func openDB(s *servers.Server, conns int) (*sql.DB, error) {
+	config, err := pgx.ParseConfig(s.PostgresURL())
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector{&config.Config})
+	db.SetMaxIdleConns(conns)
+	db.SetMaxOpenConns(conns)
+	return db, nil
+}

@@ -1,0 +1,192 @@
+package pgtable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/sqltable"
+)
+
+func dialed(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+func exec(t *testing.T, c *pgx.Conn, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := c.Exec(context.Background(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+var together = servers.Shared{Start: func(t testing.TB) *servers.Server { return servers.Postgres(t, "max_connections=300") }}
+
+// A transaction that has locked one lease's row keeps no other lease from being renewed, and its key is busy.
+func TestLockedRow(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	url := tableURL(s) + "&lock_table=locked_row&timeout=1s"
+	a, b := opened(t, url), opened(t, url)
+	const n, ttl = 20, 3 * time.Second
+	list := storetest.HoldMany(t, a, 0, n, ttl)
+	c := dialed(t, s.PostgresURL())
+	exec(t, c, `BEGIN`, `SELECT 1 FROM locked_row WHERE name='many7' FOR SHARE`)
+	for i, err := range a.RenewBatch(t.Context(), list) {
+		if (err != nil) != (i == 7) || errors.Is(err, backend.ErrLost) {
+			t.Errorf("lease %d: %v", i, err)
+		}
+	}
+	<-list[7].Lease.Lost()
+	key := "many7"
+	until := time.Now().Add(soon)
+	for err := error(backend.ErrHeld); ; { // the row's lease ends after the holder's deadline
+		_, err = b.Acquire(t.Context(), req(key, ttl))
+		if !errors.Is(err, backend.ErrHeld) || time.Now().After(until) {
+			t.Fatalf("a key whose row is locked: %v, want ErrHeld", err)
+		}
+		if h, err := b.Inspect(t.Context(), key); err == nil && !h.Held() {
+			break
+		}
+	}
+	if _, err := b.Acquire(t.Context(), req(key, ttl)); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("an expired key whose row is locked: %v, want ErrHeld", err)
+	}
+	exec(t, c, `COMMIT`)
+	release(t, acquire(t, b, waiting(key, ttl)))
+	storetest.ReleaseMany(list)
+}
+
+func TestPermissionsOfThePage(t *testing.T) { // not parallel: it changes the working directory
+	s := together.Get(t)
+	c := dialed(t, s.PostgresURL())
+	ddl, err := sqltable.DDL(sqltable.Postgres, "anylock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := permissions(t)
+	exec(t, c, `CREATE DATABASE permissions`, `CREATE ROLE app LOGIN`)
+	inside := dialed(t, strings.Replace(s.PostgresURL(), "/postgres?", "/permissions?", 1))
+	exec(t, inside, `REVOKE ALL ON SCHEMA public FROM PUBLIC; GRANT USAGE ON SCHEMA public TO app`)
+	url := "postgres+table://app@" + s.Addr + "/permissions?sslmode=disable"
+	if _, err := openURL(t.Context(), url); !errors.Is(err, backend.ErrUnsupported) {
+		t.Errorf("a table that may not be created: %v, want ErrUnsupported", err)
+	}
+	exec(t, inside, ddl)
+	if _, err := openURL(t.Context(), url); !errors.Is(err, backend.ErrUnsupported) {
+		t.Errorf("a table without rights: %v, want ErrUnsupported", err)
+	}
+	exec(t, inside, page)
+	storetest.UseAll(t, opened(t, url+"&lock_create=false"), "k")
+}
+
+func permissions(t *testing.T) string {
+	t.Helper()
+	t.Chdir("..") // the pages are found from a folder of the root
+	return strings.Join(storetest.Permissions(t, "sqltable"), ";\n")
+}
+
+func TestMissingTableAndIndex(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	if _, err := openURL(t.Context(), tableURL(s)+"&lock_table=nowhere&lock_create=false"); !errors.Is(err, backend.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "anylock table --dialect postgres") {
+		t.Errorf("no table: %v", err)
+	}
+	exec(t, dialed(t, s.PostgresURL()), `CREATE TABLE keyless (name bytea, owner bytea, token bigint, expires bigint)`)
+	if _, err := openURL(t.Context(), tableURL(s)+"&lock_table=keyless"); !errors.Is(err, backend.ErrUnsupported) {
+		t.Errorf("no unique index: %v, want ErrUnsupported", err)
+	}
+	if _, err := openURL(t.Context(), tableURL(s)+"&lock_table=a%3Bb"); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("bad name: %v, want ErrInvalid", err)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	c := dialed(t, s.PostgresURL())
+	exec(t, c, `CREATE ROLE careless LOGIN SUPERUSER`, `ALTER ROLE careless SET synchronous_commit = off`)
+	b := opened(t, strings.Replace(tableURL(s), "postgres@", "careless@", 1)+"&lock_table=doctor&lock_max_conns=1")
+	exec(t, c, `ALTER TABLE doctor SET UNLOGGED`)
+	storetest.Finds(t, b, "asynchronous-commit", "unlogged-table", "one-connection", "fsync")
+}
+
+// Clients that open at once all find the table, which one of them creates.
+func TestCreateAtOnce(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	errs := make(chan error)
+	const clients = 8
+	for range clients {
+		go func() {
+			b, err := openURL(context.Background(), tableURL(s)+patient+"&lock_table=at_once")
+			if err == nil {
+				err = b.Close()
+			}
+			errs <- err
+		}()
+	}
+	for range clients {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Serializable as the database's default makes statements fail. They are repeated: nobody sees that.
+func TestSerializable(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	exec(t, dialed(t, s.PostgresURL()), `CREATE ROLE strict LOGIN SUPERUSER`,
+		`ALTER ROLE strict SET default_transaction_isolation = serializable`)
+	bouncer := servers.PgBouncer(t, s, "transaction")
+	for i, addr := range []string{s.Addr, bouncer.Addr} {
+		url := fmt.Sprintf("postgres+table://strict@%s/postgres?sslmode=disable&lock_table=serializable%d%s", addr, i, patient)
+		const clients, cycles = 4, 8
+		granted := make(chan uint64, clients*cycles) // in order: each is sent by the holder
+		var workers sync.WaitGroup
+		for range clients {
+			b := opened(t, url)
+			workers.Go(func() {
+				for range cycles {
+					l, err := b.Acquire(context.Background(), waiting("k", time.Minute))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					granted <- l.Token()
+					if err := l.Release(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		workers.Wait()
+		close(granted)
+		var tokens []uint64
+		for token := range granted {
+			tokens = append(tokens, token)
+		}
+		if !slices.IsSorted(tokens) {
+			t.Errorf("tokens out of order: %d", tokens)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package sqltable
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/tablesql"
+)
+
+// maxReconnects is how many times a request is repeated because its connection broke or the server was away, in addition to once for
+// each idle connection of the pool, which may be broken, too.
+const maxReconnects = 3
+
+// request runs do, whose statements may be repeated, for up to the timeout. unsure reports that a statement may still be
+// carried out by the database although it was not answered.
+func (b *Backend) request(ctx context.Context, do func(ctx context.Context) error) (unsure bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	reconnects, created := maxReconnects, false
+	first := true
+	repeat := kit.Repeat{
+		Timeout: b.options.Timeout,
+		Pause:   kit.Pause{Min: 2 * time.Millisecond, Max: 100 * time.Millisecond},
+		Classify: func(err error) (kit.Outcome, bool) {
+			o, passing := outcome(err)
+			if o == kit.Unknown {
+				if first {
+					first, reconnects = false, reconnects+b.db.Stats().Idle
+				}
+				reconnects--
+				passing = passing && reconnects >= 0
+			}
+			return o, passing
+		},
+	}
+	unsure, err = repeat.Do(limited, func(bool) error {
+		err := do(limited)
+		if err != nil && classify(err) == noTable && !b.options.NoCreate && !created {
+			created = true // a database that lost its data has lost the table
+			if err = b.create(limited); err == nil {
+				err = do(limited)
+			}
+		}
+		return err
+	})
+	return unsure, b.translate(ctx, err)
+}
+
+// exec runs a statement and returns how many rows it has changed.
+func (b *Backend) exec(ctx context.Context, s tablesql.Statement, args ...any) (changed int64, err error) {
+	result, err := b.db.ExecContext(ctx, s.Text, s.Args(args...)...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// keys runs a statement and returns the first column of its rows.
+func (b *Backend) keys(ctx context.Context, s tablesql.Statement, args ...any) (list []string, err error) {
+	rows, err := b.db.QueryContext(ctx, s.Text, s.Args(args...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key sql.RawBytes
+		if err := rows.Scan(&key); err != nil {
+			return nil, err
+		}
+		list = append(list, string(key))
+	}
+	return list, rows.Err()
+}

@@ -1,0 +1,40 @@
+// Package sqlitetable keeps locks in a table of an SQLite file, for the processes of one host: it registers the scheme
+// sqlite with package lock, and uses modernc.org/sqlite. See package sqltable. An application that has a *sql.DB uses sqltable.New
+// instead.
+package sqlitetable
+
+import (
+	"database/sql"
+	"net/url"
+
+	_ "modernc.org/sqlite" // the database, in pure Go
+
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/sqltable"
+)
+
+func init() {
+	driver.Register(sqltable.Driver(sqltable.SQLite, driver.Driver{
+		Name:     "sqlite-table",
+		URLs:     []driver.URLForm{{Scheme: "sqlite", Path: driver.RequiredPath}},
+		Examples: []string{"sqlite:///var/lib/app/data.db"},
+	}, open))
+}
+
+// conns is how many connections a process has at most: one statement writes at a time, and others read.
+const conns = 4
+
+// open does not wait long for a writer inside SQLite, which would not notice the end of a context: package sqltable repeats the statement.
+func open(u driver.URL) (*sql.DB, error) {
+	file := url.URL{Scheme: "file", Path: u.Path, RawQuery: url.Values{
+		"_pragma": {"busy_timeout(100)", "journal_mode(WAL)", "synchronous(NORMAL)"},
+		"_txlock": {"immediate"},
+	}.Encode()}
+	db, err := sql.Open("sqlite", file.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db, nil
+}

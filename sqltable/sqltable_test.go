@@ -1,0 +1,96 @@
+package sqltable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/tablesql"
+)
+
+func TestBadNames(t *testing.T) {
+	for _, name := range []string{"a b", "a;b", `"a"`, "a.b.c", ".a", "a.", "1a", "ä", "a--", strings.Repeat("a", 64)} {
+		if _, err := DDL(Postgres, name); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%q: %v, want ErrInvalid", name, err)
+		}
+	}
+	for _, name := range []string{"", "a", "_a1", "app.locks", strings.Repeat("a", 63)} {
+		if ddl, err := DDL(MySQL, name); err != nil || !strings.Contains(ddl, "IF NOT EXISTS "+name) {
+			t.Errorf("%q: %q, %v", name, ddl, err)
+		}
+	}
+	if _, err := DDL(0, ""); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("no dialect: %v", err)
+	}
+	if _, err := New(context.Background(), nil, Postgres, nil); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("no database: %v", err)
+	}
+}
+
+type stateError string
+
+func (e stateError) Error() string    { return "state " + string(e) }
+func (e stateError) SQLState() string { return string(e) }
+
+func TestClasses(t *testing.T) {
+	for want, list := range map[class][]error{
+		conflict: {stateError("40001"), stateError("40P01"), errors.New("Error 1213 (40001): Deadlock found"),
+			errors.New("Error 1205 (HY000): Lock wait timeout exceeded"), errors.New("database is locked (5) (SQLITE_BUSY)")},
+		away:       {stateError("57P01"), stateError("25006"), stateError("08006"), errors.New("unexpected EOF")},
+		noTable:    {stateError("42P01"), errors.New("Error 1146 (42S02): Table 'a.b' doesn't exist"), errors.New("no such table: anylock")},
+		impossible: {stateError("42501"), stateError("42P10"), errors.New("attempt to write a readonly database")},
+		refused:    {stateError("53100"), errors.New("Error 1064 (42000): You have an error in your SQL syntax")},
+		other:      {context.DeadlineExceeded, stateError("28P01")},
+	} {
+		for _, err := range list {
+			if got := classify(fmt.Errorf("wrapped: %w", err)); got != want {
+				t.Errorf("%v: class %d, want %d", err, got, want)
+			}
+		}
+	}
+}
+
+// MySQL's placeholders have no numbers.
+func TestStatementArgs(t *testing.T) {
+	s := tablesql.Make(MySQL, "t", `UPDATE TABLE SET a=$2, b=$2 WHERE c=$1`)
+	if got := fmt.Sprint(s.Text, s.Args("one", "two")); got != "UPDATE t SET a=?, b=? WHERE c=?[two two one]" {
+		t.Error(got)
+	}
+	s = tablesql.Make(SQLite, "t", `SELECT greatest($1, NOW) FROM TABLE`)
+	if !strings.HasPrefix(s.Text, "SELECT max(?1, CAST(unixepoch('subsec')") {
+		t.Error(s.Text)
+	}
+}
+
+func TestMicrosecondsRoundUp(t *testing.T) {
+	if got := microseconds(time.Millisecond + 1); got != 1001 {
+		t.Error(got)
+	}
+}
+
+// Half of the waiters get a key that is released at any moment within 50 ms, on a store that answers at once.
+func TestPauseIsShort(t *testing.T) {
+	const rounds, most = 2000, 50 * time.Millisecond
+	late := 0
+	for i := range rounds {
+		p := poll
+		released := time.Second + time.Duration(i)*time.Millisecond/2
+		var now time.Duration
+		for now < released {
+			now += p.Next(0)
+		}
+		if now-released > most {
+			late++
+		}
+	}
+	if late > rounds/2 {
+		t.Errorf("%d of %d waiters take longer than %v", late, rounds, most)
+	}
+}
+
+var _ kit.Requests = (*Backend)(nil)

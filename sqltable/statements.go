@@ -1,0 +1,120 @@
+package sqltable
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/anylock/lock/internal/tablesql"
+)
+
+// A row stays when its lease ends, because of its token, and is deleted a day later (see purge.go). A released row has no
+// owner, and minus the time of its release for expires. Times are microseconds since 1970 by the database's clock.
+type statements struct {
+	take    tablesql.Statement // grants the key $1 to the owner $2 for $3 µs unless another owner holds the key
+	add     tablesql.Statement // MySQL only: adds a free row for the key $1
+	look    tablesql.Statement // owner, token and remaining time of the key $1
+	release tablesql.Statement // frees the key $1 if $2 is its owner and the lease has not expired
+	list    tablesql.Statement // the held keys from $1 on
+	ended   tablesql.Statement // keys that are free since $1 µs
+	purge   tablesql.Statement // deletes the key $2 if it is free since $1 µs
+}
+
+// One statement decides and writes. Postgres and SQLite first look for a holder, so that a refusal writes nothing. If the same owner
+// repeats the statement, an older one that had to wait must not shorten the lease.
+const upsert = `INSERT INTO TABLE AS l (name, owner, token, expires)
+	SELECT CAST($1 AS BYTES), CAST($2 AS BYTES), NOW, NOW+CAST($3 AS bigint)
+	WHERE NOT EXISTS (SELECT 1 FROM TABLE AS h WHERE h.name=$1 AND h.owner<>$2 AND h.expires>NOW)
+	ON CONFLICT (name) DO UPDATE SET owner=excluded.owner,
+		token=CASE WHEN l.owner=excluded.owner AND l.expires>NOW THEN l.token ELSE greatest(l.token+1, excluded.token) END,
+		expires=CASE WHEN l.owner=excluded.owner THEN greatest(l.expires, excluded.expires) ELSE excluded.expires END
+	WHERE l.expires<=NOW OR l.owner=excluded.owner
+	RETURNING token`
+
+// MySQL assigns from left to right, so that owner comes last. INSERT … ON DUPLICATE KEY UPDATE would deadlock.
+const update = `UPDATE TABLE SET
+	token=last_insert_id(CASE WHEN owner=$2 AND expires>NOW THEN token ELSE greatest(token+1, NOW) END),
+	expires=CASE WHEN owner=$2 THEN greatest(expires, NOW+$3) ELSE NOW+$3 END,
+	owner=$2
+	WHERE name=$1 AND (expires<=NOW OR owner=$2)`
+
+func newStatements(d Dialect, table string) statements {
+	make := func(template string) tablesql.Statement { return tablesql.Make(d, table, template) }
+	s := statements{
+		take:    make(upsert),
+		look:    make(`SELECT owner, token, expires-NOW FROM TABLE WHERE name=$1`),
+		release: make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2 AND expires>NOW`),
+		list:    make(`SELECT name FROM TABLE WHERE name>=$1 AND expires>NOW`),
+		ended:   make(`SELECT name FROM TABLE WHERE abs(expires)<NOW-$1 LIMIT 1000`),
+		purge:   make(`DELETE FROM TABLE WHERE abs(expires)<NOW-$1 AND name=$2`),
+	}
+	if d == MySQL {
+		s.take = make(update)
+		s.add = make(`INSERT IGNORE INTO TABLE (name, owner, token, expires) VALUES ($1, EMPTY, 0, -NOW)`)
+	}
+	return s
+}
+
+// maxBatch is how many leases one statement renews. SQLite and MySQL allow more than 32 000 placeholders.
+const maxBatch = 1024
+
+// batchSize returns n rounded up to a power of two, so that drivers which cache statements have few of them to cache.
+func batchSize(n int) int {
+	size := 1
+	for size < n {
+		size *= 2
+	}
+	return size
+}
+
+// renewal returns the statement that makes n leases, with their keys in $2, $4 and so on and their owners in $3, $5 and so
+// on, end $1 µs from now. With several leases it skips rows that a transaction has locked (package fence): otherwise one
+// long transaction would keep all leases from being renewed.
+func renewal(d Dialect, table string, n int) tablesql.Statement {
+	if n == 1 {
+		return tablesql.Make(d, table, `UPDATE TABLE SET expires=NOW+$1 WHERE name=$2 AND owner=$3 AND expires>NOW`)
+	}
+	set, rows := `UPDATE TABLE AS l SET expires=NOW+CAST($1 AS bigint) FROM `, `(VALUES `+pairs(d, n)+`) AS v`
+	switch d {
+	case Postgres:
+		return tablesql.Make(d, table, set+`(SELECT h.name FROM TABLE AS h JOIN `+rows+`
+			ON h.name=v.column1 AND h.owner=v.column2 WHERE h.expires>NOW FOR UPDATE OF h SKIP LOCKED) AS free
+			WHERE l.name=free.name AND l.expires>NOW`)
+	case MySQL:
+		return tablesql.Make(d, table, `UPDATE TABLE AS l JOIN (SELECT name FROM TABLE WHERE name IN (`+list(n, 2, 2)+`)
+			AND owner IN (`+list(n, 3, 2)+`) AND expires>NOW FOR UPDATE SKIP LOCKED) AS free ON l.name=free.name SET l.expires=NOW+$1`)
+	}
+	return tablesql.Make(d, table, set+rows+` WHERE l.name=v.column1 AND l.owner=v.column2 AND l.expires>NOW`)
+}
+
+// rows returns the statement that selects the rows of n keys.
+func rows(d Dialect, table string, n int) tablesql.Statement {
+	return tablesql.Make(d, table, `SELECT name, owner, expires-NOW FROM TABLE WHERE name IN (`+list(n, 1, 1)+`)`)
+}
+
+// list returns n placeholders from $first on, each step after the one before.
+func list(n, first, step int) string {
+	var s strings.Builder
+	for i := range n {
+		if i > 0 {
+			s.WriteString(", ")
+		}
+		s.WriteString("$" + strconv.Itoa(first+i*step))
+	}
+	return s.String()
+}
+
+// pairs returns n rows of two placeholders each, from $2 on.
+func pairs(d Dialect, n int) string {
+	var s strings.Builder
+	for i := range n {
+		key, owner := "$"+strconv.Itoa(2*i+2), "$"+strconv.Itoa(2*i+3)
+		switch {
+		case i > 0:
+			s.WriteString(", ")
+		case d == Postgres: // the first row decides on the types of all
+			key, owner = "CAST("+key+" AS BYTES)", "CAST("+owner+" AS BYTES)"
+		}
+		s.WriteString("(" + key + ", " + owner + ")")
+	}
+	return s.String()
+}

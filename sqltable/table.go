@@ -1,0 +1,86 @@
+package sqltable
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+// MySQL's text types treat "a", "A" and "a " as the same value. Postgres keeps a renewed row on its page if there is room.
+var columns = map[Dialect]string{
+	Postgres: `(
+	name bytea PRIMARY KEY,
+	owner bytea NOT NULL,
+	token bigint NOT NULL,
+	expires bigint NOT NULL
+) WITH (fillfactor = 50)`,
+	MySQL: `(
+	name varbinary(1024) NOT NULL PRIMARY KEY,
+	owner varbinary(255) NOT NULL,
+	token bigint NOT NULL,
+	expires bigint NOT NULL
+) ENGINE=InnoDB`,
+	SQLite: `(
+	name BLOB NOT NULL PRIMARY KEY,
+	owner BLOB NOT NULL,
+	token INTEGER NOT NULL,
+	expires INTEGER NOT NULL
+) WITHOUT ROWID`,
+}
+
+// DDL returns the statement that creates a table of leases, for the application's migrations. An empty name means
+// DefaultTable. Errors match backend.ErrInvalid.
+func DDL(d Dialect, table string) (string, error) {
+	o, err := (&Options{Table: table}).validate(d)
+	if err != nil {
+		return "", err
+	}
+	return "CREATE TABLE IF NOT EXISTS " + o.Table + " " + columns[d], nil
+}
+
+// create creates the table. Of several clients that create it at once, Postgres lets one succeed.
+func (b *Backend) create(ctx context.Context) error {
+	ddl, err := DDL(b.dialect, b.options.Table)
+	if err != nil {
+		return err
+	}
+	if b.dialect == Postgres {
+		ddl = `DO $anylock$ BEGIN ` + ddl + `;
+			EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN NULL; END $anylock$`
+	}
+	_, err = b.db.ExecContext(ctx, ddl)
+	return err
+}
+
+// open checks that the table is there and may be written.
+func (b *Backend) open(ctx context.Context) error {
+	key, owner := []byte("anylock: open"), []byte("nobody")
+	_, err := b.request(ctx, func(ctx context.Context) error {
+		if _, _, err := b.row(ctx, string(key)); err != nil {
+			return err
+		}
+		_, err := b.exec(ctx, b.statements.release, key, owner) // changes no row
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return b.refuse(ctx)
+}
+
+// refuse returns an error if the database would let two owners in.
+func (b *Backend) refuse(ctx context.Context) error {
+	f, err := b.read(ctx)
+	if err != nil {
+		return err
+	}
+	for _, finding := range kit.Apply(rules[b.dialect], "", f) {
+		if slices.Contains(refusals, finding.Code) {
+			return fmt.Errorf("%w: %s: %s", backend.ErrUnsupported, finding.Found, finding.Why)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+package lock
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/internal/alarm"
+)
+
+// The state of a Locker: its gates, what holds them, and how these refer to each other. The files above this one have the
+// methods. Files refer to files below them only, which a test checks: state · options, renew · gate · tenure · hold ·
+// enter · context · lease · acquire · shutdown · lock · ops, config.
+
+const (
+	handoffBits = 8
+	maxHandoff  = 1<<handoffBits - 1
+)
+
+// A Locker hands out leases on the keys of one store. Create it with Open or New: the methods of a zero Locker return ErrInvalid.
+type Locker struct {
+	backend    backend.Backend
+	name       string // of the store, for errors and logs
+	guarantees Guarantees
+	defaults   settings
+	renewals   *renewer
+	traces     traces
+
+	mu      sync.Mutex
+	gates   map[string]*gate
+	resumed int   // leases of Resume that are not over
+	idle    *gate // the one that was left last, with nobody inside: its key is often wanted again at once
+
+	// Closed under mu.
+	stopping chan struct{} // by Shutdown, or Close: nothing new is granted
+	drained  chan struct{} // when, after that, nobody holds a key or asks for one
+	done     chan struct{} // by Close
+
+	background sync.WaitGroup // hand-backs under way for callers who have gone
+}
+
+type settings struct {
+	ttl       time.Duration
+	manual    bool // no automatic renewal
+	maxHold   time.Duration
+	minHold   time.Duration
+	wait      time.Duration
+	limited   bool // wait is set
+	reentrant bool
+	owner     string // empty for a random one
+
+	handoff int
+	prefix  string
+	label   string // of owners; empty for the host and process
+	base    uint64 // added to the store's numbers
+	require []Need
+	logger  *slog.Logger
+	tracer  Tracer
+
+	err error // of an option's own value
+}
+
+// A gate lets one goroutine of the process at a time contend for, or hold, one key; the others queue behind it, first
+// come first served. It exists while someone is inside, or is Locker.idle. Locker.mu guards its queue.
+type gate struct {
+	key     string
+	inside  atomic.Pointer[tenure] // who holds the key, nil while the one inside still contends for it
+	waiters *list.List             // of *waiter; nil until the first comes
+	busy    error                  // what the store has said last of the key being busy
+	told    time.Time              // when it did
+	looking bool                   // a waiter is asking the store whether it is
+	endWait context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
+	resumed bool                   // of a resumed lease: not in Locker.gates
+}
+
+type waiter struct {
+	turn  chan *hold // a live lease handed over, or nil to go and contend; takes one, without blocking the giver
+	terms *settings
+}
+
+// A hold is one lease of the store. It passes from tenure to tenure, of one local holder each.
+type hold struct {
+	locker  *Locker
+	gate    *gate
+	lease   backend.Lease
+	owner   string
+	granted time.Time
+	gone    chan struct{} // closed at its end; nil where nothing waits for that
+	named   bool          // its owner is the caller\'s: it is not handed on
+
+	mu     sync.Mutex
+	tenure *tenure       // who holds it, nil on its way from hand to hand
+	ttl    time.Duration // to renew to
+	until  time.Duration // of its age: renew no further; 0 means for ever
+	lost   bool
+
+	silent   time.Duration // of its age when the store stopped answering renewals, 0 if it answers; guarded by renewer.mu
+	left     bool          // must not come back to be renewed; guarded by renewer.mu, as is renewal
+	handoffs uint8         // how often it was handed on; only the one inside the gate touches it
+	replied  time.Duration // of its age when the store confirmed it for a hand-off; only the one inside the gate touches it
+	taken    atomic.Int32  // by workers that renew it
+	renewal  alarm.Entry[*hold]
+
+	first tenure // here, so that an acquisition makes one piece of memory
+}
+
+// A tenure is one local holder's time on a hold, shared by the handles of its re-entries.
+type tenure struct {
+	hold    *hold
+	token   uint64
+	since   time.Duration // of the hold's age
+	minHold time.Duration
+
+	mu      sync.Mutex
+	lost    chan struct{} // nil until it is asked for
+	count   int           // handles not released
+	over    bool
+	why     error                      // ErrLost or ErrClosed if it was lost
+	end     time.Time                  // the deadline when it ended
+	derived map[*leaseContext]struct{} // the contexts that end with it
+
+	renewing chan struct{} // not nil while a Lease.Renew is under way, closed at its end
+	giveUp   func()        // cancels it
+
+	first Lease // its first handle
+}
+
+// A Lease is the right to a key until a deadline. Its methods are safe for concurrent use.
+type Lease struct {
+	tenure *tenure
+
+	mu        sync.Mutex
+	finished  *sync.Cond // tells that releasing is false again; nil until somebody waits for that
+	err       error      // the answer to its last Release
+	done      bool       // it was a definite one
+	released  bool       // this handle no longer counts
+	releasing bool       // a Release is under way
+	again     bool       // a re-entry; it does not change
+	handed    bool       // by the holder before; it does not change
+}
+
+// A leaseContext is one context that Lease.Context has derived.
+type leaseContext struct {
+	lease  *Lease
+	cancel context.CancelCauseFunc
+	detach func() bool // stops watching the parent
+}
+
+// A renewer renews the leases of one Locker: one clock, and a few goroutines only while requests are under
+// way.
+type renewer struct {
+	locker  *Locker
+	batch   backend.BatchRenewer // nil where the store has none
+	size    int                  // leases that a worker takes at once
+	most    int                  // workers at once
+	cancel  context.CancelFunc   // ends the requests under way
+	workers sync.WaitGroup
+
+	mu      sync.Mutex
+	clock   alarm.Clock[*hold]
+	working int
+	closed  bool
+	group   time.Time // when those are renewed that were put in last
+	joined  int       // how many they are
+}
+
+// endedErr is why a lease has ended without a release.
+func (l *Locker) endedErr() error {
+	if isClosed(l.done) {
+		return ErrClosed
+	}
+	return ErrLost
+}
+
+// error wraps err. An Error inside it can only be about another lock: the cause of a context's end.
+func (l *Locker) error(op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Op: op, Backend: l.name, Key: key, Err: err}
+}
+
+// age is the time since the store's grant.
+func (h *hold) age() time.Duration { return time.Since(h.granted) }
+
+// unopened is the error of a Locker that neither Open nor New has made.
+func (l *Locker) unopened() error {
+	if l.backend == nil {
+		return fmt.Errorf("%w: the Locker was made without Open or New", ErrInvalid)
+	}
+	return nil
+}
+
+// told is a holder as the store names it, with the token that a holder of this package has.
+func (l *Locker) told(h Holder) Holder {
+	number, err := driver.AddTokenBase(h.Token, l.defaults.base)
+	if err != nil {
+		number = 0 // nobody can have such a one
+	}
+	h.Token = number << handoffBits
+	return h
+}
+
+func (l *Locker) fullKey(key string) (string, error) {
+	if err := l.unopened(); err != nil {
+		return "", err
+	}
+	if key == "" {
+		return "", backend.ValidateKey(key) // a prefix does not make it a key
+	}
+	full := key
+	if l.defaults.prefix != "" {
+		full = l.defaults.prefix + key
+	}
+	return full, backend.ValidateKey(full)
+}
+
+// effective is how far away the deadline of a lease of ttl is at first.
+func (l *Locker) effective(ttl time.Duration) time.Duration {
+	ttl = l.guarantees.Round(ttl)
+	if most := l.guarantees.MaxSilence; most > 0 {
+		return min(ttl, most)
+	}
+	return ttl
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,146 @@
+package zookeeper
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// Limits are what the servers negotiate, found at opening.
+type limits struct {
+	tick     time.Duration // tickTime of the servers, as far as a client can tell
+	shortest time.Duration // minSessionTimeout
+	longest  time.Duration // maxSessionTimeout, or the shorter timeout that the application asked for
+}
+
+const (
+	defaultTick = 2 * time.Second // of zoo_sample.cfg and all packages
+	ticksLeast  = 2               // of the default minSessionTimeout
+	ticksMost   = 20              // of the default maxSessionTimeout
+
+	leastTTL    = 100 * time.Millisecond // a shorter lease would often end before its grant arrives
+	granularity = time.Millisecond
+	lateSlack   = 250 * time.Millisecond // for requests and timers of a busy machine
+)
+
+// defaultLimits are the limits of servers in their default configuration.
+func defaultLimits() limits { return limitsOf(ticksLeast*defaultTick, ticksMost*defaultTick, 0) }
+
+// limitsOf returns the limits for the shortest and the longest session that a server grants. Both show the tick,
+// unless they were configured: then the longer plausible tick counts. It is rounded up to whole milliseconds, in
+// which sessions are requested.
+func limitsOf(shortest, longest, most time.Duration) limits {
+	tick := max(shortest/ticksLeast, min(longest/ticksMost, defaultTick))
+	tick = (tick + time.Millisecond - 1).Truncate(time.Millisecond)
+	if most > 0 {
+		longest = max(shortest, min(longest, most.Truncate(time.Millisecond)))
+	}
+	return limits{tick: tick, shortest: shortest, longest: longest}
+}
+
+// hop is how long a sign of life may take from the server that received it to the leader, which expires sessions:
+// servers report to the leader each half tick which sessions they have heard of. The other half is for delays.
+func (l limits) hop() time.Duration { return l.tick }
+
+// heartbeat is the interval between signs of life of a session.
+func (l limits) heartbeat(session time.Duration) time.Duration { return max(l.tick/4, session/16) }
+
+// capacity is the longest TTL that a session keeps although nothing is heard of its client after the request that
+// granted it: the leader may have last heard of the session a hop and a heartbeat before. The other heartbeat is for
+// delays, and the session's own margin.
+func (l limits) capacity(session time.Duration) time.Duration {
+	return session - l.hop() - 2*l.heartbeat(session)
+}
+
+// validate rejects sessions that keep no lease without contact.
+func (l limits) validate() error {
+	if l.capacity(l.longest) >= leastTTL {
+		return nil
+	}
+	least := l.longest
+	for l.capacity(least) < leastTTL {
+		least += time.Millisecond
+	}
+	return fmt.Errorf("%w: a session timeout of %v is too short for servers whose tick is %v: at least %v is needed",
+		backend.ErrInvalid, l.longest, l.tick, least)
+}
+
+// sessionTimeout returns the timeout of the session for leases of ttl: one of a few classes, the shortest that is long
+// enough, or the longest.
+func (l limits) sessionTimeout(ttl time.Duration) time.Duration {
+	for s := l.shortest; s < l.longest; {
+		if l.capacity(s) >= ttl {
+			return s
+		}
+		step := l.tick // to the next class; about an eighth of the timeout if that is more
+		for step < s/16 {
+			step *= 2
+		}
+		s += step - s%step
+	}
+	return l.longest
+}
+
+// expiryDelay is how much later than a session's timeout the leader may expire it, counted from when the client was
+// last heard of: the report takes half a tick, and the leader rounds up to a tick.
+func (l limits) expiryDelay() time.Duration { return 3 * l.tick / 2 }
+
+func (l limits) guarantees() backend.Guarantees {
+	return backend.Guarantees{
+		MinTTL:      max(leastTTL, l.capacity(l.shortest)).Round(granularity),
+		Granularity: granularity,
+		MaxSilence:  l.capacity(l.longest),
+		MaxLate:     l.longest + l.expiryDelay() + lateSlack,
+		TellsLoss:   true,
+		EnforcedBy:  "session timeout at the leader",
+		Fencing:     backend.FencingRestart,
+		FIFO:        true,
+		Wake:        backend.WakePush,
+		Consistency: backend.Linearizable,
+		Reach:       backend.ReachNetwork,
+	}
+}
+
+// openTimeout limits the requests of opening.
+const openTimeout = 5 * time.Second
+
+// findLimits connects to the ensemble once, and finds its limits by asking for the shortest and for the longest
+// session.
+func (b *Backend) findLimits(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	shortest, err := b.grantedTimeout(limited, time.Millisecond)
+	var longest time.Duration
+	if err == nil {
+		longest, err = b.grantedTimeout(limited, math.MaxInt32*time.Millisecond)
+	}
+	if limited.Err() != nil && ctx.Err() == nil { // the context's error would be mistaken for the caller's
+		return fmt.Errorf("%w within %v: %v", errNoConnection, openTimeout, err)
+	}
+	if err != nil {
+		return err
+	}
+	b.limits = limitsOf(shortest, longest, b.options.SessionTimeout)
+	b.guarantees = b.limits.guarantees()
+	return b.limits.validate()
+}
+
+// grantedTimeout opens a session, closes it, and returns the timeout that was negotiated.
+func (b *Backend) grantedTimeout(ctx context.Context, requested time.Duration) (time.Duration, error) {
+	s := newSession(b, requested)
+	s.probing = true
+	if err := s.open(); err != nil {
+		return 0, err
+	}
+	if _, err := s.whenConnected(ctx, time.Now().Add(openTimeout)); err != nil {
+		s.end(errLeftToExpire)
+		return 0, err
+	}
+	defer s.end(errIdle)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.timeout, nil
+}

@@ -1,0 +1,235 @@
+package zookeeper
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+// A contact knows until when the ensemble certainly keeps a session.
+//
+// Any request that a server receives is a sign of life, but the leader, which expires sessions, hears of it up to a
+// hop later. An answer from a server alone proves nothing: the server may have been cut off from the leader, or be a
+// leader that was deposed. The answer to a write does prove something: a majority followed this leader after the
+// write was sent, so that any other leader starts later and gives every session its whole timeout anew; and the
+// server's link to the leader was up then, so that signs of life received a hop before have arrived. So
+//
+//	keptUntil = sent time of the last sign of life that was a hop old when a committed write was sent, plus the timeout.
+type contact struct {
+	mu        sync.Mutex
+	hop       time.Duration
+	timeout   time.Duration
+	signs     []sign // in order, spaced
+	until     time.Time
+	lastWrite time.Time // when the last committed write was sent
+}
+
+// A sign of life was received by the ensemble at or after at. If a write that is sent at or after ready is committed,
+// the leader had received the sign.
+type sign struct{ at, ready time.Time }
+
+const maxSigns = 64
+
+// connected records a connection, made by a handshake sent at sent. The leader itself has answered it. Signs of life
+// that the previous server had not yet reported may be lost.
+func (c *contact) connected(sent time.Time, timeout time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timeout = timeout
+	c.signs = append(c.signs[:0], sign{sent, sent})
+}
+
+// answered records an answer to a request sent at sent.
+func (c *contact) answered(sent time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.signs)
+	if n == 0 || sent.Sub(c.signs[n-1].at) < c.hop/16 {
+		return
+	}
+	if n == maxSigns {
+		c.signs = append(c.signs[:0], c.signs[1:]...)
+	}
+	c.signs = append(c.signs, sign{sent, sent.Add(c.hop)})
+}
+
+// committed records that a write sent at sent was committed.
+func (c *contact) committed(sent time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if sent.After(c.lastWrite) {
+		c.lastWrite = sent
+	}
+	if until := c.keptByWriteLocked(sent); until.After(c.until) {
+		c.until = until
+	}
+}
+
+// keptByWriteLocked returns until when the session is kept, as far as the commit of a write sent at sent proves it.
+func (c *contact) keptByWriteLocked(sent time.Time) time.Time {
+	for i := len(c.signs) - 1; i >= 0; i-- {
+		if s := c.signs[i]; !s.ready.After(sent) {
+			return backend.Deadline(s.at, c.timeout)
+		}
+	}
+	return time.Time{}
+}
+
+// keptUntil returns the time until which the ensemble certainly keeps the session.
+func (c *contact) keptUntil() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.until
+}
+
+// lastSign returns when the last answered sign of life was sent, and when the session expires if the leader has
+// received no later one.
+func (c *contact) lastSign() (at, expiry time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.signs); n > 0 {
+		at = c.signs[n-1].at
+	}
+	return at, at.Add(c.timeout)
+}
+
+// limit returns the latest deadline of a lease that lives as long as the session is kept, but no longer than silence
+// after the last write: keptUntil, or the end of silence if that is earlier.
+func (c *contact) limit(silence time.Duration) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return earlier(backend.Deadline(c.lastWrite, silence), c.until)
+}
+
+// limitAfterWrite returns what limit will be, at least, if a write sent now is committed.
+func (c *contact) limitAfterWrite(silence time.Duration) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	return earlier(backend.Deadline(now, silence), c.keptByWriteLocked(now))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// writeTime returns when to send a write that proves that the session is kept until end. ok is false if a new sign of
+// life is needed first.
+func (c *contact) writeTime(end time.Time) (at time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.signs {
+		if !backend.Deadline(s.at, c.timeout).Before(end) {
+			return s.ready, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// keepAlive sends heartbeats while the session lives, and changes the server if they are not answered. The library's
+// own pings are a third of the timeout apart, which is too rare. It also checks leases that are longer than the
+// session: they live as long as the ensemble is known to keep it.
+func (s *session) keepAlive() {
+	interval := s.b.limits.heartbeat(s.class)
+	t := time.NewTimer(interval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-s.ended:
+			return
+		}
+		s.heartbeat()
+		t.Reset(min(interval, s.checkLongLeases()))
+	}
+}
+
+// heartbeat sends a sign of life. If the server has answered nothing for too long, heartbeat closes the connection, and
+// the library connects to the next server.
+func (s *session) heartbeat() {
+	s.mu.Lock()
+	conn, connection, connected := s.conn, s.connection, s.connected
+	s.mu.Unlock()
+	if !connected {
+		return
+	}
+	sent := time.Now()
+	s.b.calls.Background(func() {
+		if _, _, err := conn.Exists(s.b.root); err == nil || isReply(err) {
+			s.contact.answered(sent)
+		}
+	})
+	const least, most = 500 * time.Millisecond, 4 * time.Second
+	if connection.silence(sent) > min(max(s.class/6, least), most) {
+		_ = connection.Conn.Close()
+	}
+}
+
+// checkLongLeases ends the leases that live longer than the ensemble is known to keep the session, once the session may
+// have expired, and sends a write in time that proves that it has not. It returns when to check again.
+func (s *session) checkLongLeases() time.Duration {
+	s.mu.Lock()
+	leases := make(map[*node]*kit.Life)
+	for n := range s.nodes {
+		if current, _ := n.sessions(); current == s && n.lease() != nil { // not a node that is being moved here
+			leases[n] = n.lease()
+		}
+	}
+	timeout := s.timeout
+	s.mu.Unlock()
+	next, now := timeout+time.Second, time.Now() // before limit: a renewal may go on meanwhile
+	limit := s.contact.limit(s.b.guarantees.MaxSilence)
+	remaining := limit.Sub(now)
+	for n, l := range leases {
+		switch {
+		case !l.Deadline().After(limit):
+		case remaining > 0:
+			next = remaining
+		default:
+			n.freezeDeadline(limit)
+			l.Lose() // a lease that has ended needs no write any more
+		}
+	}
+	if next < s.b.limits.capacity(timeout)*2/3 && s.proving.CompareAndSwap(false, true) {
+		s.b.calls.Background(func() {
+			defer s.proving.Store(false)
+			_ = s.prove(context.Background())
+		})
+	}
+	return next
+}
+
+// prove makes a write that changes nothing, to learn that the ensemble keeps the session.
+func (s *session) prove(ctx context.Context) error { return s.check(ctx, s.b.root) }
+
+// proveUntil calls write, a write, until the ensemble certainly keeps the session until end. If the last sign of life
+// is too old, this takes up to a hop. It fails if no sign of life is answered.
+func (s *session) proveUntil(ctx context.Context, end time.Time, write func(ctx context.Context) error) error {
+	for last := time.Now().Add(s.b.options.Timeout + s.b.limits.hop()); s.contact.keptUntil().Before(end); {
+		if time.Now().After(last) {
+			return errNoAnswer
+		}
+		at, ok := s.contact.writeTime(end)
+		pause := time.Until(at)
+		if !ok {
+			pause = s.b.limits.tick / 8
+		}
+		if pause > 0 {
+			if err := s.sleep(ctx, pause); err != nil {
+				return err
+			}
+		}
+		if ok {
+			if err := write(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

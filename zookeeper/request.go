@@ -1,0 +1,255 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+var (
+	errNoConnection = fmt.Errorf("%w: no connection to zookeeper", backend.ErrUnavailable)
+	// errNoAnswer is an unknown outcome: the request was sent, or is about to be, and no answer arrived in time.
+	errNoAnswer = fmt.Errorf("%w: no answer from zookeeper in time", backend.ErrUnavailable)
+)
+
+// answerGrace is how much later than its context a request may return, because an answer that has nearly arrived
+// makes an outcome known.
+const answerGrace = 100 * time.Millisecond
+
+// A request is one call of the library, which knows no contexts and may block for as long as the servers hang.
+type request[T any] struct {
+	do func(c *zk.Conn) (T, error)
+	// late is called with the result if the caller of await does not wait for it any more.
+	late func(v T, err error)
+}
+
+// await makes a request of s on a goroutine of its own, and returns its result; or errNoAnswer, or ctx's error. sent is
+// from before the request was sent.
+func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time.Time, err error) {
+	timeout := s.b.options.Timeout
+	end := time.Now().Add(timeout)
+	conn, err := s.whenConnected(ctx, end)
+	if err != nil {
+		return v, time.Time{}, &notSent{err}
+	}
+	if !s.b.calls.Begin() {
+		return v, time.Time{}, &notSent{backend.ErrClosed}
+	}
+	type result struct {
+		v   T
+		err error
+	}
+	answer, abandoned := make(chan result), make(chan struct{})
+	sent = time.Now()
+	go func() {
+		defer s.b.calls.End()
+		v, err := q.do(conn)
+		switch {
+		case err == nil || isReply(err):
+			s.contact.answered(sent)
+		case errors.Is(err, zk.ErrNoServer) && s.hasEnded():
+			err = &notSent{s.endReason()}
+		}
+		select {
+		case answer <- result{v, err}:
+		case <-abandoned:
+			if q.late != nil {
+				q.late(v, err)
+			}
+		}
+	}()
+	t := time.NewTimer(time.Until(end))
+	defer t.Stop()
+	select {
+	case r := <-answer:
+		return r.v, sent, r.err
+	case <-t.C:
+	case <-s.ended:
+	case <-ctx.Done():
+	}
+	t.Reset(answerGrace)
+	select {
+	case r := <-answer:
+		return r.v, sent, r.err
+	case <-t.C:
+	}
+	close(abandoned)
+	if err = kit.ContextError(ctx, nil); err == nil {
+		err = s.endReason()
+	}
+	if err == nil {
+		err = fmt.Errorf("%w (%v)", errNoAnswer, timeout)
+	}
+	return v, sent, err
+}
+
+// whenConnected returns the library's client when it is connected, or an error at end.
+func (s *session) whenConnected(ctx context.Context, end time.Time) (*zk.Conn, error) {
+	s.mu.Lock()
+	conn, ready, connected := s.conn, s.ready, s.connected
+	s.mu.Unlock()
+	if connected && !s.hasEnded() {
+		return conn, nil
+	}
+	t := time.NewTimer(time.Until(end))
+	defer t.Stop()
+	select {
+	case <-ready:
+	case <-s.ended:
+		return nil, s.endReason()
+	case <-ctx.Done():
+		return nil, kit.ContextError(ctx, nil)
+	case <-t.C:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.connected:
+		return s.conn, nil
+	case s.dialErr != nil:
+		return nil, fmt.Errorf("%w: %v", errNoConnection, s.dialErr)
+	}
+	return nil, errNoConnection
+}
+
+// ask is await for a request that changes nothing the second time. If a connection breaks, ask repeats the request on
+// the next one.
+func ask[T any](ctx context.Context, s *session, do func(c *zk.Conn) (T, error)) (v T, sent time.Time, err error) {
+	const pause = 5 * time.Millisecond // the library notices soon
+	r := kit.Repeat{
+		Timeout: s.b.options.Timeout, Pause: kit.Pause{Min: pause, Max: pause},
+		Classify: func(err error) (kit.Outcome, bool) { return kit.Unknown, isBroken(err) },
+	}
+	_, err = r.Do(ctx, func(bool) (err error) {
+		v, sent, err = await(ctx, s, request[T]{do: do})
+		return err
+	})
+	return v, sent, err
+}
+
+// isBroken reports whether the connection ended before the answer: an error of the library, or of the network while the
+// request was written.
+func isBroken(err error) bool {
+	var n net.Error
+	return errors.Is(err, zk.ErrConnectionClosed) || errors.As(err, &n) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// A notSent is the error of a request that was never sent.
+type notSent struct{ err error }
+
+func (e *notSent) Error() string { return e.err.Error() }
+func (e *notSent) Unwrap() error { return e.err }
+
+func wasNotSent(err error) bool {
+	var n *notSent
+	return errors.As(err, &n)
+}
+
+// isReply reports whether err is a server's answer, so that the outcome is known.
+func isReply(err error) bool {
+	for _, reply := range []error{
+		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNoAuth, zk.ErrBadVersion, zk.ErrNotEmpty, zk.ErrInvalidACL,
+		zk.ErrNoChildrenForEphemerals, zk.ErrAPIError, zk.ErrBadArguments, zk.ErrInvalidPath,
+	} {
+		if errors.Is(err, reply) {
+			return true
+		}
+	}
+	return false
+}
+
+// unavailable makes err match backend.ErrUnavailable if the ensemble was not reached, or did not answer. A time limit
+// of the store, or of the network's dial, is not mistaken for the end of the caller's context.
+func unavailable(ctx context.Context, err error) error {
+	if passing(err) && !errors.Is(err, backend.ErrHeld) && !errors.Is(err, backend.ErrUnavailable) &&
+		!kit.IsContextError(err) && !kit.Ended(ctx) {
+		err = fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	}
+	return kit.NotOurs(ctx, err)
+}
+
+// passing reports whether another attempt may succeed soon after err.
+func passing(err error) bool {
+	return err != nil && !isReply(err) && !kit.Definite(err) && !errors.Is(err, errAuth) &&
+		!errors.Is(err, errDeleted) && !errors.Is(err, backend.ErrLost)
+}
+
+// children returns the names of dir's children. If dir is missing, the error is zk.ErrNoNode.
+func (s *session) children(ctx context.Context, dir string) ([]string, error) {
+	names, _, err := ask(ctx, s, func(c *zk.Conn) ([]string, error) {
+		names, _, err := c.Children(dir)
+		return names, err
+	})
+	return names, err
+}
+
+// currentChildren is children that misses no write committed before. The server answers the write before the read,
+// which changes nothing, when it has applied everything that was committed earlier; a standalone server always has.
+// Sync would not do: a leader answers it before it has applied what followers have confirmed to others (its
+// CommitProcessor does not order syncs).
+func (s *session) currentChildren(ctx context.Context, dir string) ([]string, error) {
+	if !s.b.standalone {
+		if err := s.check(ctx, s.b.root); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return nil, err
+		}
+	}
+	return s.children(ctx, dir)
+}
+
+// check makes a write that changes nothing. If one of paths is missing, the error is zk.ErrNoNode.
+func (s *session) check(ctx context.Context, paths ...string) error {
+	_, sent, err := ask(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+		ops := make([]any, len(paths))
+		for i, p := range paths {
+			ops[i] = &zk.CheckVersionRequest{Path: p, Version: -1}
+		}
+		return c.Multi(ops...)
+	})
+	if err == nil {
+		s.contact.committed(sent)
+	}
+	return err
+}
+
+// delete deletes a node. If the node is missing, the error is zk.ErrNoNode.
+func (s *session) delete(ctx context.Context, path string) error {
+	_, _, err := await(ctx, s, request[struct{}]{do: func(c *zk.Conn) (struct{}, error) {
+		return struct{}{}, c.Delete(path, -1)
+	}})
+	return err
+}
+
+// read returns the data of a node, and the zxid of its create.
+func (s *session) read(ctx context.Context, path string) (data []byte, created uint64, err error) {
+	type content struct {
+		data []byte
+		stat *zk.Stat
+	}
+	v, _, err := ask(ctx, s, func(c *zk.Conn) (content, error) {
+		data, stat, err := c.Get(path)
+		return content{data, stat}, err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return v.data, uint64(v.stat.Czxid), nil
+}
+
+// exists returns zk.ErrNoNode if there is no node at path.
+func (s *session) exists(ctx context.Context, path string) error {
+	found, _, err := ask(ctx, s, func(c *zk.Conn) (bool, error) {
+		found, _, err := c.Exists(path)
+		return found, err
+	})
+	if err == nil && !found {
+		err = zk.ErrNoNode
+	}
+	return err
+}
