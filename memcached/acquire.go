@@ -12,23 +12,12 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-const (
-	// slowToken is how long after its lock was requested a token may arrive before Acquire checks that the server still
-	// holds the lock.
-	slowToken = 250 * time.Millisecond
-
-	// minPatience is the shortest outage that a waiter survives.
-	minPatience = 10 * time.Second
-)
+// slowToken is how long after its lock was requested a token may arrive before Acquire checks that the server still
+// holds the lock.
+const slowToken = 250 * time.Millisecond
 
 // pollPause spreads the requests of waiters, because memcached does not notify clients.
 var pollPause = kit.Pause{Min: 5 * time.Millisecond, Max: 500 * time.Millisecond}
-
-// leaseData is the Data of a lease.
-type leaseData struct {
-	ttl     time.Duration // as granted
-	lateAdd bool          // an unanswered request to store the lock may reach the server after the release
-}
 
 // An attempt is one call of Acquire: it ends when the key is granted or the call fails.
 type attempt struct {
@@ -40,6 +29,7 @@ type attempt struct {
 	polling    bool // the key was requested before
 	unanswered bool // a request to store the lock got no reply
 	mayHold    bool // the server may hold the key for this owner
+	granted    bool // Leases cleans up
 }
 
 // A grant is the server's reply to an attempt.
@@ -47,14 +37,6 @@ type grant struct {
 	token   uint64
 	sent    time.Time // before the request that stored the lock
 	confirm bool      // the server may have dropped the lock since
-}
-
-// run tries once or, for a waiter, polls.
-func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
-	if !a.r.Wait {
-		return a.try(ctx)
-	}
-	return kit.Poll(ctx, pollPause, max(a.ttl, minPatience), a.try)
 }
 
 // try requests the key once.
@@ -79,13 +61,8 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 			return nil, err
 		}
 	}
-	l, err := a.b.leases.Grant(ctx, a.r, kit.Grant{
-		Token: g.token, Sent: g.sent, TTL: a.ttl, Data: &leaseData{ttl: a.ttl, lateAdd: a.unanswered},
-	})
-	if err != nil { // the owner cannot be used again; each of these errors also ends a wait
-		return nil, err
-	}
-	return l, nil
+	a.granted = true
+	return a.b.leases.Grant(ctx, a.r, kit.Grant{Token: g.token, Sent: g.sent, TTL: a.ttl, Unsure: a.unanswered})
 }
 
 // store stores the lock and then draws its token: in this order, tokens rise in the order of grants. unanswered reports
@@ -120,7 +97,11 @@ func (a *attempt) store(c *connection, unanswered bool) (g grant, err error) {
 
 // cleanUp removes, in the background, anything that a failed attempt may have left on the server.
 func (a *attempt) cleanUp() {
-	if a.mayHold {
+	switch {
+	case a.granted:
+	case a.unanswered:
 		a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl)
+	case a.mayHold:
+		a.b.leases.Withdraw(a.r.Key, a.r.Owner, a.ttl)
 	}
 }

@@ -31,11 +31,15 @@ var rules = []kit.Rule[reading]{
 }
 
 // Examine implements [backend.Examiner].
-func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	if err := b.calls.Enter(ctx, b.closing.Done(), nil); err != nil {
-		return nil, err
-	}
-	defer b.calls.End()
+func (b *Backend) Examine(ctx context.Context) (findings []backend.Finding, err error) {
+	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
+		findings, err = b.examine(ctx)
+		return err
+	})
+	return findings, err
+}
+
+func (b *Backend) examine(ctx context.Context) ([]backend.Finding, error) {
 	var sent, received time.Time
 	r, _, err := operation(ctx, b, 0, func(c *connection, _ bool) (reading, error) {
 		if err := c.Ping(); err != nil {

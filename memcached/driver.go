@@ -42,7 +42,7 @@ func init() {
 	})
 }
 
-// openTimeout bounds the look at the server on opening.
+// openTimeout bounds the check of the server on opening.
 const openTimeout = 5 * time.Second
 
 func open(ctx context.Context, u driver.URL) (*Backend, error) {
@@ -57,21 +57,21 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	if config != nil {
 		o.DialContext = oneServer((&tls.Dialer{Config: config}).DialContext)
 	}
-	return looked(ctx, newBackend(u.Hosts[0], o))
+	return checked(ctx, newBackend(u.Hosts[0], o))
 }
 
-// looked returns b after a look at its server, which must be able to keep locks.
-func looked(ctx context.Context, b *Backend) (*Backend, error) {
-	if err := b.look(ctx); err != nil {
+// checked returns b if its server can keep locks, and otherwise closes b.
+func checked(ctx context.Context, b *Backend) (*Backend, error) {
+	if err := b.checkServer(ctx); err != nil {
 		calls.CloseUnopened(ctx, b)
 		return nil, err
 	}
 	return b, nil
 }
 
-// look makes sure that a memcached answers which can keep locks: it stores an item, compares and swaps it away, and draws a
-// token, so that the counter is there.
-func (b *Backend) look(ctx context.Context) error {
+// checkServer checks that the server can keep locks. It stores an item, removes the item by compare-and-swap, and draws
+// a token, which creates the counter.
+func (b *Backend) checkServer(ctx context.Context) error {
 	_, _, err := operation(ctx, b, openTimeout, func(c *connection, _ bool) (none struct{}, err error) {
 		r := record{owner: backend.NewOwner()}
 		name := scratchName(r.owner[:32])

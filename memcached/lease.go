@@ -31,14 +31,12 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
 // RenewLease implements [kit.Requests].
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
-	granted, err := q.b.round(ttl)
-	if err != nil {
-		return 0, err
+	if ttl > maxTTL {
+		return 0, fmt.Errorf("%w: ttl %v is longer than %v", backend.ErrInvalid, ttl, maxTTL)
 	}
 	// If a connection hangs, the renewal fails while there is still time for another one.
-	limit := max(granted/3, minRenewLimit)
-	err = q.b.renew(ctx, lockName(l.Key()), recordOf(l), granted, limit)
-	return granted, err
+	limit := max(ttl/3, minRenewLimit)
+	return ttl, q.b.renew(ctx, lockName(l.Key()), recordOf(l), ttl, limit)
 }
 
 // RenewBatch implements [backend.BatchRenewer]. Each lease takes the same two requests as a single renewal. A batch
@@ -108,22 +106,15 @@ func swap(c *connection, name string, r record, value []byte, expiration int32) 
 
 // ReleaseLease implements [kit.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
-	name := lockName(l.Key())
-	_, unanswered, err := operation(ctx, q.b, 0, func(c *connection, _ bool) (struct{}, error) {
-		return struct{}{}, swap(c, name, recordOf(l), nil, expireNow)
+	return q.b.remove(ctx, recordOf(l))
+}
+
+// remove removes the lock of r's owner.
+func (b *Backend) remove(ctx context.Context, r record) error {
+	_, unanswered, err := operation(ctx, b, 0, func(c *connection, _ bool) (struct{}, error) {
+		return struct{}{}, swap(c, lockName(r.key), r, nil, expireNow)
 	})
-	data, _ := l.Data.(*leaseData)
-	switch {
-	case err != nil && !errors.Is(err, backend.ErrLost):
-		return err
-	case data == nil:
-		// The owner's Acquire failed. Its request may still reach the server after this removal, so the cleanup must
-		// look again.
-		return fmt.Errorf("%w: the request of its owner may still arrive", backend.ErrLost)
-	case data.lateAdd:
-		q.b.leases.Abandon(l.Key(), l.Owner(), data.ttl)
-	}
-	if unanswered { // an earlier, unanswered swap may have removed the lock
+	if unanswered && errors.Is(err, backend.ErrLost) { // an earlier, unanswered swap may have removed the lock
 		return nil
 	}
 	return err

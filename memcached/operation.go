@@ -17,37 +17,34 @@ func operation[T any](
 	if limit > 0 {
 		timeout = min(timeout, limit)
 	}
-	end := time.Now().Add(timeout)
-	limited, cancel := context.WithDeadline(ctx, end)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
-	const attempts = 4
-	for i := 1; ; i++ {
-		v = *new(T)
-		pending, err := b.pool.do(limited, func(c *connection) (err error) {
+	pending := false // after the latest run
+	repeat := kit.Repeat{
+		Timeout: timeout, Attempts: 4,
+		Pause: kit.Pause{Min: time.Millisecond, Max: 100 * time.Millisecond},
+		Classify: func(err error) (o kit.Outcome, passing bool) {
+			switch passing = broken(err) && !kit.Ended(limited); {
+			case isAnswer(err):
+				return kit.Answered, false
+			case pending:
+				return kit.Unknown, passing
+			}
+			return kit.NotSent, passing
+		},
+	}
+	unanswered, err = repeat.Do(ctx, func(unanswered bool) (err error) {
+		pending, err = b.pool.do(limited, func(c *connection) (err error) {
 			v, err = f(c, unanswered)
 			return err
 		})
-		err = kit.NotOurs(ctx, explain(err))
-		if err == nil || isAnswer(err) {
-			return v, unanswered, err
-		}
-		unanswered = unanswered || pending
-		if kit.Ended(ctx) {
-			return v, unanswered, kit.ContextError(ctx, err)
+		if err = explain(err); err == nil || isAnswer(err) {
+			return err
 		}
 		if broken(err) {
 			b.pool.closeIdle() // their server has probably restarted, too
 		}
-		d := pause.Next(0)
-		if i == 1 {
-			d = 0 // the server had closed an idle connection
-		}
-		if i == attempts || !broken(err) || time.Until(end) < d {
-			return v, unanswered, unavailable(err)
-		}
-		if err := kit.Sleep(ctx, d); err != nil {
-			return v, unanswered, err
-		}
-	}
+		return unavailable(kit.NotOurs(ctx, err))
+	})
+	return v, unanswered, err
 }

@@ -62,5 +62,5 @@ func New(ctx context.Context, addr string, opts *Options) (*Backend, error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, fmt.Errorf("%w: address %q: %v", backend.ErrInvalid, addr, err)
 	}
-	return looked(ctx, newBackend(addr, o))
+	return checked(ctx, newBackend(addr, o))
 }

@@ -1,11 +1,6 @@
 package memcached
 
-import (
-	"fmt"
-	"time"
-
-	"github.com/anylock/lock/backend"
-)
+import "time"
 
 const (
 	// expireNow, as an expiration, removes an item at once.
@@ -21,14 +16,6 @@ const (
 
 	maxTTL = (maxRelative - serverLag) * time.Second
 )
-
-// round returns the TTL to grant for a requested one.
-func (b *Backend) round(ttl time.Duration) (time.Duration, error) {
-	if ttl > maxTTL {
-		return 0, fmt.Errorf("%w: ttl %v is longer than %v", backend.ErrInvalid, ttl, maxTTL)
-	}
-	return b.guarantees.Round(ttl), nil
-}
 
 // expiration returns the expiration to send for a TTL, in seconds from now.
 func expiration(ttl time.Duration) int32 {

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -21,40 +20,42 @@ type attempt struct {
 	names names
 	ttl   time.Duration // as it will be granted
 
+	waiter     *waiter                  // its registration with the inbox; nil before it needs one
+	recheck    time.Duration            // after a refusal, when to request the key again without a message
 	sent       time.Time                // before the last request
 	unanswered bool                     // a request without a reply may have run, or may still run
-	queued     bool                     // the server keeps a queue entry, or a late grant, that must be removed
+	queued     bool                     // the server keeps a queue entry that must be removed
+	granted    bool                     // Leases cleans up
 	failed     atomic.Bool              // the attempt has ended without a lease
 	lease      atomic.Pointer[kit.Life] // the granted lease, if unanswered
 }
 
-// run makes the attempt.
-func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
-	// An uncontended acquire does not subscribe, so the first request queues only if the subscription exists already. A waiter
-	// registers before it queues, because the notification may arrive before the reply.
-	var w *waiter
-	queue := a.r.Wait && a.b.inbox.ready()
-	if queue {
-		w = a.b.inbox.add(a.r.Owner)
-		defer a.b.inbox.remove(w)
+// try requests the key once. A waiter is queued if there is a subscription.
+func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
+	// An uncontended acquire does not subscribe, so the first request queues only if the subscription exists already. A
+	// waiter registers before it queues, because the notification may arrive before the reply.
+	if a.r.Wait && a.b.inbox.ready() {
+		a.register()
 	}
-	reply, err := a.try(ctx, queue)
+	if a.waiter != nil {
+		select {
+		case <-a.waiter.wake: // this request answers earlier notifications
+		default:
+		}
+	}
+	reply, err := a.request(ctx, a.waiter != nil)
 	switch {
 	case err != nil:
 		return nil, err
 	case reply.granted:
 		return a.grant(ctx, reply)
-	case !a.r.Wait:
-		return nil, &backend.HeldError{Holder: reply.holder}
-	case w == nil:
-		w = a.b.inbox.add(a.r.Owner)
-		defer a.b.inbox.remove(w)
 	}
-	return a.wait(ctx, w, reply)
+	a.recheck = recheckAfter(reply.holder.TTL)
+	return nil, &backend.HeldError{Holder: reply.holder}
 }
 
-// try requests the key once, and queues the owner if queue is true.
-func (a *attempt) try(ctx context.Context, queue bool) (acquireReply, error) {
+// request sends the request, and queues the owner if queue is true.
+func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error) {
 	b := a.b
 	queueing := "0"
 	if queue {
@@ -75,21 +76,23 @@ func (a *attempt) try(ctx context.Context, queue bool) (acquireReply, error) {
 		return acquireReply{}, err
 	}
 	reply, err := parseAcquire(v)
-	a.queued = queue && err == nil && !reply.granted
+	if err == nil && queue && !reply.granted {
+		if a.queued && reply.added {
+			b.inbox.checkSubscription() // the reservation expired, and no notification arrived
+		}
+		a.queued = true
+	}
 	return reply, err
 }
 
 // grant starts the lease.
 func (a *attempt) grant(ctx context.Context, reply acquireReply) (backend.Lease, error) {
+	a.granted = true
 	l, err := a.b.leases.Grant(ctx, a.r, kit.Grant{
-		Token: reply.token, Sent: a.sent, TTL: a.ttl,
-		Data: &leaseData{
-			lock: a.names.lock, value: lockValue(reply.token, a.r.Owner), grantedTTL: a.ttl, unanswered: a.unanswered,
-		},
+		Token: reply.token, Sent: a.sent, TTL: a.ttl, Unsure: a.unanswered,
+		Data: &leaseData{lock: a.names.lock, value: lockValue(reply.token, a.r.Owner)},
 	})
 	if err != nil {
-		// Leases releases the lease, unless Leases is closed.
-		a.queued = errors.Is(err, backend.ErrClosed)
 		return nil, err
 	}
 	if a.unanswered {
@@ -102,10 +105,11 @@ func (a *attempt) grant(ctx context.Context, reply acquireReply) (backend.Lease,
 func (a *attempt) cleanUp() {
 	a.failed.Store(true)
 	switch {
-	case a.unanswered && !a.b.usage.IsClosing():
+	case a.granted:
+	case a.unanswered:
 		a.abandon()
-	case a.unanswered, a.queued: // after Close has begun, Leases accepts no more clean-ups
-		a.b.usage.Calls.Background(a.removeQueued)
+	case a.queued:
+		a.b.leases.Withdraw(a.r.Key, a.r.Owner, a.ttl)
 	}
 }
 
@@ -127,12 +131,3 @@ func (a *attempt) lateReply() {
 
 // abandon removes whatever the server has of the owner, until nothing more can arrive.
 func (a *attempt) abandon() { a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl) }
-
-// removeQueued removes the owner with one request.
-func (a *attempt) removeQueued() {
-	ctx, cancel := context.WithTimeout(context.Background(), a.b.options.Timeout)
-	defer cancel()
-	if _, err := a.b.release(ctx, a.r.Key, lockValue(0, a.r.Owner)); err != nil {
-		a.abandon()
-	}
-}

@@ -17,7 +17,6 @@ import (
 
 // A Backend keeps locks in Redis. It implements [backend.Backend] and [backend.BatchRenewer].
 type Backend struct {
-	usage      exchange.Usage
 	client     redis.UniversalClient
 	options    Options
 	naming     naming
@@ -28,6 +27,8 @@ type Backend struct {
 	lanes      *exchange.Lanes // nil for a client of several servers, or of a type that is not go-redis'
 	crossSlot  atomic.Bool     // the server belongs to a cluster: it has refused a script on keys of several slots
 	owned      io.Closer       // the client, if this Backend opened it
+
+	closeClients func() error // closes the clients that this Backend opened, once
 }
 
 var (
@@ -40,12 +41,15 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 		client: client, options: o,
 		naming:     naming{o.Namespace},
 		guarantees: guarantees(),
-		usage:      exchange.Usage{Closing: make(chan struct{})},
-	}
-	if c, ok := client.(*redis.Client); ok {
-		b.lanes = exchange.NewLanes(c, &b.usage.Calls)
 	}
 	b.leases = kit.NewLeases(requests{b}, o.Timeout)
+	b.closeClients = sync.OnceValue(b.closeOwned)
+	// Releases and requests of Acquire do not end with Leases' contexts, which would cost them a timer each. They end with
+	// their connections.
+	context.AfterFunc(b.leases.Base(), func() { _ = b.closeClients() })
+	if c, ok := client.(*redis.Client); ok {
+		b.lanes = exchange.NewLanes(c, b.leases.Go)
+	}
 	b.inbox = newInbox(client, b.naming.channels())
 	b.channel = b.inbox.channel
 	return b
@@ -53,25 +57,25 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := b.usage.Begin(ctx, r.Validate()); err != nil {
-		return nil, err
-	}
-	defer b.usage.Calls.End()
 	a := &attempt{b: b, r: r, names: b.naming.names(r.Key), ttl: b.guarantees.Round(r.TTL)}
-	l, err := a.run(ctx)
-	if err != nil {
-		a.cleanUp()
-		return nil, err
-	}
-	return l, nil
+	defer a.unregister()
+	return b.leases.Acquire(ctx, r, kit.Waiter{
+		Try:   func(context.Context) (backend.Lease, error) { return a.try(ctx) }, // see newBackend
+		Sleep: a.sleep, Passing: passing, CleanUp: a.cleanUp,
+		Pause: kit.Pause{Min: 20 * time.Millisecond, Max: time.Second},
+	})
 }
 
 // Inspect implements [backend.Backend]. A key that is reserved for a waiter is reported as held by it, with token 0.
-func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := b.usage.Begin(ctx, backend.ValidateKey(key)); err != nil {
-		return backend.Holder{}, err
-	}
-	defer b.usage.Calls.End()
+func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
+	err = b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
+		h, err = b.inspect(ctx, key)
+		return err
+	})
+	return h, err
+}
+
+func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, error) {
 	n := b.naming.names(key)
 	v, _, err := b.eval(ctx, exchange.Request{Script: inspectScript, Keys: []string{n.lock, n.queue}})
 	if err != nil {
@@ -83,29 +87,23 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
+// call makes a call of Backend, unless the call is invalid.
+func (b *Backend) call(ctx context.Context, invalid error, do func(ctx context.Context) error) error {
+	return b.leases.Call(ctx, invalid, func(ctx context.Context) error { return unavailable(ctx, do(ctx)) })
+}
+
 // Close implements [backend.Backend]. A client given to New stays open.
 func (b *Backend) Close() error {
-	if !b.usage.Calls.Close(b.usage.Closing) {
+	if !b.leases.Close() {
 		return nil
 	}
-	closeClients := sync.OnceValue(b.closeClients)
-	// Close cancels clean-ups, but not releases: a release that hangs ends with its connection.
-	cutOff := time.AfterFunc(exchange.CloseGrace+exchange.CloseGrace/4, func() { _ = closeClients() })
-	b.leases.Close()
-	cutOff.Stop()
-	b.usage.Calls.Drain(exchange.CloseGrace)
-	b.usage.Calls.Seal()
 	b.inbox.close()
-	if b.owned == nil {
-		return nil
-	}
-	err := closeClients()
-	b.usage.Calls.Drain(exchange.CloseGrace) // closed connections end their requests
+	err := b.closeClients()
+	b.leases.Drain() // closed connections end their requests
 	return err
 }
 
-// closeClients closes the clients that this Backend opened.
-func (b *Backend) closeClients() error {
+func (b *Backend) closeOwned() error {
 	if b.owned == nil {
 		return nil
 	}

@@ -7,8 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/anylock/lock/redis/internal/exchange"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // carry sends requests for keys of one server, through a client of several servers.
@@ -48,7 +49,7 @@ func (b *Backend) carryAll(ctx context.Context, list []exchange.Request) []excha
 				some[k] = list[i]
 				limit = min(limit, list[i].Limit)
 			}
-			v, err := b.usage.Await(ctx, time.Now().Add(limit), exchange.Request{}, func(ctx context.Context) (any, error) { return b.carry(ctx, some), nil })
+			v, err := exchange.Await(ctx, b.leases.Go, time.Now().Add(limit), exchange.Request{}, func(ctx context.Context) (any, error) { return b.carry(ctx, some), nil })
 			for k, i := range index {
 				if results[i].Err = err; err == nil {
 					results[i] = v.([]exchange.Result)[k]

@@ -2,12 +2,8 @@ package redis
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -21,41 +17,54 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 		timeout = min(timeout, q.Limit)
 	}
 	end := time.Now().Add(timeout)
-	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
-	const attempts = 4
-	for i := 1; ; i++ {
-		v, err = b.deliver(ctx, end, q)
-		if err == nil {
-			return v, unanswered, nil
-		}
-		unanswered = unanswered || !exchange.Definite(err, b.lanes != nil)
-		if kit.Ended(ctx) {
-			return nil, unanswered, kit.ContextError(ctx, err)
-		}
-		d := pause.Next(0)
-		// While a slot moves to another server, the servers refuse its scripts.
-		last := i >= attempts && !redis.HasErrorPrefix(err, "TRYAGAIN")
-		if last || !exchange.Passing(err) || time.Until(end) < d {
-			return nil, unanswered, exchange.Unavailable(err)
-		}
-		if err := kit.Sleep(ctx, d); err != nil {
-			return nil, unanswered, err
-		}
+	attempts := 4
+	if b.lanes == nil {
+		attempts = 0 // while a slot moves to another server, the servers of a cluster refuse its scripts
 	}
+	repeat := kit.Repeat{
+		Timeout: timeout, Attempts: attempts,
+		Pause: kit.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond},
+		Classify: func(err error) (kit.Outcome, bool) {
+			return outcomeOf(err, b.lanes != nil), exchange.Passing(err) && time.Now().Before(end)
+		},
+	}
+	unanswered, err = repeat.Do(ctx, func(bool) (err error) {
+		v, err = b.deliver(ctx, end, q)
+		return err
+	})
+	if err != nil {
+		return nil, unanswered, unavailable(ctx, err)
+	}
+	return v, unanswered, nil
+}
+
+// outcomeOf returns what err says about the request. single says that the client has one server.
+func outcomeOf(err error, single bool) kit.Outcome {
+	switch {
+	case exchange.IsReply(err):
+		return kit.Answered
+	case exchange.Definite(err, single):
+		return kit.NotSent
+	}
+	return kit.Unknown
+}
+
+// unavailable returns err as callers may see it. The error of an ended ctx stays as it is.
+func unavailable(ctx context.Context, err error) error {
+	if kit.IsContextError(err) && kit.Ended(ctx) {
+		return err
+	}
+	return exchange.Unavailable(err)
 }
 
 // deliver sends a request once.
 func (b *Backend) deliver(ctx context.Context, end time.Time, q exchange.Request) (any, error) {
 	if b.lanes == nil {
-		return b.usage.Await(ctx, end, q, func(ctx context.Context) (any, error) {
+		return exchange.Await(ctx, b.leases.Go, end, q, func(ctx context.Context) (any, error) {
 			r := b.carry(ctx, []exchange.Request{q})[0]
 			return r.V, r.Err
 		})
 	}
-	if !b.usage.Calls.Begin() {
-		return nil, backend.ErrClosed
-	}
-	defer b.usage.Calls.End()
 	return b.lanes.Do(ctx, end, q)
 }
 
@@ -64,9 +73,5 @@ func (b *Backend) deliverAll(ctx context.Context, list []exchange.Request) []exc
 	if b.lanes == nil {
 		return b.carryAll(ctx, list)
 	}
-	if !b.usage.Calls.Begin() {
-		return slices.Repeat([]exchange.Result{{Err: backend.ErrClosed}}, len(list))
-	}
-	defer b.usage.Calls.End()
 	return b.lanes.DoAll(ctx, list)
 }

@@ -138,7 +138,7 @@ func TestClientWithoutDeadlines(t *testing.T) {
 	}
 	defer b.Close()
 	release(t, acquire(t, b, req("k", time.Minute)))
-	until(t, soon, "the next request goes alone", b.usage.Calls.Idle)
+	until(t, soon, "the next request goes alone", b.leases.Idle)
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	defer p.Cut()
 	inTime(t, timeout, func() error {

@@ -61,18 +61,16 @@ var rules = append([]kit.Rule[masterReading]{
 
 // Examine implements [backend.Examiner]. It looks at every master.
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	if err := b.usage.Begin(ctx, nil); err != nil {
+	var v any
+	err := b.call(ctx, nil, func(ctx context.Context) (err error) {
+		end := time.Now().Add(endpoint.OpenTimeout)
+		v, err = exchange.Await(ctx, b.leases.Go, end, exchange.Request{}, func(ctx context.Context) (any, error) {
+			return b.examine(ctx)
+		})
+		return err
+	})
+	if err != nil {
 		return nil, err
-	}
-	defer b.usage.Calls.End()
-	v, err := b.usage.Await(ctx, time.Now().Add(endpoint.OpenTimeout), exchange.Request{}, func(ctx context.Context) (any, error) { return b.examine(ctx) })
-	switch {
-	case kit.Ended(ctx):
-		return nil, kit.ContextError(ctx, err)
-	case err != nil && b.usage.IsClosing():
-		return nil, backend.ErrClosed
-	case err != nil:
-		return nil, exchange.Unavailable(err)
 	}
 	return v.([]backend.Finding), nil
 }

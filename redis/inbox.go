@@ -4,13 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -80,7 +80,7 @@ func (in *inbox) ready() bool {
 
 // confirm subscribes, unless that was done before, and waits for the server's confirmation. It fails if the server refuses, or
 // cannot be reached within patience.
-func (in *inbox) confirm(ctx context.Context, closing <-chan struct{}, patience time.Duration) error {
+func (in *inbox) confirm(ctx context.Context, patience time.Duration) error {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	for {
@@ -100,8 +100,6 @@ func (in *inbox) confirm(ctx context.Context, closing <-chan struct{}, patience 
 		case <-changed:
 		case <-ctx.Done():
 			return kit.ContextError(ctx, err)
-		case <-closing:
-			return backend.ErrClosed
 		case <-limit.C:
 			return subscribeError(exchange.NoAnswer(patience, err))
 		}
@@ -109,8 +107,10 @@ func (in *inbox) confirm(ctx context.Context, closing <-chan struct{}, patience 
 }
 
 func subscribeError(err error) error {
-	return fmt.Errorf("subscribe to be woken: %w", exchange.Unavailable(err))
+	return fmt.Errorf("%w: %w", errSubscribe, exchange.Unavailable(err))
 }
+
+var errSubscribe = errors.New("subscribe to be woken")
 
 func (in *inbox) startLocked() {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -177,7 +177,7 @@ func TestGivenUpBeforeSent(t *testing.T) {
 			t.Errorf("acquire: %v", o.Err)
 		}
 	})
-	until(t, soon, "no lane is open", b.usage.Calls.Idle)
+	until(t, soon, "no lane is open", b.leases.Idle)
 	if diff, sum := redistest.Since(before, redistest.Commands(t, admin)); sum != 0 {
 		t.Errorf("a request that was given up before it was sent led to %v", diff)
 	}
@@ -395,7 +395,7 @@ func TestCloseInPipeline(t *testing.T) {
 			t.Fatal("an Acquire outlives Close")
 		}
 	}
-	if !b.usage.Calls.Idle() {
+	if !b.leases.Idle() {
 		t.Error("something goes on after Close")
 	}
 }

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -17,11 +16,9 @@ const minRenewLimit = 250 * time.Millisecond
 
 // leaseData is the Data of a lease.
 type leaseData struct {
-	lock       string        // the name of the Redis key
-	value      string        // of that key
-	grantedTTL time.Duration // by Acquire
-	unanswered bool          // an earlier request of the attempt may arrive after the release
-	released   atomic.Bool   // a release has begun
+	lock     string      // the name of the Redis key
+	value    string      // of that key
+	released atomic.Bool // a release has begun
 }
 
 // lockValue is the value of a lock's Redis key.
@@ -73,28 +70,16 @@ func (b *Backend) renewRequest(leases []*kit.Life, ttls []time.Duration, limit t
 // ReleaseLease implements [kit.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	value := lockValue(0, l.Owner())
-	data, _ := l.Data.(*leaseData)
-	if data != nil {
-		// The context only bounds a release, as Options.Timeout does; it does not cancel one.
-		ctx = context.WithoutCancel(ctx)
+	if data, ok := l.Data.(*leaseData); ok {
+		ctx = context.WithoutCancel(ctx) // see newBackend; Options.Timeout bounds the release too
 		data.released.Store(true)
 		value = data.value
 	}
 	removed, err := q.b.release(ctx, l.Key(), value)
-	if err != nil {
-		return err
+	if err == nil && !removed {
+		err = backend.ErrLost
 	}
-	switch {
-	case data == nil:
-		// The owner's request may still arrive, even after this removal: only a repeated clean-up is certain.
-		return fmt.Errorf("%w: owner is being abandoned", backend.ErrLost)
-	case data.unanswered:
-		q.b.leases.Abandon(l.Key(), l.Owner(), data.grantedTTL)
-	}
-	if !removed {
-		return backend.ErrLost
-	}
-	return nil
+	return err
 }
 
 // release removes the lease, reservation or queue entry of the owner in value, and reports whether there was any. The value is that

@@ -9,25 +9,18 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
-	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // List implements [backend.Lister]. It scans every key of every master, a thousand at a time.
 func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
-	if err := b.usage.Begin(ctx, nil); err != nil {
+	var keys []string
+	err := b.call(ctx, nil, func(ctx context.Context) (err error) {
+		keys, err = b.scan(ctx, prefix)
+		return err
+	})
+	if err != nil {
 		return nil, err
-	}
-	defer b.usage.Calls.End()
-	keys, err := b.scan(ctx, prefix)
-	switch {
-	case kit.Ended(ctx):
-		return nil, kit.ContextError(ctx, err)
-	case err != nil && b.usage.IsClosing():
-		return nil, backend.ErrClosed
-	case err != nil:
-		return nil, exchange.Unavailable(err)
 	}
 	return keys, nil
 }
@@ -63,20 +56,18 @@ func (b *Backend) scan(ctx context.Context, prefix string) (keys []string, err e
 
 // Break implements [backend.Breaker].
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
-	h, err := b.Inspect(ctx, key)
-	if err != nil {
+	return b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
+		h, err := b.inspect(ctx, key)
+		if err != nil {
+			return err
+		}
+		if h.Owner != owner || h.Token == 0 { // 0: the key is only reserved for this owner
+			return backend.ErrLost
+		}
+		removed, err := b.release(ctx, key, lockValue(h.Token, owner))
+		if err == nil && !removed {
+			err = backend.ErrLost
+		}
 		return err
-	}
-	if h.Owner != owner || h.Token == 0 { // 0: the key is only reserved for this owner
-		return backend.ErrLost
-	}
-	if err := b.usage.Begin(ctx, nil); err != nil {
-		return err
-	}
-	defer b.usage.Calls.End()
-	removed, err := b.release(ctx, key, lockValue(h.Token, owner))
-	if err == nil && !removed {
-		err = backend.ErrLost
-	}
-	return err
+	})
 }

@@ -194,7 +194,7 @@ func TestSilentServer(t *testing.T) {
 		t.Error("the lease is not lost at its deadline")
 	}
 	p.Set(func(p *storetest.Proxy) { p.Silent = false })
-	until(t, readTimeout+soon, "no request is under way", b.usage.Calls.Idle)
+	until(t, readTimeout+soon, "no request is under way", b.leases.Idle)
 }
 
 // A request that was given up and arrives late cannot undo a later one.
@@ -256,7 +256,7 @@ func TestRepeatedAfterRelease(t *testing.T) {
 	w.set(func() { w.hang = true }) // the waiter's request when it is told that its turn has come
 	release(t, l)
 	release(t, granted(t, done, soon).Lease)
-	until(t, 2*soon, "the client has repeated it", b.usage.Calls.Idle)
+	until(t, 2*soon, "the client has repeated it", b.leases.Idle)
 	until(t, soon, "the key is free", func() bool { return admin.Exists(context.Background(), b.naming.lock("k")).Val() == 0 })
 }
 

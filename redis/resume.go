@@ -10,25 +10,29 @@ import (
 )
 
 // Resume implements [backend.Resumer]. It takes two round trips: the value of a lock's key has the token in front of the owner.
-func (b *Backend) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := r.Validate(); err != nil {
-		return nil, err
-	}
-	h, err := b.Inspect(ctx, r.Key)
+func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
+	err = b.call(ctx, r.Validate(), func(ctx context.Context) error {
+		life, err := b.resume(ctx, r)
+		if err == nil {
+			l = life // not a nil *Life
+		}
+		return err
+	})
+	return l, err
+}
+
+func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, error) {
+	h, err := b.inspect(ctx, r.Key)
 	switch {
 	case err != nil:
 		return nil, err
 	case h.Owner != r.Owner || h.Token == 0: // 0: the key is only reserved for this owner
 		return nil, backend.ErrLost
 	}
-	if err := b.usage.Begin(ctx, nil); err != nil {
-		return nil, err
-	}
-	defer b.usage.Calls.End()
-	data := &leaseData{lock: b.naming.names(r.Key).lock, value: lockValue(h.Token, r.Owner), grantedTTL: b.guarantees.Round(r.TTL)}
-	sent := time.Now()
+	data := &leaseData{lock: b.naming.lock(r.Key), value: lockValue(h.Token, r.Owner)}
+	ttl, sent := b.guarantees.Round(r.TTL), time.Now()
 	v, _, err := b.eval(ctx, exchange.Request{
-		Script: renewScript, Keys: []string{data.lock}, Args: []any{data.value, data.grantedTTL.Milliseconds()},
+		Script: renewScript, Keys: []string{data.lock}, Args: []any{data.value, ttl.Milliseconds()},
 		Replicas: b.options.MinReplicas, Kept: needsReplicas, Limit: b.options.Timeout,
 	})
 	if err == nil {
@@ -37,9 +41,5 @@ func (b *Backend) Resume(ctx context.Context, r backend.Request) (backend.Lease,
 	if err != nil {
 		return nil, err
 	}
-	l, err := b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: data.grantedTTL, Data: data})
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
+	return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl, Data: data})
 }

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anylock/lock/redis/internal/exchange"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // A wire dials connections that fail when told to.

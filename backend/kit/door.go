@@ -104,6 +104,9 @@ func (s *Leases) Go(f func(ctx context.Context)) bool {
 	return true
 }
 
+// Idle reports whether no call, release or background work is under way.
+func (s *Leases) Idle() bool { return s.underway.Load() == 0 }
+
 // Closed reports whether Close has begun.
 func (s *Leases) Closed() bool { return s.closed.Load() }
 

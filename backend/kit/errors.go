@@ -25,8 +25,9 @@ func endError(ctx context.Context, last error) error {
 	if err == nil {
 		err = context.DeadlineExceeded
 	}
-	if errors.Is(last, backend.ErrHeld) && errors.Is(last, err) {
-		return last // which this has made before
+	_, joined := errors.AsType[joinedError](last)
+	if (joined || errors.Is(last, backend.ErrHeld)) && errors.Is(last, err) {
+		return last // an earlier result of this function
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
 		if isOurs(cause) {
@@ -36,10 +37,15 @@ func endError(ctx context.Context, last error) error {
 		}
 	}
 	if last != nil && !IsContextError(last) {
-		err = fmt.Errorf("%w (last error: %w)", err, last)
+		err = joinedError{fmt.Errorf("%w (last error: %w)", err, last)}
 	}
 	return err
 }
+
+// A joinedError is the error of a context that has ended, joined with the last error before.
+type joinedError struct{ error }
+
+func (e joinedError) Unwrap() error { return e.error }
 
 // Ended reports whether ctx has ended. A context whose deadline has passed has ended, even if its timer has not fired yet: a
 // connection with the same deadline often notices first, and its "i/o timeout" would be mistaken for a network error.

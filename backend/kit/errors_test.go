@@ -81,3 +81,14 @@ func TestPrintable(t *testing.T) {
 		}
 	}
 }
+
+// A second layer that adds the end of the same context keeps the reason that the first has joined.
+func TestContextErrorKeepsItsReason(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	once := ContextError(ctx, backend.ErrUnavailable)
+	twice := ContextError(ctx, once)
+	if !errors.Is(twice, context.Canceled) || !errors.Is(twice, backend.ErrUnavailable) || twice.Error() != once.Error() {
+		t.Errorf("%v, want %v", twice, once)
+	}
+}

@@ -58,9 +58,6 @@ func openStore(t *testing.T, name string) (backend.Backend, []*servers.Server) {
 func TestCallsUnderWaySayClosed(t *testing.T) {
 	for _, name := range append([]string{"pair"}, servers.SharedStores...) {
 		t.Run(name, func(t *testing.T) {
-			if name == "redlock" || name == "memcached" {
-				t.Skip("it returns ErrUnavailable")
-			}
 			t.Parallel()
 			b, list := openStore(t, name)
 			l, err := b.Acquire(t.Context(), backend.Request{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute})

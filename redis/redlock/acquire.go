@@ -19,15 +19,15 @@ func (r *Backend) Acquire(ctx context.Context, q backend.Request) (backend.Lease
 	if err != nil {
 		return nil, err
 	}
-	if err := r.usage.Begin(ctx, nil); err != nil {
-		return nil, err
-	}
-	defer r.usage.Calls.End()
 	c := r.newClaim(q, ttl)
-	if !q.Wait {
-		return r.try(ctx, q, c)
+	try := func(ctx context.Context) (backend.Lease, error) { return r.try(ctx, q, c) }
+	if q.Wait {
+		try = r.newWaiter(q, c).try
 	}
-	return r.wait(ctx, q, c)
+	return r.leases.Acquire(ctx, q, kit.Waiter{
+		Try: try, CleanUp: func() {}, // a failed attempt removes its own traces
+		Pause: kit.Pause{Min: leastPause, Max: mostPause},
+	})
 }
 
 // doubt is for how long an attempt is made again that was refused by a minority while others did not count.

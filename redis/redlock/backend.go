@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
-	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // A Backend keeps locks on a fleet of independent Redis servers, of which any minority may fail. It implements
@@ -23,7 +23,6 @@ import (
 // Exclusion is best effort, because nodes end leases by their wall clocks: steps of them that go unseen, on so many nodes
 // that a quorum forgets a lease, let a second owner in. Crashes, restarts, lost data, hung nodes and cut networks do not.
 type Backend struct {
-	usage      exchange.Usage
 	nodes      []*node
 	meeting    sync.Mutex // held while a node that has just been met is compared with the others
 	options    Options
@@ -31,8 +30,7 @@ type Backend struct {
 	guarantees backend.Guarantees
 	ban        time.Duration // for which a node has no vote that has forgotten leases
 	leases     *kit.Leases
-	waits      context.Context
-	endWaits   context.CancelFunc
+	closing    sync.Mutex  // guards owned once Close has begun
 	owned      []io.Closer // clients that this Backend opened
 }
 
@@ -44,14 +42,13 @@ var (
 func newBackend(clients []*redis.Client, o Options) *Backend {
 	r := &Backend{
 		options: o, naming: newNaming(o.Namespace), guarantees: guarantees(o.MaxTTL),
-		ban:   o.MaxTTL + backend.Margin(o.MaxTTL) + keepPad,
-		usage: exchange.Usage{Closing: make(chan struct{})},
-	}
-	for _, c := range clients {
-		r.nodes = append(r.nodes, newNode(c, o.Timeout, &r.usage.Calls))
+		ban: o.MaxTTL + backend.Margin(o.MaxTTL) + keepPad,
 	}
 	r.leases = kit.NewLeases(requests{r}, o.Timeout)
-	r.waits, r.endWaits = context.WithCancel(context.Background())
+	context.AfterFunc(r.leases.Base(), func() { _ = r.closeOwned() }) // ends the requests still in progress
+	for _, c := range clients {
+		r.nodes = append(r.nodes, newNode(c, o.Timeout, r.leases.Go))
+	}
 	return r
 }
 
@@ -85,19 +82,22 @@ func (r *Backend) round(ttl time.Duration) (time.Duration, error) {
 
 // Close implements [backend.Backend]. Clients given to New stay open.
 func (r *Backend) Close() error {
-	if !r.usage.Calls.Close(r.usage.Closing) {
+	if !r.leases.Close() {
 		return nil
 	}
-	r.endWaits()
-	r.leases.Close()
-	r.usage.Calls.Drain(exchange.CloseGrace)
-	r.usage.Calls.Seal()
-	var err error
-	for _, c := range r.owned {
-		if cerr := c.Close(); err == nil {
-			err = cerr
-		}
-	}
-	r.usage.Calls.Drain(exchange.CloseGrace) // requests that the closing of their connections has ended
+	err := r.closeOwned()
+	r.leases.Drain() // closed connections end their requests
 	return err
+}
+
+// closeOwned closes the clients that this Backend opened, the first time.
+func (r *Backend) closeOwned() error {
+	r.closing.Lock()
+	defer r.closing.Unlock()
+	var errs []error
+	for _, c := range r.owned {
+		errs = append(errs, c.Close())
+	}
+	r.owned = nil
+	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -37,7 +38,7 @@ func (r *Backend) owe(i int, c *claim, number uint64) {
 	// The last request may have been carried out until it was given up.
 	n.debts[c] = &debt{claim: c, number: number, until: time.Now().Add(longest + keepPad + n.limit)}
 	if !n.paying {
-		n.paying = r.usage.Calls.Background(func() { r.pay(i) })
+		n.paying = r.leases.Go(func(context.Context) { r.pay(i) })
 	}
 }
 
@@ -58,7 +59,7 @@ func (r *Backend) pay(i int) {
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
-		case <-r.usage.Closing:
+		case <-r.leases.Closing().Done():
 			t.Stop()
 			last = true // one more try
 		}

@@ -53,10 +53,15 @@ var nodeRules = append([]kit.Rule[nodeReading]{
 // Examine implements [backend.Examiner]. It looks at every node; one that does not answer is a finding. An even number of nodes, and fewer than
 // three, are refused at opening, and so are nodes that evict keys or are replicas.
 func (r *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	if err := r.usage.Begin(ctx, nil); err != nil {
-		return nil, err
-	}
-	defer r.usage.Calls.End()
+	var all []backend.Finding
+	err := r.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
+		all, err = r.examine(ctx)
+		return err
+	})
+	return all, err
+}
+
+func (r *Backend) examine(ctx context.Context) ([]backend.Finding, error) {
 	lists, clocks := make([][]backend.Finding, len(r.nodes)), make([]clockSample, len(r.nodes))
 	var nodes sync.WaitGroup
 	for i, n := range r.nodes {

@@ -113,7 +113,7 @@ func (f *fleet) keys(n *servers.Server) []string {
 // settled waits until a client has nothing under way: every node has heard of what it has acquired, renewed and released.
 func settled(t testing.TB, r *Backend) {
 	t.Helper()
-	until(t, soon, "nothing is under way", r.usage.Calls.Idle)
+	until(t, soon, "nothing is under way", r.leases.Idle)
 }
 
 // whole waits until every node has a lease and its client knows, which Acquire does not promise: it returns when a quorum has it. A

@@ -14,12 +14,11 @@ import (
 // Inspect implements [backend.Backend]. The holder is the owner that a quorum names. While nodes do not answer that could
 // make it one, an owner that fewer name is reported too. The token is 0 where the nodes differ, as they may until the
 // lease is renewed.
-func (r *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := r.usage.Begin(ctx, backend.ValidateKey(key)); err != nil {
-		return backend.Holder{}, err
-	}
-	defer r.usage.Calls.End()
-	h, err := r.holder(ctx, key)
+func (r *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
+	err = r.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
+		h, err = r.holder(ctx, key)
+		return err
+	})
 	h.Owner = ownerOf(h.Owner)
 	return h, err
 }

@@ -190,10 +190,10 @@ const openWait = time.Second
 //
 // The command SET anylock:redlock:birth new does the same for one node that no client has asked yet.
 func (r *Backend) Bootstrap(ctx context.Context) error {
-	if err := r.usage.Begin(ctx, nil); err != nil {
-		return err
-	}
-	defer r.usage.Calls.End()
+	return r.leases.Call(ctx, nil, r.bootstrap)
+}
+
+func (r *Backend) bootstrap(ctx context.Context) error {
 	t := r.newRollCall()
 	t.quorum = len(r.nodes) // all of them must answer
 	r.ask(ctx, t, window{outage: endpoint.OpenTimeout}, r.apart(func(i int) (verdict, func(), error) {

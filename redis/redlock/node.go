@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -36,9 +35,9 @@ type node struct {
 	paying bool // a goroutine sees to debts
 }
 
-func newNode(c *redis.Client, limit time.Duration, inUse *calls.Calls) *node {
+func newNode(c *redis.Client, limit time.Duration, start exchange.Starter) *node {
 	return &node{
-		name: c.Options().Addr, client: c, lanes: exchange.NewLanes(c, inUse), limit: limit,
+		name: c.Options().Addr, client: c, lanes: exchange.NewLanes(c, start), limit: limit,
 		debts: make(map[*claim]*debt),
 	}
 }

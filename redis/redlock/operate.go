@@ -21,10 +21,15 @@ var (
 // List implements [backend.Lister]. It scans every key of every node, a thousand at a time, and tells those that a quorum has, or may have
 // with nodes that do not answer. It gives up after 5 s, whatever ctx allows.
 func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {
-	if err := r.usage.Begin(ctx, nil); err != nil {
-		return nil, err
-	}
-	defer r.usage.Calls.End()
+	var keys []string
+	err := r.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
+		keys, err = r.list(ctx, prefix)
+		return err
+	})
+	return keys, err
+}
+
+func (r *Backend) list(ctx context.Context, prefix string) ([]string, error) {
 	found := make(map[string]int)
 	t := r.newRollCall()
 	w := window{node: endpoint.OpenTimeout, needed: endpoint.OpenTimeout, outage: endpoint.OpenTimeout}
@@ -66,10 +71,12 @@ func scanKeys(ctx context.Context, c *redis.Client, before, prefix string) (map[
 
 // Break implements [backend.Breaker]. It is done when a quorum is free of the lease.
 func (r *Backend) Break(ctx context.Context, key, owner string) error {
-	if err := r.usage.Begin(ctx, backend.ValidateKey(key)); err != nil {
-		return err
-	}
-	defer r.usage.Calls.End()
+	return r.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
+		return r.breakLease(ctx, key, owner)
+	})
+}
+
+func (r *Backend) breakLease(ctx context.Context, key, owner string) error {
 	h, err := r.holder(ctx, key)
 	switch {
 	case err != nil:

@@ -157,7 +157,7 @@ func (r *Backend) patience(t *tally, w window) (longest time.Duration) {
 // apart is a question that is put on goroutines of its own, because it blocks.
 func (r *Backend) apart(one func(i int) (verdict, func(), error)) func(i int, enter entry) {
 	return func(i int, enter entry) {
-		if !r.usage.Calls.Background(func() { enter(one(i)) }) {
+		if !r.leases.Go(func(context.Context) { enter(one(i)) }) {
 			enter(failed, nil, backend.ErrClosed)
 		}
 	}

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -73,14 +74,14 @@ func (e *election) vote(i int, done func(vote, error)) {
 			return
 		}
 		e.request(n, func(a vote, err error) {
-			meet := func() {
+			meet := func(context.Context) {
 				if e.r.acquaint(n, n.limit, begun) != nil {
 					answered(a, err) // judge tells what it is worth
 				} else {
 					e.request(n, answered)
 				}
 			}
-			if err != nil || a.what != voteStranger || !e.r.usage.Calls.Background(meet) {
+			if err != nil || a.what != voteStranger || !e.r.leases.Go(meet) {
 				answered(a, err)
 			}
 		})

@@ -24,36 +24,30 @@ const slowStart = endpoint.OpenTimeout
 
 // A waiter is one Acquire that waits.
 type waiter struct {
-	r     *Backend
-	q     backend.Request
-	c     *claim
-	begun time.Time
-	busy  *backend.HeldError // what a quorum has said last
-	told  error              // busy, or why there was no quorum that could say so
-	peeks int
+	r       *Backend
+	q       backend.Request
+	c       *claim
+	begun   time.Time
+	busy    *backend.HeldError // what a quorum has said last
+	failure error              // busy, or why there was no quorum that could say so
+	peeks   int
 }
 
-// wait makes attempts until one succeeds.
-func (r *Backend) wait(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
-	wctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(r.waits, cancel)()
-	w := &waiter{r: r, q: q, c: c, begun: time.Now(), peeks: rand.N(len(r.nodes))}
-	pause := kit.Pause{Min: leastPause, Max: mostPause}
-	l, err := kit.Poll(wctx, pause, max(c.ttl, exchange.LeastPatience), w.try)
-	switch {
-	case err == nil:
-		return l, nil
-	case !kit.Ended(ctx) && r.usage.IsClosing():
-		return nil, backend.ErrClosed
-	case kit.Ended(ctx) && kit.IsContextError(err):
-		return nil, kit.ContextError(ctx, w.told)
-	}
-	return nil, err
+func (r *Backend) newWaiter(q backend.Request, c *claim) *waiter {
+	return &waiter{r: r, q: q, c: c, begun: time.Now(), peeks: rand.N(len(r.nodes))}
 }
 
-// try makes an attempt, unless the key is busy as before; others while there is a quorum to be waited for.
+// try makes attempts until there is a reason to pause. When ctx ends, it returns why the last attempt failed.
 func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
+	l, err := w.attempt(ctx)
+	if err != nil && w.failure != nil && kit.IsContextError(err) && kit.Ended(ctx) {
+		err = w.failure // kit.Waiter adds the end of ctx
+	}
+	return l, err
+}
+
+// attempt makes an attempt, unless the key is busy as before; others while there is a quorum to be waited for.
+func (w *waiter) attempt(ctx context.Context) (backend.Lease, error) {
 	if w.busy != nil && w.r.peek(ctx, w) {
 		return nil, w.busy
 	}
@@ -63,13 +57,13 @@ func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
 		var none *noQuorumError
 		switch {
 		case errors.As(err, &held):
-			w.busy, w.told = held, held
+			w.busy, w.failure = held, held
 			return nil, err
 		case !errors.As(err, &none):
 			return l, err
 		}
 		if w.busy == nil {
-			w.told = none
+			w.failure = none
 		}
 		const most = time.Second // another node may come back sooner
 		left := min(none.left, most)

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/anylock/lock/internal/calls"
 )
 
 const (
@@ -27,7 +25,7 @@ const (
 // the size of the client's pool.
 type Lanes struct {
 	client *redis.Client
-	calls  *calls.Calls
+	start  Starter
 	Solo   *solo // for requests alone; nil where there is none
 	most   int
 
@@ -39,10 +37,10 @@ type Lanes struct {
 	shun  time.Time // until when nothing goes alone, because that failed
 }
 
-func NewLanes(client *redis.Client, c *calls.Calls) *Lanes {
+func NewLanes(client *redis.Client, start Starter) *Lanes {
 	o := client.Options()
 	l := &Lanes{
-		client: client, calls: c, most: max(o.PoolSize, UsualLanes),
+		client: client, start: start, most: max(o.PoolSize, UsualLanes),
 	}
 	l.timer = time.AfterFunc(time.Hour, l.overdue)
 	l.timer.Stop()
@@ -202,8 +200,9 @@ func (l *Lanes) trimLocked() {
 
 func (l *Lanes) openLocked() {
 	l.open++
-	l.calls.Join()
-	go l.run()
+	if !l.start(func(context.Context) { l.run() }) {
+		go l.run() // Close has stopped waiting
+	}
 }
 
 func (l *Lanes) armLocked(d time.Duration) {
@@ -233,7 +232,6 @@ func (l *Lanes) overdue() {
 
 // run is a lane.
 func (l *Lanes) run() {
-	defer l.calls.End()
 	var batch []*call
 	for {
 		// Let callers that were just answered send their next requests: pipelines become fewer and larger.

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/exchange"
@@ -25,13 +25,17 @@ func lanesTo(t *testing.T, addr string) *exchange.Lanes {
 	t.Helper()
 	o := redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}
 	c := redis.NewClient(&o)
-	var count calls.Calls
-	l := exchange.NewLanes(c, &count)
+	var lanes sync.WaitGroup
+	start := func(f func(context.Context)) bool {
+		lanes.Go(func() { f(context.Background()) })
+		return true
+	}
+	l := exchange.NewLanes(c, start)
 	l.Solo = exchange.NewSolo(&o)
 	t.Cleanup(func() {
 		_ = c.Close()
 		_ = l.Solo.Client.Close()
-		count.Drain(soon)
+		lanes.Wait()
 	})
 	if err := set(t.Context(), l, "warm"); err != nil {
 		t.Fatal(err)
