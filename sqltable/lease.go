@@ -3,6 +3,7 @@ package sqltable
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -11,7 +12,7 @@ import (
 
 // RenewLease implements kit.Requests.
 func (b *Backend) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
-	return ttl, b.renew(ctx, []*kit.Life{l}, ttl)[0]
+	return ttl, b.renew(ctx, []*kit.Life{l}, []time.Duration{ttl})[0]
 }
 
 // ReleaseLease implements kit.Requests.
@@ -28,28 +29,29 @@ func (b *Backend) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return err
 }
 
-// RenewBatch implements [backend.BatchRenewer]. Leases with the same TTL share a statement, up to 1024 of them.
+// RenewBatch implements [backend.BatchRenewer]. A statement renews up to 1024 leases; on MySQL, those of one TTL.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	return b.leases.RenewBatch(ctx, renewals, b.renewAll)
 }
 
 func (b *Backend) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.Duration) ([]time.Duration, []error) {
 	errs := make([]error, len(lives))
-	same := make(map[time.Duration][]int) // indexes by TTL
+	groups := make(map[time.Duration][]int) // indexes of the leases that may share a statement
 	for i, ttl := range ttls {
-		same[ttl] = append(same[ttl], i)
+		if b.dialect != MySQL {
+			ttl = 0
+		}
+		groups[ttl] = append(groups[ttl], i)
 	}
-	for ttl, indexes := range same {
-		for len(indexes) > 0 {
-			n := min(len(indexes), maxBatch)
-			batch := make([]*kit.Life, n)
-			for i, index := range indexes[:n] {
-				batch[i] = lives[index]
+	for _, indexes := range groups {
+		for batch := range slices.Chunk(indexes, maxBatch) {
+			some, their := make([]*kit.Life, len(batch)), make([]time.Duration, len(batch))
+			for i, index := range batch {
+				some[i], their[i] = lives[index], ttls[index]
 			}
-			for i, err := range b.renew(ctx, batch, ttl) {
-				errs[indexes[i]] = err
+			for i, err := range b.renew(ctx, some, their) {
+				errs[batch[i]] = err
 			}
-			indexes = indexes[n:]
 		}
 	}
 	return ttls, errs
@@ -58,13 +60,19 @@ func (b *Backend) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.D
 // errLocked means that a lease was not renewed because a transaction has locked its row.
 var errLocked = fmt.Errorf("%w: a transaction has locked the lease's row", backend.ErrUnavailable)
 
-// renew renews up to maxBatch leases by one statement.
-func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttl time.Duration) []error {
-	args := []any{microseconds(ttl)}
+// renew renews up to maxBatch leases by one statement. On MySQL they have the same TTL.
+func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttls []time.Duration) []error {
+	var args []any
+	if b.dialect == MySQL {
+		args = append(args, microseconds(ttls[0]))
+	}
 	size := batchSize(len(lives))
 	for i := range size {
-		l := lives[min(i, len(lives)-1)] // the last one fills the statement up
-		args = append(args, []byte(l.Key()), []byte(l.Owner()))
+		i = min(i, len(lives)-1) // the last one fills the statement up
+		args = append(args, []byte(lives[i].Key()), []byte(lives[i].Owner()))
+		if b.dialect != MySQL {
+			args = append(args, microseconds(ttls[i]))
+		}
 	}
 	var errs []error
 	_, err := b.request(ctx, func(ctx context.Context) error {
@@ -75,7 +83,7 @@ func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttl time.Duratio
 			return err
 		}
 		left, err := b.remaining(ctx, lives, size)
-		errs = verdicts(lives, left, ttl-time.Since(sent))
+		errs = verdicts(lives, ttls, left, time.Since(sent))
 		return err
 	})
 	if err != nil {
@@ -112,14 +120,14 @@ func (b *Backend) remaining(ctx context.Context, lives []*kit.Life, size int) (m
 
 type holding struct{ key, owner string }
 
-// verdicts says for each lease whether it lasts as long as it must after its renewal.
-func verdicts(lives []*kit.Life, left map[holding]time.Duration, least time.Duration) []error {
+// verdicts says for each lease whether it lasts as long as it must some time after its renewal.
+func verdicts(lives []*kit.Life, ttls []time.Duration, left map[holding]time.Duration, since time.Duration) []error {
 	errs := make([]error, len(lives))
 	for i, l := range lives {
 		switch lasts := left[holding{l.Key(), l.Owner()}]; {
 		case lasts <= 0:
 			errs[i] = backend.ErrLost
-		case lasts < least:
+		case lasts < ttls[i]-since:
 			errs[i] = errLocked
 		}
 	}

@@ -1,6 +1,7 @@
 package sqltable
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -66,24 +67,27 @@ func batchSize(n int) int {
 	return size
 }
 
-// renewal returns the statement that makes n leases, with their keys in $2, $4 and so on and their owners in $3, $5 and so
-// on, end $1 µs from now. With several leases it skips rows that a transaction has locked (package fence): otherwise one
-// long transaction would keep all leases from being renewed.
+// renewal returns the statement that makes n leases end later. The arguments of each lease are its key, its owner and the
+// time from now in µs, in $1 to $3, $4 to $6 and so on; MySQL takes one time for all, in $1, before the keys and owners. With
+// several leases it skips rows that a transaction has locked (package fence): otherwise one long transaction would keep all
+// leases from being renewed.
 func renewal(d Dialect, table string, n int) tablesql.Statement {
-	if n == 1 {
+	switch {
+	case d == MySQL && n == 1:
 		return tablesql.Make(d, table, `UPDATE TABLE SET expires=NOW+$1 WHERE name=$2 AND owner=$3 AND expires>NOW`)
-	}
-	set, rows := `UPDATE TABLE AS l SET expires=NOW+CAST($1 AS bigint) FROM `, `(VALUES `+pairs(d, n)+`) AS v`
-	switch d {
-	case Postgres:
-		return tablesql.Make(d, table, set+`(SELECT h.name FROM TABLE AS h JOIN `+rows+`
-			ON h.name=v.column1 AND h.owner=v.column2 WHERE h.expires>NOW FOR UPDATE OF h SKIP LOCKED) AS free
-			WHERE l.name=free.name AND l.expires>NOW`)
-	case MySQL:
+	case d == MySQL:
 		return tablesql.Make(d, table, `UPDATE TABLE AS l JOIN (SELECT name FROM TABLE WHERE name IN (`+list(n, 2, 2)+`)
 			AND owner IN (`+list(n, 3, 2)+`) AND expires>NOW FOR UPDATE SKIP LOCKED) AS free ON l.name=free.name SET l.expires=NOW+$1`)
+	case n == 1:
+		return tablesql.Make(d, table, `UPDATE TABLE SET expires=NOW+CAST($3 AS bigint) WHERE name=$1 AND owner=$2 AND expires>NOW`)
+	case d == Postgres:
+		return tablesql.Make(d, table, `UPDATE TABLE AS l SET expires=NOW+free.us FROM
+			(SELECT h.name, v.column3 AS us FROM TABLE AS h JOIN (VALUES `+triples(d, n)+`) AS v
+			ON h.name=v.column1 AND h.owner=v.column2 WHERE h.expires>NOW FOR UPDATE OF h SKIP LOCKED) AS free
+			WHERE l.name=free.name AND l.expires>NOW`)
 	}
-	return tablesql.Make(d, table, set+rows+` WHERE l.name=v.column1 AND l.owner=v.column2 AND l.expires>NOW`)
+	return tablesql.Make(d, table, `UPDATE TABLE AS l SET expires=NOW+CAST(v.column3 AS bigint)
+		FROM (VALUES `+triples(d, n)+`) AS v WHERE l.name=v.column1 AND l.owner=v.column2 AND l.expires>NOW`)
 }
 
 // rows returns the statement that selects the rows of n keys.
@@ -103,18 +107,18 @@ func list(n, first, step int) string {
 	return s.String()
 }
 
-// pairs returns n rows of two placeholders each, from $2 on.
-func pairs(d Dialect, n int) string {
+// triples returns n rows of three placeholders each: a key, an owner and a time.
+func triples(d Dialect, n int) string {
 	var s strings.Builder
 	for i := range n {
-		key, owner := "$"+strconv.Itoa(2*i+2), "$"+strconv.Itoa(2*i+3)
-		switch {
-		case i > 0:
+		if i > 0 {
 			s.WriteString(", ")
-		case d == Postgres: // the first row decides on the types of all
-			key, owner = "CAST("+key+" AS BYTES)", "CAST("+owner+" AS BYTES)"
 		}
-		s.WriteString("(" + key + ", " + owner + ")")
+		row := "($%d, $%d, $%d)"
+		if i == 0 && d == Postgres { // the first row decides on the types of all
+			row = "(CAST($%d AS BYTES), CAST($%d AS BYTES), CAST($%d AS bigint))"
+		}
+		fmt.Fprintf(&s, row, 3*i+1, 3*i+2, 3*i+3)
 	}
 	return s.String()
 }
