@@ -22,7 +22,7 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	h, p := l.Data.(*held), &q.b.pool
 	err := h.s.make(ctx, request{
-		limit: max(q.b.options.Timeout, h.ttl, ttl),
+		limit: max(q.b.options.Timeout, p.ttlOf(h), ttl),
 		do: func() error {
 			if p.isGone(h) {
 				return backend.ErrLost
@@ -40,6 +40,13 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 		err = backend.ErrLost
 	}
 	return ttl, unavailable(err)
+}
+
+// ttlOf returns the TTL of h's latest renewal.
+func (p *pool) ttlOf(h *held) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return h.ttl
 }
 
 func (p *pool) isGone(h *held) bool {

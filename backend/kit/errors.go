@@ -45,7 +45,8 @@ func endError(ctx context.Context, last error) error {
 // A joinedError is the error of a context that has ended, joined with the last error before.
 type joinedError struct{ error }
 
-func (e joinedError) Unwrap() error { return e.error }
+// Unwrap returns the context's error and the last error.
+func (e joinedError) Unwrap() []error { return e.error.(interface{ Unwrap() []error }).Unwrap() }
 
 // Ended reports whether ctx has ended. A context whose deadline has passed has ended, even if its timer has not fired yet: a
 // connection with the same deadline often notices first, and its "i/o timeout" would be mistaken for a network error.
