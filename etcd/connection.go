@@ -191,6 +191,10 @@ func (b *Backend) readGuarantees(ctx context.Context) error {
 	if err := b.findProxy(ctx); err != nil {
 		return err
 	}
-	b.guarantees = weakened(guarantees(max(l.ttl, granularity)), b.mostFlawed(ctx))
+	version, err := b.mostFlawed(ctx)
+	if err != nil {
+		return err
+	}
+	b.guarantees = weakened(guarantees(max(l.ttl, granularity)), version)
 	return kit.ContextError(ctx, nil)
 }

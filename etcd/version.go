@@ -66,14 +66,23 @@ func weakened(g backend.Guarantees, version string) backend.Guarantees {
 }
 
 // mostFlawed returns the server version with the most flaws. A server that does not respond counts as sound, because
-// the URL may name servers that are down.
-func (b *Backend) mostFlawed(ctx context.Context) (version string) {
+// the URL may name servers that are down; but if none responds, mostFlawed returns an error.
+func (b *Backend) mostFlawed(ctx context.Context) (version string, err error) {
+	responds := false
 	for _, s := range b.statuses(ctx) {
-		if s.err == nil && len(flawsOf(s.Version)) >= len(flawsOf(version)) {
+		switch {
+		case s.err != nil && uncertain(s.err):
+			err = s.err
+			continue
+		case s.err == nil && len(flawsOf(s.Version)) >= len(flawsOf(version)):
 			version = s.Version
 		}
+		responds = true
 	}
-	return version
+	if responds {
+		return version, nil
+	}
+	return "", err
 }
 
 // A serverStatus is the status of one server, or the reason why it is unknown.

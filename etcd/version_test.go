@@ -7,6 +7,10 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
@@ -83,5 +87,34 @@ func TestCurrentHasNoKnownFlaw(t *testing.T) {
 	t.Parallel()
 	if g := opened(t, "etcd://"+servers.EtcdCurrent(t).Addr).Guarantees(); g != guarantees(usualMinTTL) {
 		t.Errorf("%+v", g)
+	}
+}
+
+// Opening fails if no server reports its version: the guarantees would be those of a version without flaws.
+func TestOpeningNeedsAVersion(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	silent := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption,
+	) error {
+		if strings.HasSuffix(method, "/Status") {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(silent)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b, err := New(t.Context(), c, &Options{Timeout: time.Second})
+	if err == nil {
+		_ = b.Close()
+		t.Fatalf("opened without a version: %+v", b.Guarantees())
+	}
+	if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
 	}
 }
