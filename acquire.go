@@ -16,13 +16,13 @@ import (
 // returned, the end of ctx does not affect the lease, which renews itself until the caller calls Release. To stop work
 // when the lease is lost, derive the work's context with Lease.Context.
 //
-// The error is ErrDeadlock if ctx carries a lease on key, of this Locker, without Reentrant. After WithWait it is ErrHeld if the
-// store has said that the key is busy, and ErrUnavailable if the store has not answered. If ctx ends, it is the
-// context's error, and nothing is left behind; it also matches ErrHeld if the key was busy. It can be ErrInvalid or
-// ErrClosed too. It is ErrUnavailable, and never ErrLost, if the store's grants arrive only after their TTL. Any
+// The error is ErrDeadlock if ctx carries a lease on key, of this Locker, without Reentrant. After WithWait it is
+// ErrHeld if the store has said that the key is busy, and ErrUnavailable if the store has not answered. If ctx ends, it
+// is the context's error, and nothing is left behind; it also matches ErrHeld if the key was busy. It can be ErrInvalid
+// or ErrClosed too. It is ErrUnavailable, and never ErrLost, if the store's grants arrive only after their TTL. Any
 // other error comes from the store or the network. What the request may have left there is cleaned up in the
-// background, or ends with the TTL. If the store cannot be reached at first, Acquire fails at once; once it is
-// waiting, it survives an outage for some time.
+// background, or ends with the TTL. If the store cannot be reached at first, Acquire fails at once; once it is waiting,
+// it survives an outage for some time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return l.acquire(ctx, key, opts, true)
 }
@@ -170,8 +170,8 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 	}
 }
 
-// tryThenWait gets a lease on g's key from the store, unless Shutdown comes first. busy is the store's word that the key is held, if it has
-// given it.
+// tryThenWait gets a lease on g's key from the store, unless Shutdown comes first. busy is the store's word that the
+// key is held, if it has given it.
 func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*hold, error) {
 	if !wait || l.guarantees.Reach == ReachProcess { // where a request is cheaper than what a wait needs
 		h, err := l.requestLease(ctx, g, terms, false)

@@ -107,8 +107,8 @@ func (l *Locker) look(ctx context.Context, key string) (busy, err error) {
 	return ErrHeld, nil
 }
 
-// lookOnce lets a waiter look, in the background, that has heard nothing since then, one at a time. It returns the time until ctx
-// ends, or 0 if it need not look again.
+// lookOnce lets a waiter look, in the background, that has heard nothing since then, one at a time. It returns the time
+// until ctx ends, or 0 if it need not look again.
 func (l *Locker) lookOnce(ctx context.Context, g *gate, since time.Time) (left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,8 +21,9 @@
 //
 // # Release reports a loss
 //
-// Release returns [ErrLost] if the lease had ended before, so that somebody else may have worked at the same time. A plain
-// "defer lease.Release(ctx)" drops that error. [Locker.Do] returns it, and so does a function with a named result:
+// Release returns [ErrLost] if the lease had ended before, so that somebody else may have worked at the same time. A
+// plain "defer lease.Release(ctx)" drops that error. [Locker.Do] returns it, and so does a function with a named
+// result:
 //
 //	lease, err := locks.Acquire(ctx, key)
 //	if err != nil {

@@ -18,15 +18,16 @@ type HeldKey struct {
 	Holder
 }
 
-// Ops are the methods for operators: tools, dashboards, probes and people. Applications that only lock do not need them.
+// Ops are the methods for operators: tools, dashboards, probes and people. Applications that only lock do not need
+// them.
 type Ops struct{ l *Locker }
 
 // Ops returns the methods for operators.
 func (l *Locker) Ops() Ops { return Ops{l} }
 
-// Inspect returns who holds key. It is for people and tools: the answer may be out of date by the time it arrives. For a free
-// key it is the zero Holder. The token is that of the lease's first holder; after hand-offs the
-// holder's own is higher by up to 255.
+// Inspect returns who holds key. It is for people and tools: the answer may be out of date by the time it arrives. For
+// a free key it is the zero Holder. The token is that of the lease's first holder; after hand-offs the holder's own is
+// higher by up to 255.
 func (o Ops) Inspect(ctx context.Context, key string) (Holder, error) {
 	l := o.l
 	full, err := l.fullKey(key)
@@ -97,8 +98,9 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 // working: it notices the loss at once if the store reports it, and at its next renewal at the latest. So make sure that it is dead, or
 // that what it writes to checks fencing tokens. Take owner from Inspect or List, so that you do not end somebody else's lease.
 //
-// "The next waiter" is the next waiter at the store. If Guarantees.ReportsLoss is false, the holder's process may hand the lease on to a waiter of
-// its own for 10 ms after the store has last confirmed the lease. Such a holder may overlap with the next owner.
+// "The next waiter" is the next waiter at the store. If Guarantees.ReportsLoss is false, the holder's process may hand
+// the lease on to a waiter of its own for 10 ms after the store has last confirmed the lease. Such a holder may overlap
+// with the next owner.
 //
 // ErrLost means that owner no longer holds the key, ErrUnsupported that the store cannot break leases.
 func (o Ops) Break(ctx context.Context, key, owner string) error {
@@ -138,8 +140,8 @@ func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
 	return list, nil
 }
 
-// Ping makes one cheap read request to the store, for readiness probes. nil means that the store answers and that NotReady is nil.
-// Ping takes no lease, and does not check whether one could be written.
+// Ping makes one cheap read request to the store, for readiness probes. nil means that the store answers and that
+// NotReady is nil. Ping takes no lease, and does not check whether one could be written.
 func (o Ops) Ping(ctx context.Context) error {
 	l := o.l
 	if err := o.NotReady(); err != nil {
@@ -152,8 +154,8 @@ func (o Ops) Ping(ctx context.Context) error {
 // pingKey is a key that Ping looks at, and nobody takes.
 const pingKey = "anylock-ping"
 
-// NotReady returns why the store cannot grant leases yet: which part of it cannot, until when, and why. It is nil if the store can,
-// or does not know. It makes no request.
+// NotReady returns why the store cannot grant leases yet: which part of it cannot, until when, and why. It is nil if
+// the store can, or does not know. It makes no request.
 func (o Ops) NotReady() error {
 	return o.l.error("acquire", "", o.l.notReady())
 }

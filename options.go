@@ -113,9 +113,9 @@ func WithPrefix(prefix string) Option {
 	return lockerOption(func(s *settings) { s.prefix = prefix })
 }
 
-// WithOwnerLabel puts label behind the random part of every owner, in place of the host and process, so that others find
-// it in Holder.Label: an address where the leader can be reached, for example. Inspect, List, HeldError and the command
-// show it. label is 1 to 222 bytes of printable characters without blanks and quotes. It need not be unique.
+// WithOwnerLabel puts label behind the random part of every owner, in place of the host and process, so that others
+// find it in Holder.Label: an address where the leader can be reached, for example. Inspect, List, HeldError and the
+// command show it. label is 1 to 222 bytes of printable characters without blanks and quotes. It need not be unique.
 func WithOwnerLabel(label string) Option {
 	return lockerOption(func(s *settings) {
 		s.label = label
@@ -137,8 +137,8 @@ func WithTokenBase(n uint64) Option {
 	})
 }
 
-// Require makes opening fail with ErrUnsupported if the store does not promise all of n. The error names what is missing.
-// If Require is given several times, all of them apply.
+// Require makes opening fail with ErrUnsupported if the store does not promise all of n. The error names what is
+// missing. If Require is given several times, all of them apply.
 func Require(n Need) Option {
 	return lockerOption(func(s *settings) { s.require = append(s.require, n) })
 }

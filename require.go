@@ -31,8 +31,8 @@ const (
 	ReachNetwork = backend.ReachNetwork // hosts that share the store do
 )
 
-// A Need is what a store must promise. The zero value of a field asks for nothing. A Need has a text form for Config and
-// the command, a list like "fifo,reach=network,max-late=500ms".
+// A Need is what a store must promise. The zero value of a field asks for nothing. A Need has a text form for Config
+// and the command, a list like "fifo,reach=network,max-late=500ms".
 type Need struct {
 	FIFO         bool          // grants follow the order of arrival: "fifo"
 	Push         bool          // waiters are notified and do not poll: "push"

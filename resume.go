@@ -9,10 +9,11 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// WithOwner sets the name under which the store knows the holder, instead of a random one. Use it if another process, or this
-// one after a restart, is to Resume the lease. An owner names one acquisition: never use it for two calls, not even after an
-// error, because the clean-up of a failed call ends whatever its owner holds. A lease with an owner of its own is not handed on
-// inside the process. It is an option of one acquisition: as a default of a Locker it is ErrInvalid.
+// WithOwner sets the name under which the store knows the holder, instead of a random one. Use it if another process,
+// or this one after a restart, is to Resume the lease. An owner names one acquisition: never use it for two calls, not
+// even after an error, because the clean-up of a failed call ends whatever its owner holds. A lease with an owner of
+// its own is not handed on inside the process. It is an option of one acquisition: as a default of a Locker it is
+// ErrInvalid.
 func WithOwner(owner string) AcquireOption { return ownerOption(owner) }
 
 type ownerOption string
@@ -28,13 +29,15 @@ func (o ownerOption) acquire(s *settings) {
 	}
 }
 
-// Resume returns a Lease on what the store still keeps for owner on key, and extends it to the TTL of the options. It is for a
-// lease that another process hands over, or that this process held before a restart. The lease must have been acquired with
-// WithOwner, or by a Locker with WithHandoff(0): otherwise its token may be lower than the last holder's, by up to 255.
+// Resume returns a Lease on what the store still keeps for owner on key, and extends it to the TTL of the options. It
+// is for a lease that another process hands over, or that this process held before a restart. The lease must have been
+// acquired with WithOwner, or by a Locker with WithHandoff(0): otherwise its token may be lower than the last holder's,
+// by up to 255.
 //
-// ErrLost means that owner does not hold the key. ErrUnsupported means that the store cannot return a lease to another process. After any other error the lease is as it was, or has been extended. The lease then renews itself until
-// Release, like one of Acquire. ctx bounds the request alone. If two processes use the lease at the same time, neither excludes
-// the other, and a Release by either ends it for both.
+// ErrLost means that owner does not hold the key. ErrUnsupported means that the store cannot return a lease to another
+// process. After any other error the lease is as it was, or has been extended. The lease then renews itself until
+// Release, like one of Acquire. ctx bounds the request alone. If two processes use the lease at the same time, neither
+// excludes the other, and a Release by either ends it for both.
 func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireOption) (*Lease, error) {
 	lease, err := l.resume(ctx, key, owner, opts)
 	if err != nil {
@@ -86,8 +89,8 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 	return nil, l.endedErr()
 }
 
-// enterResumed counts a resumed lease among those that Shutdown waits for. A resumed lease has a gate of its own: the key's gate
-// may belong to a goroutine that waits at the store for the end of this very lease.
+// enterResumed counts a resumed lease among those that Shutdown waits for. A resumed lease has a gate of its own: the
+// key's gate may belong to a goroutine that waits at the store for the end of this very lease.
 func (l *Locker) enterResumed() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -100,7 +100,8 @@ func TestShutdownWaitsForResumed(t *testing.T) {
 	})
 }
 
-// A lease with an owner of its own is neither handed on nor handed over: the store would know its holder by another name.
+// A lease with an owner of its own is neither handed on nor handed over: the store would know its holder by another
+// name.
 func TestOwnersAreNotHandedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

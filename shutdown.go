@@ -39,9 +39,9 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 	return errors.Join(left, l.Close())
 }
 
-// Close ends waiting Acquires with ErrClosed, stops renewal, and closes the store. Release leases first. A lease that is
-// still held ends for its holder at once (its Context ends with ErrClosed as the cause), but its key becomes free only
-// when its TTL runs out, because the holder may not have stopped yet. A second Close returns nil.
+// Close ends waiting Acquires with ErrClosed, stops renewal, and closes the store. Release leases first. A lease that
+// is still held ends for its holder at once (its Context ends with ErrClosed as the cause), but its key becomes free
+// only when its TTL runs out, because the holder may not have stopped yet. A second Close returns nil.
 func (l *Locker) Close() error {
 	if err := l.unopened(); err != nil {
 		return l.error("close", "", err)

@@ -14,16 +14,17 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// The state of a Locker: its gates, what holds them, and how these refer to each other. The files above this one have the
-// methods. Files refer to files below them only, which a test checks: state · options, renew · gate · tenure · hold ·
-// enter · context · lease · acquire · shutdown · lock · ops, config.
+// The state of a Locker: its gates, what holds them, and how these refer to each other. The files above this one have
+// the methods. Files refer to files below them only, which a test checks: state · options, renew · gate · tenure · hold
+// · enter · context · lease · acquire · shutdown · lock · ops, config.
 
 const (
 	handoffBits = 8
 	maxHandoff  = 1<<handoffBits - 1
 )
 
-// A Locker hands out leases on the keys of one store. Create it with Open or New: the methods of a zero Locker return ErrInvalid.
+// A Locker hands out leases on the keys of one store. Create it with Open or New: the methods of a zero Locker return
+// ErrInvalid.
 type Locker struct {
 	backend    backend.Backend
 	name       string // of the store, for errors and logs

@@ -27,9 +27,10 @@
 //
 // # Optional interfaces
 //
-// A Backend may also be a [BatchRenewer]. It may say with [Readiness] that it cannot grant yet, and with [Capacity] how much room its
-// server has. It may list its keys as a [Lister], end the leases of others as a [Breaker], return a lease to another process as a [Resumer], and report what is wrong with its servers
-// as an [Examiner]. A Lease may also be a [LossNotifier].
+// A Backend may also be a [BatchRenewer]. It may say with [Readiness] that it cannot grant yet, and with [Capacity] how
+// much room its server has. It may list its keys as a [Lister], end the leases of others as a [Breaker], return a lease
+// to another process as a [Resumer], and report what is wrong with its servers as an [Examiner]. A Lease may also be a
+// [LossNotifier].
 package backend
 
 import (
@@ -68,12 +69,12 @@ type Backend interface {
 	// background that nothing is left behind. Acquire returns promptly when ctx ends. Two concurrent requests
 	// must not share an owner.
 	//
-	// ErrLost means only that a grant arrived after its own deadline (Leases.Grant of package kit). Package lock then tries again as
-	// another owner, or reports ErrUnavailable: its caller has had no lease.
+	// ErrLost means only that a grant arrived after its own deadline (Leases.Grant of package kit). Package lock then
+	// tries again as another owner, or reports ErrUnavailable: its caller has had no lease.
 	//
-	// If ctx ends after the store has said that the key is busy, the error of a waiting Acquire matches ErrHeld and the context's
-	// error (kit.ContextError with the refusal as the last error). If the store never answered, it does not match ErrHeld. A time limit
-	// of the store itself that runs out is ErrUnavailable, never a context's error.
+	// If ctx ends after the store has said that the key is busy, the error of a waiting Acquire matches ErrHeld and the
+	// context's error (kit.ContextError with the refusal as the last error). If the store never answered, it does not
+	// match ErrHeld. A time limit of the store itself that runs out is ErrUnavailable, never a context's error.
 	Acquire(ctx context.Context, r Request) (Lease, error)
 
 	// Inspect returns who holds key, for people and tools: the answer may be out of date by the time it arrives. For a free
@@ -96,8 +97,8 @@ type Request struct {
 	Owner string        // one acquisition, unique: see NewOwner
 	TTL   time.Duration // how long the lease lives unless renewed; a store may round it up
 	Wait  bool          // queue while the key is busy
-	// Shared leases do not exclude each other. Each is a lease of its own, and excludes every lease that is not shared. A
-	// store without Guarantees.Shared returns ErrUnsupported before any request.
+	// Shared leases do not exclude each other. Each is a lease of its own, and excludes every lease that is not shared.
+	// A store without Guarantees.Shared returns ErrUnsupported before any request.
 	Shared bool
 }
 
@@ -223,18 +224,18 @@ type Lister interface {
 
 // Breaker is an optional interface of a Backend that can end the lease of any client.
 type Breaker interface {
-	// Break ends the lease of owner on key as if its holder had released it: the next waiter is notified. The holder learns of it
-	// soon if Guarantees.ReportsLoss is set, and otherwise when it renews. ErrLost means that owner does not hold the key. After
-	// any other error the outcome is unknown.
+	// Break ends the lease of owner on key as if its holder had released it: the next waiter is notified. The holder
+	// learns of it soon if Guarantees.ReportsLoss is set, and otherwise when it renews. ErrLost means that owner does
+	// not hold the key. After any other error the outcome is unknown.
 	Break(ctx context.Context, key, owner string) error
 }
 
 // Resumer is an optional interface of a Backend whose leases outlive the client that acquired them.
 type Resumer interface {
-	// Resume returns the lease that r.Owner holds on r.Key, whichever client acquired the lease, and extends it to r.TTL from now,
-	// as Lease.Renew does. The token is that of the grant. r.Wait has no meaning. ErrLost means that r.Owner does not hold the key;
-	// Resume never acquires. After any other error the lease is as it was, or has been extended: unlike a failed Acquire, a failed
-	// Resume ends nothing.
+	// Resume returns the lease that r.Owner holds on r.Key, whichever client acquired the lease, and extends it to
+	// r.TTL from now, as Lease.Renew does. The token is that of the grant. r.Wait has no meaning. ErrLost means that
+	// r.Owner does not hold the key; Resume never acquires. After any other error the lease is as it was, or has been
+	// extended: unlike a failed Acquire, a failed Resume ends nothing.
 	Resume(ctx context.Context, r Request) (Lease, error)
 }
 

@@ -25,9 +25,9 @@ type Guarantees struct {
 	// EarlyLoss says when the store may drop a live lease before its TTL, in words for people; empty means never. Only if it
 	// mentions connections or sessions may a lease end because its holder's connection or session has ended.
 	EarlyLoss string
-	// ReportsLoss promises that Lost closes soon after somebody else has removed the lease: an operator, or Breaker.Break. Without
-	// it, the holder learns of that at its next renewal. A holder that is disconnected then learns of it soon after its client has
-	// reconnected.
+	// ReportsLoss promises that Lost closes soon after somebody else has removed the lease: an operator, or
+	// Breaker.Break. Without it, the holder learns of that at its next renewal. A holder that is disconnected then
+	// learns of it soon after its client has reconnected.
 	ReportsLoss bool
 	// EnforcedBy names the clock that ends the lease of a dead holder, as in "server clock". If it says "wall clock", a step back of
 	// that clock keeps the key of a dead holder for longer than MaxLate, by the size of the step, and a step forward may end live leases

@@ -16,8 +16,8 @@ const MaxLabelLen = MaxOwnerLen - randomLen - 1
 
 const randomLen = 32 // of an owner: 128 bits in hex
 
-// NewOwner returns a new unique owner: 128 random bits, then the host and process as its label for people to read, as in
-// "4f0c…9a@web-3:4711".
+// NewOwner returns a new unique owner: 128 random bits, then the host and process as its label for people to read, as
+// in "4f0c…9a@web-3:4711".
 func NewOwner() string { return NewLabelledOwner(hostLabel()) }
 
 // NewLabelledOwner returns a new unique owner with a label of its own, which ValidateLabel accepts.

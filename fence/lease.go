@@ -17,14 +17,15 @@ type Held interface {
 	Err() error    // nil while the lease is exclusive by the clock of this process
 }
 
-// Leases is the table in which package sqltable keeps its leases, in the database of your data. Leases is a plain value, safe for
-// concurrent use.
+// Leases is the table in which package sqltable keeps its leases, in the database of your data. Leases is a plain
+// value, safe for concurrent use.
 type Leases struct {
 	check tablesql.Statement
 	valid bool
 }
 
-// NewLeases returns the table of leases with that name, with its schema if necessary: "anylock" unless the store has another one.
+// NewLeases returns the table of leases with that name, with its schema if necessary: "anylock" unless the store has
+// another one.
 func NewLeases(d Dialect, name string) Leases {
 	dialect := tablesql.Dialect(d)
 	if !dialect.Valid() || !tablesql.ValidTable(name) {
@@ -33,9 +34,10 @@ func NewLeases(d Dialect, name string) Leases {
 	return Leases{check: tablesql.CheckLease(dialect, name), valid: true}
 }
 
-// Check returns an error that matches ErrStale unless l is still the lease on its key. After nil nobody else is granted the key until tx
-// ends, even if the lease expires first: the grant waits for the row, which tx has locked. So nothing that a later holder
-// writes can be overwritten by tx. Call Check first in tx, in every transaction under the lock, and roll back after any error.
+// Check returns an error that matches ErrStale unless l is still the lease on its key. After nil nobody else is granted
+// the key until tx ends, even if the lease expires first: the grant waits for the row, which tx has locked. So nothing
+// that a later holder writes can be overwritten by tx. Call Check first in tx, in every transaction under the lock, and
+// roll back after any error.
 //
 // While tx is open, it keeps the lease from being renewed and released too. End tx within a third of the TTL: a longer
 // transaction is safe, but its holder loses the lease.

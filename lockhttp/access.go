@@ -13,8 +13,8 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A Client is somebody who may use a Server, and what it may do. It proves who it is by a bearer token, as the password of HTTP's basic
-// authentication, or by a TLS certificate that the http.Server has verified.
+// A Client is somebody who may use a Server, and what it may do. It proves who it is by a bearer token, as the password
+// of HTTP's basic authentication, or by a TLS certificate that the http.Server has verified.
 type Client struct {
 	Name        string  `json:"name"`                   // letters, digits, '-', '_' and '.'; part of its owners at the store
 	Token       string  `json:"token,omitempty"`        // 16 characters at least

@@ -17,7 +17,8 @@ var (
 	errLimit    = errors.New("too many")
 )
 
-// acquire returns the lease of id. It waits for a busy key, up to wait. A request for a lease that id holds already extends it.
+// acquire returns the lease of id. It waits for a busy key, up to wait. A request for a lease that id holds already
+// extends it.
 func (s *Server) acquire(ctx context.Context, id claimID, from caller, ttl, wait time.Duration) (*claim, error) {
 	end := time.Now().Add(wait)
 	if err := s.awaitOpening(ctx, from, wait); err != nil {

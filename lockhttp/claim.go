@@ -149,8 +149,9 @@ func (s *Server) terms(c *claim) []lock.AcquireOption {
 	return []lock.AcquireOption{lock.WithOwner(storeOwner(c.id.base)), lock.WithTTL(c.ttl), lock.WithoutRenewal()}
 }
 
-// resume returns the lease that the store keeps for id, extended to ttl. busy is the store's answer that the key is held, nil if
-// there is none yet. The error is ErrLost if somebody else holds the key, or the store cannot resume leases.
+// resume returns the lease that the store keeps for id, extended to ttl. busy is the store's answer that the key is
+// held, nil if there is none yet. The error is ErrLost if somebody else holds the key, or the store cannot resume
+// leases.
 func (s *Server) resume(ctx context.Context, id claimID, ttl time.Duration, busy error) (*lock.Lease, error) {
 	if !s.locks.Resumable() {
 		return nil, lock.ErrLost

@@ -1,19 +1,20 @@
-// Package lockhttp serves the locks of any store over HTTP, for programs in languages that have no client of their own. The command
-// "anylock serve" is built on it. It needs the standard library only.
+// Package lockhttp serves the locks of any store over HTTP, for programs in languages that have no client of their own.
+// The command "anylock serve" is built on it. It needs the standard library only.
 //
-// A client acquires, renews and releases a lease by separate requests, under an owner that it chooses (any text, new for each
-// acquisition). Every request may be repeated with the same owner. A lease that the client does not renew ends with its TTL; the
-// server renews none by itself.
+// A client acquires, renews and releases a lease by separate requests, under an owner that it chooses (any text, new
+// for each acquisition). Every request may be repeated with the same owner. A lease that the client does not renew ends
+// with its TTL; the server renews none by itself.
 //
-// Times are relative: deadline_ms in an answer counts from the moment before the client sent the request. A client that takes that
-// moment and adds deadline_ms never believes in its lease for longer than the store does, however long the answer travelled.
+// Times are relative: deadline_ms in an answer counts from the moment before the client sent the request. A client that
+// takes that moment and adds deadline_ms never believes in its lease for longer than the store does, however long the
+// answer travelled.
 //
 // # Owners at the store
 //
-// The server adds the name of the authenticated client and a random number to the client's owner: "job-7" of client "ci" is
-// "job-7@ci~0123456789abcdef" at the store. So a failed attempt, which the store cleans up by owner, cannot end the lease of the
-// client's next attempt, and no client can act as the owner of another. Where the store can resume leases (lock.Locker.Resumable),
-// any server in front of the same store continues them, for example after a restart. At other stores
-// clients lose their leases with the server. If the store then frees the keys at once, as in memory, a new server grants nothing for
-// Options.StartDelay, so that no client still relies on a lease of the server before.
+// The server adds the name of the authenticated client and a random number to the client's owner: "job-7" of client
+// "ci" is "job-7@ci~0123456789abcdef" at the store. So a failed attempt, which the store cleans up by owner, cannot end
+// the lease of the client's next attempt, and no client can act as the owner of another. Where the store can resume
+// leases (lock.Locker.Resumable), any server in front of the same store continues them, for example after a restart. At
+// other stores clients lose their leases with the server. If the store then frees the keys at once, as in memory, a new
+// server grants nothing for Options.StartDelay, so that no client still relies on a lease of the server before.
 package lockhttp

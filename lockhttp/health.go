@@ -40,7 +40,8 @@ type healthAnswer struct {
 	Status string `json:"status"`
 }
 
-// serveHealth reports whether the store answers, so that a load balancer sends requests to a server that can serve them.
+// serveHealth reports whether the store answers, so that a load balancer sends requests to a server that can serve
+// them.
 func (s *Server) serveHealth(w http.ResponseWriter, c *call) {
 	select {
 	case <-s.stopping:

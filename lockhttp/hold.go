@@ -91,7 +91,8 @@ func (s *Server) drop(ctx context.Context, id claimID) error {
 	return err
 }
 
-// remaining is how long after since the lease of c is exclusive, by a clock that may run faster or slower by a hundredth.
+// remaining is how long after since the lease of c is exclusive, by a clock that may run faster or slower by a
+// hundredth.
 func (c *claim) remaining(since time.Time) time.Duration {
 	left := c.lease.Deadline().Sub(since)
 	return left - left/100

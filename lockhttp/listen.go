@@ -16,8 +16,8 @@ const (
 	maxStreams     = 1000            // of one HTTP/2 connection
 )
 
-// NewHTTPServer returns an http.Server with h and the time limits that a Server needs: they bound what slow peers can use, and do not
-// end a long wait. It serves HTTP/1.1 and HTTP/2, the latter without TLS too.
+// NewHTTPServer returns an http.Server with h and the time limits that a Server needs: they bound what slow peers can
+// use, and do not end a long wait. It serves HTTP/1.1 and HTTP/2, the latter without TLS too.
 func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -43,8 +43,8 @@ func (w debugWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// LimitListener closes a new connection at once if most are open, or mostPerHost of the same address. All connections of a Unix socket
-// have the same address; mostPerHost does not apply to them.
+// LimitListener closes a new connection at once if most are open, or mostPerHost of the same address. All connections
+// of a Unix socket have the same address; mostPerHost does not apply to them.
 func LimitListener(l net.Listener, most, mostPerHost int) net.Listener {
 	return &limitListener{Listener: l, most: most, mostPerHost: mostPerHost, hosts: make(map[string]int)}
 }

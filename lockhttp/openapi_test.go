@@ -71,7 +71,8 @@ func (d document) operation(method, target string) *operation {
 	return nil
 }
 
-// checkDocumented compares an answer with the document. Answers to any request, such as that there is no such path, need no entry.
+// checkDocumented compares an answer with the document. Answers to any request, such as that there is no such path,
+// need no entry.
 func checkDocumented(t *testing.T, method, target string, a answer) {
 	t.Helper()
 	o := openAPI().operation(method, target)
@@ -176,7 +177,8 @@ func typeOf(v any) string {
 	return "object"
 }
 
-// The document has every path and method that the server has, and the other way round. Only Terraform's methods cannot be in it.
+// The document has every path and method that the server has, and the other way round. Only Terraform's methods cannot
+// be in it.
 func TestDocumentIsComplete(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		text := w.want(http.StatusOK, "GET", "/v1/openapi.json", "").text

@@ -32,8 +32,8 @@ func TestPageIsSelfContained(t *testing.T) {
 	}
 }
 
-// TestPageInBrowser opens the status page in Chromium: on a desk, on a phone, and in the dark. ANYLOCK_PAGE_PHOTOS names a folder to keep
-// the photographs in.
+// TestPageInBrowser opens the status page in Chromium: on a desk, on a phone, and in the dark. ANYLOCK_PAGE_PHOTOS
+// names a folder to keep the photographs in.
 func TestPageInBrowser(t *testing.T) {
 	storetest.Long(t, "a browser, started three times")
 	chromium, err := exec.LookPath("chromium")
@@ -74,7 +74,8 @@ func TestPageInBrowser(t *testing.T) {
 	}
 }
 
-// busyServer serves the page of a server with holders, waiters and a loss. The page's title says whether the page fits the window.
+// busyServer serves the page of a server with holders, waiters and a loss. The page's title says whether the page fits
+// the window.
 func busyServer(t *testing.T) string {
 	store := memory.NewStore()
 	locks, err := lock.New(store.Client())

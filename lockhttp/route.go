@@ -56,7 +56,8 @@ func (s *Server) allRoutes() []route {
 	}
 }
 
-// match reports whether path, as it was sent, is one of the route's, and returns the key in it. A slash of the key is %2F.
+// match reports whether path, as it was sent, is one of the route's, and returns the key in it. A slash of the key is
+// %2F.
 func (r *route) match(path string) (key string, ok bool) {
 	before, after, hasKey := strings.Cut(r.path, "{key}")
 	if !hasKey {

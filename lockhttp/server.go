@@ -21,8 +21,8 @@ type Options struct {
 	MaxWait    time.Duration // the longest that one request waits; 1 min
 	Linger     time.Duration // how long a waiter keeps its place after its request has ended; 2 s
 
-	// StartDelay is how long the server grants nothing after its start. The default is MaxTTL where leases end with the server
-	// (in memory, or with its connection or session to the store), and 0 otherwise. A negative value is 0.
+	// StartDelay is how long the server grants nothing after its start. The default is MaxTTL where leases end with the
+	// server (in memory, or with its connection or session to the store), and 0 otherwise. A negative value is 0.
 	StartDelay time.Duration
 
 	MaxBody              int64 // of a request, in bytes; 64 KiB
@@ -33,15 +33,16 @@ type Options struct {
 	MaxWatchers          int   // streams at once; 10 000
 	MaxWatchersPerClient int   // of one client or address; 1 000
 
-	// Hosts are the host names that a request may name, without ports. Without any, every host is served. A server on a loopback
-	// address without Clients needs them: otherwise a web page can reach it through a name that its owner points to 127.0.0.1.
+	// Hosts are the host names that a request may name, without ports. Without any, every host is served. A server on a
+	// loopback address without Clients needs them: otherwise a web page can reach it through a name that its owner
+	// points to 127.0.0.1.
 	Hosts []string
 
 	Logger *slog.Logger // of losses and failed requests; nothing is logged by default
 }
 
-// endWithServer reports whether a store may end leases because the process that acquired them, or its connection, has ended: then
-// others may get the keys while their holders still rely on them.
+// endWithServer reports whether a store may end leases because the process that acquired them, or its connection, has
+// ended: then others may get the keys while their holders still rely on them.
 func endWithServer(g lock.Guarantees) bool {
 	return g.Reach == lock.ReachProcess || strings.Contains(g.EarlyLoss, "connection") || strings.Contains(g.EarlyLoss, "session")
 }
@@ -134,9 +135,9 @@ func New(locks *lock.Locker, o Options) (*Server, error) {
 // StartDelay is how long the server grants nothing from now on.
 func (s *Server) StartDelay() time.Duration { return max(0, time.Until(s.opensAt)) }
 
-// Shutdown answers every waiting request with 503 shutting_down, ends streams, and waits for attempts and releases that are under way,
-// or the end of ctx. Leases are not released: their holders still rely on them. Call it before http.Server.Shutdown, which waits
-// for the requests themselves.
+// Shutdown answers every waiting request with 503 shutting_down, ends streams, and waits for attempts and releases that
+// are under way, or the end of ctx. Leases are not released: their holders still rely on them. Call it before
+// http.Server.Shutdown, which waits for the requests themselves.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.stopped {

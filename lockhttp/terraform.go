@@ -18,8 +18,8 @@ const (
 	methodUnlock = "UNLOCK"
 )
 
-// A lockInfo is what Terraform sends with LOCK and UNLOCK, as far as the server needs it. Terraform wants all of it back when the
-// state is locked.
+// A lockInfo is what Terraform sends with LOCK and UNLOCK, as far as the server needs it. Terraform wants all of it
+// back when the state is locked.
 type lockInfo struct {
 	ID string
 }
@@ -34,7 +34,8 @@ func (s *Server) terraformClaim(c *call) (id claimID, err error) {
 	return claimID{c.key, base}, err
 }
 
-// serveTerraformLock acquires the key for the longest TTL that the request or the server allows: Terraform does not renew.
+// serveTerraformLock acquires the key for the longest TTL that the request or the server allows: Terraform does not
+// renew.
 func (s *Server) serveTerraformLock(w http.ResponseWriter, c *call) {
 	id, err := s.terraformClaim(c)
 	var ttl, wait time.Duration
@@ -62,8 +63,8 @@ func (s *Server) serveTerraformLock(w http.ResponseWriter, c *call) {
 	}
 }
 
-// terraformHeld answers with the holder's lock information. If another server has it, or this one before a restart, only the
-// holder's ID is known.
+// terraformHeld answers with the holder's lock information. If another server has it, or this one before a restart,
+// only the holder's ID is known.
 func (s *Server) terraformHeld(w http.ResponseWriter, c *call, err error) {
 	holder, ierr := s.holderOf(c, err)
 	if ierr != nil {
@@ -91,7 +92,8 @@ func (s *Server) terraformHeld(w http.ResponseWriter, c *call, err error) {
 	s.writeRaw(w, http.StatusLocked, info)
 }
 
-// serveTerraformUnlock releases the lock. Terraform's force-unlock sends no lock information: it ends the lease of whoever has it.
+// serveTerraformUnlock releases the lock. Terraform's force-unlock sends no lock information: it ends the lease of
+// whoever has it.
 func (s *Server) serveTerraformUnlock(w http.ResponseWriter, c *call) {
 	if body := bytes.TrimSpace(c.body); len(body) == 0 || string(body) == "null" {
 		s.forceUnlock(w, c)

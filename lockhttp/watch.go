@@ -45,7 +45,8 @@ func (s *Server) serveWatch(w http.ResponseWriter, c *call) {
 	}
 }
 
-// watched is the claim to watch. The TTL of a lease that must be resumed for that becomes the default TTL, or what the request says.
+// watched is the claim to watch. The TTL of a lease that must be resumed for that becomes the default TTL, or what the
+// request says.
 func (s *Server) watched(c *call, id claimID) (*claim, error) {
 	ttl, err := c.millis("ttl_ms", s.options.DefaultTTL, time.Millisecond, s.options.MaxTTL)
 	if err != nil {

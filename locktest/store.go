@@ -88,8 +88,8 @@ func (s *Store) Lose(key string) {
 }
 
 // SetAway makes the store unreachable, or reachable again. While it is away, each request of a Locker fails with
-// lock.ErrUnavailable: leases are not renewed, and are lost at their deadline; a released key stays taken for its TTL. A
-// waiter that queues already keeps its place.
+// lock.ErrUnavailable: leases are not renewed, and are lost at their deadline; a released key stays taken for its TTL.
+// A waiter that queues already keeps its place.
 func (s *Store) SetAway(away bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -92,7 +92,8 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	return ttl, err
 }
 
-// ReleaseLease implements kit.Requests. Stores bound their releases by themselves; that of a pair's ends with its Close.
+// ReleaseLease implements kit.Requests. Stores bound their releases by themselves; that of a pair's ends with its
+// Close.
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return l.Data.(*halves).release(ctx)
 }

@@ -8,8 +8,8 @@
 // cut off. Any statement is a renewal. An acquire with its fencing token, a renewal and a release are one request
 // each. A waiter waits in the server's own queue.
 //
-// A pooler is refused at opening and on each new connection, because a session of its server is not the client's. Package sqltable works
-// through poolers (postgres+table://).
+// A pooler is refused at opening and on each new connection, because a session of its server is not the client's.
+// Package sqltable works through poolers (postgres+table://).
 //
 // # Guarantees
 //

@@ -10,7 +10,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Break implements [backend.Breaker]. It ends the holder's session, which takes the same role, or one with pg_signal_backend.
+// Break implements [backend.Breaker]. It ends the holder's session, which takes the same role, or one with
+// pg_signal_backend.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		return b.breakLease(ctx, hashOf(key), owner)

@@ -21,10 +21,11 @@ const (
 // Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use the
 // same database.
 type Options struct {
-	// MaxLeases is how many leases a Backend may have, held or waited for at the server: at least 4, by default 32, and at most a quarter
-	// of the server's shared lock table, because everybody's statements fail when that is full. Each has its own connection; there is one more connection to look around with. Half of MaxLeases may wait at the server, others
-	// poll. One more lease is ErrExhausted, or waits for its turn in order of arrival if it may wait. Connections
-	// that were idle for a minute are closed, except one.
+	// MaxLeases is how many leases a Backend may have, held or waited for at the server: at least 4, by default 32, and
+	// at most a quarter of the server's shared lock table, because everybody's statements fail when that is full. Each
+	// has its own connection; there is one more connection to look around with. Half of MaxLeases may wait at the
+	// server, others poll. One more lease is ErrExhausted, or waits for its turn in order of arrival if it may wait.
+	// Connections that were idle for a minute are closed, except one.
 	MaxLeases int
 
 	// Durable makes every grant wait until the server's log is on its own disk, so that tokens also increase across a crash of the

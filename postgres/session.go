@@ -160,8 +160,8 @@ type request struct {
 	do      func() error  // with the turn
 }
 
-// make makes a request. The end of ctx interrupts a request that is alone. It does not interrupt a renewal, which would break the
-// connection and lose the lease: the request continues in the background, and the error is the context's.
+// make makes a request. The end of ctx interrupts a request that is alone. It does not interrupt a renewal, which would
+// break the connection and lose the lease: the request continues in the background, and the error is the context's.
 func (s *session) make(ctx context.Context, r request) error {
 	if err := s.take(ctx); err != nil {
 		return err

@@ -25,8 +25,9 @@ import (
 // If a campaign fails because the store does not respond or the wait exceeds WithWait, Lead tries again after about a
 // second; a Tracer of the Locker is called each time. ErrClosed, ErrInvalid, ErrUnsupported and ErrDeadlock end Lead.
 //
-// locks.Ops().Inspect(ctx, key) returns the leader: Holder.Label names its host and process, or the address that it
-// has given to WithOwnerLabel. WithTTL limits how long it takes to replace a leader that has died. WithMaxHold limits each term.
+// locks.Ops().Inspect(ctx, key) returns the leader: Holder.Label names its host and process, or the address that it has
+// given to WithOwnerLabel. WithTTL limits how long it takes to replace a leader that has died. WithMaxHold limits each
+// term.
 func Lead(ctx context.Context, locks *lock.Locker, key string, f func(ctx context.Context, lease *lock.Lease) error,
 	opts ...lock.AcquireOption) error {
 	for {

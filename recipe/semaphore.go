@@ -21,9 +21,9 @@ var ErrLimit = errors.New("another process has a higher limit")
 // # Keys
 //
 // The semaphore "mail" with a limit of 2 has the permits "mail/permit/0" and "mail/permit/1", which are keys of the
-// Locker. The first waiter holds "mail/queue". locks.Ops().List(ctx, "mail/permit/") returns the holders of permits, if the
-// store can list. Tokens rise per permit, not for the whole semaphore, so compare only tokens of leases with the same
-// Key.
+// Locker. The first waiter holds "mail/queue". locks.Ops().List(ctx, "mail/permit/") returns the holders of permits, if
+// the store can list. Tokens rise per permit, not for the whole semaphore, so compare only tokens of leases with the
+// same Key.
 //
 // # Order
 //

@@ -113,7 +113,8 @@ func (a *attempt) cleanUp() {
 	}
 }
 
-// lateReply runs when a request ends after its caller has stopped waiting. The request may have restored what was removed.
+// lateReply runs when a request ends after its caller has stopped waiting. The request may have restored what was
+// removed.
 func (a *attempt) lateReply() {
 	ended := a.failed.Load()
 	if l := a.lease.Load(); l != nil { // a later request of this attempt was granted

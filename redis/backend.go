@@ -44,8 +44,8 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 	}
 	b.leases = kit.NewLeases(requests{b}, o.Timeout)
 	b.closeClients = sync.OnceValue(b.closeOwned)
-	// Releases and requests of Acquire do not end with Leases' contexts, which would cost them a timer each. They end with
-	// their connections.
+	// Releases and requests of Acquire do not end with Leases' contexts, which would cost them a timer each. They end
+	// with their connections.
 	context.AfterFunc(b.leases.Base(), func() { _ = b.closeClients() })
 	if c, ok := client.(*redis.Client); ok {
 		b.lanes = exchange.NewLanes(c, b.leases.Go)

@@ -8,9 +8,9 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// eval sends a request, and repeats it after a temporary error, within its limit and ctx: a repeated script returns the same reply.
-// It returns promptly when ctx ends, whatever the client does. unanswered reports whether the request may have run, or may still
-// run, without a reply.
+// eval sends a request, and repeats it after a temporary error, within its limit and ctx: a repeated script returns the
+// same reply. It returns promptly when ctx ends, whatever the client does. unanswered reports whether the request may
+// have run, or may still run, without a reply.
 func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswered bool, err error) {
 	timeout := b.options.Timeout
 	if q.Limit > 0 {
@@ -68,7 +68,8 @@ func (b *Backend) deliver(ctx context.Context, end time.Time, q exchange.Request
 	return b.lanes.Do(ctx, end, q)
 }
 
-// deliverAll sends requests concurrently, once, each within its limit: a server that hangs delays only its own requests.
+// deliverAll sends requests concurrently, once, each within its limit: a server that hangs delays only its own
+// requests.
 func (b *Backend) deliverAll(ctx context.Context, list []exchange.Request) []exchange.Result {
 	if b.lanes == nil {
 		return b.carryAll(ctx, list)

@@ -7,10 +7,12 @@ import (
 )
 
 const (
-	// minTTL is long enough for a grant to arrive: a shorter lease would often expire before its holder receives the reply.
+	// minTTL is long enough for a grant to arrive: a shorter lease would often expire before its holder receives the
+	// reply.
 	minTTL      = 100 * time.Millisecond
 	granularity = time.Millisecond
-	// maxLate bounds what the server's expiry (1 ms) and a waiter's timer (timerJitter) add to a TTL, with reserve for a slow network.
+	// maxLate bounds what the server's expiry (1 ms) and a waiter's timer (timerJitter) add to a TTL, with reserve for
+	// a slow network.
 	maxLate = 250 * time.Millisecond
 )
 

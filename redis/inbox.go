@@ -15,8 +15,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// An inbox receives, on one subscription for the whole Backend, the messages of scripts to its waiters: the owner for which a
-// key is reserved.
+// An inbox receives, on one subscription for the whole Backend, the messages of scripts to its waiters: the owner for
+// which a key is reserved.
 //
 // Messages are hints. A new subscription wakes all waiters, because messages may have been lost.
 type inbox struct {
@@ -78,8 +78,8 @@ func (in *inbox) ready() bool {
 	return in.up
 }
 
-// confirm subscribes, unless that was done before, and waits for the server's confirmation. It fails if the server refuses, or
-// cannot be reached within patience.
+// confirm subscribes, unless that was done before, and waits for the server's confirmation. It fails if the server
+// refuses, or cannot be reached within patience.
 func (in *inbox) confirm(ctx context.Context, patience time.Duration) error {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -198,8 +198,8 @@ func (in *inbox) notify(owner string) {
 // probeTimeout is how long a subscription may take to answer a ping.
 const probeTimeout = 2 * time.Second
 
-// checkSubscription pings, in the background, a subscription that missed a message, for example because a firewall dropped the
-// connection. A dead subscription is replaced.
+// checkSubscription pings, in the background, a subscription that missed a message, for example because a firewall
+// dropped the connection. A dead subscription is replaced.
 func (in *inbox) checkSubscription() {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -82,8 +82,8 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return err
 }
 
-// release removes the lease, reservation or queue entry of the owner in value, and reports whether there was any. The value is that
-// of the owner's lease, or has token 0 if the owner may have no lease.
+// release removes the lease, reservation or queue entry of the owner in value, and reports whether there was any. The
+// value is that of the owner's lease, or has token 0 if the owner may have no lease.
 func (b *Backend) release(ctx context.Context, key, value string) (removed bool, err error) {
 	n := b.naming.names(key)
 	v, unanswered, err := b.eval(ctx, exchange.Request{

@@ -9,9 +9,10 @@ import (
 
 // A naming turns keys into the names of Redis keys and channels.
 //
-// All names of one key hash to the slot of the key itself, so that one script may use them and keys spread over the cluster. This
-// holds for any bytes, including braces, because the hash tag is not the key: it is a short precomputed text that hashes to the
-// key's slot. Names are the same without a cluster, so that data and clients can move to a cluster, or use a proxy to one.
+// All names of one key hash to the slot of the key itself, so that one script may use them and keys spread over the
+// cluster. This holds for any bytes, including braces, because the hash tag is not the key: it is a short precomputed
+// text that hashes to the key's slot. Names are the same without a cluster, so that data and clients can move to a
+// cluster, or use a proxy to one.
 type naming struct{ namespace string }
 
 type names struct{ lock, queue, fence string }

@@ -18,7 +18,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// inspectServers contacts the servers once, rejects those that cannot keep locks, and adds to the guarantees how they may lose keys.
+// inspectServers contacts the servers once, rejects those that cannot keep locks, and adds to the guarantees how they
+// may lose keys.
 func (b *Backend) inspectServers(ctx context.Context) error {
 	v, err := exchange.Await(ctx, b.leases.Go, time.Now().Add(endpoint.OpenTimeout), exchange.Request{}, func(ctx context.Context) (any, error) { return b.findLosses(ctx) })
 	if kit.Ended(ctx) {
@@ -108,8 +109,8 @@ func (b *Backend) probe(ctx context.Context) error {
 	return endpoint.Probe(ctx, b.client, []string{n.lock, n.queue}, b.inbox.channel, scriptCommands)
 }
 
-// scriptCommands are the commands of the scripts. ZREM comes first, because a full server refuses no command after a write; DEL
-// comes last, because it removes the key of SET.
+// scriptCommands are the commands of the scripts. ZREM comes first, because a full server refuses no command after a
+// write; DEL comes last, because it removes the key of SET.
 var scriptCommands = []string{
 	"ZREM queue member", "SET lock 1 PX 1000", "GET lock", "EXISTS lock", "MGET lock", "INCR lock", "PTTL lock", "PEXPIRE lock 1000",
 	"ZADD queue XX 1 member", "ZCARD queue", "ZPOPMIN queue", "TIME", "PUBLISH channel probe", "DEL lock",

@@ -78,8 +78,9 @@ func TestOneRequestEach(t *testing.T) {
 	t.Logf("%.1f commands a round, with those within scripts: %v", float64(sum)/rounds, diff)
 }
 
-// A hand-off between 64 processes takes at most 19 commands of the server, including those in scripts, besides the waiters' rechecks: the
-// number of those grows with the time that a hand-off takes. No other test runs beside it: a waiter that the machine delays costs more.
+// A hand-off between 64 processes takes at most 19 commands of the server, including those in scripts, besides the
+// waiters' rechecks: the number of those grows with the time that a hand-off takes. No other test runs beside it: a
+// waiter that the machine delays costs more.
 func TestCommandsPerHandOff(t *testing.T) {
 	for _, hold := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
 		t.Run(hold.String(), func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// Resume implements [backend.Resumer]. It takes two round trips: the value of a lock's key has the token in front of the owner.
+// Resume implements [backend.Resumer]. It takes two round trips: the value of a lock's key has the token in front of
+// the owner.
 func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
 	err = b.call(ctx, r.Validate(), func(ctx context.Context) error {
 		life, err := b.resume(ctx, r)

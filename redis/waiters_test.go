@@ -60,9 +60,9 @@ func TestDeadWaitersCostOneReservation(t *testing.T) {
 // reservation is RESERVATION of reserve.lua.
 const reservation = 500 * time.Millisecond
 
-// deadWaitersCost bounds how long dead waiters delay the next one, on a machine that is not too busy. A key that is reserved for a
-// dead waiter is free again after its reservation. The next waiter finds the first free key when it rechecks, and then knows when
-// each reservation ends.
+// deadWaitersCost bounds how long dead waiters delay the next one, on a machine that is not too busy. A key that is
+// reserved for a dead waiter is free again after its reservation. The next waiter finds the first free key when it
+// rechecks, and then knows when each reservation ends.
 func deadWaitersCost(dead int) time.Duration {
 	const slack = 200 * time.Millisecond
 	if dead == 0 {

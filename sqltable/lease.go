@@ -22,7 +22,8 @@ func (b *Backend) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		changed, err = b.exec(ctx, b.statements.release, []byte(l.Key()), []byte(l.Owner()))
 		return err
 	})
-	// A repeated request may find what the first one has done. After the deadline, the lease had probably expired before.
+	// A repeated request may find what the first one has done. After the deadline, the lease had probably expired
+	// before.
 	if err == nil && changed == 0 && (!unsure || !time.Now().Before(l.Deadline())) {
 		return backend.ErrLost
 	}

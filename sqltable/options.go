@@ -64,11 +64,12 @@ func (o *Options) validate(d Dialect) (Options, error) {
 	return v, nil
 }
 
-// New returns a Backend that keeps locks in a table of db, which must be of that dialect. It creates the table if necessary, and checks
-// that the database can keep locks. Nil opts are the defaults.
+// New returns a Backend that keeps locks in a table of db, which must be of that dialect. It creates the table if
+// necessary, and checks that the database can keep locks. Nil opts are the defaults.
 //
-// Each request uses a connection of db for the length of one statement. Leases and waiters occupy none. If the application
-// may use all connections of db at once, give New a *sql.DB of its own: otherwise renewals wait for a connection.
+// Each request uses a connection of db for the length of one statement. Leases and waiters occupy none. If the
+// application may use all connections of db at once, give New a *sql.DB of its own: otherwise renewals wait for a
+// connection.
 func New(ctx context.Context, db *sql.DB, d Dialect, opts *Options) (*Backend, error) {
 	o, err := opts.validate(d)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/anylock/lock/internal/tablesql"
 )
 
-// maxReconnects is how many times a request is repeated because its connection broke or the server was away, in addition to once for
-// each idle connection of the pool, which may be broken, too.
+// maxReconnects is how many times a request is repeated because its connection broke or the server was away, in
+// addition to once for each idle connection of the pool, which may be broken, too.
 const maxReconnects = 3
 
-// request runs do, whose statements may be repeated, for up to the timeout. unsure reports that a statement may still be
-// carried out by the database although it was not answered.
+// request runs do, whose statements may be repeated, for up to the timeout. unsure reports that a statement may still
+// be carried out by the database although it was not answered.
 func (b *Backend) request(ctx context.Context, do func(ctx context.Context) error) (unsure bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/internal/tablesql"
 )
 
-// A row stays when its lease ends, because of its token, and is deleted a day later (see purge.go). A released row has no
-// owner, and minus the time of its release for expires. Times are microseconds since 1970 by the database's clock.
+// A row stays when its lease ends, because of its token, and is deleted a day later (see purge.go). A released row has
+// no owner, and minus the time of its release for expires. Times are microseconds since 1970 by the database's clock.
 type statements struct {
 	take    tablesql.Statement // grants the key $1 to the owner $2 for $3 µs unless another owner holds the key
 	add     tablesql.Statement // MySQL only: adds a free row for the key $1
@@ -20,8 +20,8 @@ type statements struct {
 	purge   tablesql.Statement // deletes the key $2 if it is free since $1 µs
 }
 
-// One statement decides and writes. Postgres and SQLite first look for a holder, so that a refusal writes nothing. If the same owner
-// repeats the statement, an older one that had to wait must not shorten the lease.
+// One statement decides and writes. Postgres and SQLite first look for a holder, so that a refusal writes nothing. If
+// the same owner repeats the statement, an older one that had to wait must not shorten the lease.
 const upsert = `INSERT INTO TABLE AS l (name, owner, token, expires)
 	SELECT CAST($1 AS BYTES), CAST($2 AS BYTES), NOW, NOW+CAST($3 AS bigint)
 	WHERE NOT EXISTS (SELECT 1 FROM TABLE AS h WHERE h.name=$1 AND h.owner<>$2 AND h.expires>NOW)
@@ -67,10 +67,10 @@ func batchSize(n int) int {
 	return size
 }
 
-// renewal returns the statement that makes n leases end later. The arguments of each lease are its key, its owner and the
-// time from now in µs, in $1 to $3, $4 to $6 and so on; MySQL takes one time for all, in $1, before the keys and owners. With
-// several leases it skips rows that a transaction has locked (package fence): otherwise one long transaction would keep all
-// leases from being renewed.
+// renewal returns the statement that makes n leases end later. The arguments of each lease are its key, its owner and
+// the time from now in µs, in $1 to $3, $4 to $6 and so on; MySQL takes one time for all, in $1, before the keys and
+// owners. With several leases it skips rows that a transaction has locked (package fence): otherwise one long
+// transaction would keep all leases from being renewed.
 func renewal(d Dialect, table string, n int) tablesql.Statement {
 	switch {
 	case d == MySQL && n == 1:

@@ -9,7 +9,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// MySQL's text types treat "a", "A" and "a " as the same value. Postgres keeps a renewed row on its page if there is room.
+// MySQL's text types treat "a", "A" and "a " as the same value. Postgres keeps a renewed row on its page if there is
+// room.
 var columns = map[Dialect]string{
 	Postgres: `(
 	name bytea PRIMARY KEY,

@@ -209,8 +209,8 @@ func takeParam(raw, name string) (rest, value string, ok bool, err error) {
 	return base + "?" + strings.Join(kept, "&"), value, true, nil
 }
 
-// UnknownParam says that a store does not know the parameter name of query. It names the parameter only if no secret precedes the parameter,
-// because a secret with an unescaped & looks like several parameters.
+// UnknownParam says that a store does not know the parameter name of query. It names the parameter only if no secret
+// precedes the parameter, because a secret with an unescaped & looks like several parameters.
 func UnknownParam(query, name string) string {
 	for param := range strings.SplitSeq(query, "&") {
 		given, value, _ := strings.Cut(param, "=")

@@ -48,7 +48,8 @@ func (d Driver) OpenURL(ctx context.Context, raw string) (backend.Backend, error
 	return b, CleanError(raw, err)
 }
 
-// RoundTrips are how many requests, one after the other, an uncontended operation costs: "1", or "1-2" where that depends.
+// RoundTrips are how many requests, one after the other, an uncontended operation costs: "1", or "1-2" where that
+// depends.
 type RoundTrips struct {
 	Acquire, Renew, Release string
 }
@@ -131,8 +132,8 @@ func (m *registry) open(ctx context.Context, rawURL string) (backend.Backend, st
 // drivers are those that Register has added, from the init functions of the stores' packages.
 var drivers registry
 
-// Register adds d, so that package lock finds it by the schemes of its URLs. It panics if d is incomplete or one of its schemes is
-// registered already.
+// Register adds d, so that package lock finds it by the schemes of its URLs. It panics if d is incomplete or one of its
+// schemes is registered already.
 func Register(d Driver) { drivers.register(d) }
 
 // Registered returns the registered drivers, sorted by name.

@@ -1,5 +1,5 @@
-// Package kit has what most stores need to implement [backend.Backend]. An author of a store may use all of it, parts of
-// it, or nothing.
+// Package kit has what most stores need to implement [backend.Backend]. An author of a store may use all of it, parts
+// of it, or nothing.
 //
 //   - [Leases] tracks the leases that a store has granted: deadline, renewal, release, loss, and Close. A store
 //     implements [Requests] for it. The leases are of type [Life].

@@ -80,8 +80,8 @@ func Unreachable(where string, err error) backend.Finding {
 // mostSkew is more than NTP leaves between two machines.
 const mostSkew = time.Second
 
-// CompareClocks returns a finding if a server's clock differs from ours. The server reported its time, rounded down to a unit, between
-// the times sent and received of our clock.
+// CompareClocks returns a finding if a server's clock differs from ours. The server reported its time, rounded down to
+// a unit, between the times sent and received of our clock.
 func CompareClocks(where string, server time.Time, unit time.Duration, sent, received time.Time) []backend.Finding {
 	server, sent, received = server.Round(0), sent.Round(0), received.Round(0) // the wall clocks
 	ahead, behind := server.Sub(received), sent.Sub(server.Add(unit))
@@ -94,8 +94,8 @@ func CompareClocks(where string, server time.Time, unit time.Duration, sent, rec
 	return nil
 }
 
-// Examine returns what there is to know about a store and locks of ttl on it, the worst first. It asks several times who holds key, to see
-// how long a request takes.
+// Examine returns what there is to know about a store and locks of ttl on it, the worst first. It asks several times
+// who holds key, to see how long a request takes.
 func Examine(ctx context.Context, b backend.Backend, key string, ttl time.Duration) ([]backend.Finding, error) {
 	list := []backend.Finding{notExamined.finding("", "the store cannot be examined")}
 	if e, ok := b.(backend.Examiner); ok {

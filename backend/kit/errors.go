@@ -48,8 +48,9 @@ type joinedError struct{ error }
 // Unwrap returns the context's error and the last error.
 func (e joinedError) Unwrap() []error { return e.error.(interface{ Unwrap() []error }).Unwrap() }
 
-// Ended reports whether ctx has ended. A context whose deadline has passed has ended, even if its timer has not fired yet: a
-// connection with the same deadline often notices first, and its "i/o timeout" would be mistaken for a network error.
+// Ended reports whether ctx has ended. A context whose deadline has passed has ended, even if its timer has not fired
+// yet: a connection with the same deadline often notices first, and its "i/o timeout" would be mistaken for a network
+// error.
 func Ended(ctx context.Context) bool {
 	d, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && time.Until(d) <= 0
@@ -60,8 +61,8 @@ func IsContextError(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// NotOurs returns err as the caller that passed ctx may see it: the end of another context, which is a time limit of the store
-// itself, becomes ErrUnavailable.
+// NotOurs returns err as the caller that passed ctx may see it: the end of another context, which is a time limit of
+// the store itself, becomes ErrUnavailable.
 func NotOurs(ctx context.Context, err error) error {
 	if err == nil || !IsContextError(err) || Ended(ctx) {
 		return err

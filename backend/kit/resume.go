@@ -7,8 +7,9 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Resume begins, in this client, the life of a lease that r.Owner holds at the store already ([backend.Resumer]). g is the answer to
-// the request that extended it. Unlike Grant, it ends nothing at the store when it fails: the lease is not this client's to end.
+// Resume begins, in this client, the life of a lease that r.Owner holds at the store already ([backend.Resumer]). g is
+// the answer to the request that extended it. Unlike Grant, it ends nothing at the store when it fails: the lease is
+// not this client's to end.
 func (s *Leases) Resume(r backend.Request, g Grant) (*Life, error) {
 	if g.Token >= backend.TokenLimit {
 		return nil, fmt.Errorf("%w: token %d is not below 2^55", backend.ErrUnsupported, g.Token)

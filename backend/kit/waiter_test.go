@@ -178,9 +178,8 @@ func TestPollWhoseAttemptIsCutShort(t *testing.T) {
 	})
 }
 
-// The holder's TTL is a hint: the next attempt comes when it runs out.
-// A waiter that sleeps until it is woken tries once for each wake-up; its pauses are for failures. The silence before an outage does not
-// count as a part of it.
+// The holder's TTL is a hint: the next attempt comes when it runs out. A waiter that sleeps until it is woken tries
+// once for each wake-up; its pauses are for failures. The silence before an outage does not count as a part of it.
 func TestWaiterSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, slept := time.Now(), 0
@@ -205,7 +204,8 @@ func TestWaiterSleeps(t *testing.T) {
 	})
 }
 
-// A Try that waits by itself may be refused before it fails: the waiter outlives that failure, and its error says that the key was busy.
+// A Try that waits by itself may be refused before it fails: the waiter outlives that failure, and its error says that
+// the key was busy.
 func TestWaiterRefusedWithinTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var busy error

@@ -20,8 +20,9 @@ import (
 
 const examplesHTTP = "../../examples/http"
 
-// httpClients are programs around the clients in examples/http. They take the lock $KEY of $URL $ROUNDS times and
-// call $RESOURCE/enter and $RESOURCE/leave while they hold it. With $HOLD they hold it until it is lost, and then print "lost".
+// httpClients are programs around the clients in examples/http. They take the lock $KEY of $URL $ROUNDS times and call
+// $RESOURCE/enter and $RESOURCE/leave while they hold it. With $HOLD they hold it until it is lost, and then print
+// "lost".
 var httpClients = []struct{ name, interpreter, program string }{
 	{"python", "python3", `
 import os, sys, time, urllib.request

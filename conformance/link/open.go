@@ -39,10 +39,10 @@ var _ conformance.OpeningLink = opening{}
 // Open implements conformance.OpeningLink.
 func (l opening) Open(ctx context.Context) (backend.Backend, error) { return l.open(ctx, l.Addrs()) }
 
-// URL makes a [conformance.LinkedFunc] for a store by its URL, as driver.DefaultMux opens it, with the hosts replaced by
-// the link's. What travels is not looked at: with TLS the client must be given the server's name, or trust the link's
-// address. Clients that ask the servers for further addresses (of a cluster, of a master behind sentinels) would go round
-// the link: the error is ErrInvalid for them, and for URLs without hosts.
+// URL makes a [conformance.LinkedFunc] for a store by its URL, as driver.DefaultMux opens it, with the hosts replaced
+// by the link's. What travels is not looked at: with TLS the client must be given the server's name, or trust the
+// link's address. Clients that ask the servers for further addresses (of a cluster, of a master behind sentinels) would
+// go round the link: the error is ErrInvalid for them, and for URLs without hosts.
 func URL(rawURL string) conformance.LinkedFunc {
 	return func(ctx context.Context) (backend.Backend, conformance.Link, error) {
 		hosts, err := hostsOf(rawURL)

@@ -1,5 +1,5 @@
-// Package fencehttp carries fencing tokens over HTTP: the holder of a lease sends its token in a header, and the resource refuses a token
-// lower than the highest one that it has seen.
+// Package fencehttp carries fencing tokens over HTTP: the holder of a lease sends its token in a header, and the
+// resource refuses a token lower than the highest one that it has seen.
 package fencehttp
 
 import (
@@ -36,10 +36,11 @@ func Token(r *http.Request) (uint64, error) {
 	return 0, fmt.Errorf("there are %d headers %s", len(values), Header)
 }
 
-// Protect returns a handler that lets a request through to next if its token is not stale. guard returns the Guard of the resource that a
-// request is about, the same one for each of its requests, or nil for a request that needs no token, such as a GET. One request of a
-// Guard is served at a time, so that no request overtakes one with a higher token. A Guard is in memory: a resource that outlives this
-// process, or that others write to, must keep the highest token beside its data instead (fence.Table).
+// Protect returns a handler that lets a request through to next if its token is not stale. guard returns the Guard of
+// the resource that a request is about, the same one for each of its requests, or nil for a request that needs no
+// token, such as a GET. One request of a Guard is served at a time, so that no request overtakes one with a higher
+// token. A Guard is in memory: a resource that outlives this process, or that others write to, must keep the highest
+// token beside its data instead (fence.Table).
 //
 // A stale token is answered with 412, a missing one with 428, and one that is not a token with 400.
 func Protect(next http.Handler, guard func(*http.Request) *fence.Guard) http.Handler {

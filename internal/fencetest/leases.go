@@ -37,8 +37,8 @@ func RunLeases(t *testing.T, d Database, store *sql.DB) {
 	}
 }
 
-// Overtaken stops a holder between its check and its commit until its lease has expired, while another waits for the key. It returns
-// the order of their writes.
+// Overtaken stops a holder between its check and its commit until its lease has expired, while another waits for the
+// key. It returns the order of their writes.
 func (d Database) Overtaken(t *testing.T, db *sql.DB, level sql.IsolationLevel, check LeaseCheck) (order string, err error) {
 	t.Helper()
 	ctx := t.Context()

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// MariaDB starts a MariaDB of the test's own, which lets anybody in and has no database yet. It runs on this machine only. Arguments
-// are more of its command line, and win over ours: a kill of the server loses the last second of its data unless they say otherwise.
+// MariaDB starts a MariaDB of the test's own, which lets anybody in and has no database yet. It runs on this machine
+// only. Arguments are more of its command line, and win over ours: a kill of the server loses the last second of its
+// data unless they say otherwise.
 func MariaDB(t testing.TB, arguments ...string) *Server {
 	t.Helper()
 	program, ok := find([]string{"mariadbd"}, "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")

@@ -1,5 +1,5 @@
-// Package tablesql has the SQL that package sqltable and package fence share: how each database reads its clock, and how a
-// statement locks a lease's row.
+// Package tablesql has the SQL that package sqltable and package fence share: how each database reads its clock, and
+// how a statement locks a lease's row.
 package tablesql
 
 import (
@@ -42,9 +42,9 @@ var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Z
 // ValidTable reports whether name, which may have a schema, can stand unquoted in a statement.
 func ValidTable(name string) bool { return tableName.MatchString(name) }
 
-// Words that differ between the dialects. NOW is the database's clock in microseconds since 1970, read when the statement
-// runs. Postgres's now() is the time at which the transaction began, which may be long ago. MySQL's NOW() is local time,
-// which repeats an hour in autumn.
+// Words that differ between the dialects. NOW is the database's clock in microseconds since 1970, read when the
+// statement runs. Postgres's now() is the time at which the transaction began, which may be long ago. MySQL's NOW() is
+// local time, which repeats an hour in autumn.
 var words = map[Dialect]*strings.Replacer{
 	Postgres: strings.NewReplacer(
 		"NOW", "(extract(epoch FROM clock_timestamp())*1000000)::bigint", "EMPTY", "''::bytea", "BYTES", "bytea"),

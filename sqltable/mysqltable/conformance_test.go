@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 // start starts a MariaDB, and returns a database of it and its URL.
 func start(t *testing.T) (s *servers.Server, db *sql.DB, raw string) {
 	t.Helper()
-	// A kill of the server must lose no commit, nor the first pages of the system's tablespace, which are long in memory only.
+	// A kill of the server must lose no commit, nor the first pages of the system's tablespace, which are long in
+	// memory only.
 	s = servers.MariaDB(t, "--innodb-flush-log-at-trx-commit=2", "--innodb-max-dirty-pages-pct=0", "--innodb-max-dirty-pages-pct-lwm=0",
 		"--max-connections=500")
 	db, err := sql.Open("mysql", "root@tcp("+s.Addr+")/")

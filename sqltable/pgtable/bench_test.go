@@ -10,7 +10,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// BenchmarkUncontended measures an acquire and a release beside two bare statements that do the least that could be called a lease.
+// BenchmarkUncontended measures an acquire and a release beside two bare statements that do the least that could be
+// called a lease.
 func BenchmarkUncontended(b *testing.B) {
 	s := servers.Postgres(b, "max_connections=300")
 	for _, workers := range []int{1, 8, 64} {

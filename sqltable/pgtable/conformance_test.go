@@ -20,8 +20,8 @@ func TestConformance(t *testing.T) {
 	storetest.Main(t, func(t *testing.T) conformance.Harness { return harness(s, tableURL(s)+patient) })
 }
 
-// With serializable as the default, statements that meet fail and are repeated: the role's connections come through a pooler,
-// where the store cannot set the level.
+// With serializable as the default, statements that meet fail and are repeated: the role's connections come through a
+// pooler, where the store cannot set the level.
 func TestConformanceSerializablePgBouncer(t *testing.T) {
 	storetest.Long(t, "the core of the suite once more, at another isolation level")
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A connector makes connections for database/sql. pgx has a driver for database/sql, too, but that needs modules which no other store
-// needs, and prepared statements, which poolers may lose.
+// A connector makes connections for database/sql. pgx has a driver for database/sql, too, but that needs modules which
+// no other store needs, and prepared statements, which poolers may lose.
 type connector struct{ config *pgconn.Config }
 
 func (c connector) Driver() driver.Driver { return noDriver{} }
@@ -24,8 +24,8 @@ type noDriver struct{}
 
 func (noDriver) Open(string) (driver.Conn, error) { return nil, errors.ErrUnsupported }
 
-// setUp overrides the database's default isolation level if the connection is to the server itself: a pooler would keep the setting for
-// its other clients. It reports whether that is so.
+// setUp overrides the database's default isolation level if the connection is to the server itself: a pooler would keep
+// the setting for its other clients. It reports whether that is so.
 const setUp = `SELECT CASE WHEN pg_backend_pid() = $1::bigint
 	THEN set_config('default_transaction_isolation', 'read committed', false) END IS NOT NULL`
 

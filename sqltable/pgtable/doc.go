@@ -1,5 +1,5 @@
-// Package pgtable keeps locks in a table of Postgres: it registers the scheme postgres+table with package lock, and connects
-// by pgx. See package sqltable. An application that has a *sql.DB uses sqltable.New instead.
+// Package pgtable keeps locks in a table of Postgres: it registers the scheme postgres+table with package lock, and
+// connects by pgx. See package sqltable. An application that has a *sql.DB uses sqltable.New instead.
 //
 //	postgres+table://[user[:password]@][host[:5432]][,…][/database]
 //

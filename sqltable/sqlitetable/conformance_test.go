@@ -63,7 +63,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// A process that is stopped while it writes keeps all others from writing. The suite may stop these processes at any other moment.
+// A process that is stopped while it writes keeps all others from writing. The suite may stop these processes at any
+// other moment.
 type betweenWrites struct {
 	conformance.Process
 	exec func(ctx context.Context, statement string, args ...any) error

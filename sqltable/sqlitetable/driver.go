@@ -1,6 +1,6 @@
 // Package sqlitetable keeps locks in a table of an SQLite file, for the processes of one host: it registers the scheme
-// sqlite with package lock, and uses modernc.org/sqlite. See package sqltable. An application that has a *sql.DB uses sqltable.New
-// instead.
+// sqlite with package lock, and uses modernc.org/sqlite. See package sqltable. An application that has a *sql.DB uses
+// sqltable.New instead.
 package sqlitetable
 
 import (
@@ -24,7 +24,8 @@ func init() {
 // conns is how many connections a process has at most: one statement writes at a time, and others read.
 const conns = 4
 
-// open does not wait long for a writer inside SQLite, which would not notice the end of a context: package sqltable repeats the statement.
+// open does not wait long for a writer inside SQLite, which would not notice the end of a context: package sqltable
+// repeats the statement.
 func open(u driver.URL) (*sql.DB, error) {
 	file := url.URL{Scheme: "file", Path: u.Path, RawQuery: url.Values{
 		"_pragma": {"busy_timeout(100)", "journal_mode(WAL)", "synchronous(NORMAL)"},

@@ -16,10 +16,11 @@ type Request struct {
 	Keys     []string
 	Args     []any
 	Replicas int // that must have the grant or renewal; 0 for none
-	// Kept reports whether a reply needs replicas: whether it is a grant or a renewal. It is required if Replicas is not 0.
+	// Kept reports whether a reply needs replicas: whether it is a grant or a renewal. It is required if Replicas is
+	// not 0.
 	Kept func(v any) bool
-	// Grace is how long to wait for the reply after the caller's context has ended: the reply nearly always arrives in that
-	// time, and a known outcome is cleaned up at once and for good.
+	// Grace is how long to wait for the reply after the caller's context has ended: the reply nearly always arrives in
+	// that time, and a known outcome is cleaned up at once and for good.
 	Grace time.Duration
 	Limit time.Duration // for all attempts, if shorter than Options.Timeout
 	// Late runs when a request ends after its caller has stopped waiting.
@@ -37,10 +38,11 @@ type Sender interface {
 	Pipeline() redis.Pipeliner
 }
 
-// Send sends requests in one pipeline. It names a script by its digest, and sends the text only to a server that does not know the
-// script, for example after a restart, a failover or SCRIPT FLUSH. WAIT follows requests that need replicas, because WAIT refers to
-// earlier commands of its own connection; if too few replicas acknowledge, the result has a reply and ErrReplicas. If ctx ends a
-// request, its error is ErrNoAnswer: the error of ctx would be mistaken for that of the caller's context.
+// Send sends requests in one pipeline. It names a script by its digest, and sends the text only to a server that does
+// not know the script, for example after a restart, a failover or SCRIPT FLUSH. WAIT follows requests that need
+// replicas, because WAIT refers to earlier commands of its own connection; if too few replicas acknowledge, the result
+// has a reply and ErrReplicas. If ctx ends a request, its error is ErrNoAnswer: the error of ctx would be mistaken for
+// that of the caller's context.
 func Send(ctx context.Context, c Sender, list []Request) []Result {
 	begun := time.Now()
 	results := make([]Result, len(list))
@@ -81,8 +83,8 @@ func Send(ctx context.Context, c Sender, list []Request) []Result {
 // DefaultTimeout bounds a request that has no other bound.
 const DefaultTimeout = 2 * time.Second
 
-// send sends commands, and sets the error of each. If the connection breaks in between, all commands get an error, including those
-// whose replies have arrived: their outcomes are unknown, and they are sent again.
+// send sends commands, and sets the error of each. If the connection breaks in between, all commands get an error,
+// including those whose replies have arrived: their outcomes are unknown, and they are sent again.
 func send(ctx context.Context, c Sender, cmds []command, replicas int) (failed, short error) {
 	if len(cmds) == 1 && replicas == 0 {
 		return c.Process(ctx, cmds[0]), nil
@@ -112,8 +114,8 @@ func send(ctx context.Context, c Sender, cmds []command, replicas int) (failed, 
 	return failed, short
 }
 
-// A command is never retried by go-redis, whatever the client's options are: this package retries, and knows which commands may
-// have run twice.
+// A command is never retried by go-redis, whatever the client's options are: this package retries, and knows which
+// commands may have run twice.
 type command struct{ *redis.Cmd }
 
 // NoRetry implements [redis.Cmder].
@@ -140,8 +142,8 @@ func (q *Request) command(ctx context.Context, text bool) command {
 	return command{cmd}
 }
 
-// A Script is Lua code that the server runs atomically. Digests are constants, so that they do not depend on the build (a FIPS
-// build may lack SHA-1); a test compares them with the text.
+// A Script is Lua code that the server runs atomically. Digests are constants, so that they do not depend on the build
+// (a FIPS build may lack SHA-1); a test compares them with the text.
 type Script struct{ Text, Digest string }
 
 func IsNoScript(err error) bool {

@@ -16,8 +16,9 @@ import (
 // ErrNoAnswer is an unknown outcome: no answer came in time. The request may never have been sent.
 var ErrNoAnswer = fmt.Errorf("%w: no answer from redis in time", backend.ErrUnavailable)
 
-// Unavailable wraps an error that says nothing about the key, such as a failed connection, in ErrUnavailable. If a limit of this
-// package ended the request, the result is not a context error, which would be mistaken for that of the caller's context.
+// Unavailable wraps an error that says nothing about the key, such as a failed connection, in ErrUnavailable. If a
+// limit of this package ended the request, the result is not a context error, which would be mistaken for that of the
+// caller's context.
 func Unavailable(err error) error {
 	switch {
 	case err == nil || errors.Is(err, backend.ErrUnavailable) && !kit.IsContextError(err):
@@ -46,8 +47,8 @@ func IsReply(err error) bool {
 	return errors.As(err, &e)
 }
 
-// Definite reports whether err means that the request did not run. single says that the client has one server, and so made one
-// attempt (see command); a cluster client may have tried several servers.
+// Definite reports whether err means that the request did not run. single says that the client has one server, and so
+// made one attempt (see command); a cluster client may have tried several servers.
 func Definite(err error, single bool) bool {
 	var op *net.OpError
 	var none notSentError
@@ -60,8 +61,8 @@ func Definite(err error, single bool) bool {
 	return false
 }
 
-// Passing reports whether err is temporary: the connection broke, or the server is starting, failing over, being reconfigured or
-// short of resources.
+// Passing reports whether err is temporary: the connection broke, or the server is starting, failing over, being
+// reconfigured or short of resources.
 func Passing(err error) bool {
 	if IsReply(err) {
 		for _, prefix := range []string{

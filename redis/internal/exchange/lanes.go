@@ -17,12 +17,12 @@ const (
 	mostCalls  = 32                   // in one pipeline: the first waits until the server has done the last
 )
 
-// Lanes send the requests of one client to its server. If no other request is in progress, a request runs on its caller's
-// goroutine, on the connection of Solo. Otherwise it is queued for a lane: a goroutine with a connection of the pool, which sends
-// the whole queue in one pipeline. A lane ends when the queue is empty.
+// Lanes send the requests of one client to its server. If no other request is in progress, a request runs on its
+// caller's goroutine, on the connection of Solo. Otherwise it is queued for a lane: a goroutine with a connection of
+// the pool, which sends the whole queue in one pipeline. A lane ends when the queue is empty.
 //
-// A connection that hangs delays only its own requests: if a request is queued for longer than linger, another lane starts, up to
-// the size of the client's pool.
+// A connection that hangs delays only its own requests: if a request is queued for longer than linger, another lane
+// starts, up to the size of the client's pool.
 type Lanes struct {
 	client *redis.Client
 	start  Starter

@@ -13,9 +13,10 @@ import (
 	"github.com/anylock/lock/internal/eager"
 )
 
-// A solo is a client with one connection, for lone requests on their caller's goroutine: a switch to another goroutine would take
-// a large part of a lone request's time. go-redis does not end a request when its context is cancelled. Here the connection's
-// deadline does so, because the connection has only one request at a time. Package eager polls for a reply that arrives soon.
+// A solo is a client with one connection, for lone requests on their caller's goroutine: a switch to another goroutine
+// would take a large part of a lone request's time. go-redis does not end a request when its context is cancelled. Here
+// the connection's deadline does so, because the connection has only one request at a time. Package eager polls for a
+// reply that arrives soon.
 type solo struct {
 	Client *redis.Client
 
@@ -80,8 +81,8 @@ func (s *solo) finish() {
 	s.end = time.Time{}
 }
 
-// dialTimeout limits a dial to the end of its request, because go-redis ignores the request's deadline. go-redis' own probes of an
-// unreachable server belong to no request, and get most.
+// dialTimeout limits a dial to the end of its request, because go-redis ignores the request's deadline. go-redis' own
+// probes of an unreachable server belong to no request, and get most.
 func (s *solo) dialTimeout(most time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
