@@ -175,6 +175,10 @@ evidence: ## Record what the suite finds in mutants and specimens, and write doc
 costly: ## Measure the processor time of each check, and write the list of the checks that the core leaves out with -short
 	$(GO) run ./internal/costly etcd zookeeper postgres
 
+.PHONY: test-terraform
+test-terraform: ## Lock states for a real terraform or tofu, which must be installed; its recorded requests are tested by "make test"
+	$(GO) test -count=1 -tags terraform -run '^TestTerraform$$' ./cmd/anylock
+
 .PHONY: twins
 twins: ## Run the whole suite on the specimens' twins
 	cd conformance/specimens && ANYLOCK_TEST_REQUIRE=1 ANYLOCK_TWINS=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run Specimens $(ARGS) ./...
