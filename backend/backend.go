@@ -8,8 +8,9 @@
 //
 // Every store keeps these, and the conformance suite checks them:
 //
-//  1. Exclusive: on one key no two leases overlap between grant and deadline or release, unless both are shared. Two owners that share one
-//     client exclude each other too.
+//  1. Exclusive: on one key no two leases overlap between grant and deadline or release, unless both are shared. Two
+//     owners that share one client exclude each other too. A shared lease has its own owner, TTL, deadline and loss:
+//     no request for one shared lease extends, shortens or ends another.
 //  2. A lease's deadline counts from before its request was sent, less [Margin].
 //  3. A TTL is a minimum: a coarser store rounds up. The key of a dead or frozen holder is free by the granted TTL plus
 //     [Guarantees.MaxLate]. A refused attempt changes nothing.
@@ -19,10 +20,15 @@
 //  5. Renew never revives. Renew and Release by a stale lease never touch the new holder.
 //  6. Lost closes at the deadline at the latest, even if a request hangs; at once if the store reports the loss; never
 //     after a clean release.
-//  7. Tokens strictly increase per key, within the scope that [Guarantees.Fencing] names.
+//  7. Tokens strictly increase per key, within the scope that [Guarantees.Fencing] names. The token of an exclusive
+//     lease is above every token of its key granted before, shared or not, and below every one granted after. Shared
+//     leases that overlap have tokens in any order.
 //  8. Keys are any non-empty bytes up to [MaxKeyLen], case-sensitive, encoded injectively.
 //  9. No waiter stays parked on a free key. A waiter that is cancelled or killed delays the next one for a bounded
 //     time. Where [Guarantees.FIFO] says so, grants follow arrival. Wake-ups are hints, always backed by a timer.
+//     With shared leases, a request waits only for those ahead of it, holders or waiters, that it conflicts with: shared
+//     waiters that follow each other enter together, no shared request passes a waiting exclusive one, and one that
+//     does not wait gets ErrHeld behind a waiting exclusive one.
 //  10. Leases and waiters cost O(1) goroutines and connections per process where the store allows. Close leaks nothing.
 //
 // # Optional interfaces
@@ -179,7 +185,7 @@ type Lease interface {
 
 // A Holder describes who holds a key. The zero Holder describes a free key.
 type Holder struct {
-	Owner   string        // the owner of the lease, of one of them if they are shared; empty when the key is free
+	Owner   string        // the owner of the lease; if leases are shared, of the one that ends last; empty when the key is free
 	Token   uint64        // the store's fencing number, 0 where the store cannot tell
 	TTL     time.Duration // time left by the store's clock, 0 where the store cannot tell
 	Waiters int           // how many wait in the store's own queue, -1 where the store cannot tell

@@ -45,7 +45,8 @@ type Guarantees struct {
 	Consistency Consistency
 	// Reach says which owners exclude each other.
 	Reach Reach
-	// Shared says that the store grants shared leases. Where it does not, a shared Request is ErrUnsupported.
+	// Shared says that the store grants shared leases, for readers beside each other (rules 1, 7 and 9). Where it does
+	// not, a shared Request is ErrUnsupported before any request to the store.
 	Shared bool
 }
 

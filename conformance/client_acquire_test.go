@@ -208,7 +208,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 			c.timedOut(r)
 		}
 		if !c.abandonsBriefly(r, "a cancelled wait") && !c.is("cancelled request is not cleaned up") {
-			c.leases.Withdraw(r.Key, r.Owner, r.TTL)
+			c.leases.Withdraw(r, r.TTL)
 		}
 		return granted{}, c.endOfWait(ctx)
 	case <-done:
@@ -252,7 +252,7 @@ func (c *client) patient(ctx context.Context) context.Context {
 
 func (c *client) abandon(r backend.Request) {
 	if !c.is("cancelled request is not cleaned up") {
-		c.leases.Abandon(r.Key, r.Owner, r.TTL)
+		c.leases.Abandon(r, r.TTL)
 	}
 }
 

@@ -49,7 +49,7 @@ func (a *attempt) cleanUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), atOnce)
 	defer cancel()
 	if err := a.b.release(ctx, a.r.Key, a.r.Owner); err != nil && !errors.Is(err, backend.ErrLost) {
-		a.b.leases.Withdraw(a.r.Key, a.r.Owner, a.ttl)
+		a.b.leases.Withdraw(a.r, a.ttl)
 	}
 }
 

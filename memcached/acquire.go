@@ -100,8 +100,8 @@ func (a *attempt) cleanUp() {
 	switch {
 	case a.granted:
 	case a.unanswered:
-		a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl)
+		a.b.leases.Abandon(a.r, a.ttl)
 	case a.mayHold:
-		a.b.leases.Withdraw(a.r.Key, a.r.Owner, a.ttl)
+		a.b.leases.Withdraw(a.r, a.ttl)
 	}
 }

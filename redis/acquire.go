@@ -109,7 +109,7 @@ func (a *attempt) cleanUp() {
 	case a.unanswered:
 		a.abandon()
 	case a.queued:
-		a.b.leases.Withdraw(a.r.Key, a.r.Owner, a.ttl)
+		a.b.leases.Withdraw(a.r, a.ttl)
 	}
 }
 
@@ -131,4 +131,4 @@ func (a *attempt) lateReply() {
 }
 
 // abandon removes whatever the server has of the owner, until nothing more can arrive.
-func (a *attempt) abandon() { a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl) }
+func (a *attempt) abandon() { a.b.leases.Abandon(a.r, a.ttl) }

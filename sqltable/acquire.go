@@ -30,7 +30,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 		Try:   a.try,
 		CleanUp: func() {
 			if a.unsure {
-				b.leases.Abandon(r.Key, r.Owner, a.ttl)
+				b.leases.Abandon(r, a.ttl)
 			}
 		},
 	})

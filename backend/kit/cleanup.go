@@ -17,24 +17,24 @@ const (
 	lateArrival = time.Second
 )
 
-// Abandon removes, in the background, what the store may keep of owner after an Acquire whose outcome is unknown. It
-// asks at once, then again, until the store has had nothing of owner for a second, or ttl has run out. After Close it
+// Abandon removes, in the background, what the store may keep of r's owner after an Acquire whose outcome is unknown. It
+// asks at once, then again, until the store has had nothing of the owner for a second, or ttl has run out. After Close it
 // does nothing.
-func (s *Leases) Abandon(key, owner string, ttl time.Duration) {
-	s.cleanUp(&Life{leases: s, key: key, owner: owner}, ttl, true)
+func (s *Leases) Abandon(r backend.Request, ttl time.Duration) {
+	s.cleanUp(&Life{leases: s, key: r.Key, owner: r.Owner, shared: r.Shared}, ttl, true)
 }
 
-// Withdraw removes, in the background, what the store keeps of owner after an Acquire that failed, such as its place in
-// a queue. All requests of owner must have been answered: the store's answer to the removal is final. Withdraw asks
+// Withdraw removes, in the background, what the store keeps of r's owner after an Acquire that failed, such as its place in
+// a queue. All requests of the owner must have been answered: the store's answer to the removal is final. Withdraw asks
 // until there is one, or ttl has run out.
-func (s *Leases) Withdraw(key, owner string, ttl time.Duration) {
-	s.cleanUp(&Life{leases: s, key: key, owner: owner}, ttl, false)
+func (s *Leases) Withdraw(r backend.Request, ttl time.Duration) {
+	s.cleanUp(&Life{leases: s, key: r.Key, owner: r.Owner, shared: r.Shared}, ttl, false)
 }
 
 // cleanUp removes, in the background, what the store may keep of l's owner. The first answer counts, unless an
 // unanswered request may grant the key again. Once Close has begun, the second answer counts.
 func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayReturn bool) {
-	l = &Life{Data: l.Data, leases: s, key: l.key, owner: l.owner, state: lost}
+	l = &Life{Data: l.Data, leases: s, key: l.key, owner: l.owner, shared: l.shared, state: lost}
 	s.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, max(ttl, s.timeout))
 		defer cancel()

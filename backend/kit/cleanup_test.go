@@ -24,7 +24,7 @@ func attempts(t *testing.T, ttl time.Duration, answers ...error) (times []time.D
 			mu.Unlock()
 			return next(ctx)
 		}}, requestTimeout)
-		s.Abandon("k", "o", ttl)
+		s.Abandon(backend.Request{Key: "k", Owner: "o"}, ttl)
 		time.Sleep(24 * time.Hour)
 		s.Close()
 	})
@@ -104,7 +104,7 @@ func TestAbandonRemovesAStraggler(t *testing.T) {
 			removed.Store(true)
 			return nil
 		}}, requestTimeout)
-		s.Abandon("k", "o", time.Hour)
+		s.Abandon(backend.Request{Key: "k", Owner: "o"}, time.Hour)
 		time.Sleep(time.Minute)
 		if !removed.Load() {
 			t.Error("it stays")
@@ -138,7 +138,7 @@ func TestAbandonOfATinyTTL(t *testing.T) {
 			limits <- time.Until(d)
 			return nil
 		}}, requestTimeout)
-		s.Abandon("k", "o", time.Millisecond)
+		s.Abandon(backend.Request{Key: "k", Owner: "o"}, time.Millisecond)
 		synctest.Wait()
 		if got := <-limits; got != requestTimeout {
 			t.Errorf("the first attempt may take %v", got)
@@ -159,7 +159,7 @@ func TestAbandonAsksForItsOwner(t *testing.T) {
 			seen <- l
 			return nil
 		}), requestTimeout)
-		s.Abandon("a key", "an owner", time.Hour)
+		s.Abandon(backend.Request{Key: "a key", Owner: "an owner"}, time.Hour)
 		l := <-seen
 		if l.Key() != "a key" || l.Owner() != "an owner" || l.Data != nil || time.Since(start) != 0 {
 			t.Errorf("%q %q %v after %v", l.Key(), l.Owner(), l.Data, time.Since(start))

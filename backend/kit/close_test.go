@@ -53,7 +53,7 @@ func TestGrantAfterCloseIsGivenBack(t *testing.T) {
 		if f.releases.Load() != 1 {
 			t.Errorf("%d releases", f.releases.Load())
 		}
-		s.Abandon("k", "o", time.Minute) // does nothing
+		s.Abandon(backend.Request{Key: "k", Owner: "o"}, time.Minute) // does nothing
 		synctest.Wait()
 		if f.releases.Load() != 1 {
 			t.Error("Abandon after Close sends requests")
@@ -146,7 +146,7 @@ func TestReleaseAgainAfterClose(t *testing.T) {
 func TestCloseBoundsCleanUps(t *testing.T) {
 	f := &fakeStore{release: hang}
 	bubble(t, f, func(t *testing.T, s *Leases) {
-		s.Abandon("k", "o", time.Hour)
+		s.Abandon(backend.Request{Key: "k", Owner: "o"}, time.Hour)
 		time.Sleep(time.Minute)
 		start := time.Now()
 		s.Close()
@@ -160,7 +160,7 @@ func TestCloseBoundsCleanUps(t *testing.T) {
 func TestCloseDoesNotWaitForLateArrivals(t *testing.T) {
 	f := &fakeStore{release: script(backend.ErrLost)}
 	bubble(t, f, func(t *testing.T, s *Leases) {
-		s.Abandon("k", "o", time.Hour)
+		s.Abandon(backend.Request{Key: "k", Owner: "o"}, time.Hour)
 		time.Sleep(lateArrival / 2) // sleeps: in fake time
 		asked, start := f.releases.Load(), time.Now()
 		s.Close()
@@ -173,7 +173,7 @@ func TestCloseDoesNotWaitForLateArrivals(t *testing.T) {
 func TestCloseLetsCleanUpsEnd(t *testing.T) {
 	f := &fakeStore{release: script(errNet, nil, backend.ErrLost)}
 	bubble(t, f, func(t *testing.T, s *Leases) {
-		s.Abandon("k", "o", time.Hour)
+		s.Abandon(backend.Request{Key: "k", Owner: "o"}, time.Hour)
 		start := time.Now()
 		s.Close()
 		if got := time.Since(start); got > 5*cleanupFirst || f.releases.Load() != 3 {

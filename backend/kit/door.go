@@ -77,9 +77,9 @@ func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (l ba
 			w.CleanUp()
 		case refused:
 		case w.unsure:
-			s.Abandon(r.Key, r.Owner, g.Round(r.TTL))
+			s.Abandon(r, g.Round(r.TTL))
 		case !errors.Is(err, backend.ErrLost): // which Grant has seen to
-			s.Withdraw(r.Key, r.Owner, g.Round(r.TTL))
+			s.Withdraw(r, g.Round(r.TTL))
 		}
 		return err
 	})

@@ -56,7 +56,7 @@ type Grant struct {
 // closed.
 // After a failure the owner is spent: asking again under its name would race with giving the first grant back.
 func (s *Leases) Grant(ctx context.Context, r backend.Request, g Grant) (*Life, error) {
-	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token, mayReturn: g.Unsure}
+	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, shared: r.Shared, token: g.Token, mayReturn: g.Unsure}
 	l.place.Item = l
 	deadline := backend.Deadline(g.Sent, g.TTL)
 	s.mu.Lock()

@@ -45,6 +45,7 @@ type Life struct {
 	leases *Leases
 	key    string
 	owner  string
+	shared bool
 	token  uint64
 
 	granted time.Time // when it was told of
@@ -72,6 +73,9 @@ func (l *Life) Key() string { return l.key }
 
 // Owner is the owner that holds the lease.
 func (l *Life) Owner() string { return l.owner }
+
+// Shared reports whether the lease was requested as shared.
+func (l *Life) Shared() bool { return l.shared }
 
 // Token implements Lease.
 func (l *Life) Token() uint64 { return l.token }

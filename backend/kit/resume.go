@@ -14,7 +14,7 @@ func (s *Leases) Resume(r backend.Request, g Grant) (*Life, error) {
 	if g.Token >= backend.TokenLimit {
 		return nil, fmt.Errorf("%w: token %d is not below 2^55", backend.ErrUnsupported, g.Token)
 	}
-	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token, mayReturn: g.Unsure}
+	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, shared: r.Shared, token: g.Token, mayReturn: g.Unsure}
 	l.place.Item = l
 	l.granted, l.kept = time.Now(), g.TTL
 	deadline := backend.Deadline(g.Sent, g.TTL)

@@ -92,7 +92,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	all.Go(func() {
 		for ; time.Now().Before(end); time.Sleep(time.Millisecond) {
 			_, _ = s.Len(), s.Closed()
-			s.Abandon("k", "o", time.Second)
+			s.Abandon(backend.Request{Key: "k", Owner: "o"}, time.Second)
 		}
 	})
 	all.Go(func() {

@@ -3,6 +3,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -33,10 +34,14 @@ func OpenURL[B backend.Backend](ctx context.Context, url string) (B, error) {
 	return b.(B), nil
 }
 
-// Opened is OpenURL for a test, which closes the store at its end.
+// Opened is OpenURL for a test, which closes the store at its end. On a machine so busy that the server does not answer
+// within the store's limit for opening, Opened tries again.
 func Opened[B backend.Backend](t testing.TB, url string) B {
 	t.Helper()
 	b, err := OpenURL[B](context.Background(), url)
+	for end := time.Now().Add(30 * time.Second); errors.Is(err, backend.ErrUnavailable) && time.Now().Before(end); {
+		b, err = OpenURL[B](context.Background(), url)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

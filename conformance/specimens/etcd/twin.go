@@ -366,7 +366,7 @@ func removeOwn(ctx context.Context, s *store, h *hold) error {
 }
 
 // cleanUp removes, in the background, what a request may have left whose answer did not come.
-func cleanUp(s *store, r backend.Request, ttl time.Duration) { s.leases.Abandon(r.Key, r.Owner, ttl) }
+func cleanUp(s *store, r backend.Request, ttl time.Duration) { s.leases.Abandon(r, ttl) }
 
 // Inspect implements backend.Backend.
 func (s *store) Inspect(ctx context.Context, key string) (backend.Holder, error) {

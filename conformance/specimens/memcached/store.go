@@ -70,7 +70,7 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 		return nil, err
 	}
 	r.TTL = guarantees.Round(r.TTL)
-	a := &specimens.Attempt{Abandon: func() { s.leases.Abandon(r.Key, r.Owner, r.TTL) }}
+	a := &specimens.Attempt{Abandon: func() { s.leases.Abandon(r, r.TTL) }}
 	request := func(ctx context.Context) (backend.Lease, error) { return s.request(ctx, r, a) }
 	if !r.Wait {
 		return a.End(request(ctx))

@@ -60,7 +60,7 @@ func right() steps {
 	return steps{
 		take: take, prolong: prolong, remove: remove, look: look, ask: ask, wait: wait,
 		sent:         func(before, _ time.Time) time.Time { return before },
-		abandon:      func(s *store, r backend.Request) { s.leases.Abandon(r.Key, r.Owner, r.TTL) },
+		abandon:      func(s *store, r backend.Request) { s.leases.Abandon(r, r.TTL) },
 		hand:         func(_ *store, l *kit.Life) backend.Lease { return l },
 		afterRelease: func(*store, string) {},
 	}

@@ -84,7 +84,7 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 		return nil, err
 	}
 	r.TTL = guarantees.Round(r.TTL)
-	a := &specimens.Attempt{Abandon: func() { s.leases.Abandon(r.Key, r.Owner, r.TTL) }}
+	a := &specimens.Attempt{Abandon: func() { s.leases.Abandon(r, r.TTL) }}
 	request := func(ctx context.Context) (backend.Lease, error) { return s.request(ctx, r, a) }
 	if !r.Wait {
 		return a.End(request(ctx))
@@ -149,7 +149,7 @@ func (s *store) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	case err != nil && (l.Data == nil || t.answered() <= len(s.nodes)/2): // of an abandoned owner nothing may be left
 		return s.failedBy(ctx, err)
 	case err != nil:
-		s.leases.Abandon(l.Key(), l.Owner(), guarantees.MinTTL)
+		s.leases.Abandon(backend.Request{Key: l.Key(), Owner: l.Owner()}, guarantees.MinTTL)
 		if yes > 0 {
 			return nil
 		}

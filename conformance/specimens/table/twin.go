@@ -132,7 +132,7 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.base, cancel)()
-	a := &specimens.Attempt{Abandon: func() { s.leases.Abandon(r.Key, r.Owner, promises.Round(r.TTL)) }}
+	a := &specimens.Attempt{Abandon: func() { s.leases.Abandon(r, promises.Round(r.TTL)) }}
 	l, err := a.End(s.acquire(ctx, r, a))
 	if err != nil && s.base.Err() != nil {
 		return nil, backend.ErrClosed
