@@ -20,6 +20,7 @@ type app struct {
 }
 
 func (a *app) rootCommand() *cobra.Command {
+	printVersion := false
 	root := &cobra.Command{
 		Use:   "anylock",
 		Short: "Run a command under a lock, on any store",
@@ -36,18 +37,20 @@ looks up the home directory in the system's user database and ignores $HOME.`,
   export ANYLOCK_URL=redis://cache-1:6379      now on all machines
   anylock run -n nightly -- ./nightly.sh       not at all if another one runs
   anylock inspect nightly                      who runs the job`,
-		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
+			switch {
+			case len(args) > 0:
 				return unknownCommand(cmd, args[0])
+			case printVersion:
+				return a.printVersion()
 			}
 			return cmd.Help()
 		},
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().BoolVar(&printVersion, "version", false, "print the version")
 	flags := root.PersistentFlags()
 	flags.Var(&a.backend, "backend", "the store's `URL` (default $ANYLOCK_URL, else a directory of this user)")
 	flags.Var(&a.backendFile, "backend-file", "read the URL from the first line of `FILE`, to keep its password out of ps (default $ANYLOCK_URL_FILE)")
@@ -59,7 +62,7 @@ looks up the home directory in the system's user database and ignores $HOME.`,
 	addGroup(root, "Change, check and compare stores:", a.switchCommand(), a.conformCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
 	a.addCompletion(root)
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
+	root.SetUsageFunc(printUsage)
 	addHidden(root)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
