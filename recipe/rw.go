@@ -84,7 +84,7 @@ func (l *RW) exclusive(ctx context.Context, acquire acquireKey, opts []lock.Acqu
 	if err := l.errNested(ctx); err != nil {
 		return nil, err
 	}
-	place, err := acquire(ctx, l.permits.queue(), opts...)
+	place, err := exclusive(acquire(ctx, l.permits.queue(), opts...))
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (l *RW) shared(ctx context.Context, acquire acquireKey,
 		return nil, err
 	}
 	placeOpts := append(slices.Clip(opts), lock.WithMinHold(0), lock.WithMaxHold(0))
-	place, err := acquire(ctx, l.permits.queue(), placeOpts...)
+	place, err := exclusive(acquire(ctx, l.permits.queue(), placeOpts...))
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...lock.AcquireOption) (*l
 	// Minimum and maximum hold apply to the permit, not to the place in the queue. If the place is lost, two callers
 	// wait at the front, which is harmless.
 	placeOpts := append(slices.Clip(opts), lock.WithMinHold(0), lock.WithMaxHold(0))
-	place, err := s.locks.Acquire(ctx, s.queue(), placeOpts...)
+	place, err := exclusive(s.locks.Acquire(ctx, s.queue(), placeOpts...))
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (s *Semaphore) try(
 	for i := range s.n {
 		permit := s.permit((first + i) % s.n)
 		var lease *lock.Lease
-		lease, err = s.locks.TryAcquire(ctx, permit, opts...)
+		lease, err = exclusive(s.locks.TryAcquire(ctx, permit, opts...))
 		switch {
 		case err == nil:
 			return lease, nil, nil
