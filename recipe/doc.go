@@ -6,6 +6,6 @@
 // for concurrent use.
 //
 // Options are those of package lock and apply to each lease. Do not give a context a deadline to limit a
-// wait, because the leases end with the context. Use lock.WithWait. AcquireAll passes lock.Shared on to each key; for the
-// others, lock.Shared is lock.ErrInvalid.
+// wait, because the leases end with the context. Use lock.WithWait. AcquireAll passes lock.Shared on to each key; the
+// others refuse it with lock.ErrInvalid.
 package recipe

@@ -333,7 +333,8 @@ func (h *history) check(t *testing.T) {
 	t.Logf("leases by recipe: %v; how they ended: %v", kinds, ended)
 }
 
-// checkRW fails if a writer overlaps anybody, if too many read at once, or if a token is not above all that it excludes.
+// checkRW fails if a writer overlaps anybody, if too many read at once, or if a token is not above all those before it
+// that it excludes.
 func checkRW(t *testing.T, spans []*span) {
 	t.Helper()
 	slices.SortFunc(spans, func(a, b *span) int { return cmp.Compare(a.since, b.since) })

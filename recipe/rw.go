@@ -11,8 +11,8 @@ import (
 )
 
 // An RW lets either readers or one writer work at a time, in all processes together, on a store without shared leases.
-// Where Guarantees.Shared is true, use lock.Shared instead: it costs less and has no limit on readers. Create an RW with
-// NewRW.
+// Where Guarantees.Shared is true, use lock.Shared instead: it costs less and has no limit on readers. Create an RW
+// with NewRW.
 //
 // # Keys
 //
@@ -32,10 +32,10 @@ import (
 //
 // # Cost
 //
-// A writer makes n+1 requests to acquire and n+1 to release, of which n at a time are concurrent, and renews n+1 leases.
-// A reader makes 3 requests to acquire and 1 to release, and one more for each busy permit that it tries: it begins at a
-// random one. A reader that finds all permits held makes up to 3n+2, as a Semaphore does. All readers pass the queue
-// one by one, so at most one acquires per three requests. Multiply by the requests of the store (Guarantees.Requests).
+// A writer makes n+1 requests to acquire and n+1 to release, of which n are concurrent, and renews n+1 leases. A reader
+// makes 3 requests to acquire and 1 to release, and one more for each busy permit that it tries: it begins at a random
+// one. A reader that finds all permits held makes up to 3n+2, as a Semaphore does. Readers pass the queue one by one.
+// Multiply by the requests of the store (Guarantees.Requests).
 type RW struct{ permits Semaphore }
 
 // NewRW returns the RW of a key, for at most n readers at a time. It makes no request. The error is lock.ErrInvalid if

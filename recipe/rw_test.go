@@ -50,6 +50,9 @@ func reader(t testing.TB, rw *recipe.RW, opts ...lock.AcquireOption) *recipe.RWL
 
 type acquireRW func(context.Context, ...lock.AcquireOption) (*recipe.RWLease, error)
 
+func read(rw *recipe.RW) acquireRW  { return rw.AcquireShared }
+func write(rw *recipe.RW) acquireRW { return rw.Acquire }
+
 func rwLease(t testing.TB, acquire acquireRW, opts ...lock.AcquireOption) *recipe.RWLease {
 	t.Helper()
 	lease, err := acquire(t.Context(), opts...)
@@ -315,15 +318,16 @@ func TestRWReaderHoldsOnePermit(t *testing.T) {
 // A call that loses a key while it waits for another one holds nothing afterwards, and reports the loss soon.
 func TestRWLossDuringWait(t *testing.T) {
 	const n = 3
+	queue := func(string) string { return "doc/queue" }
 	for _, c := range []struct {
 		what    string
 		readers int // that hold permits
 		lost    func(free string) string
 		acquire func(*recipe.RW) acquireRW
 	}{
-		{"place of a writer", 1, func(string) string { return "doc/queue" }, func(rw *recipe.RW) acquireRW { return rw.Acquire }},
-		{"permit of a writer", 1, func(free string) string { return free }, func(rw *recipe.RW) acquireRW { return rw.Acquire }},
-		{"place of a reader", n, func(string) string { return "doc/queue" }, func(rw *recipe.RW) acquireRW { return rw.AcquireShared }},
+		{"place of a writer", 1, queue, write},
+		{"permit of a writer", 1, func(free string) string { return free }, write},
+		{"place of a reader", n, queue, read},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -418,10 +422,7 @@ func TestRWNested(t *testing.T) {
 // A call that has lost its place in the queue before its permits were granted fails: a writer with a higher token may
 // have held everything in between.
 func TestRWTokenOfLostPlace(t *testing.T) {
-	for name, acquire := range map[string]func(*recipe.RW) acquireRW{
-		"reader": func(rw *recipe.RW) acquireRW { return rw.AcquireShared },
-		"writer": func(rw *recipe.RW) acquireRW { return rw.Acquire },
-	} {
+	for name, acquire := range map[string]func(*recipe.RW) acquireRW{"reader": read, "writer": write} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				const n = 2

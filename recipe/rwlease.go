@@ -64,8 +64,8 @@ func (r *RWLease) Release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// acquireAtOnce acquires n keys concurrently. It returns those granted, and the first error, which ends the other waits.
-// The loss of a key that was granted ends them too.
+// acquireAtOnce acquires n keys concurrently. It returns those granted, and the first error, which ends the other
+// waits. The loss of a key that was granted ends them too.
 func acquireAtOnce(
 	ctx context.Context, n int, acquire func(ctx context.Context, i int) (*lock.Lease, error),
 ) ([]*lock.Lease, error) {

@@ -18,7 +18,8 @@ func (d Database) sharedOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d.reset(t)
 			if checks.Shared == nil {
-				if err := d.column().CheckShared(t.Context(), d.begin(t, sql.LevelDefault), accountID, 1); !errors.Is(err, lock.ErrInvalid) {
+				tx := d.begin(t, sql.LevelDefault)
+				if err := d.column().CheckShared(t.Context(), tx, accountID, 1); !errors.Is(err, lock.ErrInvalid) {
 					t.Errorf("no column for shared tokens: error %v", err)
 				}
 				return
