@@ -55,7 +55,10 @@ func params(store string) part {
 	})
 }
 
-// documents lists README.md, docs/*.md, docs/stores/*.md and docs/evidence/*.md below dir.
+// chinese is the README in Chinese.
+const chinese = "README.zh-CN.md"
+
+// documents lists README.md, README.zh-CN.md, docs/*.md, docs/stores/*.md and docs/evidence/*.md below dir.
 func documents(dir string) ([]string, error) {
 	docs, err := filepath.Glob(filepath.Join(dir, "docs", "*.md"))
 	if err != nil {
@@ -66,7 +69,7 @@ func documents(dir string) ([]string, error) {
 		return nil, err
 	}
 	evidence, err := filepath.Glob(filepath.Join(dir, "docs", "evidence", "*.md"))
-	return slices.Concat([]string{filepath.Join(dir, "README.md")}, docs, stores, evidence), err
+	return slices.Concat([]string{filepath.Join(dir, "README.md"), filepath.Join(dir, chinese)}, docs, stores, evidence), err
 }
 
 // generate returns text with all its generated parts made anew, and the names of those.
