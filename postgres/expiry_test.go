@@ -38,7 +38,7 @@ func TestFrozenHolder(t *testing.T) {
 			c := dialed(t, s.PostgresURL())
 			var took time.Duration
 			for range 2 {
-				p := startChild(t, s.PostgresURL()+params, mode, ttl)
+				p := startChild(t, s.PostgresURL()+params, mode, ttl, exclusiveChild)
 				p.says("held")
 				p.freeze()
 				took = freedAfter(t, c, mode)
@@ -59,7 +59,7 @@ func TestKilledHolder(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	for mode, params := range variants {
-		p := startChild(t, s.PostgresURL()+params, mode, time.Minute)
+		p := startChild(t, s.PostgresURL()+params, mode, time.Minute, exclusiveChild)
 		p.says("held")
 		p.kill()
 		b := opened(t, s.PostgresURL()+params)
@@ -81,7 +81,7 @@ func TestDeadWaiter(t *testing.T) {
 			if how == "cut-off" {
 				url = strings.Replace(url, s.Addr, p.Addr, 1)
 			}
-			dead := startChild(t, url, how, ttl)
+			dead := startChild(t, url, how, ttl, exclusiveChild)
 			queued(t, b, how, 1)
 			next := queueUp(t, b, waiting(how, time.Minute), 2)
 			switch how {

@@ -28,6 +28,7 @@ type session struct {
 	answered atomic.Bool   // it has been used since it was made
 
 	// Of whose turn it is.
+	sharedReady bool // the statements of shared locks are prepared
 	ignore func() bool // stops watching the request's context; nil if that is not watched
 	over   *held       // goes at the end of the turn
 
@@ -50,6 +51,9 @@ type held struct {
 	h     hash
 	owner string
 	entry string // of the label
+	// shared is the mode of the lock. A session never conflicts with itself: holding the lock in one mode, it is granted the other at
+	// once. It cannot happen, because a session carries one lease at a time (see seatLocked).
+	shared bool
 
 	// Guarded by pool.mu.
 	ttl     time.Duration
@@ -240,9 +244,12 @@ func (s *session) labelNow(timeout time.Duration) string {
 
 // lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
 func (s *session) lock(h *held, st statement) (token uint64, err error) {
+	if h.shared {
+		st = st.shared()
+	}
 	timeout, now, mint := min(h.ttl, maxTimeout), time.Now(), &s.b.mint
-	own := mint.begin(h.h, now, s.since)
-	defer mint.end(h.h)
+	own := mint.begin(h.h, h.shared, now, s.since)
+	defer mint.end(h.h, h.shared)
 	row, err := s.run(s.labelNow(timeout), timeout, st, int64(h.h), int64(own.short()))
 	if err != nil {
 		s.close() // what it holds is not certain
@@ -273,7 +280,11 @@ func (s *session) renew(ttl time.Duration) error {
 
 // release gives up h's lock. ErrLost means that the session did not have it.
 func (s *session) release(h *held) error {
-	row, err := s.call(pgAdvisoryUnlock, int64(h.h))
+	var unlock uint32 = pgAdvisoryUnlock
+	if h.shared {
+		unlock = pgAdvisoryUnlockShared // the other function would report that the session has no such lock
+	}
+	row, err := s.call(unlock, int64(h.h))
 	if err != nil {
 		s.close() // which releases
 		return err

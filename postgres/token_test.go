@@ -77,12 +77,12 @@ func TestMint(t *testing.T) {
 	var m mint
 	// attempt asks once, and is answered at once.
 	attempt := func(h hash, answer string, asked time.Time) (uint64, error) {
-		defer m.end(h)
-		return m.token(answer, m.begin(h, asked, now), asked)
+		defer m.end(h, false)
+		return m.token(answer, m.begin(h, false, asked, now), asked)
 	}
 	own := func(h hash, asked, since time.Time) uint32 {
-		defer m.end(h)
-		return m.begin(h, asked, since).short()
+		defer m.end(h, false)
+		return m.begin(h, false, asked, since).short()
 	}
 	if id := own(key, now, now); id != 0 {
 		t.Fatalf("own id %d without any", id)
@@ -103,14 +103,14 @@ func TestMint(t *testing.T) {
 	if id := own(key, now, now.Add(1)); id != 0 {
 		t.Errorf("own id %d in a session that came after it: the server may have crashed in between", id)
 	}
-	under := m.begin(key, now, now)
+	under := m.begin(key, false, now, now)
 	if id := own(key, now, now); id != 0 {
 		t.Errorf("own id %d in a second attempt on the key: answers may overtake each other", id)
 	}
 	if id := own(other, now, now); id != 5 {
 		t.Errorf("own id %d in an attempt on another key, want 5", id)
 	}
-	m.end(key)
+	m.end(key, false)
 	last, err := m.token(ownID, under, now)
 	if err != nil || last <= first {
 		t.Fatal(last, first, err)
