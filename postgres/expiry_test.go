@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -67,15 +68,21 @@ func TestKilledHolder(t *testing.T) {
 	}
 }
 
-// P4: a waiter that was killed or is cut off delays the next one by its TTL at most.
+// P4: a waiter that was killed or is cut off delays the next one by its TTL at most, also if the dead waiter is a writer between readers.
 func TestDeadWaiter(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	b := opened(t, s.PostgresURL())
 	const ttl = time.Second
-	for _, how := range []string{"killed", "cut-off", "frozen"} {
-		t.Run(how, func(t *testing.T) {
-			held := acquire(t, b, req(how, time.Minute))
+	for _, c := range []struct {
+		how    string
+		shared bool
+	}{{"killed", false}, {"cut-off", false}, {"frozen", false}, {"cut-off", true}, {"frozen", true}} {
+		how := c.how
+		t.Run(fmt.Sprintf("%s/shared=%v", how, c.shared), func(t *testing.T) {
+			r := req(how, time.Minute)
+			r.Shared = c.shared
+			held := acquire(t, b, r)
 			url := s.PostgresURL()
 			p := newProxy(t, s.Addr)
 			if how == "cut-off" {
@@ -83,7 +90,9 @@ func TestDeadWaiter(t *testing.T) {
 			}
 			dead := startChild(t, url, how, ttl, exclusiveChild)
 			queued(t, b, how, 1)
-			next := queueUp(t, b, waiting(how, time.Minute), 2)
+			r = waiting(how, time.Minute)
+			r.Shared = c.shared
+			next := queueUp(t, b, r, 2)
 			switch how {
 			case "killed":
 				dead.kill()

@@ -28,9 +28,9 @@ type session struct {
 	answered atomic.Bool   // it has been used since it was made
 
 	// Of whose turn it is.
-	sharedReady bool // the statements of shared locks are prepared
-	ignore func() bool // stops watching the request's context; nil if that is not watched
-	over   *held       // goes at the end of the turn
+	sharedReady bool        // the statements of shared locks are prepared
+	ignore      func() bool // stops watching the request's context; nil if that is not watched
+	over        *held       // goes at the end of the turn
 
 	mu      sync.Mutex      // guards what follows
 	ended   <-chan struct{} // what is asked in this turn ends with it, without an answer

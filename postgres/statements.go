@@ -55,8 +55,13 @@ const (
 	statements
 )
 
-// shared returns the statement that does the same as st for a shared lock.
-func (st statement) shared() statement { return map[statement]statement{stTry: stTryShared, stWait: stWaitShared}[st] }
+// shared returns the statement that does for a shared lock what st does for an exclusive one.
+func (st statement) shared() statement {
+	if st == stWait {
+		return stWaitShared
+	}
+	return stTryShared
+}
 
 // texts are the statements' SQL, and the types of their parameters.
 func (o Options) texts() [statements][2]string {

@@ -135,3 +135,47 @@ func TestMint(t *testing.T) {
 		t.Errorf("token %x, %v: package lock has no bits left", token, err)
 	}
 }
+
+// Readers of one key may use the client's id at the same time, but not beside a writer, whose place among them matters.
+func TestMintForReaders(t *testing.T) {
+	t.Parallel()
+	const key, other = 1, 2
+	now := time.Now()
+	var m mint
+	begin := func(h hash, shared bool, want uint32) *ownedID {
+		t.Helper()
+		own := m.begin(h, shared, now, now)
+		if own.short() != want {
+			t.Errorf("shared=%v on key %d may use id %d, want %d", shared, h, own.short(), want)
+		}
+		return own
+	}
+	begin(key, true, 0)
+	if _, err := m.token("7", nil, now); err != nil {
+		t.Fatal(err)
+	}
+	m.end(key, true)
+	one, two := begin(key, true, 7), begin(key, true, 7)
+	first, err1 := m.token(ownID, two, now)
+	second, err2 := m.token(ownID, one, now)
+	if err1 != nil || err2 != nil || first == second {
+		t.Errorf("tokens %d and %d, %v, %v", first, second, err1, err2)
+	}
+	begin(key, false, 0)
+	begin(other, false, 7)
+	begin(key, true, 0)
+	m.end(key, true)
+	m.end(key, false)
+	begin(key, true, 7)
+	for range 3 {
+		m.end(key, true)
+	}
+	begin(key, false, 7)
+	begin(key, true, 0)
+	m.end(key, false)
+	m.end(key, true)
+	m.end(other, false)
+	if len(m.asking) != 0 {
+		t.Errorf("%v is counted as under way", m.asking)
+	}
+}
