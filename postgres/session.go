@@ -51,8 +51,8 @@ type held struct {
 	h     hash
 	owner string
 	entry string // of the label
-	// shared is the mode of the lock. A session never conflicts with itself: holding the lock in one mode, it is granted the other at
-	// once. It cannot happen, because a session carries one lease at a time (see seatLocked).
+	// shared is the mode of the lock. Each lease needs a session of its own, as seatLocked provides: the server grants a
+	// session any lock that conflicts only with locks of the same session.
 	shared bool
 
 	// Guarded by pool.mu.
@@ -248,8 +248,8 @@ func (s *session) lock(h *held, st statement) (token uint64, err error) {
 		st = st.shared()
 	}
 	timeout, now, mint := min(h.ttl, maxTimeout), time.Now(), &s.b.mint
-	own := mint.begin(h.h, h.shared, now, s.since)
-	defer mint.end(h.h, h.shared)
+	own := mint.begin(h.h, now, s.since)
+	defer mint.end(h.h)
 	row, err := s.run(s.labelNow(timeout), timeout, st, int64(h.h), int64(own.short()))
 	if err != nil {
 		s.close() // what it holds is not certain

@@ -13,11 +13,10 @@ import (
 // a token is an id with such a number. The server compares under the lock (the age of an id is its distance to the next
 // one that nobody has yet, read when it is first asked for in a transaction; Postgres 14 to 17, xid_age).
 //
-// Grants of one key are counted in the order of their answers. That is the order of the grants as well, because of the attempts on one
-// key that are under way at a time all but the first need an id of their own. Shared attempts may use the client's id at the same time,
-// because leases of readers that overlap have no order: an exclusive attempt needs a new id beside any other, and a shared one beside
-// an exclusive one. And a session shares only ids that were taken after it
-// had connected: a server that has crashed since, and may give an id twice, has ended it.
+// Grants of one key are counted in the order of their answers. That is the order of the grants as well, because of the
+// attempts on one key that are under way at a time, shared or not, all but the first need an id of their own. And a
+// session shares only ids that were taken after it had connected: a server that has crashed since, and may give an id
+// twice, has ended it.
 
 const (
 	grantBits = 10             // of a token: the client's grants with one id
@@ -32,13 +31,7 @@ const (
 type mint struct {
 	mu     sync.Mutex
 	newest *ownedID
-	asking map[target]int // attempts under way
-}
-
-// A target is the lock that an attempt asks for.
-type target struct {
-	h      hash
-	shared bool
+	asking map[hash]int // attempts under way
 }
 
 // An ownedID is a transaction id that is the client's. The mint's mutex guards it.
@@ -51,16 +44,15 @@ type ownedID struct {
 
 // begin counts in an attempt on h, by a session that is there since then, and returns the id that it may share; nil if it needs a new
 // one.
-func (m *mint) begin(h hash, shared bool, now, since time.Time) *ownedID {
+func (m *mint) begin(h hash, now, since time.Time) *ownedID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.asking == nil {
-		m.asking = make(map[target]int)
+		m.asking = make(map[hash]int)
 	}
-	conflicts := m.asking[target{h, false}] > 0 || !shared && m.asking[target{h, true}] > 0
-	m.asking[target{h, shared}]++
+	m.asking[h]++
 	own := m.newest
-	if own == nil || conflicts || own.asked.Before(since) || now.Sub(own.asked) > ownFor || own.uses+1 >= 1<<grantBits {
+	if own == nil || m.asking[h] > 1 || own.asked.Before(since) || now.Sub(own.asked) > ownFor || own.uses+1 >= 1<<grantBits {
 		return nil
 	}
 	own.uses++
@@ -68,12 +60,11 @@ func (m *mint) begin(h hash, shared bool, now, since time.Time) *ownedID {
 }
 
 // end counts an attempt out.
-func (m *mint) end(h hash, shared bool) {
+func (m *mint) end(h hash) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	a := target{h, shared}
-	if m.asking[a]--; m.asking[a] == 0 {
-		delete(m.asking, a)
+	if m.asking[h]--; m.asking[h] == 0 {
+		delete(m.asking, h)
 	}
 }
 

@@ -77,12 +77,12 @@ func TestMint(t *testing.T) {
 	var m mint
 	// attempt asks once, and is answered at once.
 	attempt := func(h hash, answer string, asked time.Time) (uint64, error) {
-		defer m.end(h, false)
-		return m.token(answer, m.begin(h, false, asked, now), asked)
+		defer m.end(h)
+		return m.token(answer, m.begin(h, asked, now), asked)
 	}
 	own := func(h hash, asked, since time.Time) uint32 {
-		defer m.end(h, false)
-		return m.begin(h, false, asked, since).short()
+		defer m.end(h)
+		return m.begin(h, asked, since).short()
 	}
 	if id := own(key, now, now); id != 0 {
 		t.Fatalf("own id %d without any", id)
@@ -103,14 +103,14 @@ func TestMint(t *testing.T) {
 	if id := own(key, now, now.Add(1)); id != 0 {
 		t.Errorf("own id %d in a session that came after it: the server may have crashed in between", id)
 	}
-	under := m.begin(key, false, now, now)
+	under := m.begin(key, now, now)
 	if id := own(key, now, now); id != 0 {
 		t.Errorf("own id %d in a second attempt on the key: answers may overtake each other", id)
 	}
 	if id := own(other, now, now); id != 5 {
 		t.Errorf("own id %d in an attempt on another key, want 5", id)
 	}
-	m.end(key, false)
+	m.end(key)
 	last, err := m.token(ownID, under, now)
 	if err != nil || last <= first {
 		t.Fatal(last, first, err)
@@ -133,49 +133,5 @@ func TestMint(t *testing.T) {
 	}
 	if token, err := attempt(key, "35184372088831", now); err != nil || token>>(64-9) != 0 {
 		t.Errorf("token %x, %v: package lock has no bits left", token, err)
-	}
-}
-
-// Readers of one key may use the client's id at the same time, but not beside a writer, whose place among them matters.
-func TestMintForReaders(t *testing.T) {
-	t.Parallel()
-	const key, other = 1, 2
-	now := time.Now()
-	var m mint
-	begin := func(h hash, shared bool, want uint32) *ownedID {
-		t.Helper()
-		own := m.begin(h, shared, now, now)
-		if own.short() != want {
-			t.Errorf("shared=%v on key %d may use id %d, want %d", shared, h, own.short(), want)
-		}
-		return own
-	}
-	begin(key, true, 0)
-	if _, err := m.token("7", nil, now); err != nil {
-		t.Fatal(err)
-	}
-	m.end(key, true)
-	one, two := begin(key, true, 7), begin(key, true, 7)
-	first, err1 := m.token(ownID, two, now)
-	second, err2 := m.token(ownID, one, now)
-	if err1 != nil || err2 != nil || first == second {
-		t.Errorf("tokens %d and %d, %v, %v", first, second, err1, err2)
-	}
-	begin(key, false, 0)
-	begin(other, false, 7)
-	begin(key, true, 0)
-	m.end(key, true)
-	m.end(key, false)
-	begin(key, true, 7)
-	for range 3 {
-		m.end(key, true)
-	}
-	begin(key, false, 7)
-	begin(key, true, 0)
-	m.end(key, false)
-	m.end(key, true)
-	m.end(other, false)
-	if len(m.asking) != 0 {
-		t.Errorf("%v is counted as under way", m.asking)
 	}
 }
