@@ -3,12 +3,14 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A referee checks, as of the grants that its callers report, that nobody holds a key beside a writer, and that a writer's token is above
@@ -112,4 +114,45 @@ func TestReadersAndWritersMixed(t *testing.T) {
 	if n := locks(t, c); n != 0 {
 		t.Errorf("%d locks are left", n)
 	}
+}
+
+// Hundreds of readers share one key. The writer behind them waits for the last one, and is woken by it alone.
+func TestHundredsOfReaders(t *testing.T) {
+	storetest.Long(t, "it makes 200 connections")
+	t.Parallel()
+	const n = 200
+	s := shared(t)
+	b := opened(t, s.PostgresURL()+fmt.Sprint("&lock_max_leases=", n))
+	other := opened(t, s.PostgresURL())
+	leases := make([]backend.Lease, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			l, err := b.Acquire(ctx, asReader(waiting("k", time.Minute)))
+			if err != nil {
+				t.Error(err)
+			}
+			leases[i] = l
+		})
+	}
+	if wg.Wait(); t.Failed() {
+		t.FailNow()
+	}
+	if h, err := other.Inspect(context.Background(), "k"); err != nil || h.Shared != n || h.TTL < 30*time.Second {
+		t.Errorf("%+v, %v, want %d readers", h, err, n)
+	}
+	writer := queueUp(t, other, waiting("k", time.Minute), 1)
+	for _, l := range leases[1:] {
+		release(t, l)
+	}
+	if h, err := other.Inspect(context.Background(), "k"); err != nil || h.Shared != 1 || h.Waiters != 1 {
+		t.Errorf("%+v, %v, want one reader and one waiter", h, err)
+	}
+	begun := time.Now()
+	release(t, leases[0])
+	o := granted(t, writer, soon)
+	t.Logf("the writer has the key %v after the last release began", o.At.Sub(begun))
+	release(t, o.Lease)
 }
