@@ -152,8 +152,8 @@ func roundOf(workers int, cycle func(worker int)) (took []time.Duration, all tim
 	return took, time.Since(begun)
 }
 
-// BenchmarkReaders has 64 workers of one client share one key, and 64 writers with a key each, in turns. It reports how much of the
-// writers' speed the readers have.
+// BenchmarkReaders has 64 workers of one client share one key, and 64 writers with a key each, in turns. It reports how
+// much of the writers' speed the readers have.
 func BenchmarkReaders(b *testing.B) {
 	const workers = 64
 	s := servers.Postgres(b)

@@ -34,19 +34,21 @@
 // # Shared leases
 //
 // A shared lease is a shared advisory lock (pg_advisory_lock_shared), on a session of its own like every lease. So each
-// reader has its own timer, deadline and loss, and Break ends one reader alone. Requests are those of an exclusive lease:
-// one to acquire, one to renew, one to release. Each reader counts for MaxLeases, also beside others on the same key.
+// reader has its own timer, deadline and loss, and Break ends one reader alone. Requests are those of an exclusive
+// lease: one to acquire, one to renew, one to release. Each reader counts for MaxLeases, also beside others on the same
+// key.
 //
-//   - The queue of the server keeps the order: a reader that arrives behind a waiting writer waits, or gets ErrHeld; the
-//     readers between two writers are granted together, and a writer that is cancelled frees those behind it at once.
+//   - The queue of the server keeps the order: a reader that arrives behind a waiting writer waits, or gets ErrHeld;
+//     the readers between two writers are granted together, and a writer that is cancelled frees those behind it at
+//     once.
 //   - A writer that dies in the queue delays the readers behind it as it delays any waiter: for about a second if its
-//     process ended. If it is frozen or cut off, it stays in the queue until the readers ahead of it have ended, and then
-//     holds the key for its TTL.
+//     process ended. If it is frozen or cut off, it stays in the queue until the readers ahead of it have ended, and
+//     then holds the key for its TTL.
 //   - A writer that polls finds its key free only between readers, so readers that succeed each other can keep it out
 //     for as long as all MaxLeases/2 places of its client in the server's queue are taken.
 //   - No two tokens of a key are equal.
-//   - Inspect counts the readers in pg_locks, and describes the one whose timer ends last. Shared locks that other tools
-//     hold on the same number count too.
+//   - Inspect counts the readers in pg_locks, and describes the one whose timer ends last. Shared locks that other
+//     tools hold on the same number count too.
 //   - A connection prepares the statements of shared leases with its first one, in the same request.
 //
 // # Failure modes

@@ -68,7 +68,8 @@ func TestKilledHolder(t *testing.T) {
 	}
 }
 
-// P4: a waiter that was killed or is cut off delays the next one by its TTL at most, also if the dead waiter is a writer between readers.
+// P4: a waiter that was killed or is cut off delays the next one by its TTL at most, also if the dead waiter is a
+// writer between readers.
 func TestDeadWaiter(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -1,4 +1,5 @@
--- Who has the lock, in which mode, and who waits for it. pg_locks shows a lock on one bigint as two halves, with objsubid 1.
+-- Who has the lock, in which mode, and who waits for it. pg_locks shows a lock on one bigint as two halves, with
+-- objsubid 1.
 SELECT l.granted, l.pid, coalesce(a.query, ''), coalesce(a.application_name, ''), coalesce(a.state, ''),
     coalesce((extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.state_change)
         OPERATOR(pg_catalog.*) 1000000)::bigint, 0),

@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// places limits how many waiters of a Backend queue at the server at a time. The others poll, and stand in line for a place. Without
-// the line, a writer that polls would never find its key free while readers succeed each other.
+// places limits how many waiters of a Backend queue at the server at a time. The others poll, and stand in line for a
+// place. Without the line, a writer that polls would never find its key free while readers succeed each other.
 type places struct {
 	mu   sync.Mutex
 	free int

@@ -13,8 +13,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A referee checks, as of the grants that its callers report, that nobody holds a key beside a writer, and that a writer's token is above
-// all tokens before it and below all after it.
+// A referee checks, as of the grants that its callers report, that nobody holds a key beside a writer, and that a
+// writer's token is above all tokens before it and below all after it.
 type referee struct {
 	t               *testing.T
 	mu              sync.Mutex
@@ -62,8 +62,8 @@ func (f *referee) count() int {
 	return min(f.granted[false], f.granted[true])
 }
 
-// Readers and writers of several clients exclude each other under contention, whether they wait or not, and in half of the clients there
-// are more waiters than places in the server's queue.
+// Readers and writers of several clients exclude each other under contention, whether they wait or not, and in half of
+// the clients there are more waiters than places in the server's queue.
 func TestReadersAndWritersMixed(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// Uncontended, an acquire with its token, a renewal and a release are one request each, as the driver says, also of a shared lease and
-// of the first one on its connection.
+// Uncontended, an acquire with its token, a renewal and a release are one request each, as the driver says, also of a
+// shared lease and of the first one on its connection.
 func TestOneRequestEach(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -84,7 +84,8 @@ func calledFunctions(t *testing.T) (names []string) {
 		}
 	}
 	// What Options.texts adds to them.
-	names = append(names, "pg_current_xact_id", "pg_logical_emit_message", "pg_try_advisory_lock_shared", "pg_advisory_lock_shared")
+	names = append(names, "pg_current_xact_id", "pg_logical_emit_message",
+		"pg_try_advisory_lock_shared", "pg_advisory_lock_shared")
 	slices.Sort(names)
 	return slices.Compact(names)
 }

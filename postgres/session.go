@@ -51,8 +51,8 @@ type held struct {
 	h     hash
 	owner string
 	entry string // of the label
-	// shared is the mode of the lock. Each lease needs a session of its own, as seatLocked provides: the server grants a
-	// session any lock that conflicts only with locks of the same session.
+	// shared is the mode of the lock. Each lease needs a session of its own, as seatLocked provides: the server grants
+	// a session any lock that conflicts only with locks of the same session.
 	shared bool
 
 	// Guarded by pool.mu.
