@@ -86,6 +86,7 @@ var sharedMutants = []mutant{
 	{"stale reader's renewal drops who waits first", "BreakEndsOneReader"},
 	{"stale release of a reader ends another", "LateReaderRequestsTouchNothing"},
 	{"stale release of a reader ends the writer", "LateReaderRequestsTouchNothing"},
+	{"readers are not renewed", "ReaderRenewalRacesExpiry"},
 	{"stale Renew is sent without owner", "StaleReaderSparesWriter"},
 	{"stale Release is sent without owner", "StaleReaderSparesWriter"},
 	{"break ends all readers", "BreakEndsOneReader"},
@@ -136,7 +137,7 @@ var sharedMutants = []mutant{
 	{"store keeps a record of each expired reader", "StoreForgetsEndedReaders"},
 
 	// histories
-	{"renewal of a reader cuts longer ones", "SharedHistoryUnderExpiry"},
+	{"reader's lease ends after 9/10 of its TTL", "SharedHistoryUnderExpiry"},
 	{"reader enters beside a writer", "SharedHistoryUnderLinkFaults"},
 	{"reader's lease ends after 9/10 of its TTL", "SharedHistoryUnderProcessFaults"},
 	{"restart drops readers", "SharedHistoryUnderOutages"},

@@ -2,7 +2,9 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -21,6 +23,11 @@ var sharedStaleChecks = []Check{
 		Rule:  "rules 1 and 5: a renewal or release of a reader that reaches the store when its lease has ended revives, ends and blocks nothing",
 		Needs: []Need{needsLinked},
 		run:   lateReaderRequestsTouchNothing,
+	},
+	{
+		Name: "ReaderRenewalRacesExpiry",
+		Rule: "rule 5: a renewal of a reader that meets the end of its lease succeeds, or is ErrLost and revives nothing",
+		run:  readerRenewalRacesExpiry,
 	},
 	{
 		Name: "StaleReaderSparesWriter",
@@ -169,5 +176,51 @@ func staleReaderSparesWriter(t *trial) {
 			t.release(g)
 		}
 		t.mustBeFree(t.b, key, "after late requests of a reader, and the release of all others")
+	})
+}
+
+// readerRenewalRacesExpiry renews readers at the last moment, each before a writer that waits, some beside another reader.
+func readerRenewalRacesExpiry(t *trial) {
+	const keys, rounds = 12, 2
+	ways := t.renewals()
+	t.inChunks(keys, 3, func(i int) {
+		way := ways[i%len(ways)]
+		moment := 10 * time.Millisecond
+		if i%3 == 0 {
+			moment = t.short() / 3 // for a machine whose timers are late
+		}
+		for range rounds {
+			key := t.newKey()
+			var beside *grant
+			if i/2%2 == 0 {
+				beside = t.read(t.b, key, t.long())
+			}
+			g := t.read(t.a, key, t.short())
+			w := t.wait(t.b, key, t.long())
+			time.Sleep(time.Until(g.Deadline()) + 2*time.Millisecond - rand.N(moment))
+			before := time.Now()
+			err := way.renew(t.ctx, g, t.short())
+			end := g.Deadline()
+			t.answered(err, before)
+			switch {
+			case err == nil && end.Before(backend.Deadline(before, t.kept(t.short()))):
+				t.fatalf("a renewal at the last moment was granted less than its TTL")
+			case err == nil && w.ended() && w.grant != nil && w.grant.after.Before(before):
+				t.fatalf("a renewal revived a reader %v after a writer was granted the key", before.Sub(w.grant.after))
+			case err != nil && !errors.Is(err, backend.ErrLost):
+				t.fatalf("%s at the last moment: %v, want nil or ErrLost", way.what, err)
+			}
+			if beside != nil {
+				w.stillWaits(t, beside, t.rule)
+				t.outlast(t.lastRefusal(time.Now(), t.short()))
+				t.readersKeepOut([]*grant{beside}, "after a renewal that met the end of another reader's lease")
+				t.release(beside)
+			}
+			next := w.granted(t, 2*t.g.Round(t.short())+t.handOff(), "after the end of the readers")
+			if err == nil && next.after.Before(end) {
+				t.doubleGrant("a writer was granted the key %v before the renewed deadline of a reader", end.Sub(next.after))
+			}
+			t.release(next)
+		}
 	})
 }
