@@ -89,6 +89,8 @@ var sharedMutants = []mutant{
 	{"readers are not renewed", "ReaderRenewalRacesExpiry"},
 	{"stale Renew is sent without owner", "StaleReaderSparesWriter"},
 	{"stale Release is sent without owner", "StaleReaderSparesWriter"},
+	{"stale release of a reader ends another", "BreakEndsOneReader"},
+	{"all waiting readers enter at once", "ReadersIgnoreLaterWriter"},
 	{"break ends all readers", "BreakEndsOneReader"},
 	{"break ends any reader", "BreakEndsOneReader"},
 	{"break finds no reader", "BreakEndsOneReader"},

@@ -48,6 +48,7 @@ func breakEndsOneReader(t *trial) {
 	}
 	requests := t.staleRequests()
 	const n = 3
+	t.inChunks(len(requests), n, func(i int) { t.breaksUnwaited(breaker, requests[i], t.readers(t.newKey(), n, t.long())) })
 	t.inChunks(2*len(requests), n+3, func(i int) {
 		request, key := requests[i/2], t.newKey()
 		readers := t.readers(key, n, t.long())
@@ -85,6 +86,18 @@ func breakEndsOneReader(t *trial) {
 		t.release(behind.granted(t, t.handOff(), "after the writer's release"))
 		t.becomesFree(t.b, key, t.handOff(), "after the last release")
 	})
+}
+
+// breaksUnwaited breaks the lease of one of readers, whose key nobody waits for.
+func (t *trial) breaksUnwaited(breaker backend.Breaker, request renewal, readers []*grant) {
+	t.breaksReader(breaker, readers[1])
+	t.wantLost(request.what+" of a reader whose lease was broken", func() error { return request.renew(t.ctx, readers[1], 2*t.long()) })
+	others := []*grant{readers[0], readers[2]}
+	t.readersKeepOut(others, fmt.Sprintf("after %s of a reader whose lease was broken", request.what))
+	t.release(others[0])
+	t.readersKeepOut(others[1:], "after Break of one reader and the release of another")
+	t.release(others[1])
+	t.mustBeFree(t.a, readers[1].key, "after Break of one reader and the release of the others")
 }
 
 func (t *trial) breaksReader(breaker backend.Breaker, g *grant) {
