@@ -65,8 +65,8 @@ func (s *Store) Hold(key string, opts ...lock.AcquireOption) (release func()) {
 	return func() { _ = lease.Release(context.Background()) }
 }
 
-// Lose ends the lease on key, or all of them if they are shared, as a store that loses data does. Its holder is notified
-// at once, and the next waiter gets the key. It fails the test if key is free.
+// Lose ends the lease on key, or all of them if they are shared, as a store that loses data does. Its holder is
+// notified at once, and the next waiter gets the key. It fails the test if key is free.
 func (s *Store) Lose(key string) {
 	s.t.Helper()
 	ctx := context.Background()

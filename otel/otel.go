@@ -6,9 +6,9 @@
 // The instruments are named after OpenTelemetry's conventions for database clients (connection pools above all), with lock.client in
 // place of db.client. Times are in seconds. docs/observe.md explains each of them, and what to alert on.
 //
-// Every measurement and span has the attribute lock.backend, the store's name as in errors ("redis"), and those of shared
-// leases have lock.shared with the value true. A key becomes an attribute only
-// through WithKey, because a key per order, for example, would create as many time series.
+// Every measurement and span has the attribute lock.backend, the store's name as in errors ("redis"), and those of
+// shared leases have lock.shared with the value true. A key becomes an attribute only through WithKey, because a key
+// per order, for example, would create as many time series.
 package otel
 
 import (
