@@ -74,7 +74,7 @@
 //
 //	~anylock:* &anylock:inbox:*
 //	+del +eval +evalsha +exists +get +incr +info +mget +pexpire +ping +pttl +publish +set +subscribe +time
-//	+zadd +zcard +zpopmin +zrem
+//	+zadd +zcard +zcount +zpopmin +zrange +zrem +zremrangebyscore +zscore
 //
 // It also needs +select for a database other than 0, +cluster|slots in a Cluster, +wait for MinReplicas, and +scan for List. If you set
 // another namespace, write it in place of anylock. Redis 6.0 has no rights on channels: leave out &anylock:inbox:*. Without +info, opening
