@@ -67,7 +67,7 @@ var (
 	}
 	acquireSharedScript = exchange.Script{
 		Text:   acquireArgumentsLua + reserveLua + enqueueLua + readersLua + admitLua + acquireSharedLua,
-		Digest: "cacec4f2621dba55826fff5b50def94dbb702587",
+		Digest: "7d13ec46abb79039b802a8e4f9d8329695a9ad58",
 	}
 	releaseScript = exchange.Script{
 		Text: releaseArgumentsLua + releaseFreeLua + reserveLua + releaseLua +
