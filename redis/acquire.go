@@ -69,8 +69,8 @@ func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error)
 	}
 	if a.r.Shared {
 		q.Script = acquireSharedScript
-		q.Again = append(slices.Clone(q.Args), flag(true))
-		q.Args = append(q.Args, flag(a.unanswered || b.lanes == nil)) // other clients than that of one server repeat requests
+		q.Again = append(slices.Clone(q.Args), before(true, true))
+		q.Args = append(q.Args, before(a.queued, a.unanswered || b.lanes == nil)) // clients of several servers repeat requests
 	}
 	a.sent = time.Now()
 	v, unanswered, err := b.eval(ctx, q)
@@ -91,6 +91,17 @@ func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error)
 // flag is a condition as an argument of scripts.
 func flag(set bool) any {
 	if set {
+		return "1"
+	}
+	return "0"
+}
+
+// before describes earlier requests to acquireSharedScript.
+func before(refused, unanswered bool) any {
+	switch {
+	case unanswered:
+		return "2"
+	case refused:
 		return "1"
 	}
 	return "0"

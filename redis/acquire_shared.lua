@@ -1,5 +1,7 @@
 
-local function grant(now, time)
+local now, time = clock()
+
+local function grant()
   local token = nextToken(time)
   call('ZADD', lock, now + ttl, token .. ':' .. owner)
   follow(lock, now)
@@ -9,22 +11,20 @@ end
 -- reserved removes the owner's reservation, and reports whether there was one.
 local function reserved() return call('ZREM', lock, '0:' .. owner) == 1 end
 
-local value = call('MGET', lock)[1]
 if value then return refuse(value) end
-local now, time = clock()
 call('ZREMRANGEBYSCORE', lock, '-inf', now)
-local reader = ARGV[5] == '1' and find(lock, owner)
-local token = reader and string.match(reader, '^%d+')
-if token and token ~= '0' then
+if reserved() then return grant() end
+local reader = ARGV[5] == '2' and find(lock, owner)
+if reader then
   -- The reply to the first request was lost. This one must not shorten what a renewal has granted since.
   if call('ZSCORE', lock, reader) - now < tonumber(ttl) then
     call('ZADD', lock, now + ttl, reader)
     follow(lock, now)
   end
-  return token
+  return string.match(reader, '^%d+')
 end
-if reserved() or advance(channel) then return grant(now, time) end
+if advance(channel) then return grant() end
 value = call('MGET', lock)[1] -- advance may have reserved the key for an exclusive waiter
 if value then return refuse(value) end
-if reserved() or call('EXISTS', queue) == 0 then return grant(now, time) end
+if reserved() or call('EXISTS', queue) == 0 then return grant() end
 return describe(lock, nil, enqueue(true))

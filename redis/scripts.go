@@ -21,6 +21,9 @@ var acquireLua string
 //go:embed acquire_readers.lua
 var acquireReadersLua string
 
+//go:embed acquire_shared_free.lua
+var acquireSharedFreeLua string
+
 //go:embed acquire_shared.lua
 var acquireSharedLua string
 
@@ -35,6 +38,9 @@ var releaseLua string
 
 //go:embed release_readers.lua
 var releaseReadersLua string
+
+//go:embed release_shared_free.lua
+var releaseSharedFreeLua string
 
 //go:embed release_shared.lua
 var releaseSharedLua string
@@ -63,11 +69,11 @@ var (
 	acquireScript = exchange.Script{
 		Text: acquireArgumentsLua + acquireFreeLua + reserveLua + enqueueLua + acquireLua +
 			readersLua + admitLua + acquireReadersLua,
-		Digest: "bd57b3ee90c3e3021a8b4ae6386769cb23aa4abf",
+		Digest: "bbfbd267e542e3918fe850c9338a734b122e1d2c",
 	}
 	acquireSharedScript = exchange.Script{
-		Text:   acquireArgumentsLua + reserveLua + enqueueLua + readersLua + admitLua + acquireSharedLua,
-		Digest: "7d13ec46abb79039b802a8e4f9d8329695a9ad58",
+		Text:   acquireArgumentsLua + acquireSharedFreeLua + reserveLua + enqueueLua + readersLua + admitLua + acquireSharedLua,
+		Digest: "67853586cff30c22c96fb70229a0d161bb37789c",
 	}
 	releaseScript = exchange.Script{
 		Text: releaseArgumentsLua + releaseFreeLua + reserveLua + releaseLua +
@@ -75,8 +81,8 @@ var (
 		Digest: "dea06d93fb8bd66ca1892e04e707f17c74a5500a",
 	}
 	releaseSharedScript = exchange.Script{
-		Text:   releaseArgumentsLua + reserveLua + readersLua + admitLua + releaseSharedLua,
-		Digest: "aa7b48aa3980d6c9dfed3e2a3b3ee709202d9c8b",
+		Text:   releaseArgumentsLua + releaseSharedFreeLua + reserveLua + readersLua + admitLua + releaseSharedLua,
+		Digest: "201c814873cf3fd35fb8d8c8efe6862d4829682f",
 	}
 	renewScript       = exchange.Script{Text: renewLua, Digest: "31ca59165ecb132de863747a47deacda9f318fd8"}
 	renewSharedScript = exchange.Script{Text: readersLua + renewSharedLua, Digest: "2cdb33c587751598c56aa819b4b747bc0ee23180"}
