@@ -3,8 +3,6 @@ local owner = string.match(expected, '^%d+:(.*)$')
 local waiter = 's' .. string.sub(channel, -32) .. owner
 if removed == 0 then removed = call('ZREM', queue, waiter) end
 if held then return removed end
-local now = clock()
-call('ZREMRANGEBYSCORE', lock, '-inf', now)
 local reader = removed == 0 and find(lock, owner)
 if reader then removed = call('ZREM', lock, reader) end
 follow(lock, now)

@@ -82,7 +82,7 @@ var (
 	}
 	releaseSharedScript = exchange.Script{
 		Text:   releaseArgumentsLua + releaseSharedFreeLua + reserveLua + readersLua + admitLua + releaseSharedLua,
-		Digest: "201c814873cf3fd35fb8d8c8efe6862d4829682f",
+		Digest: "362020bfb047a14b34d868e12d4579838b835e20",
 	}
 	renewScript       = exchange.Script{Text: renewLua, Digest: "31ca59165ecb132de863747a47deacda9f318fd8"}
 	renewSharedScript = exchange.Script{Text: readersLua + renewSharedLua, Digest: "2cdb33c587751598c56aa819b4b747bc0ee23180"}
