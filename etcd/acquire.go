@@ -40,7 +40,7 @@ type attempt struct {
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	a := newAttempt(b, r)
 	w := kit.Waiter{
-		Try: a.tryOnce, CleanUp: a.cleanUp, Passing: passing, Pause: kit.Pause{Min: leastPause, Max: time.Second},
+		Try: a.try, CleanUp: a.cleanUp, Passing: passing, Pause: kit.Pause{Min: leastPause, Max: time.Second},
 	}
 	if r.Wait {
 		w.Try, w.Sleep = a.tryInQueue, a.awaitTurn
@@ -55,17 +55,6 @@ func newAttempt(b *Backend, r backend.Request) *attempt {
 		a.rivals, a.key = exclusiveKeys(a.prefix), a.prefix+sharedMark+a.name
 	}
 	return a
-}
-
-// tryOnce is try for a request that does not wait. Behind shared leases it counts them, which takes another request.
-func (a *attempt) tryOnce(ctx context.Context) (backend.Lease, error) {
-	l, err := a.try(ctx)
-	if held, ok := errors.AsType[*backend.HeldError](err); ok && held.Holder.Shared > 0 {
-		if q, err := a.b.readQueue(ctx, a.r.Key); err == nil && len(q.holders) > 0 {
-			return nil, &backend.HeldError{Holder: q.holder()}
-		}
-	}
-	return l, err
 }
 
 // leaseLosses is how often in a row an attempt may find that its lease has just ended: after an outage the pool is
@@ -98,7 +87,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		if len(own) > 0 && string(own[0].Key) == a.key && string(own[0].Value) == a.r.Owner {
 			return a.grant(ctx, found(busy.sent, own[0]), busy.refreshed)
 		}
-		return nil, &backend.HeldError{Holder: holder(first[0])}
+		return nil, &backend.HeldError{Holder: a.b.describe(ctx, a.r.Key, first[0])}
 	}
 	return nil, errLeasesLost
 }

@@ -73,6 +73,17 @@ func holder(kv *mvccpb.KeyValue) backend.Holder {
 	return h
 }
 
+// describe describes the holders of a key, of whom first is one. Shared leases take another request, which counts them.
+func (b *Backend) describe(ctx context.Context, key string, first *mvccpb.KeyValue) backend.Holder {
+	h := holder(first)
+	if h.Shared > 0 {
+		if q, err := b.readQueue(ctx, key); err == nil && len(q.holders) > 0 {
+			return q.holder()
+		}
+	}
+	return h
+}
+
 // ttlsAtOnce is how many leases Inspect reads at the same time.
 const ttlsAtOnce = 16
 
