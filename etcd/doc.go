@@ -41,19 +41,19 @@
 //
 // The name of a contender for a shared lease begins with a letter that no other name begins with. A shared request asks
 // that no exclusive contender has a key, holder or waiter; an exclusive request asks that nobody has one. Every shared
-// lease has its own key, etcd lease and watch: what happens to one changes nothing about another. Its requests are those
-// of an exclusive lease.
+// lease has its own key, etcd lease and watch: what happens to one changes nothing about another. Its requests are
+// those of an exclusive lease.
 //
-//   - A waiting shared request watches the nearest exclusive contender ahead. When that key is gone, all shared requests
-//     behind it enter, each after one read.
+//   - A waiting shared request watches the nearest exclusive contender ahead. When that key is gone, all shared
+//     requests behind it enter, each after one read.
 //   - A waiting exclusive request watches the nearest contender ahead of any kind. If others hold shared leases when
 //     that key is gone, it reads and watches once more. That is one round if the holders release in the order of their
 //     tokens, and one for each holder if they release in the opposite order.
 //   - Shared requests behind an exclusive waiter enter at once if it gives up. If its process dies, they enter when its
 //     place ends: see Failure modes.
 //   - A request that meets shared leases makes one more request, which counts them for the HeldError. The error names
-//     the first of them, without a TTL. Inspect reads the TTL of each shared lease, in one request for each, and returns
-//     the owner whose lease ends last.
+//     the first of them, without a TTL. Inspect reads the TTL of each shared lease, in one request for each, and
+//     returns the owner whose lease ends last.
 //   - Tokens are revisions, so no two are equal.
 //
 // # Failure modes
