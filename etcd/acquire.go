@@ -289,7 +289,7 @@ func (a *attempt) revokeInBackground(leases ...*lease) {
 
 func (a *attempt) leaveQueue(ctx context.Context, l *lease) {
 	b := a.b
-	deleted, unsure, _ := b.deleteContender(ctx, contender{a.key, a.created})
+	deleted, unsure, _ := b.deleteContender(ctx, a.key, a.modified)
 	if unsure || !deleted { // whoever has deleted the key may be about to revoke the lease
 		a.revokeInBackground(l)
 		return

@@ -36,6 +36,7 @@ type Backend struct {
 var (
 	_ backend.Backend      = (*Backend)(nil)
 	_ backend.BatchRenewer = (*Backend)(nil)
+	_ backend.Resumer      = (*Backend)(nil)
 )
 
 func newBackend(client *clientv3.Client, o Options) *Backend {

@@ -13,7 +13,7 @@ import (
 
 // A lockedKey is the Data of a lock's Life: the key, and the etcd lease to which the key is bound.
 type lockedKey struct {
-	name      string
+	name      string // to be reused; empty if another client has chosen it
 	contender contender
 	guarded   guarded
 
@@ -65,19 +65,19 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		}
 		return lostAfterDeadline(l)
 	}
-	deleted, unsure, err := b.deleteContender(ctx, k.contender)
+	deleted, unsure, err := b.deleteContender(ctx, k.contender.key, k.modified)
 	switch {
 	case err != nil:
 		k.unsure = true
 		return err
 	case !deleted:
-		b.dropLeases(k) // not reused: whoever has deleted the key may be about to revoke the lease
+		b.dropLeases(k) // not reused: whoever has deleted or resumed the key may be about to revoke the lease
 		if unsure {
 			return lostAfterDeadline(l)
 		}
 		return backend.ErrLost
 	}
-	if !unsure {
+	if !unsure && k.name != "" {
 		b.names.reuse(k.name)
 	}
 	b.pool.checkIn(k.lease)

@@ -48,7 +48,7 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 		key := e.key.contender.key
 		ops[i] = clientv3.OpTxn(
 			// A delayed write fails because the key has changed since.
-			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", e.key.modified)},
+			[]clientv3.Cmp{unmodified(key, e.key.modified)},
 			[]clientv3.Op{clientv3.OpPut(key, e.owner, clientv3.WithLease(clientv3.LeaseID(e.to.id)))},
 			[]clientv3.Op{clientv3.OpGet(key)})
 	}
@@ -77,7 +77,7 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 			continue
 		}
 		kvs := txn.Responses[0].GetResponseRange().Kvs
-		if !k.contender.isIn(kvs) {
+		if !k.contender.isIn(kvs) || !k.unsure && !k.mayBeBoundTo(kvs[0].Lease) {
 			e.err = backend.ErrLost
 			b.pool.revokeLater(e.to)
 			b.dropLeases(k)
@@ -91,6 +91,12 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 		again = append(again, e)
 	}
 	return again
+}
+
+// mayBeBoundTo reports whether a request of this client may have bound the key to a lease. A Resume by another client
+// binds the key to others. The caller has locked k.mu.
+func (k *lockedKey) mayBeBoundTo(id int64) bool {
+	return slices.ContainsFunc(append(k.unconfirmed, k.lease), func(l *lease) bool { return l != nil && l.id == id })
 }
 
 // finishMove makes to the lease of k, and frees the other leases. The caller has locked k.mu.

@@ -111,6 +111,10 @@ func missing(key string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 }
 
+func unmodified(key string, since int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", since)
+}
+
 // isIn reports whether the contender is what a read of its key has found.
 func (c contender) isIn(found []*mvccpb.KeyValue) bool {
 	return len(found) > 0 && found[0].CreateRevision == c.created
@@ -120,11 +124,12 @@ func (c contender) exists() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(c.key), "=", c.created)
 }
 
-// deleteContender deletes the contender's key, and reports whether the key existed. unsure means that an earlier
-// request had no reply, and may have deleted the key.
-func (b *Backend) deleteContender(ctx context.Context, c contender) (deleted, unsure bool, err error) {
+// deleteContender deletes a contender's key if it was last written at the revision modified, and reports whether it
+// was: later a Resume may have bound the key to a lease of another client. unsure means that an earlier request had no
+// reply, and may have deleted the key.
+func (b *Backend) deleteContender(ctx context.Context, key string, modified int64) (deleted, unsure bool, err error) {
 	unsure, err = b.repeat(ctx, func(ctx context.Context) error {
-		resp, err := b.kv.Txn(ctx).If(c.exists()).Then(clientv3.OpDelete(c.key)).Commit()
+		resp, err := b.kv.Txn(ctx).If(unmodified(key, modified)).Then(clientv3.OpDelete(key)).Commit()
 		deleted = err == nil && resp.Succeeded
 		return err
 	})
