@@ -87,7 +87,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		if len(own) > 0 && string(own[0].Key) == a.key && string(own[0].Value) == a.r.Owner {
 			return a.grant(ctx, found(busy.sent, own[0]), busy.refreshed)
 		}
-		return nil, &backend.HeldError{Holder: a.b.describe(ctx, a.r.Key, first[0])}
+		return nil, a.b.refusal(ctx, a.r.Key, first)
 	}
 	return nil, errLeasesLost
 }

@@ -37,6 +37,10 @@
 // a lease: a transaction binds the key to another one. A lock with a TTL of more than 30 s that had to wait needs
 // that transaction, too.
 //
+// A Resume binds the key to an etcd lease of the new client, and revokes the old one: a read, a grant if the pool is
+// empty, a transaction and a revocation. If the earlier client still uses the lease, it loses it with its next renewal,
+// and its release changes nothing.
+//
 // # Shared leases
 //
 // The name of a contender for a shared lease begins with a letter that no other name begins with. A shared request asks

@@ -54,34 +54,26 @@ func (q queue) heldBy(owner string) *mvccpb.KeyValue {
 	return nil
 }
 
-// holder describes the holders, of whom there is at least one, without a TTL. It names the first.
+// holder describes the holders, of whom there is at least one, by the first. It sets no TTL.
 func (q queue) holder() backend.Holder {
-	h := holder(q.holders[0])
-	h.Waiters = q.waiters
-	if h.Shared > 0 {
+	first := q.holders[0]
+	h := backend.Holder{Owner: string(first.Value), Token: uint64(first.CreateRevision), Waiters: q.waiters}
+	if isShared(first.Key) {
 		h.Shared = len(q.holders)
 	}
 	return h
 }
 
-// holder describes a holder by its key, without a TTL.
-func holder(kv *mvccpb.KeyValue) backend.Holder {
-	h := backend.Holder{Owner: string(kv.Value), Token: uint64(kv.CreateRevision)}
-	if isShared(kv.Key) {
-		h.Shared = 1
-	}
-	return h
-}
-
-// describe describes the holders of a key, of whom first is one. Shared leases take another request, which counts them.
-func (b *Backend) describe(ctx context.Context, key string, first *mvccpb.KeyValue) backend.Holder {
-	h := holder(first)
-	if h.Shared > 0 {
-		if q, err := b.readQueue(ctx, key); err == nil && len(q.holders) > 0 {
-			return q.holder()
+// refusal returns the error of a request that does not get the key. first is the key of the first holder. If it is
+// shared, another request counts the holders.
+func (b *Backend) refusal(ctx context.Context, key string, first []*mvccpb.KeyValue) error {
+	q := queue{holders: first}
+	if isShared(first[0].Key) {
+		if all, err := b.readQueue(ctx, key); err == nil && len(all.holders) > 0 {
+			q = all
 		}
 	}
-	return h
+	return &backend.HeldError{Holder: q.holder()}
 }
 
 // ttlsAtOnce is how many leases Inspect reads at the same time.
