@@ -38,8 +38,7 @@
 // that transaction, too.
 //
 // A Resume binds the key to an etcd lease of the new client, and revokes the old one: a read, a grant if the pool is
-// empty, a transaction and a revocation. If the earlier client still uses the lease, it loses it with its next renewal,
-// and its release changes nothing.
+// empty, a transaction and a revocation. If the earlier client still uses the lock, its next renewal does the same.
 //
 // # Shared leases
 //

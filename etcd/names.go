@@ -125,7 +125,7 @@ func (c contender) exists() clientv3.Cmp {
 }
 
 // deleteContender deletes a contender's key if it was last written at the revision modified, and reports whether it
-// was: later a Resume may have bound the key to a lease of another client. unsure means that an earlier request had no
+// was: a Resume may have bound the key to a lease of another client since. unsure means that an earlier request had no
 // reply, and may have deleted the key.
 func (b *Backend) deleteContender(ctx context.Context, key string, modified int64) (deleted, unsure bool, err error) {
 	unsure, err = b.repeat(ctx, func(ctx context.Context) error {

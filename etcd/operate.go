@@ -60,11 +60,15 @@ func (b *Backend) breakLease(ctx context.Context, key, owner string) error {
 	if err != nil {
 		return err
 	}
-	held := q.heldBy(owner)
-	if held == nil {
-		return backend.ErrLost
+	if held := q.heldBy(owner); held != nil {
+		return b.breakContender(ctx, contenderOf(held))
 	}
-	c := contenderOf(held)
+	return backend.ErrLost
+}
+
+// breakContender deletes a contender's key and revokes the etcd lease to which it was bound. ErrLost means that the key
+// did not exist.
+func (b *Backend) breakContender(ctx context.Context, c contender) error {
 	var broken []*mvccpb.KeyValue // has the lease at the deletion: an earlier one may by now be another lock's
 	unsure, err := b.repeat(ctx, func(ctx context.Context) error {
 		resp, err := b.kv.Txn(ctx).If(c.exists()).Then(clientv3.OpDelete(c.key, clientv3.WithPrevKV())).Commit()

@@ -3,8 +3,10 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -63,43 +65,59 @@ func TestResumeReader(t *testing.T) {
 	release(t, writer)
 }
 
-// A client whose lease another one has resumed loses it, and does nothing to it.
-func TestResumeTakesTheLease(t *testing.T) {
+// Two clients use one lease: either renews it, by moving the key back to an etcd lease of its own, and either ends it
+// for both. What the clients do next, they do with etcd leases that nobody revokes.
+func TestResumedLeaseOfTwoClients(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	c := raw(t, s.Addr)
-	for what, use := range map[string]func(l backend.Lease) error{
-		"a renewal":                 func(l backend.Lease) error { return l.Renew(t.Context(), readerTTL) },
-		"a renewal for another TTL": func(l backend.Lease) error { return l.Renew(t.Context(), 2*readerTTL) },
-		"a release":                 func(l backend.Lease) error { return l.Release(t.Context()) },
-	} {
-		t.Run(what, func(t *testing.T) {
-			b, other := opened(t, s.URL()), opened(t, s.URL())
-			r := req("k", readerTTL)
-			l := acquire(t, b, r)
-			old := get(t, c, ownKey(t, c, r.Owner)).Lease
-			resumed := resume(t, other, r)
-			if what == "a renewal" {
-				until(t, soon, "the etcd lease is revoked", func() bool {
-					ttl, err := b.remaining(t.Context(), old)
+	b, other := opened(t, s.URL()), opened(t, s.URL())
+	r := req("k", readerTTL)
+	l := acquire(t, b, r)
+	resumed := resume(t, other, r)
+	for i, renewal := range []struct {
+		lease backend.Lease
+		ttl   time.Duration
+	}{{l, readerTTL}, {resumed, readerTTL}, {l, 2 * readerTTL}, {resumed, 3 * readerTTL}, {l, 2 * readerTTL}, {resumed, 3 * readerTTL}} {
+		own := ownKey(t, c, r.Owner)
+		bound := get(t, c, own).Lease
+		for _, x := range []backend.Lease{l, resumed} {
+			if id := leaseOf(x).id; id != bound {
+				until(t, soon, "the other etcd lease is revoked", func() bool {
+					ttl, err := b.remaining(t.Context(), id)
 					return err == nil && ttl == 0
 				})
 			}
-			if err := use(l); !errors.Is(err, backend.ErrLost) {
-				t.Errorf("%s of a lease that another client has resumed: %v", what, err)
-			}
-			// What the first client does next, it does with etcd leases that nobody revokes.
-			next := acquire(t, b, req("next", readerTTL))
-			if err := resumed.Renew(t.Context(), readerTTL); err != nil {
-				t.Errorf("renewal of the resumed lease: %v", err)
-			}
-			if h := held(t, b, req("k", readerTTL)); h.Token != l.Token() {
-				t.Errorf("the holder is %+v", h)
-			}
-			release(t, resumed)
-			release(t, next)
-		})
+		}
+		if err := renewal.lease.Renew(t.Context(), renewal.ttl); err != nil {
+			t.Fatalf("renewal %d: %v", i, err)
+		}
+		if bound := get(t, c, own).Lease; bound != leaseOf(renewal.lease).id {
+			t.Fatalf("renewal %d: the key is bound to the etcd lease %x, renewed is %x", i, bound, leaseOf(renewal.lease).id)
+		}
+		if h := held(t, b, req("k", readerTTL)); h.Token != l.Token() {
+			t.Errorf("renewal %d: the holder is %+v", i, h)
+		}
 	}
+	release(t, l)
+	var next []backend.Lease
+	for i := range 4 {
+		next = append(next, acquire(t, b, req(fmt.Sprint("b", i), readerTTL)), acquire(t, other, req(fmt.Sprint("o", i), 3*readerTTL)))
+	}
+	if err := resumed.Renew(t.Context(), readerTTL); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renewal of a lease that the other client has released: %v", err)
+	}
+	if err := resumed.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release of a lease that the other client has released: %v", err)
+	}
+	release(t, acquire(t, b, req("k", readerTTL)))
+	for _, n := range next {
+		if err := n.Renew(t.Context(), 3*readerTTL); err != nil {
+			t.Errorf("a lease of another lock: %v", err)
+		}
+		release(t, n)
+	}
+	until(t, soon, "no key is left", func() bool { return s.countKeys(t, c) == 0 })
 }
 
 // A Resume whose reply is lost recognises its own work. One that meets a move by the other client is repeated.
