@@ -47,8 +47,8 @@ func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err e
 	}
 }
 
-// Break implements [backend.Breaker]. It deletes the owner's key if the owner is a holder, and revokes the etcd lease of
-// the key. No other lock uses that lease, and the holder would renew it until its watch reports the deletion.
+// Break implements [backend.Breaker]. It deletes the owner's key if the owner is a holder, and revokes the etcd lease
+// of the key. No other lock uses that lease, and the holder would renew it until its watch reports the deletion.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		return b.breakLease(ctx, key, owner)

@@ -78,7 +78,10 @@ func TestResumedLeaseOfTwoClients(t *testing.T) {
 	for i, renewal := range []struct {
 		lease backend.Lease
 		ttl   time.Duration
-	}{{l, readerTTL}, {resumed, readerTTL}, {l, 2 * readerTTL}, {resumed, 3 * readerTTL}, {l, 2 * readerTTL}, {resumed, 3 * readerTTL}} {
+	}{
+		{l, readerTTL}, {resumed, readerTTL}, {l, 2 * readerTTL}, {resumed, 3 * readerTTL}, {l, 2 * readerTTL},
+		{resumed, 3 * readerTTL},
+	} {
 		own := ownKey(t, c, r.Owner)
 		bound := get(t, c, own).Lease
 		for _, x := range []backend.Lease{l, resumed} {
@@ -102,7 +105,8 @@ func TestResumedLeaseOfTwoClients(t *testing.T) {
 	release(t, l)
 	var next []backend.Lease
 	for i := range 4 {
-		next = append(next, acquire(t, b, req(fmt.Sprint("b", i), readerTTL)), acquire(t, other, req(fmt.Sprint("o", i), 3*readerTTL)))
+		next = append(next, acquire(t, b, req(fmt.Sprint("b", i), readerTTL)))
+		next = append(next, acquire(t, other, req(fmt.Sprint("o", i), 3*readerTTL)))
 	}
 	if err := resumed.Renew(t.Context(), readerTTL); !errors.Is(err, backend.ErrLost) {
 		t.Errorf("renewal of a lease that the other client has released: %v", err)
