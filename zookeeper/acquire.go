@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -27,12 +26,11 @@ type attempt struct {
 	n     *node     // nil without a place in the queue
 	sent  time.Time // before the latest write that proved n and s
 	queue []string  // the container's children, read after n was created; nil if unknown
-	ahead []place   // those in front of n when the key was last found busy
-	first bool      // n is the first in the queue
+	ahead []place   // those that refused the request when the key was last found busy, in order
+	first bool      // no place in front of n conflicts with the request
 	busy  bool      // the key was found busy
 
 	missing   bool // the key has no container
-	exhausted bool // the container has no sequence numbers left
 	mayRemain bool // a node of this attempt may still exist although it was given up
 }
 
@@ -81,7 +79,7 @@ func (a *attempt) tryOnce(ctx context.Context) (backend.Lease, error) {
 	return a.tryPlace(ctx)
 }
 
-// tryPlace acquires the key if n is first in the queue. An attempt that does not wait leaves the queue otherwise, and
+// tryPlace acquires the key if no place in front of n conflicts. An attempt that does not wait leaves the queue otherwise, and
 // returns ErrHeld only when its node is deleted, if possible.
 func (a *attempt) tryPlace(ctx context.Context) (backend.Lease, error) {
 	if a.s != nil && a.s.hasEnded() {
@@ -106,28 +104,21 @@ func (a *attempt) checkBusy(ctx context.Context) error {
 	}
 	defer a.b.checkIn(s)
 	names, err := s.children(ctx, a.dir)
-	if err == nil && !a.b.standalone && len(queueOf(names)) > 0 {
+	if err == nil && !a.b.standalone && len(conflicting(queueOf(names), a.r.Shared)) > 0 {
 		names, err = s.currentChildren(ctx, a.dir)
 	}
 	if a.missing = errors.Is(err, zk.ErrNoNode); a.missing {
 		return nil
 	}
-	if q := queueOf(names); err == nil && len(q) > 0 {
+	if q := queueOf(names); err == nil && len(conflicting(q, a.r.Shared)) > 0 {
 		return heldError(q)
 	}
 	return err
 }
 
-func heldError(q []place) error {
-	if owner := q[0].owner(); owner != "" {
-		return &backend.HeldError{Holder: backend.Holder{Owner: owner, Waiters: len(q) - 1}}
-	}
-	return backend.ErrHeld
-}
-
-// advance enters the queue unless n is in it, and returns the lease if n is first.
+// advance enters the queue unless n is in it, and returns the lease if no place in front of n conflicts.
 func (a *attempt) advance(ctx context.Context) (backend.Lease, error) {
-	if a.n == nil {
+	if !a.first && (a.n == nil || !isOrdered(a.n.number)) {
 		if err := a.enterQueue(ctx); err != nil {
 			return nil, err
 		}
@@ -145,7 +136,8 @@ func (a *attempt) advance(ctx context.Context) (backend.Lease, error) {
 	return a.grant(ctx)
 }
 
-// enterQueue creates a node whose number gives it a place in the queue.
+// enterQueue creates a node whose number gives it a place in the queue. The node of a reader may need no such number:
+// see lastNumber.
 func (a *attempt) enterQueue(ctx context.Context) (err error) {
 	if a.s == nil {
 		if a.s, err = a.b.checkOut(a.class); err != nil {
@@ -153,48 +145,56 @@ func (a *attempt) enterQueue(ctx context.Context) (err error) {
 		}
 	}
 	for {
-		if a.exhausted {
-			if err = a.deleteContainer(ctx); err != nil {
+		if a.n == nil {
+			n := newNode(a.s, a.r)
+			a.queue, a.sent, err = a.s.create(ctx, n, a.missing)
+			a.mayRemain = a.mayRemain || n.mayRemain
+			if err != nil {
 				return err
 			}
+			a.n = n
 		}
-		n := newNode(a.s, a.r)
-		a.queue, a.sent, err = a.s.create(ctx, n, a.missing)
-		a.mayRemain = a.mayRemain || n.mayRemain
-		if err != nil {
-			return err
-		}
-		a.n = n
-		if isOrdered(n.number) {
+		if isOrdered(a.n.number) {
 			return nil
 		}
-		a.exhausted = true
-		if !a.deleteNode(ctx) {
-			a.withdraw()
-			return errUnconfirmed
+		if err = a.enterUnordered(ctx); err != nil || a.first {
+			return err
 		}
 	}
 }
 
-// checkFirst returns ErrHeld if other nodes are in front of n. It reads the queue unless create has just done so.
-func (a *attempt) checkFirst(ctx context.Context) (err error) {
-	names := a.queue
-	if a.queue = nil; names == nil {
-		if names, err = a.s.children(ctx, a.dir); err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return err
-		}
+// checkFirst returns ErrHeld if nodes that conflict with the request are in front of n.
+func (a *attempt) checkFirst(ctx context.Context) error {
+	q, i, err := a.readQueue(ctx)
+	if err != nil {
+		return err
 	}
-	q := queueOf(names)
-	i := slices.IndexFunc(q, func(p place) bool { return p.name == a.n.name })
-	switch {
-	case i < 0:
-		return a.s.missingNode()
-	case i > 0:
-		a.ahead, a.busy = q[:i], true
-		return heldError(a.ahead)
+	if ahead := conflicting(q[:i], a.r.Shared); len(ahead) > 0 {
+		return a.refuse(q[:i], ahead)
 	}
 	a.first = true
 	return nil
+}
+
+// readQueue returns the queue, and the index of n in it. It sends a request unless create has just read the queue.
+func (a *attempt) readQueue(ctx context.Context) (q []place, i int, err error) {
+	names := a.queue
+	if a.queue = nil; names == nil {
+		if names, err = a.s.children(ctx, a.dir); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return nil, 0, err
+		}
+	}
+	q = queueOf(names)
+	if i = slices.IndexFunc(q, func(p place) bool { return p.name == a.n.name }); i < 0 {
+		return nil, 0, a.s.missingNode()
+	}
+	return q, i, nil
+}
+
+// refuse records that ahead, of the places in q, refused the request. It returns ErrHeld with the holders in q.
+func (a *attempt) refuse(q, ahead []place) error {
+	a.ahead, a.busy = ahead, true
+	return heldError(q)
 }
 
 // isRecent reports whether a lease may count from a.sent. Nobody can have removed the node since then, as long as the
@@ -229,7 +229,7 @@ func (s *session) missingNode() error {
 	return errDeleted
 }
 
-// grant begins the lease of n, which is first in the queue.
+// grant begins the lease of n: no place in front of n conflicts.
 func (a *attempt) grant(ctx context.Context) (backend.Lease, error) {
 	kept := min(a.ttl, a.b.guarantees.MaxSilence)
 	floor := a.begun
@@ -284,45 +284,4 @@ func (a *attempt) withdraw() {
 	}
 	a.b.checkIn(a.s)
 	a.s, a.n, a.queue, a.first = nil, nil, nil, false
-}
-
-// The server numbers the children of a container with a counter of 31 bits. The counter does not wrap around:
-// DataTree.createNode only raises it, so it stays at 2147483647, and all later children have that number (or a
-// negative number while requests are in flight). Such numbers give no order. A node with a number above lastNumber is
-// therefore never a place in the queue: its attempt deletes it, waits until the container is empty, and deletes the
-// container. The next container counts from 0.
-const lastNumber = math.MaxInt32 - 1<<20
-
-func isOrdered(number int32) bool { return number >= 0 && number <= lastNumber }
-
-// deleteContainer deletes the key's container, whose numbers are used up, once it is empty. It returns ErrHeld if
-// somebody holds the key.
-func (a *attempt) deleteContainer(ctx context.Context) error {
-	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 250 * time.Millisecond}
-	usedUp := fmt.Errorf("%w: the sequence numbers of %s are used up: delete its children, then this node",
-		backend.ErrUnavailable, a.dir)
-	for end := time.Now().Add(a.b.options.Timeout); ; {
-		_, _, err := ask(ctx, a.s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(a.dir, -1) })
-		switch {
-		case err == nil, errors.Is(err, zk.ErrNoNode):
-			a.missing, a.exhausted, a.begun = true, false, time.Now()
-			return nil
-		case !errors.Is(err, zk.ErrNotEmpty):
-			return fmt.Errorf("%w: %w", usedUp, err)
-		}
-		names, err := a.s.currentChildren(ctx, a.dir)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return err
-		}
-		if q := queueOf(names); len(q) > 0 {
-			a.ahead, a.busy = q, true
-			return heldError(q)
-		}
-		if !a.r.Wait && time.Now().After(end) {
-			return usedUp
-		}
-		if err := kit.Sleep(ctx, pause.Next(0)); err != nil {
-			return err
-		}
-	}
 }

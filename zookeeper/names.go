@@ -1,9 +1,7 @@
 package zookeeper
 
 import (
-	"cmp"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,19 +16,24 @@ var keyNames = kit.Encoding{Extra: ":@=,+"}
 var ownerNames = kit.Encoding{Max: 200, Extra: ":@."}
 
 const (
-	nodeBegin = "_c_"    // as protected nodes of other libraries begin
-	nodeEnd   = "-lock-" // and ends, before the number that the server appends
-	hexDigits = 16       // base
-	counter   = 10       // base
-	bits32    = 32       // of the server's counter
-	rootPath  = "/"
+	nodeBegin    = "_c_"      // as protected nodes of other libraries begin
+	exclusiveEnd = "-lock-"   // the mode of the request, before the number that the server appends
+	sharedEnd    = "-shared-" // the other mode
+	hexDigits    = 16         // base
+	counter      = 10         // base
+	bits32       = 32         // of the server's counter
+	rootPath     = "/"
 )
 
 // nodePrefix returns a new, unique beginning of a node's name. After an unanswered create, the node is found by its
 // prefix. An owner that queues again uses another prefix, so cleaning up after the first node cannot delete the
 // second.
-func nodePrefix(owner string) string {
-	return nodeBegin + ownerNames.Encode(owner) + "." + strconv.FormatUint(rand.Uint64(), hexDigits) + nodeEnd
+func nodePrefix(owner string, shared bool) string {
+	end := exclusiveEnd
+	if shared {
+		end = sharedEnd
+	}
+	return nodeBegin + ownerNames.Encode(owner) + "." + strconv.FormatUint(rand.Uint64(), hexDigits) + end
 }
 
 // A place is one node in the queue of a key.
@@ -38,49 +41,39 @@ type place struct {
 	name   string
 	prefix string
 	number int32
+	shared bool // the node of a shared request or lease
 }
 
 // parsePlace parses the name of a child. ok is false for a child that this store did not create.
 func parsePlace(name string) (p place, ok bool) {
-	i := strings.LastIndex(name, nodeEnd)
-	if i < len(nodeBegin) || !strings.HasPrefix(name, nodeBegin) {
+	if !strings.HasPrefix(name, nodeBegin) {
 		return place{}, false
 	}
-	i += len(nodeEnd)
-	n, err := strconv.ParseInt(name[i:], counter, bits32)
-	if err != nil {
-		return place{}, false
+	for _, end := range []string{exclusiveEnd, sharedEnd} { // an owner may contain either; only one precedes the number
+		i := strings.LastIndex(name, end)
+		if i < len(nodeBegin) {
+			continue
+		}
+		i += len(end)
+		if n, err := strconv.ParseInt(name[i:], counter, bits32); err == nil {
+			return place{name: name, prefix: name[:i], number: int32(n), shared: end == sharedEnd}, true
+		}
 	}
-	return place{name: name, prefix: name[:i], number: int32(n)}, true
+	return place{}, false
 }
 
 // owner returns the owner in the name, empty if it was cut.
 func (p place) owner() string {
-	s := strings.TrimSuffix(strings.TrimPrefix(p.prefix, nodeBegin), nodeEnd)
+	end := exclusiveEnd
+	if p.shared {
+		end = sharedEnd
+	}
+	s := strings.TrimSuffix(strings.TrimPrefix(p.prefix, nodeBegin), end)
 	if i := strings.LastIndexByte(s, '.'); i >= 0 {
 		s = s[:i]
 	}
 	owner, _ := ownerNames.Decode(s)
 	return owner
-}
-
-// placesOf returns the places among children, in any order.
-func placesOf(children []string) (all []place) {
-	for _, name := range children {
-		if p, ok := parsePlace(name); ok {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// queueOf returns the places of a key in order, without those whose numbers give no order: see lastNumber.
-func queueOf(children []string) []place {
-	q := slices.DeleteFunc(placesOf(children), func(p place) bool { return !isOrdered(p.number) })
-	slices.SortFunc(q, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.name, b.name))
-	})
-	return q
 }
 
 // record returns the data of a node: the owner, and the token of a node that was moved, whose zxid is another one.

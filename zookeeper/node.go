@@ -17,8 +17,9 @@ var errDeleted = errors.New("the node of this request was deleted by another cli
 
 // A node is the place of one owner in the queue of a key, and then its lease: an ephemeral sequential node.
 type node struct {
-	owner string
-	dir   string // the key's container
+	owner  string
+	shared bool
+	dir    string // the key's container
 
 	// Set when the node is created.
 	prefix    string // of its name, before the number; unique
@@ -37,7 +38,9 @@ type node struct {
 }
 
 func newNode(s *session, r backend.Request) *node {
-	return &node{owner: r.Owner, dir: s.b.dir(r.Key), prefix: nodePrefix(r.Owner), s: s}
+	return &node{
+		owner: r.Owner, shared: r.Shared, dir: s.b.dir(r.Key), prefix: nodePrefix(r.Owner, r.Shared), s: s,
+	}
 }
 
 func (n *node) path() string { return n.dir + "/" + n.name }

@@ -27,21 +27,32 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 	return keys, err
 }
 
-// Break implements [backend.Breaker]. It deletes the first node in the queue if the node is owner's. Its holder watches
-// the node.
+// Break implements [backend.Breaker]. It deletes the nodes of owner among those that hold the key: a holder watches its
+// node. Other readers keep theirs.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.call(ctx, backend.ValidateKey(key), func(ctx context.Context, s *session) error {
 		dir := b.dir(key)
-		h, first, err := s.holder(ctx, dir)
-		if err == nil && h.Owner != owner {
-			return backend.ErrLost
+		names, err := s.currentChildren(ctx, dir)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
 		}
-		if err == nil {
-			err = s.delete(ctx, dir+"/"+first)
+		broken := backend.ErrLost // until a node is deleted
+		for _, p := range holdersOf(queueOf(names)) {
+			path := dir + "/" + p.name
+			name := p.owner()
+			if name == "" { // it was cut in the name
+				_, name, err = s.record(ctx, path)
+			}
+			if err == nil && name == owner {
+				if err = s.delete(ctx, path); err == nil {
+					broken = nil
+				}
+			}
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+			err = nil
 		}
-		if errors.Is(err, zk.ErrNoNode) {
-			return backend.ErrLost
-		}
-		return err
+		return broken
 	})
 }

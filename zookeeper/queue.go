@@ -1,0 +1,98 @@
+package zookeeper
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+)
+
+// placesOf returns the places among children, in any order.
+func placesOf(children []string) (all []place) {
+	for _, name := range children {
+		if p, ok := parsePlace(name); ok {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// queueOf returns the places of a key in order. The places whose numbers give no order come last, the shared ones
+// first: see lastNumber.
+func queueOf(children []string) []place {
+	q := placesOf(children)
+	slices.SortFunc(q, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.number, b.number), strings.Compare(a.name, b.name))
+	})
+	return q
+}
+
+// rank orders the places whose numbers give no order: after all others, and shared before exclusive.
+func (p place) rank() int {
+	switch {
+	case p.isOrdered():
+		return 0
+	case p.shared:
+		return 1
+	}
+	return 2
+}
+
+// exclusiveOf returns the exclusive places in q.
+func exclusiveOf(q []place) (all []place) {
+	for _, p := range q {
+		if !p.shared {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// holdersOf returns the places in q that hold the key, or may hold it as soon as their clients know: the first place
+// if it is exclusive, and otherwise the shared places in front of the first exclusive one.
+func holdersOf(q []place) []place {
+	i := slices.IndexFunc(q, func(p place) bool { return !p.shared })
+	switch {
+	case i < 0:
+		return q
+	case i > 0:
+		return q[:i]
+	case q[0].isOrdered():
+		return q[:1]
+	}
+	return nil
+}
+
+// conflicting returns the places in q that a request behind them waits for. An exclusive place whose number gives no
+// order never holds the key, and only keeps readers out.
+func conflicting(q []place, shared bool) []place {
+	if shared {
+		return exclusiveOf(q)
+	}
+	return slices.DeleteFunc(slices.Clone(q), func(p place) bool { return !p.shared && !p.isOrdered() })
+}
+
+// heldError reports the holders in q. Of several readers it names the one that came last: the store does not know which
+// of them ends last.
+func heldError(q []place) error {
+	holders := holdersOf(q)
+	if len(holders) == 0 {
+		return backend.ErrHeld
+	}
+	h := holder(q, holders)
+	if h.Owner == "" { // it was cut in the name
+		return backend.ErrHeld
+	}
+	return &backend.HeldError{Holder: h}
+}
+
+// holder returns what the names of nodes tell about the holders of q.
+func holder(q, holders []place) backend.Holder {
+	last := holders[len(holders)-1]
+	h := backend.Holder{Owner: last.owner(), Waiters: len(q) - len(holders)}
+	if last.shared {
+		h.Shared = len(holders)
+	}
+	return h
+}
