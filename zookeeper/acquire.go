@@ -104,16 +104,21 @@ func (a *attempt) checkBusy(ctx context.Context) error {
 	}
 	defer a.b.checkIn(s)
 	names, err := s.children(ctx, a.dir)
-	if err == nil && !a.b.standalone && len(conflicting(queueOf(names), a.r.Shared)) > 0 {
+	if err == nil && !a.b.standalone && a.isRefusedBy(queueOf(names)) {
 		names, err = s.currentChildren(ctx, a.dir)
 	}
 	if a.missing = errors.Is(err, zk.ErrNoNode); a.missing {
 		return nil
 	}
-	if q := queueOf(names); err == nil && len(conflicting(q, a.r.Shared)) > 0 {
+	if q := queueOf(names); err == nil && a.isRefusedBy(q) {
 		return heldError(q)
 	}
 	return err
+}
+
+// isRefusedBy reports whether a request that does not wait is refused behind the places in q.
+func (a *attempt) isRefusedBy(q []place) bool {
+	return len(conflicting(q, a.r.Shared)) > 0 && !(a.r.Shared && isUndecided(q))
 }
 
 // advance enters the queue unless n is in it, and returns the lease if no place in front of n conflicts.
@@ -163,17 +168,28 @@ func (a *attempt) enterQueue(ctx context.Context) (err error) {
 	}
 }
 
-// checkFirst returns ErrHeld if nodes that conflict with the request are in front of n.
+// checkFirst returns ErrHeld if nodes that conflict with the request are in front of n. A reader that does not wait first
+// pauses until exclusive requests that do not wait either have deleted their nodes.
 func (a *attempt) checkFirst(ctx context.Context) error {
-	q, i, err := a.readQueue(ctx)
-	if err != nil {
-		return err
+	pause := kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
+	for end := time.Now().Add(a.b.options.Timeout); ; {
+		q, i, err := a.readQueue(ctx)
+		if err != nil {
+			return err
+		}
+		q = q[:i]
+		ahead := conflicting(q, a.r.Shared)
+		if len(ahead) == 0 {
+			a.first = true
+			return nil
+		}
+		if a.r.Wait || a.isRefusedBy(q) || time.Now().After(end) {
+			return a.refuse(q, ahead)
+		}
+		if err := kit.Sleep(ctx, pause.Next(0)); err != nil {
+			return err
+		}
 	}
-	if ahead := conflicting(q[:i], a.r.Shared); len(ahead) > 0 {
-		return a.refuse(q[:i], ahead)
-	}
-	a.first = true
-	return nil
 }
 
 // readQueue returns the queue, and the index of n in it. It sends a request unless create has just read the queue.

@@ -135,7 +135,7 @@ func TestCounterAtItsLimit(t *testing.T) {
 func readersAtTheLimit(t *testing.T, b, other *Backend, key string, last uint64) {
 	t.Helper()
 	readers := []backend.Lease{
-		acquire(t, b, shared(req(key, time.Minute))), acquire(t, other, shared(waiting(key, time.Minute))),
+		acquire(t, b, asReader(req(key, time.Minute))), acquire(t, other, asReader(waiting(key, time.Minute))),
 	}
 	_, err := b.Acquire(t.Context(), req(key, time.Minute))
 	heldBy(t, "a writer beside readers", err, 2, 0)
@@ -148,9 +148,9 @@ func readersAtTheLimit(t *testing.T, b, other *Backend, key string, last uint64)
 		go wait(b, waiting(key, time.Minute))
 		storetest.Queued(t, b, key, i+1)
 	}
-	_, err = other.Acquire(t.Context(), shared(req(key, time.Minute)))
+	_, err = other.Acquire(t.Context(), asReader(req(key, time.Minute)))
 	heldBy(t, "a reader that would pass writers", err, 2, 3)
-	go wait(other, shared(waiting(key, time.Minute)))
+	go wait(other, asReader(waiting(key, time.Minute)))
 	for _, l := range readers {
 		last = max(last, l.Token())
 		select {

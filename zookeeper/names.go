@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 )
 
@@ -16,24 +17,37 @@ var keyNames = kit.Encoding{Extra: ":@=,+"}
 var ownerNames = kit.Encoding{Max: 200, Extra: ":@."}
 
 const (
-	nodeBegin    = "_c_"      // as protected nodes of other libraries begin
-	exclusiveEnd = "-lock-"   // the mode of the request, before the number that the server appends
-	sharedEnd    = "-shared-" // the other mode
-	hexDigits    = 16         // base
-	counter      = 10         // base
-	bits32       = 32         // of the server's counter
-	rootPath     = "/"
+	nodeBegin = "_c_" // as protected nodes of other libraries begin
+	hexDigits = 16    // base
+	counter   = 10    // base
+	bits32    = 32    // of the server's counter
+	rootPath  = "/"
 )
+
+// A mode is what kind of request made a node. It stands in the node's name, before the number that the server appends.
+type mode string
+
+const (
+	exclusive mode = "-lock-"
+	tried     mode = "-try-" // exclusive, of a request that does not wait
+	shared    mode = "-shared-"
+)
+
+func modeOf(r backend.Request) mode {
+	switch {
+	case r.Shared:
+		return shared
+	case r.Wait:
+		return exclusive
+	}
+	return tried
+}
 
 // nodePrefix returns a new, unique beginning of a node's name. After an unanswered create, the node is found by its
 // prefix. An owner that queues again uses another prefix, so cleaning up after the first node cannot delete the
 // second.
-func nodePrefix(owner string, shared bool) string {
-	end := exclusiveEnd
-	if shared {
-		end = sharedEnd
-	}
-	return nodeBegin + ownerNames.Encode(owner) + "." + strconv.FormatUint(rand.Uint64(), hexDigits) + end
+func nodePrefix(owner string, m mode) string {
+	return nodeBegin + ownerNames.Encode(owner) + "." + strconv.FormatUint(rand.Uint64(), hexDigits) + string(m)
 }
 
 // A place is one node in the queue of a key.
@@ -41,7 +55,7 @@ type place struct {
 	name   string
 	prefix string
 	number int32
-	shared bool // the node of a shared request or lease
+	mode   mode
 }
 
 // parsePlace parses the name of a child. ok is false for a child that this store did not create.
@@ -49,14 +63,14 @@ func parsePlace(name string) (p place, ok bool) {
 	if !strings.HasPrefix(name, nodeBegin) {
 		return place{}, false
 	}
-	for _, end := range []string{exclusiveEnd, sharedEnd} { // an owner may contain either; only one precedes the number
-		i := strings.LastIndex(name, end)
+	for _, m := range []mode{exclusive, tried, shared} { // an owner may contain any; only one precedes the number
+		i := strings.LastIndex(name, string(m))
 		if i < len(nodeBegin) {
 			continue
 		}
-		i += len(end)
+		i += len(m)
 		if n, err := strconv.ParseInt(name[i:], counter, bits32); err == nil {
-			return place{name: name, prefix: name[:i], number: int32(n), shared: end == sharedEnd}, true
+			return place{name: name, prefix: name[:i], number: int32(n), mode: m}, true
 		}
 	}
 	return place{}, false
@@ -64,11 +78,7 @@ func parsePlace(name string) (p place, ok bool) {
 
 // owner returns the owner in the name, empty if it was cut.
 func (p place) owner() string {
-	end := exclusiveEnd
-	if p.shared {
-		end = sharedEnd
-	}
-	s := strings.TrimSuffix(strings.TrimPrefix(p.prefix, nodeBegin), end)
+	s := strings.TrimSuffix(strings.TrimPrefix(p.prefix, nodeBegin), string(p.mode))
 	if i := strings.LastIndexByte(s, '.'); i >= 0 {
 		s = s[:i]
 	}

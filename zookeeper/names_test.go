@@ -10,17 +10,17 @@ import (
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, owner := range []string{
-		backend.NewOwner(), "o", "a-lock-0000000001", "_c_x-lock-", "_c_x-shared-", "-shared-0000000001", "a b/c", "%", "a.b.c", "\x00\xff", "ö", strings.Repeat("o", 150),
+		backend.NewOwner(), "o", "a-lock-0000000001", "_c_x-lock-", "_c_x-shared-", "-try-0000000001", "a b/c", "%", "a.b.c", "\x00\xff", "ö", strings.Repeat("o", 150),
 	} {
-		for _, shared := range []bool{false, true} {
-			prefix := nodePrefix(owner, shared)
+		for _, m := range []mode{exclusive, tried, shared} {
+			prefix := nodePrefix(owner, m)
 			for _, number := range []string{"0000000000", "2147483647", "-2147483648", "-000000001"} {
 				p, ok := parsePlace(prefix + number)
-				if !ok || p.prefix != prefix || p.owner() != owner || p.shared != shared {
+				if !ok || p.prefix != prefix || p.owner() != owner || p.mode != m {
 					t.Errorf("owner %q: %q is read as %+v, %v, owner %q", owner, prefix+number, p, ok, p.owner())
 				}
 			}
-			if nodePrefix(owner, shared) == prefix {
+			if nodePrefix(owner, m) == prefix {
 				t.Errorf("owner %q: two nodes would have one name", owner)
 			}
 		}
@@ -29,7 +29,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("owner %q: its record is read as %q, %v", owner, got, ok)
 		}
 	}
-	if p, ok := parsePlace(nodePrefix(strings.Repeat("\x00", backend.MaxOwnerLen), false) + "0000000000"); !ok || p.owner() != "" {
+	if p, ok := parsePlace(nodePrefix(strings.Repeat("\x00", backend.MaxOwnerLen), exclusive) + "0000000000"); !ok || p.owner() != "" {
 		t.Errorf("an owner that was cut is read as %q, %v", p.owner(), ok)
 	}
 	for _, name := range []string{"", "_c_", "x-lock-0000000000", "_c_x", "_c_x-lock-", "_c_x-lock-a", "_c_x-lock-99999999999",

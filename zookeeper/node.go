@@ -17,9 +17,9 @@ var errDeleted = errors.New("the node of this request was deleted by another cli
 
 // A node is the place of one owner in the queue of a key, and then its lease: an ephemeral sequential node.
 type node struct {
-	owner  string
-	shared bool
-	dir    string // the key's container
+	owner string
+	mode  mode
+	dir   string // the key's container
 
 	// Set when the node is created.
 	prefix    string // of its name, before the number; unique
@@ -38,9 +38,8 @@ type node struct {
 }
 
 func newNode(s *session, r backend.Request) *node {
-	return &node{
-		owner: r.Owner, shared: r.Shared, dir: s.b.dir(r.Key), prefix: nodePrefix(r.Owner, r.Shared), s: s,
-	}
+	m := modeOf(r)
+	return &node{owner: r.Owner, mode: m, dir: s.b.dir(r.Key), prefix: nodePrefix(r.Owner, m), s: s}
 }
 
 func (n *node) path() string { return n.dir + "/" + n.name }

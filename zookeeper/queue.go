@@ -33,7 +33,7 @@ func (p place) rank() int {
 	switch {
 	case p.isOrdered():
 		return 0
-	case p.shared:
+	case p.mode == shared:
 		return 1
 	}
 	return 2
@@ -42,7 +42,7 @@ func (p place) rank() int {
 // exclusiveOf returns the exclusive places in q.
 func exclusiveOf(q []place) (all []place) {
 	for _, p := range q {
-		if !p.shared {
+		if p.mode != shared {
 			all = append(all, p)
 		}
 	}
@@ -52,7 +52,7 @@ func exclusiveOf(q []place) (all []place) {
 // holdersOf returns the places in q that hold the key, or may hold it as soon as their clients know: the first place
 // if it is exclusive, and otherwise the shared places in front of the first exclusive one.
 func holdersOf(q []place) []place {
-	i := slices.IndexFunc(q, func(p place) bool { return !p.shared })
+	i := slices.IndexFunc(q, func(p place) bool { return p.mode != shared })
 	switch {
 	case i < 0:
 		return q
@@ -66,11 +66,17 @@ func holdersOf(q []place) []place {
 
 // conflicting returns the places in q that a request behind them waits for. An exclusive place whose number gives no
 // order never holds the key, and only keeps readers out.
-func conflicting(q []place, shared bool) []place {
-	if shared {
+func conflicting(q []place, isShared bool) []place {
+	if isShared {
 		return exclusiveOf(q)
 	}
-	return slices.DeleteFunc(slices.Clone(q), func(p place) bool { return !p.shared && !p.isOrdered() })
+	return slices.DeleteFunc(slices.Clone(q), func(p place) bool { return p.mode != shared && !p.isOrdered() })
+}
+
+// isUndecided reports whether readers hold the key, and only exclusive requests that do not wait are behind them. These
+// delete their nodes unless the last reader is faster, so a shared request behind q cannot be refused yet.
+func isUndecided(q []place) bool {
+	return len(q) > 0 && q[0].mode == shared && !slices.ContainsFunc(q, func(p place) bool { return p.mode == exclusive })
 }
 
 // heldError reports the holders in q. Of several readers it names the one that came last: the store does not know which
@@ -91,7 +97,7 @@ func heldError(q []place) error {
 func holder(q, holders []place) backend.Holder {
 	last := holders[len(holders)-1]
 	h := backend.Holder{Owner: last.owner(), Waiters: len(q) - len(holders)}
-	if last.shared {
+	if last.mode == shared {
 		h.Shared = len(holders)
 	}
 	return h

@@ -9,17 +9,13 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// child is the name of a node of owner. mode is "r" for a shared request, and "w" for an exclusive one.
-func child(mode string, number int) string {
-	owner := fmt.Sprintf("%s%d", mode, number)
-	return nodePrefix(owner, mode == "r") + fmt.Sprintf("%010d", number)
-}
-
+// childrenNamed returns the names of children: the letters of text stand for their modes.
 func childrenNamed(text string) (names []string) {
 	for name := range strings.FieldsSeq(text) {
 		var number int
 		_, _ = fmt.Sscan(name[1:], &number)
-		names = append(names, child(name[:1], number))
+		m := map[byte]mode{'w': exclusive, 't': tried, 'r': shared}[name[0]]
+		names = append(names, nodePrefix(name, m)+fmt.Sprintf("%010d", number))
 	}
 	return append(names, "foreign")
 }
@@ -43,19 +39,23 @@ func TestQueue(t *testing.T) {
 		refuseExclusive  string // those that refuse an exclusive request behind all others
 		refuseShared     string
 		waiters, readers int
+		undecided        bool
 	}{
 		{},
-		{"w1", "w1", "w1", "w1", "w1", 0, 0},
-		{"r1", "r1", "r1", "r1", "", 0, 1},
-		{"w2 w1", "w1 w2", "w1", "w1 w2", "w1 w2", 1, 0},
-		{"r3 w2 r1", "r1 w2 r3", "r1", "r1 w2 r3", "w2", 2, 1},
-		{"r1 w4 r2 r3 r5", "r1 r2 r3 w4 r5", "r1 r2 r3", "r1 r2 r3 w4 r5", "w4", 2, 3},
-		{"r2 w1 r3", "w1 r2 r3", "w1", "w1 r2 r3", "w1", 2, 0},
-		{"w7 w2146435071", "w7 w2146435071", "w7", "w7 w2146435071", "w7 w2146435071", 1, 0},
+		{"w1", "w1", "w1", "w1", "w1", 0, 0, false},
+		{"r1", "r1", "r1", "r1", "", 0, 1, true},
+		{"w2 w1", "w1 w2", "w1", "w1 w2", "w1 w2", 1, 0, false},
+		{"r3 w2 r1", "r1 w2 r3", "r1", "r1 w2 r3", "w2", 2, 1, false},
+		{"r1 w4 r2 r3 r5", "r1 r2 r3 w4 r5", "r1 r2 r3", "r1 r2 r3 w4 r5", "w4", 2, 3, false},
+		{"r2 w1 r3", "w1 r2 r3", "w1", "w1 r2 r3", "w1", 2, 0, false},
+		{"w7 w2146435071", "w7 w2146435071", "w7", "w7 w2146435071", "w7 w2146435071", 1, 0, false},
 		{"w2147483647 r2147483647 r7 w2146435072", "r7 r2147483647 w2146435072 w2147483647", "r7 r2147483647", "r7 r2147483647",
-			"w2146435072 w2147483647", 2, 2},
-		{"r-2147483648 w7", "w7 r-2147483648", "w7", "w7 r-2147483648", "w7", 1, 0},
-		{"w-2147483648 w2147483647", "w-2147483648 w2147483647", "", "", "w-2147483648 w2147483647", 0, 0},
+			"w2146435072 w2147483647", 2, 2, false},
+		{"r-2147483648 w7", "w7 r-2147483648", "w7", "w7 r-2147483648", "w7", 1, 0, false},
+		{"r1 t2 t3 r4", "r1 t2 t3 r4", "r1", "r1 t2 t3 r4", "t2 t3", 3, 1, true},
+		{"r1 t2 w3", "r1 t2 w3", "r1", "r1 t2 w3", "t2 w3", 2, 1, false},
+		{"t1 t2 r3", "t1 t2 r3", "t1", "t1 t2 r3", "t1 t2", 2, 0, false},
+		{"w-2147483648 w2147483647", "w-2147483648 w2147483647", "", "", "w-2147483648 w2147483647", 0, 0, false},
 	} {
 		q := queueOf(childrenNamed(c.children))
 		if got := owners(q); got != c.queue {
@@ -69,6 +69,9 @@ func TestQueue(t *testing.T) {
 		}
 		if got := owners(conflicting(q, true)); got != c.refuseShared {
 			t.Errorf("%s: a shared request waits for %s, want %s", c.children, got, c.refuseShared)
+		}
+		if got := isUndecided(q); got != c.undecided {
+			t.Errorf("%s: undecided %v", c.children, got)
 		}
 		var held *backend.HeldError
 		err := heldError(q)

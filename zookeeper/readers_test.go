@@ -12,12 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// shared returns r as a shared request.
-func shared(r backend.Request) backend.Request {
+// asReader returns r as a shared request.
+func asReader(r backend.Request) backend.Request {
 	r.Shared = true
 	return r
 }
@@ -42,7 +44,7 @@ func TestReadersBesideEachOther(t *testing.T) {
 	s := on(t, usual)
 	b, other := opened(t, s.url()), opened(t, s.url())
 	requests := []backend.Request{
-		shared(req("k", time.Minute)), shared(waiting("k", time.Hour)), shared(req("k", 8*time.Second)),
+		asReader(req("k", time.Minute)), asReader(waiting("k", time.Hour)), asReader(req("k", 8*time.Second)),
 	}
 	var readers []backend.Lease
 	for i, r := range requests {
@@ -75,10 +77,10 @@ func TestReadersBesideEachOther(t *testing.T) {
 			t.Errorf("writer's token %d is not above that of reader %d, %d", w.Lease.Token(), i, l.Token())
 		}
 	}
-	_, err = b.Acquire(t.Context(), shared(req("k", time.Minute)))
+	_, err = b.Acquire(t.Context(), asReader(req("k", time.Minute)))
 	heldBy(t, "a reader beside a writer", err, 0, 0)
 	release(t, w.Lease)
-	l := acquire(t, b, shared(req("k", time.Minute)))
+	l := acquire(t, b, asReader(req("k", time.Minute)))
 	if l.Token() <= w.Lease.Token() {
 		t.Errorf("reader's token %d is not above the writer's, %d", l.Token(), w.Lease.Token())
 	}
@@ -135,7 +137,7 @@ func TestReadersBehindCancelledWriter(t *testing.T) {
 	b := opened(t, s.url())
 	for _, writers := range []int{1, 3} {
 		key := fmt.Sprint("k", writers)
-		reader := acquire(t, b, shared(req(key, time.Minute)))
+		reader := acquire(t, b, asReader(req(key, time.Minute)))
 		var cancels []func()
 		for i := range writers {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -143,11 +145,11 @@ func TestReadersBehindCancelledWriter(t *testing.T) {
 			storetest.Queued(t, b, key, i+1)
 			cancels = append(cancels, cancel)
 		}
-		_, err := b.Acquire(t.Context(), shared(req(key, time.Minute)))
+		_, err := b.Acquire(t.Context(), asReader(req(key, time.Minute)))
 		heldBy(t, "a reader that would pass a writer", err, 1, writers)
 		var parked []<-chan storetest.Outcome
 		for i := range 3 {
-			parked = append(parked, storetest.QueueUp(t, b, shared(waiting(key, time.Minute)), writers+i+1))
+			parked = append(parked, storetest.QueueUp(t, b, asReader(waiting(key, time.Minute)), writers+i+1))
 		}
 		for len(cancels) > 0 { // in any order
 			i := rand.N(len(cancels))
@@ -161,16 +163,57 @@ func TestReadersBehindCancelledWriter(t *testing.T) {
 	}
 }
 
+// An exclusive request that does not wait may queue behind a reader that came at the same time, until it has deleted its
+// node. Meanwhile a reader that does not wait either is not refused: nobody waits for the key.
+func TestReaderBesideRefusedTry(t *testing.T) {
+	t.Parallel()
+	s := on(t, usual)
+	c := raw(t, s.Addr)
+	b := opened(t, s.url())
+	queue := func(key string, m mode) (path string) {
+		path, err := c.Create(b.dir(key)+"/"+nodePrefix("x", m), nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	remove := func(path string) {
+		if err := c.Delete(path, -1); err != nil {
+			t.Error(err)
+		}
+	}
+	reader := acquire(t, b, asReader(req("k", time.Minute)))
+	path := queue("k", tried)
+	done := storetest.Start(t.Context(), b, asReader(req("k", time.Minute)))
+	until(t, soon, "the second reader queues", func() bool { return len(places(t, c, b, "k")) == 3 })
+	remove(path)
+	release(t, storetest.Granted(t, done, wakeUp).Lease)
+
+	path = queue("k", tried)
+	done = storetest.Start(t.Context(), b, asReader(req("k", time.Minute)))
+	until(t, soon, "the second reader queues", func() bool { return len(places(t, c, b, "k")) == 3 })
+	release(t, reader)
+	heldBy(t, "the other request is first in the end", (<-done).Err, 0, 0)
+	remove(path)
+
+	reader = acquire(t, b, asReader(req("k", time.Minute)))
+	path = queue("k", exclusive)
+	_, err := b.Acquire(t.Context(), asReader(req("k", time.Minute)))
+	heldBy(t, "a reader that would pass a writer", err, 1, 1)
+	remove(path)
+	release(t, reader)
+}
+
 // The place of a writer whose process has died keeps readers out until its session ends.
 func TestReadersBehindDeadWriter(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
 	b, dead := opened(t, s.url()), opened(t, s.url())
-	reader := acquire(t, b, shared(req("k", time.Minute)))
+	reader := acquire(t, b, asReader(req("k", time.Minute)))
 	const ttl = time.Second
 	storetest.Start(t.Context(), dead, waiting("k", ttl))
 	storetest.Queued(t, b, "k", 1)
-	parked := storetest.QueueUp(t, b, shared(waiting("k", time.Minute)), 2)
+	parked := storetest.QueueUp(t, b, asReader(waiting("k", time.Minute)), 2)
 	class := dead.limits.sessionTimeout(ttl)
 	dead.mu.Lock()
 	sess := dead.sessions[class]
@@ -187,9 +230,9 @@ func TestReaderExpiresAlone(t *testing.T) {
 	c := raw(t, s.Addr)
 	b := opened(t, s.url())
 	const ttl = 1500 * time.Millisecond
-	kept := acquire(t, b, shared(req("k", ttl)))
-	stale := acquire(t, b, shared(req("k", ttl)))
-	long := acquire(t, b, shared(req("k", time.Minute)))
+	kept := acquire(t, b, asReader(req("k", ttl)))
+	stale := acquire(t, b, asReader(req("k", ttl)))
+	long := acquire(t, b, asReader(req("k", time.Minute)))
 	end := stale.Deadline()
 	for time.Until(end) > -ttl/2 {
 		if err := kept.Renew(t.Context(), ttl); err != nil {
@@ -221,7 +264,7 @@ func TestBreakEndsOneReader(t *testing.T) {
 	}
 	writer := waiting("k", time.Minute)
 	granted := storetest.QueueUp(t, b, writer, 1)
-	behind := shared(waiting("k", time.Minute))
+	behind := asReader(waiting("k", time.Minute))
 	parked := storetest.QueueUp(t, b, behind, 2)
 	for _, owner := range []string{writer.Owner, behind.Owner, "nobody"} {
 		if err := admin.Break(t.Context(), "k", owner); !errors.Is(err, backend.ErrLost) {
@@ -280,15 +323,15 @@ func TestLostCreateOfReader(t *testing.T) {
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
 	b, other := opened(t, s.at(p.Addr)), opened(t, s.url())
-	held := acquire(t, other, shared(req("k", time.Minute)))
+	held := acquire(t, other, asReader(req("k", time.Minute)))
 	for i := range 8 {
-		r := shared(req("k", time.Minute))
+		r := asReader(req("k", time.Minute))
 		r.Wait = i%2 == 0
 		met := p.once(opCreate, func() (bool, bool) { return i%4 < 2, true })
 		l := acquire(t, b, r)
 		<-met
 		mine := slices.DeleteFunc(places(t, c, b, "k"), func(p place) bool { return p.owner() != r.Owner })
-		if len(mine) != 1 || !mine[0].shared {
+		if len(mine) != 1 || mine[0].mode != shared {
 			t.Fatalf("round %d: nodes %+v, want one shared", i, mine)
 		}
 		release(t, l)
@@ -305,13 +348,13 @@ func TestReaderWatchesNearestWriter(t *testing.T) {
 	b, f := counted(t, s)
 	other := opened(t, s.url())
 	other.watchAfter = time.Hour
-	early := acquire(t, other, shared(req("k", countedTTL)))
-	late := acquire(t, other, shared(req("k", countedTTL)))
+	early := acquire(t, other, asReader(req("k", countedTTL)))
+	late := acquire(t, other, asReader(req("k", countedTTL)))
 	w1 := storetest.QueueUp(t, other, waiting("k", countedTTL), 1)
 	w2 := storetest.QueueUp(t, other, waiting("k", countedTTL), 2)
 	var parked <-chan storetest.Outcome
 	got := f.during(func() {
-		parked = storetest.Start(t.Context(), b, shared(waiting("k", countedTTL)))
+		parked = storetest.Start(t.Context(), b, asReader(waiting("k", countedTTL)))
 		until(t, soon, "the reader watches", func() bool { _, w := counts(t, c, s.Addr, b, "k"); return w == 3 })
 	})
 	if want := "children 2 getData 1 createContainer 1 create 2 "; got != want && got != "children 1 getData 1 create 1 " {
@@ -340,7 +383,7 @@ func TestRequestsOfReaders(t *testing.T) {
 	other := opened(t, s.url())
 	release(t, acquire(t, b, req("k", countedTTL))) // the container and the session exist
 	for range 5 {
-		acquire(t, other, shared(req("k", time.Minute)))
+		acquire(t, other, asReader(req("k", time.Minute)))
 	}
 	var l backend.Lease
 	step := func(what, want string, do func()) {
@@ -349,7 +392,7 @@ func TestRequestsOfReaders(t *testing.T) {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}
-	step("try", "children 2 create 1 ", func() { l = acquire(t, b, shared(req("k", countedTTL))) })
+	step("try", "children 2 create 1 ", func() { l = acquire(t, b, asReader(req("k", countedTTL))) })
 	step("inspect", "children 1 getData 1 ", func() { _, _ = b.Inspect(t.Context(), "k") })
 	step("renew", "multi 1 ", func() {
 		if err := l.Renew(t.Context(), countedTTL); err != nil {
@@ -357,11 +400,11 @@ func TestRequestsOfReaders(t *testing.T) {
 		}
 	})
 	step("release", "delete 1 ", func() { release(t, l) })
-	step("acquire that may wait", "children 1 create 1 ", func() { l = acquire(t, b, shared(waiting("k", countedTTL))) })
+	step("acquire that may wait", "children 1 create 1 ", func() { l = acquire(t, b, asReader(waiting("k", countedTTL))) })
 	release(t, l)
 	step("an exclusive try", "children 1 ", func() { _, _ = b.Acquire(t.Context(), req("k", countedTTL)) })
 	writer := storetest.QueueUp(t, other, waiting("k", time.Minute), 1)
-	step("refused", "children 1 ", func() { _, _ = b.Acquire(t.Context(), shared(req("k", countedTTL))) })
+	step("refused", "children 1 ", func() { _, _ = b.Acquire(t.Context(), asReader(req("k", countedTTL))) })
 	for _, p := range holdersOf(places(t, c, b, "k")) {
 		if err := other.Break(t.Context(), "k", p.owner()); err != nil {
 			t.Fatal(err)
@@ -370,7 +413,7 @@ func TestRequestsOfReaders(t *testing.T) {
 	held := storetest.Granted(t, writer, wakeUp).Lease
 	var parked <-chan storetest.Outcome
 	step("reader until it waits", "children 1 getData 1 create 1 ", func() {
-		parked = storetest.Start(t.Context(), b, shared(waiting("k", countedTTL)))
+		parked = storetest.Start(t.Context(), b, asReader(waiting("k", countedTTL)))
 		until(t, soon, "the reader watches", func() bool {
 			sess := b.onlySession(t)
 			sess.mu.Lock()
