@@ -4,27 +4,69 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
 )
 
-// List implements [backend.Lister]. The servers delete the containers of free keys after a while.
+// listAtOnce is how many requests of a List are under way at once.
+const listAtOnce = 64
+
+// List implements [backend.Lister]. It reads the container of each key that begins with prefix: the servers delete the
+// containers of free keys only after a while.
 func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
 	err = b.call(ctx, nil, func(ctx context.Context, s *session) error {
 		names, err := s.currentChildren(ctx, b.root)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
+		if err != nil {
+			return err
+		}
 		for _, name := range names {
 			if key, ok := keyNames.Decode(name); ok && strings.HasPrefix(key, prefix) {
 				keys = append(keys, key)
 			}
 		}
+		keys, err = s.inUse(ctx, keys)
 		return err
 	})
 	return keys, err
+}
+
+// inUse returns those of keys whose containers have children.
+func (s *session) inUse(ctx context.Context, keys []string) (used []string, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		mu   sync.Mutex
+		wg   sync.WaitGroup
+		next atomic.Int64
+	)
+	for range min(listAtOnce, len(keys)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(keys)); i = next.Add(1) - 1 {
+				n, err := s.childCount(ctx, s.b.dir(keys[i]))
+				if err != nil {
+					cancel(err)
+					return
+				}
+				if n > 0 {
+					mu.Lock()
+					used = append(used, keys[i])
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return used, nil
 }
 
 // Break implements [backend.Breaker]. It deletes the nodes of owner among those that hold the key: a holder watches its
