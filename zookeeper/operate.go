@@ -39,34 +39,35 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 
 // inUse returns those of keys whose containers have children.
 func (s *session) inUse(ctx context.Context, keys []string) (used []string, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var (
-		mu   sync.Mutex
-		wg   sync.WaitGroup
-		next atomic.Int64
+		mu    sync.Mutex
+		wg    sync.WaitGroup
+		next  atomic.Int64
+		first error // the reason of the cancellation
 	)
 	for range min(listAtOnce, len(keys)) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(keys)); i = next.Add(1) - 1 {
 				n, err := s.childCount(ctx, s.b.dir(keys[i]))
-				if err != nil {
-					cancel(err)
-					return
-				}
-				if n > 0 {
-					mu.Lock()
+				mu.Lock()
+				switch {
+				case err != nil && first == nil:
+					first = err
+					cancel()
+				case n > 0:
 					used = append(used, keys[i])
-					mu.Unlock()
+				}
+				mu.Unlock()
+				if err != nil {
+					return
 				}
 			}
 		})
 	}
 	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
-	return used, nil
+	return used, first
 }
 
 // Break implements [backend.Breaker]. It deletes the nodes of owner among those that hold the key: a holder watches its

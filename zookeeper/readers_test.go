@@ -85,6 +85,9 @@ func TestReadersBesideEachOther(t *testing.T) {
 		t.Errorf("reader's token %d is not above the writer's, %d", l.Token(), w.Lease.Token())
 	}
 	release(t, l)
+	if keys, err := b.List(t.Context(), ""); err != nil || len(keys) > 0 {
+		t.Errorf("list of free keys: %v, %v", keys, err)
+	}
 }
 
 // Requests are granted in the order of arrival, readers that follow each other together.
