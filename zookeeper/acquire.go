@@ -104,16 +104,27 @@ func (a *attempt) checkBusy(ctx context.Context) error {
 	}
 	defer a.b.checkIn(s)
 	names, err := s.children(ctx, a.dir)
-	if err == nil && !a.b.standalone && a.isRefusedBy(queueOf(names)) {
+	if err == nil && !a.b.standalone && a.refusedBy(names) != nil {
 		names, err = s.currentChildren(ctx, a.dir)
 	}
 	if a.missing = errors.Is(err, zk.ErrNoNode); a.missing {
 		return nil
 	}
-	if q := queueOf(names); err == nil && a.isRefusedBy(q) {
+	if err != nil {
+		return err
+	}
+	return a.refusedBy(names)
+}
+
+// refusedBy returns ErrHeld if a request that does not wait is refused behind all of children.
+func (a *attempt) refusedBy(children []string) error {
+	if a.r.Shared && onlyShared(children) {
+		return nil
+	}
+	if q := queueOf(children); a.isRefusedBy(q) {
 		return heldError(q)
 	}
-	return err
+	return nil
 }
 
 // isRefusedBy reports whether a request that does not wait is refused behind the places in q.
@@ -173,14 +184,17 @@ func (a *attempt) enterQueue(ctx context.Context) (err error) {
 func (a *attempt) checkFirst(ctx context.Context) error {
 	pause := kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
 	for end := time.Now().Add(a.b.options.Timeout); ; {
-		q, i, err := a.readQueue(ctx)
+		names, err := a.readQueue(ctx)
 		if err != nil {
 			return err
 		}
-		q = q[:i]
+		if a.first = a.r.Shared && onlyShared(names); a.first {
+			return nil
+		}
+		q := queueOf(names)
+		q = q[:a.indexIn(q)]
 		ahead := conflicting(q, a.r.Shared)
-		if len(ahead) == 0 {
-			a.first = true
+		if a.first = len(ahead) == 0; a.first {
 			return nil
 		}
 		if a.r.Wait || a.isRefusedBy(q) || time.Now().After(end) {
@@ -192,19 +206,23 @@ func (a *attempt) checkFirst(ctx context.Context) error {
 	}
 }
 
-// readQueue returns the queue, and the index of n in it. It sends a request unless create has just read the queue.
-func (a *attempt) readQueue(ctx context.Context) (q []place, i int, err error) {
-	names := a.queue
-	if a.queue = nil; names == nil {
+// readQueue returns the container's children, with n among them. It sends a request unless create has just read them.
+func (a *attempt) readQueue(ctx context.Context) (names []string, err error) {
+	names, a.queue = a.queue, nil
+	if names == nil {
 		if names, err = a.s.children(ctx, a.dir); err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return nil, 0, err
+			return nil, err
 		}
 	}
-	q = queueOf(names)
-	if i = slices.IndexFunc(q, func(p place) bool { return p.name == a.n.name }); i < 0 {
-		return nil, 0, a.s.missingNode()
+	if !slices.Contains(names, a.n.name) {
+		return nil, a.s.missingNode()
 	}
-	return q, i, nil
+	return names, nil
+}
+
+// indexIn returns the index of n in q, which contains n.
+func (a *attempt) indexIn(q []place) int {
+	return slices.IndexFunc(q, func(p place) bool { return p.name == a.n.name })
 }
 
 // refuse records that ahead, of the places in q, refused the request. It returns ErrHeld with the holders in q.

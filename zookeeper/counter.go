@@ -34,11 +34,13 @@ func (p place) isOrdered() bool { return isOrdered(p.number) }
 func (a *attempt) enterUnordered(ctx context.Context) error {
 	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 250 * time.Millisecond}
 	for end := time.Now().Add(a.b.options.Timeout); ; {
-		q, i, err := a.readQueue(ctx)
+		names, err := a.readQueue(ctx)
 		if err != nil {
 			return err
 		}
-		others := slices.Delete(slices.Clone(q), i, i+1)
+		others := queueOf(names)
+		i := a.indexIn(others)
+		others = slices.Delete(others, i, i+1)
 		ahead := conflicting(others, a.r.Shared)
 		switch {
 		case a.r.Shared && len(ahead) == 0:

@@ -60,18 +60,20 @@ type place struct {
 
 // parsePlace parses the name of a child. ok is false for a child that this store did not create.
 func parsePlace(name string) (p place, ok bool) {
-	if !strings.HasPrefix(name, nodeBegin) {
-		return place{}, false
+	i := len(strings.TrimRight(name, "0123456789"))
+	if strings.HasSuffix(name[:i], "--") { // the number is negative
+		i--
 	}
-	for _, m := range []mode{exclusive, tried, shared} { // an owner may contain any; only one precedes the number
-		i := strings.LastIndex(name, string(m))
-		if i < len(nodeBegin) {
+	prefix := name[:i]
+	for _, m := range [...]mode{exclusive, tried, shared} {
+		if !strings.HasSuffix(prefix, string(m)) {
 			continue
 		}
-		i += len(m)
-		if n, err := strconv.ParseInt(name[i:], counter, bits32); err == nil {
-			return place{name: name, prefix: name[:i], number: int32(n), mode: m}, true
+		n, err := strconv.ParseInt(name[i:], counter, bits32)
+		if err != nil || !strings.HasPrefix(prefix, nodeBegin) || len(prefix) < len(nodeBegin)+len(m) {
+			return place{}, false
 		}
+		return place{name: name, prefix: prefix, number: int32(n), mode: m}, true
 	}
 	return place{}, false
 }

@@ -64,6 +64,14 @@ func holdersOf(q []place) []place {
 	return nil
 }
 
+// onlyShared reports whether no exclusive place is among children. That is quicker than queueOf.
+func onlyShared(children []string) bool {
+	return !slices.ContainsFunc(children, func(name string) bool {
+		p, ok := parsePlace(name)
+		return ok && p.mode != shared
+	})
+}
+
 // conflicting returns the places in q that a request behind them waits for. An exclusive place whose number gives no
 // order never holds the key, and only keeps readers out.
 func conflicting(q []place, isShared bool) []place {
