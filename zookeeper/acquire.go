@@ -79,8 +79,8 @@ func (a *attempt) tryOnce(ctx context.Context) (backend.Lease, error) {
 	return a.tryPlace(ctx)
 }
 
-// tryPlace acquires the key if no place in front of n conflicts. An attempt that does not wait leaves the queue otherwise, and
-// returns ErrHeld only when its node is deleted, if possible.
+// tryPlace acquires the key if no place in front of n conflicts. An attempt that does not wait leaves the queue
+// otherwise, and returns ErrHeld only when its node is deleted, if possible.
 func (a *attempt) tryPlace(ctx context.Context) (backend.Lease, error) {
 	if a.s != nil && a.s.hasEnded() {
 		a.withdraw()
@@ -179,8 +179,8 @@ func (a *attempt) enterQueue(ctx context.Context) (err error) {
 	}
 }
 
-// checkFirst returns ErrHeld if nodes that conflict with the request are in front of n. A reader that does not wait first
-// pauses until exclusive requests that do not wait either have deleted their nodes.
+// checkFirst returns ErrHeld if nodes that conflict with the request are in front of n. A reader that does not wait
+// first pauses until exclusive requests that do not wait either have deleted their nodes.
 func (a *attempt) checkFirst(ctx context.Context) error {
 	pause := kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
 	for end := time.Now().Add(a.b.options.Timeout); ; {

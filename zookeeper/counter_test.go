@@ -77,8 +77,8 @@ func setCounter(snapshot []byte, dir string, counter int32) error {
 	return nil
 }
 
-// The leases of a key exclude each other as their modes say, and their tokens increase, when the counter of its container
-// is near its limit.
+// The leases of a key exclude each other as their modes say, and their tokens increase, when the counter of its
+// container is near its limit.
 func TestCounterAtItsLimit(t *testing.T) {
 	t.Parallel()
 	s := servers.ZooKeeper(t, untidy, "-Dzookeeper.digest.enabled=false")

@@ -50,10 +50,10 @@
 //     MaxLate, and MaxSilence with it.
 //   - Tokens are the zxids of the nodes' creation, not their sequence numbers, which start again when the servers have
 //     removed an empty container.
-//   - A container has 2^31 sequence numbers, and the last ones give no order. A key that has used up the others stays in
-//     use: readers enter without such a number while no exclusive request is there. The first exclusive request waits
-//     until the queue is empty, deletes the container, and numbers start again. Clients that wait at that moment are
-//     served in any order.
+//   - A container has 2^31 sequence numbers, and the last ones give no order. A key that has used up the others stays
+//     in use: readers enter without such a number while no exclusive request is there. An exclusive request waits until
+//     the queue is empty, deletes the container, and numbers start again. Clients that wait at that moment are served
+//     in any order.
 //   - Waiters are served in the order in which their creates were committed, whichever server they are connected to. A
 //     waiter reads the queue from time to time (5 to 10 s), in case its watch got lost.
 //   - Idle leases and waiters cost no goroutine of their own, except those of the calls that wait. A session costs one

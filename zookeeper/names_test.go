@@ -10,7 +10,8 @@ import (
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, owner := range []string{
-		backend.NewOwner(), "o", "a-lock-0000000001", "_c_x-lock-", "_c_x-shared-", "-try-0000000001", "a b/c", "%", "a.b.c", "\x00\xff", "ö", strings.Repeat("o", 150),
+		backend.NewOwner(), "o", "a-lock-0000000001", "_c_x-lock-", "_c_x-shared-", "-try-0000000001",
+		"a b/c", "%", "a.b.c", "\x00\xff", "ö", strings.Repeat("o", 150),
 	} {
 		for _, m := range []mode{exclusive, tried, shared} {
 			prefix := nodePrefix(owner, m)
@@ -29,10 +30,12 @@ func TestNames(t *testing.T) {
 			t.Errorf("owner %q: its record is read as %q, %v", owner, got, ok)
 		}
 	}
-	if p, ok := parsePlace(nodePrefix(strings.Repeat("\x00", backend.MaxOwnerLen), exclusive) + "0000000000"); !ok || p.owner() != "" {
+	long := nodePrefix(strings.Repeat("\x00", backend.MaxOwnerLen), exclusive)
+	if p, ok := parsePlace(long + "0000000000"); !ok || p.owner() != "" {
 		t.Errorf("an owner that was cut is read as %q, %v", p.owner(), ok)
 	}
-	for _, name := range []string{"", "_c_", "x-lock-0000000000", "_c_x", "_c_x-lock-", "_c_x-lock-a", "_c_x-lock-99999999999",
+	for _, name := range []string{"", "_c_", "x-lock-0000000000", "_c_x", "_c_x-lock-", "_c_x-lock-a",
+		"_c_x-lock-99999999999",
 		"_c_x-shared-", "_c_x-shared-a", "_c_x-lock-shared-", "x-shared-0000000000", "-shared-0000000000",
 	} {
 		if p, ok := parsePlace(name); ok {

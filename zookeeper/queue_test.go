@@ -28,8 +28,8 @@ func owners(q []place) string {
 	return strings.Join(all, " ")
 }
 
-// The server's counter stops at 2147483647: numbers near it, and negative ones, give no order. Exclusive nodes with such
-// numbers never hold the key.
+// The server's counter stops at 2147483647: numbers near it, and negative ones, give no order. Exclusive nodes with
+// such numbers never hold the key.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -49,7 +49,8 @@ func TestQueue(t *testing.T) {
 		{"r1 w4 r2 r3 r5", "r1 r2 r3 w4 r5", "r1 r2 r3", "r1 r2 r3 w4 r5", "w4", 2, 3, false},
 		{"r2 w1 r3", "w1 r2 r3", "w1", "w1 r2 r3", "w1", 2, 0, false},
 		{"w7 w2146435071", "w7 w2146435071", "w7", "w7 w2146435071", "w7 w2146435071", 1, 0, false},
-		{"w2147483647 r2147483647 r7 w2146435072", "r7 r2147483647 w2146435072 w2147483647", "r7 r2147483647", "r7 r2147483647",
+		{"w2147483647 r2147483647 r7 w2146435072", "r7 r2147483647 w2146435072 w2147483647",
+			"r7 r2147483647", "r7 r2147483647",
 			"w2146435072 w2147483647", 2, 2, false},
 		{"r-2147483648 w7", "w7 r-2147483648", "w7", "w7 r-2147483648", "w7", 1, 0, false},
 		{"r1 t2 t3 r4", "r1 t2 t3 r4", "r1", "r1 t2 t3 r4", "t2 t3", 3, 1, true},
