@@ -52,17 +52,18 @@ func (b *Backend) inspect(ctx context.Context, key string) (h backend.Holder, er
 }
 
 func (r *record) holder(now int64) backend.Holder {
-	if r.owner == "" {
+	if len(r.leases) == 0 {
 		return backend.Holder{}
 	}
+	l := r.latest()
 	return backend.Holder{
-		Owner: r.owner, Token: r.token, TTL: time.Duration(r.expires - now), Waiters: len(r.queue),
+		Owner: l.owner, Token: l.token, TTL: time.Duration(l.expires - now), Waiters: len(r.queue), Shared: r.readers(),
 	}
 }
 
 // next is who gets a free key that is kept for the first in the queue.
 func (r *record) next(now int64) backend.Holder {
-	if r.owner != "" || len(r.queue) == 0 {
+	if len(r.leases) > 0 || len(r.queue) == 0 {
 		return r.holder(now)
 	}
 	return backend.Holder{
@@ -84,18 +85,20 @@ type requests struct{ *Backend }
 
 // RenewLease implements kit.Requests.
 func (b requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
+	_, err := b.renew(ctx, l.Key(), l.Owner(), ttl)
+	return ttl, err
+}
+
+// renew makes the lease of owner end ttl from now, and returns its token. ErrLost means that owner has no lease.
+func (b *Backend) renew(ctx context.Context, key, owner string, ttl time.Duration) (token uint64, err error) {
 	post := messages{inbox: b.inbox}
 	defer post.drop()
-	err := b.store.update(ctx, l.Key(), access{spare: true}, func(r *record, now int64) (bool, error) {
+	err = b.store.update(ctx, key, access{spare: true}, func(r *record, now int64) (bool, error) {
 		post.drop()
-		if r.owner != l.Owner() {
+		var ok bool
+		if token, ok = r.renew(owner, now+int64(ttl), &post); !ok {
 			return false, backend.ErrLost
 		}
-		expires := now + int64(ttl)
-		if expires < r.expires {
-			r.rouse(&post)
-		}
-		r.expires = expires
 		return true, nil
 	})
 	if errors.Is(err, errAbsent) {
@@ -104,7 +107,7 @@ func (b requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	if err == nil {
 		post.send()
 	}
-	return ttl, err
+	return token, err
 }
 
 // ReleaseLease implements kit.Requests.
@@ -118,18 +121,9 @@ func (b *Backend) release(ctx context.Context, key, owner string) error {
 	removed := false // removed stays true if the removal has to be done again
 	err := b.store.update(ctx, key, access{spare: true}, func(r *record, now int64) (bool, error) {
 		post.drop()
-		first := r.place(owner) == 0
-		there := r.leave(owner)
-		if r.owner == owner {
-			r.free()
-			there = true
-		}
-		removed = removed || there
-		offered := r.offer("", now, &post)
-		if first {
-			r.rouse(&post) // unless the key is free, and has been offered
-		}
-		return there || offered, nil
+		had, changed := r.release(owner, now, &post)
+		removed = removed || had
+		return changed, nil
 	})
 	if errors.Is(err, errAbsent) {
 		err = nil

@@ -51,12 +51,16 @@ func (s *store) list(ctx context.Context, path, prefix string, keys []string) ([
 // Break implements backend.Breaker.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
-		h, err := b.inspect(ctx, key)
-		if err == nil && h.Owner != owner { // a waiter keeps its place: its Acquire would not know
-			err = backend.ErrLost
-		}
-		if err != nil {
+		holds := false // a waiter keeps its place: its Acquire would not know
+		err := b.store.update(ctx, key, access{}, func(r *record, _ int64) (bool, error) {
+			holds = r.lease(owner) != nil
+			return false, nil
+		})
+		switch {
+		case err != nil && !errors.Is(err, errAbsent):
 			return err
+		case !holds:
+			return backend.ErrLost
 		}
 		return b.release(ctx, key, owner)
 	})
