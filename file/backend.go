@@ -85,18 +85,19 @@ type requests struct{ *Backend }
 
 // RenewLease implements kit.Requests.
 func (b requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
-	_, err := b.renew(ctx, l.Key(), l.Owner(), ttl)
+	_, err := b.renew(ctx, backend.Request{Key: l.Key(), Owner: l.Owner(), Shared: l.Shared()}, ttl)
 	return ttl, err
 }
 
-// renew makes the lease of owner end ttl from now, and returns its token. ErrLost means that owner has no lease.
-func (b *Backend) renew(ctx context.Context, key, owner string, ttl time.Duration) (token uint64, err error) {
+// renew makes the lease of want's owner end ttl from now, and returns its token. ErrLost means that the owner has no
+// lease of want's mode.
+func (b *Backend) renew(ctx context.Context, want backend.Request, ttl time.Duration) (token uint64, err error) {
 	post := messages{inbox: b.inbox}
 	defer post.drop()
-	err = b.store.update(ctx, key, access{spare: true}, func(r *record, now int64) (bool, error) {
+	err = b.store.update(ctx, want.Key, access{spare: true}, func(r *record, now int64) (bool, error) {
 		post.drop()
 		var ok bool
-		if token, ok = r.renew(owner, now+int64(ttl), &post); !ok {
+		if token, ok = r.renew(want.Owner, want.Shared, now+int64(ttl), &post); !ok {
 			return false, backend.ErrLost
 		}
 		return true, nil

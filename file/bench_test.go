@@ -130,6 +130,34 @@ func BenchmarkDistinct(b *testing.B) {
 	}
 }
 
+// Readers of one key come and go beside each other.
+func BenchmarkReaders(b *testing.B) {
+	for _, workers := range []int{1, 8, 64} {
+		b.Run(strconv.Itoa(workers), func(b *testing.B) {
+			c := open(b, b.TempDir())
+			var next atomic.Int64
+			var wg sync.WaitGroup
+			b.ResetTimer()
+			for range workers {
+				wg.Go(func() {
+					for next.Add(1) <= int64(b.N) {
+						l, err := c.Acquire(context.Background(), sharedRequest(time.Minute, false))
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						if err := l.Release(context.Background()); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
 // Processes contend for one key: the mean time between grants.
 func BenchmarkContended(b *testing.B) {
 	for _, processes := range []int{2, 8} {

@@ -63,10 +63,11 @@ func (r *record) enter(owner string, shared bool, now int64, p post) {
 	}
 }
 
-// renew makes the lease of owner end at expires, and returns its token. It reports false if owner has no lease.
-func (r *record) renew(owner string, expires int64, p post) (token uint64, ok bool) {
+// renew makes the lease of owner end at expires, and returns its token. It reports false if owner has no lease of this
+// mode.
+func (r *record) renew(owner string, shared bool, expires int64, p post) (token uint64, ok bool) {
 	l := r.lease(owner)
-	if l == nil || l.token == 0 {
+	if l == nil || l.token == 0 || l.shared != shared {
 		return 0, false
 	}
 	before := r.latest().expires

@@ -172,6 +172,16 @@ func TestExpire(t *testing.T) {
 	}
 }
 
+// A shared waiter that comes by itself, as when a lease has expired, brings the shared waiters behind it with it.
+func TestEnter(t *testing.T) {
+	r := record{queue: queueOf("rsa", 1, 2, 3)}
+	var p fakePost
+	r.enter("r", true, 5, &p)
+	if holders(r) != "(r)(s)" || owners(r) != "a" || !slices.Contains(p.notified, 2) || !slices.Equal(p.hinted, []uint64{3}) {
+		t.Errorf("holders %q, queue %q, notified %v, hinted %v", holders(r), owners(r), p.notified, p.hinted)
+	}
+}
+
 // The first waiter is woken when the last lease ends sooner than the waiter knows, and only then.
 func TestWakeWhenReadersEndSooner(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -180,9 +190,9 @@ func TestWakeWhenReadersEndSooner(t *testing.T) {
 	}{
 		"the reader that ends last is released": {func(r *record, p post) { r.release("s", 1, p) }, true},
 		"another one is released":               {func(r *record, p post) { r.release("r", 1, p) }, false},
-		"the reader that ends last ends sooner": {func(r *record, p post) { r.renew("s", 50, p) }, true},
-		"it renews":                             {func(r *record, p post) { r.renew("s", 200, p) }, false},
-		"another one ends sooner":               {func(r *record, p post) { r.renew("r", 5, p) }, false},
+		"the reader that ends last ends sooner": {func(r *record, p post) { r.renew("s", true, 50, p) }, true},
+		"it renews":                             {func(r *record, p post) { r.renew("s", true, 200, p) }, false},
+		"another one ends sooner":               {func(r *record, p post) { r.renew("r", true, 5, p) }, false},
 	} {
 		r := record{leases: leasesOf("rs", 20, 100), queue: queueOf("a", 1)}
 		var p fakePost
@@ -200,9 +210,12 @@ func TestReadersAreIndependent(t *testing.T) {
 	var p fakePost
 	r.expire(20)
 	for owner, token := range map[string]uint64{"r": 0, "s": 2, "t": 0, "x": 0} {
-		if got, ok := r.renew(owner, 90, &p); got != token || ok != (token > 0) {
+		if got, ok := r.renew(owner, true, 90, &p); got != token || ok != (token > 0) {
 			t.Errorf("renewal of %s: %d %v", owner, got, ok)
 		}
+	}
+	if _, ok := r.renew("s", false, 95, &p); ok {
+		t.Error("a shared lease was renewed as an exclusive one")
 	}
 	want := []lease{{"s", 2, 90, true}, {"t", 0, 40, true}}
 	if !slices.Equal(r.leases, want) {

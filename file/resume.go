@@ -20,7 +20,7 @@ func (b *Backend) Resume(ctx context.Context, r backend.Request) (lease backend.
 func (b *Backend) resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	g := kit.Grant{Sent: time.Now(), TTL: guarantees.Round(r.TTL)}
 	var err error
-	if g.Token, err = b.renew(ctx, r.Key, r.Owner, g.TTL); err != nil {
+	if g.Token, err = b.renew(ctx, r, g.TTL); err != nil {
 		return nil, err
 	}
 	l, err := b.leases.Resume(r, g)
