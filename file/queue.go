@@ -5,6 +5,10 @@ import "time"
 // claimGrace is how long a free key is reserved for a notified waiter before the next one is notified.
 const claimGrace = 500 * time.Millisecond
 
+// pickUp is how much longer a shared waiter's reservation lasts for each lease beside it: hundreds of waiters that enter
+// together need the bucket's file one after the other.
+const pickUp = 2 * time.Millisecond
+
 // A post notifies waiters that it is their turn.
 type post interface {
 	// reach prepares a notification, and reports false if the waiter is dead. It is sent when the record is written.
@@ -23,7 +27,7 @@ type post interface {
 //
 // An exclusive waiter stays first in the queue, and the key is reserved for it until claimBy. Shared waiters enter
 // together: each gets a lease at once, which is a reservation until the waiter comes. A reservation has no token, and
-// expires after claimGrace like any lease.
+// expires after claimGrace and the pickUp of the leases beside it.
 func (r *record) offer(owner string, now int64, p post) (changed bool) {
 	for len(r.queue) > 0 && len(r.leases) == r.readers() {
 		first, until := r.queue[0], now+int64(claimGrace)
@@ -33,6 +37,7 @@ func (r *record) offer(owner string, now int64, p post) (changed bool) {
 		case r.claimBy != 0: // first has missed its turn
 		case first.shared && p.reach(first):
 			r.remove(0)
+			until += int64(len(r.leases)) * int64(pickUp)
 			r.leases = append(r.leases, lease{first.owner, 0, until, true})
 			if len(r.queue) > 0 && !r.queue[0].shared {
 				p.hint(r.queue[0]) // in case the readers are frozen

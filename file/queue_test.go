@@ -136,8 +136,8 @@ func TestOffer(t *testing.T) {
 				t.Errorf("holders %q, queue %q, claim by %d, notified %v, hinted %v",
 					holders(c.r), owners(c.r), c.r.claimBy, c.post.notified, c.post.hinted)
 			}
-			for _, l := range c.r.leases {
-				if l.token == 0 && (!l.shared || l.expires != c.now+grace) {
+			for i, l := range c.r.leases {
+				if l.token == 0 && (!l.shared || l.expires != c.now+grace+int64(i)*int64(pickUp)) {
 					t.Errorf("the reservation of %s ends at %d, shared %v", l.owner, l.expires, l.shared)
 				}
 			}
