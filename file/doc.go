@@ -2,7 +2,7 @@
 // store for programs on one machine and for command lines.
 //
 // Keys are spread over 256 files, the buckets, by a hash of their names. A bucket holds the records of the keys that are held or
-// waited for: the lease, its end, its token, and the queue of waiters. Buckets change under the operating system's lock on the
+// waited for: the leases with their ends and tokens, and the queue of waiters. Buckets change under the operating system's lock on the
 // file (flock), which is held for some 10 µs and freed by the kernel when a process dies. The lease itself needs no process: it
 // ends at a time on the host's monotonic clock. A holder that is killed or stopped (SIGSTOP, a frozen container) blocks
 // nobody for longer than its TTL. If it continues later, it finds its lease lost.
@@ -22,6 +22,22 @@
 // descriptor. While few keys are held, the folder has at most 256 files of some 4 kB, however many keys were used.
 // Keys that are free, or whose leases have run out, are dropped the next time their bucket is written. The next
 // process that waits removes the FIFOs of killed processes.
+//
+// # Shared leases
+//
+// The record of a key has either one exclusive lease or any number of shared ones, each with an end and a token of its
+// own. Readers and writers wait in the same queue, in order of arrival. The shared waiters at the head of the queue enter
+// together, in the write that makes room for them: each gets a lease at once, which is a reservation of half a second
+// (and 2 ms for each reader beside it) until the waiter comes. A process that is stopped or killed just then delays the
+// next writer by that time, and no reader.
+//
+// When a waiting writer gives up, the readers behind it enter at once. When its process is killed, they enter at the next
+// look of any of them, which is about once a second for the first in the queue, or when another request for the key
+// arrives. A writer that is stopped (SIGSTOP) counts as alive, and keeps its place before them until the leases ahead have
+// ended.
+//
+// A request reads and writes all leases of its key, some 60 bytes for each reader. Exclusive leases cost the same as
+// without shared ones.
 //
 // # Buckets
 //

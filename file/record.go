@@ -37,7 +37,13 @@ type queued struct {
 var errFormat = errors.New("malformed bucket")
 
 // size estimates the length of the encoded record, in bytes.
-func (r *record) size() int { return 64 + len(r.leases)*96 + len(r.queue)*96 }
+func (r *record) size() int {
+	size := 16 + len(r.queue)*96
+	for i := range r.leases {
+		size += 24 + len(r.leases[i].owner)
+	}
+	return size
+}
 
 // append encodes the record: the head, the leases, claimBy if the key is free, and the queue. The head is 0 for a free
 // key, 1 for an exclusive lease, and 1 more than the number of shared leases.

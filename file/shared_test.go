@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -308,30 +307,27 @@ func TestManyReadersEnterTogether(t *testing.T) {
 	dir := t.TempDir()
 	b, other := open(t, dir), open(t, dir)
 	held := mustTry(t, b, "k", time.Hour)
-	var all sync.WaitGroup
-	var leases sync.Map
+	leases := make(chan result, many)
 	for range many {
-		all.Go(func() {
-			l, err := other.Acquire(t.Context(), sharedRequest(time.Minute, true))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			leases.Store(l.Token(), l)
-		})
+		go func() {
+			l, err := other.Acquire(t.Context(), sharedRequest(time.Hour, true))
+			leases <- result{l, err}
+		}()
 	}
 	eventually(t, "the readers are queued", func() bool { return waiters(t, b, "k") == many })
-	writer := queue(t.Context(), t, b, request("k", time.Minute, true))
-	watch := startWatch(t)
 	mustRelease(t, held)
-	all.Wait()
+	if n := readers(t, b); n != many {
+		t.Errorf("%d readers right after the writer's release, want %d", n, many)
+	}
+	watch := startWatch(t)
+	var all []backend.Lease
+	for range many {
+		all = append(all, (<-leases).granted(t))
+	}
 	t.Logf("%d readers entered in %v", many, watch.took())
 	if n := readers(t, b); n != many {
 		t.Errorf("%d readers", n)
 	}
-	leases.Range(func(_, l any) bool {
-		mustRelease(t, l.(backend.Lease))
-		return true
-	})
-	mustRelease(t, (<-writer).granted(t))
+	mustRelease(t, all...)
+	mustRelease(t, mustTry(t, b, "k", time.Minute))
 }
