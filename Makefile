@@ -104,6 +104,15 @@ quick: ## Run the tests with the servers that happen to be there
 test-docker: ## Run the suite on the official image of each server; without Docker, install and start one
 	GO="$(GO)" ARGS="$(ARGS)" scripts/test-docker
 
+# The second build must give the same bytes.
+.PHONY: release-dry-run
+release-dry-run: ## Build a release in dist, build a part again to compare, and install the .deb in a Debian without Go, with a real cron
+	scripts/release 0.0.0-dry dist
+	TARGETS=linux/amd64 scripts/release 0.0.0-dry dist/again
+	cd dist/again && for file in *amd64*; do cmp $$file ../$$file; done
+	rm -r dist/again
+	scripts/release-test dist
+
 .PHONY: lint
 lint: ## Check format, go.mod, vet, the builds for macOS and Windows, staticcheck, and the workflows of GitHub
 	@out=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); \

@@ -16,7 +16,8 @@ import (
 // returned, the end of ctx does not affect the lease, which renews itself until the caller calls Release. To stop work
 // when the lease is lost, derive the work's context with Lease.Context.
 //
-// The error is ErrDeadlock if ctx carries a lease on key, of this Locker, without Reentrant. After WithWait it is
+// The error is ErrDeadlock if ctx carries a lease on key, of this Locker, without Reentrant or in the other mode (see
+// Shared). After WithWait it is
 // ErrHeld if the store has said that the key is busy, and ErrUnavailable if the store has not answered. If ctx ends, it
 // is the context's error, and nothing is left behind; it also matches ErrHeld if the key was busy. It can be ErrInvalid
 // or ErrClosed too. It is ErrUnavailable, and never ErrLost, if the store's grants arrive only after their TTL. Any
@@ -81,7 +82,7 @@ func (l *Locker) reenterOrContend(ctx context.Context, key string, opts []Acquir
 		if terms, err = terms.with(opts); err != nil {
 			return nil, err
 		}
-		if err := l.tooLong(terms); err != nil {
+		if err := l.unsupported(terms); err != nil {
 			return nil, err
 		}
 	}
@@ -89,8 +90,8 @@ func (l *Locker) reenterOrContend(ctx context.Context, key string, opts []Acquir
 		return nil, err
 	}
 	if outer := l.carriedLease(ctx, full); outer != nil {
-		if !terms.reentrant {
-			return nil, ErrDeadlock
+		if err := outer.refuseReentry(terms); err != nil {
+			return nil, err
 		}
 		if lease := outer.reenter(); lease != nil {
 			return lease, nil
@@ -193,7 +194,7 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 	if owner == "" {
 		owner = l.newOwner()
 	}
-	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait})
+	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait, Shared: g.shared})
 	if err == nil {
 		if _, err := driver.AddTokenBase(lease.Token(), l.defaults.base); err != nil {
 			_ = lease.Release(ctx) // its TTL ends it in any case
@@ -226,7 +227,7 @@ func (l *Locker) traceAcquire(ctx context.Context, key string, opts []AcquireOpt
 	if with, err := terms.with(opts); err == nil { // else acquireLease reports the error
 		terms = with
 	}
-	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(), Wait: wait}}
+	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(), Wait: wait, Shared: terms.shared}}
 	begun := time.Now()
 	tctx := l.traces.acquire.TraceAcquireStart(ctx, e.AcquireStart)
 	lease, err := l.acquireLease(tctx, key, opts, wait)

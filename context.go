@@ -64,6 +64,19 @@ func (l *Locker) carriedLease(ctx context.Context, key string) *Lease {
 	return nil
 }
 
+// refuseReentry returns why a request with these terms may not re-enter l, nil if it may. Such a request would wait for l.
+func (l *Lease) refuseReentry(terms *settings) error {
+	switch shared := l.tenure.hold.gate.shared; {
+	case shared && !terms.shared:
+		return fmt.Errorf("%w as shared: a shared lease cannot become exclusive", ErrDeadlock)
+	case !shared && terms.shared:
+		return fmt.Errorf("%w as exclusive: an exclusive lease cannot become shared", ErrDeadlock)
+	case !terms.reentrant:
+		return fmt.Errorf("%w, without Reentrant", ErrDeadlock)
+	}
+	return nil
+}
+
 // reenter returns another handle on the lease's tenure, nil if that has ended meanwhile.
 func (l *Lease) reenter() *Lease {
 	t := l.tenure

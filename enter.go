@@ -12,6 +12,10 @@ import (
 // enter passes the gate of key, or queues at it. The hold is a live lease that came with the pass, nil
 // otherwise; busy tells that the key was held meanwhile. The caller that passed must leave.
 func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (_ *gate, _ *hold, busy, err error) {
+	if terms.shared {
+		g, err := l.enterPrivate(key, true)
+		return g, nil, nil, err
+	}
 	l.mu.Lock()
 	if isClosed(l.stopping) {
 		l.mu.Unlock()
@@ -93,6 +97,18 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 		l.mu.Unlock()
 	}
 	return nil, nil, nil, err
+}
+
+// enterPrivate returns a gate for one lease. Shutdown waits until the caller leaves it.
+func (l *Locker) enterPrivate(key string, shared bool) (*gate, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if isClosed(l.stopping) {
+		return nil, ErrClosed
+	}
+	g := &gate{key: key, shared: shared}
+	l.private[g] = struct{}{}
+	return g, nil
 }
 
 // look asks the store whether a key is busy that someone of this process is asking it for. Any answer makes it so.

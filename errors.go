@@ -27,7 +27,7 @@ var (
 	ErrUnavailable = backend.ErrUnavailable
 	// ErrDeadlock means that the key is already held under the context of the call, so that the call would wait for itself. That is a
 	// bug in the program. It does not match ErrHeld, so that code that skips busy keys does not hide the bug.
-	ErrDeadlock = errors.New("already held under this context, without Reentrant")
+	ErrDeadlock = errors.New("already held under this context")
 )
 
 // A HeldError matches ErrHeld and says who holds the key.

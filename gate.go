@@ -23,8 +23,8 @@ func (l *Locker) leaveWith(g *gate, err error) {
 
 // callNextLocked gives the next waiter its turn, or closes the gate.
 func (l *Locker) callNextLocked(g *gate, handed *hold) {
-	if g.resumed {
-		l.resumed--
+	if _, private := l.private[g]; private {
+		delete(l.private, g)
 		l.drainLocked()
 		return
 	}
@@ -56,11 +56,19 @@ func (l *Locker) stopLocked() {
 	}
 	close(l.stopping)
 	for _, g := range l.gates {
-		if g.endWait != nil {
-			g.endWait()
-		}
+		g.endWaitLocked()
+	}
+	for g := range l.private {
+		g.endWaitLocked()
 	}
 	l.drainLocked()
+}
+
+// endWaitLocked ends the wait at the store, if there is one.
+func (g *gate) endWaitLocked() {
+	if g.endWait != nil {
+		g.endWait()
+	}
 }
 
 // drainLocked tells when the last one has left.
@@ -70,9 +78,9 @@ func (l *Locker) drainLocked() {
 	}
 }
 
-// busyLocked counts the keys that somebody holds or asks for.
+// busyLocked counts the keys that somebody holds or asks for, and those of shared leases once for each lease.
 func (l *Locker) busyLocked() int {
-	n := len(l.gates) + l.resumed
+	n := len(l.gates) + len(l.private)
 	if l.idle != nil {
 		n--
 	}

@@ -16,6 +16,9 @@ func (l *Lease) Key() string { return l.tenure.hold.gate.key }
 // Owner returns the unique name under which the store knows the holder. Inside one process, holders that a lease is handed on to share it.
 func (l *Lease) Owner() string { return l.tenure.hold.owner }
 
+// Shared reports whether the lease is shared.
+func (l *Lease) Shared() bool { return l.tenure.hold.gate.shared }
+
 // Token returns the fencing token. It is higher than that of every earlier holder of the key, within the scope that
 // Guarantees.Fencing names, and below 2^63. It is the store's number times 256, plus how often the lease has been handed
 // on inside the process. It is 0 if the store has no tokens.

@@ -35,7 +35,8 @@
 // # Concurrency
 //
 // Everything is safe for concurrent use. Goroutines of one Locker that want the same key queue inside the process, first come
-// first served, and only the first of them asks the store.
+// first served, and only the first of them asks the store. Requests for [Shared] leases do not queue in the process: each
+// of them asks the store.
 package lock
 
 import (
@@ -119,13 +120,13 @@ func newLocker(b backend.Backend, name string, opts []Option) (*Locker, error) {
 	}
 	l := &Locker{
 		backend: b, name: name, guarantees: b.Guarantees(), defaults: s, traces: tracesOf(s.tracer),
-		gates: make(map[string]*gate), done: make(chan struct{}),
+		gates: make(map[string]*gate), private: make(map[*gate]struct{}), done: make(chan struct{}),
 		stopping: make(chan struct{}), drained: make(chan struct{}),
 	}
 	if err := unmet(l.guarantees, s.require); err != nil {
 		return nil, &Error{Op: "open", Backend: name, Err: err}
 	}
-	if err := l.tooLong(&s); err != nil {
+	if err := l.unsupported(&s); err != nil {
 		return nil, &Error{Op: "open", Backend: name, Err: err}
 	}
 	l.renewals = newRenewer(l)

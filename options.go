@@ -96,6 +96,18 @@ func Reentrant() AcquireOption {
 	return acquireOption(func(s *settings) { s.reentrant = true })
 }
 
+// Shared requests a shared lease, for a reader. Shared leases on one key do not exclude each other; a shared and an
+// exclusive lease do. Every shared lease has an owner, TTL, deadline and loss of its own. A request waits for the
+// requests ahead of it that it conflicts with, and for no others: readers that follow each other enter together, and no
+// reader overtakes a waiting writer. See docs/guarantees.md for the order of waiters and tokens.
+//
+// A lease keeps its mode. An exclusive request under the context of a shared lease of the key is ErrDeadlock, and so is
+// the reverse, even with Reentrant. If Guarantees.Shared is false, Shared is ErrUnsupported before any request to the
+// store.
+func Shared() AcquireOption {
+	return acquireOption(func(s *settings) { s.shared = true })
+}
+
 // WithHandoff sets how often in a row, 255 at most, a live lease is handed to the next waiting goroutine of this Locker
 // before other processes get their turn. 0 turns hand-off off. Whatever n is, a lease is not handed on later than a second
 // after the store granted it.
@@ -197,10 +209,13 @@ func (s *settings) leaseTTL() time.Duration {
 	return s.ttl
 }
 
-// tooLong is ErrInvalid if s asks for longer than the store grants.
-func (l *Locker) tooLong(s *settings) error {
+// unsupported is ErrInvalid if s asks for longer than the store grants, and ErrUnsupported if s asks for a shared lease
+// and the store has none.
+func (l *Locker) unsupported(s *settings) error {
 	most := l.guarantees.MaxTTL
 	switch ttl := s.leaseTTL(); {
+	case s.shared && !l.guarantees.Shared:
+		return fmt.Errorf("%w: the store has no shared leases", ErrUnsupported)
 	case most <= 0:
 	case ttl > most:
 		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, ttl, most)

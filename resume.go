@@ -34,7 +34,7 @@ func (o ownerOption) acquire(s *settings) {
 // acquired with WithOwner, or by a Locker with WithHandoff(0): otherwise its token may be lower than the last holder's,
 // by up to 255.
 //
-// ErrLost means that owner does not hold the key. ErrUnsupported means that the store cannot return a lease to another
+// ErrLost means that owner does not hold the key, or not in this mode: resume a shared lease with Shared. ErrUnsupported means that the store cannot return a lease to another
 // process. After any other error the lease is as it was, or has been extended. The lease then renews itself until
 // Release, like one of Acquire. ctx bounds the request alone. If two processes use the lease at the same time, neither
 // excludes the other, and a Release by either ends it for both.
@@ -55,21 +55,21 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 	if err != nil {
 		return nil, err
 	}
-	if err := l.tooLong(terms); err != nil {
+	if err := l.unsupported(terms); err != nil {
 		return nil, err
 	}
 	resumer, ok := l.backend.(backend.Resumer)
 	if !ok {
 		return nil, fmt.Errorf("%w: the store cannot return a lease to another process", ErrUnsupported)
 	}
-	r := backend.Request{Key: full, Owner: owner, TTL: terms.leaseTTL()}
-	if err := r.Validate(); err != nil {
+	r := backend.Request{Key: full, Owner: owner, TTL: terms.leaseTTL(), Shared: terms.shared}
+	if err := r.ValidateFor(l.guarantees); err != nil {
 		return nil, err
 	}
-	if err := l.enterResumed(); err != nil {
+	g, err := l.enterPrivate(full, terms.shared)
+	if err != nil {
 		return nil, err
 	}
-	g := &gate{key: full, resumed: true}
 	lease, err := resumer.Resume(ctx, r)
 	if err == nil {
 		_, err = driver.AddTokenBase(lease.Token(), l.defaults.base)
@@ -87,18 +87,6 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 	l.end(h)
 	l.leave(g)
 	return nil, l.endedErr()
-}
-
-// enterResumed counts a resumed lease among those that Shutdown waits for. A resumed lease has a gate of its own: the
-// key's gate may belong to a goroutine that waits at the store for the end of this very lease.
-func (l *Locker) enterResumed() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if isClosed(l.stopping) {
-		return ErrClosed
-	}
-	l.resumed++
-	return nil
 }
 
 // Resumable reports whether Resume can return a lease to another process than the one that acquired it.

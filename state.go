@@ -35,8 +35,8 @@ type Locker struct {
 
 	mu      sync.Mutex
 	gates   map[string]*gate
-	resumed int   // leases of Resume that are not over
-	idle    *gate // the one that was left last, with nobody inside: its key is often wanted again at once
+	private map[*gate]struct{} // gates of one lease each: resumed, or shared
+	idle    *gate              // the one that was left last, with nobody inside: its key is often wanted again at once
 
 	// Closed under mu.
 	stopping chan struct{} // by Shutdown, or Close: nothing new is granted
@@ -54,6 +54,7 @@ type settings struct {
 	wait      time.Duration
 	limited   bool // wait is set
 	reentrant bool
+	shared    bool
 	owner     string // empty for a random one
 
 	handoff int
@@ -69,15 +70,18 @@ type settings struct {
 
 // A gate lets one goroutine of the process at a time contend for, or hold, one key; the others queue behind it, first
 // come first served. It exists while someone is inside, or is Locker.idle. Locker.mu guards its queue.
+//
+// A shared or resumed lease has a private gate, where nobody queues. A shared request must not wait for local requests
+// that it does not conflict with. The key's gate may belong to a goroutine that waits at the store for a resumed lease.
 type gate struct {
 	key     string
+	shared  bool                   // the mode of its requests
 	inside  atomic.Pointer[tenure] // who holds the key, nil while the one inside still contends for it
 	waiters *list.List             // of *waiter; nil until the first comes
 	busy    error                  // what the store has said last of the key being busy
 	told    time.Time              // when it did
 	looking bool                   // a waiter is asking the store whether it is
 	endWait context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
-	resumed bool                   // of a resumed lease: not in Locker.gates
 }
 
 type waiter struct {

@@ -62,7 +62,7 @@ func (t *tenure) lose() {
 	if logger := h.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
 		held := t.held()
 		go logger.Warn("lease lost", "key", h.gate.key, "backend", h.locker.name, "owner", h.owner,
-			"token", t.token, "held", held) // a log that blocks must not keep others from learning of their loss
+			"token", t.token, "shared", h.gate.shared, "held", held) // a log that blocks must not keep others from learning of their loss
 	}
 }
 
@@ -90,6 +90,6 @@ func (t *tenure) error(op string, err error) error {
 func (t *tenure) traceEnd(ctx context.Context, held time.Duration, lost bool, err error) {
 	h := t.hold
 	h.locker.traces.lease.TraceLeaseEnd(ctx, LeaseEnd{
-		Backend: h.locker.name, Key: h.gate.key, Owner: h.owner, Token: t.token, Held: held, Lost: lost, Err: err,
+		Backend: h.locker.name, Key: h.gate.key, Owner: h.owner, Token: t.token, Shared: h.gate.shared, Held: held, Lost: lost, Err: err,
 	})
 }

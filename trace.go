@@ -37,6 +37,7 @@ type AcquireStart struct {
 	Key     string // with the Locker's prefix
 	TTL     time.Duration
 	Wait    bool // false for TryAcquire
+	Shared  bool
 }
 
 // Outcome is how an acquisition ended.
@@ -69,6 +70,7 @@ type RenewalEnd struct {
 	Backend string
 	Key     string
 	Owner   string
+	Shared  bool
 	Late    time.Duration // how late the attempt began
 	Took    time.Duration // for the request, which may have renewed other leases too
 	Err     error         // nil if the lease was renewed, ErrLost if it was over; after any other error the outcome is unknown
@@ -80,6 +82,7 @@ type LeaseEnd struct {
 	Key     string
 	Owner   string
 	Token   uint64
+	Shared  bool
 	Held    time.Duration // since it was granted or handed on
 	Lost    bool          // it ended without being released: Err matches ErrLost, or ErrClosed if its Locker was closed
 	Err     error         // nil if it was released, or the error of the loss or of the release

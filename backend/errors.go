@@ -39,11 +39,17 @@ func (e *HeldError) Error() string {
 	if !e.Holder.Held() {
 		return ErrHeld.Error()
 	}
-	s := "held by " + printable(e.Holder.Owner)
-	if e.Holder.TTL > 0 {
-		s += fmt.Sprintf(" for up to %v more", e.Holder.TTL)
+	who, rest := printable(e.Holder.Owner), ""
+	switch n := e.Holder.Shared; {
+	case n == 1:
+		who = "reader " + who
+	case n > 1:
+		who, rest = strconv.Itoa(n)+" readers", ", one of them "+who
 	}
-	return s
+	if e.Holder.TTL > 0 {
+		who += fmt.Sprintf(" for up to %v more", e.Holder.TTL)
+	}
+	return "held by " + who + rest
 }
 
 // printable is s as it may stand in a line of a log: quoted if it holds anything but printable characters.

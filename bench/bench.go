@@ -56,6 +56,13 @@ type Client interface {
 	Close() error
 }
 
+// A SharedClient is a Client that can hold a key beside others. Without it there are no scenarios with readers.
+type SharedClient interface {
+	Client
+	// AcquireShared waits until key is granted beside other shared leases. ErrUnsupported means that the store has none.
+	AcquireShared(ctx context.Context, key string) (Lease, error)
+}
+
 // A Lease is released once.
 type Lease interface {
 	Release(ctx context.Context) error

@@ -118,6 +118,10 @@ func TestRun(t *testing.T) {
 				if r.Skipped == "" {
 					t.Errorf("recovery ran on a store that no other process can reach")
 				}
+			case strings.HasPrefix(sc.Name, "readers"), sc.Name == "mixed":
+				if r.Skipped != bench.ErrUnsupported.Error() {
+					t.Errorf("%s ran on a store without shared leases", sc.Name)
+				}
 			case r.Problem != "" || r.Skipped != "":
 				t.Errorf("%s on %s: %q, %q", sc.Name, store, r.Problem, r.Skipped)
 			case sc.Name == "held":

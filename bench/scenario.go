@@ -35,9 +35,12 @@ func selected(names []string, o Options) []Scenario {
 		{Name: "hot-local", Title: "Many workers of one client, one key", Main: Rate, run: hotLocal},
 		{Name: "hot-clients", Title: "Workers of several clients, one key", Main: Rate, run: hotClients(workersOfEach, time.Millisecond)},
 		{Name: "hot-single", Title: "One worker of each of several clients, one key, released at once", Main: Rate, run: hotClients(1, 0)},
-		{Name: "hand-off", Title: "From the return of Release to the next owner's return of Acquire, in another client", Main: P50, run: handOff},
+		{Name: "readers", Title: "Many readers of one client, one key", Main: Rate, run: readers},
+		{Name: "readers-writer", Title: "A stream of readers of several clients; a writer's waits", Main: P99, run: readersWriter},
+		{Name: "mixed", Title: "Workers of several clients, one key, nine of ten cycles read", Main: Rate, run: mixed},
+		{Name: "hand-off", Title: "From Release's return to the next lease, in another client", Main: P50, run: handOff},
 		{Name: "try", Title: "An attempt at a key that is held", Main: P50, run: try},
-		{Name: "recovery", Title: "From the kill of a holder's process until the next owner has the key", Main: P50, slow: true, unfit: noChild, run: recovery},
+		{Name: "recovery", Title: "From the kill of a holder's process to the next owner's lease", Main: P50, slow: true, unfit: noChild, run: recovery},
 		{Name: "held", Title: "Many leases held and renewed", Main: CPU, slow: true, run: held},
 	}
 	crowds := o.Waiters
@@ -54,7 +57,7 @@ func selected(names []string, o Options) []Scenario {
 	for _, n := range crowds {
 		all = append(all, Scenario{
 			Name:  crowd + "-" + strconv.Itoa(n),
-			Title: "A key is released to " + strconv.Itoa(n) + " waiting: how fast they get their turn", Main: Rate, run: waiters(n),
+			Title: "A key is released to " + strconv.Itoa(n) + " waiters: how fast they get it", Main: Rate, run: waiters(n),
 		})
 	}
 	return all

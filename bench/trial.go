@@ -2,10 +2,11 @@ package bench
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"time"
@@ -55,7 +56,7 @@ func (t *trial) close() error {
 // newKey returns a fresh key.
 func newKey() string {
 	var b [8]byte
-	rand.Read(b[:])
+	crand.Read(b[:])
 	return "bench-" + hex.EncodeToString(b[:])
 }
 
@@ -64,6 +65,8 @@ type worker struct {
 	client Client
 	key    string
 	hold   time.Duration
+	reads  int  // how many of ten cycles ask for a shared lease
+	hidden bool // its waits and its share are not measured
 
 	cycles int             // granted before the end
 	waits  []time.Duration // of all acquisitions, those cut off at last too
@@ -97,7 +100,7 @@ func (w *worker) work(s *span) error {
 
 // cycle is one turn of a worker; it counts only if the key is granted before the end of the span.
 func (w *worker) cycle(s *span, begun time.Duration) error {
-	l, err := w.client.Acquire(s.acquire, w.key)
+	l, err := w.acquire(s.acquire)
 	got := time.Since(s.start)
 	if err != nil {
 		if s.acquire.Err() != nil { // it has waited for at least that long
@@ -111,6 +114,17 @@ func (w *worker) cycle(s *span, begun time.Duration) error {
 	}
 	w.keep(s.acquire)
 	return l.Release(s.release)
+}
+
+func (w *worker) acquire(ctx context.Context) (Lease, error) {
+	if w.reads == 0 || rand.IntN(10) >= w.reads {
+		return w.client.Acquire(ctx, w.key)
+	}
+	c, ok := w.client.(SharedClient)
+	if !ok {
+		return nil, ErrUnsupported
+	}
+	return c.AcquireShared(ctx, w.key)
 }
 
 // keep holds the key. A long hold ends with ctx; a short one makes nothing that would count as the store's.
@@ -132,7 +146,7 @@ func (w *worker) keep(ctx context.Context) {
 func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	release := context.WithoutCancel(ctx)
 	for _, w := range workers { // connections are there, scripts are loaded
-		warm := worker{client: w.client, key: newKey()}
+		warm := worker{client: w.client, key: newKey(), reads: w.reads}
 		if err := warm.cycle(&span{acquire: ctx, release: release}, 0); err != nil {
 			return err
 		}
@@ -173,16 +187,18 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	var shares []int
 	done := 0
 	for _, w := range workers {
-		waits = append(waits, w.waits...)
-		shares = append(shares, w.cycles)
 		done += w.cycles
+		if !w.hidden {
+			waits = append(waits, w.waits...)
+			shares = append(shares, w.cycles)
+		}
 	}
 	t.sample.set(Rate, float64(done)/t.Duration.Seconds())
 	if done > 0 {
 		t.spent(before, after, done)
 	}
 	switch {
-	case len(workers) == 1:
+	case len(shares) == 1:
 	case done >= leastTurns*len(workers):
 		t.sample.set(Jain, jain(shares))
 	case t.note == "":

@@ -72,6 +72,15 @@ func (c lockerClient) Acquire(ctx context.Context, key string) (Lease, error) {
 	return leaseOrNil(c.Locker.Acquire(ctx, key))
 }
 
+// AcquireShared implements SharedClient.
+func (c lockerClient) AcquireShared(ctx context.Context, key string) (Lease, error) {
+	l, err := c.Locker.Acquire(ctx, key, lock.Shared())
+	if errors.Is(err, lock.ErrUnsupported) {
+		err = ErrUnsupported
+	}
+	return leaseOrNil(l, err)
+}
+
 func (c lockerClient) Try(ctx context.Context, key string) (Lease, error) {
 	l, err := c.Locker.TryAcquire(ctx, key)
 	if errors.Is(err, lock.ErrHeld) {

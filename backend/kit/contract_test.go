@@ -101,9 +101,12 @@ func TestGuaranteesInWords(t *testing.T) {
 
 func TestHeldError(t *testing.T) {
 	for want, h := range map[string]backend.Holder{
-		"held by another owner":         {},
-		"held by o":                     {Owner: "o"},
-		"held by o for up to 1.5s more": {Owner: "o", TTL: 1500 * time.Millisecond},
+		"held by another owner":                                {},
+		"held by o":                                            {Owner: "o"},
+		"held by o for up to 1.5s more":                        {Owner: "o", TTL: 1500 * time.Millisecond},
+		"held by reader o":                                     {Owner: "o", Shared: 1},
+		"held by 3 readers, one of them o":                     {Owner: "o", Shared: 3},
+		"held by 3 readers for up to 1.5s more, one of them o": {Owner: "o", Shared: 3, TTL: 1500 * time.Millisecond},
 	} {
 		err := error(&backend.HeldError{Holder: h})
 		if err.Error() != want || !errors.Is(err, backend.ErrHeld) || errors.Is(err, backend.ErrLost) {

@@ -45,7 +45,6 @@ type Life struct {
 	leases *Leases
 	key    string
 	owner  string
-	shared bool
 	token  uint64
 
 	granted time.Time // when it was told of
@@ -53,6 +52,7 @@ type Life struct {
 
 	// Guarded by leases.mu.
 	place     alarm.Entry[*Life] // at the deadline
+	shared    bool               // never changes, and needs no lock: beside the flags it adds nothing to the size
 	state     state
 	ending    bool          // a release is under way
 	unsure    bool          // a renewal had an unknown outcome: the store may hold the key for longer than we do

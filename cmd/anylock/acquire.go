@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/recipe"
 )
 
 // acquire takes the key, and waits for it if it may.
@@ -16,18 +17,21 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 		return nil, err
 	}
 	var lease *lock.Lease
-	var err error
+	keys, err := r.acquirer(locks)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
 	if r.nonblock || r.inputIsOver() {
-		lease, err = locks.TryAcquire(ctx, r.key)
-	} else if lease, err = r.await(ctx, locks); err != nil && !errors.Is(err, lock.ErrHeld) && r.inputIsOver() {
+		lease, err = keys.TryAcquire(ctx, r.mode()...)
+	} else if lease, err = r.await(ctx, locks, keys); err != nil && !errors.Is(err, lock.ErrHeld) && r.inputIsOver() {
 		// The first request may have been cut short, and is cleaned up. hold takes a free key even so.
-		lease, err = locks.Acquire(ctx, r.key, lock.WithWait(time.Second))
+		lease, err = keys.Acquire(ctx, append(r.mode(), lock.WithWait(time.Second))...)
 	}
 	return lease, r.refusal(ctx, locks, err)
 }
 
 // await takes the key, and waits for it until the time of -w, or while somebody is there for whom to wait.
-func (r *runner) await(ctx context.Context, locks *lock.Locker) (*lock.Lease, error) {
+func (r *runner) await(ctx context.Context, locks *lock.Locker, keys acquirer) (*lock.Lease, error) {
 	defer r.tellWaiting(ctx, locks.Ops())()
 	if r.inputEnded != nil { // of hold; the lease of run has the context of its wait
 		var cancel context.CancelFunc
@@ -41,11 +45,46 @@ func (r *runner) await(ctx context.Context, locks *lock.Locker) (*lock.Lease, er
 			}
 		}()
 	}
-	var limit []lock.AcquireOption
+	opts := r.mode()
 	if r.wait.isSet {
-		limit = append(limit, lock.WithWait(max(0, r.wait.d-time.Since(r.began))))
+		opts = append(opts, lock.WithWait(max(0, r.wait.d-time.Since(r.began))))
 	}
-	return locks.Acquire(ctx, r.key, limit...)
+	return keys.Acquire(ctx, opts...)
+}
+
+// An acquirer acquires what KEY names: a lock, or one permit of a semaphore.
+type acquirer interface {
+	Acquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error)
+	TryAcquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error)
+}
+
+func (r *runner) acquirer(locks *lock.Locker) (acquirer, error) {
+	if r.permits > 0 {
+		return recipe.NewSemaphore(locks, r.key, r.permits)
+	}
+	return oneKey{locks, r.key}, nil
+}
+
+// oneKey implements acquirer for a lock.
+type oneKey struct {
+	locks *lock.Locker
+	key   string
+}
+
+func (k oneKey) Acquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error) {
+	return k.locks.Acquire(ctx, k.key, opts...)
+}
+
+func (k oneKey) TryAcquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error) {
+	return k.locks.TryAcquire(ctx, k.key, opts...)
+}
+
+// mode is what --shared asks of each request.
+func (r *runner) mode() []lock.AcquireOption {
+	if r.shared {
+		return []lock.AcquireOption{lock.Shared()}
+	}
+	return nil
 }
 
 // inputIsOver tells whether the program that waits for hold has closed its end.
@@ -65,8 +104,12 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 		return nil
 	case errors.Is(err, lock.ErrUnavailable) || !errors.Is(err, lock.ErrHeld):
 		return storeError(err)
+	case r.quiet:
+		return exitWith(int(r.conflictExit))
 	case r.inputIsOver() && !r.nonblock:
 		return &exitError{code: int(r.conflictExit), err: fmt.Errorf("%s was still held when standard input ended", show(r.key))}
+	case errors.Is(err, recipe.ErrLimit):
+		return &exitError{code: int(r.conflictExit), err: fmt.Errorf("%s: %w", show(r.key), recipe.ErrLimit)}
 	case errors.As(err, &held):
 		return r.conflict(held.Holder)
 	}
@@ -79,7 +122,7 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 // differs.
 func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) error {
 	owners := heldOwners()
-	if len(owners) == 0 {
+	if len(owners) == 0 || r.permits > 0 {
 		return nil
 	}
 	h, err := locks.Ops().Inspect(ctx, r.key)
@@ -95,15 +138,19 @@ func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) error {
 
 func (r *runner) conflict(h lock.Holder) error {
 	err := error(nil)
+	by := holderText(h)
+	if r.permits > 0 {
+		by = fmt.Sprintf("%d holders, one of them %s", r.permits, by)
+	}
 	switch after := shortDuration(r.wait.d); {
 	case !h.Held() && r.nonblock:
 		err = fmt.Errorf("%s is held by somebody else", show(r.key))
 	case !h.Held():
 		err = fmt.Errorf("%s was held for %s by others", show(r.key), after)
 	case r.nonblock:
-		err = fmt.Errorf("%s is held by %s", show(r.key), holderText(h))
+		err = fmt.Errorf("%s is held by %s", show(r.key), by)
 	default:
-		err = fmt.Errorf("%s is still held after %s by %s", show(r.key), after, holderText(h))
+		err = fmt.Errorf("%s is still held after %s by %s", show(r.key), after, by)
 	}
 	return &exitError{code: int(r.conflictExit), err: err}
 }

@@ -20,40 +20,64 @@ type app struct {
 }
 
 func (a *app) rootCommand() *cobra.Command {
+	printVersion := false
 	root := &cobra.Command{
 		Use:   "anylock",
 		Short: "Run a command under a lock, on any store",
-		Long: `anylock runs a command while it holds a lock. Of all the machines that share a store, only one runs the command at a
-time. A URL names the store: a directory, Redis, and others ("anylock backends" lists them).
+		Long: `anylock runs a command while it holds a lock. Of all the machines that share a
+store, only one runs the command at a time. A URL names the store: a directory,
+Redis, and others ("anylock backends" lists them).
 
-anylock takes the URL from --backend or --backend-file, then from $ANYLOCK_URL or $ANYLOCK_URL_FILE. Without any of them it
-keeps locks in ~/.local/state/anylock/locks, which excludes only this user on this machine. If standard error is not a
-terminal, as under cron, anylock says so there. It looks up the home directory in the system's user database and ignores $HOME.`,
-		Version:       version(),
+anylock takes the URL from --backend or --backend-file, then from $ANYLOCK_URL
+or $ANYLOCK_URL_FILE. Without any of them it keeps locks in
+~/.local/state/anylock/locks, which excludes only this user on this machine. If
+standard error is not a terminal, as under cron, anylock says so there. It
+looks up the home directory in the system's user database and ignores $HOME.`,
+		Example: `  anylock run nightly -- ./nightly.sh          once at a time on this machine
+  export ANYLOCK_URL=redis://cache-1:6379      now on all machines
+  anylock run -n nightly -- ./nightly.sh       not at all if another one runs
+  anylock inspect nightly                      who runs the job`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
+			switch {
+			case len(args) > 0:
 				return unknownCommand(cmd, args[0])
+			case printVersion:
+				return a.printVersion()
 			}
 			return cmd.Help()
 		},
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().BoolVar(&printVersion, "version", false, "print the version")
 	flags := root.PersistentFlags()
 	flags.Var(&a.backend, "backend", "the store's `URL` (default $ANYLOCK_URL, else a directory of this user)")
 	flags.Var(&a.backendFile, "backend-file", "read the URL from the first line of `FILE`, to keep its password out of ps (default $ANYLOCK_URL_FILE)")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "report progress on standard error")
-	root.AddCommand(a.runCommand(), a.holdCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.serveCommand(),
-		a.inspectCommand(), a.listCommand(), a.breakCommand(), a.doctorCommand(), a.switchCommand(), a.conformCommand(),
-		a.benchCommand(), a.backendsCommand(), a.tableCommand(), a.versionCommand())
+	cobra.EnableCommandSorting = false // run comes first
+	addGroup(root, "Locks:", a.runCommand(), a.holdCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.serveCommand())
+	addGroup(root, "Who holds what:", a.inspectCommand(), a.listCommand(), a.breakCommand())
+	addGroup(root, "The store:", a.backendsCommand(), a.doctorCommand(), a.tableCommand())
+	addGroup(root, "Change, check and compare stores:", a.switchCommand(), a.conformCommand(), a.benchCommand())
+	root.AddCommand(a.versionCommand())
+	a.addCompletion(root)
+	root.SetUsageFunc(printUsage)
 	addHidden(root)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Run, help.RunE = nil, helpFor
 	}
 	return root
+}
+
+// addGroup adds commands under a heading of their own in the help.
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+		root.AddCommand(cmd)
+	}
 }
 
 // helpFor prints the help of the command that args name.

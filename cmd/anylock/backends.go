@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,12 +13,24 @@ import (
 func (a *app) backendsCommand() *cobra.Command {
 	format := newChoice("text", "json", "markdown")
 	cmd := &cobra.Command{
-		Use:   "backends",
+		Use:   "backends [STORE]",
 		Short: "List the stores, their URLs, and what they promise",
-		Args:  exactArgs(),
-		RunE: func(*cobra.Command, []string) error {
-			// A pair of stores promises what these do: docs/switching.md.
-			drivers := slices.DeleteFunc(driver.Registered(), func(d driver.Driver) bool { return d.Name == "pair" })
+		Long:  "backends lists the stores, or only STORE, with their URLs and what they promise.",
+		Example: `  anylock backends
+  anylock backends redis`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return exactArgs([]string{"STORE"}[:min(len(args), 1)]...)(cmd, args)
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			drivers := shownDrivers()
+			if len(args) > 0 {
+				drivers = slices.DeleteFunc(drivers, func(d driver.Driver) bool {
+					return d.Name != args[0] && !slices.Contains(d.Schemes(), args[0])
+				})
+				if len(drivers) == 0 {
+					return usagef("unknown store %s: one of %s", show(args[0]), strings.Join(storeNames(), ", "))
+				}
+			}
 			switch {
 			case format.is("json"):
 				return writeJSON(a.stdout, guaranteestable.Records(drivers))
@@ -29,4 +42,9 @@ func (a *app) backendsCommand() *cobra.Command {
 	}
 	cmd.Flags().Var(format, "format", format.usage())
 	return cmd
+}
+
+// shownDrivers are the stores without pair, which promises what its two stores do: docs/switching.md.
+func shownDrivers() []driver.Driver {
+	return slices.DeleteFunc(driver.Registered(), func(d driver.Driver) bool { return d.Name == "pair" })
 }

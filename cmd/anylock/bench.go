@@ -34,19 +34,22 @@ func (a *app) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure stores side by side",
-		Long: `bench measures locks on one or more stores. The stores take turns in rounds, so that noise on the machine affects all of
-them alike. Without --backend and --backend-file it measures memory and a file in a temporary directory, whatever the environment
-says. It uses fresh random keys.
+		Long: `bench measures locks on one or more stores. The stores take turns in rounds, so
+that noise on the machine affects all of them alike. Without --backend and
+--backend-file it measures memory and a file in a temporary directory, whatever
+the environment says. It uses fresh random keys.
 
 Scenarios:
 ` + scenarioList() + `
 Ctrl-C stops it early and prints the results so far.
 
-Exit codes: 0 measured; 1 a store failed in a scenario; 64 wrong usage; 69 a store cannot be reached; 74 the report cannot be
-written; 128 + N if signal N came before the end.`,
+Exit codes: 0 measured; 1 a store failed in a scenario; 64 wrong usage; 69 a
+store cannot be reached; 74 the report cannot be written; 128 + N if signal N
+came before the end.`,
 		Example: `  anylock bench
-  anylock bench --backend redis://cache-1:6379 --backend etcd://etcd-1:2379 --html report.html
-  anylock bench --scenario serial --scenario hot-clients --clients 64 --workers 1 --hold 1ms --duration 2s`,
+  anylock bench --backend redis://cache-1 --backend etcd://etcd-1 --html r.html
+  anylock bench --scenario serial --duration 2s
+  anylock bench --scenario hot-clients --clients 64 --workers 1 --hold 1ms`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd) },
 	}

@@ -13,14 +13,17 @@ func (a *app) breakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "break [--owner OWNER] KEY",
 		Short: "End somebody else's lease",
-		Long: `break ends the current lease on KEY, whichever machine its holder is on, and says on standard error whose lease it was.
-With --owner it ends the lease only if OWNER holds it. The next waiter gets the key.
+		Long: `break ends the current lease on KEY, whichever machine its holder is on, and
+says on standard error whose lease it was. With --owner it ends the lease only
+if OWNER holds it. The next waiter gets the key.
 
-break does not stop the holder. The holder notices the loss at once if the store reports it, otherwise at its next renewal.
-"anylock run" then stops its command. Until then two may be at work: make sure that the holder is dead.
+break does not stop the holder. The holder notices the loss at once if the
+store reports it, otherwise at its next renewal. "anylock run" then stops its
+command. Until then two may be at work: make sure that the holder is dead.
 
-Exit codes: 0 ended; 1 the key is free, or OWNER does not hold it; 64 wrong usage, or the store cannot end the leases of
-others; 69 the store cannot be reached.`,
+Exit codes: 0 ended; 1 the key is free, or OWNER does not hold it; 64 wrong
+usage, or the store cannot end the leases of others; 69 the store cannot be
+reached.`,
 		Example: `  anylock break nightly
   anylock break --owner 4f0c9a1b22d84e5f8d1c3b7a90e6f215@web-3:4711 nightly`,
 		Args: exactArgs("KEY"),

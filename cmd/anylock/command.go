@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 )
 
-// splitCommand takes the key and the command from the arguments that follow our own flags: KEY [--] CMD [ARG...].
+// splitCommand takes the key and the command from the arguments that follow our own flags: KEY [--] CMD [ARG...], or, as
+// flock(1) does, KEY -c LINE for a line of shell.
 func splitCommand(args []string) (key string, argv []string, err error) {
 	if len(args) == 0 {
 		return "", nil, errors.New("KEY is missing")
@@ -18,6 +20,16 @@ func splitCommand(args []string) (key string, argv []string, err error) {
 	switch {
 	case len(argv) > 0 && argv[0] == "--":
 		argv = argv[1:]
+	case len(argv) > 0 && (argv[0] == "-c" || argv[0] == "--command"):
+		switch {
+		case len(argv) < 2 || argv[1] == "":
+			return "", nil, fmt.Errorf("%s needs a line of shell", argv[0])
+		case len(argv) > 2:
+			return "", nil, fmt.Errorf("%s takes one argument; %s follows: quote the whole line", argv[0], show(argv[2]))
+		case runtime.GOOS == "windows":
+			return "", nil, fmt.Errorf("%s needs a Unix shell", argv[0])
+		}
+		return key, []string{"/bin/sh", "-c", argv[1]}, nil
 	case len(argv) > 0 && strings.HasPrefix(argv[0], "-"):
 		return "", nil, fmt.Errorf("option %s must come before KEY", show(argv[0]))
 	}

@@ -36,21 +36,27 @@ func (a *app) conformCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform",
 		Short: "Check that a store keeps the rules",
-		Long: `conform runs the conformance suite on a store: exclusion, expiry, ownership, renewal, loss, waiting, cancellation,
-tokens, keys. It uses fresh random keys and ignores a lock_prefix in the URL, so that it does not disturb other users of the
-store. It skips checks that need a guarantee that the store does not give, or a fault that it cannot cause from here. The
-summary lists what was missing.
+		Long: `conform runs the conformance suite on a store: exclusion, expiry, ownership,
+renewal, loss, waiting, cancellation, tokens, keys. It uses fresh random keys
+and ignores a lock_prefix in the URL, so that it does not disturb other users
+of the store. It skips checks that need a guarantee that the store does not
+give, or a fault that it cannot cause from here. The summary lists what was
+missing.
 
-With --faults, some clients reach the store through a proxy that cuts, delays and drops their traffic, and some run in
-processes that are frozen and killed. The store itself is not touched.
+With --faults, some clients reach the store through a proxy that cuts, delays
+and drops their traffic, and some run in processes that are frozen and killed.
+The store itself is not touched.
 
-With --core, it runs about half of the checks, which find every bug that the suite is known to find. Run the whole suite once
-on a store, and the core after a change of its version or settings.
+With --core, it runs about half of the checks, which find every bug that the
+suite is known to find. Run the whole suite once on a store, and the core after
+a change of its version or settings.
 
-Ctrl-C stops the run and prints the results so far; a second Ctrl-C ends it at once.
+Ctrl-C stops the run and prints the results so far; a second Ctrl-C ends it at
+once.
 
-Exit codes: 0 all checks passed; 1 some failed; 64 wrong usage; 69 the store cannot be reached; 74 the report cannot be
-written; 128 + N if signal N came before the end and nothing had failed.`,
+Exit codes: 0 all checks passed; 1 some failed; 64 wrong usage; 69 the store
+cannot be reached; 74 the report cannot be written; 128 + N if signal N came
+before the end and nothing had failed.`,
 		Example: `  anylock conform --backend redis://cache-1:6379
   anylock conform --backend redis://cache-1:6379 --faults
   anylock conform --core --format json

@@ -15,8 +15,10 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-const detachedStores = `The lease stays at the store when anylock exits. The store must be able to return it to another process, as file: and redis: are. With other
-stores anylock exits with 64; use "anylock hold", "anylock run" or "anylock serve" there.`
+const detachedStores = `The lease stays at the store when anylock exits. The store must be able to
+return it to another process, as file: and redis: are. With other stores
+anylock exits with 64; use "anylock hold", "anylock run" or "anylock serve"
+there.`
 
 // A detachedRecord is what acquire and renew print of a lease.
 type detachedRecord struct {
@@ -32,12 +34,15 @@ func (a *app) acquireCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "acquire [flags] KEY",
 		Short: "Acquire a lock and exit, for renew and release later",
-		Long: `acquire acquires the lock KEY, prints the lease's owner, fencing token and time left, and exits. The lease ends after
---ttl unless "anylock renew" extends it. Nothing renews it otherwise: choose a --ttl that is longer than the work, or renew every third of it.
+		Long: `acquire acquires the lock KEY, prints the lease's owner, fencing token and time
+left, and exits. The lease ends after --ttl unless "anylock renew" extends it.
+Nothing renews it otherwise: choose a --ttl that is longer than the work, or
+renew every third of it.
 
 ` + detachedStores + `
 
-The time left counts from the start of the command: take the time before you start anylock, and stop working when it has passed.
+The time left counts from the start of the command: take the time before you
+start anylock, and stop working when it has passed.
 
 Exit codes: 0 acquired;
    1  somebody else holds the key (-n, -w; change it with -E)
@@ -145,13 +150,15 @@ func (a *app) renewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "renew --owner OWNER [--ttl DURATION] KEY",
 		Short: "Extend a lease of acquire",
-		Long: `renew extends the lease that OWNER holds on KEY to --ttl from now, whichever process acquired it, and prints it as acquire does.
+		Long: `renew extends the lease that OWNER holds on KEY to --ttl from now, whichever
+process acquired it, and prints it as acquire does.
 
 ` + detachedStores + `
 
-Exit codes: 0 extended; 1 OWNER does not hold the key: the lease has ended, and somebody else may hold the key; 64 wrong usage, or the store
-cannot return leases; 69 the store cannot be reached: the lease is as it was, or has been extended; 74 the lease cannot be
-printed.`,
+Exit codes: 0 extended; 1 OWNER does not hold the key: the lease has ended, and
+somebody else may hold the key; 64 wrong usage, or the store cannot return
+leases; 69 the store cannot be reached: the lease is as it was, or has been
+extended; 74 the lease cannot be printed.`,
 		Example: `  anylock renew --owner "$ANYLOCK_OWNER" --ttl 10m deploy`,
 		Args:    exactArgs("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -175,12 +182,14 @@ func (a *app) releaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release --owner OWNER KEY",
 		Short: "Release a lease of acquire",
-		Long: `release releases the lease that OWNER holds on KEY, whichever process acquired it. The next waiter gets the key.
+		Long: `release releases the lease that OWNER holds on KEY, whichever process acquired
+it. The next waiter gets the key.
 
 ` + detachedStores + `
 
-Exit codes: 0 released; 1 OWNER does not hold the key: the lease had ended before; 64 wrong usage, or the store cannot return
-leases; 69 the store cannot be reached.`,
+Exit codes: 0 released; 1 OWNER does not hold the key: the lease had ended
+before; 64 wrong usage, or the store cannot return leases; 69 the store cannot
+be reached.`,
 		Example: `  anylock release --owner "$ANYLOCK_OWNER" deploy`,
 		Args:    exactArgs("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,17 +17,20 @@ func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find what is wrong with a store",
-		Long: `doctor checks the settings and the state of the store's servers and reports what threatens locks on them. Each finding
-says how severe it is, what was found, why it matters, and what to set. doctor also checks the servers' clocks, and how long
-reading a key takes compared with --ttl. It changes nothing beyond what opening the store does: that makes the directory of a
-file store, and the record of a new Redlock node. It says what it may not look at, as on a managed server. With --format json
-it prints an array.
+		Long: `doctor checks the settings and the state of the store's servers and reports
+what threatens locks on them. Each finding says how severe it is, what was
+found, why it matters, and what to set. doctor also checks the servers' clocks,
+and how long reading a key takes compared with --ttl. It changes nothing beyond
+what opening the store does: that makes the directory of a file store, and the
+record of a new Redlock node. It says what it may not look at, as on a managed
+server. With --format json it prints an array.
 
 docs/doctor.md lists everything that it checks.
 
-Exit codes: 0 nothing, or only information (info); 1 the worst finding is a warning; 2 the worst is critical: locks are lost, or
-not granted, although nothing is broken; 64 wrong usage; 69 the store cannot be reached, or cannot be opened;
-74 the findings cannot be written.`,
+Exit codes: 0 nothing, or only information (info); 1 the worst finding is a
+warning; 2 the worst is critical: locks are lost, or not granted, although
+nothing is broken; 64 wrong usage; 69 the store cannot be reached, or cannot be
+opened; 74 the findings cannot be written.`,
 		Example: `  anylock doctor --backend redis://cache-1
   anylock doctor --ttl 5 --format json`,
 		Args: exactArgs(),

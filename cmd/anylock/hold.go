@@ -15,15 +15,18 @@ func (a *app) holdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold [flags] KEY",
 		Short: "Hold a lock for a script or a program in another language",
-		Long: `hold takes the lock KEY and prints one line of JSON when it has it. It keeps and renews the lock until its standard
-input is closed or a signal arrives. Then it releases the lock.
+		Long: `hold takes the lock KEY and prints one line of JSON when it has it. It keeps
+and renews the lock until its standard input is closed or a signal arrives.
+Then it releases the lock.
 
-The program that starts it keeps a pipe open to its standard input. If that program dies, the pipe closes and the lock is
-released. While hold waits for a key that somebody else holds, the end of standard input ends the wait, with the exit code of a held
-key. If standard input is already at its end, as with /dev/null, hold takes a free key and releases it at once.
+The program that starts it keeps a pipe open to its standard input. If that
+program dies, the pipe closes and the lock is released. While hold waits for a
+key that somebody else holds, the end of standard input ends the wait, with the
+exit code of a held key. If standard input is already at its end, as with
+/dev/null, hold takes a free key and releases it at once.
 
-If the lock is lost, hold says so on standard error and exits. It does not stop the program that started it: stop working
-when hold exits.
+If the lock is lost, hold says so on standard error and exits. It does not stop
+the program that started it: stop working when hold exits.
 
 Exit codes: 0 released; 128 + N released because of signal N;
    1  somebody else holds the key (-n, -w; change it with -E)
@@ -45,6 +48,7 @@ Exit codes: 0 released; 128 + N released because of signal N;
 		},
 	}
 	r.termFlags(cmd.Flags())
+	r.modeFlags(cmd.Flags())
 	return cmd
 }
 
@@ -71,7 +75,7 @@ func (r *runner) holdAlone(ctx context.Context) error {
 		return cmp.Or(stop(), err)
 	}
 	defer closeStore()
-	record := leaseRecord{Key: r.key, Owner: lease.Owner()}
+	record := leaseRecord{Key: lease.Key(), Owner: lease.Owner()}
 	if token := lease.Token(); token != 0 {
 		record.Token = &token
 	}

@@ -21,11 +21,12 @@ func (a *app) inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect KEY",
 		Short: "Show who holds a lock",
-		Long: `inspect shows who holds KEY, how much time is left unless the lease is renewed, and how many wait, as far as the store
-knows. The answer may be out of date by the time it is printed.
+		Long: `inspect shows who holds KEY, how much time is left unless the lease is renewed,
+and how many wait, as far as the store knows. The answer may be out of date by
+the time it is printed.
 
-Exit codes: 0 the key is held; 1 it is free; 64 wrong usage; 69 the store cannot be reached; 74 the answer cannot
-be written.`,
+Exit codes: 0 the key is held; 1 it is free; 64 wrong usage; 69 the store
+cannot be reached; 74 the answer cannot be written.`,
 		Example: `  anylock inspect nightly
   anylock inspect --format json nightly`,
 		Args: exactArgs("KEY"),
@@ -76,10 +77,11 @@ type holderRecord struct {
 	Token   *uint64  `json:"token,string"` // a text: programs that read numbers as floats would round it
 	TTL     *float64 `json:"ttl_seconds"`
 	Waiters *int     `json:"waiters"`
+	Shared  int      `json:"shared"` // how many hold the key together, 0 for one exclusive holder
 }
 
 func newHolderRecord(key string, h lock.Holder) holderRecord {
-	r := holderRecord{Key: key, Held: h.Held()}
+	r := holderRecord{Key: key, Held: h.Held(), Shared: h.Shared}
 	if h.Held() {
 		r.Owner = &h.Owner
 	}

@@ -5,16 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/anylock/lock"
-	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 )
 
@@ -27,16 +24,15 @@ type runner struct {
 	key  string
 	argv []string
 
-	ttl, wait, grace           seconds
-	minHold, maxHold           seconds
-	began, acquired            time.Time
-	inputEnded                 <-chan struct{} // of hold
-	require                    []string
-	nonblock, noGuard          bool
-	conflictExit, lostExitCode uint8
+	ttl, wait, grace                 seconds
+	minHold, maxHold                 seconds
+	began, acquired                  time.Time
+	inputEnded                       <-chan struct{} // of hold
+	require                          []string
+	nonblock, noGuard, shared, quiet bool
+	permits                          int // 0 if the key is a lock and no semaphore
+	conflictExit, lostExitCode       uint8
 }
-
-const requireEnv = "ANYLOCK_REQUIRE" // what the store must promise, as --require
 
 const (
 	defaultTTL      = 30 * time.Second
@@ -50,60 +46,82 @@ func (a *app) runCommand() *cobra.Command {
 	r := &runner{app: a}
 	r.ttl.d = defaultTTL
 	cmd := &cobra.Command{
-		Use:   "run [flags] KEY [--] CMD [ARG...]",
+		Use:   "run [flags] KEY {[--] CMD [ARG...] | -c LINE}",
 		Short: "Run a command while holding a lock",
-		Long: `run takes the lock KEY, runs CMD without a shell, and releases the lock when CMD exits.
+		Long: `run takes the lock KEY, runs CMD without a shell, and releases the lock when
+CMD exits. With -c, as in flock(1), it runs a line of /bin/sh.
 
-The lock is a lease of --ttl. anylock renews it while CMD runs. It expires by itself if this machine or process dies. If
-anylock cannot renew it, or the store has dropped it, CMD and its process group get SIGTERM, and then SIGKILL before the
-lease would have ended, so that CMD never runs together with the next holder. Only if the store itself dropped the lease,
-another holder may run until then.
+With --shared, holders with --shared run beside each other, and none of them
+runs beside a holder without. With --permits N, N holders run at once; the
+fencing tokens then count for each permit, whose key is in ANYLOCK_KEY.
 
-If anylock itself is killed, or is stopped at the end of the lease, a second process, "lock-guard", kills CMD's process group.
-It starts before anylock waits for the lock. If it is killed or stopped, anylock starts another; if that fails, anylock stops
-CMD. Without it, anylock does not run CMD, unless --no-guard is given. If both processes are killed at once, as by the
-out-of-memory killer or with a control group, or are frozen together, nobody kills CMD's process group; on Linux and FreeBSD, CMD
-itself, but not its children, still ends with anylock. On Windows, a job object does all this, and there is no second process.
+The lock is a lease of --ttl. anylock renews it while CMD runs. It expires by
+itself if this machine or process dies. If anylock cannot renew it, or the
+store has dropped it, CMD and its process group get SIGTERM, and then SIGKILL
+before the lease would have ended, so that CMD never runs together with the
+next holder. Only if the store itself dropped the lease, another holder may run
+until then.
 
-Background processes that CMD leaves behind when it exits by itself keep running, without the lock. anylock cannot find
-processes that leave CMD's process group.
+If anylock itself is killed, or is stopped at the end of the lease, a second
+process, "lock-guard", kills CMD's process group. It starts before anylock
+waits for the lock. If it is killed or stopped, anylock starts another; if that
+fails, anylock stops CMD. Without it, anylock does not run CMD, unless
+--no-guard is given. If both processes are killed at once, as by the
+out-of-memory killer or with a control group, or are frozen together, nobody
+kills CMD's process group; on Linux and FreeBSD, CMD itself, but not its
+children, still ends with anylock. On Windows, a job object does all this, and
+there is no second process.
 
-If CMD ends after anylock passed SIGTERM, SIGINT, SIGHUP or SIGQUIT on to it, or if a signal from anylock or the terminal killed
-it, anylock keeps the lock until every process of CMD's process group has ended. --grace after the end of CMD, anylock kills the
-rest with SIGKILL, and then releases the lock. For CMD itself there is no limit while the lock lasts.
+Background processes that CMD leaves behind when it exits by itself keep
+running, without the lock. anylock cannot find processes that leave CMD's
+process group.
 
-anylock cannot stop processes that run as another user, as with sudo inside CMD. When it sees one, it says so. If a signal
-ends CMD and such a process still runs in its group, anylock keeps the lock until that process has ended. But if the lock is lost, anylock
-is killed, or CMD exits by itself, such a process keeps running together with the next holder. Run anylock itself under
+If CMD ends after anylock passed SIGTERM, SIGINT, SIGHUP or SIGQUIT on to it,
+or if a signal from anylock or the terminal killed it, anylock keeps the lock
+until every process of CMD's process group has ended. --grace after the end of
+CMD, anylock kills the rest with SIGKILL, and then releases the lock. For CMD
+itself there is no limit while the lock lasts.
+
+anylock cannot stop processes that run as another user, as with sudo inside
+CMD. When it sees one, it says so. If a signal ends CMD and such a process
+still runs in its group, anylock keeps the lock until that process has ended.
+But if the lock is lost, anylock is killed, or CMD exits by itself, such a
+process keeps running together with the next holder. Run anylock itself under
 sudo: sudo anylock run ...
 
-anylock refuses a store that excludes only one process, such as memory:. --require and $ANYLOCK_REQUIRE refuse stores that
-do not promise what they name; both apply: fifo, push, linearizable, no-early-loss, reports-loss, fencing=restart, reach=network,
-max-late=500ms, min-ttl=1s, max-ttl=1h, max-silence=1m, max-leases=100.
+anylock refuses a store that excludes only one process, such as memory:.
+--require and $ANYLOCK_REQUIRE refuse stores that do not promise what they
+name; both apply: fifo, push, linearizable, no-early-loss, reports-loss,
+fencing=restart, reach=network, max-late=500ms, min-ttl=1s, max-ttl=1h,
+max-silence=1m, max-leases=100.
 
---min-hold keeps the lock after a short CMD, so that hosts whose clocks differ do not run a cron job twice. anylock waits
-until then, because some stores free the key when its connection ends. --max-hold stops a CMD that hangs, as if the lock
-were lost.
+--min-hold keeps the lock after a short CMD, so that hosts whose clocks differ
+do not run a cron job twice. anylock waits until then, because some stores free
+the key when its connection ends. --max-hold stops a CMD that hangs, as if the
+lock were lost.
 
-CMD inherits standard input, output and error, and gets the signals that are sent to anylock. Its environment has
-ANYLOCK_KEY, ANYLOCK_OWNER and ANYLOCK_TOKEN, a fencing token that grows with every holder, and ANYLOCK_HELD, the owners of
-this lock and of those around it. If CMD runs anylock for a key that one of them holds, that anylock exits as for a held key,
-because it would wait for ever. A job that is stopped with
-Ctrl-Z for longer than the TTL loses its lock, and is killed.
+CMD inherits standard input, output and error, and gets the signals that are
+sent to anylock. Its environment has ANYLOCK_KEY, ANYLOCK_OWNER and
+ANYLOCK_TOKEN, a fencing token that grows with every holder, and ANYLOCK_HELD,
+the owners of this lock and of those around it. If CMD runs anylock for a key
+that one of them holds, that anylock exits as for a held key, because it would
+wait for ever. A job that is stopped with Ctrl-Z for longer than the TTL loses
+its lock, and is killed.
 
 Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
    1  somebody else holds the key (-n, -w; change it with -E)
   64  wrong usage
   69  the store cannot be reached
   71  the guard process cannot be started (see --no-guard)
- 113  the lock was lost, --max-hold ended, or the guard could not be replaced, while CMD ran (change it with --lost-exit-code)
+ 113  the lock was lost, --max-hold ended, or the guard could not be replaced,
+      while CMD ran (change it with --lost-exit-code)
  126  CMD cannot be executed
  127  CMD is not found`,
 		Example: `  anylock run nightly -- ./nightly.sh --full
   anylock run -n nightly -- ./nightly.sh || echo "already running"
   anylock run -w 2.5 -E 75 --backend redis://cache-1:6379 deploy -- make deploy
   anylock run -n --min-hold 1m --require reach=network nightly -- ./nightly.sh
-  anylock run --ttl 1m --grace 20s db/migrate -- sh -c 'migrate --fence "$ANYLOCK_TOKEN"'`,
+  anylock run --ttl 1m --grace 20s db -c 'migrate --fence "$ANYLOCK_TOKEN"'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := r.check(args); err != nil {
@@ -115,21 +133,12 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
 	flags := cmd.Flags()
 	flags.SetInterspersed(false) // what follows KEY is the command's
 	r.termFlags(flags)
+	r.modeFlags(flags)
 	flags.Var(&r.minHold, "min-hold", "keep the key for at least this long, even if the command ends sooner")
 	flags.Var(&r.maxHold, "max-hold", "stop the command before it has held the key for this long (default never)")
 	flags.BoolVar(&r.noGuard, "no-guard", false, "run without the second process that kills the command if this one is killed or stopped")
 	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost, and for the rest of the group after a signal has ended the command (default a third of --ttl, 10s at most)")
 	return cmd
-}
-
-// termFlags are the flags about how the lock is taken and held.
-func (r *runner) termFlags(flags *pflag.FlagSet) {
-	flags.Var(&r.ttl, "ttl", "how long the key stays taken if its holder dies")
-	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "exit at once if the key is held")
-	flags.VarP(&r.wait, "wait", "w", "wait at most this long: seconds, as in 2.5, or a duration like 1m30s")
-	flags.Uint8VarP(&r.conflictExit, "conflict-exit-code", "E", exitConflict, "exit with `CODE` if somebody else holds the key")
-	flags.Uint8Var(&r.lostExitCode, "lost-exit-code", exitLost, "exit with `CODE` if the lock is lost")
-	flags.StringArrayVar(&r.require, "require", nil, "refuse a store that does not promise `GUARANTEE`, or several separated by commas; may be repeated (see also $ANYLOCK_REQUIRE)")
 }
 
 // check finds everything that can be wrong before anything is done.
@@ -151,56 +160,6 @@ func (r *runner) check(args []string) (err error) {
 		return r.checkGrace("--max-hold")
 	}
 	return r.checkGrace("--ttl")
-}
-
-// checkTerms checks the key and termFlags.
-func (r *runner) checkTerms() error {
-	if err := backend.ValidateKey(r.key); err != nil {
-		return fmt.Errorf("KEY: %w", err)
-	}
-	if r.nonblock && r.wait.isSet {
-		return errors.New("-n and -w cannot be combined")
-	}
-	if r.wait.isSet && r.wait.d == 0 {
-		r.nonblock = true
-	}
-	if err := backend.ValidateTTL(r.ttl.d); err != nil {
-		return fmt.Errorf("--ttl: %w", err)
-	}
-	if r.ttl.d < leastTTL {
-		return fmt.Errorf("--ttl %v is too short to renew the lease in time: %v at least", r.ttl.d, leastTTL)
-	}
-	return nil
-}
-
-// options are those of the Locker.
-func (r *runner) options() ([]lock.Option, error) {
-	opts := []lock.Option{
-		lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)), lock.Require(lock.Need{Reach: lock.ReachHost}),
-	}
-	if r.minHold.d > 0 {
-		opts = append(opts, lock.WithMinHold(r.minHold.d))
-	}
-	if r.maxHold.d > 0 {
-		opts = append(opts, lock.WithMaxHold(r.maxHold.d))
-	}
-	lists := r.require
-	if env := envText(requireEnv); env.isSet {
-		lists = append(lists, env.s)
-	}
-	for _, list := range lists {
-		var need lock.Need
-		err := need.UnmarshalText([]byte(list))
-		if err == nil && list == "" {
-			err = errors.New("names no guarantee")
-		}
-		if err != nil {
-			return nil, usagef("--require or $%s: %w", requireEnv, err)
-		}
-		r.app.reachGiven = r.app.reachGiven || need.Reach > lock.ReachProcess
-		opts = append(opts, lock.Require(need))
-	}
-	return opts, nil
 }
 
 // checkGrace sets the grace that was not given, and refuses one that leaves no time to renew.
@@ -304,7 +263,7 @@ func (r *runner) hold(l *lock.Lease, file string, guard *guard, signals chan os.
 		return outcome{}, err
 	}
 	c, err := startChild(program{
-		file: file, argv: r.argv, env: childEnv(os.Environ(), r.key, l.Owner(), l.Token()),
+		file: file, argv: r.argv, env: childEnv(os.Environ(), l.Key(), l.Owner(), l.Token()),
 		ttl: r.ttl.d, deadline: l.Deadline, guard: guard,
 	}, signals)
 	if err != nil {

@@ -42,28 +42,40 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Serve the store's locks over HTTP",
-		Long: `serve lets programs in any language use the store's locks by HTTP requests: acquire, renew, release, inspect, list, break, and a
-stream of a lease's events. Its OpenAPI document is at /v1/openapi.json, a status page at /, metrics for Prometheus at /metrics, and a health check
-at /v1/health. docs/http.md describes the requests.
+		Long: `serve lets programs in any language use the store's locks by HTTP requests:
+acquire, renew, release, inspect, list, break, and a stream of a lease's
+events. Its OpenAPI document is at /v1/openapi.json, a status page at /,
+metrics for Prometheus at /metrics, and a health check at /v1/health.
+docs/http.md describes the requests.
 
-serve prints the URL that it listens on. It listens on a loopback address or a Unix socket (unix:PATH, for its user alone). On other
-addresses it needs --clients, and --tls-cert or --plain-http.
+serve prints the URL that it listens on. It listens on a loopback address or a
+Unix socket (unix:PATH, for its user alone). On other addresses it needs
+--clients, and --tls-cert or --plain-http.
 
---clients names a JSON file: {"clients": [{"name": "ci", "token": "…", "rights": [{"prefix": "ci/", "allow": ["take", "list"]}]}]}.
-The actions are take, list and break. Instead of token there may be token_sha256 in hexadecimal, or certificate, the common name or a DNS name of a
-client certificate that --client-ca has signed. Without --clients, everybody who reaches the server may do everything.
+--clients names a JSON file: {"clients": [{"name": "ci", "token": "…",
+"rights": [{"prefix": "ci/", "allow": ["take", "list"]}]}]}. The actions are
+take, list and break. Instead of token there may be token_sha256 in
+hexadecimal, or certificate, the common name or a DNS name of a client
+certificate that --client-ca has signed. Without --clients, everybody who
+reaches the server may do everything.
 
-The server does not renew leases: its clients do. With file: and redis:, clients continue their leases after a restart of the server, or at
-another server on the same store. With other stores they lose their leases with the server. memory:, postgres: and zookeeper: then free the keys at
-once: on these the server grants nothing for --start-delay, so that the clients of an earlier server have noticed their loss before.
+The server does not renew leases: its clients do. With file: and redis:,
+clients continue their leases after a restart of the server, or at another
+server on the same store. With other stores they lose their leases with the
+server. memory:, postgres: and zookeeper: then free the keys at once: on these
+the server grants nothing for --start-delay, so that the clients of an earlier
+server have noticed their loss before.
 
-SIGTERM and SIGINT end the server: it answers waiting requests with 503, and exits with 0. Leases stay at the store.
+SIGTERM and SIGINT end the server: it answers waiting requests with 503, and
+exits with 0. Leases stay at the store.
 
-Exit codes: 0 ended by a signal; 64 wrong usage; 69 the store cannot be reached; 71 the address cannot be listened on`,
+Exit codes: 0 ended by a signal; 64 wrong usage; 69 the store cannot be
+reached; 71 the address cannot be listened on`,
 		Example: `  anylock serve --backend redis://cache-1:6379
   anylock serve --listen unix:/run/anylock.sock --backend file:///var/lib/locks
-  anylock serve --listen :7171 --tls-cert cert.pem --tls-key key.pem --clients clients.json
-  curl -X PUT 'http://127.0.0.1:7171/v1/locks/deploy?owner=me-1&ttl_ms=60000&wait_ms=10000'`,
+  anylock serve --listen :7171 --tls-cert cert.pem --tls-key key.pem \
+    --clients clients.json
+  curl -X PUT 'http://127.0.0.1:7171/v1/locks/deploy?owner=me-1&ttl_ms=60000'`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
 	}

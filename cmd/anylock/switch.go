@@ -16,19 +16,24 @@ func (a *app) switchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "switch --from URL --to URL",
 		Short: "Plan a move to another store, never with two owners",
-		Long: `switch prints the steps that move running processes from one store to another: what to deploy, in which order, and which
-promises of the old store the new one does not keep. It takes and releases locks on a key of its own at the --from store, to
-see how that store's numbers grow. Passwords are printed as ***. Before you use a URL, replace each *** by the password in its place,
-with %XX for every byte but letters and digits. At the end of a URL, lock_password=*** has the passwords of the URLs inside, in their
-order. --from-file and --to-file keep passwords out of ps.
+		Long: `switch prints the steps that move running processes from one store to another:
+what to deploy, in which order, and which promises of the old store the new one
+does not keep. It takes and releases locks on a key of its own at the --from
+store, to see how that store's numbers grow. Passwords are printed as ***.
+Before you use a URL, replace each *** by the password in its place, with %XX
+for every byte but letters and digits. At the end of a URL, lock_password=***
+has the passwords of the URLs inside, in their order. --from-file and --to-file
+keep passwords out of ps.
 
-With --pass N it takes numbers at the --from store until they have reached N, the cut that a plan printed. When it exits,
-processes may begin to use the new store alone.
+With --pass N it takes numbers at the --from store until they have reached N,
+the cut that a plan printed. When it exits, processes may begin to use the new
+store alone.
 
-Exit codes: 0 the plan was printed, or the cut is passed; 64 wrong usage, or no switch between these stores is safe; 69 a store
-cannot be reached; 74 the plan cannot be written.`,
+Exit codes: 0 the plan was printed, or the cut is passed; 64 wrong usage, or no
+switch between these stores is safe; 69 a store cannot be reached; 74 the plan
+cannot be written.`,
 		Example: `  anylock switch --from redis://cache-1 --to etcd://etcd-1
-  anylock switch --from redis://cache-1 --to etcd://etcd-1 --within 2h --format json
+  anylock switch --from redis://cache-1 --to etcd://etcd-1 --within 2h
   anylock switch --from redis://cache-1 --pass 1790000000000000`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -45,6 +45,9 @@ func holderText(h lock.Holder) string {
 		notes = append(notes, fmt.Sprintf("%d waiting", h.Waiters))
 	}
 	s := show(shortOwner(h.Owner))
+	if h.Shared > 0 {
+		s = fmt.Sprintf("%d shared, the longest by %s", h.Shared, s)
+	}
 	if len(notes) > 0 {
 		s += " (" + strings.Join(notes, ", ") + ")"
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -13,18 +14,35 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Args:  exactArgs(),
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(a.stdout, version())
-			return err
-		},
+		RunE:  func(*cobra.Command, []string) error { return a.printVersion() },
 	}
 }
 
-// version is what the Go toolchain recorded when it built the program: a release, or the commit.
+func (a *app) printVersion() error {
+	_, err := fmt.Fprintln(a.stdout, version())
+	return err
+}
+
+// releaseVersion is set by scripts/release.
+var releaseVersion string
+
+// version tells the release, or what the Go toolchain recorded when it built the program, and the commit with its date.
 func version() string {
-	v := "devel"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		v = info.Main.Version
+	v, commit := "devel", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if info.Main.Version != "" && info.Main.Version != "(devel)" {
+			v = info.Main.Version
+		}
+		settings := map[string]string{}
+		for _, s := range info.Settings {
+			settings[s.Key] = s.Value
+		}
+		if r := settings["vcs.revision"]; r != "" {
+			commit = fmt.Sprintf(" commit %.12s of %s", r, settings["vcs.time"])
+		}
+		if settings["vcs.modified"] == "true" {
+			commit += ", modified"
+		}
 	}
-	return fmt.Sprintf("anylock %s %s %s/%s", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("anylock %s%s %s %s/%s", cmp.Or(releaseVersion, v), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

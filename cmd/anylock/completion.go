@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/bench"
+)
+
+// completionTime limits how long the shell waits for the keys of a store.
+const completionTime = 2 * time.Second
+
+// requirable are the texts of --require, with a value where they take one.
+var requirable = []string{
+	"fifo", "push", "linearizable", "no-early-loss", "reports-loss", "shared", "fencing=process", "fencing=restart",
+	"fencing=loss", "reach=host", "reach=network", "max-late=", "min-ttl=", "max-ttl=", "max-silence=", "max-leases=",
+}
+
+// addCompletion completes the values of flags, and KEY by the keys that are held.
+func (a *app) addCompletion(root *cobra.Command) {
+	values := map[string]cobra.CompletionFunc{
+		"backend": words(schemes()...), "from": words(schemes()...), "to": words(schemes()...), "require": words(requirable...),
+		"scenario": words(scenarioNames()...), "dialect": words("postgres", "mysql", "sqlite"),
+	}
+	for _, cmd := range append(root.Commands(), root) {
+		for name, complete := range values {
+			if cmd.Flag(name) != nil {
+				_ = cmd.RegisterFlagCompletionFunc(name, complete) // the error is for a flag that does not exist
+			}
+		}
+		if f := cmd.Flag("format"); f != nil {
+			if c, ok := f.Value.(*choice); ok {
+				_ = cmd.RegisterFlagCompletionFunc("format", words(c.words...))
+			}
+		}
+		switch cmd.Name() {
+		case "run", "hold", "acquire", "renew", "release", "inspect", "list", "break":
+			cmd.ValidArgsFunction = a.completeKey
+		case "backends":
+			cmd.ValidArgsFunction = words(storeNames()...)
+		}
+	}
+}
+
+func words(list ...string) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if slices.ContainsFunc(list, isBeginning) {
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		return list, directive
+	}
+}
+
+// isBeginning reports whether the user types on after the word.
+func isBeginning(word string) bool { return strings.ContainsAny(word[len(word)-1:], "=:/") }
+
+// schemes are the beginnings of URLs.
+func schemes() (list []string) {
+	for _, d := range driver.Registered() {
+		for _, form := range d.URLs {
+			if form.Hosts == driver.NoHosts {
+				list = append(list, form.Scheme+":")
+			} else {
+				list = append(list, form.Scheme+"://")
+			}
+		}
+	}
+	return list
+}
+
+// completeKey lists the held keys that the shell can complete. The rest of a command line of run is a command.
+func (a *app) completeKey(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
+	defer cancel()
+	locks, err := a.open(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer locks.Close()
+	held, err := locks.Ops().List(ctx, begun)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var keys []string
+	for _, k := range held {
+		if show(k.Key) == k.Key {
+			keys = append(keys, k.Key)
+		}
+	}
+	return keys, cobra.ShellCompDirectiveNoFileComp
+}
+
+func scenarioNames() (names []string) {
+	for _, s := range bench.Scenarios(bench.Options{}) {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func storeNames() (names []string) {
+	for _, d := range shownDrivers() {
+		names = append(names, d.Name)
+	}
+	return names
+}

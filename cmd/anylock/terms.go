@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+)
+
+const requireEnv = "ANYLOCK_REQUIRE" // what the store must promise, as --require
+
+// termFlags are the flags about how the lock is taken and held.
+func (r *runner) termFlags(flags *pflag.FlagSet) {
+	flags.Var(&r.ttl, "ttl", "how long the key stays taken if its holder dies")
+	flags.BoolVarP(&r.quiet, "quiet", "q", false, "say nothing if somebody else holds the key")
+	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "exit at once if the key is held")
+	flags.VarP(&r.wait, "wait", "w", "wait at most this long: seconds, as in 2.5, or a duration like 1m30s")
+	flags.Uint8VarP(&r.conflictExit, "conflict-exit-code", "E", exitConflict, "exit with `CODE` if somebody else holds the key")
+	flags.Uint8Var(&r.lostExitCode, "lost-exit-code", exitLost, "exit with `CODE` if the lock is lost")
+	flags.StringArrayVar(&r.require, "require", nil, "refuse a store that does not promise `GUARANTEE`, or several separated by commas; may be repeated (see also $ANYLOCK_REQUIRE)")
+}
+
+// modeFlags are the flags that let several hold the key at once.
+func (r *runner) modeFlags(flags *pflag.FlagSet) {
+	flags.BoolVarP(&r.shared, "shared", "s", false, "hold the key beside other holders with --shared, and beside no holder without")
+	flags.IntVar(&r.permits, "permits", 0, "let `N` holders hold the key at once; give every one the same N")
+}
+
+// checkTerms checks the key and termFlags.
+func (r *runner) checkTerms() error {
+	if err := backend.ValidateKey(r.key); err != nil {
+		return fmt.Errorf("KEY: %w", err)
+	}
+	if r.nonblock && r.wait.isSet {
+		return errors.New("-n and -w cannot be combined")
+	}
+	if r.shared && r.permits > 0 {
+		return errors.New("--shared and --permits cannot be combined")
+	}
+	if r.permits < 0 {
+		return fmt.Errorf("--permits %d: at least 1 is needed", r.permits)
+	}
+	if r.wait.isSet && r.wait.d == 0 {
+		r.nonblock = true
+	}
+	if err := backend.ValidateTTL(r.ttl.d); err != nil {
+		return fmt.Errorf("--ttl: %w", err)
+	}
+	if r.ttl.d < leastTTL {
+		return fmt.Errorf("--ttl %v is too short to renew the lease in time: %v at least", r.ttl.d, leastTTL)
+	}
+	return nil
+}
+
+// options are those of the Locker.
+func (r *runner) options() ([]lock.Option, error) {
+	opts := []lock.Option{
+		lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)),
+		lock.Require(lock.Need{Reach: lock.ReachHost, Shared: r.shared}),
+	}
+	if r.minHold.d > 0 {
+		opts = append(opts, lock.WithMinHold(r.minHold.d))
+	}
+	if r.maxHold.d > 0 {
+		opts = append(opts, lock.WithMaxHold(r.maxHold.d))
+	}
+	lists := r.require
+	if env := envText(requireEnv); env.isSet {
+		lists = append(lists, env.s)
+	}
+	for _, list := range lists {
+		var need lock.Need
+		err := need.UnmarshalText([]byte(list))
+		if err == nil && list == "" {
+			err = errors.New("names no guarantee")
+		}
+		if err != nil {
+			return nil, usagef("--require or $%s: %w", requireEnv, err)
+		}
+		r.app.reachGiven = r.app.reachGiven || need.Reach > lock.ReachProcess
+		opts = append(opts, lock.Require(need))
+	}
+	return opts, nil
+}
