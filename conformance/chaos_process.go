@@ -20,7 +20,7 @@ type victim struct {
 
 // workedIn has a process work, which is frozen and killed, and followed by another one, until the time given. Workers and faults
 // have the numbers from id on, the choices of faults follow from them.
-func (h *history) workedIn(id int, keys workKeys, until time.Time) {
+func (h *history) workedIn(id int, keys workKeys, shares bool, until time.Time) {
 	random := h.random(chaosActor + id)
 	for n := 0; time.Now().Before(until) && !h.t.ended(); n++ {
 		v := &victim{Process: h.t.process(0), t: h.t, gone: make(chan struct{})}
@@ -28,7 +28,7 @@ func (h *history) workedIn(id int, keys workKeys, until time.Time) {
 		const each = 2
 		for i := range each {
 			w := &worker{h: h, id: id + i, client: id, actor: v, random: h.random(id + i + 100*n), keys: keys, faulty: true,
-				tries: true, expires: true, gone: v.gone} // a waiting worker could not be stopped
+				tries: true, expires: true, shares: shares, gone: v.gone} // a waiting worker could not be stopped
 			workers.Add(1)
 			h.t.spawn(func() {
 				defer workers.Done()

@@ -12,10 +12,11 @@ import (
 )
 
 func (c *client) validate(r backend.Request) error {
-	err := r.Validate()
+	err := r.ValidateFor(backend.Guarantees{Shared: true})
 	switch {
 	case c.is("longer keys are taken") && backend.ValidateKey(r.Key) != nil && r.Key != "":
 	case c.is("TTL 0 is taken") && r.TTL == 0:
+	case c.is("shared TTL 0 is taken") && r.Shared && r.TTL == 0:
 	case c.is("long TTL is refused") && r.TTL > time.Hour:
 		return fmt.Errorf("%w: ttl %v", backend.ErrInvalid, r.TTL)
 	default:
@@ -69,6 +70,8 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 		switch {
 		case err != nil && refused && ctx.Err() == nil && !c.leases.Closed():
 			time.Sleep(10 * time.Millisecond) // sleeps: the outage ends
+			continue
+		case errors.Is(err, errReset) && c.is("repeated shared request adds a reader"):
 			continue
 		case errors.Is(err, errReset) && c.is("attempt sent again meets its own ghost"):
 			r.Owner = backend.NewOwner()
@@ -160,7 +163,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		default:
 		}
 	}
-	if c.is("broken connection parks the waiter") {
+	if c.is("broken connection parks the waiter") || r.Shared && c.is("broken connection parks a waiting reader") {
 		cut = nil
 	}
 	var tired, impatient <-chan time.Time
@@ -207,7 +210,8 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			c.timedOut(r)
 		}
-		if !c.abandonsBriefly(r, "a cancelled wait") && !c.is("cancelled request is not cleaned up") {
+		if !c.abandonsBriefly(r, "a cancelled wait") && !c.is("cancelled request is not cleaned up") &&
+			!(r.Shared && c.is("cancelled reader is not cleaned up")) {
 			c.leases.Withdraw(r, r.TTL)
 		}
 		return granted{}, c.endOfWait(ctx)
@@ -232,7 +236,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 // leave removes the waiter from the queue, unless its process was killed.
 func (c *client) leave(r backend.Request) {
 	if c.wire == nil || !c.wire.isDead() {
-		c.server.release(r.Key, r.Owner)
+		c.server.releaseMode(r.Key, r.Owner, r.Shared)
 	}
 }
 
@@ -251,7 +255,8 @@ func (c *client) patient(ctx context.Context) context.Context {
 }
 
 func (c *client) abandon(r backend.Request) {
-	if !c.is("cancelled request is not cleaned up") {
+	if !c.is("cancelled request is not cleaned up") &&
+		!(r.Shared && c.is("shared request that ended without an answer is not cleaned up")) {
 		c.leases.Abandon(r, r.TTL)
 	}
 }
@@ -262,7 +267,8 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 		return nil, backend.ErrLost
 	}
 	switch {
-	case c.is("deadline counts from the answer"):
+	case c.is("deadline counts from the answer"),
+		r.Shared && c.is("reader's deadline counts from when it learns of its turn"):
 		sent = time.Now()
 	case c.is("deadline has no margin"):
 		sent = sent.Add(backend.Margin(r.TTL))
@@ -292,6 +298,9 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 		}
 		c.asksAfter(life)
 		life.OnLost(func() { c.keep("client keeps leases that have expired", life) })
+		if r.Shared && c.is("loss of a reader is that of its client's others") {
+			life.OnLost(func() { c.losesReaders(life) })
+		}
 	}
 	return life, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,7 +92,7 @@ func (c *client) Guarantees() backend.Guarantees {
 	g := backend.Guarantees{
 		MinTTL: 10 * time.Millisecond, Granularity: 1, MaxLate: 20 * time.Millisecond, EnforcedBy: "clock of the process",
 		Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
-		Reach: backend.ReachNetwork, ReportsLoss: c.server.notifies(),
+		Reach: backend.ReachNetwork, ReportsLoss: c.server.notifies(), Shared: true,
 	}
 	switch {
 	case c.is("Guarantees change with use"):
@@ -164,6 +165,10 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 		}
 		return c.renewBatch(ttls, func(i int, ttl time.Duration) (time.Duration, error) {
 			c.contact.batched.Store(lives[i].Owner(), true)
+			if lives[i].Shared() && (c.is("readers in a batch are not renewed") || c.is("batch renews one reader of a key") &&
+				slices.ContainsFunc(lives[:i], func(l *kit.Life) bool { return l.Key() == lives[i].Key() })) {
+				return ttl, nil
+			}
 			if c.server.renewOfBatch(lives[i].Key(), lives[i].Owner()) {
 				return ttl, nil
 			}
@@ -214,7 +219,7 @@ func (c *client) Close() error {
 	}
 	if first {
 		close(c.done)
-		if !c.is("Close leaves leases live") {
+		if !c.is("Close leaves leases live", "Close leaves readers live") {
 			c.leases.Close()
 		}
 		c.hangUp()
@@ -248,7 +253,7 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	var refused error
 	err := q.c.do(ctx, func() {
 		if refused = q.c.server.refusal(l.Key(), "renewal"); refused == nil {
-			ok = q.c.server.renew(l.Key(), l.Owner(), q.c, ttl)
+			ok = q.c.renewed(l, ttl)
 		}
 	})
 	if err == nil && refused != nil {
@@ -296,7 +301,7 @@ func (q requests) release(ctx context.Context, l *kit.Life) (ok bool, err error)
 	var refused error
 	err = q.c.do(ctx, func() {
 		if refused = q.c.server.refusal(l.Key(), "release"); refused == nil {
-			released = q.c.server.release(l.Key(), l.Owner())
+			released = q.c.server.releaseMode(l.Key(), l.Owner(), l.Shared())
 		}
 	})
 	if err == nil {

@@ -189,6 +189,7 @@ func groups() []group {
 		topic("guarantees", guaranteeChecks),
 		topic("exclusion", exclusionChecks),
 		topic("histories", historyChecks),
+		topic(sharedGroup, sharedChecks()...),
 		topic("crowds", crowdChecks, inFlightChecks, maxLeasesChecks),
 		topic("ttl", ttlChecks, numberChecks, minTTLChecks),
 		topic("ownership", ownershipChecks, likenessChecks),

@@ -19,7 +19,8 @@ type grant struct {
 	ttl        time.Duration // as asked
 	before     time.Time     // taken before Acquire was called
 	after      time.Time     // taken after it returned
-	released   atomic.Bool   // by a request that may be under way
+	shared     bool
+	released   atomic.Bool // by a request that may be under way
 }
 
 // Release implements backend.Lease.
@@ -155,7 +156,8 @@ func (t *trial) request(ctx context.Context, b backend.Backend, r backend.Reques
 	if l == nil {
 		t.fatalf("Acquire returned neither a lease nor an error")
 	}
-	g := &grant{Lease: l, client: b, key: r.Key, owner: r.Owner, ttl: r.TTL, before: before, after: after}
+	g := &grant{Lease: l, client: b, key: r.Key, owner: r.Owner, ttl: r.TTL, before: before, after: after,
+		shared: r.Shared}
 	t.mu.Lock()
 	t.grants = append(t.grants, g)
 	t.mu.Unlock()
@@ -220,8 +222,14 @@ func (t *trial) brief(b backend.Backend, key string, ttl time.Duration) *grant {
 }
 
 // refused requests a key that g holds, and must be refused.
-func (t *trial) refused(b backend.Backend, g *grant) {
-	other, err := t.attempt(b, g.key, g.ttl)
+func (t *trial) refused(b backend.Backend, g *grant) { t.refusedAs(b, g, false) }
+
+// refusedAs is refused for a request of either mode.
+func (t *trial) refusedAs(b backend.Backend, g *grant, shared bool) {
+	begun := time.Now()
+	r := backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: g.ttl, Shared: shared}
+	other, err := t.request(t.ctx, b, r)
+	t.answered(err, begun)
 	switch {
 	case errors.Is(err, backend.ErrHeld):
 		return

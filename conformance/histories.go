@@ -45,6 +45,9 @@ var needsOutages = Need{"Harness.Restart", "the harness has neither Freeze and T
 		return h.Restart != nil || h.Freeze != nil && h.Thaw != nil
 	}}
 
+// mixed reports whether the check is one of shared leases beside exclusive ones: most requests of its histories are shared then.
+func (t *trial) mixed() bool { return t.group == sharedGroup }
+
 // newWorkKeys returns two fresh keys.
 func (t *trial) newWorkKeys() workKeys { return workKeys{waited: t.newKey(), tried: t.newKey()} }
 
@@ -60,13 +63,13 @@ func (t *trial) span() time.Duration {
 
 func historyUnderContention(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
-	h.run(t.span()/2, h.workers(keys, worker{}, t.a, t.b, t.a, t.b, t.a, t.b), nil)
+	h.run(t.span()/2, h.workers(keys, worker{shares: t.mixed()}, t.a, t.b, t.a, t.b, t.a, t.b), nil)
 	h.drain(keys)
 }
 
 func historyUnderExpiry(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
-	h.run(t.span(), h.workers(keys, worker{expires: true}, t.a, t.b, t.a, t.b, t.a), nil)
+	h.run(t.span(), h.workers(keys, worker{expires: true, shares: t.mixed()}, t.a, t.b, t.a, t.b, t.a), nil)
 	h.drain(keys)
 }
 
@@ -75,7 +78,7 @@ func historyUnderLinkFaults(t *trial) {
 	c, first := t.linked()
 	d, second := t.linked()
 	bound := (&cutter{t: t, client: c, link: first}).bindsLeases()
-	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true}, t.a, t.b, c, c, d, d), []func(until time.Time){
+	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true, shares: t.mixed()}, t.a, t.b, c, c, d, d), []func(until time.Time){
 		func(until time.Time) { h.breakLink(first, 2, bound, until) },
 		func(until time.Time) { h.breakLink(second, 4, bound, until) },
 	})
@@ -85,16 +88,16 @@ func historyUnderLinkFaults(t *trial) {
 func historyUnderProcessFaults(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
 	const first, second = 10, 20 // workers of processes
-	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true}, t.a, t.b, t.a), []func(until time.Time){
-		func(until time.Time) { h.workedIn(first, keys, until) },
-		func(until time.Time) { h.workedIn(second, keys, until) },
+	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true, shares: t.mixed()}, t.a, t.b, t.a), []func(until time.Time){
+		func(until time.Time) { h.workedIn(first, keys, t.mixed(), until) },
+		func(until time.Time) { h.workedIn(second, keys, t.mixed(), until) },
 	})
 	h.drain(keys)
 }
 
 func historyUnderOutages(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
-	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true}, t.a, t.b, t.a, t.b, t.a), []func(until time.Time){h.upset})
+	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true, shares: t.mixed()}, t.a, t.b, t.a, t.b, t.a), []func(until time.Time){h.upset})
 	h.drain(keys)
 }
 

@@ -54,7 +54,7 @@ func (h *history) at(when time.Time) instant { return when.Sub(h.begun) }
 // granted enters a lease that a worker was granted. What happens to it later is entered by change.
 func (h *history) granted(worker int, g *grant) *leaseRecord {
 	return h.lease(&leaseRecord{worker: worker, key: g.key, owner: g.owner, token: g.Token(), asked: h.at(g.before),
-		granted: h.at(g.after), ttl: g.ttl, deadline: h.at(g.Deadline()), end: endLeft})
+		granted: h.at(g.after), ttl: g.ttl, deadline: h.at(g.Deadline()), end: endLeft, shared: g.shared})
 }
 
 // grantedElsewhere records a lease whose grant another process has just reported. Its deadline counts from after the

@@ -35,7 +35,7 @@ func (s *server) footprint() (int64, error) {
 	defer s.mu.Unlock()
 	n := s.records
 	for _, e := range s.keys {
-		if e.owner != "" || len(e.queue) > 0 {
+		if e.owner != "" || len(e.queue) > 0 || len(e.readers) > 0 {
 			n++
 		}
 	}

@@ -13,6 +13,7 @@ type leaseRecord struct {
 	worker     int
 	client     int // as in attemptRecord
 	key, owner string
+	shared     bool
 	token      uint64
 	asked      instant       // before Acquire was called
 	granted    instant       // after it returned
@@ -49,6 +50,7 @@ type attemptRecord struct {
 	worker     int
 	client     int // that made the request, numbered as in faultRecord
 	key, owner string
+	shared     bool
 	ttl        time.Duration
 	wait       bool
 	called     instant
@@ -78,21 +80,26 @@ type record struct {
 // operations returns what the store must have done, and when. A model finds the order.
 func (r *record) operations(g backend.Guarantees) (ops []porcupine.Operation) {
 	for _, l := range r.leases {
-		ops = append(ops, operation(l.worker, leaseOp{step: stepGrant, key: l.key, owner: l.owner, token: l.token}, l.asked, l.granted))
+		step := func(s leaseStep, how endOfLease, from, to instant) {
+			op := leaseOp{step: s, key: l.key, owner: l.owner, shared: l.shared, token: l.token, how: string(how)}
+			ops = append(ops, operation(l.worker, op, from, to))
+		}
+		step(stepGrant, "", l.asked, l.granted)
 		for _, n := range l.renewals {
 			if n.ok {
-				ops = append(ops, operation(l.worker, leaseOp{step: stepRenew, key: l.key, owner: l.owner}, n.called, n.answered))
+				step(stepRenew, "", n.called, n.answered)
 			}
 		}
 		how, earliest, latest := r.ends(l, g)
 		if l.end == endReleased && how != endReleased { // too late: there was nothing to release any more
-			ops = append(ops, operation(l.worker, leaseOp{step: stepEnd, key: l.key, owner: l.owner, how: string(l.end)}, l.ending, l.over))
+			step(stepEnd, l.end, l.ending, l.over)
 		}
-		ops = append(ops, operation(l.worker, leaseOp{step: stepEnd, key: l.key, owner: l.owner, how: string(how)}, earliest, latest))
+		step(stepEnd, how, earliest, latest)
 	}
 	for _, a := range r.attempts {
 		if a.refused && r.judged(a, g) {
-			ops = append(ops, operation(a.worker, leaseOp{step: stepRefuse, key: a.key, owner: a.owner}, a.called, a.returned))
+			ops = append(ops, operation(a.worker, leaseOp{step: stepRefuse, key: a.key, owner: a.owner, shared: a.shared},
+				a.called, a.returned))
 		}
 	}
 	return ops

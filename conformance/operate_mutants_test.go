@@ -51,7 +51,7 @@ func (s *server) list(c *client, prefix string) (keys []string) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for key, e := range s.keys {
-		if e.owner == "" || !now.Before(e.expires) {
+		if !e.isHeld(now) || s.is("list leaves out keys of readers") && e.owner == "" {
 			continue
 		}
 		fits := strings.HasPrefix(key, prefix)
@@ -80,6 +80,11 @@ func (s *server) list(c *client, prefix string) (keys []string) {
 		}
 		if fits {
 			keys = append(keys, key)
+		}
+		for range e.readers {
+			if fits && s.is("list returns a key for each reader") {
+				keys = append(keys, key)
+			}
 		}
 	}
 	return keys
@@ -114,6 +119,9 @@ func (s *server) breakLease(key, owner string) (done bool) {
 		return true
 	}
 	s.breakWaiter(e, owner)
+	if s.breakReader(key, e, owner) {
+		return true
+	}
 	if !s.isOf(e.owner, owner, "break") && !s.is("break ends whoever holds the key") {
 		return false
 	}

@@ -106,9 +106,13 @@ type remote struct {
 
 // remotely begins an Acquire in process p.
 func (t *trial) remotely(p Process, key string, ttl time.Duration, wait bool) *remote {
-	r := &remote{t: t, process: p, key: key, owner: backend.NewOwner(), ttl: ttl, wait: wait, before: time.Now()}
+	return t.remoteRequest(p, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
+}
+
+func (t *trial) remoteRequest(p Process, q backend.Request) *remote {
+	r := &remote{t: t, process: p, key: q.Key, owner: q.Owner, ttl: q.TTL, wait: q.Wait, before: time.Now()}
 	var err error
-	if r.answers, err = p.Acquire(backend.Request{Key: key, Owner: r.owner, TTL: ttl, Wait: wait}); err != nil {
+	if r.answers, err = p.Acquire(q); err != nil {
 		t.fatalf("another process does not begin an Acquire: %v", err)
 	}
 	return r
@@ -117,8 +121,15 @@ func (t *trial) remotely(p Process, key string, ttl time.Duration, wait bool) *r
 // remoteWait begins an Acquire in process p that waits, as the n-th waiter for key.
 func (t *trial) remoteWait(p Process, key string, ttl time.Duration, n int) *remote {
 	r := t.remotely(p, key, ttl, true)
+	r.arrives(n)
+	return r
+}
+
+// arrives waits until r is the n-th waiter for its key.
+func (r *remote) arrives(n int) {
+	t := r.t
 	if !t.poll(soon, func() bool {
-		h := t.inspect(key)
+		h := t.inspect(r.key)
 		return h.Waiters < 0 || h.Waiters >= n || r.answered(0)
 	}) {
 		t.fatalf("Inspect does not count %d waiters after %v, of which the last waits in another process", n, soon)
@@ -128,7 +139,6 @@ func (t *trial) remoteWait(p Process, key string, ttl time.Duration, n int) *rem
 		t.unavailable(r.answer.Err, r.before)
 		t.fatalf("an Acquire that waits in another process ended while the key was held: %+v", r.answer)
 	}
-	return r
 }
 
 // answered reports whether the Acquire has ended, or does within d.

@@ -174,6 +174,7 @@ func (p *sham) Kill() {
 	}
 	p.killed = true
 	p.wire.kill()
+	go p.server.dropPlaces(p.client) // the server sees that the connection has ended
 	p.thawLocked()
 	dying.Go(func() { _ = p.client.Close() }) // what goes on in a process that is dead reaches nobody
 }

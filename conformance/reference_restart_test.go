@@ -10,6 +10,10 @@ func (s *server) restartEmpty() {
 	s.emptied++
 	for _, e := range s.keys {
 		e.owner, e.client, e.queue = "", nil, nil
+		for _, r := range e.readers {
+			r.timer.Stop()
+		}
+		e.readers = nil
 	}
 	if !s.is("emptied store parks waiters") {
 		close(s.kick)
@@ -32,6 +36,12 @@ func (s *server) restart() {
 			delete(s.tokens, key)
 		}
 		switch {
+		case s.is("restart drops readers"):
+			e.readers = nil
+		case s.is("restart keeps dead readers"):
+			for _, r := range e.readers {
+				s.extendReader(key, e, r, time.Now().Add(r.ttl+time.Hour))
+			}
 		case s.is("restart drops leases"):
 			e.owner = ""
 		case s.is("restart puts leases back to their first TTL"):

@@ -37,6 +37,7 @@ type server struct {
 	stepped  time.Duration // what the clock was stepped by
 	records  int64         // that a bug leaves
 	apart    bool          // a member has come back and not caught up; only for hooks
+	ended    []endedReader // shared leases that have expired
 }
 
 type entry struct {
@@ -46,6 +47,8 @@ type entry struct {
 	expires       time.Time
 	released      time.Time
 	queue         []*place
+	readers       []*reader // who share the key
+	readerLeft    bool      // a reader has left the queue
 	granted       time.Time
 	renewed       time.Time
 	ttl           time.Duration  // of the last grant
@@ -73,6 +76,8 @@ type place struct {
 	since  time.Time
 	before int       // how many waited before it
 	first  time.Time // when the holder's lease was to end as it came
+	token  uint64    // of its lease, if not 0
+	beside bool      // readers held the key as it came
 }
 
 type granted struct {
@@ -105,6 +110,8 @@ func (s *server) harness() conformance.Harness {
 			defer s.mu.Unlock()
 			if e := s.keys[s.name(key)]; e != nil && s.is("eviction wakes nobody") {
 				e.owner, e.client = "", nil
+			} else if e != nil && len(e.readers) > 0 {
+				s.removeReaders(key, e)
 			} else if e != nil {
 				s.removeLocked(key, e, false)
 			}
@@ -135,6 +142,12 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 		s.expireLocked(key, e, now.Add(c.skew))
 	}
 	s.expireLocked(key, e, now)
+	if s.is("readers of a key are kept under key:readers") && len(s.entryLocked(strings.TrimSuffix(key, ":readers")).readers) > 0 {
+		return granted{}, nil, backend.Holder{}
+	}
+	if r.Shared || len(e.readers) > 0 {
+		return s.acquireAmongReaders(key, e, r, c, now)
+	}
 	free := e.owner == ""
 	if free && (s.is("acquire checks, then sets") || s.busy("acquire checks, then sets, above %d in flight")) {
 		s.mu.Unlock()
@@ -222,7 +235,8 @@ func (s *server) nextToken(key string, c *client) uint64 {
 		return c.token
 	}
 	if !s.is("tokens restart with the store", "tokens restart with an emptied store", "tokens of held keys restart with the store",
-		"tokens are forgotten with the last client", "token is forgotten with an expired lease", "an empty member counts tokens anew") {
+		"tokens are forgotten with the last client", "token is forgotten with an expired lease", "an empty member counts tokens anew", "reader gets the token of the last lease",
+		"token of a reader does not move the counter", "tokens of readers are counted apart", "waiting reader's token is from its arrival") {
 		s.tokens[key] = max(s.tokens[key], uint64(time.Now().UnixMicro()))
 	}
 	s.tokens[key]++
@@ -257,6 +271,7 @@ func (s *server) entryLocked(key string) *entry {
 }
 
 func (s *server) expireLocked(key string, e *entry, now time.Time) {
+	s.expireReaders(key, e, now)
 	if s.is("lease of a killed process never ends") && e.client != nil && e.client.wire != nil && e.client.wire.isDead() {
 		return
 	}
@@ -275,6 +290,9 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 func (s *server) endLocked(key string, e *entry) {
 	e.owner, e.client = "", nil
 	s.wakesOther(key)
+	if s.readersTurn(key, e) {
+		return
+	}
 	if s.is("at most 20 waiters are woken") && len(e.queue) > 0 && len(e.queue) < 44 {
 		return
 	}
@@ -304,7 +322,7 @@ func (s *server) endLocked(key string, e *entry) {
 
 // armLocked sees to it that an expired lease is noticed while others wait.
 func (s *server) armLocked(key string, e *entry) {
-	if len(e.queue) == 0 || s.is("expiry wakes nobody") || e.restored && s.is("lease that outlives a restart has no timer") || e.timer != nil && s.is("timer of the first TTL only") {
+	if len(e.queue) == 0 || len(e.readers) > 0 || s.is("expiry wakes nobody") || e.restored && s.is("lease that outlives a restart has no timer") || e.timer != nil && s.is("timer of the first TTL only") {
 		return
 	}
 	if e.timer != nil {
@@ -413,9 +431,10 @@ func (s *server) release(key, owner string) bool {
 		e.queue = slices.Delete(e.queue, i, min(i+2, len(e.queue)))
 	default:
 		s.recordsLocked("store keeps a record of each cancelled wait")
-		left := e.queue[i].client
+		left := e.queue[i]
 		e.queue = slices.Delete(e.queue, i, i+1)
-		s.gaveUpPlace(key, e, left)
+		s.gaveUpPlace(key, e, left.client)
+		s.admitAfter(key, e, left.Request)
 	}
 	return true
 }
@@ -460,13 +479,23 @@ func (s *server) holderOf(key string) backend.Holder {
 	if !s.is("Inspect returns expired leases") {
 		s.expireLocked(key, e, now)
 	}
+	if len(e.readers) > 0 {
+		return s.inspectReaders(e, now)
+	}
 	if e.owner == "" || e.waited && s.is("Inspect of a key that waits for its next holder is free") && e.client.isSilent() {
 		return backend.Holder{}
 	}
-	return e.holder(now)
+	h := e.holder(now)
+	if s.is("Inspect of an exclusive lease counts it as shared") {
+		h.Shared = 1
+	}
+	return h
 }
 
 func (e *entry) holder(now time.Time) backend.Holder {
+	if len(e.readers) > 0 {
+		return e.sharedHolder(now)
+	}
 	h := backend.Holder{Owner: e.owner, Token: e.token, TTL: e.expires.Sub(now), Waiters: len(e.queue)}
 	if h.TTL > noExpiry/2 {
 		h.TTL = 0

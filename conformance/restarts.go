@@ -175,10 +175,13 @@ func (t *trial) deadLeases(ttl, age time.Duration) []*deadLease {
 	return dead
 }
 
+// countsAnew reports whether a restart of the store counts the TTLs of dead holders anew.
+func (t *trial) countsAnew() bool { return strings.Contains(t.g.EnforcedBy, "leader") }
+
 // lastAfterRestart is the last moment at which a store that has restarted may refuse the key of d.
 func (t *trial) lastAfterRestart(d *deadLease, restarted time.Time) time.Time {
 	last := d.last
-	if strings.Contains(t.g.EnforcedBy, "leader") && !last.IsZero() { // which counts the TTL anew
+	if t.countsAnew() && !last.IsZero() {
 		last = later(last, t.lastRefusal(restarted, d.ttl))
 	}
 	return later(last, restarted)

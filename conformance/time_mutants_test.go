@@ -62,7 +62,10 @@ func (c *client) looks(p *place) {
 		every(time.Second)
 	case c.is("waiter looks every 100 ms"):
 		every(100 * time.Millisecond)
-	case c.is("waiter looks every 300 ms"):
+	case c.is("waiter looks every 300 ms"),
+		c.is("reader behind a writer looks every 300 ms") && p.Shared && !p.beside,
+		c.is("reader behind a waiting writer looks every 300 ms") && p.Shared && p.beside,
+		c.is("writer behind readers looks every 300 ms") && !p.Shared && p.beside:
 		every(300 * time.Millisecond)
 	case c.is("waiters behind the first look every 200 ms") && p.before > 0,
 		c.is("third waiter and those behind it look every 200 ms") && p.before > 1:

@@ -28,6 +28,7 @@ type trial struct {
 	label   string // of every goroutine that the trial starts, see goroutines
 	run     func(*trial)
 	rule    string          // that the check proves
+	group   string          // of the check
 	hasty   bool            // as in Options.Short
 	alone   bool            // as in Check: it makes faults
 	over    <-chan struct{} // closed when the suite ends early, see budget
@@ -53,7 +54,7 @@ type trial struct {
 }
 
 func newTrial(s *suite, c Check, stretch int) *trial {
-	t := &trial{h: s.h, g: s.g, timeout: s.limit(stretch), stretch: stretch, large: s.large, run: c.run, rule: c.Rule, hasty: s.short, alone: c.alone, over: s.budget.spent,
+	t := &trial{h: s.h, g: s.g, timeout: s.limit(stretch), stretch: stretch, large: s.large, run: c.run, rule: c.Rule, group: c.Group, hasty: s.short, alone: c.alone, over: s.budget.spent,
 		status: Pass, keyOf: make(map[string]string)}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
 	t.key = t.newKey()

@@ -99,6 +99,7 @@ type waiting struct {
 	client backend.Backend
 	key    string
 	owner  string
+	shared bool
 	begun  time.Time
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -126,7 +127,8 @@ func (t *trial) waitAs(b backend.Backend, key, owner string) *waiting {
 // begin starts an Acquire on a goroutine of its own.
 func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request) *waiting {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &waiting{client: b, key: r.Key, owner: r.Owner, begun: time.Now(), cancel: cancel, done: make(chan struct{})}
+	w := &waiting{client: b, key: r.Key, owner: r.Owner, shared: r.Shared, begun: time.Now(), cancel: cancel,
+		done: make(chan struct{})}
 	if r.Wait {
 		t.mu.Lock()
 		t.waits = append(t.waits, w)
@@ -250,6 +252,8 @@ func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 	case w.err != nil:
 		w.failed(t)
 		t.breaksText(rule, "an Acquire that waits ended while the key was held: %v", w.err)
+	case w.shared && g != nil && g.shared:
+		t.breaks(9, "a shared request passed an exclusive one that waited before it for the key %s", show(w.key))
 	case g != nil && !g.gone() && g.live(w.grant.after) && w.grant.live(w.grant.after):
 		t.doubleGrant("a waiter was granted the key %s, which is held, %v before the holder's deadline", show(w.key), g.Deadline().Sub(w.grant.after))
 	default:

@@ -22,6 +22,7 @@ type worker struct {
 	faulty  bool            // requests may fail, with unknown outcome
 	tries   bool            // it never waits
 	expires bool            // TTLs are short, and leases are left to expire
+	shares  bool            // most leases are shared
 	gone    <-chan struct{} // closed when its process was killed; or nil
 }
 
@@ -95,7 +96,8 @@ func (w *worker) step() {
 	if w.expires {
 		ttl = t.g.Round(t.short() + w.random.upTo(t.short()/2))
 	}
-	l, ok := w.acquire(backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
+	l, ok := w.acquire(backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait,
+		Shared: w.shares && w.random.IntN(3) > 0})
 	if !ok {
 		return
 	}
@@ -134,7 +136,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	returned := time.Now()
 	if err == nil {
 		return worked{l, w.h.lease(&leaseRecord{
-			worker: w.id, client: w.client, key: r.Key, owner: r.Owner, token: l.Token(), asked: w.h.at(begun), granted: w.h.at(returned), ttl: r.TTL,
+			worker: w.id, client: w.client, key: r.Key, owner: r.Owner, shared: r.Shared, token: l.Token(), asked: w.h.at(begun), granted: w.h.at(returned), ttl: r.TTL,
 			deadline: w.h.at(l.Deadline()), end: endLeft,
 		}).watched(w.h, l)}, true
 	}
@@ -157,7 +159,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	if w.faulty && t.overdue(returned.Sub(begun), limit) {
 		w.failf("Acquire returned %v after its context had ended: %v", returned.Sub(begun)-limit, err)
 	}
-	w.h.attempt(attemptRecord{worker: w.id, client: w.client, key: r.Key, owner: r.Owner, ttl: r.TTL, wait: r.Wait,
+	w.h.attempt(attemptRecord{worker: w.id, client: w.client, key: r.Key, owner: r.Owner, shared: r.Shared, ttl: r.TTL, wait: r.Wait,
 		called: w.h.at(begun), returned: w.h.at(returned), refused: refused})
 	return worked{}, false
 }
@@ -275,7 +277,7 @@ func (a clientActor) acquire(ctx context.Context, r backend.Request) (holding, e
 	if err != nil {
 		return nil, err
 	}
-	g := &grant{Lease: l, key: r.Key, owner: r.Owner, ttl: r.TTL, before: before, after: time.Now()}
+	g := &grant{Lease: l, key: r.Key, owner: r.Owner, ttl: r.TTL, before: before, after: time.Now(), shared: r.Shared}
 	a.t.mu.Lock()
 	defer a.t.mu.Unlock()
 	a.t.grants = append(a.t.grants, g)

@@ -19,12 +19,13 @@ const (
 
 // A request is sent by the parent. Keys and owners are any bytes, which a string of JSON would not carry.
 type request struct {
-	ID    int64
-	Op    string
-	Key   []byte        `json:",omitempty"`
-	Owner []byte        `json:",omitempty"`
-	TTL   time.Duration `json:",omitempty"`
-	Wait  bool          `json:",omitempty"`
+	ID     int64
+	Op     string
+	Key    []byte        `json:",omitempty"`
+	Owner  []byte        `json:",omitempty"`
+	TTL    time.Duration `json:",omitempty"`
+	Wait   bool          `json:",omitempty"`
+	Shared bool          `json:",omitempty"`
 }
 
 // An answer is the reply of the process to the request of that ID; the one with ID 0 comes when its client is open. An

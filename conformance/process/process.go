@@ -227,7 +227,8 @@ func (c *child) Acquire(r backend.Request) (<-chan conformance.ProcessGrant, err
 		}
 		answered <- g
 	}}
-	err := c.send(request{Op: opAcquire, Key: []byte(r.Key), Owner: []byte(r.Owner), TTL: r.TTL, Wait: r.Wait}, w)
+	err := c.send(request{Op: opAcquire, Key: []byte(r.Key), Owner: []byte(r.Owner), TTL: r.TTL, Wait: r.Wait,
+		Shared: r.Shared}, w)
 	if err == nil {
 		err = <-w.begun
 	}

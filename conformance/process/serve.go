@@ -87,7 +87,7 @@ func (s *server) serve(r request) {
 func (s *server) acquire(a *answer, r request) (token uint64, left time.Duration) {
 	owner := string(r.Owner)
 	l, err := s.client.Acquire(context.Background(),
-		backend.Request{Key: string(r.Key), Owner: owner, TTL: r.TTL, Wait: r.Wait})
+		backend.Request{Key: string(r.Key), Owner: owner, TTL: r.TTL, Wait: r.Wait, Shared: r.Shared})
 	if err != nil {
 		a.setError(err)
 		return 0, 0

@@ -1,0 +1,539 @@
+package conformance_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+// A reader is a shared lease, with an end and a timer of its own.
+type reader struct {
+	owner   string
+	client  *client
+	token   uint64
+	expires time.Time
+	ttl     time.Duration
+	waited  bool // granted to an owner that had waited
+	timer   *time.Timer
+}
+
+func (e *entry) readerIndex(owner string) int {
+	return slices.IndexFunc(e.readers, func(r *reader) bool { return r.owner == owner })
+}
+
+// reader returns the shared lease of owner, nil if there is none.
+func (e *entry) reader(owner string) *reader {
+	if i := e.readerIndex(owner); i >= 0 {
+		return e.readers[i]
+	}
+	return nil
+}
+
+// isHeld reports whether a lease of either mode holds the key.
+func (e *entry) isHeld(now time.Time) bool {
+	return e.owner != "" && now.Before(e.expires) ||
+		slices.ContainsFunc(e.readers, func(r *reader) bool { return now.Before(r.expires) })
+}
+
+// acquireAmongReaders serves a shared request, and any request for a key that readers hold.
+func (s *server) acquireAmongReaders(
+	key string, e *entry, r backend.Request, c *client, now time.Time,
+) (granted, *place, backend.Holder) {
+	own := e.reader(r.Owner)
+	if s.is("repeated shared request adds a reader") {
+		own = nil
+	}
+	switch {
+	case own != nil:
+		s.extendReader(key, e, own, now.Add(r.TTL))
+		return granted{own.token, now}, nil, backend.Holder{}
+	case r.Shared && s.readerMayEnter(e, r, c):
+		return s.enterLocked(key, e, r, c, now), nil, backend.Holder{}
+	case !r.Shared && s.writerMayEnter(e, c):
+		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
+	case !r.Wait:
+		s.refuseAmongReaders(key, e, r, c)
+		return granted{}, nil, s.refusalHolder(e, now)
+	}
+	p := &place{Request: r, client: c, turn: make(chan granted, 1), since: now, beside: len(e.readers) > 0}
+	if r.Shared && s.is("waiting reader's token is from its arrival") {
+		p.token = s.nextToken(key, c)
+	}
+	s.enqueueLocked(key, e, p)
+	return granted{}, p, backend.Holder{}
+}
+
+// readerMayEnter reports whether no exclusive lease holds the key and no exclusive request waits.
+func (s *server) readerMayEnter(e *entry, r backend.Request, c *client) bool {
+	switch {
+	case e.owner != "" && s.is("reader enters beside a writer"),
+		e.owner != "" && e.client == c && s.is("reader enters beside a writer of its own client"):
+		return true
+	case e.owner != "":
+		return false
+	case s.is("readers exclude each other") && len(e.readers) > 0,
+		s.is("readers of one client exclude each other") &&
+			slices.ContainsFunc(e.readers, func(r *reader) bool { return r.client == c }),
+		s.is("at most 150 readers at once") && len(e.readers) >= 150:
+		return false
+	case s.is("new reader overtakes a waiting writer"),
+		s.is("attempt of a reader ignores the queue") && !r.Wait,
+		s.is("reader that waits ignores the queue") && r.Wait,
+		s.is("reader of a client that reads already overtakes a waiting writer") &&
+			slices.ContainsFunc(e.readers, func(r *reader) bool { return r.client == c }),
+		s.is("reader looks at the last in the queue alone") && len(e.queue) > 0 && e.queue[len(e.queue)-1].Shared,
+		s.is("one reader in five overtakes a waiting writer") && s.oneIn(5):
+		return true
+	}
+	return !slices.ContainsFunc(e.queue, func(p *place) bool { return !p.Shared })
+}
+
+// writerMayEnter reports whether nobody holds the key. Nobody waits then either: the first in the queue would hold it.
+func (s *server) writerMayEnter(e *entry, c *client) bool {
+	if e.owner != "" {
+		return false
+	}
+	switch {
+	case s.is("writer enters beside readers"),
+		s.is("writer enters beside a second reader") && len(e.readers) > 1,
+		s.is("writer enters beside readers that had waited") && len(e.readers) > 0 && e.readers[0].waited,
+		s.is("writer enters beside more than 128 readers") && len(e.readers) > 128,
+		s.is("writer enters beside readers of its own client") &&
+			!slices.ContainsFunc(e.readers, func(r *reader) bool { return r.client != c }):
+		return true
+	}
+	return len(e.readers) == 0
+}
+
+// refuseAmongReaders does what no refused attempt must do.
+func (s *server) refuseAmongReaders(key string, e *entry, r backend.Request, c *client) {
+	switch {
+	case r.Shared && s.is("refused attempt of a reader prolongs the readers"),
+		!r.Shared && s.is("refused attempt of a writer prolongs the readers"):
+		for _, other := range e.readers {
+			s.extendReader(key, e, other, other.expires.Add(100*time.Millisecond))
+		}
+	case !r.Shared && s.is("refused attempt of a writer keeps new readers out"):
+		s.enqueueLocked(key, e, &place{Request: r, client: c, turn: make(chan granted, 1), since: time.Now()})
+	}
+}
+
+// enterLocked adds a reader.
+func (s *server) enterLocked(key string, e *entry, r backend.Request, c *client, now time.Time) granted {
+	read := &reader{owner: r.Owner, client: c, expires: now.Add(s.keepReader(r.TTL)), ttl: r.TTL, waited: r.Wait}
+	read.token = s.sharedToken(key, e, c)
+	e.readers = append(e.readers, read)
+	read.timer = time.AfterFunc(time.Until(read.expires), func() { s.readerTimer(key, e) })
+	for _, other := range e.readers {
+		switch {
+		case s.is("new reader prolongs the others") && other.expires.Before(read.expires),
+			s.is("new reader's TTL replaces that of the others"),
+			s.is("new reader's TTL cuts longer ones") && other.expires.After(read.expires):
+			s.extendReader(key, e, other, read.expires)
+		}
+	}
+	return granted{read.token, now}
+}
+
+// sharedToken is the token of a new reader.
+func (s *server) sharedToken(key string, e *entry, c *client) uint64 {
+	switch {
+	case s.is("reader gets the token of the last lease"):
+		if s.tokens[key] > 0 {
+			return s.tokens[key]
+		}
+	case s.is("readers at once have the token of the first") && len(e.readers) > 0:
+		return e.readers[0].token
+	case s.is("token of a reader does not move the counter"):
+		before := s.tokens[key]
+		token := s.nextToken(key, c)
+		s.tokens[key] = before
+		return token
+	case s.is("tokens of readers are counted apart"):
+		return s.nextToken(key+", shared", c)
+	}
+	return s.nextToken(key, c)
+}
+
+func (s *server) keepReader(ttl time.Duration) time.Duration {
+	switch {
+	case s.is("reader's lease ends after 9/10 of its TTL"):
+		return ttl * 9 / 10
+	case s.is("reader's lease ends a second late"):
+		return ttl + time.Second
+	case s.is("reader's lease never ends"):
+		return noExpiry
+	case s.is("reader's lease lasts for 10 s"):
+		return 10 * time.Second
+	}
+	return ttl
+}
+
+// readerTimer removes the readers of key that have expired.
+func (s *server) readerTimer(key string, e *entry) {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.is("end of a reader's TTL wakes nobody") {
+		return
+	}
+	s.expireLocked(key, e, time.Now())
+}
+
+func (s *server) extendReader(key string, e *entry, r *reader, expires time.Time) {
+	r.expires = expires
+	r.timer.Stop()
+	r.timer = time.AfterFunc(time.Until(expires), func() { s.readerTimer(key, e) })
+}
+
+func (s *server) expireReaders(key string, e *entry, now time.Time) {
+	for _, r := range slices.Clone(e.readers) {
+		if s.is("readers end together, with the last") && now.Before(e.latestReader().expires) ||
+			s.is("lease of a killed reader never ends") && r.client.wire != nil && r.client.wire.isDead() ||
+			s.is("dead reader stays while others read") && len(e.readers) > 1 {
+			continue
+		}
+		if i := e.readerIndex(r.owner); i >= 0 && !now.Before(r.expires) {
+			if s.is("end of one reader's TTL ends all readers") {
+				s.removeReaders(key, e)
+				return
+			}
+			s.ended = append(s.ended, endedReader{key, r})
+			s.recordsLocked("store keeps a record of each expired reader")
+			s.removeReader(key, e, i)
+		}
+	}
+}
+
+// removeReader ends one reader. The last one's end is the next waiter's turn.
+func (s *server) removeReader(key string, e *entry, i int) {
+	e.readers[i].timer.Stop()
+	e.readers = slices.Delete(e.readers, i, i+1)
+	switch {
+	case s.is("first end of a reader is a waiting writer's turn"):
+	case len(e.readers) > 0 || e.owner != "":
+		return
+	}
+	s.endLocked(key, e)
+}
+
+// removeReaders ends all readers.
+func (s *server) removeReaders(key string, e *entry) {
+	for len(e.readers) > 0 {
+		s.removeReader(key, e, len(e.readers)-1)
+	}
+}
+
+// readersTurn grants a key that has become free to the readers at the head of the queue. It reports whether there were any.
+func (s *server) readersTurn(key string, e *entry) bool {
+	if len(e.queue) == 0 || !e.queue[0].Shared {
+		return false
+	}
+	switch {
+	case s.is("reader waits for a later writer") && slices.ContainsFunc(e.queue, func(p *place) bool { return !p.Shared }):
+		i := slices.IndexFunc(e.queue, func(p *place) bool { return !p.Shared })
+		p := e.queue[i]
+		e.queue = slices.Delete(e.queue, i, i+1)
+		p.turn <- s.grantLocked(key, e, p.Request, p.client, time.Now())
+	case s.is("turn of readers parks them"):
+	default:
+		s.admitLocked(key, e)
+	}
+	return true
+}
+
+// admitLocked grants the key to the readers at the head of the queue, unless an exclusive lease holds it.
+func (s *server) admitLocked(key string, e *entry) {
+	if s.is("all waiting readers enter at once") && e.owner == "" && len(e.queue) > 0 && e.queue[0].Shared {
+		slices.SortStableFunc(e.queue, func(x, y *place) int {
+			switch {
+			case x.Shared == y.Shared:
+				return 0
+			case x.Shared:
+				return -1
+			}
+			return 1
+		})
+	}
+	for n := 0; e.owner == "" && len(e.queue) > 0 && e.queue[0].Shared; n++ {
+		if n > 0 && s.is("one waiting reader enters at a time") || n > 15 && s.is("at most 16 waiting readers enter at once") {
+			return
+		}
+		p := e.queue[0]
+		e.queue = e.queue[1:]
+		if s.is("reader's place in the queue ends with its TTL") && time.Since(p.since) > p.TTL {
+			continue
+		}
+		from := time.Now()
+		if s.is("waiting reader's TTL counts from its arrival") {
+			from = p.since
+		}
+		g := s.enterLocked(key, e, p.Request, p.client, from)
+		if p.token != 0 {
+			g.token = p.token
+		}
+		p.turn <- g
+	}
+}
+
+// admitAfter is admitLocked after a waiting request has left the queue.
+func (s *server) admitAfter(key string, e *entry, left backend.Request) {
+	switch {
+	case s.is("readers behind a writer that leaves stay parked"),
+		s.is("readers behind a writer that leaves stay parked if another reader has left before") && e.readerLeft:
+	case s.is("one reader enters behind a writer that leaves") && len(e.queue) > 0 && e.queue[0].Shared && e.owner == "":
+		p := e.queue[0]
+		e.queue = e.queue[1:]
+		p.turn <- s.enterLocked(key, e, p.Request, p.client, time.Now())
+	default:
+		s.admitLocked(key, e)
+	}
+	e.readerLeft = e.readerLeft || left.Shared
+}
+
+// An endedReader is a shared lease that has expired, kept for mutants that revive it.
+type endedReader struct {
+	key string
+	*reader
+}
+
+// renewReader reports whether owner has a shared lease of the key, and if so keeps it for ttl from now.
+func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key = s.name(key)
+	e, now := s.entryLocked(key), time.Now()
+	s.expireLocked(key, e, now)
+	r := e.reader(owner)
+	if r == nil {
+		return s.renewEndedReader(key, e, owner, now.Add(ttl))
+	}
+	expires := now.Add(s.keepReader(ttl))
+	for _, other := range e.readers {
+		switch {
+		case other == r:
+		case s.is("renewal of a reader prolongs the others") && other.expires.Before(expires),
+			s.is("renewal of a reader prolongs those of its client") && other.client == r.client && other.expires.Before(expires),
+			s.is("renewal of a reader cuts longer ones") && other.expires.After(expires):
+			s.extendReader(key, e, other, expires)
+		}
+	}
+	switch {
+	case s.is("readers are not renewed"),
+		s.is("one reader of a key is renewed") && r != e.readers[0],
+		s.is("reader is not renewed while a writer waits") && len(e.queue) > 0,
+		s.is("reader's renewal never shortens") && expires.Before(r.expires):
+	default:
+		s.extendReader(key, e, r, expires)
+	}
+	return true
+}
+
+// renewEndedReader is a renewal by an owner that has no shared lease.
+func (s *server) renewEndedReader(key string, e *entry, owner string, expires time.Time) bool {
+	switch {
+	case s.is("stale reader's renewal revives its lease") && e.owner == "",
+		s.is("stale reader's renewal revives its lease beside a writer"),
+		s.is("stale reader's renewal revives its lease beside others") && e.owner == "" && len(e.readers) > 0:
+		for _, old := range s.ended {
+			if old.key == key && old.owner == owner {
+				e.readers = append(e.readers, old.reader)
+				s.extendReader(key, e, old.reader, expires)
+				return true
+			}
+		}
+	case s.is("stale reader's renewal succeeds while others read"):
+		return len(e.readers) > 0
+	case s.is("stale reader's renewal prolongs the others"):
+		for _, other := range e.readers {
+			s.extendReader(key, e, other, expires)
+		}
+	case s.is("stale reader's renewal prolongs the writer") && e.owner != "":
+		e.expires = expires
+		s.armLocked(key, e)
+		return true
+	case s.is("stale reader's renewal drops who waits first"):
+		e.queue = e.queue[min(1, len(e.queue)):]
+	}
+	return false
+}
+
+// releaseReader removes what the store keeps of a shared request, and reports whether there was anything.
+func (s *server) releaseReader(key, owner string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key = s.name(key)
+	e := s.entryLocked(key)
+	s.expireLocked(key, e, time.Now())
+	if i := e.readerIndex(owner); i >= 0 {
+		s.recordsLocked("store keeps a record of each released reader")
+		s.releaseReaderAt(key, e, i)
+		return true
+	}
+	if i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == owner }); i >= 0 {
+		if s.is("cancelled reader stays in the queue") {
+			return true
+		}
+		left := e.queue[i].Request
+		e.queue = slices.Delete(e.queue, i, i+1)
+		if s.is("cancelled reader takes the next in the queue along") && i < len(e.queue) {
+			e.queue = slices.Delete(e.queue, i, i+1)
+		}
+		s.admitAfter(key, e, left)
+		return true
+	}
+	switch {
+	case s.is("stale release of a reader ends another") && len(e.readers) > 0:
+		s.removeReader(key, e, 0)
+	case s.is("stale release of a reader ends the writer") && e.owner != "":
+		s.endLocked(key, e)
+		return true
+	}
+	return false
+}
+
+func (s *server) releaseReaderAt(key string, e *entry, i int) {
+	c := e.readers[i].client
+	switch {
+	case s.is("one release ends all readers"):
+		s.removeReaders(key, e)
+	case s.is("release ends the readers of its client"):
+		for j := len(e.readers) - 1; j >= 0; j-- {
+			if e.readers[j].client == c {
+				s.removeReader(key, e, j)
+			}
+		}
+	case s.is("release ends the reader that came last"):
+		s.removeReader(key, e, len(e.readers)-1)
+	case s.is("last reader's release wakes nobody") && len(e.readers) == 1:
+		e.readers[i].timer.Stop()
+		e.readers = nil
+	case s.is("last reader's release is noticed at the end of its TTL") && len(e.readers) == 1 && len(e.queue) > 0:
+	case s.is("release of a reader that came first wakes the writer") && i == 0:
+		s.removeReader(key, e, i)
+		if len(e.readers) > 0 && len(e.queue) > 0 {
+			s.endLocked(key, e)
+		}
+	default:
+		s.removeReader(key, e, i)
+	}
+}
+
+// breakReader ends the shared lease of owner, and reports whether there was one.
+func (s *server) breakReader(key string, e *entry, owner string) bool {
+	i := e.readerIndex(owner)
+	switch {
+	case len(e.readers) == 0, s.is("break finds no reader"):
+		return false
+	case s.is("break ends all readers") && i >= 0:
+		s.removeReaders(key, e)
+		return true
+	case s.is("break ends any reader") && i < 0:
+		s.removeReader(key, e, 0)
+		return true
+	case i < 0:
+		return false
+	case s.is("break of the last reader wakes nobody") && len(e.readers) == 1:
+		e.readers[i].timer.Stop()
+		e.readers = nil
+	default:
+		s.removeReader(key, e, i)
+	}
+	return true
+}
+
+// dropPlaces removes the places that a killed process has in queues behind readers.
+func (s *server) dropPlaces(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.is("readers behind a killed writer stay parked") {
+		return
+	}
+	for key, e := range s.keys {
+		if len(e.readers) > 0 {
+			e.queue = slices.DeleteFunc(e.queue, func(p *place) bool { return p.client == c })
+			s.admitLocked(key, e)
+		}
+	}
+}
+
+func (e *entry) latestReader() *reader {
+	return slices.MaxFunc(e.readers, func(x, y *reader) int { return x.expires.Compare(y.expires) })
+}
+
+// sharedHolder describes the readers of a key.
+func (e *entry) sharedHolder(now time.Time) backend.Holder {
+	r := e.latestReader()
+	return backend.Holder{Owner: r.owner, Token: r.token, TTL: r.expires.Sub(now), Waiters: len(e.queue), Shared: len(e.readers)}
+}
+
+// refusalHolder is the holder that a refused attempt at a key with readers, or of a reader, reports.
+func (s *server) refusalHolder(e *entry, now time.Time) backend.Holder {
+	h := s.heldBy(e, now)
+	if s.is("HeldError does not count readers") {
+		h.Shared = 0
+	}
+	return h
+}
+
+// inspectReaders is what Inspect returns of a key that readers hold.
+func (s *server) inspectReaders(e *entry, now time.Time) backend.Holder {
+	h := e.holder(now)
+	switch {
+	case s.is("Inspect does not count readers"):
+		h.Shared = 1
+	case s.is("Inspect reports readers as one exclusive lease"):
+		h.Shared = 0
+	case s.is("Inspect counts waiting readers as readers"):
+		for _, p := range e.queue {
+			if p.Shared {
+				h.Shared++
+			}
+		}
+	case s.is("Inspect names the reader that came first"):
+		r := e.readers[0]
+		h.Owner, h.Token, h.TTL = r.owner, r.token, r.expires.Sub(now)
+	case s.is("Inspect returns the TTL of the reader that ends first"):
+		for _, r := range e.readers {
+			h.TTL = min(h.TTL, r.expires.Sub(now))
+		}
+	case s.is("Inspect of readers is free"):
+		return backend.Holder{}
+	}
+	return h
+}
+
+// releaseMode is release, or releaseReader.
+func (s *server) releaseMode(key, owner string, shared bool) bool {
+	if shared {
+		return s.releaseReader(key, owner)
+	}
+	return s.release(key, owner)
+}
+
+// renewed renews l at the server, and reports whether l was live there.
+func (c *client) renewed(l *kit.Life, ttl time.Duration) bool {
+	if !l.Shared() {
+		return c.server.renew(l.Key(), l.Owner(), c, ttl)
+	}
+	ok := c.server.renewReader(l.Key(), l.Owner(), ttl)
+	if !ok && c.is("renewal that finds a reader lost ends the others of its client") {
+		c.losesReaders(l)
+	}
+	return ok
+}
+
+// losesReaders ends the shared leases of the client for their holders, except l, as a bug.
+func (c *client) losesReaders(l *kit.Life) {
+	c.mu.Lock()
+	lives := slices.Clone(c.lives)
+	c.mu.Unlock()
+	for _, other := range lives {
+		if other != l && other.Shared() && other.Key() == l.Key() {
+			other.Lose()
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// sharedGroup is the group of checks on shared leases.
+const sharedGroup = "shared"
+
+var needsShared = Need{"Guarantees.Shared",
+	"the store has no shared leases (Guarantees.Shared)",
+	func(g backend.Guarantees, _ Harness) bool { return g.Shared }}
+
+// sharedChecks are the checks on shared leases, which all need a store that has them.
+func sharedChecks() [][]Check {
+	topics := [][]Check{sharedExclusionChecks, sharedOrderChecks, sharedQueueChecks, sharedWakeChecks, sharedTTLChecks,
+		sharedOwnershipChecks, sharedStaleChecks, sharedReportChecks, sharedFaultChecks, sharedProcessChecks, sharedCrowdChecks,
+		sharedHistoryChecks}
+	for i, checks := range topics {
+		topics[i] = slices.Clone(checks)
+		for j, c := range checks {
+			topics[i][j].Needs = append([]Need{needsShared}, c.Needs...)
+		}
+	}
+	return topics
+}
+
+// share makes a shared request that does not wait, and that the store answers.
+func (t *trial) share(b backend.Backend, key string, ttl time.Duration) (*grant, error) {
+	begun := time.Now()
+	g, err := t.request(t.ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Shared: true})
+	t.answered(err, begun)
+	return g, err
+}
+
+// read gets a shared lease of a key that no exclusive request holds or waits for.
+func (t *trial) read(b backend.Backend, key string, ttl time.Duration) *grant {
+	g, err := t.share(b, key, ttl)
+	if err != nil {
+		t.fatalf("shared Acquire of a key that nobody holds or waits for exclusively: %v", err)
+	}
+	return g
+}
+
+// waitToRead starts a shared Acquire that waits.
+func (t *trial) waitToRead(b backend.Backend, key string, ttl time.Duration) *waiting {
+	return t.waitToReadWith(t.ctx, b, key, ttl)
+}
+
+func (t *trial) waitToReadWith(ctx context.Context, b backend.Backend, key string, ttl time.Duration) *waiting {
+	return t.begin(ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: true, Shared: true})
+}
+
+// readers gets n shared leases of key, by the clients in turn.
+func (t *trial) readers(key string, n int, ttl time.Duration) (readers []*grant) {
+	for i := range n {
+		readers = append(readers, t.read(t.client(i), key, ttl))
+	}
+	return readers
+}
+
+// readersEnter waits until all of waits hold their key beside each other, which they must within d.
+func (t *trial) readersEnter(waits []*waiting, d time.Duration, when string) (readers []*grant) {
+	end := time.Now().Add(d)
+	for i, w := range waits {
+		if !t.within(max(tick, time.Until(end)), w.done) {
+			t.notInTime(t.ruleText(9), "%s: %d of %d readers that wait one after the other have entered within %v, beside each other",
+				when, i, len(waits), d)
+		}
+		readers = append(readers, w.granted(t, tick, when))
+	}
+	for _, g := range readers {
+		if g.gone() && g.live(time.Now()) {
+			t.breaks(6, "%s: Lost of a reader is closed before its deadline", when)
+		}
+	}
+	return readers
+}
+
+// noReaderEnters makes attempts to share key by both clients, which must be refused because an exclusive request waits.
+func (t *trial) noReaderEnters(key, when string) {
+	for _, b := range []backend.Backend{t.a, t.b} {
+		g, err := t.share(b, key, t.long())
+		switch {
+		case g != nil:
+			t.breaks(9, "%s: a shared request that does not wait was granted the key, which an exclusive request waits for", when)
+		case !errors.Is(err, backend.ErrHeld):
+			t.breaksText(refuseRule, "%s: shared Acquire: %v, want ErrHeld", when, err)
+		}
+	}
+}
+
+// readersKeepOut fails unless readers still hold their key: each is renewed, and an exclusive request is refused.
+func (t *trial) readersKeepOut(readers []*grant, when string) {
+	if len(readers) > 0 {
+		t.holdersAre(readers, when)
+	}
+	for i, g := range readers {
+		if g.gone() && g.live(time.Now()) {
+			t.breaks(6, "%s: Lost of another reader is closed before its deadline", when)
+		}
+		t.refused(t.client(i), g)
+		t.renew(g, g.ttl)
+	}
+}
+
+// holdersAre fails unless Inspect returns readers as the holders of their key.
+func (t *trial) holdersAre(readers []*grant, when string) {
+	h := t.inspect(readers[0].key)
+	if h.Shared != len(readers) {
+		t.breaksText(inspectRule, "%s: Inspect returns %d shared leases (%+v), want %d", when, h.Shared, h, len(readers))
+	}
+	t.namesReader(h, readers, when)
+}
+
+// namesReader fails unless h describes the one of readers that ends last, where the store can tell.
+func (t *trial) namesReader(h backend.Holder, readers []*grant, when string) {
+	i := slices.IndexFunc(readers, func(g *grant) bool { return g.owner == h.Owner })
+	if i < 0 {
+		t.breaksText(inspectRule, "%s: Inspect names %q, who is not one of %d readers", when, h.Owner, len(readers))
+	}
+	g := readers[i]
+	last := slices.MaxFunc(readers, func(x, y *grant) int { return x.Deadline().Compare(y.Deadline()) })
+	switch {
+	case h.Token != 0 && h.Token != g.Token():
+		t.breaksText(inspectRule, "%s: Inspect returns token %d, the lease has %d", when, h.Token, g.Token())
+	case h.TTL != 0 && h.TTL < time.Until(last.Deadline()):
+		t.breaksText(inspectRule, "%s: Inspect returns a TTL of %v, when the lease that ends last has %v left", when, h.TTL,
+			time.Until(last.Deadline()))
+	case h.TTL > t.g.Round(g.ttl)+t.g.MaxLate+backend.Margin(g.ttl):
+		t.breaksText(inspectRule, "%s: Inspect returns a TTL of %v, of a lease granted for %v", when, h.TTL, g.ttl)
+	}
+}
+
+// mustBeFree gets key exclusively by one attempt, which the store may not refuse any more, and releases it.
+func (t *trial) mustBeFree(b backend.Backend, key, when string) {
+	g, err := t.attempt(b, key, t.long())
+	if err != nil {
+		t.notInTime(t.rule, "%s: the key is not free: %v", when, err)
+	}
+	t.release(g)
+}

@@ -1,0 +1,148 @@
+package conformance
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// many readers
+var sharedCrowdChecks = []Check{
+	{
+		Name: "ManyReaders",
+		Rule: "rules 1 and 9: hundreds of readers share a key; a writer behind them waits for the last, and all readers behind it enter together",
+		run:  manyReaders,
+	},
+	{
+		Name:  "StoreForgetsEndedReaders",
+		Rule:  "rule 10: a store keeps nothing of shared leases that were released or have expired, nor of waits that were cancelled",
+		Needs: []Need{needsFootprint},
+		alone: true,
+		run:   storeForgetsEndedReaders,
+	},
+}
+
+func manyReaders(t *trial) {
+	n := min(200, 2*t.h.Many*4/5)
+	behind := min(40, 2*t.h.Many/10)
+	readers := make([]*grant, n)
+	t.inTurns(n, func(i int) { readers[i] = t.read(t.client(i), t.key, t.long()) })
+	if h := t.inspect(t.key); h.Shared != n {
+		t.fatalf("Inspect returns %d shared leases, want %d", h.Shared, n)
+	}
+	w := t.wait(t.a, t.key, t.long())
+	t.arrived(t.key, 1)
+	var waits []*waiting
+	for i := range behind {
+		waits = append(waits, t.waitToRead(t.client(i), t.key, t.long()))
+	}
+	t.arrived(t.key, 1+behind)
+	t.noReaderEnters(t.key, "behind a writer that waits for many readers")
+	t.refused(t.b, readers[n-1])
+	t.renewAll(readers)
+	last := n / 3
+	stay := readers[last]
+	leaving := slices.Delete(slices.Clone(readers), last, last+1)
+	t.inTurns(len(leaving), func(i int) { t.release(leaving[i]) })
+	t.refused(t.b, stay)
+	w.stillWaits(t, stay, t.rule)
+	for _, w := range waits {
+		w.stillWaits(t, stay, t.rule)
+	}
+	t.holdersAre([]*grant{stay}, "after the release of many readers")
+	t.release(stay)
+	g := w.granted(t, t.handOff(), "after the release of many readers")
+	t.readRefused(g)
+	t.release(g)
+	for _, r := range t.readersEnter(waits, 2*t.handOff(), "after the release of the writer before many readers") {
+		t.refused(t.b, r)
+		t.release(r)
+	}
+	t.becomesFree(t.a, t.key, t.handOff(), "after many readers")
+}
+
+// renewAll renews all grants, of which some may be in one batch.
+func (t *trial) renewAll(grants []*grant) {
+	batcher, ok := t.a.(backend.BatchRenewer)
+	if !ok {
+		t.inTurns(len(grants), func(i int) { t.renew(grants[i], t.long()) })
+		return
+	}
+	var own []*grant
+	for _, g := range grants {
+		if g.client == t.a {
+			own = append(own, g)
+		}
+	}
+	begun := time.Now()
+	errs := batcher.RenewBatch(t.ctx, toBatch(t.long(), own...))
+	t.answeredAll(errs, begun)
+	for i, err := range errs {
+		if err != nil {
+			t.fatalf("reader %d in a batch of %d of one key: %v", i, len(own), err)
+		}
+	}
+}
+
+// storeForgetsEndedReaders ends many shared leases of a few keys in every way.
+func storeForgetsEndedReaders(t *trial) {
+	const (
+		workers = 6
+		each    = 40
+		atMost  = 3 * time.Second // for each way
+	)
+	keys := make([]string, workers)
+	for i := range keys {
+		keys[i] = t.newKey()
+	}
+	ways := map[string]func(key string){
+		"readers were released": func(key string) {
+			for range 8 {
+				t.release(t.soonShared(t.a, key, "after ended leases"))
+			}
+		},
+		"readers expired": func(key string) {
+			var dead []*grant
+			for range 8 {
+				if g, err := t.share(t.b, key, t.short()); err == nil { // else the clean-up of a wait is under way
+					dead = append(dead, g)
+				}
+			}
+			for _, g := range dead {
+				t.within(t.g.Round(t.short())+soon, g.Lost())
+			}
+		},
+		"waits of readers and writers were cancelled": func(key string) {
+			g := t.soonShared(t.a, key, "after cancelled waits")
+			waits := []*waiting{t.wait(t.b, key, t.long())}
+			t.arrived(key, 1)
+			for range 7 {
+				waits = append(waits, t.waitToRead(t.a, key, t.long()))
+			}
+			for _, w := range waits {
+				w.cancel()
+			}
+			for _, w := range waits {
+				t.eitherOr(w)
+			}
+			t.release(g)
+		},
+	}
+	for what, end := range ways {
+		var ended atomic.Int64
+		before := t.footprint()
+		until := time.Now().Add(atMost)
+		t.together(workers, func(i int) {
+			for range t.rounds(each, until) {
+				end(keys[i])
+				ended.Add(8)
+			}
+		})
+		most, now := before+max(16, ended.Load()/16), before
+		if !t.poll(recovery+t.g.Round(t.short())+t.g.MaxLate, func() bool { now = t.footprint(); return now <= most }) {
+			t.breaks(10, "the store keeps %d records more after %s", now-before, what)
+		}
+	}
+}

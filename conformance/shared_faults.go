@@ -1,0 +1,325 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// readers and writers whose requests and answers get lost, or whose store restarts
+var sharedFaultChecks = []Check{
+	{
+		Name: "CancelledReaderLeavesNothing",
+		Rule: "rule 4: a shared Acquire that is cancelled, at its grant or before, leaves neither a lease nor a place in the queue",
+		run:  cancelledReaderLeavesNothing,
+	},
+	{
+		Name:  "LostSharedReplyLeavesNothing",
+		Rule:  "rule 4: a shared Acquire whose answer is lost recognises its own owner: it has one lease, or fails and is cleaned up",
+		Needs: []Need{needsLinked},
+		run:   lostSharedReplyLeavesNothing,
+	},
+	{
+		Name: "LateSharedAcquireLeavesNothing",
+		Rule: "rule 4: a shared Acquire that reaches the store when its context has ended leaves neither a lease nor a place in the queue, " +
+			"and ends no other reader",
+		Needs: []Need{needsLinked},
+		run:   lateSharedAcquireLeavesNothing,
+	},
+	{
+		Name:  "LateSharedTurnIsOneLease",
+		Rule:  "rules 1 and 2: a reader that learns late of its turn counts its lease from then no longer than the store does",
+		Needs: []Need{needsLinked},
+		run:   lateSharedTurnIsOneLease,
+	},
+	{
+		Name:  "CutSharedWaitersGetTurn",
+		Rule:  "rules 1 and 9: readers and writers whose connections break while they wait get their turn, and none passes a waiting writer",
+		Needs: []Need{needsCut},
+		run:   cutSharedWaitersGetTurn,
+	},
+	{
+		Name:  "RestartKeepsReaders",
+		Rule:  "rules 1 and 9: readers outlive a restart of the store as writers do; who waits gets its turn",
+		Needs: []Need{needsRestart, needsNoEarlyLoss},
+		alone: true,
+		run:   restartKeepsReaders,
+	},
+	{
+		Name:  "EvictedReadersReviveNothing",
+		Rule:  "rules 1 and 5: when the store has dropped the readers of a key, their renewals and releases are ErrLost and touch nobody",
+		Needs: []Need{needsEvict},
+		run:   evictedReadersReviveNothing,
+	},
+}
+
+func cancelledReaderLeavesNothing(t *trial) {
+	typical, keys := t.typical(), &raced{t: t}
+	end := time.Now().Add(raceTime / 2)
+	t.inChunks(6, 4, func(i int) {
+		client := t.client(i)
+		for n := range t.rounds(12, end) {
+			key := keys.fresh()
+			var held *grant
+			var others []*grant
+			if n%3 == 0 { // it is granted the key at once, beside another
+				others = append(others, t.read(t.b, key, t.long()))
+			} else {
+				held = t.acquire(t.a, key, t.long())
+			}
+			w := t.waitToRead(client, key, t.long())
+			var released chan struct{}
+			if held != nil {
+				if n%3 == 1 { // it is cancelled in the queue
+					t.arrived(key, 1)
+					w.cancelAndFail(t)
+				}
+				time.Sleep(rand.N(4 * typical))
+				released = make(chan struct{})
+				t.spawn(func() { defer close(released); t.release(held) })
+			}
+			cancelSoon(w.cancel, 2*typical)
+			t.eitherOr(w)
+			if released != nil {
+				<-released
+			}
+			for _, g := range others {
+				t.refused(t.a, g)
+				t.release(g)
+			}
+			t.becomesFree(t.b, key, time.Second+t.g.MaxLate, "after a cancelled shared Acquire")
+		}
+	})
+	keys.stayFree()
+}
+
+func lostSharedReplyLeavesNothing(t *trial) {
+	t.inChunks(2, 2, func(i int) {
+		c, link := t.linked()
+		for n := range lostReplies {
+			t.usable(c)
+			r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: n == 1, Shared: true}
+			var others []*grant
+			if i == 1 {
+				others = append(others, t.read(t.a, r.Key, t.long()))
+			}
+			var w *waiting
+			t.dropReplies(link, func() { w = t.begin(t.ctx, c, r) }, func() bool { return t.inspect(r.Key).Shared > len(others) })
+			if !t.within(recovery, w.done) {
+				t.fatalf("shared Acquire whose answer was lost has not returned %v after the outage", recovery)
+			}
+			switch {
+			case errors.Is(w.err, backend.ErrHeld):
+				t.fatalf("shared Acquire whose answer was lost: %v, though nobody held the key exclusively", w.err)
+			case w.err == nil:
+				t.readersKeepOut(append(others, w.grant), "after a shared Acquire whose answer was lost")
+				t.release(w.grant)
+			}
+			for _, g := range others {
+				t.refused(t.b, g)
+				t.renew(g, t.long())
+				t.release(g)
+			}
+			if w.err == nil {
+				t.mustBeFree(t.b, r.Key, "after the release of a lease whose grant's first answer was lost, and all others")
+			} else {
+				t.becomesFree(t.b, r.Key, recovery, "after a shared Acquire whose answer was lost with its connection")
+			}
+		}
+	})
+}
+
+func lateSharedAcquireLeavesNothing(t *trial) {
+	t.inChunks(2, 4, func(i int) {
+		wait := i == 1
+		c, link := t.linked()
+		t.usable(c)
+		late := func(key string) backend.Request {
+			return backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Wait: wait, Shared: true}
+		}
+		free, held, shared := late(t.newKey()), late(t.newKey()), late(t.newKey())
+		link.Hold(ToStore)
+		t.together(3, func(j int) { t.unanswered(c, []backend.Request{free, held, shared}[j]) })
+		writer, reader := t.acquire(t.b, held.Key, t.long()), t.read(t.a, shared.Key, t.long())
+		link.Heal()
+		t.refusedFor(t.a, writer, lateBy)
+		t.usable(c)
+		t.heldBy(writer)
+		t.refused(t.b, reader)
+		t.renew(reader, t.long())
+		t.release(reader)
+		t.becomesFree(t.b, shared.Key, recovery, "after the release of the only reader, and a shared Acquire that came late")
+		t.release(writer)
+		t.becomesFree(t.b, held.Key, recovery, "after the release of a writer, and a shared Acquire that came late")
+		t.becomesFree(t.b, free.Key, recovery, "after a shared Acquire that reached the store when its context had ended")
+	})
+}
+
+// lateSharedTurnIsOneLease keeps a reader from hearing of its turn until that is over, as lateTurnIsOneLease does.
+func lateSharedTurnIsOneLease(t *trial) {
+	t.together(3, func(i int) {
+		c, link := t.linked()
+		t.usable(c)
+		held := t.acquire(t.a, t.newKey(), t.long())
+		next := &grant{key: held.key, owner: backend.NewOwner(), ttl: t.short(), before: time.Now(), shared: true}
+		wait := t.call(func() (err error) {
+			r := backend.Request{Key: next.key, Owner: next.owner, TTL: next.ttl, Wait: true, Shared: true}
+			next.Lease, err = c.Acquire(t.ctx, r)
+			next.after = time.Now()
+			return err
+		})
+		t.confirmQueued(held.key, 1)
+		link.Hold(FromStore)
+		t.release(held)
+		time.Sleep(t.g.Round(t.short()) + time.Duration(i)*t.short()/8)
+		link.Heal()
+		bound := 2*t.g.Round(t.short()) + t.g.MaxLate + recovery
+		if err := wait.ends(t, bound, "shared Acquire whose turn came late"); err == nil {
+			t.keepsWhatItHas(next)
+		}
+		t.becomesFree(t.b, held.key, bound, "after a reader whose turn came late")
+	})
+}
+
+// cutSharedWaitersGetTurn cuts a reader behind a writer, and a writer behind a reader. Who is cut may lose its place.
+func cutSharedWaitersGetTurn(t *trial) {
+	t.inChunks(2, 4, func(i int) {
+		c, cut := t.cuttable()
+		t.usable(c)
+		key := t.newKey()
+		if i == 0 {
+			held := t.acquire(t.a, key, t.long())
+			waits := []*waiting{t.waitToRead(c, key, t.long()), t.waitToRead(t.b, key, t.long())}
+			t.confirmQueued(key, 2)
+			cut()
+			time.Sleep(t.h.ArrivalDelay)
+			for _, w := range waits {
+				w.stillWaits(t, held, t.rule)
+			}
+			t.release(held)
+			for _, g := range t.readersEnter(waits, recovery+t.g.MaxLate, "after release, with a reader whose connection broke before") {
+				t.refused(t.a, g)
+				t.release(g)
+			}
+		} else {
+			reader := t.read(t.a, key, t.long())
+			w := t.wait(c, key, t.long())
+			t.confirmQueued(key, 1)
+			cut()
+			time.Sleep(t.h.ArrivalDelay)
+			if !t.poll(recovery, func() bool { return t.inspect(key).Waiters != 0 }) {
+				t.fatalf("a writer whose connection broke has not queued again after %v", recovery)
+			}
+			time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
+			w.stillWaits(t, reader, t.rule)
+			t.noReaderEnters(key, "behind a waiting writer whose connection broke")
+			t.refused(t.b, reader)
+			t.release(reader)
+			g := w.granted(t, recovery+t.g.MaxLate, "after the release of the only reader, with connections that broke before")
+			t.readRefused(g)
+			t.release(g)
+		}
+		t.becomesFreeAfterOutage(t.b, key)
+	})
+}
+
+func restartKeepsReaders(t *trial) {
+	readers := t.readers(t.key, 3, t.long())
+	dead := t.read(t.b, t.key, t.g.Round(4*t.short()))
+	end := readers[0].Deadline() // without a word from the readers in between
+	w := t.wait(t.b, t.key, t.long())
+	t.confirmQueued(t.key, 1)
+	writer := t.acquire(t.a, t.newKey(), t.long())
+	parked := []*waiting{t.waitToRead(t.a, writer.key, t.long()), t.waitToRead(t.b, writer.key, t.long())}
+	t.confirmQueued(writer.key, 2)
+	t.h.Restart()
+	restarted := time.Now()
+	t.sharedOverRestart(readers[0], end)
+	for _, g := range readers {
+		t.renewAfterRestart(g)
+	}
+	t.renewAfterRestart(writer)
+	t.refused(t.a, readers[1])
+	last := later(t.lastRefusal(dead.after, dead.ttl), restarted)
+	if t.countsAnew() {
+		last = t.lastRefusal(restarted, dead.ttl)
+	}
+	t.outlast(last)
+	for _, g := range readers {
+		w.stillWaits(t, g, t.rule)
+		t.refused(t.b, g)
+		t.release(g)
+	}
+	g := w.granted(t, t.handOff()+recovery, "after a restart, the expiry of a reader and the release of all others")
+	t.readRefused(g)
+	t.release(g)
+	t.release(writer)
+	for _, r := range t.readersEnter(parked, t.handOff()+recovery, "after a restart and the writer's release") {
+		t.release(r)
+	}
+	t.becomesFree(t.b, writer.key, recovery, "after the last release")
+	t.becomesFree(t.b, t.key, recovery, "after the last release")
+}
+
+// sharedOverRestart waits until an exclusive request for the key of g, which lives until end at least, is refused after a restart.
+func (t *trial) sharedOverRestart(g *grant, end time.Time) {
+	var err error
+	if !t.poll(recovery, func() bool {
+		var other *grant
+		other, err = t.requestKey(t.ctx, t.b, g.key, t.long(), false)
+		t.restartedBefore(end)
+		if other != nil {
+			t.doubleGrant("a writer was granted the key of readers after a restart, %v before a reader's deadline", time.Until(g.Deadline()))
+		}
+		return errors.Is(err, backend.ErrHeld)
+	}) {
+		t.fatalf("Acquire of the key of readers, %v after a restart: %v, want ErrHeld", recovery, err)
+	}
+}
+
+// renewAfterRestart renews g, which must be live, once the store answers again.
+func (t *trial) renewAfterRestart(g *grant) {
+	var err error
+	if !t.poll(recovery, func() bool {
+		err = g.Renew(t.ctx, t.long())
+		return err == nil || errors.Is(err, backend.ErrLost)
+	}) || err != nil {
+		t.fatalf("Renew of a live lease%s, after a restart: %v", inMode(g.shared), err)
+	}
+}
+
+// evictedReadersReviveNothing has the store drop all readers of a key, which then make requests in every order.
+func evictedReadersReviveNothing(t *trial) {
+	requests := t.staleRequests()
+	t.inChunks(2*len(requests), 4, func(i int) {
+		key := t.newKey()
+		readers := t.readers(key, 2, t.long())
+		if err := t.h.Evict(t.ctx, key); err != nil {
+			t.fatalf("Evict: %v", err)
+		}
+		var next *grant
+		if i%2 == 0 {
+			next = t.acquire(t.b, key, t.long())
+		} else {
+			next = t.read(t.b, key, t.long())
+		}
+		for _, g := range readers {
+			request := requests[i/2]
+			t.wantLost(request.what+" of a reader that the store has dropped", func() error {
+				return request.renew(context.WithoutCancel(t.ctx), g, 2*t.long())
+			})
+		}
+		t.refused(t.a, next)
+		if next.shared {
+			t.readersKeepOut([]*grant{next}, "after requests of readers that the store has dropped")
+		} else {
+			t.readRefused(next)
+			t.describes(next, t.long())
+		}
+		t.release(next)
+		t.mustBeFree(t.a, key, "after requests of readers that the store has dropped, and the next holder's release")
+	})
+}

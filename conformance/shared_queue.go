@@ -1,0 +1,236 @@
+package conformance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// random queues of readers and writers, against a model
+var sharedQueueChecks = []Check{
+	{
+		Name:  "MixedQueueFollowsModel",
+		Rule:  "rule 9: whatever readers and writers come, leave, release and expire, each has the key as soon as nobody ahead conflicts, not before",
+		Needs: []Need{needsFIFO},
+		run:   mixedQueueFollowsModel,
+	},
+}
+
+func mixedQueueFollowsModel(t *trial) {
+	const (
+		queues = 4
+		steps  = 40
+		atMost = 5 * time.Second
+	)
+	defer t.watchStore()()
+	end := time.Now().Add(atMost)
+	t.inChunks(queues, mostHolders, func(i int) {
+		q := &mixedQueue{trial: t, key: t.newKey(), random: t.newHistory().random(i), tokens: sharedTokens{t: t}}
+		for range t.rounds(steps, end) {
+			q.step()
+		}
+		q.drain()
+		t.becomesFree(t.b, q.key, t.handOff(), "after readers and writers")
+	})
+}
+
+// mostHolders is how many requests a mixedQueue has at most.
+const mostHolders = 9
+
+// A mixedQueue is a key with the leases that hold it, and the requests that wait, in the order of their arrival.
+type mixedQueue struct {
+	*trial
+	key     string
+	random  dice
+	tokens  sharedTokens
+	holders []*grant
+	waits   []*waiting
+	events  []string // for failures
+}
+
+// after describes what has led to the present state.
+func (q *mixedQueue) after() string {
+	const most = 12
+	last := q.events[max(0, len(q.events)-most):]
+	return "after " + strings.Join(last, ", ")
+}
+
+func (q *mixedQueue) did(format string, args ...any) {
+	q.events = append(q.events, fmt.Sprintf(format, args...))
+}
+
+func mode(shared bool) string {
+	if shared {
+		return "reader"
+	}
+	return "writer"
+}
+
+// step makes one random change, and proves what follows from it.
+func (q *mixedQueue) step() {
+	shared := q.random.IntN(5) < 3
+	switch n := q.random.IntN(20); {
+	case len(q.holders)+len(q.waits) == 0 || n < 8 && len(q.holders)+len(q.waits) < mostHolders:
+		q.arrive(shared)
+	case n < 10:
+		q.try(shared)
+	case n < 13 && len(q.waits) > 0:
+		q.leave(q.random.IntN(len(q.waits)))
+	case n == 13 && len(q.holders) > 0:
+		q.expire(q.random.IntN(len(q.holders)))
+	case n == 14 && len(q.holders) > 0:
+		q.renew(q.holders[q.random.IntN(len(q.holders))], q.long())
+	case len(q.holders) > 0:
+		q.releaseOne(q.random.IntN(len(q.holders)))
+	}
+}
+
+// arrive has a new request wait, or hold the key at once.
+func (q *mixedQueue) arrive(shared bool) {
+	client := q.client(q.random.IntN(2))
+	w := q.begin(q.ctx, client, backend.Request{Key: q.key, Owner: backend.NewOwner(), TTL: q.long(), Wait: true, Shared: shared})
+	q.waits = append(q.waits, w)
+	q.did("a %s came", mode(shared))
+	if q.mayEnter(len(q.waits) - 1) {
+		q.settle()
+		return
+	}
+	q.arrived(q.key, len(q.waits))
+	q.settle()
+}
+
+// mayEnter reports whether nobody ahead of waits[i] conflicts with it.
+func (q *mixedQueue) mayEnter(i int) bool {
+	shared := q.waits[i].shared
+	return !slices.ContainsFunc(q.holders, func(g *grant) bool { return !g.shared || !shared }) &&
+		!slices.ContainsFunc(q.waits[:i], func(w *waiting) bool { return !w.shared || !shared })
+}
+
+// settle waits until all requests that may hold the key do, and fails if another one does.
+func (q *mixedQueue) settle() {
+	for len(q.waits) > 0 && q.mayEnter(0) {
+		w := q.waits[0]
+		if !q.within(q.handOff(), w.done) {
+			q.notInTime(q.rule, "%s: a %s that conflicts with nobody ahead has not been granted the key within %v", q.after(),
+				mode(w.shared), q.handOff())
+		}
+		q.tokens.granted(w.granted(q.trial, tick, q.after()), q.after())
+		q.holders = append(q.holders, w.grant)
+		q.waits = q.waits[1:]
+	}
+	for _, w := range q.waits {
+		var ahead *grant
+		for _, g := range q.holders {
+			if !g.shared || !w.shared {
+				ahead = g
+			}
+		}
+		if ahead == nil && w.ended() && w.err == nil {
+			q.breaks(9, "%s: a %s was granted the key before one that waits ahead of it, and conflicts", q.after(), mode(w.shared))
+		}
+		w.stillWaits(q.trial, ahead, q.rule)
+	}
+}
+
+func (q *mixedQueue) try(shared bool) {
+	r := backend.Request{Key: q.key, Owner: backend.NewOwner(), TTL: q.long(), Shared: shared}
+	may := shared && !slices.ContainsFunc(q.holders, func(g *grant) bool { return !g.shared }) && len(q.waits) == 0
+	begun := time.Now()
+	g, err := q.request(q.ctx, q.client(q.random.IntN(2)), r)
+	q.answered(err, begun)
+	q.did("a %s tried", mode(shared))
+	switch {
+	case g == nil && may:
+		q.fatalf("%s: shared Acquire that does not wait, with readers only: %v", q.after(), err)
+	case g != nil && may:
+		q.tokens.granted(g, q.after())
+		q.holders = append(q.holders, g)
+	case g != nil && len(q.holders) > 0 && (!shared || !q.holders[0].shared):
+		q.doubleGrant("%s: a %s was granted the key that another lease holds", q.after(), mode(shared))
+	case g != nil:
+		q.breaks(9, "%s: a %s that does not wait was granted the key before those that wait", q.after(), mode(shared))
+	}
+	q.settle()
+}
+
+func (q *mixedQueue) leave(i int) {
+	w := q.waits[i]
+	q.did("%s %d in the queue left", mode(w.shared), i+1)
+	w.cancelAndFail(q.trial)
+	q.waits = slices.Delete(q.waits, i, i+1)
+	q.queueAtMostOf(q.key, len(q.waits))
+	q.settle()
+}
+
+func (q *mixedQueue) releaseOne(i int) {
+	g := q.holders[i]
+	q.did("a %s released", mode(g.shared))
+	q.release(g)
+	q.ended(i)
+}
+
+// ended removes a holder whose lease is over.
+func (q *mixedQueue) ended(i int) {
+	q.tokens.ended(q.holders[i])
+	q.holders = slices.Delete(q.holders, i, i+1)
+	q.settle()
+}
+
+// expire lets the lease of a holder run out, while the others hold theirs.
+func (q *mixedQueue) expire(i int) {
+	g := q.holders[i]
+	if q.passing() > time.Second {
+		return // it would take too long
+	}
+	q.did("the lease of a %s expired", mode(g.shared))
+	q.renew(g, q.short())
+	renewed := time.Now()
+	if !q.within(q.g.Round(q.short())+soon, g.Lost()) {
+		q.breaks(6, "Lost is not closed %v after the deadline", time.Since(g.Deadline()))
+	}
+	if len(q.waits) == 0 {
+		q.outlast(q.lastRefusal(renewed, q.short()))
+	}
+	q.ended(i)
+}
+
+// drain releases all leases, also of those that wait.
+func (q *mixedQueue) drain() {
+	for len(q.holders) > 0 {
+		q.releaseOne(rand.N(len(q.holders)))
+	}
+}
+
+// sharedTokens are those of the leases of one key, in the order of their grants and ends.
+type sharedTokens struct {
+	t         *trial
+	exclusive uint64 // the highest of exclusive leases, and of shared ones that have ended
+	shared    uint64 // the highest of shared leases
+}
+
+// granted fails unless the token of g is above those of all leases before that it does not share the key with.
+func (s *sharedTokens) granted(g *grant, when string) {
+	if s.t.g.Fencing == backend.FencingNone {
+		return
+	}
+	token := g.Token()
+	switch {
+	case token >= backend.TokenLimit:
+		s.t.breaks(7, "%s: token %d is not below 2^55", when, token)
+	case token <= s.exclusive:
+		s.t.breaks(7, "%s: a %s has token %d, after a lease with token %d", when, mode(g.shared), token, s.exclusive)
+	case !g.shared && token <= s.shared:
+		s.t.breaks(7, "%s: a writer has token %d, after a reader with token %d", when, token, s.shared)
+	case g.shared:
+		s.shared = max(s.shared, token)
+	default:
+		s.exclusive = token
+	}
+}
+
+// ended enters the end of g: every later lease has a higher token.
+func (s *sharedTokens) ended(g *grant) { s.exclusive = max(s.exclusive, g.Token()) }

@@ -1,0 +1,249 @@
+package conformance
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// what others see of readers
+var sharedReportChecks = []Check{
+	{
+		Name: "InspectCountsReaders",
+		Rule: "Holder.Shared is how many shared leases hold the key, 0 for an exclusive one; the other fields are of the one that ends last",
+		run:  inspectCountsReaders,
+	},
+	{
+		Name: "ListReturnsSharedKeysOnce",
+		Rule: "Lister.List returns a key that readers hold once, and no key that they held before",
+		run:  listReturnsSharedKeysOnce,
+	},
+	{
+		Name:  "SharedTokens",
+		Rule:  "rule 7: an exclusive token is above every token granted before on its key, shared or not, and below every one after",
+		Needs: []Need{needsTokens},
+		run:   sharedTokensIncrease,
+	},
+	{
+		Name: "SharedBadInputIsRefused",
+		Rule: "bad input of a shared request is ErrInvalid before any request, and leaves nothing behind",
+		run:  sharedBadInputIsRefused,
+	},
+}
+
+func inspectCountsReaders(t *trial) {
+	writer := t.acquire(t.a, t.key, t.long())
+	if h := t.inspect(t.key); h.Shared != 0 {
+		t.fatalf("Inspect returns %d shared leases of a key that is held exclusively", h.Shared)
+	}
+	t.refusalNames(t.b, true, []*grant{writer})
+	t.release(writer)
+	brief := t.awaited()
+	ttls := []time.Duration{t.long(), 2 * t.long(), brief, t.long() * 3 / 2}
+	var readers []*grant
+	for i, ttl := range ttls {
+		readers = append(readers, t.read(t.client(i), t.key, ttl))
+		t.holdersAre(readers, "of a shared key")
+		t.refusalNames(t.client(i), false, readers)
+	}
+	t.expire(readers[2])
+	readers = slices.Delete(readers, 2, 3)
+	t.holdersAre(readers, "after the expiry of one of several readers")
+	w := t.wait(t.a, t.key, t.long())
+	t.arrived(t.key, 1)
+	late := t.waitToRead(t.b, t.key, t.long())
+	t.arrived(t.key, 2)
+	t.holdersAre(readers, "of a shared key that others wait for")
+	for _, shared := range []bool{true, false} {
+		t.refusalNames(t.b, shared, readers)
+	}
+	for _, at := range []int{1, 1, 0} { // first the one that ends last
+		t.release(readers[at])
+		if readers = slices.Delete(readers, at, at+1); len(readers) > 0 {
+			t.holdersAre(readers, "after the release of one of several readers")
+		}
+	}
+	g := w.granted(t, t.handOff(), "after the release of all readers")
+	t.describes(g, t.long())
+	if h := t.inspect(t.key); h.Shared != 0 && g.live(time.Now()) {
+		t.fatalf("Inspect returns %d shared leases of a key that is held exclusively, after readers", h.Shared)
+	}
+	t.refusalNames(t.a, true, []*grant{g})
+	t.release(g)
+	t.release(late.granted(t, t.handOff(), "after the writer's release"))
+	t.staysFree(t.key, "after the last reader's release")
+}
+
+// refusalNames fails unless a refusal names the one of holders that ends last, if it names any.
+func (t *trial) refusalNames(b backend.Backend, shared bool, holders []*grant) {
+	begun := time.Now()
+	_, err := t.request(t.ctx, b, backend.Request{Key: t.key, Owner: backend.NewOwner(), TTL: t.long(), Shared: shared})
+	t.answered(err, begun)
+	if !errors.Is(err, backend.ErrHeld) {
+		t.fatalf("Acquire%s of a key that is held: %v, want ErrHeld", inMode(shared), err)
+	}
+	var held *backend.HeldError
+	if !errors.As(err, &held) || !held.Holder.Held() {
+		return // the store does not know
+	}
+	want := len(holders)
+	if !holders[0].shared {
+		want = 0
+	}
+	if held.Holder.Shared != want {
+		t.fatalf("a HeldError counts %d shared leases, want %d", held.Holder.Shared, want)
+	}
+	t.namesReader(held.Holder, holders, "HeldError")
+}
+
+func listReturnsSharedKeysOnce(t *trial) {
+	lister := t.lister()
+	prefix := t.newKey()
+	several, one, before := prefix+"/several", prefix+"/one", prefix+"/before"
+	readers := t.readers(several, 3, t.long())
+	single := t.read(t.b, one, t.long())
+	dead := t.read(t.a, before, t.short())
+	t.release(t.read(t.b, before, t.long()))
+	w := t.wait(t.a, one, t.long())
+	t.arrived(one, 1)
+	held := t.acquire(t.a, prefix+"/exclusive", t.long())
+	keys := t.list(lister, prefix)
+	for _, key := range []string{several, one, held.key} {
+		if !keys[key] {
+			t.fatalf("List lacks %s, which is held", show(key))
+		}
+	}
+	t.expire(dead)
+	t.release(readers[0])
+	t.release(readers[2])
+	t.release(single)
+	t.release(w.granted(t, t.handOff(), "after the only reader's release"))
+	gone := func() bool {
+		keys = t.list(lister, prefix)
+		return !keys[before] && !keys[one]
+	}
+	if !t.poll(t.handOff(), gone) {
+		t.fatalf("List returns keys that readers do not hold any more: %v", keys)
+	}
+	if !keys[several] {
+		t.fatalf("List lacks %s, which one of three readers still holds", show(several))
+	}
+}
+
+// tokensOfQueue has readers and writers wait for each other: grants, not arrivals, order their tokens.
+func (t *trial) tokensOfQueue(s *sharedTokens, key string) {
+	first := t.acquire(t.b, key, t.long())
+	s.granted(first, "grant of a free key")
+	second := t.wait(t.a, key, t.long())
+	t.arrived(key, 1)
+	waits := []*waiting{t.waitToRead(t.b, key, t.long()), t.waitToRead(t.a, key, t.long())}
+	t.arrived(key, 3)
+	last := t.wait(t.b, key, t.long())
+	t.arrived(key, 4)
+	ends := func(g *grant) {
+		t.release(g)
+		s.ended(g)
+	}
+	ends(first)
+	if !t.g.FIFO { // the writers may be first
+		for _, w := range append(waits, second, last) {
+			t.spawn(func() { t.release(w.granted(t, 2*t.handOff(), "after release")) })
+		}
+		return
+	}
+	g := second.granted(t, t.handOff(), "after release")
+	s.granted(g, "grant to a writer that had waited")
+	ends(g)
+	readers := t.readersEnter(waits, t.handOff(), "after a writer")
+	for _, r := range readers {
+		s.granted(r, "grant to a reader that had waited behind two writers")
+	}
+	for _, r := range readers {
+		ends(r)
+	}
+	g = last.granted(t, t.handOff(), "after readers")
+	s.granted(g, "grant to a writer that had waited behind readers")
+	ends(g)
+}
+
+// sharedTokensIncrease has readers, several at once, and writers follow each other.
+func sharedTokensIncrease(t *trial) {
+	const rounds = 24
+	end := time.Now().Add(4 * time.Second)
+	t.inChunks(3, 8, func(i int) {
+		key, s := t.newKey(), &sharedTokens{t: t}
+		t.tokensOfQueue(s, key)
+		for n := range t.rounds(rounds, end) {
+			client := t.client(n + i)
+			if rand.N(2) == 0 {
+				g := t.acquire(client, key, t.long())
+				s.granted(g, "grant of a free key")
+				waits := []*waiting{t.waitToRead(t.a, key, t.long()), t.waitToRead(t.b, key, t.long())}
+				if n%4 == 0 {
+					t.arrived(key, 2)
+				}
+				t.renew(g, t.long())
+				t.release(g)
+				s.ended(g)
+				for _, r := range t.readersEnter(waits, t.handOff(), "after a writer") {
+					s.granted(r, "grant to a reader that had waited")
+					t.release(r)
+				}
+				s.ended(waits[0].grant)
+				s.ended(waits[1].grant)
+				continue
+			}
+			readers := t.readers(key, 1+rand.N(3), t.long())
+			for _, r := range readers {
+				s.granted(r, "grant to a reader")
+			}
+			var w *waiting
+			if n%3 == 0 {
+				w = t.wait(client, key, t.long())
+			}
+			for _, r := range readers {
+				t.release(r)
+				s.ended(r)
+			}
+			if w != nil {
+				g := w.granted(t, t.handOff(), "after readers")
+				s.granted(g, "grant to a writer that had waited")
+				t.release(g)
+				s.ended(g)
+			}
+		}
+	})
+}
+
+func sharedBadInputIsRefused(t *trial) {
+	good := backend.Request{Key: t.key, Owner: "owner", TTL: t.long(), Shared: true}
+	for what, change := range map[string]func(*backend.Request){
+		"TTL 0":           func(r *backend.Request) { r.TTL = 0 },
+		"TTL over MaxTTL": func(r *backend.Request) { r.TTL = t.longest() + 1 },
+		"empty owner":     func(r *backend.Request) { r.Owner = "" },
+		"empty key":       func(r *backend.Request) { r.Key = "" },
+		"too long a key":  func(r *backend.Request) { r.Key = string(make([]byte, backend.MaxKeyLen+1)) },
+	} {
+		for _, wait := range []bool{false, true} {
+			r := good
+			r.Wait = wait
+			change(&r)
+			if _, err := t.request(t.ctx, t.a, r); !errors.Is(err, backend.ErrInvalid) {
+				t.errorf("shared Acquire with %s: %v, want ErrInvalid", what, err)
+			}
+		}
+		t.staysFree(t.key, "after a shared Acquire with "+what)
+	}
+	g := t.read(t.b, t.key, t.long())
+	for _, ttl := range []time.Duration{0, -1, t.longest() + 1} {
+		if err := g.Renew(t.ctx, ttl); !errors.Is(err, backend.ErrInvalid) {
+			t.errorf("Renew of a shared lease for %v: %v, want ErrInvalid", ttl, err)
+		}
+	}
+	t.readersKeepOut([]*grant{g}, "after bad input")
+	t.release(g)
+	t.free(t.a, t.key, "after bad input")
+}

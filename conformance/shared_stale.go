@@ -1,0 +1,173 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// readers whose leases have ended in the store
+var sharedStaleChecks = []Check{
+	{
+		Name: "BreakEndsOneReader",
+		Rule: "rules 1 and 5: Breaker.Break ends the reader that it names alone, whose requests are ErrLost then and touch nobody",
+		run:  breakEndsOneReader,
+	},
+	{
+		Name:  "LateReaderRequestsTouchNothing",
+		Rule:  "rules 1 and 5: a renewal or release of a reader that reaches the store when its lease has ended revives, ends and blocks nothing",
+		Needs: []Need{needsLinked},
+		run:   lateReaderRequestsTouchNothing,
+	},
+	{
+		Name: "StaleReaderSparesWriter",
+		Rule: "rule 5: Renew and Release by a shared lease that has expired are ErrLost and do not touch the writer or readers that came since",
+		run:  staleReaderSparesWriter,
+	},
+}
+
+// staleRequests are requests for a lease that has ended in the store.
+func (t *trial) staleRequests() []renewal {
+	return append(t.renewals(), renewal{"Release", func(ctx context.Context, g *grant, _ time.Duration) error { return g.Release(ctx) }})
+}
+
+func breakEndsOneReader(t *trial) {
+	breaker, ok := t.b.(backend.Breaker)
+	if !ok {
+		t.skipf("the store is no Breaker")
+	}
+	requests := t.staleRequests()
+	const n = 3
+	t.inChunks(2*len(requests), n+3, func(i int) {
+		request, key := requests[i/2], t.newKey()
+		readers := t.readers(key, n, t.long())
+		w := t.wait(t.client(i), key, t.long())
+		t.arrived(key, 1)
+		behind := t.waitToRead(t.client(i+1), key, t.long())
+		t.arrived(key, 2)
+		for _, owner := range []string{backend.NewOwner(), w.owner, behind.owner} {
+			t.breaksNothing(breaker, key, owner, "Break of an owner that does not read")
+		}
+		g := readers[i%n]
+		others := slices.Delete(slices.Clone(readers), i%n, i%n+1)
+		t.breaksReader(breaker, g)
+		t.breaksNothing(breaker, key, g.owner, "Break of a reader whose lease was broken")
+		t.readersKeepOut(others, "after Break of another reader")
+		t.wantLost(request.what+" of a reader whose lease was broken", func() error { return request.renew(t.ctx, g, 2*t.long()) })
+		if !t.within(soon, g.Lost()) {
+			t.breaks(6, "Lost is open after %s was ErrLost", request.what)
+		}
+		t.readersKeepOut(others, fmt.Sprintf("after %s of a reader whose lease was broken", request.what))
+		w.stillWaits(t, others[0], t.rule)
+		behind.stillWaits(t, others[0], t.rule)
+		t.release(others[0])
+		t.readersKeepOut(others[1:], "after Break of one reader and the release of another")
+		stale := others[1]
+		t.breaksReader(breaker, stale)
+		next := w.granted(t, t.handOff(), "after Break of the last reader's lease")
+		t.wantLost(request.what+" of the last reader, whose lease was broken", func() error { return request.renew(t.ctx, stale, t.short()) })
+		t.readRefused(next)
+		t.describes(next, t.long())
+		t.heldBy(next)
+		behind.stillWaits(t, next, t.rule)
+		t.renew(next, t.long())
+		t.release(next)
+		t.release(behind.granted(t, t.handOff(), "after the writer's release"))
+		t.becomesFree(t.b, key, t.handOff(), "after the last release")
+	})
+}
+
+func (t *trial) breaksReader(breaker backend.Breaker, g *grant) {
+	if err := t.breaksLease(breaker, g); err != nil {
+		t.fatalf("Break of a live shared lease: %v", err)
+	}
+}
+
+// lateReaderRequestsTouchNothing holds a request back until the lease has ended and the key is free, shared by others, or held.
+func lateReaderRequestsTouchNothing(t *trial) {
+	const cases = 4
+	requests := t.staleRequests()
+	t.inChunks(cases*len(requests), 3, func(i int) {
+		request, next := requests[i/cases], i%cases
+		c, link := t.linked()
+		t.usable(c)
+		g := t.read(c, t.newKey(), t.short())
+		var others []*grant
+		if next == 1 {
+			others = append(others, t.read(t.b, g.key, t.long()))
+		}
+		link.Hold(ToStore)
+		late := t.call(func() error { return request.renew(t.ctx, g, 2*t.long()) })
+		t.outlast(t.lastRefusal(g.after, g.ttl))
+		var w *waiting
+		switch next {
+		case 1: // others that came before
+			w = t.wait(t.a, g.key, t.long())
+			t.arrived(g.key, 1)
+		case 2:
+			others = append(others, t.read(t.b, g.key, t.long()), t.read(t.a, g.key, t.long()))
+		case 3:
+			others = append(others, t.acquire(t.b, g.key, t.long()))
+		}
+		link.Heal()
+		what := fmt.Sprintf("a %s of a reader that came late to the store", request.what)
+		if err := late.ends(t, 2*recovery, what); err == nil {
+			t.fatalf("%s succeeded", what)
+		}
+		t.usable(c) // behind the request
+		time.Sleep(lateBy)
+		switch next {
+		case 0:
+			t.mustBeFree(t.b, g.key, "after "+what)
+			return
+		case 3:
+			t.readRefused(others[0])
+			t.describes(others[0], t.long())
+			t.heldBy(others[0])
+		default:
+			t.readersKeepOut(others, "after "+what)
+		}
+		for _, other := range others {
+			t.release(other)
+		}
+		if w != nil {
+			t.release(w.granted(t, t.handOff(), "after "+what+", and the release of the last reader"))
+		}
+		t.mustBeFree(t.a, g.key, "after "+what+", and the release of all others")
+	})
+}
+
+func staleReaderSparesWriter(t *trial) {
+	t.inChunks(4, 4, func(i int) {
+		key := t.newKey()
+		stale := t.read(t.a, key, t.short())
+		t.expire(stale)
+		client := t.client(i)
+		var holders []*grant
+		if i < 2 {
+			holders = append(holders, t.acquire(client, key, t.long()))
+		} else {
+			holders = append(holders, t.read(client, key, t.long()), t.read(t.b, key, t.long()))
+		}
+		for range 2 {
+			for _, request := range t.staleRequests() {
+				t.isLost(request.renew(t.ctx, stale, 2*t.long()), request.what+" of an expired shared lease")
+			}
+			if i < 2 {
+				t.describes(holders[0], t.long())
+				t.heldBy(holders[0])
+				t.readRefused(holders[0])
+				t.refusedFor(t.a, holders[0], t.short()/2)
+			} else {
+				t.readersKeepOut(holders, "after late requests of another reader")
+			}
+		}
+		for _, g := range holders {
+			t.release(g)
+		}
+		t.mustBeFree(t.b, key, "after late requests of a reader, and the release of all others")
+	})
+}

@@ -1,0 +1,231 @@
+package conformance
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// TTLs of readers
+var sharedTTLChecks = []Check{
+	{
+		Name: "ReaderTTL",
+		Rule: "rules 2 and 3: a shared lease lives for its TTL, and the key of a dead reader is free by its TTL and Guarantees.MaxLate",
+		run:  readerTTL,
+	},
+	{
+		Name: "DeadReaderEndsByOwnTTL",
+		Rule: "rule 3: a dead reader is gone by its own TTL and Guarantees.MaxLate, although others renew, come and leave",
+		run:  deadReaderEndsByOwnTTL,
+	},
+	{
+		Name: "ShortReaderSparesLong",
+		Rule: "rule 1: no request for one shared lease ends another: a short TTL does not cut a long one, however it was requested",
+		run:  shortReaderSparesLong,
+	},
+	{
+		Name: "WriterGetsKeyOfDeadReaders",
+		Rule: "rules 3 and 9: a writer has the key of readers that died when the last of their TTLs has run out, and Guarantees.MaxLate has passed",
+		run:  writerGetsKeyOfDeadReaders,
+	},
+	{
+		Name: "SharedWaitOutlivesOwnTTL",
+		Rule: "rule 9: readers and writers wait for as long as their context lives, and then have their whole TTL",
+		run:  sharedWaitOutlivesOwnTTL,
+	},
+}
+
+// readerTTL requests the key exclusively around the end of the lease of its only reader, at many phases.
+func readerTTL(t *trial) {
+	t.together(min(60, t.h.Many), func(i int) {
+		time.Sleep(rand.N(t.short()))
+		ttl := t.short() + rand.N(t.short()/4)
+		g := t.read(t.a, t.newKey(), ttl)
+		t.keepsDeadline(g, ttl, g.before, g.after, "shared Acquire")
+		if i%3 == 0 {
+			before := time.Now()
+			t.renew(g, ttl)
+			g.before, g.after = before, time.Now()
+			t.keepsDeadline(g, ttl, g.before, g.after, "Renew of a shared lease")
+		}
+		time.Sleep(ttl/2 + rand.N(ttl/8))
+		if g.live(time.Now().Add(ttl / 8)) {
+			t.refused(t.b, g)
+		}
+		time.Sleep(time.Until(g.Deadline()) - backend.Margin(ttl) - rand.N(5*time.Millisecond))
+		if i%2 == 0 { // one attempt only: others must not be what ends the lease
+			t.outlast(t.lastRefusal(g.after, ttl).Add(time.Millisecond))
+		}
+		t.succeeds(t.b, g, 3*time.Millisecond+rand.N(4*time.Millisecond))
+	})
+}
+
+// A busyness is what others do with a key while one of its readers is dead.
+type busyness struct {
+	what string
+	do   func(key string, others []*grant)
+}
+
+// busynesses are kinds of requests that must not keep a dead reader.
+func (t *trial) busynesses() []busyness {
+	kinds := []busyness{
+		{"new readers came", func(key string, _ []*grant) {
+			t.release(t.read(t.a, key, 2*t.long()))
+			t.release(t.read(t.b, key, t.short()))
+		}},
+		{"attempts were refused", func(_ string, others []*grant) {
+			t.refused(t.a, others[0])
+			t.refused(t.b, others[0])
+		}},
+		{"nothing happened", func(string, []*grant) {}},
+	}
+	for _, way := range t.renewals() {
+		kinds = append(kinds, busyness{"others were renewed by " + way.what, func(_ string, others []*grant) {
+			for _, g := range others {
+				g.ttl = 2 * t.long()
+				t.renewBy(g, g.ttl, func() error { return way.renew(t.ctx, g, g.ttl) })
+			}
+		}})
+	}
+	return kinds
+}
+
+func deadReaderEndsByOwnTTL(t *trial) {
+	kinds := t.busynesses()
+	t.inChunks(2*len(kinds), 4, func(i int) {
+		kind, key := kinds[i/2], t.newKey()
+		var others []*grant
+		if i%2 == 0 { // the dead one is neither the first nor the last
+			others = append(others, t.read(t.a, key, t.long()))
+		}
+		dead := t.read(t.a, key, t.short())
+		others = append(others, t.read(t.a, key, t.long()), t.read(t.b, key, t.long()))
+		last := t.lastRefusal(dead.after, dead.ttl)
+		for time.Now().Before(last) {
+			kind.do(key, others)
+			time.Sleep(t.short() / 16)
+		}
+		when := "a dead reader's TTL has run out, and meanwhile " + kind.what
+		if !t.within(soon, dead.Lost()) {
+			t.breaks(6, "%s: its Lost is not closed", when)
+		}
+		t.outlast(last.Add(time.Millisecond))
+		t.readersKeepOut(others, when)
+		for _, g := range others {
+			t.release(g)
+		}
+		t.mustBeFree(t.b, key, when+"; the others have released")
+	})
+}
+
+// shortReaderSparesLong ends short leases in every way, each beside long ones that came before and after them.
+func shortReaderSparesLong(t *trial) {
+	expires := func(g *grant) { t.expire(g) }
+	ends := map[string]func(g *grant){
+		"ran out":                  expires,
+		"was released":             func(g *grant) { t.release(g) },
+		"was shortened, and ended": func(g *grant) { t.renew(g, t.short()); expires(g) },
+		"was shortened in a batch": func(g *grant) {
+			if _, ok := g.client.(backend.BatchRenewer); ok {
+				t.renewInBatch(g, t.short())
+			}
+			expires(g)
+		},
+		"was extended, and released": func(g *grant) { t.renew(g, 2*t.long()); t.renew(g, t.long()); t.release(g) },
+	}
+	var ways []string
+	for what := range ends {
+		ways = append(ways, what)
+	}
+	t.inChunks(2*len(ways), 3, func(i int) {
+		what, key := ways[i/2], t.newKey()
+		ttl := t.awaited()
+		if i%2 == 0 {
+			ttl = t.short()
+		}
+		first := t.read(t.a, key, t.long())
+		brief := t.read(t.client(i), key, ttl)
+		long := []*grant{first, t.read(t.b, key, t.long())}
+		deadlines := []time.Time{long[0].Deadline(), long[1].Deadline()}
+		ends[what](brief)
+		for j, g := range long {
+			if !t.sameDeadline(g, deadlines[j]) {
+				t.fatalf("the deadline of a reader has moved as another one %s", what)
+			}
+			t.refusedFor(t.b, g, t.short()/4)
+		}
+		t.readersKeepOut(long, "beside a reader whose lease "+what)
+		t.release(long[i%2])
+		t.refusedFor(t.a, long[1-i%2], t.short()/4)
+		t.release(long[1-i%2])
+		t.mustBeFree(t.b, key, "after the release of all readers")
+	})
+}
+
+func writerGetsKeyOfDeadReaders(t *trial) {
+	defer t.watchStore()()
+	t.inChunks(6, 4, func(i int) {
+		key, base := t.newKey(), t.awaited()
+		ttls := [][]time.Duration{{base}, {base, base * 3 / 2}, {base * 3 / 2, base}, {base, base * 5 / 4, base}}[i%4]
+		var last *grant
+		for j, ttl := range ttls {
+			if g := t.read(t.client(j), key, t.g.Round(ttl)); last == nil || g.Deadline().After(last.Deadline()) {
+				last = g
+			}
+		}
+		w := t.wait(t.client(i), key, t.long())
+		if i < 3 { // meanwhile readers are refused
+			t.arrived(key, 1)
+			t.spawn(func() {
+				for ; !w.ended() && !t.ended(); time.Sleep(t.short() / 32) {
+					if g, _ := t.share(t.client(i+1), key, t.long()); g != nil { // the writer has had its turn
+						t.release(g)
+					}
+				}
+			})
+		}
+		const most = time.Second
+		if late := t.lateness(last, w, last.after); late > most {
+			t.notInTime(t.rule, "a writer has the key of dead readers %v later than it was free", late.Round(tick))
+		}
+		t.becomesFree(t.b, key, t.handOff(), "after the writer's release")
+	})
+}
+
+// sharedWaitOutlivesOwnTTL has readers wait behind a writer, and a writer behind readers, for longer than the TTLs that they request.
+func sharedWaitOutlivesOwnTTL(t *trial) {
+	ttl := t.g.Round(2 * t.short())
+	t.together(2, func(i int) {
+		key := t.newKey()
+		var held *grant
+		var waits []*waiting
+		if i == 0 {
+			held = t.acquire(t.a, key, t.long())
+			waits = append(waits, t.waitToRead(t.a, key, ttl), t.waitToRead(t.b, key, ttl))
+		} else {
+			held = t.read(t.a, key, t.long())
+			waits = append(waits, t.wait(t.b, key, ttl))
+		}
+		t.arrived(key, len(waits))
+		time.Sleep(ttl + t.g.MaxLate + t.short())
+		for _, w := range waits {
+			w.stillWaits(t, held, t.rule)
+		}
+		before := time.Now()
+		t.release(held)
+		for _, g := range t.readersEnter(waits, t.handOff(), "after a wait longer than its TTL") {
+			if short := backend.Deadline(before, t.kept(ttl)).Sub(g.Deadline()); short > ttl/2 {
+				t.tooLate("a lease granted after a wait of more than its TTL is %v short of it, %v", short, ttl)
+			}
+			t.refused(t.client(i), g)
+			t.renew(g, t.long())
+		}
+		time.Sleep(ttl)
+		for _, w := range waits {
+			t.refused(t.b, w.grant)
+			t.release(w.grant)
+		}
+		t.becomesFree(t.b, key, t.handOff(), "after the last release")
+	})
+}

@@ -1,0 +1,185 @@
+package conformance
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// wake-ups of readers and writers
+var sharedWakeChecks = []Check{
+	{
+		Name: "LastReaderWakesWriter",
+		Rule: "rule 9: a waiting writer has the key when the last of the readers before it has released or expired, and not before",
+		run:  lastReaderWakesWriter,
+	},
+	{
+		Name: "SharedNoLostWakeUp",
+		Rule: "rule 9: no end of a lease, and no departure of a writer, is missed, however it meets a reader or writer that is just coming",
+		run:  sharedNoLostWakeUp,
+	},
+	{
+		Name:  "SharedPushIsPrompt",
+		Rule:  "Guarantees.Wake: where it is WakePush, a release wakes readers and writers, and a writer that leaves wakes readers behind it",
+		Needs: []Need{needsPush},
+		run:   sharedPushIsPrompt,
+	},
+}
+
+func lastReaderWakesWriter(t *trial) {
+	const n = 3
+	t.inChunks(6, n+1, func(i int) {
+		key := t.newKey()
+		readers := t.readers(key, n, t.long())
+		w := t.wait(t.client(i), key, t.long())
+		t.arrived(key, 1)
+		for len(readers) > 1 {
+			at := i % len(readers)
+			switch g := readers[at]; {
+			case i == 4 || i == 5 && len(readers) == n: // it dies
+				t.renew(g, t.short())
+				g.ttl = t.short()
+				t.expire(g)
+			default:
+				t.release(g)
+			}
+			readers = slices.Delete(readers, at, at+1)
+			t.refused(t.client(i+1), readers[0])
+			w.stillWaits(t, readers[0], t.rule)
+			t.renew(readers[0], t.long())
+		}
+		if i == 3 { // the last one dies
+			t.renew(readers[0], t.short())
+		} else {
+			t.release(readers[0])
+		}
+		g := w.granted(t, t.g.Round(t.short())+t.handOff(), "after the end of the last reader")
+		if early := readers[0].Deadline().Sub(g.after); i == 3 && early > 0 {
+			t.doubleGrant("a writer was granted the key %v before the last reader's deadline", early)
+		}
+		t.readRefused(g)
+		t.release(g)
+		t.becomesFree(t.client(i), key, t.handOff(), "after the writer's release")
+	})
+}
+
+func sharedNoLostWakeUp(t *trial) {
+	const (
+		workers = 6 // each on a key of its own
+		rounds  = 40
+		atMost  = 4 * time.Second
+	)
+	end := time.Now().Add(atMost)
+	t.inChunks(workers, 4, func(i int) {
+		key, from, to := t.newKey(), t.client(i), t.client(i/3)
+		pause := func() { time.Sleep(rand.N(2 * time.Millisecond)) }
+		for range t.rounds(rounds, end) {
+			switch i % 3 {
+			case 0: // a writer comes as the last readers release
+				readers := []*grant{t.read(from, key, t.long()), t.read(to, key, t.long())}
+				w := t.wait(to, key, t.long())
+				pause()
+				t.together(2, func(j int) { t.release(readers[j]) })
+				t.release(w.granted(t, t.handOff(), "after releases of readers that met the writer coming"))
+			case 1: // readers come as a writer releases
+				g := t.acquire(from, key, t.long())
+				waits := []*waiting{t.waitToRead(to, key, t.long()), t.waitToRead(from, key, t.long())}
+				pause()
+				t.release(g)
+				for _, r := range t.readersEnter(waits, t.handOff(), "after a release that met the readers coming") {
+					t.release(r)
+				}
+			default: // readers come as a waiting writer leaves
+				reader := t.read(from, key, t.long())
+				w := t.wait(to, key, t.long())
+				waits := []*waiting{t.waitToRead(to, key, t.long()), t.waitToRead(from, key, t.long())}
+				pause()
+				w.cancel()
+				for _, r := range t.readersEnter(waits, t.handOff(), "after a writer's cancellation that met the readers coming") {
+					t.release(r)
+				}
+				t.release(reader)
+				t.eitherOr(w)
+				key = t.newKey() // what was cancelled may still arrive at the old one
+			}
+		}
+	})
+}
+
+// sharedPushIsPrompt measures how long it takes to learn of what makes the key free. As in pushIsPrompt, a busy machine has more chances.
+func sharedPushIsPrompt(t *trial) {
+	const keys, chances = 4, 3
+	defer t.watchStore()()
+	writer := &pushedWaiters{who: "a writer behind readers"}
+	readers := &pushedWaiters{who: "the last of three readers behind a writer that had waited"}
+	first := &pushedWaiters{who: "the last of two readers behind a writer"}
+	freed := &pushedWaiters{who: "the last of two readers behind a writer that leaves"}
+	for chance := 1; ; chance++ {
+		t.inChunks(keys, 4, func(i int) { t.pushesShared(t.client(i), writer, readers, first, freed) })
+		late := slices.DeleteFunc([]*pushedWaiters{writer, readers, first, freed}, (*pushedWaiters).prompt)
+		if len(late) == 0 {
+			return
+		}
+		if chance == chances {
+			t.notInTime(t.rule, "%s gets a free key after %v (median of %d), as if it found out by a timer", late[0].who, late[0].median(),
+				len(late[0].took))
+		}
+	}
+}
+
+// pushesShared has a writer, then readers, then readers behind a writer that leaves learn that they may have the key.
+func (t *trial) pushesShared(b backend.Backend, writer, readers, first, freed *pushedWaiters) {
+	key := t.newKey()
+	before := t.readers(key, 2, t.long())
+	asked := before[0].after.Sub(before[0].before)
+	w := t.wait(b, key, t.long())
+	t.arrived(key, 1)
+	var behind []*waiting
+	for i := range 3 {
+		behind = append(behind, t.waitToRead(t.client(i), key, t.long()))
+		t.arrived(key, i+2)
+	}
+	nap := func() { time.Sleep(pushedAfter + rand.N(pushedAfter)) }
+	nap()
+	t.release(before[1])
+	nap()
+	t.release(before[0])
+	writer.add(t, []*waiting{w}, asked)
+	nap()
+	t.release(w.grant)
+	readers.addAll(t, behind, asked)
+	last := t.wait(b, key, t.long())
+	t.arrived(key, 1)
+	parked := []*waiting{t.waitToRead(t.a, key, t.long()), t.waitToRead(t.b, key, t.long())}
+	t.arrived(key, 3)
+	nap()
+	last.cancelAndFail(t)
+	freed.addAll(t, parked, asked)
+	for _, w := range append(behind, parked...) {
+		t.release(w.grant)
+	}
+	held := t.acquire(t.a, t.newKey(), t.long())
+	behind = []*waiting{t.waitToRead(b, held.key, t.long()), t.waitToRead(t.a, held.key, t.long())}
+	t.arrived(held.key, 2)
+	nap()
+	t.release(held)
+	first.addAll(t, behind, asked)
+	t.release(behind[0].grant)
+	t.release(behind[1].grant)
+}
+
+// addAll waits until all of waits have the key.
+func (p *pushedWaiters) addAll(t *trial, waits []*waiting, asked time.Duration) {
+	ticks := 0 // as in add
+	for _, w := range waits {
+		for !t.within(0, w.done) && ticks < int(t.handOff()/tick) {
+			ticks++
+		}
+	}
+	p.mu.Lock()
+	p.took, p.requestTimes = append(p.took, ticks), append(p.requestTimes, asked)
+	p.mu.Unlock()
+	t.readersEnter(waits, tick, "after what kept them out")
+}
