@@ -158,7 +158,8 @@ func (m *model) checkParked(most time.Duration) {
 		}
 		m.longest = max(m.longest, time.Duration(m.now-c.parked))
 		if m.now-c.parked > int64(most) {
-			m.t.Fatalf("client %s (shared %v) has been parked for %v: %+v", c.r.Owner, c.r.Shared, time.Duration(m.now-c.parked), m.r)
+			m.t.Fatalf("client %s (shared %v) has been parked for %v: %+v",
+				c.r.Owner, c.r.Shared, time.Duration(m.now-c.parked), m.r)
 		}
 	}
 }
@@ -219,7 +220,7 @@ func (m *model) step() {
 	}
 }
 
-// TestModel checks the order of grants, exclusion, tokens and the time that a waiter may be parked, in random histories.
+// TestModel checks exclusion, tokens, the order of grants, and how long a waiter may be parked, in random histories.
 func TestModel(t *testing.T) {
 	grants, together, longest := 0, 0, time.Duration(0)
 	for seed := range uint64(300) {

@@ -5,8 +5,8 @@ import "time"
 // claimGrace is how long a free key is reserved for a notified waiter before the next one is notified.
 const claimGrace = 500 * time.Millisecond
 
-// pickUp is how much longer a shared waiter's reservation lasts for each lease beside it: hundreds of waiters that enter
-// together need the bucket's file one after the other.
+// pickUp is how much longer a shared waiter's reservation lasts for each lease beside it: hundreds of waiters that
+// enter together need the bucket's file one after the other.
 const pickUp = 2 * time.Millisecond
 
 // A post notifies waiters that it is their turn.

@@ -177,7 +177,8 @@ func TestEnter(t *testing.T) {
 	r := record{queue: queueOf("rsa", 1, 2, 3)}
 	var p fakePost
 	r.enter("r", true, 5, &p)
-	if holders(r) != "(r)(s)" || owners(r) != "a" || !slices.Contains(p.notified, 2) || !slices.Equal(p.hinted, []uint64{3}) {
+	if holders(r) != "(r)(s)" || owners(r) != "a" || !slices.Contains(p.notified, 2) ||
+		!slices.Equal(p.hinted, []uint64{3}) {
 		t.Errorf("holders %q, queue %q, notified %v, hinted %v", holders(r), owners(r), p.notified, p.hinted)
 	}
 }

@@ -18,7 +18,10 @@ var records = []record{
 	{claimBy: 7, queue: []queued{{"a", 1, 2, false}, {"b\x00\xff", ^uint64(0), 1 << 63, true}}},
 	{leases: []lease{{strings.Repeat("x", 255), 3, -5, false}}, queue: queueOf("ras", 1, 2, 3)},
 	{leases: []lease{{"r", 4, 1 << 62, true}}},
-	{leases: []lease{{"r", 4, 100, true}, {strings.Repeat("s", 255), 0, -5, true}, {"t", 1<<55 - 1, 7, true}}, queue: queueOf("as", 1, 2)},
+	{
+		leases: []lease{{"r", 4, 100, true}, {strings.Repeat("s", 255), 0, -5, true}, {"t", 1<<55 - 1, 7, true}},
+		queue:  queueOf("as", 1, 2),
+	},
 }
 
 func TestRecordRoundTrip(t *testing.T) {

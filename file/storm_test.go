@@ -21,8 +21,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Processes that acquire, renew and release two keys all the time, shared and exclusive, are killed and stopped at random
-// moments. No two leases of a key overlap unless both are shared, tokens follow time, no record is damaged, and at the
+// Processes that acquire, renew and release two keys all the time, shared and exclusive, are killed and stopped at
+// random moments. No two leases of a key overlap unless both are shared, tokens follow time, no record is damaged, and at the
 // end every key becomes free.
 func TestStorm(t *testing.T) {
 	t.Parallel()
