@@ -4,9 +4,8 @@
 // Keys are spread over 256 files, the buckets, by a hash of their names. A bucket holds the records of the keys that are held or
 // waited for: the leases with their ends and tokens, and the queue of waiters. Buckets change under the operating
 // system's lock on the file (flock), which is held for some 10 µs and freed by the kernel when a process dies. A lease
-// itself needs no process: it ends at a time on the host's monotonic clock. A holder that is killed or
-// stopped (SIGSTOP, a frozen container) blocks
-// nobody for longer than its TTL. If it continues later, it finds its lease lost.
+// itself needs no process: it ends at a time on the host's monotonic clock. A holder that is killed or stopped
+// (SIGSTOP, a frozen container) blocks nobody for longer than its TTL. If it continues later, it finds its lease lost.
 //
 // # Guarantees
 //
