@@ -33,22 +33,22 @@ func (b *Backend) Guarantees() backend.Guarantees { return guarantees }
 
 // Inspect implements backend.Backend.
 func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
-	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
-		h, err = b.inspect(ctx, key)
-		return err
+	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
+		return b.read(ctx, key, func(r *record, now int64) { h = r.holder(now) })
 	})
 	return h, err
 }
 
-func (b *Backend) inspect(ctx context.Context, key string) (h backend.Holder, err error) {
-	err = b.store.update(ctx, key, access{}, func(r *record, now int64) (bool, error) {
-		h = r.holder(now)
+// read calls f with a key's record, unless the key's file is missing.
+func (b *Backend) read(ctx context.Context, key string, f func(r *record, now int64)) error {
+	err := b.store.update(ctx, key, access{}, func(r *record, now int64) (bool, error) {
+		f(r, now)
 		return false, nil
 	})
 	if errors.Is(err, errAbsent) {
-		err = nil
+		return nil
 	}
-	return h, err
+	return err
 }
 
 func (r *record) holder(now int64) backend.Holder {

@@ -18,12 +18,11 @@ func (r *record) endLeases(which func(lease) bool) bool {
 
 // lease is the lease of an owner, nil if there is none.
 func (r *record) lease(owner string) *lease {
-	for i := range r.leases {
-		if r.leases[i].owner == owner {
-			return &r.leases[i]
-		}
+	i := slices.IndexFunc(r.leases, func(l lease) bool { return l.owner == owner })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &r.leases[i]
 }
 
 // latest is the lease that ends last. The zero lease is that of a free key.

@@ -52,15 +52,12 @@ func (s *store) list(ctx context.Context, path, prefix string, keys []string) ([
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		holds := false // a waiter keeps its place: its Acquire would not know
-		err := b.store.update(ctx, key, access{}, func(r *record, _ int64) (bool, error) {
-			holds = r.lease(owner) != nil
-			return false, nil
-		})
-		switch {
-		case err != nil && !errors.Is(err, errAbsent):
+		err := b.read(ctx, key, func(r *record, _ int64) { holds = r.lease(owner) != nil })
+		if err == nil && !holds {
+			err = backend.ErrLost
+		}
+		if err != nil {
 			return err
-		case !holds:
-			return backend.ErrLost
 		}
 		return b.release(ctx, key, owner)
 	})

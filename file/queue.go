@@ -1,6 +1,9 @@
 package file
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // claimGrace is how long a free key is reserved for a notified waiter before the next one is notified.
 const claimGrace = 500 * time.Millisecond
@@ -74,12 +77,7 @@ func (r *record) rouse(p post) {
 
 // place is a waiter's place in the queue, -1 if it is not there.
 func (r *record) place(owner string) int {
-	for i := range r.queue {
-		if r.queue[i].owner == owner {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(r.queue, func(q queued) bool { return q.owner == owner })
 }
 
 // leave removes a waiter from the queue, and reports whether it was there.
@@ -95,21 +93,12 @@ func (r *record) leave(owner string) bool {
 }
 
 func (r *record) remove(i int) {
-	if i == 0 {
-		r.queue = r.queue[1:] // quick even if the queue is long
-		return
-	}
-	r.queue = append(r.queue[:i], r.queue[i+1:]...)
+	copy(r.queue[1:], r.queue[:i]) // quick if i is 0, even if the queue is long
+	r.queue = r.queue[1:]
 }
 
 func (r *record) removeInbox(inbox uint64) {
-	kept := r.queue[:0]
-	for _, q := range r.queue {
-		if q.inbox != inbox {
-			kept = append(kept, q)
-		}
-	}
-	r.queue = kept
+	r.queue = slices.DeleteFunc(r.queue, func(q queued) bool { return q.inbox == inbox })
 }
 
 // opportunity is when a waiter at a place in the queue should poll, if nobody notifies it: the end of the last lease or
