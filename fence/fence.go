@@ -1,11 +1,10 @@
-// Package fence checks fencing tokens at the resource. It refuses a token that is lower than the highest one seen,
-// atomically with the write, so that a holder that was paused beyond its lease cannot overwrite what a later holder has
-// written.
+// Package fence checks fencing tokens at the resource. It refuses the token of a holder that was overtaken, atomically
+// with the write, so that a holder that was paused beyond its lease cannot overwrite what a later holder has written.
 //
 // The token is that of the writer's lease, [github.com/anylock/lock.Lease.Token], or any other number that rises with
 // every holder.
 //
-//   - [Table] keeps the highest tokens in a table of their own, [Column] in a column of your table. Both check inside
+//   - [Table] keeps the highest tokens in a table of their own, [Column] in columns of your table. Both check inside
 //     your transaction, in Postgres, MySQL, MariaDB and SQLite.
 //   - Package redisfence runs your Lua script in Redis behind the check.
 //   - Package fencehttp has the header in which a token travels, and a middleware that refuses stale ones.
@@ -19,6 +18,16 @@
 //
 // The resource accepts the previous holder until the new holder's first check. Therefore check the token before you
 // read what the write depends on.
+//
+// # Shared leases
+//
+// The holders of shared leases (lock.Shared, or recipe.RW) check with CheckShared and DoShared. The resource keeps two
+// numbers, the highest exclusive and the highest shared token. A writer is refused if either is above its token. A
+// reader is refused only if the exclusive one is: the tokens of readers that overlap have no order, so that no reader
+// may exclude another. One number for both would refuse readers whose leases are live.
+//
+// After the first check of a reader, no write with a lower token takes effect. After the first check of a writer, no
+// reader with a lower token passes.
 package fence
 
 import (
@@ -30,15 +39,15 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// ErrStale means that the resource has seen a higher token: the lease of the writer has ended, and a later holder has
-// used the resource. Before you repeat the write with a new token, read again what it depends on.
+// ErrStale means that the resource has seen a higher token: the lease has ended, and a later holder has used the
+// resource. Before you repeat a write with a new token, read again what it depends on.
 var ErrStale = errors.New("stale fencing token")
 
 // A StaleError matches ErrStale and says which token was refused.
 type StaleError struct {
 	Resource string // as the check names it; empty for a Guard
 	Token    uint64 // refused
-	Seen     uint64 // the highest one that the resource has seen
+	Seen     uint64 // the highest one that the resource has seen, of those that refuse this one
 }
 
 func (e *StaleError) Error() string {

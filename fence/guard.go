@@ -3,21 +3,54 @@ package fence
 import "sync"
 
 // A Guard protects one resource inside this process, such as a file or a device that only this process writes to. The
-// token is lost when the process ends. The zero Guard has seen no token. Its methods are safe for concurrent use.
+// tokens are lost when the process ends. The zero Guard has seen no token. Its methods are safe for concurrent use.
 type Guard struct {
-	mu   sync.Mutex
-	seen uint64
+	access sync.RWMutex // held for the whole of a write, shared by reads
+
+	mu        sync.Mutex
+	exclusive uint64 // highest token that a write had; constant while access is shared
+	shared    uint64 // highest token that a read had
 }
 
-// Do calls write unless a higher token has been seen. It calls one write at a time, and returns what write returns. The
-// token counts as seen even if write fails, because it may have written in part. write must not call Do of the same
-// Guard.
+// Do calls write unless a higher token has been seen, exclusive or shared. It calls one write at a time, and no read
+// meanwhile, and returns what write returns. The token counts as seen even if write fails, because it may have written
+// in part. write must not call Do or DoShared of the same Guard.
 func (g *Guard) Do(token uint64, write func() error) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := Compare("", token, g.seen); err != nil {
+	g.access.Lock()
+	defer g.access.Unlock()
+	if err := g.seeExclusive(token); err != nil {
 		return err
 	}
-	g.seen = token
 	return write()
+}
+
+// DoShared is like Do for the token of a shared lease: it refuses the token only if a higher exclusive one has been
+// seen. Several reads may run at once. read must not call Do or DoShared of the same Guard.
+func (g *Guard) DoShared(token uint64, read func() error) error {
+	g.access.RLock()
+	defer g.access.RUnlock()
+	if err := g.seeShared(token); err != nil {
+		return err
+	}
+	return read()
+}
+
+func (g *Guard) seeExclusive(token uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := Compare("", token, max(g.exclusive, g.shared)); err != nil {
+		return err
+	}
+	g.exclusive = token
+	return nil
+}
+
+func (g *Guard) seeShared(token uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := Compare("", token, g.exclusive); err != nil {
+		return err
+	}
+	g.shared = max(g.shared, token)
+	return nil
 }

@@ -18,18 +18,41 @@ const (
 	SQLite           // 3.35 or later
 )
 
-// statements are those of a Table or Column. A plain SELECT would not do: it reads the transaction's snapshot, which
-// may be older than the latest write. raise updates the row's newest version and locks the row until the transaction
-// ends.
+// syntax has what differs between the dialects.
+type syntax struct {
+	key, token string // placeholders
+	greatest   string // function of two arguments
+	returning  bool   // a statement that writes can return columns
+}
+
+// syntax returns ok false for an unknown dialect.
+func (d Dialect) syntax() (_ syntax, ok bool) {
+	switch d {
+	case Postgres:
+		return syntax{key: "$1", token: "$2", greatest: "GREATEST", returning: true}, true
+	case SQLite:
+		return syntax{key: "?1", token: "?2", greatest: "MAX", returning: true}, true
+	case MySQL:
+		return syntax{key: "?", token: "?", greatest: "GREATEST"}, true
+	}
+	return syntax{}, false
+}
+
+func (s syntax) max(a, b string) string { return s.greatest + "(" + a + ", " + b + ")" }
+
+// statements check tokens of one mode in a Table or Column. A plain SELECT would not do: it reads the transaction's
+// snapshot, which may be older than the latest write. raise updates the row's newest version and locks the row until
+// the transaction ends. It raises the number of its mode even if the token is stale. That refuses nobody else: only
+// leases that have ended have tokens below a stale one of the other mode.
 type statements struct {
-	raise      string // raises the row's token to the given one if that is higher, and returns it unless read is set
-	read       string // returns the row's token and locks the row; empty if raise does
+	raise      string // raises the mode's number to the token, and returns the number to compare with unless read is set
+	read       string // returns the number to compare with and locks the row; empty if raise does
 	tokenFirst bool   // the token is the first argument of raise
 }
 
 func (s statements) check(ctx context.Context, tx *sql.Tx, resource string, key any, token uint64) error {
 	if s.raise == "" {
-		return fmt.Errorf("%w: unknown dialect", backend.ErrInvalid)
+		return fmt.Errorf("%w: unknown dialect, or no column for shared tokens", backend.ErrInvalid)
 	}
 	if err := Compare(resource, token, 0); err != nil {
 		return err
@@ -52,31 +75,38 @@ func (s statements) check(ctx context.Context, tx *sql.Tx, resource string, key 
 	return Compare(resource, token, seen)
 }
 
-// Table is a table with one row for each resource: its name, and the highest token seen. A Table is a plain value, safe
-// for concurrent use.
+// Table is a table with one row for each resource: its name, the highest exclusive token and the highest shared token
+// seen. A Table is a plain value, safe for concurrent use.
 type Table struct {
-	dialect Dialect
-	name    string
-	sql     statements
+	dialect           Dialect
+	name              string
+	exclusive, shared statements
 }
 
 // NewTable returns the table with that name, with its schema if necessary. The name is inserted into statements
 // unquoted: never use untrusted input.
 func NewTable(d Dialect, name string) Table {
 	t := Table{dialect: d, name: name}
-	switch d {
-	case Postgres:
-		t.sql.raise = `INSERT INTO ` + name + ` AS f (resource, token) VALUES ($1, $2)
-			ON CONFLICT (resource) DO UPDATE SET token = GREATEST(f.token, excluded.token) RETURNING token`
-	case SQLite:
-		t.sql.raise = `INSERT INTO ` + name + ` AS f (resource, token) VALUES (?1, ?2)
-			ON CONFLICT (resource) DO UPDATE SET token = MAX(f.token, excluded.token) RETURNING token`
-	case MySQL:
-		t.sql.raise = `INSERT INTO ` + name + ` (resource, token) VALUES (?, ?)
-			ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))`
-		t.sql.read = `SELECT token FROM ` + name + ` WHERE resource = ? FOR UPDATE`
+	if s, ok := d.syntax(); ok {
+		t.exclusive = tableStatements(s, name, "token", s.max("token", "shared_token"))
+		t.shared = tableStatements(s, name, "shared_token", "token")
 	}
 	return t
+}
+
+// tableStatements raises column, and compares with seen.
+func tableStatements(s syntax, table, column, seen string) statements {
+	values := ` (resource, ` + column + `) VALUES (` + s.key + `, ` + s.token + `) `
+	if s.returning {
+		return statements{raise: `INSERT INTO ` + table + ` AS f` + values +
+			`ON CONFLICT (resource) DO UPDATE SET ` + column + ` = ` + s.max("f."+column, "excluded."+column) +
+			` RETURNING ` + seen}
+	}
+	return statements{
+		raise: `INSERT INTO ` + table + values +
+			`ON DUPLICATE KEY UPDATE ` + column + ` = ` + s.max(column, "VALUES("+column+")"),
+		read: `SELECT ` + seen + ` FROM ` + table + ` WHERE resource = ` + s.key + ` FOR UPDATE`,
+	}
 }
 
 // Create creates the table if it does not exist. db is a *sql.DB, or a *sql.Tx if the database can roll back CREATE
@@ -85,10 +115,11 @@ func (t Table) Create(ctx context.Context, db interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }) error {
 	// MySQL's text types treat "a", "A" and "a " as the same value.
+	const tokens = `token bigint NOT NULL DEFAULT 0, shared_token bigint NOT NULL DEFAULT 0)`
 	columns, known := map[Dialect]string{
-		Postgres: `(resource text PRIMARY KEY, token bigint NOT NULL)`,
-		SQLite:   `(resource TEXT PRIMARY KEY, token INTEGER NOT NULL)`,
-		MySQL:    `(resource varbinary(1024) PRIMARY KEY, token bigint NOT NULL) ENGINE=InnoDB`,
+		Postgres: `(resource text PRIMARY KEY, ` + tokens,
+		SQLite:   `(resource TEXT PRIMARY KEY, ` + tokens,
+		MySQL:    `(resource varbinary(1024) PRIMARY KEY, ` + tokens + ` ENGINE=InnoDB`,
 	}[t.dialect]
 	if !known {
 		return fmt.Errorf("%w: unknown dialect", backend.ErrInvalid)
@@ -105,9 +136,9 @@ func (t Table) Create(ctx context.Context, db interface {
 	return nil
 }
 
-// Check returns a StaleError if resource has seen a token higher than this one. Otherwise the resource has seen this
-// token once tx commits. Until tx ends, checks of the same resource in other transactions wait. So call it first in tx,
-// before you read what the writes of tx depend on, and roll back after any error.
+// Check returns a StaleError if resource has seen a token higher than this one, exclusive or shared. Otherwise the
+// resource has seen this token once tx commits. Until tx ends, checks of the same resource in other transactions wait.
+// So call it first in tx, before you read what the writes of tx depend on, and roll back after any error.
 //
 // At the isolation levels REPEATABLE READ and SERIALIZABLE the database may fail instead of waiting, with its own
 // error: begin a new transaction, as always at these levels. resource is 1 to 1024 bytes of UTF-8 without NUL.
@@ -115,34 +146,14 @@ func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token uin
 	if err := backend.ValidateKey(resource); err != nil {
 		return err
 	}
-	return t.sql.check(ctx, tx, resource, resource, token)
+	return t.exclusive.check(ctx, tx, resource, resource, token)
 }
 
-// Column is a column of your table that keeps the highest token seen for its row, a signed 64-bit integer. NULL and 0
-// mean that no token has been seen. A Column is a plain value, safe for concurrent use.
-type Column struct {
-	row string // prefix of a row's name in errors; the key follows it
-	sql statements
-}
-
-// NewColumn returns the column token of a table whose column key is unique. The names are inserted into statements
-// unquoted: never use untrusted input.
-func NewColumn(d Dialect, table, key, token string) Column {
-	c := Column{row: table + " " + key + "="}
-	update := `UPDATE ` + table + ` SET ` + token + ` = `
-	switch d {
-	case Postgres:
-		c.sql.raise = update + `GREATEST(COALESCE(` + token + `, 0), $2) WHERE ` + key + ` = $1 RETURNING ` + token
-	case SQLite:
-		c.sql.raise = update + `MAX(COALESCE(` + token + `, 0), ?2) WHERE ` + key + ` = ?1 RETURNING ` + token
-	case MySQL:
-		c.sql.raise, c.sql.tokenFirst = update+`GREATEST(COALESCE(`+token+`, 0), ?) WHERE `+key+` = ?`, true
-		c.sql.read = `SELECT ` + token + ` FROM ` + table + ` WHERE ` + key + ` = ? FOR UPDATE`
+// CheckShared is like Check for the token of a shared lease: it returns a StaleError only if resource has seen a higher
+// exclusive token. The checks of two readers of one resource wait for each other as all checks do, so keep tx short.
+func (t Table) CheckShared(ctx context.Context, tx *sql.Tx, resource string, token uint64) error {
+	if err := backend.ValidateKey(resource); err != nil {
+		return err
 	}
-	return c
-}
-
-// Check is like Table.Check, for the row with that key. Without such a row the error matches sql.ErrNoRows.
-func (c Column) Check(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
-	return c.sql.check(ctx, tx, c.row+fmt.Sprint(key), key, token)
+	return t.shared.check(ctx, tx, resource, resource, token)
 }

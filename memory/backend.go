@@ -29,7 +29,7 @@ func newBackend(s *Store, left func()) *Backend {
 
 // Acquire implements backend.Backend.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := b.leases.Enter(ctx, r.Validate()); err != nil {
+	if err := b.leases.Enter(ctx, r.ValidateFor(guarantees)); err != nil {
 		return nil, err
 	}
 	defer b.leases.Leave()
@@ -96,7 +96,7 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 		b.store.mu.Lock()
 		defer b.store.mu.Unlock()
 		for i, l := range lives {
-			if !b.store.renewLocked(l.Key(), l.Owner(), ttls[i]) {
+			if b.store.renewLocked(l.Key(), l.Owner(), ttls[i]) == nil {
 				errs[i] = backend.ErrLost
 			}
 		}
@@ -122,7 +122,7 @@ func (requests) Guarantees() backend.Guarantees { return guarantees }
 func (q requests) RenewLease(_ context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
-	if !q.store.renewLocked(l.Key(), l.Owner(), ttl) {
+	if q.store.renewLocked(l.Key(), l.Owner(), ttl) == nil {
 		return 0, backend.ErrLost
 	}
 	return ttl, nil

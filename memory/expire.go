@@ -6,10 +6,7 @@ import "time"
 func (s *Store) expire() {
 	s.mu.Lock()
 	s.clock.Woken()
-	now := time.Now()
-	for e := s.clock.FirstDue(now); e != nil; e = s.clock.FirstDue(now) {
-		s.endLocked(e.Item)
-	}
+	s.endDueLocked(time.Now())
 	s.clock.Arm()
 	s.mu.Unlock()
 	forget(s)

@@ -51,6 +51,7 @@ var guarantees = backend.Guarantees{
 	Wake:        backend.WakePush,
 	Consistency: backend.Linearizable,
 	Reach:       backend.ReachProcess,
+	Shared:      true,
 }
 
 func init() {

@@ -30,11 +30,11 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 		s := b.store
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		e := s.heldLocked(key, time.Now())
-		if e == nil || e.owner != owner {
+		h := s.heldLocked(key, time.Now()).holdOf(owner)
+		if h == nil {
 			return backend.ErrLost
 		}
-		s.endLocked(e)
+		s.endLocked(h)
 		return nil
 	})
 }

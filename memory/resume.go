@@ -10,12 +10,12 @@ import (
 
 // Resume implements backend.Resumer, for clients of one Store. No lease outlives the process.
 func (b *Backend) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := b.leases.Enter(ctx, r.Validate()); err != nil {
+	if err := b.leases.Enter(ctx, r.ValidateFor(guarantees)); err != nil {
 		return nil, err
 	}
 	defer b.leases.Leave()
 	g := kit.Grant{Sent: time.Now(), TTL: guarantees.Round(r.TTL)}
-	token, held := b.store.resume(r.Key, r.Owner, g.TTL)
+	token, held := b.store.resume(r, g.TTL)
 	if !held {
 		return nil, backend.ErrLost
 	}
@@ -27,12 +27,15 @@ func (b *Backend) Resume(ctx context.Context, r backend.Request) (backend.Lease,
 	return l, nil
 }
 
-// resume prolongs the lease of owner to ttl from now and returns its token.
-func (s *Store) resume(key, owner string, ttl time.Duration) (token uint64, held bool) {
+// resume prolongs the lease of r's owner and mode to ttl from now and returns its token.
+func (s *Store) resume(r backend.Request, ttl time.Duration) (token uint64, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.renewLocked(key, owner, ttl) {
+	now := time.Now()
+	h := s.heldLocked(r.Key, now).holdOf(r.Owner)
+	if h == nil || h.isShared() != r.Shared {
 		return 0, false
 	}
-	return s.keys[key].token, true
+	s.prolongLocked(h, now.Add(ttl))
+	return h.token, true
 }

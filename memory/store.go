@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"container/list"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,9 +13,9 @@ import (
 // do.
 type Store struct {
 	mu    sync.Mutex
-	keys  map[string]*entry   // of keys that are held, and the spare one
-	clock alarm.Clock[*entry] // of their expiries
-	spare *entry              // of the key that was freed last: it is often wanted again at once, or else the next takes it over
+	keys  map[string]*entry  // of keys that are held, and the spare one
+	clock alarm.Clock[*hold] // of leases, by their expiry
+	spare *entry             // of the key that was freed last: it is often wanted again at once, or else the next takes it over
 
 	// Guarded by named.mu.
 	name    string // in a URL; empty if there is none
@@ -26,7 +25,7 @@ type Store struct {
 // NewStore returns an empty store.
 func NewStore() *Store {
 	s := &Store{keys: make(map[string]*entry)}
-	s.clock = alarm.New[*entry](s.expire)
+	s.clock = alarm.New[*hold](s.expire)
 	return s
 }
 
@@ -35,29 +34,6 @@ func (s *Store) Client() *Backend { return newBackend(s, func() {}) }
 
 // tokens is the last token given by any store of this process, so that no store's ever start again.
 var tokens atomic.Uint64
-
-// An entry is a key that is held, and its queue.
-type entry struct {
-	key     string
-	owner   string
-	token   uint64
-	expires alarm.Entry[*entry]
-	queue   list.List // of *waiter
-}
-
-// A waiter waits for a key. Its place in the queue is nil once it has been granted or has left.
-type waiter struct {
-	key     string
-	owner   string
-	ttl     time.Duration
-	place   *list.Element
-	granted chan grant // has room for the one that it gets
-}
-
-type grant struct {
-	token uint64
-	at    time.Time // the lease lives from here
-}
 
 // heldLen is the number of keys that are held, swept or not.
 func (s *Store) heldLen() int {
@@ -75,18 +51,19 @@ func (s *Store) acquire(r backend.Request, ttl time.Duration) (grant, *waiter, b
 	defer s.mu.Unlock()
 	now := time.Now()
 	e := s.heldLocked(r.Key, now)
-	switch {
-	case e == nil:
+	if e == nil {
 		e = s.newEntryLocked(r.Key)
-		s.holdLocked(e, r.Owner, now.Add(ttl))
-		return grant{e.token, now}, nil, backend.Holder{}
-	case e.owner == r.Owner: // a request again that was granted before
-		s.prolongLocked(e, now.Add(ttl))
-		return grant{e.token, now}, nil, backend.Holder{}
-	case !r.Wait:
+	} else if h := e.holdOf(r.Owner); h != nil && h.isShared() == r.Shared { // a request again that was granted before
+		s.prolongLocked(h, now.Add(ttl))
+		return grant{h.token, now}, nil, backend.Holder{}
+	}
+	if e.queue.Len() == 0 && e.admits(r.Shared) {
+		return s.grantLocked(e, r.Owner, r.Shared, now, ttl), nil, backend.Holder{}
+	}
+	if !r.Wait {
 		return grant{}, nil, e.holder(now)
 	}
-	w := &waiter{key: r.Key, owner: r.Owner, ttl: ttl, granted: make(chan grant, 1)}
+	w := &waiter{key: r.Key, owner: r.Owner, ttl: ttl, shared: r.Shared, granted: make(chan grant, 1)}
 	w.place = e.queue.PushBack(w)
 	return grant{}, w, e.holder(now)
 }
@@ -99,22 +76,22 @@ func (s *Store) leave(w *waiter) {
 	switch {
 	case e == nil || e == s.spare:
 	case w.place != nil:
-		e.queue.Remove(w.place)
-		w.place = nil
-	case e.owner == w.owner:
-		s.endLocked(e)
+		s.dequeueLocked(e, w)
+	default:
+		if h := e.holdOf(w.owner); h != nil {
+			s.endLocked(h)
+		}
 	}
 }
 
-// renewLocked prolongs the lease of owner to ttl from now and reports whether it had one.
-func (s *Store) renewLocked(key, owner string, ttl time.Duration) bool {
+// renewLocked prolongs the lease of owner to ttl from now and returns it, nil if there is none.
+func (s *Store) renewLocked(key, owner string, ttl time.Duration) *hold {
 	now := time.Now()
-	e := s.heldLocked(key, now)
-	if e == nil || e.owner != owner {
-		return false
+	h := s.heldLocked(key, now).holdOf(owner)
+	if h != nil {
+		s.prolongLocked(h, now.Add(ttl))
 	}
-	s.prolongLocked(e, now.Add(ttl))
-	return true
+	return h
 }
 
 // release ends the lease of owner, or its place in the queue, and reports whether it had one.
@@ -122,17 +99,16 @@ func (s *Store) release(key, owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.keys[key]
-	if e == nil {
+	if e == nil || e == s.spare {
 		return false
 	}
-	if e.owner == owner { // if it ran out just now, nobody has had the key since
-		s.endLocked(e)
+	if h := e.holdOf(owner); h != nil { // if it ran out just now, nobody has had the key since
+		s.endLocked(h)
 		return true
 	}
 	for p := e.queue.Front(); p != nil; p = p.Next() {
 		if w := p.Value.(*waiter); w.owner == owner {
-			e.queue.Remove(p)
-			w.place = nil
+			s.dequeueLocked(e, w)
 			return true
 		}
 	}
@@ -156,17 +132,21 @@ func (s *Store) discard() {
 	s.clock.Stop()
 }
 
-// heldLocked returns the entry of a key that is held now. The timer may be late, so that a lease is also ended here.
+// heldLocked returns the entry of a key that is held now, nil if it is free. The timer may be late, so that leases are
+// also ended here.
 func (s *Store) heldLocked(key string, now time.Time) *entry {
-	e := s.keys[key]
-	if e != nil && e != s.spare && !now.Before(e.expires.At()) {
-		s.endLocked(e)
-		e = s.keys[key]
+	s.endDueLocked(now)
+	if e := s.keys[key]; e != s.spare {
+		return e
 	}
-	if e == s.spare {
-		return nil
+	return nil
+}
+
+// endDueLocked ends the leases whose TTL has run out.
+func (s *Store) endDueLocked(now time.Time) {
+	for due := s.clock.FirstDue(now); due != nil; due = s.clock.FirstDue(now) {
+		s.endLocked(due.Item)
 	}
-	return e
 }
 
 // newEntryLocked returns the entry of a key that is not held.
@@ -176,7 +156,7 @@ func (s *Store) newEntryLocked(key string) *entry {
 	switch {
 	case e == nil:
 		e = new(entry)
-		e.expires.Item = e
+		e.writer.init(e)
 	case e.key == key:
 		return e
 	default:
@@ -187,35 +167,51 @@ func (s *Store) newEntryLocked(key string) *entry {
 	return e
 }
 
-// endLocked ends the lease on a key, and grants the key to the first in its queue.
-func (s *Store) endLocked(e *entry) {
-	front := e.queue.Front()
-	if front == nil {
-		s.clock.Remove(&e.expires)
-		e.owner = ""
+// grantLocked grants the key to owner, who conflicts with no holder.
+func (s *Store) grantLocked(e *entry, owner string, shared bool, now time.Time, ttl time.Duration) grant {
+	h := &e.writer
+	if shared {
+		h = e.newReader(owner)
+	}
+	h.owner, h.token = owner, tokens.Add(1)
+	s.prolongLocked(h, now.Add(ttl))
+	return grant{h.token, now}
+}
+
+func (s *Store) prolongLocked(h *hold, expires time.Time) {
+	s.clock.Set(&h.expires, expires)
+	s.clock.Arm()
+}
+
+// endLocked ends a lease, and grants the key to those in its queue whom the lease kept from it.
+func (s *Store) endLocked(h *hold) {
+	s.clock.Remove(&h.expires)
+	h.entry.remove(h)
+	s.admitLocked(h.entry)
+}
+
+// dequeueLocked ends a wait, and grants the key to those in the queue whom the waiter kept from it.
+func (s *Store) dequeueLocked(e *entry, w *waiter) {
+	e.queue.Remove(w.place)
+	w.place = nil
+	s.admitLocked(e)
+}
+
+// admitLocked grants the key to the first in its queue, and to those behind for as long as they conflict with no holder.
+func (s *Store) admitLocked(e *entry) {
+	for front := e.queue.Front(); front != nil; front = e.queue.Front() {
+		w := front.Value.(*waiter)
+		if !e.admits(w.shared) {
+			return
+		}
+		e.queue.Remove(front)
+		w.place = nil
+		w.granted <- s.grantLocked(e, w.owner, w.shared, time.Now(), w.ttl)
+	}
+	if e.isFree() {
 		if s.spare != nil {
 			delete(s.keys, s.spare.key)
 		}
 		s.spare = e
-		return
 	}
-	w := e.queue.Remove(front).(*waiter)
-	w.place = nil
-	now := time.Now()
-	s.holdLocked(e, w.owner, now.Add(w.ttl))
-	w.granted <- grant{e.token, now}
-}
-
-func (s *Store) prolongLocked(e *entry, expires time.Time) {
-	s.clock.Set(&e.expires, expires)
-	s.clock.Arm()
-}
-
-func (s *Store) holdLocked(e *entry, owner string, expires time.Time) {
-	e.owner, e.token = owner, tokens.Add(1)
-	s.prolongLocked(e, expires)
-}
-
-func (e *entry) holder(now time.Time) backend.Holder {
-	return backend.Holder{Owner: e.owner, Token: e.token, TTL: e.expires.At().Sub(now), Waiters: e.queue.Len()}
 }

@@ -32,7 +32,7 @@ const (
 	childTTL = "ANYLOCK_RECIPE_TTL"
 )
 
-// permits is the limit of the children's semaphore, setKeys what they take sets of.
+// permits is the limit of the children's semaphore and of their readers, setKeys what they take sets of.
 const permits = 2
 
 var setKeys = []string{"x", "y", "z"}
@@ -89,6 +89,10 @@ func (c *reporter) run(url string) error {
 	if err != nil {
 		return err
 	}
+	doc, err := recipe.NewRW(locks, "doc", permits)
+	if err != nil {
+		return err
+	}
 	var workers sync.WaitGroup
 	// Where any waiter may be next, those who ask again at once starve the others.
 	fair := locks.Guarantees().FIFO
@@ -100,7 +104,7 @@ func (c *reporter) run(url string) error {
 	workers.Go(func() {
 		for ctx.Err() == nil { // an error of f ends it
 			c.failed(recipe.Lead(ctx, locks, "boss", func(ctx context.Context, l *lock.Lease) error {
-				c.hold(ctx, "boss", l, []string{"boss"}, l)
+				c.hold(ctx, "boss", l, []string{"boss"}, l.Token())
 				if !fair || rand.IntN(4) == 0 {
 					return errors.New("an error of its own")
 				}
@@ -117,7 +121,7 @@ func (c *reporter) run(url string) error {
 				if c.failed(err) {
 					continue
 				}
-				c.hold(permit.Context(ctx), "mail", permit, []string{permit.Key()}, permit)
+				c.hold(permit.Context(ctx), "mail", permit, []string{permit.Key()}, permit.Token())
 				_ = permit.Release(ctx) // it may have been lost
 				yield()
 			}
@@ -132,12 +136,25 @@ func (c *reporter) run(url string) error {
 				if c.failed(err) {
 					continue
 				}
-				leases := make([]*lock.Lease, len(keys))
+				tokens := make([]uint64, len(keys))
 				for i, key := range keys {
-					leases[i] = set.Lease(key)
+					tokens[i] = set.Lease(key).Token()
 				}
-				c.hold(set.Context(ctx), "set", set, keys, leases...)
+				c.hold(set.Context(ctx), "set", set, keys, tokens...)
 				_ = set.Release(ctx)
+				yield()
+			}
+		})
+	}
+	for kind, acquire := range map[string]acquireRW{"read": doc.AcquireShared, "write": doc.Acquire} {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				lease, err := acquire(ctx)
+				if c.failed(err) {
+					continue
+				}
+				c.hold(lease.Context(ctx), kind, lease, []string{"doc"}, lease.Token())
+				_ = lease.Release(ctx)
 				yield()
 			}
 		})
@@ -167,7 +184,7 @@ type held interface {
 
 // hold tells of a hold of keys for as long as it lasts, for a while. A time counts if the hold is found alive after it:
 // the process may be stopped anywhere.
-func (c *reporter) hold(ctx context.Context, kind string, h held, keys []string, leases ...*lock.Lease) {
+func (c *reporter) hold(ctx context.Context, kind string, h held, keys []string, tokens ...uint64) {
 	var (
 		id    = c.last.Add(1)
 		alive time.Duration
@@ -180,8 +197,8 @@ func (c *reporter) hold(ctx context.Context, kind string, h held, keys []string,
 			break
 		}
 		if alive == 0 {
-			for i, l := range leases {
-				c.say("+ %d %s %s %d %d", id, kind, keys[i], l.Token(), at)
+			for i, token := range tokens {
+				c.say("+ %d %s %s %d %d", id, kind, keys[i], token, at)
 			}
 		}
 		alive = at

@@ -1,10 +1,11 @@
-// Package recipe has what is often built on a lock: leader election ([Lead]), several keys at once ([AcquireAll]) and a
-// limit on concurrent holders ([Semaphore]).
+// Package recipe has what is often built on a lock: leader election ([Lead]), several keys at once ([AcquireAll]), a
+// limit on concurrent holders ([Semaphore]), and readers and writers on stores without shared leases ([RW]).
 //
 // Each uses only leases of package lock, so it works on every store with the guarantees of that store: leases are
 // renewed automatically, expire if their holder dies, report their loss, and carry fencing tokens. Everything is safe
 // for concurrent use.
 //
 // Options are those of package lock and apply to each lease. Do not give a context a deadline to limit a
-// wait, because the leases end with the context. Use lock.WithWait.
+// wait, because the leases end with the context. Use lock.WithWait. AcquireAll passes lock.Shared on to each key; the
+// others refuse it with lock.ErrInvalid.
 package recipe

@@ -27,9 +27,9 @@ import (
 	"github.com/anylock/lock/recipe"
 )
 
-// Processes lead, take permits and take sets of keys, while one is killed again and again, one is stopped beyond its
-// TTL, and one is cut off from the store for as long. No two ever lead, no more hold permits than there are, and no key
-// of a set is another's.
+// Processes lead, acquire permits and sets of keys, read and write, while one is killed again and again, one is stopped
+// beyond its TTL, and one is cut off from the store for as long. No two ever lead, no more hold permits than there are,
+// no key of a set is another's, and no writer is beside anybody.
 func TestFaults(t *testing.T) {
 	for _, name := range servers.SharedStores {
 		t.Run(name, func(t *testing.T) {
@@ -110,6 +110,11 @@ func faults(t *testing.T, store string) {
 		t.Fatalf("keys are left behind: %v", err)
 	}
 	release(t, all)
+	last, err := readersWriters(t, locks, permits).Acquire(ctx)
+	if err != nil {
+		t.Fatalf("permits of readers are left behind: %v", err)
+	}
+	release(t, last)
 	mail := semaphore(t, locks, permits)
 	for range permits {
 		lease, err := mail.Acquire(ctx)
@@ -270,7 +275,7 @@ func (p *proc) awaitHold(t *testing.T, patience time.Duration) {
 	p.h.poll(t, patience, "the "+p.name+" process holds nothing", func() bool { return len(p.open) > 0 })
 }
 
-// await waits until every process has led, had a permit and had a set of keys from now on.
+// await waits until every process has had a hold of every kind from now on.
 func (h *history) await(t *testing.T, patience time.Duration, procs ...*proc) {
 	t.Helper()
 	var before []map[string]int
@@ -280,7 +285,7 @@ func (h *history) await(t *testing.T, patience time.Duration, procs ...*proc) {
 	}
 	h.mu.Unlock()
 	for i, p := range procs {
-		for _, kind := range []string{"boss", "mail", "set"} {
+		for _, kind := range []string{"boss", "mail", "set", "read", "write"} {
 			h.poll(t, patience, fmt.Sprintf("the %s process has got no %s", p.name, kind), func() bool { return p.holds[kind] > before[i][kind] })
 		}
 	}
@@ -296,10 +301,15 @@ func (h *history) check(t *testing.T) {
 	kinds, ended := make(map[string]int), make(map[string]int)
 	byKey := make(map[string][]*span)
 	var ends []moment
+	var doc []*span
 	for _, s := range h.spans {
 		kinds[s.kind]++
 		ended[cmp.Or(s.how, "killed")]++
-		byKey[s.key] = append(byKey[s.key], s)
+		if s.kind == "read" || s.kind == "write" {
+			doc = append(doc, s)
+		} else {
+			byKey[s.key] = append(byKey[s.key], s)
+		}
 		if s.kind == "mail" {
 			ends = append(ends, moment{s.since, 1}, moment{s.till, -1})
 		}
@@ -316,14 +326,57 @@ func (h *history) check(t *testing.T) {
 			}
 		}
 	}
+	if most := mostAtOnce(ends); most > permits {
+		t.Errorf("%d hold a permit", most)
+	}
+	checkRW(t, doc)
+	t.Logf("leases by recipe: %v; how they ended: %v", kinds, ended)
+}
+
+// checkRW fails if a writer overlaps anybody, if too many read at once, or if a token is not above all those before it
+// that it excludes.
+func checkRW(t *testing.T, spans []*span) {
+	t.Helper()
+	slices.SortFunc(spans, func(a, b *span) int { return cmp.Compare(a.since, b.since) })
+	newest := make(map[string]*span) // by kind, the one with the highest token
+	last := make(map[string]*span)   // by kind, the one that ends last
+	var ends []moment
+	for _, s := range spans {
+		for _, kind := range []string{"read", "write"} {
+			if kind == "read" && s.kind == "read" || newest[kind] == nil {
+				continue
+			}
+			if a := last[kind]; s.since < a.till {
+				t.Errorf("granted to %+v, %v before the end of %+v", *s, a.till-s.since, *a)
+			}
+			if a := newest[kind]; s.token <= a.token {
+				t.Errorf("token of %+v after %+v", *s, *a)
+			}
+		}
+		if a := newest[s.kind]; a == nil || s.token > a.token {
+			newest[s.kind] = s
+		}
+		if a := last[s.kind]; a == nil || s.till > a.till {
+			last[s.kind] = s
+		}
+		if s.kind == "read" {
+			ends = append(ends, moment{s.since, 1}, moment{s.till, -1})
+		}
+	}
+	if most := mostAtOnce(ends); most > permits {
+		t.Errorf("%d read at once", most)
+	}
+}
+
+// mostAtOnce returns how many holds overlap at most.
+func mostAtOnce(ends []moment) (most int) {
 	slices.SortFunc(ends, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.change, b.change)) })
 	holders := 0
 	for _, m := range ends {
-		if holders += m.change; holders > permits {
-			t.Errorf("%d hold a permit", holders)
-		}
+		holders += m.change
+		most = max(most, holders)
 	}
-	t.Logf("leases by recipe: %v; how they ended: %v", kinds, ended)
+	return most
 }
 
 // A moment is when something was granted or ended.

@@ -57,8 +57,8 @@ func collect(
 			s.leases = append(s.leases, lease)
 			under = lease.Context(under)
 			err = s.Err()
-		} else if ctx.Err() == nil && under.Err() != nil {
-			err = context.Cause(under) // the loss of a key has ended the wait
+		} else {
+			err = lossOr(err, ctx, under)
 		}
 		if err != nil {
 			for _, lease := range slices.Backward(s.leases) {

@@ -31,7 +31,7 @@ import (
 func Lead(ctx context.Context, locks *lock.Locker, key string, f func(ctx context.Context, lease *lock.Lease) error,
 	opts ...lock.AcquireOption) error {
 	for {
-		lease, err := locks.Acquire(ctx, key, opts...)
+		lease, err := exclusive(locks.Acquire(ctx, key, opts...))
 		if err == nil {
 			var lost bool
 			lost, err = term(ctx, lease, f)

@@ -42,6 +42,7 @@ type world struct {
 	fault  func(key string) error
 	asked  int           // requests
 	slow   time.Duration // how long the answer to a grant is on its way
+	deaf   bool          // requests are on their way to the store even if their context has ended
 }
 
 func bubble(t *testing.T, f func(t *testing.T, w *world)) {
@@ -130,6 +131,9 @@ type client struct {
 func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	if err := c.w.count(r.Key); err != nil {
 		return nil, err
+	}
+	if c.w.deaf {
+		ctx = context.WithoutCancel(ctx)
 	}
 	l, err := c.Backend.Acquire(ctx, r)
 	if err != nil {

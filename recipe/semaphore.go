@@ -74,37 +74,49 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...lock.AcquireOption) (*l
 	// Minimum and maximum hold apply to the permit, not to the place in the queue. If the place is lost, two callers
 	// wait at the front, which is harmless.
 	placeOpts := append(slices.Clip(opts), lock.WithMinHold(0), lock.WithMaxHold(0))
-	place, err := s.locks.Acquire(ctx, s.key+"/queue", placeOpts...)
+	place, err := exclusive(s.locks.Acquire(ctx, s.queue(), placeOpts...))
 	if err != nil {
 		return nil, err
 	}
 	defer place.Release(ctx)
-	lease, others, err := s.try(ctx, opts)
+	return s.acquirePermit(ctx, 0, opts)
+}
+
+// TryAcquire is like Acquire but does not wait. If all permits are held, the error is lock.ErrHeld, with the
+// *lock.HeldError of the last.
+func (s *Semaphore) TryAcquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error) {
+	return s.tryPermit(ctx, 0, opts)
+}
+
+// acquirePermit waits for a permit at the front of the queue.
+func (s *Semaphore) acquirePermit(ctx context.Context, first int, opts []lock.AcquireOption) (*lock.Lease, error) {
+	lease, others, err := s.try(ctx, first, opts)
 	if err == nil || !errors.Is(err, lock.ErrHeld) || errors.Is(err, ErrLimit) {
 		return lease, err
 	}
 	return s.wait(ctx, others, opts)
 }
 
-// TryAcquire is like Acquire but does not wait. If all permits are held, the error is lock.ErrHeld, with the
-// *lock.HeldError of the last.
-func (s *Semaphore) TryAcquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error) {
-	lease, _, err := s.try(ctx, opts)
+func (s *Semaphore) tryPermit(ctx context.Context, first int, opts []lock.AcquireOption) (*lock.Lease, error) {
+	lease, _, err := s.try(ctx, first, opts)
 	return lease, err
 }
 
-// try acquires the lowest free permit. If none is free, the error is ErrHeld, and others are the permits that are not
-// held under ctx.
-func (s *Semaphore) try(ctx context.Context, opts []lock.AcquireOption) (_ *lock.Lease, others []string, err error) {
+// try acquires the first free permit, beginning with the given one. If none is free, the error is ErrHeld, and others
+// are the permits that are not held under ctx.
+func (s *Semaphore) try(
+	ctx context.Context, first int, opts []lock.AcquireOption,
+) (_ *lock.Lease, others []string, err error) {
 	var busy error
 	for i := range s.n {
+		permit := s.permit((first + i) % s.n)
 		var lease *lock.Lease
-		lease, err = s.locks.TryAcquire(ctx, s.permit(i), opts...)
+		lease, err = exclusive(s.locks.TryAcquire(ctx, permit, opts...))
 		switch {
 		case err == nil:
 			return lease, nil, nil
 		case errors.Is(err, lock.ErrHeld):
-			others, busy = append(others, s.permit(i)), err
+			others, busy = append(others, permit), err
 		case !errors.Is(err, lock.ErrDeadlock):
 			return nil, nil, err
 		}
@@ -147,5 +159,7 @@ func (s *Semaphore) wait(ctx context.Context, permits []string, opts []lock.Acqu
 	}
 	return first.lease, first.err
 }
+
+func (s *Semaphore) queue() string { return s.key + "/queue" }
 
 func (s *Semaphore) permit(i int) string { return s.key + "/permit/" + strconv.Itoa(i) }

@@ -3,6 +3,7 @@
 package recipe_test
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -70,6 +71,62 @@ func TestSemaphoreFIFOOnStores(t *testing.T) {
 			}
 			release(t, held[0])
 			done.Wait()
+		})
+	}
+}
+
+// Readers and writers exclude each other, and their tokens pass a fence, on every store. Redlock and memcached have no
+// shared leases of their own.
+func TestRWOnStores(t *testing.T) {
+	for _, name := range servers.SharedStores {
+		t.Run(name, func(t *testing.T) {
+			if name != "memcached" {
+				storetest.Long(t, "readers and writers on every store")
+			}
+			t.Parallel()
+			url, _ := servers.Store(t, name)
+			const n, processes, rounds = 3, 4, 4
+			log := &rwLog{limit: n}
+			var wg sync.WaitGroup
+			for i := range processes {
+				l, err := lock.Open(t.Context(), url)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = l.Close() })
+				rw := readersWriters(t, l, n)
+				for _, acquire := range slices.Repeat([]acquireRW{rw.AcquireShared, rw.AcquireShared, rw.Acquire}, 1+i%2) {
+					wg.Go(func() {
+						for range rounds {
+							lease, err := acquire(t.Context())
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							log.enter(t, lease)
+							time.Sleep(time.Millisecond) // sleeps: work
+							log.leave(lease)
+							release(t, lease)
+						}
+					})
+				}
+			}
+			start := time.Now()
+			wg.Wait()
+			t.Logf("%d reads and %d writes in %v, %d readers at once at most", log.reads, log.writes, time.Since(start), log.mostReaders)
+			free, err := lock.Open(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer free.Close()
+			for _, key := range rwKeys(n) {
+				lease, err := free.TryAcquire(t.Context(), key)
+				if err != nil {
+					t.Errorf("%s is not free: %v", key, err)
+					continue
+				}
+				release(t, lease)
+			}
 		})
 	}
 }

@@ -44,6 +44,19 @@ func Token(r *http.Request) (uint64, error) {
 //
 // A stale token is answered with 412, a missing one with 428, and one that is not a token with 400.
 func Protect(next http.Handler, guard func(*http.Request) *fence.Guard) http.Handler {
+	return protect(next, guard, (*fence.Guard).Do)
+}
+
+// ProtectShared is like Protect for requests under shared leases: a token is stale only if a request with a higher one
+// has passed Protect. Several requests are served at a time, and none beside one that has passed Protect with the same
+// Guard.
+func ProtectShared(next http.Handler, guard func(*http.Request) *fence.Guard) http.Handler {
+	return protect(next, guard, (*fence.Guard).DoShared)
+}
+
+func protect(
+	next http.Handler, guard func(*http.Request) *fence.Guard, do func(g *fence.Guard, token uint64, f func() error) error,
+) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := guard(r)
 		if g == nil {
@@ -52,7 +65,7 @@ func Protect(next http.Handler, guard func(*http.Request) *fence.Guard) http.Han
 		}
 		token, err := Token(r)
 		if err == nil {
-			err = g.Do(token, func() error {
+			err = do(g, token, func() error {
 				next.ServeHTTP(w, r)
 				return nil
 			})

@@ -61,3 +61,31 @@ func TestSetToken(t *testing.T) {
 		t.Error(token, err)
 	}
 }
+
+// Writes and reads of one resource share its Guard.
+func TestProtectShared(t *testing.T) {
+	var g fence.Guard
+	guard := func(*http.Request) *fence.Guard { return &g }
+	served := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	write, read := fencehttp.Protect(served, guard), fencehttp.ProtectShared(served, guard)
+	for i, c := range []struct {
+		handler http.Handler
+		token   uint64
+		want    int
+	}{
+		{read, 512, http.StatusOK},
+		{read, 256, http.StatusOK},
+		{write, 300, http.StatusPreconditionFailed},
+		{write, 768, http.StatusOK},
+		{read, 512, http.StatusPreconditionFailed},
+		{read, 0, http.StatusBadRequest},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		fencehttp.SetToken(r, c.token)
+		answer := httptest.NewRecorder()
+		c.handler.ServeHTTP(answer, r)
+		if answer.Code != c.want {
+			t.Errorf("request %d with token %d: status %d, want %d", i, c.token, answer.Code, c.want)
+		}
+	}
+}

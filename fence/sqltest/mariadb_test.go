@@ -55,7 +55,8 @@ func TestMariaDB(t *testing.T) {
 
 	// A plain SELECT reads the snapshot, and finds the token of before the later holder.
 	t.Run("Naive", func(t *testing.T) {
-		if stale, err := d.OldSnapshot(t, sql.LevelRepeatableRead, fencetest.Naive); !stale || err != nil {
+		naive := fencetest.Writer(fencetest.Naive)
+		if stale, err := d.OldSnapshot(t, sql.LevelRepeatableRead, naive, naive); !stale || err != nil {
 			t.Errorf("a write with a token below the last: took effect %v, error %v", stale, err)
 		}
 	})

@@ -27,22 +27,26 @@ type Database struct {
 // Run runs all tests.
 func Run(t *testing.T, d Database) {
 	t.Run("Order", d.order)
+	t.Run("SharedOrder", d.sharedOrder)
+	t.Run("Histories", d.histories)
 	t.Run("Names", d.names)
 	for _, level := range d.Levels {
-		for name, check := range d.checks() {
+		for name, c := range d.checks() {
 			t.Run(fmt.Sprintf("%v/%s", level, name), func(t *testing.T) {
-				// There a row that was read is locked, and nobody else can write to it.
-				if d.Dialect != fence.MySQL || level != sql.LevelSerializable {
-					t.Run("OldSnapshot", func(t *testing.T) {
-						if stale, err := d.OldSnapshot(t, level, check); stale || !d.refused(err) {
-							t.Errorf("a write with a token below the last: took effect %v, error %v", stale, err)
-						}
-					})
+				for conflict, sides := range c.conflicts() {
+					// There a row that was read is locked, and nobody else can write to it.
+					if d.Dialect != fence.MySQL || level != sql.LevelSerializable {
+						t.Run("OldSnapshot/"+conflict, func(t *testing.T) {
+							if stale, err := d.OldSnapshot(t, level, sides.old, sides.later); stale || !d.refused(err) {
+								t.Errorf("an act with a token below the last: took effect %v, error %v", stale, err)
+							}
+						})
+					}
+					if d.Waits != nil {
+						t.Run("Waits/"+conflict, func(t *testing.T) { d.waits(t, level, sides.old, sides.later) })
+					}
 				}
-				if d.Waits != nil {
-					t.Run("Waits", func(t *testing.T) { d.waits(t, level, check) })
-				}
-				t.Run("Storm", func(t *testing.T) { d.storm(t, level, check) })
+				t.Run("Storm", func(t *testing.T) { d.storm(t, level, c) })
 			})
 		}
 	}
@@ -60,16 +64,70 @@ const accountID = 7
 func (d Database) table() fence.Table   { return fence.NewTable(d.Dialect, "fences") }
 func (d Database) column() fence.Column { return fence.NewColumn(d.Dialect, "account", "id", "fence") }
 
-func (d Database) checks() map[string]Check {
-	table, column := d.table(), d.column()
-	return map[string]Check{
-		"Table": func(ctx context.Context, tx *sql.Tx, token uint64) error {
-			return table.Check(ctx, tx, "account/7", token)
+func (d Database) columns() fence.Column {
+	return fence.NewColumns(d.Dialect, "account", "id", "fence", "shared_fence")
+}
+
+// Checks are those of a writer and of a reader. Shared is nil if the resource has no readers.
+type Checks struct{ Exclusive, Shared Check }
+
+func (d Database) checks() map[string]Checks {
+	table, column, columns := d.table(), d.column(), d.columns()
+	return map[string]Checks{
+		"Table": {
+			Exclusive: func(ctx context.Context, tx *sql.Tx, token uint64) error {
+				return table.Check(ctx, tx, "account/7", token)
+			},
+			Shared: func(ctx context.Context, tx *sql.Tx, token uint64) error {
+				return table.CheckShared(ctx, tx, "account/7", token)
+			},
 		},
-		"Column": func(ctx context.Context, tx *sql.Tx, token uint64) error {
-			return column.Check(ctx, tx, accountID, token)
+		"Column": {
+			Exclusive: func(ctx context.Context, tx *sql.Tx, token uint64) error {
+				return column.Check(ctx, tx, accountID, token)
+			},
+		},
+		"Columns": {
+			Exclusive: func(ctx context.Context, tx *sql.Tx, token uint64) error {
+				return columns.Check(ctx, tx, accountID, token)
+			},
+			Shared: func(ctx context.Context, tx *sql.Tx, token uint64) error {
+				return columns.CheckShared(ctx, tx, accountID, token)
+			},
 		},
 	}
+}
+
+// An Actor is a writer or a reader.
+type Actor struct {
+	Check Check
+	act   func(ctx context.Context, tx *sql.Tx, token uint64) error
+}
+
+// Writer returns a writer that checks with check.
+func Writer(check Check) Actor { return Actor{check, write} }
+
+func reader(check Check) Actor { return Actor{check, read} }
+
+// actOnce checks token and acts, in a transaction that is open.
+func (a Actor) actOnce(ctx context.Context, tx *sql.Tx, token uint64) error {
+	if err := a.Check(ctx, tx, token); err != nil {
+		return err
+	}
+	return a.act(ctx, tx, token)
+}
+
+type conflict struct{ old, later Actor }
+
+// conflicts returns who is refused after whom.
+func (c Checks) conflicts() map[string]conflict {
+	writer := Writer(c.Exclusive)
+	conflicts := map[string]conflict{"WriterAfterWriter": {writer, writer}}
+	if c.Shared != nil {
+		conflicts["WriterAfterReader"] = conflict{writer, reader(c.Shared)}
+		conflicts["ReaderAfterWriter"] = conflict{reader(c.Shared), writer}
+	}
+	return conflicts
 }
 
 // Naive is the check that everybody writes first: look, then write. The column fence is raised with the write.
@@ -86,8 +144,8 @@ func (d Database) reset(t *testing.T) {
 	t.Helper()
 	for _, statement := range []string{
 		`DROP TABLE IF EXISTS account`, `DROP TABLE IF EXISTS fences`,
-		`CREATE TABLE account (id bigint PRIMARY KEY, fence bigint, balance bigint, history text)`,
-		`INSERT INTO account VALUES (7, 0, 0, '')`,
+		`CREATE TABLE account (id bigint PRIMARY KEY, fence bigint, shared_fence bigint, balance bigint, history text)`,
+		`INSERT INTO account VALUES (7, 0, 0, 0, '')`,
 	} {
 		if _, err := d.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -121,48 +179,64 @@ func write(ctx context.Context, tx *sql.Tx, token uint64) error {
 	return err
 }
 
-// history returns the tokens of the writes that took effect, oldest first, and fails unless each has added 1.
-func (d Database) history(t *testing.T) (tokens []uint64) {
+// read adds the token to the history, marked as a reader's.
+func read(ctx context.Context, tx *sql.Tx, token uint64) error {
+	_, err := tx.ExecContext(ctx, fmt.Sprintf(`UPDATE account SET history = CONCAT(history, ' %s%d')`, readMark, token))
+	return err
+}
+
+const readMark = "r"
+
+// An event is a write or a read that took effect.
+type event struct {
+	token  uint64
+	shared bool
+}
+
+// history returns what took effect, oldest first, and fails unless each write has added 1.
+func (d Database) history(t *testing.T) (events []event) {
 	t.Helper()
-	var balance int
+	var balance, writes int
 	var history string
 	if err := d.QueryRowContext(t.Context(), `SELECT balance, history FROM account`).Scan(&balance, &history); err != nil {
 		t.Fatal(err)
 	}
 	for _, field := range strings.Fields(history) {
-		token, err := strconv.ParseUint(field, 10, 64)
+		digits, shared := strings.CutPrefix(field, readMark)
+		token, err := strconv.ParseUint(digits, 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tokens = append(tokens, token)
+		events = append(events, event{token, shared})
+		if !shared {
+			writes++
+		}
 	}
-	if balance != len(tokens) {
-		t.Errorf("%d writes, each of which adds 1, have made %d", len(tokens), balance)
+	if balance != writes {
+		t.Errorf("%d writes, each of which adds 1, have made %d", writes, balance)
 	}
-	return tokens
+	return events
 }
 
-// OldSnapshot lets a transaction read before a later holder writes, and then check and write with the lower token. It reports whether
-// that write took effect.
-func (d Database) OldSnapshot(t *testing.T, level sql.IsolationLevel, check Check) (stale bool, err error) {
+// OldSnapshot lets a transaction read before a later holder acts, and then check and act with the lower token. It
+// reports whether that act took effect.
+func (d Database) OldSnapshot(t *testing.T, level sql.IsolationLevel, old, later Actor) (stale bool, err error) {
 	t.Helper()
 	d.reset(t)
 	ctx := t.Context()
-	old := d.begin(t, level)
+	oldTx := d.begin(t, level)
 	var balance int
-	if err := old.QueryRowContext(ctx, `SELECT balance FROM account`).Scan(&balance); err != nil {
+	if err := oldTx.QueryRowContext(ctx, `SELECT balance FROM account`).Scan(&balance); err != nil {
 		t.Fatal(err)
 	}
-	later := d.begin(t, level)
-	if err := errors.Join(check(ctx, later, 512), write(ctx, later, 512), later.Commit()); err != nil {
+	laterTx := d.begin(t, level)
+	if err := errors.Join(later.actOnce(ctx, laterTx, 512), laterTx.Commit()); err != nil {
 		t.Fatal("the later holder: ", err)
 	}
-	if err = check(ctx, old, 256); err == nil {
-		if err = write(ctx, old, 256); err == nil {
-			err = old.Commit()
-		}
+	if err = old.actOnce(ctx, oldTx, 256); err == nil {
+		err = oldTx.Commit()
 	}
-	_ = old.Rollback() // done, if it has committed
+	_ = oldTx.Rollback() // done, if it has committed
 	var history string
 	if err := d.QueryRowContext(ctx, `SELECT history FROM account`).Scan(&history); err != nil {
 		t.Fatal(err)
@@ -187,6 +261,6 @@ func (d Database) BetweenCheckAndWrite(t *testing.T, level sql.IsolationLevel) (
 		err = old.Commit()
 	}
 	_ = old.Rollback()
-	tokens := d.history(t)
-	return tokens[len(tokens)-1] == 256, err
+	events := d.history(t)
+	return events[len(events)-1].token == 256, err
 }

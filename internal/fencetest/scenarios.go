@@ -1,13 +1,9 @@
 package fencetest
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"math"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,10 +14,10 @@ import (
 
 // order checks one token after another.
 func (d Database) order(t *testing.T) {
-	for name, check := range d.checks() {
+	for name, checks := range d.checks() {
 		t.Run(name, func(t *testing.T) {
 			d.reset(t)
-			if _, err := d.ExecContext(t.Context(), `UPDATE account SET fence = NULL`); err != nil {
+			if _, err := d.ExecContext(t.Context(), `UPDATE account SET fence = NULL, shared_fence = NULL`); err != nil {
 				t.Fatal(err)
 			}
 			const exact = 1 << 53 // floating-point numbers are exact up to here
@@ -45,7 +41,7 @@ func (d Database) order(t *testing.T) {
 				{token: math.MaxInt64 + 1, want: lock.ErrInvalid},
 			} {
 				tx := d.begin(t, sql.LevelDefault)
-				err := check(t.Context(), tx, c.token)
+				err := checks.Exclusive(t.Context(), tx, c.token)
 				if !errors.Is(err, c.want) {
 					t.Errorf("token %d: error %v, want %v", c.token, err, c.want)
 				}
@@ -89,101 +85,37 @@ func (d Database) names(t *testing.T) {
 	}
 }
 
-// waits lets a holder check while the transaction of a later one is open. It waits for that one's end, and passes only if it was rolled back.
-func (d Database) waits(t *testing.T, level sql.IsolationLevel, check Check) {
+// waits lets a holder check while the transaction of a later one is open. It waits for that one's end, and passes only
+// if it was rolled back.
+func (d Database) waits(t *testing.T, level sql.IsolationLevel, old, later Actor) {
 	for end, name := range []string{"commit", "rollback"} {
 		d.reset(t)
 		ctx := t.Context()
-		first := d.begin(t, level)
-		if err := errors.Join(check(ctx, first, 1), first.Commit()); err != nil {
-			t.Fatal(err)
+		for _, a := range []Actor{old, later} {
+			first := d.begin(t, level)
+			if err := errors.Join(a.Check(ctx, first, 1), first.Commit()); err != nil {
+				t.Fatal(err)
+			}
 		}
-		later, old := d.begin(t, level), d.begin(t, level)
-		if err := check(ctx, later, 512); err != nil {
+		laterTx, oldTx := d.begin(t, level), d.begin(t, level)
+		if err := later.Check(ctx, laterTx, 512); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)
 		go func() {
-			err := check(ctx, old, 256)
+			err := old.Check(ctx, oldTx, 256)
 			if err == nil {
-				err = old.Commit()
+				err = oldTx.Commit()
 			}
 			done <- err
 		}()
 		storetest.Until(t, 20*time.Second, "the check waits", func() bool { return d.Waits(ctx) })
-		if err := []func() error{later.Commit, later.Rollback}[end](); err != nil {
+		if err := []func() error{laterTx.Commit, laterTx.Rollback}[end](); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; end == 0 && !d.refused(err) || end == 1 && err != nil {
 			t.Errorf("after the later holder's %s: error %v", name, err)
 		}
-		_ = old.Rollback()
+		_ = oldTx.Rollback()
 	}
-}
-
-// storm lets many holders write at once, half of them with tokens of the past. Transactions that the database refuses are begun again.
-func (d Database) storm(t *testing.T, level sql.IsolationLevel, check Check) {
-	d.reset(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	writers, writes := 8, 25
-	if testing.Short() {
-		writers, writes = 4, 10
-	}
-	var newest atomic.Uint64
-	var stale atomic.Int64
-	var wg sync.WaitGroup
-	for range writers {
-		wg.Go(func() {
-			for range writes {
-				token := newest.Add(1)
-				if rand.IntN(2) == 0 {
-					token = 1 + rand.Uint64N(token)
-				}
-				err := d.writeOnce(ctx, level, check, token)
-				for err != nil && d.Again(err) && ctx.Err() == nil {
-					err = d.writeOnce(ctx, level, check, token)
-				}
-				switch {
-				case errors.Is(err, fence.ErrStale):
-					stale.Add(1)
-				case err != nil:
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	// One that is higher than all must pass, and be the last.
-	last := newest.Add(1)
-	if err := d.writeOnce(ctx, level, check, last); err != nil {
-		t.Fatal(err)
-	}
-	tokens := d.history(t)
-	for i := range tokens[1:] {
-		if tokens[i] > tokens[i+1] {
-			t.Fatalf("a write with token %d came after one with %d", tokens[i+1], tokens[i])
-		}
-	}
-	if got := tokens[len(tokens)-1]; got != last {
-		t.Errorf("the last write is with token %d, want %d", got, last)
-	}
-	if accepted := len(tokens) - 1; accepted+int(stale.Load()) != writers*writes {
-		t.Errorf("%d writes and %d refusals of %d attempts", accepted, stale.Load(), writers*writes)
-	}
-}
-
-func (d Database) writeOnce(ctx context.Context, level sql.IsolationLevel, check Check, token uint64) error {
-	tx, err := d.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	if err := check(ctx, tx, token); err != nil {
-		return err
-	}
-	if err := write(ctx, tx, token); err != nil {
-		return err
-	}
-	return tx.Commit()
 }

@@ -22,13 +22,17 @@ var (
 	readmeKey     = regexp.MustCompile(`"invoice/42"`)
 )
 
-// readmePrograms builds the programs of the README that take a URL, for any store: it comes from the environment. own is the source of the
-// one that brings a client of its own.
+// readmePrograms builds the programs of the README and of "Using the library" that take a URL. They run on any store: the
+// URL comes from the environment. own is the source of the program that has a client of its own.
 func readmePrograms(t *testing.T) (programs []string, own string) {
 	t.Helper()
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
+	var pages []byte
+	for _, page := range []string{"README.md", "docs/using-the-library.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(page)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, text...)
 	}
 	const stores = `package main
 
@@ -42,7 +46,7 @@ import (
 	_ "github.com/anylock/lock/zookeeper"
 )
 `
-	for _, block := range readmeProgram.FindAllStringSubmatch(string(readme), -1) {
+	for _, block := range readmeProgram.FindAllStringSubmatch(string(pages), -1) {
 		code := block[1]
 		if !readmeURL.MatchString(code) {
 			own += code
@@ -50,7 +54,7 @@ import (
 		}
 		for _, part := range []*regexp.Regexp{readmeURL, readmeStore, readmeKey} {
 			if len(part.FindAllString(code, -1)) != 1 {
-				t.Fatalf("a program of the README does not hold %v once:\n%s", part, code)
+				t.Fatalf("a program does not hold %v once:\n%s", part, code)
 			}
 		}
 		code = readmeURL.ReplaceAllString(code, `lock.Open(ctx, ""`)
@@ -58,7 +62,7 @@ import (
 		programs = append(programs, build(t, map[string]string{"main.go": code, "stores.go": stores}))
 	}
 	if len(programs) != 2 {
-		t.Fatalf("%d programs in the README that take a URL", len(programs))
+		t.Fatalf("%d programs take a URL", len(programs))
 	}
 	return programs, own
 }
@@ -82,7 +86,7 @@ func build(t *testing.T, files map[string]string) (program string) {
 	return program
 }
 
-// The README's program with a client of its own works on a real server.
+// The program with a client of its own works on a real server.
 func TestReadmeProgramWithClient(t *testing.T) {
 	t.Parallel()
 	_, own := readmePrograms(t)
@@ -94,7 +98,7 @@ func TestReadmeProgramWithClient(t *testing.T) {
 	}
 }
 
-// The README's programs do on every store what they say: on a free key and on a busy one, which one skips and the other waits for.
+// The programs do on every store what they say: on a free key and on a busy one, which one skips and the other waits for.
 func TestReadmeProgramsOnStores(t *testing.T) {
 	programs, _ := readmePrograms(t)
 	const waits, skips = 0, 1 // programs

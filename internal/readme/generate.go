@@ -55,18 +55,24 @@ func params(store string) part {
 	})
 }
 
-// documents lists README.md, docs/*.md, docs/stores/*.md and docs/evidence/*.md below dir.
+// chinese is the README in Chinese.
+const chinese = "README.zh-CN.md"
+
+// documents lists README.md, README.zh-CN.md, docs/*.md and the folders of docs below dir.
 func documents(dir string) ([]string, error) {
 	docs, err := filepath.Glob(filepath.Join(dir, "docs", "*.md"))
 	if err != nil {
 		return nil, err
 	}
-	stores, err := filepath.Glob(filepath.Join(dir, "docs", "stores", "*.md"))
-	if err != nil {
-		return nil, err
+	list := append([]string{filepath.Join(dir, "README.md"), filepath.Join(dir, chinese)}, docs...)
+	for _, folder := range []string{"stores", "decisions", "evidence"} {
+		pages, err := filepath.Glob(filepath.Join(dir, "docs", folder, "*.md"))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, pages...)
 	}
-	evidence, err := filepath.Glob(filepath.Join(dir, "docs", "evidence", "*.md"))
-	return slices.Concat([]string{filepath.Join(dir, "README.md")}, docs, stores, evidence), err
+	return list, nil
 }
 
 // generate returns text with all its generated parts made anew, and the names of those.

@@ -144,6 +144,44 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	})
 }
 
+var anyBlock = regexp.MustCompile("(?ms)^```.*?^```$")
+
+// The Chinese README shows the same code, the same headings and the same links as the English one.
+func TestChineseReadmeFollows(t *testing.T) {
+	english, translated := "", ""
+	eachDocument(t, func(_ *testing.T, _, file, text string) {
+		switch filepath.Base(file) {
+		case "README.md":
+			if english == "" { // docs has one, too
+				english = text
+			}
+		case chinese:
+			translated = text
+		}
+	})
+	if want, got := anyBlock.FindAllString(english, -1), anyBlock.FindAllString(translated, -1); !slices.Equal(got, want) {
+		t.Errorf("%s shows other code than the README: %q, not %q", chinese, got, want)
+	}
+	if want, got := strings.Count(english, "\n## "), strings.Count(translated, "\n## "); got != want {
+		t.Errorf("%s has %d headings, the README %d", chinese, got, want)
+	}
+	want, got := targets(english, chinese), targets(translated, "README.md")
+	if !slices.Equal(got, want) {
+		t.Errorf("%s links to %q, the README to %q", chinese, got, want)
+	}
+}
+
+// targets are where the links of text lead, but for the other language.
+func targets(text, other string) (list []string) {
+	for _, m := range link.FindAllStringSubmatch(text, -1) {
+		if m[1] != other {
+			list = append(list, m[1])
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
 // The doc comment of each store lists every parameter of its URLs.
 func TestDocCommentsListParams(t *testing.T) {
 	root, err := moduleroot.Find()

@@ -1,0 +1,60 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// Column is one or two columns of your table that keep the highest tokens seen for its row, as signed 64-bit integers.
+// NULL and 0 mean that no token has been seen. A Column is a plain value, safe for concurrent use.
+type Column struct {
+	row               string // prefix of a row's name in errors; the key follows it
+	exclusive, shared statements
+}
+
+// NewColumn returns the column token of a table whose column key is unique, for a resource without shared leases. The
+// names are inserted into statements unquoted: never use untrusted input.
+func NewColumn(d Dialect, table, key, token string) Column {
+	c := Column{row: table + " " + key + "="}
+	if s, ok := d.syntax(); ok {
+		c.exclusive = columnStatements(s, table, key, token, token)
+	}
+	return c
+}
+
+// NewColumns is like NewColumn, with a second column that keeps the highest shared token.
+func NewColumns(d Dialect, table, key, token, sharedToken string) Column {
+	c := Column{row: table + " " + key + "="}
+	if s, ok := d.syntax(); ok {
+		highest := s.max("COALESCE("+token+", 0)", "COALESCE("+sharedToken+", 0)")
+		c.exclusive = columnStatements(s, table, key, token, highest)
+		c.shared = columnStatements(s, table, key, sharedToken, "COALESCE("+token+", 0)")
+	}
+	return c
+}
+
+// columnStatements raises column, and compares with seen.
+func columnStatements(s syntax, table, key, column, seen string) statements {
+	raise := `UPDATE ` + table + ` SET ` + column + ` = ` + s.max("COALESCE("+column+", 0)", s.token) +
+		` WHERE ` + key + ` = ` + s.key
+	if s.returning {
+		return statements{raise: raise + ` RETURNING ` + seen}
+	}
+	return statements{
+		raise: raise, tokenFirst: true,
+		read: `SELECT ` + seen + ` FROM ` + table + ` WHERE ` + key + ` = ` + s.key + ` FOR UPDATE`,
+	}
+}
+
+// Check is like Table.Check, for the row with that key. Without such a row the error matches sql.ErrNoRows. A Column of
+// NewColumn compares with exclusive tokens alone.
+func (c Column) Check(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
+	return c.exclusive.check(ctx, tx, c.row+fmt.Sprint(key), key, token)
+}
+
+// CheckShared is like Table.CheckShared, for the row with that key. For a Column of NewColumn, which has no place for
+// shared tokens, the error is lock.ErrInvalid.
+func (c Column) CheckShared(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
+	return c.shared.check(ctx, tx, c.row+fmt.Sprint(key), key, token)
+}

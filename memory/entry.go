@@ -1,0 +1,97 @@
+package memory
+
+import (
+	"container/list"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/alarm"
+)
+
+// An entry is a key that is held, by one writer or by readers, and its queue. Nobody in the queue could have the key: the
+// first conflicts with a holder, and the others are behind.
+type entry struct {
+	key     string
+	writer  hold             // without an owner if no lease is exclusive
+	readers map[string]*hold // by owner; nil until the first
+	queue   list.List        // of *waiter
+}
+
+// A hold is one lease of a key. It ends when expires is due.
+type hold struct {
+	entry   *entry
+	owner   string
+	token   uint64
+	expires alarm.Entry[*hold]
+}
+
+// A waiter is a request for a key. Its place is nil if it is not in the queue.
+type waiter struct {
+	key     string
+	owner   string
+	ttl     time.Duration
+	shared  bool
+	place   *list.Element
+	granted chan grant // has room for the one that it gets
+}
+
+type grant struct {
+	token uint64
+	at    time.Time // the lease lives from here
+}
+
+func (h *hold) init(e *entry) {
+	h.entry = e
+	h.expires.Item = h
+}
+
+func (h *hold) isShared() bool { return h != &h.entry.writer }
+
+func (e *entry) isFree() bool { return e.writer.owner == "" && len(e.readers) == 0 }
+
+// admits reports whether a request conflicts with no holder.
+func (e *entry) admits(shared bool) bool {
+	return e.writer.owner == "" && (shared || len(e.readers) == 0)
+}
+
+// holdOf returns the lease of owner, nil if there is none, or no entry.
+func (e *entry) holdOf(owner string) *hold {
+	switch {
+	case e == nil:
+		return nil
+	case e.writer.owner == owner:
+		return &e.writer
+	}
+	return e.readers[owner]
+}
+
+func (e *entry) newReader(owner string) *hold {
+	h := new(hold)
+	h.init(e)
+	if e.readers == nil {
+		e.readers = make(map[string]*hold)
+	}
+	e.readers[owner] = h
+	return h
+}
+
+func (e *entry) remove(h *hold) {
+	if h.isShared() {
+		delete(e.readers, h.owner)
+	} else {
+		h.owner = ""
+	}
+}
+
+// holder describes the writer, or the reader whose lease ends last.
+func (e *entry) holder(now time.Time) backend.Holder {
+	last := &e.writer
+	for _, h := range e.readers {
+		if order := h.expires.At().Compare(last.expires.At()); !last.isShared() || order > 0 || order == 0 && h.token > last.token {
+			last = h
+		}
+	}
+	return backend.Holder{
+		Owner: last.owner, Token: last.token, TTL: last.expires.At().Sub(now), Waiters: e.queue.Len(), Shared: len(e.readers),
+	}
+}

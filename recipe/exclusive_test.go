@@ -1,0 +1,56 @@
+package recipe_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/recipe"
+)
+
+// Recipes whose leases must be exclusive refuse a shared one, and keep nothing.
+func TestRecipesRefuseShared(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		ctx, l := t.Context(), w.locker()
+		semaphore, rw := semaphore(t, l, 2), readersWriters(t, l, 2)
+		for name, call := range map[string]func() error{
+			"Lead": func() error {
+				return recipe.Lead(ctx, l, "boss", func(context.Context, *lock.Lease) error {
+					t.Error("a leader with a shared lease")
+					return errors.New("led")
+				}, lock.Shared())
+			},
+			"Semaphore.Acquire":    func() error { _, err := semaphore.Acquire(ctx, lock.Shared()); return err },
+			"Semaphore.TryAcquire": func() error { _, err := semaphore.TryAcquire(ctx, lock.Shared()); return err },
+			"RW.Acquire":           func() error { _, err := rw.Acquire(ctx, lock.Shared()); return err },
+			"RW.TryAcquire":        func() error { _, err := rw.TryAcquire(ctx, lock.Shared()); return err },
+			"RW.AcquireShared":     func() error { _, err := rw.AcquireShared(ctx, lock.Shared()); return err },
+			"RW.TryAcquireShared":  func() error { _, err := rw.TryAcquireShared(ctx, lock.Shared()); return err },
+		} {
+			if err := call(); !errors.Is(err, lock.ErrInvalid) {
+				t.Errorf("%s: error %v", name, err)
+			}
+		}
+		w.free("boss", "mail/queue", "mail/permit/0")
+		w.free(rwKeys(2)...)
+	})
+}
+
+// A set of shared leases lets other readers of its keys in.
+func TestSetIsShared(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		set, err := recipe.AcquireAll(t.Context(), w.locker(), []string{"b", "a"}, lock.Shared())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release(t, set)
+		other, err := recipe.TryAcquireAll(t.Context(), w.locker(), []string{"a", "b"}, lock.Shared())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release(t, other)
+		_, err = recipe.TryAcquireAll(t.Context(), w.locker(), []string{"a", "b"})
+		wantErr(t, err, lock.ErrHeld)
+	})
+}
