@@ -98,6 +98,8 @@ func TestClaimsOfEveryReach(t *testing.T) {
 		{"reach", modest, "Guarantees.Reach",
 			map[backend.Reach]string{h: "Harness.Process", n: "Harness.Process"},
 			func(h *conformance.Harness) { process(h); h.Linked = every.Linked }},
+		{"shared leases", claim(func(g *backend.Guarantees) { g.Shared = true }), "Guarantees.Shared",
+			map[backend.Reach]string{h: "Harness.Process", n: "Harness.Process"}, process},
 		{"lateness", modest, "Guarantees.MaxLate", map[backend.Reach]string{h: "Harness.Process", n: "Harness.Process"}, process},
 		{"clocks", modest, "Guarantees.EnforcedBy",
 			map[backend.Reach]string{p: "Harness.StepClock", h: "Harness.StepClock", n: "Harness.StepClock"},

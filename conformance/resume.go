@@ -73,6 +73,9 @@ func resumeContinuesALease(t *trial) {
 	t.release(next)
 	t.release(other)
 	t.resumeExtends(resumer)
+	if t.g.Shared {
+		t.resumeExtendsReader(resumer)
+	}
 }
 
 // resumeExtends resumes a short lease, which then outlives its first deadline.
@@ -85,14 +88,28 @@ func (t *trial) resumeExtends(resumer backend.Resumer) {
 	t.release(resumed)
 }
 
+// resumeExtendsReader resumes one of several short shared leases, which then outlives the others.
+func (t *trial) resumeExtendsReader(resumer backend.Resumer) {
+	readers := t.readers(t.newKey(), 3, t.short())
+	resumed := t.resume(resumer, readers[1], t.long())
+	t.expire(readers[0])
+	t.expire(readers[2])
+	t.readersKeepOut([]*grant{resumed}, "after Resume of one of several readers, and the expiry of the others")
+	r := backend.Request{Key: resumed.key, Owner: readers[0].owner, TTL: t.long(), Shared: true}
+	_, err := resumer.Resume(t.ctx, r)
+	t.isLost(err, "Resume of a reader whose lease has expired")
+	t.release(resumed)
+	t.mustBeFree(t.a, resumed.key, "after the release of a resumed reader")
+}
+
 // resume returns the lease of g as another client's.
 func (t *trial) resume(resumer backend.Resumer, g *grant, ttl time.Duration) *grant {
 	before := time.Now()
-	l, err := resumer.Resume(t.ctx, backend.Request{Key: g.key, Owner: g.owner, TTL: ttl})
+	l, err := resumer.Resume(t.ctx, backend.Request{Key: g.key, Owner: g.owner, TTL: ttl, Shared: g.shared})
 	if err != nil {
 		t.fatalf("Resume of a live lease: %v", err)
 	}
-	resumed := &grant{Lease: l, client: t.b, key: g.key, owner: g.owner, ttl: ttl, before: before, after: time.Now()}
+	resumed := &grant{Lease: l, client: t.b, key: g.key, owner: g.owner, ttl: ttl, before: before, after: time.Now(), shared: g.shared}
 	if l.Token() != g.Token() {
 		t.breaks(7, "the resumed lease has token %d, and was granted token %d", l.Token(), g.Token())
 	}

@@ -86,8 +86,11 @@ var sharedMutants = []mutant{
 	{"stale reader's renewal drops who waits first", "BreakEndsOneReader"},
 	{"stale release of a reader ends another", "LateReaderRequestsTouchNothing"},
 	{"stale release of a reader ends the writer", "LateReaderRequestsTouchNothing"},
+	{"readers are not renewed", "ReaderRenewalRacesExpiry"},
 	{"stale Renew is sent without owner", "StaleReaderSparesWriter"},
 	{"stale Release is sent without owner", "StaleReaderSparesWriter"},
+	{"stale release of a reader ends another", "BreakEndsOneReader"},
+	{"all waiting readers enter at once", "ReadersIgnoreLaterWriter"},
 	{"break ends all readers", "BreakEndsOneReader"},
 	{"break ends any reader", "BreakEndsOneReader"},
 	{"break finds no reader", "BreakEndsOneReader"},
@@ -136,7 +139,7 @@ var sharedMutants = []mutant{
 	{"store keeps a record of each expired reader", "StoreForgetsEndedReaders"},
 
 	// histories
-	{"renewal of a reader cuts longer ones", "SharedHistoryUnderExpiry"},
+	{"reader's lease ends after 9/10 of its TTL", "SharedHistoryUnderExpiry"},
 	{"reader enters beside a writer", "SharedHistoryUnderLinkFaults"},
 	{"reader's lease ends after 9/10 of its TTL", "SharedHistoryUnderProcessFaults"},
 	{"restart drops readers", "SharedHistoryUnderOutages"},

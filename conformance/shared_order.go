@@ -138,7 +138,7 @@ func (t *trial) endings() []func(g *grant) {
 
 // readersEnterTogether lets no reader release its lease before all have theirs.
 func readersEnterTogether(t *trial) {
-	n, ends := min(8, t.h.Many-2), t.endings()
+	n, ends := min(12, t.h.Many-2), t.endings()
 	t.inChunks(len(ends), n+1, func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.long())
 		var waits []*waiting
@@ -159,7 +159,7 @@ func readersEnterTogether(t *trial) {
 
 func readersIgnoreLaterWriter(t *trial) {
 	ends := t.endings()
-	t.inChunks(len(ends), 5, func(i int) {
+	t.inChunks(len(ends), 6, func(i int) {
 		g := t.acquire(t.b, t.newKey(), t.long())
 		var waits []*waiting
 		for j := range 3 {
@@ -170,17 +170,22 @@ func readersIgnoreLaterWriter(t *trial) {
 		t.arrived(g.key, 4)
 		later = append(later, t.wait(t.b, g.key, t.long()))
 		t.arrived(g.key, 5)
+		last := t.waitToRead(t.a, g.key, t.long()) // passes neither
+		t.arrived(g.key, 6)
 		ends[i](g)
 		readers := t.readersEnter(waits, t.g.Round(t.short())+t.handOff(), "after the writer before them, with others behind")
 		for _, r := range readers {
-			for _, w := range later {
+			for _, w := range append(later, last) {
 				w.stillWaits(t, r, t.rule)
 			}
 			t.release(r)
 		}
 		for _, w := range later {
-			t.release(w.granted(t, t.handOff(), "after the release of the readers before it"))
+			next := w.granted(t, t.handOff(), "after the release of the readers before it")
+			last.stillWaits(t, next, t.rule)
+			t.release(next)
 		}
+		t.release(last.granted(t, t.handOff(), "after the release of the writers before it"))
 		t.becomesFree(t.a, g.key, t.handOff(), "after the last writer's release")
 	})
 }
@@ -314,31 +319,45 @@ func leavingWriterFreesReaders(t *trial) {
 	for what := range leave {
 		ways = append(ways, what)
 	}
-	t.inChunks(2*len(ways), 5, func(i int) {
-		what, key := ways[i/2], t.newKey()
-		reader := t.read(t.client(i), key, t.long())
+	t.inChunks(3*len(ways), 7, func(i int) {
+		what, key := ways[i/3], t.newKey()
+		readers := t.readers(key, 1+i%2, t.long())
+		reader, queued := readers[0], 1
 		leaves := leave[what](key, t.client(i+1))
-		t.arrived(key, 1)
-		if i%2 == 1 { // another writer has left before, and a reader
+		t.arrived(key, queued)
+		var second *waiting
+		switch i % 3 {
+		case 1: // another writer has left before, and a reader
 			gone := []*waiting{t.waitToRead(t.b, key, t.long()), t.wait(t.a, key, t.long())}
 			t.arrived(key, 3)
 			for _, w := range gone {
 				w.cancelAndFail(t)
 			}
-			t.queueAtMostOf(key, 1)
+			t.queueAtMostOf(key, queued)
+		case 2: // another one stays for a while
+			second = t.wait(t.a, key, t.long())
+			queued++
+			t.arrived(key, queued)
 		}
 		var parked []*waiting
 		for j := range 3 {
 			parked = append(parked, t.waitToRead(t.client(j), key, t.long()))
 		}
-		t.arrived(key, 4)
+		t.arrived(key, queued+len(parked))
 		for _, w := range parked {
 			w.stillWaits(t, reader, t.rule)
 		}
 		leaves()
-		readers := t.readersEnter(parked, t.handOff(), "behind "+what)
-		t.readersKeepOut(append(readers, reader), "behind "+what)
-		for _, r := range append(readers, reader) {
+		if second != nil {
+			t.queueAtMostOf(key, 1+len(parked))
+			for _, w := range append(parked, second) {
+				w.stillWaits(t, reader, t.rule)
+			}
+			second.cancelAndFail(t)
+		}
+		readers = append(readers, t.readersEnter(parked, t.handOff(), "behind "+what)...)
+		t.readersKeepOut(readers, "behind "+what)
+		for _, r := range readers {
 			t.release(r)
 		}
 		t.becomesFree(t.b, key, t.handOff(), "after the last reader's release")

@@ -2,7 +2,9 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -23,6 +25,11 @@ var sharedStaleChecks = []Check{
 		run:   lateReaderRequestsTouchNothing,
 	},
 	{
+		Name: "ReaderRenewalRacesExpiry",
+		Rule: "rule 5: a renewal of a reader that meets the end of its lease succeeds, or is ErrLost and revives nothing",
+		run:  readerRenewalRacesExpiry,
+	},
+	{
 		Name: "StaleReaderSparesWriter",
 		Rule: "rule 5: Renew and Release by a shared lease that has expired are ErrLost and do not touch the writer or readers that came since",
 		run:  staleReaderSparesWriter,
@@ -41,6 +48,7 @@ func breakEndsOneReader(t *trial) {
 	}
 	requests := t.staleRequests()
 	const n = 3
+	t.inChunks(len(requests), n, func(i int) { t.breaksUnwaited(breaker, requests[i], t.readers(t.newKey(), n, t.long())) })
 	t.inChunks(2*len(requests), n+3, func(i int) {
 		request, key := requests[i/2], t.newKey()
 		readers := t.readers(key, n, t.long())
@@ -78,6 +86,18 @@ func breakEndsOneReader(t *trial) {
 		t.release(behind.granted(t, t.handOff(), "after the writer's release"))
 		t.becomesFree(t.b, key, t.handOff(), "after the last release")
 	})
+}
+
+// breaksUnwaited breaks the lease of one of readers, whose key nobody waits for.
+func (t *trial) breaksUnwaited(breaker backend.Breaker, request renewal, readers []*grant) {
+	t.breaksReader(breaker, readers[1])
+	t.wantLost(request.what+" of a reader whose lease was broken", func() error { return request.renew(t.ctx, readers[1], 2*t.long()) })
+	others := []*grant{readers[0], readers[2]}
+	t.readersKeepOut(others, fmt.Sprintf("after %s of a reader whose lease was broken", request.what))
+	t.release(others[0])
+	t.readersKeepOut(others[1:], "after Break of one reader and the release of another")
+	t.release(others[1])
+	t.mustBeFree(t.a, readers[1].key, "after Break of one reader and the release of the others")
 }
 
 func (t *trial) breaksReader(breaker backend.Breaker, g *grant) {
@@ -169,5 +189,51 @@ func staleReaderSparesWriter(t *trial) {
 			t.release(g)
 		}
 		t.mustBeFree(t.b, key, "after late requests of a reader, and the release of all others")
+	})
+}
+
+// readerRenewalRacesExpiry renews readers at the last moment, each before a writer that waits, some beside another reader.
+func readerRenewalRacesExpiry(t *trial) {
+	const keys, rounds = 12, 2
+	ways := t.renewals()
+	t.inChunks(keys, 3, func(i int) {
+		way := ways[i%len(ways)]
+		moment := 10 * time.Millisecond
+		if i%3 == 0 {
+			moment = t.short() / 3 // for a machine whose timers are late
+		}
+		for range rounds {
+			key := t.newKey()
+			var beside *grant
+			if i/2%2 == 0 {
+				beside = t.read(t.b, key, t.long())
+			}
+			g := t.read(t.a, key, t.short())
+			w := t.wait(t.b, key, t.long())
+			time.Sleep(time.Until(g.Deadline()) + 2*time.Millisecond - rand.N(moment))
+			before := time.Now()
+			err := way.renew(t.ctx, g, t.short())
+			end := g.Deadline()
+			t.answered(err, before)
+			switch {
+			case err == nil && end.Before(backend.Deadline(before, t.kept(t.short()))):
+				t.fatalf("a renewal at the last moment was granted less than its TTL")
+			case err == nil && w.ended() && w.grant != nil && w.grant.after.Before(before):
+				t.fatalf("a renewal revived a reader %v after a writer was granted the key", before.Sub(w.grant.after))
+			case err != nil && !errors.Is(err, backend.ErrLost):
+				t.fatalf("%s at the last moment: %v, want nil or ErrLost", way.what, err)
+			}
+			if beside != nil {
+				w.stillWaits(t, beside, t.rule)
+				t.outlast(t.lastRefusal(time.Now(), t.short()))
+				t.readersKeepOut([]*grant{beside}, "after a renewal that met the end of another reader's lease")
+				t.release(beside)
+			}
+			next := w.granted(t, 2*t.g.Round(t.short())+t.handOff(), "after the end of the readers")
+			if err == nil && next.after.Before(end) {
+				t.doubleGrant("a writer was granted the key %v before the renewed deadline of a reader", end.Sub(next.after))
+			}
+			t.release(next)
+		}
 	})
 }
