@@ -33,7 +33,15 @@ func TestRecordRoundTrip(t *testing.T) {
 	}
 }
 
-// Keys of one bucket leave each other as they are, but for those that are over.
+// The record of an exclusive lease has no byte for shared ones: a head, owner, token, end, and the length of the queue.
+func TestExclusiveRecordIsSmall(t *testing.T) {
+	r := record{leases: []lease{{"owner", 1, 1, false}}}
+	if b := r.append(nil); len(b) != 1+1+len("owner")+1+1+1 {
+		t.Errorf("%d bytes: %x", len(b), b)
+	}
+}
+
+// A write of one key leaves the other keys of its bucket unchanged, and removes those that have expired.
 func TestBucket(t *testing.T) {
 	s := &store{boot: bootID{1}}
 	full := record{last: 7, leases: leasesOf("o", 100)}
