@@ -11,7 +11,7 @@ import (
 
 // newHeld is what r asks for.
 func (b *Backend) newHeld(r backend.Request) *held {
-	h := &held{h: hashOf(r.Key), owner: r.Owner, ttl: b.guarantees.Round(r.TTL)}
+	h := &held{h: hashOf(r.Key), owner: r.Owner, shared: r.Shared, ttl: b.guarantees.Round(r.TTL)}
 	h.entry = labelEntry(h.h, r.Owner)
 	return h
 }

@@ -23,7 +23,7 @@ func TestServerClockBack(t *testing.T) {
 			stepClock := clockOf(t, s)
 			b := opened(t, s.PostgresURL())
 			saysWallClock(t, b)
-			frozen := startChild(t, s.PostgresURL()+params, "k", ttl)
+			frozen := startChild(t, s.PostgresURL()+params, "k", ttl, exclusiveChild)
 			frozen.says("held")
 			frozen.freeze()
 			begun := time.Now()

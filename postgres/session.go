@@ -28,8 +28,9 @@ type session struct {
 	answered atomic.Bool   // it has been used since it was made
 
 	// Of whose turn it is.
-	ignore func() bool // stops watching the request's context; nil if that is not watched
-	over   *held       // goes at the end of the turn
+	sharedReady bool        // the statements of shared locks are prepared
+	ignore      func() bool // stops watching the request's context; nil if that is not watched
+	over        *held       // goes at the end of the turn
 
 	mu      sync.Mutex      // guards what follows
 	ended   <-chan struct{} // what is asked in this turn ends with it, without an answer
@@ -50,6 +51,9 @@ type held struct {
 	h     hash
 	owner string
 	entry string // of the label
+	// shared is the mode of the lock. Each lease needs a session of its own, as seatLocked provides: the server grants
+	// a session any lock that conflicts only with locks of the same session.
+	shared bool
 
 	// Guarded by pool.mu.
 	ttl     time.Duration
@@ -240,6 +244,9 @@ func (s *session) labelNow(timeout time.Duration) string {
 
 // lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
 func (s *session) lock(h *held, st statement) (token uint64, err error) {
+	if h.shared {
+		st = st.shared()
+	}
 	timeout, now, mint := min(h.ttl, maxTimeout), time.Now(), &s.b.mint
 	own := mint.begin(h.h, now, s.since)
 	defer mint.end(h.h)
@@ -273,7 +280,11 @@ func (s *session) renew(ttl time.Duration) error {
 
 // release gives up h's lock. ErrLost means that the session did not have it.
 func (s *session) release(h *held) error {
-	row, err := s.call(pgAdvisoryUnlock, int64(h.h))
+	var unlock uint32 = pgAdvisoryUnlock
+	if h.shared {
+		unlock = pgAdvisoryUnlockShared // the other function would report that the session has no such lock
+	}
+	row, err := s.call(unlock, int64(h.h))
 	if err != nil {
 		s.close() // which releases
 		return err
