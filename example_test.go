@@ -110,6 +110,49 @@ func ExampleReentrant() {
 	// on purpose: ok
 }
 
+// Readers hold the key side by side, and a writer holds it alone.
+func ExampleShared() {
+	ctx := context.Background()
+	locks, err := lock.Open(ctx, "memory:", lock.Require(lock.Need{Shared: true}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	read := func(ctx context.Context, _ *lock.Lease) error {
+		_, err := locks.TryAcquire(context.Background(), "catalog") // another goroutine that wants to write
+		var held *lock.HeldError
+		if errors.As(err, &held) {
+			fmt.Println("readers:", held.Holder.Shared)
+		}
+		_, err = locks.Acquire(ctx, "catalog") // a reader that wants to write would wait for itself
+		fmt.Println("upgrade refused:", errors.Is(err, lock.ErrDeadlock))
+		return nil
+	}
+	other, err := locks.Acquire(ctx, "catalog", lock.Shared())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := locks.Do(ctx, "catalog", read, lock.Shared()); err != nil {
+		log.Fatal(err)
+	}
+	if err := other.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	err = locks.Do(ctx, "catalog", func(context.Context, *lock.Lease) error {
+		_, err := locks.TryAcquire(context.Background(), "catalog", lock.Shared())
+		fmt.Println("reader beside a writer refused:", errors.Is(err, lock.ErrHeld))
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// readers: 2
+	// upgrade refused: true
+	// reader beside a writer refused: true
+}
+
 func ExampleRequire() {
 	_, err := lock.Open(context.Background(), "memory:", lock.Require(lock.Need{Reach: lock.ReachNetwork, FIFO: true}))
 	fmt.Println(err)

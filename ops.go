@@ -26,15 +26,15 @@ type Ops struct{ l *Locker }
 func (l *Locker) Ops() Ops { return Ops{l} }
 
 // Inspect returns who holds key. It is for people and tools: the answer may be out of date by the time it arrives. For
-// a free key it is the zero Holder. The token is that of the lease's first holder; after hand-offs the holder's own is
-// higher by up to 255.
+// a free key it is the zero Holder. Of shared leases it is the one that ends last, with their number. The token is
+// that of the lease's first holder; after hand-offs the holder's own is higher by up to 255.
 func (o Ops) Inspect(ctx context.Context, key string) (Holder, error) {
 	l := o.l
 	full, err := l.fullKey(key)
 	if err == nil {
 		var h Holder
 		if h, err = l.backend.Inspect(ctx, full); err == nil {
-			return l.told(h), nil
+			return l.withToken(h), nil
 		}
 	}
 	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
@@ -84,7 +84,7 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 			if err != nil {
 				stop(err)
 			}
-			all[i] = HeldKey{strings.TrimPrefix(key, l.defaults.prefix), l.told(h)}
+			all[i] = HeldKey{strings.TrimPrefix(key, l.defaults.prefix), l.withToken(h)}
 		})
 	}
 	workers.Wait()
@@ -97,6 +97,7 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 // Break ends the lease that owner has on key, whichever process holds it, and the next waiter gets the key. The holder may still be
 // working: it notices the loss at once if the store reports it, and at its next renewal at the latest. So make sure that it is dead, or
 // that what it writes to checks fencing tokens. Take owner from Inspect or List, so that you do not end somebody else's lease.
+// Of several shared leases, Break ends the one of owner: to end all, repeat Inspect and Break.
 //
 // "The next waiter" is the next waiter at the store. If Guarantees.ReportsLoss is false, the holder's process may hand
 // the lease on to a waiter of its own for 10 ms after the store has last confirmed the lease. Such a holder may overlap

@@ -240,8 +240,8 @@ type Breaker interface {
 type Resumer interface {
 	// Resume returns the lease that r.Owner holds on r.Key, whichever client acquired the lease, and extends it to
 	// r.TTL from now, as Lease.Renew does. The token is that of the grant. r.Wait has no meaning. ErrLost means that
-	// r.Owner does not hold the key; Resume never acquires. After any other error the lease is as it was, or has been
-	// extended: unlike a failed Acquire, a failed Resume ends nothing.
+	// r.Owner does not hold the key in the mode of r.Shared; Resume never acquires. After any other error the lease is
+	// as it was, or has been extended: unlike a failed Acquire, a failed Resume ends nothing.
 	Resume(ctx context.Context, r Request) (Lease, error)
 }
 

@@ -54,18 +54,19 @@ func (s *Store) open(b backend.Backend, opts ...lock.Option) *lock.Locker {
 }
 
 // Hold makes key busy: another process acquires it at once, and keeps it until release is called or the test ends. It
-// fails the test if key is held already. key includes the prefix of Lockers that have one, as in Lose.
-func (s *Store) Hold(key string) (release func()) {
+// fails the test if key is held already. key includes the prefix of Lockers that have one, as in Lose. With lock.Shared
+// the other process is a reader.
+func (s *Store) Hold(key string, opts ...lock.AcquireOption) (release func()) {
 	s.t.Helper()
-	lease, err := s.other.TryAcquire(context.Background(), key)
+	lease, err := s.other.TryAcquire(context.Background(), key, opts...)
 	if err != nil {
 		s.t.Fatalf("locktest: Hold: %v", err)
 	}
 	return func() { _ = lease.Release(context.Background()) }
 }
 
-// Lose ends the lease on key, as an operator or a store that loses data does. Its holder is notified at once, and the
-// next waiter gets the key. It fails the test if key is free.
+// Lose ends the lease on key, or all of them if they are shared, as a store that loses data does. Its holder is
+// notified at once, and the next waiter gets the key. It fails the test if key is free.
 func (s *Store) Lose(key string) {
 	s.t.Helper()
 	ctx := context.Background()
@@ -73,14 +74,21 @@ func (s *Store) Lose(key string) {
 	if err == nil && !h.Held() {
 		err = fmt.Errorf("%q is free", key)
 	}
-	if err == nil {
-		err = s.other.Ops().Break(ctx, key, h.Owner)
+	for again := true; again && err == nil; again = h.Shared > 0 {
+		if err = s.other.Ops().Break(ctx, key, h.Owner); err == nil {
+			s.notify(h.Owner)
+			h, err = s.other.Ops().Inspect(ctx, key)
+		}
 	}
 	if err != nil {
 		s.t.Fatalf("locktest: Lose: %v", err)
 	}
+}
+
+// notify reports the loss of owner's lease to its holder.
+func (s *Store) notify(owner string) {
 	s.mu.Lock()
-	life := s.lives[h.Owner]
+	life := s.lives[owner]
 	s.mu.Unlock()
 	if life != nil {
 		life.Lose()

@@ -132,3 +132,33 @@ func TestSetDelay(t *testing.T) {
 		is(t, lease.Release(t.Context()), lock.ErrLost)
 	})
 }
+
+func TestSharedLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.New(t)
+		locks, other := store.Locker(), store.Locker()
+		release := store.Hold("k", lock.Shared())
+		_, err := locks.TryAcquire(t.Context(), "k")
+		is(t, err, lock.ErrHeld)
+		one, err := locks.Acquire(t.Context(), "k", lock.Shared())
+		is(t, err, nil)
+		two, err := locks.Acquire(t.Context(), "k", lock.Shared())
+		is(t, err, nil)
+		writer := make(chan *lock.Lease, 1)
+		go func() {
+			lease, err := other.Acquire(t.Context(), "k")
+			is(t, err, nil)
+			writer <- lease
+		}()
+		synctest.Wait()
+		_, err = locks.TryAcquire(t.Context(), "k", lock.Shared())
+		is(t, err, lock.ErrHeld)
+		store.Lose("k")
+		synctest.Wait()
+		for _, reader := range []*lock.Lease{one, two} {
+			is(t, reader.Err(), lock.ErrLost)
+		}
+		is(t, (<-writer).Release(t.Context()), nil)
+		release()
+	})
+}

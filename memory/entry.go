@@ -87,7 +87,8 @@ func (e *entry) remove(h *hold) {
 func (e *entry) holder(now time.Time) backend.Holder {
 	last := &e.writer
 	for _, h := range e.readers {
-		if order := h.expires.At().Compare(last.expires.At()); !last.isShared() || order > 0 || order == 0 && h.token > last.token {
+		order := h.expires.At().Compare(last.expires.At())
+		if !last.isShared() || order > 0 || order == 0 && h.token > last.token {
 			last = h
 		}
 	}

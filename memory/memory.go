@@ -12,6 +12,11 @@
 // of arrival and notified at once. Tokens strictly increase as long as the process lives, across all stores,
 // even for a named store that was closed and opened again.
 //
+// # Shared leases
+//
+// A key has one writer or any number of readers, each with an expiry of its own. Readers and writers wait in one queue.
+// When a lease or a wait ends, the waiters at the front that conflict with no holder get the key in the same moment.
+//
 // # Failure modes
 //
 // When the process ends, all locks are gone, and tokens start again. On most systems the monotonic clock stops while the

@@ -3,6 +3,7 @@ package memory_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,7 @@ func TestCancelRacesGrant(t *testing.T) {
 			got <- l
 		}()
 		for h := (backend.Holder{}); h.Waiters == 0; {
+			runtime.Gosched()
 			h, _ = b.Inspect(t.Context(), "k")
 		}
 		go cancel()

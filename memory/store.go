@@ -15,7 +15,7 @@ type Store struct {
 	mu    sync.Mutex
 	keys  map[string]*entry  // of keys that are held, and the spare one
 	clock alarm.Clock[*hold] // of leases, by their expiry
-	spare *entry             // of the key that was freed last: it is often wanted again at once, or else the next takes it over
+	spare *entry             // of the key freed last: it is often wanted again at once, or else the next takes it over
 
 	// Guarded by named.mu.
 	name    string // in a URL; empty if there is none

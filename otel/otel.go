@@ -6,13 +6,15 @@
 // The instruments are named after OpenTelemetry's conventions for database clients (connection pools above all), with lock.client in
 // place of db.client. Times are in seconds. docs/observe.md explains each of them, and what to alert on.
 //
-// Every measurement and span has the attribute lock.backend, the store's name as in errors ("redis"). A key becomes an attribute only
-// through WithKey, because a key per order, for example, would create as many time series.
+// Every measurement and span has the attribute lock.backend, the store's name as in errors ("redis"), and those of
+// shared leases have lock.shared with the value true. A key becomes an attribute only through WithKey, because a key
+// per order, for example, would create as many time series.
 package otel
 
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -31,6 +33,7 @@ const (
 	backendKey = attribute.Key("lock.backend")
 	outcomeKey = attribute.Key("lock.outcome") // of an acquisition, a lock.Outcome
 	keyKey     = attribute.Key("lock.key")     // as WithKey's function has it
+	sharedKey  = attribute.Key("lock.shared")  // true for shared leases; exclusive ones do not have it
 	ownerKey   = attribute.Key("lock.owner")   // of spans alone
 	tokenKey   = attribute.Key("lock.token")   // of spans alone
 	waitKey    = attribute.Key("lock.wait")    // of spans alone: false for TryAcquire
@@ -121,13 +124,16 @@ func New(opts ...Option) (*Tracer, error) {
 	return t, errors.Join(errs[:]...)
 }
 
-// attributes are those that all measurements of a key share.
-func (t *Tracer) attributes(backend, key string, more ...attribute.KeyValue) []attribute.KeyValue {
-	all := append([]attribute.KeyValue{backendKey.String(backend)}, more...)
+// attributes are those that all measurements of one key and mode have.
+func (t *Tracer) attributes(backend, key string, shared bool) []attribute.KeyValue {
+	all := []attribute.KeyValue{backendKey.String(backend)}
+	if shared {
+		all = append(all, sharedKey.Bool(true))
+	}
 	if name := t.key(key); name != "" {
 		all = append(all, keyKey.String(name))
 	}
-	return all
+	return slices.Clip(all) // callers append to it more than once
 }
 
 func set(all []attribute.KeyValue) metric.MeasurementOption {
@@ -167,7 +173,7 @@ func withError(all []attribute.KeyValue, err error) []attribute.KeyValue {
 
 // TraceAcquireStart implements lock.Tracer.
 func (t *Tracer) TraceAcquireStart(ctx context.Context, s lock.AcquireStart) context.Context {
-	all := t.attributes(s.Backend, s.Key)
+	all := t.attributes(s.Backend, s.Key, s.Shared)
 	t.pending.Add(ctx, 1, set(all))
 	ctx, _ = t.tracer.Start(ctx, "lock acquire", trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(append(all, waitKey.Bool(s.Wait), ttlKey.Float64(s.TTL.Seconds()))...))
@@ -176,7 +182,7 @@ func (t *Tracer) TraceAcquireStart(ctx context.Context, s lock.AcquireStart) con
 
 // TraceAcquireEnd implements lock.Tracer.
 func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
-	all := t.attributes(e.Backend, e.Key)
+	all := t.attributes(e.Backend, e.Key, e.Shared)
 	t.pending.Add(ctx, -1, set(all))
 	switch e.Outcome {
 	case lock.OutcomeHandedOn:
@@ -209,14 +215,14 @@ func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
 
 // TraceRenewal implements lock.RenewalTracer.
 func (t *Tracer) TraceRenewal(r lock.RenewalEnd) {
-	all := withError(t.attributes(r.Backend, r.Key), r.Err)
+	all := withError(t.attributes(r.Backend, r.Key, r.Shared), r.Err)
 	t.renewals.Record(context.Background(), r.Took.Seconds(), set(all))
 	t.lateness.Record(context.Background(), r.Late.Seconds(), set(all))
 }
 
 // TraceLeaseEnd implements lock.LeaseTracer.
 func (t *Tracer) TraceLeaseEnd(ctx context.Context, e lock.LeaseEnd) {
-	all := t.attributes(e.Backend, e.Key)
+	all := t.attributes(e.Backend, e.Key, e.Shared)
 	t.leases.Add(ctx, -1, set(all))
 	t.live.end(e.Owner, e.Token)
 	ended := withError(all, e.Err)

@@ -322,3 +322,34 @@ func TestNilOption(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Only what belongs to shared leases has the attribute lock.shared.
+func TestSharedLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, otel.WithKey(strings.ToUpper))
+		w.release(w.acquire("k"))
+		one, two := w.acquire("k", lock.Shared()), w.acquire("k", lock.Shared())
+		if got := w.value("lock.client.lease.count", "lock.shared=true"); got != 2 {
+			t.Errorf("%d shared leases", got)
+		}
+		time.Sleep(ttl)
+		w.release(one)
+		w.release(two)
+		for instrument, want := range map[string][2]int64{ // shared, and all
+			"lock.client.acquire.duration": {2, 3},
+			"lock.client.lease.hold_time":  {2, 3},
+			"lock.client.lease.count":      {0, 0},
+		} {
+			if got := [2]int64{w.value(instrument, "lock.shared=true"), w.value(instrument)}; got != want {
+				t.Errorf("%s: %d, want %d", instrument, got, want)
+			}
+		}
+		granted := []string{"lock.backend=memory", "lock.key=K", "lock.outcome=granted", "lock.shared=true"}
+		if got := w.value("lock.client.acquire.duration", granted...); got != 2 {
+			t.Errorf("%d acquisitions with all attributes", got)
+		}
+		if got := w.value("lock.client.renewal.duration", "lock.shared=true"); got < 2 {
+			t.Errorf("%d renewals of shared leases", got)
+		}
+	})
+}

@@ -128,7 +128,7 @@ func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Leas
 func (a *attempt) request(before *int, wait bool) backend.Request {
 	owner := numbered(a.r.Owner, *before)
 	*before++
-	return backend.Request{Key: a.r.Key, Owner: owner, TTL: a.ttl, Wait: wait}
+	return backend.Request{Key: a.r.Key, Owner: owner, TTL: a.ttl, Wait: wait, Shared: a.r.Shared}
 }
 
 // acquire requests the key at one store. A refusal carries the holder's token at that store.

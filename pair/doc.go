@@ -9,6 +9,12 @@
 // releases the first, pauses for up to a quarter of a second, and starts again, so that processes that use only the
 // first get their turn. While it queues at the second, they find the key busy.
 //
+// # Shared leases
+//
+// Both halves of a shared lease are shared. A waiter keeps its place among readers and writers while it queues at the
+// first store. A writer that releases the first store's half, because readers hold the second for longer than a second,
+// loses its place: readers that arrive meanwhile go before it.
+//
 // # Tokens
 //
 // The two stores count separately. The cut decides which number counts: while the first store's number is below the cut, that number is
@@ -34,6 +40,7 @@
 //   - EarlyLoss: either's. ReportsLoss: if both do. EnforcedBy: both.
 //   - Fencing, Wake, Consistency, Reach: the weaker. Two processes that use both stores exclude each other if either store does, but
 //     others use only one of them.
+//   - Shared: if both do.
 //   - FIFO: never, since a waiter that releases the first store's half loses its place.
 //
 // # Failure modes

@@ -25,6 +25,7 @@ func weaker(first, second Store) backend.Guarantees {
 		Wake:        min(a.Wake, b.Wake),
 		Consistency: min(a.Consistency, b.Consistency),
 		Reach:       min(a.Reach, b.Reach),
+		Shared:      a.Shared && b.Shared,
 	}
 }
 

@@ -58,11 +58,14 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 			if err == nil && !h.Held() {
 				continue
 			}
-			if err == nil && plainOwner(h.Owner) != plainOwner(owner) {
+			same := plainOwner(h.Owner) == plainOwner(owner)
+			if err == nil && !same && h.Shared == 0 {
 				break
 			}
-			if err == nil {
+			if same {
 				err = s.Backend.(backend.Breaker).Break(ctx, s.Prefix+key, h.Owner)
+			} else if err == nil {
+				err = s.breakReader(ctx, key, owner)
 			}
 			if err == nil {
 				result = nil
@@ -72,6 +75,17 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 		}
 		return result
 	})
+}
+
+// breakReader ends the shared lease of an owner whom Inspect does not name, because another reader's lease ends later.
+// An owner that needed more than maxNumber requests to the store is not found.
+func (s Store) breakReader(ctx context.Context, key, owner string) error {
+	const maxNumber = 8
+	err := backend.ErrLost
+	for before := 0; before <= maxNumber && errors.Is(err, backend.ErrLost); before++ {
+		err = s.Backend.(backend.Breaker).Break(ctx, s.Prefix+key, numbered(plainOwner(owner), before))
+	}
+	return err
 }
 
 // plainOwner is the owner of the request that numbered has made owner of.

@@ -98,7 +98,7 @@ func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 }
 
 // Inspect implements backend.Backend. A key that one store alone knows to be held counts as held. Where two hold it, the one at the
-// second store has it: the other waits for that.
+// second store has it: the other waits for that. Of readers, the larger number counts.
 func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
 	err = b.leases.Call(ctx, b.validateKey(key), func(ctx context.Context) (err error) {
 		h, err = b.inspect(ctx, key)
@@ -123,10 +123,17 @@ func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, erro
 	if !second.Held() {
 		return h, nil
 	}
-	if first.Owner != second.Owner {
-		h = second
-	} else {
+	switch {
+	case first.Owner == second.Owner:
 		h.TTL = smaller(first.TTL, second.TTL)
+	case first.Shared > 0 && second.Shared > 0 && b.cut > 0:
+		h = second
+		h.Token = 0 // it may be the number of this reader at the first store, which is unknown
+	default:
+		h = second
+	}
+	if second.Shared > 0 { // readers of the second store alone, or of both
+		h.Shared = max(first.Shared, second.Shared)
 	}
 	if h.Waiters = max(first.Waiters, 0) + max(second.Waiters, 0); first.Waiters < 0 || second.Waiters < 0 {
 		h.Waiters = -1

@@ -55,6 +55,7 @@ type Guarantees struct {
 	Fencing     string  `json:"fencing"`
 	FIFO        bool    `json:"fifo"`
 	Wake        string  `json:"wake"`
+	Shared      bool    `json:"shared"`
 }
 
 // Records returns the JSON form of drivers, in their order.
@@ -68,6 +69,7 @@ func Records(drivers []driver.Driver) []Record {
 				Reach: g.Reach.String(), Consistency: g.Consistency.String(), EarlyLoss: g.EarlyLoss,
 				ReportsLoss: g.ReportsLoss, EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(), MaxTTL: g.MaxTTL.Seconds(), MaxSilence: g.MaxSilence.Seconds(), MaxLeases: g.MaxLeases,
 				MaxLate: g.MaxLate.Seconds(), Fencing: g.Fencing.String(), FIFO: g.FIFO, Wake: g.Wake.String(),
+				Shared: g.Shared,
 			},
 			RoundTrips: RoundTrips(d.RoundTrips),
 		})

@@ -29,6 +29,7 @@ var rows = []row{
 	{"leases per client", func(d driver.Driver) string { return number(d.Guarantees.MaxLeases) }},
 	{"after the TTL, a dead holder's key is free within", func(d driver.Driver) string { return duration(d.Guarantees.MaxLate) }},
 	{"waiters get the key", func(d driver.Driver) string { return waiting(d.Guarantees) }},
+	{"readers can share a key", func(d driver.Driver) string { return yes(d.Guarantees.Shared) }},
 	{"fencing tokens grow across", func(d driver.Driver) string { return fencing(d.Guarantees.Fencing) }},
 	{"requests per acquire, renewal, release", func(d driver.Driver) string {
 		return d.RoundTrips.Acquire + ", " + d.RoundTrips.Renew + ", " + d.RoundTrips.Release

@@ -19,7 +19,7 @@ var drivers = []driver.Driver{
 		Guarantees: backend.Guarantees{
 			MinTTL: time.Second, MaxTTL: time.Hour, MaxSilence: 40 * time.Second, Granularity: time.Second, MaxLate: 1500 * time.Millisecond, EnforcedBy: "server clock",
 			Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
-			Reach: backend.ReachNetwork,
+			Reach: backend.ReachNetwork, Shared: true,
 		},
 		RoundTrips: driver.RoundTrips{Acquire: "1-2", Renew: "1", Release: "1 per node"},
 	},
@@ -50,6 +50,7 @@ func TestMarkdown(t *testing.T) {
 		"| leases per client | any number | any number |\n" +
 		"| after the TTL, a dead holder's key is free within | 1.5s | none |\n" +
 		"| waiters get the key | in order of arrival, notified | any order, by polling |\n" +
+		"| readers can share a key | yes | no |\n" +
 		"| fencing tokens grow across | release, expiry, restart, loss of data | no tokens |\n" +
 		"| requests per acquire, renewal, release | 1-2, 1, 1 per node | 0, 0, 0 |\n" +
 		"\nThe store may drop a live lease:\n\n" +
@@ -150,7 +151,7 @@ func TestRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"reach":"network","consistency":"linearizable","early_loss":"","tells_loss":false,"enforced_by":"server clock",` +
-		`"min_ttl_seconds":1,"granularity_seconds":1,"max_ttl_seconds":3600,"max_silence_seconds":40,"max_leases":0,"max_late_seconds":1.5,"fencing":"data loss","fifo":true,"wake":"push"}`
+		`"min_ttl_seconds":1,"granularity_seconds":1,"max_ttl_seconds":3600,"max_silence_seconds":40,"max_leases":0,"max_late_seconds":1.5,"fencing":"data loss","fifo":true,"wake":"push","shared":true}`
 	if string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}

@@ -27,6 +27,7 @@ var needs = []struct {
 	{"tokens stay in order even if the store loses its data", lock.Need{Fencing: lock.FencingLoss}},
 	{"waiters are served in order of arrival", lock.Need{FIFO: true}},
 	{"waiters are notified and do not poll", lock.Need{Push: true}},
+	{"readers can share a key", lock.Need{Shared: true}},
 	{"TTLs of 100 ms", lock.Need{MinTTL: 100 * time.Millisecond}},
 	{"TTLs of one second", lock.Need{MinTTL: time.Second}},
 	{"a dead holder's key is free half a second after its TTL", lock.Need{MaxLate: 500 * time.Millisecond}},
