@@ -54,8 +54,9 @@ type Harness struct {
 	// The suite closes it.
 	Open func(ctx context.Context) (backend.Backend, error)
 
-	// Evict makes the store forget the lease on key, as an operator's delete or an eviction would. The holder's client
-	// is not notified. It proves what the store itself refuses, where a client would refuse first.
+	// Evict makes the store forget the lease on key, as an operator's delete or an eviction would: if readers share the
+	// key, all of their leases. The holder's client is not notified. It proves what the store itself refuses, where a
+	// client would refuse first.
 	Evict func(ctx context.Context, key string) error
 
 	// Freeze makes the store stop answering, connections staying open, as SIGSTOP does, and returns when it has stopped. Thaw lets it go on

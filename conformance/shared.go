@@ -112,6 +112,10 @@ func (t *trial) readersKeepOut(readers []*grant, when string) {
 // holdersAre fails unless Inspect returns readers as the holders of their key.
 func (t *trial) holdersAre(readers []*grant, when string) {
 	h := t.inspect(readers[0].key)
+	dead := func(g *grant) bool { return !g.live(time.Now()) }
+	if h.Shared != len(readers) && slices.ContainsFunc(readers, dead) {
+		t.lateFor(ttlRule, false, "%s: a reader's lease ended before it was counted", when)
+	}
 	if h.Shared != len(readers) {
 		t.breaksText(inspectRule, "%s: Inspect returns %d shared leases (%+v), want %d", when, h.Shared, h, len(readers))
 	}
@@ -121,6 +125,9 @@ func (t *trial) holdersAre(readers []*grant, when string) {
 // namesReader fails unless h describes the one of readers that ends last, where the store can tell.
 func (t *trial) namesReader(h backend.Holder, readers []*grant, when string) {
 	i := slices.IndexFunc(readers, func(g *grant) bool { return g.owner == h.Owner })
+	if i < 0 && !readers[len(readers)-1].live(time.Now()) {
+		t.lateFor(ttlRule, false, "%s: a lease ended before Inspect was made", when)
+	}
 	if i < 0 {
 		t.breaksText(inspectRule, "%s: Inspect names %q, who is not one of %d readers", when, h.Owner, len(readers))
 	}

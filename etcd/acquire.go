@@ -19,8 +19,9 @@ type attempt struct {
 	r      backend.Request
 	ttl    time.Duration // as it will be granted
 	prefix string        // of the keys of all contenders
+	rivals keyRange      // of the contenders with whom the request conflicts
 	name   string        // of this contender
-	key    string        // of this contender: prefix and name
+	key    string        // of this contender: prefix, sharedMark if the request is for a shared lease, and name
 
 	// The lease to which the contender's key is bound, or will be. In the queue its TTL may be shorter than the lock's.
 	lease *lease
@@ -48,8 +49,12 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 }
 
 func newAttempt(b *Backend, r backend.Request) *attempt {
-	prefix, name := b.naming.prefix(r.Key), b.names.next()
-	return &attempt{b: b, r: r, ttl: b.guarantees.Round(r.TTL), prefix: prefix, name: name, key: prefix + name}
+	a := &attempt{b: b, r: r, ttl: b.guarantees.Round(r.TTL), prefix: b.naming.prefix(r.Key), name: b.names.next()}
+	a.rivals, a.key = allKeys(a.prefix), a.prefix+a.name
+	if r.Shared {
+		a.rivals, a.key = exclusiveKeys(a.prefix), a.prefix+sharedMark+a.name
+	}
+	return a
 }
 
 // leaseLosses is how often in a row an attempt may find that its lease has just ended: after an outage the pool is
@@ -58,11 +63,15 @@ const leaseLosses = 100
 
 var errLeasesLost = errors.New("leases end as soon as they are granted")
 
-// try makes one transaction: if no contender has a key, it writes the owner's.
+// try makes one transaction: if no rival has a key, it writes the owner's. A rival that waits is ahead, too.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	for range leaseLosses {
 		l, busy, err := a.putIfFree(ctx, a.ttl, func() []clientv3.Op {
-			return []clientv3.Op{clientv3.OpGet(a.prefix, clientv3.WithFirstCreate()...)}
+			first := allKeys(a.prefix).get(clientv3.SortAscend, clientv3.WithLimit(1))
+			if a.r.Shared { // there may be other shared leases before its own
+				return []clientv3.Op{first, clientv3.OpGet(a.key)}
+			}
+			return []clientv3.Op{first}
 		})
 		switch {
 		case isLeaseNotFound(err):
@@ -70,14 +79,15 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		case err != nil || l != nil:
 			return l, err
 		}
-		first := busy.keys(0)
+		first, own := busy.keys(0), busy.keys(len(busy.Responses)-1)
 		if len(first) == 0 {
 			return nil, backend.ErrHeld // impossible: the key is not free
 		}
-		if string(first[0].Key) == a.key && string(first[0].Value) == a.r.Owner { // an earlier request had no reply
-			return a.grant(ctx, found(busy.sent, first[0]), busy.refreshed)
+		// An earlier request without a reply has written the owner's key, when no rival had one.
+		if len(own) > 0 && string(own[0].Key) == a.key && string(own[0].Value) == a.r.Owner {
+			return a.grant(ctx, found(busy.sent, own[0]), busy.refreshed)
 		}
-		return nil, &backend.HeldError{Holder: holder(first[0])}
+		return nil, a.b.refusal(ctx, a.r.Key, first)
 	}
 	return nil, errLeasesLost
 }
@@ -92,19 +102,26 @@ type busyReply struct {
 // keys returns what operation i of the transaction has read.
 func (r *busyReply) keys(i int) []*mvccpb.KeyValue { return r.Responses[i].GetResponseRange().Kvs }
 
-// putIfFree writes the owner's key, bound to a lease for locks of class, if no contender has a key; then it returns the
+// putIfFree writes the owner's key, bound to a lease for locks of class, if no rival has a key; then it returns the
 // granted lock. Otherwise it carries out the operations that busy returns, and returns their reply.
+//
+// A key that the owner already has, from an earlier request without a reply, is not free: to write it again would not
+// change the revision of its creation. The rivals of an exclusive request include the owner's own key.
 func (a *attempt) putIfFree(ctx context.Context, class time.Duration, busy func() []clientv3.Op) (
 	backend.Lease, *busyReply, error,
 ) {
 	if err := a.checkOutLease(ctx, class); err != nil {
 		return nil, nil, err
 	}
+	free := []clientv3.Cmp{a.rivals.isEmpty()}
+	if a.r.Shared {
+		free = append(free, missing(a.key))
+	}
 	r := &busyReply{refreshed: a.refreshStale(ctx)}
 	unsure, err := a.b.repeat(ctx, func(ctx context.Context) (err error) {
 		r.sent = time.Now()
 		r.TxnResponse, err = a.b.kv.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(a.prefix), "=", 0).WithPrefix()).
+			If(free...).
 			Then(a.put()).
 			Else(busy()...).
 			Commit()
@@ -181,7 +198,7 @@ func found(sent time.Time, kv *mvccpb.KeyValue) entry {
 	return entry{sent, kv.CreateRevision, kv.ModRevision, kv.Lease}
 }
 
-// grant begins the lease of a lock whose key is now the owner's alone.
+// grant begins the lease of a lock whose key no rival of the owner has.
 func (a *attempt) grant(ctx context.Context, e entry, refreshed <-chan struct{}) (backend.Lease, error) {
 	p := a.b.pool
 	if refreshed != nil {
@@ -272,7 +289,7 @@ func (a *attempt) revokeInBackground(leases ...*lease) {
 
 func (a *attempt) leaveQueue(ctx context.Context, l *lease) {
 	b := a.b
-	deleted, unsure, _ := b.deleteContender(ctx, contender{a.key, a.created})
+	deleted, unsure, _ := b.deleteContender(ctx, a.key, a.modified)
 	if unsure || !deleted { // whoever has deleted the key may be about to revoke the lease
 		a.revokeInBackground(l)
 		return

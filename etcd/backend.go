@@ -4,11 +4,8 @@ import (
 	"context"
 	"io"
 	"sync/atomic"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
@@ -39,6 +36,7 @@ type Backend struct {
 var (
 	_ backend.Backend      = (*Backend)(nil)
 	_ backend.BatchRenewer = (*Backend)(nil)
+	_ backend.Resumer      = (*Backend)(nil)
 )
 
 func newBackend(client *clientv3.Client, o Options) *Backend {
@@ -60,43 +58,14 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 	return b
 }
 
-// Inspect implements [backend.Backend]. The holder is the first in the queue, from when the key became free for it.
+// Inspect implements [backend.Backend]. The holders are the first in the queue, from when the key became free for them:
+// one exclusive contender, or all shared ones before the first exclusive one. Each lease's TTL is a request of its own.
 func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
 	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
 		h, err = b.inspect(ctx, key)
 		return err
 	})
 	return h, err
-}
-
-func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, error) {
-	var first *clientv3.GetResponse
-	_, err := b.repeat(ctx, func(ctx context.Context) (err error) {
-		first, err = b.kv.Get(ctx, b.naming.prefix(key), clientv3.WithFirstCreate()...)
-		return err
-	})
-	if err != nil || len(first.Kvs) == 0 {
-		return backend.Holder{}, err
-	}
-	h := holder(first.Kvs[0])
-	h.Waiters = int(first.Count) - 1
-	id := first.Kvs[0].Lease
-	_, err = b.repeat(ctx, func(ctx context.Context) error {
-		resp, err := b.leaseClient.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
-		if err == nil && resp.TTL > 0 {
-			h.TTL = time.Duration(resp.TTL+1) * time.Second // the server rounds down
-		}
-		return err
-	})
-	if code(err) == code(rpctypes.ErrPermissionDenied) { // the TTL is optional
-		err = nil
-	}
-	return h, err
-}
-
-// holder returns the owner of the key that was created first.
-func holder(first *mvccpb.KeyValue) backend.Holder {
-	return backend.Holder{Owner: string(first.Value), Token: uint64(first.CreateRevision)}
 }
 
 // Guarantees implements [backend.Backend].

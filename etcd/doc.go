@@ -37,6 +37,28 @@
 // a lease: a transaction binds the key to another one. A lock with a TTL of more than 30 s that had to wait needs
 // that transaction, too.
 //
+// A Resume binds the key to an etcd lease of the new client, and revokes the old one: a read, a grant if the pool is
+// empty, a transaction and a revocation. If the earlier client still uses the lock, its next renewal does the same.
+//
+// # Shared leases
+//
+// The name of a contender for a shared lease begins with a letter that no other name begins with. A shared request asks
+// that no exclusive contender has a key, holder or waiter; an exclusive request asks that nobody has one. Every shared
+// lease has its own key, etcd lease and watch: what happens to one changes nothing about another. Its requests are
+// those of an exclusive lease.
+//
+//   - A waiting shared request watches the nearest exclusive contender ahead. When that key is gone, all shared
+//     requests behind it enter, each after one read.
+//   - A waiting exclusive request watches the nearest contender ahead of any kind. If others hold shared leases when
+//     that key is gone, it reads and watches once more. That is one round if the holders release in the order of their
+//     tokens, and one for each holder if they release in the opposite order.
+//   - Shared requests behind an exclusive waiter enter at once if it gives up. If its process dies, they enter when its
+//     place ends: see Failure modes.
+//   - A request that meets shared leases makes one more request, which counts them for the HeldError. The error names
+//     the first of them, without a TTL. Inspect reads the TTL of each shared lease, in one request for each, and
+//     returns the owner whose lease ends last.
+//   - Tokens are revisions, so no two are equal.
+//
 // # Failure modes
 //
 //   - A new leader gives every lease its full TTL again, from its election on. After a change of leader, and after

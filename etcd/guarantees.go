@@ -28,6 +28,7 @@ func guarantees(minTTL time.Duration) backend.Guarantees {
 		EnforcedBy:  "clock of etcd's leader",
 		Fencing:     backend.FencingRestart,
 		FIFO:        true,
+		Shared:      true,
 		Wake:        backend.WakePush,
 		Consistency: backend.Linearizable,
 		Reach:       backend.ReachNetwork,

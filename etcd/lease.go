@@ -13,7 +13,7 @@ import (
 
 // A lockedKey is the Data of a lock's Life: the key, and the etcd lease to which the key is bound.
 type lockedKey struct {
-	name      string
+	name      string // to be reused; empty if another client has chosen it
 	contender contender
 	guarded   guarded
 
@@ -65,19 +65,20 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		}
 		return lostAfterDeadline(l)
 	}
-	deleted, unsure, err := b.deleteContender(ctx, k.contender)
+	deleted, unsure, err := b.deleteContender(ctx, k.contender.key, k.modified)
 	switch {
 	case err != nil:
 		k.unsure = true
 		return err
 	case !deleted:
-		b.dropLeases(k) // not reused: whoever has deleted the key may be about to revoke the lease
-		if unsure {
+		err := b.breakContender(ctx, k.contender) // another client may have resumed the lease
+		b.dropLeases(k)                           // not reused: whoever has deleted the key may be about to revoke the lease
+		if unsure && errors.Is(err, backend.ErrLost) {
 			return lostAfterDeadline(l)
 		}
-		return backend.ErrLost
+		return err
 	}
-	if !unsure {
+	if !unsure && k.name != "" {
 		b.names.reuse(k.name)
 	}
 	b.pool.checkIn(k.lease)
@@ -153,14 +154,17 @@ func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Dur
 	var moves sync.WaitGroup // beside the renewals: either may hang
 	moves.Go(func() { b.moveHeld(ctx, moving) })
 	b.renewHeld(ctx, renewed)
-	var stale []*extension // whose lease a new leader has renewed, or a proxy would
+	var stale, lost []*extension
 	for _, e := range renewed {
-		if e.err == nil && b.pool.isStale(e.from) || errors.Is(e.err, errThroughProxy) {
+		switch {
+		case e.err == nil && b.pool.isStale(e.from) || errors.Is(e.err, errThroughProxy):
 			e.err = errNoAnswer
-			stale = append(stale, e)
+			stale = append(stale, e) // a new leader has renewed the lease, or a proxy would
+		case errors.Is(e.err, backend.ErrLost):
+			lost = append(lost, e)
 		}
 	}
-	b.moveHeld(ctx, stale)
+	b.moveHeld(ctx, append(stale, b.resumed(ctx, lost)...))
 	moves.Wait()
 	errs := make([]error, len(all))
 	for i, e := range all {
@@ -191,6 +195,27 @@ func (b *Backend) renewHeld(ctx context.Context, list []*extension) {
 		}
 		list = again
 	}
+}
+
+// resumed returns those locks, of those whose leases have ended, whose keys exist: another client has resumed them.
+func (b *Backend) resumed(ctx context.Context, lost []*extension) (list []*extension) {
+	for some := range slices.Chunk(lost, readsAtOnce) {
+		keys := make([]contender, len(some))
+		for i, e := range some {
+			keys[i] = e.key.contender
+		}
+		exist, _, err := b.exist(ctx, 0, keys...)
+		for i, e := range some {
+			switch {
+			case err != nil:
+				e.err = err
+			case exist[i]:
+				e.err = errNoAnswer
+				list = append(list, e)
+			}
+		}
+	}
+	return list
 }
 
 // moveHeld moves locks to other leases, as many in one transaction as possible. It skips locks that are being released.

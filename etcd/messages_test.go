@@ -124,20 +124,23 @@ func (p *pool) ready(class time.Duration) int {
 }
 
 // Uncontended, an acquire with its token, a renewal and a release are one request each, as registered; also where the
-// acquire may wait. A renewal is one message on a stream.
+// acquire may wait, and for a shared lease beside another. A renewal is one message on a stream.
 func TestRequestsUncontended(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	want := registered(t)
-	done := make(map[bool]bool) // by wait
+	type mode struct{ wait, shared bool }
+	modes := []mode{{false, false}, {true, false}, {false, true}, {true, true}}
+	done := make(map[mode]bool)
 	const ttl, rounds = 20 * time.Second, 20
 	const attempts = 3 // of which one must do: where the machine stands still, requests are repeated, and what is held long is looked for
-	for n := range 2 * attempts {
-		wait, last := n >= attempts, n%attempts == attempts-1
-		if done[wait] {
+	for n := range len(modes) * attempts {
+		m, last := modes[n/attempts], n%attempts == attempts-1
+		if done[m] {
 			continue
 		}
 		b, w := wired(t, s)
+		other := opened(t, s.URL())
 		warm(t, b, ttl)
 		total := map[string]int{}
 		measure := func(op string, f func()) {
@@ -152,7 +155,12 @@ func TestRequestsUncontended(t *testing.T) {
 		}
 		for i := range rounds {
 			r := req(fmt.Sprint("k", i), ttl)
-			r.Wait = wait
+			r.Wait, r.Shared = m.wait, m.shared
+			if m.shared {
+				beside := acquire(t, other, r)
+				defer release(t, beside)
+				r.Owner = backend.NewOwner()
+			}
 			var l backend.Lease
 			measure("acquire", func() { l = acquire(t, b, r) })
 			if l.Token() == 0 {
@@ -165,18 +173,18 @@ func TestRequestsUncontended(t *testing.T) {
 			})
 			measure("release", func() { release(t, l) })
 		}
-		done[wait] = true
+		done[m] = true
 		for op, registered := range map[string]string{"acquire": want.Acquire, "renew": want.Renew, "release": want.Release} {
 			// A pooled lease that is a second old is renewed while the key is asked for; a busy machine may need that.
 			const spared = 2
 			if got := float64(total[op]) / rounds; strconv.Itoa(int(got)) != registered || total[op] > rounds+spared {
-				done[wait] = false
+				done[m] = false
 				if last {
-					t.Errorf("wait %v: %s: %.2f requests, registered are %s", wait, op, got, registered)
+					t.Errorf("%+v: %s: %.2f requests, registered are %s", m, op, got, registered)
 				}
 			}
 		}
-		t.Logf("wait %v: %v requests in %d rounds", wait, total, rounds)
+		t.Logf("%+v: %v requests in %d rounds", m, total, rounds)
 	}
 }
 

@@ -20,7 +20,10 @@ type extension struct {
 	ttl   time.Duration
 	from  *lease // to renew
 	to    *lease // to move to
-	err   error
+	// Another client's lease, to which the key is bound by a Resume or before one. Its lease is revoked after the move,
+	// so that the other client's next renewal moves the key in turn.
+	foreign *lease
+	err     error
 }
 
 // movesPerRequest is how many locks one transaction moves. Servers allow 128 operations, those of nested transactions
@@ -48,7 +51,7 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 		key := e.key.contender.key
 		ops[i] = clientv3.OpTxn(
 			// A delayed write fails because the key has changed since.
-			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", e.key.modified)},
+			[]clientv3.Cmp{unmodified(key, e.key.modified)},
 			[]clientv3.Op{clientv3.OpPut(key, e.owner, clientv3.WithLease(clientv3.LeaseID(e.to.id)))},
 			[]clientv3.Op{clientv3.OpGet(key)})
 	}
@@ -73,7 +76,7 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 		txn := resp.Responses[i].GetResponseTxn()
 		if txn.Succeeded {
 			k.modified = resp.Header.Revision
-			b.finishMove(k, e.to)
+			b.finishMove(e)
 			continue
 		}
 		kvs := txn.Responses[0].GetResponseRange().Kvs
@@ -84,8 +87,11 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 			continue
 		}
 		if k.modified = kvs[0].ModRevision; kvs[0].Lease == e.to.id {
-			b.finishMove(k, e.to)
+			b.finishMove(e)
 			continue
+		}
+		if e.foreign = nil; !k.mayBeBoundTo(kvs[0].Lease) {
+			e.foreign = foreignLease(kvs[0].Lease)
 		}
 		e.err = errNoAnswer
 		again = append(again, e)
@@ -93,17 +99,26 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 	return again
 }
 
-// finishMove makes to the lease of k, and frees the other leases. The caller has locked k.mu.
-func (b *Backend) finishMove(k *lockedKey, to *lease) {
-	if k.unsure {
-		b.pool.revokeLater(k.lease)
+// mayBeBoundTo reports whether a request of this client may have bound the key to a lease. The caller has locked k.mu.
+func (k *lockedKey) mayBeBoundTo(id int64) bool {
+	return slices.ContainsFunc(append(k.unconfirmed, k.lease), func(l *lease) bool { return l != nil && l.id == id })
+}
+
+// foreignLease returns the lease of another client, for revokeLater.
+func foreignLease(id int64) *lease { return &lease{id: id, ended: make(chan struct{})} }
+
+// finishMove makes e.to the lease of the key, and frees the other leases. The caller has locked k.mu.
+func (b *Backend) finishMove(e *extension) {
+	k := e.key
+	if k.unsure || e.foreign != nil { // the client that has bound the key to its lease may be about to revoke k.lease
+		b.pool.revokeLater(k.lease, e.foreign)
 	} else {
 		b.pool.checkIn(k.lease)
 	}
 	for _, l := range k.unconfirmed {
-		if l != to {
+		if l != e.to {
 			b.pool.revokeLater(l)
 		}
 	}
-	k.lease, k.unconfirmed = to, nil
+	k.lease, k.unconfirmed = e.to, nil
 }

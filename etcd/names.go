@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -28,6 +29,34 @@ var encoding = kit.Encoding{Extra: "."}
 // prefix returns what the keys of all contenders for key begin with, and no other key.
 func (n naming) prefix(key string) string {
 	return n.namespace + "/" + nameMark + encoding.Encode(key) + "/"
+}
+
+// sharedMark begins the names of contenders for a shared lease. Other names begin with a hexadecimal digit, so the keys
+// of a lock's exclusive contenders are adjacent, and sort before those of its shared ones.
+const sharedMark = "s"
+
+// A keyRange contains the keys from the first up to end, without end.
+type keyRange struct{ first, end string }
+
+// allKeys, exclusiveKeys and sharedKeys return the keys of those contenders whose keys begin with prefix.
+func allKeys(prefix string) keyRange       { return keyRange{prefix, clientv3.GetPrefixRangeEnd(prefix)} }
+func exclusiveKeys(prefix string) keyRange { return keyRange{prefix, prefix + sharedMark} }
+func sharedKeys(prefix string) keyRange    { return allKeys(prefix + sharedMark) }
+
+func (r keyRange) isEmpty() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(r.first), "=", 0).WithRange(r.end)
+}
+
+// get reads the keys in the order of their creation.
+func (r keyRange) get(order clientv3.SortOrder, opts ...clientv3.OpOption) clientv3.Op {
+	opts = append(opts, clientv3.WithRange(r.end), clientv3.WithSort(clientv3.SortByCreateRevision, order))
+	return clientv3.OpGet(r.first, opts...)
+}
+
+// isShared reports whether a contender's key is one for a shared lease.
+func isShared(key []byte) bool {
+	name := key[bytes.LastIndexByte(key, '/')+1:]
+	return bytes.HasPrefix(name, []byte(sharedMark))
 }
 
 // names are the names of a client's contenders. Two contenders do not have the same name at the same time.
@@ -76,6 +105,16 @@ type contender struct {
 	created int64
 }
 
+func contenderOf(kv *mvccpb.KeyValue) contender { return contender{string(kv.Key), kv.CreateRevision} }
+
+func missing(key string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+}
+
+func unmodified(key string, since int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", since)
+}
+
 // isIn reports whether the contender is what a read of its key has found.
 func (c contender) isIn(found []*mvccpb.KeyValue) bool {
 	return len(found) > 0 && found[0].CreateRevision == c.created
@@ -85,11 +124,12 @@ func (c contender) exists() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(c.key), "=", c.created)
 }
 
-// deleteContender deletes the contender's key, and reports whether the key existed. unsure means that an earlier
-// request had no reply, and may have deleted the key.
-func (b *Backend) deleteContender(ctx context.Context, c contender) (deleted, unsure bool, err error) {
+// deleteContender deletes a contender's key if it was last written at the revision modified, and reports whether it
+// was: a Resume may have bound the key to a lease of another client since. unsure means that an earlier request had no
+// reply, and may have deleted the key.
+func (b *Backend) deleteContender(ctx context.Context, key string, modified int64) (deleted, unsure bool, err error) {
 	unsure, err = b.repeat(ctx, func(ctx context.Context) error {
-		resp, err := b.kv.Txn(ctx).If(c.exists()).Then(clientv3.OpDelete(c.key)).Commit()
+		resp, err := b.kv.Txn(ctx).If(unmodified(key, modified)).Then(clientv3.OpDelete(key)).Commit()
 		deleted = err == nil && resp.Succeeded
 		return err
 	})

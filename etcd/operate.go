@@ -47,8 +47,8 @@ func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err e
 	}
 }
 
-// Break implements [backend.Breaker]. It deletes the first contender's key if it is the owner's, and revokes the etcd
-// lease of the key. No other lock uses that lease, and the holder would renew it until its watch reports the deletion.
+// Break implements [backend.Breaker]. It deletes the owner's key if the owner is a holder, and revokes the etcd lease
+// of the key. No other lock uses that lease, and the holder would renew it until its watch reports the deletion.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		return b.breakLease(ctx, key, owner)
@@ -56,15 +56,21 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 }
 
 func (b *Backend) breakLease(ctx context.Context, key, owner string) error {
-	var tried bool
+	q, err := b.readQueue(ctx, key)
+	if err != nil {
+		return err
+	}
+	if held := q.heldBy(owner); held != nil {
+		return b.breakContender(ctx, contenderOf(held))
+	}
+	return backend.ErrLost
+}
+
+// breakContender deletes a contender's key and revokes the etcd lease to which it was bound. ErrLost means that the key
+// did not exist.
+func (b *Backend) breakContender(ctx context.Context, c contender) error {
 	var broken []*mvccpb.KeyValue // has the lease at the deletion: an earlier one may by now be another lock's
 	unsure, err := b.repeat(ctx, func(ctx context.Context) error {
-		first, err := b.kv.Get(ctx, b.naming.prefix(key), clientv3.WithFirstCreate()...)
-		if err != nil || len(first.Kvs) == 0 || string(first.Kvs[0].Value) != owner {
-			return err
-		}
-		tried = true
-		c := contender{string(first.Kvs[0].Key), first.Kvs[0].CreateRevision}
 		resp, err := b.kv.Txn(ctx).If(c.exists()).Then(clientv3.OpDelete(c.key, clientv3.WithPrevKV())).Commit()
 		if err == nil && resp.Succeeded {
 			broken = resp.Responses[0].GetResponseDeleteRange().PrevKvs
@@ -74,7 +80,7 @@ func (b *Backend) breakLease(ctx context.Context, key, owner string) error {
 	switch {
 	case len(broken) > 0:
 		return b.revoke(ctx, broken[0].Lease)
-	case err == nil && !(tried && unsure): // a deletion without a reply may have been carried out
+	case err == nil && !unsure: // a deletion without a reply may have been carried out
 		return backend.ErrLost
 	}
 	return err

@@ -27,13 +27,16 @@ const (
 
 // A position is a waiter's place in the queue.
 type position struct {
-	predecessor contender // whose key was created just before; the zero contender if there may be none
+	predecessor contender // the nearest rival ahead; the zero contender if there may be none
 	at          int64     // the revision at which that was so, or at which a predecessor was deleted; 0 if unknown
 }
 
-// tryInQueue makes requests until the key is granted or the attempt has a place behind another contender: then it
-// returns ErrHeld. etcd orders the queue by the creation of the keys. An attempt that has lost its place, or its lease,
-// queues again at the end.
+// tryInQueue makes requests until the key is granted or the attempt has a place behind a rival: then it returns
+// ErrHeld. etcd orders the queue by the creation of the keys. An attempt that has lost its place, or its lease, queues
+// again at the end.
+//
+// An exclusive request waits until nobody is ahead. Of those ahead it watches the nearest, then the nearest of those
+// who remain: usually that one is the last to leave. A shared request waits for the exclusive ones ahead only.
 func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
 	pause := kit.Pause{Min: leastPause, Max: time.Second}
 	for {
@@ -87,13 +90,12 @@ func (a *attempt) placeClass() time.Duration {
 
 // enqueue takes the key if it is free, otherwise a place in the queue.
 func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
-	missing := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0)}
 	l, busy, err := a.putIfFree(ctx, a.placeClass(), func() []clientv3.Op {
 		return []clientv3.Op{
-			clientv3.OpTxn(missing, []clientv3.Op{a.put()}, nil), // a delayed copy must not change the key
+			// A delayed copy must not change the key.
+			clientv3.OpTxn([]clientv3.Cmp{missing(a.key)}, []clientv3.Op{a.put()}, nil),
 			clientv3.OpGet(a.key),
-			clientv3.OpGet(a.prefix, clientv3.WithPrefix(), clientv3.WithLimit(2), clientv3.WithKeysOnly(),
-				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend)),
+			a.rivals.get(clientv3.SortDescend, clientv3.WithLimit(2), clientv3.WithKeysOnly()),
 		}
 	})
 	if busy == nil {
@@ -103,24 +105,27 @@ func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
 	own, last := busy.keys(1)[0], busy.keys(2)
 	a.created, a.modified = own.CreateRevision, own.ModRevision
 	a.place = position{at: busy.Header.Revision}
-	if len(last) == 2 && string(last[0].Key) == a.key {
-		a.place.predecessor = contender{string(last[1].Key), last[1].CreateRevision}
+	for _, rival := range last {
+		if rival.CreateRevision < a.created { // not the attempt itself, nor one who has queued behind an earlier copy
+			a.place.predecessor = contenderOf(rival)
+			break
+		}
 	}
 	return nil, nil
 }
 
 // checkTurn takes the key if there is no predecessor; otherwise it updates a.place.
 //
-// It reads the queue at the revision a.place.at. Nobody enters the queue before an existing place, so whoever is first
-// at one revision is first at all later ones, as long as the place exists. The client knows when the place's lease
-// ends.
+// It reads the queue at the revision a.place.at. Nobody enters the queue before an existing place, so whoever has no
+// rival ahead at one revision has none at all later ones, as long as the place exists. The client knows when the
+// place's lease ends.
 func (a *attempt) checkTurn(ctx context.Context) (backend.Lease, error) {
 	refreshed := a.refreshStale(ctx)
 	sent := time.Now()
 	resp, err := a.b.readAt(ctx, a.place.at,
 		clientv3.OpGet(a.key),
-		clientv3.OpGet(a.prefix, append(clientv3.WithLastCreate(), clientv3.WithKeysOnly(),
-			clientv3.WithMaxCreateRev(a.created-1))...))
+		a.rivals.get(clientv3.SortDescend, clientv3.WithLimit(1), clientv3.WithKeysOnly(),
+			clientv3.WithMaxCreateRev(a.created-1)))
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +137,7 @@ func (a *attempt) checkTurn(ctx context.Context) (backend.Lease, error) {
 		a.lease, a.created = nil, 0
 		return nil, backend.ErrLost
 	case len(before) > 0:
-		a.place.predecessor = contender{string(before[0].Key), before[0].CreateRevision}
+		a.place.predecessor = contenderOf(before[0])
 		return nil, nil
 	}
 	return a.grant(ctx, found(sent, own[0]), refreshed)

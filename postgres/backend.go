@@ -21,11 +21,12 @@ type Backend struct {
 	guarantees backend.Guarantees
 	leases     *kit.Leases
 	pool       pool
+	places     places
 	mint       mint
 	probed     atomic.Bool // that the server, and what is before it, can do what the mode needs
 
-	hunting sync.Mutex // guards what follows
-	ghosts  []server   // that are hunted
+	ghostsMu sync.Mutex // guards what follows
+	ghosts   []server   // sessions to terminate
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -51,6 +52,7 @@ func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 	if _, ok := b.config.RuntimeParams["application_name"]; !ok {
 		b.config.RuntimeParams["application_name"] = "anylock"
 	}
+	b.places.free = o.MaxLeases / 2
 	b.pool = pool{b: b, all: make(map[*session]struct{}), quiet: quiet, rest: restLimit}
 	b.leases = kit.NewLeases(requests{b}, o.Timeout)
 	context.AfterFunc(b.leases.Closing(), b.pool.wake)
@@ -64,6 +66,7 @@ func (b *Backend) room(locks int64) {
 	if n := int(locks / part); n > 0 {
 		b.options.MaxLeases = min(b.options.MaxLeases, n)
 		b.guarantees.MaxLeases = b.options.MaxLeases
+		b.places.free = b.options.MaxLeases / 2
 	}
 }
 

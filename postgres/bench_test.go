@@ -101,7 +101,7 @@ func BenchmarkHandOff(b *testing.B) {
 // BenchmarkDistinct has 64 workers, each with a key of its own, share the 32 connections of one client, ours and the bare functions in turns.
 // It reports how much of the bare speed is left, and for how long the slowest of a hundred cycles takes.
 func BenchmarkDistinct(b *testing.B) {
-	const workers, cycles = 64, 50
+	const workers = 64
 	s := servers.Postgres(b)
 	store := opened(b, s.PostgresURL())
 	bare := make(chan *pgx.Conn, defaultLeases)
@@ -109,22 +109,7 @@ func BenchmarkDistinct(b *testing.B) {
 		bare <- dialed(b, s.PostgresURL())
 	}
 	var tookBare, tookOurs []time.Duration
-	round := func(cycle func(key int)) (took []time.Duration, all time.Duration) {
-		took = make([]time.Duration, workers*cycles)
-		begun := time.Now()
-		var wg sync.WaitGroup
-		for w := range workers {
-			wg.Go(func() {
-				for i := range cycles {
-					begun := time.Now()
-					cycle(w)
-					took[w*cycles+i] = time.Since(begun)
-				}
-			})
-		}
-		wg.Wait()
-		return took, time.Since(begun)
-	}
+	round := func(cycle func(key int)) (took []time.Duration, all time.Duration) { return roundOf(workers, cycle) }
 	ours := func(key int) { storetest.Cycle(b, store, waiting(fmt.Sprint("k", key), time.Minute)) }
 	round(ours) // connects
 	var allBare, allOurs time.Duration
@@ -146,6 +131,45 @@ func BenchmarkDistinct(b *testing.B) {
 	b.ReportMetric(float64(tookBare[n*99/100].Microseconds()), "bare-p99-µs")
 	b.ReportMetric(float64(tookOurs[n*99/100].Microseconds()), "ours-p99-µs")
 	b.ReportMetric(float64(tookOurs[n-1].Microseconds()), "ours-max-µs")
+}
+
+// roundOf has so many workers call cycle fifty times each, and returns how long each call took, and all of them.
+func roundOf(workers int, cycle func(worker int)) (took []time.Duration, all time.Duration) {
+	const cycles = 50
+	took = make([]time.Duration, workers*cycles)
+	begun := time.Now()
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range cycles {
+				begun := time.Now()
+				cycle(w)
+				took[w*cycles+i] = time.Since(begun)
+			}
+		})
+	}
+	wg.Wait()
+	return took, time.Since(begun)
+}
+
+// BenchmarkReaders has 64 workers of one client share one key, and 64 writers with a key each, in turns. It reports how
+// much of the writers' speed the readers have.
+func BenchmarkReaders(b *testing.B) {
+	const workers = 64
+	s := servers.Postgres(b)
+	store := opened(b, s.PostgresURL())
+	reader := func(int) { storetest.Cycle(b, store, asReader(waiting("k", time.Minute))) }
+	writer := func(w int) { storetest.Cycle(b, store, waiting(fmt.Sprint("k", w), time.Minute)) }
+	roundOf(workers, reader) // connects
+	var readers, writers time.Duration
+	for b.Loop() {
+		_, all := roundOf(workers, writer)
+		writers += all
+		_, all = roundOf(workers, reader)
+		readers += all
+	}
+	b.ReportMetric(float64(writers)/float64(readers), "readers/distinct")
+	b.ReportMetric(float64(workers*50*b.N)/readers.Seconds(), "readers/s")
 }
 
 func bareRound(b *testing.B, c *pgx.Conn, key int64) {

@@ -23,13 +23,33 @@
 //     disk, and Fencing is FencingRestart. Ids do not survive dump and restore, nor a failover: no grant waits for a standby, not even
 //     for a synchronous one (synchronous_standby_names), because it would wait while it has the lock and no timer runs.
 //   - Waiters that have a connection are served in the order in which they reached the server. The others poll,
-//     every 20 to 500 ms, and get the key if they find it free. An Acquire that does not wait never overtakes
-//     the queue.
+//     every 20 to 500 ms, and get the key if they find it free. When a waiter of the same client leaves the queue, the
+//     first of them joins. An Acquire that does not wait never overtakes the queue.
 //   - A held lease has its own connection, and so has a waiter at the server; both count for MaxLeases, 32. One more is
 //     ErrExhausted, which matches backend.ErrUnavailable, or waits in line. An idle connection has one goroutine that reads from it. All but one are closed after a minute.
 //   - An Acquire that waits costs one more request if the key is busy: the first finds it busy, the second waits in the queue.
 //   - The end of a session (pg_terminate_backend, a crash, a broken connection) is known within 100 ms.
 //   - Close does not release: connections that carry leases stay open until their TTL has run out, or the process ends.
+//
+// # Shared leases
+//
+// A shared lease is a shared advisory lock (pg_advisory_lock_shared), on a session of its own like every lease. So each
+// reader has its own timer, deadline and loss, and Break ends one reader alone. Requests are those of an exclusive
+// lease: one to acquire, one to renew, one to release. Each reader counts for MaxLeases, also beside others on the same
+// key.
+//
+//   - The queue of the server keeps the order: a reader that arrives behind a waiting writer waits, or gets ErrHeld;
+//     the readers between two writers are granted together, and a writer that is cancelled frees those behind it at
+//     once.
+//   - A writer that dies in the queue delays the readers behind it as it delays any waiter: for about a second if its
+//     process ended. If it is frozen or cut off, it stays in the queue until the readers ahead of it have ended, and
+//     then holds the key for its TTL.
+//   - A writer that polls finds its key free only between readers, so readers that succeed each other can keep it out
+//     for as long as all MaxLeases/2 places of its client in the server's queue are taken.
+//   - No two tokens of a key are equal.
+//   - Inspect counts the readers in pg_locks, and describes the one whose timer ends last. Shared locks that other
+//     tools hold on the same number count too.
+//   - A connection prepares the statements of shared leases with its first one, in the same request.
 //
 // # Failure modes
 //

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestFrozenHolder(t *testing.T) {
 			c := dialed(t, s.PostgresURL())
 			var took time.Duration
 			for range 2 {
-				p := startChild(t, s.PostgresURL()+params, mode, ttl)
+				p := startChild(t, s.PostgresURL()+params, mode, ttl, exclusiveChild)
 				p.says("held")
 				p.freeze()
 				took = freedAfter(t, c, mode)
@@ -59,7 +60,7 @@ func TestKilledHolder(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	for mode, params := range variants {
-		p := startChild(t, s.PostgresURL()+params, mode, time.Minute)
+		p := startChild(t, s.PostgresURL()+params, mode, time.Minute, exclusiveChild)
 		p.says("held")
 		p.kill()
 		b := opened(t, s.PostgresURL()+params)
@@ -67,23 +68,32 @@ func TestKilledHolder(t *testing.T) {
 	}
 }
 
-// P4: a waiter that was killed or is cut off delays the next one by its TTL at most.
+// P4: a waiter that was killed or is cut off delays the next one by its TTL at most, also if the dead waiter is a
+// writer between readers.
 func TestDeadWaiter(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	b := opened(t, s.PostgresURL())
 	const ttl = time.Second
-	for _, how := range []string{"killed", "cut-off", "frozen"} {
-		t.Run(how, func(t *testing.T) {
-			held := acquire(t, b, req(how, time.Minute))
+	for _, c := range []struct {
+		how    string
+		shared bool
+	}{{"killed", false}, {"cut-off", false}, {"frozen", false}, {"cut-off", true}, {"frozen", true}} {
+		how := c.how
+		t.Run(fmt.Sprintf("%s/shared=%v", how, c.shared), func(t *testing.T) {
+			r := req(how, time.Minute)
+			r.Shared = c.shared
+			held := acquire(t, b, r)
 			url := s.PostgresURL()
 			p := newProxy(t, s.Addr)
 			if how == "cut-off" {
 				url = strings.Replace(url, s.Addr, p.Addr, 1)
 			}
-			dead := startChild(t, url, how, ttl)
+			dead := startChild(t, url, how, ttl, exclusiveChild)
 			queued(t, b, how, 1)
-			next := queueUp(t, b, waiting(how, time.Minute), 2)
+			r = waiting(how, time.Minute)
+			r.Shared = c.shared
+			next := queueUp(t, b, r, 2)
 			switch how {
 			case "killed":
 				dead.kill()

@@ -57,11 +57,9 @@ func TestReleaseLeavesNoGhost(t *testing.T) {
 func TestFailedAttemptLeavesNoGhost(t *testing.T) {
 	t.Parallel()
 	const short = "&timeout=1s"
-	attempt := func(t *testing.T, b *Backend, wait bool, within time.Duration) (granted bool) {
+	attempt := func(t *testing.T, b *Backend, r backend.Request, within time.Duration) (granted bool) {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
-		r := req("k", time.Minute)
-		r.Wait = wait
 		l, err := b.Acquire(ctx, r)
 		if err == nil {
 			release(t, l)
@@ -69,9 +67,12 @@ func TestFailedAttemptLeavesNoGhost(t *testing.T) {
 		return err == nil
 	}
 	for mode, params := range variants {
-		for _, wait := range []bool{false, true} {
+		for i := range 4 {
+			wait, shared := i%2 == 1, i/2 == 1
+			r := req("k", time.Minute)
+			r.Wait, r.Shared = wait, shared
 			run := func(name string, f func(t *testing.T, p *proxy, b *Backend)) {
-				t.Run(fmt.Sprintf("%s/%s/wait=%v", name, mode, wait), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/wait=%v/shared=%v", name, mode, wait, shared), func(t *testing.T) {
 					t.Parallel()
 					s, p, b := proxied(t, params+short)
 					c := dialed(t, s.PostgresURL())
@@ -88,13 +89,13 @@ func TestFailedAttemptLeavesNoGhost(t *testing.T) {
 				}
 				b.pool.mu.Unlock()
 				p.set(func(p *proxy) { p.reset = true })
-				if attempt(t, b, wait, 2*soon) && !wait {
+				if attempt(t, b, r, 2*soon) && !wait {
 					t.Error("granted without an answer")
 				}
 			})
 			run("late", func(t *testing.T, p *proxy, b *Backend) {
 				p.set(func(p *proxy) { p.hole = true })
-				if attempt(t, b, wait, 1500*time.Millisecond) {
+				if attempt(t, b, r, 1500*time.Millisecond) {
 					t.Error("granted without an answer")
 				}
 			})
@@ -179,9 +180,9 @@ func TestGhostsAreLookedForTogether(t *testing.T) {
 			t.Error("granted twice")
 		}
 	}
-	until(t, 2*soon, "the hunt is over", func() bool {
-		b.hunting.Lock()
-		defer b.hunting.Unlock()
+	until(t, 2*soon, "the session is terminated", func() bool {
+		b.ghostsMu.Lock()
+		defer b.ghostsMu.Unlock()
 		return len(b.ghosts) == 0
 	})
 	if got := p.requests(); got >= n {
@@ -204,11 +205,11 @@ func TestLostLeasesAreLookedForTogether(t *testing.T) {
 	for _, l := range leases {
 		lost(t, l, soon)
 	}
-	until(t, 2*soon, "the hunt is over", func() bool {
+	until(t, 2*soon, "the session is terminated", func() bool {
 		made := 0
 		p.set(func(p *proxy) { made = p.made })
-		b.hunting.Lock()
-		defer b.hunting.Unlock()
+		b.ghostsMu.Lock()
+		defer b.ghostsMu.Unlock()
 		return made > 0 && len(b.ghosts) == 0
 	})
 	if err := b.Close(); err != nil { // it waits for what is under way

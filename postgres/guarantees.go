@@ -32,6 +32,7 @@ func guarantees(o Options) backend.Guarantees {
 		Wake:        backend.WakePush,
 		Consistency: backend.BestEffort,
 		Reach:       backend.ReachNetwork,
+		Shared:      true,
 	}
 	if o.Durable {
 		g.Fencing = backend.FencingRestart

@@ -10,16 +10,22 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A wait that ends tells whether the key was busy; one that the server has not answered does not say so.
+// A wait that ends reports whether the key was busy; one that the server has not answered does not say so.
 func TestEndedWaitReportsBusy(t *testing.T) {
 	t.Parallel()
-	for mode, params := range variants {
-		_, p, b := proxied(t, params)
+	for _, c := range []struct {
+		mode, params string
+		shared       bool
+	}{{"default", "", false}, {"shared", "", true}, {"durable", "&lock_durable=true", false}} {
+		mode := c.mode
+		_, p, b := proxied(t, c.params)
 		_ = acquire(t, b, req("k", time.Minute))
 		end := func(key string, within time.Duration) error {
 			ctx, cancel := context.WithTimeout(context.Background(), within)
 			defer cancel()
-			_, err := b.Acquire(ctx, waiting(key, time.Minute))
+			r := waiting(key, time.Minute)
+			r.Shared = c.shared
+			_, err := b.Acquire(ctx, r)
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v, want the end of the context", mode, err)
 			}
@@ -47,14 +53,20 @@ func TestErrorEndsWait(t *testing.T) {
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	url := s.role(t, c, "")
-	if _, err := c.Exec(t.Context(), "REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock(bigint) FROM PUBLIC"); err != nil {
-		t.Fatal(err)
+	for _, function := range []string{"pg_try_advisory_lock", "pg_try_advisory_lock_shared"} {
+		if _, err := c.Exec(t.Context(), "REVOKE EXECUTE ON FUNCTION "+function+"(bigint) FROM PUBLIC"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b := opened(t, url)
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	const denied = "42501"
-	if _, err := b.Acquire(ctx, waiting("k", time.Second)); code(err) != denied || kit.IsContextError(err) {
-		t.Errorf("%v, want SQLSTATE %s", err, denied)
+	for _, shared := range []bool{false, true} {
+		r := waiting("k", time.Second)
+		r.Shared = shared
+		if _, err := b.Acquire(ctx, r); code(err) != denied || kit.IsContextError(err) {
+			t.Errorf("shared=%v: %v, want SQLSTATE %s", shared, err, denied)
+		}
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 // Inspect implements [backend.Backend]. The owner comes from the label of the holder's session, which only the same role and
 // members of pg_read_all_stats may see, and only where track_activities is on; otherwise, and for a lock that is not ours,
-// Owner names the session. Token is 0. TTL is what is left of the session's timer, 0 where that is not known.
+// Owner names the session. Token is 0. TTL is what is left of the session's timer, 0 where that is not known. If
+// readers hold the key, the owner and the TTL are those of the reader that ends last.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	var holder backend.Holder
 	err := b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
@@ -39,22 +40,37 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 	if err != nil {
 		return holder, false, err
 	}
-	certain = true
-	waiters := 0
+	var foreign backend.Holder // of a session that does not name its owner
+	waiters, readers := 0, 0
 	for _, row := range rows {
 		if row[0] != "t" {
 			waiters++
 			continue
 		}
-		holder, certain = holderOf(row, h)
+		if row[6] == "t" {
+			readers++
+		}
+		one, known := holderOf(row, h)
+		switch {
+		case !known:
+			foreign = one
+		case !holder.Held() || endsLater(one.TTL, holder.TTL):
+			holder = one
+		}
+	}
+	if !holder.Held() {
+		holder = foreign
 	}
 	if holder.Held() {
-		holder.Waiters = waiters
+		holder.Waiters, holder.Shared = waiters, readers
 	}
-	return holder, certain, nil
+	return holder, !foreign.Held(), nil
 }
 
-// holderOf reads a row of inspect.sql. certain tells that the session's label names the owner.
+// endsLater compares the TTLs of two readers. 0 stands for one that is longer than the server's timer.
+func endsLater(a, b time.Duration) bool { return b != 0 && (a == 0 || a > b) }
+
+// holderOf reads a row of inspect.sql. certain means that the session's label names the owner.
 func holderOf(row []string, h hash) (holder backend.Holder, certain bool) {
 	pid, query, application, state := row[1], row[2], row[3], row[4]
 	owner, timeout, ok := readLabel(query, h)

@@ -25,7 +25,9 @@ func TestCancelRacesGrant(t *testing.T) {
 		key := fmt.Sprint("k", i)
 		l := acquire(t, a, req(key, time.Minute))
 		ctx, cancel := context.WithCancel(context.Background())
-		done := startAcquire(ctx, b, waiting(key, time.Minute))
+		r := waiting(key, time.Minute)
+		r.Shared = i%2 == 1
+		done := startAcquire(ctx, b, r)
 		queued(t, a, key, 1)
 		go cancel()
 		time.Sleep(rand.N(200 * time.Microsecond)) // sleeps: a random moment of the cancellation
@@ -230,11 +232,11 @@ func TestLostReply(t *testing.T) {
 	p := newProxy(t, s.Addr)
 	b := opened(t, s.via(p.Addr)+"&timeout=1s")
 	release(t, acquire(t, b, req("k", time.Minute)))
-	for _, wait := range []bool{false, true} {
+	for i := range 4 {
 		p.set(func(p *proxy) { p.mute = true })
 		ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
 		r := req("k", time.Minute)
-		r.Wait = wait
+		r.Wait, r.Shared = i%2 == 1, i/2 == 1
 		if _, err := b.Acquire(ctx, r); err == nil {
 			t.Error("granted without an answer")
 		}
@@ -243,13 +245,17 @@ func TestLostReply(t *testing.T) {
 		until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
 		release(t, acquire(t, b, req("k", time.Minute)))
 	}
-	l := acquire(t, b, req("k", time.Minute))
-	p.set(func(p *proxy) { p.mute = true })
-	if err := l.Release(context.Background()); err == nil {
-		t.Error("released without an answer")
+	for _, shared := range []bool{false, true} {
+		r := req("k", time.Minute)
+		r.Shared = shared
+		l := acquire(t, b, r)
+		p.set(func(p *proxy) { p.mute = true })
+		if err := l.Release(context.Background()); err == nil {
+			t.Error("released without an answer")
+		}
+		p.set(func(p *proxy) { p.mute = false })
+		until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
 	}
-	p.set(func(p *proxy) { p.mute = false })
-	until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
 }
 
 // With Durable, no crash makes a token come again.

@@ -29,6 +29,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(servers.Sharing(m))
 }
 
+// The modes of a child's lease.
+const (
+	exclusiveChild = "exclusive"
+	sharedChild    = "shared"
+)
+
 func child(args []string) {
 	url, key := args[0], args[1]
 	ttl, err := time.ParseDuration(args[2])
@@ -40,7 +46,9 @@ func child(args []string) {
 		panic(err)
 	}
 	fmt.Println("open")
-	if _, err := b.Acquire(context.Background(), waiting(key, ttl)); err != nil {
+	r := waiting(key, ttl)
+	r.Shared = args[3] == sharedChild
+	if _, err := b.Acquire(context.Background(), r); err != nil {
 		panic(err)
 	}
 	fmt.Println("held")
@@ -54,10 +62,10 @@ type process struct {
 	lines *bufio.Scanner
 }
 
-func startChild(t *testing.T, url, key string, ttl time.Duration) *process {
+func startChild(t *testing.T, url, key string, ttl time.Duration, mode string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %v", childEnv, url, key, ttl))
+	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %v %s", childEnv, url, key, ttl, mode))
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {

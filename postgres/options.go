@@ -23,8 +23,9 @@ const (
 type Options struct {
 	// MaxLeases is how many leases a Backend may have, held or waited for at the server: at least 4, by default 32, and
 	// at most a quarter of the server's shared lock table, because everybody's statements fail when that is full. Each
-	// has its own connection; there is one more connection to look around with. Half of MaxLeases may wait at the
-	// server, others poll. One more lease is ErrExhausted, or waits for its turn in order of arrival if it may wait.
+	// has its own connection, also each of several shared leases on one key; there is one more connection to look
+	// around with. Half of MaxLeases may wait at the server, others poll. One more lease is ErrExhausted, or waits for
+	// its turn in order of arrival if it may wait.
 	// Connections that were idle for a minute are closed, except one.
 	MaxLeases int
 

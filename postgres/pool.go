@@ -20,7 +20,6 @@ type pool struct {
 	idle    []*session // without leases; the last one is used first
 	dialing int
 	carried int      // leases, held or asked for
-	waiters int      // who queue at the server, or are about to
 	line    []*order // that wait for a session, first come, first served
 
 	quiet time.Duration // after which a session is watched

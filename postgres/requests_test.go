@@ -11,20 +11,23 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// Uncontended, an acquire with its token, a renewal and a release are one request each, as the driver says; in transaction
-// mode the token is a request more.
+// Uncontended, an acquire with its token, a renewal and a release are one request each, as the driver says, also of a
+// shared lease and of the first one on its connection.
 func TestOneRequestEach(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	said := registered(t).RoundTrips
 	for _, c := range []struct {
 		params string
+		shared bool
 		want   driver.RoundTrips
 	}{
-		{"", said},
-		{"&lock_durable=true", said},
+		{"", false, said},
+		{"", true, said},
+		{"&lock_durable=true", false, said},
+		{"&lock_durable=true", true, said},
 	} {
-		t.Run(c.params, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/shared=%v", c.params, c.shared), func(t *testing.T) {
 			p := newProxy(t, s.Addr)
 			b := opened(t, strings.Replace(s.PostgresURL(), s.Addr, p.Addr, 1)+c.params)
 			const ttl = 10 * time.Second
@@ -45,7 +48,7 @@ func TestOneRequestEach(t *testing.T) {
 			}
 			for i := range 5 {
 				r := req(fmt.Sprint("k", i), ttl)
-				r.Wait = i%2 == 1 // also when it may wait
+				r.Wait, r.Shared = i%2 == 1, c.shared // also when it may wait
 				var l backend.Lease
 				counted(c.want.Acquire, "acquire", func() { l = acquire(t, b, r) })
 				if l.Token() == 0 {
@@ -61,13 +64,35 @@ func TestOneRequestEach(t *testing.T) {
 			held := acquire(t, b, req("busy", ttl))
 			if c.params == "" {
 				counted("1", "refused attempt", func() {
-					if _, err := b.Acquire(context.Background(), req("busy", ttl)); err == nil {
+					r := req("busy", ttl)
+					r.Shared = c.shared
+					if _, err := b.Acquire(context.Background(), r); err == nil {
 						t.Error("granted twice")
 					}
 				})
 			}
 			release(t, held)
 		})
+	}
+}
+
+// A session without shared leases does no work for them: their statements are prepared with the first one.
+func TestSharedStatementsArePreparedLate(t *testing.T) {
+	t.Parallel()
+	b := opened(t, gentleURL(t))
+	for _, c := range []struct {
+		shared bool
+		want   string
+	}{{false, "4"}, {true, "6"}, {true, "6"}, {false, "6"}} {
+		r := req(backend.NewOwner(), time.Minute)
+		r.Shared = c.shared
+		release(t, acquire(t, b, r))
+		s := only(t, b)
+		row, err := s.simple("SELECT count(*) FROM pg_prepared_statements")
+		s.give()
+		if err != nil || row[0] != c.want {
+			t.Errorf("after a lease with shared=%v: %v statements, %v, want %s", c.shared, row, err, c.want)
+		}
 	}
 }
 

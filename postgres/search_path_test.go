@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/anylock/lock/internal/storetest"
 )
@@ -56,7 +57,14 @@ func TestHostileSearchPath(t *testing.T) {
 		"session": "", "durable": "&lock_durable=true",
 	} {
 		t.Run(name, func(t *testing.T) {
-			storetest.UseAll(t, opened(t, s.PostgresURL()+"&search_path=hostile,pg_catalog"+params), name)
+			b := opened(t, s.PostgresURL()+"&search_path=hostile,pg_catalog"+params)
+			storetest.UseAll(t, b, name)
+			reader := acquire(t, b, asReader(req(name, time.Minute)))
+			writer := queueUp(t, b, waiting(name, time.Minute), 1)
+			next := queueUp(t, b, asReader(waiting(name, time.Minute)), 2)
+			release(t, reader)
+			release(t, granted(t, writer, soon).Lease)
+			release(t, granted(t, next, soon).Lease)
 		})
 	}
 }
@@ -75,7 +83,9 @@ func calledFunctions(t *testing.T) (names []string) {
 			names = append(names, m[1])
 		}
 	}
-	names = append(names, "pg_current_xact_id", "pg_logical_emit_message") // of Options.texts
+	// What Options.texts adds to them.
+	names = append(names, "pg_current_xact_id", "pg_logical_emit_message",
+		"pg_try_advisory_lock_shared", "pg_advisory_lock_shared")
 	slices.Sort(names)
 	return slices.Compact(names)
 }

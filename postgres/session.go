@@ -28,8 +28,9 @@ type session struct {
 	answered atomic.Bool   // it has been used since it was made
 
 	// Of whose turn it is.
-	ignore func() bool // stops watching the request's context; nil if that is not watched
-	over   *held       // goes at the end of the turn
+	sharedReady bool        // the statements of shared locks are prepared
+	ignore      func() bool // stops watching the request's context; nil if that is not watched
+	over        *held       // goes at the end of the turn
 
 	mu      sync.Mutex      // guards what follows
 	ended   <-chan struct{} // what is asked in this turn ends with it, without an answer
@@ -50,6 +51,9 @@ type held struct {
 	h     hash
 	owner string
 	entry string // of the label
+	// shared is the mode of the lock. Each lease needs a session of its own, as seatLocked provides: the server grants
+	// a session any lock that conflicts only with locks of the same session.
+	shared bool
 
 	// Guarded by pool.mu.
 	ttl     time.Duration
@@ -107,8 +111,8 @@ func (s *session) give() {
 	}
 }
 
-// attend makes what is asked from now on end without an answer at the end of ctx, and after limit unless that is 0.
-func (s *session) attend(ctx context.Context, limit time.Duration) {
+// bound makes what is asked from now on end without an answer at the end of ctx, and after limit unless that is 0.
+func (s *session) bound(ctx context.Context, limit time.Duration) {
 	ended := ctx.Done()
 	s.mu.Lock()
 	s.ended = ended
@@ -141,7 +145,7 @@ func (s *session) limit(limit time.Duration) {
 	_ = s.conn.Conn().SetDeadline(end)
 }
 
-// leave ends what attend has begun.
+// leave ends what bound has begun.
 func (s *session) leave() {
 	if s.ignore != nil {
 		s.ignore()
@@ -171,7 +175,7 @@ func (s *session) make(ctx context.Context, r request) error {
 		if r.alone && r.limited {
 			s.limit(r.limit)
 		} else {
-			s.attend(ctx, r.limit)
+			s.bound(ctx, r.limit)
 		}
 		return r.do()
 	}
@@ -197,9 +201,9 @@ func (s *session) make(ctx context.Context, r request) error {
 	}
 }
 
-// aside calls do with the turn of a session that carries no lease of the caller's, and again with another where one that
+// onFreeSession calls do with the turn of a session that carries no lease of the caller's, and again with another where one that
 // was at rest turns out to have ended before. do can be repeated, and has Options.Timeout.
-func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
+func (b *Backend) onFreeSession(ctx context.Context, do func(s *session) error) error {
 	for n := 0; ; n++ {
 		s, err := b.pool.checkOut(ctx, &order{})
 		if err != nil {
@@ -217,9 +221,9 @@ func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
 	}
 }
 
-// query asks one thing of the server, as aside does.
+// query asks one thing of the server, as onFreeSession does.
 func (b *Backend) query(ctx context.Context, sql string, params ...string) (rows [][]string, err error) {
-	err = b.aside(ctx, func(s *session) error {
+	err = b.onFreeSession(ctx, func(s *session) error {
 		rows, err = s.query(sql, params...)
 		return err
 	})
@@ -240,6 +244,9 @@ func (s *session) labelNow(timeout time.Duration) string {
 
 // lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
 func (s *session) lock(h *held, st statement) (token uint64, err error) {
+	if h.shared {
+		st = st.shared()
+	}
 	timeout, now, mint := min(h.ttl, maxTimeout), time.Now(), &s.b.mint
 	own := mint.begin(h.h, now, s.since)
 	defer mint.end(h.h)
@@ -273,7 +280,11 @@ func (s *session) renew(ttl time.Duration) error {
 
 // release gives up h's lock. ErrLost means that the session did not have it.
 func (s *session) release(h *held) error {
-	row, err := s.call(pgAdvisoryUnlock, int64(h.h))
+	var unlock uint32 = pgAdvisoryUnlock
+	if h.shared {
+		unlock = pgAdvisoryUnlockShared // the other function would report that the session has no such lock
+	}
+	row, err := s.call(unlock, int64(h.h))
 	if err != nil {
 		s.close() // which releases
 		return err
@@ -305,7 +316,7 @@ func (s *session) abort() {
 	holds := len(s.holds) > 0
 	b.pool.mu.Unlock()
 	if holds { // or it has no lock
-		b.hunt(s.server)
+		b.terminateLater(s.server)
 	}
 	b.leases.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)

@@ -42,7 +42,7 @@ func sqlOf(name string) string {
 
 const tokenPlace = "TOKEN" // in SQL, for what gives a grant its token
 
-// A statement is one that a session has prepared when it connected.
+// A statement is one that a session prepares: when it connects, or those of shared locks together with its first one.
 type statement int
 
 const (
@@ -50,8 +50,18 @@ const (
 	stWait
 	stTimeout
 	stRenew
+	stTryShared // the first that a session prepares late
+	stWaitShared
 	statements
 )
+
+// shared returns the statement that does for a shared lock what st does for an exclusive one.
+func (st statement) shared() statement {
+	if st == stWait {
+		return stWaitShared
+	}
+	return stTryShared
+}
 
 // texts are the statements' SQL, and the types of their parameters.
 func (o Options) texts() [statements][2]string {
@@ -62,20 +72,30 @@ func (o Options) texts() [statements][2]string {
 	grant := func(sql string) [2]string {
 		return [2]string{strings.ReplaceAll(sql, tokenPlace, token), "(bigint, pg_catalog.xid)"}
 	}
-	return [statements][2]string{grant(trySQL), grant(waitSQL), {timeoutSQL, "(pg_catalog.text)"}, {renewSQL, ""}}
+	shared := func(sql string) string { return strings.Replace(sql, "advisory_lock(", "advisory_lock_shared(", 1) }
+	return [statements][2]string{
+		stTry: grant(trySQL), stWait: grant(waitSQL),
+		stTimeout: {timeoutSQL, "(pg_catalog.text)"}, stRenew: {renewSQL, ""},
+		stTryShared: grant(shared(trySQL)), stWaitShared: grant(shared(waitSQL)),
+	}
+}
+
+// prepare is the SQL that prepares the statements from first on, up to but without end.
+func (o Options) prepare(first, end statement) string {
+	var sql strings.Builder
+	texts := o.texts()
+	for st := first; st < end; st++ {
+		sql.WriteString("PREPARE " + st.name() + " " + texts[st][1] + " AS " + texts[st][0] + ";\n")
+	}
+	return sql.String()
 }
 
 // name is that of a prepared statement.
 func (st statement) name() string { return "anylock_" + strconv.Itoa(int(st)) }
 
-// setUp sets the session's timers and prepares all statements.
+// setUp sets the session's timers and prepares the statements of exclusive leases.
 func (s *session) setUp() error {
-	var sql strings.Builder
-	sql.WriteString(setupSQL)
-	for i, text := range s.b.options.texts() {
-		sql.WriteString(";\nPREPARE " + statement(i).name() + " " + text[1] + " AS " + text[0])
-	}
-	_, err := s.simple(sql.String())
+	_, err := s.simple(setupSQL + ";\n" + s.b.options.prepare(stTry, stTryShared))
 	switch {
 	case lacking(err):
 		return refused("the server lacks what Postgres 14 has: %v; keep leases in a table, with a URL that begins with postgres+table://", err)
@@ -96,6 +116,10 @@ func (s *session) setUp() error {
 // those before, and none of the server's timers runs.
 func (s *session) run(label string, timeout time.Duration, st statement, params ...int64) (row []string, err error) {
 	sql := label
+	late := st >= stTryShared && !s.sharedReady
+	if late {
+		sql += s.b.options.prepare(stTryShared, statements)
+	}
 	if s.timeout != timeout {
 		sql += execute(stTimeout, timeout.Milliseconds())
 	}
@@ -107,6 +131,7 @@ func (s *session) run(label string, timeout time.Duration, st statement, params 
 	if err != nil {
 		return nil, err
 	}
+	s.sharedReady = s.sharedReady || late
 	s.setTimeout(timeout)
 	return row, nil
 }
@@ -147,8 +172,11 @@ func (s *session) query(sql string, params ...string) (rows [][]string, err erro
 	})
 }
 
-// pgAdvisoryUnlock is the number of pg_advisory_unlock(bigint) in the catalogue of every server.
-const pgAdvisoryUnlock = 2884
+// Functions have these numbers in the catalogue of every server.
+const (
+	pgAdvisoryUnlock       = 2884 // pg_advisory_unlock(bigint)
+	pgAdvisoryUnlockShared = 2885 // pg_advisory_unlock_shared(bigint)
+)
 
 // call has the server call a function of one number, in one message too. It spares the server to parse and plan, a quarter of its
 // work.

@@ -13,9 +13,10 @@ import (
 // a token is an id with such a number. The server compares under the lock (the age of an id is its distance to the next
 // one that nobody has yet, read when it is first asked for in a transaction; Postgres 14 to 17, xid_age).
 //
-// Grants of one key are counted in the order of their answers. That is the order of the grants as well, because of the attempts on one
-// key that are under way at a time all but the first need an id of their own. And a session shares only ids that were taken after it
-// had connected: a server that has crashed since, and may give an id twice, has ended it.
+// Grants of one key are counted in the order of their answers. That is the order of the grants as well, because of the
+// attempts on one key that are under way at a time, shared or not, all but the first need an id of their own. And a
+// session shares only ids that were taken after it had connected: a server that has crashed since, and may give an id
+// twice, has ended it.
 
 const (
 	grantBits = 10             // of a token: the client's grants with one id

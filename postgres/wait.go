@@ -26,23 +26,22 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 		Passing: func(err error) bool { return !errors.Is(err, ErrExhausted) },
 		CleanUp: func() {}, // an attempt that failed has closed its connection, or given the lock up
 	}
-	queues := r.Wait && b.pool.beginWait()
-	if queues {
-		defer b.pool.endWait()
-	}
-	queued := false
-	if queues {
-		w.Sleep = func(ctx context.Context) error { // a refused try is followed by a place in the queue
-			if queued { // on a connection that broke
+	var place *place
+	if r.Wait {
+		place = b.places.enter()
+		defer place.leave()
+		pause := w.Pause
+		w.Sleep = func(ctx context.Context) error {
+			if place.isReady() { // its connection broke in the queue
 				return kit.Sleep(ctx, pollMin)
 			}
-			return kit.ContextError(ctx, nil)
+			return place.wait(ctx, pause.Next(0))
 		}
 	}
 	w.Try = func(ctx context.Context) (backend.Lease, error) {
 		once := b.try
-		if queues {
-			once, queued = b.queue, true
+		if place != nil && place.isReady() {
+			once = b.queue
 		}
 		l, err := b.attempt(ctx, r, once)
 		return l, unavailable(err)
@@ -65,22 +64,6 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request,
 			return l, err
 		}
 	}
-}
-
-func (p *pool) beginWait() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.waiters >= p.b.options.MaxLeases/2 {
-		return false
-	}
-	p.waiters++
-	return true
-}
-
-func (p *pool) endWait() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiters--
 }
 
 // queue makes a first attempt, and waits at the server if that is refused. again is as in try.
@@ -106,7 +89,7 @@ func (b *Backend) queue(ctx context.Context, r backend.Request) (l backend.Lease
 		return l, false, err
 	}
 	b.pool.drop(h)
-	if busy { // the statement that waits tells nothing before it is granted
+	if busy { // the statement that waits answers nothing before it is granted
 		return nil, false, fmt.Errorf("%w, then: %w", backend.ErrHeld, err)
 	}
 	return nil, used && neverHeld(err), err

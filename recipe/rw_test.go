@@ -184,44 +184,6 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 	})
 }
 
-// Whoever dies, others enter by the TTL.
-func TestRWAfterDeath(t *testing.T) {
-	const n = 3
-	states := map[string]func(t *testing.T, dying *recipe.RW){
-		"writer": func(t *testing.T, dying *recipe.RW) { writer(t, dying) },
-		"reader": func(t *testing.T, dying *recipe.RW) { reader(t, dying) },
-		"waiting writer": func(t *testing.T, dying *recipe.RW) {
-			reader(t, dying)
-			go func() { _, _ = dying.Acquire(t.Context()) }()
-			settle()
-		},
-		"waiting reader": func(t *testing.T, dying *recipe.RW) {
-			for range n {
-				reader(t, dying)
-			}
-			go func() { _, _ = dying.AcquireShared(t.Context()) }()
-			settle()
-		},
-	}
-	for name, hold := range states {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				dying := w.locker()
-				hold(t, readersWriters(t, dying, n))
-				if err := dying.Close(); err != nil { // keeps keys until their TTL, as death does
-					t.Error(err)
-				}
-				died := time.Now()
-				release(t, writer(t, w.rw(n)))
-				if took := time.Since(died); took > ttl+time.Second {
-					t.Errorf("a writer entered %v after the death, with a TTL of %v", took, ttl)
-				}
-				w.free(rwKeys(n)...)
-			})
-		})
-	}
-}
-
 // A writer that is cancelled leaves nothing, and those behind it enter at once.
 func TestRWWaitEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -234,11 +196,11 @@ func TestRWWaitEnds(t *testing.T) {
 				_, err := acquire(ctx)
 				ended <- err
 			}()
-			settle()
+			waitBlocked()
 		}
 		behind := make(chan *recipe.RWLease, 1)
 		go func() { behind <- reader(t, w.rw(n)) }()
-		settle()
+		waitBlocked()
 		_, err := w.rw(n).TryAcquireShared(t.Context())
 		wantErr(t, err, lock.ErrHeld)
 		start := time.Now()
@@ -270,31 +232,6 @@ func TestRWWaitEnds(t *testing.T) {
 	})
 }
 
-// The loss of any key is the loss of the whole, and ends the one context that there is.
-func TestRWLoss(t *testing.T) {
-	const n = 3
-	for _, key := range rwKeys(n) {
-		t.Run(key, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				lease := writer(t, w.rw(n))
-				ctx := lease.Context(t.Context())
-				if lease.Err() != nil || ctx.Err() != nil || lease.Shared() {
-					t.Errorf("%v, %v, shared: %v", lease.Err(), ctx.Err(), lease.Shared())
-				}
-				breakKey(t, w.locker(), key)
-				<-ctx.Done()
-				wantErr(t, context.Cause(ctx), lock.ErrLost)
-				wantErr(t, lease.Err(), lock.ErrLost)
-				if time.Now().Before(lease.Deadline().Add(-ttl)) {
-					t.Errorf("deadline %v", lease.Deadline())
-				}
-				wantErr(t, lease.Release(t.Context()), lock.ErrLost)
-				w.free(rwKeys(n)...)
-			})
-		})
-	}
-}
-
 // A reader's lease is its permit: the queue is free, and other readers do not matter.
 func TestRWReaderHoldsOnePermit(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -313,77 +250,6 @@ func TestRWReaderHoldsOnePermit(t *testing.T) {
 		release(t, second)
 		release(t, second)
 	})
-}
-
-// A call that loses a key while it waits for another one holds nothing afterwards, and reports the loss soon.
-func TestRWLossDuringWait(t *testing.T) {
-	const n = 3
-	queue := func(string) string { return "doc/queue" }
-	for _, c := range []struct {
-		what    string
-		readers int // that hold permits
-		lost    func(free string) string
-		acquire func(*recipe.RW) acquireRW
-	}{
-		{"place of a writer", 1, queue, write},
-		{"permit of a writer", 1, func(free string) string { return free }, write},
-		{"place of a reader", n, queue, read},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				l := w.locker()
-				var held []*recipe.RWLease
-				for range c.readers {
-					held = append(held, reader(t, w.rw(n)))
-				}
-				free := "doc/permit/0"
-				if h, err := l.Ops().Inspect(t.Context(), free); err != nil || h.Held() {
-					free = "doc/permit/1"
-				}
-				ended := make(chan error, 1)
-				go func() {
-					_, err := c.acquire(w.rw(n))(t.Context())
-					ended <- err
-				}()
-				settle()
-				broken := time.Now()
-				breakKey(t, l, c.lost(free))
-				select {
-				case err := <-ended:
-					wantErr(t, err, lock.ErrLost)
-				case <-time.After(2 * ttl):
-					t.Errorf("no loss %v after it", time.Since(broken))
-				}
-				for _, lease := range held {
-					release(t, lease)
-				}
-				settle()
-				w.free(rwKeys(n)...)
-			})
-		})
-	}
-}
-
-// An outage in the middle of a writer's acquisition leaves nothing.
-func TestRWFailure(t *testing.T) {
-	const n = 3
-	for _, key := range rwKeys(n) {
-		t.Run(key, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				outage := errors.New("outage")
-				w.fault = func(k string) error {
-					if k == key {
-						w.fault = nil // its release works
-						return outage
-					}
-					return nil
-				}
-				_, err := w.rw(n).Acquire(t.Context())
-				wantErr(t, err, outage)
-				w.free(rwKeys(n)...)
-			})
-		})
-	}
 }
 
 // An upgrade would wait for itself. So would a second read behind a writer that waits for the first.
@@ -419,31 +285,6 @@ func TestRWNested(t *testing.T) {
 	})
 }
 
-// A call that has lost its place in the queue before its permits were granted fails: a writer with a higher token may
-// have held everything in between.
-func TestRWTokenOfLostPlace(t *testing.T) {
-	for name, acquire := range map[string]func(*recipe.RW) acquireRW{"reader": read, "writer": write} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				const n = 2
-				var delayed atomic.Bool // the first request for a permit
-				w.fault = func(key string) error {
-					if key != "doc/queue" && !delayed.Swap(true) {
-						w.mu.Unlock()
-						release(t, writer(t, w.rw(n))) // waits until the place has expired
-						w.mu.Lock()
-					}
-					return nil
-				}
-				w.deaf = true
-				_, err := acquire(w.rw(n))(t.Context(), lock.WithoutRenewal())
-				wantErr(t, err, lock.ErrLost)
-				w.free(rwKeys(n)...)
-			})
-		})
-	}
-}
-
 // What the documentation says of the cost.
 func TestRWRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -474,7 +315,7 @@ func TestRWRequests(t *testing.T) {
 		next := make(chan *recipe.RWLease)
 		another := w.rw(n)
 		go func() { next <- reader(t, another) }()
-		settle()
+		waitBlocked()
 		requests()
 		release(t, lease)
 		lease = <-next
@@ -495,7 +336,7 @@ func TestRWRequests(t *testing.T) {
 			_, err := rw.AcquireShared(ctx)
 			ended <- err
 		}()
-		settle()
+		waitBlocked()
 		if got := requests(); got > 3*n+2 {
 			t.Errorf("%d requests of a reader that waits", got)
 		}

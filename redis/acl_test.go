@@ -40,7 +40,7 @@ func documentedRights(t *testing.T) []string {
 	return rights
 }
 
-// doAll does on a store all that a store is for, and tells what fails.
+// doAll does on a store all that a store is for, and returns what fails.
 func doAll(t *testing.T, url, key string) (err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*soon)
@@ -114,7 +114,46 @@ func doAll(t *testing.T, url, key string) (err error) {
 	if took := o.At.Sub(queuedAfter); took > maxRecheck*9/10 {
 		return fmt.Errorf("hand-off took %v", took)
 	}
-	return errors.Join(o.Lease.Release(ctx), other.Release(ctx))
+	return errors.Join(o.Lease.Release(ctx), other.Release(ctx), shareAll(ctx, b, key))
+}
+
+// shareAll does on a store all that shared leases are for.
+func shareAll(ctx context.Context, b *Backend, key string) error {
+	r := shared(req(key, time.Minute))
+	first, err := b.Acquire(ctx, r)
+	if err != nil {
+		return fmt.Errorf("share: %w", err)
+	}
+	second, err := b.Acquire(ctx, shared(req(key, time.Minute)))
+	if err != nil {
+		return fmt.Errorf("share: %w", err)
+	}
+	if err := first.Renew(ctx, 2*time.Minute); err != nil {
+		return fmt.Errorf("renew a shared lease: %w", err)
+	}
+	writer := startAcquire(ctx, b, waiting(key, time.Minute))
+	for h := (backend.Holder{}); h.Waiters == 0; {
+		if h, err = b.Inspect(ctx, key); err != nil {
+			return fmt.Errorf("inspect shared leases: %w", err)
+		}
+	}
+	reader := startAcquire(ctx, b, shared(waiting(key, time.Minute)))
+	if err := b.Break(ctx, key, r.Owner); err != nil {
+		return fmt.Errorf("break a shared lease: %w", err)
+	}
+	if err := second.Release(ctx); err != nil {
+		return fmt.Errorf("release a shared lease: %w", err)
+	}
+	for _, done := range []<-chan outcome{writer, reader} {
+		o := <-done
+		if o.Err != nil {
+			return fmt.Errorf("hand-off to and from a writer: %w", o.Err)
+		}
+		if err := o.Lease.Release(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A user with the documented rights can do everything, and with one fewer it cannot.

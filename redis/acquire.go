@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -57,20 +58,22 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 // request sends the request, and queues the owner if queue is true.
 func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error) {
 	b := a.b
-	queueing := "0"
-	if queue {
-		queueing = "1"
-	}
-	a.sent = time.Now()
-	v, unanswered, err := b.eval(ctx, exchange.Request{
+	q := exchange.Request{
 		Script:   acquireScript,
 		Keys:     []string{a.names.lock, a.names.queue, a.names.fence},
-		Args:     []any{a.r.Owner, a.ttl.Milliseconds(), b.channel, queueing},
+		Args:     []any{a.r.Owner, a.ttl.Milliseconds(), b.channel, flag(queue)},
 		Replicas: b.options.MinReplicas,
 		Kept:     needsReplicas,
 		Grace:    replyGrace,
 		Late:     a.lateReply,
-	})
+	}
+	if a.r.Shared {
+		q.Script = acquireSharedScript
+		q.Again = append(slices.Clone(q.Args), before(true, true))
+		q.Args = append(q.Args, before(a.queued, a.unanswered || b.lanes == nil)) // clients of several servers repeat requests
+	}
+	a.sent = time.Now()
+	v, unanswered, err := b.eval(ctx, q)
 	a.unanswered = a.unanswered || unanswered
 	if err != nil {
 		return acquireReply{}, err
@@ -83,6 +86,25 @@ func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error)
 		a.queued = true
 	}
 	return reply, err
+}
+
+// flag is a condition as an argument of scripts.
+func flag(set bool) any {
+	if set {
+		return "1"
+	}
+	return "0"
+}
+
+// before describes earlier requests to acquireSharedScript.
+func before(refused, unanswered bool) any {
+	switch {
+	case unanswered:
+		return "2"
+	case refused:
+		return "1"
+	}
+	return "0"
 }
 
 // grant starts the lease.

@@ -69,15 +69,16 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 // Inspect implements [backend.Backend]. A key that is reserved for a waiter is reported as held by it, with token 0.
 func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
 	err = b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
-		h, err = b.inspect(ctx, key)
+		h, err = b.inspect(ctx, key, "")
 		return err
 	})
 	return h, err
 }
 
-func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, error) {
+// inspect returns who holds key: owner, if its lease is one of several shared ones.
+func (b *Backend) inspect(ctx context.Context, key, owner string) (backend.Holder, error) {
 	n := b.naming.names(key)
-	v, _, err := b.eval(ctx, exchange.Request{Script: inspectScript, Keys: []string{n.lock, n.queue}})
+	v, _, err := b.eval(ctx, exchange.Request{Script: inspectScript, Keys: []string{n.lock, n.queue}, Args: []any{owner}})
 	if err != nil {
 		return backend.Holder{}, err
 	}

@@ -50,13 +50,17 @@ func (b *Backend) sendBatch(
 	return ttls, errs
 }
 
-// split divides the leases of todo among scripts. A lease that was refused because its slot is moving gets its own
+// split divides the leases of todo among scripts, by mode. A lease that was refused because its slot is moving gets its own
 // script: the server that has a key always serves a request for this key alone.
 func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, errs []error) []*scriptBatch {
 	_, single := b.client.(*redis.Client)
 	bySlot := !single || b.crossSlot.Load()
 	var list []*scriptBatch
-	open := make(map[int]*scriptBatch) // by slot; all in 0 if slots do not matter
+	type group struct {
+		slot   int // 0 if slots do not matter
+		shared bool
+	}
+	open := make(map[group]*scriptBatch)
 	for _, i := range todo {
 		slot := 0
 		if bySlot {
@@ -65,10 +69,11 @@ func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, er
 		if errs[i] != nil && redis.HasErrorPrefix(errs[i], "TRYAGAIN") {
 			slot = -1 - i // no slot
 		}
-		s := open[slot]
+		g := group{slot, leases[i].Shared()}
+		s := open[g]
 		if s == nil || len(s.index) == exchange.ScriptLeases {
 			s = &scriptBatch{ttl: backend.MaxTTL}
-			open[slot] = s
+			open[g] = s
 			list = append(list, s)
 		}
 		s.index = append(s.index, i)

@@ -31,6 +31,10 @@ func BenchmarkUncontended(b *testing.B) {
 				cycle(b, store, req(fmt.Sprint("k", w), time.Minute))
 			})
 		})
+		b.Run(fmt.Sprintf("op=share-release/workers=%d", workers), func(b *testing.B) { // readers of one key
+			store := opened(b, fmt.Sprintf("redis://%s?pool_size=%d", s.Addr, workers+1))
+			together(b, workers, func(int) { cycle(b, store, shared(req("k", time.Minute))) })
+		})
 		b.Run(fmt.Sprintf("op=renew/workers=%d", workers), func(b *testing.B) {
 			store := opened(b, fmt.Sprintf("redis://%s?pool_size=%d", s.Addr, workers+1))
 			leases := make([]backend.Lease, workers)

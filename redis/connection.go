@@ -28,7 +28,10 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 			return outcomeOf(err, b.lanes != nil), exchange.Passing(err) && time.Now().Before(end)
 		},
 	}
-	unanswered, err = repeat.Do(ctx, func(bool) (err error) {
+	unanswered, err = repeat.Do(ctx, func(unanswered bool) (err error) {
+		if unanswered && q.Again != nil {
+			q.Args = q.Again
+		}
 		v, err = b.deliver(ctx, end, q)
 		return err
 	})

@@ -16,6 +16,13 @@
 // answer does not delay later ones, and a caller that gives up cancels no other request. A single request is sent at once; a
 // Backend opened by a redis:// URL keeps a connection for these. In a Cluster each request is sent separately.
 //
+// # Shared leases
+//
+// The readers of a key are a sorted set in place of the lock's value, with the end of each; the key expires with the last. So a server
+// keeps one key for any number of readers, and exclusive leases cost nothing more. Shared leases cost one request each for acquire,
+// renewal and release too, and 1.5 to 2 times the server's time of exclusive ones, whatever their number. A release admits all shared
+// waiters at the front of the queue at once, each with a reservation of 500 ms, and notifies each.
+//
 // # Guarantees
 //
 //   - Exclusion is best effort: it holds as long as the server keeps the key. See Failure modes.
@@ -48,6 +55,8 @@
 //   - A server that is full (maxmemory with noeviction) still renews, releases and grants: leases are small.
 //   - If the process of the first waiter was killed or is frozen, the next waiter gets the key up to 1 s after the release. Each
 //     further dead waiter in a row costs up to 600 ms more.
+//   - An exclusive waiter that was killed or frozen behind shared leases holds up the shared waiters behind it for up to 4 s, also if
+//     those leases stay. A waiter that could send no request for 3 s behind shared leases queues again at the end.
 //   - A waiter that misses its reservation, because it paused for more than 500 ms, queues again at the end. A server that lost its
 //     data has lost its queues too; waiters queue again, in any order.
 //   - While the server is down, waiters that have queued keep trying for max(TTL, 10 s); all other calls fail within
@@ -74,7 +83,7 @@
 //
 //	~anylock:* &anylock:inbox:*
 //	+del +eval +evalsha +exists +get +incr +info +mget +pexpire +ping +pttl +publish +set +subscribe +time
-//	+zadd +zcard +zpopmin +zrem
+//	+zadd +zcard +zcount +zpopmin +zrange +zrem +zremrangebyscore +zscore
 //
 // It also needs +select for a database other than 0, +cluster|slots in a Cluster, +wait for MinReplicas, and +scan for List. If you set
 // another namespace, write it in place of anylock. Redis 6.0 has no rights on channels: leave out &anylock:inbox:*. Without +info, opening

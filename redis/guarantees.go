@@ -32,5 +32,6 @@ func guarantees() backend.Guarantees {
 		Wake:        backend.WakePush,
 		Consistency: backend.BestEffort,
 		Reach:       backend.ReachNetwork,
+		Shared:      true,
 	}
 }

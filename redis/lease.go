@@ -17,7 +17,7 @@ const minRenewLimit = 250 * time.Millisecond
 // leaseData is the Data of a lease.
 type leaseData struct {
 	lock     string      // the name of the Redis key
-	value    string      // of that key
+	value    string      // of that key, or the member of the readers
 	released atomic.Bool // a release has begun
 }
 
@@ -45,10 +45,17 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	return ttl, err
 }
 
-// renewRequest is the request that renews leases to ttls, within limit.
+func renewScriptFor(shared bool) exchange.Script {
+	if shared {
+		return renewSharedScript
+	}
+	return renewScript
+}
+
+// renewRequest is the request that renews leases of one mode to ttls, within limit.
 func (b *Backend) renewRequest(leases []*kit.Life, ttls []time.Duration, limit time.Duration) exchange.Request {
 	q := exchange.Request{
-		Script: renewScript, Keys: make([]string, len(leases)), Args: make([]any, 0, len(leases)+1),
+		Script: renewScriptFor(leases[0].Shared()), Keys: make([]string, len(leases)), Args: make([]any, 0, len(leases)+1),
 		Replicas: b.options.MinReplicas, Kept: needsReplicas, Limit: limit,
 	}
 	same := true
@@ -75,7 +82,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		data.released.Store(true)
 		value = data.value
 	}
-	removed, err := q.b.release(ctx, l.Key(), value)
+	removed, err := q.b.release(ctx, l.Key(), value, l.Shared())
 	if err == nil && !removed {
 		err = backend.ErrLost
 	}
@@ -84,10 +91,14 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 
 // release removes the lease, reservation or queue entry of the owner in value, and reports whether there was any. The
 // value is that of the owner's lease, or has token 0 if the owner may have no lease.
-func (b *Backend) release(ctx context.Context, key, value string) (removed bool, err error) {
+func (b *Backend) release(ctx context.Context, key, value string, shared bool) (removed bool, err error) {
+	script := releaseScript
+	if shared {
+		script = releaseSharedScript
+	}
 	n := b.naming.names(key)
 	v, unanswered, err := b.eval(ctx, exchange.Request{
-		Script: releaseScript,
+		Script: script,
 		Keys:   []string{n.lock, n.queue},
 		Args:   []any{value, b.channel},
 	})

@@ -113,5 +113,6 @@ func (b *Backend) probe(ctx context.Context) error {
 // write; DEL comes last, because it removes the key of SET.
 var scriptCommands = []string{
 	"ZREM queue member", "SET lock 1 PX 1000", "GET lock", "EXISTS lock", "MGET lock", "INCR lock", "PTTL lock", "PEXPIRE lock 1000",
-	"ZADD queue XX 1 member", "ZCARD queue", "ZPOPMIN queue", "TIME", "PUBLISH channel probe", "DEL lock",
+	"ZADD queue XX 1 member", "ZCARD queue", "ZCOUNT queue 0 1", "ZPOPMIN queue", "ZRANGE queue 0 0", "ZREMRANGEBYSCORE queue 0 1",
+	"ZSCORE queue member", "TIME", "PUBLISH channel probe", "DEL lock",
 }

@@ -57,14 +57,14 @@ func (b *Backend) scan(ctx context.Context, prefix string) (keys []string, err e
 // Break implements [backend.Breaker].
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
-		h, err := b.inspect(ctx, key)
+		h, err := b.inspect(ctx, key, owner)
 		if err != nil {
 			return err
 		}
 		if h.Owner != owner || h.Token == 0 { // 0: the key is only reserved for this owner
 			return backend.ErrLost
 		}
-		removed, err := b.release(ctx, key, lockValue(h.Token, owner))
+		removed, err := b.release(ctx, key, lockValue(h.Token, owner), h.Shared > 0)
 		if err == nil && !removed {
 			err = backend.ErrLost
 		}

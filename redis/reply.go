@@ -25,7 +25,9 @@ func parseAcquire(v any) (acquireReply, error) {
 		return acquireReply{granted: true, token: token}, f.Err()
 	}
 	f := exchange.ReadFields(v)
-	return acquireReply{holder: f.Holder(), added: f.Number() == 1}, f.Err()
+	reply := acquireReply{holder: f.Holder(), added: f.Number() == 1}
+	reply.holder.Shared = int(f.Number())
+	return reply, f.Err()
 }
 
 func parseInspect(v any) (backend.Holder, error) {
@@ -35,6 +37,7 @@ func parseInspect(v any) (backend.Holder, error) {
 	f := exchange.ReadFields(v)
 	h := f.Holder()
 	h.Waiters = int(f.Number())
+	h.Shared = int(f.Number())
 	return h, f.Err()
 }
 

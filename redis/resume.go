@@ -12,7 +12,7 @@ import (
 // Resume implements [backend.Resumer]. It takes two round trips: the value of a lock's key has the token in front of
 // the owner.
 func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
-	err = b.call(ctx, r.Validate(), func(ctx context.Context) error {
+	err = b.call(ctx, r.ValidateFor(b.guarantees), func(ctx context.Context) error {
 		life, err := b.resume(ctx, r)
 		if err == nil {
 			l = life // not a nil *Life
@@ -23,17 +23,17 @@ func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Leas
 }
 
 func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, error) {
-	h, err := b.inspect(ctx, r.Key)
+	h, err := b.inspect(ctx, r.Key, r.Owner)
 	switch {
 	case err != nil:
 		return nil, err
-	case h.Owner != r.Owner || h.Token == 0: // 0: the key is only reserved for this owner
+	case h.Owner != r.Owner || h.Token == 0 || h.Shared > 0 != r.Shared: // 0: the key is only reserved for this owner
 		return nil, backend.ErrLost
 	}
 	data := &leaseData{lock: b.naming.lock(r.Key), value: lockValue(h.Token, r.Owner)}
 	ttl, sent := b.guarantees.Round(r.TTL), time.Now()
 	v, _, err := b.eval(ctx, exchange.Request{
-		Script: renewScript, Keys: []string{data.lock}, Args: []any{data.value, ttl.Milliseconds()},
+		Script: renewScriptFor(r.Shared), Keys: []string{data.lock}, Args: []any{data.value, ttl.Milliseconds()},
 		Replicas: b.options.MinReplicas, Kept: needsReplicas, Limit: b.options.Timeout,
 	})
 	if err == nil {

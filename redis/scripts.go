@@ -1,40 +1,39 @@
 package redis
 
 import (
-	_ "embed"
+	"embed"
 
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-//go:embed acquire_free.lua
-var acquireFreeLua string
+//go:embed *.lua
+var lua embed.FS
 
-//go:embed acquire.lua
-var acquireLua string
+// script joins parts, which are files without their extension.
+func script(digest string, parts ...string) exchange.Script {
+	s := exchange.Script{Digest: digest}
+	for _, part := range parts {
+		text, err := lua.ReadFile(part + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		s.Text += string(text)
+	}
+	return s
+}
 
-//go:embed release_free.lua
-var releaseFreeLua string
-
-//go:embed release.lua
-var releaseLua string
-
-//go:embed reserve.lua
-var reserveLua string
-
-//go:embed renew.lua
-var renewLua string
-
-//go:embed inspect.lua
-var inspectLua string
-
-// The scripts for uncontended keys come first, and return before a function is made.
+// The scripts return before a function is made if the key is uncontended. Those of exclusive leases return before the
+// functions for readers are made if there are none.
 var (
-	acquireScript = exchange.Script{
-		Text: acquireFreeLua + reserveLua + acquireLua, Digest: "01c658e7df8bd50505e09dc47d5502b503f406a1",
-	}
-	releaseScript = exchange.Script{
-		Text: releaseFreeLua + reserveLua + releaseLua, Digest: "54bf2bef694866f7302b860b04c46445b3530808",
-	}
-	renewScript   = exchange.Script{Text: renewLua, Digest: "31ca59165ecb132de863747a47deacda9f318fd8"}
-	inspectScript = exchange.Script{Text: inspectLua, Digest: "e89493a43916a7d80755c903f1d092cf261483c2"}
+	acquireScript = script("15a4e8cc099060a8b90a192515e771f3ae5f2ea9",
+		"acquire_arguments", "acquire_free", "reserve", "enqueue", "acquire", "readers", "admit", "acquire_readers")
+	acquireSharedScript = script("1e8989cb4927d37f47bef541137d6724d1835c00",
+		"acquire_arguments", "acquire_shared_free", "reserve", "enqueue", "readers", "admit", "acquire_shared")
+	releaseScript = script("e80eb39b4f054ebd66818ce59550c8151781cbfb",
+		"release_arguments", "release_free", "reserve", "release", "readers", "admit", "release_readers")
+	releaseSharedScript = script("1032f81a9119fcf46ae440970d08c74bdb09d0d4",
+		"release_arguments", "release_shared_free", "reserve", "readers", "admit", "release_shared")
+	renewScript       = script("31ca59165ecb132de863747a47deacda9f318fd8", "renew")
+	renewSharedScript = script("2d4a8f2fd216c4699105a15232df95c36a23cd69", "readers", "renew_shared")
+	inspectScript     = script("7d5926ad4613089893d1de036e6dc27070a0b16c", "readers", "inspect")
 )

@@ -67,6 +67,22 @@ func TestStatementArgs(t *testing.T) {
 	}
 }
 
+// A shared request fails before the database is used: there is none.
+func TestSharedLeasesAreUnsupported(t *testing.T) {
+	for _, d := range []Dialect{Postgres, MySQL, SQLite} {
+		b := newBackend(nil, d, Options{Table: "locks", Timeout: time.Second})
+		for _, wait := range []bool{false, true} {
+			r := backend.Request{Key: "k", Owner: "o", TTL: time.Minute, Wait: wait, Shared: true}
+			if _, err := b.Acquire(t.Context(), r); !errors.Is(err, backend.ErrUnsupported) {
+				t.Errorf("%v, wait=%v: %v, want ErrUnsupported", d, wait, err)
+			}
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestMicrosecondsRoundUp(t *testing.T) {
 	if got := microseconds(time.Millisecond + 1); got != 1001 {
 		t.Error(got)

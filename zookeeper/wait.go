@@ -14,9 +14,9 @@ import (
 // recheck is how long a waiter relies on its watch: wake-ups are hints.
 const recheck = 5 * time.Second
 
-// wait returns when the node in front changes or is deleted, or when it is time to check the queue in any case. If
-// the node was deleted and was the only one in front of n, then n is first: a node that moves to another session is
-// changed before it is deleted.
+// wait returns when the nearest conflicting node in front changes or is deleted, or when it is time to check the queue
+// in any case. If the node was deleted and was the only conflicting one in front of n, then n is first: a node that moves
+// to another session is changed before it is deleted.
 func (a *attempt) wait(ctx context.Context) error {
 	changed := make(chan bool, 1)
 	front := a.ahead[len(a.ahead)-1]
@@ -32,7 +32,7 @@ func (a *attempt) wait(ctx context.Context) error {
 	defer t.Stop()
 	select {
 	case deleted := <-changed:
-		a.first = deleted && a.n != nil && len(a.ahead) == 1
+		a.first = deleted && a.n != nil && isOrdered(a.n.number) && len(a.ahead) == 1
 		return nil
 	case <-t.C:
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// removedWhile removes the holder's node after age, and returns how long the holder is not told.
+// removedWhile removes the holder's node after age, and returns how long the holder is not notified.
 func removedWhile(t *testing.T, admin *Backend, l backend.Lease, key string, age time.Duration) time.Duration {
 	t.Helper()
 	time.Sleep(age) // sleeps: the age of the lease
@@ -24,7 +24,7 @@ func removedWhile(t *testing.T, admin *Backend, l backend.Lease, key string, age
 	return time.Since(begun)
 }
 
-// A holder whose node is removed behind its back is told at once, without a renewal: whatever age the lease has, in
+// A holder whose node is removed behind its back is notified at once, without a renewal: whatever age the lease has, in
 // whichever session it lives, and also after the connection was replaced.
 func TestRemovedHolderIsNotifiedAtOnce(t *testing.T) {
 	t.Parallel()
@@ -71,11 +71,11 @@ func TestRemovedHolderIsNotifiedAtOnce(t *testing.T) {
 				}
 			}
 			if all = append(all, took); took > most {
-				t.Errorf("%s: told %v after the removal", c.what, took)
+				t.Errorf("%s: notified %v after the removal", c.what, took)
 			}
 		}
 		slices.Sort(all)
-		t.Logf("%s: told after %v", c.what, all)
+		t.Logf("%s: notified after %v", c.what, all)
 	}
 }
 

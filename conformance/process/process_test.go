@@ -78,6 +78,33 @@ func none(t *testing.T, answered <-chan conformance.ProcessGrant, when string) {
 	}
 }
 
+// A shared request is shared in the process too.
+func TestSharedRequests(t *testing.T) {
+	p := start(t, 0)
+	shared := func(owner string) backend.Request {
+		r := request(owner, false)
+		r.Shared = true
+		return r
+	}
+	if !memory.New().Guarantees().Shared {
+		if g := <-begin(t, p, shared("a")); !errors.Is(g.Err, errors.ErrUnsupported) {
+			t.Errorf("shared Acquire of a store without shared leases: %+v", g)
+		}
+		return
+	}
+	for _, owner := range []string{"a", "b"} {
+		if g := <-begin(t, p, shared(owner)); g.Err != nil {
+			t.Errorf("reader %s: %v", owner, g.Err)
+		}
+	}
+	if g := <-begin(t, p, request("c", false)); !errors.Is(g.Err, backend.ErrHeld) {
+		t.Errorf("writer beside readers: %+v", g)
+	}
+	if err := p.Release(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRequests(t *testing.T) {
 	p := start(t, 0)
 	g := <-begin(t, p, request("a", false))

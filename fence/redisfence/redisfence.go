@@ -25,11 +25,11 @@ func NewScript(body string) *Script {
 	return &Script{redis.NewScript(check + body)}
 }
 
-// Run runs the script's body with keys and args, unless the key fenceKey has seen a token higher than this one: then
-// the command's error is a *fence.StaleError. Other errors are those of go-redis. The token counts as seen even if the
-// body fails. c is a client, not a pipeline.
+// Run runs the script's body with keys and args for the holder of an exclusive lease, unless the key fenceKey has seen a
+// higher token, exclusive or shared: then the command's error is a *fence.StaleError. Other errors are those of
+// go-redis. The token counts as seen even if the body fails. c is a client, not a pipeline.
 //
-// The highest token is kept in fenceKey without a TTL. It is lost only if an operator deletes the key, an allkeys-…
+// The highest tokens are kept in fenceKey without a TTL. They are lost only if an operator deletes the key, an allkeys-…
 // policy evicts it, or Redis loses recent writes: a restart without persistence, or a failover to a replica that lags
 // behind. In a cluster fenceKey and keys need one hash tag, as in {account/7}:fence and {account/7}:balance.
 //
@@ -37,12 +37,26 @@ func NewScript(body string) *Script {
 func (s *Script) Run(
 	ctx context.Context, c redis.Scripter, fenceKey string, token uint64, keys []string, args ...any,
 ) *redis.Cmd {
+	return s.run(ctx, c, fenceKey, "", token, keys, args)
+}
+
+// RunShared is like Run for the holder of a shared lease: it refuses the token only if a higher exclusive one has been
+// seen.
+func (s *Script) RunShared(
+	ctx context.Context, c redis.Scripter, fenceKey string, token uint64, keys []string, args ...any,
+) *redis.Cmd {
+	return s.run(ctx, c, fenceKey, "s", token, keys, args)
+}
+
+func (s *Script) run(
+	ctx context.Context, c redis.Scripter, fenceKey, mode string, token uint64, keys []string, args []any,
+) *redis.Cmd {
 	if err := fence.Compare(fenceKey, token, 0); err != nil {
 		cmd := redis.NewCmd(ctx)
 		cmd.SetErr(err)
 		return cmd
 	}
-	all := append([]any{strconv.FormatUint(token, 10)}, args...)
+	all := append([]any{mode + strconv.FormatUint(token, 10)}, args...)
 	cmd := s.script.Run(ctx, c, append([]string{fenceKey}, keys...), all...)
 	if err := cmd.Err(); redis.HasErrorPrefix(err, stale) {
 		if seen, bad := strconv.ParseUint(strings.TrimPrefix(err.Error(), stale), 10, 64); bad == nil {

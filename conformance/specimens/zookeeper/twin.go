@@ -259,7 +259,9 @@ func prefixOf(mark string) string {
 }
 
 // cleanUp removes, in the background, what is there of a ticket. Its owner may have another one by now.
-func cleanUp(s *store, t *ticket) { s.leases.Abandon(backend.Request{Key: t.key, Owner: t.mark}, session) }
+func cleanUp(s *store, t *ticket) {
+	s.leases.Abandon(backend.Request{Key: t.key, Owner: t.mark}, session)
+}
 
 // turn returns nil when the node of t is the lowest one, and ErrHeld when it is not: after the wait for the one before it.
 func (s *store) turn(ctx context.Context, t *ticket, wait bool) error {

@@ -15,7 +15,8 @@ type Request struct {
 	Script   Script
 	Keys     []string
 	Args     []any
-	Replicas int // that must have the grant or renewal; 0 for none
+	Again    []any // replaces Args after an attempt without a reply; nil for Args
+	Replicas int   // that must have the grant or renewal; 0 for none
 	// Kept reports whether a reply needs replicas: whether it is a grant or a renewal. It is required if Replicas is
 	// not 0.
 	Kept func(v any) bool

@@ -1,0 +1,27 @@
+package bench_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/bench"
+	_ "github.com/anylock/lock/memory"
+)
+
+// The writer of readers-writer gets its turns, although there are always readers.
+func TestReaders(t *testing.T) {
+	t.Parallel()
+	s, err := bench.URL(t.Context(), "memory://bench-readers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := quick(s)
+	o.Scenarios, o.Duration = []string{"readers", "readers-writer", "mixed"}, 200*time.Millisecond
+	b := measured(t, o)
+	for _, name := range o.Scenarios {
+		r := b.Result(name, s.Name)
+		if r == nil || r.Problem != "" || r.Skipped != "" || r.Figures["rate"].Median <= 0 || r.Figures["max"].Median <= 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}

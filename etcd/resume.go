@@ -1,0 +1,44 @@
+package etcd
+
+import (
+	"context"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+// Resume implements [backend.Resumer]. It binds the owner's key to an etcd lease of this client, as a renewal does that
+// changes the TTL.
+func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
+	err = b.leases.Call(ctx, r.ValidateFor(b.guarantees), func(ctx context.Context) error {
+		life, err := b.resume(ctx, r)
+		if err == nil {
+			l = life // not a nil *Life
+		}
+		return err
+	})
+	return l, err
+}
+
+func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, error) {
+	q, err := b.readQueue(ctx, r.Key)
+	if err != nil {
+		return nil, err
+	}
+	held := q.heldBy(r.Owner)
+	if held == nil || isShared(held.Key) != r.Shared {
+		return nil, backend.ErrLost
+	}
+	k := &lockedKey{contender: contenderOf(held), modified: held.ModRevision}
+	e := &extension{key: k, owner: r.Owner, ttl: b.guarantees.Round(r.TTL), foreign: foreignLease(held.Lease)}
+	sent := time.Now()
+	if b.move(ctx, []*extension{e}); e.err != nil {
+		return nil, e.err
+	}
+	l, err := b.leases.Resume(r, kit.Grant{Token: uint64(k.contender.created), Sent: sent, TTL: e.ttl, Data: k})
+	if err == nil {
+		b.guard.start(l, k)
+	}
+	return l, err
+}

@@ -1,0 +1,177 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+func TestResume(t *testing.T) {
+	t.Parallel()
+	s := private(t, shortElections...)
+	result, err := conformance.ExecuteResume(t.Context(), conformance.Harness{
+		Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, s.URL()) },
+	})
+	if err != nil || result.Status != conformance.Pass {
+		t.Errorf("%s %v\n%s", result.Status, err, result.Output)
+	}
+}
+
+func resume(t testing.TB, b *Backend, r backend.Request) backend.Lease {
+	t.Helper()
+	l, err := b.Resume(t.Context(), r)
+	if err != nil {
+		t.Fatalf("resume: %v", err)
+	}
+	return l
+}
+
+// A shared lease is resumed as that, beside others.
+func TestResumeReader(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, other := opened(t, s.URL()), opened(t, s.URL())
+	r, exclusive := asReader(req("k", readerTTL)), req("k2", readerTTL)
+	beside := acquire(t, b, asReader(req("k", readerTTL)))
+	l, writer := acquire(t, b, r), acquire(t, b, exclusive)
+	wrong := r
+	wrong.Shared = false
+	if _, err := other.Resume(t.Context(), wrong); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("a shared lease resumed as exclusive: %v", err)
+	}
+	if _, err := other.Resume(t.Context(), asReader(exclusive)); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("an exclusive lease resumed as shared: %v", err)
+	}
+	resumed := resume(t, other, r)
+	if resumed.Token() != l.Token() {
+		t.Errorf("token %d, was %d", resumed.Token(), l.Token())
+	}
+	waiter := queueUp(t, b, waiting("k", readerTTL), 1)
+	release(t, beside)
+	waits(t, "a writer behind a resumed reader", waiter)
+	release(t, resumed)
+	release(t, granted(t, waiter, soon).Lease)
+	release(t, writer)
+}
+
+// Two clients use one lease: either renews it, by moving the key back to an etcd lease of its own, and either ends it
+// for both. What the clients do next, they do with etcd leases that nobody revokes.
+func TestResumedLeaseOfTwoClients(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	b, other := opened(t, s.URL()), opened(t, s.URL())
+	r := req("k", readerTTL)
+	l := acquire(t, b, r)
+	resumed := resume(t, other, r)
+	for i, renewal := range []struct {
+		lease backend.Lease
+		ttl   time.Duration
+	}{
+		{l, readerTTL}, {resumed, readerTTL}, {l, 2 * readerTTL}, {resumed, 3 * readerTTL}, {l, 2 * readerTTL},
+		{resumed, 3 * readerTTL},
+	} {
+		own := ownKey(t, c, r.Owner)
+		bound := get(t, c, own).Lease
+		for _, x := range []backend.Lease{l, resumed} {
+			if id := leaseOf(x).id; id != bound {
+				until(t, soon, "the other etcd lease is revoked", func() bool {
+					ttl, err := b.remaining(t.Context(), id)
+					return err == nil && ttl == 0
+				})
+			}
+		}
+		if err := renewal.lease.Renew(t.Context(), renewal.ttl); err != nil {
+			t.Fatalf("renewal %d: %v", i, err)
+		}
+		if bound := get(t, c, own).Lease; bound != leaseOf(renewal.lease).id {
+			t.Fatalf("renewal %d: the key is bound to the etcd lease %x, renewed is %x", i, bound, leaseOf(renewal.lease).id)
+		}
+		if h := held(t, b, req("k", readerTTL)); h.Token != l.Token() {
+			t.Errorf("renewal %d: the holder is %+v", i, h)
+		}
+	}
+	release(t, l)
+	var next []backend.Lease
+	for i := range 4 {
+		next = append(next, acquire(t, b, req(fmt.Sprint("b", i), readerTTL)))
+		next = append(next, acquire(t, other, req(fmt.Sprint("o", i), 3*readerTTL)))
+	}
+	if err := resumed.Renew(t.Context(), readerTTL); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renewal of a lease that the other client has released: %v", err)
+	}
+	if err := resumed.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release of a lease that the other client has released: %v", err)
+	}
+	release(t, acquire(t, b, req("k", readerTTL)))
+	for _, n := range next {
+		if err := n.Renew(t.Context(), 3*readerTTL); err != nil {
+			t.Errorf("a lease of another lock: %v", err)
+		}
+		release(t, n)
+	}
+	until(t, soon, "no key is left", func() bool { return s.countKeys(t, c) == 0 })
+}
+
+// A Resume whose reply is lost recognises its own work. One that meets a move by the other client is repeated.
+func TestResumeRepeats(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	for _, lost := range []bool{true, false} {
+		b := opened(t, s.URL())
+		r := req("k", readerTTL)
+		l := acquire(t, b, r)
+		var armed atomic.Bool
+		other := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any,
+			cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+		) error {
+			if !binds(req) || !armed.Swap(false) {
+				return invoke(ctx, method, req, reply, cc, opts...)
+			}
+			if !lost {
+				if err := l.Renew(t.Context(), 2*readerTTL); err != nil {
+					t.Error(err)
+				}
+				return invoke(ctx, method, req, reply, cc, opts...)
+			}
+			if err := invoke(ctx, method, req, reply, cc, opts...); err != nil {
+				return err
+			}
+			return status.Error(codes.Unavailable, "the reply is lost")
+		})
+		armed.Store(true)
+		resumed := resume(t, other, r)
+		if armed.Load() {
+			t.Fatal("no transaction was met: the test proves nothing")
+		}
+		if err := resumed.Renew(t.Context(), readerTTL); err != nil {
+			t.Error(err)
+		}
+		if own := get(t, raw(t, s.Addr), ownKey(t, raw(t, s.Addr), r.Owner)).Lease; own != leaseOf(resumed).id {
+			t.Errorf("the key is bound to the etcd lease %x, the client renews %x", own, leaseOf(resumed).id)
+		}
+		release(t, resumed)
+	}
+}
+
+// binds reports whether a request binds keys to other etcd leases.
+func binds(req any) bool {
+	txn, _ := req.(*pb.TxnRequest)
+	for _, op := range txn.GetSuccess() {
+		if op.GetRequestTxn() != nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,265 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+// asReader makes a request shared.
+func asReader(r backend.Request) backend.Request {
+	r.Shared = true
+	return r
+}
+
+// busy makes sure that a request that does not wait gets ErrHeld.
+func busy(t testing.TB, b *Backend, r backend.Request) {
+	t.Helper()
+	if l, err := b.Acquire(context.Background(), r); !errors.Is(err, backend.ErrHeld) {
+		t.Fatalf("shared=%v: got %v, %v, want ErrHeld", r.Shared, l, err)
+	}
+}
+
+// modes counts the granted and the waiting locks of the database by mode.
+func modes(t testing.TB, c *pgx.Conn) (readers, writers, waiting int) {
+	t.Helper()
+	if err := c.QueryRow(context.Background(), `SELECT count(*) FILTER (WHERE granted AND mode = 'ShareLock'),
+		count(*) FILTER (WHERE granted AND mode = 'ExclusiveLock'), count(*) FILTER (WHERE NOT granted)
+		FROM pg_locks WHERE `+advisory).Scan(&readers, &writers, &waiting); err != nil {
+		t.Fatal(err)
+	}
+	return readers, writers, waiting
+}
+
+// sessionOf is the number of the session that carries l.
+func sessionOf(l backend.Lease) string { return l.(*kit.Life).Data.(*held).s.server.pid }
+
+// Readers of one client and of two hold one key, each on its own session, and each release ends one lease only. A
+// session that has carried a shared lease is used for an exclusive one next, and the other way round, with no lock left
+// over.
+func TestReadersExcludeWriters(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := dialed(t, s.PostgresURL())
+	for mode, params := range variants {
+		a, b := opened(t, s.PostgresURL()+params), opened(t, s.PostgresURL()+params)
+		for range 3 {
+			var readers []backend.Lease
+			for i := range 3 {
+				on, r := []*Backend{a, b}[i%2], asReader(req(mode, time.Minute))
+				r.Wait = i == 2
+				readers = append(readers, acquire(t, on, r))
+			}
+			if one, other := sessionOf(readers[0]), sessionOf(readers[2]); one == other {
+				t.Fatalf("two readers share session %s", one)
+			}
+			for i, l := range readers {
+				busy(t, a, req(mode, time.Minute))
+				if n, _, _ := modes(t, c); n != len(readers)-i {
+					t.Fatalf("%d shared locks for %d readers", n, len(readers)-i)
+				}
+				release(t, l)
+			}
+			writer := acquire(t, a, req(mode, time.Minute))
+			busy(t, a, asReader(req(mode, time.Minute)))
+			busy(t, b, asReader(req(mode, time.Minute)))
+			release(t, writer)
+		}
+		if n := locks(t, c); n != 0 {
+			t.Errorf("%s: %d locks are left", mode, n)
+		}
+	}
+}
+
+// Nobody passes a waiting writer, and the readers behind it enter together: after its lease, or as soon as it is
+// cancelled.
+func TestReadersBehindWriter(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, other := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
+	c := dialed(t, s.PostgresURL())
+	for _, cancelled := range []bool{false, true} {
+		first := acquire(t, b, asReader(req("k", time.Minute)))
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		writer := startAcquire(ctx, b, waiting("k", time.Minute))
+		queued(t, b, "k", 1)
+		busy(t, b, asReader(req("k", time.Minute)))
+		busy(t, other, asReader(req("k", time.Minute)))
+		var readers []<-chan outcome
+		for i := range 4 {
+			readers = append(readers, queueUp(t, []*Backend{b, other}[i%2], asReader(waiting("k", time.Minute)), 2+i))
+		}
+		if n, _, _ := modes(t, c); n != 1 {
+			t.Fatalf("%d readers beside a waiting writer, want the first one", n)
+		}
+		if cancelled {
+			cancel()
+			if o := <-writer; !errors.Is(o.Err, context.Canceled) || !errors.Is(o.Err, backend.ErrHeld) {
+				t.Fatalf("cancelled writer: %v", o.Err)
+			}
+		} else {
+			release(t, first)
+			release(t, granted(t, writer, soon).Lease)
+		}
+		var leases []backend.Lease
+		for _, r := range readers {
+			leases = append(leases, granted(t, r, soon).Lease)
+		}
+		if cancelled {
+			leases = append(leases, first)
+		}
+		if n, _, _ := modes(t, c); n != len(leases) {
+			t.Errorf("%d readers hold the key, want %d", n, len(leases))
+		}
+		for _, l := range leases {
+			release(t, l)
+		}
+	}
+}
+
+// A killed writer frees the readers behind it, and a killed reader the writer behind it.
+func TestKilledReaderAndWriter(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b := opened(t, s.PostgresURL())
+	first := acquire(t, b, asReader(req("k", time.Minute)))
+	writer := startChild(t, s.PostgresURL(), "k", time.Minute, exclusiveChild)
+	queued(t, b, "k", 1)
+	second := queueUp(t, b, asReader(waiting("k", time.Minute)), 2)
+	writer.kill()
+	release(t, granted(t, second, soon).Lease)
+	reader := startChild(t, s.PostgresURL(), "k", time.Minute, sharedChild)
+	reader.says("held")
+	release(t, first)
+	next := queueUp(t, b, waiting("k", time.Minute), 1)
+	reader.kill()
+	release(t, granted(t, next, soon).Lease)
+}
+
+// Each reader's TTL runs on its own: a frozen reader's lock and one that is not renewed end in time while others, also
+// of the same client, are renewed, and a short TTL ends no longer one.
+func TestReadersExpireAlone(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	const ttl = 1500 * time.Millisecond
+	b := opened(t, s.PostgresURL())
+	c := dialed(t, s.PostgresURL())
+	frozen := startChild(t, s.PostgresURL(), "k", ttl, sharedChild)
+	frozen.says("held")
+	frozen.freeze()
+	lasting := acquire(t, b, asReader(req("k", time.Minute)))
+	renewed := acquire(t, b, asReader(req("k", ttl)))
+	begun := time.Now()
+	short := acquire(t, b, asReader(req("k", ttl)))
+	if n, _, _ := modes(t, c); n != 4 && time.Since(begun) < ttl {
+		t.Fatalf("%d readers, want 4", n)
+	}
+	until(t, ttl+maxLate+soon, "only the lasting and the renewed reader are left", func() bool {
+		if err := renewed.Renew(context.Background(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		n, _, _ := modes(t, c)
+		return n == 2
+	})
+	if took := time.Since(begun); took < ttl/2 {
+		t.Errorf("a reader ended after %v, of a TTL of %v", took, ttl)
+	}
+	lost(t, short, soon)
+	if err := short.Renew(context.Background(), ttl); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renewal of a reader that has expired: %v", err)
+	}
+	busy(t, b, req("k", ttl))
+	release(t, lasting)
+	busy(t, b, req("k", ttl))
+	release(t, renewed)
+	release(t, acquire(t, b, req("k", ttl)))
+}
+
+// Inspect counts readers and describes the one that ends last. Break ends one reader alone.
+func TestInspectAndBreakReaders(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, operator := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
+	var owners []string
+	var leases []backend.Lease
+	for i, ttl := range []time.Duration{20 * time.Second, time.Minute, 40 * time.Second} {
+		r := asReader(req("k", ttl))
+		r.Owner = fmt.Sprint("reader ", i)
+		owners, leases = append(owners, r.Owner), append(leases, acquire(t, b, r))
+	}
+	inspect := func(readers int, owner string, atLeast, waiters int) {
+		t.Helper()
+		h, err := operator.Inspect(context.Background(), "k")
+		early := h.TTL < time.Duration(atLeast)*time.Second
+		if err != nil || early || h.Shared != readers || h.Owner != owner || h.Waiters != waiters {
+			t.Errorf("%+v, %v, want %d readers, %q with %ds or more, %d waiters", h, err, readers, owner, atLeast, waiters)
+		}
+	}
+	inspect(3, owners[1], 41, 0)
+	for _, i := range []int{1, 0} {
+		if err := operator.Break(context.Background(), "k", owners[i]); err != nil {
+			t.Fatal(err)
+		}
+		lost(t, leases[i], soon)
+		if err := operator.Break(context.Background(), "k", owners[i]); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("second Break: %v, want ErrLost", err)
+		}
+	}
+	r := waiting("k", time.Minute)
+	writer := queueUp(t, operator, r, 1)
+	inspect(1, owners[2], 21, 1)
+	if err := leases[2].Renew(context.Background(), time.Minute); err != nil {
+		t.Error(err)
+	}
+	release(t, leases[2])
+	l := granted(t, writer, soon).Lease
+	inspect(0, r.Owner, 21, 0)
+	release(t, l)
+	foreign := dialed(t, s.PostgresURL()+"&application_name=migrate")
+	_ = query[string](t, foreign, "SELECT pg_advisory_lock_shared($1)::text", int64(hashOf("k")))
+	mine := asReader(req("k", time.Minute))
+	mine.Owner = "mine"
+	l = acquire(t, b, mine)
+	inspect(2, "mine", 21, 0)
+	release(t, l)
+	inspect(1, fmt.Sprintf("unknown@migrate:%d", foreign.PgConn().PID()), 0, 0)
+}
+
+// A session that the server keeps after its connection was reset is ended before the reader's attempt is repeated, so
+// that one lease has one lock. Nobody else would notice a second shared lock before a writer waits for its end.
+func TestResetReaderLeavesNoGhost(t *testing.T) {
+	t.Parallel()
+	for mode, params := range variants {
+		for _, wait := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/wait=%v", mode, wait), func(t *testing.T) {
+				t.Parallel()
+				s, p, b := proxied(t, params)
+				c := dialed(t, s.PostgresURL())
+				release(t, acquire(t, b, asReader(req("k", time.Minute))))
+				rest(t, b)
+				p.set(func(p *proxy) { p.reset = true })
+				r := asReader(req("k", time.Minute))
+				r.Wait = wait
+				l := acquire(t, b, r)
+				p.set(func(p *proxy) {
+					if p.reset {
+						t.Error("no connection was reset")
+					}
+				})
+				until(t, 2*soon, "the lease has one lock", func() bool { return locks(t, c) == 1 })
+				release(t, l)
+				if n := locks(t, c); n != 0 {
+					t.Errorf("%d locks after release", n)
+				}
+			})
+		}
+	}
+}
