@@ -152,3 +152,25 @@ func TestWatchCostsOneRead(t *testing.T) {
 		t.Errorf("its release: %s", got)
 	}
 }
+
+// The watch that another request of the session has set on a node may report a change while a waiter's own read of the
+// node is under way, which then finds the node missing.
+func TestNodeChangesWhileWatchIsSet(t *testing.T) {
+	t.Parallel()
+	s := on(t, usual)
+	c := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	b, other := opened(t, s.at(p.Addr)), opened(t, s.url())
+	for i, next := range []backend.Request{waiting("w", time.Minute), asReader(waiting("r", time.Minute))} {
+		l := acquire(t, other, req(next.Key, time.Minute))
+		path := b.dir(next.Key) + "/" + places(t, c, b, next.Key)[0].name
+		met, pass := p.hold(opGetData)
+		t.Cleanup(pass)
+		done := storetest.Start(t.Context(), b, next)
+		<-met
+		b.onlySession(t).notifyWatchers(path, i == 0)
+		release(t, l)
+		pass()
+		release(t, storetest.Granted(t, done, wakeUp).Lease)
+	}
+}

@@ -46,9 +46,9 @@ type switchPlan struct {
 	Steps   []string `json:"steps"`
 }
 
-// spare is how much above the cut the next store's numbers begin. Who uses the old store alone beyond the cut, because a deploy took too
-// long or numbers have leapt, gets tokens there, and all owners after it would be below them for good. It is twelve days of a clock in
-// microseconds, and 256 leaders of ZooKeeper.
+// spare is how much above the cut the next store's numbers begin. Who uses the old store alone beyond the cut, because
+// a deploy took too long or numbers have leapt, gets tokens there, and all owners after it would be below them for
+// good. It is twelve days of a clock in microseconds, and 256 leaders of ZooKeeper.
 const spare = 1 << 40
 
 func planSwitch(ctx context.Context, old, next *switched, within time.Duration) (*switchPlan, error) {
