@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -31,6 +32,24 @@ func (e *entry) reader(owner string) *reader {
 	return nil
 }
 
+// readerOf is readerIndex for a request by owner, which a bug may take for another.
+func (s *server) readerOf(e *entry, owner string) int {
+	cut := func(o string) string { return o[:min(len(o), 64)] }
+	return slices.IndexFunc(e.readers, func(r *reader) bool {
+		switch {
+		case s.is("reader is known by a prefix"):
+			return strings.HasPrefix(r.owner, owner)
+		case s.is("readers are alike in any case"):
+			return strings.EqualFold(r.owner, owner)
+		case s.is("readers are trimmed of blanks"):
+			return strings.TrimSpace(r.owner) == strings.TrimSpace(owner)
+		case s.is("readers are cut at 64 bytes"):
+			return cut(r.owner) == cut(owner)
+		}
+		return r.owner == owner
+	})
+}
+
 // isHeld reports whether a lease of either mode holds the key.
 func (e *entry) isHeld(now time.Time) bool {
 	return e.owner != "" && now.Before(e.expires) ||
@@ -41,7 +60,10 @@ func (e *entry) isHeld(now time.Time) bool {
 func (s *server) acquireAmongReaders(
 	key string, e *entry, r backend.Request, c *client, now time.Time,
 ) (granted, *place, backend.Holder) {
-	own := e.reader(r.Owner)
+	var own *reader
+	if i := s.readerOf(e, r.Owner); i >= 0 {
+		own = e.readers[i]
+	}
 	if s.is("repeated shared request adds a reader") {
 		own = nil
 	}
@@ -165,6 +187,10 @@ func (s *server) keepReader(ttl time.Duration) time.Duration {
 		return ttl + time.Second
 	case s.is("reader's lease never ends"):
 		return noExpiry
+	case s.is("reader's TTL in milliseconds is an int32"):
+		return time.Duration(int32(ttl/time.Millisecond)) * time.Millisecond
+	case s.is("reader's TTL is cut to seconds"):
+		return max(ttl.Truncate(time.Second), 100*time.Millisecond)
 	case s.is("reader's lease lasts for 10 s"):
 		return 10 * time.Second
 	}
@@ -283,6 +309,7 @@ func (s *server) admitLocked(key string, e *entry) {
 func (s *server) admitAfter(key string, e *entry, left backend.Request) {
 	switch {
 	case s.is("readers behind a writer that leaves stay parked"),
+		s.is("more than 20 readers behind a writer that leaves stay parked") && len(e.queue) > 20,
 		s.is("readers behind a writer that leaves stay parked if another reader has left before") && e.readerLeft:
 	case s.is("one reader enters behind a writer that leaves") && len(e.queue) > 0 && e.queue[0].Shared && e.owner == "":
 		p := e.queue[0]
@@ -307,11 +334,11 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 	key = s.name(key)
 	e, now := s.entryLocked(key), time.Now()
 	s.expireLocked(key, e, now)
-	r := e.reader(owner)
-	if r == nil {
+	at := s.readerOf(e, owner)
+	if at < 0 {
 		return s.renewEndedReader(key, e, owner, now.Add(ttl))
 	}
-	expires := now.Add(s.keepReader(ttl))
+	r, expires := e.readers[at], now.Add(s.keepReader(ttl))
 	for _, other := range e.readers {
 		switch {
 		case other == r:
@@ -368,7 +395,7 @@ func (s *server) releaseReader(key, owner string) bool {
 	key = s.name(key)
 	e := s.entryLocked(key)
 	s.expireLocked(key, e, time.Now())
-	if i := e.readerIndex(owner); i >= 0 {
+	if i := s.readerOf(e, owner); i >= 0 {
 		s.recordsLocked("store keeps a record of each released reader")
 		s.releaseReaderAt(key, e, i)
 		return true
@@ -424,7 +451,7 @@ func (s *server) releaseReaderAt(key string, e *entry, i int) {
 
 // breakReader ends the shared lease of owner, and reports whether there was one.
 func (s *server) breakReader(key string, e *entry, owner string) bool {
-	i := e.readerIndex(owner)
+	i := s.readerOf(e, owner)
 	switch {
 	case len(e.readers) == 0, s.is("break finds no reader"):
 		return false

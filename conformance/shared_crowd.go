@@ -32,13 +32,11 @@ func manyReaders(t *trial) {
 	if h := t.inspect(t.key); h.Shared != n {
 		t.fatalf("Inspect returns %d shared leases, want %d", h.Shared, n)
 	}
-	w := t.wait(t.a, t.key, t.long())
-	t.arrived(t.key, 1)
-	var waits []*waiting
-	for i := range behind {
-		waits = append(waits, t.waitToRead(t.client(i), t.key, t.long()))
-	}
-	t.arrived(t.key, 1+behind)
+	w, waits := t.parksReaders(behind)
+	w.cancelAndFail(t)
+	freed := t.readersEnter(waits, 2*t.handOff(), "behind a writer that was cancelled, with many readers before it")
+	t.inTurns(len(freed), func(i int) { t.release(freed[i]) })
+	w, waits = t.parksReaders(behind)
 	t.noReaderEnters(t.key, "behind a writer that waits for many readers")
 	t.refused(t.b, readers[n-1])
 	t.renewAll(readers)
@@ -61,6 +59,17 @@ func manyReaders(t *trial) {
 		t.release(r)
 	}
 	t.becomesFree(t.a, t.key, t.handOff(), "after many readers")
+}
+
+// parksReaders has a writer wait, and n readers behind it.
+func (t *trial) parksReaders(n int) (w *waiting, behind []*waiting) {
+	w = t.wait(t.a, t.key, t.long())
+	t.arrived(t.key, 1)
+	for i := range n {
+		behind = append(behind, t.waitToRead(t.client(i), t.key, t.long()))
+	}
+	t.arrived(t.key, 1+n)
+	return w, behind
 }
 
 // renewAll renews all grants, of which some may be in one batch.

@@ -112,6 +112,12 @@ var sharedMutants = []mutant{
 	{"tokens of readers are counted apart", "SharedTokens"},
 	{"waiting reader's token is from its arrival", "SharedTokens"},
 	{"shared TTL 0 is taken", "SharedBadInputIsRefused"},
+	{"reader is known by a prefix", "ReadersThatLookAlike"},
+	{"readers are alike in any case", "ReadersThatLookAlike"},
+	{"readers are trimmed of blanks", "ReadersThatLookAlike"},
+	{"readers are cut at 64 bytes", "ReadersThatLookAlike"},
+	{"reader's TTL in milliseconds is an int32", "SharedExtremesAreAccepted"},
+	{"reader's TTL is cut to seconds", "ReaderTTL"},
 
 	// faults
 	{"cancelled reader is not cleaned up", "CancelledReaderLeavesNothing"},
@@ -135,6 +141,7 @@ var sharedMutants = []mutant{
 	{"at most 150 readers at once", "ManyReaders"},
 	{"writer enters beside more than 128 readers", "ManyReaders"},
 	{"at most 16 waiting readers enter at once", "ManyReaders"},
+	{"more than 20 readers behind a writer that leaves stay parked", "ManyReaders"},
 	{"store keeps a record of each released reader", "StoreForgetsEndedReaders"},
 	{"store keeps a record of each expired reader", "StoreForgetsEndedReaders"},
 

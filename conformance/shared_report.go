@@ -2,8 +2,10 @@ package conformance
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -26,6 +28,16 @@ var sharedReportChecks = []Check{
 		Rule:  "rule 7: an exclusive token is above every token granted before on its key, shared or not, and below every one after",
 		Needs: []Need{needsTokens},
 		run:   sharedTokensIncrease,
+	},
+	{
+		Name: "ReadersThatLookAlike",
+		Rule: "rules 1 and 5: a reader is known by all of its name: one like it that shares the key is another, and ends by itself",
+		run:  readersThatLookAlike,
+	},
+	{
+		Name: "SharedExtremesAreAccepted",
+		Rule: "every store with shared leases takes TTLs from a nanosecond to Guarantees.MaxTTL for them, and owners up to MaxOwnerLen",
+		run:  sharedExtremesAreAccepted,
 	},
 	{
 		Name: "SharedBadInputIsRefused",
@@ -246,4 +258,66 @@ func sharedBadInputIsRefused(t *trial) {
 	t.readersKeepOut([]*grant{g}, "after bad input")
 	t.release(g)
 	t.free(t.a, t.key, "after bad input")
+}
+
+// readAs is read by an owner of that name.
+func (t *trial) readAs(b backend.Backend, key, owner string) *grant {
+	begun := time.Now()
+	g, err := t.request(t.ctx, b, backend.Request{Key: key, Owner: owner, TTL: t.long(), Shared: true})
+	t.answered(err, begun)
+	if err != nil {
+		t.fatalf("owner %s: shared Acquire of a key that nobody holds or waits for exclusively: %v", show(owner), err)
+	}
+	return g
+}
+
+func readersThatLookAlike(t *trial) {
+	breaker, _ := t.b.(backend.Breaker)
+	pairs := ownersAlike()
+	t.inChunks(len(pairs), 2, func(i int) {
+		p, key := pairs[i], t.newKey()
+		if i%2 == 1 {
+			p.one, p.two = p.two, p.one
+		}
+		one, two := t.readAs(t.a, key, p.one), t.readAs(t.client(i/2), key, p.two)
+		when := fmt.Sprintf("readers %s and %s of one key", show(p.one), show(p.two))
+		t.holdersAre([]*grant{one, two}, when)
+		t.release(one)
+		t.holdersAre([]*grant{two}, when+", of which the first has released")
+		if breaker != nil {
+			t.breaksNothing(breaker, key, p.one, when+": Break of the first, which has released")
+		}
+		t.renew(two, t.long())
+		t.refused(t.a, two)
+		t.release(two)
+		t.mustBeFree(t.b, key, when+", which have both released")
+	})
+}
+
+func sharedExtremesAreAccepted(t *trial) {
+	for _, owner := range []string{
+		"o", strings.Repeat("o", backend.MaxOwnerLen), "4f0c@web-3:4711", "name with blanks, commas; and \"quotes\" {}/\\%",
+	} {
+		g := t.readAs(t.a, t.newKey(), owner)
+		t.readersKeepOut([]*grant{g, t.read(t.b, g.key, t.long())}, "beside owner "+show(owner))
+		t.release(g)
+	}
+	for _, ttl := range []time.Duration{t.longest(), 31 * 24 * time.Hour, 25 * 24 * time.Hour, time.Hour, 1900*time.Millisecond + t.g.MinTTL} {
+		g := t.read(t.a, t.newKey(), min(ttl, t.longest()))
+		t.keepsDeadline(g, g.ttl, g.before, g.after, "shared Acquire")
+		t.holdersAre([]*grant{g}, "of a key that is shared for "+g.ttl.String())
+		t.refused(t.b, g)
+		t.renew(g, g.ttl)
+		t.holdersAre([]*grant{g}, "of a key whose reader was renewed for "+g.ttl.String())
+		t.release(g)
+		t.free(t.b, g.key, "after the only reader's release")
+	}
+	for _, ttl := range []time.Duration{1, time.Microsecond, time.Millisecond} { // it may be over before the answer is there
+		key := t.newKey()
+		_, err := t.a.Acquire(t.ctx, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Shared: true})
+		if err != nil && !errors.Is(err, backend.ErrLost) {
+			t.fatalf("shared Acquire for %v: %v, want a lease or ErrLost", ttl, err)
+		}
+		t.becomesFree(t.b, key, t.g.Round(ttl)+t.handOff(), "after a tiny TTL")
+	}
 }
