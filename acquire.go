@@ -205,7 +205,7 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 		return h, nil
 	}
 	if held, ok := errors.AsType[*HeldError](err); ok {
-		held = &HeldError{Holder: l.told(held.Holder)}
+		held = &HeldError{Holder: l.withToken(held.Holder)}
 		if kit.IsContextError(err) {
 			return nil, cmp.Or(kit.ContextError(ctx, held), err)
 		}

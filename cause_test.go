@@ -21,7 +21,7 @@ func TestCauseFromAnotherLock(t *testing.T) {
 		<-lostLease.Lost()
 		lease := acquire(t, a, "k")
 		for _, cause := range []error{heldErr, context.Cause(lostLease.Context(t.Context()))} {
-			// waited is the holder that a wait was behind: its error tells of that one.
+			// waited is the holder that a wait was behind: its error is about that one.
 			only := func(op, key string, err error, waited *lock.Lease) {
 				t.Helper()
 				wantErr(t, err, context.Canceled)
@@ -32,7 +32,7 @@ func TestCauseFromAnotherLock(t *testing.T) {
 				var held *lock.HeldError
 				if busy := errors.As(err, &held); errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrHeld) != (waited != nil) ||
 					busy != (waited != nil) || busy && held.Holder.Owner != waited.Owner() {
-					t.Errorf("%v tells of another lock", err)
+					t.Errorf("%v is about another lock", err)
 				}
 			}
 			for key, holder := range map[string]*lock.Lease{"other": other, "k": lease} { // waiting at the store, and at the gate

@@ -10,7 +10,7 @@ import (
 )
 
 // enter passes the gate of key, or queues at it. The hold is a live lease that came with the pass, nil
-// otherwise; busy tells that the key was held meanwhile. The caller that passed must leave.
+// otherwise; busy means that the key was held meanwhile. The caller that passed must leave.
 func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (_ *gate, _ *hold, busy, err error) {
 	if terms.shared {
 		g, err := l.enterPrivate(key, true)
@@ -76,7 +76,7 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 		if busy == nil {
 			busy = g.heldLocked()
 		}
-		if busy == nil && !g.told.Before(since) {
+		if busy == nil && !g.busyAt.Before(since) {
 			busy = g.busy
 		}
 		err = kit.ContextError(ctx, busy)
@@ -118,7 +118,7 @@ func (l *Locker) look(ctx context.Context, key string) (busy, err error) {
 	case err != nil:
 		return nil, err
 	case h.Held():
-		return &HeldError{Holder: l.told(h)}, nil
+		return &HeldError{Holder: l.withToken(h)}, nil
 	}
 	return ErrHeld, nil
 }
@@ -129,7 +129,7 @@ func (l *Locker) lookOnce(ctx context.Context, g *gate, since time.Time) (left t
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case isClosed(l.done) || !g.told.Before(since):
+	case isClosed(l.done) || !g.busyAt.Before(since):
 		return 0
 	case !g.looking:
 		g.looking = true
@@ -139,7 +139,7 @@ func (l *Locker) lookOnce(ctx context.Context, g *gate, since time.Time) (left t
 			defer l.mu.Unlock()
 			g.looking = false
 			if err == nil {
-				g.busy, g.told = busy, time.Now()
+				g.busy, g.busyAt = busy, time.Now()
 			}
 		})
 	}

@@ -3,10 +3,7 @@ package lock
 // Kept is how many gates with someone inside, and renewals, l has.
 func (l *Locker) Kept() (gates, renewals int) {
 	l.mu.Lock()
-	gates = len(l.gates)
-	if l.idle != nil {
-		gates--
-	}
+	gates = l.busyLocked()
 	l.mu.Unlock()
 	l.renewals.mu.Lock()
 	defer l.renewals.mu.Unlock()

@@ -15,7 +15,7 @@ func (l *Locker) leaveWith(g *gate, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if busy := refusal(err); busy != nil {
-		g.busy, g.told = busy, time.Now()
+		g.busy, g.busyAt = busy, time.Now()
 	}
 	g.inside.Store(nil)
 	l.callNextLocked(g, nil)
@@ -71,7 +71,7 @@ func (g *gate) endWaitLocked() {
 	}
 }
 
-// drainLocked tells when the last one has left.
+// drainLocked reports when the last one has left.
 func (l *Locker) drainLocked() {
 	if isClosed(l.stopping) && l.busyLocked() == 0 && !isClosed(l.drained) {
 		close(l.drained)

@@ -1,5 +1,5 @@
 // Package lock is one lock API for many stores. A lock is an exclusive lease, or a shared one ([Shared]). It expires
-// if its holder dies, renews itself while it is held, tells its holder when it is lost, can be released only by its
+// if its holder dies, renews itself while it is held, notifies its holder when it is lost, can be released only by its
 // owner, and carries a fencing token.
 //
 // Import the store that you use for its side effect, as with database/sql, and open it by URL:

@@ -59,7 +59,7 @@ func TestBlockedLogDoesNotDelayLoss(t *testing.T) {
 		synctest.Wait()
 		for _, l := range leases {
 			if !lost(l) || l.Context(t.Context()).Err() == nil {
-				t.Error("not told of the loss")
+				t.Error("not notified of the loss")
 			}
 		}
 		close(blocked)

@@ -97,7 +97,7 @@ func lost(l *lock.Lease) bool {
 	}
 }
 
-// A faulty store does as it is told with renewals and releases, and counts requests.
+// A faulty store does as the test sets with renewals and releases, and counts requests.
 type faulty struct {
 	backend.Backend
 	mu       sync.Mutex

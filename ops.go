@@ -34,7 +34,7 @@ func (o Ops) Inspect(ctx context.Context, key string) (Holder, error) {
 	if err == nil {
 		var h Holder
 		if h, err = l.backend.Inspect(ctx, full); err == nil {
-			return l.told(h), nil
+			return l.withToken(h), nil
 		}
 	}
 	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
@@ -84,7 +84,7 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 			if err != nil {
 				stop(err)
 			}
-			all[i] = HeldKey{strings.TrimPrefix(key, l.defaults.prefix), l.told(h)}
+			all[i] = HeldKey{strings.TrimPrefix(key, l.defaults.prefix), l.withToken(h)}
 		})
 	}
 	workers.Wait()

@@ -94,7 +94,7 @@ func (m *manyKeys) Inspect(ctx context.Context, _ string) (backend.Holder, error
 	return backend.Holder{}, m.inspect(ctx)
 }
 
-// A store that fails is not asked for the rest of the keys, and its error is not told for each.
+// A store that fails is not asked for the rest of the keys, and its error is not reported for each.
 func TestListStopsAtTheFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outage := errors.New("outage")

@@ -79,7 +79,7 @@ func (r *renewer) renews(h *hold) bool {
 	return !h.left
 }
 
-// remove ends the renewal of h. One that is under way goes on, as hold.taken tells, but h does not come back.
+// remove ends the renewal of h. One that is under way goes on, as hold.taken says, but h does not come back.
 func (r *renewer) remove(h *hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,7 +265,7 @@ func (r *renewer) putBack(turns []turn, errs []error, begun, now time.Time) (fai
 		err := errs[i]
 		h.taken.Add(-1)
 		switch left := h.lease.Deadline().Sub(now); {
-		case errors.Is(err, ErrLost), errors.Is(err, ErrClosed), left <= 0: // the lease itself tells its holder
+		case errors.Is(err, ErrLost), errors.Is(err, ErrClosed), left <= 0: // the lease itself notifies its holder
 		case err != nil:
 			after := min(left/8, time.Second)
 			r.putLocked(h, now.Add(max(after-jitter(after/2), retryLeast)))
@@ -318,7 +318,7 @@ func (h *hold) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
 	return asked, gained > backend.Margin(asked)
 }
 
-// traceRenewal tells of an attempt to renew h that was due, and began.
+// traceRenewal reports an attempt to renew h that was due, and began.
 func (l *Locker) traceRenewal(h *hold, due, begun time.Time, took time.Duration, err error) {
 	l.traces.renewal.TraceRenewal(RenewalEnd{
 		Backend: l.name, Key: h.gate.key, Owner: h.owner, Shared: h.gate.shared, Late: max(0, begun.Sub(due)), Took: took, Err: err,

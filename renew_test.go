@@ -109,7 +109,7 @@ func TestRenewalOutlivesErrors(t *testing.T) {
 	})
 }
 
-// A loss that the store tells of reaches the holder at once, before the deadline.
+// A loss that the store reports reaches the holder at once, before the deadline.
 func TestLossAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(memory.New())
@@ -123,7 +123,7 @@ func TestLossAtOnce(t *testing.T) {
 		}
 		wantErr(t, context.Cause(ctx), lock.ErrLost)
 		if d := time.Since(start); d != 0 {
-			t.Errorf("told after %v", d)
+			t.Errorf("notified after %v", d)
 		}
 		wantErr(t, lease.Release(t.Context()), lock.ErrLost)
 		release(t, other)

@@ -79,7 +79,7 @@ type gate struct {
 	inside  atomic.Pointer[tenure] // who holds the key, nil while the one inside still contends for it
 	waiters *list.List             // of *waiter; nil until the first comes
 	busy    error                  // what the store has said last of the key being busy
-	told    time.Time              // when it did
+	busyAt  time.Time              // when it did
 	looking bool                   // a waiter is asking the store whether it is
 	endWait context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
 }
@@ -141,7 +141,7 @@ type Lease struct {
 	tenure *tenure
 
 	mu        sync.Mutex
-	finished  *sync.Cond // tells that releasing is false again; nil until somebody waits for that
+	finished  *sync.Cond // signals that releasing is false again; nil until somebody waits for that
 	err       error      // the answer to its last Release
 	done      bool       // it was a definite one
 	released  bool       // this handle no longer counts
@@ -202,8 +202,8 @@ func (l *Locker) unopened() error {
 	return nil
 }
 
-// told is a holder as the store names it, with the token that a holder of this package has.
-func (l *Locker) told(h Holder) Holder {
+// withToken is a holder as the store names it, with the token that a holder of this package has.
+func (l *Locker) withToken(h Holder) Holder {
 	number, err := driver.AddTokenBase(h.Token, l.defaults.base)
 	if err != nil {
 		number = 0 // nobody can have such a one

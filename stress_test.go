@@ -15,7 +15,7 @@ import (
 )
 
 // Everything at once, in real time: short leases that are lost, renewed, entered again, released twice and kept for a
-// time, by goroutines that give up, on Lockers that are closed meanwhile. Nobody enters before the other's lease is over,
+// time, by readers and writers that give up, on Lockers that are closed meanwhile. Nobody enters before the other's lease is over,
 // every error is one that is documented, and at the end every key is free and no goroutine is left.
 func TestStressEverything(t *testing.T) {
 	store := memory.NewStore()
@@ -28,7 +28,7 @@ func TestStressEverything(t *testing.T) {
 	var (
 		wg     sync.WaitGroup
 		mu     sync.Mutex
-		tokens [keys]uint64
+		tokens [keys]struct{ writer, any uint64 } // the highest of a writer, and of anybody
 		grants atomic.Int64
 	)
 	goesOn := func() bool {
@@ -68,11 +68,18 @@ func TestStressEverything(t *testing.T) {
 			}
 			grants.Add(1)
 			mu.Lock()
-			// A lease that is live now has the highest token of its key.
-			if lease.Token() <= tokens[k] && lease.Err() == nil {
-				t.Errorf("token %d after %d", lease.Token(), tokens[k])
+			// A writer that is live now has the highest token of its key, and a reader a higher one than every writer.
+			last := &tokens[k]
+			below := last.any
+			if lease.Shared() {
+				below = last.writer
 			}
-			tokens[k] = max(tokens[k], lease.Token())
+			if lease.Token() <= below && lease.Err() == nil {
+				t.Errorf("token %d after %d (shared: %v)", lease.Token(), below, lease.Shared())
+			}
+			if last.any = max(last.any, lease.Token()); !lease.Shared() {
+				last.writer = max(last.writer, lease.Token())
+			}
 			mu.Unlock()
 			useUp(l, lease, key, known)
 			if lease.Err() == nil || lease.Context(t.Context()).Err() == nil {
@@ -118,7 +125,7 @@ func randomTerms() (opts []lock.AcquireOption) {
 	opts = append(opts, lock.WithTTL(10*time.Millisecond+rand.N(60*time.Millisecond)))
 	for _, o := range []lock.AcquireOption{
 		lock.WithoutRenewal(), lock.WithMaxHold(20 * time.Millisecond), lock.WithMinHold(5 * time.Millisecond),
-		lock.WithWait(rand.N(30 * time.Millisecond)), lock.Reentrant(),
+		lock.WithWait(rand.N(30 * time.Millisecond)), lock.Reentrant(), lock.Shared(),
 	} {
 		if rand.N(3) == 0 {
 			opts = append(opts, o)
@@ -138,7 +145,11 @@ func useUp(l *lock.Locker, lease *lock.Lease, key string, known func(string, err
 			})
 		case 1:
 			wg.Go(func() {
-				again, err := l.Acquire(context.WithoutCancel(lease.Context(context.Background())), key, lock.Reentrant(), lock.WithWait(time.Millisecond))
+				opts := []lock.AcquireOption{lock.Reentrant(), lock.WithWait(time.Millisecond)}
+				if lease.Shared() {
+					opts = append(opts, lock.Shared())
+				}
+				again, err := l.Acquire(context.WithoutCancel(lease.Context(context.Background())), key, opts...)
 				if known("re-entry", err); err == nil {
 					known("release of a re-entry", again.Release(context.Background()))
 				}

@@ -86,7 +86,7 @@ func (t *tenure) error(op string, err error) error {
 	return t.hold.locker.error(op, t.hold.gate.key, err)
 }
 
-// traceEnd tells how t has ended.
+// traceEnd reports how t has ended.
 func (t *tenure) traceEnd(ctx context.Context, held time.Duration, lost bool, err error) {
 	h := t.hold
 	h.locker.traces.lease.TraceLeaseEnd(ctx, LeaseEnd{

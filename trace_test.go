@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// recorder keeps what it is told.
+// recorder keeps what it gets.
 type recorder struct {
 	mu       sync.Mutex
 	started  []lock.AcquireStart
@@ -258,7 +258,7 @@ func (r *slowRecorder) TraceRenewal(e lock.RenewalEnd) {
 	r.recorder.TraceRenewal(e)
 }
 
-// While one worker tells of a batch that failed, others try its leases again: the race detector is the judge.
+// While one worker reports a batch that failed, others try its leases again: the race detector is the judge.
 func TestTracerIsToldWhileRenewalGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &brokenBatches{Backend: memory.New()}
@@ -281,7 +281,7 @@ func TestTracerIsToldWhileRenewalGoesOn(t *testing.T) {
 			}
 		}
 		if failed < 5 {
-			t.Errorf("told of %d renewals that failed", failed)
+			t.Errorf("notified of %d renewals that failed", failed)
 		}
 	})
 }

@@ -44,7 +44,7 @@ func TestWaitEndsByClock(t *testing.T) {
 	}
 }
 
-// A silentStore answers no request; what it has seen before, and what it was told at last, are in what it says at the end.
+// A silentStore answers no request; what it has seen before, and what it was asked at last, are in what it says at the end.
 type silentStore struct {
 	backend.Backend
 	last    error // of Acquire
@@ -103,7 +103,7 @@ func TestWaitTellsBusyFromSilent(t *testing.T) {
 				matches(t, "limit", err, c.want...)
 				held := (*lock.HeldError)(nil)
 				if is := errors.As(err, &held); is != (c.last == error(someone)) || is && held.Holder.Token != 1<<8 {
-					t.Errorf("%v: the holder is told: %v", err, is)
+					t.Errorf("%v: the error says the holder: %v", err, is)
 				}
 				if !strings.Contains(err.Error(), "within 1s") {
 					t.Errorf("%v does not tell for how long", err)

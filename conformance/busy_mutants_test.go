@@ -129,7 +129,7 @@ func (s *server) takes(c *client, owner string, most int) bool {
 	defer s.mu.Unlock()
 	n := len(c.taking)
 	for owner, key := range c.held {
-		if e := s.entryLocked(s.name(key)); e.owner != owner || !time.Now().Before(e.expires) {
+		if e := s.entryLocked(s.name(key)); e.reader(owner) == nil && (e.owner != owner || !time.Now().Before(e.expires)) {
 			delete(c.held, owner)
 			continue
 		}

@@ -244,7 +244,7 @@ func TestExecuteReportsClaims(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	const made = 8 // fencing twice, consistency, early loss, reach, lateness, the clients' clocks and the servers'
+	const made = 10 // fencing twice, consistency, early loss, reach, lateness, the clients' clocks and the servers', shared leases twice
 	if claims != made {
 		t.Errorf("%d claims are not proven, want %d", claims, made)
 	}

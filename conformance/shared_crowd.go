@@ -89,23 +89,27 @@ func (t *trial) renewAll(grants []*grant) {
 // storeForgetsEndedReaders ends many shared leases of a few keys in every way.
 func storeForgetsEndedReaders(t *trial) {
 	const (
-		workers = 6
-		each    = 40
-		atMost  = 3 * time.Second // for each way
+		leases = 8 // of a worker, which ends them together
+		each   = 40
+		atMost = 3 * time.Second // for each way
 	)
+	if t.h.Many < leases+1 {
+		t.skipf("too few leases (Harness.Many) to measure")
+	}
+	workers := min(6, t.h.Many/(leases+1))
 	keys := make([]string, workers)
 	for i := range keys {
 		keys[i] = t.newKey()
 	}
 	ways := map[string]func(key string){
 		"readers were released": func(key string) {
-			for range 8 {
+			for range leases {
 				t.release(t.soonShared(t.a, key, "after ended leases"))
 			}
 		},
 		"readers expired": func(key string) {
 			var dead []*grant
-			for range 8 {
+			for range leases {
 				if g, err := t.share(t.b, key, t.short()); err == nil { // else the clean-up of a wait is under way
 					dead = append(dead, g)
 				}
@@ -118,7 +122,7 @@ func storeForgetsEndedReaders(t *trial) {
 			g := t.soonShared(t.a, key, "after cancelled waits")
 			waits := []*waiting{t.wait(t.b, key, t.long())}
 			t.arrived(key, 1)
-			for range 7 {
+			for range leases - 1 {
 				waits = append(waits, t.waitToRead(t.a, key, t.long()))
 			}
 			for _, w := range waits {
@@ -137,7 +141,7 @@ func storeForgetsEndedReaders(t *trial) {
 		t.together(workers, func(i int) {
 			for range t.rounds(each, until) {
 				end(keys[i])
-				ended.Add(8)
+				ended.Add(leases)
 			}
 		})
 		most, now := before+max(16, ended.Load()/16), before

@@ -215,9 +215,11 @@ func sharedKeysAreApart(t *trial) {
 		for _, other := range others {
 			t.heldBy(other)
 			t.release(other)
-			if _, err := t.share(t.a, other.key, t.long()); err != nil {
+			r, err := t.share(t.a, other.key, t.long())
+			if err != nil {
 				t.fatalf("shared Acquire of %s, while %s is held: %v", show(other.key), show(key), err)
 			}
+			t.release(r)
 		}
 		t.heldBy(g)
 		t.release(g)

@@ -138,7 +138,7 @@ func (t *trial) endings() []func(g *grant) {
 
 // readersEnterTogether lets no reader release its lease before all have theirs.
 func readersEnterTogether(t *trial) {
-	n, ends := min(12, t.h.Many-2), t.endings()
+	n, ends := max(2, min(12, t.h.Many-2)), t.endings()
 	t.inChunks(len(ends), n+1, func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.long())
 		var waits []*waiting

@@ -23,13 +23,14 @@ var sharedQueueChecks = []Check{
 func mixedQueueFollowsModel(t *trial) {
 	const (
 		queues = 4
-		steps  = 40
+		steps  = 50
 		atMost = 5 * time.Second
 	)
 	defer t.watchStore()()
 	end := time.Now().Add(atMost)
-	t.inChunks(queues, mostHolders, func(i int) {
-		q := &mixedQueue{trial: t, key: t.newKey(), random: t.newHistory().random(i), tokens: sharedTokens{t: t}}
+	most := max(3, min(9, t.h.Many+1))
+	t.inChunks(queues, most, func(i int) {
+		q := &mixedQueue{trial: t, key: t.newKey(), random: t.newHistory().random(i), tokens: sharedTokens{t: t}, most: most, fills: true}
 		for range t.rounds(steps, end) {
 			q.step()
 		}
@@ -38,15 +39,14 @@ func mixedQueueFollowsModel(t *trial) {
 	})
 }
 
-// mostHolders is how many requests a mixedQueue has at most.
-const mostHolders = 9
-
 // A mixedQueue is a key with the leases that hold it, and the requests that wait, in the order of their arrival.
 type mixedQueue struct {
 	*trial
 	key     string
 	random  dice
 	tokens  sharedTokens
+	most    int  // of holders and waiters together
+	fills   bool // until there are so many; then nobody comes until most of them have left
 	holders []*grant
 	waits   []*waiting
 	events  []string // for failures
@@ -73,18 +73,21 @@ func mode(shared bool) string {
 // step makes one random change, and proves what follows from it.
 func (q *mixedQueue) step() {
 	shared := q.random.IntN(5) < 3
-	switch n := q.random.IntN(20); {
-	case len(q.holders)+len(q.waits) == 0 || n < 8 && len(q.holders)+len(q.waits) < mostHolders:
+	n := len(q.holders) + len(q.waits)
+	if q.fills = q.fills && n < q.most || n < 2; q.fills && (n == 0 || q.random.IntN(4) > 0) {
 		q.arrive(shared)
-	case n < 10:
+		return
+	}
+	switch n := q.random.IntN(20); {
+	case n < 3:
 		q.try(shared)
-	case n < 13 && len(q.waits) > 0:
+	case n < 9 && len(q.waits) > 0:
 		q.leave(q.random.IntN(len(q.waits)))
-	case n == 13 && len(q.holders) > 0:
+	case n == 9:
 		q.expire(q.random.IntN(len(q.holders)))
-	case n == 14 && len(q.holders) > 0:
+	case n == 10:
 		q.renew(q.holders[q.random.IntN(len(q.holders))], q.long())
-	case len(q.holders) > 0:
+	default:
 		q.releaseOne(q.random.IntN(len(q.holders)))
 	}
 }

@@ -23,6 +23,7 @@ type worker struct {
 	tries   bool            // it never waits
 	expires bool            // TTLs are short, and leases are left to expire
 	shares  bool            // most leases are shared
+	lasting time.Time       // until when the store may keep a shared lease that the worker has left, see mayLast
 	gone    <-chan struct{} // closed when its process was killed; or nil
 }
 
@@ -110,10 +111,10 @@ func (w *worker) step() {
 }
 
 // mayLast reports whether a lease may be left to expire: not when the others would have no time for more, and less often where
-// TTLs are long.
+// TTLs are long. A shared lease does not keep its worker from the next one, so that a worker leaves one at a time.
 func (w *worker) mayLast(ttl time.Duration) bool {
 	const brief = time.Second
-	if time.Until(w.until) < ttl {
+	if time.Until(w.until) < ttl || time.Now().Before(w.lasting) {
 		return false
 	}
 	return w.random.upTo(max(ttl, brief)) < brief
@@ -251,9 +252,16 @@ func (w *worker) renewBesideRelease(l worked) {
 }
 
 // leave abandons l, which expires while its former holder continues.
-func (w *worker) leave(worked) {}
+func (w *worker) leave(l worked) {
+	if l.shared {
+		w.lasting = l.Deadline().Add(keeps(w.h.t.g, l.ttl))
+	}
+}
 
-func (w *worker) renewThenLeave(l worked) { w.renew(l) }
+func (w *worker) renewThenLeave(l worked) {
+	w.renew(l)
+	w.leave(l)
+}
 
 // expire waits until l is over, and then tries what must do nothing any more.
 func (w *worker) expire(l worked) {

@@ -89,7 +89,7 @@ func TestOwnerGivenBackIsNotGranted(t *testing.T) {
 }
 
 // A laggingWatch is a member's that has not come further than a revision: a watch of the present begins there, and
-// tells what comes after as the member catches up.
+// sends what comes after as the member catches up.
 type laggingWatch struct {
 	pb.WatchClient
 	at atomic.Int64
@@ -120,7 +120,7 @@ func (s *laggingStream) Recv() (*pb.WatchResponse, error) {
 	return r, err
 }
 
-// A waiter that is told of the deletion of an earlier key of the same name, by a member that lags behind, keeps its
+// A waiter that is notified of the deletion of an earlier key of the same name, by a member that lags behind, keeps its
 // place.
 func TestEarlierKeyOfTheSameName(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 	}
 }
 
-// A server that is silent is told as that, and not as the end of a context that has not ended: callers give up for
+// A server that is silent is reported as that, and not as the end of a context that has not ended: callers give up for
 // that.
 func TestSilenceIsNoContextError(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func (e *endingLink) unary(ctx context.Context, method string, req, reply any, c
 	return err
 }
 
-// Break tells that it has broken nothing also where its first look was not answered.
+// Break says that it has broken nothing also where its first look was not answered.
 func TestBreakThatLooksTwice(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -179,7 +179,7 @@ func leaseOf(l backend.Lease) *lease {
 	return h.lease
 }
 
-// Whoever waits until its context ends is told whether the key was busy, or nothing was heard of it.
+// Whoever waits until its context ends learns whether the key was busy, or nothing was heard of it.
 func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -536,7 +536,7 @@ func isGone(t testing.TB, c *clientv3.Client, id clientv3.LeaseID) bool {
 	return resp.TTL < 0
 }
 
-// A holder whose lease ends between the two requests of Inspect is told of without the time that is left.
+// A holder whose lease ends between the two requests of Inspect is reported without the time that is left.
 func TestInspectOfALeaseThatHasJustEnded(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

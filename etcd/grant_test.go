@@ -159,7 +159,7 @@ func TestGrantThatTellsOfANewLeader(t *testing.T) {
 			{5, false}, // the client's first
 			{6, true},
 			{7, true},  // granted by 6 for certain
-			{7, false}, // of which a renewal has told
+			{7, false}, // which a renewal has reported
 		} {
 			l, err := b.pool.request(t.Context(), 10*time.Second)
 			if err != nil {

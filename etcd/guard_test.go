@@ -50,7 +50,7 @@ func (x *emptyTxn) Commit() (*clientv3.TxnResponse, error) {
 	return resp, nil
 }
 
-// A key that is gone is told of when the servers can tell, also where they could not when the watch broke.
+// A key that is gone is reported when the servers can, also where they could not when the watch broke.
 func TestLookThatFailedIsMadeAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
 		kv := &emptyKV{}

@@ -146,7 +146,7 @@ func TestBatchTriesOtherStreams(t *testing.T) {
 	})
 }
 
-// hangingDeletes answers no delete until it is told to go on.
+// hangingDeletes answers no delete until the test lets it go on.
 type hangingDeletes struct {
 	pb.KVClient
 	begun func()

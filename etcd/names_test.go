@@ -58,7 +58,7 @@ func TestUsedNameIsAnotherContender(t *testing.T) {
 	const ttl = 20 * time.Second
 	l := acquire(t, b, req("k", ttl))
 	done := queueUp(t, waiter, waiting("k", ttl), 1)
-	// The waiter's watch breaks. While nobody tells it, the key is released and its name is used again, behind it.
+	// The waiter's watch breaks. While nobody notifies it, the key is released and its name is used again, behind it.
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	release(t, l)
 	name := l.(*kit.Life).Data.(*lockedKey).name

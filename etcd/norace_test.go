@@ -2,5 +2,5 @@
 
 package etcd
 
-// raced tells that the race detector is on, which makes clients several times slower.
+// raced says that the race detector is on, which makes clients several times slower.
 const raced = false

@@ -42,7 +42,7 @@ func (s *lyingStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	return r, err
 }
 
-// Where renewals are answered although the lease is gone, a holder is told by the watch of its key, and a waiter by its
+// Where renewals are answered although the lease is gone, a holder is notified by the watch of its key, and a waiter by its
 // look at the queue.
 func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 	select {
 	case <-l.Lost():
 	case <-time.After(soon):
-		t.Error("the holder was not told")
+		t.Error("the holder was not notified")
 	}
 
 	holder := acquire(t, other, req("q", time.Minute))

@@ -14,7 +14,7 @@ import (
 
 // oldReads answers reads of the present as they were at a revision, as servers before 3.4.42, 3.5.28 and 3.6.9 may do
 // after a pause.
-type oldReads struct{ at, told atomic.Int64 }
+type oldReads struct{ at, served atomic.Int64 }
 
 func (o *oldReads) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
@@ -30,13 +30,13 @@ func (o *oldReads) unary(ctx context.Context, method string, req, reply any, cc 
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	if old && err == nil {
 		reply.(*pb.TxnResponse).Header.Revision = at // such a server believes that it is the present one
-		o.told.Add(1)
+		o.served.Add(1)
 	}
 	return err
 }
 
 // Old reads let nobody in beside the holder, and keep nobody out whose turn has come: that is found out at the revision
-// that a watch tells.
+// that a watch reports.
 func TestOldReadsMisleadNoWaiter(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -51,7 +51,7 @@ func TestOldReadsMisleadNoWaiter(t *testing.T) {
 	place := get(t, raw(t, s.Addr), ownKey(t, raw(t, s.Addr), r.Owner)).CreateRevision
 	reads.at.Store(place) // when both were before it
 	p.Cut()
-	until(t, soon, "the waiter reads", func() bool { return reads.told.Load() > 0 })
+	until(t, soon, "the waiter reads", func() bool { return reads.served.Load() > 0 })
 	release(t, first)
 	holder := granted(t, second, soon)
 	p.Cut()

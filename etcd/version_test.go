@@ -42,7 +42,7 @@ func TestFlawsByVersion(t *testing.T) {
 	}
 }
 
-// Opening tells which server is under which floor.
+// Opening says which server is under which floor.
 func TestGuaranteesFollowTheVersion(t *testing.T) {
 	t.Parallel()
 	b := opened(t, shared(t).URL())

@@ -39,7 +39,7 @@ func (s *fullStream) Send(r *pb.WatchRequest) error {
 	return s.Watch_WatchClient.Send(r)
 }
 
-// Losses are told on time although the stream with the watches of the lost keys takes no more messages; so are the ends
+// Losses are reported on time although the stream with the watches of the lost keys takes no more messages; so are the ends
 // of waits and of releases.
 func TestFullStreamDelaysNobody(t *testing.T) {
 	t.Parallel()
@@ -58,10 +58,10 @@ func TestFullStreamDelaysNobody(t *testing.T) {
 		return err == nil && h.Waiters == 1
 	})
 	var list []backend.Renewal
-	told := make(chan time.Time, 2)
+	notified := make(chan time.Time, 2)
 	for _, key := range []string{"a", "b"} {
 		l := acquire(t, b, req(key, ttl))
-		l.(*kit.Life).OnLost(func() { told <- time.Now() })
+		l.(*kit.Life).OnLost(func() { notified <- time.Now() })
 		list = append(list, backend.Renewal{Lease: l, TTL: ttl})
 	}
 	for _, err := range b.RenewBatch(t.Context(), list) {
@@ -84,8 +84,8 @@ func TestFullStreamDelaysNobody(t *testing.T) {
 		t.Errorf("a release took %v", took)
 	}
 	for range list {
-		if late := (<-told).Sub(deadline); late > most {
-			t.Errorf("a loss was told %v late", late)
+		if late := (<-notified).Sub(deadline); late > most {
+			t.Errorf("a loss was reported %v late", late)
 		}
 	}
 	until(t, soon, "a message is blocked", func() bool { return full.blocked.Load() > 0 })

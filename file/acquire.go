@@ -81,31 +81,31 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 }
 
 // change is what try does to the record.
-func (a *attempt) change(r *record, now int64, post *messages, inbox uint64) (write bool, err error) {
-	if r.owner == a.r.Owner { // this request again, or its write that was void
-		r.expires = now + int64(a.ttl)
-		a.got(r)
-		return true, nil
+func (a *attempt) change(r *record, now int64, post post, inbox uint64) (write bool, err error) {
+	changed := false
+	if r.lease(a.r.Owner) == nil {
+		changed = r.offer(a.r.Owner, now, post)
+		if r.claim(a.r.Owner, a.r.Shared) {
+			r.enter(a.r.Owner, a.r.Shared, now, post)
+		}
 	}
-	changed := r.offer(a.r.Owner, now, post)
-	if r.claim(a.r.Owner) {
-		token, err := a.b.store.nextToken(r.last)
-		if err != nil {
-			return false, err
+	if l := r.lease(a.r.Owner); l != nil { // granted now, reserved, or granted to this request before
+		if l.token == 0 {
+			if l.token, err = a.b.store.nextToken(r.last); err != nil {
+				return false, err
+			}
+			r.last = l.token
 		}
-		notified := r.claimBy != 0 // if so, the second waiter has a hint
-		r.grant(a.r.Owner, token, now+int64(a.ttl))
-		if !notified {
-			r.rouse(post)
-		}
-		a.got(r)
+		l.expires = now + int64(a.ttl)
+		a.granted, a.touched = true, true
+		a.grant = kit.Grant{Token: l.token, Sent: a.grant.Sent, TTL: a.ttl}
 		return true, nil
 	}
 	a.holder = r.next(now)
 	if !a.r.Wait {
 		return changed, nil
 	}
-	me := queued{a.r.Owner, inbox, a.ticket.number}
+	me := queued{a.r.Owner, inbox, a.ticket.number, a.r.Shared}
 	if a.place = r.place(a.r.Owner); a.place < 0 {
 		a.place = len(r.queue)
 		r.queue = append(r.queue, me)
@@ -116,9 +116,4 @@ func (a *attempt) change(r *record, now int64, post *messages, inbox uint64) (wr
 	}
 	a.opportunity = time.Duration(r.opportunity(a.place) - now)
 	return changed, nil
-}
-
-func (a *attempt) got(r *record) {
-	a.granted, a.touched = true, true
-	a.grant = kit.Grant{Token: r.token, Sent: a.grant.Sent, TTL: a.ttl}
 }

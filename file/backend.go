@@ -33,36 +33,37 @@ func (b *Backend) Guarantees() backend.Guarantees { return guarantees }
 
 // Inspect implements backend.Backend.
 func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
-	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
-		h, err = b.inspect(ctx, key)
-		return err
+	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
+		return b.read(ctx, key, func(r *record, now int64) { h = r.holder(now) })
 	})
 	return h, err
 }
 
-func (b *Backend) inspect(ctx context.Context, key string) (h backend.Holder, err error) {
-	err = b.store.update(ctx, key, access{}, func(r *record, now int64) (bool, error) {
-		h = r.holder(now)
+// read calls f with a key's record, unless the key's file is missing.
+func (b *Backend) read(ctx context.Context, key string, f func(r *record, now int64)) error {
+	err := b.store.update(ctx, key, access{}, func(r *record, now int64) (bool, error) {
+		f(r, now)
 		return false, nil
 	})
 	if errors.Is(err, errAbsent) {
-		err = nil
+		return nil
 	}
-	return h, err
+	return err
 }
 
 func (r *record) holder(now int64) backend.Holder {
-	if r.owner == "" {
+	if len(r.leases) == 0 {
 		return backend.Holder{}
 	}
+	l := r.latest()
 	return backend.Holder{
-		Owner: r.owner, Token: r.token, TTL: time.Duration(r.expires - now), Waiters: len(r.queue),
+		Owner: l.owner, Token: l.token, TTL: time.Duration(l.expires - now), Waiters: len(r.queue), Shared: r.readers(),
 	}
 }
 
 // next is who gets a free key that is kept for the first in the queue.
 func (r *record) next(now int64) backend.Holder {
-	if r.owner != "" || len(r.queue) == 0 {
+	if len(r.leases) > 0 || len(r.queue) == 0 {
 		return r.holder(now)
 	}
 	return backend.Holder{
@@ -84,18 +85,21 @@ type requests struct{ *Backend }
 
 // RenewLease implements kit.Requests.
 func (b requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
+	_, err := b.renew(ctx, backend.Request{Key: l.Key(), Owner: l.Owner(), Shared: l.Shared()}, ttl)
+	return ttl, err
+}
+
+// renew makes the lease of want's owner end ttl from now, and returns its token. ErrLost means that the owner has no
+// lease of want's mode.
+func (b *Backend) renew(ctx context.Context, want backend.Request, ttl time.Duration) (token uint64, err error) {
 	post := messages{inbox: b.inbox}
 	defer post.drop()
-	err := b.store.update(ctx, l.Key(), access{spare: true}, func(r *record, now int64) (bool, error) {
+	err = b.store.update(ctx, want.Key, access{spare: true}, func(r *record, now int64) (bool, error) {
 		post.drop()
-		if r.owner != l.Owner() {
+		var ok bool
+		if token, ok = r.renew(want.Owner, want.Shared, now+int64(ttl), &post); !ok {
 			return false, backend.ErrLost
 		}
-		expires := now + int64(ttl)
-		if expires < r.expires {
-			r.rouse(&post)
-		}
-		r.expires = expires
 		return true, nil
 	})
 	if errors.Is(err, errAbsent) {
@@ -104,7 +108,7 @@ func (b requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	if err == nil {
 		post.send()
 	}
-	return ttl, err
+	return token, err
 }
 
 // ReleaseLease implements kit.Requests.
@@ -118,18 +122,9 @@ func (b *Backend) release(ctx context.Context, key, owner string) error {
 	removed := false // removed stays true if the removal has to be done again
 	err := b.store.update(ctx, key, access{spare: true}, func(r *record, now int64) (bool, error) {
 		post.drop()
-		first := r.place(owner) == 0
-		there := r.leave(owner)
-		if r.owner == owner {
-			r.free()
-			there = true
-		}
-		removed = removed || there
-		offered := r.offer("", now, &post)
-		if first {
-			r.rouse(&post) // unless the key is free, and has been offered
-		}
-		return there || offered, nil
+		had, changed := r.release(owner, now, &post)
+		removed = removed || had
+		return changed, nil
 	})
 	if errors.Is(err, errAbsent) {
 		err = nil

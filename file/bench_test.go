@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/file"
 )
 
@@ -103,31 +104,43 @@ func BenchmarkDistinct(b *testing.B) {
 	}
 	for _, workers := range []int{1, 8, 64} {
 		b.Run(strconv.Itoa(workers), func(b *testing.B) {
-			last := next.Load() + int64(b.N)
-			var wg sync.WaitGroup
-			for range workers {
-				wg.Go(func() {
-					for {
-						i := next.Add(1)
-						if i > last {
-							return
-						}
-						l, err := try(c, "key "+strconv.FormatInt(i, 10), time.Minute)
-						if err != nil {
-							b.Error(err)
-							return
-						}
-						if err := l.Release(context.Background()); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
-			next.Store(last)
+			cycle(b, c, workers, func() backend.Request {
+				return request("key "+strconv.FormatInt(next.Add(1), 10), time.Minute, false)
+			})
 		})
 	}
+}
+
+// Readers of one key come and go beside each other.
+func BenchmarkReaders(b *testing.B) {
+	for _, workers := range []int{1, 8, 64} {
+		b.Run(strconv.Itoa(workers), func(b *testing.B) {
+			c := open(b, b.TempDir())
+			b.ResetTimer()
+			cycle(b, c, workers, func() backend.Request { return sharedRequest(time.Minute, false) })
+		})
+	}
+}
+
+// cycle has workers acquire and release what next returns, b.N times in all.
+func cycle(b *testing.B, c backend.Backend, workers int, next func() backend.Request) {
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for n.Add(1) <= int64(b.N) {
+				l, err := c.Acquire(context.Background(), next())
+				if err == nil {
+					err = l.Release(context.Background())
+				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // Processes contend for one key: the mean time between grants.

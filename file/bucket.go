@@ -108,7 +108,7 @@ func (b *bucket) with(key string, r *record, now int64) ([]byte, error) {
 	out := make([]byte, 0, 64+len(b.entries)+len(key)+r.size())
 	out = append(out, kind, version)
 	out = append(out, b.boot[:]...)
-	out = binary.AppendUvarint(out, max(b.token, r.token))
+	out = binary.AppendUvarint(out, max(b.token, r.last))
 	for entries := b.entries; len(entries) > 0; {
 		entry, k, _, rest, over, err := nextEntry(entries)
 		if err != nil {
@@ -119,7 +119,7 @@ func (b *bucket) with(key string, r *record, now int64) ([]byte, error) {
 		}
 		entries = rest
 	}
-	if r.owner == "" && len(r.queue) == 0 {
+	if len(r.leases) == 0 && len(r.queue) == 0 {
 		return out, nil
 	}
 	at := len(out)
@@ -133,10 +133,11 @@ func (b *bucket) with(key string, r *record, now int64) ([]byte, error) {
 
 // over is when nobody has or waits for the key any more, if nothing happens until then.
 func (r *record) over() int64 {
+	expires := r.latest().expires
 	if len(r.queue) == 0 {
-		return r.expires
+		return expires
 	}
-	return max(r.expires, r.claimBy) + int64(len(r.queue))*int64(claimGrace) + int64(abandoned)
+	return max(expires, r.claimBy) + int64(len(r.queue))*int64(claimGrace) + int64(abandoned)
 }
 
 const (

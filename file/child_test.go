@@ -126,9 +126,11 @@ func shell(b *file.Backend) {
 		switch verb {
 		case "arm":
 			armed.Store(true)
-		case "try", "wait":
+		case "try", "wait", "shared-try", "shared-wait":
+			r := request(key, ttl, strings.HasSuffix(verb, "wait"))
+			r.Shared = strings.HasPrefix(verb, "shared")
 			var got backend.Lease
-			if got, err = b.Acquire(ctx, request(key, ttl, verb == "wait")); err == nil {
+			if got, err = b.Acquire(ctx, r); err == nil {
 				l = got
 			}
 		case "renew":

@@ -2,10 +2,10 @@
 // store for programs on one machine and for command lines.
 //
 // Keys are spread over 256 files, the buckets, by a hash of their names. A bucket holds the records of the keys that are held or
-// waited for: the lease, its end, its token, and the queue of waiters. Buckets change under the operating system's lock on the
-// file (flock), which is held for some 10 µs and freed by the kernel when a process dies. The lease itself needs no process: it
-// ends at a time on the host's monotonic clock. A holder that is killed or stopped (SIGSTOP, a frozen container) blocks
-// nobody for longer than its TTL. If it continues later, it finds its lease lost.
+// waited for: the leases with their ends and tokens, and the queue of waiters. Buckets change under the operating
+// system's lock on the file (flock), which is held for some 10 µs and freed by the kernel when a process dies. A lease
+// itself needs no process: it ends at a time on the host's monotonic clock. A holder that is killed or stopped
+// (SIGSTOP, a frozen container) blocks nobody for longer than its TTL. If it continues later, it finds its lease lost.
 //
 // # Guarantees
 //
@@ -22,6 +22,22 @@
 // descriptor. While few keys are held, the folder has at most 256 files of some 4 kB, however many keys were used.
 // Keys that are free, or whose leases have run out, are dropped the next time their bucket is written. The next
 // process that waits removes the FIFOs of killed processes.
+//
+// # Shared leases
+//
+// The record of a key has either one exclusive lease or any number of shared ones. Each shared lease has an end and a
+// token of its own. Readers and writers wait in one queue, in order of arrival. The shared waiters at the head of the
+// queue enter together: the process that makes room for them writes a lease for each. Until the waiter comes, its
+// lease is a reservation of half a second, and 2 ms more for each reader beside it. A waiter that is stopped or
+// killed just then delays the next writer by that time, and no reader.
+//
+// When a waiting writer gives up, the readers behind it enter at once. When its process is killed, they enter when
+// one of them polls, about a second later at most, or when another request for the key arrives. A writer that is
+// stopped (SIGSTOP) keeps its place: the readers behind it wait until the leases before it have ended, and half a
+// second more.
+//
+// A request makes the same system calls as for an exclusive lease, and two more from about 30 readers on: it reads and
+// writes all leases of its key, some 60 bytes for each reader.
 //
 // # Buckets
 //

@@ -22,6 +22,7 @@ var guarantees = backend.Guarantees{
 	Wake:        backend.WakePush,
 	Consistency: backend.Linearizable,
 	Reach:       backend.ReachHost,
+	Shared:      true,
 }
 
 func init() {

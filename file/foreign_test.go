@@ -302,7 +302,7 @@ func TestNewFolderRaces(t *testing.T) {
 // A folder marked by another version is left alone, and said to be one.
 func TestOtherFormatIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, format := range []int{2, folderFormat + 1} {
+	for _, format := range []int{2, folderFormat - 1, folderFormat + 1} {
 		dir := t.TempDir()
 		text := strings.Replace(markText, fmt.Sprint("format ", folderFormat), fmt.Sprint("format ", format), 1)
 		if err := os.WriteFile(filepath.Join(dir, markFile), []byte(text), 0o600); err != nil || text == markText {

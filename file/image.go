@@ -31,7 +31,8 @@ const (
 )
 
 var (
-	fileBegin  = fmt.Appendf(nil, "%-*s", slotA, fmt.Sprintf("anylock bucket, format %d\n", folderFormat))
+	anyFormat  = []byte("anylock bucket, format ")
+	fileBegin  = fmt.Appendf(nil, "%-*s", slotA, fmt.Sprintf("%s%d\n", anyFormat, folderFormat))
 	magic      = [4]byte{'a', 'l', 'k', folderFormat}
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 	slotStarts = [2]int{slotA, slotB}
@@ -49,6 +50,8 @@ type image struct {
 var (
 	// errForeign means that a file in the folder is not the store's.
 	errForeign = fmt.Errorf("%w: not written by this store", backend.ErrInvalid)
+	// errOtherFormat means that another version of the store has written a bucket.
+	errOtherFormat = fmt.Errorf("%w: written by another version of this store", backend.ErrUnsupported)
 	// errTorn means that no slot is whole: two writes have overtaken a read without the lock, or else
 	// a power failure has torn it.
 	errTorn = fmt.Errorf("%w: damaged, as by a power failure; remove the file while no program uses it", backend.ErrInvalid)
@@ -65,10 +68,13 @@ func readImage(fd int) (image, error) {
 	broken := page[brokenAt] != 0
 	page[brokenAt] = 0
 	if !bytes.HasPrefix(page, fileBegin) {
-		if name := bytes.TrimRight(page, "\x00"); !bytes.HasPrefix(fileBegin, name) {
-			return image{}, errForeign
+		switch {
+		case bytes.HasPrefix(fileBegin, bytes.TrimRight(page, "\x00")):
+			return image{broken: broken}, nil
+		case bytes.HasPrefix(page, anyFormat):
+			return image{}, errOtherFormat
 		}
-		return image{broken: broken}, nil
+		return image{}, errForeign
 	}
 	a, aOK := parseHead(page[:n], 0)
 	b, bOK := parseHead(page[:n], 1)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -206,9 +207,11 @@ type messages struct {
 	list  []message
 }
 
+// A message is all that one inbox gets.
 type message struct {
-	fd   int // of the inbox
-	text uint64
+	inbox uint64
+	fd    int
+	text  []byte
 }
 
 func (m *messages) mine(q queued) bool {
@@ -224,19 +227,36 @@ func (m *messages) reach(q queued) bool {
 
 func (m *messages) hint(q queued) { _ = m.prepare(q, q.ticket|hintBit) }
 
-// prepare opens a waiter's inbox, for send.
-func (m *messages) prepare(q queued, text uint64) error {
+func (m *messages) alive(q queued) bool {
 	fd, err := openInbox(m.inbox.path(q.inbox))
 	if err == nil {
-		m.list = append(m.list, message{fd, text})
+		closeFD(fd)
 	}
-	return err
+	return !noReader(err)
+}
+
+// prepare opens a waiter's inbox, for send. All messages to one inbox share its descriptor.
+func (m *messages) prepare(q queued, text uint64) error {
+	i := slices.IndexFunc(m.list, func(msg message) bool { return msg.inbox == q.inbox })
+	if i < 0 {
+		fd, err := openInbox(m.inbox.path(q.inbox))
+		if err != nil {
+			return err
+		}
+		i = len(m.list)
+		m.list = append(m.list, message{inbox: q.inbox, fd: fd})
+	}
+	m.list[i].text = binary.LittleEndian.AppendUint64(m.list[i].text, text)
+	return nil
 }
 
 // send sends the prepared notifications.
 func (m *messages) send() {
+	const atomic = 512 // bytes that every system writes to a FIFO in one piece
 	for _, msg := range m.list {
-		writeFIFO(msg.fd, binary.LittleEndian.AppendUint64(nil, msg.text))
+		for text := range slices.Chunk(msg.text, atomic) {
+			writeFIFO(msg.fd, text)
+		}
 	}
 	m.drop()
 }

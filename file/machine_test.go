@@ -71,6 +71,30 @@ func (m *machine) grant(b *Backend, what string, last *uint64) {
 	}
 }
 
+// No step of the wall clock changes when readers end.
+func TestReadersIgnoreWallClock(t *testing.T) {
+	m := &machine{t: t, dir: t.TempDir(), boot: bootID{1}, up: time.Hour, wall: time.Now()}
+	b := m.open()
+	defer b.Close()
+	var last uint64
+	for i, step := range []time.Duration{0, -365 * 24 * time.Hour, 365 * 24 * time.Hour} {
+		m.wall = m.wall.Add(step)
+		r := backend.Request{Key: "k", Owner: backend.NewOwner(), TTL: time.Duration(i+1) * time.Minute, Shared: true}
+		l, err := b.Acquire(t.Context(), r)
+		if err != nil || l.Token() <= last {
+			t.Fatalf("a reader after a step of %v: %v", step, err)
+		}
+		last = l.Token()
+	}
+	for want := 3; want >= 0; want-- {
+		if h, err := b.Inspect(t.Context(), "k"); err != nil || h.Shared != want || want > 0 && h.Token != last {
+			t.Errorf("%+v %v, want %d readers", h, err, want)
+		}
+		m.pass(time.Minute)
+	}
+	m.grant(b, "after the readers", &last)
+}
+
 // Tokens rise although nothing is kept of a free key, whatever clocks and machine do.
 func TestTokensRise(t *testing.T) {
 	m := &machine{t: t, dir: t.TempDir(), boot: bootID{1}, up: time.Hour, wall: time.Now()}
@@ -158,10 +182,17 @@ func TestRebootEndsLeases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	reader := backend.Request{Key: "shared", Owner: "before", TTL: time.Hour, Shared: true}
+	if _, err := b.Acquire(t.Context(), reader); err != nil {
+		t.Fatal(err)
+	}
 	b.Close()
 	m.reboot(time.Second)
 	b = m.open()
 	defer b.Close()
+	if _, err := acquire(b, reader.Key, time.Minute, false); err != nil {
+		t.Errorf("a writer after the reboot: %v", err)
+	}
 	r.Owner = "after"
 	l2, err := b.Acquire(t.Context(), r)
 	if err != nil || l2.Token() <= l.Token() {

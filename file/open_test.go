@@ -3,11 +3,14 @@
 package file
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -80,6 +83,29 @@ func TestOpenRefuses(t *testing.T) {
 	cancel()
 	if _, err := Open(ctx, t.TempDir()); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended context: %v", err)
+	}
+}
+
+// A bucket whose first line names another format is refused, and stays as it is.
+func TestBucketFileOfAnotherFormat(t *testing.T) {
+	dir := t.TempDir()
+	b := openDir(t, dir)
+	for _, format := range []int{folderFormat - 1, folderFormat + 1, 10 * folderFormat} {
+		line := strings.Replace(string(fileBegin), fmt.Sprint(folderFormat), fmt.Sprint(format), 1)
+		content := append([]byte(line), make([]byte, pageSize)...)
+		path := filepath.Join(dir, bucketName("k"))
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, shared := range []bool{false, true} {
+			r := backend.Request{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute, Shared: shared}
+			if _, err := b.Acquire(t.Context(), r); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), path) {
+				t.Errorf("format %d: %v, want ErrUnsupported", format, err)
+			}
+		}
+		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, content) {
+			t.Errorf("format %d: the file has changed (%v)", format, err)
+		}
 	}
 }
 

@@ -51,8 +51,9 @@ func (s *store) list(ctx context.Context, path, prefix string, keys []string) ([
 // Break implements backend.Breaker.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
-		h, err := b.inspect(ctx, key)
-		if err == nil && h.Owner != owner { // a waiter keeps its place: its Acquire would not know
+		holds := false // a waiter keeps its place: its Acquire would not know
+		err := b.read(ctx, key, func(r *record, _ int64) { holds = r.lease(owner) != nil })
+		if err == nil && !holds {
 			err = backend.ErrLost
 		}
 		if err != nil {

@@ -11,8 +11,9 @@ type fakePost struct {
 	notified, hinted []uint64
 }
 
-func (p *fakePost) mine(q queued) bool { return slices.Contains(p.own, q.inbox) }
-func (p *fakePost) hint(q queued)      { p.hinted = append(p.hinted, q.ticket) }
+func (p *fakePost) mine(q queued) bool  { return slices.Contains(p.own, q.inbox) }
+func (p *fakePost) hint(q queued)       { p.hinted = append(p.hinted, q.ticket) }
+func (p *fakePost) alive(q queued) bool { return !slices.Contains(p.dead, q.inbox) }
 func (p *fakePost) reach(q queued) bool {
 	if slices.Contains(p.dead, q.inbox) {
 		return false
@@ -28,11 +29,31 @@ func owners(r record) (names string) {
 	return names
 }
 
+// holders are the owners of the leases. Reservations are in brackets.
+func holders(r record) (names string) {
+	for _, l := range r.leases {
+		if l.token == 0 {
+			l.owner = "(" + l.owner + ")"
+		}
+		names += l.owner
+	}
+	return names
+}
+
+// queueOf returns waiters whose names are the letters of names. Those from r on are shared.
 func queueOf(names string, inboxes ...uint64) (q []queued) {
 	for i := range names {
-		q = append(q, queued{names[i : i+1], inboxes[i], uint64(i + 1)})
+		q = append(q, queued{names[i : i+1], inboxes[i], uint64(i + 1), names[i] >= 'r'})
 	}
 	return q
+}
+
+// leasesOf returns leases likewise, which end at the times that follow. Their tokens count from 1.
+func leasesOf(names string, expires ...int64) (leases []lease) {
+	for i := range names {
+		leases = append(leases, lease{names[i : i+1], uint64(i + 1), expires[i], names[i] >= 'r'})
+	}
+	return leases
 }
 
 func TestOffer(t *testing.T) {
@@ -42,7 +63,7 @@ func TestOffer(t *testing.T) {
 		who              string
 		now              int64
 		post             fakePost
-		queue            string
+		holders, queue   string
 		claimBy          int64
 		notified, hinted []uint64
 	}{
@@ -72,14 +93,53 @@ func TestOffer(t *testing.T) {
 			r: record{queue: queueOf("ab", 1, 2)}, post: fakePost{dead: []uint64{1, 2}}, now: 5,
 		},
 		"a held key is offered to nobody": {
-			r: record{owner: "o", expires: 100, queue: queueOf("ab", 1, 2)}, now: 5, queue: "ab",
+			r: record{leases: leasesOf("o", 100), queue: queueOf("ab", 1, 2)}, now: 5, holders: "o", queue: "ab",
+		},
+		"an exclusive lease keeps shared waiters out": {
+			r: record{leases: leasesOf("o", 100), queue: queueOf("r", 1)}, now: 5, holders: "o", queue: "r",
+		},
+		"shared waiters at the head enter together, the exclusive one behind them is hinted": {
+			r: record{queue: queueOf("rsatb", 1, 2, 3, 4, 5)}, now: 5,
+			holders: "(r)(s)", queue: "atb", notified: []uint64{1, 2}, hinted: []uint64{3},
+		},
+		"shared waiters join readers": {
+			r: record{leases: leasesOf("z", 100), queue: queueOf("rs", 1, 2)}, now: 5,
+			holders: "z(r)(s)", notified: []uint64{1, 2},
+		},
+		"no shared waiter passes an exclusive one": {
+			r: record{leases: leasesOf("z", 100), queue: queueOf("ars", 1, 2, 3)}, now: 5, holders: "z", queue: "ars",
+		},
+		"a dead exclusive waiter does not keep shared ones from joining readers": {
+			r: record{leases: leasesOf("z", 100), queue: queueOf("absc", 1, 1, 3, 4)}, post: fakePost{dead: []uint64{1}}, now: 5,
+			holders: "z(s)", queue: "c", notified: []uint64{3}, hinted: []uint64{4},
+		},
+		"dead shared waiters are skipped": {
+			r: record{queue: queueOf("rst", 1, 2, 1)}, post: fakePost{dead: []uint64{1}}, now: 5,
+			holders: "(s)", notified: []uint64{2},
+		},
+		"an exclusive waiter that missed its turn lets the shared ones enter": {
+			r: record{claimBy: 10, queue: queueOf("ars", 1, 2, 3)}, now: 10, holders: "(r)(s)", notified: []uint64{2, 3},
+		},
+		"shared waiters ahead of the claimant enter": {
+			r: record{queue: queueOf("rat", 1, 2, 3)}, who: "a", now: 5,
+			holders: "(r)", queue: "at", notified: []uint64{1}, hinted: []uint64{2},
+		},
+		"a shared claimant is not notified": {
+			r: record{queue: queueOf("rst", 1, 2, 3)}, who: "s", now: 5,
+			holders: "(r)", queue: "st", notified: []uint64{1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.r.offer(c.who, c.now, &c.post)
 			if owners(c.r) != c.queue || c.r.claimBy != c.claimBy || !slices.Equal(c.post.notified, c.notified) ||
-				!slices.Equal(c.post.hinted, c.hinted) {
-				t.Errorf("queue %q, claim by %d, notified %v, hinted %v", owners(c.r), c.r.claimBy, c.post.notified, c.post.hinted)
+				!slices.Equal(c.post.hinted, c.hinted) || holders(c.r) != c.holders {
+				t.Errorf("holders %q, queue %q, claim by %d, notified %v, hinted %v",
+					holders(c.r), owners(c.r), c.r.claimBy, c.post.notified, c.post.hinted)
+			}
+			for i, l := range c.r.leases {
+				if l.token == 0 && (!l.shared || l.expires != c.now+grace+int64(i)*int64(pickUp)) {
+					t.Errorf("the reservation of %s ends at %d, shared %v", l.owner, l.expires, l.shared)
+				}
 			}
 		})
 	}
@@ -87,11 +147,11 @@ func TestOffer(t *testing.T) {
 
 // For a held key, the first live waiter is woken. A free key is offered instead.
 func TestRouse(t *testing.T) {
-	held, free := record{owner: "o", expires: 100, queue: queueOf("abcd", 1, 2, 1, 3)}, record{queue: queueOf("e", 4)}
+	held, free := record{leases: leasesOf("o", 100), queue: queueOf("abcd", 1, 2, 1, 3)}, record{queue: queueOf("e", 4)}
 	p := fakePost{dead: []uint64{1}}
 	held.rouse(&p)
 	free.rouse(&p)
-	if owners(held) != "bd" || held.owner != "o" || owners(free) != "e" ||
+	if owners(held) != "bd" || holders(held) != "o" || owners(free) != "e" ||
 		!slices.Equal(p.notified, []uint64{2}) || p.hinted != nil {
 		t.Errorf("%+v, %+v, notified %v, hinted %v", held, free, p.notified, p.hinted)
 	}
@@ -99,14 +159,75 @@ func TestRouse(t *testing.T) {
 
 func TestExpire(t *testing.T) {
 	for now, owner := range map[int64]string{99: "o", 100: "", 101: ""} {
-		r := record{token: 7, owner: "o", expires: 100, queue: queueOf("a", 1)}
-		if r.expire(now); r.owner != owner || owners(r) != "a" {
+		r := record{leases: leasesOf("o", 100), queue: queueOf("a", 1)}
+		if r.expire(now); holders(r) != owner || owners(r) != "a" {
+			t.Errorf("at %d: %+v", now, r)
+		}
+	}
+	for now, readers := range map[int64]string{10: "rst", 11: "rt", 20: "t", 100: ""} {
+		r := record{leases: leasesOf("rst", 20, 11, 100)}
+		if r.expire(now); holders(r) != readers {
 			t.Errorf("at %d: %+v", now, r)
 		}
 	}
 }
 
-// A waiter in its turn that leaves passes the turn on; another one's leaving does not.
+// A shared waiter that comes by itself, as when a lease has expired, brings the shared waiters behind it with it.
+func TestEnter(t *testing.T) {
+	r := record{queue: queueOf("rsa", 1, 2, 3)}
+	var p fakePost
+	r.enter("r", true, 5, &p)
+	if holders(r) != "(r)(s)" || owners(r) != "a" || !slices.Contains(p.notified, 2) ||
+		!slices.Equal(p.hinted, []uint64{3}) {
+		t.Errorf("holders %q, queue %q, notified %v, hinted %v", holders(r), owners(r), p.notified, p.hinted)
+	}
+}
+
+// The first waiter is woken when the last lease ends sooner than the waiter knows, and only then.
+func TestWakeWhenReadersEndSooner(t *testing.T) {
+	for name, c := range map[string]struct {
+		change   func(r *record, p post)
+		notified bool
+	}{
+		"the reader that ends last is released": {func(r *record, p post) { r.release("s", 1, p) }, true},
+		"another one is released":               {func(r *record, p post) { r.release("r", 1, p) }, false},
+		"the reader that ends last ends sooner": {func(r *record, p post) { r.renew("s", true, 50, p) }, true},
+		"it renews":                             {func(r *record, p post) { r.renew("s", true, 200, p) }, false},
+		"another one ends sooner":               {func(r *record, p post) { r.renew("r", true, 5, p) }, false},
+	} {
+		r := record{leases: leasesOf("rs", 20, 100), queue: queueOf("a", 1)}
+		var p fakePost
+		c.change(&r, &p)
+		if len(p.notified) > 0 != c.notified || owners(r) != "a" {
+			t.Errorf("%s: notified %v, queue %q", name, p.notified, owners(r))
+		}
+	}
+}
+
+// A renewal changes the lease of its owner only, and revives none; a release ends that of its owner only.
+func TestReadersAreIndependent(t *testing.T) {
+	r := record{leases: leasesOf("rst", 20, 30, 40)}
+	r.leases[2].token = 0 // a reservation
+	var p fakePost
+	r.expire(20)
+	for owner, token := range map[string]uint64{"r": 0, "s": 2, "t": 0, "x": 0} {
+		if got, ok := r.renew(owner, true, 90, &p); got != token || ok != (token > 0) {
+			t.Errorf("renewal of %s: %d %v", owner, got, ok)
+		}
+	}
+	if _, ok := r.renew("s", false, 95, &p); ok {
+		t.Error("a shared lease was renewed as an exclusive one")
+	}
+	want := []lease{{"s", 2, 90, true}, {"t", 0, 40, true}}
+	if !slices.Equal(r.leases, want) {
+		t.Errorf("%+v, want %+v", r.leases, want)
+	}
+	if had, _ := r.release("t", 20, &p); !had || holders(r) != "s" {
+		t.Errorf("%+v", r.leases)
+	}
+}
+
+// The turn of a waiter that gives up passes to the next one. Nothing changes for the first if another one gives up.
 func TestLeave(t *testing.T) {
 	r := record{claimBy: 10, queue: queueOf("abc", 1, 2, 3)}
 	if !r.leave("b") || r.claimBy != 10 || r.leave("x") {

@@ -12,12 +12,18 @@ type bootID [16]byte
 
 // A record is the state of one key. Times are those of the host's monotonic clock in nanoseconds.
 type record struct {
-	last    uint64 // the highest token of the bucket; not a part of what is written
-	token   uint64 // of the lease
-	owner   string // of the lease; empty while there is none
-	expires int64  // end of the lease
-	claimBy int64  // until when a free key is reserved for the first waiter; 0 if no waiter has been notified
+	last    uint64  // the highest token of the bucket; stored there, not in the record
+	leases  []lease // one exclusive lease, or any number of shared ones
+	claimBy int64   // until when a free key is reserved for the first waiter; 0 if no waiter has been notified
 	queue   []queued
+}
+
+// A lease of a key.
+type lease struct {
+	owner   string
+	token   uint64 // 0 if the lease is a reservation: see offer
+	expires int64
+	shared  bool
 }
 
 // A queued waiter.
@@ -25,44 +31,80 @@ type queued struct {
 	owner  string
 	inbox  uint64 // where the waiter is notified
 	ticket uint64 // what the notification contains
+	shared bool
 }
 
 var errFormat = errors.New("malformed bucket")
 
-func (r *record) size() int { return 64 + len(r.owner) + len(r.queue)*96 }
+// size estimates the length of the encoded record, in bytes.
+func (r *record) size() int {
+	size := 16 + len(r.queue)*96
+	for i := range r.leases {
+		size += 24 + len(r.leases[i].owner)
+	}
+	return size
+}
 
+// append encodes the record: the head, the leases, claimBy if the key is free, and the queue. The head is 0 for a free
+// key, 1 for an exclusive lease, and 1 more than the number of shared leases.
 func (r *record) append(b []byte) []byte {
-	b = binary.AppendUvarint(b, r.token)
-	b = appendString(b, r.owner)
-	b = binary.AppendVarint(b, r.expires)
-	b = binary.AppendVarint(b, r.claimBy)
+	head := uint64(len(r.leases))
+	if r.readers() > 0 {
+		head++
+	}
+	b = binary.AppendUvarint(b, head)
+	for _, l := range r.leases {
+		b = appendString(b, l.owner)
+		b = binary.AppendUvarint(b, l.token)
+		b = binary.AppendVarint(b, l.expires)
+	}
+	if head == 0 {
+		b = binary.AppendVarint(b, r.claimBy)
+	}
 	b = binary.AppendUvarint(b, uint64(len(r.queue)))
 	for _, q := range r.queue {
 		b = appendString(b, q.owner)
 		b = binary.LittleEndian.AppendUint64(b, q.inbox)
-		b = binary.LittleEndian.AppendUint64(b, q.ticket)
+		b = binary.AppendUvarint(b, q.ticket)
+		b = append(b, mode(q.shared))
 	}
 	return b
 }
 
-func decodeRecord(b []byte) (record, error) {
+func mode(shared bool) byte {
+	if shared {
+		return 1
+	}
+	return 0
+}
+
+func decodeRecord(b []byte) (r record, err error) {
 	d := &decoder{b: b}
-	r := record{token: d.uvarint(), owner: d.string(), expires: d.varint(), claimBy: d.varint()}
-	const least = 1 + 8 + 8 // bytes of a queued waiter
-	n := d.uvarint()
-	if n > uint64(len(d.b)/least) {
-		return record{}, errFormat
+	head := d.uvarint()
+	shared := head > 1
+	if shared {
+		head--
 	}
-	if n > 0 {
-		r.queue = make([]queued, n)
+	r.leases = makeList[lease](d, head, 1+1+1)
+	for i := range r.leases {
+		r.leases[i] = lease{d.owner(), d.uvarint(), d.varint(), shared}
 	}
+	if head == 0 {
+		r.claimBy = d.varint()
+	}
+	r.queue = makeList[queued](d, d.uvarint(), 1+8+1+1)
 	for i := range r.queue {
-		r.queue[i] = queued{d.string(), d.fixed(), d.fixed()}
-		if r.queue[i].owner == "" {
-			return record{}, errFormat
-		}
+		r.queue[i] = queued{d.owner(), d.fixed(), d.uvarint(), d.take(1)[0] != 0}
 	}
 	return r, d.end()
+}
+
+// makeList returns n zero values, nil if n is 0. least is the smallest encoding of one value, in bytes.
+func makeList[T any](d *decoder, n uint64, least int) []T {
+	if d.bad = d.bad || n > uint64(len(d.b)/least); d.bad || n == 0 {
+		return nil
+	}
+	return make([]T, n)
 }
 
 func appendString(b []byte, s string) []byte {
@@ -101,9 +143,9 @@ func number[T int64 | uint64](d *decoder, read func([]byte) (T, int)) T {
 	return v
 }
 
-func (d *decoder) string() string {
+func (d *decoder) owner() string {
 	n := d.uvarint()
-	if n > backend.MaxOwnerLen {
+	if n == 0 || n > backend.MaxOwnerLen {
 		d.bad = true
 		return ""
 	}

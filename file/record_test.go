@@ -14,8 +14,14 @@ import (
 
 var records = []record{
 	{},
-	{token: 1<<55 - 1, owner: "o", expires: 1 << 62},
-	{owner: strings.Repeat("x", 255), expires: -5, claimBy: 7, queue: []queued{{"a", 1, 2}, {"b\x00\xff", ^uint64(0), 1 << 63}}},
+	{leases: []lease{{"o", 1<<55 - 1, 1 << 62, false}}},
+	{claimBy: 7, queue: []queued{{"a", 1, 2, false}, {"b\x00\xff", ^uint64(0), 1 << 63, true}}},
+	{leases: []lease{{strings.Repeat("x", 255), 3, -5, false}}, queue: queueOf("ras", 1, 2, 3)},
+	{leases: []lease{{"r", 4, 1 << 62, true}}},
+	{
+		leases: []lease{{"r", 4, 100, true}, {strings.Repeat("s", 255), 0, -5, true}, {"t", 1<<55 - 1, 7, true}},
+		queue:  queueOf("as", 1, 2),
+	},
 }
 
 func TestRecordRoundTrip(t *testing.T) {
@@ -27,11 +33,20 @@ func TestRecordRoundTrip(t *testing.T) {
 	}
 }
 
-// Keys of one bucket leave each other as they are, but for those that are over.
+// The record of an exclusive lease has no byte for shared ones: a head, owner, token, end, and the length of the queue.
+func TestExclusiveRecordIsSmall(t *testing.T) {
+	r := record{leases: []lease{{"owner", 1, 1, false}}}
+	if b := r.append(nil); len(b) != 1+1+len("owner")+1+1+1 {
+		t.Errorf("%d bytes: %x", len(b), b)
+	}
+}
+
+// A write of one key leaves the other keys of its bucket unchanged, and removes those that have expired.
 func TestBucket(t *testing.T) {
 	s := &store{boot: bootID{1}}
-	full := record{token: 7, owner: "o", expires: 100}
-	waited := record{token: 8, owner: "p", expires: 100, queue: queueOf("ab", 1, 2)}
+	full := record{last: 7, leases: leasesOf("o", 100)}
+	waited := record{last: 8, leases: leasesOf("p", 100), queue: queueOf("ab", 1, 2)}
+	readers := record{last: 6, leases: leasesOf("rs", 99, 100)}
 	var body []byte
 	put := func(key string, r record, now int64) {
 		t.Helper()
@@ -57,12 +72,16 @@ func TestBucket(t *testing.T) {
 	}
 	put("full", full, 1)
 	put("waited", waited, 1)
-	put("other", record{token: 3, owner: "x", expires: 1000}, 1)
+	put("readers", readers, 1)
+	put("other", record{last: 3, leases: leasesOf("x", 1000)}, 1)
 	want("full", 99, full)
 	want("full", 100, record{})
 	want("waited", 99, waited)
 	want("waited", 100, record{queue: waited.queue})
 	want("none", 1, record{})
+	want("readers", 98, readers)
+	want("readers", 99, record{leases: readers.leases[1:]})
+	want("readers", 100, record{})
 
 	size := len(body)
 	put("other", record{}, 100) // free; what is over goes with it
@@ -73,8 +92,9 @@ func TestBucket(t *testing.T) {
 	put("other", record{}, 100+2*int64(claimGrace)+int64(abandoned)) // nobody has claimed it
 	want("waited", 100, record{})
 	s.boot = bootID{2}
-	put("after a reboot", record{token: 5, owner: "o", expires: 9}, 1)
-	want("after a reboot", 1, record{token: 5, owner: "o", expires: 9})
+	want("readers", 1, record{})
+	put("after a reboot", record{last: 5, leases: leasesOf("o", 9)}, 1)
+	want("after a reboot", 1, record{leases: leasesOf("o", 9)})
 }
 
 func TestBucketOfAnotherVersion(t *testing.T) {
@@ -104,8 +124,13 @@ func FuzzBucket(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(r.owner) > backend.MaxOwnerLen {
-			t.Errorf("owner of %d bytes", len(r.owner))
+		for _, l := range r.leases {
+			if len(l.owner) > backend.MaxOwnerLen || l.owner == "" {
+				t.Errorf("owner of %d bytes", len(l.owner))
+			}
+			if !l.shared && len(r.leases) > 1 {
+				t.Errorf("an exclusive lease beside another: %+v", r.leases)
+			}
 		}
 		again, err := b.with("k", &r, -9)
 		if err != nil {

@@ -114,6 +114,40 @@ func TestKilledInsideOperation(t *testing.T) {
 	}
 }
 
+// Waiters that a process let in, but was killed before it could notify them, enter when they poll.
+func TestKilledBeforeReadersAreNotified(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := open(t, dir)
+	c := start(t, dir, "shell", stopVariable+"=unlocked KILL")
+	c.ok("try k %d", time.Hour.Milliseconds())
+	var waiting []<-chan result
+	for range 3 {
+		waiting = append(waiting, queue(t.Context(), t, b, sharedRequest(time.Minute, true)))
+	}
+	waiting = append(waiting, queue(t.Context(), t, b, request("k", time.Minute, true)))
+	c.ok("arm")
+	c.send("release")
+	c.awaitDeath()
+	watch := startWatch(t)
+	var all sync.WaitGroup
+	for _, w := range waiting {
+		all.Go(func() {
+			r := <-w
+			if r.err == nil {
+				r.err = r.Release(context.Background())
+			}
+			if r.err != nil {
+				t.Error(r.err)
+			}
+		})
+	}
+	all.Wait()
+	if took, most := watch.took(), 2*file.PollEvery; took > most {
+		t.Errorf("all were granted the key after %v, want %v at most", took, most)
+	}
+}
+
 // A process killed between the two writes of a long record leaves the old one.
 func TestKilledInsideLongWrite(t *testing.T) {
 	t.Parallel()

@@ -21,8 +21,9 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Processes that acquire, renew and release two keys all the time are killed and stopped at random moments. No two
-// leases of a key overlap, tokens follow time, no record is damaged, and at the end every key becomes free.
+// Processes that acquire, renew and release two keys all the time, shared and exclusive, are killed and stopped at
+// random moments. No two leases of a key overlap unless both are shared, tokens follow time, no record is damaged, and at the
+// end every key becomes free.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "kills and stops processes for four seconds")
@@ -108,7 +109,9 @@ func storm(b *file.Backend) {
 func stormOnce(ctx context.Context, b *file.Backend, key string, log *os.File) error {
 	wctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
-	l, err := b.Acquire(wctx, request(key, stormTTL, true))
+	r := request(key, stormTTL, true)
+	r.Shared = rand.N(3) > 0
+	l, err := b.Acquire(wctx, r)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrLost) {
 		return nil
 	}
@@ -118,7 +121,7 @@ func stormOnce(ctx context.Context, b *file.Backend, key string, log *os.File) e
 	note := func(what string) {
 		now := file.Monotonic()
 		deadline := now + int64(time.Until(l.Deadline()))
-		fmt.Fprintf(log, "%s %s %d %d %d\n", what, key, l.Token(), now, deadline)
+		fmt.Fprintf(log, "%s %s %d %d %d %t\n", what, key, l.Token(), now, deadline, r.Shared)
 	}
 	note("G")
 	time.Sleep(rand.N(2 * time.Millisecond)) // sleeps: the work under the lock
@@ -136,10 +139,11 @@ func stormOnce(ctx context.Context, b *file.Backend, key string, log *os.File) e
 	return nil
 }
 
-// A held is the time that a lease was exclusive for, as far as its holder could write it down.
+// A held is the time of a lease, as far as its holder could write it down.
 type held struct {
 	token        uint64
 	start, until int64 // start is not before the grant
+	shared       bool
 }
 
 func checkLogs(t *testing.T, dir string) (grants int) {
@@ -155,24 +159,39 @@ func checkLogs(t *testing.T, dir string) (grants int) {
 			t.Fatal(err)
 		}
 		for lines := bufio.NewScanner(f); lines.Scan(); {
-			if strings.Count(lines.Text(), " ") == 4 {
+			if strings.Count(lines.Text(), " ") == 5 {
 				grants += enter(t, leases, lines.Text())
 			}
 		}
 		f.Close()
 	}
+	beside := make(map[bool]int) // readers that entered beside another one, and those that did not
 	for key, byToken := range leases {
 		var all []*held
 		for _, h := range byToken {
 			all = append(all, h)
 		}
 		sort.Slice(all, func(i, j int) bool { return all[i].token < all[j].token })
-		for i := 1; i < len(all); i++ {
-			if before, h := all[i-1], all[i]; h.start < before.until {
-				t.Errorf("key %s: token %d begins %v before token %d ends", key, h.token,
-					time.Duration(before.until-h.start), before.token)
+		var exclusive, shared int64 // when the leases before end
+		for _, h := range all {
+			before := exclusive
+			if !h.shared {
+				before = max(before, shared)
+			}
+			switch {
+			case h.start < before:
+				t.Errorf("key %s: token %d (shared %v) begins %v before the lease of a lower token ends",
+					key, h.token, h.shared, time.Duration(before-h.start))
+			case h.shared:
+				beside[h.start < shared]++
+				shared = max(shared, h.until)
+			default:
+				exclusive = h.until
 			}
 		}
+	}
+	if t.Logf("%d readers entered beside another one, %d alone", beside[true], beside[false]); beside[true] == 0 {
+		t.Error("no reader entered beside another one")
 	}
 	return grants
 }
@@ -183,8 +202,9 @@ func enter(t *testing.T, leases map[string]map[uint64]*held, line string) (grant
 		what, key     string
 		token         uint64
 		now, deadline int64
+		shared        bool
 	)
-	if _, err := fmt.Sscan(line, &what, &key, &token, &now, &deadline); err != nil {
+	if _, err := fmt.Sscan(line, &what, &key, &token, &now, &deadline, &shared); err != nil {
 		return 0 // cut short by a kill
 	}
 	if leases[key] == nil {
@@ -197,7 +217,7 @@ func enter(t *testing.T, leases map[string]map[uint64]*held, line string) (grant
 			t.Errorf("key %s: token %d was granted twice", key, token)
 			return 0
 		}
-		leases[key][token] = &held{token, now, deadline}
+		leases[key][token] = &held{token, now, deadline, shared}
 		return 1
 	case "N":
 		h.until = max(h.until, deadline)

@@ -24,43 +24,31 @@ func TestLastWaiterTakesKeyInTime(t *testing.T) {
 			mustTry(t, open(t, dir), "k", ttl) // and is not renewed
 			watch := startWatch(t)
 			most := ttl + b.Guarantees().MaxLate
-			queued := 0
-			queue := func(ctx context.Context, ttl time.Duration) <-chan error {
-				done := make(chan error, 1)
-				go func() {
-					_, err := b.Acquire(ctx, request("k", ttl, true))
-					done <- err
-				}()
-				queued++
-				eventually(t, "the waiter is queued", func() bool { return waiters(t, b, "k") == queued })
-				return done
+			wait := func(ctx context.Context, ttl time.Duration) <-chan result {
+				return queue(ctx, t, b, request("k", ttl, true))
 			}
-			var first <-chan error
+			var first <-chan result
 			if oneStays {
-				first = queue(t.Context(), next)
+				first = wait(t.Context(), next)
 			}
 			ctx, giveUp := context.WithCancel(t.Context())
 			defer giveUp()
-			var others []<-chan error
+			var others []<-chan result
 			for range 43 {
-				others = append(others, queue(ctx, time.Minute))
+				others = append(others, wait(ctx, time.Minute))
 			}
-			last := queue(t.Context(), time.Minute)
+			last := wait(t.Context(), time.Minute)
 			giveUp()
 			for _, done := range others {
-				if err := <-done; err == nil {
+				if (<-done).err == nil {
 					t.Fatal("this machine stood still: granted to a waiter that was to give up before")
 				}
 			}
 			if oneStays {
-				if err := <-first; err != nil {
-					t.Fatal(err)
-				}
+				(<-first).granted(t)
 				watch, most = startWatch(t), next+b.Guarantees().MaxLate // it does not renew either
 			}
-			if err := <-last; err != nil {
-				t.Fatal(err)
-			}
+			(<-last).granted(t)
 			if took := watch.took(); took > most {
 				t.Errorf("granted %v after the last grant, want %v at most", took, most)
 			}

@@ -51,7 +51,7 @@ func (w *world) events(target string) <-chan []string {
 	return result
 }
 
-// A stream says how its lease ended: at once, if the store tells.
+// A stream says how its lease ended: at once, if the store reports it.
 func TestWatch(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		put := func(key string) {
@@ -74,7 +74,7 @@ func TestWatch(t *testing.T) {
 		}
 		holder := w.want(200, "GET", of("broken"), "").body.Owner
 		w.want(204, "POST", path("broken", "/break", "owner", holder), "")
-		w.want(410, "POST", path("broken", "/renew", "owner", "a"), "") // memory tells of it at the renewal
+		w.want(410, "POST", path("broken", "/renew", "owner", "a"), "") // memory reports it at the renewal
 		if got := <-broken; !slices.Equal(got, []string{"held", "lost"}) {
 			t.Errorf("broken: %q", got)
 		}

@@ -45,7 +45,7 @@ func TestDoctorClock(t *testing.T) {
 	}
 }
 
-// A connection that ends before the answer tells nothing, least of all of the clock.
+// A connection that ends before the answer says nothing, least of all of the clock.
 func TestDoctorUnanswered(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, servers.Memcached(t).Addr)

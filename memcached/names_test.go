@@ -68,7 +68,7 @@ func TestNamesDoNotAlias(t *testing.T) {
 	}
 }
 
-// An item under a lock's name that is not its lock, or of a twin, is left alone and told of.
+// An item under a lock's name that is not its lock, or of a twin, is left alone and reported.
 func TestForeignItem(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)

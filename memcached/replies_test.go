@@ -107,7 +107,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 	}
 }
 
-// After a restart every idle connection is of no use. Neither acquire nor renewal tells of it.
+// After a restart every idle connection is of no use. Neither acquire nor renewal reports it.
 func TestIdleConnectionsAfterRestart(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)

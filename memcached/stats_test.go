@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What is no statistics, or has no time, is told as such: a counter must not begin by a clock that nobody has shown.
+// What is no statistics, or has no time, is reported as such: a counter must not begin by a clock that nobody has shown.
 func TestNoStatistics(t *testing.T) {
 	t.Parallel()
 	for reply, ok := range map[string]bool{
@@ -41,7 +41,7 @@ func TestClocksWithinAServersThatIsOff(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for range 200 {
 		now = now.Add(37 * time.Millisecond)
-		for off := -3; off <= 4; off++ { // it tells whole seconds, and those late
+		for off := -3; off <= 4; off++ { // it counts whole seconds, and those late
 			server := strconv.FormatInt(now.Unix()-int64(off), 10)
 			if got := (reading{"time": server}).within(now); !got.Equal(now) {
 				t.Errorf("by a server's clock that is %d s behind %v counts as %v", off, now.UTC(), got.UTC())

@@ -34,7 +34,7 @@ func TestCounterIsRaisedOnce(t *testing.T) {
 	}
 }
 
-// drawn draws a token from each of the stores at once, and tells by how much the greatest is beyond what was seen.
+// drawn draws a token from each of the stores at once, and returns by how much the greatest is beyond what was seen.
 func drawn(t *testing.T, seen uint64, stores []*Backend) (over uint64) {
 	t.Helper()
 	tokens := make([]uint64, len(stores))

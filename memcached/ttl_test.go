@@ -36,7 +36,7 @@ func TestShortestTTLNotEarly(t *testing.T) {
 			select {
 			case <-l.Lost():
 			case <-time.After(soon): // on a busy machine the timer of the lease may run later than this
-				t.Errorf("%s: free, and its holder was not told", key)
+				t.Errorf("%s: free, and its holder was not notified", key)
 			}
 		})
 	}

@@ -135,11 +135,14 @@ func (s *Store) discard() {
 // heldLocked returns the entry of a key that is held now, nil if it is free. The timer may be late, so that leases are
 // also ended here.
 func (s *Store) heldLocked(key string, now time.Time) *entry {
-	s.endDueLocked(now)
-	if e := s.keys[key]; e != s.spare {
-		return e
+	e := s.keys[key]
+	if e == nil || e == s.spare {
+		return nil
 	}
-	return nil
+	if s.endDueLocked(now); e.isFree() {
+		return nil
+	}
+	return e
 }
 
 // endDueLocked ends the leases whose TTL has run out.
@@ -187,7 +190,19 @@ func (s *Store) prolongLocked(h *hold, expires time.Time) {
 func (s *Store) endLocked(h *hold) {
 	s.clock.Remove(&h.expires)
 	h.entry.remove(h)
-	s.admitLocked(h.entry)
+	if h.entry.queue.Len() > 0 {
+		s.admitLocked(h.entry)
+	}
+	if h.entry.isFree() {
+		s.setSpareLocked(h.entry)
+	}
+}
+
+func (s *Store) setSpareLocked(e *entry) {
+	if s.spare != nil {
+		delete(s.keys, s.spare.key)
+	}
+	s.spare = e
 }
 
 // dequeueLocked ends a wait, and grants the key to those in the queue whom the waiter kept from it.
@@ -207,11 +222,5 @@ func (s *Store) admitLocked(e *entry) {
 		e.queue.Remove(front)
 		w.place = nil
 		w.granted <- s.grantLocked(e, w.owner, w.shared, time.Now(), w.ttl)
-	}
-	if e.isFree() {
-		if s.spare != nil {
-			delete(s.keys, s.spare.key)
-		}
-		s.spare = e
 	}
 }

@@ -48,7 +48,7 @@ func (b *Backend) try(ctx context.Context, r backend.Request) (l backend.Lease, 
 	b.pool.drop(h)
 	if again && errors.Is(err, errUnanswered) {
 		// The path may have broken and not the session, which may have the lock by now, and would refuse it to the next attempt.
-		again = b.banish(ctx, s) == nil
+		again = b.terminateBroken(ctx, s) == nil
 		if !again && kit.Ended(ctx) {
 			err = kit.ContextError(ctx, err)
 		}
@@ -86,7 +86,7 @@ func (b *Backend) expired(h *held) {
 	// However long others have their turn before: they keep the session alive, and with it the lock.
 	b.leases.Go(func(ctx context.Context) {
 		if err := b.giveUp(ctx, h); errors.Is(err, errBroken) {
-			b.hunt(h.s.server) // with others, as many may have broken at once
+			b.terminateLater(h.s.server) // with others, as many may have broken at once
 		}
 	})
 }

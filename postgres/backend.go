@@ -25,8 +25,8 @@ type Backend struct {
 	mint       mint
 	probed     atomic.Bool // that the server, and what is before it, can do what the mode needs
 
-	hunting sync.Mutex // guards what follows
-	ghosts  []server   // that are hunted
+	ghostsMu sync.Mutex // guards what follows
+	ghosts   []server   // sessions to terminate
 }
 
 var _ backend.Backend = (*Backend)(nil)

@@ -70,7 +70,7 @@ func TestUnansweredIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// A time-out of our own is not told as the end of the caller's context.
+// A timeout of our own is not reported as the end of the caller's context.
 func TestUnansweredInspect(t *testing.T) {
 	t.Parallel()
 	_, p, b := proxied(t, "&timeout=1s")

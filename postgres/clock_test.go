@@ -40,7 +40,7 @@ func TestServerClockBack(t *testing.T) {
 }
 
 // A step forward can end a live lease before its deadline: when an alarm of the server's that was set for an earlier request goes off, it
-// looks at the clock. The holder is told at once, as of any end of a session.
+// looks at the clock. The holder is notified at once, as of any end of a session.
 func TestServerClockForward(t *testing.T) {
 	// not parallel: beside other tests the alarm is set late
 	const ttl, step, tries = 3 * time.Second, time.Hour, 10

@@ -54,7 +54,7 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 // bounded gives do the time of one request.
 func (s *session) bounded(ctx context.Context, do func() error) error {
 	limit := logins * s.b.options.Timeout
-	s.attend(ctx, limit)
+	s.bound(ctx, limit)
 	defer s.leave()
 	err := do()
 	if errors.Is(err, os.ErrDeadlineExceeded) && !kit.Ended(ctx) {

@@ -88,7 +88,7 @@ func TestLineForConnections(t *testing.T) {
 	}
 }
 
-// A server without a connection left is told as such at once; who may wait gets the next one.
+// A server without a connection left is reported as such at once; who may wait gets the next one.
 func TestServerHasNoConnection(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "max_connections=12", "superuser_reserved_connections=3")

@@ -77,7 +77,7 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		}
 		return err
 	}
-	if err := b.call(ctx, nil, func(ctx context.Context) error { return b.aside(ctx, ask) }); err != nil {
+	if err := b.call(ctx, nil, func(ctx context.Context) error { return b.onFreeSession(ctx, ask) }); err != nil {
 		return nil, err
 	}
 	clock := time.UnixMicro(r.number("clock"))

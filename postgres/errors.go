@@ -39,7 +39,7 @@ func code(err error) string {
 	return ""
 }
 
-// lacking reports whether err tells of something that the server cannot do at all.
+// lacking reports whether err is about something that the server cannot do at all.
 func lacking(err error) bool {
 	c := code(err)
 	return c == codeUnknownSetting ||

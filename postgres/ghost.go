@@ -11,34 +11,34 @@ import (
 
 // A ghost is the session of a connection that is broken for the client and not for the server: it keeps what it holds.
 
-// hunt has the session ended that ghost tells of, in the background.
-func (b *Backend) hunt(ghost server) {
-	b.hunting.Lock()
-	defer b.hunting.Unlock()
+// terminateLater ends the session of ghost in the background.
+func (b *Backend) terminateLater(ghost server) {
+	b.ghostsMu.Lock()
+	defer b.ghostsMu.Unlock()
 	b.ghosts = append(b.ghosts, ghost)
 	if len(b.ghosts) == 1 {
-		b.leases.Go(func(context.Context) { b.huntAll() })
+		b.leases.Go(func(context.Context) { b.terminateGhosts() })
 	}
 }
 
-// huntAll looks for all ghosts together until they have gone, or until Close begins. No TTL ends it: the server may have carried out a
+// terminateGhosts looks for all ghosts together until they have gone, or until Close begins. No TTL ends it: the server may have carried out a
 // renewal to a longer one, and that of a session in its queue begins when it is given the lock. The server mostly ends them by itself,
 // so that one look shows that they have gone; it comes after one to three seconds, and later where looks fail.
-func (b *Backend) huntAll() {
+func (b *Backend) terminateGhosts() {
 	pause := kit.Pause{Min: time.Second, Max: 10 * time.Second}
 	for kit.Sleep(b.leases.Closing(), pause.Next(0)) == nil {
-		b.hunting.Lock()
+		b.ghostsMu.Lock()
 		ghosts := slices.Clone(b.ghosts)
-		b.hunting.Unlock()
+		b.ghostsMu.Unlock()
 		left, err := b.terminate(b.leases.Closing(), ghosts...)
 		if err != nil {
 			continue
 		}
 		pause.Reset()
-		b.hunting.Lock()
+		b.ghostsMu.Lock()
 		b.ghosts = append(left, b.ghosts[len(ghosts):]...)
 		over := len(b.ghosts) == 0
-		b.hunting.Unlock()
+		b.ghostsMu.Unlock()
 		if over {
 			return
 		}
@@ -57,9 +57,9 @@ func (b *Backend) terminate(ctx context.Context, ghosts ...server) (left []serve
 	}), err
 }
 
-// banish ends the session of a broken connection, in case the server has not noticed, and waits for its end, by which its locks
+// terminateBroken ends the session of a broken connection, in case the server has not noticed, and waits for its end, by which its locks
 // are free.
-func (b *Backend) banish(ctx context.Context, s *session) error {
+func (b *Backend) terminateBroken(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	pause := kit.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}

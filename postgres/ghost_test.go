@@ -180,9 +180,9 @@ func TestGhostsAreLookedForTogether(t *testing.T) {
 			t.Error("granted twice")
 		}
 	}
-	until(t, 2*soon, "the hunt is over", func() bool {
-		b.hunting.Lock()
-		defer b.hunting.Unlock()
+	until(t, 2*soon, "the session is terminated", func() bool {
+		b.ghostsMu.Lock()
+		defer b.ghostsMu.Unlock()
 		return len(b.ghosts) == 0
 	})
 	if got := p.requests(); got >= n {
@@ -205,11 +205,11 @@ func TestLostLeasesAreLookedForTogether(t *testing.T) {
 	for _, l := range leases {
 		lost(t, l, soon)
 	}
-	until(t, 2*soon, "the hunt is over", func() bool {
+	until(t, 2*soon, "the session is terminated", func() bool {
 		made := 0
 		p.set(func(p *proxy) { made = p.made })
-		b.hunting.Lock()
-		defer b.hunting.Unlock()
+		b.ghostsMu.Lock()
+		defer b.ghostsMu.Unlock()
 		return made > 0 && len(b.ghosts) == 0
 	})
 	if err := b.Close(); err != nil { // it waits for what is under way

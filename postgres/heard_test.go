@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A wait that ends tells whether the key was busy; one that the server has not answered does not say so.
+// A wait that ends reports whether the key was busy; one that the server has not answered does not say so.
 func TestEndedWaitReportsBusy(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -70,7 +70,7 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 // endsLater compares the TTLs of two readers. 0 stands for one that is longer than the server's timer.
 func endsLater(a, b time.Duration) bool { return b != 0 && (a == 0 || a > b) }
 
-// holderOf reads a row of inspect.sql. certain tells that the session's label names the owner.
+// holderOf reads a row of inspect.sql. certain means that the session's label names the owner.
 func holderOf(row []string, h hash) (holder backend.Holder, certain bool) {
 	pid, query, application, state := row[1], row[2], row[3], row[4]
 	owner, timeout, ok := readLabel(query, h)

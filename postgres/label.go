@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// A label is an SQL comment that tells which leases a session holds. It is the last thing that a session sends in each
+// A label is an SQL comment that says which leases a session holds. It is the last thing that a session sends in each
 // request, so that pg_stat_activity shows it as the session's query for as long as the session is idle. It needs no table,
 // no write and no request of its own.
 const labelMark = "anylock1"
 
-// labelEntry tells of one lease. Escaping leaves no blank, no '*' and no '/'.
+// labelEntry describes one lease. Escaping leaves no blank, no '*' and no '/'.
 func labelEntry(h hash, owner string) string { return h.name() + "=" + url.PathEscape(owner) }
 
 // label makes the text. timeout is how long the server lets the session be idle, 0 for ever.

@@ -63,7 +63,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	}
 	err := q.b.giveUp(ctx, h)
 	if errors.Is(err, errBroken) {
-		if err := q.b.banish(ctx, h.s); err != nil {
+		if err := q.b.terminateBroken(ctx, h.s); err != nil {
 			return err
 		}
 		return backend.ErrLost // nobody has the key any more

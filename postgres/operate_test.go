@@ -78,7 +78,7 @@ func (m meddler) Write(p []byte) (int, error) {
 	return m.Conn.Write(p)
 }
 
-// A holder whose session is at work is not ended before it has said what it did, and Break tells why.
+// A holder whose session is at work is not ended before it has said what it did, and Break says why.
 func TestBreakOfABusySession(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -39,7 +39,7 @@ func (s *session) probeLocks() error {
 
 // look connects for the first time.
 func (b *Backend) look(ctx context.Context) error {
-	return b.aside(ctx, func(s *session) error {
+	return b.onFreeSession(ctx, func(s *session) error {
 		b.probed.Store(true)
 		b.room(s.server.locks)
 		return nil

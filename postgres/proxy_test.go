@@ -23,11 +23,11 @@ type proxy struct {
 	muted  int  // pieces of answers that did not come back, because it is mute
 	tail   int  // so many bytes of the next request's end are lost, and all that its client sends after them; the server hears of no end
 	hole   bool // the next answer is lost, and all that its client sends from then on; the server hears of no end
-	reset  bool // the next answer is lost, and its connection reset, of which the server is not told
+	reset  bool // the next answer is lost, and its connection reset, which the server does not notice
 
 	keep bool // the server hears of no connection's end
 
-	kept net.Conn // to the server, of a connection of whose end it is not told
+	kept net.Conn // to the server, of a connection whose end it does not notice
 }
 
 func newProxy(t testing.TB, target string) *proxy {

@@ -111,8 +111,8 @@ func (s *session) give() {
 	}
 }
 
-// attend makes what is asked from now on end without an answer at the end of ctx, and after limit unless that is 0.
-func (s *session) attend(ctx context.Context, limit time.Duration) {
+// bound makes what is asked from now on end without an answer at the end of ctx, and after limit unless that is 0.
+func (s *session) bound(ctx context.Context, limit time.Duration) {
 	ended := ctx.Done()
 	s.mu.Lock()
 	s.ended = ended
@@ -145,7 +145,7 @@ func (s *session) limit(limit time.Duration) {
 	_ = s.conn.Conn().SetDeadline(end)
 }
 
-// leave ends what attend has begun.
+// leave ends what bound has begun.
 func (s *session) leave() {
 	if s.ignore != nil {
 		s.ignore()
@@ -175,7 +175,7 @@ func (s *session) make(ctx context.Context, r request) error {
 		if r.alone && r.limited {
 			s.limit(r.limit)
 		} else {
-			s.attend(ctx, r.limit)
+			s.bound(ctx, r.limit)
 		}
 		return r.do()
 	}
@@ -201,9 +201,9 @@ func (s *session) make(ctx context.Context, r request) error {
 	}
 }
 
-// aside calls do with the turn of a session that carries no lease of the caller's, and again with another where one that
+// onFreeSession calls do with the turn of a session that carries no lease of the caller's, and again with another where one that
 // was at rest turns out to have ended before. do can be repeated, and has Options.Timeout.
-func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
+func (b *Backend) onFreeSession(ctx context.Context, do func(s *session) error) error {
 	for n := 0; ; n++ {
 		s, err := b.pool.checkOut(ctx, &order{})
 		if err != nil {
@@ -221,9 +221,9 @@ func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
 	}
 }
 
-// query asks one thing of the server, as aside does.
+// query asks one thing of the server, as onFreeSession does.
 func (b *Backend) query(ctx context.Context, sql string, params ...string) (rows [][]string, err error) {
-	err = b.aside(ctx, func(s *session) error {
+	err = b.onFreeSession(ctx, func(s *session) error {
 		rows, err = s.query(sql, params...)
 		return err
 	})
@@ -316,7 +316,7 @@ func (s *session) abort() {
 	holds := len(s.holds) > 0
 	b.pool.mu.Unlock()
 	if holds { // or it has no lock
-		b.hunt(s.server)
+		b.terminateLater(s.server)
 	}
 	b.leases.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)

@@ -89,7 +89,7 @@ func (b *Backend) queue(ctx context.Context, r backend.Request) (l backend.Lease
 		return l, false, err
 	}
 	b.pool.drop(h)
-	if busy { // the statement that waits tells nothing before it is granted
+	if busy { // the statement that waits answers nothing before it is granted
 		return nil, false, fmt.Errorf("%w, then: %w", backend.ErrHeld, err)
 	}
 	return nil, used && neverHeld(err), err

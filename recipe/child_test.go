@@ -39,7 +39,7 @@ var setKeys = []string{"x", "y", "z"}
 
 func init() { child = runChild }
 
-// runChild does what all children of a test do, until its input ends, and tells its parent line by line what it holds.
+// runChild does what all children of a test do, until its input ends, and writes to its parent line by line what it holds.
 // It does nothing in the parent. The lines are:
 //
 //   - ID KIND KEY TOKEN TIME    since TIME at the latest it has held KEY
@@ -163,7 +163,7 @@ func (c *reporter) run(url string) error {
 	return locks.Close()
 }
 
-// failed reports whether there is an error, and tells of one that no fault explains.
+// failed reports whether there is an error, and prints one that no fault explains.
 func (c *reporter) failed(err error) bool {
 	for _, bad := range []error{lock.ErrInvalid, lock.ErrUnsupported, lock.ErrDeadlock, lock.ErrClosed, recipe.ErrLimit} {
 		if errors.Is(err, bad) {
@@ -182,15 +182,15 @@ type held interface {
 	Deadline() time.Time
 }
 
-// hold tells of a hold of keys for as long as it lasts, for a while. A time counts if the hold is found alive after it:
+// hold reports a hold of keys for as long as it lasts, for a while. A time counts if the hold is found alive after it:
 // the process may be stopped anywhere.
 func (c *reporter) hold(ctx context.Context, kind string, h held, keys []string, tokens ...uint64) {
 	var (
-		id    = c.last.Add(1)
-		alive time.Duration
-		told  atomic.Int64 // when ctx ended
+		id      = c.last.Add(1)
+		alive   time.Duration
+		noticed atomic.Int64 // when ctx ended
 	)
-	defer context.AfterFunc(ctx, func() { told.Store(int64(now())) })()
+	defer context.AfterFunc(ctx, func() { noticed.Store(int64(now())) })()
 	for end := time.Now().Add(rand.N(100 * time.Millisecond)); alive == 0 || time.Now().Before(end); time.Sleep(3 * time.Millisecond) {
 		at := now()
 		if ctx.Err() != nil || h.Err() != nil {
@@ -210,9 +210,9 @@ func (c *reporter) hold(ctx context.Context, kind string, h held, keys []string,
 	how := "released"
 	if errors.Is(h.Err(), lock.ErrLost) {
 		how = "lost"
-		// If that was at its deadline, and it was not told before, it was exclusive until then.
+		// If that was at its deadline, and it was not notified before, it was exclusive until then.
 		until := min(now()+time.Until(h.Deadline()), now())
-		if ctx.Err() == nil || time.Duration(told.Load()) >= until {
+		if ctx.Err() == nil || time.Duration(noticed.Load()) >= until {
 			alive = max(alive, until)
 		}
 	}

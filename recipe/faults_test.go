@@ -189,7 +189,7 @@ func (h *history) start(t *testing.T, name, url string) *proc {
 	return p
 }
 
-// take takes one line of a process. What a process that was killed held last is what it has told.
+// take takes one line of a process. What a process that was killed held last is what it has noticed.
 func (h *history) take(p *proc, line string) {
 	f := strings.Fields(line)
 	number := func(i int) uint64 {
@@ -230,7 +230,7 @@ func (p *proc) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// kill ends the process at once, and returns when all that it has told is taken.
+// kill ends the process at once, and returns when all that it has written is read.
 func (p *proc) kill() {
 	_ = p.cmd.Process.Kill() // an error: it has ended
 	<-p.ended

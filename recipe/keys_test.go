@@ -164,12 +164,12 @@ func TestSetLossDuringWait(t *testing.T) {
 	})
 }
 
-// A rollback after a loss tells of a release whose outcome is unknown too.
+// A rollback after a loss reports a release whose outcome is unknown too.
 func TestSetRollbackFailsAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.locker()
 		busy, failed := waitForLast(t, w, l)
-		settle()
+		waitBlocked()
 		outage := errors.New("outage")
 		w.mu.Lock()
 		w.fault = func(key string) error {
@@ -262,6 +262,6 @@ func TestSetsDoNotDeadlock(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		settle()
+		waitBlocked()
 	})
 }

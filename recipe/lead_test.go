@@ -45,7 +45,7 @@ func TestLeadersTakeTurns(t *testing.T) {
 			})
 		}
 		time.Sleep(9*each + each/2)
-		settle()
+		waitBlocked()
 		for i, n := range terms {
 			if n < 3 {
 				t.Errorf("candidate %d has led %d times", i, n)
@@ -113,7 +113,7 @@ func TestLeadMaxHold(t *testing.T) {
 			}, lock.WithMaxHold(time.Hour))
 		}
 		a := lead("a")
-		settle()
+		waitBlocked()
 		b := lead("b")
 		for i, want := range []string{"a", "b", "a", "b"} {
 			if got := <-terms; got != want {
@@ -162,7 +162,7 @@ func TestLeadFinalErrors(t *testing.T) {
 		}
 		wantErr(t, recipe.Lead(lease.Context(t.Context()), l, "boss", never), lock.ErrDeadlock)
 		ended := begin(t.Context(), l, never)
-		settle()
+		waitBlocked()
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}

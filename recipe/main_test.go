@@ -23,7 +23,7 @@ import (
 var child func()
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis tells every outage; here they are made on purpose
+	logging.Disable() // go-redis logs every outage; here they are made on purpose
 	if child != nil {
 		child()
 	}
@@ -102,8 +102,8 @@ func (w *world) wantEvents(want ...string) {
 	}
 }
 
-// settle returns when everybody waits who is going to.
-func settle() {
+// waitBlocked returns when everybody who is going to wait does.
+func waitBlocked() {
 	time.Sleep(1000 * latency) // sleeps: in fake time
 	synctest.Wait()
 }
@@ -122,7 +122,7 @@ func (w *world) free(keys ...string) {
 	}
 }
 
-// A client counts what is asked of the store, and fails as it is told.
+// A client counts what is asked of the store, and fails as it is noticed.
 type client struct {
 	backend.Backend
 	w *world

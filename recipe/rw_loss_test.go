@@ -20,14 +20,14 @@ func TestRWAfterDeath(t *testing.T) {
 		"waiting writer": func(t *testing.T, dying *recipe.RW) {
 			reader(t, dying)
 			go func() { _, _ = dying.Acquire(t.Context()) }()
-			settle()
+			waitBlocked()
 		},
 		"waiting reader": func(t *testing.T, dying *recipe.RW) {
 			for range n {
 				reader(t, dying)
 			}
 			go func() { _, _ = dying.AcquireShared(t.Context()) }()
-			settle()
+			waitBlocked()
 		},
 	}
 	for name, hold := range states {
@@ -104,7 +104,7 @@ func TestRWLossDuringWait(t *testing.T) {
 					_, err := c.acquire(w.rw(n))(t.Context())
 					ended <- err
 				}()
-				settle()
+				waitBlocked()
 				broken := time.Now()
 				breakKey(t, l, c.lost(free))
 				select {
@@ -116,7 +116,7 @@ func TestRWLossDuringWait(t *testing.T) {
 				for _, lease := range held {
 					release(t, lease)
 				}
-				settle()
+				waitBlocked()
 				w.free(rwKeys(n)...)
 			})
 		})

@@ -196,11 +196,11 @@ func TestRWWaitEnds(t *testing.T) {
 				_, err := acquire(ctx)
 				ended <- err
 			}()
-			settle()
+			waitBlocked()
 		}
 		behind := make(chan *recipe.RWLease, 1)
 		go func() { behind <- reader(t, w.rw(n)) }()
-		settle()
+		waitBlocked()
 		_, err := w.rw(n).TryAcquireShared(t.Context())
 		wantErr(t, err, lock.ErrHeld)
 		start := time.Now()
@@ -315,7 +315,7 @@ func TestRWRequests(t *testing.T) {
 		next := make(chan *recipe.RWLease)
 		another := w.rw(n)
 		go func() { next <- reader(t, another) }()
-		settle()
+		waitBlocked()
 		requests()
 		release(t, lease)
 		lease = <-next
@@ -336,7 +336,7 @@ func TestRWRequests(t *testing.T) {
 			_, err := rw.AcquireShared(ctx)
 			ended <- err
 		}()
-		settle()
+		waitBlocked()
 		if got := requests(); got > 3*n+2 {
 			t.Errorf("%d requests of a reader that waits", got)
 		}

@@ -104,7 +104,7 @@ func TestSemaphoreFIFO(t *testing.T) {
 				time.Sleep(time.Second)
 				release(t, lease)
 			}()
-			settle()
+			waitBlocked()
 		}
 		_, err := w.semaphore(n).TryAcquire(t.Context())
 		wantErr(t, err, lock.ErrHeld)
@@ -133,7 +133,7 @@ func TestSemaphoreIsPrompt(t *testing.T) {
 			got := make(chan *lock.Lease, 1)
 			go func() { got <- permit(t, w.semaphore(n)) }()
 			time.Sleep(100 * ttl)
-			settle()
+			waitBlocked()
 			w.took()
 			released := time.Now()
 			release(t, held[freed])
@@ -162,7 +162,7 @@ func TestSemaphoreAfterDeath(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _, _ = semaphore(t, dead, 2).Acquire(ctx) }()
-		settle()
+		waitBlocked()
 		if err := dead.Close(); err != nil { // keeps keys until their TTL, as death does
 			t.Error(err)
 		}
@@ -186,7 +186,7 @@ func TestSemaphoreGivesBack(t *testing.T) {
 		}
 		got := make(chan *lock.Lease, 1)
 		go func() { got <- permit(t, w.semaphore(n)) }()
-		settle()
+		waitBlocked()
 		w.slow = time.Millisecond // all are granted before the first is known
 		w.took()
 		for _, lease := range held {
@@ -225,10 +225,10 @@ func TestSemaphoreFreesContexts(t *testing.T) {
 			}
 			got <- lease
 		}()
-		settle()
+		waitBlocked()
 		release(t, held)
 		release(t, <-got)
-		settle()
+		waitBlocked()
 		if n := ctx.children.Load(); n != 0 {
 			t.Errorf("%d contexts are left", n)
 		}
@@ -262,7 +262,7 @@ func TestSemaphoreWaitEnds(t *testing.T) {
 					_, err := s.Acquire(ctx)
 					ended <- err
 				}()
-				settle()
+				waitBlocked()
 			}
 			start := time.Now()
 			_, err := w.semaphore(1).Acquire(t.Context(), lock.WithWait(time.Minute))
@@ -341,7 +341,7 @@ func TestSemaphoreNested(t *testing.T) {
 			}
 			got <- third
 		}()
-		settle()
+		waitBlocked()
 		release(t, second)
 		release(t, <-got)
 		release(t, first)
@@ -394,7 +394,7 @@ func TestSemaphoreRequests(t *testing.T) {
 		s := w.semaphore(n)
 		got := make(chan *lock.Lease, 1)
 		go func() { got <- permit(t, s) }()
-		settle()
+		waitBlocked()
 		if _, requests := w.took(); requests > 3*n+2 { // this store is asked once before each wait
 			t.Errorf("%d requests until it waits", requests)
 		}

@@ -40,7 +40,7 @@ func documentedRights(t *testing.T) []string {
 	return rights
 }
 
-// doAll does on a store all that a store is for, and tells what fails.
+// doAll does on a store all that a store is for, and returns what fails.
 func doAll(t *testing.T, url, key string) (err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*soon)

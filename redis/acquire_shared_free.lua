@@ -1,8 +1,9 @@
 
--- Either the key is free, or readers hold it and nobody waits.
+-- The usual case: the key is free, or readers hold it and nobody waits.
 local used = call('EXISTS', lock, queue)
 local value = used > 0 and call('MGET', lock)[1]
-local last = used == 1 and not value and call('ZRANGE', lock, -1, -1, 'WITHSCORES')[2] -- none if it is the queue that exists
+-- None if used counts the queue.
+local last = used == 1 and not value and call('ZRANGE', lock, -1, -1, 'WITHSCORES')[2]
 if ARGV[5] == '0' and (used == 0 or last) then
   local now = call('TIME')
   local token = now[1] .. string.sub('00000' .. now[2], -6)

@@ -1,6 +1,6 @@
 
--- admit makes readers of a shared waiter just removed from the queue and of those right behind it, for a reservation each, and notifies
--- them. The key must be free or held by readers.
+-- admit makes readers of a shared waiter just removed from the queue and of those right behind it, for a reservation
+-- each, and notifies them. The key must be free or held by readers.
 local function admit(channel, member, score)
   local now = clock()
   while member and string.sub(member, 1, 1) == 's' do
@@ -16,11 +16,12 @@ local function admit(channel, member, score)
   end
 end
 
--- advance lets in the waiters that nothing is in the way of, if no exclusive lease holds the key. It reports whether the queue was
--- empty.
+-- advance lets in the waiters that nothing is in the way of, if no exclusive lease holds the key. It reports whether
+-- the queue was empty.
 --
--- While readers hold the key, an exclusive waiter is first in the queue, and only its requests extend the queue's expiry. If it has
--- sent none for 3 s it is dead, and must not hold up the readers behind it until those in front of it have ended.
+-- While readers hold the key, an exclusive waiter is first in the queue, and only its requests extend the queue's
+-- expiry. If it has sent none for 3 s it is dead, and must not hold up the readers behind it until those in front of it
+-- have ended.
 local function advance(channel)
   local first, score = unpack(call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
   if not first then return true end
@@ -32,7 +33,6 @@ local function advance(channel)
     return advance(channel)
   end
   call('ZPOPMIN', queue)
-  local let = shared and admit or reserve
-  let(channel, first, score)
+  if shared then admit(channel, first, score) else reserve(channel, first) end
   return false
 end

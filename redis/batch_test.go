@@ -58,7 +58,7 @@ func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
 	if got := b.leases.Len(); got != leases {
 		t.Errorf("%d leases are live, want %d", got, leases)
 	}
-	// A batch tells which leases are gone, and touches no others.
+	// A batch reports which leases are gone, and touches no others.
 	key := list[7].Lease.(*kit.Life).Key()
 	if _, err := b.release(ctx, key, lockValue(0, list[7].Lease.(*kit.Life).Owner()), false); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestBatchWithAHungServer(t *testing.T) {
 	}
 }
 
-// A batch tells which leases are gone although it has not reached enough replicas.
+// A batch reports which leases are gone although it has not reached enough replicas.
 func TestLossInABatchWithoutReplicas(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)

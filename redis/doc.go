@@ -20,7 +20,7 @@
 //
 // The readers of a key are a sorted set in place of the lock's value, with the end of each; the key expires with the last. So a server
 // keeps one key for any number of readers, and exclusive leases cost nothing more. Shared leases cost one request each for acquire,
-// renewal and release too, and about 1.5 times the server's time of exclusive ones, whatever their number. A release admits all shared
+// renewal and release too, and 1.5 to 2 times the server's time of exclusive ones, whatever their number. A release admits all shared
 // waiters at the front of the queue at once, each with a reservation of 500 ms, and notifies each.
 //
 // # Guarantees

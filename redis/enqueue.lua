@@ -2,8 +2,8 @@
 local channel, queueing = ARGV[3], ARGV[4] == '1'
 local member = (ARGV[5] and 's' or '') .. string.sub(channel, -32) .. owner
 
--- write runs the first command of a run that needs memory. A full server refuses such a command, but not after another write:
--- leases and waiters are small, and the work that they protect must go on.
+-- write runs the first command of a run that needs memory. A full server refuses such a command, but not after another
+-- write: leases and waiters are small, and the work that they protect must go on.
 local function write(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
@@ -11,8 +11,8 @@ local function write(...)
   return call(...)
 end
 
--- nextToken returns max(last + 1, server time in us), as text: it increases with the counter while that exists, and with the
--- clock after the counter was lost. The counter expires no sooner than a day after the clock has passed it.
+-- nextToken returns max(last + 1, server time in us), as text: it increases with the counter while that exists, and
+-- with the clock after the counter was lost. The counter expires no sooner than a day after the clock has passed it.
 local function nextToken(now)
   now = now or call('TIME')
   local token, keep = now[1] .. string.sub('00000' .. now[2], -6), '86400000'
@@ -27,8 +27,8 @@ local function nextToken(now)
   return token
 end
 
--- enqueue adds the owner to the queue and reports 1 if it was not there. The queue expires a minute after the last request of
--- any of its waiters; while readers hold the key, after that of the first one.
+-- enqueue adds the owner to the queue and reports 1 if it was not there. The queue expires a minute after the last
+-- request of any of its waiters; while readers hold the key, after that of the first one.
 local function enqueue(readers)
   if not queueing then return 0 end
   local order = write('INCR', fence)

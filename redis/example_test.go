@@ -34,7 +34,7 @@ func ExampleNew() {
 	fmt.Println("exclusion:", g.Consistency)
 }
 
-// What package lock does with a backend: one owner gets the key, another is told who holds it.
+// What package lock does with a backend: one owner gets the key, another learns who holds it.
 func ExampleBackend_Acquire() {
 	ctx := context.Background()
 	client := goredis.NewClient(&goredis.Options{Addr: "localhost:6379"})

@@ -53,7 +53,7 @@ func TestRestartWithoutPersistence(t *testing.T) {
 		}
 		last = token
 	}
-	until(t, soon, "a renewal tells of the loss", func() bool {
+	until(t, soon, "a renewal reports the loss", func() bool {
 		return errors.Is(l.Renew(context.Background(), time.Hour), backend.ErrLost)
 	})
 	release(t, acquire(t, a, req("k", time.Hour)))

@@ -1,8 +1,8 @@
 
 -- Returns who holds a key, and changes nothing.
 --
--- KEYS: lock, queue. ARGV: the owner whose shared lease to return; without it, or if there is none, the lease that ends last.
--- Returns {token, owner, ms left, number of waiters, number of shared leases}, or {} for a free key.
+-- KEYS: lock, queue. ARGV: the owner whose shared lease to return; without it, or if there is none, the lease that ends
+-- last. Returns {token, owner, ms left, number of waiters, number of shared leases}, or {} for a free key.
 
 local lock, waiters = KEYS[1], call('ZCARD', KEYS[2])
 local value = call('MGET', lock)[1]

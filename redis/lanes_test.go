@@ -280,7 +280,7 @@ func TestPipelineCut(t *testing.T) {
 	}
 }
 
-// A breaker is a hook that keeps one pipeline from the server, and tells its error only of the whole.
+// A breaker is a hook that keeps one pipeline from the server, and reports its error only for the whole.
 type breaker struct {
 	counter
 	once atomic.Bool

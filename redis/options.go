@@ -37,7 +37,7 @@ func (o *Options) validate() (Options, error) {
 	if v.MinReplicas < 0 || v.MinReplicas > maxReplicas {
 		return v, fmt.Errorf("%w: min replicas %d is not from 0 to %d", backend.ErrInvalid, v.MinReplicas, maxReplicas)
 	}
-	return v, endpoint.Settle(&v.Namespace, &v.Timeout)
+	return v, endpoint.Complete(&v.Namespace, &v.Timeout)
 }
 
 // New returns a Backend on a client that the application owns: Close does not close it. Like opening by URL, it asks the servers, within

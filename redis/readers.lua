@@ -1,8 +1,9 @@
 
 local call = redis.call
 
--- The readers of a key, the owners of its shared leases, are a sorted set in place of the lock's value. A member is "token:owner", with
--- token 0 if the waiter was just notified; the score is the end in ms by the server's clock. The key expires with the last reader.
+-- The readers of a key, the owners of its shared leases, are a sorted set in place of the lock's value. A member is
+-- "token:owner", with token 0 if the waiter was just notified; the score is the end in ms by the server's clock. The
+-- key expires with the last reader.
 
 -- clock returns the server's time in ms, and as TIME returns it.
 local function clock()
@@ -23,7 +24,8 @@ local function find(lock, owner)
   end
 end
 
--- describe returns {token, owner, ms left, n, number of readers} for a member, by default the one that ends last; {} if there is none.
+-- describe returns {token, owner, ms left, n, number of readers} for a member, by default the one that ends last; {} if
+-- there is none.
 local function describe(lock, member, n)
   member = member or call('ZRANGE', lock, -1, -1)[1]
   if not member then return {} end

@@ -56,7 +56,7 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// A client that repeats requests by itself is not told that its lease was lost because it has released it, and the server keeps
+// A client that repeats requests by itself gets no loss because it has released it, and the server keeps
 // nothing for that.
 func TestLostReplyOfRelease(t *testing.T) {
 	t.Parallel()
@@ -253,7 +253,7 @@ func TestRepeatedAfterRelease(t *testing.T) {
 	release(t, acquire(t, b, req("warm", time.Minute)))
 	l := acquire(t, holder, req("k", time.Hour))
 	done := queueUp(t, b, waiting("k", time.Hour), 1)
-	w.set(func() { w.hang = true }) // the waiter's request when it is told that its turn has come
+	w.set(func() { w.hang = true }) // the waiter's request when it is notified that its turn has come
 	release(t, l)
 	release(t, granted(t, done, soon).Lease)
 	until(t, 2*soon, "the client has repeated it", b.leases.Idle)

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A waiting Acquire whose context ends tells whether the server has said that the key is busy.
+// A waiting Acquire whose context ends says whether the server has said that the key is busy.
 func TestEndedWaitReportsBusyFromSilent(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)

@@ -153,7 +153,7 @@ func TestKilledSubscriptions(t *testing.T) {
 	}
 }
 
-// A subscription that is open and dead is found out by the waiter that was not told, and made anew.
+// A subscription that is open and dead is found out by the waiter that was not notified, and opened again.
 func TestSilentSubscription(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -167,7 +167,7 @@ func TestSilentSubscription(t *testing.T) {
 	done := queueUp(t, b, waiting("k", time.Hour), 1)
 	subscription.Set(func(p *storetest.Proxy) { p.Silent = true })
 	begun := time.Now()
-	release(t, l) // tells nobody
+	release(t, l) // notifies nobody
 	l = acquire(t, holder, waiting("k", time.Hour))
 	t.Logf("the next one got it after %v", time.Since(begun))
 	// The deaf waiter comes by its timer, finds that its turn has passed, and queues again.
@@ -237,7 +237,7 @@ func TestCancelledReservationIsHandedOn(t *testing.T) {
 	s := ownDatabase(t)
 	b := opened(t, s.URL)
 	c := s.raw(t)
-	const soonEnough = reservation * 4 / 5 // who is not told waits for all of it
+	const soonEnough = reservation * 4 / 5 // a waiter that is not notified waits for all of it
 	took := leastOf(func(int) (took time.Duration, enough bool) {
 		l := acquire(t, b, req("k", time.Hour))
 		done := queueUp(t, b, waiting("k", time.Hour), 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A wire dials connections that fail when told to.
+// A wire dials connections that fail on demand.
 type wire struct {
 	db    int // that its client asks for
 	mu    sync.Mutex

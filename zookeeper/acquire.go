@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -27,12 +26,11 @@ type attempt struct {
 	n     *node     // nil without a place in the queue
 	sent  time.Time // before the latest write that proved n and s
 	queue []string  // the container's children, read after n was created; nil if unknown
-	ahead []place   // those in front of n when the key was last found busy
-	first bool      // n is the first in the queue
+	ahead []place   // those that refused the request when the key was last found busy, in order
+	first bool      // no place in front of n conflicts with the request
 	busy  bool      // the key was found busy
 
 	missing   bool // the key has no container
-	exhausted bool // the container has no sequence numbers left
 	mayRemain bool // a node of this attempt may still exist although it was given up
 }
 
@@ -81,8 +79,8 @@ func (a *attempt) tryOnce(ctx context.Context) (backend.Lease, error) {
 	return a.tryPlace(ctx)
 }
 
-// tryPlace acquires the key if n is first in the queue. An attempt that does not wait leaves the queue otherwise, and
-// returns ErrHeld only when its node is deleted, if possible.
+// tryPlace acquires the key if no place in front of n conflicts. An attempt that does not wait leaves the queue
+// otherwise, and returns ErrHeld only when its node is deleted, if possible.
 func (a *attempt) tryPlace(ctx context.Context) (backend.Lease, error) {
 	if a.s != nil && a.s.hasEnded() {
 		a.withdraw()
@@ -106,28 +104,37 @@ func (a *attempt) checkBusy(ctx context.Context) error {
 	}
 	defer a.b.checkIn(s)
 	names, err := s.children(ctx, a.dir)
-	if err == nil && !a.b.standalone && len(queueOf(names)) > 0 {
+	if err == nil && !a.b.standalone && a.refusedBy(names) != nil {
 		names, err = s.currentChildren(ctx, a.dir)
 	}
 	if a.missing = errors.Is(err, zk.ErrNoNode); a.missing {
 		return nil
 	}
-	if q := queueOf(names); err == nil && len(q) > 0 {
+	if err != nil {
+		return err
+	}
+	return a.refusedBy(names)
+}
+
+// refusedBy returns ErrHeld if a request that does not wait is refused behind all of children.
+func (a *attempt) refusedBy(children []string) error {
+	if a.r.Shared && onlyShared(children) {
+		return nil
+	}
+	if q := queueOf(children); a.isRefusedBy(q) {
 		return heldError(q)
 	}
-	return err
+	return nil
 }
 
-func heldError(q []place) error {
-	if owner := q[0].owner(); owner != "" {
-		return &backend.HeldError{Holder: backend.Holder{Owner: owner, Waiters: len(q) - 1}}
-	}
-	return backend.ErrHeld
+// isRefusedBy reports whether a request that does not wait is refused behind the places in q.
+func (a *attempt) isRefusedBy(q []place) bool {
+	return len(conflicting(q, a.r.Shared)) > 0 && !(a.r.Shared && isUndecided(q))
 }
 
-// advance enters the queue unless n is in it, and returns the lease if n is first.
+// advance enters the queue unless n is in it, and returns the lease if no place in front of n conflicts.
 func (a *attempt) advance(ctx context.Context) (backend.Lease, error) {
-	if a.n == nil {
+	if !a.first && (a.n == nil || !isOrdered(a.n.number)) {
 		if err := a.enterQueue(ctx); err != nil {
 			return nil, err
 		}
@@ -145,7 +152,8 @@ func (a *attempt) advance(ctx context.Context) (backend.Lease, error) {
 	return a.grant(ctx)
 }
 
-// enterQueue creates a node whose number gives it a place in the queue.
+// enterQueue creates a node whose number gives it a place in the queue. The node of a reader may need no such number:
+// see lastNumber.
 func (a *attempt) enterQueue(ctx context.Context) (err error) {
 	if a.s == nil {
 		if a.s, err = a.b.checkOut(a.class); err != nil {
@@ -153,48 +161,74 @@ func (a *attempt) enterQueue(ctx context.Context) (err error) {
 		}
 	}
 	for {
-		if a.exhausted {
-			if err = a.deleteContainer(ctx); err != nil {
+		if a.n == nil {
+			n := newNode(a.s, a.r)
+			a.queue, a.sent, err = a.s.create(ctx, n, a.missing)
+			a.mayRemain = a.mayRemain || n.mayRemain
+			if err != nil {
 				return err
 			}
+			a.n = n
 		}
-		n := newNode(a.s, a.r)
-		a.queue, a.sent, err = a.s.create(ctx, n, a.missing)
-		a.mayRemain = a.mayRemain || n.mayRemain
-		if err != nil {
-			return err
-		}
-		a.n = n
-		if isOrdered(n.number) {
+		if isOrdered(a.n.number) {
 			return nil
 		}
-		a.exhausted = true
-		if !a.deleteNode(ctx) {
-			a.withdraw()
-			return errUnconfirmed
+		if err = a.enterUnordered(ctx); err != nil || a.first {
+			return err
 		}
 	}
 }
 
-// checkFirst returns ErrHeld if other nodes are in front of n. It reads the queue unless create has just done so.
-func (a *attempt) checkFirst(ctx context.Context) (err error) {
-	names := a.queue
-	if a.queue = nil; names == nil {
-		if names, err = a.s.children(ctx, a.dir); err != nil && !errors.Is(err, zk.ErrNoNode) {
+// checkFirst returns ErrHeld if nodes that conflict with the request are in front of n. A reader that does not wait
+// first pauses until exclusive requests that do not wait either have deleted their nodes.
+func (a *attempt) checkFirst(ctx context.Context) error {
+	pause := kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
+	for end := time.Now().Add(a.b.options.Timeout); ; {
+		names, err := a.readQueue(ctx)
+		if err != nil {
+			return err
+		}
+		if a.first = a.r.Shared && onlyShared(names); a.first {
+			return nil
+		}
+		q := queueOf(names)
+		q = q[:a.indexIn(q)]
+		ahead := conflicting(q, a.r.Shared)
+		if a.first = len(ahead) == 0; a.first {
+			return nil
+		}
+		if a.r.Wait || a.isRefusedBy(q) || time.Now().After(end) {
+			return a.refuse(q, ahead)
+		}
+		if err := kit.Sleep(ctx, pause.Next(0)); err != nil {
 			return err
 		}
 	}
-	q := queueOf(names)
-	i := slices.IndexFunc(q, func(p place) bool { return p.name == a.n.name })
-	switch {
-	case i < 0:
-		return a.s.missingNode()
-	case i > 0:
-		a.ahead, a.busy = q[:i], true
-		return heldError(a.ahead)
+}
+
+// readQueue returns the container's children, with n among them. It sends a request unless create has just read them.
+func (a *attempt) readQueue(ctx context.Context) (names []string, err error) {
+	names, a.queue = a.queue, nil
+	if names == nil {
+		if names, err = a.s.children(ctx, a.dir); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return nil, err
+		}
 	}
-	a.first = true
-	return nil
+	if !slices.Contains(names, a.n.name) {
+		return nil, a.s.missingNode()
+	}
+	return names, nil
+}
+
+// indexIn returns the index of n in q, which contains n.
+func (a *attempt) indexIn(q []place) int {
+	return slices.IndexFunc(q, func(p place) bool { return p.name == a.n.name })
+}
+
+// refuse records that ahead, of the places in q, refused the request. It returns ErrHeld with the holders in q.
+func (a *attempt) refuse(q, ahead []place) error {
+	a.ahead, a.busy = ahead, true
+	return heldError(q)
 }
 
 // isRecent reports whether a lease may count from a.sent. Nobody can have removed the node since then, as long as the
@@ -229,7 +263,7 @@ func (s *session) missingNode() error {
 	return errDeleted
 }
 
-// grant begins the lease of n, which is first in the queue.
+// grant begins the lease of n: no place in front of n conflicts.
 func (a *attempt) grant(ctx context.Context) (backend.Lease, error) {
 	kept := min(a.ttl, a.b.guarantees.MaxSilence)
 	floor := a.begun
@@ -284,45 +318,4 @@ func (a *attempt) withdraw() {
 	}
 	a.b.checkIn(a.s)
 	a.s, a.n, a.queue, a.first = nil, nil, nil, false
-}
-
-// The server numbers the children of a container with a counter of 31 bits. The counter does not wrap around:
-// DataTree.createNode only raises it, so it stays at 2147483647, and all later children have that number (or a
-// negative number while requests are in flight). Such numbers give no order. A node with a number above lastNumber is
-// therefore never a place in the queue: its attempt deletes it, waits until the container is empty, and deletes the
-// container. The next container counts from 0.
-const lastNumber = math.MaxInt32 - 1<<20
-
-func isOrdered(number int32) bool { return number >= 0 && number <= lastNumber }
-
-// deleteContainer deletes the key's container, whose numbers are used up, once it is empty. It returns ErrHeld if
-// somebody holds the key.
-func (a *attempt) deleteContainer(ctx context.Context) error {
-	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 250 * time.Millisecond}
-	usedUp := fmt.Errorf("%w: the sequence numbers of %s are used up: delete its children, then this node",
-		backend.ErrUnavailable, a.dir)
-	for end := time.Now().Add(a.b.options.Timeout); ; {
-		_, _, err := ask(ctx, a.s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(a.dir, -1) })
-		switch {
-		case err == nil, errors.Is(err, zk.ErrNoNode):
-			a.missing, a.exhausted, a.begun = true, false, time.Now()
-			return nil
-		case !errors.Is(err, zk.ErrNotEmpty):
-			return fmt.Errorf("%w: %w", usedUp, err)
-		}
-		names, err := a.s.currentChildren(ctx, a.dir)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return err
-		}
-		if q := queueOf(names); len(q) > 0 {
-			a.ahead, a.busy = q, true
-			return heldError(q)
-		}
-		if !a.r.Wait && time.Now().After(end) {
-			return usedUp
-		}
-		if err := kit.Sleep(ctx, pause.Next(0)); err != nil {
-			return err
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,40 +149,52 @@ func (b *Backend) call(ctx context.Context, invalid error, f func(ctx context.Co
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	var h backend.Holder
 	err := b.call(ctx, backend.ValidateKey(key), func(ctx context.Context, s *session) (err error) {
-		h, _, err = s.holder(ctx, b.dir(key))
+		h, err = s.inspect(ctx, b.dir(key))
 		return err
 	})
 	return h, err
 }
 
-// holder returns the first in the queue of dir, and the name of its node; nothing if the queue is empty.
-func (s *session) holder(ctx context.Context, dir string) (_ backend.Holder, node string, _ error) {
+// inspect returns who holds the container dir; nobody if its queue is empty.
+func (s *session) inspect(ctx context.Context, dir string) (backend.Holder, error) {
 	const attempts = 10 // a holder may release its lease between the two reads
 	for i := 1; ; i++ {
 		names, err := s.currentChildren(ctx, dir)
 		if errors.Is(err, zk.ErrNoNode) {
-			return backend.Holder{}, "", nil
+			return backend.Holder{}, nil
 		}
 		q := queueOf(names)
-		if err != nil || len(q) == 0 {
-			return backend.Holder{}, "", err
+		holders := holdersOf(q)
+		if err != nil || len(holders) == 0 {
+			return backend.Holder{}, err
 		}
-		data, created, err := s.read(ctx, dir+"/"+q[0].name)
+		h := holder(q, holders)
+		token, owner, err := s.record(ctx, dir+"/"+holders[len(holders)-1].name)
 		if errors.Is(err, zk.ErrNoNode) && i < attempts {
 			continue
 		}
 		if err != nil {
-			return backend.Holder{}, "", err
+			return backend.Holder{}, err
 		}
-		token, owner, ok := parseRecord(data)
-		if !ok {
-			owner = q[0].owner()
+		if owner != "" {
+			h.Owner = owner
 		}
-		if token == 0 {
-			token = created
-		}
-		return backend.Holder{Owner: owner, Token: token, Waiters: len(q) - 1}, q[0].name, nil
+		h.Token = token
+		return h, nil
 	}
+}
+
+// record reads the token of a node, and the owner in its data; empty if another client has written the data.
+func (s *session) record(ctx context.Context, path string) (token uint64, owner string, err error) {
+	data, created, err := s.read(ctx, path)
+	if err != nil {
+		return 0, "", err
+	}
+	token, owner, ok := parseRecord(data)
+	if !ok {
+		owner = ""
+	}
+	return cmp.Or(token, created), owner, nil
 }
 
 func (b *Backend) isClosing() bool { return b.leases.Closed() }

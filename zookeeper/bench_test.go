@@ -15,7 +15,7 @@ import (
 )
 
 // The library's own lock, for comparison, beside ours in the same run. The servers force each write to the disk, as
-// they do when they are not told otherwise; ANYLOCK_BENCH_FORCESYNC=no shows what is left without.
+// they do when nothing else is set; ANYLOCK_BENCH_FORCESYNC=no shows what is left without.
 
 func benchServer(b *testing.B) string {
 	force := os.Getenv("ANYLOCK_BENCH_FORCESYNC")

@@ -128,7 +128,7 @@ func openURL(ctx context.Context, url string) (*Backend, error) {
 	return b.(*Backend), nil
 }
 
-// evict deletes the node of the holder, by another client.
+// evict deletes the nodes of all holders, by another client.
 func evict(ctx context.Context, b *Backend, key string) error {
 	s, err := b.checkOutAny(b.limits.longest)
 	if err != nil {
@@ -139,11 +139,16 @@ func evict(ctx context.Context, b *Backend, key string) error {
 	if err != nil {
 		return err
 	}
-	q := queueOf(names)
-	if len(q) == 0 {
+	holders := holdersOf(queueOf(names))
+	if len(holders) == 0 {
 		return errors.New("nobody holds the key")
 	}
-	return s.delete(ctx, b.dir(key)+"/"+q[0].name)
+	for _, p := range holders {
+		if err := s.delete(ctx, b.dir(key)+"/"+p.name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cut breaks every connection of a client.

@@ -9,11 +9,10 @@ import (
 	"fmt"
 	"hash/adler32"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,9 +21,9 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// restartWithCounter restarts s with another counter of children in the node dir: it edits the newest snapshot, from
+// restartWithCounter restarts s with another counter of children in the nodes dirs: it edits the newest snapshot, from
 // which a server starts.
-func restartWithCounter(t *testing.T, s *servers.Server, dir string, counter int32) {
+func restartWithCounter(t *testing.T, s *servers.Server, counter int32, dirs ...string) {
 	t.Helper()
 	if s.Dir == "" {
 		t.Skip("the server's files are in a container")
@@ -40,8 +39,10 @@ func restartWithCounter(t *testing.T, s *servers.Server, dir string, counter int
 		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // the end is a zxid in hexadecimal digits
 	})
 	data, err := os.ReadFile(newest)
-	if err == nil {
-		err = setCounter(data, dir, counter)
+	for _, dir := range dirs {
+		if err == nil {
+			err = setCounter(data, dir, counter)
+		}
 	}
 	if err == nil {
 		err = os.WriteFile(newest, data, 0o600)
@@ -76,72 +77,99 @@ func setCounter(snapshot []byte, dir string, counter int32) error {
 	return nil
 }
 
-// The leases of a key exclude each other, and their tokens increase, when the counter of its container is near its
-// limit.
+// The leases of a key exclude each other as their modes say, and their tokens increase, when the counter of its
+// container is near its limit.
 func TestCounterAtItsLimit(t *testing.T) {
 	t.Parallel()
-	const (
-		clients = 8
-		grants  = 40 // of each client
-	)
 	s := servers.ZooKeeper(t, untidy, "-Dzookeeper.digest.enabled=false")
-	for _, counter := range []int32{lastNumber - 20, math.MaxInt32 - 7, math.MaxInt32} {
+	for _, counter := range []int32{lastNumber - 2, math.MaxInt32 - 7, math.MaxInt32} {
 		t.Run(fmt.Sprint(counter), func(t *testing.T) {
 			if counter != math.MaxInt32-7 {
 				storetest.Long(t, "a restart each")
 			}
-			key := fmt.Sprint("k", counter)
-			all := make([]*Backend, clients)
-			all[0] = opened(t, "zookeeper://"+s.Addr)
-			old := acquire(t, all[0], req(key, time.Minute))
-			var last atomic.Uint64
-			last.Store(old.Token())
-			release(t, old)
-			restartWithCounter(t, s, all[0].dir(key), counter)
-			for i := range all {
-				all[i] = opened(t, "zookeeper://"+s.Addr)
+			stores := make([]*Backend, 8)
+			stores[0] = opened(t, "zookeeper://"+s.Addr)
+			keys := map[string]func() bool{ // to the mode of each request
+				"exclusive": func() bool { return false },
+				"mixed":     func() bool { return rand.N(3) > 0 },
+				"readers":   nil,
 			}
-			var holders atomic.Int32
-			var overlaps, backwards atomic.Int32
-			var group sync.WaitGroup
-			for i, b := range all {
-				group.Go(func() {
-					for n := 0; n < grants && t.Context().Err() == nil; {
-						r := backend.Request{Key: key, Owner: backend.NewOwner(), TTL: time.Minute, Wait: i%2 == 0}
-						l, err := b.Acquire(t.Context(), r)
-						if errors.Is(err, backend.ErrHeld) {
-							time.Sleep(time.Millisecond) // sleeps: a pause between attempts
-							n++
-							continue
-						}
-						if err != nil {
-							t.Errorf("client %d: %v", i, err)
-							return
-						}
-						if holders.Add(1) > 1 {
-							overlaps.Add(1)
-						}
-						if l.Token() <= last.Swap(l.Token()) {
-							backwards.Add(1)
-						}
-						time.Sleep(time.Millisecond) // sleeps: the work under the lock
-						holders.Add(-1)
-						if err := l.Release(context.Background()); err != nil {
-							t.Errorf("client %d: release: %v", i, err)
-						}
-						n++
-					}
-				})
+			last := make(map[string]uint64)
+			for key := range keys {
+				key = fmt.Sprint(key, counter)
+				l := acquire(t, stores[0], req(key, time.Minute))
+				last[key] = l.Token()
+				release(t, l)
 			}
-			group.Wait()
-			if overlaps.Load() > 0 || backwards.Load() > 0 {
-				t.Errorf("%d moments with two live leases, %d tokens that went backwards", overlaps.Load(), backwards.Load())
+			var dirs []string
+			for key := range last {
+				dirs = append(dirs, stores[0].dir(key))
 			}
-			l := acquire(t, all[0], req(key, time.Minute))
-			if q := places(t, raw(t, s.Addr), all[0], key); len(q) != 1 || !isOrdered(q[0].number) || q[0].number > 1000 {
-				t.Errorf("places %+v, want one of a new container", q)
+			restartWithCounter(t, s, counter, dirs...)
+			for i := range stores {
+				stores[i] = opened(t, "zookeeper://"+s.Addr)
 			}
-			release(t, l)
+			for key, isShared := range keys {
+				key = fmt.Sprint(key, counter)
+				if isShared == nil {
+					readersAtTheLimit(t, stores[0], stores[1], key, last[key])
+					continue
+				}
+				c := &crowd{writer: last[key]}
+				c.contend(t, stores, key, 40, isShared)
+				t.Logf("%s: up to %d readers at once", key, c.most)
+			}
+			for key := range last {
+				l := acquire(t, stores[0], req(key, time.Minute))
+				if q := places(t, raw(t, s.Addr), stores[0], key); len(q) != 1 || q[0].number > 1000 || !q[0].isOrdered() {
+					t.Errorf("places %+v, want one of a new container", q)
+				}
+				release(t, l)
+			}
 		})
+	}
+}
+
+// readersAtTheLimit checks that readers are beside each other and that nobody passes a waiting writer, when the numbers
+// of key's container are used up. last is the latest token.
+func readersAtTheLimit(t *testing.T, b, other *Backend, key string, last uint64) {
+	t.Helper()
+	readers := []backend.Lease{
+		acquire(t, b, asReader(req(key, time.Minute))), acquire(t, other, asReader(waiting(key, time.Minute))),
+	}
+	_, err := b.Acquire(t.Context(), req(key, time.Minute))
+	heldBy(t, "a writer beside readers", err, 2, 0)
+	granted := make(chan storetest.Outcome, 4)
+	wait := func(b *Backend, r backend.Request) {
+		l, err := b.Acquire(context.Background(), r)
+		granted <- storetest.Outcome{Lease: l, Err: err}
+	}
+	for i := range 3 {
+		go wait(b, waiting(key, time.Minute))
+		storetest.Queued(t, b, key, i+1)
+	}
+	_, err = other.Acquire(t.Context(), asReader(req(key, time.Minute)))
+	heldBy(t, "a reader that would pass writers", err, 2, 3)
+	go wait(other, asReader(waiting(key, time.Minute)))
+	for _, l := range readers {
+		last = max(last, l.Token())
+		select {
+		case o := <-granted:
+			t.Fatalf("granted beside readers or past a writer: %+v", o)
+		case <-time.After(50 * time.Millisecond):
+		}
+		release(t, l)
+	}
+	for range cap(granted) { // in any order
+		select {
+		case o := <-granted:
+			if o.Err != nil || o.Lease.Token() <= last {
+				t.Fatalf("%+v after token %d", o, last)
+			}
+			last = o.Lease.Token()
+			release(t, o.Lease)
+		case <-time.After(wakeUp):
+			t.Fatal("nobody is granted the key")
+		}
 	}
 }

@@ -49,7 +49,7 @@ func (s *session) create(ctx context.Context, n *node, missing bool) (names []st
 		if !repeat {
 			return nil, time.Time{}, err
 		}
-		n.prefix = nodePrefix(n.owner)
+		n.prefix = nodePrefix(n.owner, n.mode)
 	}
 }
 

@@ -17,6 +17,18 @@
 // itself, and deletes the node of a lease that is not renewed. If the process has died or hangs, the end of the
 // session deletes it.
 //
+// # Shared leases
+//
+// The mode of a request is in the name of its node. A shared request waits only for the exclusive nodes in front of its
+// own: it watches the nearest one, so the end of a reader wakes no other reader, and all readers behind one writer
+// enter together. An exclusive request waits for all nodes in front of its own. Each reader has its own node, TTL and
+// deadline, and costs as many requests as an exclusive lease; its two reads of the queue grow with the number of
+// readers. A writer behind n readers may be woken up to n times, and reads the queue each time.
+//
+// The place of a writer whose process has died keeps new readers out until its session ends, as late as a dead holder's
+// key becomes free (MaxLate). Inspect does not know which of several readers ends last: it reports the one that was
+// the last to queue.
+//
 // # Guarantees
 //
 //   - Exclusion is linearizable. A deadline is never later than the time until which the ensemble certainly keeps the
@@ -38,9 +50,10 @@
 //     MaxLate, and MaxSilence with it.
 //   - Tokens are the zxids of the nodes' creation, not their sequence numbers, which start again when the servers have
 //     removed an empty container.
-//   - A container has 2^31 sequence numbers, and the last ones are not used. A key that has used up the others stays in
-//     use: its queue empties, then the store deletes the container, and numbers start again. Clients that wait at that
-//     moment are served in any order.
+//   - A container has 2^31 sequence numbers, and the last ones give no order. A key that has used up the others stays
+//     in use: readers enter without such a number while no exclusive request is there. An exclusive request waits until
+//     the queue is empty, deletes the container, and numbers start again. Clients that wait at that moment are served
+//     in any order.
 //   - Waiters are served in the order in which their creates were committed, whichever server they are connected to. A
 //     waiter reads the queue from time to time (5 to 10 s), in case its watch got lost.
 //   - Idle leases and waiters cost no goroutine of their own, except those of the calls that wait. A session costs one

@@ -39,7 +39,7 @@ func TestDoctorServersDiffer(t *testing.T) {
 	}
 }
 
-// A server that takes connections and does not answer is told from one that forbids its commands, and is waited for
+// A server that takes connections and does not answer differs from one that forbids its commands, and is waited for
 // no longer than the caller has time.
 func TestDoctorSilentServer(t *testing.T) {
 	t.Parallel()

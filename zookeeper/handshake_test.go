@@ -78,7 +78,7 @@ func (c *recorded) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A new connection tells the servers what the session has seen, and sets its watches as of then.
+// A new connection reports to the servers what the session has seen, and sets its watches as of then.
 func TestReconnectSendsLatestZxid(t *testing.T) {
 	t.Parallel()
 	const handshakeAt, watchesAt = 8, 12
@@ -127,7 +127,7 @@ func TestReconnectSendsLatestZxid(t *testing.T) {
 		}
 	}
 	if handshake == 0 || watches != handshake {
-		t.Errorf("the handshake tells of zxid %#x, the watches of %#x", handshake, watches)
+		t.Errorf("the handshake has zxid %#x, the watches of %#x", handshake, watches)
 	}
 	if err := held.Release(t.Context()); err != nil {
 		t.Fatal(err)

@@ -101,6 +101,7 @@ func (l limits) guarantees() backend.Guarantees {
 		Wake:        backend.WakePush,
 		Consistency: backend.Linearizable,
 		Reach:       backend.ReachNetwork,
+		Shared:      true,
 	}
 }
 

@@ -31,7 +31,7 @@ func gone(t testing.TB, c *zk.Conn, path string, within time.Duration) (seen, mi
 	}
 }
 
-// When the link freezes, the holder is told before the server deletes its node, whatever the TTL, and while it
+// When the link freezes, the holder is notified before the server deletes its node, whatever the TTL, and while it
 // renews. (Z3)
 func TestFrozenLinkLosesBeforeTheServerDoes(t *testing.T) {
 	t.Parallel()
@@ -57,16 +57,16 @@ func TestFrozenLinkLosesBeforeTheServerDoes(t *testing.T) {
 				if renew {
 					go func() { _ = l.Renew(context.Background(), ttl) }()
 				}
-				told := make(chan time.Time, 1)
+				notified := make(chan time.Time, 1)
 				go func() {
 					<-l.Lost()
-					told <- time.Now()
+					notified <- time.Now()
 				}()
 				deadline := l.Deadline()
 				_, missed := gone(t, c, path, 10*time.Second)
 				select {
-				case at := <-told:
-					t.Logf("told %v before the node went, %v after the freeze", missed.Sub(at), at.Sub(frozen))
+				case at := <-notified:
+					t.Logf("notified %v before the node went, %v after the freeze", missed.Sub(at), at.Sub(frozen))
 				case <-time.After(500 * time.Millisecond): // both came while the machine stood still
 					t.Errorf("the server has deleted the node and Lost is not closed")
 				}

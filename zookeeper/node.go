@@ -18,6 +18,7 @@ var errDeleted = errors.New("the node of this request was deleted by another cli
 // A node is the place of one owner in the queue of a key, and then its lease: an ephemeral sequential node.
 type node struct {
 	owner string
+	mode  mode
 	dir   string // the key's container
 
 	// Set when the node is created.
@@ -37,7 +38,8 @@ type node struct {
 }
 
 func newNode(s *session, r backend.Request) *node {
-	return &node{owner: r.Owner, dir: s.b.dir(r.Key), prefix: nodePrefix(r.Owner), s: s}
+	m := modeOf(r)
+	return &node{owner: r.Owner, mode: m, dir: s.b.dir(r.Key), prefix: nodePrefix(r.Owner, m), s: s}
 }
 
 func (n *node) path() string { return n.dir + "/" + n.name }

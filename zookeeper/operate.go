@@ -4,44 +4,98 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
 )
 
-// List implements [backend.Lister]. The servers delete the containers of free keys after a while.
+// listAtOnce is how many requests of a List are under way at once.
+const listAtOnce = 64
+
+// List implements [backend.Lister]. It reads the container of each key that begins with prefix: the servers delete the
+// containers of free keys only after a while.
 func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
 	err = b.call(ctx, nil, func(ctx context.Context, s *session) error {
 		names, err := s.currentChildren(ctx, b.root)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
+		if err != nil {
+			return err
+		}
 		for _, name := range names {
 			if key, ok := keyNames.Decode(name); ok && strings.HasPrefix(key, prefix) {
 				keys = append(keys, key)
 			}
 		}
+		keys, err = s.inUse(ctx, keys)
 		return err
 	})
 	return keys, err
 }
 
-// Break implements [backend.Breaker]. It deletes the first node in the queue if the node is owner's. Its holder watches
-// the node.
+// inUse returns those of keys whose containers have children.
+func (s *session) inUse(ctx context.Context, keys []string) (used []string, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		mu    sync.Mutex
+		wg    sync.WaitGroup
+		next  atomic.Int64
+		first error // the reason of the cancellation
+	)
+	for range min(listAtOnce, len(keys)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(keys)); i = next.Add(1) - 1 {
+				n, err := s.childCount(ctx, s.b.dir(keys[i]))
+				mu.Lock()
+				switch {
+				case err != nil && first == nil:
+					first = err
+					cancel()
+				case n > 0:
+					used = append(used, keys[i])
+				}
+				mu.Unlock()
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return used, first
+}
+
+// Break implements [backend.Breaker]. It deletes the nodes of owner among those that hold the key: a holder watches its
+// node. Other readers keep theirs.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.call(ctx, backend.ValidateKey(key), func(ctx context.Context, s *session) error {
 		dir := b.dir(key)
-		h, first, err := s.holder(ctx, dir)
-		if err == nil && h.Owner != owner {
-			return backend.ErrLost
+		names, err := s.currentChildren(ctx, dir)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
 		}
-		if err == nil {
-			err = s.delete(ctx, dir+"/"+first)
+		broken := backend.ErrLost // until a node is deleted
+		for _, p := range holdersOf(queueOf(names)) {
+			path := dir + "/" + p.name
+			name := p.owner()
+			if name == "" { // it was cut in the name
+				_, name, err = s.record(ctx, path)
+			}
+			if err == nil && name == owner {
+				if err = s.delete(ctx, path); err == nil {
+					broken = nil
+				}
+			}
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+			err = nil
 		}
-		if errors.Is(err, zk.ErrNoNode) {
-			return backend.ErrLost
-		}
-		return err
+		return broken
 	})
 }

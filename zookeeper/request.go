@@ -242,6 +242,18 @@ func (s *session) read(ctx context.Context, path string) (data []byte, created u
 	return v.data, uint64(v.stat.Czxid), nil
 }
 
+// childCount returns how many children the node at path has, 0 if there is no such node.
+func (s *session) childCount(ctx context.Context, path string) (int, error) {
+	n, _, err := ask(ctx, s, func(c *zk.Conn) (int, error) {
+		found, stat, err := c.Exists(path)
+		if err != nil || !found {
+			return 0, err
+		}
+		return int(stat.NumChildren), nil
+	})
+	return n, err
+}
+
 // exists returns zk.ErrNoNode if there is no node at path.
 func (s *session) exists(ctx context.Context, path string) error {
 	found, _, err := ask(ctx, s, func(c *zk.Conn) (bool, error) {

@@ -251,7 +251,7 @@ func TestSlowMoveLosesNothing(t *testing.T) {
 	}
 }
 
-// Who is told that a session is over does not get the same one again, although it has not been forgotten yet.
+// Whoever learns that a session is over does not get the same one again, although it has not been forgotten yet.
 func TestSessionThatIsOverIsNotEntered(t *testing.T) {
 	t.Parallel()
 	b := opened(t, on(t, usual).url())

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// isUnavailable fails unless err tells that the store could not be asked, and is not taken for the end of a context.
+// isUnavailable fails unless err says that the store could not be asked, and is not taken for the end of a context.
 func isUnavailable(t *testing.T, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||

@@ -14,25 +14,26 @@ import (
 // recheck is how long a waiter relies on its watch: wake-ups are hints.
 const recheck = 5 * time.Second
 
-// wait returns when the node in front changes or is deleted, or when it is time to check the queue in any case. If
-// the node was deleted and was the only one in front of n, then n is first: a node that moves to another session is
-// changed before it is deleted.
+// wait returns when the nearest conflicting node in front changes or is deleted, or when it is time to check the queue
+// in any case. If the node was deleted and was the only conflicting one in front of n, then n is first: a node that moves
+// to another session is changed before it is deleted.
 func (a *attempt) wait(ctx context.Context) error {
-	changed := make(chan bool, 1)
+	changed := make(chan bool, 1) // notify is called once
 	front := a.ahead[len(a.ahead)-1]
 	stop, err := a.s.watch(ctx, a.dir+"/"+front.name, func(deleted bool) { changed <- deleted })
-	if err == nil {
-		defer stop()
-	} else if errors.Is(err, zk.ErrNoNode) {
-		changed <- true
-	} else {
+	switch {
+	case errors.Is(err, zk.ErrNoNode): // perhaps after a notification
+		a.frontChanged(true)
+		return nil
+	case err != nil:
 		return unavailable(ctx, err)
 	}
+	defer stop()
 	t := time.NewTimer(recheck + rand.N(recheck))
 	defer t.Stop()
 	select {
 	case deleted := <-changed:
-		a.first = deleted && a.n != nil && len(a.ahead) == 1
+		a.frontChanged(deleted)
 		return nil
 	case <-t.C:
 		return nil
@@ -41,6 +42,11 @@ func (a *attempt) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return kit.ContextError(ctx, nil)
 	}
+}
+
+// frontChanged records that the nearest conflicting node was deleted, or has changed.
+func (a *attempt) frontChanged(deleted bool) {
+	a.first = deleted && a.n != nil && isOrdered(a.n.number) && len(a.ahead) == 1
 }
 
 // A watch is one watch at the server on a node, which all watchers of a session share. It stays until the node changes,

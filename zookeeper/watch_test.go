@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// removedWhile removes the holder's node after age, and returns how long the holder is not told.
+// removedWhile removes the holder's node after age, and returns how long the holder is not notified.
 func removedWhile(t *testing.T, admin *Backend, l backend.Lease, key string, age time.Duration) time.Duration {
 	t.Helper()
 	time.Sleep(age) // sleeps: the age of the lease
@@ -24,7 +24,7 @@ func removedWhile(t *testing.T, admin *Backend, l backend.Lease, key string, age
 	return time.Since(begun)
 }
 
-// A holder whose node is removed behind its back is told at once, without a renewal: whatever age the lease has, in
+// A holder whose node is removed behind its back is notified at once, without a renewal: whatever age the lease has, in
 // whichever session it lives, and also after the connection was replaced.
 func TestRemovedHolderIsNotifiedAtOnce(t *testing.T) {
 	t.Parallel()
@@ -71,11 +71,11 @@ func TestRemovedHolderIsNotifiedAtOnce(t *testing.T) {
 				}
 			}
 			if all = append(all, took); took > most {
-				t.Errorf("%s: told %v after the removal", c.what, took)
+				t.Errorf("%s: notified %v after the removal", c.what, took)
 			}
 		}
 		slices.Sort(all)
-		t.Logf("%s: told after %v", c.what, all)
+		t.Logf("%s: notified after %v", c.what, all)
 	}
 }
 
@@ -150,5 +150,27 @@ func TestWatchCostsOneRead(t *testing.T) {
 	}
 	if got := f.during(func() { release(t, l) }); got != "delete 1 " {
 		t.Errorf("its release: %s", got)
+	}
+}
+
+// The watch that another request of the session has set on a node may report a change while a waiter's own read of the
+// node is under way, which then finds the node missing.
+func TestNodeChangesWhileWatchIsSet(t *testing.T) {
+	t.Parallel()
+	s := on(t, usual)
+	c := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	b, other := opened(t, s.at(p.Addr)), opened(t, s.url())
+	for i, next := range []backend.Request{waiting("w", time.Minute), asReader(waiting("r", time.Minute))} {
+		l := acquire(t, other, req(next.Key, time.Minute))
+		path := b.dir(next.Key) + "/" + places(t, c, b, next.Key)[0].name
+		met, pass := p.hold(opGetData)
+		t.Cleanup(pass)
+		done := storetest.Start(t.Context(), b, next)
+		<-met
+		b.onlySession(t).notifyWatchers(path, i == 0)
+		release(t, l)
+		pass()
+		release(t, storetest.Granted(t, done, wakeUp).Lease)
 	}
 }

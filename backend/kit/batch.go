@@ -13,7 +13,7 @@ import (
 var errUnanswered = errors.New("no answer to this renewal")
 
 // RenewBatch does the work of BatchRenewer for a store: it drops the leases that are over, calls send once with the rest,
-// and enters the answers. send gets each TTL as Guarantees.Round tells it, and returns a granted TTL and an error for each lease, in order, with the meaning of
+// and enters the answers. send gets each TTL as rounded by Guarantees.Round, and returns a granted TTL and an error for each lease, in order, with the meaning of
 // Requests.RenewLease; ctx ends when the last of their deadlines has passed.
 func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	send func(ctx context.Context, lives []*Life, ttls []time.Duration) (granted []time.Duration, errs []error),

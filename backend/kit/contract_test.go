@@ -143,7 +143,7 @@ func TestContextError(t *testing.T) {
 	} {
 		err := ContextError(test.ctx, test.last)
 		if errors.Is(err, backend.ErrHeld) {
-			t.Errorf("%v tells of another lock", err)
+			t.Errorf("%v is about another lock", err)
 		}
 		if err.Error() != test.text {
 			t.Errorf("%q, want %q", err, test.text)

@@ -13,7 +13,7 @@ import (
 
 func TestCompareClocks(t *testing.T) {
 	sent := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	received := sent.Add(3 * time.Second) // a slow answer tells little
+	received := sent.Add(3 * time.Second) // a slow answer proves little
 	for off, want := range map[time.Duration]string{
 		0: "", 3500 * time.Millisecond: "", -1500 * time.Millisecond: "",
 		5 * time.Second: "ahead of this machine's by 2s", -5 * time.Second: "behind this machine's by 4s",

@@ -13,7 +13,7 @@ import (
 
 var errNet = errors.New("connection reset")
 
-// A fakeStore answers renewals and releases as told, and counts them.
+// A fakeStore answers renewals and releases as the test sets, and counts them.
 type fakeStore struct {
 	renew   func(ctx context.Context) error
 	granted func(ttl time.Duration) time.Duration // nil: as asked

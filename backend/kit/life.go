@@ -47,7 +47,7 @@ type Life struct {
 	owner  string
 	token  uint64
 
-	granted time.Time // when it was told of
+	granted time.Time // when the reply came
 	release bounded   // the context of the first release
 
 	// Guarded by leases.mu.

@@ -215,7 +215,7 @@ func (h *holder) step(l *Life, over bool) (nowOver bool) {
 	return h.check(l, over)
 }
 
-// release ends the lease: what the holder is told is what the store did.
+// release ends the lease: what the holder sees is what the store did.
 func (h *holder) release(l *Life, over bool) {
 	err := l.Release(h.t.Context())
 	h.steps = append(h.steps, fmt.Sprintf("release: %v", err))

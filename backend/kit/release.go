@@ -32,8 +32,8 @@ func (l *Life) Release(ctx context.Context) error {
 	return l.endRelease(err, repeated)
 }
 
-// beginRelease moves a live lease to releasing, once no other release is under way. over tells that there is nothing to
-// send, and err what Release returns then. repeated tells that an earlier attempt had an unknown outcome.
+// beginRelease moves a live lease to releasing, once no other release is under way. over means that there is nothing to
+// send, and err what Release returns then. repeated means that an earlier attempt had an unknown outcome.
 func (l *Life) beginRelease() (repeated, over bool, err error) {
 	s := l.leases
 	s.mu.Lock()

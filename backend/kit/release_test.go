@@ -85,7 +85,7 @@ func TestHungReleaseIsBoundedAndGoesOn(t *testing.T) {
 		start := time.Now()
 		err := l.Release(t.Context())
 		if err == nil || Definite(err) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("release: %v, want an unknown outcome that is not told as the end of the caller's context", err)
+			t.Errorf("release: %v, want an unknown outcome that is not reported as the end of the caller's context", err)
 		}
 		if got := time.Since(start); got != requestTimeout {
 			t.Errorf("took %v, want %v", got, requestTimeout)

@@ -120,7 +120,7 @@ func (l *Life) keptLocked(now time.Time, ttl time.Duration) {
 	l.kept = max(l.kept, now.Sub(l.granted)+ttl)
 }
 
-// endRenewLocked enters the answer to a renewal. over is the error of a lease that is not live any more; stray tells that the
+// endRenewLocked enters the answer to a renewal. over is the error of a lease that is not live any more; stray means that the
 // store has prolonged such a one; call, if not nil, is to run after unlocking.
 func (l *Life) endRenewLocked(u underway, granted time.Duration, err error, now time.Time) (stray bool, call func(), over error) {
 	l.renewing = false

@@ -45,13 +45,13 @@ func TestRepeat(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := Repeat{Timeout: time.Second, Attempts: test.attempts, Pause: fixed, Classify: classify}
-			next, requests, told := script(test.answers...), 0, false
+			next, requests, reported := script(test.answers...), 0, false
 			unsure, err := r.Do(t.Context(), func(unsure bool) error {
 				requests++
-				if unsure && !test.unsure || told && !unsure {
+				if unsure && !test.unsure || reported && !unsure {
 					t.Errorf("%s: request %d learns that unsure is %v", name, requests, unsure)
 				}
-				told = unsure
+				reported = unsure
 				return next(t.Context())
 			})
 			wantErr(t, name, err, test.want)

@@ -33,7 +33,7 @@ func TestManyLeasesCostNoGoroutines(t *testing.T) {
 		}
 		l.OnLost(func() { lost.Add(1) })
 	}
-	// The first leases may be over already, and be told so by the timer's goroutine for a moment.
+	// The first leases may be over already, and be reported by the timer's goroutine for a moment.
 	after := runtime.NumGoroutine()
 	for end := time.Now().Add(10 * time.Second); after > before && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		after = runtime.NumGoroutine()

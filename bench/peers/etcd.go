@@ -97,7 +97,7 @@ func (c *etcdClient) Close() error {
 	return errors.Join(append(errs, c.client.Close())...)
 }
 
-// etcdServer tells the version of the server.
+// etcdServer returns the version of the server.
 func etcdServer(ctx context.Context, addr string) (string, error) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: 5 * time.Second})
 	if err != nil {

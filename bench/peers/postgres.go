@@ -138,7 +138,7 @@ func (c pgClient) acquire(ctx context.Context, key string, o ...pglock.LockOptio
 	}), nil
 }
 
-// overdue tells of a request that pglock itself has given up: an answer may take no longer than a lease. It is asked again.
+// overdue reports a request that pglock itself has given up: an answer may take no longer than a lease. It is asked again.
 func overdue(ctx context.Context, err error) bool {
 	const canceled = "57014" // query_canceled
 	var answer *pq.Error
@@ -155,7 +155,7 @@ func (c pgClient) Try(ctx context.Context, key string) (bench.Lease, error) {
 
 func (c pgClient) Close() error { return c.db.Close() }
 
-// postgresServer tells the version of the server.
+// postgresServer returns the version of the server.
 func postgresServer(ctx context.Context, url string) (string, error) {
 	c, err := pgx.Connect(ctx, url)
 	if err != nil {

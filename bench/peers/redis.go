@@ -243,7 +243,7 @@ func (c rueidisClient) Try(ctx context.Context, key string) (bench.Lease, error)
 
 func (c rueidisClient) Close() error { c.locker.Close(); return nil }
 
-// redisServer tells the version of the server.
+// redisServer returns the version of the server.
 func redisServer(ctx context.Context, addr string) (string, error) {
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	defer c.Close()
@@ -256,5 +256,5 @@ func redisServer(ctx context.Context, addr string) (string, error) {
 			return fmt.Sprintf("Redis %s that keeps nothing on disk", strings.TrimSpace(v)), nil
 		}
 	}
-	return "", errors.New("INFO tells no redis_version")
+	return "", errors.New("INFO has no redis_version")
 }

@@ -15,7 +15,7 @@ type Set struct {
 	Title   string
 	Options bench.Options // without stores
 
-	// stores starts the server, and tells which it is.
+	// stores starts the server, and says which it is.
 	stores func(ctx context.Context, t testing.TB) (stores []bench.Store, server string, err error)
 }
 

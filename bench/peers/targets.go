@@ -63,7 +63,7 @@ var Targets = []Target{
 	{Set: "zookeeper", Scenario: "hot-clients", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.5},
 	{Set: "zookeeper", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 10},
 	{Set: "zookeeper", Scenario: "hot-single", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.2,
-		Short: "a waiter who is told that nobody is left before it no longer lists the queue; that was not enough"},
+		Short: "a waiter that learns that nobody is left before it no longer lists the queue; that was not enough"},
 	{Set: "zookeeper", Scenario: "hot-single", Measure: bench.P99, Peers: []string{"zk-lock"}, Want: 1, Most: true},
 	{Set: "postgres", Scenario: "serial", Measure: bench.Rate, Peers: []string{"advisory"}, Want: 0.9},
 	{Set: "postgres", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"advisory"}, Want: 0.8,

@@ -60,7 +60,7 @@ func (zkClient) Try(context.Context, string) (bench.Lease, error) { return nil, 
 
 func (c zkClient) Close() error { c.conn.Close(); return nil }
 
-// zooKeeperServer tells the version of the server. The library's own question takes no version that has a packager's suffix.
+// zooKeeperServer returns the version of the server. The library's own question takes no version that has a packager's suffix.
 func zooKeeperServer(addr string) (string, error) {
 	const patience = 5 * time.Second
 	c, err := net.DialTimeout("tcp", addr, patience)

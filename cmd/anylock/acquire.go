@@ -87,7 +87,7 @@ func (r *runner) mode() []lock.AcquireOption {
 	return nil
 }
 
-// inputIsOver tells whether the program that waits for hold has closed its end.
+// inputIsOver reports whether the program that waits for hold has closed its end.
 func (r *runner) inputIsOver() bool {
 	select {
 	case <-r.inputEnded:
@@ -113,7 +113,7 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 	case errors.As(err, &held):
 		return r.conflict(held.Holder)
 	}
-	holder, _ := inspect(ctx, locks.Ops(), r.key) // the store has not told; for the message only
+	holder, _ := inspect(ctx, locks.Ops(), r.key) // the store did not say; for the message only
 	return r.conflict(holder)
 }
 

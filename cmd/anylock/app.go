@@ -123,7 +123,7 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 	exit, wrong := (*exitError)(nil), (*fs.PathError)(nil)
 	switch {
 	case errors.As(err, &exit):
-	case errors.As(err, &wrong): // of standard output, or a file to write: others are told with what they were for
+	case errors.As(err, &wrong): // of standard output, or a file to write: other errors say what they were for
 		exit = &exitError{code: exitOutput, err: err}
 	default:
 		exit = &exitError{code: exitUsage, err: err, usage: true} // cobra's own complaint

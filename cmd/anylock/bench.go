@@ -163,7 +163,7 @@ func (b *benchRun) urls(ctx context.Context) (urls []string, cleanUp func(), err
 	return []string{"memory:", fileURL(dir)}, func() { os.RemoveAll(dir) }, err
 }
 
-// openStores opens the stores. Two of a kind are told apart by their number.
+// openStores opens the stores. Two of a kind differ by their number.
 func (b *benchRun) openStores(ctx context.Context, urls []string) error {
 	named := make(map[string]int)
 	for _, rawURL := range urls {

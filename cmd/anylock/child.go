@@ -8,7 +8,7 @@ import (
 // A child is the command that runs under the lock, with the processes of its group: all that it has started and that
 // have not left it. A supervisor is its only caller.
 type child interface {
-	// events tells of every time the command itself has stopped, and last that it has ended. It is not closed.
+	// events reports every time the command itself has stopped, and last that it has ended. It is not closed.
 	events() <-chan childEvent
 	// forward passes a signal on to the group.
 	forward(sig os.Signal)
@@ -16,9 +16,9 @@ type child interface {
 	terminate(wake bool)
 	// kill ends every process of the group.
 	kill()
-	// gone tells whether nothing of the group runs any more. It is meant for after the command itself has ended.
+	// gone reports whether nothing of the group runs any more. It is meant for after the command itself has ended.
 	gone() bool
-	// foreign tells whether something of the group runs that this process may not signal.
+	// foreign reports whether something of the group runs that this process may not signal.
 	foreign() bool
 	// stopped decides, after the command was stopped by sig, whether this process has to stop too for the shell to get
 	// its terminal back; otherwise it does what lets the command go on.

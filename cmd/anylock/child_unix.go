@@ -46,7 +46,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		}
 		started <- err
 		if err == nil {
-			<-handed // a stop for want of the terminal is over then: told later, it would undo a Ctrl-Z
+			<-handed // a stop for want of the terminal is over then: a later report would undo a Ctrl-Z
 			c.happens <- c.wait()
 			proc.Release()
 		}

@@ -16,8 +16,8 @@ import (
 )
 
 const detachedStores = `The lease stays at the store when anylock exits. The store must be able to
-return it to another process, as file: and redis: are. With other stores
-anylock exits with 64; use "anylock hold", "anylock run" or "anylock serve"
+return it to another process, as file:, redis: and etcd: are. With other stores
+anylock exits with 64: use "anylock hold", "anylock run" or "anylock serve"
 there.`
 
 // A detachedRecord is what acquire and renew print of a lease.

@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/internal/moduleroot"
 )
 
-// docs/doctor.md tells of every finding, as the code has it, and of no other.
+// docs/doctor.md lists every finding, as the code has it, and of no other.
 func TestDoctorIsDocumented(t *testing.T) {
 	var want strings.Builder
 	section := func(name string, list []backend.Finding) {

@@ -32,7 +32,7 @@ const (
 type exitError struct {
 	code  int
 	err   error
-	usage bool // the help of the command tells more
+	usage bool // the help of the command says more
 }
 
 func (e *exitError) Error() string {

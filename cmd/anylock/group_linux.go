@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupRuns tells whether any process of the group has not ended yet, reaped or not.
+// groupRuns reports whether any process of the group has not ended yet, reaped or not.
 func groupRuns(group int) bool {
 	members, known := membersOf(group)
 	return !known || len(members) > 0
 }
 
-// groupIsForeign tells whether there are processes in the group that we may not signal. A signal to the whole group tells
+// groupIsForeign reports whether there are processes in the group that we may not signal. A signal to the whole group shows
 // only where it reaches none.
 func groupIsForeign(group int) bool {
 	members, _ := membersOf(group)

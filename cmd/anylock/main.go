@@ -1,4 +1,4 @@
-// Command anylock runs a command under a lock, and tells about locks and the stores that keep them.
+// Command anylock runs a command under a lock, and shows locks and the stores that keep them.
 //
 //	anylock run nightly -- ./nightly.sh --full
 //	anylock run --backend redis://cache-1:6379 -w 30 deploy -- make deploy

@@ -22,7 +22,7 @@ var programsInPath = map[string]func(){
 	"lock-guard": main, // what a guard is called
 }
 
-// A program built with -race sleeps for a second when it exits, unless it is told not to.
+// A program built with -race sleeps for a second when it exits, unless an option forbids it.
 const raceVariable, raceOptions = "GORACE", "atexit_sleep_ms=0"
 
 // waitMuch lets more tests run at once than there are processors, unless -parallel is given: they mostly wait.

@@ -83,7 +83,7 @@ func writeSummary(w io.Writer, s suiteResult) error {
 	return err
 }
 
-// resultText is what there is to print when a check ends: of those that were skipped nothing, as the summary tells of them. A brief
+// resultText is what there is to print when a check ends: of those that were skipped nothing, as the summary lists them. A brief
 // one leaves out those that passed: where the progress shows their number.
 func resultText(r conformance.Result, brief bool) string {
 	unproven := r.Status == conformance.Fail || r.Status == conformance.NoVerdict

@@ -26,7 +26,7 @@ func TestReportsShowMissingVerdicts(t *testing.T) {
 	}
 }
 
-// A claim that no check could test is told of in every format, and counts neither as a pass nor as a failure.
+// A claim that no check could test is shown in every format, and counts neither as a pass nor as a failure.
 func TestReportsTellOfClaims(t *testing.T) {
 	results := []conformance.Result{
 		{Name: "One", Rule: "rule 1: x", Status: conformance.Pass},

@@ -301,7 +301,7 @@ func (r *runner) finish(l *lock.Lease, out outcome, lingered bool, err error) er
 	return nil
 }
 
-// release ends the lease, and tells whether it was lost before.
+// release ends the lease, and reports whether it was lost before.
 func (r *runner) release(l *lock.Lease) (lost bool) {
 	switch err := l.Release(context.Background()); {
 	case errors.Is(err, lock.ErrLost):

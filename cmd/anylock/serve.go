@@ -59,7 +59,7 @@ hexadecimal, or certificate, the common name or a DNS name of a client
 certificate that --client-ca has signed. Without --clients, everybody who
 reaches the server may do everything.
 
-The server does not renew leases: its clients do. With file: and redis:,
+The server does not renew leases: its clients do. With file:, redis: and etcd:,
 clients continue their leases after a restart of the server, or at another
 server on the same store. With other stores they lose their leases with the
 server. memory:, postgres: and zookeeper: then free the keys at once: on these

@@ -16,6 +16,6 @@ import (
 	_ "github.com/anylock/lock/zookeeper"
 )
 
-// go-redis tells every failed connection on standard error, which is the command's. What matters of it reaches us as
+// go-redis prints every failed connection on standard error, which is the command's. What matters of it reaches us as
 // errors.
 func init() { logging.Disable() }

@@ -18,7 +18,7 @@ type lease interface {
 const (
 	// lateGrace is what a command gets between SIGTERM and SIGKILL that is found running after its lease has ended.
 	lateGrace = 100 * time.Millisecond
-	// groupPoll is how often to look whether a group that was told to end has gone: no event tells.
+	// groupPoll is how often to look whether a group that got SIGTERM has gone: no event says so.
 	groupPoll = 5 * time.Millisecond
 	// restPoll is how often to check a group whose command has ended after a signal. Its cleanup may take a while.
 	restPoll = 20 * time.Millisecond

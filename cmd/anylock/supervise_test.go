@@ -37,7 +37,7 @@ func (l *fakeLease) renew(ttl time.Duration) {
 	l.deadline = time.Now().Add(ttl)
 }
 
-// A fakeChild writes down what it is told, with the time since the start.
+// A fakeChild writes down its signals, with the time since the start.
 type fakeChild struct {
 	start     time.Time
 	happens   chan childEvent

@@ -90,13 +90,13 @@ func (s *switched) findCut(ctx context.Context, within time.Duration) (*cut, err
 	if err != nil || first == 0 {
 		return &cut{found: "the store has no numbers", limit: "when you like"}, err
 	}
-	last, asked, told := first, time.Time{}, time.Time{}
+	last, asked, answered := first, time.Time{}, time.Time{}
 	for range probes {
 		asked = time.Now()
 		if last, err = s.number(ctx); err != nil {
 			return nil, err
 		}
-		told = time.Now()
+		answered = time.Now()
 	}
 	step := max(1, (last-first)/probes)
 	if err := kit.Sleep(ctx, watched); err != nil {
@@ -108,7 +108,7 @@ func (s *switched) findCut(ctx context.Context, within time.Duration) (*cut, err
 		return nil, err
 	}
 	// A clock grew by a time between the shortest and the longest that can have passed between the two numbers.
-	shortest, longest := uint64(begun.Sub(told).Microseconds()), uint64(time.Since(asked).Microseconds())
+	shortest, longest := uint64(begun.Sub(answered).Microseconds()), uint64(time.Since(asked).Microseconds())
 	if grown := now - last; grown > shortest*9/10 && grown < longest*11/10+step {
 		return &cut{number: now + uint64(within.Microseconds()), limit: "within " + within.String(),
 			found: fmt.Sprintf("the number %d of a probe now; they follow a clock in microseconds, so it is reached in %v", now, within)}, nil

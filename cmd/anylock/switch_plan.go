@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// unsafeSwitch tells why two stores cannot follow each other, whatever the deploys are.
+// unsafeSwitch says why two stores cannot follow each other, whatever the deploys are.
 func unsafeSwitch(old, next *switched, withoutTokens bool) error {
 	g, h := old.Backend.Guarantees(), next.Backend.Guarantees()
 	switch {
@@ -111,7 +111,7 @@ func changes(g, h backend.Guarantees) []string {
 		was, will any
 	}{
 		{"reach", g.Reach, h.Reach}, {"consistency", g.Consistency, h.Consistency}, {"early loss", cmp.Or(g.EarlyLoss, "never"), cmp.Or(h.EarlyLoss, "never")},
-		{"tells a loss", g.ReportsLoss, h.ReportsLoss}, {"enforced by", g.EnforcedBy, h.EnforcedBy}, {"fencing survives", g.Fencing, h.Fencing}, {"first come, first served", g.FIFO, h.FIFO},
+		{"reports a loss", g.ReportsLoss, h.ReportsLoss}, {"enforced by", g.EnforcedBy, h.EnforcedBy}, {"fencing survives", g.Fencing, h.Fencing}, {"first come, first served", g.FIFO, h.FIFO},
 		{"waiters", g.Wake, h.Wake}, {"min ttl", g.MinTTL, h.MinTTL}, {"granularity", g.Granularity, h.Granularity},
 		{"max ttl (0: ten years)", g.MaxTTL, h.MaxTTL}, {"max silence (0: the ttl)", g.MaxSilence, h.MaxSilence},
 		{"max late", g.MaxLate, h.MaxLate}, {"max leases (0: any)", g.MaxLeases, h.MaxLeases},

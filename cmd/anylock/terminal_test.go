@@ -107,7 +107,7 @@ func (c *console) await(text string) {
 	c.awaitMatch(regexp.QuoteMeta(text))
 }
 
-// awaitMatch is await for what matches a pattern. A line that tells of the time may skip a second on a busy machine.
+// awaitMatch is await for what matches a pattern. A line with the time may skip a second on a busy machine.
 func (c *console) awaitMatch(pattern string) {
 	c.t.Helper()
 	const poll = 5 * time.Millisecond
@@ -194,13 +194,13 @@ func TestTerminalStopTooLong(t *testing.T) {
 	c.await("code=113")
 }
 
-// In the background the command may not read; the shell tells, and fg lets it.
+// In the background the command may not read; the shell reports it, and fg lets it.
 func TestTerminalBackground(t *testing.T) {
 	t.Parallel()
 	c := newConsole(t, "ANYLOCK_URL="+fileURL(t.TempDir()))
 	c.enter("anylock run k -- sh -c 'echo rea\"\"dy; read a; echo go\"\"t $a' &\n")
 	c.await("ready")
-	for range 100 { // bash tells of a stopped job before its next prompt
+	for range 100 { // bash reports a stopped job before its next prompt
 		c.enter("jobs\n")
 		c.await("anylock run")
 		c.mu.Lock()
@@ -237,7 +237,7 @@ func TestTerminalForeground(t *testing.T) {
 	c.await("got more")
 }
 
-// Somebody who waits at a terminal is told for whom.
+// Somebody who waits at a terminal sees for whom.
 func TestTerminalWaiting(t *testing.T) {
 	t.Parallel()
 	c := newConsole(t, "ANYLOCK_URL="+fileURL(t.TempDir()))

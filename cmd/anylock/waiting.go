@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// waitNotice is how long a wait lasts before people are told what for.
+// waitNotice is how long a wait lasts before people see what for.
 const waitNotice = 2 * time.Second
 
 // A waitable is what lock.Ops reports while one waits for a key.

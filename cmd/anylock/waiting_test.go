@@ -29,7 +29,7 @@ func (s slowStore) Inspect(context.Context, string) (lock.Holder, error) {
 	return lock.Holder{Owner: "somebody"}, nil
 }
 
-// Somebody who waits is told what for: at once what the store lacks, and later who holds the key, if there is anybody to look.
+// Somebody who waits sees what for: at once what the store lacks, and later who holds the key, if there is anybody to look.
 func TestTellWaiting(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

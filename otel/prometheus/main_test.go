@@ -11,6 +11,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis tells every outage; here they are made on purpose
+	logging.Disable() // go-redis logs every outage; here they are made on purpose
 	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
 }

@@ -95,7 +95,7 @@ func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, g
 			if !had {
 				record = nil
 			}
-			enter(told(err), record, err)
+			enter(verdictOf(err), record, err)
 		})
 	})
 	for i, said := range t.said {

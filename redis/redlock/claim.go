@@ -16,7 +16,7 @@ const lastNumber = 1<<53 - 1
 // A claim is what one owner has at the nodes, or may have: from its first request on, and through the life of its lease.
 //
 // Requests of one owner to one node that write or remove its key are sent one after the other, in turns: connections of a
-// pool do not keep order. What was given up is not sent any more; what was sent already, and arrives late, is told by its
+// pool do not keep order. What was given up is not sent any more; what was sent already, and arrives late, is recognised by its
 // number: a node that has the key by a later request ignores it, and a removal too.
 type claim struct {
 	keys []string // at a node: the lock, its fence, and the node's birth
@@ -29,7 +29,7 @@ type claim struct {
 	mu      sync.Mutex
 	longest time.Duration // that a request has had the nodes keep the key
 	given   uint64        // requests up to this number are given up, and not sent any more
-	renewed *renewal      // the last that a quorum has told of; nil before the first
+	renewed *renewal      // the last that a quorum has confirmed; nil before the first
 	at      []part        // by node
 }
 
@@ -97,7 +97,7 @@ func (c *claim) next(i int) {
 // isBusy reports whether a request to node i is under way.
 func (c *claim) isBusy(i int) bool { return len(c.part(i).turns) > 0 }
 
-// A trace is what the answer to a request tells of the owner's key at the node.
+// A trace is what the reply to a request says about the owner's key at the node.
 type trace int
 
 const (
@@ -107,7 +107,7 @@ const (
 )
 
 // write has send make a request of this number that may write the key at node i, in its turn, unless it is given up by then: that is
-// ErrLost. send tells what came of it, and then done is told.
+// ErrLost. send returns the outcome, and then done is called.
 func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace, error)), done func(error)) {
 	c.turn(i, func() {
 		c.mu.Lock()
@@ -147,7 +147,7 @@ func ownerOf(id string) string {
 	return id[idLen:]
 }
 
-// remove removes the key from node i as far as requests up to number have written it, in its turn, and tells done whether there was
+// remove removes the key from node i as far as requests up to number have written it, in its turn, and calls done with whether there was
 // anything. What cannot be removed now, or may come back, is left to the node's debts; and what a node has that does not answer is only
 // tried if it is urgent.
 func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(gone bool, err error)) {
@@ -175,7 +175,7 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 	})
 }
 
-// clear makes the request of a removal, in a turn that has begun. sure tells that nothing can come back.
+// clear makes the request of a removal, in a turn that has begun. sure means that nothing can come back.
 func (c *claim) clear(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
 	n.flag(exchange.Request{Script: releaseScript, Keys: c.keys[:1], Args: []any{c.id, number}}, func(gone bool, err error) {
 		c.mu.Lock()

@@ -57,7 +57,7 @@ func TestGivenUpBeforeSending(t *testing.T) {
 	f.free("k")
 }
 
-// A refusal that does not look at the key, as by a node that belongs to another fleet, tells nothing of what an earlier
+// A refusal that does not look at the key, as by a node that belongs to another fleet, says nothing about what an earlier
 // attempt has left there.
 func TestRefusedUnseen(t *testing.T) {
 	t.Parallel()
@@ -134,7 +134,7 @@ func TestRepairedLate(t *testing.T) {
 	f.free("k")
 }
 
-// A client that repeats a request whose reply was lost is told what it was told: no vote is lost by it, nor a key forgotten.
+// A client that repeats a request whose reply was lost gets the same reply again: no vote is lost by it, nor a key forgotten.
 func TestRepeatedVote(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -150,7 +150,7 @@ func TestRepeatedVote(t *testing.T) {
 		}
 		again, err := voted(e, i)
 		if err != nil || again.what != voteGranted || again.token != first.token {
-			t.Errorf("node %d: a repeated request is told %q, token %d; the first %q, %d: %v", i, again.what, again.token, first.what, first.token, err)
+			t.Errorf("node %d: a repeated request gets %q, token %d; the first %q, %d: %v", i, again.what, again.token, first.what, first.token, err)
 		}
 	}
 	r.abandon(c)
@@ -351,7 +351,7 @@ func TestCloseBesideAReleaseThatHangs(t *testing.T) {
 	proxies, addrs := f.proxies()
 	r := opened(t, through(addrs, "timeout=20s"))
 	l := acquire(t, r, req("k", claimTTL))
-	settled(t, r)
+	waitIdle(t, r)
 	for _, p := range proxies {
 		p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	}

@@ -87,7 +87,7 @@ func TestClockJump(t *testing.T) {
 			if err := f.evict(ctx, "k"); err != nil {
 				t.Fatal(err)
 			}
-			// An answer that took as long as the clock was set by tells nothing of it.
+			// An answer that took as long as the clock was set by says nothing about it.
 			if v.clock.received.Sub(v.clock.sent) < 100*time.Millisecond {
 				return r.judge(r.nodes[1], v)
 			}

@@ -85,7 +85,7 @@ func contend(t *testing.T, clients []*Backend, lasts time.Duration, m *minter) (
 	return waits
 }
 
-// A loser never deletes the winner's key, even if both use one owner: they are told apart.
+// A loser never deletes the winner's key, even if both use one owner: they are distinguished.
 func TestSharedOwner(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -216,7 +216,7 @@ func TestBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	settled(t, r) // what has yet to reach a node would count, and an acquire that comes late is not missed
+	waitIdle(t, r) // what has yet to reach a node would count, and an acquire that comes late is not missed
 	del := func(key string, nodes ...int) {
 		for _, i := range nodes {
 			if err := redistest.Raw(t, f.nodes[i].Addr).Del(ctx, lock(key)).Err(); err != nil {

@@ -91,7 +91,7 @@ func (r *Backend) examineNode(ctx context.Context, n *node) ([]backend.Finding, 
 	}
 	var clock clockSample
 	if !said.Clock.IsZero() {
-		clock = clockSample{said.Clock.UnixMicro(), said.Asked, said.Told}
+		clock = clockSample{said.Clock.UnixMicro(), said.Asked, said.Answered}
 	}
 	return append(list, kit.Apply(nodeRules, n.name, nodeReading{said, err})...), clock
 }

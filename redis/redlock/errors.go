@@ -13,7 +13,7 @@ import (
 
 var errOvertaken = errors.New("overtaken by a later renewal")
 
-// A noQuorumError tells that too few nodes have done what was asked, and why.
+// A noQuorumError means that too few nodes have done what was asked, and why.
 type noQuorumError struct {
 	nodes  []*node
 	quorum int
@@ -83,7 +83,7 @@ func (e *noQuorumError) Error() string {
 // Is makes a noQuorumError match ErrUnavailable: nobody knows whether the key is busy.
 func (e *noQuorumError) Is(target error) bool { return target == backend.ErrUnavailable }
 
-// A noVoteError tells that a node has no vote for some time.
+// A noVoteError means that a node has no vote for some time.
 type noVoteError struct {
 	left time.Duration
 	why  string

@@ -23,7 +23,7 @@ func nodeTimeout(ttl time.Duration) time.Duration {
 	return min(most, ttl/share)
 }
 
-// keepFor is how long a node is told to keep a key that is leased for ttl, in ms.
+// keepFor is how long a node must keep a key that is leased for ttl, in ms.
 func keepFor(ttl time.Duration) int64 { return (ttl + keepPad).Milliseconds() }
 
 // guarantees are those of a fleet whose longest TTL is longest. A longer one is refused.

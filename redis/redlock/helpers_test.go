@@ -110,8 +110,8 @@ func (f *fleet) keys(n *servers.Server) []string {
 	return list
 }
 
-// settled waits until a client has nothing under way: every node has heard of what it has acquired, renewed and released.
-func settled(t testing.TB, r *Backend) {
+// waitIdle waits until a client has nothing under way: every node has heard of what it has acquired, renewed and released.
+func waitIdle(t testing.TB, r *Backend) {
 	t.Helper()
 	until(t, soon, "nothing is under way", r.leases.Idle)
 }
@@ -122,7 +122,7 @@ func (f *fleet) whole(r *Backend, l backend.Lease) {
 	f.t.Helper()
 	life := l.(*kit.Life)
 	until(f.t, soon, "every node has the lease", func() bool {
-		settled(f.t, r)
+		waitIdle(f.t, r)
 		if len(f.having(life.Key())) == len(f.nodes) {
 			return true
 		}

@@ -27,7 +27,7 @@ func (r *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, er
 func (r *Backend) holder(ctx context.Context, key string) (backend.Holder, error) {
 	answers := make([]backend.Holder, len(r.nodes))
 	t := r.newTally()
-	// The nodes that have not answered can change nothing that is told.
+	// The nodes that have not answered can change nothing in the result.
 	t.over = func() bool {
 		h, named := t.holder(answers)
 		return t.won() && (!h.Held() || named >= t.quorum && h.TTL > 0 && h.Token > 0)
@@ -40,7 +40,7 @@ func (r *Backend) holder(ctx context.Context, key string) (backend.Holder, error
 			if err == nil {
 				h, err = parseInspect(v)
 			}
-			enter(told(err), func() { answers[i] = h }, err)
+			enter(verdictOf(err), func() { answers[i] = h }, err)
 		})
 	})
 	if err := kit.ContextError(ctx, nil); err != nil {
@@ -92,7 +92,7 @@ func mostNamed(answers []backend.Holder) (best []backend.Holder) {
 	return best
 }
 
-// quorumTTL is for how long a quorum has a key, of which some nodes have told how long they have it: the lease is over when fewer
+// quorumTTL is for how long a quorum has a key, of which some nodes have said how long they have it: the lease is over when fewer
 // than a quorum have. It is 0 where that hangs on nodes that have not answered.
 func (t *tally) quorumTTL(left []time.Duration) time.Duration {
 	const much = 100 * time.Millisecond
@@ -104,7 +104,7 @@ func (t *tally) quorumTTL(left []time.Duration) time.Duration {
 	return least
 }
 
-// agreedToken is the token that a quorum of answers which name one owner tells, 0 if none is: a node has its own number until it hears of
+// agreedToken is the token that a quorum of answers which name one owner has, 0 if none is: a node has its own number until it hears of
 // the token that was chosen.
 func (t *tally) agreedToken(answers []backend.Holder) uint64 {
 	tokens := make(map[uint64]int)

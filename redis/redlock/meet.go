@@ -21,7 +21,7 @@ const birthNew = "new"
 // errCopied is that of a node which has to be met again, to learn from us that its record is another's.
 var errCopied = errors.New("its data was copied from another node")
 
-// An acquaintance is what meeting a node has told. The zero acquaintance is of one that has not been met, or that cannot vote.
+// An acquaintance is what meeting a node has shown. The zero acquaintance is of one that has not been met, or that cannot vote.
 type acquaintance struct {
 	run, id            string // the incarnation of its server, and the name of its data
 	record, born, from string // for acquire.lua
@@ -30,7 +30,7 @@ type acquaintance struct {
 	at                 time.Time // when the meeting began
 }
 
-// acquaint meets a node: it looks whether its server can keep locks, and settles with it from when on it votes. A meeting
+// acquaint meets a node: it looks whether its server can keep locks, and agrees with it from when on it votes. A meeting
 // that began after since will do; several that want one share it. It takes several round trips, and mostly a new connection.
 func (r *Backend) acquaint(n *node, limit time.Duration, since time.Time) error {
 	n.meet.Lock() // bounded by the limit of another meeting
@@ -127,7 +127,7 @@ func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) 
 func unfit(info map[string]string) error {
 	switch policy := endpoint.Evicts(info); {
 	case info["run_id"] == "":
-		return errors.New("INFO tells no run_id")
+		return errors.New("INFO has no run_id")
 	case info["role"] != "master":
 		return errors.New("the server is a replica: nodes must be independent")
 	case info["cluster_enabled"] == "1":
@@ -160,7 +160,7 @@ func (r *Backend) look(ctx context.Context) error {
 		if exchange.IsReply(err) || n.isOutcast(begun) {
 			return no, nil, err
 		}
-		return told(err), nil, err
+		return verdictOf(err), nil, err
 	}))
 	if err := kit.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
@@ -203,7 +203,7 @@ func (r *Backend) bootstrap(ctx context.Context) error {
 		if err == nil {
 			err = r.acquaint(n, endpoint.OpenTimeout, time.Now())
 		}
-		return told(err), nil, err
+		return verdictOf(err), nil, err
 	}))
 	if err := kit.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err

@@ -24,7 +24,7 @@ type node struct {
 	meet   sync.Mutex    // held while the node is being met
 
 	mu     sync.Mutex
-	found  acquaintance // of the last meeting that told something
+	found  acquaintance // of the last meeting that had a result
 	unmet  error        // why it could not be met; nil if it has been
 	barred time.Time    // it has no vote before, by what it said last
 	out    time.Time    // it has no vote with us before, because its clock was set forward
@@ -42,8 +42,8 @@ func newNode(c *redis.Client, limit time.Duration, start exchange.Starter) *node
 	}
 }
 
-// post makes a request; done is told its outcome, and must not block. No operation waits as long as the request may take, while others
-// suffice; the answer of a slow node still tells what there is to clean up.
+// post makes a request; done gets its outcome, and must not block. No operation waits as long as the request may take, while others
+// suffice; the answer of a slow node still says what there is to clean up.
 func (n *node) post(q exchange.Request, done func(v any, err error)) {
 	begun := time.Now()
 	n.lanes.Post(begun.Add(n.limit), q, func(r exchange.Result) {
@@ -57,7 +57,7 @@ func (n *node) heard(answered bool, took time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.deaf = !answered
-	const weight, pause = 8, 100 * time.Millisecond // what takes longer tells of a pause, not of what is usual
+	const weight, pause = 8, 100 * time.Millisecond // what takes longer shows a pause, not of what is usual
 	if answered && took < pause {
 		n.usual += (took - n.usual) / weight
 	}
@@ -116,7 +116,7 @@ func (n *node) observe(s clockSample, ban time.Duration) error {
 	return nil
 }
 
-// acquaintance is what the last meeting with the node has told.
+// acquaintance is what the last meeting with the node has shown.
 func (n *node) acquaintance() acquaintance {
 	n.mu.Lock()
 	defer n.mu.Unlock()

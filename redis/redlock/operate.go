@@ -18,7 +18,7 @@ var (
 	_ backend.Breaker = (*Backend)(nil)
 )
 
-// List implements [backend.Lister]. It scans every key of every node, a thousand at a time, and tells those that a quorum has, or may have
+// List implements [backend.Lister]. It scans every key of every node, a thousand at a time, and returns those that a quorum has, or may have
 // with nodes that do not answer. It gives up after 5 s, whatever ctx allows.
 func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 	var keys []string
@@ -35,7 +35,7 @@ func (r *Backend) list(ctx context.Context, prefix string) ([]string, error) {
 	w := window{node: endpoint.OpenTimeout, needed: endpoint.OpenTimeout, outage: endpoint.OpenTimeout}
 	r.ask(ctx, t, w, r.apart(func(i int) (verdict, func(), error) {
 		keys, err := scanKeys(ctx, r.nodes[i].client, r.naming.lock(""), prefix)
-		return told(err), func() {
+		return verdictOf(err), func() {
 			for key := range keys {
 				found[key]++
 			}

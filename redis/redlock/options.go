@@ -38,7 +38,7 @@ func (o *Options) validate() (Options, error) {
 	if o != nil {
 		v = *o
 	}
-	if err := endpoint.Settle(&v.Namespace, &v.Timeout); err != nil {
+	if err := endpoint.Complete(&v.Namespace, &v.Timeout); err != nil {
 		return v, err
 	}
 	if v.MaxTTL == 0 {

@@ -61,7 +61,7 @@ type renewal struct {
 	err    *error // what came of it
 }
 
-// renew renews leases in one round, and tells each what came of it.
+// renew renews leases in one round, and reports to each what came of it.
 func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	shortest := slices.MinFunc(list, func(a, b *renewal) int { return cmp.Compare(a.ttl, b.ttl) }).ttl
 	t := r.newTally()
@@ -70,7 +70,7 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	}
 	r.ask(ctx, t, r.windowFor(shortest).needing(shortest), func(i int, enter entry) {
 		r.renewAt(i, list, func(answers []int64, err error) {
-			enter(told(err), func() {
+			enter(verdictOf(err), func() {
 				for k, a := range answers {
 					list[k].count(a)
 				}
@@ -143,7 +143,7 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 	})
 }
 
-// found notes whether node i had lost the lease of w. If a quorum has told already that it had it, the node gets it back at once, and
+// found notes whether node i had lost the lease of w. If a quorum has confirmed already that it had it, the node gets it back at once, and
 // otherwise when one has.
 func (r *Backend) found(i int, w *renewal, lost bool) {
 	c := w.claim

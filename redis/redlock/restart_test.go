@@ -257,7 +257,7 @@ func TestBootstrapWhoseContextHasEnded(t *testing.T) {
 	if err := r.Bootstrap(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's error", err)
 	}
-	settled(t, r)
+	waitIdle(t, r)
 	if n := r.voters(t, f); n != 0 {
 		t.Errorf("%d nodes vote", n)
 	}
@@ -274,7 +274,7 @@ func TestBirthInTheFuture(t *testing.T) {
 			f.bootstrap()
 			r := f.open(paramMaxTTL + "=" + maxTTL.String())
 			release(t, acquire(t, r, req("k", maxTTL)))
-			settled(t, r)
+			waitIdle(t, r)
 			ctx := context.Background()
 			for _, n := range f.nodes {
 				c := redistest.Raw(t, n.Addr)

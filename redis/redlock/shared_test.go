@@ -16,7 +16,7 @@ func TestSharedIsUnsupported(t *testing.T) {
 	f.bootstrap()
 	b := f.open()
 	release(t, acquire(t, b, req("warm", time.Minute)))
-	settled(t, b)
+	waitIdle(t, b)
 	var before []map[string]int
 	for _, n := range f.nodes {
 		before = append(before, redistest.Commands(t, redistest.Raw(t, n.Addr)))

@@ -16,11 +16,11 @@ const (
 	silent verdict = iota // nothing yet
 	yes
 	no
-	failed // it could not be asked, or its answer tells nothing
+	failed // it could not be asked, or its answer says nothing
 )
 
-// told is the verdict of a node that has done what was asked, or failed with err.
-func told(err error) verdict {
+// verdictOf is the verdict of a node that has done what was asked, or failed with err.
+func verdictOf(err error) verdict {
 	if err != nil {
 		return failed
 	}

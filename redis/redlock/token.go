@@ -56,7 +56,7 @@ func (e *election) confirm(i int, token uint64, done func(verdict, error)) {
 				done(no, errMissing) // its vote has expired meanwhile
 				return
 			}
-			done(told(err), err)
+			done(verdictOf(err), err)
 		})
 	})
 }

@@ -200,7 +200,7 @@ func TestRoundTrips(t *testing.T) {
 		for _, l := range leases {
 			release(t, l)
 		}
-		settled(t, r)
+		waitIdle(t, r)
 		leases = nil
 		least = measure(func(i int) {
 			leases = append(leases, acquire(t, r, req(fmt.Sprint("k", attempt, "-", i), time.Minute)))
@@ -242,7 +242,7 @@ func TestRoundTrips(t *testing.T) {
 			most = max(most, after[k]-before[k])
 		}
 		release(t, l)
-		settled(t, r)
+		waitIdle(t, r)
 	}
 	if got := fmt.Sprintf("%d-%d", least, most); got != d.RoundTrips.Acquire {
 		t.Errorf("acquire takes %s requests to a node, the driver says %s", got, d.RoundTrips.Acquire)
@@ -258,7 +258,7 @@ func registered(t *testing.T) driver.Driver {
 	return d
 }
 
-// How long a lease has left is what a quorum has, and is not told where that hangs on nodes that have not answered.
+// How long a lease has left is what a quorum has, and is not reported where that depends on nodes that have not answered.
 func TestQuorumTTL(t *testing.T) {
 	const long, short = time.Minute, time.Second
 	for _, c := range []struct {

@@ -76,7 +76,7 @@ func (e *election) vote(i int, done func(vote, error)) {
 		e.request(n, func(a vote, err error) {
 			meet := func(context.Context) {
 				if e.r.acquaint(n, n.limit, begun) != nil {
-					answered(a, err) // judge tells what it is worth
+					answered(a, err) // judge decides what it is worth
 				} else {
 					e.request(n, answered)
 				}
@@ -104,7 +104,7 @@ func (e *election) request(n *node, done func(vote, error)) {
 	})
 }
 
-// trace is what a vote tells of the owner's key at the node.
+// trace is what a vote says about the owner's key at the node.
 func (v vote) trace() trace {
 	switch v.what {
 	case voteGranted, voteLate:

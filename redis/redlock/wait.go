@@ -13,7 +13,7 @@ import (
 )
 
 // A waiter asks again after pauses that grow, at random, from leastPause to mostPause. Elections that tie, because
-// several owners got a part of the nodes each, are told apart by chance.
+// several owners got a part of the nodes each, are decided by chance.
 const (
 	leastPause = 2 * time.Millisecond
 	mostPause  = 100 * time.Millisecond

@@ -15,7 +15,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// A waiter whose context ends tells what it has learned: that the key is busy, or why no quorum could say so.
+// A waiter whose context ends says what it has learned: that the key is busy, or why no quorum could say so.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -65,8 +65,8 @@ func TestNotReady(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
 	r := f.open()
-	settled(t, r) // opening does not wait for a node that is slow
-	tells := func(what string, err error) {
+	waitIdle(t, r) // opening does not wait for a node that is slow
+	says := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrHeld) {
 			t.Fatalf("%s: %v", what, err)
@@ -77,14 +77,14 @@ func TestNotReady(t *testing.T) {
 			}
 		}
 	}
-	tells("a fleet just opened", r.NotReady())
+	says("a fleet just opened", r.NotReady())
 	_, err := r.Acquire(context.Background(), req("k", time.Second))
-	tells("acquire without waiting", err)
-	settled(t, r) // a slow machine may still remove what it has left
+	says("acquire without waiting", err)
+	waitIdle(t, r) // a slow machine may still remove what it has left
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	_, err = r.Acquire(ctx, waiting("k", time.Second))
-	tells("a waiting acquire", err)
+	says("a waiting acquire", err)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a waiting acquire whose context ended: %v", err)
 	}

@@ -19,8 +19,8 @@ import (
 type Reading struct {
 	Info, Config map[string]string // config is empty where CONFIG is not permitted
 
-	Clock       time.Time // what the server's says, zero where TIME is not permitted
-	Asked, Told time.Time // before and after it was asked for that
+	Clock           time.Time // what the server's says, zero where TIME is not permitted
+	Asked, Answered time.Time // before the request and after the reply
 }
 
 // Number is a number in INFO, 0 if there is none.
@@ -53,7 +53,7 @@ func olderThan(version string, major, minor int) bool {
 	return n == len(v) && (v[0] < major || v[0] == major && v[1] < minor)
 }
 
-// Read asks a server what it says of itself, and tells what it does not say, and whether its clock is wrong.
+// Read asks a server about itself, and reports what it does not say, and whether its clock is wrong.
 func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list []backend.Finding, err error) {
 	r = Reading{Info: make(map[string]string), Config: make(map[string]string)}
 	refused := func(what string, err error) error {
@@ -76,9 +76,9 @@ func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list [
 	}
 	r.Asked = time.Now()
 	r.Clock, err = c.Time(ctx).Result()
-	r.Told = time.Now()
+	r.Answered = time.Now()
 	if err = refused("TIME", err); err == nil && !r.Clock.IsZero() {
-		list = append(list, kit.CompareClocks(where, r.Clock, time.Microsecond, r.Asked, r.Told)...)
+		list = append(list, kit.CompareClocks(where, r.Clock, time.Microsecond, r.Asked, r.Answered)...)
 	}
 	return r, list, err
 }

@@ -22,8 +22,8 @@ var NamespaceParam = driver.Param{
 	Name: driver.ParamPrefix + "namespace", Help: "begins the name of every key and channel; default " + DefaultNamespace,
 }
 
-// Settle gives the options that every store here has their defaults, and refuses values that cannot be.
-func Settle(namespace *string, timeout *time.Duration) error {
+// Complete sets the defaults of the options that all stores here have, and refuses values out of range.
+func Complete(namespace *string, timeout *time.Duration) error {
 	if *namespace == "" {
 		*namespace = DefaultNamespace
 	}

@@ -18,7 +18,7 @@ import (
 
 // Main runs a package's tests. stop ends what they share.
 func Main(m *testing.M, stop func() error) {
-	logging.Disable() // go-redis tells every outage; here they are made on purpose
+	logging.Disable() // go-redis logs every outage; here they are made on purpose
 	process.Main(func(ctx context.Context, url string) (backend.Backend, error) {
 		b, _, err := driver.Open(ctx, url)
 		return b, err

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Of several hosts one may be full and another silent: what the full one has said is told, and no time limit of ours.
+// Of several hosts one may be full and another silent: the error is what the full one has said, and no time limit of ours.
 func TestToldOfAFullHostBesideASilentOne(t *testing.T) {
 	err := translate(errors.Join(&pgconn.PgError{Severity: "FATAL", Code: codeTooMany}, context.DeadlineExceeded))
 	err = unavailable(err)

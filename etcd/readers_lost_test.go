@@ -1,0 +1,101 @@
+package etcd
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// A lossyLink loses the reply to one transaction that writes a shared contender's key, after the server's work.
+type lossyLink struct {
+	armed atomic.Bool
+	then  func() // called before the request is repeated
+}
+
+func (l *lossyLink) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	err := invoke(ctx, method, req, reply, cc, opts...)
+	if txn, ok := req.(*pb.TxnRequest); ok && len(txn.Compare) > 1 && err == nil && l.armed.Swap(false) {
+		if l.then != nil {
+			l.then()
+		}
+		return status.Error(codes.Unavailable, "the reply is lost")
+	}
+	return err
+}
+
+// A reader whose grant had no reply recognises its own key, also beside other readers and before a writer.
+func TestLostReplyToReader(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	link := &lossyLink{}
+	b, other := intercepted(t, s.Addr, s.options(), link.unary), opened(t, s.URL())
+	warm(t, b, readerTTL)
+	holder := acquire(t, other, asReader(req("k", readerTTL)))
+	for _, r := range []backend.Request{req("k", readerTTL), waiting("k", readerTTL)} {
+		for _, before := range []bool{false, true} {
+			var writer <-chan storetest.Outcome
+			if link.then = nil; before {
+				link.then = func() { writer = queueUp(t, other, waiting("k", readerTTL), 1) }
+			}
+			link.armed.Store(true)
+			l := acquire(t, b, asReader(r))
+			if link.armed.Load() {
+				t.Fatal("no reply was lost: the test proves nothing")
+			}
+			if kv := get(t, c, ownKey(t, c, l.(*kit.Life).Owner())); uint64(kv.CreateRevision) != l.Token() {
+				t.Errorf("wait %v, writer %v: token %d of a key created at %d", r.Wait, before, l.Token(), kv.CreateRevision)
+			}
+			if err := l.Renew(t.Context(), readerTTL); err != nil {
+				t.Error(err)
+			}
+			if before {
+				waits(t, "a writer behind readers", writer)
+				release(t, holder)
+				waits(t, "a writer behind a reader", writer)
+			}
+			release(t, l)
+			if before {
+				release(t, granted(t, writer, soon).Lease)
+				holder = acquire(t, other, asReader(req("k", readerTTL)))
+			}
+			r.Owner += "again"
+		}
+	}
+	release(t, holder)
+	until(t, soon, "no key is left", func() bool { return s.countKeys(t, c) == 0 })
+}
+
+// A reader whose place in the queue had no reply does not wait for a writer that has queued since: they would wait for
+// each other.
+func TestReaderWaitsForNoLaterWriter(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	link := &lossyLink{}
+	b, other := intercepted(t, s.Addr, s.options(), link.unary), opened(t, s.URL())
+	first := acquire(t, other, req("k", readerTTL))
+	b.lastBusy.Store(time.Now().Add(time.Minute).UnixNano()) // the first request takes a place
+	var second <-chan storetest.Outcome
+	link.then = func() { second = queueUp(t, other, waiting("k", readerTTL), 2) }
+	link.armed.Store(true)
+	done := startAcquire(context.Background(), b, asReader(waiting("k", readerTTL)))
+	until(t, soon, "the reply is lost", func() bool { return !link.armed.Load() })
+	storetest.Queued(t, other, "k", 2)
+	release(t, first)
+	reader := granted(t, done, soon).Lease
+	waits(t, "a writer behind a reader", second)
+	release(t, reader)
+	release(t, granted(t, second, soon).Lease)
+}

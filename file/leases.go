@@ -1,0 +1,92 @@
+package file
+
+import "slices"
+
+// expire ends the leases whose TTL has run out.
+func (r *record) expire(now int64) {
+	r.endLeases(func(l lease) bool { return now >= l.expires })
+}
+
+// endLeases ends some leases, and reports whether there were any.
+func (r *record) endLeases(which func(lease) bool) bool {
+	before := len(r.leases)
+	if r.leases = slices.DeleteFunc(r.leases, which); len(r.leases) == 0 {
+		r.leases = nil
+	}
+	return len(r.leases) < before
+}
+
+// lease is the lease of an owner, nil if there is none.
+func (r *record) lease(owner string) *lease {
+	i := slices.IndexFunc(r.leases, func(l lease) bool { return l.owner == owner })
+	if i < 0 {
+		return nil
+	}
+	return &r.leases[i]
+}
+
+// latest is the lease that ends last. The zero lease is that of a free key.
+func (r *record) latest() (last lease) {
+	for _, l := range r.leases {
+		if l.expires > last.expires || last.owner == "" {
+			last = l
+		}
+	}
+	return last
+}
+
+// readers is the number of shared leases.
+func (r *record) readers() int {
+	if len(r.leases) > 0 && r.leases[0].shared {
+		return len(r.leases)
+	}
+	return 0
+}
+
+// claim reports whether owner may have the key now: no lease conflicts, and nobody else is first in the queue.
+func (r *record) claim(owner string, shared bool) bool {
+	return (len(r.leases) == 0 || shared && r.readers() > 0) && (len(r.queue) == 0 || r.queue[0].owner == owner)
+}
+
+// enter reserves the key for owner, who may claim it, and offers the key to the shared waiters behind a shared one.
+func (r *record) enter(owner string, shared bool, now int64, p post) {
+	if len(r.queue) > 0 {
+		r.remove(0)
+	}
+	notified := r.claimBy != 0 // if so, the next waiter has a hint
+	r.leases = append(r.leases, lease{owner, 0, now + int64(claimGrace), shared})
+	r.claimBy = 0
+	r.offer("", now, p)
+	if !notified {
+		r.rouse(p)
+	}
+}
+
+// renew makes the lease of owner end at expires, and returns its token. It reports false if owner has no lease of this
+// mode.
+func (r *record) renew(owner string, shared bool, expires int64, p post) (token uint64, ok bool) {
+	l := r.lease(owner)
+	if l == nil || l.token == 0 || l.shared != shared {
+		return 0, false
+	}
+	before := r.latest().expires
+	l.expires = expires
+	if r.latest().expires < before {
+		r.rouse(p)
+	}
+	return l.token, true
+}
+
+// release removes the lease of owner, or its place in the queue, and offers the key to the waiters. It reports whether
+// there was anything to remove, and whether the record has changed.
+func (r *record) release(owner string, now int64, p post) (had, changed bool) {
+	first, before := r.place(owner) == 0, r.latest().expires
+	had = r.leave(owner)
+	had = r.endLeases(func(l lease) bool { return l.owner == owner }) || had
+	sooner := len(r.leases) > 0 && r.latest().expires < before
+	changed = r.offer("", now, p) || had
+	if first || sooner {
+		r.rouse(p)
+	}
+	return had, changed
+}

@@ -1,0 +1,93 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+// The server numbers the children of a container with a counter of 31 bits. The counter does not wrap around:
+// DataTree.createNode only raises it, so it stays at 2147483647, and all later children have that number (or a
+// negative number while requests are in flight). Numbers above lastNumber, or below 0, therefore give no order.
+//
+// A shared request whose node has such a number needs no order if its read of the queue finds no exclusive node: a
+// request that is created later finds the reader, and no container is deleted while it contains a node.
+//
+// The exclusive node with such a number never holds the key. Its request waits until nobody does, deletes the node and
+// the container at once, and begins again: the next container counts from 0. Until then the node keeps new readers out.
+const lastNumber = math.MaxInt32 - 1<<20
+
+func isOrdered(number int32) bool { return number >= 0 && number <= lastNumber }
+
+func (p place) isOrdered() bool { return isOrdered(p.number) }
+
+// enterUnordered decides what becomes of n, whose number gives no order. If n may hold the key, a.first is true. After
+// ErrHeld the attempt waits. Otherwise the attempt has to create another node.
+func (a *attempt) enterUnordered(ctx context.Context) error {
+	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 250 * time.Millisecond}
+	for end := time.Now().Add(a.b.options.Timeout); ; {
+		names, err := a.readQueue(ctx)
+		if err != nil {
+			return err
+		}
+		others := queueOf(names)
+		i := a.indexIn(others)
+		others = slices.Delete(others, i, i+1)
+		ahead := conflicting(others, a.r.Shared)
+		switch {
+		case a.r.Shared && len(ahead) == 0:
+			a.first = true
+			return nil
+		case !a.r.Shared && len(ahead) > 0:
+			return a.refuse(others, ahead)
+		case a.r.Shared, i > 0: // n would be in the way of the exclusive request that deletes the container
+			if !a.deleteNode(ctx) {
+				a.withdraw()
+				return errUnconfirmed
+			}
+			return a.refuse(others, exclusiveOf(others))
+		}
+		deleted, err := a.deleteContainer(ctx)
+		if deleted || err != nil {
+			return err
+		}
+		if !a.r.Wait && time.Now().After(end) {
+			return a.usedUp()
+		}
+		if err := kit.Sleep(ctx, pause.Next(0)); err != nil {
+			return err
+		}
+	}
+}
+
+// deleteContainer deletes n and the key's container, and reports whether n was the only child.
+func (a *attempt) deleteContainer(ctx context.Context) (deleted bool, err error) {
+	path := a.n.path() // the request may outlive this call
+	_, _, err = ask(ctx, a.s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+		return c.Multi(&zk.DeleteRequest{Path: path, Version: -1}, &zk.DeleteRequest{Path: a.dir, Version: -1})
+	})
+	switch {
+	case err == nil, errors.Is(err, zk.ErrNoNode): // an unanswered request may have deleted them
+		a.n, a.missing, a.begun = nil, true, time.Now()
+		return true, nil
+	case errors.Is(err, zk.ErrNotEmpty):
+		return false, nil
+	case isReply(err):
+		return false, fmt.Errorf("%w: %w", a.usedUp(), err)
+	}
+	a.withdraw() // n may be deleted
+	return false, err
+}
+
+func (a *attempt) usedUp() error {
+	return fmt.Errorf("%w: the sequence numbers of %s are used up: delete its children, then this node",
+		backend.ErrUnavailable, a.dir)
+}
