@@ -28,8 +28,8 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption)
 	return l.acquire(ctx, key, opts, true)
 }
 
-// TryAcquire is like Acquire but does not wait. If the key is busy, the error is ErrHeld, with a *HeldError that names the
-// holder if the store knows it.
+// TryAcquire is like Acquire but does not wait. If the key is busy, the error is ErrHeld, with a *HeldError that names
+// the holder if the store knows it.
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return l.acquire(ctx, key, opts, false)
 }
@@ -113,8 +113,8 @@ func (l *Locker) reenterOrContend(ctx context.Context, key string, opts []Acquir
 	return lease, err
 }
 
-// waitedErr is the error of a wait whose limit has passed, which ended with err. It does not match the end of a context, as the
-// caller's lives.
+// waitedErr is the error of a wait whose limit has passed, which ended with err. It does not match the end of a
+// context, as the caller's lives.
 func waitedErr(err error, limit time.Duration) error {
 	if busy := refusal(err); busy != nil {
 		return fmt.Errorf("%w: not granted within %v", busy, limit)

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// What an uncontended cycle allocates: the lock's part in one piece, its owner's name, the store's lease, and the call at its loss. A tracer
-// that is not there adds nothing, and its fields do not make the piece one of the next size.
+// What an uncontended cycle allocates: the lock's part in one piece, its owner's name, the store's lease, and the call
+// at its loss. A tracer that is not there adds nothing, and its fields do not make the piece one of the next size.
 func TestCycleAllocatesLittle(t *testing.T) {
 	l, err := lock.New(memory.New())
 	if err != nil {

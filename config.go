@@ -10,8 +10,8 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// Config opens a Locker from a configuration file, so that you can change the store without changing code. Zero fields keep
-// the defaults. It has tags for encoding/json and the usual YAML packages. Durations are strings like "30s".
+// Config opens a Locker from a configuration file, so that you can change the store without changing code. Zero fields
+// keep the defaults. It has tags for encoding/json and the usual YAML packages. Durations are strings like "30s".
 type Config struct {
 	URL        string   `json:"url" yaml:"url"`                                     // empty: $ANYLOCK_URL
 	Prefix     string   `json:"prefix,omitempty" yaml:"prefix,omitempty"`           // WithPrefix

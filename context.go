@@ -64,7 +64,8 @@ func (l *Locker) carriedLease(ctx context.Context, key string) *Lease {
 	return nil
 }
 
-// refuseReentry returns why a request with these terms may not re-enter l, nil if it may. Such a request would wait for l.
+// refuseReentry returns why a request with these terms may not re-enter l, nil if it may. Such a request would wait for
+// l.
 func (l *Lease) refuseReentry(terms *settings) error {
 	switch shared := l.tenure.hold.gate.shared; {
 	case shared && !terms.shared:

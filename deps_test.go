@@ -92,8 +92,8 @@ func TestRootNeedsNoModule(t *testing.T) {
 	}
 }
 
-// listImports returns what each package of this module imports, tests aside, on all systems that differ. What only another system needs
-// may be out of reach: -e lists our packages all the same.
+// listImports returns what each package of this module imports, tests aside, on all systems that differ. What only
+// another system needs may be out of reach: -e lists our packages all the same.
 func listImports(t *testing.T) map[string][]string {
 	t.Helper()
 	imports := make(map[string][]string)

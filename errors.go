@@ -11,7 +11,8 @@ import (
 
 // The errors that callers act on. Match them with errors.Is.
 var (
-	// ErrHeld means that another owner holds the key, or is ahead in line for it. Use errors.As with *HeldError to learn who, if the store knows.
+	// ErrHeld means that another owner holds the key, or is ahead in line for it. Use errors.As with *HeldError to
+	// learn who, if the store knows.
 	ErrHeld = backend.ErrHeld
 	// ErrLost means that the lease ended without being released: it expired, or the store dropped it.
 	ErrLost = backend.ErrLost
@@ -21,12 +22,14 @@ var (
 	ErrClosed = backend.ErrClosed
 	// ErrUnsupported means that this store cannot do or does not promise what was asked.
 	ErrUnsupported = backend.ErrUnsupported
-	// ErrInvalid means that an argument or URL was refused before any request, or that a file of the file store is damaged or not its own.
+	// ErrInvalid means that an argument or URL was refused before any request, or that a file of the file store is
+	// damaged or not its own.
 	ErrInvalid = backend.ErrInvalid
 	// ErrUnavailable means that the store could not be reached, or did not answer in time. The key may be busy or free.
 	ErrUnavailable = backend.ErrUnavailable
-	// ErrDeadlock means that the key is already held under the context of the call, so that the call would wait for itself. That is a
-	// bug in the program. It does not match ErrHeld, so that code that skips busy keys does not hide the bug.
+	// ErrDeadlock means that the key is already held under the context of the call, so that the call would wait for
+	// itself. That is a bug in the program. It does not match ErrHeld, so that code that skips busy keys does not hide
+	// the bug.
 	ErrDeadlock = errors.New("already held under this context")
 )
 
@@ -47,8 +50,8 @@ func refusal(err error) error {
 // A Holder describes who holds a key.
 type Holder = backend.Holder
 
-// An Error says which operation failed, on which store and key. Errors that match no sentinel and no context error come from
-// the store or the network.
+// An Error says which operation failed, on which store and key. Errors that match no sentinel and no context error come
+// from the store or the network.
 type Error struct {
 	Op      string // "open", "acquire", "renew", "release", "inspect", "list", "break", "examine", "ping", "hold", "shutdown", "close"
 	Backend string // the store's name, empty if it was not known yet

@@ -15,7 +15,8 @@ import (
 	_ "github.com/anylock/lock/memory"
 )
 
-// A leader is a holder that does not let go. The other candidates wait in line, here in one process, otherwise on other hosts.
+// A leader is a holder that does not let go. The other candidates wait in line, here in one process, otherwise on other
+// hosts.
 func ExampleLocker_Do_election() {
 	locks, err := lock.Open(context.Background(), "memory:", lock.WithTTL(10*time.Second))
 	if err != nil {

@@ -20,7 +20,8 @@ func Example() {
 	defer locks.Close()
 
 	err = locks.Do(ctx, "invoice/42", func(ctx context.Context, l *lock.Lease) error {
-		// ctx ends when the lock is lost. A database that remembers the highest token it has seen can refuse a late write.
+		// ctx ends when the lock is lost. A database that remembers the highest token it has seen can refuse a late
+		// write.
 		fmt.Println("charging once, token > 0:", l.Token() > 0)
 		return ctx.Err()
 	})

@@ -13,8 +13,8 @@ import (
 // handoffTime is how long after the store's grant a lease may be handed on: other processes wait meanwhile.
 const handoffTime = time.Second
 
-// handoffTrust is how long after a reply of the store a lease may be handed on without a request, where the store does not report that
-// somebody has removed it.
+// handoffTrust is how long after a reply of the store a lease may be handed on without a request, where the store does
+// not report that somebody has removed it.
 const handoffTrust = 10 * time.Millisecond
 
 // keepPause is between attempts to set a minimum hold.

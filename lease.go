@@ -13,26 +13,29 @@ import (
 // Key returns the key that is held, with the Locker's prefix.
 func (l *Lease) Key() string { return l.tenure.hold.gate.key }
 
-// Owner returns the unique name under which the store knows the holder. Inside one process, holders that a lease is handed on to share it.
+// Owner returns the unique name under which the store knows the holder. Inside one process, holders that a lease is
+// handed on to share it.
 func (l *Lease) Owner() string { return l.tenure.hold.owner }
 
 // Shared reports whether the lease is shared.
 func (l *Lease) Shared() bool { return l.tenure.hold.gate.shared }
 
 // Token returns the fencing token. It is higher than that of every earlier holder of the key, within the scope that
-// Guarantees.Fencing names, and below 2^63. It is the store's number times 256, plus how often the lease has been handed
-// on inside the process. It is 0 if the store has no tokens.
+// Guarantees.Fencing names, and below 2^63. It is the store's number times 256, plus how often the lease has been
+// handed on inside the process. It is 0 if the store has no tokens.
 func (l *Lease) Token() uint64 { return l.tenure.token }
 
 // Deadline returns the time until which the lease is exclusive. Renewal moves it.
 func (l *Lease) Deadline() time.Time { return l.tenure.deadline() }
 
-// Lost returns a channel that is closed when the lease ends without being released, at its deadline at the latest. It is never
-// closed after the last Release. A lost key is free for others, in this process too, whether or not this holder calls Release.
+// Lost returns a channel that is closed when the lease ends without being released, at its deadline at the latest. It
+// is never closed after the last Release. A lost key is free for others, in this process too, whether or not this
+// holder calls Release.
 func (l *Lease) Lost() <-chan struct{} { return l.tenure.lostChan() }
 
-// Err returns nil while the lease is exclusive. It looks at the clock at the moment of the call, so that it is right even
-// after a long pause. Later it is ErrReleased if the holder has released the lease, and ErrLost if the lease ended before that.
+// Err returns nil while the lease is exclusive. It looks at the clock at the moment of the call, so that it is right
+// even after a long pause. Later it is ErrReleased if the holder has released the lease, and ErrLost if the lease ended
+// before that.
 func (l *Lease) Err() error { return l.tenure.error("hold", l.over()) }
 
 // over is ErrReleased or ErrLost, nil while the lease is exclusive.
@@ -53,10 +56,10 @@ func (l *Lease) over() error {
 	return ErrLost
 }
 
-// Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: where the lease has
-// all that it may get, Renew asks for nothing and returns nil. ErrLost means that the lease has ended, ErrReleased that its holder
-// has released it. After any other error the outcome is unknown, and the earlier of the old and the new deadline applies. A Renew
-// without an answer returns in time for automatic renewal to try.
+// Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: where
+// the lease has all that it may get, Renew asks for nothing and returns nil. ErrLost means that the lease has ended,
+// ErrReleased that its holder has released it. After any other error the outcome is unknown, and the earlier of the old
+// and the new deadline applies. A Renew without an answer returns in time for automatic renewal to try.
 func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.tenure.error("renew", l.renew(ctx, ttl))
 }
@@ -140,10 +143,11 @@ func (t *tenure) beginRenew(ctx context.Context) (_ context.Context, finish func
 	}, nil
 }
 
-// Release hands the lease to the next goroutine that waits for the key, or gives it back to the store. It works even if ctx
-// has ended, and its time is bounded. nil means that the lease is released; a second call also returns nil. ErrLost means that
-// the lease had already ended, so that others may have held the key meanwhile. After any other error the outcome is unknown, and
-// the key is free by its TTL at the latest. With Reentrant, only the last Release of a key releases the lease.
+// Release hands the lease to the next goroutine that waits for the key, or gives it back to the store. It works even if
+// ctx has ended, and its time is bounded. nil means that the lease is released; a second call also returns nil. ErrLost
+// means that the lease had already ended, so that others may have held the key meanwhile. After any other error the
+// outcome is unknown, and the key is free by its TTL at the latest. With Reentrant, only the last Release of a key
+// releases the lease.
 func (l *Lease) Release(ctx context.Context) error {
 	return l.tenure.error("release", l.release(ctx))
 }

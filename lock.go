@@ -16,9 +16,10 @@
 //
 // # What a lease guarantees
 //
-// No lease is safe if its holder pauses for too long: between the holder's last check and its write, the lease may expire and
-// somebody else may get the key. [Lease.Context] ends and [Lease.Lost] closes when the lease ends, by its local deadline at the
-// latest, whatever the network does. To close the remaining gap, let the resource refuse a [Lease.Token] lower than one it has seen.
+// No lease is safe if its holder pauses for too long: between the holder's last check and its write, the lease may
+// expire and somebody else may get the key. [Lease.Context] ends and [Lease.Lost] closes when the lease ends, by its
+// local deadline at the latest, whatever the network does. To close the remaining gap, let the resource refuse a
+// [Lease.Token] lower than one it has seen.
 //
 // # Release reports a loss
 //
@@ -35,9 +36,9 @@
 //
 // # Concurrency
 //
-// Everything is safe for concurrent use. Goroutines of one Locker that want the same key queue inside the process, first come
-// first served, and only the first of them asks the store. Requests for [Shared] leases do not queue in the process: each
-// of them asks the store.
+// Everything is safe for concurrent use. Goroutines of one Locker that want the same key queue inside the process,
+// first come first served, and only the first of them asks the store. Requests for [Shared] leases do not queue in the
+// process: each of them asks the store.
 package lock
 
 import (
@@ -56,8 +57,8 @@ import (
 const URLEnv = "ANYLOCK_URL"
 
 // Open opens the store that rawURL names, with the package registered for its scheme. If rawURL is empty, Open uses the
-// environment variable ANYLOCK_URL. The URL's parameter lock_prefix is WithPrefix, and lock_token_base is WithTokenBase.
-// Errors never show a password.
+// environment variable ANYLOCK_URL. The URL's parameter lock_prefix is WithPrefix, and lock_token_base is
+// WithTokenBase. Errors never show a password.
 //
 // Open contacts the store once, so that a wrong address shows at start-up.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {

@@ -205,8 +205,8 @@ func TestRequireOfAnUnknownValue(t *testing.T) {
 	}
 }
 
-// bounded is a store that grants no lease for longer than a minute, nor keeps one for longer than a second by itself, nor
-// more than ten at once.
+// bounded is a store that grants no lease for longer than a minute, nor keeps one for longer than a second by itself,
+// nor more than ten at once.
 type bounded struct{ *memory.Backend }
 
 func (b bounded) Guarantees() backend.Guarantees {

@@ -40,9 +40,9 @@ func (o Ops) Inspect(ctx context.Context, key string) (Holder, error) {
 	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
 }
 
-// List returns the held keys that begin with prefix, and their holders, sorted by key. It is for people and tools: the answer may be
-// out of date by the time it arrives, and the store may have to scan everything that it keeps. ErrUnsupported means that the store
-// cannot list its keys.
+// List returns the held keys that begin with prefix, and their holders, sorted by key. It is for people and tools: the
+// answer may be out of date by the time it arrives, and the store may have to scan everything that it keeps.
+// ErrUnsupported means that the store cannot list its keys.
 func (o Ops) List(ctx context.Context, prefix string) ([]HeldKey, error) {
 	l := o.l
 	held, err := l.list(ctx, l.defaults.prefix+prefix)
@@ -94,10 +94,11 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 	return slices.DeleteFunc(all, func(k HeldKey) bool { return !k.Held() }), nil
 }
 
-// Break ends the lease that owner has on key, whichever process holds it, and the next waiter gets the key. The holder may still be
-// working: it notices the loss at once if the store reports it, and at its next renewal at the latest. So make sure that it is dead, or
-// that what it writes to checks fencing tokens. Take owner from Inspect or List, so that you do not end somebody else's lease.
-// Of several shared leases, Break ends the one of owner: to end all, repeat Inspect and Break.
+// Break ends the lease that owner has on key, whichever process holds it, and the next waiter gets the key. The holder
+// may still be working: it notices the loss at once if the store reports it, and at its next renewal at the latest. So
+// make sure that it is dead, or that what it writes to checks fencing tokens. Take owner from Inspect or List, so that
+// you do not end somebody else's lease. Of several shared leases, Break ends the one of owner: to end all, repeat
+// Inspect and Break.
 //
 // "The next waiter" is the next waiter at the store. If Guarantees.ReportsLoss is false, the holder's process may hand
 // the lease on to a waiter of its own for 10 ms after the store has last confirmed the lease. Such a holder may overlap
@@ -127,8 +128,9 @@ func (o Ops) Break(ctx context.Context, key, owner string) error {
 // A Finding is a problem with a store that affects its locks, or something that is good to know about it.
 type Finding = backend.Finding
 
-// Examine returns what is wrong with the store for locks with the Locker's TTL, and what is good to know, the worst first. It is for
-// people and tools, for example before a deploy. It changes nothing beyond what opening the store has changed.
+// Examine returns what is wrong with the store for locks with the Locker's TTL, and what is good to know, the worst
+// first. It is for people and tools, for example before a deploy. It changes nothing beyond what opening the store has
+// changed.
 func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
 	l := o.l
 	if err := l.unopened(); err != nil {

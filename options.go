@@ -17,7 +17,8 @@ const DefaultHandoff = 16
 // An Option configures a Locker. A nil Option has no effect.
 type Option interface{ locker(*settings) }
 
-// An AcquireOption configures one acquisition. Given to Open, New or Config.Open, it becomes the default for all acquisitions.
+// An AcquireOption configures one acquisition. Given to Open, New or Config.Open, it becomes the default for all
+// acquisitions.
 type AcquireOption interface {
 	Option
 	acquire(*settings)
@@ -32,8 +33,8 @@ type acquireOption func(*settings)
 func (o acquireOption) locker(s *settings)  { o(s) }
 func (o acquireOption) acquire(s *settings) { o(s) }
 
-// WithTTL sets how long the key stays taken if its holder dies. Renewal keeps the lease of a holder that is alive. A store
-// may round the TTL up: see Guarantees.
+// WithTTL sets how long the key stays taken if its holder dies. Renewal keeps the lease of a holder that is alive. A
+// store may round the TTL up: see Guarantees.
 func WithTTL(ttl time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) { s.ttl = ttl })
 }
@@ -73,10 +74,11 @@ func WithMinHold(d time.Duration) AcquireOption {
 	})
 }
 
-// WithWait limits how long Acquire waits for the key. After that Acquire returns ErrHeld if the key was busy, because the store said
-// so or because another goroutine of this process, which has the key or is asking for it, was ahead. If the store has not answered by
-// then, it returns ErrUnavailable, with the store's last error if there was one: the key may be free. Unlike a deadline on the context, the limit does not end the lease's own Context.
-// With 0, Acquire does not wait, like TryAcquire.
+// WithWait limits how long Acquire waits for the key. After that Acquire returns ErrHeld if the key was busy, because
+// the store said so or because another goroutine of this process, which has the key or is asking for it, was ahead. If
+// the store has not answered by then, it returns ErrUnavailable, with the store's last error if there was one: the key
+// may be free. Unlike a deadline on the context, the limit does not end the lease's own Context. With 0, Acquire does
+// not wait, like TryAcquire.
 func WithWait(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.wait, s.limited = d, true
@@ -86,12 +88,12 @@ func WithWait(d time.Duration) AcquireOption {
 	})
 }
 
-// Reentrant allows a key that is held under the context of the call to be acquired again. Each acquisition needs a Release,
-// and the last one releases the lease. The TTL, renewal, minimum and maximum hold of the first acquisition apply. Without
-// Reentrant, a second acquisition is ErrDeadlock.
+// Reentrant allows a key that is held under the context of the call to be acquired again. Each acquisition needs a
+// Release, and the last one releases the lease. The TTL, renewal, minimum and maximum hold of the first acquisition
+// apply. Without Reentrant, a second acquisition is ErrDeadlock.
 //
-// Two goroutines that share the lease's Context count as one holder: both get the key and do not exclude each other. Give each a
-// context that is not the lease's, or put a mutex between them.
+// Two goroutines that share the lease's Context count as one holder: both get the key and do not exclude each other.
+// Give each a context that is not the lease's, or put a mutex between them.
 func Reentrant() AcquireOption {
 	return acquireOption(func(s *settings) { s.reentrant = true })
 }
@@ -109,8 +111,8 @@ func Shared() AcquireOption {
 }
 
 // WithHandoff sets how often in a row, 255 at most, a live lease is handed to the next waiting goroutine of this Locker
-// before other processes get their turn. 0 turns hand-off off. Whatever n is, a lease is not handed on later than a second
-// after the store granted it.
+// before other processes get their turn. 0 turns hand-off off. Whatever n is, a lease is not handed on later than a
+// second after the store granted it.
 func WithHandoff(n int) Option {
 	return lockerOption(func(s *settings) {
 		s.handoff = n
@@ -120,7 +122,8 @@ func WithHandoff(n int) Option {
 	})
 }
 
-// WithPrefix puts prefix before every key, so that applications can share a store. It counts towards the length limit of keys.
+// WithPrefix puts prefix before every key, so that applications can share a store. It counts towards the length limit
+// of keys.
 func WithPrefix(prefix string) Option {
 	return lockerOption(func(s *settings) { s.prefix = prefix })
 }
@@ -137,9 +140,10 @@ func WithOwnerLabel(label string) Option {
 	})
 }
 
-// WithTokenBase adds n to every number of the store. After a switch to another store, tokens then continue above those of the old
-// store: see docs/switching.md. If a sum is not below 2^55, the lease is given back and the error is ErrUnsupported. n counts in
-// the store's numbers; Lease.Token is 256 times as much. A store without tokens still has none.
+// WithTokenBase adds n to every number of the store. After a switch to another store, tokens then continue above those
+// of the old store: see docs/switching.md. If a sum is not below 2^55, the lease is given back and the error is
+// ErrUnsupported. n counts in the store's numbers; Lease.Token is 256 times as much. A store without tokens still has
+// none.
 func WithTokenBase(n uint64) Option {
 	return lockerOption(func(s *settings) {
 		s.base = n
@@ -155,9 +159,10 @@ func Require(n Need) Option {
 	return lockerOption(func(s *settings) { s.require = append(s.require, n) })
 }
 
-// WithLogger logs renewals that failed, leases that were lost, releases whose outcome is unknown, and other warnings. By default
-// nothing is logged. Keys and owners are logged, URLs are not. Open also sends the lines of go-redis to logger, at level info. go-redis has one
-// logger for the whole process, so that lines without a context go to the logger of the Locker that was opened last.
+// WithLogger logs renewals that failed, leases that were lost, releases whose outcome is unknown, and other warnings.
+// By default nothing is logged. Keys and owners are logged, URLs are not. Open also sends the lines of go-redis to
+// logger, at level info. go-redis has one logger for the whole process, so that lines without a context go to the
+// logger of the Locker that was opened last.
 func WithLogger(logger *slog.Logger) Option {
 	return lockerOption(func(s *settings) { s.logger = logger })
 }

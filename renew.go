@@ -87,8 +87,9 @@ func (r *renewer) remove(h *hold) {
 	r.clock.Remove(&h.renewal)
 }
 
-// nextLocked is when a lease is to be renewed that has so much left: when a third of it has passed, less a random part, so that
-// leases that began together drift apart. Where the store renews many at once they do so by as many as go into one request.
+// nextLocked is when a lease is to be renewed that has so much left: when a third of it has passed, less a random part,
+// so that leases that began together drift apart. Where the store renews many at once they do so by as many as go into
+// one request.
 func (r *renewer) nextLocked(now time.Time, left time.Duration) time.Time {
 	third := left / 3
 	apart := third / 8
@@ -101,7 +102,8 @@ func (r *renewer) nextLocked(now time.Time, left time.Duration) time.Time {
 	return r.group
 }
 
-// attemptTime is how long one attempt may take when left is left of the lease: one that hangs must leave time for another.
+// attemptTime is how long one attempt may take when left is left of the lease: one that hangs must leave time for
+// another.
 func attemptTime(left time.Duration) time.Duration { return max(left/3, time.Millisecond) }
 
 func jitter(d time.Duration) time.Duration {
@@ -127,7 +129,8 @@ func (r *renewer) fire(ctx context.Context) {
 	r.goOnLocked(ctx)
 }
 
-// goOnLocked starts a worker for what is due, and else sets the timer. If all are busy, the first that has finished goes on.
+// goOnLocked starts a worker for what is due, and else sets the timer. If all are busy, the first that has finished
+// goes on.
 func (r *renewer) goOnLocked(ctx context.Context) {
 	switch {
 	case r.clock.FirstDue(time.Now()) == nil:
@@ -154,7 +157,8 @@ func (r *renewer) work(ctx context.Context) {
 	}
 }
 
-// A turn is a hold that a worker has taken, and when it was to be renewed. The hold may be taken again before the worker is through.
+// A turn is a hold that a worker has taken, and when it was to be renewed. The hold may be taken again before the
+// worker is through.
 type turn struct {
 	hold *hold
 	due  time.Time
@@ -302,8 +306,8 @@ func (r *renewer) released(h *hold) bool {
 	return left && !h.lost
 }
 
-// renewToLocked is the TTL to ask for where ttl is wanted: what the store makes of it ends within the maximum hold. Not ok if the lease
-// has all that it may get.
+// renewToLocked is the TTL to ask for where ttl is wanted: what the store makes of it ends within the maximum hold. Not
+// ok if the lease has all that it may get.
 func (h *hold) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
 	g, left := &h.locker.guarantees, h.until-h.age()
 	if h.until == 0 || g.Round(ttl) <= left {

@@ -34,10 +34,11 @@ func (o ownerOption) acquire(s *settings) {
 // acquired with WithOwner, or by a Locker with WithHandoff(0): otherwise its token may be lower than the last holder's,
 // by up to 255.
 //
-// ErrLost means that owner does not hold the key, or not in this mode: resume a shared lease with Shared. ErrUnsupported means that the store cannot return a lease to another
-// process. After any other error the lease is as it was, or has been extended. The lease then renews itself until
-// Release, like one of Acquire. ctx bounds the request alone. If two processes use the lease at the same time, neither
-// excludes the other, and a Release by either ends it for both.
+// ErrLost means that owner does not hold the key, or not in this mode: resume a shared lease with Shared.
+// ErrUnsupported means that the store cannot return a lease to another process. After any other error the lease is as
+// it was, or has been extended. The lease then renews itself until Release, like one of Acquire. ctx bounds the request
+// alone. If two processes use the lease at the same time, neither excludes the other, and a Release by either ends it
+// for both.
 func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireOption) (*Lease, error) {
 	lease, err := l.resume(ctx, key, owner, opts)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 )
 
 // Everything at once, in real time: short leases that are lost, renewed, entered again, released twice and kept for a
-// time, by readers and writers that give up, on Lockers that are closed meanwhile. Nobody enters before the other's lease is over,
-// every error is one that is documented, and at the end every key is free and no goroutine is left.
+// time, by readers and writers that give up, on Lockers that are closed meanwhile. Nobody enters before the other's
+// lease is over, every error is one that is documented, and at the end every key is free and no goroutine is left.
 func TestStressEverything(t *testing.T) {
 	store := memory.NewStore()
 	const keys, workers = 3, 12

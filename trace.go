@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Tracer is called when acquisitions begin and end. It may also implement RenewalTracer and LeaseTracer. Its methods are called
-// concurrently, by the goroutines that do the work, so they must not block or call the Locker.
+// A Tracer is called when acquisitions begin and end. It may also implement RenewalTracer and LeaseTracer. Its methods
+// are called concurrently, by the goroutines that do the work, so they must not block or call the Locker.
 //
 // Every start has exactly one end.
 type Tracer interface {
@@ -26,8 +26,8 @@ type RenewalTracer interface {
 
 // A LeaseTracer is a Tracer that is also called when leases end.
 type LeaseTracer interface {
-	// TraceLeaseEnd is called once for every lease whose acquisition ended as granted or handed on: at its last Release, or when
-	// it is lost. ctx is the context of the Release, and context.Background for a loss.
+	// TraceLeaseEnd is called once for every lease whose acquisition ended as granted or handed on: at its last
+	// Release, or when it is lost. ctx is the context of the Release, and context.Background for a loss.
 	TraceLeaseEnd(ctx context.Context, e LeaseEnd)
 }
 

@@ -23,7 +23,8 @@ func (early) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, err
 	return nil, kit.ContextError(ctx, nil)
 }
 
-// A wait that is over at a store that says nothing is ErrUnavailable, whoever notices first; a context that is over is its own error.
+// A wait that is over at a store that says nothing is ErrUnavailable, whoever notices first; a context that is over is
+// its own error.
 func TestWaitEndsByClock(t *testing.T) {
 	l, err := lock.New(early{memory.New()})
 	if err != nil {
@@ -44,7 +45,8 @@ func TestWaitEndsByClock(t *testing.T) {
 	}
 }
 
-// A silentStore answers no request; what it has seen before, and what it was asked at last, are in what it says at the end.
+// A silentStore answers no request; what it has seen before, and what it was asked at last, are in what it says at the
+// end.
 type silentStore struct {
 	backend.Backend
 	last    error // of Acquire

@@ -15,8 +15,8 @@
 //  3. A TTL is a minimum: a coarser store rounds up. The key of a dead or frozen holder is free by the granted TTL plus
 //     [Guarantees.MaxLate]. A refused attempt changes nothing.
 //  4. An error after sending means unknown. The store then cleans up by owner, in the background, until the owner is
-//     proven absent or the TTL has run out (Leases.Abandon of package kit). A retried request recognises its own owner. A cancelled
-//     or expired context leaves nothing behind, and the error is the context's.
+//     proven absent or the TTL has run out (Leases.Abandon of package kit). A retried request recognises its own owner.
+//     A cancelled or expired context leaves nothing behind, and the error is the context's.
 //  5. Renew never revives. Renew and Release by a stale lease never touch the new holder.
 //  6. Lost closes at the deadline at the latest, even if a request hangs; at once if the store reports the loss; never
 //     after a clean release.
@@ -25,8 +25,8 @@
 //     leases that overlap have tokens in any order.
 //  8. Keys are any non-empty bytes up to [MaxKeyLen], case-sensitive, encoded injectively.
 //  9. No waiter stays parked on a free key. A waiter that is cancelled or killed delays the next one for a bounded
-//     time. Where [Guarantees.FIFO] says so, grants follow arrival. Wake-ups are hints, always backed by a timer.
-//     With shared leases, a request waits only for those ahead of it, holders or waiters, that it conflicts with: shared
+//     time. Where [Guarantees.FIFO] says so, grants follow arrival. Wake-ups are hints, always backed by a timer. With
+//     shared leases, a request waits only for those ahead of it, holders or waiters, that it conflicts with: shared
 //     waiters that follow each other enter together, no shared request passes a waiting exclusive one, and one that
 //     does not wait gets ErrHeld behind a waiting exclusive one.
 //  10. Leases and waiters cost O(1) goroutines and connections per process where the store allows. Close leaks nothing.
@@ -58,22 +58,22 @@ const (
 
 // A Backend keeps locks in one store. All methods are safe for concurrent use.
 //
-// A store performs the atomic steps, and waits if the store itself can make clients wait. Package lock, its caller, does the
-// retrying, queueing of goroutines, renewal, re-entry and logging.
+// A store performs the atomic steps, and waits if the store itself can make clients wait. Package lock, its caller,
+// does the retrying, queueing of goroutines, renewal, re-entry and logging.
 type Backend interface {
 	// Acquire grants r.Key to r.Owner for at least r.TTL.
 	//
 	// With r.Wait false it makes one attempt. A busy key is an error that matches ErrHeld, a *HeldError if the store
-	// knows the holder. With r.Wait true it waits until the key is granted or ctx ends. Once the store has said that the key
-	// is busy, it survives an outage of the store, or of the path to it, of five seconds at least.
+	// knows the holder. With r.Wait true it waits until the key is granted or ctx ends. Once the store has said that
+	// the key is busy, it survives an outage of the store, or of the path to it, of five seconds at least.
 	//
-	// A waiter whose connection breaks may lose its place in the store's queue. It then queues again at the end: it overtakes nobody,
-	// and the other waiters keep their order.
+	// A waiter whose connection breaks may lose its place in the store's queue. It then queues again at the end: it
+	// overtakes nobody, and the other waiters keep their order.
 	//
 	// Errors: ErrHeld, ErrInvalid (before any request), ErrUnsupported and ErrClosed mean that nothing was granted. Any
-	// other error, including the context's, means that the outcome was unknown for a moment; the store makes sure in the
-	// background that nothing is left behind. Acquire returns promptly when ctx ends. Two concurrent requests
-	// must not share an owner.
+	// other error, including the context's, means that the outcome was unknown for a moment; the store makes sure in
+	// the background that nothing is left behind. Acquire returns promptly when ctx ends. Two concurrent requests must
+	// not share an owner.
 	//
 	// ErrLost means only that a grant arrived after its own deadline (Leases.Grant of package kit). Package lock then
 	// tries again as another owner, or reports ErrUnavailable: its caller has had no lease.
@@ -83,17 +83,17 @@ type Backend interface {
 	// match ErrHeld. A time limit of the store itself that runs out is ErrUnavailable, never a context's error.
 	Acquire(ctx context.Context, r Request) (Lease, error)
 
-	// Inspect returns who holds key, for people and tools: the answer may be out of date by the time it arrives. For a free
-	// key it returns the zero Holder and no error.
+	// Inspect returns who holds key, for people and tools: the answer may be out of date by the time it arrives. For a
+	// free key it returns the zero Holder and no error.
 	Inspect(ctx context.Context, key string) (Holder, error)
 
 	// Guarantees returns what this store promises. It makes no request, and the result never changes.
 	Guarantees() Guarantees
 
 	// Close ends waiting Acquires with ErrClosed, lets releases and clean-ups finish for a bounded time, and frees what
-	// the backend itself opened. Leases that are still held are lost to their holders at once (Lost closes); their keys become
-	// free when their TTL runs out. Later calls of Acquire, Inspect, Renew and Release return ErrClosed; a second Close
-	// returns nil.
+	// the backend itself opened. Leases that are still held are lost to their holders at once (Lost closes); their keys
+	// become free when their TTL runs out. Later calls of Acquire, Inspect, Renew and Release return ErrClosed; a
+	// second Close returns nil.
 	Close() error
 }
 
@@ -175,11 +175,13 @@ type Lease interface {
 	Renew(ctx context.Context, ttl time.Duration) error
 
 	// Release gives the lease up. The request is sent even if ctx has ended, and has its own timeout. nil means
-	// released; a second call also returns nil. ErrLost means that the lease had ended before. After any other error the
-	// outcome is unknown: the store keeps trying in the background for a bounded time, and the TTL ends the lease in any case.
+	// released; a second call also returns nil. ErrLost means that the lease had ended before. After any other error
+	// the outcome is unknown: the store keeps trying in the background for a bounded time, and the TTL ends the lease
+	// in any case.
 	Release(ctx context.Context) error
 
-	// Lost is closed when the lease ends without being released: at the deadline, or sooner if the store reports the loss.
+	// Lost is closed when the lease ends without being released: at the deadline, or sooner if the store reports the
+	// loss.
 	Lost() <-chan struct{}
 }
 
@@ -209,12 +211,13 @@ type BatchRenewer interface {
 
 // Readiness is an optional interface of a Backend that may be open and answer but be unable to grant for a while.
 type Readiness interface {
-	// NotReady says which part of the store cannot grant, until when, and why. It is nil if the store can grant. It uses what is
-	// already known: it makes no request, and does not block.
+	// NotReady says which part of the store cannot grant, until when, and why. It is nil if the store can grant. It
+	// uses what is already known: it makes no request, and does not block.
 	NotReady() error
 }
 
-// Capacity is an optional interface of a Backend whose server has a limit for all clients together, as one on connections.
+// Capacity is an optional interface of a Backend whose server has a limit for all clients together, as one on
+// connections.
 type Capacity interface {
 	// Capacity asks the server how many more leases and waiters it has room for at present, of any client; 0 means that
 	// there is no such limit.
@@ -223,8 +226,8 @@ type Capacity interface {
 
 // Lister is an optional interface of a Backend that can list the held keys, for people and tools.
 type Lister interface {
-	// List returns the keys that begin with prefix and seem to be held, in any order. Some may be free by now, and keys that were
-	// granted in the meantime may be missing. It may read everything that the store keeps.
+	// List returns the keys that begin with prefix and seem to be held, in any order. Some may be free by now, and keys
+	// that were granted in the meantime may be missing. It may read everything that the store keeps.
 	List(ctx context.Context, prefix string) (keys []string, err error)
 }
 

@@ -4,8 +4,8 @@ import "context"
 
 // Examiner is an optional interface of a Backend that can report what is wrong with its servers, for people and tools.
 type Examiner interface {
-	// Examine looks at the servers' settings and state, and returns what a user of locks there should know. It changes nothing. What
-	// it may not look at is a finding, too ([Unseen]). An error means that the store could not be asked.
+	// Examine looks at the servers' settings and state, and returns what a user of locks there should know. It changes
+	// nothing. What it may not look at is a finding, too ([Unseen]). An error means that the store could not be asked.
 	Examine(ctx context.Context) ([]Finding, error)
 }
 

@@ -9,8 +9,8 @@ import (
 
 // The errors that callers act on. Match them with errors.Is.
 var (
-	// ErrHeld means that another owner holds the key. Nothing was changed. Together with a context's error it means only that the
-	// store had said so before the context ended.
+	// ErrHeld means that another owner holds the key. Nothing was changed. Together with a context's error it means
+	// only that the store had said so before the context ended.
 	ErrHeld = errors.New("held by another owner")
 	// ErrLost means that the lease has ended: it expired, the store dropped it, or it was released before.
 	ErrLost = errors.New("lease lost")
@@ -20,8 +20,8 @@ var (
 	ErrUnsupported error = unsupported{}
 	// ErrInvalid means that an argument or URL was refused before any request.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnavailable means that the store could not be reached, or did not answer within a limit of its own. The key may be
-	// busy or free. It never stands for the end of the caller's context.
+	// ErrUnavailable means that the store could not be reached, or did not answer within a limit of its own. The key
+	// may be busy or free. It never stands for the end of the caller's context.
 	ErrUnavailable = errors.New("store unavailable")
 )
 

@@ -14,32 +14,32 @@ type Guarantees struct {
 	// MaxTTL is the longest TTL that may be asked for; a longer one is ErrInvalid. 0 means this package's MaxTTL.
 	MaxTTL time.Duration
 	// MaxSilence is how long the store keeps a lease at most without contact to the client; 0 means for its TTL. A
-	// lease with a longer TTL lives only while the client is in contact with the store: its Deadline is never further away
-	// than MaxSilence, and moves forward by itself until the TTL has run out.
+	// lease with a longer TTL lives only while the client is in contact with the store: its Deadline is never further
+	// away than MaxSilence, and moves forward by itself until the TTL has run out.
 	MaxSilence time.Duration
 	// MaxLate is how long after a granted TTL the key of a dead or frozen holder may still be refused.
 	MaxLate time.Duration
-	// MaxLeases is how many leases one Backend can hold at once; 0 means as many as memory allows. One more is ErrUnavailable, or
-	// waits for its turn with Request.Wait.
+	// MaxLeases is how many leases one Backend can hold at once; 0 means as many as memory allows. One more is
+	// ErrUnavailable, or waits for its turn with Request.Wait.
 	MaxLeases int
-	// EarlyLoss says when the store may drop a live lease before its TTL, in words for people; empty means never. Only if it
-	// mentions connections or sessions may a lease end because its holder's connection or session has ended.
+	// EarlyLoss says when the store may drop a live lease before its TTL, in words for people; empty means never. Only
+	// if it mentions connections or sessions may a lease end because its holder's connection or session has ended.
 	EarlyLoss string
 	// ReportsLoss promises that Lost closes soon after somebody else has removed the lease: an operator, or
 	// Breaker.Break. Without it, the holder learns of that at its next renewal. A holder that is disconnected then
 	// learns of it soon after its client has reconnected.
 	ReportsLoss bool
-	// EnforcedBy names the clock that ends the lease of a dead holder, as in "server clock". If it says "wall clock", a step back of
-	// that clock keeps the key of a dead holder for longer than MaxLate, by the size of the step, and a step forward may end live leases
-	// if EarlyLoss mentions a clock. Otherwise no step of a clock changes when leases end. If it says "leader", a restart of the store or a
-	// change of its leader counts the TTL of a dead holder anew.
+	// EnforcedBy names the clock that ends the lease of a dead holder, as in "server clock". If it says "wall clock", a
+	// step back of that clock keeps the key of a dead holder for longer than MaxLate, by the size of the step, and a
+	// step forward may end live leases if EarlyLoss mentions a clock. Otherwise no step of a clock changes when leases
+	// end. If it says "leader", a restart of the store or a change of its leader counts the TTL of a dead holder anew.
 	EnforcedBy string
 	// Fencing says what the order of tokens survives.
 	Fencing Fencing
 	// FIFO says that waiting requests are granted in the order of their arrival at the store.
 	FIFO bool
-	// Wake says how a waiter learns that the key is free. Either way it has the key of a dead holder within a second of the granted TTL
-	// and MaxLate, mostly.
+	// Wake says how a waiter learns that the key is free. Either way it has the key of a dead holder within a second of
+	// the granted TTL and MaxLate, mostly.
 	Wake Wake
 	// Consistency says whether exclusion holds whatever fails, within the lease's time bounds.
 	Consistency Consistency
@@ -113,8 +113,8 @@ func (g Guarantees) Round(ttl time.Duration) time.Duration {
 	return ttl
 }
 
-// Margin is how much earlier than its TTL a lease's deadline is: 1 % for clocks that run at different speeds, and 2 ms for timers
-// that fire late.
+// Margin is how much earlier than its TTL a lease's deadline is: 1 % for clocks that run at different speeds, and 2 ms
+// for timers that fire late.
 func Margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 // Deadline is the time until which a lease of ttl is exclusive if its request was sent at sent. Take sent before

@@ -1,6 +1,6 @@
-// Package bench measures lock stores side by side. It runs the same scenarios on each, and the stores take turns in rounds, so
-// that noise on the machine affects all alike. It uses package lock as an application would, including hand-off inside the
-// process, renewal and fencing tokens.
+// Package bench measures lock stores side by side. It runs the same scenarios on each, and the stores take turns in
+// rounds, so that noise on the machine affects all alike. It uses package lock as an application would, including
+// hand-off inside the process, renewal and fencing tokens.
 //
 //	stores := []bench.Store{memory, redis} // each by bench.URL, or made by hand
 //	report, err := bench.Run(ctx, bench.Options{Stores: stores})
@@ -59,7 +59,8 @@ type Client interface {
 // A SharedClient is a Client that can hold a key beside others. Without it there are no scenarios with readers.
 type SharedClient interface {
 	Client
-	// AcquireShared waits until key is granted beside other shared leases. ErrUnsupported means that the store has none.
+	// AcquireShared waits until key is granted beside other shared leases. ErrUnsupported means that the store has
+	// none.
 	AcquireShared(ctx context.Context, key string) (Lease, error)
 }
 
@@ -150,8 +151,9 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Run measures. When ctx ends it stops early: the report has what was measured until then, and Interrupted is set. A store
-// that fails in a scenario is left out of it from then on, and the report says why; other errors are of bad options.
+// Run measures. When ctx ends it stops early: the report has what was measured until then, and Interrupted is set. A
+// store that fails in a scenario is left out of it from then on, and the report says why; other errors are of bad
+// options.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

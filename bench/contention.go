@@ -55,7 +55,8 @@ func hotLocal(ctx context.Context, t *trial) error {
 	return t.cycles(ctx, all)
 }
 
-// hotClients has as many workers in each client, and holds the key for as long, as the options say, or as usual. One worker stays one.
+// hotClients has as many workers in each client, and holds the key for as long, as the options say, or as usual. One
+// worker stays one.
 func hotClients(usual int, usualHold time.Duration) run {
 	return func(ctx context.Context, t *trial) error {
 		clients, err := t.openSeveral(ctx, t.Clients)

@@ -11,7 +11,8 @@ import (
 //go:embed page_head.html
 var pageHead string
 
-// WriteHTML writes the report as one page that needs nothing else: styles and charts are inside, and there are no scripts.
+// WriteHTML writes the report as one page that needs nothing else: styles and charts are inside, and there are no
+// scripts.
 func (b *Report) WriteHTML(w io.Writer) error {
 	p := new(page)
 	p.add(pageHead, "<h1>Locks side by side</h1>\n")

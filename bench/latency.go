@@ -10,7 +10,8 @@ import (
 // arrivalDelay is how long a waiter needs to reach the store's queue.
 const arrivalDelay = 5 * time.Millisecond
 
-// parked is how long after its release a key has not been granted to the one who waits for it, where nobody will wake it.
+// parked is how long after its release a key has not been granted to the one who waits for it, where nobody will wake
+// it.
 const parked = time.Minute
 
 var errParked = errors.New("a waiter is not granted a free key, long after it was released")

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// MarkdownTable is the table of a scenario for a page of documentation: medians, and of the main measure the spread over rounds.
+// MarkdownTable is the table of a scenario for a page of documentation: medians, and of the main measure the spread
+// over rounds.
 func (b *Report) MarkdownTable(scenario string) string {
 	var t strings.Builder
 	view, main := b.table(scenario), b.main(scenario)
@@ -38,7 +39,8 @@ func (b *Report) main(scenario string) Measure {
 	return Measure{}
 }
 
-// chartStyle is what the page's style says, for a chart that stands alone. The ground is left out: it suits light and dark pages.
+// chartStyle is what the page's style says, for a chart that stands alone. The ground is left out: it suits light and
+// dark pages.
 const chartStyle = `<style>
 text{fill:#1d2129;font:12px system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}.head{font-weight:650;font-size:13px}.sub{fill:#5d6673;font-size:11px}
 .whisker{stroke:#1d2129;stroke-width:1.3;opacity:.55;fill:none}

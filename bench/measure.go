@@ -88,9 +88,9 @@ func (t *trial) waited(times []time.Duration) {
 	t.sample.set(Max, times[len(times)-1].Seconds())
 }
 
-// setQuantiles replaces the figures of waiting times by those of all rounds together. A median of the rounds' quantiles would
-// put P99 below P50 or above Max, because rounds differ in length. Low and High are quantiles of single rounds, also of
-// those that are too short for a P99 of their own.
+// setQuantiles replaces the figures of waiting times by those of all rounds together. A median of the rounds' quantiles
+// would put P99 below P50 or above Max, because rounds differ in length. Low and High are quantiles of single rounds,
+// also of those that are too short for a P99 of their own.
 func setQuantiles(figures map[string]Figure, rounds [][]time.Duration) {
 	all := slices.Concat(rounds...)
 	delete(figures, P99.Name)

@@ -41,8 +41,9 @@ func pageOf(t *testing.T) string {
 	return page.String()
 }
 
-// TestPageInBrowser opens the page in Chromium: on a desk, on a phone, and in the dark. Nothing is wider than the screen, every chart is
-// drawn, and the photographs differ as they should. ANYLOCK_BENCH_PHOTOS names a folder to keep them in.
+// TestPageInBrowser opens the page in Chromium: on a desk, on a phone, and in the dark. Nothing is wider than the
+// screen, every chart is drawn, and the photographs differ as they should. ANYLOCK_BENCH_PHOTOS names a folder to keep
+// them in.
 func TestPageInBrowser(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "a browser, started six times")

@@ -24,8 +24,8 @@ func readers(ctx context.Context, t *trial) error {
 	return t.cycles(ctx, all)
 }
 
-// readersWriter measures how long one writer waits for its turn beside readers that come and go. Without a fair queue it
-// would wait for ever.
+// readersWriter measures how long one writer waits for its turn beside readers that come and go. Without a fair queue
+// it would wait for ever.
 func readersWriter(ctx context.Context, t *trial) error {
 	clients, err := t.openSeveral(ctx, t.Clients)
 	if err != nil {

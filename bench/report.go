@@ -128,8 +128,8 @@ func (r *Result) add(s Sample, waits []time.Duration) {
 	}
 }
 
-// finish sums up the rounds, and puts results in the order of scenarios and stores. What an interruption has left without a result
-// goes.
+// finish sums up the rounds, and puts results in the order of scenarios and stores. What an interruption has left
+// without a result goes.
 func (b *Report) finish() *Report {
 	ordered := []*Result{}
 	scenarios := []ScenarioInfo{}

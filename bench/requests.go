@@ -40,7 +40,8 @@ func redisRequests(ctx context.Context, h *host) (int64, error) {
 	return RedisCommands(ctx, h.redisClient())
 }
 
-// RedisCommands counts what a Redis has executed by INFO commandstats, commands inside of scripts too; INFO itself is left out.
+// RedisCommands counts what a Redis has executed by INFO commandstats, commands inside of scripts too; INFO itself is
+// left out.
 func RedisCommands(ctx context.Context, c *redis.Client) (sum int64, err error) {
 	text, err := c.Info(ctx, "commandstats").Result()
 	if err != nil {

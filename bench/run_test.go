@@ -298,7 +298,8 @@ func TestLongHold(t *testing.T) {
 	}
 }
 
-// Asking a server for its count is bounded, and its cost is not the store's. Not parallel: allocations are counted for the process.
+// Asking a server for its count is bounded, and its cost is not the store's. Not parallel: allocations are counted for
+// the process.
 func TestRequestsCostNothing(t *testing.T) {
 	const made = 1 << 20
 	s := newToy().store("x")

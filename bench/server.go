@@ -64,8 +64,8 @@ func (s server) hosts(u driver.URL, raw string) (hosts []*host) {
 // metrics are closed or the user may not ask, goes without.
 const reportTimeout = 2 * time.Second
 
-// serverOf says which server a URL leads to, as in "Redis 7.0.15": the first that it names. It is empty where there is none, or the server
-// does not report.
+// serverOf says which server a URL leads to, as in "Redis 7.0.15": the first that it names. It is empty where there is
+// none, or the server does not report.
 func serverOf(ctx context.Context, raw string, u driver.URL) string {
 	s, ok := serversOf[u.Scheme]
 	if !ok || len(u.Hosts) == 0 {

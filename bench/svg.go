@@ -26,8 +26,8 @@ const (
 	logFrom     = 20.0 // largest by smallest
 )
 
-// chart draws bars with their medians, and whiskers from the lowest to the highest round. Where the stores lie far apart the scale is logarithmic,
-// and says so.
+// chart draws bars with their medians, and whiskers from the lowest to the highest round. Where the stores lie far
+// apart the scale is logarithmic, and says so.
 func chart(m Measure, bars []bar) string {
 	scale, kind := scaleOf(bars)
 	height := chartTop + float64(len(bars))*(barHeight+barGap) + chartBottom

@@ -10,11 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// WriteText writes the report as tables, one for each scenario: medians, and of the main measure the spread over rounds.
+// WriteText writes the report as tables, one for each scenario: medians, and of the main measure the spread over
+// rounds.
 func (b *Report) WriteText(w io.Writer) error { return b.WriteTextWithin(w, 0) }
 
-// WriteTextWithin is WriteText for a terminal whose lines have so many characters; 0 for any number. A table that is wider is broken
-// into several, one below the other.
+// WriteTextWithin is WriteText for a terminal whose lines have so many characters; 0 for any number. A table that is
+// wider is broken into several, one below the other.
 func (b *Report) WriteTextWithin(w io.Writer, width int) error {
 	var t strings.Builder
 	fmt.Fprintf(&t, "%s, %s\n%s\n", b.Machine, b.Go, b.setting())
@@ -107,8 +108,8 @@ func (r *Result) remark() string {
 	return r.Note
 }
 
-// align writes rows as columns, numbers to the right, and behind them remarks, which have no head. Columns for which a line has no
-// room go below, each time with the first one.
+// align writes rows as columns, numbers to the right, and behind them remarks, which have no head. Columns for which a
+// line has no room go below, each time with the first one.
 func align(t *strings.Builder, rows [][]string, width int) {
 	const gap = 2
 	columns := len(rows[0])

@@ -72,8 +72,8 @@ type worker struct {
 	waits  []time.Duration // of all acquisitions, those cut off at last too
 }
 
-// room is for how many waits there is room at first, of all workers together: a slice that grows is copied again and again, in time
-// that counts as the store's.
+// room is for how many waits there is room at first, of all workers together: a slice that grows is copied again and
+// again, in time that counts as the store's.
 const room = 1 << 20
 
 // patience is how long after the end of a round those who still wait may get their turn.
@@ -217,7 +217,8 @@ type spending struct {
 	cpu      time.Duration
 }
 
-// begin and end count before and after a span. To ask a server for its count takes something too: both do it outside of the span.
+// begin and end count before and after a span. To ask a server for its count takes something too: both do it outside of
+// the span.
 func (t *trial) begin(ctx context.Context) (s spending, err error) {
 	s.requests, err = t.served(ctx)
 	s.look()

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// URL is the store that package lock opens for rawURL; the program has imported the store's package. It reaches the store
-// once, so that a wrong address shows before anything is measured.
+// URL is the store that package lock opens for rawURL; the program has imported the store's package. It reaches the
+// store once, so that a wrong address shows before anything is measured.
 func URL(ctx context.Context, rawURL string) (Store, error) {
 	d, err := driver.Lookup(rawURL)
 	if err != nil {

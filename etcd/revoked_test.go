@@ -42,8 +42,8 @@ func (s *lyingStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	return r, err
 }
 
-// Where renewals are answered although the lease is gone, a holder is notified by the watch of its key, and a waiter by its
-// look at the queue.
+// Where renewals are answered although the lease is gone, a holder is notified by the watch of its key, and a waiter by
+// its look at the queue.
 func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

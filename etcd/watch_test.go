@@ -39,8 +39,8 @@ func (s *fullStream) Send(r *pb.WatchRequest) error {
 	return s.Watch_WatchClient.Send(r)
 }
 
-// Losses are reported on time although the stream with the watches of the lost keys takes no more messages; so are the ends
-// of waits and of releases.
+// Losses are reported on time although the stream with the watches of the lost keys takes no more messages; so are the
+// ends of waits and of releases.
 func TestFullStreamDelaysNobody(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// breakAfter is how long a file must stay locked and unchanged before its lock is broken. A lock is held for some 10 µs: its
-// process was stopped in the middle.
+// breakAfter is how long a file must stay locked and unchanged before its lock is broken. A lock is held for some 10
+// µs: its process was stopped in the middle.
 const breakAfter = 200 * time.Millisecond
 
 // spareSuffix ends the name of the file that is to take the place of a bucket whose lock is broken.
@@ -41,12 +41,12 @@ func (w *stall) stuck(fd int) (bool, error) {
 // breakLock bypasses the lock of a process that was stopped while it held the lock: a new file replaces the locked
 // one. It is safe at any moment, even if that process is well:
 //
-//   - The locked file is marked, for good, before its state is copied. Who has written to it and finds no mark afterwards
-//     has written before the copy; who finds the mark knows that the write may be void, and starts anew. (The kernel orders
-//     the two: both write to one file.)
+//   - The locked file is marked, for good, before its state is copied. Who has written to it and finds no mark
+//     afterwards has written before the copy; who finds the mark knows that the write may be void, and starts anew.
+//     (The kernel orders the two: both write to one file.)
 //   - The new file is ready, and locked, before it takes the old one's name in one step.
-//   - The new file has a name that its bucket alone uses, and its lock guards the break. If its process dies, whoever next
-//     wants the bucket begins again, with the same file. While its process is stopped, the bucket stays as it is.
+//   - The new file has a name that its bucket alone uses, and its lock guards the break. If its process dies, whoever
+//     next wants the bucket begins again, with the same file. While its process is stopped, the bucket stays as it is.
 //
 // It fails silently: processes that wait for the lock continue to wait.
 func (s *store) breakLock(ctx context.Context, l locked) {

@@ -28,8 +28,8 @@ type bucket struct {
 	entries []byte // one behind the other: its length, when it is over, the key, the record
 }
 
-// abandoned is how long nobody claims a free key that is waited for, until its waiters count as dead: living ones look at it
-// more often, see lookMost.
+// abandoned is how long nobody claims a free key that is waited for, until its waiters count as dead: living ones look
+// at it more often, see lookMost.
 const abandoned = time.Minute
 
 const (
@@ -38,8 +38,8 @@ const (
 	version   = folderFormat
 )
 
-// decodeBucket leaves out what a reboot has ended, and reports whether the bucket is of another boot. An empty body is that of a
-// new file.
+// decodeBucket leaves out what a reboot has ended, and reports whether the bucket is of another boot. An empty body is
+// that of a new file.
 func (s *store) decodeBucket(body []byte) (b bucket, old bool, err error) {
 	b.boot = s.boot
 	if len(body) == 0 {
@@ -145,8 +145,8 @@ const (
 	neverOver = 1 << 54 // a wall clock that is wrong by centuries must not use up all tokens
 )
 
-// nextToken follows the last token of a bucket, and is the time in microseconds if that is higher: tokens rise over the loss
-// of the folder, too.
+// nextToken follows the last token of a bucket, and is the time in microseconds if that is higher: tokens rise over the
+// loss of the folder, too.
 func (s *store) nextToken(last uint64) (uint64, error) {
 	t := max(last+1, uint64(min(max(s.wall().UnixMicro(), 1), neverOver)))
 	if t > maxToken {

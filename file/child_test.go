@@ -77,8 +77,8 @@ func runRole(role string) int {
 	return 0
 }
 
-// armStop makes the process stop or kill itself at a point of the store's code, the first time that it comes there after
-// the command "arm".
+// armStop makes the process stop or kill itself at a point of the store's code, the first time that it comes there
+// after the command "arm".
 func armStop(at string) {
 	name, signal, _ := strings.Cut(at, " ")
 	sig := map[string]syscall.Signal{"STOP": syscall.SIGSTOP, "KILL": syscall.SIGKILL}[signal]

@@ -1,21 +1,22 @@
-// Package file keeps locks in a directory, for the processes of one host. It needs no server and no installation. It is the
-// store for programs on one machine and for command lines.
+// Package file keeps locks in a directory, for the processes of one host. It needs no server and no installation. It is
+// the store for programs on one machine and for command lines.
 //
-// Keys are spread over 256 files, the buckets, by a hash of their names. A bucket holds the records of the keys that are held or
-// waited for: the leases with their ends and tokens, and the queue of waiters. Buckets change under the operating
-// system's lock on the file (flock), which is held for some 10 µs and freed by the kernel when a process dies. A lease
-// itself needs no process: it ends at a time on the host's monotonic clock. A holder that is killed or stopped
-// (SIGSTOP, a frozen container) blocks nobody for longer than its TTL. If it continues later, it finds its lease lost.
+// Keys are spread over 256 files, the buckets, by a hash of their names. A bucket holds the records of the keys that
+// are held or waited for: the leases with their ends and tokens, and the queue of waiters. Buckets change under the
+// operating system's lock on the file (flock), which is held for some 10 µs and freed by the kernel when a process
+// dies. A lease itself needs no process: it ends at a time on the host's monotonic clock. A holder that is killed or
+// stopped (SIGSTOP, a frozen container) blocks nobody for longer than its TTL. If it continues later, it finds its
+// lease lost.
 //
 // # Guarantees
 //
-// Linearizable between all processes of the host, including containers that share the directory. A lease is never shorter
-// than its TTL. Waiters are served in order of arrival: a process that releases a key notifies the first waiter in the queue through
-// that waiter's FIFO (see mkfifo(3)), and skips dead ones. The first waiter is also notified when those before it give
-// up, and when the holder makes its lease shorter. An idle waiter also looks at the record about once a second (less
-// often if it is far back in the queue), so that it depends on no other process. Fencing tokens rise across restarts of
-// every process, reboots, and steps of the wall clock. They also rise across the loss of the directory, as long as the
-// wall clock has not stepped back.
+// Linearizable between all processes of the host, including containers that share the directory. A lease is never
+// shorter than its TTL. Waiters are served in order of arrival: a process that releases a key notifies the first waiter
+// in the queue through that waiter's FIFO (see mkfifo(3)), and skips dead ones. The first waiter is also notified when
+// those before it give up, and when the holder makes its lease shorter. An idle waiter also looks at the record about
+// once a second (less often if it is far back in the queue), so that it depends on no other process. Fencing tokens
+// rise across restarts of every process, reboots, and steps of the wall clock. They also rise across the loss of the
+// directory, as long as the wall clock has not stepped back.
 //
 // A process needs one goroutine and one FIFO for each open Backend that has ever waited, and no open file for a lease.
 // Each Backend keeps four descriptors open, so that renewals and releases work in a process that has no free
@@ -41,57 +42,61 @@
 //
 // # Buckets
 //
-// A file is created when the first of its keys is used, and is never removed. It begins with a page of 4096 bytes: a line that names the
-// format, two slots for images of the bucket's state, and the mark of a broken lock. An image has a sequence number and a check
-// sum. A new image goes to the slot of the older one; one that is too long for a slot goes behind the page, where it does not
-// overlap the newer one, and its slot says where it is. Only the process that has the lock reads and writes. It takes the
-// newest image whose sum is right: a write that was cut short damages only the older one.
+// A file is created when the first of its keys is used, and is never removed. It begins with a page of 4096 bytes: a
+// line that names the format, two slots for images of the bucket's state, and the mark of a broken lock. An image has a
+// sequence number and a check sum. A new image goes to the slot of the older one; one that is too long for a slot goes
+// behind the page, where it does not overlap the newer one, and its slot says where it is. Only the process that has
+// the lock reads and writes. It takes the newest image whose sum is right: a write that was cut short damages only the
+// older one.
 //
-// The bucket keeps the highest token that it has granted. The next token is that plus one, or the wall clock's microseconds if those
-// are more. So tokens rise even for keys without a record, and across the loss of the folder.
+// The bucket keeps the highest token that it has granted. The next token is that plus one, or the wall clock's
+// microseconds if those are more. So tokens rise even for keys without a record, and across the loss of the folder.
 //
-// Keys of one bucket share only its lock: each has its own queue. If two processes want a bucket in the same
-// 10 µs, they try again after 20 µs, then at random times of up to 2 ms, so that none of them blocks in the kernel. There are enough
-// buckets that 64 workers with their own keys rarely collide, and few enough that 10 000 held leases write some 4 kB each time.
+// Keys of one bucket share only its lock: each has its own queue. If two processes want a bucket in the same 10 µs,
+// they try again after 20 µs, then at random times of up to 2 ms, so that none of them blocks in the kernel. There are
+// enough buckets that 64 workers with their own keys rarely collide, and few enough that 10 000 held leases write some
+// 4 kB each time.
 //
 // # The directory
 //
-// The store accepts a new or empty directory, and puts its mark there: the file .anylock, whose first line names the format.
-// A directory that contains anything else is refused with ErrInvalid, and one of another format with ErrUnsupported: remove it while no
-// program uses it, or name another. In its own directory the store touches only its FIFOs and its buckets (bucket.00 to bucket.ff, and
-// .next for a bucket that replaces another), which it recognizes by their first line. It leaves other files alone. If a bucket's name
-// belongs to something else, the store refuses it with ErrInvalid, and the error names it. Only an empty file, or one of zeros, is
-// used as a new bucket, because a power failure may leave such a file.
+// The store accepts a new or empty directory, and puts its mark there: the file .anylock, whose first line names the
+// format. A directory that contains anything else is refused with ErrInvalid, and one of another format with
+// ErrUnsupported: remove it while no program uses it, or name another. In its own directory the store touches only its
+// FIFOs and its buckets (bucket.00 to bucket.ff, and .next for a bucket that replaces another), which it recognizes by
+// their first line. It leaves other files alone. If a bucket's name belongs to something else, the store refuses it
+// with ErrInvalid, and the error names it. Only an empty file, or one of zeros, is used as a new bucket, because a
+// power failure may leave such a file.
 //
 // # Failure modes
 //
-//   - A process killed at any moment, even in the middle of a write, leaves the record as it was before or after the write. A waiter
-//     that is killed or cancelled delays nobody, except that several killed ones at the head of the queue delay the next by up to half
-//     a second each if the lease runs out. One that is stopped when its turn comes delays the next by half a second, once; several
-//     in a row do so by about a second each.
-//   - A process stopped while it has a bucket locked (which is unlikely: 10 µs for each operation) is detected after 200 ms,
-//     and its lock is broken: another file replaces the bucket's. If the process continues, its write has no effect, and it
-//     repeats its operation. One case remains: a process that is stopped just while it breaks a lock blocks the keys of that
-//     one bucket until it continues or is killed.
-//   - A reboot ends all leases, and no fsync is made for them. A power failure may damage a bucket that was written in the half
-//     minute before; its keys are refused with ErrInvalid until you remove the file, unless it is empty. After a
-//     power failure together with a clock that has lost the time, tokens may fall back by the half minute that the disk had not seen.
-//   - The monotonic clock stops while the machine sleeps, for holders and the store alike: a lease then lasts longer by the
-//     wall clock.
-//   - On a full disk, keys whose bucket is new or has to grow are refused; an empty bucket file may be left. Held leases are
-//     still renewed and released in place, as long as their bucket has few keys and short queues. A lease that cannot be renewed is
-//     lost at its deadline. No lock is broken.
-//   - A process without a free descriptor (EMFILE, ENFILE) still renews and releases its leases. New leases are refused with
-//     that error.
+//   - A process killed at any moment, even in the middle of a write, leaves the record as it was before or after the
+//     write. A waiter that is killed or cancelled delays nobody, except that several killed ones at the head of the
+//     queue delay the next by up to half a second each if the lease runs out. One that is stopped when its turn comes
+//     delays the next by half a second, once; several in a row do so by about a second each.
+//   - A process stopped while it has a bucket locked (which is unlikely: 10 µs for each operation) is detected after
+//     200 ms, and its lock is broken: another file replaces the bucket's. If the process continues, its write has no
+//     effect, and it repeats its operation. One case remains: a process that is stopped just while it breaks a lock
+//     blocks the keys of that one bucket until it continues or is killed.
+//   - A reboot ends all leases, and no fsync is made for them. A power failure may damage a bucket that was written in
+//     the half minute before; its keys are refused with ErrInvalid until you remove the file, unless it is empty. After
+//     a power failure together with a clock that has lost the time, tokens may fall back by the half minute that the
+//     disk had not seen.
+//   - The monotonic clock stops while the machine sleeps, for holders and the store alike: a lease then lasts longer by
+//     the wall clock.
+//   - On a full disk, keys whose bucket is new or has to grow are refused; an empty bucket file may be left. Held
+//     leases are still renewed and released in place, as long as their bucket has few keys and short queues. A lease
+//     that cannot be renewed is lost at its deadline. No lock is broken.
+//   - A process without a free descriptor (EMFILE, ENFILE) still renews and releases its leases. New leases are refused
+//     with that error.
 //   - Removing files from the directory removes locks: keep /tmp cleaners away from it.
-//   - Network file systems are refused with ErrUnsupported. If two machines share a directory anyway (FUSE, virtiofs), this is
-//     detected when both use one bucket: the machine that used it first refuses it from then on.
+//   - Network file systems are refused with ErrUnsupported. If two machines share a directory anyway (FUSE, virtiofs),
+//     this is detected when both use one bucket: the machine that used it first refuses it from then on.
 //
 // # Sharing between users
 //
-// The directory is created with mode 0700. If it exists, its mode decides: if a group or everybody may write to it, they may
-// use its locks, whatever the umask of the process. Give a shared directory the setgid bit (mode 2770) and no sticky bit:
-// with a sticky bit only its owner can remove a file or break a lock.
+// The directory is created with mode 0700. If it exists, its mode decides: if a group or everybody may write to it,
+// they may use its locks, whatever the umask of the process. Give a shared directory the setgid bit (mode 2770) and no
+// sticky bit: with a sticky bit only its owner can remove a file or break a lock.
 //
 // # URLs
 //

@@ -120,8 +120,8 @@ var foreignKinds = []string{
 // nothing reports whether a kind has nothing in it that could be lost.
 func nothing(kind string) bool { return kind == "empty" || kind == "zeros" }
 
-// What the store has not written stays as it is, whatever it is called and whatever is done in the folder. A key whose file is
-// not ours is refused.
+// What the store has not written stays as it is, whatever it is called and whatever is done in the folder. A key whose
+// file is not ours is refused.
 func TestForeignFilesSurvive(t *testing.T) {
 	t.Parallel()
 	for _, kind := range foreignKinds {
@@ -237,8 +237,8 @@ func list(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// A folder that was made for locks may hold what its making left: a file system's own folder, and the marks of processes that
-// died or are at it.
+// A folder that was made for locks may hold what its making left: a file system's own folder, and the marks of
+// processes that died or are at it.
 func TestNewFolderIsTaken(t *testing.T) {
 	t.Parallel()
 	for _, made := range []string{"", markFile + ".0123456789abcdef", "lost+found/"} {

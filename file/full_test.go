@@ -19,8 +19,8 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// A full disk refuses the keys of new buckets, and leaves no goroutine and no more than the empty files of buckets. Leases that are held are renewed and released,
-// and when there is room again, the key is granted.
+// A full disk refuses the keys of new buckets, and leaves no goroutine and no more than the empty files of buckets.
+// Leases that are held are renewed and released, and when there is room again, the key is granted.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {

@@ -31,8 +31,8 @@ func usage(t *testing.T, dir string) (files int, bytes int64) {
 	return files, bytes
 }
 
-// Keys that are used once leave nothing, whether their leases were released or ran out: the folder stays as large as one round
-// makes it.
+// Keys that are used once leave nothing, whether their leases were released or ran out: the folder stays as large as
+// one round makes it.
 func TestKeysLeaveNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

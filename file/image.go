@@ -11,10 +11,10 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// The file of a bucket begins with a page: the name of the format, two slots, and the mark of a broken lock. The file holds
-// one image of its bucket's state. A new image goes to the other slot, so that a process killed in the middle of a write
-// leaves the old one. An image too long for a slot lies behind the page, where it does not overlap the old one, and is
-// written before the head that names it.
+// The file of a bucket begins with a page: the name of the format, two slots, and the mark of a broken lock. The file
+// holds one image of its bucket's state. A new image goes to the other slot, so that a process killed in the middle of
+// a write leaves the old one. An image too long for a slot lies behind the page, where it does not overlap the old one,
+// and is written before the head that names it.
 //
 //	slot  = head body, or head alone
 //	head  = magic, CRC-32C of the rest of the head and the body, sequence number, offset of the body, length of the body
@@ -57,8 +57,8 @@ var (
 	errTorn = fmt.Errorf("%w: damaged, as by a power failure; remove the file while no program uses it", backend.ErrInvalid)
 )
 
-// readImage reads the newest whole image. A file is new until its first image is complete: it is empty, or holds nothing but
-// a part of what the first write brings.
+// readImage reads the newest whole image. A file is new until its first image is complete: it is empty, or holds
+// nothing but a part of what the first write brings.
 func readImage(fd int) (image, error) {
 	page := make([]byte, pageSize)
 	n, err := readAt(fd, page, 0)

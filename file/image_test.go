@@ -154,7 +154,8 @@ func filled(t *testing.T, size int) []byte {
 	return readAll(t, fd)
 }
 
-// recordWrites finds out what writing body to a file changes, as the writes in their order: a body out of its slot, a head.
+// recordWrites finds out what writing body to a file changes, as the writes in their order: a body out of its slot, a
+// head.
 func recordWrites(t *testing.T, before, body []byte) []write {
 	t.Helper()
 	fd := tempFD(t)

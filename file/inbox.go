@@ -72,8 +72,8 @@ func (b *inbox) path(id uint64) string {
 	return b.store.path(fmt.Sprintf("%s%016x", inboxPrefix, id))
 }
 
-// makeLocked makes the FIFO, and removes those that dead processes have left. It makes another if it does not find what it has
-// just made: a process whose wall clock is ahead, or has just been set, takes it for a dead one's.
+// makeLocked makes the FIFO, and removes those that dead processes have left. It makes another if it does not find what
+// it has just made: a process whose wall clock is ahead, or has just been set, takes it for a dead one's.
 func (b *inbox) makeLocked() (err error) {
 	const attempts = 3 // each process looks once
 	for range attempts {

@@ -16,8 +16,8 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// A waiter that stood still for as long as its TTL, and whose release is still under way in the background, has no lease that this
-// release could end.
+// A waiter that stood still for as long as its TTL, and whose release is still under way in the background, has no
+// lease that this release could end.
 func TestLateGrantIsNotTakenAgain(t *testing.T) {
 	const key, ttl = "k", 300 * time.Millisecond
 	dir := t.TempDir()

@@ -11,9 +11,9 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A folder belongs to the store once it holds the mark: a file whose first line names the format. The store takes an empty
-// folder only, and in its own it touches only what it has written: buckets, which begin with a line of their own, and FIFOs of its
-// names.
+// A folder belongs to the store once it holds the mark: a file whose first line names the format. The store takes an
+// empty folder only, and in its own it touches only what it has written: buckets, which begin with a line of their own,
+// and FIFOs of its names.
 const (
 	markFile     = ".anylock"
 	markBegin    = "anylock file store, format "

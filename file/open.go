@@ -16,13 +16,13 @@ import (
 
 const dirMode = 0o700
 
-// Open opens the locks in a directory. If the directory is missing, Open creates it, readable only by its user. A relative path
-// is resolved at once, against the current directory.
+// Open opens the locks in a directory. If the directory is missing, Open creates it, readable only by its user. A
+// relative path is resolved at once, against the current directory.
 //
 // Open accepts an empty directory, or one that contains its mark, the file .anylock.
 //
-// Errors: ErrUnsupported if the system or the file system cannot do it, or if another version of this store keeps its locks there;
-// ErrInvalid if dir is not a directory or contains other files; otherwise the system's error.
+// Errors: ErrUnsupported if the system or the file system cannot do it, or if another version of this store keeps its
+// locks there; ErrInvalid if dir is not a directory or contains other files; otherwise the system's error.
 func Open(ctx context.Context, dir string) (*Backend, error) {
 	s, err := openStore(dir)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Users of one group share the locks of a directory that is made as docs/stores/file.md says. Not in parallel: root becomes each of them.
+// Users of one group share the locks of a directory that is made as docs/stores/file.md says. Not in parallel: root
+// becomes each of them.
 func TestPermissionsOfThePage(t *testing.T) {
 	const shop = 65500 // a group, and two users
 	root := os.Geteuid() == 0

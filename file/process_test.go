@@ -99,8 +99,8 @@ func TestInboxIsRemoved(t *testing.T) {
 	}
 }
 
-// Waiters of several processes are granted in the order of their arrival; the killed and the frozen are passed over. So is one that
-// a busy machine does not let run in its turn, but not before that is over.
+// Waiters of several processes are granted in the order of their arrival; the killed and the frozen are passed over. So
+// is one that a busy machine does not let run in its turn, but not before that is over.
 func TestQueueOverProcesses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -102,8 +102,8 @@ func (r *record) removeInbox(inbox uint64) {
 }
 
 // opportunity is when a waiter at a place in the queue should poll, if nobody notifies it: the end of the last lease or
-// of the first one's turn, and a turn for each before it that lets its own pass. At the end of the lease the second looks too: the
-// first one's turn begins when somebody offers it.
+// of the first one's turn, and a turn for each before it that lets its own pass. At the end of the lease the second
+// looks too: the first one's turn begins when somebody offers it.
 func (r *record) opportunity(place int) int64 {
 	turns := int64(max(place-1, 0)) * int64(claimGrace)
 	switch {

@@ -17,8 +17,8 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// A process stopped at any point of an operation, the record locked or not, blocks nobody beyond its TTL and MaxLate. When
-// it goes on, it does no harm.
+// A process stopped at any point of an operation, the record locked or not, blocks nobody beyond its TTL and MaxLate.
+// When it goes on, it does no harm.
 func TestStoppedInsideOperation(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"changed", "written", "unlocked"} {
@@ -207,8 +207,8 @@ func TestKilledWhileBreaking(t *testing.T) {
 	}
 }
 
-// A process whose lock is being broken goes on at any moment of that: one of the two is granted the key, and the grant is carried
-// over.
+// A process whose lock is being broken goes on at any moment of that: one of the two is granted the key, and the grant
+// is carried over.
 func TestGoesOnWhileBroken(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"breaking", "marked", "switching", "moved"} {
@@ -246,8 +246,8 @@ func TestGoesOnWhileBroken(t *testing.T) {
 	}
 }
 
-// While a process is stopped in the middle of breaking a lock, the keys of other buckets go on; when it goes on, it does no
-// harm. Its own bucket waits: that is documented.
+// While a process is stopped in the middle of breaking a lock, the keys of other buckets go on; when it goes on, it
+// does no harm. Its own bucket waits: that is documented.
 func TestStoppedWhileBreaking(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"marked", "switching", "moved"} {

@@ -91,8 +91,8 @@ func (s *store) openBucket(ctx context.Context, path string, how access) (l lock
 	return l, err
 }
 
-// tryLock opens and locks a file, and reads it. It reports false if somebody else has the lock: then the file is open only, and
-// is to be closed. An error leaves nothing open, and names the file.
+// tryLock opens and locks a file, and reads it. It reports false if somebody else has the lock: then the file is open
+// only, and is to be closed. An error leaves nothing open, and names the file.
 func (s *store) tryLock(ctx context.Context, path string, how access) (l locked, img image, ok bool, err error) {
 	for {
 		l, err = s.openBucket(ctx, path, how)
@@ -147,8 +147,8 @@ func (s *store) create(path string) error {
 	return s.put(path, "")
 }
 
-// put makes a file, unless there is one. It takes its name when it is whole and its mode is right: the umask must not keep other users
-// out, not even for a moment.
+// put makes a file, unless there is one. It takes its name when it is whole and its mode is right: the umask must not
+// keep other users out, not even for a moment.
 func (s *store) put(path, text string) error {
 	temp := s.path(markFile + "." + randomName())
 	fd, err := openAt(temp, openNew, s.mode)
@@ -172,8 +172,8 @@ func (s *store) put(path, text string) error {
 	return err
 }
 
-// update changes a key's record under its bucket's lock. change gets the record as it is now, and reports whether to write it; it
-// may be called several times, each time with a new record.
+// update changes a key's record under its bucket's lock. change gets the record as it is now, and reports whether to
+// write it; it may be called several times, each time with a new record.
 func (s *store) update(
 	ctx context.Context, key string, how access, change func(r *record, now int64) (write bool, err error),
 ) error {
@@ -222,8 +222,8 @@ func (s *store) updateLocked(l locked, img image, key string, change func(r *rec
 	return !broken, err
 }
 
-// decode is decodeBucket for the file of a path. It finds out that another machine, which has another boot, writes in the folder
-// too.
+// decode is decodeBucket for the file of a path. It finds out that another machine, which has another boot, writes in
+// the folder too.
 func (s *store) decode(path string, body []byte) (bucket, error) {
 	b, old, err := s.decodeBucket(body)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 )
 
 // Processes that acquire, renew and release two keys all the time, shared and exclusive, are killed and stopped at
-// random moments. No two leases of a key overlap unless both are shared, tokens follow time, no record is damaged, and at the
-// end every key becomes free.
+// random moments. No two leases of a key overlap unless both are shared, tokens follow time, no record is damaged, and
+// at the end every key becomes free.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "kills and stops processes for four seconds")

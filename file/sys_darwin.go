@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostClock returns the host's clock in nanoseconds since boot: the one that Go's timers and time.Now use, so that a holder's deadline
-// and its record agree even when the machine sleeps. It stands still then, for everybody.
+// hostClock returns the host's clock in nanoseconds since boot: the one that Go's timers and time.Now use, so that a
+// holder's deadline and its record agree even when the machine sleeps. It stands still then, for everybody.
 func hostClock() (monotonic func() int64, err error) {
 	return func() int64 { return nanotime(unix.CLOCK_UPTIME_RAW) }, nil
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostClock returns the host's clock in nanoseconds since boot: the one that Go's timers and time.Now use, so that a holder's deadline
-// and its record agree even when the machine sleeps. It stands still then, for everybody.
+// hostClock returns the host's clock in nanoseconds since boot: the one that Go's timers and time.Now use, so that a
+// holder's deadline and its record agree even when the machine sleeps. It stands still then, for everybody.
 func hostClock() (monotonic func() int64, err error) {
 	offset, err := namespaceOffset()
 	return func() int64 { return nanotime(unix.CLOCK_MONOTONIC) - offset }, err
@@ -19,8 +19,8 @@ func hostClock() (monotonic func() int64, err error) {
 
 // namespaceOffset is what this process's time namespace (some containers have one) adds to the host's monotonic clock.
 func namespaceOffset() (int64, error) {
-	// The file of offsets describes the namespace of the children that the process will have, see time_namespaces(7). After
-	// unshare(CLONE_NEWTIME) the process itself is in another one.
+	// The file of offsets describes the namespace of the children that the process will have, see time_namespaces(7).
+	// After unshare(CLONE_NEWTIME) the process itself is in another one.
 	const initial = "time:[4026531834]" // PROC_TIME_INIT_INO of the kernel: the host's namespace, which adds nothing
 	own, err := os.Readlink("/proc/self/ns/time")
 	if err != nil || own == initial {
@@ -56,7 +56,8 @@ func bootName() (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// networkFS are file systems, by the magic numbers of statfs(2), whose locks or contents may be shared with other hosts.
+// networkFS are file systems, by the magic numbers of statfs(2), whose locks or contents may be shared with other
+// hosts.
 var networkFS = map[uint32]string{
 	unix.NFS_SUPER_MAGIC:   "NFS",
 	unix.SMB_SUPER_MAGIC:   "SMB",

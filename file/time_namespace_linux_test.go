@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childClockVariable makes a child call unshare(CLONE_NEWTIME) as it starts, so that its own children would live this many seconds ahead.
+// childClockVariable makes a child call unshare(CLONE_NEWTIME) as it starts, so that its own children would live this
+// many seconds ahead.
 const childClockVariable = "ANYLOCK_TEST_CHILD_CLOCK"
 
 // init runs on the main thread, whose namespaces /proc/self shows.

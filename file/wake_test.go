@@ -76,7 +76,8 @@ func TestShorterLeasePassesKeyOn(t *testing.T) {
 	}
 }
 
-// When a lease runs out, a first waiter that is dead does not delay the second, and one that is stopped does so by its turn.
+// When a lease runs out, a first waiter that is dead does not delay the second, and one that is stopped does so by its
+// turn.
 func TestFirstWaiterIsGoneAtExpiry(t *testing.T) {
 	t.Parallel()
 	for how, delay := range map[string]time.Duration{"killed": 0, "stopped": file.ClaimGrace} {

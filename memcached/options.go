@@ -17,15 +17,15 @@ const (
 
 // Options configure a Backend. Nil and the zero Options mean the defaults.
 type Options struct {
-	// Timeout bounds each step (an acquire, a renewal, a release), with the repetitions after a broken connection; 2 s if
-	// zero. If the reply to an acquire is slow, a renewal follows, which is a step of its own.
+	// Timeout bounds each step (an acquire, a renewal, a release), with the repetitions after a broken connection; 2 s
+	// if zero. If the reply to an acquire is slow, a renewal follows, which is a step of its own.
 	Timeout time.Duration
 
 	// MaxConns is how many connections there are at most, one for each request at a time; 32 if zero.
 	MaxConns int
 
-	// DialContext makes the connections, by TLS for example. If nil they are plain TCP, and a host name with several addresses of one
-	// family is refused, as these may be several servers.
+	// DialContext makes the connections, by TLS for example. If nil they are plain TCP, and a host name with several
+	// addresses of one family is refused, as these may be several servers.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
@@ -49,11 +49,12 @@ func (o *Options) validate() (Options, error) {
 	return v, nil
 }
 
-// New returns a Backend on the server at addr, as host:port. Like opening by URL, it checks, within ctx, that a memcached answers and
-// keeps items. Nil opts are the defaults.
+// New returns a Backend on the server at addr, as host:port. Like opening by URL, it checks, within ctx, that a
+// memcached answers and keeps items. Nil opts are the defaults.
 //
-// It takes an address, not a client of gomemcache: both requests of a compare-and-swap must go over one connection. The numbers that
-// they compare start anew with the server, and over two connections one that was read before a restart could be another owner's.
+// It takes an address, not a client of gomemcache: both requests of a compare-and-swap must go over one connection. The
+// numbers that they compare start anew with the server, and over two connections one that was read before a restart
+// could be another owner's.
 func New(ctx context.Context, addr string, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {

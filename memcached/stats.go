@@ -32,8 +32,8 @@ func (r reading) within(now time.Time) time.Time {
 	if server.Unix() <= maxRelative {
 		return now
 	}
-	// The server may be a second ahead, because it adds the seconds begun since its start to the second of its start; or
-	// a second and serverLag behind.
+	// The server may be a second ahead, because it adds the seconds begun since its start to the second of its start;
+	// or a second and serverLag behind.
 	middle := server.Add(serverLag * time.Second / 2)
 	return now.Add(-now.Sub(middle).Round(clockWindow))
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// What is no statistics, or has no time, is reported as such: a counter must not begin by a clock that nobody has shown.
+// What is no statistics, or has no time, is reported as such: a counter must not begin by a clock that nobody has
+// shown.
 func TestNoStatistics(t *testing.T) {
 	t.Parallel()
 	for reply, ok := range map[string]bool{

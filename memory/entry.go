@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// An entry is a key that is held, by one writer or by readers, and its queue. Nobody in the queue could have the key: the
-// first conflicts with a holder, and the others are behind.
+// An entry is a key that is held, by one writer or by readers, and its queue. Nobody in the queue could have the key:
+// the first conflicts with a holder, and the others are behind.
 type entry struct {
 	key     string
 	writer  hold             // without an owner if no lease is exclusive

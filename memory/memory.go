@@ -19,16 +19,17 @@
 //
 // # Failure modes
 //
-// When the process ends, all locks are gone, and tokens start again. On most systems the monotonic clock stops while the
-// machine sleeps, and TTLs stop with it, for holders and the store alike.
+// When the process ends, all locks are gone, and tokens start again. On most systems the monotonic clock stops while
+// the machine sleeps, and TTLs stop with it, for holders and the store alike.
 //
 // # URLs
 //
 //	memory:         a new store each time it is opened
 //	memory://name   the same store for everybody in this process who opens that name
 //
-// The name is any text; '%', '/', ',', '@', '?', '#', blanks and control characters in it are escaped (%2F), and so is ':'
-// unless digits alone follow. It is case-sensitive. A named store lives as long as a client is open or a lease is held. There are no parameters.
+// The name is any text; '%', '/', ',', '@', '?', '#', blanks and control characters in it are escaped (%2F), and so is
+// ':' unless digits alone follow. It is case-sensitive. A named store lives as long as a client is open or a lease is
+// held. There are no parameters.
 package memory
 
 import (
@@ -44,8 +45,8 @@ import (
 
 // guarantees are what every Store promises.
 //
-// MinTTL leaves a lease most of its TTL after backend.Margin. Requests after a TTL are never refused; MaxLate is for the
-// timer that wakes a waiter, on a busy machine.
+// MinTTL leaves a lease most of its TTL after backend.Margin. Requests after a TTL are never refused; MaxLate is for
+// the timer that wakes a waiter, on a busy machine.
 var guarantees = backend.Guarantees{
 	MinTTL:      10 * time.Millisecond,
 	Granularity: time.Nanosecond,

@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// A Store keeps locks that its clients share. It may be used by many goroutines at once. It needs no closing: its clients
-// do.
+// A Store keeps locks that its clients share. It may be used by many goroutines at once. It needs no closing: its
+// clients do.
 type Store struct {
 	mu    sync.Mutex
 	keys  map[string]*entry  // of keys that are held, and the spare one
@@ -212,7 +212,8 @@ func (s *Store) dequeueLocked(e *entry, w *waiter) {
 	s.admitLocked(e)
 }
 
-// admitLocked grants the key to the first in its queue, and to those behind for as long as they conflict with no holder.
+// admitLocked grants the key to the first in its queue, and to those behind for as long as they conflict with no
+// holder.
 func (s *Store) admitLocked(e *entry) {
 	for front := e.queue.Front(); front != nil; front = e.queue.Front() {
 		w := front.Value.(*waiter)

@@ -3,8 +3,8 @@
 //	tracer, err := otel.New()
 //	locks, err := lock.Open(ctx, url, lock.WithTracer(tracer))
 //
-// The instruments are named after OpenTelemetry's conventions for database clients (connection pools above all), with lock.client in
-// place of db.client. Times are in seconds. docs/observe.md explains each of them, and what to alert on.
+// The instruments are named after OpenTelemetry's conventions for database clients (connection pools above all), with
+// lock.client in place of db.client. Times are in seconds. docs/observe.md explains each of them, and what to alert on.
 //
 // Every measurement and span has the attribute lock.backend, the store's name as in errors ("redis"), and those of
 // shared leases have lock.shared with the value true. A key becomes an attribute only through WithKey, because a key
@@ -41,7 +41,8 @@ const (
 	errorKey   = attribute.Key("error.type")
 )
 
-// A Tracer implements lock.Tracer, lock.RenewalTracer and lock.LeaseTracer. It may serve any number of Lockers; see [New].
+// A Tracer implements lock.Tracer, lock.RenewalTracer and lock.LeaseTracer. It may serve any number of Lockers; see
+// [New].
 type Tracer struct {
 	tracer trace.Tracer
 	key    func(string) string
@@ -78,8 +79,8 @@ func WithMeterProvider(p metric.MeterProvider) Option { return func(s *settings)
 // WithTracerProvider replaces the global tracer provider.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
 
-// WithKey adds the attribute lock.key with the result of name for each key, unless that is empty. Let name map your many keys to a few
-// names: "invoice/42" to "invoice".
+// WithKey adds the attribute lock.key with the result of name for each key, unless that is empty. Let name map your
+// many keys to a few names: "invoice/42" to "invoice".
 func WithKey(name func(key string) string) Option {
 	return func(s *settings) {
 		if name != nil {
@@ -88,8 +89,8 @@ func WithKey(name func(key string) string) Option {
 	}
 }
 
-// New makes the instruments. Use one Tracer for all Lockers of a meter provider: OpenTelemetry ignores the callback of a second one, whose
-// leases would be missing in lock.client.lease.age.max.
+// New makes the instruments. Use one Tracer for all Lockers of a meter provider: OpenTelemetry ignores the callback of
+// a second one, whose leases would be missing in lock.client.lease.age.max.
 func New(opts ...Option) (*Tracer, error) {
 	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), key: func(string) string { return "" }}
 	for _, o := range opts {

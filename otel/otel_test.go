@@ -76,7 +76,8 @@ func (w *world) release(l *lock.Lease) {
 	}
 }
 
-// value is the sum of the values, or the number of measurements, of an instrument with these attributes at least ("name=value").
+// value is the sum of the values, or the number of measurements, of an instrument with these attributes at least
+// ("name=value").
 func (w *world) value(instrument string, with ...string) (n int64) {
 	w.t.Helper()
 	var data metricdata.ResourceMetrics
@@ -171,7 +172,8 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// An acquisition that ends without a lease has one outcome, which error.type tells too, whatever else its error matches.
+// An acquisition that ends without a lease has one outcome, which error.type tells too, whatever else its error
+// matches.
 func TestOutcomesAndErrorTypesAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()

@@ -219,8 +219,9 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 	return &lease{life, b, h}, nil
 }
 
-// errOld is of halves that were given back because the first store's number was too old. A new number is above the cut, and all that the
-// first store grants after it: if this lease had the second's, one that is granted next could still have the first's.
+// errOld is of halves that were given back because the first store's number was too old. A new number is above the cut,
+// and all that the first store grants after it: if this lease had the second's, one that is granted next could still
+// have the first's.
 var errOld = errors.New("the number is older than the cut")
 
 // passed reports whether somebody may use the second store alone by now, when both halves are held: the first store's

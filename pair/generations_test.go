@@ -34,8 +34,8 @@ type rolled struct {
 
 func rolledServer(s *servers.Server, url string) rolled { return rolled{url, s.Freeze, s.Thaw} }
 
-// Three generations of processes run beside each other, there and back, while some are killed and a store does not answer for a
-// while. No two hold the key at once, and tokens rise.
+// Three generations of processes run beside each other, there and back, while some are killed and a store does not
+// answer for a while. No two hold the key at once, and tokens rise.
 func TestGenerations(t *testing.T) {
 	storetest.Long(t, "processes that are switched from store to store and back")
 	redis := func(t *testing.T) rolled {
@@ -215,7 +215,8 @@ func (r *roll) stop() {
 	r.workers = nil
 }
 
-// work lets processes of a generation contend, one after the other: each is killed at the end, often while it holds or waits.
+// work lets processes of a generation contend, one after the other: each is killed at the end, often while it holds or
+// waits.
 func (r *roll) work(g generation) *worker {
 	w := &worker{stop: make(chan struct{})}
 	begin := process.Self(g.url)

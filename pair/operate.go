@@ -44,9 +44,9 @@ func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err e
 	return slices.Compact(keys), err
 }
 
-// Break implements backend.Breaker: it ends both halves, the second store's first, or the only half of a process that uses one store. A
-// process that holds the first store and finds the second busy is waiting, and has no lease to end. ErrUnsupported means that one of the
-// stores cannot break leases.
+// Break implements backend.Breaker: it ends both halves, the second store's first, or the only half of a process that
+// uses one store. A process that holds the first store and finds the second busy is waiting, and has no lease to end.
+// ErrUnsupported means that one of the stores cannot break leases.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, b.validateKey(key), func(ctx context.Context) error {
 		if !can[backend.Breaker](b) {

@@ -33,8 +33,8 @@ type Backend struct {
 // releaseTimeout is above every store's own.
 const releaseTimeout = time.Minute
 
-// New makes one store of two, whose tokens are the first's numbers while these are below cut. Its Close closes both. It is a
-// backend.BatchRenewer if both are, and a backend.Lister if both are.
+// New makes one store of two, whose tokens are the first's numbers while these are below cut. Its Close closes both. It
+// is a backend.BatchRenewer if both are, and a backend.Lister if both are.
 func New(first, second Store, cut uint64) backend.Backend {
 	first.Name, second.Name = cmp.Or(first.Name, "first"), cmp.Or(second.Name, "second")
 	b := &Backend{first: first, second: second, cut: cut, guarantees: weaker(first, second)}
@@ -97,8 +97,8 @@ func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 	return leases, err
 }
 
-// Inspect implements backend.Backend. A key that one store alone knows to be held counts as held. Where two hold it, the one at the
-// second store has it: the other waits for that. Of readers, the larger number counts.
+// Inspect implements backend.Backend. A key that one store alone knows to be held counts as held. Where two hold it,
+// the one at the second store has it: the other waits for that. Of readers, the larger number counts.
 func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
 	err = b.leases.Call(ctx, b.validateKey(key), func(ctx context.Context) (err error) {
 		h, err = b.inspect(ctx, key)

@@ -84,7 +84,8 @@ func TestRefusalGivesFirstBack(t *testing.T) {
 	free(t, g.old)
 }
 
-// A waiter whose key is busy at the second store alone lets those pass who use the first alone, and gets it when it is free.
+// A waiter whose key is busy at the second store alone lets those pass who use the first alone, and gets it when it is
+// free.
 func TestWaiterGivesFirstBackAfterBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := start(t, 0)
@@ -114,8 +115,8 @@ func TestWaiterGivesFirstBackAfterBound(t *testing.T) {
 	})
 }
 
-// echoing is a store that still removes, some time after a release, what it finds of the owner, as one whose server has not answered a
-// request of that owner.
+// echoing is a store that still removes, some time after a release, what it finds of the owner, as one whose server has
+// not answered a request of that owner.
 type echoing struct{ *memory.Backend }
 
 func (s echoing) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -296,7 +297,8 @@ func (p plain) Acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 	return struct{ backend.Lease }{l}, nil
 }
 
-// The loss of a half that cannot call back is the loss of the lease, and nobody watches the other half, which was given back, any more.
+// The loss of a half that cannot call back is the loss of the lease, and nobody watches the other half, which was given
+// back, any more.
 func TestLossIsWatched(t *testing.T) {
 	for i, name := range []string{"First", "Second"} {
 		t.Run(name, func(t *testing.T) {
@@ -393,8 +395,8 @@ type numbered struct {
 
 func (n numbered) Token() uint64 { return n.n }
 
-// Somebody who has waited since before the cut was passed, and is granted when others may use the second store alone, gets a token
-// above theirs. A waiter that got both at once sends the first store no more requests.
+// Somebody who has waited since before the cut was passed, and is granted when others may use the second store alone,
+// gets a token above theirs. A waiter that got both at once sends the first store no more requests.
 func TestTokenOfOldWaiterIsTheSeconds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -435,7 +437,8 @@ func TestTokenOfOldWaiterIsTheSeconds(t *testing.T) {
 	}
 }
 
-// Of two waiters with numbers from before the cut, one of which has waited for long, neither gets a token below that of an owner before.
+// Of two waiters with numbers from before the cut, one of which has waited for long, neither gets a token below that of
+// an owner before.
 func TestTokensOfOldAndNewWaitersRise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := &arriving{Backend: memory.New()}, memory.NewStore()

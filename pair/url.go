@@ -77,7 +77,8 @@ func open(ctx context.Context, u driver.URL) (backend.Backend, error) {
 	return New(first, second, uint64(u.Number(paramCut))), nil
 }
 
-// OpenStore opens one of the two, and takes the parameters from its URL that package lock takes where it is alone. Its errors do not show passwords.
+// OpenStore opens one of the two, and takes the parameters from its URL that package lock takes where it is alone. Its
+// errors do not show passwords.
 func OpenStore(ctx context.Context, rawURL string) (s Store, err error) {
 	rest, prefix, err := driver.TakePrefix(rawURL)
 	if err != nil {

@@ -47,7 +47,8 @@ func (b *Backend) try(ctx context.Context, r backend.Request) (l backend.Lease, 
 	}
 	b.pool.drop(h)
 	if again && errors.Is(err, errUnanswered) {
-		// The path may have broken and not the session, which may have the lock by now, and would refuse it to the next attempt.
+		// The path may have broken and not the session, which may have the lock by now, and would refuse it to the next
+		// attempt.
 		again = b.terminateBroken(ctx, s) == nil
 		if !again && kit.Ended(ctx) {
 			err = kit.ContextError(ctx, err)

@@ -38,7 +38,8 @@ func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 		b.config.ConnectTimeout = connectLimit / time.Duration(n+1) // a silent one leaves time for the others
 	}
 	b.config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		// Not an application's own, that may wait for an answer: who reads from a connection at rest would never be gone.
+		// Not an application's own, that may wait for an answer: who reads from a connection at rest would never be
+		// gone.
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
 	}
 	onError := b.config.OnPgError

@@ -14,7 +14,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// BenchmarkSerial measures one goroutine that acquires and releases one key, against the bare functions on one connection.
+// BenchmarkSerial measures one goroutine that acquires and releases one key, against the bare functions on one
+// connection.
 func BenchmarkSerial(b *testing.B) {
 	s := servers.Postgres(b)
 	ctx := context.Background()
@@ -43,8 +44,8 @@ func BenchmarkSerial(b *testing.B) {
 	}
 }
 
-// BenchmarkSerialPaired takes turns, so that both see the same machine, and reports how much of the bare speed is left: by
-// the time taken in all, and by the medians, which a busy machine disturbs less.
+// BenchmarkSerialPaired takes turns, so that both see the same machine, and reports how much of the bare speed is left:
+// by the time taken in all, and by the medians, which a busy machine disturbs less.
 func BenchmarkSerialPaired(b *testing.B) {
 	s := servers.Postgres(b)
 	bare, store := dialed(b, s.PostgresURL()), opened(b, s.PostgresURL())
@@ -98,8 +99,9 @@ func BenchmarkHandOff(b *testing.B) {
 	})
 }
 
-// BenchmarkDistinct has 64 workers, each with a key of its own, share the 32 connections of one client, ours and the bare functions in turns.
-// It reports how much of the bare speed is left, and for how long the slowest of a hundred cycles takes.
+// BenchmarkDistinct has 64 workers, each with a key of its own, share the 32 connections of one client, ours and the
+// bare functions in turns. It reports how much of the bare speed is left, and for how long the slowest of a hundred
+// cycles takes.
 func BenchmarkDistinct(b *testing.B) {
 	const workers = 64
 	s := servers.Postgres(b)

@@ -52,8 +52,8 @@ func unanswered(t *testing.T, p *proxy, do func() error) error {
 	}
 }
 
-// What the server did with a request that it has not answered is unknown. To make it again would find the key held, by oneself
-// perhaps, and take the time of a request once more for each connection.
+// What the server did with a request that it has not answered is unknown. To make it again would find the key held, by
+// oneself perhaps, and take the time of a request once more for each connection.
 func TestUnansweredIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	for _, r := range []backend.Request{req("k", time.Minute), waiting("k", time.Minute)} {
@@ -122,8 +122,8 @@ func TestUnansweredGivingUp(t *testing.T) {
 	p.set(func(p *proxy) { p.mute = false })
 }
 
-// A lease that ends while another's request takes its time is given up after that, however long it takes: the connection
-// may live on.
+// A lease that ends while another's request takes its time is given up after that, however long it takes: the
+// connection may live on.
 func TestGivingUpWaitsForTheTurn(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// The server's timers compare its wall clock, which Guarantees.EnforcedBy and EarlyLoss say. A step back of that clock keeps the key of a
-// frozen holder for longer by the step, and never frees it early.
+// The server's timers compare its wall clock, which Guarantees.EnforcedBy and EarlyLoss say. A step back of that clock
+// keeps the key of a frozen holder for longer by the step, and never frees it early.
 func TestServerClockBack(t *testing.T) {
 	t.Parallel()
 	const ttl, step = 2 * time.Second, 4 * time.Second
@@ -39,8 +39,8 @@ func TestServerClockBack(t *testing.T) {
 	}
 }
 
-// A step forward can end a live lease before its deadline: when an alarm of the server's that was set for an earlier request goes off, it
-// looks at the clock. The holder is notified at once, as of any end of a session.
+// A step forward can end a live lease before its deadline: when an alarm of the server's that was set for an earlier
+// request goes off, it looks at the clock. The holder is notified at once, as of any end of a session.
 func TestServerClockForward(t *testing.T) {
 	// not parallel: beside other tests the alarm is set late
 	const ttl, step, tries = 3 * time.Second, time.Hour, 10

@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// closesSoon fails if Close of what open returns takes as long as its grace. On a busy machine that may be so once, but not
-// every time.
+// closesSoon fails if Close of what open returns takes as long as its grace. On a busy machine that may be so once, but
+// not every time.
 func closesSoon(t *testing.T, open func() (b *Backend, closed func())) {
 	t.Helper()
 	const most, tries = 9 * time.Second / 10, 3

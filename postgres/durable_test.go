@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A standby that the primary waits for, and that is away, does not keep a grant with Durable waiting with its lock and without a timer: a
-// client that dies meanwhile would hold the key for as long as the standby is away.
+// A standby that the primary waits for, and that is away, does not keep a grant with Durable waiting with its lock and
+// without a timer: a client that dies meanwhile would hold the key for as long as the standby is away.
 func TestDurableWithoutStandby(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "synchronous_standby_names=absent")

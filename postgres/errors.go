@@ -12,8 +12,9 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// ErrExhausted means that nothing was granted because a limit is reached: Options.MaxLeases, the server's max_connections, or the
-// server's shared lock table, which is max_locks_per_transaction × max_connections in size. It matches backend.ErrUnavailable.
+// ErrExhausted means that nothing was granted because a limit is reached: Options.MaxLeases, the server's
+// max_connections, or the server's shared lock table, which is max_locks_per_transaction × max_connections in size. It
+// matches backend.ErrUnavailable.
 var ErrExhausted = fmt.Errorf("%w: no room for another lease", backend.ErrUnavailable)
 
 // SQLSTATEs, from appendix A of PostgreSQL's manual.
@@ -74,8 +75,9 @@ func unavailable(err error) error {
 	return err
 }
 
-// neverHeld reports whether err says that a request on a session which has ended left nothing behind: it was not sent, or
-// the session ended, and with it the locks. pgx says so of all reads that fail; where only the time is over it is not true.
+// neverHeld reports whether err says that a request on a session which has ended left nothing behind: it was not sent,
+// or the session ended, and with it the locks. pgx says so of all reads that fail; where only the time is over it is
+// not true.
 func neverHeld(err error) bool {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return false

@@ -16,8 +16,9 @@ import (
 
 var databaseURL = "postgres://app@localhost:5432/shop"
 
-// The row remembers the highest token that has written it, in the same statement that writes. A holder that was paused beyond its lease
-// changes nothing, and gets an error. Package fence does the same for transactions of several statements.
+// The row remembers the highest token that has written it, in the same statement that writes. A holder that was paused
+// beyond its lease changes nothing, and gets an error. Package fence does the same for transactions of several
+// statements.
 func Example_fencedUpdate() {
 	ctx := context.Background()
 	config, err := pgx.ParseConfig(databaseURL)

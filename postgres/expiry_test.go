@@ -27,8 +27,8 @@ func freedAfter(t *testing.T, c *pgx.Conn, key string) time.Duration {
 	return freed.Sub(since)
 }
 
-// P3: the key of a frozen holder is free when its TTL has run out, by the server's clock. A server that did not run may be
-// late once, but not twice.
+// P3: the key of a frozen holder is free when its TTL has run out, by the server's clock. A server that did not run may
+// be late once, but not twice.
 func TestFrozenHolder(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -115,8 +115,8 @@ func TestDeadWaiter(t *testing.T) {
 	}
 }
 
-// P5: the end of a session is known to its holder within 100 ms, however long it has been quiet. A busy machine may take longer
-// now and then, but not every time.
+// P5: the end of a session is known to its holder within 100 ms, however long it has been quiet. A busy machine may
+// take longer now and then, but not every time.
 func TestTerminatedHolder(t *testing.T) {
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())

@@ -46,8 +46,8 @@ func TestOwnErrorHandler(t *testing.T) {
 	}
 }
 
-// An application's own way to end requests, by a cancel request and some time for the answer, does not keep a renewal from a
-// connection that is read from.
+// An application's own way to end requests, by a cancel request and some time for the answer, does not keep a renewal
+// from a connection that is read from.
 func TestOwnContextWatcher(t *testing.T) {
 	t.Parallel()
 	config, err := pgx.ParseConfig(gentleURL(t))

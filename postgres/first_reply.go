@@ -15,15 +15,15 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// firstReplyLimit is how long a server may take for its first byte while a store is opened. A port that is not Postgres' often waits
-// for the end of a line, and stays silent. A busy Postgres can take two seconds.
+// firstReplyLimit is how long a server may take for its first byte while a store is opened. A port that is not
+// Postgres' often waits for the end of a line, and stays silent. A busy Postgres can take two seconds.
 const firstReplyLimit = 3500 * time.Millisecond
 
 var errNoFirstReply = fmt.Errorf("%w: connected, but no reply within %v; is it the port of a Postgres server?",
 	backend.ErrUnavailable, firstReplyLimit)
 
-// expectReply makes connections of dial wait at most firstReplyLimit for the first byte. An address that stayed silent is not dialled again,
-// because pgx would try it without TLS. The result is for one call of pgconn.ConnectConfig.
+// expectReply makes connections of dial wait at most firstReplyLimit for the first byte. An address that stayed silent
+// is not dialled again, because pgx would try it without TLS. The result is for one call of pgconn.ConnectConfig.
 func expectReply(dial pgconn.DialFunc) pgconn.DialFunc {
 	var mu sync.Mutex
 	silent := make(map[string]bool)

@@ -11,7 +11,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Of several hosts one may be full and another silent: the error is what the full one has said, and no time limit of ours.
+// Of several hosts one may be full and another silent: the error is what the full one has said, and no time limit of
+// ours.
 func TestToldOfAFullHostBesideASilentOne(t *testing.T) {
 	err := translate(errors.Join(&pgconn.PgError{Severity: "FATAL", Code: codeTooMany}, context.DeadlineExceeded))
 	err = unavailable(err)

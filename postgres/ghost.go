@@ -21,9 +21,10 @@ func (b *Backend) terminateLater(ghost server) {
 	}
 }
 
-// terminateGhosts looks for all ghosts together until they have gone, or until Close begins. No TTL ends it: the server may have carried out a
-// renewal to a longer one, and that of a session in its queue begins when it is given the lock. The server mostly ends them by itself,
-// so that one look shows that they have gone; it comes after one to three seconds, and later where looks fail.
+// terminateGhosts looks for all ghosts together until they have gone, or until Close begins. No TTL ends it: the server
+// may have carried out a renewal to a longer one, and that of a session in its queue begins when it is given the lock.
+// The server mostly ends them by itself, so that one look shows that they have gone; it comes after one to three
+// seconds, and later where looks fail.
 func (b *Backend) terminateGhosts() {
 	pause := kit.Pause{Min: time.Second, Max: 10 * time.Second}
 	for kit.Sleep(b.leases.Closing(), pause.Next(0)) == nil {
@@ -57,8 +58,8 @@ func (b *Backend) terminate(ctx context.Context, ghosts ...server) (left []serve
 	}), err
 }
 
-// terminateBroken ends the session of a broken connection, in case the server has not noticed, and waits for its end, by which its locks
-// are free.
+// terminateBroken ends the session of a broken connection, in case the server has not noticed, and waits for its end,
+// by which its locks are free.
 func (b *Backend) terminateBroken(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A path that resets a connection may leave the session behind it, which has carried the request out: the attempt that is made
-// again must not find the key held by the one before.
+// A path that resets a connection may leave the session behind it, which has carried the request out: the attempt that
+// is made again must not find the key held by the one before.
 func TestResetAttemptLeavesNoGhost(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -34,7 +34,8 @@ func TestResetAttemptLeavesNoGhost(t *testing.T) {
 	}
 }
 
-// A release of which the server gets a part leaves the session with the lock, and no timer runs while the server waits for the rest.
+// A release of which the server gets a part leaves the session with the lock, and no timer runs while the server waits
+// for the rest.
 func TestReleaseLeavesNoGhost(t *testing.T) {
 	t.Parallel()
 	for mode, params := range variants {
@@ -52,8 +53,8 @@ func TestReleaseLeavesNoGhost(t *testing.T) {
 	}
 }
 
-// An attempt that is not made again, because its connection was new or its time is over, leaves nothing behind either: its caller
-// gets an error, and the session is ended in the background, as soon as the server can be reached.
+// An attempt that is not made again, because its connection was new or its time is over, leaves nothing behind either:
+// its caller gets an error, and the session is ended in the background, as soon as the server can be reached.
 func TestFailedAttemptLeavesNoGhost(t *testing.T) {
 	t.Parallel()
 	const short = "&timeout=1s"
@@ -135,8 +136,8 @@ func TestUnansweredRenewalLeavesNoGhost(t *testing.T) {
 	}
 }
 
-// The TTL of a session that queues does not begin before the server gives it the lock: a waiter that was cut off queues again, behind
-// itself until that session is ended.
+// The TTL of a session that queues does not begin before the server gives it the lock: a waiter that was cut off queues
+// again, behind itself until that session is ended.
 func TestCutOffWaiterLeavesNoGhost(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second

@@ -11,7 +11,8 @@ const (
 	minTTL      = 100 * time.Millisecond
 	granularity = time.Millisecond
 	// maxLate is what the server's timer and the end of its process add to a TTL: 13 ms at most on a machine with four
-	// processors that had little to do, 97 ms with 25 processes that wanted them, and 310 ms in containers that starved.
+	// processors that had little to do, 97 ms with 25 processes that wanted them, and 310 ms in containers that
+	// starved.
 	maxLate = 500 * time.Millisecond
 	// maxTimeout is the longest that the server's timers can be set to.
 	maxTimeout = (1<<31 - 1) * time.Millisecond

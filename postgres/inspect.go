@@ -11,10 +11,10 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Inspect implements [backend.Backend]. The owner comes from the label of the holder's session, which only the same role and
-// members of pg_read_all_stats may see, and only where track_activities is on; otherwise, and for a lock that is not ours,
-// Owner names the session. Token is 0. TTL is what is left of the session's timer, 0 where that is not known. If
-// readers hold the key, the owner and the TTL are those of the reader that ends last.
+// Inspect implements [backend.Backend]. The owner comes from the label of the holder's session, which only the same
+// role and members of pg_read_all_stats may see, and only where track_activities is on; otherwise, and for a lock that
+// is not ours, Owner names the session. Token is 0. TTL is what is left of the session's timer, 0 where that is not
+// known. If readers hold the key, the owner and the TTL are those of the reader that ends last.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	var holder backend.Holder
 	err := b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {

@@ -8,8 +8,8 @@ import (
 )
 
 // A label is an SQL comment that says which leases a session holds. It is the last thing that a session sends in each
-// request, so that pg_stat_activity shows it as the session's query for as long as the session is idle. It needs no table,
-// no write and no request of its own.
+// request, so that pg_stat_activity shows it as the session's query for as long as the session is idle. It needs no
+// table, no write and no request of its own.
 const labelMark = "anylock1"
 
 // labelEntry describes one lease. Escaping leaves no blank, no '*' and no '/'.

@@ -153,8 +153,8 @@ func TestLockTableFull(t *testing.T) {
 	release(t, warm)
 }
 
-// A Backend that has no connection left says so, and what it holds can be used; waiters for whom there is none get their
-// turn all the same.
+// A Backend that has no connection left says so, and what it holds can be used; waiters for whom there is none get
+// their turn all the same.
 func TestConnectionsUsedUp(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -18,8 +18,8 @@ const (
 	mostLeases     = 10000
 )
 
-// Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use the
-// same database.
+// Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use
+// the same database.
 type Options struct {
 	// MaxLeases is how many leases a Backend may have, held or waited for at the server: at least 4, by default 32, and
 	// at most a quarter of the server's shared lock table, because everybody's statements fail when that is full. Each
@@ -29,8 +29,8 @@ type Options struct {
 	// Connections that were idle for a minute are closed, except one.
 	MaxLeases int
 
-	// Durable makes every grant wait until the server's log is on its own disk, so that tokens also increase across a crash of the
-	// server, though not across a failover: Guarantees.Fencing is FencingRestart then.
+	// Durable makes every grant wait until the server's log is on its own disk, so that tokens also increase across a
+	// crash of the server, though not across a failover: Guarantees.Fencing is FencingRestart then.
 	Durable bool
 
 	// Timeout bounds each request; 2 s if zero.
@@ -63,8 +63,8 @@ func (o *Options) validate() (Options, error) {
 // New returns a Backend that makes connections of its own by config, which it copies, and looks at the server once. Nil
 // opts are the defaults.
 //
-// It takes a configuration, not a pool: a lease lives in one session from grant to release, a pool hands sessions on with
-// the locks that are in them, and the loss of a session is noticed at once only by who reads from it.
+// It takes a configuration, not a pool: a lease lives in one session from grant to release, a pool hands sessions on
+// with the locks that are in them, and the loss of a session is noticed at once only by who reads from it.
 func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {

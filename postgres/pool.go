@@ -39,7 +39,8 @@ type seat struct {
 	err error
 }
 
-// checkOut gets a session, which has o.h among its holds then. Where there is none, those who wait stand in line for the next one.
+// checkOut gets a session, which has o.h among its holds then. Where there is none, those who wait stand in line for
+// the next one.
 func (p *pool) checkOut(ctx context.Context, o *order) (*session, error) {
 	p.mu.Lock()
 	got, ok := p.seatLocked(o)
@@ -217,8 +218,8 @@ func (p *pool) began(h *held, life *kit.Life, waits bool) {
 	p.serveLocked() // nobody need hope for this session
 }
 
-// retire reports whether s, which has rested, is to be closed, and keeps it from being used. One is kept, to spare the next call a
-// connection.
+// retire reports whether s, which has rested, is to be closed, and keeps it from being used. One is kept, to spare the
+// next call a connection.
 func (p *pool) retire(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A server whose advisory functions return true and lock nothing, or that has none, is refused with the name of what is missing. A database
-// whose built-in functions were replaced stands for it.
+// A server whose advisory functions return true and lock nothing, or that has none, is refused with the name of what is
+// missing. A database whose built-in functions were replaced stands for it.
 func TestPretenders(t *testing.T) {
 	t.Parallel()
 	const (

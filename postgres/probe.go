@@ -17,8 +17,8 @@ func (s *session) probe() error {
 	return s.probeLocks()
 }
 
-// probeLocks takes a lock in a transaction and looks for it among the server's locks: functions that say yes and lock nothing are
-// all that some servers have.
+// probeLocks takes a lock in a transaction and looks for it among the server's locks: functions that say yes and lock
+// nothing are all that some servers have.
 func (s *session) probeLocks() error {
 	h := hash(rand.Int64())
 	classid, objid := h.halves()

@@ -10,8 +10,9 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// hostileSchema shadows what the store's statements use, if they name it without its schema: the functions of $1, the operators, types
-// and views. Each function and operator fails when it is called, each type refuses every value, and each view is empty.
+// hostileSchema shadows what the store's statements use, if they name it without its schema: the functions of $1, the
+// operators, types and views. Each function and operator fails when it is called, each type refuses every value, and
+// each view is empty.
 const hostileSchema = `
 DO $do$
 DECLARE r record;
@@ -44,8 +45,8 @@ BEGIN
 	END LOOP;
 END $do$`
 
-// TestHostileSearchPath runs everything that the store does for a role whose search_path begins with a schema that shadows the server's
-// functions, operators, types and views.
+// TestHostileSearchPath runs everything that the store does for a role whose search_path begins with a schema that
+// shadows the server's functions, operators, types and views.
 func TestHostileSearchPath(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

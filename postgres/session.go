@@ -14,9 +14,9 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A session is one connection with the leases that it carries. It belongs to one goroutine at a time, which has its turn: to take, renew
-// or release a lease, or, when nobody does, to read from it (watch.go). A goroutine of its own for the requests too would cost each
-// of them two changes of goroutine, which is as much as a near server takes to answer.
+// A session is one connection with the leases that it carries. It belongs to one goroutine at a time, which has its
+// turn: to take, renew or release a lease, or, when nobody does, to read from it (watch.go). A goroutine of its own for
+// the requests too would cost each of them two changes of goroutine, which is as much as a near server takes to answer.
 type session struct {
 	b      *Backend
 	conn   *pgconn.PgConn
@@ -201,8 +201,8 @@ func (s *session) make(ctx context.Context, r request) error {
 	}
 }
 
-// onFreeSession calls do with the turn of a session that carries no lease of the caller's, and again with another where one that
-// was at rest turns out to have ended before. do can be repeated, and has Options.Timeout.
+// onFreeSession calls do with the turn of a session that carries no lease of the caller's, and again with another where
+// one that was at rest turns out to have ended before. do can be repeated, and has Options.Timeout.
 func (b *Backend) onFreeSession(ctx context.Context, do func(s *session) error) error {
 	for n := 0; ; n++ {
 		s, err := b.pool.checkOut(ctx, &order{})
@@ -307,8 +307,8 @@ func (s *session) close() {
 	_ = s.conn.Close(context.Background())                             // it is closed in any case
 }
 
-// abort ends the session while its request may still be running: the server does not look at a connection whose statement waits for
-// a lock. The server may not hear of the end either.
+// abort ends the session while its request may still be running: the server does not look at a connection whose
+// statement waits for a lock. The server may not hear of the end either.
 func (s *session) abort() {
 	s.close()
 	b := s.b

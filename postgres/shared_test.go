@@ -13,8 +13,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A database is a test's own, on the server that the package's tests share. Advisory locks belong to a database, so that tests in
-// different ones have nothing to do with each other.
+// A database is a test's own, on the server that the package's tests share. Advisory locks belong to a database, so
+// that tests in different ones have nothing to do with each other.
 type database struct {
 	*servers.Server
 	name string

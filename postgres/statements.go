@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// Every statement names the schema of what it uses, because a role's search_path may put another schema before pg_catalog. An operator
-// without its schema would be looked up there too.
+// Every statement names the schema of what it uses, because a role's search_path may put another schema before
+// pg_catalog. An operator without its schema would be looked up there too.
 //
 //go:embed *.sql
 var files embed.FS
@@ -108,12 +108,12 @@ func (s *session) setUp() error {
 	return nil // what has no such setting goes without
 }
 
-// run sends a label and a statement with its parameters as one request, with one before it that sets the session's idle timeout where
-// that is another. It returns the statement's first row.
+// run sends a label and a statement with its parameters as one request, with one before it that sets the session's idle
+// timeout where that is another. It returns the statement's first row.
 //
-// It is one message, which the server carries out when it is whole, and after which it starts its timer by itself. Of several, as
-// prepared statements are called by pgx, the last may get lost with the path: a session that waits for it holds what it was granted by
-// those before, and none of the server's timers runs.
+// It is one message, which the server carries out when it is whole, and after which it starts its timer by itself. Of
+// several, as prepared statements are called by pgx, the last may get lost with the path: a session that waits for it
+// holds what it was granted by those before, and none of the server's timers runs.
 func (s *session) run(label string, timeout time.Duration, st statement, params ...int64) (row []string, err error) {
 	sql := label
 	late := st >= stTryShared && !s.sharedReady
@@ -178,8 +178,8 @@ const (
 	pgAdvisoryUnlockShared = 2885 // pg_advisory_unlock_shared(bigint)
 )
 
-// call has the server call a function of one number, in one message too. It spares the server to parse and plan, a quarter of its
-// work.
+// call has the server call a function of one number, in one message too. It spares the server to parse and plan, a
+// quarter of its work.
 func (s *session) call(function uint32, param int64) (row []string, err error) {
 	rows, err := s.ask(func(f *pgproto3.Frontend) {
 		text := strconv.AppendInt(nil, param, 10)
@@ -191,8 +191,8 @@ func (s *session) call(function uint32, param int64) (row []string, err error) {
 	return rows[0], err
 }
 
-// ask sends one request, with the turn, and returns the rows of its last statement that returns some. A session that does not
-// answer in time is given up.
+// ask sends one request, with the turn, and returns the rows of its last statement that returns some. A session that
+// does not answer in time is given up.
 func (s *session) ask(send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
 	rows, err = exchange(s.conn, send)
 	if errors.Is(err, errUnanswered) && s.b.leases.Base().Err() == nil { // Close leaves a session with leases to its timer

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A transaction id costs the server a record in its log, and up to Postgres 16 a wake-up of its log writer: more than all
-// else that a grant takes. A client to which the newest id of the whole server belongs needs no other one: every grant
-// before this one, of any client, has a lower or the same id, and those with the same one are its own, which it counts. So
-// a token is an id with such a number. The server compares under the lock (the age of an id is its distance to the next
-// one that nobody has yet, read when it is first asked for in a transaction; Postgres 14 to 17, xid_age).
+// A transaction id costs the server a record in its log, and up to Postgres 16 a wake-up of its log writer: more than
+// all else that a grant takes. A client to which the newest id of the whole server belongs needs no other one: every
+// grant before this one, of any client, has a lower or the same id, and those with the same one are its own, which it
+// counts. So a token is an id with such a number. The server compares under the lock (the age of an id is its distance
+// to the next one that nobody has yet, read when it is first asked for in a transaction; Postgres 14 to 17, xid_age).
 //
 // Grants of one key are counted in the order of their answers. That is the order of the grants as well, because of the
 // attempts on one key that are under way at a time, shared or not, all but the first need an id of their own. And a
@@ -42,8 +42,8 @@ type ownedID struct {
 	grants uint64    // to those
 }
 
-// begin counts in an attempt on h, by a session that is there since then, and returns the id that it may share; nil if it needs a new
-// one.
+// begin counts in an attempt on h, by a session that is there since then, and returns the id that it may share; nil if
+// it needs a new one.
 func (m *mint) begin(h hash, now, since time.Time) *ownedID {
 	m.mu.Lock()
 	defer m.mu.Unlock()

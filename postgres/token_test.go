@@ -41,8 +41,8 @@ func TestOneIDForManyGrants(t *testing.T) {
 	}
 }
 
-// An id that somebody else took in between, while the session stood in the key's queue, makes it take another: an answer
-// from before the queue would be out of date.
+// An id that somebody else took in between, while the session stood in the key's queue, makes it take another: an
+// answer from before the queue would be out of date.
 func TestTokensRiseAcrossQueue(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "autovacuum=off")

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// A connection that is quiet is read from, so that its end is known when it comes. Starting and stopping that costs about as
-// much as a request's overhead, so it begins when a connection has been quiet for a while: a short lease never pays for it.
+// A connection that is quiet is read from, so that its end is known when it comes. Starting and stopping that costs
+// about as much as a request's overhead, so it begins when a connection has been quiet for a while: a short lease never
+// pays for it.
 const quiet = 20 * time.Millisecond
 
 // restLimit is for how long a session without leases stays: the server has other clients who need connections.
 const restLimit = time.Minute
 
-// watch reads from the connection until somebody wants the turn. The server sends nothing that matters but the reason for
-// which it ends the session.
+// watch reads from the connection until somebody wants the turn. The server sends nothing that matters but the reason
+// for which it ends the session.
 func (s *session) watch() {
 	if s.b.leases.Enter(context.Background(), nil) != nil {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// Requests go through pgconn's frontend rather than its Exec: that sends a cancel request whenever a context ends, by which
-// PgBouncer 1.18 can crash ("bad client state"), and asks for descriptions that are known.
+// Requests go through pgconn's frontend rather than its Exec: that sends a cancel request whenever a context ends, by
+// which PgBouncer 1.18 can crash ("bad client state"), and asks for descriptions that are known.
 
 // errUnanswered means that the connection broke, or was given up, before the answer was there. It must be closed.
 var errUnanswered = errors.New("no answer from the server")
@@ -20,8 +20,8 @@ var errUnanswered = errors.New("no answer from the server")
 // longAgo as a connection's deadline ends the request on it.
 var longAgo = time.Unix(1, 0)
 
-// exchange sends one request, and returns the rows of its last statement that returns some. NULL is empty. It lasts until the
-// connection's deadline.
+// exchange sends one request, and returns the rows of its last statement that returns some. NULL is empty. It lasts
+// until the connection's deadline.
 func exchange(conn *pgconn.PgConn, send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
 	f := conn.Frontend()
 	send(f)

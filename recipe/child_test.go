@@ -39,8 +39,8 @@ var setKeys = []string{"x", "y", "z"}
 
 func init() { child = runChild }
 
-// runChild does what all children of a test do, until its input ends, and writes to its parent line by line what it holds.
-// It does nothing in the parent. The lines are:
+// runChild does what all children of a test do, until its input ends, and writes to its parent line by line what it
+// holds. It does nothing in the parent. The lines are:
 //
 //   - ID KIND KEY TOKEN TIME    since TIME at the latest it has held KEY
 //     = ID TIME                   at TIME it still did

@@ -50,8 +50,8 @@ func (b *Backend) sendBatch(
 	return ttls, errs
 }
 
-// split divides the leases of todo among scripts, by mode. A lease that was refused because its slot is moving gets its own
-// script: the server that has a key always serves a request for this key alone.
+// split divides the leases of todo among scripts, by mode. A lease that was refused because its slot is moving gets its
+// own script: the server that has a key always serves a request for this key alone.
 func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, errs []error) []*scriptBatch {
 	_, single := b.client.(*redis.Client)
 	bySlot := !single || b.crossSlot.Load()

@@ -12,8 +12,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Waiters whose processes are frozen, as all of a virtual machine's are at once, cost the next one a reservation each, and no
-// more, although the server takes them for listeners: also when the one who has released is gone.
+// Waiters whose processes are frozen, as all of a virtual machine's are at once, cost the next one a reservation each,
+// and no more, although the server takes them for listeners: also when the one who has released is gone.
 func TestFrozenWaitersCostOneReservationEach(t *testing.T) {
 	// not parallel: it measures reservations, which are short
 	for name, test := range map[string]struct {

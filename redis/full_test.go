@@ -61,8 +61,8 @@ func TestFullServer(t *testing.T) {
 		released = append(released, time.Now())
 		release(t, r.Lease)
 	}
-	// A hand-off that is missed costs its reservation. The machine may pause for so long once or twice, at a hand-off or two each; what
-	// is missed for a reason is missed for each key.
+	// A hand-off that is missed costs its reservation. The machine may pause for so long once or twice, at a hand-off
+	// or two each; what is missed for a reason is missed for each key.
 	const pauses = 4
 	slow := 0
 	handedOn := func(done <-chan outcome, released time.Time) backend.Lease {

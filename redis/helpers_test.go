@@ -12,8 +12,8 @@ import (
 // soon bounds what must happen at once on a machine that may be busy.
 const soon = storetest.Soon
 
-// attempts is how often something is measured at most: a busy machine is slow now and then, what takes too long for a reason does so
-// every time.
+// attempts is how often something is measured at most: a busy machine is slow now and then, what takes too long for a
+// reason does so every time.
 const attempts = 3
 
 // closed is where nobody listens, nor will by chance.

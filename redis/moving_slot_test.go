@@ -109,8 +109,8 @@ func oneSlot(name string, n int) []string {
 	return keys
 }
 
-// While some keys of a slot have moved and others have not, its servers refuse scripts. A request goes on until the slot has
-// arrived, or is unavailable within its limit; then everything goes on, and nothing is lost or left behind.
+// While some keys of a slot have moved and others have not, its servers refuse scripts. A request goes on until the
+// slot has arrived, or is unavailable within its limit; then everything goes on, and nothing is lost or left behind.
 func TestMovingSlot(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t)

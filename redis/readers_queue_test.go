@@ -19,7 +19,8 @@ func renewalOf(b *Backend, key, member string) exchange.Request {
 	}
 }
 
-// Nobody passes a waiting writer, the last reader's release hands on to it at once, and the readers behind it enter together.
+// Nobody passes a waiting writer, the last reader's release hands on to it at once, and the readers behind it enter
+// together.
 func TestWriterBetweenReaders(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -99,7 +100,8 @@ func TestCancelledWriterFreesReaders(t *testing.T) {
 	release(t, l)
 }
 
-// A dead writer holds up the readers behind it for a few seconds, although other readers stay. A live one is not passed.
+// A dead writer holds up the readers behind it for a few seconds, although other readers stay. A live one is not
+// passed.
 func TestDeadWriterFreesReaders(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)

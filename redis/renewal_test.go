@@ -12,8 +12,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// In a batch each lease gets its own TTL and its own outcome, at the first renewal as at later ones, whatever has become of
-// the others' keys. A stranger's key stays as it is.
+// In a batch each lease gets its own TTL and its own outcome, at the first renewal as at later ones, whatever has
+// become of the others' keys. A stranger's key stays as it is.
 func TestBatchOfAllSorts(t *testing.T) {
 	t.Parallel()
 	t.Run("single", func(t *testing.T) { batchOfAllSorts(t, opened(t, ownDatabase(t).URL)) })

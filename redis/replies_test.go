@@ -16,8 +16,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A lost reply to an acquire gives the lease with the token of the first try, never "held" by oneself. A lost reply to a
-// renewal or release is neither an error nor a loss.
+// A lost reply to an acquire gives the lease with the token of the first try, never "held" by oneself. A lost reply to
+// a renewal or release is neither an error nor a loss.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -143,8 +143,8 @@ func TestDeadlineBetweenGrantAndReply(t *testing.T) {
 	}
 }
 
-// With a caller's client that ignores deadlines, all calls return in time although nothing ever answers, and the goroutines
-// that were left end with the client's own timeouts.
+// With a caller's client that ignores deadlines, all calls return in time although nothing ever answers, and the
+// goroutines that were left end with the client's own timeouts.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	const readTimeout = 4 * time.Second
@@ -236,7 +236,8 @@ func TestLateRequests(t *testing.T) {
 	}
 }
 
-// A request that was given up, and that a caller's client repeats when the lease is over which a later one got, leaves nothing.
+// A request that was given up, and that a caller's client repeats when the lease is over which a later one got, leaves
+// nothing.
 func TestRepeatedAfterRelease(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)

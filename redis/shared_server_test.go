@@ -19,9 +19,9 @@ import (
 // sharedDatabases is how many databases the shared server has: more than there are tests in one run.
 const sharedDatabases = 512
 
-// A database is a test's own database of the server that this package's tests share. The test may do what it likes to its
-// database. What it does to the server it does to all: a test that configures, kills or freezes its server, breaks all connections
-// of it, flushes its scripts or counts its commands starts one of its own.
+// A database is a test's own database of the server that this package's tests share. The test may do what it likes to
+// its database. What it does to the server it does to all: a test that configures, kills or freezes its server, breaks
+// all connections of it, flushes its scripts or counts its commands starts one of its own.
 type database struct {
 	Addr   string // of the shared server
 	URL    string

@@ -82,14 +82,14 @@ func leastOf(measure func(n int) (took time.Duration, enough bool)) time.Duratio
 	return least
 }
 
-// No message is missed, however soon it comes: two clients pass a key to each other, and hand-offs are far quicker than the
-// reservation that would end a missed one.
+// No message is missed, however soon it comes: two clients pass a key to each other, and hand-offs are far quicker than
+// the reservation that would end a missed one.
 func TestNoHandOffIsMissed(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	clients := []*Backend{opened(t, s.URL), opened(t, s.URL)}
-	// The machine may pause for so long once or twice, at a hand-off or two each; what is missed for a reason is missed more
-	// often.
+	// The machine may pause for so long once or twice, at a hand-off or two each; what is missed for a reason is missed
+	// more often.
 	const rounds, pauses = 1000, 4
 	var slow atomic.Int32
 	done := make(chan error, len(clients))

@@ -71,8 +71,8 @@ func (c *wireConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inOne makes n requests, which start begins, wait until all are there, so that they travel in one pipeline. What a clean-up
-// that still goes on asks meanwhile may travel with them.
+// inOne makes n requests, which start begins, wait until all are there, so that they travel in one pipeline. What a
+// clean-up that still goes on asks meanwhile may travel with them.
 func inOne(t *testing.T, l *exchange.Lanes, n int, start func()) {
 	t.Helper()
 	var release func()

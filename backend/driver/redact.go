@@ -12,13 +12,14 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// ParamPassword is the parameter of a URL with other URLs in its parameters, each of which may have *** instead of a password: the first
-// lock_password replaces the first ***, and so on. See FillPasswords.
+// ParamPassword is the parameter of a URL with other URLs in its parameters, each of which may have *** instead of a
+// password: the first lock_password replaces the first ***, and so on. See FillPasswords.
 const ParamPassword = ParamPrefix + "password"
 
 const mask = "***"
 
-// Redact returns raw without its user, password and query: what may be logged. Of a URL that SplitURL refuses it returns only the scheme.
+// Redact returns raw without its user, password and query: what may be logged. Of a URL that SplitURL refuses it
+// returns only the scheme.
 func Redact(raw string) string {
 	u, err := SplitURL(raw)
 	scheme, rest, ok := strings.Cut(raw, ":")
@@ -35,8 +36,9 @@ func Redact(raw string) string {
 	return scheme + strings.Join(u.Hosts, ",") + u.Path
 }
 
-// Mask returns raw with *** for each password, and is empty if SplitURL refuses raw. To get a URL that works, replace each *** by the
-// password in its place, written as Escape writes it. The passwords of URLs in parameters follow at the end, as lock_password.
+// Mask returns raw with *** for each password, and is empty if SplitURL refuses raw. To get a URL that works, replace
+// each *** by the password in its place, written as Escape writes it. The passwords of URLs in parameters follow at the
+// end, as lock_password.
 func Mask(raw string) string {
 	if _, err := SplitURL(raw); err != nil {
 		return ""
@@ -70,7 +72,8 @@ func countMasks(raw string) int {
 
 func same(url string) string { return url }
 
-// HasPassword reports whether raw, or a URL in one of its parameters, has a password. It is true if SplitURL refuses raw.
+// HasPassword reports whether raw, or a URL in one of its parameters, has a password. It is true if SplitURL refuses
+// raw.
 func HasPassword(raw string) bool {
 	if _, err := SplitURL(raw); err != nil {
 		return true
@@ -78,7 +81,8 @@ func HasPassword(raw string) bool {
 	return len(secrets(raw)) > 0
 }
 
-// FillPasswords replaces each *** that stands for a password in urls by the next of passwords. Without passwords it returns urls. Errors match ErrInvalid.
+// FillPasswords replaces each *** that stands for a password in urls by the next of passwords. Without passwords it
+// returns urls. Errors match ErrInvalid.
 func FillPasswords(urls, passwords []string) ([]string, error) {
 	if len(passwords) == 0 {
 		return urls, nil
@@ -105,9 +109,10 @@ func FillPasswords(urls, passwords []string) ([]string, error) {
 	return filled, nil
 }
 
-// CleanError keeps the passwords of raw, the URL that err came from, out of err's message: those of three bytes or more, as they are
-// written in raw and decoded. Client libraries like to quote the URL that they could not parse, or its parts. The message for a
-// raw that SplitURL refuses is SplitURL's. The result matches what err matches, and does not unwrap.
+// CleanError keeps the passwords of raw, the URL that err came from, out of err's message: those of three bytes or
+// more, as they are written in raw and decoded. Client libraries like to quote the URL that they could not parse, or
+// its parts. The message for a raw that SplitURL refuses is SplitURL's. The result matches what err matches, and does
+// not unwrap.
 func CleanError(raw string, err error) error {
 	if err == nil || raw == "" {
 		return err
@@ -166,8 +171,8 @@ func secrets(raw string) []string {
 	return slices.DeleteFunc(slices.Compact(list), func(s string) bool { return s == mask })
 }
 
-// rewrite returns raw, which SplitURL accepts, with each of its passwords, as written, replaced by what secret returns for it, and each URL
-// in a parameter by what nested returns for the URL.
+// rewrite returns raw, which SplitURL accepts, with each of its passwords, as written, replaced by what secret returns
+// for it, and each URL in a parameter by what nested returns for the URL.
 func rewrite(raw string, secret, nested func(string) string) string {
 	base, query, hasQuery := strings.Cut(raw, "?")
 	if userinfo, rest, ok := strings.Cut(base, "@"); ok {

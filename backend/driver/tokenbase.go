@@ -9,8 +9,8 @@ import (
 
 const paramTokenBase = ParamPrefix + "token_base"
 
-// TakeTokenBase removes the parameter lock_token_base from a URL and returns it: what is added to every number of the store, so
-// that a store that replaces another continues where the other ended. It is 0 if the parameter is missing.
+// TakeTokenBase removes the parameter lock_token_base from a URL and returns it: what is added to every number of the
+// store, so that a store that replaces another continues where the other ended. It is 0 if the parameter is missing.
 func TakeTokenBase(raw string) (rest string, base uint64, err error) {
 	rest, text, ok, err := takeParam(raw, paramTokenBase)
 	if err != nil || !ok {
@@ -23,8 +23,8 @@ func TakeTokenBase(raw string) (rest string, base uint64, err error) {
 	return rest, base, nil
 }
 
-// AddTokenBase returns a store's number plus base, or 0 if the store has no number. ErrUnsupported means that the sum is not below
-// TokenLimit.
+// AddTokenBase returns a store's number plus base, or 0 if the store has no number. ErrUnsupported means that the sum
+// is not below TokenLimit.
 func AddTokenBase(number, base uint64) (uint64, error) {
 	switch {
 	case number == 0:

@@ -34,8 +34,9 @@ func (u URL) String() string { return Redact(u.Raw) }
 // GoString returns String with the type's name, for %#v.
 func (u URL) GoString() string { return "URL(" + u.String() + ")" }
 
-// SplitURL cuts raw into its parts. It refuses a URL that two readers could cut in different places, such as one with an unescaped
-// / ? # @ [ or ] in its password. Errors match ErrInvalid. They show the scheme and what to escape, and nothing else of raw.
+// SplitURL cuts raw into its parts. It refuses a URL that two readers could cut in different places, such as one with
+// an unescaped / ? # @ [ or ] in its password. Errors match ErrInvalid. They show the scheme and what to escape, and
+// nothing else of raw.
 func SplitURL(raw string) (URL, error) {
 	scheme, rest, ok := strings.Cut(raw, ":")
 	if !ok || !validScheme(scheme) {
@@ -120,8 +121,8 @@ func (u *URL) splitAuthority(authority string) (wrong string) {
 	return ""
 }
 
-// ambiguousQuery returns what is wrong with a query, or "": an @ in it may end a password that began before it, and a parameter behind a
-// secret may be the rest of the secret.
+// ambiguousQuery returns what is wrong with a query, or "": an @ in it may end a password that began before it, and a
+// parameter behind a secret may be the rest of the secret.
 func ambiguousQuery(query string) (wrong string) {
 	if strings.Contains(query, "@") {
 		return "'@' behind a '?'; escape ? as %3F in a password, and @ as %40 everywhere else"
@@ -188,8 +189,8 @@ func validScheme(s string) bool {
 // Escape returns text as it is written in any part of a URL: every byte but letters, digits and - _ . ~ becomes %XX.
 func Escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
-// HostPort returns a host of a URL with its port, or with the given port if the host has none. An IPv6 address without a port may
-// stand in brackets or not. Errors do not show the host, and match none of ours.
+// HostPort returns a host of a URL with its port, or with the given port if the host has none. An IPv6 address without
+// a port may stand in brackets or not. Errors do not show the host, and match none of ours.
 func HostPort(host, port string) (string, error) {
 	bare := host
 	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {

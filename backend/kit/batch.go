@@ -12,9 +12,10 @@ import (
 // errUnanswered is the unknown outcome of a renewal for which a batch brought no answer.
 var errUnanswered = errors.New("no answer to this renewal")
 
-// RenewBatch does the work of BatchRenewer for a store: it drops the leases that are over, calls send once with the rest,
-// and enters the answers. send gets each TTL as rounded by Guarantees.Round, and returns a granted TTL and an error for each lease, in order, with the meaning of
-// Requests.RenewLease; ctx ends when the last of their deadlines has passed.
+// RenewBatch does the work of BatchRenewer for a store: it drops the leases that are over, calls send once with the
+// rest, and enters the answers. send gets each TTL as rounded by Guarantees.Round, and returns a granted TTL and an
+// error for each lease, in order, with the meaning of Requests.RenewLease; ctx ends when the last of their deadlines
+// has passed.
 func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	send func(ctx context.Context, lives []*Life, ttls []time.Duration) (granted []time.Duration, errs []error),
 ) []error {
@@ -78,8 +79,9 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	return errs
 }
 
-// inParts calls f with 0 to n-1 and the time, with the lock, which it leaves to others now and then; and afterwards, without
-// the lock, what f returned. The time is read under the lock: nobody has seen a later one for which a lease was over.
+// inParts calls f with 0 to n-1 and the time, with the lock, which it leaves to others now and then; and afterwards,
+// without the lock, what f returned. The time is read under the lock: nobody has seen a later one for which a lease was
+// over.
 func (s *Leases) inParts(n int, f func(i int, now time.Time) (call func())) {
 	const part = 64
 	var calls []func()

@@ -17,16 +17,16 @@ const (
 	lateArrival = time.Second
 )
 
-// Abandon removes, in the background, what the store may keep of r's owner after an Acquire whose outcome is unknown. It
-// asks at once, then again, until the store has had nothing of the owner for a second, or ttl has run out. After Close it
-// does nothing.
+// Abandon removes, in the background, what the store may keep of r's owner after an Acquire whose outcome is unknown.
+// It asks at once, then again, until the store has had nothing of the owner for a second, or ttl has run out. After
+// Close it does nothing.
 func (s *Leases) Abandon(r backend.Request, ttl time.Duration) {
 	s.cleanUp(&Life{leases: s, key: r.Key, owner: r.Owner, shared: r.Shared}, ttl, true)
 }
 
-// Withdraw removes, in the background, what the store keeps of r's owner after an Acquire that failed, such as its place in
-// a queue. All requests of the owner must have been answered: the store's answer to the removal is final. Withdraw asks
-// until there is one, or ttl has run out.
+// Withdraw removes, in the background, what the store keeps of r's owner after an Acquire that failed, such as its
+// place in a queue. All requests of the owner must have been answered: the store's answer to the removal is final.
+// Withdraw asks until there is one, or ttl has run out.
 func (s *Leases) Withdraw(r backend.Request, ttl time.Duration) {
 	s.cleanUp(&Life{leases: s, key: r.Key, owner: r.Owner, shared: r.Shared}, ttl, false)
 }

@@ -80,7 +80,8 @@ func TestUnsureGrantIsCleanedUpAgain(t *testing.T) {
 	}
 }
 
-// "Nothing there" is believed when it was said twice, a second apart: the request that was given up may still be on its way.
+// "Nothing there" is believed when it was said twice, a second apart: the request that was given up may still be on its
+// way.
 func TestAbandonBelievesAbsenceLate(t *testing.T) {
 	for _, answers := range [][]error{{backend.ErrLost}, {errNet, backend.ErrLost}, {backend.ErrLost, errNet, backend.ErrLost}, {backend.ErrLost, backend.ErrLost, errNet, backend.ErrLost}} {
 		got := attempts(t, time.Hour, answers...)

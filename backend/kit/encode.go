@@ -62,7 +62,8 @@ func (e Encoding) plain(c byte) bool {
 	return strings.IndexByte(e.Extra, c) >= 0
 }
 
-// Decode returns the key that has name. It is false for a name that Encode does not make, and for one that it has cut short.
+// Decode returns the key that has name. It is false for a name that Encode does not make, and for one that it has cut
+// short.
 func (e Encoding) Decode(name string) (key string, ok bool) {
 	escape := cmp.Or(e.Escape, '%')
 	var b strings.Builder

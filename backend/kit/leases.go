@@ -52,9 +52,9 @@ type Grant struct {
 }
 
 // Grant begins the life of a lease that the store has given to r. It fails, and gives the lease back in the background,
-// when ctx has ended, the grant arrived after its own deadline (ErrLost), its token is not below 2^55 (ErrUnsupported), or Leases is
-// closed.
-// After a failure the owner is spent: asking again under its name would race with giving the first grant back.
+// when ctx has ended, the grant arrived after its own deadline (ErrLost), its token is not below 2^55 (ErrUnsupported),
+// or Leases is closed. After a failure the owner is spent: asking again under its name would race with giving the first
+// grant back.
 func (s *Leases) Grant(ctx context.Context, r backend.Request, g Grant) (*Life, error) {
 	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, shared: r.Shared, token: g.Token, mayReturn: g.Unsure}
 	l.place.Item = l

@@ -8,16 +8,17 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// Requests are the requests that a store makes to its servers for one lease. Leases calls them; a store implements only these
-// and its own Acquire. Both must be safe for concurrent use and honour ctx. If the client library does not honour ctx, they
-// need a timeout of their own.
+// Requests are the requests that a store makes to its servers for one lease. Leases calls them; a store implements only
+// these and its own Acquire. Both must be safe for concurrent use and honour ctx. If the client library does not honour
+// ctx, they need a timeout of their own.
 type Requests interface {
 	// Guarantees returns the store's, as in Backend. The TTLs of renewals are rounded up by them. It makes no request.
 	Guarantees() backend.Guarantees
 
-	// RenewLease makes the lease of l.Key and l.Owner end ttl after the store sees the request, and
-	// returns the TTL granted, which is at least ttl. It makes one attempt. ttl is already rounded by Guarantees.Round. ErrLost means that
-	// the store answered and the owner does not hold the key; RenewLease never creates a new lease. Any other error means unknown.
+	// RenewLease makes the lease of l.Key and l.Owner end ttl after the store sees the request, and returns the TTL
+	// granted, which is at least ttl. It makes one attempt. ttl is already rounded by Guarantees.Round. ErrLost means
+	// that the store answered and the owner does not hold the key; RenewLease never creates a new lease. Any other
+	// error means unknown.
 	RenewLease(ctx context.Context, l *Life, ttl time.Duration) (granted time.Duration, err error)
 
 	// ReleaseLease removes whatever the store keeps of l.Owner on l.Key: its lease, or its place in a queue. nil means
@@ -37,8 +38,8 @@ const (
 	closed // its Leases was closed
 )
 
-// A Life is the life of one granted lease: granted, renewed, then released or lost. It is the Lease that stores built on
-// Leases hand out.
+// A Life is the life of one granted lease: granted, renewed, then released or lost. It is the Lease that stores built
+// on Leases hand out.
 type Life struct {
 	Data any // the store's own, set at grant; the store guards it
 

@@ -13,8 +13,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A lossyStore is a real little store behind a network that delays, loses and repeats: the requests of Leases reach it, or
-// not, and are answered, or not. It is the model that random histories of a Life are checked against.
+// A lossyStore is a real little store behind a network that delays, loses and repeats: the requests of Leases reach it,
+// or not, and are answered, or not. It is the model that random histories of a Life are checked against.
 type lossyStore struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
@@ -261,7 +261,8 @@ func randomHistory(seed uint64) func(t *testing.T) {
 			})
 		}
 		all.Wait()
-		// Whatever was lost, once the network is well the keys are free: released ones within a few attempts, all by TTL.
+		// Whatever was lost, once the network is well the keys are free: released ones within a few attempts, all by
+		// TTL.
 		store.mu.Lock()
 		store.calm = true
 		store.mu.Unlock()

@@ -75,8 +75,9 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u underway, b
 	return u, bound, err
 }
 
-// beginRenewLocked begins a renewal sent now, unless the lease is over, or else ended is an error. bound is the deadline that
-// the lease has when the request is sent: no answer after it counts. call, if not nil, is to run after unlocking.
+// beginRenewLocked begins a renewal sent now, unless the lease is over, or else ended is an error. bound is the
+// deadline that the lease has when the request is sent: no answer after it counts. call, if not nil, is to run after
+// unlocking.
 func (l *Life) beginRenewLocked(ended error, ttl time.Duration, now time.Time) (bound time.Time, call func(), err error) {
 	bound = l.place.At()
 	if l.state == live && !now.Before(bound) { // the process slept past it and the timer has not run yet
@@ -96,8 +97,8 @@ func (l *Life) beginRenewLocked(ended error, ttl time.Duration, now time.Time) (
 	return bound, call, nil
 }
 
-// unansweredLocked notes that a request for ttl may still be on its way to the store. Nothing says when it arrives, as long
-// as the lease lives.
+// unansweredLocked notes that a request for ttl may still be on its way to the store. Nothing says when it arrives, as
+// long as the lease lives.
 func (l *Life) unansweredLocked(ttl time.Duration) {
 	if l.lateTTL > 0 {
 		ttl = min(ttl, l.lateTTL)
@@ -106,8 +107,8 @@ func (l *Life) unansweredLocked(ttl time.Duration) {
 	l.unsure = true
 }
 
-// prolongedLocked returns the TTL to count on of one granted. An earlier, shorter renewal that arrives after it cuts the
-// lease short.
+// prolongedLocked returns the TTL to count on of one granted. An earlier, shorter renewal that arrives after it cuts
+// the lease short.
 func (l *Life) prolongedLocked(granted time.Duration) time.Duration {
 	if l.lateTTL > 0 {
 		return min(granted, l.lateTTL)
@@ -120,8 +121,8 @@ func (l *Life) keptLocked(now time.Time, ttl time.Duration) {
 	l.kept = max(l.kept, now.Sub(l.granted)+ttl)
 }
 
-// endRenewLocked enters the answer to a renewal. over is the error of a lease that is not live any more; stray means that the
-// store has prolonged such a one; call, if not nil, is to run after unlocking.
+// endRenewLocked enters the answer to a renewal. over is the error of a lease that is not live any more; stray means
+// that the store has prolonged such a one; call, if not nil, is to run after unlocking.
 func (l *Life) endRenewLocked(u underway, granted time.Duration, err error, now time.Time) (stray bool, call func(), over error) {
 	l.renewing = false
 	if l.renewed != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/anylock/lock/bench"
 )
 
-// TestMeasure measures every set and writes docs/benchmarks.md, of all sets or of the one that ANYLOCK_BENCH_PEERS names. It takes a quarter of an hour: make bench-peers.
+// TestMeasure measures every set and writes docs/benchmarks.md, of all sets or of the one that ANYLOCK_BENCH_PEERS
+// names. It takes a quarter of an hour: make bench-peers.
 func TestMeasure(t *testing.T) {
 	only := os.Getenv("ANYLOCK_BENCH_PEERS")
 	for _, s := range Sets {

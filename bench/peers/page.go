@@ -9,7 +9,8 @@ import (
 	"github.com/anylock/lock/bench"
 )
 
-// WritePage writes benchmarks.md into folder docs, with a chart for each scenario beside it, from the reports of the sets.
+// WritePage writes benchmarks.md into folder docs, with a chart for each scenario beside it, from the reports of the
+// sets.
 func WritePage(docs string, reports map[string]*bench.Report) error {
 	charts := filepath.Join(docs, "benchmarks")
 	if err := os.MkdirAll(charts, 0o755); err != nil {

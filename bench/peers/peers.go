@@ -1,8 +1,8 @@
-// Package peers measures other libraries of locks beside ours, by the scenarios of package bench. It is a module of its own,
-// so that what they need is no need of the library's.
+// Package peers measures other libraries of locks beside ours, by the scenarios of package bench. It is a module of its
+// own, so that what they need is no need of the library's.
 //
-// Each has the best settings that make sense, and a line that says why. None of the peers hands out fencing tokens, but the
-// revisions of etcd and ZooKeeper, and pglock's record versions, can serve as such.
+// Each has the best settings that make sense, and a line that says why. None of the peers hands out fencing tokens, but
+// the revisions of etcd and ZooKeeper, and pglock's record versions, can serve as such.
 package peers
 
 import (
@@ -29,7 +29,8 @@ func version(module string) string {
 	return "(unknown version)"
 }
 
-// Open opens the peer that child names, in a process that is to hold a key: its name, a blank, and the address of its server.
+// Open opens the peer that child names, in a process that is to hold a key: its name, a blank, and the address of its
+// server.
 func Open(child string) (bench.Store, error) {
 	name, addr, _ := strings.Cut(child, " ")
 	for _, peer := range All {
@@ -45,8 +46,8 @@ var All = []func(addr string) bench.Store{
 	Bare, Redsync, Redislock, Rueidislock, EtcdMutex, ZKLock, PGLock, BareAdvisory,
 }
 
-// renewing calls renew three times in ttl until it is stopped: what a library that leaves renewal to its user costs, done as
-// their examples do it, with a goroutine and a ticker for each lock.
+// renewing calls renew three times in ttl until it is stopped: what a library that leaves renewal to its user costs,
+// done as their examples do it, with a goroutine and a ticker for each lock.
 func renewing(ttl time.Duration, renew func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

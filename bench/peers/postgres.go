@@ -20,8 +20,8 @@ const (
 	pgLease       = time.Second
 )
 
-// BareAdvisory is pg_advisory_lock on a pinned connection: no lease, so that a frozen holder keeps its key for as long as TCP keeps the
-// connection; no token.
+// BareAdvisory is pg_advisory_lock on a pinned connection: no lease, so that a frozen holder keeps its key for as long
+// as TCP keeps the connection; no token.
 func BareAdvisory(url string) bench.Store {
 	return bench.Store{
 		Name: "advisory", Child: "advisory " + url, MaxLeases: pgConnections,
@@ -83,8 +83,9 @@ func (c advisory) Try(ctx context.Context, key string) (bench.Lease, error) {
 
 func (c advisory) Close() error { c.pool.Close(); return nil }
 
-// PGLock waits for a whole lease duration before it asks again. Its lease is therefore the shortest that its heartbeats bear well,
-// whatever TTL the scenario has: with its default of 20 s a contended key would be idle for most of the time.
+// PGLock waits for a whole lease duration before it asks again. Its lease is therefore the shortest that its heartbeats
+// bear well, whatever TTL the scenario has: with its default of 20 s a contended key would be idle for most of the
+// time.
 func PGLock(url string) bench.Store {
 	return bench.Store{
 		Name: "pglock", Child: "pglock " + url, MaxLeases: pgConnections,
@@ -138,7 +139,8 @@ func (c pgClient) acquire(ctx context.Context, key string, o ...pglock.LockOptio
 	}), nil
 }
 
-// overdue reports a request that pglock itself has given up: an answer may take no longer than a lease. It is asked again.
+// overdue reports a request that pglock itself has given up: an answer may take no longer than a lease. It is asked
+// again.
 func overdue(ctx context.Context, err error) bool {
 	const canceled = "57014" // query_canceled
 	var answer *pq.Error

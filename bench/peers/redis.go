@@ -26,7 +26,8 @@ func redisStore(name, settings, addr string, open func(c *redis.Client, ttl time
 	return bench.Store{
 		Name: name, About: settings, Child: name + " " + addr,
 		Open: func(_ context.Context, ttl time.Duration) (bench.Client, error) {
-			// go-redis' own pool is 10 connections for each processor; 64 workers of one client shall not queue for them.
+			// go-redis' own pool is 10 connections for each processor; 64 workers of one client shall not queue for
+			// them.
 			const pool = 64
 			c := redis.NewClient(&redis.Options{Addr: addr, PoolSize: pool})
 			return redisClient{open(c, ttl), c}, nil
@@ -47,7 +48,8 @@ type redisClient struct {
 
 func (c redisClient) Close() error { return c.client.Close() }
 
-// Bare is SET NX with a compare-and-delete script: the least that a lock needs, and so the floor. It waits by polling every millisecond.
+// Bare is SET NX with a compare-and-delete script: the least that a lock needs, and so the floor. It waits by polling
+// every millisecond.
 func Bare(addr string) bench.Store {
 	return redisStore("bare", "go-redis "+version("github.com/redis/go-redis/v9")+": SET NX PX and a script that compares and deletes, no token, no renewal, "+
 		"no order; waits by asking every millisecond", addr, func(c *redis.Client, ttl time.Duration) redisPeer { return bare{c, ttl} })
@@ -95,7 +97,8 @@ func asking(ctx context.Context, key string, try func(context.Context, string) (
 	}
 }
 
-// Redsync keeps its own delays, which are random between 50 and 250 ms: shorter ones are faster for few waiters and flood the server for many.
+// Redsync keeps its own delays, which are random between 50 and 250 ms: shorter ones are faster for few waiters and
+// flood the server for many.
 func Redsync(addr string) bench.Store {
 	return redisStore("redsync", about("github.com/go-redsync/redsync/v4", "its own random delays of 50 to 250 ms, tries without end"), addr,
 		func(c *redis.Client, ttl time.Duration) redisPeer {
@@ -138,7 +141,8 @@ func (p redsyncPeer) Try(ctx context.Context, key string) (bench.Lease, error) {
 	return p.lease(m), nil
 }
 
-// Redislock asks every 10 ms: its examples' 100 ms leave a contended key idle, and 1 ms floods the server (199 commands a lock with 64 waiters).
+// Redislock asks every 10 ms: its examples' 100 ms leave a contended key idle, and 1 ms floods the server (199 commands
+// a lock with 64 waiters).
 func Redislock(addr string) bench.Store {
 	return redisStore("redislock", about("github.com/bsm/redislock", "asks every 10 ms"), addr,
 		func(c *redis.Client, ttl time.Duration) redisPeer { return redislockPeer{redislock.New(c), ttl} })
@@ -178,8 +182,8 @@ func (p redislockPeer) Try(ctx context.Context, key string) (bench.Lease, error)
 	return p.obtain(ctx, key, nil)
 }
 
-// Rueidislock uses one key on the one server (its default is two of three, for several servers), and NOLOOP tracking, which it
-// recommends from Redis 7.0.5 on. It extends a key every half of its validity by itself.
+// Rueidislock uses one key on the one server (its default is two of three, for several servers), and NOLOOP tracking,
+// which it recommends from Redis 7.0.5 on. It extends a key every half of its validity by itself.
 func Rueidislock(addr string) bench.Store {
 	counting := redis.NewClient(&redis.Options{Addr: addr})
 	return bench.Store{
@@ -200,11 +204,12 @@ func Rueidislock(addr string) bench.Store {
 
 type rueidisClient struct{ locker rueidislock.Locker }
 
-// rueidisPatience is when a wait is begun again, 0 for never: an attempt of rueidislock that had no answer within 20 ms may
-// wait for a message that does not come. Measurements do without, as it costs time that is not rueidislock's.
+// rueidisPatience is when a wait is begun again, 0 for never: an attempt of rueidislock that had no answer within 20 ms
+// may wait for a message that does not come. Measurements do without, as it costs time that is not rueidislock's.
 var rueidisPatience time.Duration
 
-// Acquire waits. The context that comes with the lock ends with it, and ends with ctx, which bounds only the waiting here.
+// Acquire waits. The context that comes with the lock ends with it, and ends with ctx, which bounds only the waiting
+// here.
 func (c rueidisClient) Acquire(ctx context.Context, key string) (bench.Lease, error) {
 	if rueidisPatience == 0 {
 		_, cancel, err := c.locker.WithContext(ctx, key)

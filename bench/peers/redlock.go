@@ -76,8 +76,8 @@ func (q quorumClients) Close() error {
 	return errors.Join(errs...)
 }
 
-// NaiveQuorum is the published algorithm at its barest: SET NX on all servers at once, a majority has the key, and a script deletes it on
-// all of them. It waits by asking every millisecond.
+// NaiveQuorum is the published algorithm at its barest: SET NX on all servers at once, a majority has the key, and a
+// script deletes it on all of them. It waits by asking every millisecond.
 func NaiveQuorum(addrs []string) bench.Store {
 	return quorumStore("naive-quorum", "go-redis "+version("github.com/redis/go-redis/v9")+": Bare on three servers at once, without timeouts of "+
 		"their own, clean-up after errors, tokens or renewal", addrs,

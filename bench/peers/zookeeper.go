@@ -13,8 +13,8 @@ import (
 	"github.com/anylock/lock/bench"
 )
 
-// ZKLock is the recipe of the client library. Its Lock takes no context and there is no attempt that does not wait. Its parent nodes
-// are never removed.
+// ZKLock is the recipe of the client library. Its Lock takes no context and there is no attempt that does not wait. Its
+// parent nodes are never removed.
 func ZKLock(addr string) bench.Store {
 	return bench.Store{
 		Name: "zk-lock", Child: "zk-lock " + addr,
@@ -60,7 +60,8 @@ func (zkClient) Try(context.Context, string) (bench.Lease, error) { return nil, 
 
 func (c zkClient) Close() error { c.conn.Close(); return nil }
 
-// zooKeeperServer returns the version of the server. The library's own question takes no version that has a packager's suffix.
+// zooKeeperServer returns the version of the server. The library's own question takes no version that has a packager's
+// suffix.
 func zooKeeperServer(addr string) (string, error) {
 	const patience = 5 * time.Second
 	c, err := net.DialTimeout("tcp", addr, patience)

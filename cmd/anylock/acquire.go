@@ -117,9 +117,9 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 	return r.conflict(holder)
 }
 
-// heldOutside returns an error if the key is held by an anylock run around this process, because waiting would never end.
-// An owner is unique in all stores, so that the owner identifies the lease, also if the URL or the prefix of the key
-// differs.
+// heldOutside returns an error if the key is held by an anylock run around this process, because waiting would never
+// end. An owner is unique in all stores, so that the owner identifies the lease, also if the URL or the prefix of the
+// key differs.
 func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) error {
 	owners := heldOwners()
 	if len(owners) == 0 || r.permits > 0 {

@@ -19,16 +19,19 @@ func maxGrace(ttl time.Duration) time.Duration {
 	return max(0, room(ttl, 0)-ttl/least)
 }
 
-// keepAhead renews a lease more often than package lock does, where that would be too late with another attempt after one without
-// an answer: with a long grace or a short TTL. Failed attempts need no care here: the supervisor looks at the deadline only.
+// keepAhead renews a lease more often than package lock does, where that would be too late with another attempt after
+// one without an answer: with a long grace or a short TTL. Failed attempts need no care here: the supervisor looks at
+// the deadline only.
 func keepAhead(l *lock.Lease, ttl, grace time.Duration) (stop func()) {
 	room := room(ttl, grace)
-	// Package lock begins when a third of the TTL has passed, waits for a third of what is left, and pauses for an eighth of the rest.
+	// Package lock begins when a third of the TTL has passed, waits for a third of what is left, and pauses for an
+	// eighth of the rest.
 	const again, of = 11, 18
 	if room >= ttl*again/of {
 		return func() {}
 	}
-	// Attempts last as long as package lock's, or a slow store would be taken for a silent one. Two of them and a pause fill the room.
+	// Attempts last as long as package lock's, or a slow store would be taken for a silent one. Two of them and a pause
+	// fill the room.
 	const parts, attempts, each = 5, 2, 2
 	pause := room / parts
 	return repeat(pause, func(ctx context.Context) {

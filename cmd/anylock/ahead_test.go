@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// A deafStore grants all that it is asked for, and takes a while for each renewal. It does not answer the one with the number deaf.
+// A deafStore grants all that it is asked for, and takes a while for each renewal. It does not answer the one with the
+// number deaf.
 type deafStore struct {
 	backend.Backend
 	leases *kit.Leases

@@ -19,7 +19,8 @@ type reportFile struct {
 	write func(b *bench.Report, w io.Writer) error
 }
 
-// openReports opens the files before anything is measured: a wrong path shows at once. What is in them stays until there is a report.
+// openReports opens the files before anything is measured: a wrong path shows at once. What is in them stays until
+// there is a report.
 func openReports(jsonFile, htmlFile string) (files reportFiles, err error) {
 	if jsonFile != "" && jsonFile == htmlFile {
 		return nil, usagef("--json and --html name the same file")

@@ -38,7 +38,8 @@ type childEvent struct {
 	signal  os.Signal // that ended it, nil if it exited
 }
 
-// A program is what to start, with our own standard files, and until when it may run at most, whatever happens to this process.
+// A program is what to start, with our own standard files, and until when it may run at most, whatever happens to this
+// process.
 type program struct {
 	file      string
 	argv, env []string

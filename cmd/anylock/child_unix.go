@@ -32,7 +32,8 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 	c.guard.protect(p.ttl, p.deadline)
 	started, handed := make(chan error), make(chan struct{})
 	go func() {
-		// The kernel takes the death of the thread that started a child for the death of its parent (see processAttributes).
+		// The kernel takes the death of the thread that started a child for the death of its parent (see
+		// processAttributes).
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		proc, err := ownChildren.start(func() (*os.Process, error) {

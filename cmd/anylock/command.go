@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// splitCommand takes the key and the command from the arguments that follow our own flags: KEY [--] CMD [ARG...], or, as
-// flock(1) does, KEY -c LINE for a line of shell.
+// splitCommand takes the key and the command from the arguments that follow our own flags: KEY [--] CMD [ARG...], or,
+// as flock(1) does, KEY -c LINE for a line of shell.
 func splitCommand(args []string) (key string, argv []string, err error) {
 	if len(args) == 0 {
 		return "", nil, errors.New("KEY is missing")

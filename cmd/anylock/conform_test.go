@@ -43,14 +43,14 @@ func startRedlock(t *testing.T) string {
 	return url
 }
 
-// asksMost is what asks most of a server's limits, and ends soon: many leases, waiters, connections and requests at once, and TTLs at
-// both ends.
+// asksMost is what asks most of a server's limits, and ends soon: many leases, waiters, connections and requests at
+// once, and TTLs at both ends.
 const asksMost = "^(crowds/.*|ClientsShareStore|DeadlineHasMargin|RenewalsAreKept|ExtremesAreAccepted|KeysAreInjective|" +
 	"LongQueueIsServed|OneAttemptWins|LeasesCostNoGoroutines|CloseRacesAcquire)$"
 
-// The suite passes, by the command, on every server as its package starts it: with its limits on connections, its time-outs, and nodes
-// of Redlock that are new. The complete run has the checks of asksMost and the core. The quick run has a few checks, to see that the command
-// reaches each store, and nodes that have no vote for a shorter time.
+// The suite passes, by the command, on every server as its package starts it: with its limits on connections, its
+// time-outs, and nodes of Redlock that are new. The complete run has the checks of asksMost and the core. The quick run
+// has a few checks, to see that the command reaches each store, and nodes that have no vote for a shorter time.
 func TestConformStock(t *testing.T) {
 	t.Parallel()
 	for store, start := range servers.Stock() {

@@ -15,8 +15,8 @@ func groupRuns(group int) bool {
 	return !known || len(members) > 0
 }
 
-// groupIsForeign reports whether there are processes in the group that we may not signal. A signal to the whole group shows
-// only where it reaches none.
+// groupIsForeign reports whether there are processes in the group that we may not signal. A signal to the whole group
+// shows only where it reaches none.
 func groupIsForeign(group int) bool {
 	members, _ := membersOf(group)
 	return slices.ContainsFunc(append(members, -group), func(id int) bool { return errors.Is(unix.Kill(id, 0), unix.EPERM) })

@@ -33,7 +33,8 @@ const (
 
 // A guard is a second process that kills the command's group when this process cannot: when this process was killed, or
 // is stopped at the end of the lease. Messages go through a pipe; the end of the pipe means that this process is dead.
-// A guard that ends or is stopped is replaced. Methods may be called by many goroutines; those of a nil guard do nothing.
+// A guard that ends or is stopped is replaced. Methods may be called by many goroutines; those of a nil guard do
+// nothing.
 type guard struct {
 	say    func(format string, args ...any)
 	starts int // failed ones in a row
@@ -183,8 +184,8 @@ func (g *guard) kills(group int) {
 	g.send()
 }
 
-// send sends the group, and when to kill it, by monotonic. An error means that the process has ended, which watch notices.
-// The caller holds mu.
+// send sends the group, and when to kill it, by monotonic. An error means that the process has ended, which watch
+// notices. The caller holds mu.
 func (g *guard) send() {
 	if g.deadline == nil {
 		return

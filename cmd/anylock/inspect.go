@@ -101,8 +101,8 @@ func newHolderRecord(key string, h lock.Holder) holderRecord {
 // writeJSON is encodeJSON for people, too.
 func writeJSON(w io.Writer, v any) error { return encodeJSON(w, v, "  ") }
 
-// encodeJSON writes nothing that moves a cursor or turns a line around: what cannot be printed is escaped. Without indent it
-// is one line.
+// encodeJSON writes nothing that moves a cursor or turns a line around: what cannot be printed is escaped. Without
+// indent it is one line.
 func encodeJSON(w io.Writer, v any, indent string) error {
 	var b strings.Builder
 	e := json.NewEncoder(&b)

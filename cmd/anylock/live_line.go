@@ -61,8 +61,8 @@ func (l *liveLine) end() {
 	l.above(io.Discard, "")
 }
 
-// showLocked writes the line anew, over what it was. It uses nothing but carriage returns and blanks, which every terminal
-// knows.
+// showLocked writes the line anew, over what it was. It uses nothing but carriage returns and blanks, which every
+// terminal knows.
 func (l *liveLine) showLocked(text string) {
 	if l.out == nil {
 		return

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A folder of $PATH that may not be looked into, as su(1) leaves those of root, is no reason to say that the program was found.
+// A folder of $PATH that may not be looked into, as su(1) leaves those of root, is no reason to say that the program
+// was found.
 func TestLookupPastClosedFolder(t *testing.T) {
 	t.Parallel()
 	closed := filepath.Join(t.TempDir(), "closed")

@@ -15,8 +15,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// stubborn is a command that ignores SIGTERM, as does what it starts. It prints both process ids, its own first, which is
-// that of the group.
+// stubborn is a command that ignores SIGTERM, as does what it starts. It prints both process ids, its own first, which
+// is that of the group.
 const stubborn = `trap "" TERM; echo $$
 sh -c 'echo $$; while :; do sleep 0.05; done' &
 while :; do sleep 0.05; done`
@@ -151,8 +151,8 @@ func TestStoreGone(t *testing.T) {
 	}
 }
 
-// leaseEnd returns when the lease on key ends by the store's clock, at the latest, as soon as more than least is left. Renewals come
-// when a third of the TTL has passed, or a little less.
+// leaseEnd returns when the lease on key ends by the store's clock, at the latest, as soon as more than least is left.
+// Renewals come when a third of the TTL has passed, or a little less.
 func leaseEnd(t *testing.T, url, key string, least time.Duration) time.Time {
 	t.Helper()
 	locks, err := lock.Open(t.Context(), url)

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain makes this binary, which is built like the tests (with -race, if they are), a program "anylock" in $PATH, and
-// a program "anylock-odd" that has stores with faults too, and a program "anylock-at" for a user whose home is $AT.
+// TestMain makes this binary, which is built like the tests (with -race, if they are), a program "anylock" in $PATH,
+// and a program "anylock-odd" that has stores with faults too, and a program "anylock-at" for a user whose home is $AT.
 func TestMain(m *testing.M) {
 	os.Setenv(raceVariable, raceOptions)
 	testscript.Main(leakCheck{m}, programsInPath)

@@ -11,8 +11,9 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// mainOdd is main with more stores: one that grants every key to everybody, one that never knows whether it has released, one
-// that has always lost the lease when it is to be released, one that never answers, and one that keeps its promises, but makes few.
+// mainOdd is main with more stores: one that grants every key to everybody, one that never knows whether it has
+// released, one that has always lost the lease when it is to be released, one that never answers, and one that keeps
+// its promises, but makes few.
 func mainOdd() {
 	registerOdd("forgetful", func() backend.Backend { return everybody{memory.New()} })
 	registerOdd("unsure", func() backend.Backend {

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// currentUser is by the system's list of users: $HOME may differ between a login, cron and sudo, and two directories would let two in.
+// currentUser is by the system's list of users: $HOME may differ between a login, cron and sudo, and two directories
+// would let two in.
 func currentUser() (*user.User, error) { return user.LookupId(strconv.Itoa(os.Geteuid())) }
 
 // readableByAll reports whether every user may read a file with that mode.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What an ordinary user's command runs as root, as by sudo, cannot be stopped by that user. That is said, and the key stays
-// taken for as long as it runs.
+// What an ordinary user's command runs as root, as by sudo, cannot be stopped by that user. That is said, and the key
+// stays taken for as long as it runs.
 func TestOtherPrivileges(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

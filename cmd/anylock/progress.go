@@ -12,7 +12,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A progress shows how far the suite is, in a live line. Results are printed through it, so that they stand above that line.
+// A progress shows how far the suite is, in a live line. Results are printed through it, so that they stand above that
+// line.
 type progress struct {
 	*liveLine
 	results io.Writer

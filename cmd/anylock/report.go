@@ -83,8 +83,8 @@ func writeSummary(w io.Writer, s suiteResult) error {
 	return err
 }
 
-// resultText is what there is to print when a check ends: of those that were skipped nothing, as the summary lists them. A brief
-// one leaves out those that passed: where the progress shows their number.
+// resultText is what there is to print when a check ends: of those that were skipped nothing, as the summary lists
+// them. A brief one leaves out those that passed: where the progress shows their number.
 func resultText(r conformance.Result, brief bool) string {
 	unproven := r.Status == conformance.Fail || r.Status == conformance.NoVerdict
 	if !unproven && (brief || r.Status != conformance.Pass) {

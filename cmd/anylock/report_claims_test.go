@@ -7,7 +7,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A check without a verdict is neither a pass nor a failure, names no broken rule, and is shown with what kept it from one.
+// A check without a verdict is neither a pass nor a failure, names no broken rule, and is shown with what kept it from
+// one.
 func TestReportsShowMissingVerdicts(t *testing.T) {
 	r := conformance.Result{Name: "FIFO", Group: "waiting", Rule: "rule 9: x", Status: conformance.NoVerdict, Output: "this process stood still for 3s"}
 	for format, want := range map[string]string{

@@ -89,8 +89,8 @@ func writeSection(b *strings.Builder, title, lines string) {
 // A lack is why checks were skipped: for want of something, or for another reason.
 type lack struct{ missing, reason string }
 
-// writeSkipped says why checks were skipped: for want of a promise, which is the store's affair, of a hook, which is the
-// caller's, or for another reason.
+// writeSkipped says why checks were skipped: for want of a promise, which is the store's affair, of a hook, which is
+// the caller's, or for another reason.
 func writeSkipped(b *strings.Builder, results []conformance.Result) {
 	var lacks []lack // in the order of the checks
 	checks := make(map[lack][]string)

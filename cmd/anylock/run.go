@@ -314,8 +314,8 @@ func (r *runner) release(l *lock.Lease) (lost bool) {
 	return false
 }
 
-// linger keeps the lease for what is left of the shortest hold, until a signal comes: some stores end it with our connection.
-// It reports whether there was something left.
+// linger keeps the lease for what is left of the shortest hold, until a signal comes: some stores end it with our
+// connection. It reports whether there was something left.
 func (r *runner) linger(l *lock.Lease, signals <-chan os.Signal) bool {
 	left := r.minHold.d - time.Since(r.acquired)
 	if left <= 0 || l.Err() != nil {

@@ -140,8 +140,8 @@ func (p *programs) get(ts *testscript.TestScript, name string) *running {
 
 func programsOf(ts *testscript.TestScript) *programs { return ts.Value(programsKey{}).(*programs) }
 
-// start NAME CMD [ARG...] starts a program in the background, in a session of its own, without a terminal. Its output goes
-// to the files NAME.out and NAME.err.
+// start NAME CMD [ARG...] starts a program in the background, in a session of its own, without a terminal. Its output
+// goes to the files NAME.out and NAME.err.
 func start(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: start NAME CMD [ARG...]")

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// inheritNoSignals lets the programs under test begin with no signal ignored, also where we were started by nohup(1) or in the
-// background of a script. A signal that is caught is not ignored after exec(3); here nobody reads it. What nohup keeps off, our
-// children would then get with the rest of our group when the terminal hangs up, so that we leave it.
+// inheritNoSignals lets the programs under test begin with no signal ignored, also where we were started by nohup(1) or
+// in the background of a script. A signal that is caught is not ignored after exec(3); here nobody reads it. What nohup
+// keeps off, our children would then get with the rest of our group when the terminal hangs up, so that we leave it.
 func inheritNoSignals() {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(s) {

@@ -24,8 +24,8 @@ const (
 	restPoll = 20 * time.Millisecond
 	// killPatience is how long to wait for killed processes. One in an uninterruptible system call takes its time.
 	killPatience = time.Second
-	// resumeAfter is when to continue a stopped command if this process could not be stopped with it: a shell that could
-	// continue us is not there.
+	// resumeAfter is when to continue a stopped command if this process could not be stopped with it: a shell that
+	// could continue us is not there.
 	resumeAfter = 200 * time.Millisecond
 	// foreignFirst is when to look first for processes of other users. The pauses grow to foreignLast.
 	foreignFirst, foreignLast = 100 * time.Millisecond, 10 * time.Second
@@ -128,8 +128,8 @@ func (s *supervisor) happened(e childEvent) {
 	}
 }
 
-// wasAsked reports whether the command has ended because of a signal, to us or from its terminal. The exit code does not
-// matter if the signal asks every program to end, because a program may handle it.
+// wasAsked reports whether the command has ended because of a signal, to us or from its terminal. The exit code does
+// not matter if the signal asks every program to end, because a program may handle it.
 func (s *supervisor) wasAsked(e childEvent) bool {
 	return e.signal != nil && slices.Contains(signalsOfTerminal, e.signal) ||
 		slices.ContainsFunc(s.passed, func(sig os.Signal) bool { return sig == e.signal || slices.Contains(signalsToEnd, sig) })
@@ -187,8 +187,8 @@ func (s *supervisor) kill() {
 	}
 }
 
-// lookForForeign says once that there are processes which only another user can stop. sudo takes a moment to be one, so that
-// it looks often at first.
+// lookForForeign says once that there are processes which only another user can stop. sudo takes a moment to be one, so
+// that it looks often at first.
 func (s *supervisor) lookForForeign(now time.Time) {
 	s.every = min(max(2*s.every, foreignFirst), foreignLast)
 	s.lookAt = now.Add(s.every)

@@ -83,7 +83,8 @@ type cut struct {
 	limit  string // what a deploy has to keep, so that it is not reached
 }
 
-// findCut takes numbers one after the other, to see what one takes, and then one after a second, to see what time or others take.
+// findCut takes numbers one after the other, to see what one takes, and then one after a second, to see what time or
+// others take.
 func (s *switched) findCut(ctx context.Context, within time.Duration) (*cut, error) {
 	const probes, watched = 20, time.Second
 	first, err := s.number(ctx)
@@ -122,7 +123,8 @@ func (s *switched) findCut(ctx context.Context, within time.Duration) (*cut, err
 			now, room, step, others)}, nil
 }
 
-// pass takes numbers until they have reached n, and waits until the store that follows may be used alone. It returns the last.
+// pass takes numbers until they have reached n, and waits until the store that follows may be used alone. It returns
+// the last.
 func (s *switched) pass(ctx context.Context, n uint64, tell func(number uint64)) (uint64, error) {
 	for {
 		now, err := s.number(ctx)

@@ -16,7 +16,8 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// Of a store that counts, the cut leaves room for what others take until every process uses both, and it is passed by taking numbers.
+// Of a store that counts, the cut leaves room for what others take until every process uses both, and it is passed by
+// taking numbers.
 func TestCutOfCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
@@ -68,7 +69,8 @@ func TestCutOfCounter(t *testing.T) {
 	})
 }
 
-// Of a store whose numbers follow a clock, the cut is the number that comes when the time is over, even where a probe was held up.
+// Of a store whose numbers follow a clock, the cut is the number that comes when the time is over, even where a probe
+// was held up.
 func TestCutOfClock(t *testing.T) {
 	for name, stalled := range map[string]int{"steady": 0, "before the second": 21, "after it": 22} {
 		t.Run(name, func(t *testing.T) {
@@ -151,8 +153,8 @@ func TestCutOfEtcd(t *testing.T) {
 	}
 }
 
-// Who still uses the old store alone when its numbers have passed the cut, because a deploy took too long or the numbers have leapt, leaves
-// no token that is above all of the new store's.
+// Who still uses the old store alone when its numbers have passed the cut, because a deploy took too long or the
+// numbers have leapt, leaves no token that is above all of the new store's.
 func TestBaseLeavesRoomForLateOnes(t *testing.T) {
 	t.Parallel()
 	old, err := openSwitched(t.Context(), fileURL(t.TempDir()))

@@ -46,9 +46,9 @@ type switchPlan struct {
 	Steps   []string `json:"steps"`
 }
 
-// spare is how much above the cut the next store's numbers begin. Who uses the old store alone beyond the cut, because a deploy took too
-// long or numbers have leapt, gets tokens there, and all owners after it would be below them for good. It is twelve days of a clock in
-// microseconds, and 256 leaders of ZooKeeper.
+// spare is how much above the cut the next store's numbers begin. Who uses the old store alone beyond the cut, because
+// a deploy took too long or numbers have leapt, gets tokens there, and all owners after it would be below them for
+// good. It is twelve days of a clock in microseconds, and 256 leaders of ZooKeeper.
 const spare = 1 << 40
 
 func planSwitch(ctx context.Context, old, next *switched, within time.Duration) (*switchPlan, error) {
@@ -110,8 +110,11 @@ func changes(g, h backend.Guarantees) []string {
 		what      string
 		was, will any
 	}{
-		{"reach", g.Reach, h.Reach}, {"consistency", g.Consistency, h.Consistency}, {"early loss", cmp.Or(g.EarlyLoss, "never"), cmp.Or(h.EarlyLoss, "never")},
-		{"reports a loss", g.ReportsLoss, h.ReportsLoss}, {"enforced by", g.EnforcedBy, h.EnforcedBy}, {"fencing survives", g.Fencing, h.Fencing}, {"first come, first served", g.FIFO, h.FIFO},
+		{"reach", g.Reach, h.Reach}, {"consistency", g.Consistency, h.Consistency},
+		{"early loss", cmp.Or(g.EarlyLoss, "never"), cmp.Or(h.EarlyLoss, "never")},
+		{"reports a loss", g.ReportsLoss, h.ReportsLoss}, {"enforced by", g.EnforcedBy, h.EnforcedBy},
+		{"fencing survives", g.Fencing, h.Fencing}, {"first come, first served", g.FIFO, h.FIFO},
+		{"shared leases", g.Shared, h.Shared},
 		{"waiters", g.Wake, h.Wake}, {"min ttl", g.MinTTL, h.MinTTL}, {"granularity", g.Granularity, h.Granularity},
 		{"max ttl (0: ten years)", g.MaxTTL, h.MaxTTL}, {"max silence (0: the ttl)", g.MaxSilence, h.MaxSilence},
 		{"max late", g.MaxLate, h.MaxLate}, {"max leases (0: any)", g.MaxLeases, h.MaxLeases},

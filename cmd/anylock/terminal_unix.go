@@ -102,8 +102,8 @@ func (c *process) stopped(sig os.Signal) (suspend bool) {
 	return asked
 }
 
-// suspend stops the whole job, as the terminal would have done, but with SIGSTOP: package os/signal cannot bring back the
-// default action of SIGTSTP once that was caught. In the group of the session's leader there is no shell that could
+// suspend stops the whole job, as the terminal would have done, but with SIGSTOP: package os/signal cannot bring back
+// the default action of SIGTSTP once that was caught. In the group of the session's leader there is no shell that could
 // continue us, as in a container that was started with anylock.
 func (c *process) suspend() {
 	c.tty.takeBack(c.pid)

@@ -11,8 +11,8 @@ import (
 // interrupted is the exit that a shell would report for a command that the signal ended.
 func interrupted(sig os.Signal) error { return exitWith(exitSignal + int(sig.(syscall.Signal))) }
 
-// untilSignal returns a context that ends when one of signalsEnding comes. stop ends the watch, leaves further signals in the channel,
-// and returns the exit for the one that came, if any; the context lives on.
+// untilSignal returns a context that ends when one of signalsEnding comes. stop ends the watch, leaves further signals
+// in the channel, and returns the exit for the one that came, if any; the context lives on.
 func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Context, stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	quit, done := make(chan struct{}), make(chan error, 1)

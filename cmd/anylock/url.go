@@ -55,8 +55,8 @@ var homeOfUser = func() (string, error) {
 	return u.HomeDir, nil
 }
 
-// readURL is the URL that is given itself or in a file, empty if it is not given. One that is given and empty is a mistake,
-// such as a variable that is not set: another store in its place would keep nobody out.
+// readURL is the URL that is given itself or in a file, empty if it is not given. One that is given and empty is a
+// mistake, such as a variable that is not set: another store in its place would keep nobody out.
 func readURL(ctx context.Context, urlName string, rawURL text, fileName string, file text) (string, error) {
 	switch {
 	case rawURL.isSet && file.isSet:
@@ -94,8 +94,8 @@ func fileURL(path string) string {
 	return (&url.URL{Scheme: "file", Path: path}).String()
 }
 
-// sharedURL is rawURL as the suite and the benchmarks need it: without lock_prefix and lock_token_base, which are package lock's, and naming a store
-// that several clients share. Memory without a name gets one that begins with name.
+// sharedURL is rawURL as the suite and the benchmarks need it: without lock_prefix and lock_token_base, which are
+// package lock's, and naming a store that several clients share. Memory without a name gets one that begins with name.
 func sharedURL(rawURL, name string) (string, error) {
 	rest, _, err := driver.TakePrefix(rawURL)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// firstLine returns the first line of a file, without its end. It returns when ctx ends even if the file cannot be opened
-// or read yet, as a named pipe without a writer.
+// firstLine returns the first line of a file, without its end. It returns when ctx ends even if the file cannot be
+// opened or read yet, as a named pipe without a writer.
 func firstLine(ctx context.Context, file string) (string, error) {
 	type result struct {
 		line string

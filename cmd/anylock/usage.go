@@ -12,8 +12,8 @@ import (
 // columns is the width of the help: that of a terminal, and of a mail.
 const columns = 80
 
-// printUsage prints what follows the description in a command's help. Cobra's own does not break the lines of flags, and
-// its templates make the linker keep every exported method in the program.
+// printUsage prints what follows the description in a command's help. Cobra's own does not break the lines of flags,
+// and its templates make the linker keep every exported method in the program.
 func printUsage(c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")

@@ -26,7 +26,8 @@ func (a *app) printVersion() error {
 // releaseVersion is set by scripts/release.
 var releaseVersion string
 
-// version returns the release, or what the Go toolchain recorded when it built the program, and the commit with its date.
+// version returns the release, or what the Go toolchain recorded when it built the program, and the commit with its
+// date.
 func version() string {
 	v, commit := "devel", ""
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -19,8 +19,8 @@ type waitable interface {
 	NotReady() error // why the store cannot grant anything yet: which of its servers, until when and why
 }
 
-// tellWaiting says why there is no lease yet: at once if the store is not ready, and after waitNotice who holds the key,
-// where somebody looks. stop ends it.
+// tellWaiting says why there is no lease yet: at once if the store is not ready, and after waitNotice who holds the
+// key, where somebody looks. stop ends it.
 func (r *runner) tellWaiting(ctx context.Context, locks waitable) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var telling sync.WaitGroup

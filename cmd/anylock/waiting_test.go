@@ -29,7 +29,8 @@ func (s slowStore) Inspect(context.Context, string) (lock.Holder, error) {
 	return lock.Holder{Owner: "somebody"}, nil
 }
 
-// Somebody who waits sees what for: at once what the store lacks, and later who holds the key, if there is anybody to look.
+// Somebody who waits sees what for: at once what the store lacks, and later who holds the key, if there is anybody to
+// look.
 func TestTellWaiting(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -83,7 +84,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// A store that lets only waiters in at first, as Redlock does with nodes that have no vote yet, is no reason for hold to give up.
+// A store that lets only waiters in at first, as Redlock does with nodes that have no vote yet, is no reason for hold
+// to give up.
 func TestHoldWaitsForTheStore(t *testing.T) {
 	locks, err := lock.New(forWaiters{memory.New()})
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command balance shows a lease that the writing transaction checks. Three processes add to one account, whose balance they
-// read and write in separate statements. The program stops and kills the processes at random moments. At the end, the
-// balance is the sum of all entries of the ledger. Without the check it is not.
+// Command balance shows a lease that the writing transaction checks. Three processes add to one account, whose balance
+// they read and write in separate statements. The program stops and kills the processes at random moments. At the end,
+// the balance is the sum of all entries of the ledger. Without the check it is not.
 //
 //	go run . -db postgres://localhost/test -for 10m
 //	go run . -db postgres://localhost/test -unchecked

@@ -1,5 +1,6 @@
-// Command fencing shows what a fencing token is for. Two tellers deposit into one account, one after the other under a lock. The first
-// is stopped beyond its lease and then continues. Without the check of its token, the second one's deposit is gone.
+// Command fencing shows what a fencing token is for. Two tellers deposit into one account, one after the other under a
+// lock. The first is stopped beyond its lease and then continues. Without the check of its token, the second one's
+// deposit is gone.
 //
 //	go run . -db postgres://localhost/test
 //

@@ -25,13 +25,13 @@ func NewScript(body string) *Script {
 	return &Script{redis.NewScript(check + body)}
 }
 
-// Run runs the script's body with keys and args for the holder of an exclusive lease, unless the key fenceKey has seen a
-// higher token, exclusive or shared: then the command's error is a *fence.StaleError. Other errors are those of
+// Run runs the script's body with keys and args for the holder of an exclusive lease, unless the key fenceKey has seen
+// a higher token, exclusive or shared: then the command's error is a *fence.StaleError. Other errors are those of
 // go-redis. The token counts as seen even if the body fails. c is a client, not a pipeline.
 //
-// The highest tokens are kept in fenceKey without a TTL. They are lost only if an operator deletes the key, an allkeys-…
-// policy evicts it, or Redis loses recent writes: a restart without persistence, or a failover to a replica that lags
-// behind. In a cluster fenceKey and keys need one hash tag, as in {account/7}:fence and {account/7}:balance.
+// The highest tokens are kept in fenceKey without a TTL. They are lost only if an operator deletes the key, an
+// allkeys-… policy evicts it, or Redis loses recent writes: a restart without persistence, or a failover to a replica
+// that lags behind. In a cluster fenceKey and keys need one hash tag, as in {account/7}:fence and {account/7}:balance.
 //
 // After a network error go-redis may send the script again, as with every command, unless MaxRetries is -1.
 func (s *Script) Run(

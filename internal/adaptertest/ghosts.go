@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// Ghosts is a store in memory whose first lease is lost to its holder when Lost is closed, and stays in the store until its release or
-// its TTL, as after renewals whose answers were lost.
+// Ghosts is a store in memory whose first lease is lost to its holder when Lost is closed, and stays in the store until
+// its release or its TTL, as after renewals whose answers were lost.
 type Ghosts struct {
 	backend.Backend
 	Lost  chan struct{}

@@ -14,8 +14,8 @@ var (
 	indent  = regexp.MustCompile(`(?m)^[\t ]+`)
 )
 
-// Page fails t unless each block of Go code on page is a part of the file source, but for its indentation, and each link to a file
-// leads to one. The page must show some code.
+// Page fails t unless each block of Go code on page is a part of the file source, but for its indentation, and each
+// link to a file leads to one. The page must show some code.
 func Page(t *testing.T, page, source string) {
 	t.Helper()
 	read := func(file string) string {

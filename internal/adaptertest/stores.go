@@ -1,4 +1,5 @@
-// Package adaptertest is what the tests of every adapter do: they run on several stores, and compare their page with their example.
+// Package adaptertest is what the tests of every adapter do: they run on several stores, and compare their page with
+// their example.
 package adaptertest
 
 import (

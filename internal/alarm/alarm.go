@@ -1,5 +1,5 @@
-// Package alarm keeps things in the order of their times and calls when the first is due: one timer for all of them, and
-// no goroutine at rest.
+// Package alarm keeps things in the order of their times and calls when the first is due: one timer for all of them,
+// and no goroutine at rest.
 package alarm
 
 import "time"
@@ -9,9 +9,9 @@ const openRuns = 4
 
 // A Clock holds entries, the earliest first. The caller's lock guards it and the entries in it.
 //
-// It keeps runs, which are lists in the order of time, in a heap by their first entries. Deadlines of one TTL are put in in
-// the order of time, or nearly so, and make one run: then nothing is moved but the entry and its neighbours, however many
-// there are. In a heap of all entries each move would touch a dozen others, far apart in memory.
+// It keeps runs, which are lists in the order of time, in a heap by their first entries. Deadlines of one TTL are put
+// in in the order of time, or nearly so, and make one run: then nothing is moved but the entry and its neighbours,
+// however many there are. In a heap of all entries each move would touch a dozen others, far apart in memory.
 type Clock[T any] struct {
 	due     func()
 	base    time.Time        // from which times are counted here: numbers compare faster
@@ -185,8 +185,8 @@ func (c *Clock[T]) sink(i int, f end[T]) {
 // Woken says that due has been called.
 func (c *Clock[T]) Woken() { c.timerAt = time.Time{} }
 
-// Arm sets the timer for the first entry. A timer that will fire too early is left alone, because due then finds nothing
-// and arms it again: that is cheaper than moving it whenever the first entry moves.
+// Arm sets the timer for the first entry. A timer that will fire too early is left alone, because due then finds
+// nothing and arms it again: that is cheaper than moving it whenever the first entry moves.
 func (c *Clock[T]) Arm() {
 	first := c.First()
 	if first == nil || !c.timerAt.IsZero() && !first.at.Before(c.timerAt) {

@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// Leases of a few TTLs, renewed again and again, some earlier than they would be, some never, make a few runs and no more,
-// and come in the order of their times.
+// Leases of a few TTLs, renewed again and again, some earlier than they would be, some never, make a few runs and no
+// more, and come in the order of their times.
 func TestDeadlinesOfEqualTTLsMakeFewRuns(t *testing.T) {
 	const leases, steps = 1000, 20_000
 	ttls := []time.Duration{time.Minute, 10 * time.Second, time.Hour}

@@ -2,11 +2,13 @@ package bugmatrix
 
 import "slices"
 
-// Cover returns a small subset of checks with at least one check of every row, in the order of checks. All of always belong to the subset.
+// Cover returns a small subset of checks with at least one check of every row, in the order of checks. All of always
+// belong to the subset.
 //
-// It adds the only check of each row that has just one, then again and again the check that finds most of the remaining rows, the first
-// of checks among equals. In the end it removes each check without which every row still has one, the last first. The result
-// need not be the smallest, but no check of it can be left out. A row without any check of checks is ignored.
+// It adds the only check of each row that has just one, then again and again the check that finds most of the remaining
+// rows, the first of checks among equals. In the end it removes each check without which every row still has one, the
+// last first. The result need not be the smallest, but no check of it can be left out. A row without any check of
+// checks is ignored.
 func Cover(checks []string, rows [][]string, always []string) []string {
 	core := make(map[string]bool)
 	for _, c := range always {

@@ -1,4 +1,5 @@
-// Package bugmatrix stores which check of the conformance suite finds which bug, and computes the core of the suite from that.
+// Package bugmatrix stores which check of the conformance suite finds which bug, and computes the core of the suite
+// from that.
 package bugmatrix
 
 import (
@@ -57,8 +58,8 @@ func (m *Matrix) add(fields []string) error {
 	return errors.New("neither a check nor a bug")
 }
 
-// Write replaces file. Each check is one line and has the number of its line, from 0; each bug is one line with the numbers of the checks
-// that find it.
+// Write replaces file. Each check is one line and has the number of its line, from 0; each bug is one line with the
+// numbers of the checks that find it.
 func (m Matrix) Write(file string) error {
 	var b bytes.Buffer
 	number := make(map[string]int)

@@ -31,7 +31,8 @@ func (c *Calls) Begin() bool {
 	return true
 }
 
-// Enter is Begin for a call of a Backend, and returns why it must not go on: it is invalid, its context has ended, or closing is closed.
+// Enter is Begin for a call of a Backend, and returns why it must not go on: it is invalid, its context has ended, or
+// closing is closed.
 func (c *Calls) Enter(ctx context.Context, closing <-chan struct{}, invalid error) error {
 	if invalid != nil {
 		return invalid

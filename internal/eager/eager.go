@@ -1,13 +1,13 @@
 // Package eager fetches answers that come soon without putting a thread to sleep for them.
 //
-// A goroutine that waits for a socket lets its thread sleep, and waking one takes longer than a store that is near takes
-// to answer. So whoever has just asked looks at the socket again and again for a moment, and lies down only then. That
-// burns the time for which a thread would have slept, so it is done only where it pays:
+// A goroutine that waits for a socket lets its thread sleep, and waking one takes longer than a store that is near
+// takes to answer. So whoever has just asked looks at the socket again and again for a moment, and lies down only then.
+// That burns the time for which a thread would have slept, so it is done only where it pays:
 //
 //   - after a write, for the answer to it: what comes unasked is waited for asleep;
 //   - for mostTime at most, and less and less often when answers do not come in that time (see pace);
-//   - by one connection of the process at a time, and not where the process has one processor: that is the answerer's, or
-//     that of the goroutines that could do something else. They are let run in between.
+//   - by one connection of the process at a time, and not where the process has one processor: that is the answerer's,
+//     or that of the goroutines that could do something else. They are let run in between.
 //
 // Only the time at which data is fetched differs: deadlines, closing and errors are those of the connection.
 package eager
@@ -31,8 +31,8 @@ const (
 // looking is held by the one who looks at its socket.
 var looking atomic.Bool
 
-// alone reports whether only one goroutine runs at a time. The runtime counts in what a container may use, as two at the
-// least: in one that may use less, looking costs time of others.
+// alone reports whether only one goroutine runs at a time. The runtime counts in what a container may use, as two at
+// the least: in one that may use less, looking costs time of others.
 func alone() bool { return runtime.GOMAXPROCS(0) == 1 || runtime.NumCPU() == 1 }
 
 // New returns c, eager if it is a socket, as of TCP. Wrap what is below TLS. Where nothing can be gained c is returned

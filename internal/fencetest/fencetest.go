@@ -244,8 +244,8 @@ func (d Database) OldSnapshot(t *testing.T, level sql.IsolationLevel, old, later
 	return strings.Contains(history, "256"), err
 }
 
-// BetweenCheckAndWrite lets a later holder write between another's check and write, which Naive cannot prevent. It reports whether the
-// write with the lower token took effect.
+// BetweenCheckAndWrite lets a later holder write between another's check and write, which Naive cannot prevent. It
+// reports whether the write with the lower token took effect.
 func (d Database) BetweenCheckAndWrite(t *testing.T, level sql.IsolationLevel) (stale bool, err error) {
 	t.Helper()
 	d.reset(t)

@@ -20,8 +20,8 @@ func (s specimen) finders() (checks []string) {
 	return checks
 }
 
-// byChance lists the bugs that no check finds in each run in fake time. The tests of the suite know a check for each, which finds the bug
-// in some runs.
+// byChance lists the bugs that no check finds in each run in fake time. The tests of the suite know a check for each,
+// which finds the bug in some runs.
 func (f *findings) byChance() (bugs []string) {
 	for _, bug := range f.matrix.Bugs() {
 		if len(f.matrix.Rows[bug]) == 0 {

@@ -1,5 +1,5 @@
-// Package leak finds goroutines that tests have left behind, with the standard library alone. Packages that every user imports use it
-// instead of go.uber.org/goleak, which their tests would add to the module graph of every user.
+// Package leak finds goroutines that tests have left behind, with the standard library alone. Packages that every user
+// imports use it instead of go.uber.org/goleak, which their tests would add to the module graph of every user.
 package leak
 
 import (
@@ -14,7 +14,8 @@ import (
 // harmless are functions of goroutines that belong to the test runner or the Go runtime.
 var harmless = []string{"testing.(*M).", "testing.tRunner(", "os/signal.loop(", "os/signal.signal_recv(", "runtime.ensureSigM("}
 
-// VerifyTestMain runs the tests of m and exits. If they pass but goroutines are left a second later, it prints their stacks and exits with 1.
+// VerifyTestMain runs the tests of m and exits. If they pass but goroutines are left a second later, it prints their
+// stacks and exits with 1.
 func VerifyTestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {

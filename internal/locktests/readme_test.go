@@ -22,8 +22,8 @@ var (
 	readmeKey     = regexp.MustCompile(`"invoice/42"`)
 )
 
-// readmePrograms builds the programs of the README and of "Using the library" that take a URL. They run on any store: the
-// URL comes from the environment. own is the source of the program that has a client of its own.
+// readmePrograms builds the programs of the README and of "Using the library" that take a URL. They run on any store:
+// the URL comes from the environment. own is the source of the program that has a client of its own.
 func readmePrograms(t *testing.T) (programs []string, own string) {
 	t.Helper()
 	var pages []byte
@@ -98,7 +98,8 @@ func TestReadmeProgramWithClient(t *testing.T) {
 	}
 }
 
-// The programs do on every store what they say: on a free key and on a busy one, which one skips and the other waits for.
+// The programs do on every store what they say: on a free key and on a busy one, which one skips and the other waits
+// for.
 func TestReadmeProgramsOnStores(t *testing.T) {
 	programs, _ := readmePrograms(t)
 	const waits, skips = 0, 1 // programs

@@ -14,7 +14,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// When a store has lost its data, a process does not hand the lease that it had on to its own waiters, beside the next owner.
+// When a store has lost its data, a process does not hand the lease that it had on to its own waiters, beside the next
+// owner.
 func TestLostDataEndsHandOffs(t *testing.T) {
 	stores := map[string]func(t *testing.T) (url string, wipe func() error){
 		"redis": func(t *testing.T) (string, func() error) {

@@ -29,7 +29,8 @@ func open(t *testing.T, url string, opts ...lock.Option) *lock.Locker {
 	return l
 }
 
-// Many leases in one process, ten thousand where the store can, cost no goroutine each, and none is lost over three TTLs.
+// Many leases in one process, ten thousand where the store can, cost no goroutine each, and none is lost over three
+// TTLs.
 func TestManyLeasesOnStores(t *testing.T) {
 	if testing.Short() {
 		t.Skip("holds leases for half a minute")

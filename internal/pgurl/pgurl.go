@@ -68,8 +68,8 @@ func nativeURL(u driver.URL) (string, error) {
 	return native + "?" + query, nil
 }
 
-// nativeQuery decodes as pgx does: a + is a +. pgx sends parameters that it does not know to the server, whose error may quote them, so that
-// they may not follow a password, of which they may be the rest.
+// nativeQuery decodes as pgx does: a + is a +. pgx sends parameters that it does not know to the server, whose error
+// may quote them, so that they may not follow a password, of which they may be the rest.
 func nativeQuery(u driver.URL) (string, error) {
 	var list []string
 	if u.Query == "" {

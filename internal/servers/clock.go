@@ -13,8 +13,9 @@ import (
 	"github.com/anylock/lock/internal/skew"
 )
 
-// StepClock returns a function that steps the wall clock of the running server, and of it alone, by so many whole seconds; started again,
-// it has the right time. It is nil where clocks cannot be stepped: elsewhere than on linux/amd64.
+// StepClock returns a function that steps the wall clock of the running server, and of it alone, by so many whole
+// seconds; started again, it has the right time. It is nil where clocks cannot be stepped: elsewhere than on
+// linux/amd64.
 func (s *Server) StepClock() func(d time.Duration) {
 	if !skew.Possible() {
 		return nil

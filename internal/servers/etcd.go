@@ -16,8 +16,8 @@ import (
 // EtcdEnv names the environment variable with the URL of an etcd that tests may use.
 const EtcdEnv = "ANYLOCK_TEST_ETCD_URL"
 
-// EtcdURL returns the URL of an etcd for tests that do not break their server: $ANYLOCK_TEST_ETCD_URL, else that of a new
-// server as by [Etcd].
+// EtcdURL returns the URL of an etcd for tests that do not break their server: $ANYLOCK_TEST_ETCD_URL, else that of a
+// new server as by [Etcd].
 func EtcdURL(t testing.TB) string {
 	t.Helper()
 	if url := os.Getenv(EtcdEnv); url != "" {
@@ -47,8 +47,8 @@ func startEtcd(t testing.TB, k kind, args []string) *Server {
 	return g.start(t, spec.launch())
 }
 
-// EtcdAuth starts an etcd with authentication, as it is installed on this machine. args are more options. user may use the keys that
-// begin with prefix; password is for user and for root alike.
+// EtcdAuth starts an etcd with authentication, as it is installed on this machine. args are more options. user may use
+// the keys that begin with prefix; password is for user and for root alike.
 func EtcdAuth(t testing.TB, user, password, prefix string, args ...string) *Server {
 	t.Helper()
 	return startEtcdAuth(t, etcdKind, user, password, prefix, nil, args)

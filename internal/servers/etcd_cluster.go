@@ -99,8 +99,8 @@ func (c *EtcdMembers) leads(ctx context.Context, i int, s *Server) bool {
 	return err == nil && status.Leader == status.Header.MemberID && client.read(ctx, s.Addr) == nil
 }
 
-// StartEmpty starts a killed member without its data, as etcd's manual says: the old member is removed from the cluster,
-// and a new one added in its place.
+// StartEmpty starts a killed member without its data, as etcd's manual says: the old member is removed from the
+// cluster, and a new one added in its place.
 func (c *EtcdMembers) StartEmpty(i int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)

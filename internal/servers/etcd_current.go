@@ -32,8 +32,8 @@ func findEtcdCurrent(t testing.TB) (string, bool) {
 	return path, err == nil
 }
 
-// buildEtcd builds the server once per machine, release and Go: the program's name has a hash of all that it depends on.
-// Processes that build at the same time do it twice, and the last one's program stays.
+// buildEtcd builds the server once per machine, release and Go: the program's name has a hash of all that it depends
+// on. Processes that build at the same time do it twice, and the last one's program stays.
 func buildEtcd() (path string, err error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {

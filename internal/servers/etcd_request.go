@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// An etcdClient sends requests to etcd's JSON gateway. Package etcd's client library is not used here: it is part of what is
-// tested, and whoever imports a store would download it with the store's tests.
+// An etcdClient sends requests to etcd's JSON gateway. Package etcd's client library is not used here: it is part of
+// what is tested, and whoever imports a store would download it with the store's tests.
 type etcdClient struct {
 	tls            *tls.Config // nil for plain HTTP
 	user, password string      // an empty user sends no credentials
 }
 
-// do sends one request to the first server of addrs that accepts it, and decodes the reply into reply, unless that is nil.
-// Every server gets an equal share of etcdPatience.
+// do sends one request to the first server of addrs that accepts it, and decodes the reply into reply, unless that is
+// nil. Every server gets an equal share of etcdPatience.
 func (c etcdClient) do(ctx context.Context, addrs []string, path string, request, reply any) error {
 	const etcdPatience = 2 * time.Second
 	var errs []error

@@ -42,7 +42,8 @@ func (id *identity) own(path string) error {
 	return os.Chown(path, id.uid, id.gid)
 }
 
-// A family is a node whose server runs as several processes, perhaps of another user: all of them are frozen and killed.
+// A family is a node whose server runs as several processes, perhaps of another user: all of them are frozen and
+// killed.
 type family struct {
 	*process
 }
@@ -88,7 +89,8 @@ func (f *family) kill() error {
 	}
 	_ = f.process.signal(sigStop)
 	children := f.children()
-	// All stop before one dies: those that outlive others would serve on for a moment, and grant what the dead have held.
+	// All stop before one dies: those that outlive others would serve on for a moment, and grant what the dead have
+	// held.
 	_ = signalPids(children, sigStop)
 	_ = signalPids(children, sigKill)
 	err := f.process.kill()

@@ -148,7 +148,8 @@ func TestInstallServers(t *testing.T) {
 	}
 }
 
-// Without the right to install it says how to, so that no service starts and no database is made, as apt-get alone would.
+// Without the right to install it says how to, so that no service starts and no database is made, as apt-get alone
+// would.
 func TestInstallServersWithoutRights(t *testing.T) {
 	t.Parallel()
 	m := newBareMachine(t)

@@ -44,7 +44,8 @@ func MariaDB(t testing.TB, arguments ...string) *Server {
 
 const mariaPID = "server.pid"
 
-// mariaReady reads the process id, which the server writes when it listens: somebody else's server on the same port does not.
+// mariaReady reads the process id, which the server writes when it listens: somebody else's server on the same port
+// does not.
 func mariaReady(_ context.Context, s *Server) error {
 	text, err := os.ReadFile(filepath.Join(s.Dir, mariaPID))
 	if err != nil {

@@ -30,8 +30,8 @@ func MemcachedURL(t testing.TB) string {
 	return "memcached://" + Memcached(t).Addr
 }
 
-// Memcached starts a memcached of the test's own. args are more options, which win over ours. A server that is killed and
-// started again is empty.
+// Memcached starts a memcached of the test's own. args are more options, which win over ours. A server that is killed
+// and started again is empty.
 func Memcached(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return memcachedKind.source(t).start(t, memcachedLaunch(func(at place) []string {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// PgBouncer starts a PgBouncer before pg, with a pool mode of session, transaction or statement. Settings are more of its
-// configuration, as name=value. It runs on this machine only.
+// PgBouncer starts a PgBouncer before pg, with a pool mode of session, transaction or statement. Settings are more of
+// its configuration, as name=value. It runs on this machine only.
 func PgBouncer(t testing.TB, pg *Server, mode string, settings ...string) *Server {
 	t.Helper()
 	program, ok := find([]string{"pgbouncer"}, "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")

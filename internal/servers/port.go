@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Ports come from below the range of ephemeral ports (32768 on Linux, 49152 elsewhere): no outgoing connection takes the
-// port of a server that is being restarted, and a client that dials a dead server cannot connect to itself.
+// Ports come from below the range of ephemeral ports (32768 on Linux, 49152 elsewhere): no outgoing connection takes
+// the port of a server that is being restarted, and a client that dials a dead server cannot connect to itself.
 const (
 	portFirst = 11000
 	portCount = 10000

@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// postgresQuery runs one statement as the superuser, over a new connection, and returns the first column of its last row. It uses the
-// wire protocol (version 3, simple query), because whoever imports a store would download a client library with the store's tests.
+// postgresQuery runs one statement as the superuser, over a new connection, and returns the first column of its last
+// row. It uses the wire protocol (version 3, simple query), because whoever imports a store would download a client
+// library with the store's tests.
 func postgresQuery(ctx context.Context, addr, sql string) (value string, err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -50,7 +51,8 @@ func withLength(message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(message)+size)), message...)
 }
 
-// readUntilReady reads messages until the server is ready for a query, and returns the first column of the last row among them.
+// readUntilReady reads messages until the server is ready for a query, and returns the first column of the last row
+// among them.
 func readUntilReady(in *bufio.Reader) (value string, err error) {
 	for {
 		var head struct {

@@ -22,9 +22,9 @@ func RedisURL(t testing.TB) string {
 	return "redis://" + Redis(t).Addr
 }
 
-// Redis starts a standalone Redis of the test's own. args are more options of redis-server, which win over ours. It keeps
-// nothing on disk; with "--appendonly", "yes" a server that is killed and started again has its data. A relative path
-// is taken from Server.Dir.
+// Redis starts a standalone Redis of the test's own. args are more options of redis-server, which win over ours. It
+// keeps nothing on disk; with "--appendonly", "yes" a server that is killed and started again has its data. A relative
+// path is taken from Server.Dir.
 func Redis(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return redisKind.source(t).startRedis(t, redisSpec{

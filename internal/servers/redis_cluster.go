@@ -9,8 +9,8 @@ import (
 
 const redisSlots = 16384
 
-// RedisCluster starts a Redis Cluster of that many masters without replicas, at least 3 for a real vote. It returns when
-// every node sees all slots covered.
+// RedisCluster starts a Redis Cluster of that many masters without replicas, at least 3 for a real vote. It returns
+// when every node sees all slots covered.
 func RedisCluster(t testing.TB, masters int) []*Server {
 	t.Helper()
 	group := redisKind.source(t)

@@ -1,8 +1,8 @@
 // Package servers starts the servers that a test needs and stops them when the test ends.
 //
-// A server comes from, in this order: an address given in the environment (only where a test does not break its server),
-// a program on this machine. A test that finds neither is skipped with a line that says why, or fails if [RequireEnv] is
-// set to 1, as "make test" does.
+// A server comes from, in this order: an address given in the environment (only where a test does not break its
+// server), a program on this machine. A test that finds neither is skipped with a line that says why, or fails if
+// [RequireEnv] is set to 1, as "make test" does.
 //
 // Servers listen on 127.0.0.1 only, keep their data in the test's temporary folder, log into a file that is shown when
 // the test fails, and die with the test process on Linux.
@@ -87,8 +87,8 @@ func (s *Server) Start() {
 	}
 }
 
-// RestartEmpty returns a function that kills the server and starts it again without its data, as when its disk was lost. It
-// is nil for a server whose data the package does not know.
+// RestartEmpty returns a function that kills the server and starts it again without its data, as when its disk was
+// lost. It is nil for a server whose data the package does not know.
 func (s *Server) RestartEmpty() func() {
 	if s.empty == nil {
 		return nil

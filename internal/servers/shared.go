@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A Shared is one server for all tests of a package that use it gently, each in a namespace of its own. It is started for the
-// first of them, and lives until the last test has ended: TestMain runs the tests by [Sharing].
+// A Shared is one server for all tests of a package that use it gently, each in a namespace of its own. It is started
+// for the first of them, and lives until the last test has ended: TestMain runs the tests by [Sharing].
 type Shared struct {
 	// Start starts the server, as in servers.Memcached.
 	Start func(t testing.TB) *Server
@@ -36,8 +36,8 @@ func (s *Shared) Get(t testing.TB) *Server {
 	return server
 }
 
-// Sharing is m for a package with a Shared: it ends the servers behind the tests. As tests mostly wait, more of them run at once than
-// there are processors, unless -parallel says otherwise.
+// Sharing is m for a package with a Shared: it ends the servers behind the tests. As tests mostly wait, more of them
+// run at once than there are processors, unless -parallel says otherwise.
 func Sharing(m *testing.M) *SharingM { return &SharingM{m} }
 
 // A SharingM is a testing.M, see [Sharing].

@@ -46,7 +46,8 @@ type launch struct {
 	// empty makes what a killed server keeps in its folder as new; nil where that is not known.
 	empty func(s *Server) error
 
-	// process makes the node that runs here, for servers that need more than a folder and a command; nil for the others.
+	// process makes the node that runs here, for servers that need more than a folder and a command; nil for the
+	// others.
 	process func(t testing.TB, s *Server, args []string, files map[string]string) node
 }
 

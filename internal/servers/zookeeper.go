@@ -49,8 +49,8 @@ func zooKeeperClasses() string {
 	return strings.Join(path, string(os.PathListSeparator))
 }
 
-// ZooKeeperURL returns the URL of a ZooKeeper for tests that do not break their server: $ANYLOCK_TEST_ZOOKEEPER_URL, else
-// that of a new server as by [ZooKeeper].
+// ZooKeeperURL returns the URL of a ZooKeeper for tests that do not break their server: $ANYLOCK_TEST_ZOOKEEPER_URL,
+// else that of a new server as by [ZooKeeper].
 func ZooKeeperURL(t testing.TB) string {
 	t.Helper()
 	if url := os.Getenv(ZooKeeperEnv); url != "" {
@@ -60,8 +60,8 @@ func ZooKeeperURL(t testing.TB) string {
 }
 
 // ZooKeeper starts a standalone ZooKeeper of the test's own. lines are more lines of its configuration, as in
-// "maxSessionTimeout=60000", which win over ours, or properties of its JVM, as in "-Dzookeeper.x=1". It keeps its data over
-// a kill, but does not force it to the disk without "forceSync=yes".
+// "maxSessionTimeout=60000", which win over ours, or properties of its JVM, as in "-Dzookeeper.x=1". It keeps its data
+// over a kill, but does not force it to the disk without "forceSync=yes".
 func ZooKeeper(t testing.TB, lines ...string) *Server {
 	t.Helper()
 	g := zooKeeperKind.source(t)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// ZooKeeperEnsemble starts an ensemble of that many servers, an odd number from 3 on, and returns when all of them serve. more
-// lines of their configuration are as for [ZooKeeper].
+// ZooKeeperEnsemble starts an ensemble of that many servers, an odd number from 3 on, and returns when all of them
+// serve. more lines of their configuration are as for [ZooKeeper].
 func ZooKeeperEnsemble(t testing.TB, members int, more ...string) []*Server {
 	t.Helper()
 	const portsEach = 3 // of the clients, of the quorum, of elections
@@ -49,8 +49,8 @@ func ZooKeeperEnsemble(t testing.TB, members int, more ...string) []*Server {
 	return list
 }
 
-// electionTimeout bounds how long an ensemble may take to have a leader. A member that looks for one asks again after 200 ms at
-// first, then after twice as long each time, up to a minute.
+// electionTimeout bounds how long an ensemble may take to have a leader. A member that looks for one asks again after
+// 200 ms at first, then after twice as long each time, up to a minute.
 const electionTimeout = 2 * time.Minute
 
 // GatherZooKeeper returns when an ensemble has one leader with which all others are in step. A member that was frozen

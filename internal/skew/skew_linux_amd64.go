@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Set makes the wall clock of a process, which must be stopped or traced, wrong by skew, in whole seconds; 0 makes it right. Processes that it
-// starts by fork inherit that, programs that it executes do not.
+// Set makes the wall clock of a process, which must be stopped or traced, wrong by skew, in whole seconds; 0 makes it
+// right. Processes that it starts by fork inherit that, programs that it executes do not.
 //
 // A process reads the time by the vDSO, code that the kernel maps into it. That is replaced, in this process alone, by
 // code that calls the kernel and adds the skew to wall clocks.

@@ -12,7 +12,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Permissions are the lines of the first block of code below "## Permissions" on the page of a store, docs/stores/name.md.
+// Permissions are the lines of the first block of code below "## Permissions" on the page of a store,
+// docs/stores/name.md.
 func Permissions(t testing.TB, name string) []string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/stores/" + name + ".md")
@@ -29,7 +30,8 @@ func Permissions(t testing.TB, name string) []string {
 	return strings.Split(block, "\n")
 }
 
-// UseAll does with a store what its user may want to do: acquire, renew, wait, release, inspect, list where the store can, and break.
+// UseAll does with a store what its user may want to do: acquire, renew, wait, release, inspect, list where the store
+// can, and break.
 func UseAll(t testing.TB, b backend.Backend, key string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A Relay is what proxies have in common that stand between clients and a server to make faults: it takes connections, dials the
-// server for each, and breaks them all at once.
+// A Relay is what proxies have in common that stand between clients and a server to make faults: it takes connections,
+// dials the server for each, and breaks them all at once.
 type Relay struct {
 	Addr string // where it listens
 
@@ -22,8 +22,8 @@ type Relay struct {
 	closed bool
 }
 
-// NewRelay returns a Relay to target that listens on addr, and calls serve, on a goroutine of its own, for each connection and
-// the one to the server. It ends with the test, when all goroutines have.
+// NewRelay returns a Relay to target that listens on addr, and calls serve, on a goroutine of its own, for each
+// connection and the one to the server. It ends with the test, when all goroutines have.
 func NewRelay(t testing.TB, addr, target string, serve func(r *Relay, client, server net.Conn)) *Relay {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)

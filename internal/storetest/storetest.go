@@ -1,4 +1,5 @@
-// Package storetest is what the tests of every store do with a Backend. Each one stops the test when something goes wrong.
+// Package storetest is what the tests of every store do with a Backend. Each one stops the test when something goes
+// wrong.
 package storetest
 
 import (

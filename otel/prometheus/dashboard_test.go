@@ -60,8 +60,8 @@ func TestPanelsHavePlaces(t *testing.T) {
 	}
 }
 
-// A process uses a real server, which then is killed and started again. No alert is about to come before, those of losses and outages
-// are after it, and every panel has data.
+// A process uses a real server, which then is killed and started again. No alert is about to come before, those of
+// losses and outages are after it, and every panel has data.
 func TestDashboardOfRealRun(t *testing.T) {
 	server := servers.Redis(t)
 	b := storetest.Opened[*redis.Backend](t, "redis://"+server.Addr)

@@ -59,7 +59,8 @@ type load struct {
 	done  sync.WaitGroup
 }
 
-// begin starts a load. every is how often a worker wants the key; a long job lasts for half of long, and begins each long.
+// begin starts a load. every is how often a worker wants the key; a long job lasts for half of long, and begins each
+// long.
 func (j *job) begin(every, long time.Duration) *load {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &load{stop: stop}

@@ -65,8 +65,8 @@ func (db *database) fired(all []rulefmt.Rule) []string {
 
 const week = 7 * 24 * time.Hour
 
-// Each alert comes in a run that has the fault that it describes, and no other does; none comes in a run without fault. Time is
-// simulated, so that a run lasts for a week and an hour.
+// Each alert comes in a run that has the fault that it describes, and no other does; none comes in a run without fault.
+// Time is simulated, so that a run lasts for a week and an hour.
 func TestAlerts(t *testing.T) {
 	all := rules(t)
 	covered := make(map[string]bool)

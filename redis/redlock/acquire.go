@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Acquire implements [backend.Backend]. A TTL over MaxTTL is ErrInvalid. A request that waits also waits for nodes to get
-// their vote.
+// Acquire implements [backend.Backend]. A TTL over MaxTTL is ErrInvalid. A request that waits also waits for nodes to
+// get their vote.
 func (r *Backend) Acquire(ctx context.Context, q backend.Request) (backend.Lease, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
@@ -78,15 +78,15 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 	return l, false, nil
 }
 
-// clear returns when the nodes that granted the key to an attempt which failed have removed it, unless they hang, so that the next
-// attempt finds nothing of this one.
+// clear returns when the nodes that granted the key to an attempt which failed have removed it, unless they hang, so
+// that the next attempt finds nothing of this one.
 func (r *Backend) clear(ctx context.Context, c *claim) {
 	limit := nodeTimeout(c.ttl)
 	r.removeAll(ctx, r.newRollCall(), c, window{node: limit, outage: limit}, func() {})
 }
 
-// removeAll gives a claim up and removes it from all nodes, and calls gone for each that had something of it. What is not answered in
-// time is seen to in the background.
+// removeAll gives a claim up and removes it from all nodes, and calls gone for each that had something of it. What is
+// not answered in time is seen to in the background.
 func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, gone func()) {
 	c.giveUp(lastNumber)
 	r.ask(ctx, t, w, func(i int, enter entry) {

@@ -17,11 +17,12 @@ import (
 // A Backend keeps locks on a fleet of independent Redis servers, of which any minority may fail. It implements
 // [backend.Backend] and [backend.BatchRenewer].
 //
-// A key is granted when a quorum of the nodes, more than half, has granted it. docs/redlock.md says why two owners cannot
-// both have a quorum, under which assumptions, and what breaks them.
+// A key is granted when a quorum of the nodes, more than half, has granted it. docs/redlock.md says why two owners
+// cannot both have a quorum, under which assumptions, and what breaks them.
 //
-// Exclusion is best effort, because nodes end leases by their wall clocks: steps of them that go unseen, on so many nodes
-// that a quorum forgets a lease, let a second owner in. Crashes, restarts, lost data, hung nodes and cut networks do not.
+// Exclusion is best effort, because nodes end leases by their wall clocks: steps of them that go unseen, on so many
+// nodes that a quorum forgets a lease, let a second owner in. Crashes, restarts, lost data, hung nodes and cut networks
+// do not.
 type Backend struct {
 	nodes      []*node
 	meeting    sync.Mutex // held while a node that has just been met is compared with the others
@@ -55,9 +56,10 @@ func newBackend(clients []*redis.Client, o Options) *Backend {
 // Guarantees implements [backend.Backend].
 func (r *Backend) Guarantees() backend.Guarantees { return r.guarantees }
 
-// NotReady says why no key can be granted at the moment: too few nodes have a vote. The error matches [backend.ErrUnavailable] and names
-// them, until when each has none and why. It is nil while a quorum may vote. It asks no server: it goes by what nodes have
-// said last, on opening and since, so that it costs nothing and may be called at any time.
+// NotReady says why no key can be granted at the moment: too few nodes have a vote. The error matches
+// [backend.ErrUnavailable] and names them, until when each has none and why. It is nil while a quorum may vote. It asks
+// no server: it goes by what nodes have said last, on opening and since, so that it costs nothing and may be called at
+// any time.
 func (r *Backend) NotReady() error {
 	errs := make([]error, len(r.nodes))
 	able := 0

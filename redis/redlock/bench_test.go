@@ -13,7 +13,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// BenchmarkRedlock measures workers on keys of their own, beside a quorum of SET NX PX as the published algorithm has it.
+// BenchmarkRedlock measures workers on keys of their own, beside a quorum of SET NX PX as the published algorithm has
+// it.
 func BenchmarkAcquireRelease(b *testing.B) {
 	f := startFleet(b, 3)
 	f.bootstrap()
@@ -34,8 +35,8 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 }
 
-// A naiveQuorum sets a key with a random value on all nodes at once, has it when more than half of them have set it, and
-// deletes it from all of them.
+// A naiveQuorum sets a key with a random value on all nodes at once, has it when more than half of them have set it,
+// and deletes it from all of them.
 type naiveQuorum struct{ nodes []*redis.Client }
 
 func newNaiveQuorum(nodes []*servers.Server, pool int) naiveQuorum {

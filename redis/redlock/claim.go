@@ -13,11 +13,12 @@ import (
 // lastNumber is higher than that of any request that gives a key to its owner. Lua's numbers are exact up to it.
 const lastNumber = 1<<53 - 1
 
-// A claim is what one owner has at the nodes, or may have: from its first request on, and through the life of its lease.
+// A claim is what one owner has at the nodes, or may have: from its first request on, and through the life of its
+// lease.
 //
-// Requests of one owner to one node that write or remove its key are sent one after the other, in turns: connections of a
-// pool do not keep order. What was given up is not sent any more; what was sent already, and arrives late, is recognised by its
-// number: a node that has the key by a later request ignores it, and a removal too.
+// Requests of one owner to one node that write or remove its key are sent one after the other, in turns: connections of
+// a pool do not keep order. What was given up is not sent any more; what was sent already, and arrives late, is
+// recognised by its number: a node that has the key by a later request ignores it, and a removal too.
 type claim struct {
 	keys []string // at a node: the lock, its fence, and the node's birth
 	// id is what nodes call the owner: with a random part, so that two that are given one name exclude each other.
@@ -35,8 +36,8 @@ type claim struct {
 
 // A part is a claim at one node.
 //
-// there is false only if the node does not have the key and nothing is on its way that may write it. So whoever gives up
-// requests, and removes the key from the nodes where it may be afterwards, leaves nothing.
+// there is false only if the node does not have the key and nothing is on its way that may write it. So whoever gives
+// up requests, and removes the key from the nodes where it may be afterwards, leaves nothing.
 type part struct {
 	turns []func() // the request that is under way, and those that wait for their turn
 	there bool     // the node may have the key
@@ -69,8 +70,8 @@ func (c *claim) giveUp(number uint64) {
 	c.given = max(c.given, number)
 }
 
-// turn runs f when the requests to node i before it have ended, which may be at once. f makes a request, or none, and calls next when that
-// has ended.
+// turn runs f when the requests to node i before it have ended, which may be at once. f makes a request, or none, and
+// calls next when that has ended.
 func (c *claim) turn(i int, f func()) {
 	c.mu.Lock()
 	p := &c.at[i]
@@ -106,8 +107,8 @@ const (
 	missing              // it is not
 )
 
-// write has send make a request of this number that may write the key at node i, in its turn, unless it is given up by then: that is
-// ErrLost. send returns the outcome, and then done is called.
+// write has send make a request of this number that may write the key at node i, in its turn, unless it is given up by
+// then: that is ErrLost. send returns the outcome, and then done is called.
 func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace, error)), done func(error)) {
 	c.turn(i, func() {
 		c.mu.Lock()
@@ -147,9 +148,9 @@ func ownerOf(id string) string {
 	return id[idLen:]
 }
 
-// remove removes the key from node i as far as requests up to number have written it, in its turn, and calls done with whether there was
-// anything. What cannot be removed now, or may come back, is left to the node's debts; and what a node has that does not answer is only
-// tried if it is urgent.
+// remove removes the key from node i as far as requests up to number have written it, in its turn, and calls done with
+// whether there was anything. What cannot be removed now, or may come back, is left to the node's debts; and what a
+// node has that does not answer is only tried if it is urgent.
 func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(gone bool, err error)) {
 	n := r.nodes[i]
 	c.turn(i, func() {

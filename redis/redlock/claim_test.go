@@ -19,8 +19,8 @@ import (
 
 const claimTTL = 30 * time.Second
 
-// An attempt that was given up sometimes gets to a node only after the next one has been granted: its goroutine did not run.
-// It changes nothing there, and the lease is still known to be there.
+// An attempt that was given up sometimes gets to a node only after the next one has been granted: its goroutine did not
+// run. It changes nothing there, and the lease is still known to be there.
 func TestStraggler(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -40,7 +40,8 @@ func TestStraggler(t *testing.T) {
 	}
 }
 
-// An attempt that was given up before its request was sent leaves no key that nobody removes before the owner's next attempt.
+// An attempt that was given up before its request was sent leaves no key that nobody removes before the owner's next
+// attempt.
 func TestGivenUpBeforeSending(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -57,8 +58,8 @@ func TestGivenUpBeforeSending(t *testing.T) {
 	f.free("k")
 }
 
-// A refusal that does not look at the key, as by a node that belongs to another fleet, says nothing about what an earlier
-// attempt has left there.
+// A refusal that does not look at the key, as by a node that belongs to another fleet, says nothing about what an
+// earlier attempt has left there.
 func TestRefusedUnseen(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -134,7 +135,8 @@ func TestRepairedLate(t *testing.T) {
 	f.free("k")
 }
 
-// A client that repeats a request whose reply was lost gets the same reply again: no vote is lost by it, nor a key forgotten.
+// A client that repeats a request whose reply was lost gets the same reply again: no vote is lost by it, nor a key
+// forgotten.
 func TestRepeatedVote(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -157,7 +159,8 @@ func TestRepeatedVote(t *testing.T) {
 	f.free("k")
 }
 
-// A debt is kept for as long as the last of the requests may keep the key that it stands for, which may be a renewal to a longer TTL.
+// A debt is kept for as long as the last of the requests may keep the key that it stands for, which may be a renewal to
+// a longer TTL.
 func TestDebtLasts(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)

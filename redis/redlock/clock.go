@@ -3,14 +3,14 @@ package redlock
 import "time"
 
 const (
-	// jumpSlack and 1 % of the time between are what a node's clock may differ from ours between two looks at it. More is
-	// taken for a step.
+	// jumpSlack and 1 % of the time between are what a node's clock may differ from ours between two looks at it. More
+	// is taken for a step.
 	jumpSlack = 50 * time.Millisecond
-	// fleetSkew is how far the clocks of nodes that vote together may be apart. One whose clock was set forward, and has
-	// dropped its leases, is found by it even by a client that has never asked it before.
+	// fleetSkew is how far the clocks of nodes that vote together may be apart. One whose clock was set forward, and
+	// has dropped its leases, is found by it even by a client that has never asked it before.
 	fleetSkew = 500 * time.Millisecond
-	// sampleAge is the least age of the older of two samples once time has passed, so that a clock that is slewed fast in
-	// small portions is noticed too.
+	// sampleAge is the least age of the older of two samples once time has passed, so that a clock that is slewed fast
+	// in small portions is noticed too.
 	sampleAge = time.Second
 )
 

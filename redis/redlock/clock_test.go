@@ -67,8 +67,8 @@ func setClock(p *storetest.Proxy, off time.Duration) {
 	})
 }
 
-// A node whose clock is set forward has ended leases that others believe in. It has no vote until they are over, not just at
-// the first look. One whose clock is set back loses its vote once.
+// A node whose clock is set forward has ended leases that others believe in. It has no vote until they are over, not
+// just at the first look. One whose clock is set back loses its vote once.
 func TestClockJump(t *testing.T) {
 	t.Parallel()
 	const maxTTL = 5 * time.Second // more than a busy machine stands still for in a row

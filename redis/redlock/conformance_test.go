@@ -80,8 +80,8 @@ func conform(t *testing.T, run storetest.Suite, size int, start func(t *testing.
 	})
 }
 
-// Nodes that come back empty, one after the other. By the manual a node that has lost its data serves again when MaxTTL has
-// passed, so that MaxTTL is short here.
+// Nodes that come back empty, one after the other. By the manual a node that has lost its data serves again when MaxTTL
+// has passed, so that MaxTTL is short here.
 func TestEmptiedMembers(t *testing.T) { // beside no other test: a node that is slow to answer may cost a lease of a few seconds
 	storetest.Long(t, "waits for MaxTTL again and again")
 	const maxTTL = 3 * outage // the suite lets leases outlive as many outages

@@ -7,9 +7,9 @@ import (
 )
 
 // A debt is a key that must be removed from one node on which it may be, or may yet appear, because a request was not
-// answered. It is paid when the node has answered a removal, or two if something may still be on its way; it lapses when
-// the key would have expired. One goroutine for each node that does not answer sees to all of its debts, however many
-// owners they come from.
+// answered. It is paid when the node has answered a removal, or two if something may still be on its way; it lapses
+// when the key would have expired. One goroutine for each node that does not answer sees to all of its debts, however
+// many owners they come from.
 type debt struct {
 	claim  *claim
 	number uint64
@@ -91,7 +91,8 @@ func (r *Backend) pay(i int) {
 	}
 }
 
-// due drops the debts that have lapsed and returns some of those that can be paid now; one, while the node does not answer.
+// due drops the debts that have lapsed and returns some of those that can be paid now; one, while the node does not
+// answer.
 func (n *node) due(i int) (list []*debt) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,36 +1,40 @@
 // Package redlock keeps locks on a majority of independent Redis servers, 6.0 or newer, or Valkey.
 //
-// The number of servers is odd. A [Backend] grants a key when a quorum of them, more than half, has granted it. docs/redlock.md has the
-// set-up, the proof of exclusion and of the order of tokens, their assumptions, and what breaks them.
+// The number of servers is odd. A [Backend] grants a key when a quorum of them, more than half, has granted it.
+// docs/redlock.md has the set-up, the proof of exclusion and of the order of tokens, their assumptions, and what breaks
+// them.
 //
-// An acquire, a renewal and a release send one request to every node, all at once, and finish when a quorum has answered. An acquire
-// sends a second one if the nodes' token counters differ. The whole suite runs on three and five servers of Redis 7.0, and on a fleet
-// of Redis 6.0, Redis 8.0 and Valkey 8.1.
+// An acquire, a renewal and a release send one request to every node, all at once, and finish when a quorum has
+// answered. An acquire sends a second one if the nodes' token counters differ. The whole suite runs on three and five
+// servers of Redis 7.0, and on a fleet of Redis 6.0, Redis 8.0 and Valkey 8.1.
 //
-// Import it for its URL schemes, or call [New] with go-redis clients that the application owns. Applications use package lock on top.
+// Import it for its URL schemes, or call [New] with go-redis clients that the application owns. Applications use
+// package lock on top.
 //
 // # Guarantees
 //
-//   - No crash, restart, lost data, hung server or cut network lets two owners in. Exclusion is still only best effort, because
-//     nodes end leases by their wall clocks. A clock that is set forward unnoticed, on a node that two quorums share, can let a second
-//     owner in.
+//   - No crash, restart, lost data, hung server or cut network lets two owners in. Exclusion is still only best effort,
+//     because nodes end leases by their wall clocks. A clock that is set forward unnoticed, on a node that two quorums
+//     share, can let a second owner in.
 //   - TTLs are between 1 s and MaxTTL, a minute by default. A longer one is ErrInvalid.
 //   - Tokens increase across all nodes, even if the nodes lose their data, as long as their clocks do not step back.
-//   - Once a quorum has answered, a node that hangs delays an operation by at most min(50 ms, TTL/20). An operation that cannot
-//     succeed without that node waits for Options.Timeout, or TTL/4 if that is less, the first time.
+//   - Once a quorum has answered, a node that hangs delays an operation by at most min(50 ms, TTL/20). An operation
+//     that cannot succeed without that node waits for Options.Timeout, or TTL/4 if that is less, the first time.
 //   - A held lease needs no goroutine and no connection of its own. A failed node needs one goroutine.
 //
 // # Failure modes
 //
-//   - A node that is new, or may have forgotten leases in a restart or flush, has no vote for MaxTTL; a new fleet grants
-//     nothing for that long (see [Backend.Bootstrap]). Servers with appendfsync always vote at once after a restart.
+//   - A node that is new, or may have forgotten leases in a restart or flush, has no vote for MaxTTL; a new fleet
+//     grants nothing for that long (see [Backend.Bootstrap]). Servers with appendfsync always vote at once after a
+//     restart.
 //   - If a majority loses its data at the same time, its leases end at their next renewal.
 //   - Clients with different lists of nodes do not exclude each other. Nothing can detect that.
-//   - Waiters poll and are served in no order. A waiter's first attempt fails if no quorum answers. Later attempts survive an
-//     outage of max(TTL, 10 s).
+//   - Waiters poll and are served in no order. A waiter's first attempt fails if no quorum answers. Later attempts
+//     survive an outage of max(TTL, 10 s).
 //   - While no quorum answers, an operation fails after the request timeout (timeout of the URL or
 //     Options.Timeout, 2 s by default), and opening and List fail after 5 s.
-//   - After a client's machine has slept, the clocks of all nodes seem to have been set forward. The client then gets no lease for MaxTTL.
+//   - After a client's machine has slept, the clocks of all nodes seem to have been set forward. The client then gets
+//     no lease for MaxTTL.
 //
 // # URLs
 //

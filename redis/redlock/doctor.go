@@ -50,8 +50,8 @@ var nodeRules = append([]kit.Rule[nodeReading]{
 		Set: "wait; with appendfsync always, a restarted node need not wait"},
 }, endpoint.ServerRules(func(n nodeReading) endpoint.Reading { return n.Reading })...)
 
-// Examine implements [backend.Examiner]. It looks at every node; one that does not answer is a finding. An even number of nodes, and fewer than
-// three, are refused at opening, and so are nodes that evict keys or are replicas.
+// Examine implements [backend.Examiner]. It looks at every node; one that does not answer is a finding. An even number
+// of nodes, and fewer than three, are refused at opening, and so are nodes that evict keys or are replicas.
 func (r *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 	var all []backend.Finding
 	err := r.leases.Call(ctx, nil, func(ctx context.Context) (err error) {

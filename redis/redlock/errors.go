@@ -33,8 +33,8 @@ func (r *Backend) noQuorum(errs []error) error {
 	return e
 }
 
-// wait is when so many nodes will have their vote that there is a quorum, 0 if other nodes than those without a vote are
-// needed.
+// wait is when so many nodes will have their vote that there is a quorum, 0 if other nodes than those without a vote
+// are needed.
 func (e *noQuorumError) wait() time.Duration {
 	var lefts []time.Duration
 	for _, err := range e.errs {
@@ -53,8 +53,8 @@ func (e *noQuorumError) wait() time.Duration {
 	return lefts[e.quorum-1]
 }
 
-// slow reports whether nodes were missed only because they did not answer in time, or because the connection broke that they were
-// asked on, which says nothing of the next one.
+// slow reports whether nodes were missed only because they did not answer in time, or because the connection broke that
+// they were asked on, which says nothing of the next one.
 func (e *noQuorumError) slow() bool {
 	missed := 0
 	for _, err := range e.errs {

@@ -15,8 +15,8 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// With one of three nodes hung, acquire, renew and release each end within twice the node's timeout, whichever node it is, and
-// again and again; when it goes on, nothing is left on it.
+// With one of three nodes hung, acquire, renew and release each end within twice the node's timeout, whichever node it
+// is, and again and again; when it goes on, nothing is left on it.
 func TestFrozenNode(t *testing.T) {
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
@@ -165,8 +165,8 @@ func (f *fleet) looks(but int) (n int) {
 	return n
 }
 
-// A node that has not heard yet of a release, while another hangs, is no reason to refuse a key that the hung one grants
-// when it goes on.
+// A node that has not heard yet of a release, while another hangs, is no reason to refuse a key that the hung one
+// grants when it goes on.
 func TestRefusalInDoubt(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)

@@ -18,8 +18,8 @@ import (
 
 const soon = storetest.Soon
 
-// attempts is how often something is measured at most: a busy machine is slow now and then, what takes too long for a reason does so
-// every time.
+// attempts is how often something is measured at most: a busy machine is slow now and then, what takes too long for a
+// reason does so every time.
 const attempts = 3
 
 type outcome = storetest.Outcome
@@ -110,14 +110,15 @@ func (f *fleet) keys(n *servers.Server) []string {
 	return list
 }
 
-// waitIdle waits until a client has nothing under way: every node has heard of what it has acquired, renewed and released.
+// waitIdle waits until a client has nothing under way: every node has heard of what it has acquired, renewed and
+// released.
 func waitIdle(t testing.TB, r *Backend) {
 	t.Helper()
 	until(t, soon, "nothing is under way", r.leases.Idle)
 }
 
-// whole waits until every node has a lease and its client knows, which Acquire does not promise: it returns when a quorum has it. A
-// renewal puts it back on a node that took too long.
+// whole waits until every node has a lease and its client knows, which Acquire does not promise: it returns when a
+// quorum has it. A renewal puts it back on a node that took too long.
 func (f *fleet) whole(r *Backend, l backend.Lease) {
 	f.t.Helper()
 	life := l.(*kit.Life)

@@ -11,9 +11,9 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// Inspect implements [backend.Backend]. The holder is the owner that a quorum names. While nodes do not answer that could
-// make it one, an owner that fewer name is reported too. The token is 0 where the nodes differ, as they may until the
-// lease is renewed.
+// Inspect implements [backend.Backend]. The holder is the owner that a quorum names. While nodes do not answer that
+// could make it one, an owner that fewer name is reported too. The token is 0 where the nodes differ, as they may until
+// the lease is renewed.
 func (r *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
 	err = r.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
 		h, err = r.holder(ctx, key)
@@ -92,8 +92,8 @@ func mostNamed(answers []backend.Holder) (best []backend.Holder) {
 	return best
 }
 
-// quorumTTL is for how long a quorum has a key, of which some nodes have said how long they have it: the lease is over when fewer
-// than a quorum have. It is 0 where that hangs on nodes that have not answered.
+// quorumTTL is for how long a quorum has a key, of which some nodes have said how long they have it: the lease is over
+// when fewer than a quorum have. It is 0 where that hangs on nodes that have not answered.
 func (t *tally) quorumTTL(left []time.Duration) time.Duration {
 	const much = 100 * time.Millisecond
 	slices.SortFunc(left, func(a, b time.Duration) int { return cmp.Compare(b, a) })
@@ -104,8 +104,8 @@ func (t *tally) quorumTTL(left []time.Duration) time.Duration {
 	return least
 }
 
-// agreedToken is the token that a quorum of answers which name one owner has, 0 if none is: a node has its own number until it hears of
-// the token that was chosen.
+// agreedToken is the token that a quorum of answers which name one owner has, 0 if none is: a node has its own number
+// until it hears of the token that was chosen.
 func (t *tally) agreedToken(answers []backend.Holder) uint64 {
 	tokens := make(map[uint64]int)
 	for _, a := range answers {

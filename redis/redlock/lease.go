@@ -31,8 +31,8 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return err
 }
 
-// release returns when a quorum of the nodes is free of a claim, and a moment later if the others are about to answer; those that do not
-// are seen to in the background. had means that a quorum had it until then.
+// release returns when a quorum of the nodes is free of a claim, and a moment later if the others are about to answer;
+// those that do not are seen to in the background. had means that a quorum had it until then.
 func (r *Backend) release(ctx context.Context, c *claim) (had bool, err error) {
 	t := r.newRollCall()
 	gone := 0

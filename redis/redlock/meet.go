@@ -21,7 +21,8 @@ const birthNew = "new"
 // errCopied is that of a node which has to be met again, to learn from us that its record is another's.
 var errCopied = errors.New("its data was copied from another node")
 
-// An acquaintance is what meeting a node has shown. The zero acquaintance is of one that has not been met, or that cannot vote.
+// An acquaintance is what meeting a node has shown. The zero acquaintance is of one that has not been met, or that
+// cannot vote.
 type acquaintance struct {
 	run, id            string // the incarnation of its server, and the name of its data
 	record, born, from string // for acquire.lua
@@ -30,8 +31,9 @@ type acquaintance struct {
 	at                 time.Time // when the meeting began
 }
 
-// acquaint meets a node: it looks whether its server can keep locks, and agrees with it from when on it votes. A meeting
-// that began after since will do; several that want one share it. It takes several round trips, and mostly a new connection.
+// acquaint meets a node: it looks whether its server can keep locks, and agrees with it from when on it votes. A
+// meeting that began after since will do; several that want one share it. It takes several round trips, and mostly a
+// new connection.
 func (r *Backend) acquaint(n *node, limit time.Duration, since time.Time) error {
 	n.meet.Lock() // bounded by the limit of another meeting
 	defer n.meet.Unlock()
@@ -184,9 +186,9 @@ func isTimeout(err error) bool {
 // openWait is how long opening waits for a minority of the nodes.
 const openWait = time.Second
 
-// Bootstrap declares that no lease of this fleet is live, and gives every node its vote at once: for a fleet that is used for
-// the first time, which would otherwise have to wait for MaxTTL. While leases are live it lets two owners in. It is an
-// error if any node cannot be reached; it may then be repeated.
+// Bootstrap declares that no lease of this fleet is live, and gives every node its vote at once: for a fleet that is
+// used for the first time, which would otherwise have to wait for MaxTTL. While leases are live it lets two owners in.
+// It is an error if any node cannot be reached; it may then be repeated.
 //
 // The command SET anylock:redlock:birth new does the same for one node that no client has asked yet.
 func (r *Backend) Bootstrap(ctx context.Context) error {

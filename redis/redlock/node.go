@@ -10,7 +10,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A node that does not answer, with so much to be removed from it, is asked for no votes: who sees to that finds out when it answers.
+// A node that does not answer, with so much to be removed from it, is asked for no votes: who sees to that finds out
+// when it answers.
 const mostOwed = 32
 
 var errStuck = fmt.Errorf("request not sent, because of earlier ones: %w", exchange.ErrNoAnswer)
@@ -42,8 +43,8 @@ func newNode(c *redis.Client, limit time.Duration, start exchange.Starter) *node
 	}
 }
 
-// post makes a request; done gets its outcome, and must not block. No operation waits as long as the request may take, while others
-// suffice; the answer of a slow node still says what there is to clean up.
+// post makes a request; done gets its outcome, and must not block. No operation waits as long as the request may take,
+// while others suffice; the answer of a slow node still says what there is to clean up.
 func (n *node) post(q exchange.Request, done func(v any, err error)) {
 	begun := time.Now()
 	n.lanes.Post(begun.Add(n.limit), q, func(r exchange.Result) {
@@ -76,8 +77,8 @@ func (n *node) isLeftAlone() bool {
 	return n.deaf && len(n.debts) > mostOwed
 }
 
-// patience is how long to wait for the node when a quorum has answered: a few times what it usually takes. If what it says is needed it
-// is waited for longer, unless it has left a request unanswered.
+// patience is how long to wait for the node when a quorum has answered: a few times what it usually takes. If what it
+// says is needed it is waited for longer, unless it has left a request unanswered.
 func (n *node) patience(w window) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,8 +99,8 @@ func (n *node) flag(q exchange.Request, done func(set bool, err error)) {
 	})
 }
 
-// observe compares the node's clock with ours. A clock that was set forward has ended leases early: the node loses its vote
-// for as long as one of them could have lasted.
+// observe compares the node's clock with ours. A clock that was set forward has ended leases early: the node loses its
+// vote for as long as one of them could have lasted.
 func (n *node) observe(s clockSample, ban time.Duration) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -18,8 +18,8 @@ var (
 	_ backend.Breaker = (*Backend)(nil)
 )
 
-// List implements [backend.Lister]. It scans every key of every node, a thousand at a time, and returns those that a quorum has, or may have
-// with nodes that do not answer. It gives up after 5 s, whatever ctx allows.
+// List implements [backend.Lister]. It scans every key of every node, a thousand at a time, and returns those that a
+// quorum has, or may have with nodes that do not answer. It gives up after 5 s, whatever ctx allows.
 func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 	var keys []string
 	err := r.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
@@ -84,7 +84,8 @@ func (r *Backend) breakLease(ctx context.Context, key, owner string) error {
 	case ownerOf(h.Owner) != owner:
 		return backend.ErrLost
 	}
-	// A node that hangs is asked again for a moment only: an Acquire that goes on may be granted the key under the same name.
+	// A node that hangs is asked again for a moment only: an Acquire that goes on may be granted the key under the same
+	// name.
 	const moment = time.Second
 	c := r.claimOf(key, h.Owner, moment)
 	for i := range c.at {

@@ -49,8 +49,8 @@ func (r *Backend) sendBatch(ctx context.Context, lives []*kit.Life, ttls []time.
 	return ttls, errs
 }
 
-// A renewal is that of one lease, which is renewed if a quorum still had it. Nodes that had lost it do not count, and get it back
-// afterwards.
+// A renewal is that of one lease, which is renewed if a quorum still had it. Nodes that had lost it do not count, and
+// get it back afterwards.
 type renewal struct {
 	claim  *claim
 	ttl    time.Duration
@@ -143,8 +143,8 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 	})
 }
 
-// found notes whether node i had lost the lease of w. If a quorum has confirmed already that it had it, the node gets it back at once, and
-// otherwise when one has.
+// found notes whether node i had lost the lease of w. If a quorum has confirmed already that it had it, the node gets
+// it back at once, and otherwise when one has.
 func (r *Backend) found(i int, w *renewal, lost bool) {
 	c := w.claim
 	c.mu.Lock()
@@ -157,8 +157,8 @@ func (r *Backend) found(i int, w *renewal, lost bool) {
 	}
 }
 
-// repair puts a lease that has been renewed back on the nodes that had lost it, in the background. It counts there from the next renewal
-// on: to count it at once would revive a lease that has expired.
+// repair puts a lease that has been renewed back on the nodes that had lost it, in the background. It counts there from
+// the next renewal on: to count it at once would revive a lease that has expired.
 func (r *Backend) repair(w *renewal) {
 	c := w.claim
 	var nodes []int

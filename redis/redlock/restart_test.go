@@ -17,8 +17,8 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// A voter that forgets a lease before it has ended lets no second owner in, however it forgot. A holds its key on nodes 0 and
-// 1; node 1 loses it, and node 2 never had it: without a guard these two are a quorum.
+// A voter that forgets a lease before it has ended lets no second owner in, however it forgot. A holds its key on nodes
+// 0 and 1; node 1 loses it, and node 2 never had it: without a guard these two are a quorum.
 func TestForgetfulVoter(t *testing.T) {
 	t.Parallel()
 	const maxTTL = 3 * time.Second
@@ -69,7 +69,8 @@ func TestForgetfulVoter(t *testing.T) {
 					}
 				}
 			}
-			// When the lease that was forgotten is over, the node votes again: nothing is left for a waiter to wait for.
+			// When the lease that was forgotten is over, the node votes again: nothing is left for a waiter to wait
+			// for.
 			ctx, cancel := context.WithTimeout(context.Background(), maxTTL+soon)
 			defer cancel()
 			next, err := b.Acquire(ctx, waiting("k", maxTTL))
@@ -78,7 +79,8 @@ func TestForgetfulVoter(t *testing.T) {
 			}
 			release(t, next)
 
-			// And the guard it was: with the operator's word that nothing was forgotten, the same lets a second owner in.
+			// And the guard it was: with the operator's word that nothing was forgotten, the same lets a second owner
+			// in.
 			until(t, 2*maxTTL, "all nodes vote", func() bool {
 				l, err := b.Acquire(context.Background(), req("warm", maxTTL))
 				if err != nil {
@@ -199,8 +201,8 @@ func TestCopiedData(t *testing.T) {
 	}
 }
 
-// A fleet that nobody has used has no vote for as long as a lease may last: it cannot know that it is new. The error says so,
-// a waiter waits, and Bootstrap ends it.
+// A fleet that nobody has used has no vote for as long as a lease may last: it cannot know that it is new. The error
+// says so, a waiter waits, and Bootstrap ends it.
 func TestNewFleet(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -263,8 +265,8 @@ func TestBootstrapWhoseContextHasEnded(t *testing.T) {
 	}
 }
 
-// A birth record of the future, whose writer's clock has been set back since, bars a node for MaxTTL from now, as one of now does, and
-// no shorter.
+// A birth record of the future, whose writer's clock has been set back since, bars a node for MaxTTL from now, as one
+// of now does, and no shorter.
 func TestBirthInTheFuture(t *testing.T) {
 	for how, restart := range map[string]bool{"running": false, "restarted": true} {
 		t.Run(how, func(t *testing.T) {

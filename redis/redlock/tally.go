@@ -72,13 +72,14 @@ func (t *tally) hopeless() bool { return t.number(yes)+t.number(silent) < t.quor
 
 // A window says how long a round lasts.
 type window struct {
-	// node is how long to wait at most for the other nodes when a quorum has answered: what a hung one costs. It is less for a node that
-	// usually answers sooner.
+	// node is how long to wait at most for the other nodes when a quorum has answered: what a hung one costs. It is
+	// less for a node that usually answers sooner.
 	node time.Duration
-	// needed takes its place, if not 0, for nodes without which the round would fail, and that have not left the last request unanswered.
+	// needed takes its place, if not 0, for nodes without which the round would fail, and that have not left the last
+	// request unanswered.
 	needed time.Duration
-	// outage is how long to wait for a quorum to answer. With fewer there is nothing to be had by returning sooner: it is
-	// not a node that hangs, but a machine or network that is slow with all of them.
+	// outage is how long to wait for a quorum to answer. With fewer there is nothing to be had by returning sooner: it
+	// is not a node that hangs, but a machine or network that is slow with all of them.
 	outage time.Duration
 }
 
@@ -87,8 +88,8 @@ func (r *Backend) windowFor(ttl time.Duration) window {
 	return window{node: nodeTimeout(ttl), outage: r.options.Timeout}
 }
 
-// needing is the window of a request that goes on after a quorum has answered only if it needs the nodes that have not: to give up would
-// be to fail.
+// needing is the window of a request that goes on after a quorum has answered only if it needs the nodes that have not:
+// to give up would be to fail.
 func (w window) needing(ttl time.Duration) window {
 	const share = 4
 	w.needed = max(w.node, min(ttl/share, w.outage))
@@ -106,8 +107,8 @@ type answer struct {
 // An entry enters the answer of one node.
 type entry func(v verdict, record func(), err error)
 
-// ask puts one question to every node at once and returns when the outcome is certain, the window closes, or ctx ends. one
-// asks node i, without waiting for it. Nodes that have not answered by then go on, and count no more.
+// ask puts one question to every node at once and returns when the outcome is certain, the window closes, or ctx ends.
+// one asks node i, without waiting for it. Nodes that have not answered by then go on, and count no more.
 func (r *Backend) ask(ctx context.Context, t *tally, w window, one func(i int, enter entry)) {
 	answers := make(chan answer, len(r.nodes)) // so that a late one blocks nobody
 	for i := range r.nodes {

@@ -10,8 +10,8 @@ import (
 // agree returns the fencing token of an owner that has been elected.
 //
 // Each elector has stored a number of its own for the key, greater than those before: the one that the owner proposed,
-// mostly. The token is the greatest. It must be stored by a quorum before anyone hears of it: then every later election has
-// an elector that knows it, and mints a greater one. docs/redlock.md has the proof.
+// mostly. The token is the greatest. It must be stored by a quorum before anyone hears of it: then every later election
+// has an elector that knows it, and mints a greater one. docs/redlock.md has the proof.
 func (e *election) agree(ctx context.Context) (uint64, error) {
 	var token uint64
 	electors := e.electors()

@@ -67,8 +67,8 @@ func TestTokensAcrossQuorums(t *testing.T) {
 	}
 }
 
-// When counters differ the greatest is written back to a quorum before the grant: the next one need not hear of the node that
-// had it.
+// When counters differ the greatest is written back to a quorum before the grant: the next one need not hear of the
+// node that had it.
 func TestTokenIsWrittenBack(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -258,7 +258,8 @@ func registered(t *testing.T) driver.Driver {
 	return d
 }
 
-// How long a lease has left is what a quorum has, and is not reported where that depends on nodes that have not answered.
+// How long a lease has left is what a quorum has, and is not reported where that depends on nodes that have not
+// answered.
 func TestQuorumTTL(t *testing.T) {
 	const long, short = time.Minute, time.Second
 	for _, c := range []struct {

@@ -30,8 +30,8 @@ func (r *Backend) newElection(c *claim) *election {
 		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: r.windowFor(c.ttl).needing(c.ttl),
 		votes: make([]vote, len(r.nodes)), sent: time.Now(),
 	}
-	// It fails as soon as no quorum is possible, but not before a quorum has answered: whether the key is held or the fleet
-	// is down makes a difference to the caller.
+	// It fails as soon as no quorum is possible, but not before a quorum has answered: whether the key is held or the
+	// fleet is down makes a difference to the caller.
 	e.t.over = func() bool {
 		return len(e.electors()) >= e.t.quorum || e.t.hopeless() && e.t.answered() >= e.t.quorum
 	}
@@ -138,7 +138,8 @@ func (r *Backend) judge(n *node, v vote) error {
 	return jump
 }
 
-// electors are the largest set of counting votes from nodes whose clocks agree: with the one furthest behind, and so with each other.
+// electors are the largest set of counting votes from nodes whose clocks agree: with the one furthest behind, and so
+// with each other.
 func (e *election) electors() []int {
 	var best []int
 	for i, said := range e.t.said {
@@ -176,8 +177,8 @@ func (e *election) outcome() error {
 	return e.r.noQuorum(errs)
 }
 
-// held is the refusal if a quorum has answered and some of it holds the key for another owner; nil otherwise. It names the
-// owner that a quorum names: one that fewer do may have released the key, of which a slow node has not heard yet.
+// held is the refusal if a quorum has answered and some of it holds the key for another owner; nil otherwise. It names
+// the owner that a quorum names: one that fewer do may have released the key, of which a slow node has not heard yet.
 func (e *election) held() error {
 	var named []backend.Holder
 	others, barred := 0, 0 // that do not name a holder

@@ -76,9 +76,10 @@ func (w *waiter) attempt(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// peek asks nodes one after the other, beginning with another each time, whether they still have the key, until one has it or a
-// quorum is free of it: that costs a node one command, where an attempt costs every node a script. A node that is slow to answer is
-// passed over. It is a hint: where it is wrong, because a node has missed a release, the next one begins elsewhere.
+// peek asks nodes one after the other, beginning with another each time, whether they still have the key, until one has
+// it or a quorum is free of it: that costs a node one command, where an attempt costs every node a script. A node that
+// is slow to answer is passed over. It is a hint: where it is wrong, because a node has missed a release, the next one
+// begins elsewhere.
 func (r *Backend) peek(ctx context.Context, w *waiter) (there bool) {
 	w.peeks++
 	free := 0

@@ -59,8 +59,8 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// Nodes that have no vote yet are named, with until when and why: at once where nobody waits, at the end of a wait, and to
-// whoever asks whether the fleet is ready.
+// Nodes that have no vote yet are named, with until when and why: at once where nobody waits, at the end of a wait, and
+// to whoever asks whether the fleet is ready.
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -100,7 +100,8 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// A node that is slow to say whether the key is still held is passed over: it takes more than that to ask all of them for their votes.
+// A node that is slow to say whether the key is still held is passed over: it takes more than that to ask all of them
+// for their votes.
 func TestWaiterPassesSlowNode(t *testing.T) {
 	// not parallel: beside other tests all nodes are slow
 	const ttl, idle = time.Minute, 2 * time.Second

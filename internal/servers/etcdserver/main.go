@@ -1,5 +1,5 @@
-// Command etcdserver is etcd as its current release is, built from the release's own packages. It is a module of its own,
-// so that nobody who uses a lock has to know etcd's dependencies. Package servers builds it for tests.
+// Command etcdserver is etcd as its current release is, built from the release's own packages. It is a module of its
+// own, so that nobody who uses a lock has to know etcd's dependencies. Package servers builds it for tests.
 package main
 
 import (

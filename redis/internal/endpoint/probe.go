@@ -21,8 +21,8 @@ var ProbeScript = exchange.Script{Text: probeLua, Digest: "8389474eeb96a0bdb96d6
 // momentary is how errors of a server begin that could not serve just then, also within the text that scripts see.
 var momentary = regexp.MustCompile(`(^|[ -])(OOM|READONLY|MISCONF|NOREPLICAS|MASTERDOWN|LOADING|BUSY|CLUSTERDOWN|TRYAGAIN) `)
 
-// Probe has the server try commands, every one that scripts need, and fails with ErrUnsupported and the names of those that it
-// lacks or forbids. It leaves nothing behind, and says nothing of a server that cannot serve just now.
+// Probe has the server try commands, every one that scripts need, and fails with ErrUnsupported and the names of those
+// that it lacks or forbids. It leaves nothing behind, and says nothing of a server that cannot serve just now.
 func Probe(ctx context.Context, c redis.UniversalClient, keys []string, channel string, commands []string) error {
 	args := []any{channel}
 	for _, command := range commands {

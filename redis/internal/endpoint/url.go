@@ -1,4 +1,5 @@
-// Package endpoint is what a URL and a Redis server itself tell of the server: clients, commands, settings, clock and cluster slots.
+// Package endpoint is what a URL and a Redis server itself tell of the server: clients, commands, settings, clock and
+// cluster slots.
 package endpoint
 
 import (
@@ -243,7 +244,8 @@ func (t Target) open(timeout time.Duration) redis.UniversalClient {
 	}
 }
 
-// NameMaster returns err, from the first request to t's servers. It says so if the Sentinels answered that they do not know t's master.
+// NameMaster returns err, from the first request to t's servers. It says so if the Sentinels answered that they do not
+// know t's master.
 func (t Target) NameMaster(err error) error {
 	if t.sentinel == nil || err == nil || !errors.Is(err, redis.Nil) && !strings.Contains(err.Error(), redis.Nil.Error()) {
 		return err

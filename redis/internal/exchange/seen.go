@@ -2,7 +2,8 @@ package exchange
 
 // What follows is for tests of the stores.
 
-// Gather keeps lanes from opening, so that requests gather, until release is called. It is false while a lane is open or will be.
+// Gather keeps lanes from opening, so that requests gather, until release is called. It is false while a lane is open
+// or will be.
 func (l *Lanes) Gather() (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

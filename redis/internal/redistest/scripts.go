@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// Digests compares the digests of scripts with their texts: one that does not match would cost a failed request each time.
+// Digests compares the digests of scripts with their texts: one that does not match would cost a failed request each
+// time.
 func Digests(t *testing.T, scripts map[string]exchange.Script) {
 	t.Helper()
 	for name, s := range scripts {
@@ -47,7 +48,8 @@ func ProbeIsComplete(t *testing.T, probed []string, scripts map[string]exchange.
 	}
 }
 
-// RefusedFor opens a store, which must be refused by the names of the commands that its server lacks or forbids, in their order.
+// RefusedFor opens a store, which must be refused by the names of the commands that its server lacks or forbids, in
+// their order.
 func RefusedFor(t *testing.T, url string, commands ...string) {
 	t.Helper()
 	b, _, err := driver.Open(context.Background(), url)

@@ -42,8 +42,8 @@ func Cut(t *testing.T, addr string) {
 	}
 }
 
-// Fill makes a server as full as it may be: from now on it refuses what needs memory, and evicts nothing. It returns what makes
-// room again.
+// Fill makes a server as full as it may be: from now on it refuses what needs memory, and evicts nothing. It returns
+// what makes room again.
 func Fill(t testing.TB, addr string) (undo func()) {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr})
