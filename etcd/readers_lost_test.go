@@ -88,11 +88,14 @@ func TestReaderWaitsForNoLaterWriter(t *testing.T) {
 	first := acquire(t, other, req("k", readerTTL))
 	b.lastBusy.Store(time.Now().Add(time.Minute).UnixNano()) // the first request takes a place
 	var second <-chan storetest.Outcome
-	link.then = func() { second = queueUp(t, other, waiting("k", readerTTL), 2) }
+	queued := make(chan struct{})
+	link.then = func() {
+		defer close(queued)
+		second = queueUp(t, other, waiting("k", readerTTL), 2)
+	}
 	link.armed.Store(true)
 	done := startAcquire(context.Background(), b, asReader(waiting("k", readerTTL)))
-	until(t, soon, "the reply is lost", func() bool { return !link.armed.Load() })
-	storetest.Queued(t, other, "k", 2)
+	<-queued
 	release(t, first)
 	reader := granted(t, done, soon).Lease
 	waits(t, "a writer behind a reader", second)

@@ -22,7 +22,7 @@ func (b *Backend) breakLease(ctx context.Context, h hash, owner string) error {
 	patience, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	pause := kit.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
-	for {
+	for terminated := false; ; {
 		rows, err := b.query(ctx, inspectSQL, h.texts()...)
 		if err != nil {
 			return err
@@ -31,7 +31,10 @@ func (b *Backend) breakLease(ctx context.Context, h hash, owner string) error {
 			holder, ours := holderOf(row, h)
 			return row[0] == "t" && ours && holder.Owner == owner
 		})
-		if i < 0 {
+		switch {
+		case i < 0 && terminated:
+			return nil
+		case i < 0:
 			return backend.ErrLost
 		}
 		found, err := b.query(ctx, breakSQL, append(h.texts(), rows[i][2])...)
@@ -40,9 +43,9 @@ func (b *Backend) breakLease(ctx context.Context, h hash, owner string) error {
 			return err
 		case len(found) > 0 && found[0][0] != "1":
 			return fmt.Errorf("%w: the holder's connection has %s locks", backend.ErrUnsupported, found[0][0])
-		case len(found) > 0:
-			return nil
-		} // it is at work, or has said something else since, as in a renewal
+		case len(found) > 0: // the server has signalled the session, which holds the key until it has ended
+			terminated = true
+		} // else it is at work, or has said something else since, as in a renewal
 		if err := kit.Sleep(patience, pause.Next(0)); err != nil {
 			if kit.Ended(ctx) {
 				return err

@@ -76,12 +76,15 @@ func TestOtherPrivileges(t *testing.T) {
 			} else {
 				holder.finish(exitSignal + int(syscall.SIGTERM))
 			}
-			if strings.Count(holder.said(), "\n") != 1 {
+			said := strings.Replace(holder.said(), slowEnd, "", 1) // on a busy machine a kill takes its time
+			if strings.Count(said, "\n") != 1 {
 				t.Errorf("it said %q", holder.said())
 			}
 		})
 	}
 }
+
+const slowEnd = "anylock: k: some processes of the command have been killed but have not ended yet\n"
 
 // openTemp is a folder that every user can reach, and where the setuid bit means something.
 func openTemp(t *testing.T) string {

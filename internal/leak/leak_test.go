@@ -14,7 +14,7 @@ const leakEnv = "ANYLOCK_TEST_LEAK"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(leakEnv) != "" {
-		go leaks(make(chan struct{}), make(chan struct{}))
+		startLeak(make(chan struct{}))
 	}
 	VerifyTestMain(m)
 }
@@ -41,8 +41,8 @@ func TestLeakFailsTheProcess(t *testing.T) {
 }
 
 func TestLeftGoroutineIsFound(t *testing.T) {
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go leaks(stop, stopped)
+	stop := make(chan struct{})
+	stopped := startLeak(stop)
 	stacks := left(10 * time.Millisecond)
 	if len(stacks) != 1 || !strings.Contains(stacks[0], "leak.leaks(") {
 		t.Errorf("found %q, want the goroutine of leaks", stacks)
@@ -54,15 +54,24 @@ func TestLeftGoroutineIsFound(t *testing.T) {
 	}
 }
 
-func leaks(stop <-chan struct{}, stopped chan<- struct{}) {
-	defer close(stopped)
+// startLeak starts a goroutine that ends with stop, and returns when it runs: until then its stack has no name.
+func startLeak(stop <-chan struct{}) (stopped <-chan struct{}) {
+	started, ended := make(chan struct{}), make(chan struct{})
+	go leaks(started, stop, ended)
+	<-started
+	return ended
+}
+
+func leaks(started chan<- struct{}, stop <-chan struct{}, ended chan<- struct{}) {
+	defer close(ended)
+	close(started)
 	<-stop
 }
 
 // A goroutine that ends soon after the tests is no leak.
 func TestEndingGoroutineIsAwaited(t *testing.T) {
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go leaks(stop, stopped)
+	stop := make(chan struct{})
+	startLeak(stop)
 	time.AfterFunc(50*time.Millisecond, func() { close(stop) })
 	if stacks := left(10 * time.Second); len(stacks) > 0 {
 		t.Errorf("found %q, want nothing", stacks)
