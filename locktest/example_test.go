@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/locktest"
 )
 
-// settle is code under test: it does its work in steps, alone, and stops when it may no longer write.
-func settle(ctx context.Context, locks *lock.Locker, account string, step func()) error {
+// transfer is code under test: it does its work in steps, alone, and stops when it may no longer write.
+func transfer(ctx context.Context, locks *lock.Locker, account string, step func()) error {
 	return locks.Do(ctx, "account/"+account, func(ctx context.Context, _ *lock.Lease) error {
 		for range 10 {
 			if ctx.Err() != nil {
@@ -31,7 +31,7 @@ func TestSettleStopsAfterALoss(t *testing.T) {
 		store := locktest.New(t)
 		time.AfterFunc(150*time.Second, func() { store.Lose("account/7") })
 		steps := 0
-		err := settle(t.Context(), store.Locker(), "7", func() { steps++ })
+		err := transfer(t.Context(), store.Locker(), "7", func() { steps++ })
 		if !errors.Is(err, lock.ErrLost) || steps != 3 {
 			t.Errorf("%v after %d steps", err, steps)
 		}

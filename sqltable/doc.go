@@ -6,7 +6,7 @@
 // adds URLs, and links the database's driver:
 //
 //   - sqltable/pgtable: postgres+table://
-//   - sqltable/mysqltable, a module of its own: mysql+table://
+//   - sqltable/mysqltable, a module of its own: mysql://
 //   - sqltable/sqlitetable, a module of its own: sqlite:///
 //
 // # How a lease is kept

@@ -17,7 +17,7 @@ type Dialect = tablesql.Dialect
 // The databases that can keep the table.
 const (
 	Postgres = tablesql.Postgres // 12 or later
-	MySQL    = tablesql.MySQL    // and MariaDB, 10.5 or later
+	MySQL    = tablesql.MySQL    // and MariaDB, 10.6 or later
 	SQLite   = tablesql.SQLite   // 3.42 or later
 )
 

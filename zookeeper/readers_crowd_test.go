@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A crowd checks that leases of one key exclude each other as their modes say, and that their tokens are in order.
@@ -127,4 +129,18 @@ func TestReadersAndWritersContend(t *testing.T) {
 		t.Error("no readers were beside each other")
 	}
 	until(t, soon, "nothing is left", func() bool { return len(places(t, raw(t, s.Addr), stores[0], "k")) == 0 })
+}
+
+// The same through the servers of an ensemble, whose reads are behind each other's.
+func TestReadersAndWritersContendOnEnsemble(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "an ensemble")
+	list := servers.ZooKeeperEnsemble(t, 3)
+	stores := make([]*Backend, 9)
+	for i := range stores {
+		stores[i] = opened(t, "zookeeper://"+list[i%len(list)].Addr)
+	}
+	c := new(crowd)
+	c.contend(t, stores, "k", 60, func() bool { return rand.N(3) > 0 })
+	t.Logf("up to %d readers at once", c.most)
 }

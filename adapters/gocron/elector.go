@@ -48,6 +48,10 @@ func (e *Elector) campaign(ctx context.Context, locks *lock.Locker, key string, 
 		if ctx.Err() != nil && err != nil {
 			return
 		}
+		if err == nil && lease.Shared() { // of an option: several would lead
+			_ = lease.Release(ctx)
+			lease, err = nil, fmt.Errorf("%w: a leader's lease cannot be shared", lock.ErrInvalid)
+		}
 		e.set(lease, err)
 		if errors.Is(err, lock.ErrClosed) {
 			return

@@ -182,12 +182,24 @@ func TestElectorLeadsAgain(t *testing.T) {
 }
 
 // An elector that can never lead says why.
-func TestElectorTellsWhatFails(t *testing.T) {
+func TestElectorSaysWhatFails(t *testing.T) {
 	t.Parallel()
 	e := gocronlock.NewElector(adaptertest.Open(t, "file://"+t.TempDir()), "") // the empty key is invalid
-	storetest.Until(t, storetest.Soon, "an invalid key to be told", func() bool {
+	storetest.Until(t, storetest.Soon, "the error of an invalid key", func() bool {
 		err := e.IsLeader(t.Context())
 		return errors.Is(err, gocronlock.ErrNotLeader) && errors.Is(err, lock.ErrInvalid)
+	})
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// With shared leases several would lead.
+func TestElectorRefusesSharedLeases(t *testing.T) {
+	t.Parallel()
+	e := gocronlock.NewElector(adaptertest.Open(t, "file://"+t.TempDir()), "leader", lock.Shared())
+	storetest.Until(t, storetest.Soon, "the refusal", func() bool {
+		return errors.Is(e.IsLeader(t.Context()), lock.ErrInvalid)
 	})
 	if err := e.Close(); err != nil {
 		t.Error(err)

@@ -110,8 +110,11 @@ func changes(g, h backend.Guarantees) []string {
 		what      string
 		was, will any
 	}{
-		{"reach", g.Reach, h.Reach}, {"consistency", g.Consistency, h.Consistency}, {"early loss", cmp.Or(g.EarlyLoss, "never"), cmp.Or(h.EarlyLoss, "never")},
-		{"reports a loss", g.ReportsLoss, h.ReportsLoss}, {"enforced by", g.EnforcedBy, h.EnforcedBy}, {"fencing survives", g.Fencing, h.Fencing}, {"first come, first served", g.FIFO, h.FIFO},
+		{"reach", g.Reach, h.Reach}, {"consistency", g.Consistency, h.Consistency},
+		{"early loss", cmp.Or(g.EarlyLoss, "never"), cmp.Or(h.EarlyLoss, "never")},
+		{"reports a loss", g.ReportsLoss, h.ReportsLoss}, {"enforced by", g.EnforcedBy, h.EnforcedBy},
+		{"fencing survives", g.Fencing, h.Fencing}, {"first come, first served", g.FIFO, h.FIFO},
+		{"shared leases", g.Shared, h.Shared},
 		{"waiters", g.Wake, h.Wake}, {"min ttl", g.MinTTL, h.MinTTL}, {"granularity", g.Granularity, h.Granularity},
 		{"max ttl (0: ten years)", g.MaxTTL, h.MaxTTL}, {"max silence (0: the ttl)", g.MaxSilence, h.MaxSilence},
 		{"max late", g.MaxLate, h.MaxLate}, {"max leases (0: any)", g.MaxLeases, h.MaxLeases},

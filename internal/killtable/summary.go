@@ -13,14 +13,14 @@ func (f *findings) summary() string {
 	var b strings.Builder
 	core := f.core()
 	b.WriteString(generated + "# What the suite finds\n\n")
-	b.WriteString(wrap(fmt.Sprintf("A check that cannot fail proves nothing. Package conformance has %d checks, and for each of them a bug "+
-		"that the check must find:", len(f.checks))))
-	b.WriteString("\n" + item(fmt.Sprintf("%d **mutants**: the suite's own reference store, each with one bug. The check fails for the mutant, "+
-		"and passes for the reference store. `go test ./conformance` proves that in every run.", f.bugs())))
+	b.WriteString(wrap(fmt.Sprintf("A check that cannot fail proves nothing. Package conformance has %d checks. For each check there is a bug "+
+		"that it must find:", len(f.checks))))
+	b.WriteString("\n" + item(fmt.Sprintf("%d **mutants**: the suite's reference store, each with one bug. The check fails for the mutant and passes "+
+		"for the reference store. Every run of `go test ./conformance` proves this.", f.bugs())))
 	b.WriteString(item(fmt.Sprintf("%d **[specimens](specimens.md)**: well-known wrong ways to lock, each a small store on a real server. "+
-		"The check fails for the specimen, and passes for its twin, the same store without the bug. The tests of "+
-		"[conformance/specimens](../conformance/specimens) prove that.", f.specimens())))
-	b.WriteString("\n" + wrap("Every check has a mutant. [The whole table](evidence/kill-table.md) names each bug, the check and its rule.") + "\n")
+		"The check fails for the specimen and passes for its twin, the same store without the bug. The tests of "+
+		"[conformance/specimens](../conformance/specimens) prove this.", f.specimens())))
+	b.WriteString("\n" + wrap("Every check has a mutant. [The full table](evidence/kill-table.md) lists each bug with its check and the rule.") + "\n")
 	b.WriteString("| group | checks | in the core | mutants that they must find | specimens |\n|---|---:|---:|---:|---:|\n")
 	for _, g := range f.groups() {
 		checks := f.inGroup(g)
@@ -32,14 +32,14 @@ func (f *findings) summary() string {
 		}
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d |\n", g, len(checks), inCore, f.mutantsOf(checks), f.specimensOf(checks))
 	}
-	b.WriteString("\n" + wrap("A mutant or specimen that checks of several groups must find counts in each of them.") + "\n## The core\n\n")
-	b.WriteString(wrap(fmt.Sprintf("Each of the %d bugs of the mutants was also tried on each of the checks. %d of these pairs are a find. "+
-		"%d checks are enough to find every bug: they are the [core](evidence/core.md), which `conformance.Core`, `conformance.RunCore` and "+
+	b.WriteString("\n" + wrap("If checks of several groups must find a mutant or specimen, it counts in each group.") + "\n## The core\n\n")
+	b.WriteString(wrap(fmt.Sprintf("Every check also ran on each of the %d mutants. In %d of these pairs the check found the bug. "+
+		"%d checks are enough to find every bug: the [core](evidence/core.md), which `conformance.Core`, `conformance.RunCore` and "+
 		"`anylock conform --core` select.", len(f.matrix.Rows), f.matrix.Findings(), len(core))))
-	b.WriteString("\n## How to make the rest\n\n" + wrap("`make evidence` runs the mutants that have no record yet on all checks, and all mutants on "+
-		"checks that have none, in fake time; it runs the specimens on their servers; then it writes this page, "+
-		"[conformance/core_generated.go](../conformance/core_generated.go) and the tables of [evidence](evidence). `make evidence FRESH=1` runs all "+
-		"mutants again. `make docs` writes the pages from what was recorded."))
+	b.WriteString("\n## How to update these pages\n\n" + wrap("`make evidence` runs each pair of mutant and check that has no record yet, in fake "+
+		"time, and the specimens on their servers. Then it writes this page, "+
+		"[conformance/core_generated.go](../conformance/core_generated.go) and the tables in [evidence](evidence). `make evidence FRESH=1` runs all "+
+		"mutants again. `make docs` writes the pages from the records."))
 	return b.String()
 }
 
@@ -47,10 +47,10 @@ func (f *findings) summary() string {
 func (f *findings) index() string {
 	var b strings.Builder
 	b.WriteString(generated + "# Wrong ways to lock\n\n")
-	b.WriteString(wrap(fmt.Sprintf("These %d ways to lock appear in tutorials, in libraries and in production, and work as long as nothing goes wrong. "+
-		"Each is a small store on a real server, in [conformance/specimens](../conformance/specimens), and differs from a correct store, its "+
-		"twin, in one step. The links lead to this step, to what the conformance suite reports about it, and to the right way. `make evidence` "+
-		"records the reports; [what the suite finds](kill-table.md) puts them in numbers.", f.specimens())))
+	b.WriteString(wrap(fmt.Sprintf("These %d ways to lock appear in tutorials, libraries and production code. They work until something fails. "+
+		"Each is a small store on a real server, in [conformance/specimens](../conformance/specimens), and differs in one step from a correct "+
+		"store, its twin. Each link shows this step, the report of the conformance suite, and the right way. `make evidence` records the "+
+		"reports; [what the suite finds](kill-table.md) counts them.", f.specimens())))
 	for _, c := range f.collections {
 		fmt.Fprintf(&b, "\n## %s (%d)\n\n", c.Store, len(c.Specimens))
 		for _, s := range c.Specimens {

@@ -20,7 +20,7 @@ var needs = []struct {
 }{
 	{"processes of one host exclude each other", lock.Need{Reach: lock.ReachHost}},
 	{"hosts exclude each other", lock.Need{Reach: lock.ReachNetwork}},
-	{"no fault of the store lets two in", lock.Need{Linearizable: true}},
+	{"no store failure gives two owners the lock", lock.Need{Linearizable: true}},
 	{"the store never drops a live lease", lock.Need{NoEarlyLoss: true}},
 	{"a holder learns soon that its lease was removed", lock.Need{ReportsLoss: true}},
 	{"tokens stay in order across a restart of the store", lock.Need{Fencing: lock.FencingRestart}},
@@ -36,7 +36,7 @@ var needs = []struct {
 // writeNeeds writes a table of which stores meet which requirement, as package lock judges it.
 func writeNeeds(w io.Writer, drivers []driver.Driver) error {
 	var b strings.Builder
-	b.WriteString("| what you need | requirement | stores that give it |\n|---|---|---|\n")
+	b.WriteString("| what you need | requirement | stores that promise it |\n|---|---|---|\n")
 	for _, need := range needs {
 		var stores []string
 		for _, d := range drivers {

@@ -22,7 +22,7 @@ func TestNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, row := range []string{
-		"| no fault of the store lets two in | `linearizable` | strong |\n",
+		"| no store failure gives two owners the lock | `linearizable` | strong |\n",
 		"| the store never drops a live lease | `no-early-loss` | strong |\n",
 		"| tokens stay in order across a restart of the store | `fencing=restart` | strong |\n",
 		"| tokens stay in order even if the store loses its data | `fencing=loss` | none |\n",

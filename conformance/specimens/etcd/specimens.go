@@ -34,7 +34,7 @@ var taking = []specimens.Specimen{
 	},
 	{
 		Name:  "get-then-put",
-		Title: "Get, and Put if nothing is there",
+		Title: "Get, then Put if the key is missing",
 		Story: "The same with a look before: if Get finds nothing, Put. " +
 			"Two who look at the same moment both find nothing, and both put. " +
 			"A test with one client after the other passes; cron jobs on all hosts, which start on the full minute, do not.",
@@ -47,7 +47,7 @@ var taking = []specimens.Specimen{
 	},
 	{
 		Name:  "error-means-not-acquired",
-		Title: "An error is taken for a refusal",
+		Title: "An error counts as a refusal",
 		Story: "The transaction's context ends, or its connection breaks, and Lock returns the error: so the lock was not acquired. " +
 			"The request had arrived all the same. concurrency.Mutex returned an error and left its key behind in 10 of 20 measured cases, " +
 			"and its session, which lives on, keeps that key for ever.",
@@ -60,7 +60,7 @@ var taking = []specimens.Specimen{
 	},
 	{
 		Name:  "watch-from-now",
-		Title: "Watch that begins some time after the look",
+		Title: "A watch that starts some time after the read",
 		Story: "A waiter reads the key, finds it taken, and watches it. " +
 			"The watch begins when it reaches the server: a key that was deleted in between is not deleted again, and the waiter waits on, " +
 			"on a free key, until the next holder comes and goes.",
@@ -90,7 +90,7 @@ var leasing = []specimens.Specimen{
 	},
 	{
 		Name:  "lease-ends-with-context",
-		Title: "Lease bound to the caller's context",
+		Title: "A lease bound to the caller's context",
 		Story: "The session is made with the context given to Lock, as every API takes one, and closed when that ends. " +
 			"But such a context often covers no more than the wait: ctx, cancel := WithTimeout(…); defer cancel(); return Lock(ctx). " +
 			"The lock is gone when it is returned, or with a keep-alive bound to that context, one TTL later. Nobody is notified.",
@@ -103,7 +103,7 @@ var leasing = []specimens.Specimen{
 	},
 	{
 		Name:  "keepalive-revives",
-		Title: "Keep-alive that takes the lock again",
+		Title: "A keep-alive that reacquires the lock",
 		Story: "A keep-alive that gets the error “requested lease not found” gets a new lease and puts the key under it, to be robust. " +
 			"The lock was free for that while, and somebody else may have had it, or has it now: the Put takes it from them. " +
 			"The holder works on in the belief that it was never gone.",
@@ -119,7 +119,7 @@ var leasing = []specimens.Specimen{
 	},
 	{
 		Name:  "ttl-cut-to-seconds",
-		Title: "TTL cut to whole seconds",
+		Title: "A TTL truncated to whole seconds",
 		Story: "etcd's TTL is in whole seconds, so the duration is divided: int64(ttl.Seconds()). " +
 			"2.9 seconds become 2, and the lock ends almost a third early. Below two seconds nobody notices, as servers grant no less; " +
 			"half a second becomes 0, which is refused.",
@@ -135,7 +135,7 @@ var leasing = []specimens.Specimen{
 var leaving = []specimens.Specimen{
 	{
 		Name:  "delete-without-comparing",
-		Title: "Delete without comparing",
+		Title: "Delete without a comparison",
 		Story: "Unlock deletes the key. When the lease had expired before, as that of a holder which was paused, " +
 			"the key is another one's by now: the late unlock takes its lock away, and a third one is let in.",
 		See:    "codenbase/coden, etcd locker, Unlock",

@@ -64,7 +64,7 @@ var owners = []specimens.Specimen{
 	},
 	{
 		Name:  "get-then-set",
-		Title: "get, and set if there is nothing",
+		Title: "get, then set if the key is missing",
 		Story: "The item is looked for, and set if it is not there: the way a cache is filled. Two clients look at the same " +
 			"moment, see nothing, and both set. The one whose set comes last is in the item; both believe that they hold it.",
 		See:    "Memcached protocol, add: only if the server does not already hold data for this key",

@@ -63,7 +63,7 @@ var Collection = specimens.Collection{
 		},
 		{
 			Name:  "xact-lock-in-autocommit",
-			Title: "Transaction's lock without a transaction",
+			Title: "A transaction-level lock without a transaction",
 			Story: "pg_advisory_xact_lock is recommended because nobody has to unlock it: the end of the transaction does. " +
 				"Called outside of one it is a transaction of its own, which has ended when the answer arrives. " +
 				"Everybody is let in, and nothing ever says so but a warning at unlocking, if somebody unlocks.",

@@ -28,7 +28,7 @@ var clients = []specimens.Specimen{
 	},
 	{
 		Name:  "lost-never-closed",
-		Title: "A loss that nobody is notified of",
+		Title: "A loss without a notification",
 		Story: "The lock has an expiry, and the program has no way to hear of it: no channel, no callback, or a line in a log. " +
 			"A holder whose renewals fail works on beside the next one, and finds out when it releases, if it looks at the " +
 			"result. In Redisson a watchdog that fails writes to the log; the request for a callback is open since 2022.",
@@ -41,7 +41,7 @@ var clients = []specimens.Specimen{
 	},
 	{
 		Name:  "context-ignored",
-		Title: "A client library that does not look at the context",
+		Title: "A client library that ignores the context",
 		Story: "go-redis takes a context for every command, and by default does not let its deadline end a read: that needs " +
 			"ContextTimeoutEnabled. A server that hangs keeps the caller for all timeouts and repetitions of the library. " +
 			"Measured of redsync and redislock: a deadline of 100 ms, and a lock returned after 201 ms by a server that is slow.",
@@ -58,7 +58,7 @@ var clients = []specimens.Specimen{
 	},
 	{
 		Name:  "own-ghost",
-		Title: "A repeated request that does not know its own owner",
+		Title: "A retried request that does not recognise its own owner",
 		Story: "go-redis repeats a command whose connection broke, up to three times. A SET with NX whose answer was lost has " +
 			"been done already: repeated, it is refused by its own first try. The caller hears that the key is busy, and the key " +
 			"is held by nobody for a whole TTL. Measured with one lost answer: go-redis' SetNX says false without an error, " +
@@ -72,7 +72,7 @@ var clients = []specimens.Specimen{
 	},
 	{
 		Name:  "release-repeated-unasked",
-		Title: "A release that the client library repeats",
+		Title: "A release that the client library retries",
 		Story: "The script that compares and removes has run, and its answer is lost with the connection. go-redis sends it once " +
 			"more, and this time there is nothing to remove: the caller hears that the lock was lost before it was released. It " +
 			"was not, and whoever takes the loss seriously, and rolls back, does so for nothing. This specimen was no idea of " +
@@ -86,7 +86,7 @@ var clients = []specimens.Specimen{
 	},
 	{
 		Name:  "no-clean-up",
-		Title: "A cancelled request that nobody cleans up after",
+		Title: "A cancelled request without cleanup",
 		Story: "The context ends while the request is on its way: the caller gets the context's error, and the server grants the " +
 			"key to nobody, for a whole TTL. Measured of redsync and redislock with deadlines in force: both return an " +
 			"error and leave a key of 7.6 s. redsync does try to clean up, with the context that has just ended.",

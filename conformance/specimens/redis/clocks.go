@@ -16,7 +16,7 @@ import (
 var clocks = []specimens.Specimen{
 	{
 		Name:  "timestamp-and-getset",
-		Title: "SETNX with a time as the value, and GETSET",
+		Title: "SETNX with a timestamp as the value, then GETSET",
 		Story: "The value is the time when the lock ends, by the client's clock. Who finds a time that has passed takes the lock " +
 			"by GETSET, and has it if the old value is the one it read. The manual itself taught this for years. A client whose " +
 			"clock is ahead finds every lock expired and walks in; one whose clock is behind writes locks that look expired. " +

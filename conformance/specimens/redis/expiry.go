@@ -25,7 +25,7 @@ var expiry = []specimens.Specimen{
 	},
 	{
 		Name:  "no-ttl",
-		Title: "SETNX, and no expiry at all",
+		Title: "SETNX without an expiry",
 		Story: "SETNX takes the key, DEL gives it back, and that is all. It works until the first holder dies in between: its " +
 			"key stays for ever, and people learn to delete it by hand, which takes it from a living holder sooner or later. " +
 			"redis-py's Lock does it still, as its timeout is None unless the caller sets another.",
@@ -38,7 +38,7 @@ var expiry = []specimens.Specimen{
 	},
 	{
 		Name:  "whole-seconds",
-		Title: "An expiry cut to whole seconds",
+		Title: "An expiry truncated to whole seconds",
 		Story: "EXPIRE and SET EX count in seconds, and int(ttl.Seconds()) cuts what is over: a lock of 1.9 s lives for one " +
 			"second, and its holder believes in it for 0.9 s more. One of less than a second would be refused by the server, so " +
 			"that somebody has put a max(1, ...) around it.",

@@ -66,7 +66,7 @@ var ownership = []specimens.Specimen{
 	},
 	{
 		Name:  "token-of-the-client",
-		Title: "Fencing tokens that each client counts by itself",
+		Title: "Fencing tokens counted by each client",
 		Story: "A lock without a fencing token does not protect what it guards from a holder that was paused, so each client " +
 			"counts its grants and hands out the number. Numbers of two clients say nothing about who came last: the resource " +
 			"refuses the live holder and lets the stale one in.",

@@ -15,7 +15,7 @@ import (
 var renewal = []specimens.Specimen{
 	{
 		Name:  "renewal-by-set",
-		Title: "A renewal that sets the key anew",
+		Title: "A renewal by plain SET",
 		Story: "The holder renews by SET key owner PX ttl, as that is what it took the key with. When the key has expired, or " +
 			"was lost in a failover, the renewal makes it again. Whoever held the key in between, and may have released it or " +
 			"hold it still, is forgotten, and a lock that was lost looks as if it had never been away.",
@@ -62,7 +62,7 @@ var renewal = []specimens.Specimen{
 	},
 	{
 		Name:  "renewal-believed",
-		Title: "A lock that counts as held while its renewal is under way",
+		Title: "A lock that counts as held while its renewal is pending",
 		Story: "A renewal gets a timeout of its own, reckoned from when it begins, and the holder counts as one until it has " +
 			"failed. A server that hangs, or a partition, makes it hang past the end of the lease. In the meantime the key " +
 			"expires, and another client has it: two holders, without a pause and with good clocks. Measured of rueidislock: one " +

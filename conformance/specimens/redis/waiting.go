@@ -12,7 +12,7 @@ import (
 var waiting = []specimens.Specimen{
 	{
 		Name:  "blpop-signal",
-		Title: "Waiting for a signal by BLPOP alone",
+		Title: "Waiting with BLPOP alone",
 		Story: "Who releases pushes a signal to a list, and who waits blocks in BLPOP on it: no polling, and one waiter wakes up " +
 			"for each release. But a holder that dies pushes nothing. Its key expires, and the waiters are parked on a free key " +
 			"for as long as nobody else comes by. Tokens that are passed along by a list alone have the same fault: the one who " +
@@ -26,7 +26,7 @@ var waiting = []specimens.Specimen{
 	},
 	{
 		Name:  "publish-alone",
-		Title: "Waiting for a message, subscribed after the refusal",
+		Title: "Subscribing only after the refusal",
 		Story: "Who is refused subscribes to the key's channel and waits for the message of the release. A release between the " +
 			"refusal and the subscription is missed, and so is every message while the connection is away. An expiry sends " +
 			"none. Any of these parks the waiter for good. It was measured of rueidislock, which has no timer either: waiters " +
@@ -42,7 +42,7 @@ var waiting = []specimens.Specimen{
 	},
 	{
 		Name:  "waits-for-its-ttl",
-		Title: "A wait that ends with the TTL asked for",
+		Title: "A wait limited by the requested TTL",
 		Story: "How long to wait was never said, so the TTL that the lock shall have is taken for that as well. It is the wrong " +
 			"number: a lock of two seconds is given up after two seconds of waiting, and the caller hears that the key is " +
 			"busy, or an error of a context that it never made.",

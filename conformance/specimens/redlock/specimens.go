@@ -24,7 +24,7 @@ const manual = "Redis manual, Distributed locks page, The Redlock algorithm"
 var votes = []specimens.Specimen{
 	{
 		Name:  "first-node-wins",
-		Title: "Any node's yes is enough",
+		Title: "A grant by any single node is enough",
 		Story: "All nodes are asked, and the first yes is taken for the lock: it is quick, and one client at a time sees nothing " +
 			"wrong with it. Two clients that come at once reach different nodes first, and each has its yes. Several servers " +
 			"have made the lock weaker than one of them alone.",
@@ -37,7 +37,7 @@ var votes = []specimens.Specimen{
 	},
 	{
 		Name:  "majority-of-the-reachable",
-		Title: "A majority of those that answer",
+		Title: "A majority of the nodes that respond",
 		Story: "A node that cannot be reached should not be in the way, so it is not counted: two of three that answer are taken " +
 			"for a majority of five. In a partition each side has a majority of its own, and a holder on each.",
 		See:    manual + "; redsync issue 186, safety under the loss of a minority",
@@ -49,7 +49,7 @@ var votes = []specimens.Specimen{
 	},
 	{
 		Name:  "revived-keys-count",
-		Title: "A renewal that counts the keys it makes",
+		Title: "A renewal that counts the keys it creates",
 		Story: "Nodes restart, and keys vanish from them. So that a lock does not shrink to a bare majority, its renewal sets the " +
 			"key where it is missing, and counts that as a yes. A lock that has expired, or was another one's in the meantime, " +
 			"comes back to life that way, and its holder never hears of the loss.",
@@ -64,7 +64,7 @@ var votes = []specimens.Specimen{
 	},
 	{
 		Name:  "releases-where-it-won",
-		Title: "A release of what is known to be granted",
+		Title: "A release only on the nodes that granted the key",
 		Story: "The client releases on the nodes that said yes, as the others have nothing of it. A node whose answer came too " +
 			"late, or got lost, has granted the key all the same: it keeps a vote for nobody until the TTL ends. A few of these " +
 			"and no majority is left, while no client holds the key.",
@@ -77,7 +77,7 @@ var votes = []specimens.Specimen{
 	},
 	{
 		Name:  "loser-keeps-its-votes",
-		Title: "A loser that lets its votes run out",
+		Title: "A failed attempt that keeps its votes until they expire",
 		Story: "Three clients come at once and each gets one vote of three. All have lost, and the votes that each keeps until the " +
 			"TTL ends keep all of them out: the key is held by nobody, for as long as a lease. The more clients try, the longer " +
 			"it goes on.",
@@ -93,7 +93,7 @@ var votes = []specimens.Specimen{
 var times = []specimens.Specimen{
 	{
 		Name:  "elapsed-time-ignored",
-		Title: "A validity without the time that the votes took",
+		Title: "A validity that ignores the time spent on votes",
 		Story: "The votes are counted and the lock is valid for its TTL from now on. The first node began to count when it said " +
 			"yes: with slow nodes, or a pause of the client between two of them, a part of the majority has expired before the " +
 			"holder begins, and another client collects it.",

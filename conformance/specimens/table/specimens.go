@@ -18,7 +18,7 @@ var Collection = specimens.Collection{
 	Specimens: []specimens.Specimen{
 		{
 			Name:  "select-then-insert",
-			Title: "Select, and insert if nothing is there",
+			Title: "SELECT, then INSERT if the row is missing",
 			Story: "A transaction selects the key's row, and inserts one if it finds none: it is a transaction, so it is safe. " +
 				"But at the usual isolation two transactions that begin together both find nothing, and both insert. " +
 				"Nothing stops them, as the table has no unique key; with one, the loser would get an error, which is then taken for an outage.",
@@ -73,7 +73,7 @@ var Collection = specimens.Collection{
 		},
 		{
 			Name:  "token-goes-with-the-row",
-			Title: "Fencing token that is deleted with the row",
+			Title: "A fencing token deleted with the row",
 			Story: "Each grant counts the row's number up, for a fencing token. Unlock deletes the row, to keep the table small, " +
 				"and the next holder's number begins at 1 again. " +
 				"What guards itself by the highest token that it has seen refuses everybody from then on, or lets a late holder in.",

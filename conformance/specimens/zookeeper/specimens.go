@@ -30,7 +30,7 @@ var Collection = specimens.Collection{
 		},
 		{
 			Name:  "vanished-node-is-success",
-			Title: "A vanished own node is taken for success",
+			Title: "A deleted own node counts as success",
 			Story: "A waiter looks at the queue and waits while there is a node before its own. " +
 				"When its session has expired, its own node is not there any more: the loop finds nothing before it, and returns. " +
 				"go-zookeeper opens the next session by itself, so that nothing else seems wrong, and the key has two holders.",
@@ -43,7 +43,7 @@ var Collection = specimens.Collection{
 		},
 		{
 			Name:  "predecessor-gone-is-success",
-			Title: "No second look after the watch",
+			Title: "No recheck after the watch fires",
 			Story: "A waiter watches the node before its own, which is right, and takes the key when that has gone, which is not: " +
 				"it may have been another waiter, who has given up while the holder holds on. " +
 				"One cancelled waiter lets two holders in. The recipe says “goto 2”, a look at the queue.",
@@ -56,7 +56,7 @@ var Collection = specimens.Collection{
 		},
 		{
 			Name:  "create-without-recovery",
-			Title: "Create that is not asked after",
+			Title: "A failed create without recovery",
 			Story: "Create fails, as its connection broke or the caller's context ended, and the error is returned. " +
 				"The server had created the node all the same. Its name ends in a number that only the lost reply contained, " +
 				"so that nobody knows it to be theirs, and it is kept alive by the session: the queue stands still. " +
@@ -72,7 +72,7 @@ var Collection = specimens.Collection{
 		},
 		{
 			Name:  "unlock-by-path",
-			Title: "Unlock whoever holds it",
+			Title: "Unlock without checking the holder",
 			Story: "Unlock deletes the first node in the key's folder, or the one lock node with version -1: the holder's, and that is us. " +
 				"It was, before the session expired. Now it is another one's node, and a third one is let in.",
 			See:    "ZooKeeper manual, “Recipes”, Locks; locks on one ephemeral node without a sequence",
@@ -86,7 +86,7 @@ var Collection = specimens.Collection{
 		},
 		{
 			Name:  "held-until-notified",
-			Title: "Held until the session is said to have expired",
+			Title: "Held until the client reports that the session expired",
 			Story: "The lock is held until the client library reports that the session has expired. " +
 				"But a client learns of that from a server, when it has reached one again: cut off, it hears nothing. " +
 				"With a session of 4 s, servers had deleted the node after 3.7 s, and the holder learned of it after 7.7 s.",
