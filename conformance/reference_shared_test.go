@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
 )
 
 // A reader is a shared lease, with an end and a timer of its own.
@@ -253,7 +252,8 @@ func (s *server) removeReaders(key string, e *entry) {
 	}
 }
 
-// readersTurn grants a key that has become free to the readers at the head of the queue. It reports whether there were any.
+// readersTurn grants a key that has become free to the readers at the head of the queue. It reports whether there were
+// any.
 func (s *server) readersTurn(key string, e *entry) bool {
 	if len(e.queue) == 0 || !e.queue[0].Shared {
 		return false
@@ -285,7 +285,8 @@ func (s *server) admitLocked(key string, e *entry) {
 		})
 	}
 	for n := 0; e.owner == "" && len(e.queue) > 0 && e.queue[0].Shared; n++ {
-		if n > 0 && s.is("one waiting reader enters at a time") || n > 15 && s.is("at most 16 waiting readers enter at once") {
+		if n > 0 && s.is("one waiting reader enters at a time") ||
+			n > 15 && s.is("at most 16 waiting readers enter at once") {
 			return
 		}
 		p := e.queue[0]
@@ -319,248 +320,4 @@ func (s *server) admitAfter(key string, e *entry, left backend.Request) {
 		s.admitLocked(key, e)
 	}
 	e.readerLeft = e.readerLeft || left.Shared
-}
-
-// An endedReader is a shared lease that has expired, kept for mutants that revive it.
-type endedReader struct {
-	key string
-	*reader
-}
-
-// renewReader reports whether owner has a shared lease of the key, and if so keeps it for ttl from now.
-func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key = s.name(key)
-	e, now := s.entryLocked(key), time.Now()
-	s.expireLocked(key, e, now)
-	at := s.readerOf(e, owner)
-	if at < 0 {
-		return s.renewEndedReader(key, e, owner, now.Add(ttl))
-	}
-	r, expires := e.readers[at], now.Add(s.keepReader(ttl))
-	for _, other := range e.readers {
-		switch {
-		case other == r:
-		case s.is("renewal of a reader prolongs the others") && other.expires.Before(expires),
-			s.is("renewal of a reader prolongs those of its client") && other.client == r.client && other.expires.Before(expires),
-			s.is("renewal of a reader cuts longer ones") && other.expires.After(expires):
-			s.extendReader(key, e, other, expires)
-		}
-	}
-	switch {
-	case s.is("readers are not renewed"),
-		s.is("one reader of a key is renewed") && r != e.readers[0],
-		s.is("reader is not renewed while a writer waits") && len(e.queue) > 0,
-		s.is("reader's renewal never shortens") && expires.Before(r.expires):
-	default:
-		s.extendReader(key, e, r, expires)
-	}
-	return true
-}
-
-// renewEndedReader is a renewal by an owner that has no shared lease.
-func (s *server) renewEndedReader(key string, e *entry, owner string, expires time.Time) bool {
-	switch {
-	case s.is("stale reader's renewal revives its lease") && e.owner == "",
-		s.is("stale reader's renewal revives its lease beside a writer"),
-		s.is("stale reader's renewal revives its lease beside others") && e.owner == "" && len(e.readers) > 0:
-		for _, old := range s.ended {
-			if old.key == key && old.owner == owner {
-				e.readers = append(e.readers, old.reader)
-				s.extendReader(key, e, old.reader, expires)
-				return true
-			}
-		}
-	case s.is("stale reader's renewal succeeds while others read"):
-		return len(e.readers) > 0
-	case s.is("stale reader's renewal prolongs the others"):
-		for _, other := range e.readers {
-			s.extendReader(key, e, other, expires)
-		}
-	case s.is("stale reader's renewal prolongs the writer") && e.owner != "":
-		e.expires = expires
-		s.armLocked(key, e)
-		return true
-	case s.is("stale reader's renewal drops who waits first"):
-		e.queue = e.queue[min(1, len(e.queue)):]
-	}
-	return false
-}
-
-// releaseReader removes what the store keeps of a shared request, and reports whether there was anything.
-func (s *server) releaseReader(key, owner string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key = s.name(key)
-	e := s.entryLocked(key)
-	s.expireLocked(key, e, time.Now())
-	if i := s.readerOf(e, owner); i >= 0 {
-		s.recordsLocked("store keeps a record of each released reader")
-		s.releaseReaderAt(key, e, i)
-		return true
-	}
-	if i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == owner }); i >= 0 {
-		if s.is("cancelled reader stays in the queue") {
-			return true
-		}
-		left := e.queue[i].Request
-		e.queue = slices.Delete(e.queue, i, i+1)
-		if s.is("cancelled reader takes the next in the queue along") && i < len(e.queue) {
-			e.queue = slices.Delete(e.queue, i, i+1)
-		}
-		s.admitAfter(key, e, left)
-		return true
-	}
-	switch {
-	case s.is("stale release of a reader ends another") && len(e.readers) > 0:
-		s.removeReader(key, e, 0)
-	case s.is("stale release of a reader ends the writer") && e.owner != "":
-		s.endLocked(key, e)
-		return true
-	}
-	return false
-}
-
-func (s *server) releaseReaderAt(key string, e *entry, i int) {
-	c := e.readers[i].client
-	switch {
-	case s.is("one release ends all readers"):
-		s.removeReaders(key, e)
-	case s.is("release ends the readers of its client"):
-		for j := len(e.readers) - 1; j >= 0; j-- {
-			if e.readers[j].client == c {
-				s.removeReader(key, e, j)
-			}
-		}
-	case s.is("release ends the reader that came last"):
-		s.removeReader(key, e, len(e.readers)-1)
-	case s.is("last reader's release wakes nobody") && len(e.readers) == 1:
-		e.readers[i].timer.Stop()
-		e.readers = nil
-	case s.is("last reader's release is noticed at the end of its TTL") && len(e.readers) == 1 && len(e.queue) > 0:
-	case s.is("release of a reader that came first wakes the writer") && i == 0:
-		s.removeReader(key, e, i)
-		if len(e.readers) > 0 && len(e.queue) > 0 {
-			s.endLocked(key, e)
-		}
-	default:
-		s.removeReader(key, e, i)
-	}
-}
-
-// breakReader ends the shared lease of owner, and reports whether there was one.
-func (s *server) breakReader(key string, e *entry, owner string) bool {
-	i := s.readerOf(e, owner)
-	switch {
-	case len(e.readers) == 0, s.is("break finds no reader"):
-		return false
-	case s.is("break ends all readers") && i >= 0:
-		s.removeReaders(key, e)
-		return true
-	case s.is("break ends any reader") && i < 0:
-		s.removeReader(key, e, 0)
-		return true
-	case i < 0:
-		return false
-	case s.is("break of the last reader wakes nobody") && len(e.readers) == 1:
-		e.readers[i].timer.Stop()
-		e.readers = nil
-	default:
-		s.removeReader(key, e, i)
-	}
-	return true
-}
-
-// dropPlaces removes the places that a killed process has in queues behind readers.
-func (s *server) dropPlaces(c *client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.is("readers behind a killed writer stay parked") {
-		return
-	}
-	for key, e := range s.keys {
-		if len(e.readers) > 0 {
-			e.queue = slices.DeleteFunc(e.queue, func(p *place) bool { return p.client == c })
-			s.admitLocked(key, e)
-		}
-	}
-}
-
-func (e *entry) latestReader() *reader {
-	return slices.MaxFunc(e.readers, func(x, y *reader) int { return x.expires.Compare(y.expires) })
-}
-
-// sharedHolder describes the readers of a key.
-func (e *entry) sharedHolder(now time.Time) backend.Holder {
-	r := e.latestReader()
-	return backend.Holder{Owner: r.owner, Token: r.token, TTL: r.expires.Sub(now), Waiters: len(e.queue), Shared: len(e.readers)}
-}
-
-// refusalHolder is the holder that a refused attempt at a key with readers, or of a reader, reports.
-func (s *server) refusalHolder(e *entry, now time.Time) backend.Holder {
-	h := s.heldBy(e, now)
-	if s.is("HeldError does not count readers") {
-		h.Shared = 0
-	}
-	return h
-}
-
-// inspectReaders is what Inspect returns of a key that readers hold.
-func (s *server) inspectReaders(e *entry, now time.Time) backend.Holder {
-	h := e.holder(now)
-	switch {
-	case s.is("Inspect does not count readers"):
-		h.Shared = 1
-	case s.is("Inspect reports readers as one exclusive lease"):
-		h.Shared = 0
-	case s.is("Inspect counts waiting readers as readers"):
-		for _, p := range e.queue {
-			if p.Shared {
-				h.Shared++
-			}
-		}
-	case s.is("Inspect names the reader that came first"):
-		r := e.readers[0]
-		h.Owner, h.Token, h.TTL = r.owner, r.token, r.expires.Sub(now)
-	case s.is("Inspect returns the TTL of the reader that ends first"):
-		for _, r := range e.readers {
-			h.TTL = min(h.TTL, r.expires.Sub(now))
-		}
-	case s.is("Inspect of readers is free"):
-		return backend.Holder{}
-	}
-	return h
-}
-
-// releaseMode is release, or releaseReader.
-func (s *server) releaseMode(key, owner string, shared bool) bool {
-	if shared {
-		return s.releaseReader(key, owner)
-	}
-	return s.release(key, owner)
-}
-
-// renewed renews l at the server, and reports whether l was live there.
-func (c *client) renewed(l *kit.Life, ttl time.Duration) bool {
-	if !l.Shared() {
-		return c.server.renew(l.Key(), l.Owner(), c, ttl)
-	}
-	ok := c.server.renewReader(l.Key(), l.Owner(), ttl)
-	if !ok && c.is("renewal that finds a reader lost ends the others of its client") {
-		c.losesReaders(l)
-	}
-	return ok
-}
-
-// losesReaders ends the shared leases of the client for their holders, except l, as a bug.
-func (c *client) losesReaders(l *kit.Life) {
-	c.mu.Lock()
-	lives := slices.Clone(c.lives)
-	c.mu.Unlock()
-	for _, other := range lives {
-		if other != l && other.Shared() && other.Key() == l.Key() {
-			other.Lose()
-		}
-	}
 }

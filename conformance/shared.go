@@ -19,7 +19,8 @@ var needsShared = Need{"Guarantees.Shared",
 // sharedChecks are the checks on shared leases, which all need a store that has them.
 func sharedChecks() [][]Check {
 	topics := [][]Check{sharedExclusionChecks, sharedOrderChecks, sharedQueueChecks, sharedWakeChecks, sharedTTLChecks,
-		sharedOwnershipChecks, sharedStaleChecks, sharedReportChecks, sharedFaultChecks, sharedProcessChecks, sharedCrowdChecks,
+		sharedOwnershipChecks, sharedStaleChecks, sharedReportChecks, sharedFaultChecks, sharedProcessChecks,
+		sharedCrowdChecks,
 		sharedHistoryChecks}
 	for i, checks := range topics {
 		topics[i] = slices.Clone(checks)
@@ -69,7 +70,8 @@ func (t *trial) readersEnter(waits []*waiting, d time.Duration, when string) (re
 	end := time.Now().Add(d)
 	for i, w := range waits {
 		if !t.within(max(tick, time.Until(end)), w.done) {
-			t.notInTime(t.ruleText(9), "%s: %d of %d readers that wait one after the other have entered within %v, beside each other",
+			t.notInTime(t.ruleText(9),
+				"%s: %d of %d readers that wait one after the other have entered within %v, beside each other",
 				when, i, len(waits), d)
 		}
 		readers = append(readers, w.granted(t, tick, when))
@@ -88,7 +90,8 @@ func (t *trial) noReaderEnters(key, when string) {
 		g, err := t.share(b, key, t.long())
 		switch {
 		case g != nil:
-			t.breaks(9, "%s: a shared request that does not wait was granted the key, which an exclusive request waits for", when)
+			t.breaks(9, "%s: a shared request that does not wait was granted the key, which an exclusive request waits for",
+				when)
 		case !errors.Is(err, backend.ErrHeld):
 			t.breaksText(refuseRule, "%s: shared Acquire: %v, want ErrHeld", when, err)
 		}

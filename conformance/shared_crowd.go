@@ -12,12 +12,14 @@ import (
 var sharedCrowdChecks = []Check{
 	{
 		Name: "ManyReaders",
-		Rule: "rules 1 and 9: hundreds of readers share a key; a writer behind them waits for the last, and all readers behind it enter together",
-		run:  manyReaders,
+		Rule: "rules 1 and 9: hundreds of readers share a key; a writer behind them waits for the last, and all readers " +
+			"behind it enter together",
+		run: manyReaders,
 	},
 	{
-		Name:  "StoreForgetsEndedReaders",
-		Rule:  "rule 10: a store keeps nothing of shared leases that were released or have expired, nor of waits that were cancelled",
+		Name: "StoreForgetsEndedReaders",
+		Rule: "rule 10: a store keeps nothing of shared leases that were released or have expired, nor of waits that " +
+			"were cancelled",
 		Needs: []Need{needsFootprint},
 		alone: true,
 		run:   storeForgetsEndedReaders,

@@ -13,8 +13,9 @@ import (
 var sharedExclusionChecks = []Check{
 	{
 		Name: "ReadersShareKey",
-		Rule: "rule 1: shared leases of one key are granted beside each other, in one client and in several, whether they may wait or not",
-		run:  readersShareKey,
+		Rule: "rule 1: shared leases of one key are granted beside each other, in one client and in several, whether " +
+			"they may wait or not",
+		run: readersShareKey,
 	},
 	{
 		Name: "ReadersExcludeWriter",
@@ -28,8 +29,9 @@ var sharedExclusionChecks = []Check{
 	},
 	{
 		Name: "SharedUnderContention",
-		Rule: "rules 1 and 7: under contention no exclusive lease overlaps another, shared or not, and each has a token above all before",
-		run:  sharedUnderContention,
+		Rule: "rules 1 and 7: under contention no exclusive lease overlaps another, shared or not, and each has a token " +
+			"above all before",
+		run: sharedUnderContention,
 	},
 	{
 		Name: "SharedKeysAreApart",
@@ -197,7 +199,8 @@ func sharedUnderContention(t *trial) {
 
 // sharedKeysAreApart holds a key in one mode, and keys that a store may derive from it in the other.
 func sharedKeysAreApart(t *trial) {
-	ends := []string{":readers", ":shared", ":r", "/readers", "/shared", ":w", ":writers", "\x00", "/r", ".readers", ":s", ":queue", "-"}
+	ends := []string{":readers", ":shared", ":r", "/readers", "/shared", ":w", ":writers", "\x00", "/r", ".readers", ":s",
+		":queue", "-"}
 	for ends := range slices.Chunk(ends, max(1, t.h.Many-2)) {
 		key := t.newKey()
 		reader := t.read(t.a, key, t.long())

@@ -13,31 +13,35 @@ import (
 var sharedFaultChecks = []Check{
 	{
 		Name: "CancelledReaderLeavesNothing",
-		Rule: "rule 4: a shared Acquire that is cancelled, at its grant or before, leaves neither a lease nor a place in the queue",
-		run:  cancelledReaderLeavesNothing,
+		Rule: "rule 4: a shared Acquire that is cancelled, at its grant or before, leaves neither a lease nor a place " +
+			"in the queue",
+		run: cancelledReaderLeavesNothing,
 	},
 	{
-		Name:  "LostSharedReplyLeavesNothing",
-		Rule:  "rule 4: a shared Acquire whose answer is lost recognises its own owner: it has one lease, or fails and is cleaned up",
+		Name: "LostSharedReplyLeavesNothing",
+		Rule: "rule 4: a shared Acquire whose answer is lost recognises its own owner: it has one lease, or fails and " +
+			"is cleaned up",
 		Needs: []Need{needsLinked},
 		run:   lostSharedReplyLeavesNothing,
 	},
 	{
 		Name: "LateSharedAcquireLeavesNothing",
-		Rule: "rule 4: a shared Acquire that reaches the store when its context has ended leaves neither a lease nor a place in the queue, " +
-			"and ends no other reader",
+		Rule: "rule 4: a shared Acquire that reaches the store when its context has ended leaves neither a lease nor a place " +
+			"in the queue, and ends no other reader",
 		Needs: []Need{needsLinked},
 		run:   lateSharedAcquireLeavesNothing,
 	},
 	{
-		Name:  "LateSharedTurnIsOneLease",
-		Rule:  "rules 1 and 2: a reader that learns late of its turn counts its lease from then no longer than the store does",
+		Name: "LateSharedTurnIsOneLease",
+		Rule: "rules 1 and 2: a reader that learns late of its turn counts its lease from then no longer than the " +
+			"store does",
 		Needs: []Need{needsLinked},
 		run:   lateSharedTurnIsOneLease,
 	},
 	{
-		Name:  "CutSharedWaitersGetTurn",
-		Rule:  "rules 1 and 9: readers and writers whose connections break while they wait get their turn, and none passes a waiting writer",
+		Name: "CutSharedWaitersGetTurn",
+		Rule: "rules 1 and 9: readers and writers whose connections break while they wait get their turn, and none " +
+			"passes a waiting writer",
 		Needs: []Need{needsCut},
 		run:   cutSharedWaitersGetTurn,
 	},
@@ -49,8 +53,9 @@ var sharedFaultChecks = []Check{
 		run:   restartKeepsReaders,
 	},
 	{
-		Name:  "EvictedReadersReviveNothing",
-		Rule:  "rules 1 and 5: when the store has dropped the readers of a key, their renewals and releases are ErrLost and touch nobody",
+		Name: "EvictedReadersReviveNothing",
+		Rule: "rules 1 and 5: when the store has dropped the readers of a key, their renewals and releases are ErrLost " +
+			"and touch nobody",
 		Needs: []Need{needsEvict},
 		run:   evictedReadersReviveNothing,
 	},
@@ -107,7 +112,8 @@ func lostSharedReplyLeavesNothing(t *trial) {
 				others = append(others, t.read(t.a, r.Key, t.long()))
 			}
 			var w *waiting
-			t.dropReplies(link, func() { w = t.begin(t.ctx, c, r) }, func() bool { return t.inspect(r.Key).Shared > len(others) })
+			t.dropReplies(link, func() { w = t.begin(t.ctx, c, r) },
+				func() bool { return t.inspect(r.Key).Shared > len(others) })
 			if !t.within(recovery, w.done) {
 				t.fatalf("shared Acquire whose answer was lost has not returned %v after the outage", recovery)
 			}
@@ -200,7 +206,8 @@ func cutSharedWaitersGetTurn(t *trial) {
 				w.stillWaits(t, held, t.rule)
 			}
 			t.release(held)
-			for _, g := range t.readersEnter(waits, recovery+t.g.MaxLate, "after release, with a reader whose connection broke before") {
+			for _, g := range t.readersEnter(waits, recovery+t.g.MaxLate,
+				"after release, with a reader whose connection broke before") {
 				t.refused(t.a, g)
 				t.release(g)
 			}
@@ -264,7 +271,8 @@ func restartKeepsReaders(t *trial) {
 	t.becomesFree(t.b, t.key, recovery, "after the last release")
 }
 
-// sharedOverRestart waits until an exclusive request for the key of g, which lives until end at least, is refused after a restart.
+// sharedOverRestart waits until an exclusive request for the key of g, which lives until end at least, is refused
+// after a restart.
 func (t *trial) sharedOverRestart(g *grant, end time.Time) {
 	var err error
 	if !t.poll(recovery, func() bool {
@@ -272,7 +280,8 @@ func (t *trial) sharedOverRestart(g *grant, end time.Time) {
 		other, err = t.requestKey(t.ctx, t.b, g.key, t.long(), false)
 		t.restartedBefore(end)
 		if other != nil {
-			t.doubleGrant("a writer was granted the key of readers after a restart, %v before a reader's deadline", time.Until(g.Deadline()))
+			t.doubleGrant("a writer was granted the key of readers after a restart, %v before a reader's deadline",
+				time.Until(g.Deadline()))
 		}
 		return errors.Is(err, backend.ErrHeld)
 	}) {

@@ -29,15 +29,19 @@ func TestLeaseModelOfReaders(t *testing.T) {
 		r    record
 		ok   bool
 	}{
-		{"readers beside each other", record{leases: leases{reading("a", 1, 0), reading("b", 2, 10), reading("c", 3, 20)}}, true},
+		{"readers beside each other", record{leases: leases{reading("a", 1, 0), reading("b", 2, 10), reading("c", 3, 20)}},
+			true},
 		{"a writer beside a reader", record{leases: leases{reading("a", 1, 0), held("b", 2, 50)}}, false},
 		{"a reader beside a writer", record{leases: leases{held("a", 1, 0), reading("b", 2, 50)}}, false},
 		{"a writer after the first of two readers", record{leases: leases{
 			reading("a", 1, 0).finished(endReleased, 10, 12), reading("b", 2, 5), held("c", 3, 20)}}, false},
 		{"a writer after both readers", record{leases: leases{
-			reading("a", 1, 0).finished(endReleased, 10, 12), reading("b", 2, 5).finished(endReleased, 14, 16), held("c", 3, 20)}}, true},
-		{"a writer as of the last deadline", record{leases: leases{reading("a", 1, 0), reading("b", 2, 20), held("c", 3, 115)}}, true},
-		{"a writer as of the first deadline", record{leases: leases{reading("a", 1, 0), reading("b", 2, 20), held("c", 3, 100)}}, false},
+			reading("a", 1, 0).finished(endReleased, 10, 12), reading("b", 2, 5).finished(endReleased, 14, 16), held("c", 3,
+				20)}}, true},
+		{"a writer as of the last deadline", record{leases: leases{reading("a", 1, 0), reading("b", 2, 20), held("c", 3,
+			115)}}, true},
+		{"a writer as of the first deadline", record{leases: leases{reading("a", 1, 0), reading("b", 2, 20), held("c", 3,
+			100)}}, false},
 
 		{"one of two readers is renewed", record{leases: leases{
 			reading("a", 1, 0), reading("b", 2, 1).renewed(50, 52, true), held("c", 3, 120)}}, false},
@@ -52,13 +56,18 @@ func TestLeaseModelOfReaders(t *testing.T) {
 		{"a reader's token is lower than a writer's before", record{leases: leases{
 			held("a", 2, 0).finished(endReleased, 10, 12), reading("b", 1, 20)}}, false},
 		{"a writer's token is lower than the highest reader's before", record{leases: leases{
-			reading("a", 3, 0).finished(endReleased, 10, 12), reading("b", 1, 5).finished(endReleased, 10, 12), held("c", 2, 20)}}, false},
+			reading("a", 3, 0).finished(endReleased, 10, 12), reading("b", 1, 5).finished(endReleased, 10, 12), held("c", 2,
+				20)}}, false},
 		{"a writer's token is above all readers'", record{leases: leases{
-			reading("a", 3, 0).finished(endReleased, 10, 12), reading("b", 1, 5).finished(endReleased, 10, 12), held("c", 4, 20)}}, true},
+			reading("a", 3, 0).finished(endReleased, 10, 12), reading("b", 1, 5).finished(endReleased, 10, 12), held("c", 4,
+				20)}}, true},
 
-		{"a writer is refused because of a reader", record{leases: leases{reading("a", 1, 0)}, attempts: attempts{try("b", 50, 51, true)}}, true},
-		{"a reader is refused because of a writer", record{leases: leases{held("a", 1, 0)}, attempts: attempts{tryToRead("b", 50, 51)}}, true},
-		{"a reader is refused because of a reader", record{leases: leases{reading("a", 1, 0)}, attempts: attempts{tryToRead("b", 50, 51)}}, false},
+		{"a writer is refused because of a reader", record{leases: leases{reading("a", 1, 0)}, attempts: attempts{try("b",
+			50, 51, true)}}, true},
+		{"a reader is refused because of a writer", record{leases: leases{held("a", 1, 0)}, attempts: attempts{tryToRead("b",
+			50, 51)}}, true},
+		{"a reader is refused because of a reader", record{leases: leases{reading("a", 1, 0)},
+			attempts: attempts{tryToRead("b", 50, 51)}}, false},
 		{"a writer is refused because of a reader that has expired", record{leases: leases{reading("a", 1, 0)},
 			attempts: attempts{try("b", 200, 201, true)}}, false},
 	} {

@@ -19,8 +19,9 @@ var sharedOrderChecks = []Check{
 	},
 	{
 		Name: "TrySharedBehindWaitingWriter",
-		Rule: "rule 9: a shared request that does not wait gets ErrHeld while an exclusive one waits; it takes no place in the queue",
-		run:  trySharedBehindWaitingWriter,
+		Rule: "rule 9: a shared request that does not wait gets ErrHeld while an exclusive one waits; it takes no place " +
+			"in the queue",
+		run: trySharedBehindWaitingWriter,
 	},
 	{
 		Name: "ReadersEnterTogether",
@@ -28,8 +29,9 @@ var sharedOrderChecks = []Check{
 		run:  readersEnterTogether,
 	},
 	{
-		Name:  "ReadersIgnoreLaterWriter",
-		Rule:  "rule 9: a request waits only for those ahead of it: a shared one does not wait for an exclusive one that came later",
+		Name: "ReadersIgnoreLaterWriter",
+		Rule: "rule 9: a request waits only for those ahead of it: a shared one does not wait for an exclusive one " +
+			"that came later",
 		Needs: []Need{needsFIFO},
 		run:   readersIgnoreLaterWriter,
 	},
@@ -40,8 +42,9 @@ var sharedOrderChecks = []Check{
 	},
 	{
 		Name: "LeavingWriterFreesReaders",
-		Rule: "rule 9: readers parked behind an exclusive request that gives up enter at once, beside those that hold the key",
-		run:  leavingWriterFreesReaders,
+		Rule: "rule 9: readers parked behind an exclusive request that gives up enter at once, beside those that hold " +
+			"the key",
+		run: leavingWriterFreesReaders,
 	},
 }
 
@@ -190,11 +193,13 @@ func readersIgnoreLaterWriter(t *trial) {
 	})
 }
 
-// writerOutwaitsStream has writers wait for a key that readers share all the time: each asks anew before the others have released.
+// writerOutwaitsStream has writers wait for a key that readers share all the time: each asks anew before the others
+// have released.
 func writerOutwaitsStream(t *trial) {
 	const workers = 6
 	held := 20 * time.Millisecond
-	if t.inspect(t.key).Waiters < 0 || t.g.Wake == backend.WakePoll { // a writer must wait for longer than it takes to see that
+	if t.inspect(t.key).Waiters < 0 || t.g.Wake == backend.WakePoll {
+		// A writer must wait for longer than it takes to see that it does.
 		held = 2 * t.h.ArrivalDelay * time.Duration(t.stretch)
 	}
 	var (
@@ -242,7 +247,8 @@ func writerOutwaitsStream(t *trial) {
 			for _, r := range readers {
 				if r.before.After(queued) && r.after.Before(g.after) {
 					mu.Unlock()
-					t.breaks(9, "a shared request made %v after an exclusive one was in the queue was granted before it", r.before.Sub(queued))
+					t.breaks(9, "a shared request made %v after an exclusive one was in the queue was granted before it",
+						r.before.Sub(queued))
 				}
 			}
 			mu.Unlock()

@@ -18,13 +18,15 @@ var sharedOwnershipChecks = []Check{
 	},
 	{
 		Name: "ReadersAreRenewedEach",
-		Rule: "rules 1 and 5: Renew, alone or in a batch, extends or shortens the reader's own lease alone, also while a writer waits",
-		run:  readersAreRenewedEach,
+		Rule: "rules 1 and 5: Renew, alone or in a batch, extends or shortens the reader's own lease alone, also while " +
+			"a writer waits",
+		run: readersAreRenewedEach,
 	},
 	{
 		Name: "MixedBatchRenewsEach",
-		Rule: "BatchRenewer.RenewBatch renews shared and exclusive leases together, each for its own TTL, and reports which it did not renew",
-		run:  mixedBatchRenewsEach,
+		Rule: "BatchRenewer.RenewBatch renews shared and exclusive leases together, each for its own TTL, and reports " +
+			"which it did not renew",
+		run: mixedBatchRenewsEach,
 	},
 	{
 		Name: "ReaderLosesAlone",

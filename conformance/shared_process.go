@@ -9,26 +9,30 @@ import (
 // readers and writers in other processes, frozen or killed
 var sharedProcessChecks = []Check{
 	{
-		Name:  "KilledReaderFreesKey",
-		Rule:  "rules 3 and 9: a killed reader is gone by its own TTL and Guarantees.MaxLate, although others renew, for an attempt and for a waiter",
+		Name: "KilledReaderFreesKey",
+		Rule: "rules 3 and 9: a killed reader is gone by its own TTL and Guarantees.MaxLate, although others renew, " +
+			"for an attempt and for a waiter",
 		Needs: []Need{needsProcess},
 		run:   killedReaderFreesKey,
 	},
 	{
-		Name:  "FrozenReaderLosesAlone",
-		Rule:  "rules 3, 5 and 6: a frozen reader is gone by its own TTL; thawed, it learns of the loss, and touches neither readers nor writer",
+		Name: "FrozenReaderLosesAlone",
+		Rule: "rules 3, 5 and 6: a frozen reader is gone by its own TTL; thawed, it learns of the loss, and touches " +
+			"neither readers nor writer",
 		Needs: []Need{needsProcess},
 		run:   frozenReaderLosesAlone,
 	},
 	{
-		Name:  "KilledWriterFreesReaders",
-		Rule:  "rule 9: a waiting writer that is killed delays the readers behind it for a bounded time, even while other readers stay",
+		Name: "KilledWriterFreesReaders",
+		Rule: "rule 9: a waiting writer that is killed delays the readers behind it for a bounded time, even while " +
+			"other readers stay",
 		Needs: []Need{needsProcess},
 		run:   killedWriterFreesReaders,
 	},
 	{
-		Name:  "FrozenWaitersDelayReadersBriefly",
-		Rule:  "rules 1 and 9: a frozen writer delays readers behind it for its TTL and MaxLate; one whose place has ended is not in beside the next",
+		Name: "FrozenWaitersDelayReadersBriefly",
+		Rule: "rules 1 and 9: a frozen writer delays readers behind it for its TTL and MaxLate; one whose place has " +
+			"ended is not in beside the next",
 		Needs: []Need{needsProcess},
 		run:   frozenWaitersDelayReadersBriefly,
 	},
@@ -113,7 +117,8 @@ func frozenReaderLosesAlone(t *trial) {
 	}
 }
 
-// killedWriterFreesReaders kills a writer while a reader holds the key for long. Others behind it must not wait for its release.
+// killedWriterFreesReaders kills a writer while a reader holds the key for long. Others behind it must not wait for
+// its release.
 func killedWriterFreesReaders(t *trial) {
 	bound := t.g.Round(t.short()) + t.handOff() + recovery
 	t.inChunks(2, 4, func(i int) {
@@ -160,10 +165,12 @@ func frozenWaitersDelayReadersBriefly(t *trial) {
 		t.confirmQueued(key, 2)
 		p.Freeze()
 		t.release(held)
-		g := next.granted(t, t.g.Round(t.short())+t.handOff(), "after release, with a waiter before it whose process is frozen")
+		g := next.granted(t, t.g.Round(t.short())+t.handOff(),
+			"after release, with a waiter before it whose process is frozen")
 		p.Thaw()
 		if frozen.answered(t.h.ArrivalDelay*time.Duration(t.stretch)) && frozen.claimsLive() {
-			t.doubleGrant("a thawed waiter was granted the key for another %v, which has passed on to the next", frozen.answer.Left)
+			t.doubleGrant("a thawed waiter was granted the key for another %v, which has passed on to the next",
+				frozen.answer.Left)
 		}
 		t.refused(t.a, g)
 		t.renew(g, t.long())

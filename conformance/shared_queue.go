@@ -13,8 +13,9 @@ import (
 // random queues of readers and writers, against a model
 var sharedQueueChecks = []Check{
 	{
-		Name:  "MixedQueueFollowsModel",
-		Rule:  "rule 9: whatever readers and writers come, leave, release and expire, each has the key as soon as nobody ahead conflicts, not before",
+		Name: "MixedQueueFollowsModel",
+		Rule: "rule 9: whatever readers and writers come, leave, release and expire, each has the key as soon as " +
+			"nobody ahead conflicts, not before",
 		Needs: []Need{needsFIFO},
 		run:   mixedQueueFollowsModel,
 	},
@@ -30,7 +31,8 @@ func mixedQueueFollowsModel(t *trial) {
 	end := time.Now().Add(atMost)
 	most := max(3, min(9, t.h.Many+1))
 	t.inChunks(queues, most, func(i int) {
-		q := &mixedQueue{trial: t, key: t.newKey(), random: t.newHistory().random(i), tokens: sharedTokens{t: t}, most: most, fills: true}
+		q := &mixedQueue{trial: t, key: t.newKey(), random: t.newHistory().random(i), tokens: sharedTokens{t: t}, most: most,
+			fills: true}
 		for range t.rounds(steps, end) {
 			q.step()
 		}
@@ -95,7 +97,8 @@ func (q *mixedQueue) step() {
 // arrive has a new request wait, or hold the key at once.
 func (q *mixedQueue) arrive(shared bool) {
 	client := q.client(q.random.IntN(2))
-	w := q.begin(q.ctx, client, backend.Request{Key: q.key, Owner: backend.NewOwner(), TTL: q.long(), Wait: true, Shared: shared})
+	w := q.begin(q.ctx, client, backend.Request{Key: q.key, Owner: backend.NewOwner(), TTL: q.long(), Wait: true,
+		Shared: shared})
 	q.waits = append(q.waits, w)
 	q.did("a %s came", mode(shared))
 	if q.mayEnter(len(q.waits) - 1) {
@@ -133,7 +136,8 @@ func (q *mixedQueue) settle() {
 			}
 		}
 		if ahead == nil && w.ended() && w.err == nil {
-			q.breaks(9, "%s: a %s was granted the key before one that waits ahead of it, and conflicts", q.after(), mode(w.shared))
+			q.breaks(9, "%s: a %s was granted the key before one that waits ahead of it, and conflicts", q.after(),
+				mode(w.shared))
 		}
 		w.stillWaits(q.trial, ahead, q.rule)
 	}

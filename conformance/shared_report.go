@@ -15,8 +15,9 @@ import (
 var sharedReportChecks = []Check{
 	{
 		Name: "InspectCountsReaders",
-		Rule: "Holder.Shared is how many shared leases hold the key, 0 for an exclusive one; the other fields are of the one that ends last",
-		run:  inspectCountsReaders,
+		Rule: "Holder.Shared is how many shared leases hold the key, 0 for an exclusive one; the other fields are of " +
+			"the one that ends last",
+		run: inspectCountsReaders,
 	},
 	{
 		Name: "ListReturnsSharedKeysOnce",
@@ -24,20 +25,23 @@ var sharedReportChecks = []Check{
 		run:  listReturnsSharedKeysOnce,
 	},
 	{
-		Name:  "SharedTokens",
-		Rule:  "rule 7: an exclusive token is above every token granted before on its key, shared or not, and below every one after",
+		Name: "SharedTokens",
+		Rule: "rule 7: an exclusive token is above every token granted before on its key, shared or not, and below " +
+			"every one after",
 		Needs: []Need{needsTokens},
 		run:   sharedTokensIncrease,
 	},
 	{
 		Name: "ReadersThatLookAlike",
-		Rule: "rules 1 and 5: a reader is known by all of its name: one like it that shares the key is another, and ends by itself",
-		run:  readersThatLookAlike,
+		Rule: "rules 1 and 5: a reader is known by all of its name: one like it that shares the key is another, and " +
+			"ends by itself",
+		run: readersThatLookAlike,
 	},
 	{
 		Name: "SharedExtremesAreAccepted",
-		Rule: "every store with shared leases takes TTLs from a nanosecond to Guarantees.MaxTTL for them, and owners up to MaxOwnerLen",
-		run:  sharedExtremesAreAccepted,
+		Rule: "every store with shared leases takes TTLs from a nanosecond to Guarantees.MaxTTL for them, and owners up " +
+			"to MaxOwnerLen",
+		run: sharedExtremesAreAccepted,
 	},
 	{
 		Name: "SharedBadInputIsRefused",
@@ -302,7 +306,8 @@ func sharedExtremesAreAccepted(t *trial) {
 		t.readersKeepOut([]*grant{g, t.read(t.b, g.key, t.long())}, "beside owner "+show(owner))
 		t.release(g)
 	}
-	for _, ttl := range []time.Duration{t.longest(), 31 * 24 * time.Hour, 25 * 24 * time.Hour, time.Hour, 1900*time.Millisecond + t.g.MinTTL} {
+	for _, ttl := range []time.Duration{t.longest(), 31 * 24 * time.Hour, 25 * 24 * time.Hour, time.Hour,
+		1900*time.Millisecond + t.g.MinTTL} {
 		g := t.read(t.a, t.newKey(), min(ttl, t.longest()))
 		t.keepsDeadline(g, g.ttl, g.before, g.after, "shared Acquire")
 		t.holdersAre([]*grant{g}, "of a key that is shared for "+g.ttl.String())
@@ -312,7 +317,8 @@ func sharedExtremesAreAccepted(t *trial) {
 		t.release(g)
 		t.free(t.b, g.key, "after the only reader's release")
 	}
-	for _, ttl := range []time.Duration{1, time.Microsecond, time.Millisecond} { // it may be over before the answer is there
+	for _, ttl := range []time.Duration{1, time.Microsecond,
+		time.Millisecond} { // it may be over before the answer is there
 		key := t.newKey()
 		_, err := t.a.Acquire(t.ctx, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Shared: true})
 		if err != nil && !errors.Is(err, backend.ErrLost) {

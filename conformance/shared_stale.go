@@ -15,12 +15,14 @@ import (
 var sharedStaleChecks = []Check{
 	{
 		Name: "BreakEndsOneReader",
-		Rule: "rules 1 and 5: Breaker.Break ends the reader that it names alone, whose requests are ErrLost then and touch nobody",
-		run:  breakEndsOneReader,
+		Rule: "rules 1 and 5: Breaker.Break ends the reader that it names alone, whose requests are ErrLost then and " +
+			"touch nobody",
+		run: breakEndsOneReader,
 	},
 	{
-		Name:  "LateReaderRequestsTouchNothing",
-		Rule:  "rules 1 and 5: a renewal or release of a reader that reaches the store when its lease has ended revives, ends and blocks nothing",
+		Name: "LateReaderRequestsTouchNothing",
+		Rule: "rules 1 and 5: a renewal or release of a reader that reaches the store when its lease has ended " +
+			"revives, ends and blocks nothing",
 		Needs: []Need{needsLinked},
 		run:   lateReaderRequestsTouchNothing,
 	},
@@ -31,14 +33,18 @@ var sharedStaleChecks = []Check{
 	},
 	{
 		Name: "StaleReaderSparesWriter",
-		Rule: "rule 5: Renew and Release by a shared lease that has expired are ErrLost and do not touch the writer or readers that came since",
-		run:  staleReaderSparesWriter,
+		Rule: "rule 5: Renew and Release by a shared lease that has expired are ErrLost and do not touch the writer or " +
+			"readers that came since",
+		run: staleReaderSparesWriter,
 	},
 }
 
 // staleRequests are requests for a lease that has ended in the store.
 func (t *trial) staleRequests() []renewal {
-	return append(t.renewals(), renewal{"Release", func(ctx context.Context, g *grant, _ time.Duration) error { return g.Release(ctx) }})
+	return append(t.renewals(), renewal{"Release", func(ctx context.Context, g *grant,
+		_ time.Duration) error {
+		return g.Release(ctx)
+	}})
 }
 
 func breakEndsOneReader(t *trial) {
@@ -48,7 +54,10 @@ func breakEndsOneReader(t *trial) {
 	}
 	requests := t.staleRequests()
 	const n = 3
-	t.inChunks(len(requests), n, func(i int) { t.breaksUnwaited(breaker, requests[i], t.readers(t.newKey(), n, t.long())) })
+	t.inChunks(len(requests), n, func(i int) {
+		t.breaksUnwaited(breaker, requests[i], t.readers(t.newKey(), n,
+			t.long()))
+	})
 	t.inChunks(2*len(requests), n+3, func(i int) {
 		request, key := requests[i/2], t.newKey()
 		readers := t.readers(key, n, t.long())
@@ -64,7 +73,10 @@ func breakEndsOneReader(t *trial) {
 		t.breaksReader(breaker, g)
 		t.breaksNothing(breaker, key, g.owner, "Break of a reader whose lease was broken")
 		t.readersKeepOut(others, "after Break of another reader")
-		t.wantLost(request.what+" of a reader whose lease was broken", func() error { return request.renew(t.ctx, g, 2*t.long()) })
+		t.wantLost(request.what+" of a reader whose lease was broken", func() error {
+			return request.renew(t.ctx, g,
+				2*t.long())
+		})
 		if !t.within(soon, g.Lost()) {
 			t.breaks(6, "Lost is open after %s was ErrLost", request.what)
 		}
@@ -76,7 +88,10 @@ func breakEndsOneReader(t *trial) {
 		stale := others[1]
 		t.breaksReader(breaker, stale)
 		next := w.granted(t, t.handOff(), "after Break of the last reader's lease")
-		t.wantLost(request.what+" of the last reader, whose lease was broken", func() error { return request.renew(t.ctx, stale, t.short()) })
+		t.wantLost(request.what+" of the last reader, whose lease was broken", func() error {
+			return request.renew(t.ctx,
+				stale, t.short())
+		})
 		t.readRefused(next)
 		t.describes(next, t.long())
 		t.heldBy(next)
@@ -91,7 +106,10 @@ func breakEndsOneReader(t *trial) {
 // breaksUnwaited breaks the lease of one of readers, whose key nobody waits for.
 func (t *trial) breaksUnwaited(breaker backend.Breaker, request renewal, readers []*grant) {
 	t.breaksReader(breaker, readers[1])
-	t.wantLost(request.what+" of a reader whose lease was broken", func() error { return request.renew(t.ctx, readers[1], 2*t.long()) })
+	t.wantLost(request.what+" of a reader whose lease was broken", func() error {
+		return request.renew(t.ctx, readers[1],
+			2*t.long())
+	})
 	others := []*grant{readers[0], readers[2]}
 	t.readersKeepOut(others, fmt.Sprintf("after %s of a reader whose lease was broken", request.what))
 	t.release(others[0])
@@ -106,7 +124,8 @@ func (t *trial) breaksReader(breaker backend.Breaker, g *grant) {
 	}
 }
 
-// lateReaderRequestsTouchNothing holds a request back until the lease has ended and the key is free, shared by others, or held.
+// lateReaderRequestsTouchNothing holds a request back until the lease has ended and the key is free, shared by others,
+// or held.
 func lateReaderRequestsTouchNothing(t *trial) {
 	const cases = 4
 	requests := t.staleRequests()
@@ -192,7 +211,8 @@ func staleReaderSparesWriter(t *trial) {
 	})
 }
 
-// readerRenewalRacesExpiry renews readers at the last moment, each before a writer that waits, some beside another reader.
+// readerRenewalRacesExpiry renews readers at the last moment, each before a writer that waits, some beside another
+// reader.
 func readerRenewalRacesExpiry(t *trial) {
 	const keys, rounds = 12, 2
 	ways := t.renewals()

@@ -11,8 +11,9 @@ import (
 var sharedTTLChecks = []Check{
 	{
 		Name: "ReaderTTL",
-		Rule: "rules 2 and 3: a shared lease lives for its TTL, and the key of a dead reader is free by its TTL and Guarantees.MaxLate",
-		run:  readerTTL,
+		Rule: "rules 2 and 3: a shared lease lives for its TTL, and the key of a dead reader is free by its TTL and " +
+			"Guarantees.MaxLate",
+		run: readerTTL,
 	},
 	{
 		Name: "DeadReaderEndsByOwnTTL",
@@ -21,13 +22,15 @@ var sharedTTLChecks = []Check{
 	},
 	{
 		Name: "ShortReaderSparesLong",
-		Rule: "rule 1: no request for one shared lease ends another: a short TTL does not cut a long one, however it was requested",
-		run:  shortReaderSparesLong,
+		Rule: "rule 1: no request for one shared lease ends another: a short TTL does not cut a long one, however it " +
+			"was requested",
+		run: shortReaderSparesLong,
 	},
 	{
 		Name: "WriterGetsKeyOfDeadReaders",
-		Rule: "rules 3 and 9: a writer has the key of readers that died when the last of their TTLs has run out, and Guarantees.MaxLate has passed",
-		run:  writerGetsKeyOfDeadReaders,
+		Rule: "rules 3 and 9: a writer has the key of readers that died when the last of their TTLs has run out, and " +
+			"Guarantees.MaxLate has passed",
+		run: writerGetsKeyOfDeadReaders,
 	},
 	{
 		Name: "SharedWaitOutlivesOwnTTL",
@@ -193,7 +196,8 @@ func writerGetsKeyOfDeadReaders(t *trial) {
 	})
 }
 
-// sharedWaitOutlivesOwnTTL has readers wait behind a writer, and a writer behind readers, for longer than the TTLs that they request.
+// sharedWaitOutlivesOwnTTL has readers wait behind a writer, and a writer behind readers, for longer than the TTLs
+// that they request.
 func sharedWaitOutlivesOwnTTL(t *trial) {
 	ttl := t.g.Round(2 * t.short())
 	t.together(2, func(i int) {

@@ -12,17 +12,20 @@ import (
 var sharedWakeChecks = []Check{
 	{
 		Name: "LastReaderWakesWriter",
-		Rule: "rule 9: a waiting writer has the key when the last of the readers before it has released or expired, and not before",
-		run:  lastReaderWakesWriter,
+		Rule: "rule 9: a waiting writer has the key when the last of the readers before it has released or expired, and " +
+			"not before",
+		run: lastReaderWakesWriter,
 	},
 	{
 		Name: "SharedNoLostWakeUp",
-		Rule: "rule 9: no end of a lease, and no departure of a writer, is missed, however it meets a reader or writer that is just coming",
-		run:  sharedNoLostWakeUp,
+		Rule: "rule 9: no end of a lease, and no departure of a writer, is missed, however it meets a reader or writer " +
+			"that is just coming",
+		run: sharedNoLostWakeUp,
 	},
 	{
-		Name:  "SharedPushIsPrompt",
-		Rule:  "Guarantees.Wake: where it is WakePush, a release wakes readers and writers, and a writer that leaves wakes readers behind it",
+		Name: "SharedPushIsPrompt",
+		Rule: "Guarantees.Wake: where it is WakePush, a release wakes readers and writers, and a writer that leaves " +
+			"wakes readers behind it",
 		Needs: []Need{needsPush},
 		run:   sharedPushIsPrompt,
 	},
@@ -108,7 +111,8 @@ func sharedNoLostWakeUp(t *trial) {
 	})
 }
 
-// sharedPushIsPrompt measures how long it takes to learn of what makes the key free. As in pushIsPrompt, a busy machine has more chances.
+// sharedPushIsPrompt measures how long it takes to learn of what makes the key free. As in pushIsPrompt, a busy
+// machine has more chances.
 func sharedPushIsPrompt(t *trial) {
 	const keys, chances = 4, 3
 	defer t.watchStore()()
@@ -123,7 +127,8 @@ func sharedPushIsPrompt(t *trial) {
 			return
 		}
 		if chance == chances {
-			t.notInTime(t.rule, "%s gets a free key after %v (median of %d), as if it found out by a timer", late[0].who, late[0].median(),
+			t.notInTime(t.rule, "%s gets a free key after %v (median of %d), as if it found out by a timer", late[0].who,
+				late[0].median(),
 				len(late[0].took))
 		}
 	}
