@@ -114,7 +114,8 @@ func (s *suite) granted(b backend.Backend, limit time.Duration, wait bool) error
 // errHangs is the error of a call that does not return.
 var errHangs = errors.New("not returned")
 
-// bounded returns the error of f. If f has not returned after d, it is left behind and the error is errHangs. A panic is an error too.
+// bounded returns the error of f. If f has not returned after d, it is left behind and the error is errHangs. A panic
+// is an error too.
 func bounded(d time.Duration, f func() error) error {
 	var err error
 	done := make(chan struct{})
@@ -161,8 +162,8 @@ func (s *suite) useless() error {
 	return err
 }
 
-// recovers returns when the store is prompt again, so often in a row as another attempt needs, or has not been for a while. Attempts at a check
-// would prove nothing until then.
+// recovers returns when the store is prompt again, so often in a row as another attempt needs, or has not been for a
+// while. Attempts at a check would prove nothing until then.
 func (s *suite) recovers(stretch int) {
 	b, err := s.open()
 	if err != nil {

@@ -34,14 +34,16 @@ const (
 	batchBudget  = 2 * time.Second // for getting its leases
 )
 
-// batchSize is how many leases a large batch has if the check makes so many requests for each lease: fewer on a slow store.
+// batchSize is how many leases a large batch has if the check makes so many requests for each lease: fewer on a slow
+// store.
 func (t *trial) batchSize(requestsEach int) int {
 	const gain = 4 // of requests that are made turns at a time
 	most := int(batchBudget * gain / (max(t.usual(), time.Microsecond) * time.Duration(requestsEach)))
 	return min(t.large, max(leastOfBatch, most))
 }
 
-// acquireMany gets up to n fresh keys for client c: as many as it gets within batchBudget, and leastOfBatch in any case.
+// acquireMany gets up to n fresh keys for client c: as many as it gets within batchBudget, and leastOfBatch in any
+// case.
 func (t *trial) acquireMany(c backend.Backend, n int, ttl time.Duration) []*grant {
 	grants, end := make([]*grant, n), time.Now().Add(batchBudget)
 	t.inTurns(n, func(i int) {
@@ -52,8 +54,8 @@ func (t *trial) acquireMany(c backend.Backend, n int, ttl time.Duration) []*gran
 	return slices.DeleteFunc(grants, func(g *grant) bool { return g == nil })
 }
 
-// lossPattern chooses which of n leases are dropped: any, but at each boundary of frames of a likely size the lease before and the one
-// after differ. Together with its complement, each position is dropped once and kept once.
+// lossPattern chooses which of n leases are dropped: any, but at each boundary of frames of a likely size the lease
+// before and the one after differ. Together with its complement, each position is dropped once and kept once.
 func lossPattern(n int) []bool {
 	lost := make([]bool, n)
 	for i := range lost {
@@ -174,8 +176,8 @@ type batchFault struct {
 	begin func() (ctx context.Context, end func())
 }
 
-// cutInsideBatch makes all faults one after the other. Where Inspect returns no TTL, the end of a short one must show which leases were
-// renewed: there it makes a few at the same time, each with a smaller batch.
+// cutInsideBatch makes all faults one after the other. Where Inspect returns no TTL, the end of a short one must show
+// which leases were renewed: there it makes a few at the same time, each with a smaller batch.
 func cutInsideBatch(t *trial) {
 	t.batcher()
 	n := t.batchSize(8)
@@ -233,7 +235,8 @@ func (b *cutBatch) disturbAll(choose func([]batchFault) []batchFault) {
 	b.inTurns(len(b.grants), func(i int) { b.release(b.grants[i]) })
 }
 
-// faults are cuts in the middle of a batch that has so many bytes in each direction, and contexts that end there. The first four differ most.
+// faults are cuts in the middle of a batch that has so many bytes in each direction, and contexts that end there. The
+// first four differ most.
 func (b *cutBatch) faults(size [2]int64) (list []batchFault) {
 	cut := func(d Direction, share float64) {
 		n := int64(float64(size[d]) * share)
@@ -319,8 +322,8 @@ func (b *cutBatch) disturb(f batchFault) {
 	b.replace(errs)
 }
 
-// replace gets new leases for those with an error. Their requests may still arrive and shorten the lease, so that a later renewal
-// need not count in full.
+// replace gets new leases for those with an error. Their requests may still arrive and shorten the lease, so that a
+// later renewal need not count in full.
 func (b *cutBatch) replace(errs []error) {
 	t := b.trial
 	t.usable(b.grants[0].client)

@@ -43,7 +43,8 @@ func (c *client) hides(life *kit.Life, err error) bool {
 		c.is("loss that a batch hears of ends no lease whose key is held") && c.server.inspect(life.Key()).Held())
 }
 
-// hangs has the leases of a batch keep Lost open while it is under way, which is until the store answers, where that is the bug.
+// hangs has the leases of a batch keep Lost open while it is under way, which is until the store answers, where that is
+// the bug.
 func (c *client) hangs(renewals []backend.Renewal) (answered func()) {
 	if !c.is("hung batch keeps Lost open") {
 		return func() {}

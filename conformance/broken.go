@@ -55,8 +55,8 @@ func (t *trial) breaksText(rule, format string, args ...any) {
 	runtime.Goexit()
 }
 
-// doubleGrant records that a key has had two owners at once, and ends the goroutine it is called on. Rule 1 is the one that is broken then,
-// whatever else was seen before, a lateness too.
+// doubleGrant records that a key has had two owners at once, and ends the goroutine it is called on. Rule 1 is the one
+// that is broken then, whatever else was seen before, a lateness too.
 func (t *trial) doubleGrant(format string, args ...any) {
 	rule := t.ruleText(1)
 	t.fail(rule, "double grant: "+format, args...)
@@ -80,8 +80,9 @@ func (t *trial) fail(rule, format string, args ...any) {
 	t.output.WriteString(where + fmt.Sprintf(format, args...) + "\n")
 }
 
-// notGranted records that key, which must be free, was not granted, and ends the goroutine it is called on. Where the store says that its
-// holder is an owner that requested another key, the store treats both keys as one, and rule 8 is broken.
+// notGranted records that key, which must be free, was not granted, and ends the goroutine it is called on. Where the
+// store says that its holder is an owner that requested another key, the store treats both keys as one, and rule 8 is
+// broken.
 func (t *trial) notGranted(what, key string, err error) {
 	if shared := t.sharedWith(key); errors.Is(err, backend.ErrHeld) && shared != "" {
 		t.breaks(8, "%s: %v%s", what, err, shared)
@@ -103,8 +104,9 @@ func (t *trial) sharedWith(key string) string {
 // framework lists files that checkLine omits if a line of another file called them.
 var framework = []string{"trial.go", "pulse.go", "execute.go", "attempts.go", "run.go", "grant.go", "wait.go", "ways.go"}
 
-// checkLine is where in the suite its caller was called from: "fifo.go:97: ", or the lines of the functions that have called each other,
-// as in "loss_callbacks.go:70 > loss_callbacks.go:93: ". What a goroutine does begins with the goroutine.
+// checkLine is where in the suite its caller was called from: "fifo.go:97: ", or the lines of the functions that have
+// called each other, as in "loss_callbacks.go:70 > loss_callbacks.go:93: ". What a goroutine does begins with the
+// goroutine.
 func checkLine() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])

@@ -13,7 +13,8 @@ func bubbleName() string {
 	return string(regexp.MustCompile(`synctest bubble \d+`).Find(header))
 }
 
-// undurable shows the goroutines of that bubble which keep its clock from moving: they run, or something outside blocks them.
+// undurable shows the goroutines of that bubble which keep its clock from moving: they run, or something outside blocks
+// them.
 func undurable(bubble string) string {
 	const most, atMost = 8 << 20, 5
 	buf := make([]byte, most)

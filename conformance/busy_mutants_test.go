@@ -96,8 +96,9 @@ func (s *server) refusal(key, request string) error {
 // mostLeases is how many leases a client with a limit holds.
 const mostLeases = 6
 
-// turn waits until the client may have one more lease, or returns an error if it may not. The caller calls done with the
-// lease, or nil if the attempt has failed. An attempt whose context has ended no longer counts, whatever the server does.
+// turn waits until the client may have one more lease, or returns an error if it may not. The caller calls done with
+// the lease, or nil if the attempt has failed. An attempt whose context has ended no longer counts, whatever the server
+// does.
 func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(*kit.Life), err error) {
 	most := c.Guarantees().MaxLeases
 	if c.is("one lease less than MaxLeases") {

@@ -18,8 +18,8 @@ type victim struct {
 	gone chan struct{} // closed when it has been killed
 }
 
-// workedIn has a process work, which is frozen and killed, and followed by another one, until the time given. Workers and faults
-// have the numbers from id on, the choices of faults follow from them.
+// workedIn has a process work, which is frozen and killed, and followed by another one, until the time given. Workers
+// and faults have the numbers from id on, the choices of faults follow from them.
 func (h *history) workedIn(id int, keys workKeys, shares bool, until time.Time) {
 	random := h.random(chaosActor + id)
 	for n := 0; time.Now().Before(until) && !h.t.ended(); n++ {
@@ -69,8 +69,8 @@ func (h *history) freezeAndKill(v *victim, id int, random dice, until time.Time)
 // never is later than everything.
 const never = instant(math.MaxInt64 / 4)
 
-// killed enters the end of a process, whose workers have ended, with the leases that it had. A request for one that was made
-// afterwards never left it.
+// killed enters the end of a process, whose workers have ended, with the leases that it had. A request for one that was
+// made afterwards never left it.
 func (h *history) killed(client int, at instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,8 +14,9 @@ type Claim struct {
 	Reason  string // as in "not proven: needs Harness.RestartEmpty"
 }
 
-// claims are what stores may promise, and the checks by which it is proven: each of them. A store inside one process (ReachProcess) ends with
-// its clients, so that claims on failures of a server, and on other processes, promise nothing there.
+// claims are what stores may promise, and the checks by which it is proven: each of them. A store inside one process
+// (ReachProcess) ends with its clients, so that claims on failures of a server, and on other processes, promise nothing
+// there.
 var claims = []struct {
 	field, text string
 	made        func(g backend.Guarantees) bool
@@ -51,8 +52,8 @@ var claims = []struct {
 // beyondProcess reports whether the clients of a store outlive it, and each other.
 func beyondProcess(g backend.Guarantees) bool { return g.Reach > backend.ReachProcess }
 
-// Unproven returns the claims of g that no check can test with h, because a hook is missing or Harness.Skip leaves the check out, and those
-// whose check ran and then skipped itself. They are neither proven nor disproven.
+// Unproven returns the claims of g that no check can test with h, because a hook is missing or Harness.Skip leaves the
+// check out, and those whose check ran and then skipped itself. They are neither proven nor disproven.
 func Unproven(g backend.Guarantees, h Harness, results ...Result) (open []Claim) {
 	for _, c := range claims {
 		if !c.made(g) {

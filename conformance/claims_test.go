@@ -142,8 +142,9 @@ func (b boaster) Guarantees() backend.Guarantees {
 	return g
 }
 
-// skippedAsTheyRun is a harness with which checks of claims find out only when they run that they cannot test them: the store is no Breaker
-// and the harness has no Evict hook, no process can have a wrong clock, and a lease without contact is over before its holder could find the store again.
+// skippedAsTheyRun is a harness with which checks of claims find out only when they run that they cannot test them: the
+// store is no Breaker and the harness has no Evict hook, no process can have a wrong clock, and a lease without contact
+// is over before its holder could find the store again.
 func skippedAsTheyRun(t *testing.T) conformance.Harness {
 	s := newServer("deadline stands at MaxSilence")
 	t.Cleanup(func() { close(s.stop) })

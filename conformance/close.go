@@ -44,8 +44,8 @@ func (t *trial) isClosed(err error, what string) {
 	}
 }
 
-// endsByClose fails unless the error of w is ErrClosed. What a limit of the store's own ended before closing, or while something stood still,
-// proves nothing.
+// endsByClose fails unless the error of w is ErrClosed. What a limit of the store's own ended before closing, or while
+// something stood still, proves nothing.
 func (w *waiting) endsByClose(t *trial, closing time.Time, what string) {
 	if w.begun.Add(w.took).Before(closing) || t.stoodStill() != "" {
 		w.failed(t)

@@ -55,8 +55,8 @@ const (
 	candidateSlots = 1 << candidateBits
 )
 
-// collide looks for two keys of the same length and hash. With 32 bits it finds them among some 82 000, the square root of
-// π/2 × 2³².
+// collide looks for two keys of the same length and hash. With 32 bits it finds them among some 82 000, the square root
+// of π/2 × 2³².
 func collide(h namedHash, prefix string, table []candidate) collision {
 	key := make([]byte, len(prefix)+16)
 	copy(key, prefix)

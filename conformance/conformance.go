@@ -10,24 +10,26 @@
 //		})
 //	}
 //
-// Every check has a name, the rule it proves, and what it needs: a guarantee that the store gives, or a fault hook of the
-// [Harness]. A check whose need is not met is skipped with the reason. Each check uses fresh random keys and two
-// independent clients, so that checks can run in parallel, even on a store that others use. Only KeysThatLookAlike also holds a few
-// keys that cannot be fresh, such as ".", "7" and "*", for a moment.
+// Every check has a name, the rule it proves, and what it needs: a guarantee that the store gives, or a fault hook of
+// the [Harness]. A check whose need is not met is skipped with the reason. Each check uses fresh random keys and two
+// independent clients, so that checks can run in parallel, even on a store that others use. Only KeysThatLookAlike also
+// holds a few keys that cannot be fresh, such as ".", "7" and "*", for a moment.
 //
 // # What a failure means
 //
 // Checks rely on what the contract guarantees, not on how fast a machine usually is: a lease counts as live until its
 // Deadline, and an attempt counts as refused too late only if it was sent after the last moment at which the store may
-// refuse. If an attempt was too late to prove anything (a lease ran out before it could be looked at), the check is repeated with
-// longer TTLs. If every attempt sees the same, or if the machine was not slow in the last one, that is a failure. Otherwise the status
-// is [NoVerdict]: nothing wrong was shown. Every failure is a bug in the store, or a promise in its [backend.Guarantees] that it does
-// not keep. The reverse does not hold: races may go unseen in one run. Run the suite often, with -race.
+// refuse. If an attempt was too late to prove anything (a lease ran out before it could be looked at), the check is
+// repeated with longer TTLs. If every attempt sees the same, or if the machine was not slow in the last one, that is a
+// failure. Otherwise the status is [NoVerdict]: nothing wrong was shown. Every failure is a bug in the store, or a
+// promise in its [backend.Guarantees] that it does not keep. The reverse does not hold: races may go unseen in one run.
+// Run the suite often, with -race.
 //
-// A check that does not end within its time limit, which follows from MinTTL and MaxLate, has failed. Once a check has failed, the
-// whole suite is limited too: to 90 seconds and 30 times MinTTL and MaxLate, with more for Members. When failed checks have taken 4/9 of
-// that, or three checks ran into their time limit, the rest is skipped and [Result].Interrupted is set. Where a store that is wrong in everything has short
-// leases, the suite so ends within two minutes.
+// A check that does not end within its time limit, which follows from MinTTL and MaxLate, has failed. Once a check has
+// failed, the whole suite is limited too: to 90 seconds and 30 times MinTTL and MaxLate, with more for Members. When
+// failed checks have taken 4/9 of that, or three checks ran into their time limit, the rest is skipped and
+// [Result].Interrupted is set. Where a store that is wrong in everything has short leases, the suite so ends within two
+// minutes.
 //
 // # Fake time
 //
@@ -46,9 +48,9 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A Harness gives the suite access to one store. Only Open is required. The hooks cause faults; a check that needs a nil hook
-// is skipped. Hooks are called one at a time, while no other check runs on this store, except Evict, which touches one
-// key and may be called at any time.
+// A Harness gives the suite access to one store. Only Open is required. The hooks cause faults; a check that needs a
+// nil hook is skipped. Hooks are called one at a time, while no other check runs on this store, except Evict, which
+// touches one key and may be called at any time.
 type Harness struct {
 	// Open returns a new client of the same store, independent of the ones before: its own connections, its own state.
 	// The suite closes it.
@@ -59,8 +61,8 @@ type Harness struct {
 	// client would refuse first.
 	Evict func(ctx context.Context, key string) error
 
-	// Freeze makes the store stop answering, connections staying open, as SIGSTOP does, and returns when it has stopped. Thaw lets it go on
-	// with what it has received. Set both or none.
+	// Freeze makes the store stop answering, connections staying open, as SIGSTOP does, and returns when it has
+	// stopped. Thaw lets it go on with what it has received. Set both or none.
 	Freeze func()
 	Thaw   func()
 
@@ -73,16 +75,17 @@ type Harness struct {
 	// lost or it keeps none. It returns when the store answers again.
 	RestartEmpty func()
 
-	// Fill leaves the store no room for anything new, like a memory limit or a full disk, and returns a function that makes room
-	// again. What the store already has stays.
+	// Fill leaves the store no room for anything new, like a memory limit or a full disk, and returns a function that
+	// makes room again. What the store already has stays.
 	Fill func() (empty func())
 
-	// StepClock steps the wall clock of the store's servers by d, which is in whole seconds, at once; their monotonic clocks go on as before. The
-	// suite steps it back at the end of a check.
+	// StepClock steps the wall clock of the store's servers by d, which is in whole seconds, at once; their monotonic
+	// clocks go on as before. The suite steps it back at the end of a check.
 	StepClock func(d time.Duration)
 
-	// Footprint returns how many records the store keeps for all keys: rows, nodes, files or the like. The suite calls it while no other
-	// check runs, and compares two counts: records that do not depend on leases may be counted or not.
+	// Footprint returns how many records the store keeps for all keys: rows, nodes, files or the like. The suite calls
+	// it while no other check runs, and compares two counts: records that do not depend on leases may be counted or
+	// not.
 	Footprint func() (int64, error)
 
 	// Linked opens a client that reaches the store through a link which the suite can break: see [Link]. Unlike other
@@ -93,21 +96,22 @@ type Harness struct {
 	// hooks it may be called at any time.
 	Process ProcessFunc
 
-	// Cut breaks every connection that client has at the moment; the store goes on and new connections are accepted. A harness with
-	// Linked needs none: there the link does it.
+	// Cut breaks every connection that client has at the moment; the store goes on and new connections are accepted. A
+	// harness with Linked needs none: there the link does it.
 	Cut func(client backend.Backend)
 
 	// Members are the servers of a cluster, any one of which may fail while the others serve. Each in turn is stopped,
 	// frozen and emptied by the checks.
 	Members []Member
 
-	// Gather returns when all of Members take part again. It is called before each of them fails: a cluster that bears the
-	// loss of one need not bear it while another, which serves again or was let go on, is still catching up. Nil where
-	// that takes no time.
+	// Gather returns when all of Members take part again. It is called before each of them fails: a cluster that bears
+	// the loss of one need not bear it while another, which serves again or was let go on, is still catching up. Nil
+	// where that takes no time.
 	Gather func()
 
 	// Outage is how long the store may be without service after one of Members has failed, at most: an election, a
-	// client's change to another server. Default 10 s. It must be less than Guarantees.MaxSilence, else no lease outlives it.
+	// client's change to another server. Default 10 s. It must be less than Guarantees.MaxSilence, else no lease
+	// outlives it.
 	Outage time.Duration
 
 	// ArrivalDelay is how long to wait for a request to have arrived in the store's queue, where Inspect does not count
@@ -118,8 +122,8 @@ type Harness struct {
 	// reports them. A name that no check has is ErrInvalid.
 	Skip map[string]string
 
-	// Many is how many leases or waiters one client can have at once. The default is 256, 1100 for the one check of a large batch, and
-	// less where Guarantees.MaxLeases or backend.Capacity say so.
+	// Many is how many leases or waiters one client can have at once. The default is 256, 1100 for the one check of a
+	// large batch, and less where Guarantees.MaxLeases or backend.Capacity say so.
 	Many int
 }
 
@@ -184,7 +188,8 @@ func topic(name string, checks ...[]Check) group {
 	return g
 }
 
-// groups are in the order in which they are reported, and begin: those that take long soon, those that make faults last.
+// groups are in the order in which they are reported, and begin: those that take long soon, those that make faults
+// last.
 func groups() []group {
 	return []group{
 		topic("guarantees", guaranteeChecks),

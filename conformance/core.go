@@ -9,17 +9,19 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Core lists the checks of the core, in the order of [Checks]. The core finds every bug that the suite is known to find, with about half
-// of the checks: the others find nothing that the core does not find. It is computed from a record of which check finds which bug
-// ("make evidence"). A check that is not in this record yet belongs to the core.
+// Core lists the checks of the core, in the order of [Checks]. The core finds every bug that the suite is known to
+// find, with about half of the checks: the others find nothing that the core does not find. It is computed from a
+// record of which check finds which bug ("make evidence"). A check that is not in this record yet belongs to the core.
 //
-// Run the whole suite on a store's usual setup, and the core on its variants: TLS, a cluster, another release, a proxy in front.
+// Run the whole suite on a store's usual setup, and the core on its variants: TLS, a cluster, another release, a proxy
+// in front.
 func Core() []Check {
 	return slices.DeleteFunc(Checks(), func(c Check) bool { return slices.Contains(beyondCore, c.Name) })
 }
 
-// RunCore is [Run] with fewer checks: those of [Core], and those that extra selects. Each of extra is the name of a check or of a group.
-// Select the checks of what the variant changes: "members" for a cluster, "cuts" and "partitions" for other connections.
+// RunCore is [Run] with fewer checks: those of [Core], and those that extra selects. Each of extra is the name of a
+// check or of a group. Select the checks of what the variant changes: "members" for a cluster, "cuts" and "partitions"
+// for other connections.
 //
 // With -short, RunCore leaves out the checks of the core that take the most processor time: sweeps over every byte
 // of a request, crowds, long queues, large batches, restarts.

@@ -176,7 +176,8 @@ func cancelledWaitersLeaveNothing(t *trial) {
 	t.notef("%d waiters", cancelled)
 }
 
-// cancelQueued has each client wait for the held key so often at once, cancels all that wait, and returns how many there were.
+// cancelQueued has each client wait for the held key so often at once, cancels all that wait, and returns how many
+// there were.
 func (t *trial) cancelQueued(each int) int {
 	var waits []*waiting
 	for i := range 2 * each {

@@ -19,9 +19,9 @@ var cutRefusalChecks = []Check{
 	},
 }
 
-// insideRefusal makes an attempt while a rival acquires the key: before, between or after the requests of the attempt, which
-// a delay keeps apart. In every other round the store stays out of the client's reach after the cut, so that no clean-up hides
-// what the answer left out.
+// insideRefusal makes an attempt while a rival acquires the key: before, between or after the requests of the attempt,
+// which a delay keeps apart. In every other round the store stays out of the client's reach after the cut, so that no
+// clean-up hides what the answer left out.
 func (x *cutter) insideRefusal() {
 	const moment = 2 * tick
 	t, key := x.t, x.t.newKey()

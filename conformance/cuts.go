@@ -67,8 +67,8 @@ func (x *cutter) insideAcquire() {
 	}
 }
 
-// orphanEnds proves that a lease which nobody knows of ends with its TTL: its client is cut off before it has the answer.
-// An attempt of several requests may end without a lease.
+// orphanEnds proves that a lease which nobody knows of ends with its TTL: its client is cut off before it has the
+// answer. An attempt of several requests may end without a lease.
 func (t *trial) orphanEnds() {
 	const (
 		attempts = 3

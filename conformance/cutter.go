@@ -173,8 +173,8 @@ func (x *cutter) isCut() bool {
 	}
 }
 
-// bindsLeases finds out whether a broken connection ends the leases that were granted through it, which a store that may
-// drop leases can do.
+// bindsLeases finds out whether a broken connection ends the leases that were granted through it, which a store that
+// may drop leases can do.
 func (x *cutter) bindsLeases() bool {
 	t := x.t
 	if t.g.EarlyLoss == "" {

@@ -50,8 +50,8 @@ var namesConnections = regexp.MustCompile(`(?i)connection|session`)
 // mayEndLeases reports whether the store may end leases because a connection or session ends.
 func (t *trial) mayEndLeases() bool { return namesConnections.MatchString(t.g.EarlyLoss) }
 
-// disconnectedFor is how long a holder is disconnected: for longer than sessions mostly outlive their connection, and for less than the
-// store lets leases live without contact.
+// disconnectedFor is how long a holder is disconnected: for longer than sessions mostly outlive their connection, and
+// for less than the store lets leases live without contact.
 func (t *trial) disconnectedFor() time.Duration {
 	usual := 12 * time.Second
 	if t.hasty {

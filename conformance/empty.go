@@ -63,8 +63,8 @@ func emptiedStoreServes(t *trial) {
 	}
 }
 
-// outlived ends the check where one of waits was over before the store lost its leases, at the latest at: the holder's TTL had run out,
-// and the waiter's own lease, granted before, was lost with the data.
+// outlived ends the check where one of waits was over before the store lost its leases, at the latest at: the holder's
+// TTL had run out, and the waiter's own lease, granted before, was lost with the data.
 func (t *trial) outlived(at time.Time, waits ...*waiting) {
 	for _, w := range waits {
 		if w.ended() && w.err == nil && w.grant.after.Before(at) && t.within(time.Second, w.grant.Lost()) {
@@ -150,7 +150,8 @@ func tokensSurviveEmptying(t *trial) {
 	inHeld.next(t.acquireAfterOutage(t.b, held, t.long()), "grant after the store lost a lease and all its data")
 }
 
-// tokensSurviveRestart restarts the store while a key is free, a lease expires, one is waited for, and requests are made.
+// tokensSurviveRestart restarts the store while a key is free, a lease expires, one is waited for, and requests are
+// made.
 func tokensSurviveRestart(t *trial) {
 	busy := []*tokens{{t: t}, {t: t}}
 	keys := []string{t.newKey(), t.newKey()}

@@ -171,8 +171,8 @@ func oneAttemptWins(t *trial) {
 	t.becomesFree(t.b, t.key, time.Second+t.g.MaxLate, "after the races")
 }
 
-// exclusiveUnderExpiry lets leases run out, be renewed, or be released, under racing clients. Their leases follow each other, so
-// that several keys at once need no longer than one.
+// exclusiveUnderExpiry lets leases run out, be renewed, or be released, under racing clients. Their leases follow each
+// other, so that several keys at once need no longer than one.
 func exclusiveUnderExpiry(t *trial) {
 	const keys, goroutines = 3, 6
 	t.inChunks(keys, goroutines/2, func(n int) {

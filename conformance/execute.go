@@ -24,9 +24,9 @@ type Options struct {
 	Observe  func(Result)   // called as each check's result comes in, one call at a time
 	NotReady func(error)    // called before the first check with why the store cannot grant yet (backend.Readiness), if it is waited for
 
-	// Short leaves out what takes longest: only the first of Members fails, random histories are half as long, and checks
-	// of what ended leases leave behind release 5,000 leases instead of 20,000. With Core, the checks that take the most
-	// processor time are left out too, except those of Extra.
+	// Short leaves out what takes longest: only the first of Members fails, random histories are half as long, and
+	// checks of what ended leases leave behind release 5,000 leases instead of 20,000. With Core, the checks that take
+	// the most processor time are left out too, except those of Extra.
 	Short bool
 }
 
@@ -39,8 +39,8 @@ const (
 	Fail Status = "fail"
 	Skip Status = "skip"
 
-	// NoVerdict is the status of a check that was too late in each attempt to prove anything, because the machine was too slow. It
-	// shows nothing wrong with the store, and it is no pass.
+	// NoVerdict is the status of a check that was too late in each attempt to prove anything, because the machine was
+	// too slow. It shows nothing wrong with the store, and it is no pass.
 	NoVerdict Status = "no verdict"
 
 	// NotProven is the status of a [Claim] that no check could test, not of a check.
@@ -61,10 +61,10 @@ type Result struct {
 	Interrupted bool // skipped because the suite's context had ended, the store is unusable, or failed checks have used up their time
 }
 
-// Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. If all are selected, one
-// for each claim follows that no check has tested: see Unproven. If ClientsShareStore fails, the checks after it are skipped, and claims are
-// not looked at. The error says that the store cannot be opened or closed or grants nothing, or that ctx ended: then
-// the results have what was found until then.
+// Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. If all
+// are selected, one for each claim follows that no check has tested: see Unproven. If ClientsShareStore fails, the
+// checks after it are skipped, and claims are not looked at. The error says that the store cannot be opened or closed
+// or grants nothing, or that ctx ended: then the results have what was found until then.
 func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 	return execute(ctx, h, o, o.selected(Checks()))
 }
@@ -135,8 +135,8 @@ type suite struct {
 	budget  *budget
 }
 
-// defaultParallel is how many checks run at once: twice as many where the shortest TTL is a second or more, as they do little
-// but wait for leases to end.
+// defaultParallel is how many checks run at once: twice as many where the shortest TTL is a second or more, as they do
+// little but wait for leases to end.
 func defaultParallel(g backend.Guarantees) int {
 	const usual, most = 8, 16
 	if g.MinTTL >= time.Second {

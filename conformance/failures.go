@@ -70,8 +70,8 @@ func (t *trial) unchanged(g *grant, before backend.Holder, deadline time.Time) {
 	}
 }
 
-// staleLeases are leases on the trial's key that are over: one released, one that has run out, and one that the store has
-// dropped while its client knows nothing of it, where there is a hook for that.
+// staleLeases are leases on the trial's key that are over: one released, one that has run out, and one that the store
+// has dropped while its client knows nothing of it, where there is a hook for that.
 func (t *trial) staleLeases() (stale []*grant) {
 	released := t.acquire(t.b, t.key, t.long())
 	t.release(released)

@@ -177,8 +177,8 @@ func deadlineAnchoredBeforeSend(t *trial) {
 	}
 }
 
-// anchored makes a request while the store is frozen for a moment. On a busy machine the request may be sent late, but not
-// every time.
+// anchored makes a request while the store is frozen for a moment. On a busy machine the request may be sent late, but
+// not every time.
 func (t *trial) anchored(what string, request func() *grant) {
 	const (
 		frozen   = 200 * time.Millisecond
@@ -254,7 +254,8 @@ func restartKeepsLeases(t *trial) {
 	t.keptOverRestart(renewed, renewed.Deadline(), "renewed lease")
 }
 
-// keptOverRestart fails unless g, which lives until end at least, is still held after a restart, and can be renewed and released.
+// keptOverRestart fails unless g, which lives until end at least, is still held after a restart, and can be renewed and
+// released.
 func (t *trial) keptOverRestart(g *grant, end time.Time, what string) {
 	t.heldOverRestart(g, end, what)
 	t.release(g)
@@ -281,7 +282,8 @@ func (t *trial) heldOverRestart(g *grant, end time.Time, what string) {
 	t.heldBy(g)
 }
 
-// restartedBefore ends the check without a verdict unless a holder whose lease ends at end has time left to find the store again.
+// restartedBefore ends the check without a verdict unless a holder whose lease ends at end has time left to find the
+// store again.
 func (t *trial) restartedBefore(end time.Time) {
 	const comeBack = time.Second
 	if time.Until(end) >= comeBack {

@@ -41,8 +41,8 @@ func frozenHolderLosesKey(t *trial) {
 	}
 }
 
-// A process may be frozen between the end of its Renew and its word of it. That looks as if a renewal that was under way had succeeded;
-// it is rare, and so is not taken for the reason twice.
+// A process may be frozen between the end of its Renew and its word of it. That looks as if a renewal that was under
+// way had succeeded; it is rare, and so is not taken for the reason twice.
 func thawedRenewalRevivesNothing(t *trial) {
 	for range 2 {
 		switch believed := thawedRenewals(t); {

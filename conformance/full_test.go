@@ -11,7 +11,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A loitering is a client of a right store, on a machine that stands still once while the store is full, as long as a lease lasts.
+// A loitering is a client of a right store, on a machine that stands still once while the store is full, as long as a
+// lease lasts.
 type loitering struct {
 	*client
 	before string // the request before which it does

@@ -83,8 +83,9 @@ func (t *trial) long() time.Duration {
 // outwaited is the longest that a check waits while a long lease lives.
 func (t *trial) outwaited() time.Duration { return 3*t.short() + t.g.MaxLate }
 
-// mostStretched is the longest that TTLs can be made for a slow machine, at most mostStretch, so that a store with these guarantees grants
-// all that checks ask for, and long leases outlast what they must. It is 0 if not even the usual TTLs can be had.
+// mostStretched is the longest that TTLs can be made for a slow machine, at most mostStretch, so that a store with
+// these guarantees grants all that checks ask for, and long leases outlast what they must. It is 0 if not even the
+// usual TTLs can be had.
 func mostStretched(g backend.Guarantees, h Harness) int {
 	for stretch := mostStretch; stretch > 0; stretch /= 2 {
 		t := &trial{g: g, h: h, stretch: stretch}
@@ -114,8 +115,8 @@ func (t *trial) kept(ttl time.Duration) time.Duration {
 	return ttl
 }
 
-// sameDeadline reports whether the deadline of g, which has just been read again, is still what it was. That of a lease longer than
-// Guarantees.MaxSilence moves on by itself, and must only not go back.
+// sameDeadline reports whether the deadline of g, which has just been read again, is still what it was. That of a lease
+// longer than Guarantees.MaxSilence moves on by itself, and must only not go back.
 func (t *trial) sameDeadline(g *grant, old time.Time) bool {
 	now := g.Deadline()
 	if t.movesOn(g) {
@@ -167,15 +168,15 @@ func (t *trial) request(ctx context.Context, b backend.Backend, r backend.Reques
 // client is one of the two clients in turn.
 func (t *trial) client(i int) backend.Backend { return []backend.Backend{t.a, t.b}[i%2] }
 
-// A request takes longer than slow only on a busy machine. A client that gives up after more than patient has waited for an answer: it may have
-// little time, as for the renewal of a short lease.
+// A request takes longer than slow only on a busy machine. A client that gives up after more than patient has waited
+// for an answer: it may have little time, as for the renewal of a short lease.
 const (
 	slow    = 200 * time.Millisecond
 	patient = 20 * time.Millisecond
 )
 
-// answered gives up the trial if err, of a request begun at begun, is a timeout of the client, which a store in good health
-// has on a busy machine only.
+// answered gives up the trial if err, of a request begun at begun, is a timeout of the client, which a store in good
+// health has on a busy machine only.
 func (t *trial) answered(err error, begun time.Time) {
 	took := time.Since(begun)
 	t.pulse.answered(took)
@@ -283,8 +284,8 @@ func (t *trial) renewBy(g *grant, ttl time.Duration, renew func() error) {
 	}
 }
 
-// lostInTime ends the trial without a verdict if a renewal, asked for at before, says that the lease is lost, and by now it may be: by its
-// deadline before the renewal, or by the new one.
+// lostInTime ends the trial without a verdict if a renewal, asked for at before, says that the lease is lost, and by
+// now it may be: by its deadline before the renewal, or by the new one.
 func (t *trial) lostInTime(err error, deadline, before time.Time, ttl time.Duration) {
 	switch now := time.Now(); {
 	case !errors.Is(err, backend.ErrLost):

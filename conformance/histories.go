@@ -45,7 +45,8 @@ var needsOutages = Need{"Harness.Restart", "the harness has neither Freeze and T
 		return h.Restart != nil || h.Freeze != nil && h.Thaw != nil
 	}}
 
-// mixed reports whether the check is one of shared leases beside exclusive ones: most requests of its histories are shared then.
+// mixed reports whether the check is one of shared leases beside exclusive ones: most requests of its histories are
+// shared then.
 func (t *trial) mixed() bool { return t.group == sharedGroup }
 
 // newWorkKeys returns two fresh keys.

@@ -18,7 +18,8 @@ var inFlightChecks = []Check{
 	},
 }
 
-// inFlight is how many requests two clients can have under way at once, up to a number that is past what stores queue or pool.
+// inFlight is how many requests two clients can have under way at once, up to a number that is past what stores queue
+// or pool.
 func (t *trial) inFlight() int { return min(256, 2*t.h.Many) }
 
 // atOnce runs f with 0 to n-1 at the same moment.

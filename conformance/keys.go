@@ -28,7 +28,8 @@ var keyChecks = []Check{
 	},
 }
 
-// distinct fails unless all keys can be held at once, by client a, each is known by its own owner to client b, and its lease is renewed.
+// distinct fails unless all keys can be held at once, by client a, each is known by its own owner to client b, and its
+// lease is renewed.
 func (t *trial) distinct(keys []string) {
 	// On a busy machine many keys need longer than their TTL.
 	inTime := func(g *grant) {

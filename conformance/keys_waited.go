@@ -31,8 +31,8 @@ func (t *trial) oddKeys() (keys []string) {
 	return append(keys, t.key+strings.Repeat("\x00", backend.MaxKeyLen-len(t.key)))
 }
 
-// oddKeysAreWaitedFor holds odd keys by one client and waits for each by the other. Half of the waiters leave, the others have their turns one after
-// the other.
+// oddKeysAreWaitedFor holds odd keys by one client and waits for each by the other. Half of the waiters leave, the
+// others have their turns one after the other.
 func oddKeysAreWaitedFor(t *trial) {
 	for keys := range slices.Chunk(t.oddKeys(), t.h.Many) {
 		held, waits := make([]*grant, len(keys)), make([]*waiting, len(keys))

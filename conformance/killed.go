@@ -36,8 +36,8 @@ func killedWaiterDelaysNextBriefly(t *trial) {
 	})
 }
 
-// killedInside has processes killed at random moments of a request that begin begins for a key. done is called just before,
-// and returns whether the request was a release that has succeeded.
+// killedInside has processes killed at random moments of a request that begin begins for a key. done is called just
+// before, and returns whether the request was a release that has succeeded.
 func (t *trial) killedInside(begin func(p Process, key string) (done func() bool)) {
 	const (
 		workers = 3

@@ -119,7 +119,8 @@ func (e *endings) kept() (n int) {
 	return n
 }
 
-// lease gets a key that is free, or becomes free soon: the end of an earlier lease or wait may not have reached the store.
+// lease gets a key that is free, or becomes free soon: the end of an earlier lease or wait may not have reached the
+// store.
 func (e *endings) lease(b backend.Backend, owner, key string, ttl time.Duration) backend.Lease {
 	begun := time.Now()
 	l, err := b.Acquire(e.ctx, backend.Request{Key: key, Owner: owner, TTL: ttl, Wait: true})

@@ -269,7 +269,8 @@ func slowReleaseSparesNext(t *trial) {
 	link.Delay(ToStore, delay)
 	t.together(keys, func(i int) {
 		g := grants[i]
-		// Sent while the lease is live, it arrives in the time from half a delay before the deadline to most of one after it.
+		// Sent while the lease is live, it arrives in the time from half a delay before the deadline to most of one
+		// after it.
 		time.Sleep(time.Until(g.Deadline().Add(-delay*3/2 + delay*time.Duration(11*i)/time.Duration(8*keys))))
 		release := t.call(func() error { return g.Release(t.ctx) })
 		next := nexts[i].granted(t, t.g.Round(t.short())+t.handOff(), "after a release that was slow to arrive")
@@ -314,8 +315,8 @@ func slowLinkServes(t *trial) {
 	})
 }
 
-// patiently makes a request on a slow link until its outcome is known, which must be want. A client that has to connect first
-// may give up on a busy machine, but not time and again.
+// patiently makes a request on a slow link until its outcome is known, which must be want. A client that has to connect
+// first may give up on a busy machine, but not time and again.
 func (t *trial) patiently(what string, want error, request func() error) {
 	var err error
 	for attempt := range 4 {

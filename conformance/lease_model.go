@@ -9,8 +9,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What a store does to a key, in an order that porcupine looks for. Porcupine is a linearizability checker after G. Lowe,
-// "Testing for linearizability", 2017.
+// What a store does to a key, in an order that porcupine looks for. Porcupine is a linearizability checker after G.
+// Lowe, "Testing for linearizability", 2017.
 type leaseStep int
 
 const (
@@ -20,9 +20,9 @@ const (
 	stepRefuse                  // an attempt is refused because the key is held
 )
 
-// A leaseOp is one step. When it may have been made is the interval of its porcupine.Operation: for what was answered, from
-// call to answer; for the end of a lease that nobody released, from the holder's deadline to the last instant at which the
-// store may refuse the key. The model itself therefore needs no clock.
+// A leaseOp is one step. When it may have been made is the interval of its porcupine.Operation: for what was answered,
+// from call to answer; for the end of a lease that nobody released, from the holder's deadline to the last instant at
+// which the store may refuse the key. The model itself therefore needs no clock.
 type leaseOp struct {
 	step   leaseStep
 	key    string

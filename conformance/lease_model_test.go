@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// The store of the histories below grants 100 ms, of which the holder believes in 97, and is late by 20 ms at most: what was
-// granted or renewed by an answer at 0 is kept until 123 ms at the latest.
+// The store of the histories below grants 100 ms, of which the holder believes in 97, and is late by 20 ms at most:
+// what was granted or renewed by an answer at 0 is kept until 123 ms at the latest.
 var historyGuarantees = backend.Guarantees{
 	MinTTL: 10 * ms1, Granularity: ms1, MaxLate: 20 * ms1, Fencing: backend.FencingRestart,
 }

@@ -171,9 +171,9 @@ func (r *record) outlasting(latest instant, again time.Duration) instant {
 	return latest
 }
 
-// judged reports whether the refused attempt proves that a lease was there. It does not if somebody waited: a store may keep
-// the key for the next in its queue. Nor if another attempt failed at the same time, for a store may let both fail; nor
-// while one of unknown outcome may have a lease.
+// judged reports whether the refused attempt proves that a lease was there. It does not if somebody waited: a store may
+// keep the key for the next in its queue. Nor if another attempt failed at the same time, for a store may let both
+// fail; nor while one of unknown outcome may have a lease.
 func (r *record) judged(a attemptRecord, g backend.Guarantees) bool {
 	for _, o := range r.attempts {
 		if o.owner == a.owner || o.key != a.key || o.called > a.returned {

@@ -169,7 +169,8 @@ func (t *trial) notTakenFor(p likePair) {
 	t.release(stays.granted(t, t.handOff(), when+", and the holder has released"))
 }
 
-// notRenewedFor fails if a renewal by p.one, whose lease the store has forgotten, counts for p.two, which holds the key by now.
+// notRenewedFor fails if a renewal by p.one, whose lease the store has forgotten, counts for p.two, which holds the key
+// by now.
 func (t *trial) notRenewedFor(p likePair) {
 	t.endedFor(p, "Renew", func(g *grant) error { return g.Renew(t.ctx, t.long()/2) })
 }
@@ -250,8 +251,8 @@ func keysThatLookAlike(t *trial) {
 	t.fixedKeys()
 }
 
-// fixedKeys are short keys that cannot be new: whoever else uses the store may hold them. They prove only what is seen of this check's
-// own owners, and are held for a moment.
+// fixedKeys are short keys that cannot be new: whoever else uses the store may hold them. They prove only what is seen
+// of this check's own owners, and are held for a moment.
 func (t *trial) fixedKeys() {
 	keys := []string{
 		".", "..", "...", "/", "//", "/.", "./", " ", "  ", "\t", "\x00", "0", "00", "-0", "7", "007", "\ufeff", "\ufeff\ufeff", "~", "*", "?",

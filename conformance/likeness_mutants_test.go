@@ -47,8 +47,8 @@ var likenessMutants = []mutant{
 	{"HeldError is remembered for a while", "HeldErrorNamesHolder"},
 }
 
-// isOf reports whether what the store keeps of holder is taken for owner's by a request: an attempt, a renewal, alone or in a batch, a
-// release, a release of a place in the queue, or a break.
+// isOf reports whether what the store keeps of holder is taken for owner's by a request: an attempt, a renewal, alone
+// or in a batch, a release, a release of a place in the queue, or a break.
 func (s *server) isOf(holder, owner, request string) bool {
 	if holder == owner || holder == "" || !s.likeness {
 		return holder == owner

@@ -7,8 +7,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A LinkedFunc opens a client whose every connection to the store goes through a [Link] of its own. The suite closes both.
-// Package conformance/link makes one for any store that is reached by host and port.
+// A LinkedFunc opens a client whose every connection to the store goes through a [Link] of its own. The suite closes
+// both. Package conformance/link makes one for any store that is reached by host and port.
 type LinkedFunc func(ctx context.Context) (backend.Backend, Link, error)
 
 // A Direction is one of the two ways through a Link.
@@ -28,15 +28,15 @@ func (d Direction) String() string {
 	return "from the store"
 }
 
-// A Link is what lies between one client and the store, and makes faults. Its methods may be called by many goroutines at
-// once, and return when the fault is in force.
+// A Link is what lies between one client and the store, and makes faults. Its methods may be called by many goroutines
+// at once, and return when the fault is in force.
 type Link interface {
 	// Cut breaks every connection there is. New ones are accepted.
 	Cut()
 
 	// CutAfter breaks every connection once n more bytes have passed in direction d, counted over all connections from
-	// now on; the n-th byte still arrives. With n = 0 the first byte that comes breaks them. New connections are accepted afterwards. The
-	// channel is closed when it has happened. Heal calls it off.
+	// now on; the n-th byte still arrives. With n = 0 the first byte that comes breaks them. New connections are
+	// accepted afterwards. The channel is closed when it has happened. Heal calls it off.
 	CutAfter(d Direction, n int64) (happened <-chan struct{})
 
 	// Refuse breaks every connection and accepts no new one until Heal.
@@ -45,8 +45,8 @@ type Link interface {
 	// Hold keeps back what comes in direction d until Heal, which delivers it, in order. Connections stay open.
 	Hold(d Direction)
 
-	// Drop swallows what comes in direction d until Heal, as a network that loses packets; connections stay open, new ones
-	// are accepted. Heal breaks the connections that lost something.
+	// Drop swallows what comes in direction d until Heal, as a network that loses packets; connections stay open, new
+	// ones are accepted. Heal breaks the connections that lost something.
 	Drop(d Direction)
 
 	// Delay makes what comes in direction d arrive by that much later, until Heal.
@@ -76,12 +76,13 @@ type IgnoringLink interface {
 	Ignore()
 }
 
-// A StrandingLink is a Link that can leave connections dead without an end, as a NAT or a firewall that forgets them does.
+// A StrandingLink is a Link that can leave connections dead without an end, as a NAT or a firewall that forgets them
+// does.
 type StrandingLink interface {
 	Link
 
-	// Strand keeps back what is held, and whatever else comes, on the connections that exist, in both directions. They stay open. New
-	// connections work: Strand ends Hold for them. Heal breaks the stranded connections.
+	// Strand keeps back what is held, and whatever else comes, on the connections that exist, in both directions. They
+	// stay open. New connections work: Strand ends Hold for them. Heal breaks the stranded connections.
 	Strand()
 
 	// DeliverStranded lets what comes on stranded connections pass to the store, late. The client gets no answer.

@@ -36,8 +36,8 @@ func (t *trial) cuttable() (b backend.Backend, cut func()) {
 	return b, func() { t.h.Cut(b) }
 }
 
-// process starts another process with a client, which is killed at the end. That its client cannot be opened in time, on a machine with
-// much else to do, is no failure that a check reports.
+// process starts another process with a client, which is killed at the end. That its client cannot be opened in time,
+// on a machine with much else to do, is no failure that a check reports.
 func (t *trial) process(skew time.Duration) Process {
 	const attempts = 3
 	p, err := t.h.Process(t.ctx, skew)

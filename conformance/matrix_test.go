@@ -18,8 +18,9 @@ import (
 	"github.com/anylock/lock/internal/bugmatrix"
 )
 
-// The matrix of bugs and checks is recorded by "make evidence", which sets ANYLOCK_UPDATE: each bug is tried on each check, alone and in
-// fake time. Only bugs and checks without a record are tried; remove the file to try all of them again.
+// The matrix of bugs and checks is recorded by "make evidence", which sets ANYLOCK_UPDATE: each bug is tried on each
+// check, alone and in fake time. Only bugs and checks without a record are tried; remove the file to try all of them
+// again.
 var matrixFile = filepath.Join("testdata", "matrix.tsv")
 
 const (
@@ -63,9 +64,10 @@ func fails(t *testing.T, bug, check string) (failed bool) {
 	return failed
 }
 
-// try tries bug on checks in child processes and returns those that find it. A check that takes too much real time finds nothing, as the
-// bug stops fake time by keeping a processor busy or a mutex locked; so does a check that ends its process. After a few of those the
-// remaining checks are not tried, and find nothing either: the core may then be larger than necessary, but lacks no check.
+// try tries bug on checks in child processes and returns those that find it. A check that takes too much real time
+// finds nothing, as the bug stops fake time by keeping a processor busy or a mutex locked; so does a check that ends
+// its process. After a few of those the remaining checks are not tried, and find nothing either: the core may then be
+// larger than necessary, but lacks no check.
 func try(ctx context.Context, bug string, checks []string) (finders []string) {
 	const (
 		most    = 20 * time.Second // of real time for one check; most need some milliseconds
@@ -146,8 +148,8 @@ func recordMatrix(t *testing.T) {
 	}
 }
 
-// isOfShared reports whether bug is one of shared leases, which only requests for them meet. It is tried on the checks of
-// the group shared, and other bugs on the others: each finds what it is there for, and trying all pairs takes hours.
+// isOfShared reports whether bug is one of shared leases, which only requests for them meet. It is tried on the checks
+// of the group shared, and other bugs on the others: each finds what it is there for, and trying all pairs takes hours.
 func isOfShared(bug string) bool {
 	return slices.ContainsFunc(sharedMutants, func(m mutant) bool { return m.bug == bug })
 }

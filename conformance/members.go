@@ -42,8 +42,8 @@ var memberChecks = []Check{
 	},
 }
 
-// membersFail lets one member after the other fail, and proves each time that the store serves again within Outage, while
-// failed and afterwards, and that all that was held, waited for and counted before is so still.
+// membersFail lets one member after the other fail, and proves each time that the store serves again within Outage,
+// while failed and afterwards, and that all that was held, waited for and counted before is so still.
 func (t *trial) membersFail(how string, fail func(m Member) (restore func())) {
 	c := &clusterTrial{trial: t, order: &tokens{t: t}, orderKey: t.newKey()}
 	t.h.Gather() // another check may have left a member behind, and an election ends requests too

@@ -7,8 +7,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// member is one of the servers on which the store runs: while one of them is away, the others need a moment to go on. They
-// cannot if another member has restarted and has not caught up.
+// member is one of the servers on which the store runs: while one of them is away, the others need a moment to go on.
+// They cannot if another member has restarted and has not caught up.
 func (s *server) member() conformance.Member {
 	const election = 50 * time.Millisecond
 	thaw := func() {}

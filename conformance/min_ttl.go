@@ -85,7 +85,8 @@ func freeKeyIsNotLost(t *trial) {
 	t.provesNothing("%d grants arrived in time", inTime)
 }
 
-// eachBrief runs f with leases of short TTLs, each got with and without a wait, until it reports that it has seen enough.
+// eachBrief runs f with leases of short TTLs, each got with and without a wait, until it reports that it has seen
+// enough.
 func (t *trial) eachBrief(ttls []time.Duration, f func(g *grant) (seen bool)) {
 	t.inChunks(2*len(ttls), 2, func(i int) {
 		ttl, wait := ttls[i/2], briefWays[i%2]
@@ -132,7 +133,8 @@ func minTTLIsKept(t *trial) {
 	t.eachBrief([]time.Duration{least, least, least}, func(g *grant) bool { return t.livesOn(g, least) && t.passesOn(g, least) })
 }
 
-// livesOn renews g at a third of its TTL until several TTLs have passed, in every way, and reports false if a renewal came too late.
+// livesOn renews g at a third of its TTL until several TTLs have passed, in every way, and reports false if a renewal
+// came too late.
 func (t *trial) livesOn(g *grant, ttl time.Duration) bool {
 	const renewals = 8
 	ways := t.renewals()

@@ -33,8 +33,9 @@ func (t *trial) passing() time.Duration {
 	return t.g.Round(t.short() + some*time.Duration(t.stretch))
 }
 
-// numbers are TTLs that do not come out even, and those that are a little longer than what fits into a number of some size:
-// where they wrap around, little is left, which is over soon. They are no more than can be looked at soon, so many at once.
+// numbers are TTLs that do not come out even, and those that are a little longer than what fits into a number of some
+// size: where they wrap around, little is left, which is over soon. They are no more than can be looked at soon, so
+// many at once.
 func (t *trial) numbers(atOnce int) []time.Duration {
 	const ns, us, ms, s = time.Nanosecond, time.Microsecond, time.Millisecond, time.Second
 	const day = 24 * time.Hour
@@ -190,8 +191,8 @@ func (t *trial) renewalsKept(what string, renew func(grants []*grant, ttls []tim
 	}
 }
 
-// keeps fails unless g, granted or renewed for ttl by a request between before and after, lives for as long, as its holder and the
-// other client see it.
+// keeps fails unless g, granted or renewed for ttl by a request between before and after, lives for as long, as its
+// holder and the other client see it.
 func (t *trial) keeps(g *grant, ttl time.Duration, before, after time.Time, what string) {
 	t.keepsDeadline(g, ttl, before, after, what)
 	t.remains(g, ttl, what)

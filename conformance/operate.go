@@ -109,7 +109,8 @@ func (t *trial) breaksLease(breaker backend.Breaker, g *grant) error {
 	return err
 }
 
-// breaksNothing breaks a lease that is not there. A store that had to repeat its request, on a busy machine, may not know that nothing was.
+// breaksNothing breaks a lease that is not there. A store that had to repeat its request, on a busy machine, may not
+// know that nothing was.
 func (t *trial) breaksNothing(breaker backend.Breaker, key, owner, what string) {
 	begun := time.Now()
 	t.wantLost(what, func() error {

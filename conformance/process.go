@@ -7,8 +7,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A ProcessFunc starts a second process with a client of the same store, whose wall clock is off by skew: forward if it is
-// positive. Package conformance/process makes one of a test's own program. The suite kills the process at the end.
+// A ProcessFunc starts a second process with a client of the same store, whose wall clock is off by skew: forward if it
+// is positive. Package conformance/process makes one of a test's own program. The suite kills the process at the end.
 type ProcessFunc func(ctx context.Context, skew time.Duration) (Process, error)
 
 // A Process is another process with one client of the store. Calls may overlap.

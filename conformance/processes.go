@@ -179,8 +179,8 @@ func (t *trial) remoteHold(p Process, key string, ttl time.Duration) *remote {
 	return r
 }
 
-// until is the last instant at which the lease of r was certainly exclusive. If it is not known when the process looked, it
-// was after it had begun.
+// until is the last instant at which the lease of r was certainly exclusive. If it is not known when the process
+// looked, it was after it had begun.
 func (r *remote) until() time.Time {
 	if r.answer.Looked.IsZero() {
 		return r.before.Add(r.answer.Left)
@@ -231,8 +231,8 @@ func (r *remote) isOver(when string) {
 	r.t.isLost(r.process.Release(r.t.ctx, r.owner), when+": Release of a lost lease")
 }
 
-// takesOver gets the key of a dead or frozen process's lease, that was granted or renewed at answered at the latest, by one attempt
-// that the store may not refuse any more.
+// takesOver gets the key of a dead or frozen process's lease, that was granted or renewed at answered at the latest, by
+// one attempt that the store may not refuse any more.
 func (t *trial) takesOver(r *remote, answered time.Time) *grant {
 	t.outlast(t.lastRefusal(answered, r.ttl).Add(time.Millisecond))
 	sent := time.Now()

@@ -87,9 +87,9 @@ func (p *pulse) endRequest(begun time.Time) {
 	p.beginRequest(time.Time{})
 }
 
-// watchStore measures how long the store takes to answer until the function that it returns is called. A check that waits for the store
-// sends no requests itself, and would not notice a pause of the store. The probes inspect unused keys: a store may end
-// a lease, or wake a waiter, because of a request for its key.
+// watchStore measures how long the store takes to answer until the function that it returns is called. A check that
+// waits for the store sends no requests itself, and would not notice a pause of the store. The probes inspect unused
+// keys: a store may end a lease, or wake a waiter, because of a request for its key.
 func (t *trial) watchStore() (end func()) {
 	p := &t.pulse
 	p.mu.Lock()
@@ -132,9 +132,9 @@ func (t *trial) probeStore() {
 	t.pulse.endRequest(begun)
 }
 
-// notInTime records that the store did something too late or out of turn, and ends the goroutine that it is called on. A store may pass
-// over a client that does not answer, so nothing is proven if this process stood still. A store that stood still without the
-// check's doing breaks the rule only if every attempt sees the same.
+// notInTime records that the store did something too late or out of turn, and ends the goroutine that it is called on.
+// A store may pass over a client that does not answer, so nothing is proven if this process stood still. A store that
+// stood still without the check's doing breaks the rule only if every attempt sees the same.
 func (t *trial) notInTime(rule, format string, args ...any) {
 	if still := t.stoodStill(); still != "" {
 		t.lateFor(rule, t.machineIsSlow(), format+"; %s", append(args, still)...)
@@ -142,14 +142,15 @@ func (t *trial) notInTime(rule, format string, args ...any) {
 	t.breaksText(rule, format, args...)
 }
 
-// machineIsSlow reports whether this process has stood still for so long that it explains what a store did not do in time.
+// machineIsSlow reports whether this process has stood still for so long that it explains what a store did not do in
+// time.
 func (t *trial) machineIsSlow() bool {
 	const long = time.Second // a store may pass over a client that does not answer for less, but not in every attempt
 	return t.pulse.stood() >= long
 }
 
-// overdue reports whether a call that was to return soon after limit took longer, and not because this process stood still for most of
-// that.
+// overdue reports whether a call that was to return soon after limit took longer, and not because this process stood
+// still for most of that.
 func (t *trial) overdue(took, limit time.Duration) bool {
 	late := took - limit
 	if late <= soon {
@@ -171,7 +172,8 @@ func (t *trial) stoodStill() string {
 	return ""
 }
 
-// silence is the longest time in which the store has answered nothing although the check has not disturbed it, 0 if there was none.
+// silence is the longest time in which the store has answered nothing although the check has not disturbed it, 0 if
+// there was none.
 func (t *trial) silence() time.Duration {
 	if t.alone {
 		return 0

@@ -70,7 +70,8 @@ func (s *server) renewInCrowd(e *entry) (done bool) {
 		s.busy("renewal above %d in flight does nothing")
 }
 
-// renewOfBatch does for one lease of a batch what must not be done, of the queue or for an owner like its own, and reports whether that is all.
+// renewOfBatch does for one lease of a batch what must not be done, of the queue or for an owner like its own, and
+// reports whether that is all.
 func (s *server) renewOfBatch(key, owner string) (done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -74,7 +74,8 @@ func reconnectedWaiterSparesOthers(t *trial) {
 	})
 }
 
-// sparesOthers fails if a waiter had its turn after somebody who arrived later, except those of client, which may have queued again.
+// sparesOthers fails if a waiter had its turn after somebody who arrived later, except those of client, which may have
+// queued again.
 func (l *line) sparesOthers(client backend.Backend) {
 	arrival := func(owner string) int {
 		return slices.IndexFunc(l.waits, func(w *waiting) bool { return w.owner == owner })
@@ -88,7 +89,8 @@ func (l *line) sparesOthers(client backend.Backend) {
 	}
 }
 
-// reconnectedWaiterIsWoken measures as pushIsPrompt does, with waiters of clients whose connections have broken a while ago.
+// reconnectedWaiterIsWoken measures as pushIsPrompt does, with waiters of clients whose connections have broken a while
+// ago.
 func reconnectedWaiterIsWoken(t *trial) {
 	const keys, chances = 5, 3
 	defer t.watchStore()()
@@ -106,7 +108,8 @@ func reconnectedWaiterIsWoken(t *trial) {
 	}
 }
 
-// wakesAfterCut has two waiters of a client hear of releases, one that was there when its connections broke, and one that came later.
+// wakesAfterCut has two waiters of a client hear of releases, one that was there when its connections broke, and one
+// that came later.
 func (t *trial) wakesAfterCut(reconnect func(Link), old, recent *pushedWaiters) {
 	const backoff = 2 * time.Second // in which a client has connected all that it needs
 	c, link := t.linked()

@@ -1,7 +1,7 @@
 package conformance_test
 
-// A gate is a readers-writer lock made of channels: a goroutine that waits for it is durably blocked in a bubble of testing/synctest, as
-// one that waits for a sync.RWMutex is not.
+// A gate is a readers-writer lock made of channels: a goroutine that waits for it is durably blocked in a bubble of
+// testing/synctest, as one that waits for a sync.RWMutex is not.
 type gate struct {
 	readers chan struct{} // a place for each
 	writer  chan struct{}

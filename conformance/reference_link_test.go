@@ -81,7 +81,8 @@ func (w *wire) dial() (*conn, error) {
 	return w.conn, nil
 }
 
-// pass takes a message of n bytes through, and reports whether it arrived whole. It returns when the message arrived or c broke.
+// pass takes a message of n bytes through, and reports whether it arrived whole. It returns when the message arrived or
+// c broke.
 func (w *wire) pass(c *conn, d conformance.Direction, n int64) bool {
 	w.mu.Lock()
 	w.came[d] += n

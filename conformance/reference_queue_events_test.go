@@ -45,7 +45,8 @@ func (s *server) lateFromBroken(e *entry, bug string) {
 	}
 }
 
-// rotated moves the first place to the end. Unlike a reversal, a second rotation of a long queue does not undo the first.
+// rotated moves the first place to the end. Unlike a reversal, a second rotation of a long queue does not undo the
+// first.
 func rotated(queue []*place) []*place {
 	if len(queue) == 0 {
 		return queue

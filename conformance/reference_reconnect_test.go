@@ -31,7 +31,8 @@ func (w *wire) outOfContact() (closed, silent bool, connected bool) {
 	return w.refuse || w.conn == nil, w.hold != [2]bool{} || w.drop != [2]bool{}, w.conn != nil && !w.refuse
 }
 
-// watchContact makes the faults of bugs that depend on how long a client has been out of contact. It ends with the wire.
+// watchContact makes the faults of bugs that depend on how long a client has been out of contact. It ends with the
+// wire.
 func (s *server) watchContact(c *client) {
 	c.contact.gaveUp = make(chan struct{})
 	earlier := c.wire.broke

@@ -12,8 +12,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A server is a store in memory that keeps every rule and can be broken by every hook, so that no check is skipped. With
-// a bug, it is a mutant: see mutants.
+// A server is a store in memory that keeps every rule and can be broken by every hook, so that no check is skipped.
+// With a bug, it is a mutant: see mutants.
 type server struct {
 	bug      string
 	likeness bool // the bug is one of likenessMutants: most requests need not ask for each

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Rules are the numbers of the rules of package backend that c proves; none where it proves what a Guarantees' field or a
-// method's comment says.
+// Rules are the numbers of the rules of package backend that c proves; none where it proves what a Guarantees' field or
+// a method's comment says.
 func (c Check) Rules() []int { return ruleNumbers(c.Rule) }
 
 // Rules are the numbers of the rules of package backend that the check proves: see Check.Rules.

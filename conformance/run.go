@@ -6,12 +6,13 @@ import (
 	"testing"
 )
 
-// Run runs the suite on one store, with a subtest for each check, below one for its group. newHarness is called once; what it starts is stopped
-// in t.Cleanup, after the last check. Select checks with -run, as in -run 'TestConformance/waiting' and -run 'TestConformance//FIFO'.
+// Run runs the suite on one store, with a subtest for each check, below one for its group. newHarness is called once;
+// what it starts is stopped in t.Cleanup, after the last check. Select checks with -run, as in -run
+// 'TestConformance/waiting' and -run 'TestConformance//FIFO'.
 //
-// Checks mostly wait, so that several run at once whatever -parallel says. If ClientsShareStore fails, the others are skipped. With -short,
-// Options.Short is set. The subtests of "unproven", which are always skipped, are named after fields of Guarantees, and
-// report claims that no check has tested: see Unproven.
+// Checks mostly wait, so that several run at once whatever -parallel says. If ClientsShareStore fails, the others are
+// skipped. With -short, Options.Short is set. The subtests of "unproven", which are always skipped, are named after
+// fields of Guarantees, and report claims that no check has tested: see Unproven.
 func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	t.Helper()
 	run(t, newHarness, Options{})

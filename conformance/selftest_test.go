@@ -41,8 +41,8 @@ func (w whole) Run() int {
 	return w.M.Run()
 }
 
-// TestReference runs the suite on a store that keeps every rule and has every hook. With -short it has no members, each of which fails
-// three times, one after the other.
+// TestReference runs the suite on a store that keeps every rule and has every hook. With -short it has no members, each
+// of which fails three times, one after the other.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	conformance.RunInBubble(t, func(*testing.T) conformance.Harness {
@@ -72,9 +72,9 @@ func passes(t *testing.T, h conformance.Harness, o conformance.Options) {
 	}
 }
 
-// TestMutants proves the suite: the check of each bug finds the bug, and each check has a bug. Random histories, kills at
-// random moments, and a clean-up that meets a restart have a few attempts; all other checks find the bug at the first attempt. The mutants run in bubbles. With the race detector there is one bug
-// for each check.
+// TestMutants proves the suite: the check of each bug finds the bug, and each check has a bug. Random histories, kills
+// at random moments, and a clean-up that meets a restart have a few attempts; all other checks find the bug at the
+// first attempt. The mutants run in bubbles. With the race detector there is one bug for each check.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	var (
@@ -150,8 +150,8 @@ func (m mutant) found(t *testing.T) (found bool, output string) {
 	return true, ""
 }
 
-// TestMutantsRecord keeps testdata/mutants.json, which docs/evidence/kill-table.md is made of, as the table of mutants is. Set
-// ANYLOCK_UPDATE=1 to write it ("make evidence").
+// TestMutantsRecord keeps testdata/mutants.json, which docs/evidence/kill-table.md is made of, as the table of mutants
+// is. Set ANYLOCK_UPDATE=1 to write it ("make evidence").
 func TestMutantsRecord(t *testing.T) {
 	type line struct {
 		Bug   string `json:"bug"`

@@ -16,8 +16,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A mute is a client of a right server that once leaves requests of one kind unanswered until its own timeout has passed, as on a machine
-// that stands still.
+// A mute is a client of a right server that once leaves requests of one kind unanswered until its own timeout has
+// passed, as on a machine that stands still.
 type mute struct {
 	*client
 	once *muteness

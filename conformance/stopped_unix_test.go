@@ -35,7 +35,8 @@ func (c suspended) Acquire(ctx context.Context, r backend.Request) (backend.Leas
 	return c.client.Acquire(ctx, r)
 }
 
-// TestStoppedProcessIsNotLate has another run of this program be stopped, as by Ctrl-Z, for longer than a call may take.
+// TestStoppedProcessIsNotLate has another run of this program be stopped, as by Ctrl-Z, for longer than a call may
+// take.
 func TestStoppedProcessIsNotLate(t *testing.T) {
 	const variable = "ANYLOCK_TEST_STOPS_IN"
 	if check := os.Getenv(variable); check != "" {

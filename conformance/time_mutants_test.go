@@ -34,8 +34,8 @@ var timeMutants = []mutant{
 	{"holder asks after its lease without pause", "WaitingPollsSeldom"},
 }
 
-// lateFor is how much later than it is over the end of e's lease is noticed. The lease was renewed at some time, or it is being granted
-// to p, or p has just come to wait; p may be nil.
+// lateFor is how much later than it is over the end of e's lease is noticed. The lease was renewed at some time, or it
+// is being granted to p, or p has just come to wait; p may be nil.
 func (s *server) lateFor(e *entry) time.Duration {
 	const late = 3 * time.Second
 	switch {

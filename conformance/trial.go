@@ -202,7 +202,8 @@ func (t *trial) cleanup(f func()) {
 	t.cleanups = append(t.cleanups, f)
 }
 
-// open returns a new client, closed at the end. One that connects at its first request has done it, which does not count.
+// open returns a new client, closed at the end. One that connects at its first request has done it, which does not
+// count.
 func (t *trial) open() backend.Backend {
 	b := t.dial()
 	_, _ = b.Inspect(t.ctx, t.newKey())
@@ -307,8 +308,8 @@ func (t *trial) notef(format string, args ...any) {
 	fmt.Fprintf(&t.output, format+"\n", args...)
 }
 
-// tooLate ends the goroutine that it is called on, and the trial is repeated with longer TTLs. What the message says may be the
-// machine's fault. If every attempt sees the same, it breaks the rule that the check proves.
+// tooLate ends the goroutine that it is called on, and the trial is repeated with longer TTLs. What the message says
+// may be the machine's fault. If every attempt sees the same, it breaks the rule that the check proves.
 func (t *trial) tooLate(format string, args ...any) { t.lateFor(t.rule, false, format, args...) }
 
 // provesNothing is tooLate for an observation that is never a failure, however often it is made.

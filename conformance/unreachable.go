@@ -93,7 +93,8 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 	t.waitForGoroutines(before+grown, "after calls "+when)
 }
 
-// opens opens a client through a link that lets no connection through. One that connects at its first request fails then.
+// opens opens a client through a link that lets no connection through. One that connects at its first request fails
+// then.
 func (t *trial) opens(ctx context.Context, link OpeningLink) error {
 	c, err := link.Open(ctx)
 	if err != nil {

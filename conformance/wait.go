@@ -58,8 +58,8 @@ func (t *trial) poll(d time.Duration, done func() bool) bool {
 	}
 }
 
-// stalls are times in which the machine seems to have stood still. What a store must do by itself in a certain time it could not
-// do in them.
+// stalls are times in which the machine seems to have stood still. What a store must do by itself in a certain time it
+// could not do in them.
 type stalls struct{ sum time.Duration }
 
 // saw records that an operation, which usually takes about usual, took longer.
@@ -69,8 +69,8 @@ func (s *stalls) saw(took, usual time.Duration) {
 	}
 }
 
-// outlast sleeps until at, when the store must have done something by itself: longer by the stalls in the time in which it may, and by
-// the longest time in which the store has answered nothing.
+// outlast sleeps until at, when the store must have done something by itself: longer by the stalls in the time in which
+// it may, and by the longest time in which the store has answered nothing.
 func (t *trial) outlast(at time.Time) {
 	defer t.watchStore()()
 	var s stalls
@@ -223,9 +223,9 @@ func (w *waiting) failed(t *trial) {
 	}
 }
 
-// unavailable gives up the trial if w has ended by a limit of the store's own, which may pass on a busy machine before w is cancelled. One that
-// the store has in its queue, which its first request did not take long to enter, outlives an outage: where nothing stood still, it must not
-// end so soon after.
+// unavailable gives up the trial if w has ended by a limit of the store's own, which may pass on a busy machine before
+// w is cancelled. One that the store has in its queue, which its first request did not take long to enter, outlives an
+// outage: where nothing stood still, it must not end so soon after.
 func (w *waiting) unavailable(t *trial) {
 	const outage = time.Second // that any store's waiters outlive
 	t.mu.Lock()
@@ -243,7 +243,8 @@ func (t *trial) unavailable(err error, begun time.Time) {
 	}
 }
 
-// stillWaits fails, by that rule, if w has ended although g, the holder's lease, has not been given up. g is nil if the holder is unknown.
+// stillWaits fails, by that rule, if w has ended although g, the holder's lease, has not been given up. g is nil if the
+// holder is unknown.
 func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 	switch {
 	case !w.ended():
@@ -261,7 +262,8 @@ func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 	}
 }
 
-// arrived waits until n waiters are in the store's queue for key, or for the settling time where it does not count them.
+// arrived waits until n waiters are in the store's queue for key, or for the settling time where it does not count
+// them.
 func (t *trial) arrived(key string, n int) {
 	var h backend.Holder
 	coming, rule := t.pendingWaits(key), t.ruleText(9)
@@ -310,7 +312,8 @@ func (t *trial) pendingWaits(key string) (waits []*waiting) {
 	return waits
 }
 
-// holderBefore is a lease of the key of w from before w was granted it, that no client has lost or begun to release; nil if there is none.
+// holderBefore is a lease of the key of w from before w was granted it, that no client has lost or begun to release;
+// nil if there is none.
 func (t *trial) holderBefore(w *waiting) *grant {
 	if !w.ended() || w.err != nil {
 		return nil

@@ -86,9 +86,9 @@ func waiterGetsExpiredKey(t *trial) {
 	})
 }
 
-// pushIsPrompt has waiters hear of releases, one after the other: two that have waited for a moment, and more that have for a second. A
-// machine that is too busy gets a second and a third chance, a waiter that looks now and then has none, as its delays
-// differ.
+// pushIsPrompt has waiters hear of releases, one after the other: two that have waited for a moment, and more that have
+// for a second. A machine that is too busy gets a second and a third chance, a waiter that looks now and then has none,
+// as its delays differ.
 func pushIsPrompt(t *trial) {
 	const keys, rounds, longRounds, chances = 3, 3, 3, 3
 	defer t.watchStore()()
@@ -121,7 +121,8 @@ func pushIsPrompt(t *trial) {
 // pushedAfter is how long a waiter waits at least before a release.
 const pushedAfter = 200 * time.Millisecond
 
-// pushes has waiters, one for each of places, hear of a release after so long and a little more, and each then give the key to the next.
+// pushes has waiters, one for each of places, hear of a release after so long and a little more, and each then give the
+// key to the next.
 func (t *trial) pushes(key string, after time.Duration, places ...*pushedWaiters) {
 	g := t.acquire(t.a, key, t.long())
 	asked := g.after.Sub(g.before)

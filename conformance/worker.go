@@ -27,8 +27,8 @@ type worker struct {
 	gone    <-chan struct{} // closed when its process was killed; or nil
 }
 
-// workKeys are what workers compete for. Attempts have a key of their own: while others wait for it, a store may refuse a key
-// that nobody holds.
+// workKeys are what workers compete for. Attempts have a key of their own: while others wait for it, a store may refuse
+// a key that nobody holds.
 type workKeys struct{ waited, tried string }
 
 // An actor makes requests: by a client of this process, or in another one.
@@ -110,8 +110,9 @@ func (w *worker) step() {
 	choices[w.random.IntN(len(choices))](l)
 }
 
-// mayLast reports whether a lease may be left to expire: not when the others would have no time for more, and less often where
-// TTLs are long. A shared lease does not keep its worker from the next one, so that a worker leaves one at a time.
+// mayLast reports whether a lease may be left to expire: not when the others would have no time for more, and less
+// often where TTLs are long. A shared lease does not keep its worker from the next one, so that a worker leaves one at
+// a time.
 func (w *worker) mayLast(ttl time.Duration) bool {
 	const brief = time.Second
 	if time.Until(w.until) < ttl || time.Now().Before(w.lasting) {

@@ -15,8 +15,8 @@ import (
 const recheck = 5 * time.Second
 
 // wait returns when the nearest conflicting node in front changes or is deleted, or when it is time to check the queue
-// in any case. If the node was deleted and was the only conflicting one in front of n, then n is first: a node that moves
-// to another session is changed before it is deleted.
+// in any case. If the node was deleted and was the only conflicting one in front of n, then n is first: a node that
+// moves to another session is changed before it is deleted.
 func (a *attempt) wait(ctx context.Context) error {
 	changed := make(chan bool, 1) // notify is called once
 	front := a.ahead[len(a.ahead)-1]

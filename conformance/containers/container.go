@@ -52,8 +52,8 @@ func start(t *testing.T, i image, answers func(ctx context.Context, addr string)
 	return s
 }
 
-// freeAddr returns a free address of 127.0.0.1. Its port is below those of outgoing connections, so that none of them occupies
-// the port while the server restarts.
+// freeAddr returns a free address of 127.0.0.1. Its port is below those of outgoing connections, so that none of them
+// occupies the port while the server restarts.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	const first, last = 21000, 29000

@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// setBacklog sets how many connections the kernel makes that nobody accepts. On Linux, listen may be called again for that.
+// setBacklog sets how many connections the kernel makes that nobody accepts. On Linux, listen may be called again for
+// that.
 func setBacklog(l *net.TCPListener, n int) error {
 	conn, err := l.SyscallConn()
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 
 var _ conformance.IgnoringLink = (*Link)(nil)
 
-// Ignore implements conformance.IgnoringLink. On Linux the kernel drops the SYN of each new dial, as the queue of connections to accept
-// is full. On other systems the kernel may still accept connections, on which nothing is answered.
+// Ignore implements conformance.IgnoringLink. On Linux the kernel drops the SYN of each new dial, as the queue of
+// connections to accept is full. On other systems the kernel may still accept connections, on which nothing is
+// answered.
 func (l *Link) Ignore() {
 	l.dials.Lock()
 	defer l.dials.Unlock()

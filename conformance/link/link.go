@@ -5,8 +5,8 @@
 //		Linked: link.URL("redis://localhost:6379"),
 //	}
 //
-// The link is a proxy for TCP. Any store that is reached by host
-// and port can have one: by its URL ([URL]), or by whatever opens a client for the addresses that it is given ([Linked]).
+// The link is a proxy for TCP. Any store that is reached by host and port can have one: by its URL ([URL]), or by
+// whatever opens a client for the addresses that it is given ([Linked]).
 package link
 
 import (
@@ -157,8 +157,8 @@ func (l *Link) reached(happened chan struct{}) {
 	}
 }
 
-// Refuse implements conformance.Link. The kernel refuses each new dial, because nobody listens on the link's ports. No other program gets
-// the ports meanwhile, except on Windows.
+// Refuse implements conformance.Link. The kernel refuses each new dial, because nobody listens on the link's ports. No
+// other program gets the ports meanwhile, except on Windows.
 func (l *Link) Refuse() {
 	l.dials.Lock()
 	defer l.dials.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// Linked makes a [conformance.LinkedFunc] of whatever opens a client for the servers' addresses, each host:port. Open gets
-// the link's addresses in their stead.
+// Linked makes a [conformance.LinkedFunc] of whatever opens a client for the servers' addresses, each host:port. Open
+// gets the link's addresses in their stead.
 func Linked(addrs []string, open func(ctx context.Context, addrs []string) (backend.Backend, error)) conformance.LinkedFunc {
 	return func(ctx context.Context) (backend.Backend, conformance.Link, error) {
 		l, err := New(addrs...)

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// reserve binds a socket that never listens to a free port of 127.0.0.1. No other program gets the port until release is called, and
-// while nobody listens on it, the kernel refuses connections. listenOn can share the port.
+// reserve binds a socket that never listens to a free port of 127.0.0.1. No other program gets the port until release
+// is called, and while nobody listens on it, the kernel refuses connections. listenOn can share the port.
 func reserve() (addr string, release func(), err error) {
 	syscall.ForkLock.RLock()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

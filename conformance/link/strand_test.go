@@ -2,7 +2,8 @@ package link
 
 import "testing"
 
-// Stranded connections pass nothing and do not end, new ones work, and what was sent reaches the store if it is delivered.
+// Stranded connections pass nothing and do not end, new ones work, and what was sent reaches the store if it is
+// delivered.
 func TestStrand(t *testing.T) {
 	e := newEcho(t)
 	l := newLink(t, e.addr)

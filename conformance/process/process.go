@@ -1,5 +1,5 @@
-// Package process gives the suite of package conformance other processes with a client of the store, which it can freeze and
-// kill. They are the test's own program, started again.
+// Package process gives the suite of package conformance other processes with a client of the store, which it can
+// freeze and kill. They are the test's own program, started again.
 //
 // A store's test needs two things. Its TestMain serves the suite if it was started for that:
 //
@@ -12,8 +12,8 @@
 //
 //	conformance.Harness{Process: process.Self(address), …}
 //
-// The two speak over the child's standard input and output, a line of JSON for each request and answer. The child ends with
-// its parent. What it prints goes to its standard error, which is the parent's.
+// The two speak over the child's standard input and output, a line of JSON for each request and answer. The child ends
+// with its parent. What it prints goes to its standard error, which is the parent's.
 package process
 
 import (
@@ -33,8 +33,8 @@ import (
 // variable holds the argument of the opener, and makes a program serve.
 const variable = "ANYLOCK_CONFORMANCE_PROCESS"
 
-// Self returns a ProcessFunc that starts this program again, whose Main opens a client by arg: an address, for instance. It
-// is nil, so that the checks that need it are skipped, on systems where a process cannot be frozen.
+// Self returns a ProcessFunc that starts this program again, whose Main opens a client by arg: an address, for
+// instance. It is nil, so that the checks that need it are skipped, on systems where a process cannot be frozen.
 //
 // A process whose wall clock is off can be had on linux/amd64 only; elsewhere the error matches errors.ErrUnsupported.
 func Self(arg string) conformance.ProcessFunc {

@@ -12,8 +12,8 @@ import (
 	"github.com/anylock/lock/internal/skew"
 )
 
-// startSkewed starts cmd with a wall clock that is off by so much, in whole seconds, for every package in it. The clock is replaced while
-// the process is traced and has not run yet.
+// startSkewed starts cmd with a wall clock that is off by so much, in whole seconds, for every package in it. The clock
+// is replaced while the process is traced and has not run yet.
 func startSkewed(cmd *exec.Cmd, by time.Duration) error {
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()

@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// An Attempt is one Acquire of a twin, of one or more requests. It looks after what requests without an answer may leave
-// behind. While it goes on, that is its own: the next request finds it. Only its end cleans up.
+// An Attempt is one Acquire of a twin, of one or more requests. It looks after what requests without an answer may
+// leave behind. While it goes on, that is its own: the next request finds it. Only its end cleans up.
 type Attempt struct {
 	Abandon func() // removes in the background what there is of the owner
 

@@ -36,7 +36,8 @@ func Read(dir string) (Collection, error) {
 	return c, c.validate(dir)
 }
 
-// compare fails the test if what is recorded is not of this collection; with ANYLOCK_UPDATE=1 it writes a record instead.
+// compare fails the test if what is recorded is not of this collection; with ANYLOCK_UPDATE=1 it writes a record
+// instead.
 func (r *record) compare(t *testing.T) {
 	t.Helper()
 	if t.Failed() {

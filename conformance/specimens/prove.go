@@ -12,10 +12,10 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A HarnessMaker makes the harness for one specimen or twin: open, bound to the addresses of servers that are running, and
-// whatever faults the checks in question need. It is called for every run, side by side with others: a harness whose
-// faults stop a server needs a server of its own. Prove adds links and other processes, where open gets addresses of
-// host and port, and TestMain calls Main.
+// A HarnessMaker makes the harness for one specimen or twin: open, bound to the addresses of servers that are running,
+// and whatever faults the checks in question need. It is called for every run, side by side with others: a harness
+// whose faults stop a server needs a server of its own. Prove adds links and other processes, where open gets addresses
+// of host and port, and TestMain calls Main.
 type HarnessMaker func(t *testing.T, open Open) conformance.Harness
 
 // An Option changes what Prove does.
@@ -43,13 +43,14 @@ type proof struct {
 // attempts is how often a specimen may be run: a race needs luck, and a slow machine gives none.
 const attempts = 3
 
-// abreast is how many runs there are at a time. They wait, mostly, so that it does not depend on processors as t.Parallel does.
+// abreast is how many runs there are at a time. They wait, mostly, so that it does not depend on processors as
+// t.Parallel does.
 const abreast = 6
 
 // Prove runs, side by side, every specimen against the checks that must find it, and the twin against the same checks,
-// which it must pass. It then holds the result against testdata/specimens.json, which docs/evidence/specimens.md is made of; with
-// ANYLOCK_UPDATE=1 it writes that file, with what the checks said. With ANYLOCK_TWINS=1 the twin goes through the whole
-// suite as well.
+// which it must pass. It then holds the result against testdata/specimens.json, which docs/evidence/specimens.md is
+// made of; with ANYLOCK_UPDATE=1 it writes that file, with what the checks said. With ANYLOCK_TWINS=1 the twin goes
+// through the whole suite as well.
 func Prove(t *testing.T, c Collection, harness HarnessMaker, options ...Option) {
 	p := &proof{collection: c, harness: harness, special: make(map[string]HarnessMaker)}
 	for _, o := range options {

@@ -1,12 +1,12 @@
 // Package specimens keeps the famous wrong ways to lock: each a complete small store on a real server, which compiles
 // against package backend and works on a quiet afternoon. Package conformance must find every one.
 //
-// The packages below, one for each server, have a [Collection]: one small store that is right, the twin, and specimens of
-// it in which one step is done the wrong way. A specimen differs from the right way by its sin alone, so that nothing
-// else can be what a check found. [Prove] runs the suite on them.
+// The packages below, one for each server, have a [Collection]: one small store that is right, the twin, and specimens
+// of it in which one step is done the wrong way. A specimen differs from the right way by its sin alone, so that
+// nothing else can be what a check found. [Prove] runs the suite on them.
 //
-// These packages are exhibits, in a module of their own. Nothing imports them but their tests; docs/evidence/specimens.md, which is generated
-// from their records, shows them.
+// These packages are exhibits, in a module of their own. Nothing imports them but their tests;
+// docs/evidence/specimens.md, which is generated from their records, shows them.
 package specimens
 
 import (
@@ -35,8 +35,8 @@ type Specimen struct {
 	See   string `json:"see"`   // where it is described, by name: "Redis manual, SETNX page"
 	Right string `json:"right"` // the right way, in a sentence
 
-	// Sin and Virtue name what the package declares, and docs/evidence/specimens.md shows: the step that is wrong, and the one of
-	// the twin that it stands for. A method is "type.method".
+	// Sin and Virtue name what the package declares, and docs/evidence/specimens.md shows: the step that is wrong, and
+	// the one of the twin that it stands for. A method is "type.method".
 	Sin    []string `json:"sin"`
 	Virtue []string `json:"virtue"`
 

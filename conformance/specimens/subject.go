@@ -55,8 +55,8 @@ func (s *subject) harness(t *testing.T, maker HarnessMaker) conformance.Harness 
 	return h
 }
 
-// far returns addresses by which other processes reach the servers as from another host. On one host what may happen between
-// two commands happens too seldom.
+// far returns addresses by which other processes reach the servers as from another host. On one host what may happen
+// between two commands happens too seldom.
 func (s *subject) far(t *testing.T) ([]string, error) {
 	const distance = 4 * time.Millisecond
 	s.mu.Lock()

@@ -18,8 +18,8 @@ import (
 	"github.com/anylock/lock/conformance/specimens"
 )
 
-// Open opens the right store: one name in etcd for a key, put under a lease by a transaction that compares. addrs are the
-// addresses of the servers.
+// Open opens the right store: one name in etcd for a key, put under a lease by a transaction that compares. addrs are
+// the addresses of the servers.
 func Open(_ context.Context, addrs ...string) (backend.Backend, error) { return open(right(), addrs) }
 
 // steps are what a specimen may do in another way.

@@ -38,8 +38,8 @@ func near(t *testing.T, open specimens.Open) conformance.Harness {
 	}
 }
 
-// far has links that begin to hold back requests one request late: what comes to the server long after its time is the second
-// command of a release.
+// far has links that begin to hold back requests one request late: what comes to the server long after its time is the
+// second command of a release.
 func far(t *testing.T, open specimens.Open) conformance.Harness {
 	addr := servers.Memcached(t).Addr
 	return conformance.Harness{

@@ -33,7 +33,8 @@ func expiration(ttl time.Duration) int32 {
 	return int32(n)
 }
 
-// take adds the item, which the server refuses if there is one. If that is its own, of an earlier request, it counts anew.
+// take adds the item, which the server refuses if there is one. If that is its own, of an earlier request, it counts
+// anew.
 func take(s *store, key, owner string, ttl time.Duration) (string, error) {
 	err := s.client.Add(&memcache.Item{Key: name(key), Value: []byte(owner), Expiration: s.expiration(ttl)})
 	if !errors.Is(err, memcache.ErrNotStored) {
@@ -57,8 +58,8 @@ func prolong(s *store, key, owner string, ttl time.Duration) error {
 
 func remove(s *store, key, owner string) error { return swap(s, key, owner, gone) }
 
-// swap gives the item of owner another expiration. The server does it only if nobody has touched the item since its owner
-// was looked at.
+// swap gives the item of owner another expiration. The server does it only if nobody has touched the item since its
+// owner was looked at.
 func swap(s *store, key, owner string, expiration int32) error {
 	item, err := s.client.Get(name(key))
 	switch {

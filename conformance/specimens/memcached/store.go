@@ -12,8 +12,8 @@ import (
 	"github.com/anylock/lock/conformance/specimens"
 )
 
-// A store is the twin, as its steps stand: small, and as right as a cache allows. Its lock is an item that holds the owner
-// and expires; every change compares the owner and swaps. A specimen replaces a step.
+// A store is the twin, as its steps stand: small, and as right as a cache allows. Its lock is an item that holds the
+// owner and expires; every change compares the owner and swaps. A specimen replaces a step.
 type store struct {
 	client *memcache.Client
 	leases *kit.Leases
@@ -130,8 +130,8 @@ func (s *store) Inspect(ctx context.Context, key string) (backend.Holder, error)
 	return backend.Holder{Owner: owner, Waiters: -1}, nil
 }
 
-// ask returns when ctx ends, of which the client library knows nothing. The request runs on until its timeout, and late is
-// called at its end then.
+// ask returns when ctx ends, of which the client library knows nothing. The request runs on until its timeout, and late
+// is called at its end then.
 func (s *store) ask(ctx context.Context, request func() (string, error), late func()) (string, error) {
 	type result struct {
 		string

@@ -21,8 +21,8 @@ import (
 	"github.com/anylock/lock/conformance/specimens/internal/pgpool"
 )
 
-// Open opens the right store: an advisory lock on a connection of its own, which the server closes when it has been idle for
-// the lease's TTL (idle_session_timeout, Postgres 14). addrs is the address of one server.
+// Open opens the right store: an advisory lock on a connection of its own, which the server closes when it has been
+// idle for the lease's TTL (idle_session_timeout, Postgres 14). addrs is the address of one server.
 func Open(_ context.Context, addrs ...string) (backend.Backend, error) { return open(right(), addrs) }
 
 // steps are what a specimen may do in another way.
@@ -170,7 +170,8 @@ func number(key string) int64 {
 // label is a comment before a statement, by which Inspect finds the owner in pg_stat_activity.
 func label(owner string) string { return "/*" + hex.EncodeToString([]byte(owner)) + "*/ " }
 
-// trySQL locks, starts the session's timer, and takes a transaction's number after the lock for the token: one round trip.
+// trySQL locks, starts the session's timer, and takes a transaction's number after the lock for the token: one round
+// trip.
 const trySQL = `SELECT CASE WHEN pg_try_advisory_lock($1)
 	THEN set_config('idle_session_timeout', $2, false) || ' ' || pg_current_xact_id()::text END`
 
@@ -181,8 +182,8 @@ func takeBy(sql string) func(context.Context, *store, backend.Request, time.Dura
 	}
 }
 
-// take tries once. A session that got the lock leaves the pool; one whose answer is unknown is closed, and what it may hold
-// goes with it.
+// take tries once. A session that got the lock leaves the pool; one whose answer is unknown is closed, and what it may
+// hold goes with it.
 func take(ctx context.Context, s *store, r backend.Request, ttl time.Duration, sql string) (*hold, error) {
 	c, err := s.pool.Borrow(ctx)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/anylock/lock/conformance/specimens"
 )
 
-// A store is the twin, as its steps stand: small, and right. Its lock is a key of Redis that holds the owner and expires;
-// the scripts that compare the owner run in the server. A specimen replaces a step.
+// A store is the twin, as its steps stand: small, and right. Its lock is a key of Redis that holds the owner and
+// expires; the scripts that compare the owner run in the server. A specimen replaces a step.
 type store struct {
 	client *redis.Client
 	leases *kit.Leases

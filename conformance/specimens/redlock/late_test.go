@@ -31,8 +31,8 @@ func (h held) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestLateVotesAreGivenBack holds back the requests to two of three nodes until the cancelled attempt has removed what it
-// has of the third, and a while longer.
+// TestLateVotesAreGivenBack holds back the requests to two of three nodes until the cancelled attempt has removed what
+// it has of the third, and a while longer.
 func TestLateVotesAreGivenBack(t *testing.T) {
 	_, addrs := start(t, 3)
 	const patience = time.Minute // as long as the requests are held back, and longer

@@ -21,8 +21,8 @@ var errUnasked = errors.New("no answer yet")
 
 type question func(ctx context.Context, node *redis.Client) (vote, error)
 
-// poll asks nodes at once, and waits until all have answered, their time has run out, or ctx has ended. A question that has
-// been sent is not called off by ctx: if it ends after ctx, it calls late.
+// poll asks nodes at once, and waits until all have answered, their time has run out, or ctx has ended. A question that
+// has been sent is not called off by ctx: if it ends after ctx, it calls late.
 func (s *store) poll(ctx context.Context, nodes []*redis.Client, ask question, late func()) *tally {
 	type reply struct {
 		i int

@@ -96,7 +96,8 @@ func wrong(change func(*steps)) specimens.Open {
 	}
 }
 
-// schemaWithoutKey makes the same table, and forgets what makes its keys unique. It has a name of its own, beside the others.
+// schemaWithoutKey makes the same table, and forgets what makes its keys unique. It has a name of its own, beside the
+// others.
 const schemaWithoutKey = `CREATE TABLE IF NOT EXISTS plain_locks (
 	key bytea NOT NULL, owner bytea NOT NULL, token bigint GENERATED ALWAYS AS IDENTITY, expires timestamptz NOT NULL)`
 

@@ -1,5 +1,5 @@
-// Package table has wrong ways to lock with a table of a database, and the right one that they differ from. It is Postgres
-// here, and could be any other.
+// Package table has wrong ways to lock with a table of a database, and the right one that they differ from. It is
+// Postgres here, and could be any other.
 package table
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/anylock/lock/conformance/specimens/internal/pgpool"
 )
 
-// Open opens the right store: a row for each key, which one statement takes if it is free by the server's clock. addrs is the
-// address of one server.
+// Open opens the right store: a row for each key, which one statement takes if it is free by the server's clock. addrs
+// is the address of one server.
 func Open(ctx context.Context, addrs ...string) (backend.Backend, error) {
 	return open(ctx, right(), addrs)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/anylock/lock/conformance/specimens"
 )
 
-// Open opens the right store: a folder for each key, in it an ephemeral sequential node for everybody who wants it, of which
-// the lowest one holds it. addrs are the addresses of the servers.
+// Open opens the right store: a folder for each key, in it an ephemeral sequential node for everybody who wants it, of
+// which the lowest one holds it. addrs are the addresses of the servers.
 func Open(ctx context.Context, addrs ...string) (backend.Backend, error) {
 	return open(ctx, right(), addrs)
 }
@@ -263,7 +263,8 @@ func cleanUp(s *store, t *ticket) {
 	s.leases.Abandon(backend.Request{Key: t.key, Owner: t.mark}, session)
 }
 
-// turn returns nil when the node of t is the lowest one, and ErrHeld when it is not: after the wait for the one before it.
+// turn returns nil when the node of t is the lowest one, and ErrHeld when it is not: after the wait for the one before
+// it.
 func (s *store) turn(ctx context.Context, t *ticket, wait bool) error {
 	t.sent = time.Now()
 	names, err := s.queue(ctx, t.key)
@@ -339,8 +340,8 @@ func lostIfGone(err error) error {
 	return err
 }
 
-// check makes a write that changes nothing and fails without the node. Reads prove less: a server that is cut off from the
-// others answers them, and pings too.
+// check makes a write that changes nothing and fails without the node. Reads prove less: a server that is cut off from
+// the others answers them, and pings too.
 func check(ctx context.Context, s *store, t *ticket) error {
 	_, err := call(ctx, func() (any, error) {
 		return s.conn.Multi(&zk.CheckVersionRequest{Path: t.path, Version: -1})
