@@ -102,11 +102,11 @@ func (q *mixedQueue) arrive(shared bool) {
 	q.waits = append(q.waits, w)
 	q.did("a %s came", mode(shared))
 	if q.mayEnter(len(q.waits) - 1) {
-		q.settle()
+		q.awaitHolders()
 		return
 	}
 	q.arrived(q.key, len(q.waits))
-	q.settle()
+	q.awaitHolders()
 }
 
 // mayEnter reports whether nobody ahead of waits[i] conflicts with it.
@@ -116,8 +116,8 @@ func (q *mixedQueue) mayEnter(i int) bool {
 		!slices.ContainsFunc(q.waits[:i], func(w *waiting) bool { return !w.shared || !shared })
 }
 
-// settle waits until all requests that may hold the key do, and fails if another one does.
-func (q *mixedQueue) settle() {
+// awaitHolders waits until all requests that may hold the key do, and fails if another one does.
+func (q *mixedQueue) awaitHolders() {
 	for len(q.waits) > 0 && q.mayEnter(0) {
 		w := q.waits[0]
 		if !q.within(q.handOff(), w.done) {
@@ -161,7 +161,7 @@ func (q *mixedQueue) try(shared bool) {
 	case g != nil:
 		q.breaks(9, "%s: a %s that does not wait was granted the key before those that wait", q.after(), mode(shared))
 	}
-	q.settle()
+	q.awaitHolders()
 }
 
 func (q *mixedQueue) leave(i int) {
@@ -170,7 +170,7 @@ func (q *mixedQueue) leave(i int) {
 	w.cancelAndFail(q.trial)
 	q.waits = slices.Delete(q.waits, i, i+1)
 	q.queueAtMostOf(q.key, len(q.waits))
-	q.settle()
+	q.awaitHolders()
 }
 
 func (q *mixedQueue) releaseOne(i int) {
@@ -184,7 +184,7 @@ func (q *mixedQueue) releaseOne(i int) {
 func (q *mixedQueue) ended(i int) {
 	q.tokens.ended(q.holders[i])
 	q.holders = slices.Delete(q.holders, i, i+1)
-	q.settle()
+	q.awaitHolders()
 }
 
 // expire lets the lease of a holder run out, while the others hold theirs.
