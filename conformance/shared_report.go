@@ -191,7 +191,7 @@ func sharedTokensIncrease(t *trial) {
 	end := time.Now().Add(4 * time.Second)
 	t.inChunks(3, 8, func(i int) {
 		key, s := t.newKey(), &sharedTokens{t: t}
-		t.tokensOfQueue(s, key)
+		t.tokensOfQueue(&sharedTokens{t: t}, t.newKey()) // some of its waiters may still go on
 		for n := range t.rounds(rounds, end) {
 			client := t.client(n + i)
 			if rand.N(2) == 0 {
