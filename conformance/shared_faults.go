@@ -43,6 +43,7 @@ var sharedFaultChecks = []Check{
 		Rule: "rules 1 and 9: readers and writers whose connections break while they wait get their turn, and none " +
 			"passes a waiting writer",
 		Needs: []Need{needsCut},
+		alone: true, // a hook may cut every client
 		run:   cutSharedWaitersGetTurn,
 	},
 	{
