@@ -227,7 +227,8 @@ func (l *Locker) traceAcquire(ctx context.Context, key string, opts []AcquireOpt
 	if with, err := terms.with(opts); err == nil { // else acquireLease reports the error
 		terms = with
 	}
-	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(), Wait: wait, Shared: terms.shared}}
+	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(),
+		Wait: wait, Shared: terms.shared}}
 	begun := time.Now()
 	tctx := l.traces.acquire.TraceAcquireStart(ctx, e.AcquireStart)
 	lease, err := l.acquireLease(tctx, key, opts, wait)

@@ -325,6 +325,7 @@ func (h *hold) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
 // traceRenewal reports an attempt to renew h that was due, and began.
 func (l *Locker) traceRenewal(h *hold, due, begun time.Time, took time.Duration, err error) {
 	l.traces.renewal.TraceRenewal(RenewalEnd{
-		Backend: l.name, Key: h.gate.key, Owner: h.owner, Shared: h.gate.shared, Late: max(0, begun.Sub(due)), Took: took, Err: err,
+		Backend: l.name, Key: h.gate.key, Owner: h.owner, Shared: h.gate.shared, Late: max(0,
+			begun.Sub(due)), Took: took, Err: err,
 	})
 }

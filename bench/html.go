@@ -16,14 +16,16 @@ var pageHead string
 func (b *Report) WriteHTML(w io.Writer) error {
 	p := new(page)
 	p.add(pageHead, "<h1>Locks side by side</h1>\n")
-	p.add(`<p class="soft">`, esc(b.Time.Format("2 January 2006, 15:04")), " · ", esc(b.Machine), " · ", esc(b.Go), "</p>\n")
+	p.add(`<p class="soft">`, esc(b.Time.Format("2 January 2006, 15:04")), " · ", esc(b.Machine), " · ", esc(b.Go),
+		"</p>\n")
 	p.add(`<p class="soft">`, esc(b.setting()), "; medians over rounds, in which the stores took turns</p>\n")
 	if b.Interrupted {
 		p.add(`<div class="card warn">`, esc(b.interruption()), "</div>\n")
 	}
 	p.add(`<div class="stores">`)
 	for i, s := range b.Stores {
-		p.add(`<div class="small">`, dot(i%colors), "<b>", esc(s.Name), `</b> <span class="soft">`, esc(s.About), "</span></div>")
+		p.add(`<div class="small">`, dot(i%colors), "<b>", esc(s.Name), `</b> <span class="soft">`, esc(s.About),
+			"</span></div>")
 	}
 	p.add("</div>\n")
 	p.overview(b)

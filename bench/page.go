@@ -25,7 +25,8 @@ func (p *page) overview(b *Report) {
 	p.add("</tr></thead>\n<tbody>")
 	for _, sc := range b.Scenarios {
 		row := b.overviewRow(sc)
-		p.add(`<tr><td><a href="#`, esc(row.Name), `" style="color:inherit">`, esc(row.Name), `</a> <span class="soft small">`,
+		p.add(`<tr><td><a href="#`, esc(row.Name), `" style="color:inherit">`, esc(row.Name),
+			`</a> <span class="soft small">`,
 			esc(row.Remark), "</span></td>")
 		for _, c := range row.Cells {
 			p.cell(c, "")
@@ -36,7 +37,8 @@ func (p *page) overview(b *Report) {
 }
 
 func (p *page) scenario(v scenarioView) {
-	p.add("\n<section class=\"card\" id=\"", esc(v.Name), "\">\n<h2>", esc(v.Name), "</h2>\n<p class=\"soft\">", esc(v.Title), "</p>\n")
+	p.add("\n<section class=\"card\" id=\"", esc(v.Name), "\">\n<h2>", esc(v.Name), "</h2>\n<p class=\"soft\">",
+		esc(v.Title), "</p>\n")
 	p.add(`<div class="charts">`)
 	for _, chart := range v.Charts {
 		p.add("<div>", chart, "</div>")
@@ -70,7 +72,8 @@ func (p *page) words(measures []Measure) {
 	for _, m := range measures {
 		p.add("<dt>", esc(m.Name), "</dt><dd>", esc(m.About), "</dd>")
 	}
-	p.add("</dl>\n", `<p class="soft small" style="margin-top:12px">Bars are medians. Their whiskers reach from the lowest `,
+	p.add("</dl>\n",
+		`<p class="soft small" style="margin-top:12px">Bars are medians. Their whiskers reach from the lowest `,
 		"round to the highest. Below each figure of a table is how far the rounds lay from it. A figure is marked as the best if ",
 		"its worst round is better than any other store's best.</p>\n</section>\n")
 }

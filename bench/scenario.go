@@ -36,11 +36,13 @@ func selected(names []string, o Options) []Scenario {
 		{Name: "hot-clients", Title: "Workers of several clients, one key", Main: Rate, run: hotClients(workersOfEach, time.Millisecond)},
 		{Name: "hot-single", Title: "One worker of each of several clients, one key, released at once", Main: Rate, run: hotClients(1, 0)},
 		{Name: "readers", Title: "Many readers of one client, one key", Main: Rate, run: readers},
-		{Name: "readers-writer", Title: "A stream of readers of several clients; a writer's waits", Main: P99, run: readersWriter},
+		{Name: "readers-writer", Title: "A stream of readers of several clients; a writer's waits", Main: P99,
+			run: readersWriter},
 		{Name: "mixed", Title: "Workers of several clients, one key, nine of ten cycles read", Main: Rate, run: mixed},
 		{Name: "hand-off", Title: "From Release's return to the next lease, in another client", Main: P50, run: handOff},
 		{Name: "try", Title: "An attempt at a key that is held", Main: P50, run: try},
-		{Name: "recovery", Title: "From the kill of a holder's process to the next owner's lease", Main: P50, slow: true, unfit: noChild, run: recovery},
+		{Name: "recovery", Title: "From the kill of a holder's process to the next owner's lease", Main: P50,
+			slow: true, unfit: noChild, run: recovery},
 		{Name: "held", Title: "Many leases held and renewed", Main: CPU, slow: true, run: held},
 	}
 	crowds := o.Waiters

@@ -173,8 +173,9 @@ func skippedAsTheyRun(t *testing.T) conformance.Harness {
 // skippedClaims are the claims of that harness, and what is reported for each.
 var skippedClaims = map[string]struct{ missing, reason string }{
 	"Guarantees.ReportsLoss": {"Harness.Evict", "not proven: needs Harness.Evict"},
-	"Guarantees.EnforcedBy":  {"", "not proven: WrongClockEndsNothingEarly was skipped: not supported by this store: no clock can be wrong here"},
-	"Guarantees.EarlyLoss":   {"", "not proven: RestartKeepsLeases was skipped: a lease ends"},
+	"Guarantees.EnforcedBy": {"",
+		"not proven: WrongClockEndsNothingEarly was skipped: not supported by this store: no clock can be wrong here"},
+	"Guarantees.EarlyLoss": {"", "not proven: RestartKeepsLeases was skipped: a lease ends"},
 }
 
 // A claim whose check skips itself when it runs is not proven either.

@@ -79,26 +79,29 @@ func historyUnderLinkFaults(t *trial) {
 	c, first := t.linked()
 	d, second := t.linked()
 	bound := (&cutter{t: t, client: c, link: first}).bindsLeases()
-	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true, shares: t.mixed()}, t.a, t.b, c, c, d, d), []func(until time.Time){
-		func(until time.Time) { h.breakLink(first, 2, bound, until) },
-		func(until time.Time) { h.breakLink(second, 4, bound, until) },
-	})
+	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true, shares: t.mixed()}, t.a, t.b, c, c, d, d),
+		[]func(until time.Time){
+			func(until time.Time) { h.breakLink(first, 2, bound, until) },
+			func(until time.Time) { h.breakLink(second, 4, bound, until) },
+		})
 	h.drain(keys)
 }
 
 func historyUnderProcessFaults(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
 	const first, second = 10, 20 // workers of processes
-	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true, shares: t.mixed()}, t.a, t.b, t.a), []func(until time.Time){
-		func(until time.Time) { h.workedIn(first, keys, t.mixed(), until) },
-		func(until time.Time) { h.workedIn(second, keys, t.mixed(), until) },
-	})
+	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true, shares: t.mixed()}, t.a, t.b, t.a),
+		[]func(until time.Time){
+			func(until time.Time) { h.workedIn(first, keys, t.mixed(), until) },
+			func(until time.Time) { h.workedIn(second, keys, t.mixed(), until) },
+		})
 	h.drain(keys)
 }
 
 func historyUnderOutages(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
-	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true, shares: t.mixed()}, t.a, t.b, t.a, t.b, t.a), []func(until time.Time){h.upset})
+	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true, shares: t.mixed()}, t.a, t.b, t.a, t.b, t.a),
+		[]func(until time.Time){h.upset})
 	h.drain(keys)
 }
 

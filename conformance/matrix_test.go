@@ -155,7 +155,10 @@ func isOfShared(bug string) bool {
 }
 
 func isSharedCheck(name string) bool {
-	return slices.ContainsFunc(conformance.Checks(), func(c conformance.Check) bool { return c.Name == name && c.Group == "shared" })
+	return slices.ContainsFunc(conformance.Checks(), func(c conformance.Check) bool {
+		return c.Name == name &&
+			c.Group == "shared"
+	})
 }
 
 // mutantBugs lists each bug once.

@@ -238,6 +238,7 @@ func (c *client) hearsOfRemoval(owner string) {
 // keepsLives reports whether clients keep their leases, which some bugs and the news of removals need.
 func (s *server) keepsLives() bool {
 	return s.notifies() ||
-		s.is("loss of a reader is that of its client's others", "renewal that finds a reader lost ends the others of its client") ||
+		s.is("loss of a reader is that of its client's others",
+			"renewal that finds a reader lost ends the others of its client") ||
 		s.is("Release ends every lease of the client", "holder gives up after 3 seconds without contact")
 }

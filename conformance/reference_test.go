@@ -142,7 +142,8 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 		s.expireLocked(key, e, now.Add(c.skew))
 	}
 	s.expireLocked(key, e, now)
-	if s.is("readers of a key are kept under key:readers") && len(s.entryLocked(strings.TrimSuffix(key, ":readers")).readers) > 0 {
+	if s.is("readers of a key are kept under key:readers") && len(s.entryLocked(strings.TrimSuffix(key,
+		":readers")).readers) > 0 {
 		return granted{}, nil, backend.Holder{}
 	}
 	if r.Shared || len(e.readers) > 0 {
@@ -322,7 +323,8 @@ func (s *server) endLocked(key string, e *entry) {
 
 // armLocked sees to it that an expired lease is noticed while others wait.
 func (s *server) armLocked(key string, e *entry) {
-	if len(e.queue) == 0 || len(e.readers) > 0 || s.is("expiry wakes nobody") || e.restored && s.is("lease that outlives a restart has no timer") || e.timer != nil && s.is("timer of the first TTL only") {
+	if len(e.queue) == 0 || len(e.readers) > 0 || s.is("expiry wakes nobody") || e.restored &&
+		s.is("lease that outlives a restart has no timer") || e.timer != nil && s.is("timer of the first TTL only") {
 		return
 	}
 	if e.timer != nil {

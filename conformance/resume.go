@@ -109,7 +109,8 @@ func (t *trial) resume(resumer backend.Resumer, g *grant, ttl time.Duration) *gr
 	if err != nil {
 		t.fatalf("Resume of a live lease: %v", err)
 	}
-	resumed := &grant{Lease: l, client: t.b, key: g.key, owner: g.owner, ttl: ttl, before: before, after: time.Now(), shared: g.shared}
+	resumed := &grant{Lease: l, client: t.b, key: g.key, owner: g.owner, ttl: ttl, before: before, after: time.Now(),
+		shared: g.shared}
 	if l.Token() != g.Token() {
 		t.breaks(7, "the resumed lease has token %d, and was granted token %d", l.Token(), g.Token())
 	}

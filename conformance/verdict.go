@@ -46,7 +46,8 @@ func (r *record) doubleGrant() string {
 			until = min(until, x.lostAt)
 		}
 		for _, y := range r.leases {
-			if x != y && x.key == y.key && !(x.shared && y.shared) && x.granted <= y.granted && y.granted < until && y.granted < y.deadline {
+			if x != y && x.key == y.key && !(x.shared && y.shared) && x.granted <= y.granted && y.granted < until &&
+				y.granted < y.deadline {
 				return fmt.Sprintf("%s was granted the key %v before the end of the lease of %s", ofOwner(y.owner),
 					time.Duration(until-y.granted), ofOwner(x.owner))
 			}

@@ -161,7 +161,8 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	if w.faulty && t.overdue(returned.Sub(begun), limit) {
 		w.failf("Acquire returned %v after its context had ended: %v", returned.Sub(begun)-limit, err)
 	}
-	w.h.attempt(attemptRecord{worker: w.id, client: w.client, key: r.Key, owner: r.Owner, shared: r.Shared, ttl: r.TTL, wait: r.Wait,
+	w.h.attempt(attemptRecord{worker: w.id, client: w.client, key: r.Key, owner: r.Owner, shared: r.Shared,
+		ttl: r.TTL, wait: r.Wait,
 		called: w.h.at(begun), returned: w.h.at(returned), refused: refused})
 	return worked{}, false
 }

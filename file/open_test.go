@@ -99,7 +99,8 @@ func TestBucketFileOfAnotherFormat(t *testing.T) {
 		}
 		for _, shared := range []bool{false, true} {
 			r := backend.Request{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute, Shared: shared}
-			if _, err := b.Acquire(t.Context(), r); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), path) {
+			if _, err := b.Acquire(t.Context(), r); !errors.Is(err, backend.ErrUnsupported) ||
+				!strings.Contains(err.Error(), path) {
 				t.Errorf("format %d: %v, want ErrUnsupported", format, err)
 			}
 		}

@@ -113,7 +113,8 @@ func TestRWOnStores(t *testing.T) {
 			}
 			start := time.Now()
 			wg.Wait()
-			t.Logf("%d reads and %d writes in %v, %d readers at once at most", log.reads, log.writes, time.Since(start), log.mostReaders)
+			t.Logf("%d reads and %d writes in %v, %d readers at once at most", log.reads, log.writes,
+				time.Since(start), log.mostReaders)
 			free, err := lock.Open(t.Context(), url)
 			if err != nil {
 				t.Fatal(err)

@@ -21,7 +21,8 @@ import (
 // inspectServers contacts the servers once, rejects those that cannot keep locks, and adds to the guarantees how they
 // may lose keys.
 func (b *Backend) inspectServers(ctx context.Context) error {
-	v, err := exchange.Await(ctx, b.leases.Go, time.Now().Add(endpoint.OpenTimeout), exchange.Request{}, func(ctx context.Context) (any, error) { return b.findLosses(ctx) })
+	v, err := exchange.Await(ctx, b.leases.Go, time.Now().Add(endpoint.OpenTimeout), exchange.Request{},
+		func(ctx context.Context) (any, error) { return b.findLosses(ctx) })
 	if kit.Ended(ctx) {
 		return kit.ContextError(ctx, err)
 	}

@@ -55,7 +55,8 @@ func TestReadersShareAndExclude(t *testing.T) {
 	if l.Token() <= w.Token() || s.Token() <= w.Token() {
 		t.Errorf("tokens %d and %d of readers after %d of a writer", l.Token(), s.Token(), w.Token())
 	}
-	for what, h := range map[string]backend.Holder{"inspect": inspect(t, b, "k"), "refusal": refused(t, b, req("k", time.Minute))} {
+	for what, h := range map[string]backend.Holder{"inspect": inspect(t, b, "k"), "refusal": refused(t, b, req("k",
+		time.Minute))} {
 		if h.Owner != long.Owner || h.Token != l.Token() || h.Shared != 2 || h.TTL > time.Hour || h.TTL < time.Hour-soon {
 			t.Errorf("%s: %+v, want 2 readers and %s with %d", what, h, long.Owner, l.Token())
 		}
@@ -276,7 +277,8 @@ func TestCommandsOfReaders(t *testing.T) {
 		}
 		diff, sum := redistest.Since(before, redistest.Commands(t, admin))
 		if diff["evalsha"] != 3*rounds || diff["eval"] != 0 || sum > most*rounds {
-			t.Errorf("beside %d readers: %v for %d rounds, want 3 evalsha each and at most %d commands", others, diff, rounds, most)
+			t.Errorf("beside %d readers: %v for %d rounds, want 3 evalsha each and at most %d commands", others, diff,
+				rounds, most)
 		}
 		t.Logf("beside %d readers: %.1f commands a round: %v", others, float64(sum)/rounds, diff)
 		acquire(t, b, shared(req("k", time.Hour)))

@@ -79,7 +79,8 @@ func renewal(d Dialect, table string, n int) tablesql.Statement {
 		return tablesql.Make(d, table, `UPDATE TABLE AS l JOIN (SELECT name FROM TABLE WHERE name IN (`+list(n, 2, 2)+`)
 			AND owner IN (`+list(n, 3, 2)+`) AND expires>NOW FOR UPDATE SKIP LOCKED) AS free ON l.name=free.name SET l.expires=NOW+$1`)
 	case n == 1:
-		return tablesql.Make(d, table, `UPDATE TABLE SET expires=NOW+CAST($3 AS bigint) WHERE name=$1 AND owner=$2 AND expires>NOW`)
+		return tablesql.Make(d, table,
+			`UPDATE TABLE SET expires=NOW+CAST($3 AS bigint) WHERE name=$1 AND owner=$2 AND expires>NOW`)
 	case d == Postgres:
 		return tablesql.Make(d, table, `UPDATE TABLE AS l SET expires=NOW+free.us FROM
 			(SELECT h.name, v.column3 AS us FROM TABLE AS h JOIN (VALUES `+triples(d, n)+`) AS v

@@ -56,7 +56,8 @@ looks up the home directory in the system's user database and ignores $HOME.`,
 	flags.Var(&a.backendFile, "backend-file", "read the URL from the first line of `FILE`, to keep its password out of ps (default $ANYLOCK_URL_FILE)")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "report progress on standard error")
 	cobra.EnableCommandSorting = false // run comes first
-	addGroup(root, "Locks:", a.runCommand(), a.holdCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.serveCommand())
+	addGroup(root, "Locks:", a.runCommand(), a.holdCommand(), a.acquireCommand(), a.renewCommand(),
+		a.releaseCommand(), a.serveCommand())
 	addGroup(root, "Who holds what:", a.inspectCommand(), a.listCommand(), a.breakCommand())
 	addGroup(root, "The store:", a.backendsCommand(), a.doctorCommand(), a.tableCommand())
 	addGroup(root, "Change, check and compare stores:", a.switchCommand(), a.conformCommand(), a.benchCommand())

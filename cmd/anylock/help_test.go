@@ -37,7 +37,8 @@ func TestHelpFitsEightyColumns(t *testing.T) {
 // What completion offers for --require is what the flag takes.
 func TestCompletedRequirementsAreAccepted(t *testing.T) {
 	t.Parallel()
-	values := map[string]string{"max-leases=": "3", "max-late=": "1s", "min-ttl=": "1s", "max-ttl=": "1s", "max-silence=": "1s"}
+	values := map[string]string{"max-leases=": "3", "max-late=": "1s", "min-ttl=": "1s", "max-ttl=": "1s",
+		"max-silence=": "1s"}
 	for _, text := range requirable {
 		if isBeginning(text) != (values[text] != "") {
 			t.Fatalf("%s: this test has no value", text)

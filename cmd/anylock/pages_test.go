@@ -30,7 +30,8 @@ func TestCommandsOfPages(t *testing.T) {
 		ran := 0
 		for _, block := range shellBlock.FindAllStringSubmatch(string(text), -1) {
 			for line := range strings.Lines(block[1]) {
-				if line = comment.ReplaceAllString(strings.TrimSpace(line), ""); strings.Contains(line, "anylock ") && !strings.HasPrefix(line, "go ") {
+				if line = comment.ReplaceAllString(strings.TrimSpace(line), ""); strings.Contains(line, "anylock ") &&
+					!strings.HasPrefix(line, "go ") {
 					ran++
 					t.Run(line, func(t *testing.T) { t.Parallel(); runLine(t, line) })
 				}
@@ -77,7 +78,8 @@ func runLine(t *testing.T, line string) {
 	}
 	shell := exec.Command("bash", "-c", script)
 	shell.Dir = dir
-	shell.Env = append(os.Environ(), "ANYLOCK_URL="+fileURL(filepath.Join(dir, "locks")), "PATH="+dir+":"+os.Getenv("PATH"))
+	shell.Env = append(os.Environ(), "ANYLOCK_URL="+fileURL(filepath.Join(dir, "locks")),
+		"PATH="+dir+":"+os.Getenv("PATH"))
 	shell.WaitDelay = 10 * time.Second
 	out, err := shell.CombinedOutput()
 	code := 0

@@ -19,14 +19,17 @@ func (r *runner) termFlags(flags *pflag.FlagSet) {
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "say nothing if somebody else holds the key")
 	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "exit at once if the key is held")
 	flags.VarP(&r.wait, "wait", "w", "wait at most this long: seconds, as in 2.5, or a duration like 1m30s")
-	flags.Uint8VarP(&r.conflictExit, "conflict-exit-code", "E", exitConflict, "exit with `CODE` if somebody else holds the key")
+	flags.Uint8VarP(&r.conflictExit, "conflict-exit-code", "E", exitConflict,
+		"exit with `CODE` if somebody else holds the key")
 	flags.Uint8Var(&r.lostExitCode, "lost-exit-code", exitLost, "exit with `CODE` if the lock is lost")
-	flags.StringArrayVar(&r.require, "require", nil, "refuse a store that does not promise `GUARANTEE`, or several separated by commas; may be repeated (see also $ANYLOCK_REQUIRE)")
+	flags.StringArrayVar(&r.require, "require", nil,
+		"refuse a store that does not promise `GUARANTEE`, or several separated by commas; may be repeated (see also $ANYLOCK_REQUIRE)")
 }
 
 // modeFlags are the flags that let several hold the key at once.
 func (r *runner) modeFlags(flags *pflag.FlagSet) {
-	flags.BoolVarP(&r.shared, "shared", "s", false, "hold the key beside other holders with --shared, and beside no holder without")
+	flags.BoolVarP(&r.shared, "shared", "s", false,
+		"hold the key beside other holders with --shared, and beside no holder without")
 	flags.IntVar(&r.permits, "permits", 0, "let `N` holders hold the key at once; give every one the same N")
 }
 

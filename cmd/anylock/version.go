@@ -45,5 +45,6 @@ func version() string {
 			commit += ", modified"
 		}
 	}
-	return fmt.Sprintf("anylock %s%s %s %s/%s", cmp.Or(releaseVersion, v), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("anylock %s%s %s %s/%s", cmp.Or(releaseVersion, v), commit, runtime.Version(), runtime.GOOS,
+		runtime.GOARCH)
 }

@@ -98,7 +98,8 @@ func TestReplies(t *testing.T) {
 	if err := run(`return redis.call("INCR", KEYS[1], 1)`).Err(); err == nil || errors.Is(err, fence.ErrStale) {
 		t.Errorf("a wrong command: error %v", err)
 	}
-	for _, foreign := range []string{"", "x", "-5", "007", "1e9", "7 ", ":", "7:", "7:07", "07:7", "7:7:7", "7:x", ":0", "0:7"} {
+	for _, foreign := range []string{"", "x", "-5", "007", "1e9", "7 ", ":", "7:", "7:07", "07:7", "7:7:7", "7:x",
+		":0", "0:7"} {
 		if err := c.Set(ctx, key, foreign, 0).Err(); err != nil {
 			t.Fatal(err)
 		}

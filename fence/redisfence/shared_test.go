@@ -60,7 +60,8 @@ func TestSharedOrder(t *testing.T) {
 	} {
 		err := step.check(step.token)
 		if value := r.c.Get(t.Context(), r.key).Val(); !errors.Is(err, step.want) || value != step.value {
-			t.Errorf("step %d, token %d: error %v, want %v; the key has %q, want %q", i, step.token, err, step.want, value, step.value)
+			t.Errorf("step %d, token %d: error %v, want %v; the key has %q, want %q", i, step.token, err, step.want,
+				value, step.value)
 		}
 		stale := (*fence.StaleError)(nil)
 		if errors.As(err, &stale) && *stale != (fence.StaleError{Resource: r.key, Token: step.token, Seen: step.seen}) {

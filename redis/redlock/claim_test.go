@@ -152,7 +152,8 @@ func TestRepeatedVote(t *testing.T) {
 		}
 		again, err := voted(e, i)
 		if err != nil || again.what != voteGranted || again.token != first.token {
-			t.Errorf("node %d: a repeated request gets %q, token %d; the first %q, %d: %v", i, again.what, again.token, first.what, first.token, err)
+			t.Errorf("node %d: a repeated request gets %q, token %d; the first %q, %d: %v", i, again.what,
+				again.token, first.what, first.token, err)
 		}
 	}
 	r.abandon(c)
