@@ -92,7 +92,7 @@ func TestRootNeedsNoModule(t *testing.T) {
 	}
 }
 
-// listImports returns what each package of this module imports, tests aside, on all systems that differ. What only
+// listImports returns what each package of this module imports outside of its tests, on all systems that differ. What only
 // another system needs may be out of reach: -e lists our packages all the same.
 func listImports(t *testing.T) map[string][]string {
 	t.Helper()

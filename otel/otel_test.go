@@ -172,7 +172,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// An acquisition that ends without a lease has one outcome, which error.type tells too, whatever else its error
+// An acquisition that ends without a lease has one outcome, which error.type has too, whatever else its error
 // matches.
 func TestOutcomesAndErrorTypesAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -24,9 +24,9 @@ type Backend struct {
 	guarantees backend.Guarantees
 	leases     *kit.Leases
 	inbox      *inbox
-	lanes      *exchange.Lanes // nil for a client of several servers, or of a type that is not go-redis'
-	crossSlot  atomic.Bool     // the server belongs to a cluster: it has refused a script on keys of several slots
-	owned      io.Closer       // the client, if this Backend opened it
+	batcher    *exchange.Batcher // nil for a client of several servers, or of a type that is not go-redis'
+	crossSlot  atomic.Bool       // the server belongs to a cluster: it has refused a script on keys of several slots
+	owned      io.Closer         // the client, if this Backend opened it
 
 	closeClients func() error // closes the clients that this Backend opened, once
 }
@@ -48,7 +48,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 	// with their connections.
 	context.AfterFunc(b.leases.Base(), func() { _ = b.closeClients() })
 	if c, ok := client.(*redis.Client); ok {
-		b.lanes = exchange.NewLanes(c, b.leases.Go)
+		b.batcher = exchange.NewBatcher(c, b.leases.Go)
 	}
 	b.inbox = newInbox(client, b.naming.channels())
 	b.channel = b.inbox.channel
@@ -109,8 +109,8 @@ func (b *Backend) closeOwned() error {
 		return nil
 	}
 	err := b.owned.Close()
-	if b.lanes != nil && b.lanes.Solo != nil {
-		err = errors.Join(err, b.lanes.Solo.Client.Close())
+	if b.batcher != nil && b.batcher.Solo != nil {
+		err = errors.Join(err, b.batcher.Solo.Client.Close())
 	}
 	return err
 }

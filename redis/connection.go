@@ -18,14 +18,14 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 	}
 	end := time.Now().Add(timeout)
 	attempts := 4
-	if b.lanes == nil {
+	if b.batcher == nil {
 		attempts = 0 // while a slot moves to another server, the servers of a cluster refuse its scripts
 	}
 	repeat := kit.Repeat{
 		Timeout: timeout, Attempts: attempts,
 		Pause: kit.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond},
 		Classify: func(err error) (kit.Outcome, bool) {
-			return outcomeOf(err, b.lanes != nil), exchange.Passing(err) && time.Now().Before(end)
+			return outcomeOf(err, b.batcher != nil), exchange.Passing(err) && time.Now().Before(end)
 		},
 	}
 	unanswered, err = repeat.Do(ctx, func(unanswered bool) (err error) {
@@ -62,20 +62,20 @@ func unavailable(ctx context.Context, err error) error {
 
 // deliver sends a request once.
 func (b *Backend) deliver(ctx context.Context, end time.Time, q exchange.Request) (any, error) {
-	if b.lanes == nil {
+	if b.batcher == nil {
 		return exchange.Await(ctx, b.leases.Go, end, q, func(ctx context.Context) (any, error) {
 			r := b.carry(ctx, []exchange.Request{q})[0]
 			return r.V, r.Err
 		})
 	}
-	return b.lanes.Do(ctx, end, q)
+	return b.batcher.Do(ctx, end, q)
 }
 
 // deliverAll sends requests concurrently, once, each within its limit: a server that hangs delays only its own
 // requests.
 func (b *Backend) deliverAll(ctx context.Context, list []exchange.Request) []exchange.Result {
-	if b.lanes == nil {
+	if b.batcher == nil {
 		return b.carryAll(ctx, list)
 	}
-	return b.lanes.DoAll(ctx, list)
+	return b.batcher.DoAll(ctx, list)
 }

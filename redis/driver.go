@@ -63,7 +63,7 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	}
 	b.owned = client
 	if t.Single != nil {
-		b.lanes.Solo = exchange.NewSolo(t.Single)
+		b.batcher.Solo = exchange.NewSolo(t.Single)
 	}
 	if err := b.inspectServers(ctx); err != nil {
 		calls.CloseUnopened(ctx, b)

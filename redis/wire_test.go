@@ -73,10 +73,10 @@ func (c *wireConn) Read(p []byte) (int, error) {
 
 // inOne makes n requests, which start begins, wait until all are there, so that they travel in one pipeline. What a
 // clean-up that still goes on asks meanwhile may travel with them.
-func inOne(t *testing.T, l *exchange.Lanes, n int, start func()) {
+func inOne(t *testing.T, l *exchange.Batcher, n int, start func()) {
 	t.Helper()
 	var release func()
-	until(t, soon, "no lane is open or will be", func() (ok bool) {
+	until(t, soon, "no worker is open or will be", func() (ok bool) {
 		release, ok = l.Gather()
 		return ok
 	})

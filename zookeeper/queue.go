@@ -101,7 +101,7 @@ func heldError(q []place) error {
 	return &backend.HeldError{Holder: h}
 }
 
-// holder returns what the names of nodes tell about the holders of q.
+// holder returns what the names of nodes say about the holders of q.
 func holder(q, holders []place) backend.Holder {
 	last := holders[len(holders)-1]
 	h := backend.Holder{Owner: last.owner(), Waiters: len(q) - len(holders)}

@@ -28,7 +28,7 @@ func lookup(name, path string) (string, error) {
 		if err == nil {
 			return file, nil
 		}
-		// A folder that we may not look into, as in a $PATH that su(1) has left from root, does not tell that it is
+		// A folder that we may not look into, as in a $PATH that su(1) has left from root, does not show that it is
 		// there.
 		if _, missing := os.Stat(file); denied == nil && missing == nil {
 			denied = err

@@ -87,7 +87,7 @@ func TestHungNodeIsLeftAlone(t *testing.T) {
 		release(t, acquire(t, r, req(fmt.Sprint("k", i), 30*time.Second)))
 		most = max(most, runtime.NumGoroutine())
 	}
-	if more := 2 * r.nodes[1].client.Options().PoolSize; most > before+more { // lanes, and connections that are being made
+	if more := 2 * r.nodes[1].client.Options().PoolSize; most > before+more { // workers, and connections that are being made
 		t.Errorf("up to %d goroutines with a hung node, %d before", most, before)
 	}
 	f.nodes[1].Thaw()

@@ -201,7 +201,7 @@ func (r *Backend) bootstrap(ctx context.Context) error {
 	r.ask(ctx, t, window{outage: endpoint.OpenTimeout}, r.apart(func(i int) (verdict, func(), error) {
 		n := r.nodes[i]
 		end := time.Now().Add(n.limit)
-		_, err := n.lanes.Do(context.Background(), end, exchange.Request{Args: []any{"set", r.naming.birth(), birthNew}})
+		_, err := n.batcher.Do(context.Background(), end, exchange.Request{Args: []any{"set", r.naming.birth(), birthNew}})
 		if err == nil {
 			err = r.acquaint(n, endpoint.OpenTimeout, time.Now())
 		}

@@ -18,11 +18,11 @@ var errStuck = fmt.Errorf("request not sent, because of earlier ones: %w", excha
 
 // A node is one server of a fleet.
 type node struct {
-	name   string
-	client *redis.Client
-	lanes  *exchange.Lanes
-	limit  time.Duration // of a request, Options.Timeout
-	meet   sync.Mutex    // held while the node is being met
+	name    string
+	client  *redis.Client
+	batcher *exchange.Batcher
+	limit   time.Duration // of a request, Options.Timeout
+	meet    sync.Mutex    // held while the node is being met
 
 	mu     sync.Mutex
 	found  acquaintance // of the last meeting that had a result
@@ -38,7 +38,7 @@ type node struct {
 
 func newNode(c *redis.Client, limit time.Duration, start exchange.Starter) *node {
 	return &node{
-		name: c.Options().Addr, client: c, lanes: exchange.NewLanes(c, start), limit: limit,
+		name: c.Options().Addr, client: c, batcher: exchange.NewBatcher(c, start), limit: limit,
 		debts: make(map[*claim]*debt),
 	}
 }
@@ -47,7 +47,7 @@ func newNode(c *redis.Client, limit time.Duration, start exchange.Starter) *node
 // while others suffice; the answer of a slow node still says what there is to clean up.
 func (n *node) post(q exchange.Request, done func(v any, err error)) {
 	begun := time.Now()
-	n.lanes.Post(begun.Add(n.limit), q, func(r exchange.Result) {
+	n.batcher.Post(begun.Add(n.limit), q, func(r exchange.Result) {
 		n.heard(r.Err == nil || exchange.IsReply(r.Err), time.Since(begun))
 		done(r.V, r.Err)
 	})

@@ -3,7 +3,7 @@ package exchange
 import "time"
 
 // enterAlone reports whether a request may use the connection for lone requests: no other request is in progress.
-func (l *Lanes) enterAlone() bool {
+func (l *Batcher) enterAlone() bool {
 	if l.Solo == nil {
 		return false
 	}
@@ -19,7 +19,7 @@ func (l *Lanes) enterAlone() bool {
 // shunTime is how long lone requests avoid their connection after it has failed: another dial may hang.
 const shunTime = 2 * time.Second
 
-func (l *Lanes) leaveAlone(err error) {
+func (l *Batcher) leaveAlone(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open--
@@ -28,7 +28,7 @@ func (l *Lanes) leaveAlone(err error) {
 	} else if !l.shun.IsZero() {
 		l.shun = time.Time{}
 	}
-	if len(l.queue) > 0 && l.open < UsualLanes {
+	if len(l.queue) > 0 && l.open < UsualWorkers {
 		l.openLocked()
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Shuns reports whether a lone request has failed recently.
-func (l *Lanes) Shuns() bool {
+func (l *Batcher) Shuns() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.shun.IsZero()

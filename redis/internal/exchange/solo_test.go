@@ -20,22 +20,22 @@ import (
 
 const soon = storetest.Soon
 
-// lanesTo returns Lanes with a connection for lone requests, through a proxy.
-func lanesTo(t *testing.T, addr string) *exchange.Lanes {
+// batcherTo returns a Batcher with a connection for lone requests, through a proxy.
+func batcherTo(t *testing.T, addr string) *exchange.Batcher {
 	t.Helper()
 	o := redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}
 	c := redis.NewClient(&o)
-	var lanes sync.WaitGroup
+	var workers sync.WaitGroup
 	start := func(f func(context.Context)) bool {
-		lanes.Go(func() { f(context.Background()) })
+		workers.Go(func() { f(context.Background()) })
 		return true
 	}
-	l := exchange.NewLanes(c, start)
+	l := exchange.NewBatcher(c, start)
 	l.Solo = exchange.NewSolo(&o)
 	t.Cleanup(func() {
 		_ = c.Close()
 		_ = l.Solo.Client.Close()
-		lanes.Wait()
+		workers.Wait()
 	})
 	if err := set(t.Context(), l, "warm"); err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func lanesTo(t *testing.T, addr string) *exchange.Lanes {
 	return l
 }
 
-func set(ctx context.Context, l *exchange.Lanes, key string) error {
+func set(ctx context.Context, l *exchange.Batcher, key string) error {
 	const timeout = 20 * time.Second // which nothing here waits for
 	_, err := l.Do(ctx, time.Now().Add(timeout), exchange.Request{Args: []any{"set", key, "x"}})
 	return err
@@ -53,7 +53,7 @@ func set(ctx context.Context, l *exchange.Lanes, key string) error {
 func TestLoneRequestHangs(t *testing.T) {
 	t.Parallel()
 	p := storetest.NewProxy(t, servers.Redis(t).Addr)
-	l := lanesTo(t, p.Addr)
+	l := batcherTo(t, p.Addr)
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -93,7 +93,7 @@ func TestLateInterrupt(t *testing.T) {
 	s := servers.Redis(t)
 	admin := redistest.Raw(t, s.Addr)
 	p := storetest.NewProxy(t, s.Addr)
-	l := lanesTo(t, p.Addr)
+	l := batcherTo(t, p.Addr)
 	n, conn := l.Solo.Latest()
 	answer := make(chan struct{})
 	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { <-answer; return true } })
@@ -117,7 +117,7 @@ func TestLateInterrupt(t *testing.T) {
 func TestLoneConnectionBreaksAtRest(t *testing.T) {
 	t.Parallel()
 	p := storetest.NewProxy(t, servers.Redis(t).Addr)
-	l := lanesTo(t, p.Addr)
+	l := batcherTo(t, p.Addr)
 	p.Cut()
 	if err := set(t.Context(), l, "k"); err != nil {
 		t.Error(err)

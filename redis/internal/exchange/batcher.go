@@ -12,35 +12,35 @@ import (
 )
 
 const (
-	UsualLanes = 3                    // one sends, one delivers replies, and the server always has the requests of the third
-	linger     = 2 * time.Millisecond // the time in the queue after which another lane starts
-	mostCalls  = 32                   // in one pipeline: the first waits until the server has done the last
+	UsualWorkers = 3                    // one sends, one delivers replies, and the server always has the requests of the third
+	linger       = 2 * time.Millisecond // the time in the queue after which another worker starts
+	mostCalls    = 32                   // in one pipeline: the first waits until the server has done the last
 )
 
-// Lanes send the requests of one client to its server. If no other request is in progress, a request runs on its
-// caller's goroutine, on the connection of Solo. Otherwise it is queued for a lane: a goroutine with a connection of
-// the pool, which sends the whole queue in one pipeline. A lane ends when the queue is empty.
+// A Batcher sends the requests of one client to its server. If no other request is in progress, a request runs on its
+// caller's goroutine, on the connection of Solo. Otherwise it is queued for a worker: a goroutine with a connection of
+// the pool, which sends the whole queue in one pipeline. A worker ends when the queue is empty.
 //
-// A connection that hangs delays only its own requests: if a request is queued for longer than linger, another lane
+// A connection that hangs delays only its own requests: if a request is queued for longer than linger, another worker
 // starts, up to the size of the client's pool.
-type Lanes struct {
+type Batcher struct {
 	client *redis.Client
 	start  Starter
 	Solo   *solo // for requests alone; nil where there is none
 	most   int
 
 	mu    sync.Mutex
-	open  int     // lanes, and the request that is alone
-	queue []*call // not empty only while a lane is open
+	open  int     // workers, and the request that is alone
+	queue []*call // not empty only while a worker is open
 	timer *time.Timer
 	armed bool
 	shun  time.Time // until when nothing goes alone, because that failed
 }
 
-func NewLanes(client *redis.Client, start Starter) *Lanes {
+func NewBatcher(client *redis.Client, start Starter) *Batcher {
 	o := client.Options()
-	l := &Lanes{
-		client: client, start: start, most: max(o.PoolSize, UsualLanes),
+	l := &Batcher{
+		client: client, start: start, most: max(o.PoolSize, UsualWorkers),
 	}
 	l.timer = time.AfterFunc(time.Hour, l.overdue)
 	l.timer.Stop()
@@ -54,13 +54,13 @@ const (
 	ended // answered, or abandoned by its caller
 )
 
-// A call is a request that waits for a lane or for its answer.
+// A call is a request that waits for a worker or for its answer.
 type call struct {
 	request Request
 	ctx     context.Context // for its values
 	end     time.Time
 	since   time.Time
-	state   atomic.Int32 // changed by the lane or by a caller that stops waiting, whichever is first
+	state   atomic.Int32 // changed by the worker or by a caller that stops waiting, whichever is first
 	answer  chan Result
 	posted  func(Result) // receives the reply of Post
 	timer   *time.Timer
@@ -73,7 +73,7 @@ var callPool = sync.Pool{New: func() any {
 }}
 
 // Do sends a request, once. It returns at end, or q.Grace after ctx has ended, whichever is first.
-func (l *Lanes) Do(ctx context.Context, end time.Time, q Request) (any, error) {
+func (l *Batcher) Do(ctx context.Context, end time.Time, q Request) (any, error) {
 	if l.enterAlone() {
 		v, err := l.Solo.do(ctx, end, q)
 		l.leaveAlone(err)
@@ -82,15 +82,15 @@ func (l *Lanes) Do(ctx context.Context, end time.Time, q Request) (any, error) {
 	return l.Begin(ctx, end, q).Wait()
 }
 
-// Begin queues a request for a lane. The caller must call Wait.
-func (l *Lanes) Begin(ctx context.Context, end time.Time, q Request) *call {
+// Begin queues a request for a worker. The caller must call Wait.
+func (l *Batcher) Begin(ctx context.Context, end time.Time, q Request) *call {
 	c := newCall(ctx, end, q)
 	l.enqueue(c)
 	return c
 }
 
-// Post sends a request, once. It does not wait: the lane's goroutine calls done with the result. done must not block.
-func (l *Lanes) Post(end time.Time, q Request, done func(Result)) {
+// Post sends a request, once. It does not wait: the worker's goroutine calls done with the result. done must not block.
+func (l *Batcher) Post(end time.Time, q Request, done func(Result)) {
 	c := newCall(context.Background(), end, q)
 	c.posted = done
 	l.enqueue(c)
@@ -104,7 +104,7 @@ func newCall(ctx context.Context, end time.Time, q Request) *call {
 }
 
 // DoAll sends requests concurrently, each within its own Limit from now.
-func (l *Lanes) DoAll(ctx context.Context, list []Request) []Result {
+func (l *Batcher) DoAll(ctx context.Context, list []Request) []Result {
 	begun := time.Now()
 	calls := make([]*call, len(list))
 	for i, q := range list {
@@ -177,11 +177,11 @@ type notSentError struct{ error }
 
 func (e notSentError) Unwrap() error { return e.error }
 
-func (l *Lanes) enqueue(c *call) {
+func (l *Batcher) enqueue(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue = append(l.queue, c)
-	if l.open < UsualLanes {
+	if l.open < UsualWorkers {
 		l.openLocked()
 	} else {
 		l.armLocked(linger)
@@ -189,8 +189,8 @@ func (l *Lanes) enqueue(c *call) {
 	}
 }
 
-// trimLocked removes abandoned calls from the head of the queue: while all connections hang, no lane does.
-func (l *Lanes) trimLocked() {
+// trimLocked removes abandoned calls from the head of the queue: while all connections hang, no worker does.
+func (l *Batcher) trimLocked() {
 	n := 0
 	for n < len(l.queue) && l.queue[n].state.Load() == ended {
 		n++
@@ -198,22 +198,22 @@ func (l *Lanes) trimLocked() {
 	l.queue = slices.Delete(l.queue, 0, n)
 }
 
-func (l *Lanes) openLocked() {
+func (l *Batcher) openLocked() {
 	l.open++
 	if !l.start(func(context.Context) { l.run() }) {
 		go l.run() // Close has stopped waiting
 	}
 }
 
-func (l *Lanes) armLocked(d time.Duration) {
+func (l *Batcher) armLocked(d time.Duration) {
 	if !l.armed && l.open < l.most {
 		l.armed = true
 		l.timer.Reset(d)
 	}
 }
 
-// overdue starts another lane if the first call has been queued for linger.
-func (l *Lanes) overdue() {
+// overdue starts another worker if the first call has been queued for linger.
+func (l *Batcher) overdue() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.armed = false
@@ -230,8 +230,8 @@ func (l *Lanes) overdue() {
 	l.armLocked(remaining)
 }
 
-// run is a lane.
-func (l *Lanes) run() {
+// run is what a worker does.
+func (l *Batcher) run() {
 	var batch []*call
 	for {
 		// Let callers that were just answered send their next requests: pipelines become fewer and larger.
@@ -243,8 +243,8 @@ func (l *Lanes) run() {
 	}
 }
 
-// dequeue returns the calls of the next pipeline. If there are none, the lane ends.
-func (l *Lanes) dequeue(batch []*call) []*call {
+// dequeue returns the calls of the next pipeline. If there are none, the worker ends.
+func (l *Batcher) dequeue(batch []*call) []*call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -279,7 +279,7 @@ func dropOverdue(batch []*call) []*call {
 }
 
 // send sends batch in one pipeline, and delivers the replies.
-func (l *Lanes) send(batch []*call) {
+func (l *Batcher) send(batch []*call) {
 	if batch = dropOverdue(batch); len(batch) == 0 {
 		return
 	}

@@ -23,7 +23,7 @@ import (
 func acquireAll(t *testing.T, b *Backend, n int) []outcome {
 	t.Helper()
 	all := make([]<-chan outcome, n)
-	inOne(t, b.lanes, n, func() {
+	inOne(t, b.batcher, n, func() {
 		for i := range all {
 			all[i] = startAcquire(context.Background(), b, req(fmt.Sprint("k", i), time.Minute))
 		}
@@ -89,7 +89,7 @@ func TestHungConnection(t *testing.T) {
 	const hung, most = 3 * time.Second, 2500 * time.Millisecond // go-redis gives up a connection after 3 s
 	b.options.Timeout = hung + 2*time.Second
 	var stuck []<-chan outcome
-	for i := range exchange.UsualLanes + 1 {
+	for i := range exchange.UsualWorkers + 1 {
 		w.set(func() { w.hang = true })
 		stuck = append(stuck, startAcquire(context.Background(), b, req(fmt.Sprint("stuck", i), time.Minute)))
 		until(t, soon, "the request hangs", func() bool {
@@ -137,7 +137,7 @@ func TestCancelledInPipeline(t *testing.T) {
 	const n = 5
 	others := make([]<-chan outcome, n)
 	var gone <-chan outcome
-	inOne(t, b.lanes, n+1, func() {
+	inOne(t, b.batcher, n+1, func() {
 		gone = startAcquire(ctx, b, req("gone", time.Minute))
 		for i := range others {
 			others[i] = startAcquire(context.Background(), b, req(fmt.Sprint("k", i), time.Minute))
@@ -167,17 +167,17 @@ func TestGivenUpBeforeSent(t *testing.T) {
 	b := wired(t, &w, s.Addr)
 	ctx, cancel := context.WithCancel(context.Background())
 	before := redistest.Commands(t, admin)
-	inOne(t, b.lanes, 1, func() {
+	inOne(t, b.batcher, 1, func() {
 		done := startAcquire(ctx, b, req("k", time.Minute))
 		until(t, soon, "it waits", func() bool {
-			return b.lanes.Waiting() == 1
+			return b.batcher.Waiting() == 1
 		})
 		cancel()
 		if o := <-done; !errors.Is(o.Err, context.Canceled) {
 			t.Errorf("acquire: %v", o.Err)
 		}
 	})
-	until(t, soon, "no lane is open", b.leases.Idle)
+	until(t, soon, "no worker is open", b.leases.Idle)
 	if diff, sum := redistest.Since(before, redistest.Commands(t, admin)); sum != 0 {
 		t.Errorf("a request that was given up before it was sent led to %v", diff)
 	}
@@ -223,7 +223,7 @@ func TestUnknownScriptInPipeline(t *testing.T) {
 	const pairs = 4
 	acquired := make([]<-chan outcome, pairs)
 	inspected := make(chan error, pairs)
-	inOne(t, b.lanes, 2*pairs, func() {
+	inOne(t, b.batcher, 2*pairs, func() {
 		for i := range pairs {
 			acquired[i] = startAcquire(ctx, b, req(fmt.Sprint("k", i), time.Minute))
 			go func() {
@@ -321,7 +321,7 @@ func TestGivenUpIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	c := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr, PoolSize: exchange.UsualLanes, PipelinePoolSize: -1, ReadTimeout: -1, MaxRetries: -1})
+	c := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr, PoolSize: exchange.UsualWorkers, PipelinePoolSize: -1, ReadTimeout: -1, MaxRetries: -1})
 	defer c.Close()
 	b, err := onClient(c, nil)
 	if err != nil {
@@ -347,7 +347,7 @@ func TestGivenUpIsForgotten(t *testing.T) {
 			}
 		}
 	}
-	if kept := b.lanes.Waiting(); kept > 2*n {
+	if kept := b.batcher.Waiting(); kept > 2*n {
 		t.Errorf("%d requests are kept, of %d", kept, rounds*n)
 	}
 }
@@ -357,7 +357,7 @@ func TestCloseInPipeline(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, s.at(p.Addr)+"?pool_size="+strconv.Itoa(exchange.UsualLanes)) // no more lanes for those that wait
+	b := opened(t, s.at(p.Addr)+"?pool_size="+strconv.Itoa(exchange.UsualWorkers)) // no more workers for those that wait
 	const n = 40
 	answer := make(chan struct{})
 	p.Set(func(p *storetest.Proxy) {
@@ -372,13 +372,13 @@ func TestCloseInPipeline(t *testing.T) {
 	for i := range done {
 		key := fmt.Sprint("k", i)
 		done[i] = startAcquire(context.Background(), b, req(key, time.Minute))
-		if i < exchange.UsualLanes {
+		if i < exchange.UsualWorkers {
 			until(t, soon, "the server has the request", func() bool {
 				return s.raw(t).Exists(context.Background(), b.naming.lock(key)).Val() == 1
 			})
 		}
 	}
-	until(t, soon, "the others wait", func() bool { return b.lanes.Waiting() == n-exchange.UsualLanes })
+	until(t, soon, "the others wait", func() bool { return b.batcher.Waiting() == n-exchange.UsualWorkers })
 	time.AfterFunc(50*time.Millisecond, func() { close(answer) }) // after Close has begun
 	if err := b.Close(); err != nil {
 		t.Error(err)
