@@ -71,9 +71,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		k.unsure = true
 		return err
 	case !deleted:
-		err := b.breakContender(ctx, k.contender) // another client may have resumed the lease
-		b.dropLeases(k)                           // not reused: whoever has deleted the key may be about to revoke the lease
-		if unsure && errors.Is(err, backend.ErrLost) {
+		unsureToo, err := b.breakContender(ctx, k.contender) // another client may have resumed the lease
+		b.dropLeases(k)                                      // not reused: whoever has deleted the key may be about to revoke the lease
+		if (unsure || unsureToo) && errors.Is(err, backend.ErrLost) {
 			return lostAfterDeadline(l)
 		}
 		return err

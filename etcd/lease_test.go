@@ -13,6 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
@@ -206,5 +208,41 @@ func TestRenewalsDoNotWaitForARelease(t *testing.T) {
 	close(deletes.goOn)
 	if err := <-released; err != nil {
 		t.Error(err)
+	}
+}
+
+// A forgetfulKV loses the reply to the second delete.
+type forgetfulKV struct {
+	pb.KVClient
+	deletes atomic.Int64
+}
+
+func (c *forgetfulKV) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
+	resp, err := c.KVClient.Txn(ctx, r, opts...)
+	if deletes(r) && c.deletes.Add(1) == 2 {
+		return nil, status.Error(codes.Unavailable, "the reply is lost")
+	}
+	return resp, err
+}
+
+// A release that finds the key gone after the deadline has released nothing, whichever of its replies were lost.
+func TestLateReleaseHasReleasedNothing(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	b, err := onClient(c, s.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	l := acquire(t, b, req("late", b.Guarantees().MinTTL)).(*kit.Life)
+	until(t, outage, "the server has removed the key", func() bool { return ownKey(t, c, l.Owner()) == "-" })
+	forgetful := &forgetfulKV{KVClient: pb.NewKVClient(c.ActiveConnection())}
+	b.kv = clientv3.NewKVFromKVClient(forgetful, c)
+	if err := (requests{b}).ReleaseLease(t.Context(), l); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("a late release whose second reply was lost: %v, want ErrLost", err)
+	}
+	if n := forgetful.deletes.Load(); n != 3 {
+		t.Errorf("sent %d deletes, want 3", n)
 	}
 }

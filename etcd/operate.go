@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -61,16 +62,20 @@ func (b *Backend) breakLease(ctx context.Context, key, owner string) error {
 		return err
 	}
 	if held := q.heldBy(owner); held != nil {
-		return b.breakContender(ctx, contenderOf(held))
+		unsure, err := b.breakContender(ctx, contenderOf(held))
+		if unsure && errors.Is(err, backend.ErrLost) { // a request without a reply has deleted the key
+			return nil
+		}
+		return err
 	}
 	return backend.ErrLost
 }
 
 // breakContender deletes a contender's key and revokes the etcd lease to which it was bound. ErrLost means that the key
-// did not exist.
-func (b *Backend) breakContender(ctx context.Context, c contender) error {
+// did not exist, or, if unsure, that a request without a reply may have deleted it.
+func (b *Backend) breakContender(ctx context.Context, c contender) (unsure bool, err error) {
 	var broken []*mvccpb.KeyValue // has the lease at the deletion: an earlier one may by now be another lock's
-	unsure, err := b.repeat(ctx, func(ctx context.Context) error {
+	unsure, err = b.repeat(ctx, func(ctx context.Context) error {
 		resp, err := b.kv.Txn(ctx).If(c.exists()).Then(clientv3.OpDelete(c.key, clientv3.WithPrevKV())).Commit()
 		if err == nil && resp.Succeeded {
 			broken = resp.Responses[0].GetResponseDeleteRange().PrevKvs
@@ -79,9 +84,9 @@ func (b *Backend) breakContender(ctx context.Context, c contender) error {
 	})
 	switch {
 	case len(broken) > 0:
-		return b.revoke(ctx, broken[0].Lease)
-	case err == nil && !unsure: // a deletion without a reply may have been carried out
-		return backend.ErrLost
+		return unsure, b.revoke(ctx, broken[0].Lease)
+	case err == nil:
+		return unsure, backend.ErrLost
 	}
-	return err
+	return unsure, err
 }
