@@ -125,6 +125,9 @@ type Harness struct {
 	// Many is how many leases or waiters one client can have at once. The default is 256, 1100 for the one check of a
 	// large batch, and less where Guarantees.MaxLeases or backend.Capacity say so.
 	Many int
+
+	// client is one of the store's, closed: it shows which optional interfaces they have. It is set when the suite begins.
+	client backend.Backend
 }
 
 // A Member is one server of a cluster. Each hook returns when it is done; Start and StartEmpty when the member serves
@@ -199,6 +202,7 @@ func groups() []group {
 		topic("crowds", crowdChecks, inFlightChecks, maxLeasesChecks),
 		topic("ttl", ttlChecks, numberChecks, minTTLChecks),
 		topic("ownership", ownershipChecks, likenessChecks),
+		topic("resume", resumeGroupChecks()),
 		topic("renewal", renewalChecks, batchChecks, batchFrameChecks),
 		topic("loss", lossChecks, lossCallbackChecks, removedChecks),
 		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks, queueEventChecks),

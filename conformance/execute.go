@@ -172,7 +172,7 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	if err := bounded(soon, func() error { g = b.Guarantees(); return nil }); err != nil {
 		return nil, fmt.Errorf("conformance: Guarantees: %w", err)
 	}
-	s.g, s.stretch = g, mostStretched(g, s.h)
+	s.g, s.stretch, s.h.client = g, mostStretched(g, s.h), b
 	if o.Timeout <= 0 {
 		s.timeout += 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate) + 5*time.Duration(len(s.h.Members))*s.h.Outage
 	}
