@@ -38,15 +38,14 @@ func (r record) encodeToken() []byte {
 func decode(value []byte, key string) (record, error) {
 	rest, ok := strings.CutPrefix(string(value), recordHead)
 	d := decoder{rest, ok}
-	token, owners, keys := d.number(64), d.number(16), d.number(16)
-	r := record{token: token, owner: d.text(owners), key: d.text(keys)}
+	token, ownerLen, keyLen := d.number(), d.number(), d.number()
+	r := record{token: token, owner: d.text(ownerLen), key: d.text(keyLen)}
 	if !d.ok || r.owner == "" || r.key != key {
 		return record{}, errForeign
 	}
-	for d.rest != "" {
-		d.ok = d.skip(" ")
-		token, owners := d.number(64), d.number(16)
-		owner := d.text(owners)
+	for d.rest != "" { // appended tokens
+		token, ownerLen := d.number(), d.number()
+		owner := d.text(ownerLen)
 		if !d.ok {
 			return record{}, errForeign
 		}
@@ -56,6 +55,31 @@ func decode(value []byte, key string) (record, error) {
 	}
 	return r, nil
 }
+
+// A decoder reads the fields of a record, which single spaces separate.
+type decoder struct {
+	rest string
+	ok   bool
+}
+
+func (d *decoder) number() uint64 {
+	word, rest, _ := strings.Cut(d.rest, " ")
+	n, err := strconv.ParseUint(word, 10, 64)
+	d.rest, d.ok = rest, d.ok && err == nil
+	return n
+}
+
+// text reads a field of n bytes.
+func (d *decoder) text(n uint64) string {
+	if length := uint64(len(d.rest)); !d.ok || n > length || n < length && d.rest[n] != ' ' {
+		d.ok = false
+		return ""
+	}
+	s := d.rest[:n]
+	d.rest = strings.TrimPrefix(d.rest[n:], " ")
+	return s
+}
+
 // describe returns the record as a holder, without its TTL: the client library cannot request an item's remaining TTL,
 // and a date in the item would be by another client's clock.
 func (r record) describe() backend.Holder {
