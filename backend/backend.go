@@ -245,6 +245,11 @@ type Resumer interface {
 	// r.TTL from now, as Lease.Renew does. The token is that of the grant. r.Wait has no meaning. ErrLost means that
 	// r.Owner does not hold the key in the mode of r.Shared; Resume never acquires. After any other error the lease is
 	// as it was, or has been extended: unlike a failed Acquire, a failed Resume ends nothing.
+	//
+	// The other clients of the lease keep it until their own deadlines: each may renew it, and a release by one ends it
+	// for all. No client is notified of another's Resume or Renew: a shorter TTL ends the lease sooner for all, also
+	// before a deadline that another client has. Until an unanswered Resume must have arrived, the same is true of its
+	// TTL.
 	Resume(ctx context.Context, r Request) (Lease, error)
 }
 

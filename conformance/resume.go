@@ -163,7 +163,7 @@ func resumeIsForTheHolder(t *trial) {
 
 // othersResumeNothing lets owners who do not hold a key resume it, and sees the holder's lease end in time.
 func (t *trial) othersResumeNothing() {
-	g := t.acquire(t.a, t.newKey(), t.awaited())
+	g := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(t.a, g.key, t.long())
 	t.arrived(g.key, 1)
 	other := t.acquire(t.a, t.newKey(), t.long())
@@ -180,13 +180,16 @@ func (t *trial) othersResumeNothing() {
 			t.notResumed(b, r, what)
 		}
 	}
-	next := w.granted(t, t.g.Round(t.awaited())+t.handOff(), "after the TTL of a lease that others tried to resume")
-	if early := g.Deadline().Sub(next.after); early > 0 {
-		t.doubleGrant("a waiter that somebody tried to resume was granted the key %v before the holder's deadline", early)
-	}
-	t.heldBy(next)
-	t.mustBeFree(t.b, free, "after Resume of a free key")
+	w.stillWaits(t, g, t.rule)
+	t.heldBy(g)
 	t.heldBy(other)
+	t.mustBeFree(t.b, free, "after Resume of a free key")
+
+	short := t.acquire(t.a, t.newKey(), t.short())
+	t.notResumed(t.b, backend.Request{Key: short.key, Owner: backend.NewOwner(), TTL: t.long()},
+		"Resume by an owner that nobody is")
+	t.outlast(t.lastRefusal(short.after, short.ttl))
+	t.mustBeFree(t.b, short.key, "after the TTL of a lease that another owner tried to resume")
 }
 
 // resumesNoEndedLease resumes a lease that has ended, when its key is free and when another owner holds it.

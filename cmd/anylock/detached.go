@@ -15,10 +15,12 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-const detachedStores = `The lease stays at the store when anylock exits. The store must be able to
-return it to another process, as file:, redis: and etcd: are. With other stores
-anylock exits with 64: use "anylock hold", "anylock run" or "anylock serve"
-there.`
+const detachedStores = `The lease stays at the store when anylock exits. memory:, postgres: and
+zookeeper: cannot keep it, because their leases end with their process,
+connection or session; a pair: can if both of its stores can. With those anylock
+exits with 64: use "anylock hold", "anylock run" or "anylock serve" there.`
+
+var errNotResumable = usagef("this store cannot return a lease to another process: use hold, run or serve")
 
 // A detachedRecord is what acquire and renew print of a lease.
 type detachedRecord struct {
@@ -93,7 +95,7 @@ func (r *runner) acquireDetached(ctx context.Context, print func(detachedRecord)
 	}
 	defer locks.Close()
 	if !locks.Resumable() {
-		return usagef("this store cannot return a lease to another process: use hold, run or serve")
+		return errNotResumable
 	}
 	lease, err := r.acquire(ctx, locks)
 	interrupted := stop()
@@ -218,6 +220,9 @@ func (a *app) resumed(ctx context.Context, key, owner string, ttl time.Duration,
 		return err
 	}
 	defer locks.Close()
+	if !locks.Resumable() {
+		return errNotResumable
+	}
 	lease, err := locks.Resume(ctx, key, owner, lock.WithTTL(ttl), lock.WithoutRenewal())
 	if err == nil {
 		err = f(lease)
