@@ -247,9 +247,8 @@ type Resumer interface {
 	// as it was, or has been extended: unlike a failed Acquire, a failed Resume ends nothing.
 	//
 	// The other clients of the lease keep it until their own deadlines: each may renew it, and a release by one ends it
-	// for all. No client is notified of another's Resume or Renew: a shorter TTL ends the lease sooner for all, also
-	// before a deadline that another client has. Until an unanswered Resume must have arrived, the same is true of its
-	// TTL.
+	// for all. No client is notified of another's Resume or Renew: a shorter TTL ends the lease sooner for all, even
+	// before the Deadline of another client. An unanswered Resume may reach the store late, and sets its TTL then.
 	Resume(ctx context.Context, r Request) (Lease, error)
 }
 
