@@ -63,18 +63,12 @@ func (s *session) bounded(ctx context.Context, do func() error) error {
 	return err
 }
 
-// hosts counts the servers that config names.
-func hosts(config *pgconn.Config) int {
-	named := map[string]bool{fmt.Sprint(config.Host, ":", config.Port): true}
-	for _, f := range config.Fallbacks {
-		named[fmt.Sprint(f.Host, ":", f.Port)] = true
-	}
-	return len(named)
-}
-
 // dial connects and looks at the server.
 func (b *Backend) dial(ctx context.Context) (*session, error) {
-	config := b.config.Copy()
+	config, err := b.connConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if !b.probed.Load() {
 		config.DialFunc = expectReply(config.DialFunc)
 	}
