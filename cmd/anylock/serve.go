@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -108,7 +109,7 @@ func (s *serving) run(ctx context.Context) error {
 	ctx, stop := interruptible(ctx)
 	locks, err := s.app.open(ctx)
 	if err != nil {
-		return err
+		return cmp.Or(stop(), err)
 	}
 	defer locks.Close()
 	logger := s.logger()
