@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/lockhttp"
 )
 
@@ -201,6 +202,8 @@ func (s *serving) check() (clients []lockhttp.Client, config *tls.Config, err er
 		return nil, nil, err
 	}
 	switch {
+	case s.isSocket() && kit.Printable(s.listen) != s.listen:
+		return nil, nil, fmt.Errorf("--listen %s: clients could not copy this path from what serve prints", show(s.listen))
 	case s.isSocket() || s.isLoopback():
 	case len(clients) == 0:
 		return nil, nil, fmt.Errorf("--listen %s: other machines may reach this address, so that it needs --clients", show(s.listen))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -104,4 +105,23 @@ func TestOwnPgxClients(t *testing.T) {
 			t.Errorf("the database after Close: %v", err)
 		}
 	})
+}
+
+// An application that has a pool of pgx makes a store by its configuration, with the hook that sets its password.
+func Example_pool() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, "postgres://app@localhost:5432/shop")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pool.Close()
+	c := pool.Config()
+	store, err := postgres.New(ctx, c.ConnConfig, &postgres.Options{BeforeConnect: c.BeforeConnect})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	fmt.Println("fair:", store.Guarantees().FIFO)
 }
