@@ -19,8 +19,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// An applicationConn has the method of *stdlib.Conn that matters here. The module fence/sqltest has stdlib itself, which
-// needs modules that this one does not.
+// An applicationConn has the method of *stdlib.Conn that matters here. The module fence/sqltest has stdlib itself,
+// which needs modules that this one does not.
 type applicationConn struct{ conn *pgx.Conn }
 
 func (c applicationConn) Conn() *pgx.Conn                     { return c.conn }
@@ -131,7 +131,8 @@ func TestNewFromDBRefuses(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := NewFromDB(ctx, db, nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrUnavailable) {
+	_, err = NewFromDB(ctx, db, nil)
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("all connections in use: %v", err)
 	}
 	if err := errors.Join(busy.Close(), db.PingContext(t.Context())); err != nil { // nothing of them is kept

@@ -66,8 +66,8 @@ func (o *Options) validate() (Options, error) {
 	return v, nil
 }
 
-// New returns a Backend that opens its own connections with config, which it copies. Like opening by URL, New checks the
-// server once, within ctx. Close closes only these connections. Nil opts are the defaults.
+// New returns a Backend that opens its own connections with config, which it copies. Like opening by URL, New checks
+// the server once, within ctx. Close closes only these connections. Nil opts are the defaults.
 //
 // New takes a configuration and not a pool, because a lease is a session: a pool would pass the session on with its
 // locks, and only a reader on the connection notices at once that the session has ended. A *pgxpool.Pool has the
