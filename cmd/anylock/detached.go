@@ -214,11 +214,11 @@ func (a *app) resumed(ctx context.Context, key, owner string, ttl time.Duration,
 		return usagef("--owner is missing")
 	}
 	ctx, stop := interruptible(ctx)
-	defer stop()
 	locks, err := a.open(ctx)
 	if err != nil {
-		return err
+		return cmp.Or(stop(), err)
 	}
+	defer stop()
 	defer locks.Close()
 	if !locks.Resumable() {
 		return errNotResumable
