@@ -43,7 +43,7 @@ func Open(child string) (bench.Store, error) {
 
 // All makes each peer, for a server at an address: host and port, or the URL of a Postgres.
 var All = []func(addr string) bench.Store{
-	Bare, Redsync, Redislock, Rueidislock, EtcdMutex, ZKLock, PGLock, BareAdvisory,
+	Bare, Redsync, Redislock, Rueidislock, EtcdMutex, ZKLock, PGLock, BareAdvisory, BareUpsert, RiverLeader,
 }
 
 // renewing calls renew three times in ttl until it is stopped: what a library that leaves renewal to its user costs,

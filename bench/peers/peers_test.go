@@ -14,6 +14,7 @@ import (
 	_ "github.com/anylock/lock/postgres"
 	_ "github.com/anylock/lock/redis"
 	_ "github.com/anylock/lock/redis/redlock"
+	_ "github.com/anylock/lock/sqltable/pgtable"
 	_ "github.com/anylock/lock/zookeeper"
 )
 

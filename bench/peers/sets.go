@@ -46,6 +46,22 @@ func redisPeers(peers ...func(addr string) bench.Store) func(ctx context.Context
 	}
 }
 
+func tablePeers(peers ...func(url string) bench.Store) func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
+	return func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
+		s := servers.Postgres(t, "max_connections=500")
+		o, err := our(ctx, tableURL(s.PostgresURL()), "postgres+table: lease, fencing token, renewal, at most 16 hand-offs in a row")
+		if err != nil {
+			return nil, "", err
+		}
+		all := []bench.Store{o}
+		for _, p := range peers {
+			all = append(all, p(s.PostgresURL()))
+		}
+		server, err := postgresServer(ctx, s.PostgresURL())
+		return all, server, err
+	}
+}
+
 const (
 	second = time.Second
 	rounds = 5
@@ -134,6 +150,20 @@ var Sets = []Set{
 			server, err := postgresServer(ctx, s.PostgresURL())
 			return []bench.Store{o, BareAdvisory(s.PostgresURL()), PGLock(s.PostgresURL())}, server, err
 		},
+	},
+	{
+		Name: "table", Title: "A table of Postgres, fsync off",
+		Options: bench.Options{
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct-8", "distinct", "hot-local", "try"}, Hold: -1,
+		},
+		stores: tablePeers(BareUpsert, RiverLeader, PGLock),
+	},
+	{
+		Name: "table-held", Title: "A table of Postgres: 10 000 leases held, TTL 10 s",
+		Options: bench.Options{
+			Rounds: rounds, Duration: 5 * second, Scenarios: []string{"held"}, Held: 10_000, TTL: 10 * second,
+		},
+		stores: tablePeers(BareUpsert),
 	},
 	{
 		Name: "embedded", Title: "Without a server",

@@ -71,6 +71,10 @@ var Targets = []Target{
 			"message can be granted and then lost (docs/ARCHITECTURE.md); they also carry a TTL, a label and a token. Tokens that " +
 			"share a transaction id gained a quarter, a release by function call something; a goroutine for each connection lost"},
 	{Set: "postgres", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"advisory", "pglock"}, Want: 10},
+	{Set: "table", Scenario: "serial", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},
+	{Set: "table", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},
+	{Set: "table", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},
+	{Set: "table-held", Scenario: "held", Measure: bench.CPU, Want: 0.5, Most: true},
 	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "memory", Want: 1_000_000,
 		Short: "it depends on the machine: the same code made 1.13 million a second while its host was less busy"},
 	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "file", Want: 20_000},
