@@ -60,7 +60,7 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-// A token is no help after a fault that may set tokens back.
+// A token is no help after a failure that may set tokens back.
 func TestChoiceMarkdown(t *testing.T) {
 	for f := backend.FencingNone; f <= backend.FencingLoss; f++ {
 		var b strings.Builder
@@ -69,15 +69,15 @@ func TestChoiceMarkdown(t *testing.T) {
 		if err := ChoiceMarkdown(&b, []driver.Driver{drivers[0], weak}); err != nil {
 			t.Fatal(err)
 		}
-		fault := "yes, and tokens may repeat then"
+		second := "yes, and tokens may repeat then"
 		if f >= backend.FencingRestart {
-			fault = "yes: check the token"
+			second = "yes: check the token"
 		}
 		want := "" +
-			"| store | scope | can a fault of the store let two in? | waiters | shortest TTL |\n" +
+			"| store | scope | can a store failure let in a second holder? | waiters | shortest TTL |\n" +
 			"|---|---|---|---|---|\n" +
 			"| strong | all hosts that share the store | no | first come, first served | 1s |\n" +
-			"| weak | one process | " + fault + " | any order, they poll | none |\n"
+			"| weak | one process | " + second + " | any order, they poll | none |\n"
 		if b.String() != want {
 			t.Errorf("tokens that survive %v: got\n%s\nwant\n%s", f, b.String(), want)
 		}
