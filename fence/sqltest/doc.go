@@ -1,3 +1,2 @@
-// Package sqltest has nothing but tests: of package fence with databases whose drivers the library itself does not
-// need.
+// Package sqltest contains only tests: of package fence on databases whose drivers the library itself does not need.
 package sqltest
