@@ -65,7 +65,7 @@ func documents(dir string) ([]string, error) {
 		return nil, err
 	}
 	list := append([]string{filepath.Join(dir, "README.md"), filepath.Join(dir, chinese)}, docs...)
-	for _, folder := range []string{"stores", "decisions", "evidence"} {
+	for _, folder := range []string{"stores", "adapters", "decisions", "evidence"} {
 		pages, err := filepath.Glob(filepath.Join(dir, "docs", folder, "*.md"))
 		if err != nil {
 			return nil, err
