@@ -150,7 +150,7 @@ func TestRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"reach":"network","consistency":"linearizable","early_loss":"","tells_loss":false,"enforced_by":"server clock",` +
+	const want = `{"reach":"network","consistency":"linearizable","early_loss":"","reports_loss":false,"enforced_by":"server clock",` +
 		`"min_ttl_seconds":1,"granularity_seconds":1,"max_ttl_seconds":3600,"max_silence_seconds":40,"max_leases":0,"max_late_seconds":1.5,"fencing":"data loss","fifo":true,"wake":"push","shared":true}`
 	if string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
