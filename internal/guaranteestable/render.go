@@ -148,18 +148,6 @@ func URLsMarkdown(w io.Writer, drivers []driver.Driver) error {
 	return err
 }
 
-// RequestsMarkdown writes a table of what an uncontended operation costs, with a row for each driver.
-func RequestsMarkdown(w io.Writer, drivers []driver.Driver) error {
-	var b strings.Builder
-	b.WriteString("| store | acquire | renew | release |\n|---|---|---|---|\n")
-	for _, d := range drivers {
-		t := d.RoundTrips
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(d.Name), cell(t.Acquire), cell(t.Renew), cell(t.Release))
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
 // ParamsMarkdown writes a table of the parameters of the URLs of one driver, with a row for each.
 func ParamsMarkdown(w io.Writer, d driver.Driver) error {
 	var b strings.Builder

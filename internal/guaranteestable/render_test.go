@@ -99,21 +99,6 @@ func TestURLsMarkdown(t *testing.T) {
 	}
 }
 
-func TestRequestsMarkdown(t *testing.T) {
-	var b strings.Builder
-	if err := RequestsMarkdown(&b, drivers); err != nil {
-		t.Fatal(err)
-	}
-	const want = "" +
-		"| store | acquire | renew | release |\n" +
-		"|---|---|---|---|\n" +
-		"| strong | 1-2 | 1 | 1 per node |\n" +
-		"| weak | 0 | 0 | 0 |\n"
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
-	}
-}
-
 func TestParamsMarkdown(t *testing.T) {
 	var b strings.Builder
 	if err := ParamsMarkdown(&b, drivers[0]); err != nil {

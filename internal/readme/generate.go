@@ -32,7 +32,6 @@ type part struct {
 var parts = []part{
 	table("guarantees", guaranteestable.Markdown),
 	table("choice", guaranteestable.ChoiceMarkdown),
-	table("requests", guaranteestable.RequestsMarkdown),
 	table("urls", guaranteestable.URLsMarkdown),
 	table("needs", writeNeeds),
 	params("etcd"), params("memcached"), params("postgres"), params("postgres-table"), params("redis"), params("redlock"), params("zookeeper"),
