@@ -1,4 +1,4 @@
-// Package memcached keeps the famous wrong ways to lock by Memcached, and the small store that they are made from.
+// Package memcached has well-known wrong ways to lock with Memcached, and the small store from which they are built.
 package memcached
 
 import (

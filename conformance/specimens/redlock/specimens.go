@@ -1,5 +1,5 @@
-// Package redlock keeps the famous wrong ways to lock by a majority of Redis servers, and the small store that they are
-// made from.
+// Package redlock has well-known wrong ways to lock on a majority of Redis servers, and the small store from which they
+// are built.
 package redlock
 
 import (

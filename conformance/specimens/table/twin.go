@@ -1,5 +1,5 @@
-// Package table has wrong ways to lock with a table of a database, and the right one that they differ from. It is
-// Postgres here, and could be any other.
+// Package table has wrong ways to lock with a table of a database, and the correct store from which they differ. The
+// database is Postgres, but could be any other.
 package table
 
 import (
