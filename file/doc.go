@@ -26,8 +26,8 @@
 //
 // # Shared leases
 //
-// The record of a key has either one exclusive lease or any number of shared ones. Each shared lease has an end and a
-// token of its own. Readers and writers wait in one queue, in order of arrival. The shared waiters at the head of the
+// The record of a key has either one exclusive lease or any number of shared ones. Each shared lease has its own expiry and
+// token. Readers and writers wait in one queue, in order of arrival. The shared waiters at the head of the
 // queue enter together: the process that makes room for them writes a lease for each. Until the waiter comes, its
 // lease is a reservation of half a second, and 2 ms more for each reader beside it. A waiter that is stopped or
 // killed just then delays the next writer by that time, and no reader.
@@ -46,8 +46,8 @@
 // line that names the format, two slots for images of the bucket's state, and the mark of a broken lock. An image has a
 // sequence number and a check sum. A new image goes to the slot of the older one; one that is too long for a slot goes
 // behind the page, where it does not overlap the newer one, and its slot says where it is. Only the process that has
-// the lock reads and writes. It takes the newest image whose sum is right: a write that was cut short damages only the
-// older one.
+// the lock reads and writes. It reads the newest image whose sum is right: an interrupted write damages only the older
+// one.
 //
 // The bucket keeps the highest token that it has granted. The next token is that plus one, or the wall clock's
 // microseconds if those are more. So tokens rise even for keys without a record, and across the loss of the folder.
