@@ -33,10 +33,10 @@
 //
 // # Optional interfaces
 //
-// A Backend may also be a [BatchRenewer]. It may say with [Readiness] that it cannot grant yet, and with [Capacity] how
-// much room its server has. It may list its keys as a [Lister], end the leases of others as a [Breaker], return a lease
-// to another process as a [Resumer], and report what is wrong with its servers as an [Examiner]. A Lease may also be a
-// [LossNotifier].
+// A Backend may also be a [BatchRenewer]. It may report with [Readiness] that it cannot grant yet, and with [Capacity]
+// how much room its server has. It may list its keys as a [Lister], end the leases of others as a [Breaker], return a
+// lease to another process as a [Resumer], and report what is wrong with its servers as an [Examiner]. A Lease may also
+// be a [LossNotifier].
 package backend
 
 import (

@@ -12,12 +12,12 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// WriteText writes the report as tables, one for each scenario: medians, and of the main measure the spread over
-// rounds.
+// WriteText writes the report as tables, one for each scenario, and explains their columns. A table has medians, and
+// for the scenario's main measure the spread over rounds.
 func (b *Report) WriteText(w io.Writer) error { return b.WriteTextWithin(w, 0) }
 
-// WriteTextWithin is WriteText for a terminal whose lines have so many characters; 0 for any number. A table that is
-// wider is broken into several, one below the other.
+// WriteTextWithin is WriteText for a terminal of that width in characters; 0 is any width. A wider table is broken into
+// several, one below the other.
 func (b *Report) WriteTextWithin(w io.Writer, width int) error {
 	var t strings.Builder
 	fmt.Fprintf(&t, "%s, %s\n%s\n", b.Machine, b.Go, b.setting())
@@ -29,6 +29,7 @@ func (b *Report) WriteTextWithin(w io.Writer, width int) error {
 		fmt.Fprintf(&t, "%s: %s\n", sc.Name, sc.Title)
 		b.writeTable(&t, sc, width)
 	}
+	b.writeWords(&t, width)
 	if b.Interrupted {
 		t.WriteString("\n" + b.interruption() + "\n")
 	}

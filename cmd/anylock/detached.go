@@ -35,7 +35,7 @@ func (a *app) acquireCommand() *cobra.Command {
 	format, export := newChoice("text", "json"), false
 	cmd := &cobra.Command{
 		Use:   "acquire [flags] KEY",
-		Short: "Acquire a lock and exit, for renew and release later",
+		Short: "Acquire a lock and exit; then use renew and release",
 		Long: `acquire acquires the lock KEY, prints the lease's owner, fencing token and time
 left, and exits. The lease ends after --ttl unless "anylock renew" extends it.
 Nothing renews it otherwise: choose a --ttl that is longer than the work, or
@@ -151,7 +151,7 @@ func (a *app) renewCommand() *cobra.Command {
 	owner, ttl, format := "", seconds{d: defaultTTL}, newChoice("text", "json")
 	cmd := &cobra.Command{
 		Use:   "renew --owner OWNER [--ttl DURATION] KEY",
-		Short: "Extend a lease of acquire",
+		Short: "Extend a lease from acquire",
 		Long: `renew extends the lease that OWNER holds on KEY to --ttl from now, whichever
 process acquired it, and prints it as acquire does.
 
@@ -183,7 +183,7 @@ func (a *app) releaseCommand() *cobra.Command {
 	owner := ""
 	cmd := &cobra.Command{
 		Use:   "release --owner OWNER KEY",
-		Short: "Release a lease of acquire",
+		Short: "Release a lease from acquire",
 		Long: `release releases the lease that OWNER holds on KEY, whichever process acquired
 it. The next waiter gets the key.
 
