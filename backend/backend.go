@@ -123,12 +123,10 @@ func (r Request) ValidateFor(g Guarantees) error {
 	case len(r.Owner) > MaxOwnerLen:
 		return fmt.Errorf("%w: owner of %d bytes is longer than %d", ErrInvalid, len(r.Owner), MaxOwnerLen)
 	}
-	if err := ValidateTTL(r.TTL); err != nil {
+	if err := g.ValidateTTL(r.TTL); err != nil {
 		return err
 	}
 	switch {
-	case g.MaxTTL > 0 && r.TTL > g.MaxTTL:
-		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, r.TTL, g.MaxTTL)
 	case r.Shared && !g.Shared:
 		return fmt.Errorf("%w: shared leases", ErrUnsupported)
 	}

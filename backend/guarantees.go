@@ -102,6 +102,14 @@ func name(i int, names ...string) string {
 	return names[i]
 }
 
+// ValidateTTL reports, as ErrInvalid, a TTL that is not positive, or longer than a store with these guarantees grants.
+func (g Guarantees) ValidateTTL(ttl time.Duration) error {
+	if g.MaxTTL > 0 && ttl > g.MaxTTL {
+		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, ttl, g.MaxTTL)
+	}
+	return ValidateTTL(ttl)
+}
+
 // Round returns the TTL that a store with these guarantees grants for ttl: at least MinTTL, rounded up to Granularity.
 func (g Guarantees) Round(ttl time.Duration) time.Duration {
 	ttl = max(ttl, g.MinTTL)

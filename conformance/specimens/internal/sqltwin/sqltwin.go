@@ -152,7 +152,7 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 // Poll waits by attempts, each of which is a transaction of its own.
 func Poll(ctx context.Context, use Use, try Try) (backend.Lease, error) {
 	pause := kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
-	return kit.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (backend.Lease, error) {
+	return specimens.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (backend.Lease, error) {
 		return try(ctx, use)
 	})
 }
