@@ -105,12 +105,13 @@ quick: ## Run the tests with the servers that happen to be there
 test-docker: ## Run the suite on the official image of each server; without Docker, install and start one
 	GO="$(GO)" ARGS="$(ARGS)" scripts/test-docker
 
-# The second build must give the same bytes.
+# The second build, of the same commit, must give the same bytes.
 .PHONY: release-dry-run
+release-dry-run: export COMMIT := $(shell git rev-parse HEAD)
 release-dry-run: ## Build a release in dist, build a part again to compare, and install the .deb in a Debian without Go, with a real cron
 	scripts/release 0.0.0-dry dist
 	TARGETS=linux/amd64 scripts/release 0.0.0-dry dist/again
-	cd dist/again && for file in *amd64*; do cmp $$file ../$$file; done
+	cd dist/again && for file in *amd64* *x86_64*; do cmp $$file ../$$file || exit 1; done
 	rm -r dist/again
 	scripts/release-test dist
 

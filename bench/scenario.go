@@ -34,7 +34,7 @@ func selected(names []string, o Options) []Scenario {
 		{Name: "distinct", Title: "Many workers of one client, each with its own key", Main: Rate, run: distinct(0)},
 		{Name: "hot-local", Title: "Many workers of one client, one key", Main: Rate, run: hotLocal},
 		{Name: "hot-clients", Title: "Workers of several clients, one key", Main: Rate, run: hotClients(workersOfEach, time.Millisecond)},
-		{Name: "hot-single", Title: "One worker of each of several clients, one key, released at once", Main: Rate, run: hotClients(1, 0)},
+		{Name: "hot-single", Title: "A worker in each of several clients, one key, released at once", Main: Rate, run: hotClients(1, 0)},
 		{Name: "readers", Title: "Many readers of one client, one key", Main: Rate, run: readers},
 		{Name: "readers-writer", Title: "A stream of readers of several clients; a writer's waits", Main: P99,
 			run: readersWriter},

@@ -1,8 +1,8 @@
-// Package peers measures other libraries of locks beside ours, by the scenarios of package bench. It is a module of its
-// own, so that what they need is no need of the library's.
+// Package peers measures other lock libraries beside ours, with the scenarios of package bench. It is a separate module,
+// so that its dependencies are not the library's.
 //
-// Each has the best settings that make sense, and a line that says why. None of the peers hands out fencing tokens, but
-// the revisions of etcd and ZooKeeper, and pglock's record versions, can serve as such.
+// Each peer has the best settings that make sense, and a line that explains them. None of the peers has fencing tokens,
+// but the revisions of etcd and ZooKeeper, and pglock's record versions, can serve as tokens.
 package peers
 
 import (

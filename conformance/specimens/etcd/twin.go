@@ -1,4 +1,4 @@
-// Package etcd has wrong ways to lock with etcd, and the right one that they differ from.
+// Package etcd has wrong ways to lock with etcd, and the correct store from which they differ.
 package etcd
 
 import (

@@ -1,4 +1,5 @@
-// Package postgres has wrong ways to lock with Postgres' advisory locks, and the right one that they differ from.
+// Package postgres has wrong ways to lock with Postgres' advisory locks, and the correct store from which they
+// differ.
 package postgres
 
 import (

@@ -19,9 +19,10 @@ var Collection = specimens.Collection{
 		{
 			Name:  "select-then-insert",
 			Title: "SELECT, then INSERT if the row is missing",
-			Story: "A transaction selects the key's row, and inserts one if it finds none: it is a transaction, so it is safe. " +
-				"But at the usual isolation two transactions that begin together both find nothing, and both insert. " +
-				"Nothing stops them, as the table has no unique key; with one, the loser would get an error, which is then taken for an outage.",
+			Story: "A transaction selects the key's row and inserts it if it is missing. The transaction seems to " +
+				"make this safe. But at the usual isolation level two concurrent transactions both find nothing, and both " +
+				"insert. The table has no unique key to prevent this; with a unique key the loser would get an error, " +
+				"which is then mistaken for an outage.",
 			See:    "Postgres manual, “Transaction Isolation”, Read Committed",
 			Right:  "A unique key, and one INSERT … ON CONFLICT DO UPDATE … WHERE it has expired.",
 			Sin:    []string{"takeInTwoSteps"},
@@ -32,9 +33,9 @@ var Collection = specimens.Collection{
 		{
 			Name:  "expiry-by-clients-clock",
 			Title: "Expiry by the clients' clocks",
-			Story: "The row holds a time of expiry that the holder's host has computed, and other hosts compare it with their own time. " +
-				"Clocks differ: by seconds without NTP, by an hour where somebody has set local time for UTC. " +
-				"A host that is ahead takes keys from holders at work, and the leases of one that is ahead do not end.",
+			Story: "The row holds an expiry computed by the holder's host, and other hosts compare it with their own " +
+				"clocks. Clocks differ: by seconds without NTP, by an hour if local time was set as UTC. A host whose " +
+				"clock is ahead takes keys from live holders, and its own leases last too long.",
 			See:    "the lock tables of many job queues; ShedLock without usingDbTime",
 			Right:  "Compute and compare with the server's clock_timestamp().",
 			Sin:    []string{"takeByOwnClock"},
@@ -45,10 +46,11 @@ var Collection = specimens.Collection{
 		{
 			Name:  "delete-row-by-key",
 			Title: "DELETE by the key alone",
-			Story: "Unlock deletes the key's row. If the lease had expired before, and another owner has the row, it is theirs that goes: " +
-				"a third one is let in beside them. The number of rows that were deleted was 1, so that nothing seems wrong.",
+			Story: "Unlock deletes the key's row. If the lease has expired and another owner has the row, Unlock " +
+				"deletes that owner's row, and a third client gets in. One row was deleted, as expected, so nothing seems " +
+				"wrong.",
 			See:    "the lock tables of many job queues",
-			Right:  "WHERE key = $1 AND owner = $2, and a look at how many rows there were.",
+			Right:  "WHERE key = $1 AND owner = $2, and check the number of rows.",
 			Sin:    []string{"removeByKey"},
 			Virtue: []string{"remove", "removeSQL"},
 			Open:   wrong(func(w *sqltwin.Steps) { w.Remove = removeByKey }),
@@ -59,11 +61,12 @@ var Collection = specimens.Collection{
 		{
 			Name:  "heartbeat-by-key",
 			Title: "Heartbeat by the key alone",
-			Story: "A thread updates the row's time every few seconds for as long as the job runs. " +
-				"When the process was paused for longer than the TTL, another owner has the row, and the heartbeat keeps that alive: " +
-				"the first one works on beside it, and when the second one dies its key stays taken for as long as the first one lives.",
+			Story: "A thread updates the row's time every few seconds while the job runs. If the process was paused " +
+				"for longer than the TTL, another owner has the row, and the heartbeat keeps that owner's lease alive. " +
+				"The first process works at the same time as the second. If the second dies, its key stays taken as long " +
+				"as the first one lives.",
 			See:    "the lock tables of many job queues",
-			Right:  "Prolong only what is still this owner's and has not expired. Otherwise the lease is lost.",
+			Right:  "Extend only a row that still has this owner and has not expired. Otherwise the lease is lost.",
 			Sin:    []string{"renewByKey"},
 			Virtue: []string{"renew", "renewSQL"},
 			Open:   wrong(func(w *sqltwin.Steps) { w.Renew = renewByKey }),
@@ -74,9 +77,9 @@ var Collection = specimens.Collection{
 		{
 			Name:  "token-goes-with-the-row",
 			Title: "A fencing token deleted with the row",
-			Story: "Each grant counts the row's number up, for a fencing token. Unlock deletes the row, to keep the table small, " +
-				"and the next holder's number begins at 1 again. " +
-				"What guards itself by the highest token that it has seen refuses everybody from then on, or lets a late holder in.",
+			Story: "Each grant increments the row's number, as a fencing token. Unlock deletes the row to keep the " +
+				"table small, so the next holder's number begins at 1 again. A resource that remembers the highest token " +
+				"then refuses every holder, or accepts a late one.",
 			See:    "M. Kleppmann, “How to do distributed locking”, on fencing tokens",
 			Right:  "Keep the row, or count in a sequence.",
 			Sin:    []string{"removeRow"},
