@@ -19,7 +19,7 @@ const (
 // tableURL is the URL of our table in the Postgres of url.
 func tableURL(url string) string {
 	const scheme = "postgres"
-	return scheme + "+table" + url[len(scheme):] + "&lock_max_conns=64"
+	return scheme + "+table" + url[len(scheme):] + "&lock_max_conns=64&timeout=10s"
 }
 
 // A tableLock is SQL that keeps a lock in a row. All statements take a name $1 and an owner $2.
