@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -36,8 +37,37 @@ type subject struct {
 	url  string
 	link *link.Link // nil if the store has no server
 
-	cmd *exec.Cmd
-	in  io.Closer
+	cmd    *exec.Cmd
+	in     io.Closer
+	grants *grants
+}
+
+// grants counts what a process reports on its standard output: a byte for each lease.
+type grants struct {
+	n     atomic.Int64
+	fresh chan struct{} // has a value after each report
+}
+
+func (g *grants) Write(p []byte) (int, error) {
+	g.n.Add(int64(len(p)))
+	select {
+	case g.fresh <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+// await returns when there are n more, or at the time given.
+func (g *grants) await(n int64, until time.Time) {
+	limit := time.NewTimer(time.Until(until))
+	defer limit.Stop()
+	for end := g.n.Load() + n; g.n.Load() < end; {
+		select {
+		case <-g.fresh:
+		case <-limit.C:
+			return
+		}
+	}
 }
 
 // start starts the process.
@@ -51,6 +81,8 @@ func (s *subject) start() {
 	cmd.Env = append(os.Environ(), workerURL+"="+s.url, workerTTL+"="+s.ttl.String(), workerJournal+"="+s.pack.journal)
 	cmd.Env = append(cmd.Env, s.env...)
 	cmd.Stderr = os.Stderr
+	reports := &grants{fresh: make(chan struct{}, 1)}
+	cmd.Stdout = reports
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()
 	if err == nil {
@@ -65,7 +97,7 @@ func (s *subject) start() {
 	if s.cmd == nil {
 		s.subjects = append(s.subjects, s)
 	}
-	s.cmd, s.in = cmd, in
+	s.cmd, s.in, s.grants = cmd, in, reports
 }
 
 // note enters a fault of the process into the journal.
@@ -75,11 +107,13 @@ func (s *subject) note(what string) {
 	}
 }
 
-// trouble lets faults happen to the process, until the time given.
+// trouble lets faults happen to the process, until the time given. Before each the process has some leases: on a machine
+// that is so busy that a process hardly begins, faults alone would show nothing.
 func (s *subject) trouble(until time.Time) {
 	for {
 		// sleeps: how long the process works without a fault
 		time.Sleep(min(between(s.ttl/2, 8*s.ttl), max(time.Until(until), 0)))
+		s.grants.await(1+rand.Int64N(5), until)
 		if !time.Now().Before(until) {
 			return
 		}

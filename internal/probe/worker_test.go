@@ -68,7 +68,10 @@ func workUntil(ctx context.Context) error {
 		return err
 	}
 	locks, err := w.open(ctx)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil
+	case err != nil:
 		return err
 	}
 	var group sync.WaitGroup
@@ -160,6 +163,7 @@ func (w *worker) hold(ctx context.Context, lease *lock.Lease, writer bool, key s
 		return
 	}
 	w.write("+ %s %s %s %d %d %d", id, mode, key, lease.Token(), at, deadline)
+	_, _ = os.Stdout.WriteString(".") // the faults follow
 	for end := time.Now().Add(length); ; {
 		remaining := time.Until(end)
 		if at, deadline, ok = observe(lease); !ok {

@@ -4,12 +4,12 @@
 // A journal is a file to which all processes append. One line is one event. Times are nanoseconds of the kernel's
 // monotonic clock, which all processes of a machine share; ID is the process id, a dot and a number.
 //
-//	+ ID r|w KEY TOKEN TIME DEADLINE   at TIME, the holder knew of the lease, a reader's or writer's, until DEADLINE
-//	= ID TIME DEADLINE                 at TIME, the holder still had the lease, now until DEADLINE
-//	- ID TIME                          at TIME, before the release was requested, the holder stopped using the lease
-//	x ID TIME                          at TIME, the holder learned that it had lost the lease
-//	! PID TIME FAULT                   a fault of the process begins or ends: see the constants
-//	? PID TIME TEXT                    an error that no fault explains
+//   - ID r|w KEY TOKEN TIME DEADLINE   at TIME, the holder knew of the lease, a reader's or writer's, until DEADLINE
+//     = ID TIME DEADLINE                 at TIME, the holder still had the lease, now until DEADLINE
+//   - ID TIME                          at TIME, before the release was requested, the holder stopped using the lease
+//     x ID TIME                          at TIME, the holder learned that it had lost the lease
+//     ! PID TIME FAULT                   a fault of the process begins or ends: see the constants
+//     ? PID TIME TEXT                    an error that no fault explains
 //
 // A holder writes a time only if it found the lease alive after it had read the clock, because it may be stopped
 // anywhere. So a lease counts from its first line on, and until the first of these: its last DEADLINE, its release, the
