@@ -130,8 +130,9 @@ lint: ## Check format, go.mod, vet, the builds for macOS and Windows, staticchec
 	done
 	$(GO) run $(ACTIONLINT)
 	$(GO) run $(STATICCHECK) ./...
-	$(call each_module,GO="$(GO)" $(CURDIR)/scripts/tidy && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...)
-	cd $(CONTAINERS) && GO="$(GO)" $(CURDIR)/scripts/tidy && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
+	@printf '%s\n' $(MODULES) $(CONTAINERS) | xargs -P 3 -I{} sh -c 'out=$$(cd "$$0" && { \
+		GO="$(GO)" $(CURDIR)/scripts/tidy && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...; } 2>&1) || { \
+		printf "in %s:\n%s\n" "$$0" "$$out"; exit 1; }' {}
 
 .PHONY: vulnerabilities
 vulnerabilities: ## Check that no module calls code with a known vulnerability
