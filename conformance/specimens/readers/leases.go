@@ -1,13 +1,6 @@
 package readers
 
-import (
-	"context"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/conformance/specimens"
-)
+import "github.com/anylock/lock/conformance/specimens"
 
 var leases = []specimens.Specimen{
 	{
@@ -16,7 +9,7 @@ var leases = []specimens.Specimen{
 		Story: "The first reader sets a counter to 1, each further one increments it, and each release decrements it. Every " +
 			"reader extends the counter's TTL. A reader that dies never decrements: as long as others come or renew, the " +
 			"counter does not reach 0, and no writer gets the key.",
-		See:    "etcd-io/etcd issue 6408 and many tutorials; rustfs issue 5939, an outage by stale entries of readers",
+		See:    "tutorials that count readers by INCR and DECR; the counter of a semaphore has the same fault",
 		Right:  "Each reader has an entry of its own, with the end of its own lease.",
 		Sin:    []string{"countUp", "countDown", "countIsReader", "countReading", "countRenew"},
 		Virtue: []string{"enterReader", "removeReader", "purge"},
@@ -89,7 +82,7 @@ var leases = []specimens.Specimen{
 		Title: "Entries of readers without a TTL",
 		Story: "The writer's key expires. The readers' entries do not, because “readers do no harm”: they are removed on release. " +
 			"A reader that is killed stays for good, and with it the key is closed to every writer until an operator deletes it.",
-		See:    "rustfs issue 5939: stale entries of readers stop all writers",
+		See:    "rustfs issue 5939: entries of dead readers stop all writers",
 		Right:  "A reader's entry has an end, like a writer's.",
 		Sin:    []string{"enterForGood"},
 		Virtue: []string{"enterReader"},
@@ -107,18 +100,6 @@ var leases = []specimens.Specimen{
 		Virtue: []string{"renewReader"},
 		Open:   open(func(how *steps) { how.renewReader = renewByAdding }),
 		Kills:  []specimens.Kill{{Check: "LateReaderRequestsTouchNothing", Says: "reader"}},
-	},
-	{
-		Name:  "readers-checked-before",
-		Title: "A writer that checks for readers in a request of its own",
-		Story: "The writer's key is taken by SET NX, which cannot see readers. So the writer asks first whether there are any. " +
-			"A reader that comes between the two requests sees no writer, and both are in.",
-		See:    "locks made of one key for the writer and another for the readers, without a script",
-		Right:  "One script sees readers, writer and queue, and decides.",
-		Sin:    []string{"takeAfterLook"},
-		Virtue: []string{"takeAtOnce"},
-		Open:   open(func(how *steps) { how.take = takeAfterLook }),
-		Kills:  []specimens.Kill{{Check: "SharedUnderContention", Says: "granted", OrSays: "overlap"}},
 	},
 }
 
@@ -218,20 +199,3 @@ local function renewReader()
   call('ZADD', READERS, now + ttl, owner)
   return 1
 end`
-
-// takeAfterLook lets a writer look, and then take its key by SET NX.
-func takeAfterLook(ctx context.Context, s *store, r backend.Request) ([]any, error) {
-	if r.Shared {
-		return takeAtOnce(ctx, s, r)
-	}
-	found, err := s.inspect.Run(ctx, s.client, names(r.Key)).Slice()
-	if err != nil || found[1] != "" { // somebody holds the key: stand in the queue
-		return takeAtOnce(ctx, s, r)
-	}
-	err = s.client.SetArgs(ctx, names(r.Key)[0], r.Owner, redis.SetArgs{Mode: "NX", TTL: r.TTL}).Err()
-	if err != nil {
-		return takeAtOnce(ctx, s, r)
-	}
-	token, err := s.client.Incr(ctx, names(r.Key)[5]).Result()
-	return []any{int64(1), r.Owner, token, int64(0), int64(0), int64(0)}, err
-}

@@ -1,12 +1,9 @@
 package readers
 
 import (
-	"context"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/anylock/lock/backend"
 )
 
 // names are the keys of Redis that a key has: its writer, who expires; its readers, by the end of their leases; tokens;
@@ -19,19 +16,16 @@ func names(key string) []string {
 	return all
 }
 
-// steps are what a specimen may do otherwise: functions of the scripts, and how a request is made.
+// steps are what a specimen may do otherwise: functions of the scripts.
 type steps struct {
 	purge, reading, isReader, enterReader, renewReader, removeReader string
 	mayRead, leave, seen                                             string
-
-	take func(ctx context.Context, s *store, r backend.Request) ([]any, error)
 }
 
 func right() steps {
 	return steps{
 		purge: purge, reading: reading, isReader: isReader, enterReader: enterReader, renewReader: renewReader,
 		removeReader: removeReader, mayRead: mayRead, leave: leave, seen: seen,
-		take: takeAtOnce,
 	}
 }
 

@@ -19,7 +19,6 @@ type store struct {
 	client *redis.Client
 	leases *kit.Leases
 	calls  specimens.Calls
-	take   func(ctx context.Context, s *store, r backend.Request) ([]any, error)
 
 	acquire, renew, release, inspect *redis.Script
 }
@@ -34,7 +33,7 @@ func open(sin func(how *steps)) specimens.Open {
 	return func(_ context.Context, addrs ...string) (backend.Backend, error) {
 		how := right()
 		sin(&how)
-		s := &store{client: redis.NewClient(options(addrs[0])), take: how.take}
+		s := &store{client: redis.NewClient(options(addrs[0]))}
 		s.acquire, s.renew = how.script(acquire), how.script(renew)
 		s.release, s.inspect = how.script(release), how.script(inspect)
 		s.leases = kit.NewLeases(s, timeout)
@@ -87,7 +86,7 @@ func (s *store) try(ctx context.Context, r backend.Request, a *specimens.Attempt
 		return nil, err
 	}
 	sent := time.Now()
-	reply, err := s.ask(ctx, func(ctx context.Context) ([]any, error) { return s.take(ctx, s, r) }, a.Late)
+	reply, err := s.ask(ctx, func(ctx context.Context) ([]any, error) { return s.take(ctx, r) }, a.Late)
 	if err != nil {
 		a.Unanswered()
 		return nil, s.failed(ctx, err)
@@ -108,8 +107,8 @@ func (s *store) try(ctx context.Context, r backend.Request, a *specimens.Attempt
 	return l, nil
 }
 
-// takeAtOnce decides and grants in one script.
-func takeAtOnce(ctx context.Context, s *store, r backend.Request) ([]any, error) {
+// take decides and grants in one script.
+func (s *store) take(ctx context.Context, r backend.Request) ([]any, error) {
 	return s.acquire.Run(ctx, s.client, names(r.Key), r.Owner, mode(r.Shared), r.TTL.Milliseconds(), waits(r)).Slice()
 }
 
@@ -150,7 +149,9 @@ func (s *store) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) 
 }
 
 // ReleaseLease implements [kit.Requests].
-func (s *store) ReleaseLease(ctx context.Context, l *kit.Life) error { return s.change(ctx, s.release, l, 0) }
+func (s *store) ReleaseLease(ctx context.Context, l *kit.Life) error {
+	return s.change(ctx, s.release, l, 0)
+}
 
 // Inspect implements [backend.Backend].
 func (s *store) Inspect(ctx context.Context, key string) (backend.Holder, error) {
