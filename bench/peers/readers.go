@@ -19,8 +19,8 @@ import (
 func EtcdRWMutex(addr string) bench.Store {
 	return bench.Store{
 		Name: "etcd-rwmutex",
-		About: about("go.etcd.io/etcd/client/v3", "experimental/recipes RWMutex, one session for each client, first come first served, "+
-			"no context"),
+		About: about("go.etcd.io/etcd/client/v3", "experimental/recipes RWMutex, one session for each client, first come "+
+			"first served, no context"),
 		Open: func(_ context.Context, ttl time.Duration) (bench.Client, error) {
 			c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: 5 * time.Second})
 			if err != nil {
@@ -100,8 +100,8 @@ func unlockShared(conn *pgxpool.Conn, key string) bench.Lease {
 // RedisHash is a hash for each key, which holds its mode and its readers: what Redisson does, without its messages. It
 // has one TTL for all readers and no order, and waits by polling every millisecond.
 func RedisHash(addr string) bench.Store {
-	return redisStore("hash", "go-redis "+version("github.com/redis/go-redis/v9")+": a hash with the mode and the owners, one TTL "+
-		"for all readers, no token, no renewal, no order; waits by asking every millisecond", addr,
+	return redisStore("hash", "go-redis "+version("github.com/redis/go-redis/v9")+": a hash with the mode and the owners, one "+
+		"TTL for all readers, no token, no renewal, no order; waits by asking every millisecond", addr,
 		func(c *redis.Client, ttl time.Duration) redisPeer { return hash{c, ttl} })
 }
 

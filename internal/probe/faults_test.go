@@ -107,8 +107,8 @@ func (s *subject) note(what string) {
 	}
 }
 
-// trouble lets faults happen to the process, until the time given. Before each the process has some leases: on a machine
-// that is so busy that a process hardly begins, faults alone would show nothing.
+// trouble lets faults happen to the process, until the time given. Before each fault it waits until the process has had
+// some leases: on a busy machine, a process may otherwise be killed before it has acquired anything.
 func (s *subject) trouble(until time.Time) {
 	for {
 		// sleeps: how long the process works without a fault
