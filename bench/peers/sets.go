@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,7 +69,7 @@ const (
 )
 
 // Sets lists the runs.
-var Sets = []Set{
+var Sets = slices.Concat([]Set{
 	{
 		Name: "redis", Title: "Redis",
 		Options: bench.Options{
@@ -170,17 +171,20 @@ var Sets = []Set{
 		Options: bench.Options{
 			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try", "recovery"}, Hold: -1,
 		},
-		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
-			memory, err := bench.URL(ctx, "memory://peers")
-			if err != nil {
-				return nil, "", err
-			}
-			memory.About = "package lock, memory"
-			file, err := bench.URL(ctx, "file://"+t.TempDir())
-			file.About = "package lock, file: a folder in the temporary directory"
-			return []bench.Store{memory, file}, "", err
-		},
+		stores: embedded,
 	},
+}, readersSets)
+
+// embedded are our stores without a server.
+func embedded(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
+	memory, err := bench.URL(ctx, "memory://peers")
+	if err != nil {
+		return nil, "", err
+	}
+	memory.About = "package lock, memory"
+	file, err := bench.URL(ctx, "file://"+t.TempDir())
+	file.About = "package lock, file: a folder in the temporary directory"
+	return []bench.Store{memory, file}, "", err
 }
 
 // Run starts the set's server and measures.

@@ -3,6 +3,7 @@ package peers
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/anylock/lock/bench"
 )
@@ -15,6 +16,9 @@ type Target struct {
 	Peers    []string // compared with the best of them; none: the figure itself counts
 	Store    string   // ours, unless another is named
 
+	Beside string  // compared with another scenario of the same store, instead of with peers
+	Minus  float64 // subtracted before, in the measure's unit
+
 	Want float64
 	Most bool // at most Want, instead of at least
 
@@ -22,7 +26,7 @@ type Target struct {
 }
 
 // Targets lists what we want to reach.
-var Targets = []Target{
+var Targets = append([]Target{
 	{Set: "redis", Scenario: "serial", Measure: bench.Rate, Peers: []string{"bare"}, Want: 1},
 	{Set: "redis", Scenario: "serial", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1},
 	{Set: "redis", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.9,
@@ -78,7 +82,7 @@ var Targets = []Target{
 	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "memory", Want: 1_000_000,
 		Short: "it depends on the machine: the same code reached 1.13 million per second when the host was less busy"},
 	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "file", Want: 20_000},
-}
+}, readersTargets()...)
 
 var redisLibraries = []string{"redsync", "redislock", "rueidislock"}
 
@@ -109,15 +113,23 @@ func (g Target) Score(b *bench.Report) Score {
 	if len(g.Peers) > 0 && s.Peer == "" {
 		return s
 	}
+	theirs := b.Result(g.Scenario, s.Peer)
+	if g.Beside != "" {
+		s.Peer = g.Beside
+		theirs = b.Result(g.Beside, s.Store)
+	}
+	if s.Peer != "" && theirs == nil {
+		return s
+	}
 	var values []float64
 	for i, round := range mine.Rounds {
 		v, ok := round[g.Measure.Name]
+		v -= g.Minus
 		if s.Peer != "" {
-			theirs := b.Result(g.Scenario, s.Peer).Rounds
-			if i >= len(theirs) || theirs[i][g.Measure.Name] == 0 {
+			if i >= len(theirs.Rounds) || theirs.Rounds[i][g.Measure.Name] == 0 {
 				continue
 			}
-			v /= theirs[i][g.Measure.Name]
+			v /= theirs.Rounds[i][g.Measure.Name]
 		}
 		if ok {
 			values = append(values, v)
@@ -150,10 +162,14 @@ func (g Target) String() string {
 	if g.Most {
 		sign = "≤"
 	}
-	if len(g.Peers) == 0 {
+	if len(g.Peers) == 0 && g.Beside == "" {
 		return fmt.Sprintf("%s %s%s", sign, bench.ShowNumber(g.Want), unitOf(g.Measure))
 	}
-	return fmt.Sprintf("%s %s times", sign, bench.ShowNumber(g.Want))
+	what := fmt.Sprintf("%s %s times", sign, bench.ShowNumber(g.Want))
+	if g.Minus > 0 {
+		what += fmt.Sprintf(", less %v", time.Duration(g.Minus*float64(time.Second)))
+	}
+	return what
 }
 
 func unitOf(m bench.Measure) string {
