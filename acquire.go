@@ -141,20 +141,20 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 	}
 	l.tellNotReady(ctx, full, handed, wait)
 	if handed != nil {
-		if lease := l.begin(handed, terms); lease != nil {
+		if lease := handed.begin(terms); lease != nil {
 			return lease, nil
 		}
-		l.discard(ctx, handed) // lost on its way from hand to hand: ask the store
+		handed.discard(ctx) // lost on its way from hand to hand: ask the store
 	}
 	// A grant that took longer than its TTL to arrive is no use, but the store works: ask again, not for ever.
 	const most = 5
 	for attempt := 1; ; attempt++ {
-		h, err := l.tryThenWait(ctx, g, terms, wait, &busy)
+		t, err := l.tryThenWait(ctx, g, terms, wait, &busy)
 		if err == nil {
-			if lease := l.begin(h, terms); lease != nil {
+			if lease := t.begin(terms); lease != nil {
 				return lease, nil
 			}
-			l.discard(ctx, h)
+			t.discard(ctx)
 			if err = errEndedEarly; isClosed(l.done) {
 				err = ErrClosed
 			}
@@ -173,22 +173,22 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 
 // tryThenWait gets a lease on g's key from the store, unless Shutdown comes first. busy is the store's word that the
 // key is held, if it has given it.
-func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*hold, error) {
+func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*tenure, error) {
 	if !wait || l.guarantees.Reach == ReachProcess { // where a request is cheaper than what a wait needs
-		h, err := l.requestLease(ctx, g, terms, false)
+		t, err := l.requestLease(ctx, g, terms, false)
 		if !wait || !errors.Is(err, ErrHeld) {
-			return h, err
+			return t, err
 		}
 		*busy = err
 	}
 	atStore, done := l.waitAt(ctx, g)
 	defer done()
-	h, err := l.requestLease(atStore, g, terms, true)
-	return h, l.closedOr(ctx, err)
+	t, err := l.requestLease(atStore, g, terms, true)
+	return t, l.closedOr(ctx, err)
 }
 
 // requestLease makes one request for a lease to the store.
-func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wait bool) (*hold, error) {
+func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wait bool) (*tenure, error) {
 	ttl := terms.leaseTTL()
 	owner := terms.owner
 	if owner == "" {
@@ -200,9 +200,9 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 			_ = lease.Release(ctx) // its TTL ends it in any case
 			return nil, err
 		}
-		h := l.newHold(g, lease, owner, ttl)
-		h.named = terms.owner != ""
-		return h, nil
+		t := l.newTenure(g, lease, owner, ttl)
+		t.named = terms.owner != ""
+		return t, nil
 	}
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		held = &HeldError{Holder: l.withToken(held.Holder)}
@@ -240,9 +240,9 @@ func (l *Locker) traceAcquire(ctx context.Context, key string, opts []AcquireOpt
 	case lease != nil:
 		e.Owner, e.Token = lease.Owner(), lease.Token()
 		e.Outcome = OutcomeGranted
-		if lease.again {
+		if lease.reentered {
 			e.Outcome = OutcomeReentered
-		} else if lease.handed {
+		} else if lease.tenure.handoffs > 0 {
 			e.Outcome = OutcomeHandedOn
 		}
 	case errors.Is(err, ErrClosed):

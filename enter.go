@@ -9,9 +9,9 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// enter passes the gate of key, or queues at it. The hold is a live lease that came with the pass, nil
+// enter passes the gate of key, or queues at it. The tenure is on a live lease that the last holder handed on, nil
 // otherwise; busy means that the key was held meanwhile. The caller that passed must leave.
-func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (_ *gate, _ *hold, busy, err error) {
+func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (_ *gate, _ *tenure, busy, err error) {
 	if terms.shared {
 		g, err := l.enterPrivate(key, true)
 		return g, nil, nil, err
@@ -41,7 +41,7 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 		}
 		return nil, nil, nil, cmp.Or(err, busy)
 	}
-	w := &waiter{turn: make(chan *hold, 1), terms: terms}
+	w := &waiter{turn: make(chan *tenure, 1), terms: terms}
 	if g.waiters == nil {
 		g.waiters = list.New()
 	}
@@ -148,12 +148,12 @@ func (l *Locker) lookOnce(ctx context.Context, g *gate, since time.Time) (left t
 }
 
 // passOn gives a turn that nobody wants to the next waiter.
-func (l *Locker) passOn(g *gate, handed *hold) {
+func (l *Locker) passOn(g *gate, handed *tenure) {
 	if handed == nil {
 		l.leave(g)
 		return
 	}
-	_ = l.giveUp(context.Background(), handed) // the TTL ends what cannot be released
+	_ = handed.giveUp(context.Background()) // the TTL ends what cannot be released
 }
 
 // heldLocked is the error of an attempt that must not wait behind a holder of this process, nil if there is none.

@@ -47,6 +47,9 @@ func refusal(err error) error {
 	return nil
 }
 
+// isLoss reports whether err says that a lease has ended without a release.
+func isLoss(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) }
+
 // A Holder describes who holds a key.
 type Holder = backend.Holder
 

@@ -8,7 +8,7 @@ import (
 )
 
 // tellNotReady logs, when a wait at the store begins, that it will be long.
-func (l *Locker) tellNotReady(ctx context.Context, key string, handed *hold, wait bool) {
+func (l *Locker) tellNotReady(ctx context.Context, key string, handed *tenure, wait bool) {
 	if !wait || handed != nil || !l.defaults.logger.Enabled(ctx, slog.LevelWarn) {
 		return
 	}
