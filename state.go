@@ -74,19 +74,21 @@ type settings struct {
 // A shared or resumed lease has a private gate, where nobody queues. A shared request must not wait for local requests
 // that it does not conflict with. The key's gate may belong to a goroutine that waits at the store for a resumed lease.
 type gate struct {
-	key     string
-	shared  bool                   // the mode of its requests
-	inside  atomic.Pointer[tenure] // who holds the key, nil while the one inside still contends for it
-	waiters *list.List             // of *waiter; nil until the first comes
-	busy    error                  // what the store has said last of the key being busy
-	busyAt  time.Time              // when it did
-	looking bool                   // a waiter is asking the store whether it is
-	endWait context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
+	key      string
+	shared   bool                   // the mode of its requests
+	inside   atomic.Pointer[tenure] // who holds the key, nil while the one inside still contends for it
+	waiters  *list.List             // of *waiter; nil until the first comes
+	busy     error                  // what the store has said last of the key being busy
+	busyAt   time.Time              // when it did
+	checking bool                   // an inspection for a waiter is under way
+	endWait  context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
 }
 
 type waiter struct {
-	turn  chan *tenure // a live lease handed on, or nil to go and contend; takes one, without blocking the giver
+	turn  chan *tenure // a live lease handed on, or nil to contend; takes one, without blocking the giver
 	terms *settings
+	since time.Time     // when it began to wait
+	place *list.Element // in gate.waiters
 }
 
 // A grant is what the process knows of a lease of the store from the start. It does not change.
