@@ -37,7 +37,8 @@ func (t *tenure) handOn() bool {
 	l.mu.Lock()
 	waiter := l.nextLocked(t.gate)
 	l.mu.Unlock()
-	if waiter == nil || t.named || waiter.terms.owner != "" || int(t.handoffs) >= l.defaults.handoff || t.age() >= handoffTime {
+	if waiter == nil || t.named || waiter.terms.owner != "" ||
+		int(t.handoffs) >= l.defaults.handoff || t.age() >= handoffTime {
 		return false
 	}
 	l.renewals.remove(t)

@@ -58,8 +58,8 @@ func (l *Lease) overLocked() error {
 	return ErrLost
 }
 
-// Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: where
-// the lease has all that it may get, Renew asks for nothing and returns nil. ErrLost means that the lease has ended,
+// Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: if
+// the lease already lasts as long as that allows, Renew makes no request and returns nil. ErrLost means that the lease has ended,
 // ErrReleased that its holder has released it. After any other error the outcome is unknown, and the earlier of the old
 // and the new deadline applies. A Renew without an answer returns in time for automatic renewal to try.
 func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
@@ -87,7 +87,8 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	}
 	if t.locker.renewals.renews(t) { // automatic renewal waits for this request
 		var cancel context.CancelFunc
-		left := min(time.Until(t.lease.Deadline()), t.locker.effective(requested)) // without an answer, the earlier deadline applies
+		// Without an answer, the earlier deadline applies.
+		left := min(time.Until(t.lease.Deadline()), t.locker.effective(requested))
 		ctx, cancel = context.WithTimeoutCause(ctx, attemptTime(left), errNoAnswer)
 		defer cancel()
 	}
@@ -211,12 +212,14 @@ func (t *tenure) finish(ctx context.Context) (err error) {
 		t.discard(ctx)
 		return t.cause
 	}
-	duration := t.held()
 	if t.locker.traces.lease != nil {
-		defer func() { t.traceEnd(ctx, duration, isLoss(err), t.error("release", err)) }()
+		held := t.held()
+		defer func() { t.traceEnd(ctx, held, isLoss(err), t.error("release", err)) }()
 	}
-	if duration < t.minHold {
-		return t.keep(ctx, t.minHold-duration)
+	if t.minHold > 0 {
+		if left := t.minHold - t.held(); left > 0 {
+			return t.keep(ctx, left)
+		}
 	}
 	err = t.giveUp(ctx)
 	if err != nil && !isLoss(err) {

@@ -37,8 +37,8 @@
 // # Concurrency
 //
 // Everything is safe for concurrent use. Goroutines of one Locker that want the same key queue inside the process,
-// first come first served, and only the first of them asks the store. Requests for [Shared] leases do not queue in the
-// process: each of them asks the store.
+// first come first served, and only the first of them sends a request to the store. Requests for [Shared] leases do not
+// queue in the process: each of them goes to the store.
 package lock
 
 import (

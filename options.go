@@ -64,11 +64,10 @@ func WithMinHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) { s.minHold = d })
 }
 
-// WithWait limits how long Acquire waits for the key. After that Acquire returns ErrHeld if the key was busy, because
-// the store said so or because another goroutine of this process, which has the key or is asking for it, was ahead. If
-// the store has not answered by then, it returns ErrUnavailable, with the store's last error if there was one: the key
-// may be free. Unlike a deadline on the context, the limit does not end the lease's own Context. With 0, Acquire does
-// not wait, like TryAcquire.
+// WithWait limits how long Acquire waits for the key. After that Acquire returns ErrHeld if the key was busy: another
+// goroutine of this process held it, or the store said so. If the store has not answered by then, it returns
+// ErrUnavailable, with the store's last error if there was one: the key may be free. The limit does not affect the
+// lease. With 0, Acquire does not wait, like TryAcquire.
 func WithWait(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) { s.wait, s.limited = d, true })
 }

@@ -100,8 +100,9 @@ func (t *tenure) lose() {
 	}
 	if logger := t.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
 		held := t.held()
+		// A log that blocks must not keep others from learning of their loss.
 		go logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.owner,
-			"token", t.token, "shared", t.gate.shared, "held", held) // a log that blocks must not keep others from learning of their loss
+			"token", t.token, "shared", t.gate.shared, "held", held)
 	}
 }
 
