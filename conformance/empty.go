@@ -160,10 +160,10 @@ func tokensSurviveRestart(t *trial) {
 	dying := t.acquire(t.a, expiringKey, t.short())
 	expiring.next(dying, "grant")
 	for range 2 {
-		last := t.acquire(t.a, t.key, t.long())
+		last := t.acquireAfterOutage(t.a, t.key, t.long())
 		free.next(last, "grant of a free key")
 		t.release(last)
-		held := t.acquire(t.a, waitedKey, t.long())
+		held := t.acquireAfterOutage(t.a, waitedKey, t.long())
 		waited.next(held, "grant")
 		w := t.wait(t.b, waitedKey, t.long())
 		t.confirmQueued(waitedKey, 1)

@@ -80,9 +80,10 @@ func TestPageIsGenerated(t *testing.T) {
 // Every set runs, once and shortly, so that none can rot.
 func TestOnce(t *testing.T) {
 	rueidisPatience = 5 * time.Second
-	defer func() { rueidisPatience = 0 }()
+	t.Cleanup(func() { rueidisPatience = 0 }) // when the sets are through
 	for _, s := range Sets {
 		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel() // they wait more than they compute
 			o := s.Options
 			o.Rounds, o.Duration = 2, 100*time.Millisecond // a busy machine may stand still for one of them
 			if o.Held > 0 {
