@@ -11,7 +11,7 @@ type Guarantees struct {
 	MinTTL time.Duration
 	// Granularity is the unit to which a TTL is rounded up.
 	Granularity time.Duration
-	// MaxTTL is the longest TTL that may be asked for; a longer one is ErrInvalid. 0 means this package's MaxTTL.
+	// MaxTTL is the longest TTL that may be requested; a longer one is ErrInvalid. 0 means this package's MaxTTL.
 	MaxTTL time.Duration
 	// MaxSilence is how long the store keeps a lease at most without contact to the client; 0 means for its TTL. A
 	// lease with a longer TTL lives only while the client is in contact with the store: its Deadline is never further
