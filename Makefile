@@ -41,10 +41,11 @@ help: ## Show this list
 	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick and soak; STORES='redis etcd' those of steady and probe; COUNT=20 and JOBS=4 those of flakes; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
 
 # The packages of the fast tier wait for leases and servers more than they compute, so that there are more at a time than processors.
+# "make lint" vets.
 .PHONY: test
 test: ## Install missing servers, then run the fast tests, on one real server of each kind; no server may be missing
 	@scripts/install-servers redis etcd zookeeper memcached postgres pgbouncer
-	ANYLOCK_TEST_REQUIRE=1 $(GO) test -short -count=1 -p 4 -parallel 8 -timeout $(TIMEOUT) $(ARGS) \
+	ANYLOCK_TEST_REQUIRE=1 $(GO) test -vet=off -short -count=1 -p 4 -parallel 8 -timeout $(TIMEOUT) $(ARGS) \
 		$(if $(filter ./...,$(PKG)),./zookeeper) $(PKG) && \
 		echo "make test: the tests took $$SECONDS s"
 
@@ -62,7 +63,7 @@ test-all: ## Run every test, the library's and the specimens' with the race dete
 		-count=1 -timeout $(TIMEOUT) $(ARGS) ./...))
 
 # The race detector multiplies the processor time of a test, so that fewer tests run at a time than in "make test".
-race = ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -short -count=1 -p 3 -parallel 8 -timeout $(TIMEOUT) $(ARGS)
+race = ANYLOCK_TEST_REQUIRE=1 $(GO) test -vet=off -race -short -count=1 -p 3 -parallel 8 -timeout $(TIMEOUT) $(ARGS)
 
 .PHONY: test-race
 test-race: ## Run each store's main suite, and the fast tests of packages that are no store, with the race detector
@@ -78,7 +79,7 @@ endif
 test-modules: ## Run the fast tests of the modules beside the library, three modules at a time
 	@scripts/install-servers redis etcd zookeeper memcached postgres pgbouncer chromium mariadb
 	@printf '%s\n' $(MODULES) | ANYLOCK_TEST_REQUIRE=1 xargs -P 3 -I{} sh -c 'out=$$(cd "$$0" && \
-		$(GO) test -short -count=1 -timeout $(TIMEOUT) "$$@" ./... 2>&1); status=$$?; printf "in %s:\n%s\n" "$$0" "$$out"; exit $$status' {} $(ARGS)
+		$(GO) test -vet=off -short -count=1 -timeout $(TIMEOUT) "$$@" ./... 2>&1); status=$$?; printf "in %s:\n%s\n" "$$0" "$$out"; exit $$status' {} $(ARGS)
 
 .PHONY: flakes
 flakes: ## Run each package's fast tests COUNT times, JOBS packages at a time, and list the failures with their seeds

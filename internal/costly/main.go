@@ -26,7 +26,7 @@ import (
 const gateCheck = "ClientsShareStore" // runs before every other check
 
 func main() {
-	share := flag.Float64("share", 0.6, "the share of the processor time that the listed checks take")
+	share := flag.Float64("share", 0.75, "the share of the processor time that the listed checks take")
 	run := flag.String("run", "", "measure only checks that this expression matches, and do not write the list")
 	flag.Parse()
 	only, err := regexp.Compile(*run)
