@@ -8,23 +8,23 @@ import (
 	"github.com/anylock/lock"
 )
 
-// renew extends the lease of id to ttl from now.
-func (s *Server) renew(ctx context.Context, id claimID, from caller, ttl time.Duration) (*claim, error) {
-	c, resumed, err := s.find(ctx, id, from, ttl)
+// renew extends the lease that want names to its TTL from now.
+func (s *Server) renew(ctx context.Context, want want) (*claim, error) {
+	c, resumed, err := s.find(ctx, want)
 	if err != nil || resumed {
 		return c, err
 	}
-	err = c.lease.Renew(ctx, ttl)
+	err = c.lease.Renew(ctx, want.ttl)
 	if isOver(err) {
 		s.end(c, errors.Is(err, lock.ErrLost))
 	}
 	return c, err
 }
 
-// find returns the claim of id with its lease. resumed means that this call has resumed the lease, with ttl.
-func (s *Server) find(ctx context.Context, id claimID, from caller, ttl time.Duration) (_ *claim, resumed bool, err error) {
+// find returns the claim of want with its lease. resumed means that this call has resumed the lease, with want.ttl.
+func (s *Server) find(ctx context.Context, want want) (_ *claim, resumed bool, err error) {
 	s.mu.Lock()
-	c := s.claims[id]
+	c := s.claims[want.id]
 	if c != nil && c.lease != nil {
 		c.answered = true
 		s.mu.Unlock()
@@ -34,7 +34,7 @@ func (s *Server) find(ctx context.Context, id claimID, from caller, ttl time.Dur
 	if c != nil {
 		return nil, false, lock.ErrLost // not granted yet
 	}
-	lease, err := s.resume(ctx, id, ttl, nil)
+	lease, name, err := s.resumeWanted(ctx, want)
 	if err != nil {
 		return nil, false, err
 	}
@@ -43,13 +43,14 @@ func (s *Server) find(ctx context.Context, id claimID, from caller, ttl time.Dur
 	if s.stopped {
 		return nil, false, errStopping
 	}
-	if other := s.claims[id]; other != nil { // a request at the same time
+	if other := s.claims[want.id]; other != nil { // a request at the same time
 		if other.lease == nil {
 			return nil, false, lock.ErrLost
 		}
 		return other, false, nil
 	}
-	c, err = s.newClaimLocked(id, from, ttl)
+	want.label, want.shared = name.label, name.shared
+	c, err = s.newClaimLocked(want)
 	if err != nil {
 		return nil, false, err
 	}
@@ -60,10 +61,26 @@ func (s *Server) find(ctx context.Context, id claimID, from caller, ttl time.Dur
 	return c, true, nil
 }
 
-// drop releases the lease of id, or ends its wait.
-func (s *Server) drop(ctx context.Context, id claimID) error {
+// resumeWanted resumes the lease that want names, which this server does not know.
+func (s *Server) resumeWanted(ctx context.Context, want want) (*lock.Lease, leaseName, error) {
+	if !s.locks.Resumable() {
+		return nil, leaseName{}, lock.ErrLost
+	}
+	name := want.name
+	if name.base == "" {
+		var err error
+		if name, err = s.held(ctx, want.id, lock.Holder{}); err != nil {
+			return nil, name, err
+		}
+	}
+	lease, err := s.resume(ctx, want.id.key, name, want.ttl)
+	return lease, name, err
+}
+
+// drop releases the lease that want names, or ends its wait.
+func (s *Server) drop(ctx context.Context, want want) error {
 	s.mu.Lock()
-	c := s.claims[id]
+	c := s.claims[want.id]
 	if c != nil && c.lease == nil { // its attempt ends what it may be granted
 		c.dropped = true
 		s.endLocked(c, false)
@@ -78,7 +95,7 @@ func (s *Server) drop(ctx context.Context, id claimID) error {
 	}
 	s.mu.Unlock()
 	if c == nil {
-		lease, err := s.resume(ctx, id, s.options.DefaultTTL, nil)
+		lease, _, err := s.resumeWanted(ctx, want)
 		if err != nil {
 			return err
 		}
