@@ -16,6 +16,7 @@ type claim struct {
 	id     claimID
 	caller caller
 	ttl    time.Duration
+	want   want // of the request that made the claim
 	label  string
 	shared bool
 	since  time.Time
@@ -43,7 +44,7 @@ func (s *Server) newClaimLocked(want want) (*claim, error) {
 		return nil, err
 	}
 	c := &claim{
-		id: want.id, caller: want.caller, ttl: want.ttl, label: want.label, shared: want.shared,
+		id: want.id, caller: want.caller, ttl: want.ttl, want: want, label: want.label, shared: want.shared,
 		done: make(chan struct{}), gone: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -133,17 +134,25 @@ func (s *Server) grantedLocked(c *claim, lease *lock.Lease) {
 
 // request makes the requests of an attempt.
 func (s *Server) request(c *claim) (*lock.Lease, error) {
+	if c.want.name.base != "" && s.locks.Resumable() { // another server, or this one before a restart, granted it
+		if lease, err := s.resume(c.ctx, c.id.key, c.want.name, c.ttl); !errors.Is(err, lock.ErrLost) {
+			return lease, err
+		}
+	}
 	lease, err := s.locks.TryAcquire(c.ctx, c.id.key, s.terms(c)...)
 	if !errors.Is(err, lock.ErrHeld) {
 		return lease, err
 	}
-	// The holder may be this client, by way of another server or of this one before a restart.
-	switch lease, rerr := s.reclaim(c, err); {
-	case rerr == nil:
-		return lease, nil
-	case !errors.Is(rerr, lock.ErrLost):
-		return nil, rerr
-	case !c.waits:
+	if c.want.retry {
+		ended, berr := s.endUnanswered(c, err)
+		switch {
+		case berr != nil:
+			return nil, berr
+		case ended && !c.waits:
+			return s.locks.TryAcquire(c.ctx, c.id.key, s.terms(c)...)
+		}
+	}
+	if !c.waits {
 		return nil, err
 	}
 	return s.locks.Acquire(c.ctx, c.id.key, s.terms(c)...)
@@ -162,27 +171,22 @@ func leaseOptions(name leaseName, ttl time.Duration) []lock.AcquireOption {
 	return options
 }
 
-// reclaim returns the lease that c's client holds already. busy is the store's answer that the key is held. The error
-// is ErrLost if somebody else holds the key, or the store cannot resume leases.
-func (s *Server) reclaim(c *claim, busy error) (*lock.Lease, error) {
-	if !s.locks.Resumable() {
-		return nil, lock.ErrLost
-	}
+// endUnanswered ends a lease that another server, or this one before a restart, was granted for c's client, which has
+// had no answer. The lease must not be resumed, because a server that is still alive releases it. busy is the store's
+// answer that the key is held.
+func (s *Server) endUnanswered(c *claim, busy error) (ended bool, err error) {
 	var holder lock.Holder
 	if held, ok := errors.AsType[*lock.HeldError](busy); ok {
 		holder = held.Holder
 	}
 	name, err := s.held(c.ctx, c.id, holder)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.locks.Ops().Break(c.ctx, c.id.key, name.owner())
 	}
-	if name.shared != c.shared {
-		return nil, lock.ErrLost
+	if errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrUnsupported) {
+		return false, nil
 	}
-	s.mu.Lock()
-	c.label = name.label
-	s.mu.Unlock()
-	return s.resume(c.ctx, c.id.key, name, c.ttl)
+	return err == nil, err
 }
 
 // held returns the name of the lease that id holds at the store. holder is what the store has answered already, zero if

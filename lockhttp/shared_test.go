@@ -50,6 +50,7 @@ func TestSharedLeases(t *testing.T) {
 		w.want(423, "PUT", of("k", "owner", "r4", "shared", "true"), "")
 		w.want(400, "PUT", of("k", "owner", "w2", "shared", "true"), "") // the owner holds the other mode
 		w.want(400, "PUT", of("k", "owner", "r5", "shared", "yes"), "")
+		w.want(400, "PUT", of("k", "owner", "r5", "retry", "yes"), "")
 	})
 }
 
@@ -94,7 +95,7 @@ func TestRestartKeepsSharedLeases(t *testing.T) {
 	})
 }
 
-// A restarted server continues a shared lease that ends last without its name, too, and a repeated request joins it.
+// A restarted server continues a shared lease that ends last without its name, too.
 func TestRestartFindsTheLastReader(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		first := w.want(200, "PUT", of("k", "owner", "r", "shared", "true", "label", "web-3", "ttl_ms", "10000"), "")
@@ -109,7 +110,7 @@ func TestRestartFindsTheLastReader(t *testing.T) {
 		go w.try(context.Background(), "PUT", of("k", "owner", "w", "wait_ms", "30000"), "")
 		synctest.Wait()
 		// A shared request does not pass the writer: only the lease that it holds already can be its answer.
-		a = w.want(200, "PUT", of("k", "owner", "r", "shared", "true", "ttl_ms", "10000"), "")
+		a = w.want(200, "PUT", of("k", "owner", "r", "shared", "true", "lease", first.body.Lease, "ttl_ms", "10000"), "")
 		if a.body.Lease != first.body.Lease || a.body.Label != "web-3" {
 			t.Errorf("repeated %s, want %s", a.text, first.text)
 		}

@@ -16,6 +16,7 @@ type want struct {
 	// Of an acquisition:
 	label  string
 	shared bool
+	retry  bool // no reply to the owner's earlier requests has arrived
 
 	name leaseName // at the store, from an earlier reply; zero if the client did not send it
 }
@@ -49,12 +50,31 @@ func (s *Server) acquisitionOf(c *call) (w want, err error) {
 	if err = validateLabel(w.label); err != nil {
 		return w, err
 	}
-	switch text := c.query.Get("shared"); text {
-	case "", "false":
-	case "true":
-		w.shared = true
+	if w.shared, err = c.flag("shared"); err != nil {
+		return w, err
+	}
+	if w.retry, err = c.flag("retry"); err != nil {
+		return w, err
+	}
+	switch {
+	case w.name.base == "":
+	case w.retry:
+		return w, fmt.Errorf("%w: a request with lease is no retry of one without a reply", lock.ErrInvalid)
+	case w.name.shared != w.shared:
+		return w, fmt.Errorf("%w: lease is of the other mode", lock.ErrInvalid)
 	default:
-		return w, fmt.Errorf("%w: shared is neither true nor false", lock.ErrInvalid)
+		w.label = w.name.label
 	}
 	return w, nil
+}
+
+// flag reads a parameter that is true or false, by default false.
+func (c *call) flag(name string) (bool, error) {
+	switch c.query.Get(name) {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	}
+	return false, fmt.Errorf("%w: %s is neither true nor false", lock.ErrInvalid, name)
 }
