@@ -17,7 +17,7 @@ import (
 )
 
 // loadTTL is longer than an outage, a restart and a pause of a busy machine together.
-const loadTTL = 20 * time.Second
+const loadTTL = 30 * time.Second
 
 // A loadClient acquires leases on random keys through any of the servers, as the clients in examples/http do, and
 // writes into the log when it relied on a lease.
