@@ -90,6 +90,11 @@ soak: ## Run histories and storms on all stores with fresh seeds for DURATION; e
 	@scripts/install-servers
 	GO="$(GO)" DURATION="$(DURATION)" ARGS="$(ARGS)" scripts/soak $(filter-out ./...,$(PKG))
 
+.PHONY: serve-load
+serve-load: ## Load two servers of "anylock serve" with 1000 clients for DURATION, and kill and freeze them and their Redis
+	@scripts/install-servers redis
+	ANYLOCK_TEST_REQUIRE=1 ANYLOCK_SERVE_LOAD=$(DURATION) $(GO) test -count=1 -v -run '^TestServeUnderLoad$$' -timeout 25h ./cmd/anylock
+
 .PHONY: steady
 steady: ## Run the suite on correct stores: ROUNDS times by the command on stock servers, ROUNDS2 times on a busy machine; hours
 	@scripts/install-servers

@@ -28,9 +28,13 @@ func (r *runner) termFlags(flags *pflag.FlagSet) {
 
 // modeFlags are the flags that let several hold the key at once.
 func (r *runner) modeFlags(flags *pflag.FlagSet) {
+	r.sharedFlag(flags)
+	flags.IntVar(&r.permits, "permits", 0, "let `N` holders hold the key at once; give every one the same N")
+}
+
+func (r *runner) sharedFlag(flags *pflag.FlagSet) {
 	flags.BoolVarP(&r.shared, "shared", "s", false,
 		"hold the key beside other holders with --shared, and beside no holder without")
-	flags.IntVar(&r.permits, "permits", 0, "let `N` holders hold the key at once; give every one the same N")
 }
 
 // checkTerms checks the key and termFlags.
