@@ -15,8 +15,12 @@ func (s *Server) renew(ctx context.Context, want want) (*claim, error) {
 		return c, err
 	}
 	err = c.lease.Renew(ctx, want.ttl)
-	if isOver(err) {
-		s.end(c, errors.Is(err, lock.ErrLost))
+	if !isOver(err) {
+		return c, err
+	}
+	s.end(c, errors.Is(err, lock.ErrLost))
+	if errors.Is(err, lock.ErrLost) { // or extended by another server: the store knows
+		c, _, err = s.find(ctx, want)
 	}
 	return c, err
 }
@@ -95,17 +99,25 @@ func (s *Server) drop(ctx context.Context, want want) error {
 	}
 	s.mu.Unlock()
 	if c == nil {
-		lease, _, err := s.resumeWanted(ctx, want)
-		if err != nil {
-			return err
-		}
-		return lease.Release(ctx)
+		return s.dropUnknown(ctx, want)
 	}
 	err := c.lease.Release(ctx)
 	if err == nil || isOver(err) {
 		s.end(c, errors.Is(err, lock.ErrLost))
 	}
+	if errors.Is(err, lock.ErrLost) { // or extended by another server: the store knows
+		return s.dropUnknown(ctx, want)
+	}
 	return err
+}
+
+// dropUnknown releases a lease that this server does not know.
+func (s *Server) dropUnknown(ctx context.Context, want want) error {
+	lease, _, err := s.resumeWanted(ctx, want)
+	if err != nil {
+		return err
+	}
+	return lease.Release(ctx)
 }
 
 // remaining is how long after since the lease of c is exclusive, by a clock that may run faster or slower by a

@@ -117,20 +117,20 @@ func (l *load) disturb(duration time.Duration) {
 	switch name {
 	case "server killed":
 		s.kill()
-		s.start()
+		l.start(s)
 	case "both servers killed":
 		for _, s := range l.servers {
 			s.kill()
 		}
 		for _, s := range l.servers {
-			s.start()
+			l.start(s)
 		}
 	case "server ended by SIGTERM":
 		l.signal(s, syscall.SIGTERM)
 		if err := s.cmd.Wait(); err != nil {
 			l.fail("serve ended with %v", err)
 		}
-		s.start()
+		l.start(s)
 	case "server frozen":
 		l.signal(s, syscall.SIGSTOP)
 		pause(l.t.Context(), outage)
@@ -145,6 +145,20 @@ func (l *load) disturb(duration time.Duration) {
 		l.store.Start()
 	}
 	l.faults[name]++
+}
+
+// start starts a server again, also on a machine that is so busy that the store does not answer in time.
+func (l *load) start(s *served) {
+	const patience = time.Minute
+	for end := time.Now().Add(patience); ; {
+		err := s.tryStart()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			l.t.Fatalf("serve did not start: %v", err)
+		}
+	}
 }
 
 func (l *load) signal(s *served, signal syscall.Signal) {
