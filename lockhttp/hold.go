@@ -28,7 +28,7 @@ func (s *Server) renew(ctx context.Context, want want) (*claim, error) {
 // find returns the claim of want with its lease. resumed means that this call has resumed the lease, with want.ttl.
 func (s *Server) find(ctx context.Context, want want) (_ *claim, resumed bool, err error) {
 	s.mu.Lock()
-	c := s.claims[want.id]
+	c := s.claimOfLocked(want)
 	if c != nil && c.lease != nil {
 		c.answered = true
 		s.mu.Unlock()
@@ -65,6 +65,22 @@ func (s *Server) find(ctx context.Context, want want) (_ *claim, resumed bool, e
 	return c, true, nil
 }
 
+// claimOfLocked returns the claim of want. It ends a claim whose lease, if any, is not the one that want names: the
+// client has been granted that one by another server since.
+func (s *Server) claimOfLocked(want want) *claim {
+	c := s.claims[want.id]
+	if c == nil || want.name.base == "" || c.lease != nil && c.lease.Owner() == want.name.owner() {
+		return c
+	}
+	c.dropped = true
+	s.endLocked(c, false)
+	c.stopAttemptLocked()
+	if lease := c.lease; lease != nil && !s.stopped {
+		s.background.Go(func() { s.release(lease) })
+	}
+	return nil
+}
+
 // resumeWanted resumes the lease that want names, which this server does not know.
 func (s *Server) resumeWanted(ctx context.Context, want want) (*lock.Lease, leaseName, error) {
 	if !s.locks.Resumable() {
@@ -84,7 +100,7 @@ func (s *Server) resumeWanted(ctx context.Context, want want) (*lock.Lease, leas
 // drop releases the lease that want names, or ends its wait.
 func (s *Server) drop(ctx context.Context, want want) error {
 	s.mu.Lock()
-	c := s.claims[want.id]
+	c := s.claimOfLocked(want)
 	if c != nil && c.lease == nil { // its attempt ends what it may be granted
 		c.dropped = true
 		s.endLocked(c, false)

@@ -32,6 +32,52 @@ func (l lateLease) Renew(context.Context, time.Duration) error {
 
 func (l lateLease) Release(ctx context.Context) error { return l.Renew(ctx, 0) }
 
+// A client that was granted a lease by one server may still have an attempt at another, which stands for its owner there.
+// The lease that the client names counts.
+func TestNamedLeaseBesideAnAttempt(t *testing.T) {
+	inBubble(t, lockhttp.Options{Linger: time.Minute}, func(w *world) {
+		other := *w
+		other.start()
+		defer other.stop()
+		for _, shared := range []string{"false", "true"} {
+			w.want(200, "PUT", of("k", "owner", "holder", "ttl_ms", "5000"), "")
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			if _, err := w.try(ctx, "PUT", of("k", "owner", shared, "shared", shared, "wait_ms", "60000"), ""); err == nil {
+				t.Fatal("the request did not end")
+			}
+			cancel()
+			put := of("k", "owner", shared, "shared", shared, "retry", "true", "wait_ms", "50000", "ttl_ms", "600000")
+			lease := other.want(200, "PUT", put, "").body.Lease
+			if a := w.want(200, "POST", path("k", "/renew", "owner", shared, "lease", lease), ""); a.body.Lease != lease {
+				t.Errorf("renewed %s, want %s", a.text, lease)
+			}
+			w.want(423, "PUT", of("k", "owner", "x"), "")
+			w.want(204, "DELETE", of("k", "owner", shared, "lease", lease), "")
+			synctest.Wait()
+			if a := w.want(200, "GET", of("k"), ""); a.body.Held {
+				t.Errorf("released, and %s", a.text)
+			}
+		}
+	})
+}
+
+// A release ends both the lease that it names and the attempt.
+func TestReleaseOfNamedLeaseBesideAnAttempt(t *testing.T) {
+	inBubble(t, lockhttp.Options{Linger: time.Minute}, func(w *world) {
+		other := *w
+		other.start()
+		defer other.stop()
+		lease := other.want(200, "PUT", of("k", "owner", "o", "ttl_ms", "600000"), "").body.Lease
+		go w.try(context.Background(), "PUT", of("k", "owner", "o", "wait_ms", "60000"), "")
+		synctest.Wait()
+		w.want(204, "DELETE", of("k", "owner", "o", "lease", lease), "")
+		synctest.Wait()
+		if a := w.want(200, "GET", of("k"), ""); a.body.Held {
+			t.Errorf("released, and %s", a.text)
+		}
+	})
+}
+
 // A server whose own knowledge of a lease has run out asks the store: another server may have extended the lease.
 func TestAnotherServerHasRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
