@@ -38,13 +38,14 @@ each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick and soak; STORES='redis queue' those of steady; COUNT=20 and JOBS=4 those of flakes; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
+	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick and soak; STORES='redis etcd' those of steady and probe; COUNT=20 and JOBS=4 those of flakes; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
 
 # The packages of the fast tier wait for leases and servers more than they compute, so that there are more at a time than processors.
+# "make lint" vets.
 .PHONY: test
 test: ## Install missing servers, then run the fast tests, on one real server of each kind; no server may be missing
 	@scripts/install-servers redis etcd zookeeper memcached postgres pgbouncer
-	ANYLOCK_TEST_REQUIRE=1 $(GO) test -short -count=1 -p 4 -parallel 8 -timeout $(TIMEOUT) $(ARGS) \
+	ANYLOCK_TEST_REQUIRE=1 $(GO) test -vet=off -short -count=1 -p 4 -parallel 8 -timeout $(TIMEOUT) $(ARGS) \
 		$(if $(filter ./...,$(PKG)),./zookeeper) $(PKG) && \
 		echo "make test: the tests took $$SECONDS s"
 
@@ -62,7 +63,7 @@ test-all: ## Run every test, the library's and the specimens' with the race dete
 		-count=1 -timeout $(TIMEOUT) $(ARGS) ./...))
 
 # The race detector multiplies the processor time of a test, so that fewer tests run at a time than in "make test".
-race = ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -short -count=1 -p 3 -parallel 8 -timeout $(TIMEOUT) $(ARGS)
+race = ANYLOCK_TEST_REQUIRE=1 $(GO) test -vet=off -race -short -count=1 -p 3 -parallel 8 -timeout $(TIMEOUT) $(ARGS)
 
 .PHONY: test-race
 test-race: ## Run each store's main suite, and the fast tests of packages that are no store, with the race detector
@@ -78,7 +79,7 @@ endif
 test-modules: ## Run the fast tests of the modules beside the library, three modules at a time
 	@scripts/install-servers redis etcd zookeeper memcached postgres pgbouncer chromium mariadb
 	@printf '%s\n' $(MODULES) | ANYLOCK_TEST_REQUIRE=1 xargs -P 3 -I{} sh -c 'out=$$(cd "$$0" && \
-		$(GO) test -short -count=1 -timeout $(TIMEOUT) "$$@" ./... 2>&1); status=$$?; printf "in %s:\n%s\n" "$$0" "$$out"; exit $$status' {} $(ARGS)
+		$(GO) test -vet=off -short -count=1 -timeout $(TIMEOUT) "$$@" ./... 2>&1); status=$$?; printf "in %s:\n%s\n" "$$0" "$$out"; exit $$status' {} $(ARGS)
 
 .PHONY: flakes
 flakes: ## Run each package's fast tests COUNT times, JOBS packages at a time, and list the failures with their seeds
@@ -95,6 +96,12 @@ serve-load: ## Load two servers of "anylock serve" with 1000 clients for DURATIO
 	@scripts/install-servers redis
 	ANYLOCK_TEST_REQUIRE=1 ANYLOCK_SERVE_LOAD=$(DURATION) $(GO) test -count=1 -v -run '^TestServeUnderLoad$$' -timeout 25h ./cmd/anylock
 
+.PHONY: probe
+probe: ## Run readers and writers in processes that are killed, stopped and cut off, for DURATION on each store of STORES
+	@scripts/install-servers redis etcd zookeeper postgres
+	ANYLOCK_TEST_REQUIRE=1 ANYLOCK_PROBE_DURATION=$(DURATION) $(GO) test -tags probe -count=1 -timeout 0 -v $(ARGS) \
+		-run '^TestProbe$(if $(STORES),$$/^($(subst $() ,|,$(strip $(STORES))))$$)' ./internal/probe
+
 .PHONY: steady
 steady: ## Run the suite on correct stores: ROUNDS times by the command on stock servers, ROUNDS2 times on a busy machine; hours
 	@scripts/install-servers
@@ -109,12 +116,13 @@ quick: ## Run the tests with the servers that happen to be there
 test-docker: ## Run the suite on the official image of each server; without Docker, install and start one
 	GO="$(GO)" ARGS="$(ARGS)" scripts/test-docker
 
-# The second build must give the same bytes.
+# The second build, of the same commit, must give the same bytes.
 .PHONY: release-dry-run
+release-dry-run: export COMMIT := $(shell git rev-parse HEAD)
 release-dry-run: ## Build a release in dist, build a part again to compare, and install the .deb in a Debian without Go, with a real cron
 	scripts/release 0.0.0-dry dist
 	TARGETS=linux/amd64 scripts/release 0.0.0-dry dist/again
-	cd dist/again && for file in *amd64*; do cmp $$file ../$$file; done
+	cd dist/again && for file in *amd64* *x86_64*; do cmp $$file ../$$file || exit 1; done
 	rm -r dist/again
 	scripts/release-test dist
 

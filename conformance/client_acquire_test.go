@@ -298,6 +298,9 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 		}
 		c.asksAfter(life)
 		life.OnLost(func() { c.keep("client keeps leases that have expired", life) })
+		if c.is("resumed lease ends with the first client's") {
+			life.OnLost(func() { c.server.releaseMode(r.Key, r.Owner, r.Shared) })
+		}
 		if r.Shared && c.is("loss of a reader is that of its client's others") {
 			life.OnLost(func() { c.losesReaders(life) })
 		}

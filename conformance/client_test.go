@@ -32,6 +32,8 @@ type client struct {
 	lives []*kit.Life // see keepsLives
 	kept  []any       // by a bug
 
+	resumed []backend.Request
+
 	pushed sync.Map // owners whose loss the server has reported
 
 	emptied int // how often the server had lost its data when the client came about
@@ -219,6 +221,9 @@ func (c *client) Close() error {
 	}
 	if first {
 		close(c.done)
+		if c.is("close of a client ends what it has resumed") {
+			c.endsResumed()
+		}
 		if !c.is("Close leaves leases live", "Close leaves readers live") {
 			c.leases.Close()
 		}

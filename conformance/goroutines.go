@@ -82,10 +82,13 @@ func goroutineDump(label string) string {
 // waitForGoroutines waits until this trial has at most most goroutines.
 func (t *trial) waitForGoroutines(most int, what string) {
 	var n int
-	const pause = 100 * time.Millisecond // counting stops the whole process for a moment
-	for range soon / pause {
+	pause := 100 * time.Millisecond // grows: counting stops the whole process for a moment
+	for end := time.Now().Add(soon); ; pause *= 2 {
 		if n = goroutines(t.label); n <= most {
 			return
+		}
+		if time.Now().After(end) {
+			break
 		}
 		time.Sleep(pause)
 	}

@@ -127,7 +127,7 @@ func recordMatrix(t *testing.T) {
 		if !ok {
 			tried = next.Checks
 		}
-		tried = slices.DeleteFunc(slices.Clone(tried), func(c string) bool { return isOfShared(bug) != isSharedCheck(c) })
+		tried = slices.DeleteFunc(slices.Clone(tried), func(c string) bool { return areaOfBug(bug) != areaOfCheck(c) })
 		row = slices.DeleteFunc(slices.Clone(row), func(c string) bool { return !slices.Contains(known, c) })
 		all.Go(func() {
 			slots <- struct{}{}
@@ -148,17 +148,27 @@ func recordMatrix(t *testing.T) {
 	}
 }
 
-// isOfShared reports whether bug is one of shared leases, which only requests for them meet. It is tried on the checks
-// of the group shared, and other bugs on the others: each finds what it is there for, and trying all pairs takes hours.
-func isOfShared(bug string) bool {
-	return slices.ContainsFunc(sharedMutants, func(m mutant) bool { return m.bug == bug })
+// areaOfBug is the group of checks on which bug is tried, if only requests of that group meet it, and empty for other
+// bugs. Each finds what it is there for, and trying all pairs takes hours.
+func areaOfBug(bug string) string {
+	is := func(m mutant) bool { return m.bug == bug }
+	switch {
+	case slices.ContainsFunc(sharedMutants, is):
+		return "shared"
+	case slices.ContainsFunc(resumeMutants, is):
+		return "resume"
+	}
+	return ""
 }
 
-func isSharedCheck(name string) bool {
-	return slices.ContainsFunc(conformance.Checks(), func(c conformance.Check) bool {
-		return c.Name == name &&
-			c.Group == "shared"
-	})
+// areaOfCheck is the group of a check on which only the bugs of that area are tried, and empty for other checks.
+func areaOfCheck(name string) string {
+	checks := conformance.Checks()
+	group := checks[slices.IndexFunc(checks, func(c conformance.Check) bool { return c.Name == name })].Group
+	if group == "shared" || group == "resume" {
+		return group
+	}
+	return ""
 }
 
 // mutantBugs lists each bug once.

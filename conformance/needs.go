@@ -9,8 +9,8 @@ import (
 
 // A Need is a condition under which a check applies.
 type Need struct {
-	// Missing names what is missing when the need is not met: a guarantee, as in "Guarantees.FIFO", or a hook, as in
-	// "Harness.Evict".
+	// Missing names what is missing when the need is not met: a guarantee, as in "Guarantees.FIFO", a hook, as in
+	// "Harness.Evict", or an optional interface, as in "backend.Resumer". Only a suite that runs knows the latter.
 	Missing string
 	// Reason is a sentence, as in "the store promises no order of grants (Guarantees.FIFO)".
 	Reason string

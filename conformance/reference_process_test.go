@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance"
 )
 
@@ -119,7 +120,11 @@ func (p *sham) Release(ctx context.Context, owner string) error {
 		if err != nil {
 			return err
 		}
-		return l.Release(ctx)
+		err = l.Release(ctx)
+		if errors.Is(err, backend.ErrLost) && p.is("release ends a lease that was resumed since its loss") {
+			p.server.release(l.(*kit.Life).Key(), owner)
+		}
+		return err
 	})
 }
 

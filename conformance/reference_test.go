@@ -66,6 +66,8 @@ type entry struct {
 	lastOf        *client        // whose it was
 	restored      bool           // the lease is older than the last restart
 	cuts          int64          // of the holder's client before the grant
+	resumedBy     *client        // who has resumed the lease last
+	clients       int            // how many have
 }
 
 // A place is one in a queue.
@@ -215,6 +217,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 		e.expires = e.expires.Add(c.skew)
 	}
 	e.granted, e.cuts, e.restored = now, c.contact.cuts.Load(), false
+	e.resumedBy, e.clients = nil, 0
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }
@@ -360,6 +363,8 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	case !owns:
 		s.lateFromBroken(e, "late renewal of a broken lease drops who waits last")
 		return false
+	case !s.renewsResumed(e, c):
+		return false
 	case s.renewInCrowd(e):
 		return owns
 	}
@@ -407,6 +412,9 @@ func (s *server) release(key, owner string) bool {
 		return false
 	}
 	if s.isOf(e.owner, owner, "release") || s.meansOther(e, owner, "release ends") || e.owner != "" && s.is("release ignores the owner") {
+		if s.keepsResumed(e) {
+			return true
+		}
 		s.recordsLocked("store keeps a record of each released lease")
 		e.released, e.expired, e.gaveUp = time.Now(), false, owner
 		s.endLocked(key, e)

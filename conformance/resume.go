@@ -3,119 +3,354 @@ package conformance
 import (
 	"context"
 	"errors"
-	"regexp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
 )
 
-// ExecuteResume runs the check of backend.Resumer, which is not yet one of Checks: it has no record of mutants.
-func ExecuteResume(ctx context.Context, h Harness) (Result, error) {
-	results, err := execute(ctx, h, Options{Run: regexp.MustCompile("^" + resumeChecks[0].Name + "$")}, resumeChecks)
-	if err != nil {
-		return Result{}, err
+var needsResumer = Need{"backend.Resumer",
+	"the store cannot return a lease to another client (backend.Resumer)",
+	func(_ backend.Guarantees, h Harness) bool { _, ok := h.client.(backend.Resumer); return ok }}
+
+// resumeGroupChecks are the checks on leases that another client resumes, which all need a store that can.
+func resumeGroupChecks() []Check {
+	checks := slices.Concat(resumeChecks, resumeFaultChecks)
+	for i, c := range checks {
+		checks[i].Needs = append([]Need{needsResumer}, c.Needs...)
 	}
-	return results[0], nil
+	return checks
 }
 
 var resumeChecks = []Check{
 	{
-		Name: "ResumeContinuesALease",
-		Rule: "Resumer.Resume returns the lease of its owner with the same token, after its client has been closed, and extends it; it never acquires, and an error ends nothing",
-		run:  resumeContinuesALease,
+		Name: "ResumeContinuesLease",
+		Rule: "Resumer.Resume returns the lease of its owner with the same token, also after its client was closed; " +
+			"the lease is renewed, excludes others and is released like any other",
+		run: resumeContinuesLease,
+	},
+	{
+		Name: "ResumeIsForTheHolder",
+		Rule: "Resumer.Resume by anybody but the holder is ErrLost: it acquires nothing, and neither extends nor ends " +
+			"the holder's lease",
+		run: resumeIsForTheHolder,
+	},
+	{
+		Name: "ResumeSetsTTL",
+		Rule: "Resumer.Resume makes the lease end the TTL from now, later or sooner than before; the end of the first " +
+			"client's lease does not end the resumed one",
+		run: resumeSetsTTL,
+	},
+	{
+		Name: "TwoClientsOfOneLease",
+		Rule: "Resumer: each client of one lease may renew it; a release by one ends it for both, and a Close by one " +
+			"ends nothing for the other",
+		run: twoClientsOfOneLease,
+	},
+	{
+		Name:  "ResumeOfReaders",
+		Rule:  "rule 1: Resume of a shared lease extends that lease alone; a lease of the other mode is ErrLost",
+		Needs: []Need{needsShared},
+		run:   resumeOfReaders,
+	},
+	{
+		Name: "ResumeRacesRelease",
+		Rule: "rule 5: a Resume that meets the release of its lease does not touch the next holder",
+		run:  resumeRacesRelease,
+	},
+	{
+		Name: "ResumeRefusesBadInput",
+		Rule: "Resumer.Resume: bad input is ErrInvalid before any request, a closed client is ErrClosed, an ended context " +
+			"is the context's error; none of them changes the lease",
+		run: resumeRefusesBadInput,
 	},
 }
 
-func resumeContinuesALease(t *trial) {
-	resumer, ok := t.b.(backend.Resumer)
-	if !ok {
-		t.skipf("the store is no Resumer")
+// resumeBy makes one Resume of g by client b, which the store answers.
+func (t *trial) resumeBy(b backend.Backend, g *grant, ttl time.Duration) (*grant, error) {
+	r := backend.Request{Key: g.key, Owner: g.owner, TTL: ttl, Shared: g.shared}
+	before := time.Now()
+	l, err := b.(backend.Resumer).Resume(t.ctx, r)
+	after := time.Now()
+	t.answered(err, before)
+	switch {
+	case err != nil && l != nil:
+		t.fatalf("Resume returned a lease and the error %v", err)
+	case err != nil:
+		return nil, err
+	case l == nil:
+		t.fatalf("Resume returned neither a lease nor an error")
 	}
-	first := t.open()
-	g := t.acquire(first, t.newKey(), t.long())
-	if err := first.Close(); err != nil {
-		t.fatalf("Close: %v", err)
+	resumed := &grant{Lease: l, client: b, key: g.key, owner: g.owner, ttl: ttl, before: before, after: after, shared: g.shared}
+	t.mu.Lock()
+	t.grants = append(t.grants, resumed)
+	t.mu.Unlock()
+	return resumed, nil
+}
+
+// resume resumes g, which must be live, by client b.
+func (t *trial) resume(b backend.Backend, g *grant, ttl time.Duration) *grant {
+	resumed, err := t.resumeBy(b, g, ttl)
+	if errors.Is(err, backend.ErrLost) && !g.live(time.Now()) {
+		t.tooLate("a lease ended before it was resumed")
 	}
+	if err != nil {
+		t.fatalf("Resume of a live lease: %v", err)
+	}
+	if resumed.Token() != g.Token() {
+		t.fatalf("the resumed lease has token %d, the lease was granted token %d", resumed.Token(), g.Token())
+	}
+	t.keepsDeadline(resumed, ttl, resumed.before, resumed.after, "Resume")
+	return resumed
+}
+
+// notResumed makes a Resume of a lease that its owner does not hold.
+func (t *trial) notResumed(b backend.Backend, r backend.Request, what string) {
+	t.wantLost(what, func() error {
+		_, err := b.(backend.Resumer).Resume(t.ctx, r)
+		return err
+	})
+}
+
+func resumeContinuesLease(t *trial) {
+	ways := t.renewals()
+	t.together(len(ways), func(i int) {
+		first := t.open()
+		g := t.acquire(first, t.newKey(), t.long())
+		t.closes(first)
+		w := t.wait(t.a, g.key, t.long())
+		t.arrived(g.key, 1)
+		resumed := t.resume(t.b, g, t.long())
+		t.describes(resumed, t.long())
+		t.heldBy(resumed)
+		t.renewBy(resumed, t.long(), func() error { return ways[i].renew(t.ctx, resumed, t.long()) })
+		w.stillWaits(t, resumed, t.rule)
+		t.release(resumed)
+		if resumed.gone() {
+			t.breaks(6, "Lost of a resumed lease is closed after a clean release")
+		}
+		next := w.granted(t, t.handOff(), "after the release of a resumed lease")
+		if t.g.Fencing > backend.FencingNone && next.Token() <= g.Token() {
+			t.breaks(7, "token %d was granted after %d", next.Token(), g.Token())
+		}
+		t.heldBy(next)
+	})
+}
+
+func resumeIsForTheHolder(t *trial) {
+	t.together(4, func(i int) {
+		switch i {
+		case 0:
+			t.eachPair(func(p likePair) {
+				g := t.acquireAs(t.a, t.newKey(), p.one)
+				what := fmt.Sprintf("Resume by owner %s of a key that %s holds", show(p.two), show(p.one))
+				t.notResumed(t.b, backend.Request{Key: g.key, Owner: p.two, TTL: t.long()}, what)
+				t.belongsTo(g, what)
+				t.release(g)
+			})
+		case 1:
+			t.othersResumeNothing()
+		case 2:
+			t.resumesNoEndedLease(func(g *grant) { t.release(g) }, "released")
+		case 3:
+			t.resumesNoEndedLease(t.expire, "expired")
+		}
+	})
+}
+
+// othersResumeNothing lets owners who do not hold a key resume it, and sees the holder's lease end in time.
+func (t *trial) othersResumeNothing() {
+	g := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(t.a, g.key, t.long())
 	t.arrived(g.key, 1)
 	other := t.acquire(t.a, t.newKey(), t.long())
 	free := t.newKey()
-	for what, r := range map[string]backend.Request{
-		"Resume of an owner that nobody is":             {Key: g.key, Owner: backend.NewOwner()},
-		"Resume of an owner that waits":                 {Key: g.key, Owner: w.owner},
-		"Resume of an owner that holds another key":     {Key: g.key, Owner: other.owner},
-		"Resume of a free key":                          {Key: free, Owner: g.owner},
-		"Resume of an owner in front of another's name": {Key: g.key, Owner: g.owner[:len(g.owner)-1]},
-	} {
-		r.TTL = t.long()
-		_, err := resumer.Resume(t.ctx, r)
-		t.isLost(err, what)
+	for _, b := range []backend.Backend{t.a, t.b} {
+		for what, r := range map[string]backend.Request{
+			"Resume by an owner that nobody is":             {Key: g.key, Owner: backend.NewOwner()},
+			"Resume by an owner that waits":                 {Key: g.key, Owner: w.owner},
+			"Resume by an owner that holds another key":     {Key: g.key, Owner: other.owner},
+			"Resume of a free key":                          {Key: free, Owner: g.owner},
+			"Resume by an owner in front of another's name": {Key: g.key, Owner: g.owner[:len(g.owner)-1]},
+		} {
+			r.TTL = t.long()
+			t.notResumed(b, r, what)
+		}
 	}
-	if h, err := t.b.Inspect(t.ctx, free); err == nil && h.Held() {
-		t.breaks(5, "Resume has acquired a free key")
+	w.stillWaits(t, g, t.rule)
+	t.heldBy(g)
+	t.heldBy(other)
+	t.mustBeFree(t.b, free, "after Resume of a free key")
+
+	short := t.acquire(t.a, t.newKey(), t.short())
+	t.notResumed(t.b, backend.Request{Key: short.key, Owner: backend.NewOwner(), TTL: t.long()},
+		"Resume by an owner that nobody is")
+	t.outlast(t.lastRefusal(short.after, short.ttl))
+	t.mustBeFree(t.b, short.key, "after the TTL of a lease that another owner tried to resume")
+}
+
+// resumesNoEndedLease resumes a lease that has ended, when its key is free and when another owner holds it.
+func (t *trial) resumesNoEndedLease(end func(g *grant), how string) {
+	g := t.acquire(t.a, t.newKey(), t.short())
+	end(g)
+	stale := backend.Request{Key: g.key, Owner: g.owner, TTL: t.long()}
+	what := "Resume of a lease that was " + how
+	for _, b := range []backend.Backend{t.a, t.b} {
+		t.notResumed(b, stale, what)
+	}
+	next := t.acquire(t.a, g.key, t.long())
+	for _, b := range []backend.Backend{t.a, t.b} {
+		t.notResumed(b, stale, what+", and whose key another owner holds")
+	}
+	t.describes(next, t.long())
+	t.heldBy(next)
+}
+
+func resumeSetsTTL(t *trial) {
+	t.together(2, func(i int) {
+		if i == 0 { // later
+			g := t.acquire(t.a, t.newKey(), t.short())
+			resumed := t.resume(t.b, g, t.long())
+			t.expire(g)
+			t.isLost(g.Release(t.ctx), "Release by the first client, whose own deadline has passed")
+			t.heldBy(resumed)
+			t.renew(resumed, t.long())
+			return
+		}
+		g := t.acquire(t.a, t.newKey(), t.long()) // sooner
+		resumed := t.resume(t.b, g, t.short())
+		w := t.wait(t.a, g.key, t.long())
+		next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after Resume to a shorter TTL")
+		if early := resumed.Deadline().Sub(next.after); early > 0 {
+			t.doubleGrant("the key of a resumed lease was granted %v before its deadline", early)
+		}
+		if !t.within(soon, resumed.Lost()) {
+			t.breaks(6, "Lost of a resumed lease is open after its deadline")
+		}
+	})
+}
+
+// twoClientsOfOneLease lets the client that acquired a lease and another that resumed it use it beside each other. The
+// other may be a second lease of the same client.
+func twoClientsOfOneLease(t *trial) {
+	t.together(4, func(i int) {
+		g := t.acquire(t.a, t.newKey(), t.long())
+		both := []*grant{g, t.resume(t.client(i), g, t.long())}
+		for range 2 {
+			for _, l := range both {
+				t.renew(l, t.long())
+			}
+		}
+		closed := t.open()
+		t.resume(closed, g, t.long())
+		t.closes(closed)
+		t.heldBy(g)
+		ends, other := both[i/2], both[1-i/2]
+		t.renew(ends, t.long())
+		t.release(ends)
+		next := t.acquire(t.b, g.key, t.long())
+		t.wantLost("Renew of a lease that its other client has released", func() error {
+			return other.Renew(t.ctx, t.long())
+		})
+		if !t.within(soon, other.Lost()) {
+			t.breaks(6, "Lost is open after Renew was ErrLost")
+		}
+		t.isLost(other.Release(t.ctx), "Release of a lease that its other client has released")
+		t.describes(next, t.long())
+		t.heldBy(next)
+	})
+}
+
+func resumeOfReaders(t *trial) {
+	t.together(2, func(i int) {
+		if i == 0 {
+			writer, reader := t.acquire(t.a, t.newKey(), t.long()), t.read(t.a, t.newKey(), t.long())
+			t.notResumed(t.b, backend.Request{Key: writer.key, Owner: writer.owner, TTL: t.long(), Shared: true},
+				"Resume of an exclusive lease as a shared one")
+			t.notResumed(t.b, backend.Request{Key: reader.key, Owner: reader.owner, TTL: t.long()},
+				"Resume of a shared lease as an exclusive one")
+			t.readRefused(writer)
+			t.readersKeepOut([]*grant{reader}, "after Resume as an exclusive lease")
+			return
+		}
+		readers := t.readers(t.newKey(), 3, t.short())
+		resumed := t.resume(t.b, readers[1], t.long())
+		t.expire(readers[0])
+		t.expire(readers[2])
+		t.readersKeepOut([]*grant{resumed}, "after Resume of one of several readers, and the expiry of the others")
+		t.notResumed(t.a, backend.Request{Key: resumed.key, Owner: readers[0].owner, TTL: t.long(), Shared: true},
+			"Resume of a reader whose lease has expired")
+		w := t.wait(t.a, resumed.key, t.long())
+		t.arrived(resumed.key, 1)
+		t.release(t.resume(t.a, resumed, t.long()))
+		t.release(w.granted(t, t.handOff(), "after the release of a resumed reader"))
+	})
+}
+
+// resumeRacesRelease lets Resume meet the release of its lease, while another owner waits for the key.
+func resumeRacesRelease(t *trial) {
+	const keys = 8
+	t.inChunks(keys, 3, func(i int) {
+		g := t.acquire(t.a, t.newKey(), t.long())
+		w := t.wait(t.a, g.key, t.long())
+		t.arrived(g.key, 1)
+		t.together(2, func(j int) {
+			if j == 0 {
+				time.Sleep(rand.N(2 * time.Millisecond)) // sleeps: the two meet at another moment each time
+				t.release(g)
+				return
+			}
+			if _, err := t.resumeBy(t.b, g, t.short()); err != nil {
+				t.isLost(err, "Resume that met the release of its lease")
+			}
+		})
+		next := w.granted(t, t.handOff(), "after a release that met a Resume")
+		t.outlast(t.lastRefusal(time.Now(), t.short()))
+		t.describes(next, t.long())
+		t.heldBy(next)
+	})
+}
+
+func resumeRefusesBadInput(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	good := backend.Request{Key: g.key, Owner: g.owner, TTL: t.long()}
+	for what, change := range map[string]func(*backend.Request){
+		"TTL 0":             func(r *backend.Request) { r.TTL = 0 },
+		"negative TTL":      func(r *backend.Request) { r.TTL = -time.Second },
+		"TTL over MaxTTL":   func(r *backend.Request) { r.TTL = t.longest() + 1 },
+		"empty owner":       func(r *backend.Request) { r.Owner = "" },
+		"owner of 256":      func(r *backend.Request) { r.Owner = strings.Repeat("o", backend.MaxOwnerLen+1) },
+		"empty key":         func(r *backend.Request) { r.Key = "" },
+		"key of 1025 bytes": func(r *backend.Request) { r.Key = strings.Repeat("k", backend.MaxKeyLen+1) },
+	} {
+		r := good
+		change(&r)
+		if _, err := t.b.(backend.Resumer).Resume(t.ctx, r); !errors.Is(err, backend.ErrInvalid) {
+			t.errorf("Resume with %s: %v, want ErrInvalid", what, err)
+		}
+	}
+	if !t.g.Shared {
+		r := good
+		r.Shared = true
+		if _, err := t.b.(backend.Resumer).Resume(t.ctx, r); !errors.Is(err, backend.ErrUnsupported) {
+			t.errorf("Resume of a shared lease, which the store does not promise: %v, want ErrUnsupported", err)
+		}
 	}
 	ended, cancel := context.WithCancel(t.ctx)
 	cancel()
-	if _, err := resumer.Resume(ended, backend.Request{Key: g.key, Owner: g.owner, TTL: t.long()}); !errors.Is(err, context.Canceled) {
-		t.breaks(4, "Resume with an ended context: %v", err)
+	if _, err := t.b.(backend.Resumer).Resume(ended, good); !errors.Is(err, context.Canceled) {
+		t.errorf("Resume with an ended context: %v, want context.Canceled", err)
 	}
-	resumed := t.resume(resumer, g, t.long())
-	t.heldBy(resumed)
-	t.renew(resumed, t.long())
-	t.release(resumed)
-	next := w.granted(t, t.handOff(), "after the release of a resumed lease")
-	if t.g.Fencing > backend.FencingNone && next.Token() <= g.Token() {
-		t.breaks(7, "token %d was granted after %d", next.Token(), g.Token())
-	}
-	_, err := resumer.Resume(t.ctx, backend.Request{Key: g.key, Owner: g.owner, TTL: t.long()})
-	t.isLost(err, "Resume of a lease that was released")
-	t.heldBy(next)
-	t.release(next)
-	t.release(other)
-	t.resumeExtends(resumer)
-	if t.g.Shared {
-		t.resumeExtendsReader(resumer)
-	}
-}
-
-// resumeExtends resumes a short lease, which then outlives its first deadline.
-func (t *trial) resumeExtends(resumer backend.Resumer) {
-	g := t.acquire(t.a, t.newKey(), t.short())
-	first := g.Deadline()
-	resumed := t.resume(resumer, g, t.long())
-	time.Sleep(time.Until(first) + t.g.MaxLate)
-	t.heldBy(resumed)
-	t.release(resumed)
-}
-
-// resumeExtendsReader resumes one of several short shared leases, which then outlives the others.
-func (t *trial) resumeExtendsReader(resumer backend.Resumer) {
-	readers := t.readers(t.newKey(), 3, t.short())
-	resumed := t.resume(resumer, readers[1], t.long())
-	t.expire(readers[0])
-	t.expire(readers[2])
-	t.readersKeepOut([]*grant{resumed}, "after Resume of one of several readers, and the expiry of the others")
-	r := backend.Request{Key: resumed.key, Owner: readers[0].owner, TTL: t.long(), Shared: true}
-	_, err := resumer.Resume(t.ctx, r)
-	t.isLost(err, "Resume of a reader whose lease has expired")
-	t.release(resumed)
-	t.mustBeFree(t.a, resumed.key, "after the release of a resumed reader")
-}
-
-// resume returns the lease of g as another client's.
-func (t *trial) resume(resumer backend.Resumer, g *grant, ttl time.Duration) *grant {
-	before := time.Now()
-	l, err := resumer.Resume(t.ctx, backend.Request{Key: g.key, Owner: g.owner, TTL: ttl, Shared: g.shared})
-	if err != nil {
-		t.fatalf("Resume of a live lease: %v", err)
-	}
-	resumed := &grant{Lease: l, client: t.b, key: g.key, owner: g.owner, ttl: ttl, before: before, after: time.Now(),
-		shared: g.shared}
-	if l.Token() != g.Token() {
-		t.breaks(7, "the resumed lease has token %d, and was granted token %d", l.Token(), g.Token())
-	}
-	if late := l.Deadline().Sub(resumed.after.Add(t.g.Round(ttl))); late > 0 {
-		t.breaks(2, "the deadline of the resumed lease is %v after its TTL", late)
-	}
-	return resumed
+	closed := t.open()
+	t.closes(closed)
+	_, err := closed.(backend.Resumer).Resume(t.ctx, good)
+	t.isClosed(err, "Resume after Close")
+	t.describes(g, t.long())
+	t.heldBy(g)
+	t.renew(g, t.long())
+	t.release(g)
+	t.free(t.b, g.key, "after bad input to Resume, and release")
 }

@@ -27,6 +27,7 @@ type trial struct {
 	large   int    // how many leases one client can have at once in a check that has no others
 	label   string // of every goroutine that the trial starts, see goroutines
 	run     func(*trial)
+	name    string          // of the check
 	rule    string          // that the check proves
 	group   string          // of the check
 	hasty   bool            // as in Options.Short
@@ -54,8 +55,8 @@ type trial struct {
 }
 
 func newTrial(s *suite, c Check, stretch int) *trial {
-	t := &trial{h: s.h, g: s.g, timeout: s.limit(stretch), stretch: stretch, large: s.large, run: c.run, rule: c.Rule,
-		group: c.Group, hasty: s.short, alone: c.alone, over: s.budget.spent,
+	t := &trial{h: s.h, g: s.g, timeout: s.limit(stretch), stretch: stretch, large: s.large, run: c.run, name: c.Name,
+		rule: c.Rule, group: c.Group, hasty: s.short, alone: c.alone, over: s.budget.spent,
 		status: Pass, keyOf: make(map[string]string)}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
 	t.key = t.newKey()
@@ -83,7 +84,7 @@ func (t *trial) perform() outcome {
 	defer t.cancel()
 	done := make(chan struct{})
 	defer t.watchPulse()()
-	go pprof.Do(t.ctx, pprof.Labels(labelName, t.label), func(context.Context) {
+	go pprof.Do(t.ctx, pprof.Labels(labelName, t.label, "check", t.name), func(context.Context) {
 		defer close(done)
 		defer t.recover() // of finish
 		defer t.finish()

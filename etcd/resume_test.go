@@ -14,19 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/conformance"
 )
-
-func TestResume(t *testing.T) {
-	t.Parallel()
-	s := private(t, shortElections...)
-	result, err := conformance.ExecuteResume(t.Context(), conformance.Harness{
-		Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, s.URL()) },
-	})
-	if err != nil || result.Status != conformance.Pass {
-		t.Errorf("%s %v\n%s", result.Status, err, result.Output)
-	}
-}
 
 func resume(t testing.TB, b *Backend, r backend.Request) backend.Lease {
 	t.Helper()

@@ -55,7 +55,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		r := record{owner: a.r.Owner, key: a.r.Key, token: g.token}
 		err := a.b.renew(ctx, a.name, r, a.ttl, a.b.options.Timeout)
 		if errors.Is(err, backend.ErrLost) {
-			err = fmt.Errorf("%w: the server dropped it while it was being granted", err)
+			err = errDropped
 		}
 		if err != nil {
 			return nil, err
@@ -65,8 +65,8 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	return a.b.leases.Grant(ctx, a.r, kit.Grant{Token: g.token, Sent: g.sent, TTL: a.ttl, Unsure: a.unanswered})
 }
 
-// store stores the lock and then draws its token: in this order, tokens rise in the order of grants. unanswered reports
-// that an earlier request may have stored the lock.
+// store stores the lock, draws its token and appends the token to the lock. A token that was drawn before the lock was
+// stored could be lower than the last holder's. unanswered reports that an earlier request may have stored the lock.
 func (a *attempt) store(c *connection, unanswered bool) (g grant, err error) {
 	a.mayHold = a.mayHold || unanswered
 	g.sent = time.Now()
@@ -90,10 +90,22 @@ func (a *attempt) store(c *connection, unanswered bool) (g grant, err error) {
 		return g, err
 	}
 	a.mayHold = true
-	g.token, err = a.b.nextToken(c)
-	g.confirm = g.confirm || time.Since(g.sent) > slowToken
+	if g.token, err = a.b.nextToken(c); err != nil {
+		return g, err
+	}
+	if g.confirm = g.confirm || time.Since(g.sent) > slowToken; g.confirm {
+		return g, nil // the renewal stores the token
+	}
+	r := record{owner: a.r.Owner, key: a.r.Key, token: g.token}
+	err = c.Append(&memcache.Item{Key: a.name, Value: r.encodeToken()})
+	if errors.Is(err, memcache.ErrNotStored) {
+		err = errDropped
+	}
 	return g, err
 }
+
+// errDropped reports a lock that is missing after it was stored.
+var errDropped = fmt.Errorf("%w: the server dropped it while it was being granted", backend.ErrLost)
 
 // cleanUp removes, in the background, anything that a failed attempt may have left on the server.
 func (a *attempt) cleanUp() {

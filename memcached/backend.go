@@ -9,7 +9,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A Backend keeps locks in one memcached. It implements [backend.Backend] and [backend.BatchRenewer].
+// A Backend keeps locks in one memcached. It implements [backend.Backend], [backend.BatchRenewer]
+// and [backend.Resumer].
 type Backend struct {
 	pool       *pool
 	options    Options
@@ -22,6 +23,7 @@ type Backend struct {
 var (
 	_ backend.Backend      = (*Backend)(nil)
 	_ backend.BatchRenewer = (*Backend)(nil)
+	_ backend.Resumer      = (*Backend)(nil)
 )
 
 func newBackend(addr string, o Options) *Backend {
@@ -36,7 +38,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	return b.leases.Acquire(ctx, r, kit.Waiter{Try: a.try, Pause: pollPause, CleanUp: a.cleanUp})
 }
 
-// Inspect implements [backend.Backend]. It does not report the TTL, nor the token of a lease that was never renewed.
+// Inspect implements [backend.Backend]. It does not report the TTL, nor the token of a lock that is just being granted.
 func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
 	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		r, _, err := operation(ctx, b, 0, func(c *connection, _ bool) (*record, error) {

@@ -2,10 +2,11 @@
 //
 // Import it for its URL schemes, or use [New] with an address. Applications use package lock on top.
 //
-// A lock is one item with an expiration. An acquire is an add, followed by an incr that returns the fencing token. A
-// renewal and a release read the item (gets), compare its owner, and replace the item if it has not changed since
-// (cas). A release replaces it by an item that has already expired. Each of these takes two requests. A waiter polls
-// with one request, at first after some 5 ms, later about four times a second.
+// A lock is one item with an expiration. An acquire takes three requests: an add, an incr that returns the fencing
+// token, and an append that stores the token in the item, for Inspect and Resume. A renewal and a release take two: they
+// read the item (gets), compare its owner, and replace the item if it has not changed since (cas). A release replaces it
+// by an item that has already expired. A waiter polls with one request, at first after some 5 ms, later about four times
+// a second.
 //
 // A cache may drop locks. Use it to avoid duplicate work, not where a second holder does damage; or let the protected
 // resource check the tokens.
@@ -51,8 +52,8 @@
 //     server.
 //   - While the server is down, waiters that have learned that the key is busy keep trying for max(TTL, 10 s); all
 //     other calls fail within the timeout, 2 s by default.
-//   - Inspect does not show the remaining TTL, and shows the token only after the first renewal.
-//   - There are no passwords: the client library cannot authenticate. Anyone who can connect to the server can take or
+//   - Inspect does not show the remaining TTL.
+//   - There are no passwords: the client library cannot authenticate. Anyone who can connect to the server can acquire or
 //     remove any lock, unless the server uses TLS and requires client certificates.
 //
 // Characters of a key other than letters, digits and "-_./@" are escaped. An item's name that would exceed 250 bytes is
@@ -68,7 +69,7 @@
 //	timeout=duration       time limit for one acquire, renewal or release, with its retries; default 2s
 //	max_idle_conns=n       most connections; default 32
 //	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
-//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one
+//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that require one
 //
 // For other ways to the server give [New] a DialContext.
 package memcached

@@ -37,7 +37,7 @@ func init() {
 		},
 		Guarantees: guarantees(),
 		Findings:   kit.Findings(rules),
-		RoundTrips: driver.RoundTrips{Acquire: "2", Renew: "2", Release: "2"},
+		RoundTrips: driver.RoundTrips{Acquire: "3", Renew: "2", Release: "2"},
 		Open:       func(ctx context.Context, u driver.URL) (backend.Backend, error) { return open(ctx, u) },
 	})
 }

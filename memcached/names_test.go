@@ -3,6 +3,7 @@ package memcached
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,9 +94,9 @@ func TestForeignItem(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
-	f.Add("owner@host:1", "key", uint64(1), []byte("anylock 1 5 1 o key"))
-	f.Add("o o", "k k", uint64(1)<<54, []byte("anylock 1 5 99999 o key"))
-	f.Add("\x00", " ", uint64(0), []byte("anylock 1 5 0  key"))
+	f.Add("owner@host:1", "key", uint64(1), []byte("anylock 2 0 1 3 o key 7 1 o 8 1 x"))
+	f.Add("o o", "k k", uint64(1)<<54, []byte("anylock 2 5 99999 3 o key"))
+	f.Add("\x00", " ", uint64(0), []byte("anylock 2 5 0 3  key"))
 	f.Fuzz(func(t *testing.T, owner, key string, token uint64, junk []byte) {
 		if got, err := decode(junk, key); err == nil {
 			if again, err := decode(got.encode(), key); err != nil || again != got || got.owner == "" {
@@ -108,6 +109,12 @@ func FuzzRecord(f *testing.F) {
 		r := record{token: token, owner: owner, key: key}
 		if got, err := decode(r.encode(), key); err != nil || got != r {
 			t.Errorf("%+v reads as %+v, %v", r, got, err)
+		}
+		other := record{token: token ^ 1, owner: owner + "x"}
+		stored := record{owner: owner, key: key}.encode()
+		stored = slices.Concat(stored, other.encodeToken(), r.encodeToken(), other.encodeToken())
+		if got, err := decode(stored, key); err != nil || got != r {
+			t.Errorf("%+v with a token appended reads as %+v, %v", r, got, err)
 		}
 		if _, err := decode(r.encode(), key+"x"); err == nil {
 			t.Error("a record of another key is taken")

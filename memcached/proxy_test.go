@@ -93,7 +93,7 @@ func readRequest(in *bufio.Reader) (verb, name string, request []byte, err error
 	}
 	words := append(strings.Fields(string(line)), "", "") // some have no name
 	verb, name = words[0], words[1]
-	if verb != "add" && verb != "set" && verb != "cas" {
+	if verb != "add" && verb != "set" && verb != "cas" && verb != "append" {
 		return verb, name, line, nil
 	}
 	n, err := strconv.Atoi(words[4])

@@ -11,34 +11,73 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A record is the value of a lock's item, such as "anylock 1 0 42 4f0c…9a@web-3:4711 invoice/42".
+// A record is the value of a lock's item, such as "anylock 2 0 16 10 4f0c9a@web:4711 invoice/42". A lock is stored before
+// its token is drawn. The token is then appended with its owner, as in " 42 16 4f0c9a@web:4711": if another owner has the
+// lock by then, that record ignores it. A renewal writes a new record, with the token in its place.
 type record struct {
-	token uint64 // 0 until the first renewal: a lock is stored before its token is drawn
+	token uint64 // 0 until it is drawn
 	owner string
 	key   string
 }
 
-const recordHead = "anylock 1 " // 1 is the version of the format
+const recordHead = "anylock 2 " // 2 is the version of the format
 
 // errForeign reports an item with a lock's name that is not a lock of this key.
 var errForeign = errors.New("the item with the lock's name was not written by this package, or for another key")
 
 func (r record) encode() []byte {
-	return fmt.Appendf(nil, "%s%d %d %s %s", recordHead, r.token, len(r.owner), r.owner, r.key)
+	return fmt.Appendf(nil, "%s%d %d %d %s %s", recordHead, r.token, len(r.owner), len(r.key), r.owner, r.key)
+}
+
+// encodeToken returns what is appended to the record when its token is drawn.
+func (r record) encodeToken() []byte {
+	return fmt.Appendf(nil, " %d %d %s", r.token, len(r.owner), r.owner)
 }
 
 // decode returns the record of key, or errForeign.
 func decode(value []byte, key string) (record, error) {
 	rest, ok := strings.CutPrefix(string(value), recordHead)
-	token, rest, ok2 := strings.Cut(rest, " ")
-	length, rest, ok3 := strings.Cut(rest, " ")
-	t, err := strconv.ParseUint(token, 10, 64)
-	n, err2 := strconv.ParseUint(length, 10, 16)
-	bad := !ok || !ok2 || !ok3 || err != nil || err2 != nil || n == 0 || uint64(len(rest)) < n+1
-	if bad || rest[n] != ' ' || rest[n+1:] != key {
+	d := decoder{rest, ok}
+	token, ownerLen, keyLen := d.number(), d.number(), d.number()
+	r := record{token: token, owner: d.text(ownerLen), key: d.text(keyLen)}
+	if !d.ok || r.owner == "" || r.key != key {
 		return record{}, errForeign
 	}
-	return record{token: t, owner: rest[:n], key: key}, nil
+	for d.rest != "" { // appended tokens
+		token, ownerLen := d.number(), d.number()
+		owner := d.text(ownerLen)
+		if !d.ok {
+			return record{}, errForeign
+		}
+		if owner == r.owner {
+			r.token = token
+		}
+	}
+	return r, nil
+}
+
+// A decoder reads the fields of a record, which single spaces separate.
+type decoder struct {
+	rest string
+	ok   bool
+}
+
+func (d *decoder) number() uint64 {
+	word, rest, _ := strings.Cut(d.rest, " ")
+	n, err := strconv.ParseUint(word, 10, 64)
+	d.rest, d.ok = rest, d.ok && err == nil
+	return n
+}
+
+// text reads a field of n bytes.
+func (d *decoder) text(n uint64) string {
+	if length := uint64(len(d.rest)); !d.ok || n > length || n < length && d.rest[n] != ' ' {
+		d.ok = false
+		return ""
+	}
+	s := d.rest[:n]
+	d.rest = strings.TrimPrefix(d.rest[n:], " ")
+	return s
 }
 
 // describe returns the record as a holder, without its TTL: the client library cannot request an item's remaining TTL,

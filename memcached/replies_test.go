@@ -19,7 +19,7 @@ func TestLostReplies(t *testing.T) {
 	ctx := context.Background()
 	for _, what := range []action{loseReply, refuse} {
 		for _, wait := range []bool{false, true} {
-			for _, verb := range []string{"add", "incr"} {
+			for _, verb := range []string{"add", "incr", "append"} {
 				r := req("k", time.Minute)
 				r.Wait = wait
 				done := p.once(verb, what)
@@ -82,7 +82,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b, other := opened(t, "memcached://"+p.Addr), opened(t, "memcached://"+s.Addr)
-	for _, verb := range []string{"add", "incr"} {
+	for _, verb := range []string{"add", "incr", "append"} {
 		for _, wait := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(context.Background())
 			p.set(func(v string) action {

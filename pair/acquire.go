@@ -191,32 +191,43 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 			return fail(kit.NotOurs(ctx, err))
 		}
 	}
-	first, err := driver.AddTokenBase(h.first.Token(), b.first.TokenBase)
+	token, isFirsts, err := b.tokenOf(h)
 	if err != nil {
 		return fail(err)
 	}
-	second, err := driver.AddTokenBase(h.second.Token(), b.second.TokenBase)
-	if err != nil {
-		return fail(err)
-	}
-	token := second
-	if first != 0 && first < b.cut {
-		token = first
+	if isFirsts {
 		if passed, err := a.passed(ctx, h); err != nil {
 			return fail(kit.NotOurs(ctx, err))
 		} else if passed {
 			return fail(errOld)
 		}
 	}
-	if b.guarantees.Fencing == backend.FencingNone {
-		token = 0
-	}
-	life, err := b.leases.Grant(ctx, a.r, kit.Grant{Token: token, Sent: a.sent(h), TTL: a.ttl, Data: h})
+	life, err := b.leases.Grant(ctx, a.r, kit.Grant{Token: token, Sent: b.sent(h, a.ttl), TTL: a.ttl, Data: h})
 	if err != nil {
 		return nil, err // Leases gives it back
 	}
 	h.watch(life)
 	return &lease{life, b, h}, nil
+}
+
+// tokenOf returns the token of a lease of both halves, and whether it is the first store's number.
+func (b *Backend) tokenOf(h *halves) (token uint64, isFirsts bool, err error) {
+	first, err := driver.AddTokenBase(h.first.Token(), b.first.TokenBase)
+	if err != nil {
+		return 0, false, err
+	}
+	second, err := driver.AddTokenBase(h.second.Token(), b.second.TokenBase)
+	if err != nil {
+		return 0, false, err
+	}
+	token, isFirsts = second, first != 0 && first < b.cut
+	if isFirsts {
+		token = first
+	}
+	if b.guarantees.Fencing == backend.FencingNone {
+		token = 0
+	}
+	return token, isFirsts, nil
 }
 
 // errOld is of halves that were given back because the first store's number was too old. A new number is above the cut,
@@ -244,14 +255,14 @@ func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
 
 // sent is such that a lease of the TTL ends with the half that ends sooner. One whose deadline moves by itself reports
 // its end by its loss.
-func (a *attempt) sent(h *halves) time.Time {
+func (b *Backend) sent(h *halves, ttl time.Duration) time.Time {
 	sent := time.Now()
 	for _, half := range []struct {
 		lease backend.Lease
 		most  time.Duration
-	}{{h.first, a.pair.first.Backend.Guarantees().MaxSilence}, {h.second, a.pair.second.Backend.Guarantees().MaxSilence}} {
-		if half.most == 0 || a.ttl <= half.most {
-			sent = earlier(sent, half.lease.Deadline().Add(backend.Margin(a.ttl)-a.ttl))
+	}{{h.first, b.first.Backend.Guarantees().MaxSilence}, {h.second, b.second.Backend.Guarantees().MaxSilence}} {
+		if half.most == 0 || ttl <= half.most {
+			sent = earlier(sent, half.lease.Deadline().Add(backend.Margin(ttl)-ttl))
 		}
 	}
 	return sent

@@ -99,7 +99,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 }
 
 // A batching pair is one of two stores that renew many leases at once.
-type batching struct{ *Backend }
+type batching struct{ pair *Backend }
 
 // RenewBatch implements backend.BatchRenewer.
 func (b batching) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
@@ -110,7 +110,7 @@ func (b batching) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 			plain[i].Lease = l.Life
 		}
 	}
-	return b.leases.RenewBatch(ctx, plain, b.renewAll)
+	return b.pair.leases.RenewBatch(ctx, plain, b.renewAll)
 }
 
 // renewAll renews at the first store, and at the second what that has renewed.
@@ -119,7 +119,7 @@ func (b batching) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.D
 	for i, l := range lives {
 		all[i] = backend.Renewal{Lease: l.Data.(*halves).first, TTL: ttls[i]}
 	}
-	errs := b.first.Backend.(backend.BatchRenewer).RenewBatch(ctx, all)
+	errs := b.pair.first.Backend.(backend.BatchRenewer).RenewBatch(ctx, all)
 	var rest []backend.Renewal
 	var index []int
 	for i, err := range errs {
@@ -129,7 +129,7 @@ func (b batching) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.D
 		}
 	}
 	if len(rest) > 0 {
-		for k, err := range b.second.Backend.(backend.BatchRenewer).RenewBatch(ctx, rest) {
+		for k, err := range b.pair.second.Backend.(backend.BatchRenewer).RenewBatch(ctx, rest) {
 			errs[index[k]] = err
 		}
 	}

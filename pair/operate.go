@@ -12,22 +12,12 @@ import (
 )
 
 // A listing pair is one of two stores that list their keys.
-type listing struct{ *Backend }
+type listing struct{ pair *Backend }
 
-// List implements backend.Lister.
-func (b listing) List(ctx context.Context, prefix string) ([]string, error) {
-	return b.list(ctx, prefix)
-}
-
-type listingBatching struct{ batching }
-
-// List implements backend.Lister.
-func (b listingBatching) List(ctx context.Context, prefix string) ([]string, error) {
-	return b.list(ctx, prefix)
-}
-
-// list returns what either store lists, since a key that one of them knows to be held counts as held.
-func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err error) {
+// List implements backend.Lister. It returns what either store lists, since a key that one of them knows to be held
+// counts as held.
+func (l listing) List(ctx context.Context, prefix string) (keys []string, err error) {
+	b := l.pair
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
 		for _, s := range []Store{b.first, b.second} {
 			listed, err := s.Backend.(backend.Lister).List(ctx, s.Prefix+prefix)
@@ -58,7 +48,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 			if err == nil && !h.Held() {
 				continue
 			}
-			same := plainOwner(h.Owner) == plainOwner(owner)
+			same := h.Held() && isHalfOf(h.Owner, owner)
 			if err == nil && !same && h.Shared == 0 {
 				break
 			}
@@ -77,15 +67,28 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	})
 }
 
+// maxNumber is the highest number of an owner that is searched for among readers.
+const maxNumber = 8
+
 // breakReader ends the shared lease of an owner whom Inspect does not name, because another reader's lease ends later.
 // An owner that needed more than maxNumber requests to the store is not found.
 func (s Store) breakReader(ctx context.Context, key, owner string) error {
-	const maxNumber = 8
 	err := backend.ErrLost
 	for before := 0; before <= maxNumber && errors.Is(err, backend.ErrLost); before++ {
-		err = s.Backend.(backend.Breaker).Break(ctx, s.Prefix+key, numbered(plainOwner(owner), before))
+		err = s.Backend.(backend.Breaker).Break(ctx, s.Prefix+key, numbered(owner, before))
 	}
 	return err
+}
+
+// isHalfOf reports whether half may be the name of owner, as Inspect returns it, at a store.
+func isHalfOf(half, owner string) bool {
+	return half == owner || plainOwner(half) == owner || isNumbered(half, owner)
+}
+
+// isNumbered reports whether numbered has made half of owner.
+func isNumbered(half, owner string) bool {
+	plain := plainOwner(half)
+	return half == numbered(owner, 0) || half != plain && plain == plainOwner(numbered(owner, 1))
 }
 
 // plainOwner is the owner of the request that numbered has made owner of.

@@ -3,6 +3,7 @@ package pair
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -34,7 +35,7 @@ type Backend struct {
 const releaseTimeout = time.Minute
 
 // New makes one store of two, whose tokens are the first's numbers while these are below cut. Its Close closes both. It
-// is a backend.BatchRenewer if both are, and a backend.Lister if both are.
+// is a backend.BatchRenewer if both are, a backend.Lister if both are, and a backend.Resumer if both are.
 func New(first, second Store, cut uint64) backend.Backend {
 	first.Name, second.Name = cmp.Or(first.Name, "first"), cmp.Or(second.Name, "second")
 	b := &Backend{first: first, second: second, cut: cut, guarantees: weaker(first, second)}
@@ -46,14 +47,53 @@ func New(first, second Store, cut uint64) backend.Backend {
 		return errors.Join(<-first, err)
 	})
 	context.AfterFunc(b.leases.Base(), func() { _ = b.closeStores() }) // which ends releases that hang
-	batches, lists := can[backend.BatchRenewer](b), can[backend.Lister](b)
+	return b.withOptional()
+}
+
+// withOptional returns b with the optional interfaces that both stores have.
+func (b *Backend) withOptional() backend.Backend {
+	batches, lists, resumes := can[backend.BatchRenewer](b), can[backend.Lister](b), can[backend.Resumer](b)
 	switch {
+	case batches && lists && resumes:
+		return struct {
+			*Backend
+			batching
+			listing
+			resuming
+		}{b, batching{b}, listing{b}, resuming{b}}
 	case batches && lists:
-		return listingBatching{batching{b}}
+		return struct {
+			*Backend
+			batching
+			listing
+		}{b, batching{b}, listing{b}}
+	case batches && resumes:
+		return struct {
+			*Backend
+			batching
+			resuming
+		}{b, batching{b}, resuming{b}}
+	case lists && resumes:
+		return struct {
+			*Backend
+			listing
+			resuming
+		}{b, listing{b}, resuming{b}}
 	case batches:
-		return batching{b}
+		return struct {
+			*Backend
+			batching
+		}{b, batching{b}}
 	case lists:
-		return listing{b}
+		return struct {
+			*Backend
+			listing
+		}{b, listing{b}}
+	case resumes:
+		return struct {
+			*Backend
+			resuming
+		}{b, resuming{b}}
 	}
 	return b
 }
@@ -169,14 +209,15 @@ func (b *Backend) validateKey(key string) error {
 }
 
 // numbered is the owner of a store's half: that of the pair's request, with a number appended if the store has had a
-// request before. It is never used twice: a store may still be cleaning up after the one before, even if that was
-// released.
+// request before, or if the owner ends like one with a number. It is never used twice: a store may still be cleaning up
+// after the one before, even if that was released.
 func numbered(owner string, before int) string {
-	if before == 0 {
+	if before == 0 && plainOwner(owner) == owner {
 		return owner
 	}
-	if n := fmt.Sprintf("%s#%d", owner, before); len(n) <= backend.MaxOwnerLen {
-		return n
+	n := fmt.Sprintf("%s#%d", owner, before)
+	if len(n) > backend.MaxOwnerLen {
+		n = fmt.Sprintf("%x#%d", sha256.Sum256([]byte(owner)), before)
 	}
-	return backend.NewOwner()
+	return n
 }

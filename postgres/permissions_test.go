@@ -11,7 +11,7 @@ import (
 // The role that docs/stores/postgres.md makes can do everything in each mode, and needs what the page grants.
 func TestPermissionsOfThePage(t *testing.T) {
 	t.Parallel()
-	s := shared(t)
+	s := altered(t)
 	c := dialed(t, s.PostgresURL())
 	url := strings.Replace(s.PostgresURL(), "postgres@", "anylock:PASSWORD@", 1)
 	var connects string

@@ -30,7 +30,7 @@ func TestPretenders(t *testing.T) {
 			"CockroachDB"},
 	} {
 		for mode, params := range variants {
-			s := shared(t)
+			s := altered(t)
 			if _, err := dialed(t, s.PostgresURL()).Exec(context.Background(), c.sql); err != nil {
 				t.Fatal(err)
 			}

@@ -49,7 +49,7 @@ END $do$`
 // shadows the server's functions, operators, types and views.
 func TestHostileSearchPath(t *testing.T) {
 	t.Parallel()
-	s := shared(t)
+	s := altered(t)
 	c := dialed(t, s.PostgresURL())
 	if _, err := c.Exec(t.Context(), strings.Replace(hostileSchema, "{FUNCTIONS}", "{"+strings.Join(calledFunctions(t), ",")+"}", 1)); err != nil {
 		t.Fatal(err)

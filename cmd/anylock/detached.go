@@ -15,10 +15,12 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-const detachedStores = `The lease stays at the store when anylock exits. The store must be able to
-return it to another process, as file:, redis: and etcd: are. With other stores
-anylock exits with 64: use "anylock hold", "anylock run" or "anylock serve"
-there.`
+const detachedStores = `The lease stays at the store when anylock exits. memory:, postgres: and
+zookeeper: cannot keep it, because their leases end with their process,
+connection or session; a pair: can if both of its stores can. With those anylock
+exits with 64: use "anylock hold", "anylock run" or "anylock serve" there.`
+
+var errNotResumable = usagef("this store cannot return a lease to another process: use hold, run or serve")
 
 // A detachedRecord is what acquire and renew print of a lease.
 type detachedRecord struct {
@@ -33,7 +35,7 @@ func (a *app) acquireCommand() *cobra.Command {
 	format, export, label := newChoice("text", "json"), false, ""
 	cmd := &cobra.Command{
 		Use:   "acquire [flags] KEY",
-		Short: "Acquire a lock and exit, for renew and release later",
+		Short: "Acquire a lock and exit; then use renew and release",
 		Long: `acquire acquires the lock KEY, prints the lease's owner, fencing token and time
 left, and exits. The lease ends after --ttl unless "anylock renew" extends it.
 Nothing renews it otherwise: choose a --ttl that is longer than the work, or
@@ -102,7 +104,7 @@ func (r *runner) acquireDetached(ctx context.Context, print func(detachedRecord)
 	}
 	defer locks.Close()
 	if !locks.Resumable() {
-		return usagef("this store cannot return a lease to another process: use hold, run or serve")
+		return errNotResumable
 	}
 	lease, err := r.acquire(ctx, locks)
 	interrupted := stop()
@@ -158,7 +160,7 @@ func (a *app) renewCommand() *cobra.Command {
 	owner, ttl, format := "", seconds{d: defaultTTL}, newChoice("text", "json")
 	cmd := &cobra.Command{
 		Use:   "renew --owner OWNER [--ttl DURATION] KEY",
-		Short: "Extend a lease of acquire",
+		Short: "Extend a lease from acquire",
 		Long: `renew extends the lease that OWNER holds on KEY to --ttl from now, whichever
 process acquired it, and prints it as acquire does.
 
@@ -190,7 +192,7 @@ func (a *app) releaseCommand() *cobra.Command {
 	owner := ""
 	cmd := &cobra.Command{
 		Use:   "release --owner OWNER KEY",
-		Short: "Release a lease of acquire",
+		Short: "Release a lease from acquire",
 		Long: `release releases the lease that OWNER holds on KEY, whichever process acquired
 it. The next waiter gets the key.
 
@@ -221,12 +223,15 @@ func (a *app) resumed(ctx context.Context, key, owner string, ttl time.Duration,
 		return usagef("--owner is missing")
 	}
 	ctx, stop := interruptible(ctx)
-	defer stop()
 	locks, err := a.open(ctx)
 	if err != nil {
-		return err
+		return cmp.Or(stop(), err)
 	}
+	defer stop()
 	defer locks.Close()
+	if !locks.Resumable() {
+		return errNotResumable
+	}
 	terms := []lock.AcquireOption{lock.WithTTL(ttl), lock.WithoutRenewal()}
 	lease, err := locks.Resume(ctx, key, owner, terms...)
 	if errors.Is(err, lock.ErrLost) && locks.Guarantees().Shared { // perhaps of the other mode

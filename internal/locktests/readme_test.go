@@ -72,7 +72,7 @@ func build(t *testing.T, files map[string]string) (program string) {
 	t.Helper()
 	dir := t.TempDir()
 	program = filepath.Join(dir, "program")
-	args := []string{"build", "-o", program}
+	args := []string{"build", "-ldflags=-s -w", "-o", program}
 	for name, text := range files {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -28,7 +28,7 @@ func (r *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	return r.leases.RenewBatch(ctx, renewals, r.sendBatch)
 }
 
-// sendBatch renews leases by the dozen, each dozen by one script and in a round of its own.
+// sendBatch renews leases. It repeats what requests of another client of the lease have overtaken.
 func (r *Backend) sendBatch(ctx context.Context, lives []*kit.Life, ttls []time.Duration) ([]time.Duration, []error) {
 	errs := make([]error, len(lives))
 	var list []*renewal
@@ -41,12 +41,18 @@ func (r *Backend) sendBatch(ctx context.Context, lives []*kit.Life, ttls []time.
 			list = append(list, &renewal{claim: c, ttl: ttls[i], number: c.number.Add(1), sent: time.Now(), err: &errs[i]})
 		}
 	}
+	r.renewInRounds(ctx, list)
+	r.renewInRounds(ctx, overtaken(list))
+	return ttls, errs
+}
+
+// renewInRounds renews leases by the dozen, each dozen in a round of its own.
+func (r *Backend) renewInRounds(ctx context.Context, list []*renewal) {
 	var rounds sync.WaitGroup
 	for dozen := range slices.Chunk(list, exchange.ScriptLeases) {
 		rounds.Go(func() { r.renew(ctx, dozen) })
 	}
 	rounds.Wait()
-	return ttls, errs
 }
 
 // A renewal is that of one lease, which is renewed if a quorum still had it. Nodes that had lost it do not count, and
@@ -134,6 +140,7 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 		}
 		_ = n.observe(clock, r.ban) // a key that is there counts whatever the clock did before
 		for k, w := range list {
+			w.claim.overtakenBy(answers[k])
 			if answers[k] == leaseMissing && w.claim.isBusy(i) {
 				answers[k] = leaseUntold // the grant may still be on its way to this node
 			}

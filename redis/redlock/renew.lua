@@ -1,7 +1,8 @@
 -- Prolongs leases that their owners still hold at this node; never creates one.
 --
 -- KEYS: locks. ARGV: for each lock owner, time to keep it in ms, number of the request, token.
--- Returns the time in µs, and for each lock 1 renewed, 0 not there, 2 overtaken by a later request, 3 held by another.
+-- Returns the time in µs, and for each lock 1 renewed, 0 not there, 3 held by another, or minus the number of a later
+-- request that has overtaken this one.
 
 local answers = {clock()}
 for i, lock in ipairs(KEYS) do
@@ -13,7 +14,7 @@ for i, lock in ipairs(KEYS) do
   elseif owner ~= me then
     answer = 3
   elseif last > tonumber(number) then
-    answer = 2
+    answer = -last
   else
     redis.call('PEXPIRE', lock, keep) -- a full server takes this, and what comes after it in the same script
     redis.call('SET', lock, chosen .. ':' .. number .. ':' .. me, 'PX', keep)

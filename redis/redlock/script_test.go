@@ -10,7 +10,7 @@ import (
 
 var allScripts = map[string]exchange.Script{
 	"meet": meetScript, "acquire": acquireScript, "confirm": confirmScript, "renew": renewScript, "repair": repairScript,
-	"release": releaseScript, "inspect": inspectScript,
+	"release": releaseScript, "inspect": inspectScript, "resume": resumeScript,
 }
 
 func TestDigests(t *testing.T) {

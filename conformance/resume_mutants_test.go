@@ -1,0 +1,54 @@
+package conformance_test
+
+// resumed leases
+var resumeMutants = []mutant{
+	// what is resumed
+	{"resume returns another token", "ResumeContinuesLease"},
+	{"resume counts the token up", "ResumeContinuesLease"},
+	{"resumed lease is not renewed", "ResumeContinuesLease"},
+	{"resumed lease is not released", "ResumeContinuesLease"},
+	{"resume fails after the client was closed", "ResumeContinuesLease"},
+	{"resumed deadline is a second late", "ResumeContinuesLease"},
+	{"resume drops who waits first", "ResumeContinuesLease"},
+
+	// who resumes
+	{"resume ignores the owner", "ResumeIsForTheHolder"},
+	{"resume knows an owner by a prefix", "ResumeIsForTheHolder"},
+	{"resume knows an owner in any case", "ResumeIsForTheHolder"},
+	{"resume acquires a free key", "ResumeIsForTheHolder"},
+	{"resume by an owner that waits succeeds", "ResumeIsForTheHolder"},
+	{"resume of another's lease extends it", "ResumeIsForTheHolder"},
+	{"resume revives an expired lease", "ResumeIsForTheHolder"},
+	{"resume revives a released lease", "ResumeIsForTheHolder"},
+
+	// TTL
+	{"resume does not extend", "ResumeSetsTTL"},
+	{"resume never shortens", "ResumeSetsTTL"},
+	{"resumed lease ends with the first client's", "ResumeSetsTTL"},
+	{"resumed deadline counts from the answer", "ResumeCountsFromSending"},
+
+	// two clients
+	{"resume ends the lease of the first client", "TwoClientsOfOneLease"},
+	{"lease ends when each of its clients has released it", "TwoClientsOfOneLease"},
+	{"close of a client ends what it has resumed", "TwoClientsOfOneLease"},
+
+	// modes
+	{"resume ignores the mode", "ResumeOfReaders"},
+	{"resume of a reader extends the others", "ResumeOfReaders"},
+	{"resume finds the reader alone that came last", "ResumeOfReaders"},
+
+	// races and faults
+	{"resume compares, then sets", "ResumeRacesRelease"},
+	{"resume that is not answered is cleaned up", "LostResumeReplyEndsNothing"},
+	{"resume that is not answered is ErrLost", "LostResumeReplyEndsNothing"},
+	{"late resume revives its lease", "LateResumeRevivesNothing"},
+	{"late resume extends the next lease", "LateResumeRevivesNothing"},
+	{"resume fails for a process that is dead", "LeaseOfDeadProcessIsResumed"},
+	{"release ends a lease that was resumed since its loss", "LeaseOfDeadProcessIsResumed"},
+
+	// input
+	{"resume takes TTL 0", "ResumeRefusesBadInput"},
+	{"resume ignores its context", "ResumeRefusesBadInput"},
+	{"resume with an ended context ends the lease", "ResumeRefusesBadInput"},
+	{"Resume after Close is unavailable", "ResumeRefusesBadInput"},
+}

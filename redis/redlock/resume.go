@@ -1,0 +1,137 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/redis/internal/exchange"
+
+	_ "embed"
+)
+
+//go:embed resume.lua
+var resumeLua string
+
+var resumeScript = exchange.Script{Text: prelude + resumeLua, Digest: "d616b04dca34b188d5be4941773389eebf58265b"}
+
+var _ backend.Resumer = (*Backend)(nil)
+
+// Resume implements [backend.Resumer]. It takes two round trips: one finds the owner's name at the nodes, the token and
+// the number of the last request; the other is a renewal. If the nodes that answer do not agree on the token, the error
+// is ErrUnavailable; they agree once the lease has been renewed.
+func (r *Backend) Resume(ctx context.Context, q backend.Request) (l backend.Lease, err error) {
+	err = r.leases.Call(ctx, q.ValidateFor(r.guarantees), func(ctx context.Context) error {
+		life, err := r.resume(ctx, q)
+		if err == nil {
+			l = life // not a nil *Life
+		}
+		return err
+	})
+	return l, err
+}
+
+func (r *Backend) resume(ctx context.Context, q backend.Request) (*kit.Life, error) {
+	c, err := r.heldClaim(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	w := &renewal{claim: c, ttl: c.ttl, number: c.number.Add(1), sent: time.Now(), err: &err}
+	r.renewInRounds(ctx, []*renewal{w})
+	r.renewInRounds(ctx, overtaken([]*renewal{w}))
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	for i := range c.at {
+		c.at[i].there = true
+	}
+	sent := c.renewed.sent
+	c.mu.Unlock()
+	return r.leases.Resume(q, kit.Grant{Token: c.token, Sent: sent, TTL: c.ttl, Data: c})
+}
+
+// heldClaim returns the claim of the lease that q's owner holds. Until its lease has been renewed, the claim removes
+// nothing from any node.
+func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, error) {
+	ttl, err := r.round(q.TTL)
+	if err != nil {
+		return nil, err
+	}
+	answers, numbers := make([]backend.Holder, len(r.nodes)), make([]uint64, len(r.nodes))
+	t := r.newTally()
+	t.over = func() bool {
+		h, named := t.holder(answers)
+		return t.won() && (!h.Held() || named >= t.quorum && h.Token > 0)
+	}
+	w := r.windowFor(time.Minute)
+	w.needed = w.outage
+	r.ask(ctx, t, w, func(i int, enter entry) {
+		r.nodes[i].post(exchange.Request{Script: resumeScript, Keys: []string{r.naming.lock(q.Key)}}, func(v any, err error) {
+			var h backend.Holder
+			var number uint64
+			if err == nil {
+				h, number, err = parseResume(v)
+			}
+			enter(verdictOf(err), func() { answers[i], numbers[i] = h, number }, err)
+		})
+	})
+	if err := kit.ContextError(ctx, nil); err != nil {
+		return nil, err
+	}
+	h, _ := t.holder(answers)
+	switch {
+	case !t.won():
+		return nil, r.noQuorum(t.misses())
+	case !h.Held() || ownerOf(h.Owner) != q.Owner:
+		return nil, backend.ErrLost
+	case h.Token == 0:
+		return nil, fmt.Errorf("%w: the nodes that answer do not agree on the token of the lease", backend.ErrUnavailable)
+	}
+	c := r.claimOf(q.Key, h.Owner, ttl)
+	c.token = h.Token
+	for i, a := range answers {
+		if a.Owner == h.Owner {
+			c.longest = max(c.longest, a.TTL)
+			c.number.Store(max(c.number.Load(), numbers[i]))
+		}
+	}
+	return c, nil
+}
+
+func parseResume(v any) (h backend.Holder, number uint64, err error) {
+	if list, ok := v.([]any); ok && len(list) == 0 {
+		return h, 0, nil
+	}
+	f := exchange.ReadFields(v)
+	h, number = readHolder(f), uint64(f.Number())
+	return h, number, f.Err()
+}
+
+// Two clients of one lease number their requests apart. A node ignores a request whose number is below that of the last,
+// and reports that number. The client goes on from there.
+
+// overtakenBy notes the answer of a node to a renewal, if it is that of a node that ignored the renewal.
+func (c *claim) overtakenBy(answer int64) {
+	if answer >= leaseUntold {
+		return
+	}
+	for last, old := uint64(-answer), c.number.Load(); old < last && !c.number.CompareAndSwap(old, last); {
+		old = c.number.Load()
+	}
+}
+
+// overtaken returns those of list that failed and that nodes have ignored, to be repeated by a higher number.
+func overtaken(list []*renewal) (again []*renewal) {
+	for _, w := range list {
+		if *w.err == nil || errors.Is(*w.err, backend.ErrLost) || w.claim.number.Load() <= w.number {
+			continue
+		}
+		*w.err = nil
+		again = append(again, &renewal{claim: w.claim, ttl: w.ttl, number: w.claim.number.Add(1), sent: time.Now(), err: w.err})
+	}
+	return again
+}

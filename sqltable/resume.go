@@ -1,0 +1,51 @@
+package sqltable
+
+import (
+	"context"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+var _ backend.Resumer = (*Backend)(nil)
+
+// Resume implements [backend.Resumer]. It takes two statements: a renewal, and one that reads the token.
+func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
+	err = b.leases.Call(ctx, r.ValidateFor(b.guarantees), func(ctx context.Context) error {
+		life, err := b.resume(ctx, r)
+		if err == nil {
+			l = life // not a nil *Life
+		}
+		return err
+	})
+	return l, err
+}
+
+func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, error) {
+	ttl := b.guarantees.Round(r.TTL)
+	args := []any{[]byte(r.Key), []byte(r.Owner), microseconds(ttl)}
+	if b.dialect == MySQL {
+		args = []any{args[2], args[0], args[1]}
+	}
+	var sent time.Time
+	var changed int64
+	var h backend.Holder
+	_, err := b.request(ctx, func(ctx context.Context) (err error) {
+		sent = time.Now()
+		if changed, err = b.exec(ctx, renewal(b.dialect, b.options.Table, 1), args...); err != nil {
+			return err
+		}
+		h, _, err = b.row(ctx, r.Key)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case h.Owner != r.Owner || h.TTL <= 0:
+		return nil, backend.ErrLost
+	case changed == 0 && h.TTL < ttl-time.Since(sent): // MySQL does not count a row that already had this value
+		return nil, errLocked
+	}
+	return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl})
+}
