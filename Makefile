@@ -91,6 +91,11 @@ soak: ## Run histories and storms on all stores with fresh seeds for DURATION; e
 	@scripts/install-servers
 	GO="$(GO)" DURATION="$(DURATION)" ARGS="$(ARGS)" scripts/soak $(filter-out ./...,$(PKG))
 
+.PHONY: serve-load
+serve-load: ## Load two servers of "anylock serve" with 1000 clients for DURATION, and kill and freeze them and their Redis
+	@scripts/install-servers redis
+	ANYLOCK_TEST_REQUIRE=1 ANYLOCK_SERVE_LOAD=$(DURATION) $(GO) test -count=1 -v -run '^TestServeUnderLoad$$' -timeout 25h ./cmd/anylock
+
 .PHONY: probe
 probe: ## Run readers and writers in processes that are killed, stopped and cut off, for DURATION on each store of STORES
 	@scripts/install-servers redis etcd zookeeper postgres

@@ -17,27 +17,27 @@ var (
 	errLimit    = errors.New("too many")
 )
 
-// acquire returns the lease of id. It waits for a busy key, up to wait. A request for a lease that id holds already
-// extends it.
-func (s *Server) acquire(ctx context.Context, id claimID, from caller, ttl, wait time.Duration) (*claim, error) {
+// acquire returns the lease that want names. It waits for a busy key, up to wait. A request for a lease that its owner
+// holds already extends that lease.
+func (s *Server) acquire(ctx context.Context, want want, wait time.Duration) (*claim, error) {
 	end := time.Now().Add(wait)
-	if err := s.awaitOpening(ctx, from, wait); err != nil {
+	if err := s.awaitOpening(ctx, want.caller, wait); err != nil {
 		return nil, err
 	}
 	for {
-		c, held, err := s.join(id, from, ttl, wait > 0)
+		c, held, err := s.join(want, wait > 0)
 		switch {
 		case err != nil:
 			return nil, err
 		case held:
-			err := c.lease.Renew(ctx, ttl)
+			err := c.lease.Renew(ctx, want.ttl)
 			if isOver(err) {
 				s.end(c, true)
 				continue
 			}
 			return c, err
 		}
-		err = s.await(ctx, c, from, end, wait > 0)
+		err = s.await(ctx, c, want.caller, end, wait > 0)
 		again := errors.Is(err, lock.ErrHeld) && c.attemptOver() && !c.waits && wait > 0 // a request that does not wait was first
 		if again && time.Now().Before(end) {
 			continue
@@ -51,14 +51,19 @@ func isOver(err error) bool {
 	return errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrReleased)
 }
 
-// join returns the claim of id, with the request counted as waiting for its attempt, unless the lease is held already.
-func (s *Server) join(id claimID, from caller, ttl time.Duration, waits bool) (_ *claim, held bool, err error) {
+// join returns the claim of want, with the request counted as waiting for its attempt, unless the lease is held
+// already.
+func (s *Server) join(want want, waits bool) (_ *claim, held bool, err error) {
+	id, from := want.id, want.caller
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		return nil, false, errStopping
 	}
 	c := s.claims[id]
+	if c != nil && c.shared != want.shared {
+		return nil, false, fmt.Errorf("%w: this owner has a request in the other mode; use a new owner", lock.ErrInvalid)
+	}
 	if c != nil && c.lease != nil {
 		c.answered = true
 		return c, true, nil
@@ -71,7 +76,7 @@ func (s *Server) join(id claimID, from caller, ttl time.Duration, waits bool) (_
 		s.waiters[id.key]++
 	}
 	if c == nil {
-		if c, err = s.newClaimLocked(id, from, ttl); err != nil {
+		if c, err = s.newClaimLocked(want); err != nil {
 			if waits {
 				s.uncountWaiterLocked(id.key, from)
 			}

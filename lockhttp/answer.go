@@ -16,7 +16,10 @@ import (
 type leaseAnswer struct {
 	Key      string `json:"key"` // bytes that are not UTF-8 are replaced
 	Path     string `json:"path"`
-	Owner    string `json:"owner"`       // as the client sent it
+	Owner    string `json:"owner"` // as the client sent it
+	Lease    string `json:"lease"` // its owner at the store
+	Label    string `json:"label"`
+	Shared   bool   `json:"shared"`
 	Token    string `json:"token"`       // a decimal number; empty if the store has none
 	Deadline int64  `json:"deadline_ms"` // from the moment before the request was sent
 }
@@ -26,7 +29,9 @@ type holderAnswer struct {
 	Key     string `json:"key"`
 	Path    string `json:"path"`
 	Held    bool   `json:"held"`
-	Owner   string `json:"owner"` // as the store knows it
+	Shared  int    `json:"shared"` // how many shared leases; 0 if the lease is exclusive
+	Owner   string `json:"owner"`  // as the store knows it; of the shared lease that ends last
+	Label   string `json:"label"`
 	Token   string `json:"token"`
 	TTL     *int64 `json:"ttl_ms"`  // null if the store does not know
 	Waiters *int   `json:"waiters"` // at the store; null if it does not know
@@ -40,7 +45,10 @@ type errorAnswer struct {
 }
 
 func newHolderAnswer(key string, h lock.Holder) holderAnswer {
-	a := holderAnswer{Key: key, Path: pathOf(key), Held: h.Held(), Owner: h.Owner, Token: tokenText(h.Token)}
+	a := holderAnswer{
+		Key: key, Path: pathOf(key), Held: h.Held(), Shared: h.Shared,
+		Owner: h.Owner, Label: labelOf(h), Token: tokenText(h.Token),
+	}
 	if h.TTL > 0 {
 		ms := h.TTL.Milliseconds()
 		a.TTL = &ms

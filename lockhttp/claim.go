@@ -16,6 +16,9 @@ type claim struct {
 	id     claimID
 	caller caller
 	ttl    time.Duration
+	want   want // of the request that made the claim
+	label  string
+	shared bool
 	since  time.Time
 	info   []byte // Terraform's, for the error of the next client
 
@@ -35,14 +38,17 @@ type claim struct {
 }
 
 // newClaimLocked adds a claim, whose attempt the caller starts.
-func (s *Server) newClaimLocked(id claimID, from caller, ttl time.Duration) (*claim, error) {
-	if err := s.countLocked(from, func(u *usage) *int { return &u.leases }, s.options.MaxLeases,
+func (s *Server) newClaimLocked(want want) (*claim, error) {
+	if err := s.countLocked(want.caller, func(u *usage) *int { return &u.leases }, s.options.MaxLeases,
 		s.options.MaxLeasesPerClient, "leases"); err != nil {
 		return nil, err
 	}
-	c := &claim{id: id, caller: from, ttl: ttl, done: make(chan struct{}), gone: make(chan struct{})}
+	c := &claim{
+		id: want.id, caller: want.caller, ttl: want.ttl, want: want, label: want.label, shared: want.shared,
+		done: make(chan struct{}), gone: make(chan struct{}),
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	s.claims[id] = c
+	s.claims[want.id] = c
 	return c, nil
 }
 
@@ -128,48 +134,80 @@ func (s *Server) grantedLocked(c *claim, lease *lock.Lease) {
 
 // request makes the requests of an attempt.
 func (s *Server) request(c *claim) (*lock.Lease, error) {
-	options := s.terms(c)
-	lease, err := s.locks.TryAcquire(c.ctx, c.id.key, options...)
+	if c.want.name.base != "" && s.locks.Resumable() { // another server, or this one before a restart, granted it
+		if lease, err := s.resume(c.ctx, c.id.key, c.want.name, c.ttl); !errors.Is(err, lock.ErrLost) {
+			return lease, err
+		}
+	}
+	lease, err := s.locks.TryAcquire(c.ctx, c.id.key, s.terms(c)...)
 	if !errors.Is(err, lock.ErrHeld) {
 		return lease, err
 	}
-	// The holder may be this client, by way of another server or of this one before a restart.
-	switch lease, rerr := s.resume(c.ctx, c.id, c.ttl, err); {
-	case rerr == nil:
-		return lease, nil
-	case !errors.Is(rerr, lock.ErrLost):
-		return nil, rerr
-	case !c.waits:
+	if c.want.retry {
+		ended, berr := s.endUnanswered(c, err)
+		switch {
+		case berr != nil:
+			return nil, berr
+		case ended && !c.waits:
+			return s.locks.TryAcquire(c.ctx, c.id.key, s.terms(c)...)
+		}
+	}
+	if !c.waits {
 		return nil, err
 	}
 	return s.locks.Acquire(c.ctx, c.id.key, s.terms(c)...)
 }
 
+// terms are the options of one attempt. Each attempt has an owner of its own at the store.
 func (s *Server) terms(c *claim) []lock.AcquireOption {
-	return []lock.AcquireOption{lock.WithOwner(storeOwner(c.id.base)), lock.WithTTL(c.ttl), lock.WithoutRenewal()}
+	return leaseOptions(newLeaseName(c.id.base, c.label, c.shared), c.ttl)
 }
 
-// resume returns the lease that the store keeps for id, extended to ttl. busy is the store's answer that the key is
-// held, nil if there is none yet. The error is ErrLost if somebody else holds the key, or the store cannot resume
-// leases.
-func (s *Server) resume(ctx context.Context, id claimID, ttl time.Duration, busy error) (*lock.Lease, error) {
-	if !s.locks.Resumable() {
-		return nil, lock.ErrLost
+func leaseOptions(name leaseName, ttl time.Duration) []lock.AcquireOption {
+	options := []lock.AcquireOption{lock.WithOwner(name.owner()), lock.WithTTL(ttl), lock.WithoutRenewal()}
+	if name.shared {
+		options = append(options, lock.Shared())
 	}
+	return options
+}
+
+// endUnanswered ends a lease that another server, or this one before a restart, was granted for c's client, which has
+// had no answer. The lease must not be resumed, because a server that is still alive releases it. busy is the store's
+// answer that the key is held.
+func (s *Server) endUnanswered(c *claim, busy error) (ended bool, err error) {
 	var holder lock.Holder
 	if held, ok := errors.AsType[*lock.HeldError](busy); ok {
 		holder = held.Holder
 	}
+	name, err := s.held(c.ctx, c.id, holder)
+	if err == nil {
+		err = s.locks.Ops().Break(c.ctx, c.id.key, name.owner())
+	}
+	if errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrUnsupported) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// held returns the name of the lease that id holds at the store. holder is what the store has answered already, zero if
+// nothing. Of several shared leases the store names the one that ends last: held does not find the others.
+func (s *Server) held(ctx context.Context, id claimID, holder lock.Holder) (leaseName, error) {
 	if !holder.Held() {
 		var err error
 		if holder, err = s.locks.Ops().Inspect(ctx, id.key); err != nil {
-			return nil, err
+			return leaseName{}, err
 		}
 	}
-	if !isFrom(holder.Owner, id.base) {
-		return nil, lock.ErrLost
+	name, ok := parseLeaseName(holder.Owner)
+	if !ok || name.base != id.base {
+		return leaseName{}, lock.ErrLost
 	}
-	return s.locks.Resume(ctx, id.key, holder.Owner, lock.WithTTL(ttl), lock.WithoutRenewal())
+	return name, nil
+}
+
+// resume returns the lease that the store keeps under name, extended to ttl. The error is ErrLost if there is none.
+func (s *Server) resume(ctx context.Context, key string, name leaseName, ttl time.Duration) (*lock.Lease, error) {
+	return s.locks.Resume(ctx, key, name.owner(), leaseOptions(name, ttl)...)
 }
 
 // lingerLocked ends c after Options.Linger, unless a request comes for it before.

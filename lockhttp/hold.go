@@ -8,23 +8,27 @@ import (
 	"github.com/anylock/lock"
 )
 
-// renew extends the lease of id to ttl from now.
-func (s *Server) renew(ctx context.Context, id claimID, from caller, ttl time.Duration) (*claim, error) {
-	c, resumed, err := s.find(ctx, id, from, ttl)
+// renew extends the lease that want names to its TTL from now.
+func (s *Server) renew(ctx context.Context, want want) (*claim, error) {
+	c, resumed, err := s.find(ctx, want)
 	if err != nil || resumed {
 		return c, err
 	}
-	err = c.lease.Renew(ctx, ttl)
-	if isOver(err) {
-		s.end(c, errors.Is(err, lock.ErrLost))
+	err = c.lease.Renew(ctx, want.ttl)
+	if !isOver(err) {
+		return c, err
+	}
+	s.end(c, errors.Is(err, lock.ErrLost))
+	if errors.Is(err, lock.ErrLost) { // or extended by another server: the store knows
+		c, _, err = s.find(ctx, want)
 	}
 	return c, err
 }
 
-// find returns the claim of id with its lease. resumed means that this call has resumed the lease, with ttl.
-func (s *Server) find(ctx context.Context, id claimID, from caller, ttl time.Duration) (_ *claim, resumed bool, err error) {
+// find returns the claim of want with its lease. resumed means that this call has resumed the lease, with want.ttl.
+func (s *Server) find(ctx context.Context, want want) (_ *claim, resumed bool, err error) {
 	s.mu.Lock()
-	c := s.claims[id]
+	c := s.claimOfLocked(want)
 	if c != nil && c.lease != nil {
 		c.answered = true
 		s.mu.Unlock()
@@ -34,7 +38,7 @@ func (s *Server) find(ctx context.Context, id claimID, from caller, ttl time.Dur
 	if c != nil {
 		return nil, false, lock.ErrLost // not granted yet
 	}
-	lease, err := s.resume(ctx, id, ttl, nil)
+	lease, name, err := s.resumeWanted(ctx, want)
 	if err != nil {
 		return nil, false, err
 	}
@@ -43,13 +47,14 @@ func (s *Server) find(ctx context.Context, id claimID, from caller, ttl time.Dur
 	if s.stopped {
 		return nil, false, errStopping
 	}
-	if other := s.claims[id]; other != nil { // a request at the same time
+	if other := s.claims[want.id]; other != nil { // a request at the same time
 		if other.lease == nil {
 			return nil, false, lock.ErrLost
 		}
 		return other, false, nil
 	}
-	c, err = s.newClaimLocked(id, from, ttl)
+	want.label, want.shared = name.label, name.shared
+	c, err = s.newClaimLocked(want)
 	if err != nil {
 		return nil, false, err
 	}
@@ -60,10 +65,42 @@ func (s *Server) find(ctx context.Context, id claimID, from caller, ttl time.Dur
 	return c, true, nil
 }
 
-// drop releases the lease of id, or ends its wait.
-func (s *Server) drop(ctx context.Context, id claimID) error {
+// claimOfLocked returns the claim of want. It ends a claim whose lease, if any, is not the one that want names: the
+// client has been granted that one by another server since.
+func (s *Server) claimOfLocked(want want) *claim {
+	c := s.claims[want.id]
+	if c == nil || want.name.base == "" || c.lease != nil && c.lease.Owner() == want.name.owner() {
+		return c
+	}
+	c.dropped = true
+	s.endLocked(c, false)
+	c.stopAttemptLocked()
+	if lease := c.lease; lease != nil && !s.stopped {
+		s.background.Go(func() { s.release(lease) })
+	}
+	return nil
+}
+
+// resumeWanted resumes the lease that want names, which this server does not know.
+func (s *Server) resumeWanted(ctx context.Context, want want) (*lock.Lease, leaseName, error) {
+	if !s.locks.Resumable() {
+		return nil, leaseName{}, lock.ErrLost
+	}
+	name := want.name
+	if name.base == "" {
+		var err error
+		if name, err = s.held(ctx, want.id, lock.Holder{}); err != nil {
+			return nil, name, err
+		}
+	}
+	lease, err := s.resume(ctx, want.id.key, name, want.ttl)
+	return lease, name, err
+}
+
+// drop releases the lease that want names, or ends its wait.
+func (s *Server) drop(ctx context.Context, want want) error {
 	s.mu.Lock()
-	c := s.claims[id]
+	c := s.claimOfLocked(want)
 	if c != nil && c.lease == nil { // its attempt ends what it may be granted
 		c.dropped = true
 		s.endLocked(c, false)
@@ -78,17 +115,25 @@ func (s *Server) drop(ctx context.Context, id claimID) error {
 	}
 	s.mu.Unlock()
 	if c == nil {
-		lease, err := s.resume(ctx, id, s.options.DefaultTTL, nil)
-		if err != nil {
-			return err
-		}
-		return lease.Release(ctx)
+		return s.dropUnknown(ctx, want)
 	}
 	err := c.lease.Release(ctx)
 	if err == nil || isOver(err) {
 		s.end(c, errors.Is(err, lock.ErrLost))
 	}
+	if errors.Is(err, lock.ErrLost) { // or extended by another server: the store knows
+		return s.dropUnknown(ctx, want)
+	}
 	return err
+}
+
+// dropUnknown releases a lease that this server does not know.
+func (s *Server) dropUnknown(ctx context.Context, want want) error {
+	lease, _, err := s.resumeWanted(ctx, want)
+	if err != nil {
+		return err
+	}
+	return lease.Release(ctx)
 }
 
 // remaining is how long after since the lease of c is exclusive, by a clock that may run faster or slower by a

@@ -171,7 +171,10 @@ func TestRestartKeepsLeases(t *testing.T) {
 		w.stop()
 		w.start()
 		w.want(423, "PUT", of("k", "owner", "b"), "")
-		if a := w.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "10000", "wait_ms", "5000"), ""); a.body.Token != first.body.Token {
+		w.want(423, "PUT", of("k", "owner", "a"), "") // perhaps of a server that still lives and releases the lease
+		lease := first.body.Lease
+		a := w.want(200, "PUT", of("k", "owner", "a", "lease", lease, "ttl_ms", "10000", "wait_ms", "5000"), "")
+		if a.body.Token != first.body.Token {
 			t.Errorf("%s, want token %s", a.text, first.body.Token)
 		}
 		w.stop()
@@ -187,6 +190,35 @@ func TestRestartKeepsLeases(t *testing.T) {
 		w.want(410, "DELETE", of("k", "owner", "b"), "")
 		w.want(204, "DELETE", of("k", "owner", "a"), "")
 		w.want(200, "PUT", of("k", "owner", "b"), "")
+	})
+}
+
+// A server that was granted a lease for a client that has gone releases the lease soon. Until then the client's next
+// request may reach another server, which must not promise that lease.
+func TestAnotherServerPromisesNoUnansweredLease(t *testing.T) {
+	inBubble(t, lockhttp.Options{Linger: 10 * time.Second}, func(w *world) {
+		other := *w
+		other.start()
+		defer other.stop()
+		w.want(200, "PUT", of("k", "owner", "holder", "ttl_ms", "2000"), "")
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if _, err := w.try(ctx, "PUT", of("k", "owner", "a", "wait_ms", "60000", "ttl_ms", "600000"), ""); err == nil {
+			t.Fatal("the request did not end")
+		}
+		time.Sleep(4 * time.Second) // the first server has been granted the lease
+		if busy := other.call("PUT", of("k", "owner", "a", "ttl_ms", "600000"), ""); busy.code == 200 {
+			time.Sleep(10 * time.Second) // the first server has released the lease
+			if b := other.call("PUT", of("k", "owner", "b"), ""); b.code == 200 {
+				t.Errorf("both hold the key: %s and %s", busy.text, b.text)
+			}
+		}
+		again := other.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "600000", "retry", "true"), "")
+		time.Sleep(20 * time.Second)
+		other.want(423, "PUT", of("k", "owner", "b"), "")
+		if a := other.want(200, "GET", of("k"), ""); a.body.Token != again.body.Token {
+			t.Errorf("granted %s, and now %s", again.text, a.text)
+		}
 	})
 }
 

@@ -24,18 +24,8 @@ func (c *call) millis(name string, value, least, most time.Duration) (time.Durat
 	return time.Duration(n) * time.Millisecond, nil
 }
 
-// claim reads whose lease a request is about, and the TTL that it asks for.
-func (s *Server) claimOf(c *call) (id claimID, ttl time.Duration, err error) {
-	base, err := baseOwner(c.query.Get("owner"), c.caller.name())
-	if err != nil {
-		return claimID{}, 0, err
-	}
-	ttl, err = c.millis("ttl_ms", s.options.DefaultTTL, time.Millisecond, s.options.MaxTTL)
-	return claimID{c.key, base}, ttl, err
-}
-
 func (s *Server) serveAcquire(w http.ResponseWriter, c *call) {
-	id, ttl, err := s.claimOf(c)
+	want, err := s.acquisitionOf(c)
 	if err != nil {
 		s.fail(w, err, nil)
 		return
@@ -45,17 +35,17 @@ func (s *Server) serveAcquire(w http.ResponseWriter, c *call) {
 		s.fail(w, err, nil)
 		return
 	}
-	claim, err := s.acquire(c.Context(), id, c.caller, ttl, min(wait, s.options.MaxWait))
+	claim, err := s.acquire(c.Context(), want, min(wait, s.options.MaxWait))
 	s.answerLease(w, c, claim, err)
 }
 
 func (s *Server) serveRenew(w http.ResponseWriter, c *call) {
-	id, ttl, err := s.claimOf(c)
+	want, err := s.leaseOf(c)
 	if err != nil {
 		s.fail(w, err, nil)
 		return
 	}
-	claim, err := s.renew(c.Context(), id, c.caller, ttl)
+	claim, err := s.renew(c.Context(), want)
 	s.answerLease(w, c, claim, err)
 }
 
@@ -67,8 +57,8 @@ func (s *Server) answerLease(w http.ResponseWriter, c *call, claim *claim, err e
 			err = lock.ErrLost
 		} else {
 			s.write(w, http.StatusOK, leaseAnswer{
-				Key: c.key, Path: pathOf(c.key), Owner: c.query.Get("owner"),
-				Token: tokenText(claim.lease.Token()), Deadline: left.Milliseconds(),
+				Key: c.key, Path: pathOf(c.key), Owner: c.query.Get("owner"), Lease: claim.lease.Owner(),
+				Label: claim.label, Shared: claim.shared, Token: tokenText(claim.lease.Token()), Deadline: left.Milliseconds(),
 			})
 			return
 		}
@@ -101,9 +91,9 @@ func (s *Server) holderOf(c *call, err error) (*holderAnswer, error) {
 }
 
 func (s *Server) serveRelease(w http.ResponseWriter, c *call) {
-	id, _, err := s.claimOf(c)
+	want, err := s.leaseOf(c)
 	if err == nil {
-		err = s.drop(c.Context(), id)
+		err = s.drop(c.Context(), want)
 	}
 	if err != nil {
 		s.fail(w, err, nil)
@@ -139,9 +129,9 @@ func (s *Server) serveBreak(w http.ResponseWriter, c *call) {
 
 // noticeBreak ends the claim of a lease that was broken: not every store reports that to the holder.
 func (s *Server) noticeBreak(c *call, owner string) {
-	base := baseOf(owner)
+	name, _ := parseLeaseName(owner)
 	s.mu.Lock()
-	claim := s.claims[claimID{c.key, base}]
+	claim := s.claims[claimID{c.key, name.base}]
 	s.mu.Unlock()
 	if claim == nil || !claim.attemptOver() || claim.lease == nil || claim.lease.Owner() != owner {
 		return

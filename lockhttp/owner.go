@@ -7,15 +7,17 @@ import (
 	"strings"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
 )
 
 const (
-	maxOwnerLen  = 128 // of what a client may choose
+	maxOwnerLen  = 128 // of the owner that a client chooses, in bytes
+	maxLabelLen  = 40  // in bytes; base, label and number fit in backend.MaxOwnerLen
 	maxClientLen = 64  // of a client's name
 	nonceBytes   = 8
 )
 
-// baseOwner is the part of an owner at the store that the requests of one client for one acquisition share.
+// baseOwner is the part of an owner at the store that all requests of one client about one acquisition share.
 func baseOwner(owner, client string) (string, error) {
 	if owner == "" || len(owner) > maxOwnerLen {
 		return "", fmt.Errorf("%w: owner of %d bytes is not between 1 and %d", lock.ErrInvalid, len(owner), maxOwnerLen)
@@ -26,24 +28,68 @@ func baseOwner(owner, client string) (string, error) {
 	return owner, nil
 }
 
-// storeOwner is base with a random number, for one attempt.
-func storeOwner(base string) string {
+// validateLabel accepts an empty label, too.
+func validateLabel(label string) error {
+	switch {
+	case label == "":
+		return nil
+	case len(label) > maxLabelLen:
+		return fmt.Errorf("%w: label of %d bytes is longer than %d", lock.ErrInvalid, len(label), maxLabelLen)
+	case strings.Contains(label, "~"):
+		return fmt.Errorf("%w: label contains '~'", lock.ErrInvalid)
+	}
+	return backend.ValidateLabel(label)
+}
+
+// A leaseName is an owner at the store: base, label, and a random number of one attempt with the mode in front. The
+// label has no '~', so that text of a client in base cannot imitate another client's base.
+type leaseName struct {
+	base, label string
+	shared      bool
+	nonce       string
+}
+
+func newLeaseName(base, label string, shared bool) leaseName {
 	var b [nonceBytes]byte
 	rand.Read(b[:])
-	return base + "~" + hex.EncodeToString(b[:])
+	return leaseName{base, label, shared, hex.EncodeToString(b[:])}
 }
 
-// baseOf is the base of an owner that storeOwner has made, and empty for another's owner.
-func baseOf(owner string) string {
-	i := strings.LastIndexByte(owner, '~')
-	if i < 0 || len(owner)-i-1 != 2*nonceBytes {
-		return ""
+// owner is the text that parseLeaseName reads.
+func (n leaseName) owner() string {
+	mode := "x"
+	if n.shared {
+		mode = "s"
 	}
-	if _, err := hex.DecodeString(owner[i+1:]); err != nil {
-		return ""
-	}
-	return owner[:i]
+	return n.base + "~" + n.label + "~" + mode + n.nonce
 }
 
-// isFrom reports whether storeOwner made owner from base.
-func isFrom(owner, base string) bool { return base != "" && baseOf(owner) == base }
+// parseLeaseName reports ok=false for an owner that no Server chose.
+func parseLeaseName(owner string) (n leaseName, ok bool) {
+	front, number, ok := cutLast(owner)
+	if !ok || len(number) != 1+2*nonceBytes || number[0] != 'x' && number[0] != 's' {
+		return leaseName{}, false
+	}
+	n.shared, n.nonce = number[0] == 's', number[1:]
+	if _, err := hex.DecodeString(n.nonce); err != nil {
+		return leaseName{}, false
+	}
+	n.base, n.label, ok = cutLast(front)
+	return n, ok && n.base != ""
+}
+
+func cutLast(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, '~')
+	if i < 0 {
+		return "", "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// labelOf is the label of a holder, which may be a client of a Server or of the library.
+func labelOf(h lock.Holder) string {
+	if n, ok := parseLeaseName(h.Owner); ok {
+		return n.label
+	}
+	return h.Label()
+}

@@ -59,7 +59,7 @@ func TestPageInBrowser(t *testing.T) {
 		photo := filepath.Join(photos, name+".png")
 		browse(t, chromium, url, append(args, "--hide-scrollbars", "--screenshot="+photo)...)
 		dom := browse(t, chromium, url, append(args, "--dump-dom")...)
-		for _, want := range []string{"<title>fits</title>", "grants locks", "db/&lt;b&gt;migrate&lt;/b&gt;", "brief", "another-process"} {
+		for _, want := range []string{"<title>fits</title>", "grants locks", "db/&lt;b&gt;migrate&lt;/b&gt;", "brief", "another-process", "(web-3)", "shared", "exclusive"} {
 			if !strings.Contains(dom, want) {
 				t.Errorf("%s: %q is not in\n%s", name, want, dom)
 			}
@@ -123,13 +123,15 @@ func busyServer(t *testing.T) string {
 	}
 	put("brief", "4f0c9a1b22d84e5f8d1c3b7a90e6f215@web-1", "ttl_ms", "50")
 	put("deploy", "c1f9a1b22d84e5f8d1c3b7a90e6f2150@ci-runner-14", "ttl_ms", "3600000")
+	put("catalogue", "5d2e9a1b22d84e5f8d1c3b7a90e6f2150", "ttl_ms", "600000", "shared", "true", "label", "web-3")
+	put("catalogue", "8ab19a1b22d84e5f8d1c3b7a90e6f2150", "ttl_ms", "600000", "shared", "true", "label", "web-4")
 	put("db/<b>migrate</b>", "77aa9a1b22d84e5f8d1c3b7a90e6f2150@web-3", "ttl_ms", "600000")
 	put("tenant/"+strings.Repeat("very-long-name-", 12), "9e019a1b22d84e5f8d1c3b7a90e6f2150@web-2", "ttl_ms", "90000")
 	for _, owner := range []string{"w1", "w2"} {
 		go put("deploy", owner, "wait_ms", "60000")
 	}
 	for {
-		if waiters, leases, _, _, _ := server.InUse(); waiters == 2 && leases == 5 {
+		if waiters, leases, _, _, _ := server.InUse(); waiters == 2 && leases == 5+2 {
 			return listener.URL
 		}
 		time.Sleep(10 * time.Millisecond) // sleeps: between two looks at the counts

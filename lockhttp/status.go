@@ -1,6 +1,7 @@
 package lockhttp
 
 import (
+	"cmp"
 	_ "embed"
 	"net/http"
 	"slices"
@@ -44,6 +45,8 @@ type heldAnswer struct {
 	Key      string `json:"key"`
 	Path     string `json:"path"`
 	Owner    string `json:"owner"`
+	Label    string `json:"label"`
+	Shared   bool   `json:"shared"`
 	Token    string `json:"token"`
 	Since    int64  `json:"held_ms"`
 	Deadline int64  `json:"left_ms"`
@@ -79,8 +82,8 @@ func (s *Server) serveStatus(w http.ResponseWriter, c *call) {
 		if claim.lease != nil && c.caller.may(id.key, List) {
 			leases = append(leases, claim)
 			a.Held = append(a.Held, heldAnswer{
-				Key: id.key, Path: pathOf(id.key), Owner: id.base, Since: now.Sub(claim.since).Milliseconds(),
-				Waiters: s.waiters[id.key],
+				Key: id.key, Path: pathOf(id.key), Owner: id.base, Label: claim.label, Shared: claim.shared,
+				Since: now.Sub(claim.since).Milliseconds(), Waiters: s.waiters[id.key],
 			})
 		}
 	}
@@ -99,7 +102,9 @@ func (s *Server) serveStatus(w http.ResponseWriter, c *call) {
 		a.Held[i].Token = tokenText(claim.lease.Token())
 		a.Held[i].Deadline = max(0, claim.lease.Deadline().Sub(now)).Milliseconds()
 	}
-	slices.SortFunc(a.Held, func(x, y heldAnswer) int { return strings.Compare(x.Key, y.Key) })
+	slices.SortFunc(a.Held, func(x, y heldAnswer) int {
+		return cmp.Or(strings.Compare(x.Key, y.Key), strings.Compare(x.Owner, y.Owner))
+	})
 	slices.SortFunc(a.Waiting, func(x, y waitAnswer) int { return strings.Compare(x.Key, y.Key) })
 	s.write(w, http.StatusOK, a)
 }

@@ -24,23 +24,23 @@ type lockInfo struct {
 	ID string
 }
 
-// terraformClaim is the claim that a request of Terraform is about.
-func (s *Server) terraformClaim(c *call) (id claimID, err error) {
+// terraformLease is the lease that a request of Terraform is about.
+func (s *Server) terraformLease(c *call) (w want, err error) {
 	var info lockInfo
 	if err := json.Unmarshal(c.body, &info); err != nil {
-		return id, fmt.Errorf("%w: the body is not Terraform's lock information", lock.ErrInvalid)
+		return w, fmt.Errorf("%w: the body is not Terraform's lock information", lock.ErrInvalid)
 	}
 	base, err := baseOwner(info.ID, c.caller.name())
-	return claimID{c.key, base}, err
+	return want{id: claimID{c.key, base}, caller: c.caller, ttl: s.options.DefaultTTL}, err
 }
 
 // serveTerraformLock acquires the key for the longest TTL that the request or the server allows: Terraform does not
 // renew.
 func (s *Server) serveTerraformLock(w http.ResponseWriter, c *call) {
-	id, err := s.terraformClaim(c)
-	var ttl, wait time.Duration
+	want, err := s.terraformLease(c)
+	var wait time.Duration
 	if err == nil {
-		ttl, err = c.millis("ttl_ms", s.options.MaxTTL, time.Millisecond, s.options.MaxTTL)
+		want.ttl, err = c.millis("ttl_ms", s.options.MaxTTL, time.Millisecond, s.options.MaxTTL)
 	}
 	if err == nil {
 		wait, err = c.millis("wait_ms", 0, 0, 24*time.Hour)
@@ -49,7 +49,7 @@ func (s *Server) serveTerraformLock(w http.ResponseWriter, c *call) {
 		s.fail(w, err, nil)
 		return
 	}
-	claim, err := s.acquire(c.Context(), id, c.caller, ttl, min(wait, s.options.MaxWait))
+	claim, err := s.acquire(c.Context(), want, min(wait, s.options.MaxWait))
 	switch {
 	case err == nil:
 		s.mu.Lock()
@@ -74,7 +74,8 @@ func (s *Server) terraformHeld(w http.ResponseWriter, c *call, err error) {
 	var info []byte
 	base := ""
 	if holder != nil {
-		base = baseOf(holder.Owner)
+		name, _ := parseLeaseName(holder.Owner)
+		base = name.base
 		s.mu.Lock()
 		if claim := s.claims[claimID{c.key, base}]; claim != nil {
 			info = claim.info
@@ -99,9 +100,9 @@ func (s *Server) serveTerraformUnlock(w http.ResponseWriter, c *call) {
 		s.forceUnlock(w, c)
 		return
 	}
-	id, err := s.terraformClaim(c)
+	want, err := s.terraformLease(c)
 	if err == nil {
-		err = s.drop(c.Context(), id)
+		err = s.drop(c.Context(), want)
 	}
 	if err != nil {
 		s.fail(w, err, nil)

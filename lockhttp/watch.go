@@ -15,12 +15,7 @@ const pulseTime = 10 * time.Second
 
 // serveWatch streams server-sent events: "held" at once, then "lost", "released" or "shutting_down" at the end.
 func (s *Server) serveWatch(w http.ResponseWriter, c *call) {
-	id, _, err := s.claimOf(c)
-	if err != nil {
-		s.fail(w, err, nil)
-		return
-	}
-	claim, err := s.watched(c, id)
+	claim, err := s.watched(c)
 	if err != nil {
 		s.fail(w, err, nil)
 		return
@@ -47,12 +42,12 @@ func (s *Server) serveWatch(w http.ResponseWriter, c *call) {
 
 // watched is the claim to watch. The TTL of a lease that must be resumed for that becomes the default TTL, or what the
 // request says.
-func (s *Server) watched(c *call, id claimID) (*claim, error) {
-	ttl, err := c.millis("ttl_ms", s.options.DefaultTTL, time.Millisecond, s.options.MaxTTL)
+func (s *Server) watched(c *call) (*claim, error) {
+	want, err := s.leaseOf(c)
 	if err != nil {
 		return nil, err
 	}
-	claim, _, err := s.find(c.Context(), id, c.caller, ttl)
+	claim, _, err := s.find(c.Context(), want)
 	if err == nil && claim.lease.Err() != nil {
 		return nil, lock.ErrLost
 	}

@@ -82,8 +82,8 @@ func TestWatch(t *testing.T) {
 		if got := <-expires; !slices.Equal(got, []string{"held", "lost"}) || time.Since(start) > time.Minute {
 			t.Errorf("expires: %q after %v", got, time.Since(start))
 		}
-		put("stays")
-		stays2 := w.events(path("stays", "/watch", "owner", "a"))
+		put("remains")
+		stays2 := w.events(path("remains", "/watch", "owner", "a"))
 		synctest.Wait()
 		if err := w.server.Shutdown(context.Background()); err != nil {
 			t.Error(err)

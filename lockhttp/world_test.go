@@ -69,6 +69,7 @@ func (b sharedMemory) Guarantees() backend.Guarantees {
 type world struct {
 	t       *testing.T
 	store   *memory.Store
+	open    func() backend.Backend // a client of the store
 	options lockhttp.Options
 	locks   *lock.Locker
 	server  *lockhttp.Server
@@ -83,6 +84,7 @@ func inBubble(t *testing.T, o lockhttp.Options, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, store: memory.NewStore(), options: o}
+		w.open = func() backend.Backend { return sharedMemory{w.store.Client()} }
 		w.start()
 		defer w.stop()
 		f(w)
@@ -92,7 +94,7 @@ func inBubble(t *testing.T, o lockhttp.Options, f func(w *world)) {
 // start starts a server on the store.
 func (w *world) start() {
 	w.t.Helper()
-	locks, err := lock.New(sharedMemory{w.store.Client()})
+	locks, err := lock.New(w.open())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -129,6 +131,9 @@ type answer struct {
 		Key      string
 		Path     string
 		Owner    string
+		Lease    string
+		Label    string
+		Shared   any // a boolean of a lease, a number of a holder
 		Token    string
 		Deadline int64 `json:"deadline_ms"`
 		Held     bool
@@ -136,10 +141,11 @@ type answer struct {
 		Code     string
 		Message  string
 		Holder   *struct {
-			Owner, Token string
-			TTL          *int64 `json:"ttl_ms"`
+			Owner, Label, Token string
+			Shared              int
+			TTL                 *int64 `json:"ttl_ms"`
 		}
-		Locks []struct{ Key, Path, Owner string }
+		Locks []struct{ Key, Path, Owner, Label string }
 	}
 }
 

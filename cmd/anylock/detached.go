@@ -32,7 +32,7 @@ type detachedRecord struct {
 func (a *app) acquireCommand() *cobra.Command {
 	r := &runner{app: a}
 	r.ttl.d = defaultTTL
-	format, export := newChoice("text", "json"), false
+	format, export, label := newChoice("text", "json"), false, ""
 	cmd := &cobra.Command{
 		Use:   "acquire [flags] KEY",
 		Short: "Acquire a lock and exit; then use renew and release",
@@ -58,6 +58,10 @@ Exit codes: 0 acquired;
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.key = args[0]
 			err := r.checkTerms()
+			if err == nil && cmd.Flags().Changed("label") {
+				err = backend.ValidateLabel(label)
+				r.label = label
+			}
 			if err == nil && export && strings.ContainsRune(r.key, 0) {
 				err = errors.New("KEY has a NUL byte, which an environment variable cannot hold")
 			}
@@ -73,6 +77,8 @@ Exit codes: 0 acquired;
 		},
 	}
 	r.termFlags(cmd.Flags())
+	r.sharedFlag(cmd.Flags())
+	cmd.Flags().StringVar(&label, "label", "", "show `TEXT` to others in the owner, in place of host and process id")
 	cmd.Flags().Lookup("lost-exit-code").Hidden = true // nobody watches the lease
 	cmd.Flags().Var(format, "format", format.usage())
 	cmd.Flags().BoolVar(&export, "export", false, "print shell commands that set $ANYLOCK_KEY, $ANYLOCK_OWNER and $ANYLOCK_TOKEN")
@@ -88,6 +94,9 @@ func (r *runner) acquireDetached(ctx context.Context, print func(detachedRecord)
 	opts, err := r.options()
 	if err != nil {
 		return err
+	}
+	if r.label != "" {
+		opts = append(opts, lock.WithOwnerLabel(r.label))
 	}
 	locks, err := r.app.open(ctx, append(opts, lock.WithoutRenewal())...)
 	if err != nil {
@@ -223,7 +232,11 @@ func (a *app) resumed(ctx context.Context, key, owner string, ttl time.Duration,
 	if !locks.Resumable() {
 		return errNotResumable
 	}
-	lease, err := locks.Resume(ctx, key, owner, lock.WithTTL(ttl), lock.WithoutRenewal())
+	terms := []lock.AcquireOption{lock.WithTTL(ttl), lock.WithoutRenewal()}
+	lease, err := locks.Resume(ctx, key, owner, terms...)
+	if errors.Is(err, lock.ErrLost) && locks.Guarantees().Shared { // perhaps of the other mode
+		lease, err = locks.Resume(ctx, key, owner, append(terms, lock.Shared())...)
+	}
 	if err == nil {
 		err = f(lease)
 	}

@@ -21,8 +21,9 @@ type runner struct {
 	notices *notices
 	reasons *reasons
 
-	key  string
-	argv []string
+	key   string
+	label string // of acquire
+	argv  []string
 
 	ttl, wait, grace                 seconds
 	minHold, maxHold                 seconds

@@ -48,6 +48,14 @@ func serveOn(t *testing.T, storeURL string, args ...string) *served {
 
 func (s *served) start() {
 	s.t.Helper()
+	if err := s.tryStart(); err != nil {
+		text, _ := os.ReadFile(s.log.Name())
+		s.t.Fatalf("serve did not start: %v\n%s", err, text)
+	}
+}
+
+// tryStart starts the server. It fails if the store cannot be reached.
+func (s *served) tryStart() error {
 	s.cmd = exec.Command("anylock", s.args...)
 	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
@@ -55,18 +63,18 @@ func (s *served) start() {
 		err = s.cmd.Start()
 	}
 	if err != nil {
-		s.t.Fatal(err)
+		return err
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		_ = s.cmd.Wait()
-		text, _ := os.ReadFile(s.log.Name())
-		s.t.Fatalf("serve did not start: %v\n%s", err, text)
+		return err
 	}
 	s.url = strings.TrimSpace(line)
 	if address, ok := strings.CutPrefix(s.url, "http://"); ok {
 		s.args = append(s.args, "--listen", address)
 	}
+	return nil
 }
 
 // kill ends the server as the out-of-memory killer would.

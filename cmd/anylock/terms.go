@@ -28,9 +28,13 @@ func (r *runner) termFlags(flags *pflag.FlagSet) {
 
 // modeFlags are the flags that let several hold the key at once.
 func (r *runner) modeFlags(flags *pflag.FlagSet) {
+	r.sharedFlag(flags)
+	flags.IntVar(&r.permits, "permits", 0, "let `N` holders hold the key at once; all must use the same N")
+}
+
+func (r *runner) sharedFlag(flags *pflag.FlagSet) {
 	flags.BoolVarP(&r.shared, "shared", "s", false,
 		"share the key with other holders that use --shared")
-	flags.IntVar(&r.permits, "permits", 0, "let `N` holders hold the key at once; all must use the same N")
 }
 
 // checkTerms checks the key and termFlags.

@@ -8,6 +8,7 @@
 //     await lease.release();
 //   }
 //
+// With { shared: true } the lease is for a reader, beside other readers; with { label: "web-3" } others see the label.
 // The lease renews itself every third of its TTL. lease.signal is aborted when the lease ends, at its deadline at the latest, whatever
 // the network does. Times are in milliseconds.
 import { randomBytes } from "node:crypto";
@@ -28,18 +29,22 @@ export class Locks {
   }
 
   // acquire waits for a busy key for up to wait, and then throws Held.
-  async acquire(key, { ttl = 30_000, wait = 0 } = {}) {
+  async acquire(key, { ttl = 30_000, wait = 0, shared = false, label = "" } = {}) {
     const owner = `${randomBytes(16).toString("hex")}@${hostname()}`.slice(0, 128);
     const end = now() + wait;
+    const query = { owner, ttl_ms: ttl, shared, label };
     for (;;) {
       const sent = now();
       // The server ends the wait before our own time limit does. The same owner again keeps our place in the queue.
       const poll = Math.floor(Math.min(Math.max(0, end - sent), 20_000));
-      const { status, answer } = await this.call("PUT", key, "", { owner, ttl_ms: ttl, wait_ms: poll }, 30_000);
+      const { status, answer } = await this.call("PUT", key, "", { ...query, wait_ms: poll }, 30_000);
       if (status === 200) return new Lease(this, key, owner, ttl, sent, answer);
       const busy = [0, 423, 429, 503].includes(status);
       if (busy && now() < end) {
-        if (status !== 423) await sleep(Math.min(500, end - now()));
+        if (status !== 423) {
+          query.retry = true; // a grant that we never heard of may be in the way
+          await sleep(Math.min(500, end - now()));
+        }
         continue;
       }
       if (status === 0) await this.release(key, owner); // a grant may be on its way
@@ -48,9 +53,9 @@ export class Locks {
     }
   }
 
-  async release(key, owner) {
+  async release(key, owner, lease = "") {
     for (let attempt = 0; attempt < 10; attempt++) { // then the TTL ends the lease
-      const { status } = await this.call("DELETE", key, "", { owner });
+      const { status } = await this.call("DELETE", key, "", { owner, lease });
       if (status !== 0 && status !== 503) return;
       await sleep(100 * attempt);
     }
@@ -70,7 +75,7 @@ export class Locks {
 }
 
 class Lease {
-  #locks; #ttl; #deadline; #expiry; #renewal; #released = false;
+  #locks; #ttl; #name; #deadline; #expiry; #renewal; #released = false;
   #ended = new AbortController();
 
   constructor(locks, key, owner, ttl, sent, answer) {
@@ -80,6 +85,7 @@ class Lease {
     this.signal = this.#ended.signal;
     this.#locks = locks;
     this.#ttl = ttl;
+    this.#name = answer.lease; // lets a restarted server, or another one, continue the lease
     this.#extend(sent + answer.deadline_ms);
     this.#later(ttl / 3);
   }
@@ -96,7 +102,7 @@ class Lease {
     clearTimeout(this.#renewal);
     this.check();
     clearTimeout(this.#expiry);
-    await this.#locks.release(this.key, this.owner);
+    await this.#locks.release(this.key, this.owner, this.#name);
   }
 
   #extend(deadline) {
@@ -120,7 +126,7 @@ class Lease {
   async #renew() {
     const sent = now();
     const timeout = Math.max(1, Math.min(this.#deadline - sent, Math.max(this.#ttl / 3, 500)));
-    const query = { owner: this.owner, ttl_ms: this.#ttl };
+    const query = { owner: this.owner, lease: this.#name, ttl_ms: this.#ttl };
     const { status, answer } = await this.#locks.call("POST", this.key, "/renew", query, timeout);
     if (this.#released || this.signal.aborted) return;
     if (status === 410) return this.#lose();

@@ -4,6 +4,8 @@
     with locks.acquire("invoice/42", ttl=30, wait=60) as lease:
         charge(lease.token)              # pass the fencing token to what you write to
         lease.check()                    # raises Lost; call it before each step
+    with locks.acquire("catalogue", shared=True, label="web-3"):  # beside other readers; others see the label
+        read()
 
 A thread renews the lease every third of its TTL. lease.lost is an Event that is set when the lease ends, at its deadline at the
 latest, whatever the network does.
@@ -40,8 +42,9 @@ class Locks:
     def __init__(self, url, token=None):
         self.url, self.token = url.rstrip("/"), token
 
-    def acquire(self, key, ttl=30.0, wait=0.0):
+    def acquire(self, key, ttl=30.0, wait=0.0, shared=False, label=""):
         """Return a Lease on key (text or bytes). Raise Held if the key is busy for longer than wait seconds."""
+        mode = {"shared": "true" if shared else "false", "label": label}
         owner = f"{secrets.token_hex(16)}@{socket.gethostname()}"[:128]
         end = time.monotonic() + wait
         while True:
@@ -49,7 +52,8 @@ class Locks:
             sent = time.monotonic()
             try:
                 # The server ends the wait before our own time limit does. The same owner again keeps our place in the queue.
-                status, answer = self._call("PUT", key, "", owner, ttl, wait=min(left, 20.0), timeout=30.0)
+                mode["wait_ms"] = int(min(left, 20.0) * 1000)
+                status, answer = self._call("PUT", key, "", owner, ttl, mode, timeout=30.0)
             except _FAILURES as e:
                 status, answer = 0, {"message": str(e)}
             if status == 200:
@@ -57,6 +61,7 @@ class Locks:
             busy = status in (0, 423, 429, 503)
             if busy and time.monotonic() < end:
                 if status != 423:
+                    mode["retry"] = "true"  # a grant that we never heard of may be in the way
                     time.sleep(min(0.5, max(0.0, end - time.monotonic())))
                 continue
             if status == 0:  # a grant may be on its way
@@ -65,21 +70,19 @@ class Locks:
                 raise Held(answer)
             raise Unavailable(answer) if busy else ValueError(answer)
 
-    def _release(self, key, owner):
+    def _release(self, key, owner, lease=""):
         for attempt in range(10):  # then the TTL ends the lease
             try:
-                if self._call("DELETE", key, "", owner, timeout=5.0)[0] != 503:
+                if self._call("DELETE", key, "", owner, more={"lease": lease}, timeout=5.0)[0] != 503:
                     return
             except _FAILURES:
                 pass
             time.sleep(0.1 * attempt)
 
-    def _call(self, method, key, action, owner, ttl=None, wait=None, timeout=5.0):
-        query = {"owner": owner}
+    def _call(self, method, key, action, owner, ttl=None, more={}, timeout=5.0):
+        query = {"owner": owner, **more}
         if ttl is not None:
             query["ttl_ms"] = int(ttl * 1000)
-        if wait is not None:
-            query["wait_ms"] = int(wait * 1000)
         path = urllib.parse.quote(key, safe="")
         request = urllib.request.Request(
             f"{self.url}/v1/locks/{path}{action}?{urllib.parse.urlencode(query)}", method=method)
@@ -96,6 +99,7 @@ class Locks:
 class Lease:
     def __init__(self, locks, key, owner, ttl, sent, answer):
         self.key, self.owner, self.token = key, owner, answer["token"]
+        self._name = {"lease": answer["lease"]}  # lets a restarted server, or another one, continue the lease
         self.lost = threading.Event()
         self._locks, self._ttl = locks, ttl
         self._deadline = sent + answer["deadline_ms"] / 1000
@@ -112,7 +116,7 @@ class Lease:
         """Release the lease. Raise Lost if it had ended before."""
         self._released.set()
         self.check()
-        self._locks._release(self.key, self.owner)
+        self._locks._release(self.key, self.owner, **self._name)
 
     def __enter__(self):
         return self
@@ -134,7 +138,7 @@ class Lease:
             sent = time.monotonic()
             try:
                 status, answer = self._locks._call(
-                    "POST", self.key, "/renew", self.owner, self._ttl, timeout=min(left, max(self._ttl / 3, 0.5)))
+                    "POST", self.key, "/renew", self.owner, self._ttl, self._name, timeout=min(left, max(self._ttl / 3, 0.5)))
             except _FAILURES:
                 status, answer = 0, {}
             if status == 200:

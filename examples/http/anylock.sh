@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs a command under a lock of "anylock serve", with curl: anylock.sh URL KEY COMMAND [ARG...]
 # KEY is percent-encoded. ANYLOCK_TTL and ANYLOCK_WAIT are in seconds (30, 60). ANYLOCK_AUTH is a token, if the server needs one.
+# ANYLOCK_SHARED=true is for a reader, beside other readers. Others see ANYLOCK_LABEL: letters, digits and . : _ -
 # The command has $ANYLOCK_TOKEN, a fencing token. It gets SIGTERM, and a moment later SIGKILL, before the lease ends without renewal.
 # Exit code: the command's; 75 if the lock is busy, 113 if it was lost, 69 if the server does not answer.
 # "anylock run" does this better where it can be installed: it kills what the command starts, too.
@@ -9,6 +10,7 @@ url=$1 key=$2
 shift 2
 ttl=${ANYLOCK_TTL:-30} wait=${ANYLOCK_WAIT:-60}
 lock=$url/v1/locks/$key
+mode="shared=${ANYLOCK_SHARED:-false}&label=${ANYLOCK_LABEL:-}" lease=
 owner=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 auth=$(mktemp) answer=$(mktemp) lost=$(mktemp -u)
 [ -z "${ANYLOCK_AUTH:-}" ] || printf 'header = "Authorization: Bearer %s"\n' "$ANYLOCK_AUTH" >"$auth" # not in the arguments: ps shows them
@@ -19,7 +21,7 @@ call() { curl -sS -K "$auth" -o "$answer" -w '%{http_code}' -m "$3" -X "$1" "$2"
 
 release() {
 	for pause in 0.1 0.2 0.5 1 1 1; do # then the TTL ends the lease
-		case $(call DELETE "$lock?owner=$owner" 5) in
+		case $(call DELETE "$lock?owner=$owner&lease=$lease" 5) in
 		000 | 503) sleep $pause ;;
 		*) return ;;
 		esac
@@ -35,7 +37,7 @@ while :; do
 	poll=$((end - now)) sent=$now
 	[ $poll -gt 0 ] || poll=0
 	[ $poll -lt 20 ] || poll=20
-	status=$(call PUT "$lock?owner=$owner&ttl_ms=$((ttl * 1000))&wait_ms=$((poll * 1000))" 30)
+	status=$(call PUT "$lock?owner=$owner&$mode&ttl_ms=$((ttl * 1000))&wait_ms=$((poll * 1000))" 30)
 	[ "$status" != 200 ] || break
 	case $status in
 	423) code=75 ;;
@@ -49,11 +51,15 @@ while :; do
 		release # a grant may be on its way
 		exit $code
 	fi
-	[ "$status" = 423 ] || sleep 1
+	[ "$status" = 423 ] || {
+		mode="${mode%&retry=true}&retry=true" # a grant that we never heard of may be in the way
+		sleep 1
+	}
 done
 deadline=$((sent + $(left)))
 ANYLOCK_TOKEN=$(sed -n 's/.*"token":"\([0-9]*\)".*/\1/p' "$answer")
 export ANYLOCK_TOKEN
+lease=$(sed -n 's/.*"lease":"\([^"]*\)".*/\1/p' "$answer") # lets a restarted server, or another one, continue the lease
 
 "$@" &
 command=$!
@@ -69,7 +75,7 @@ trap 'kill -TERM $command 2>/dev/null' TERM INT HUP
 		sent=$(date +%s) status=0
 		while [ "$(date +%s)" -lt $((deadline - 2)) ]; do
 			sent=$(date +%s)
-			status=$(call POST "$lock/renew?owner=$owner&ttl_ms=$((ttl * 1000))" $((ttl / 3 + 1)))
+			status=$(call POST "$lock/renew?owner=$owner&lease=$lease&ttl_ms=$((ttl * 1000))" $((ttl / 3 + 1)))
 			[ "$status" != 200 ] && [ "$status" != 410 ] || break
 			sleep 0.5
 		done

@@ -1,0 +1,115 @@
+package lockhttp_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/lockhttp"
+	"github.com/anylock/lock/memory"
+)
+
+// lateMemory answers no renewal or release before the deadline that the lease had when this client last heard of it, as
+// if the store could not be reached.
+type lateMemory struct{ sharedMemory }
+
+func (b lateMemory) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := b.sharedMemory.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return lateLease{l}, nil
+}
+
+type lateLease struct{ backend.Lease }
+
+func (l lateLease) Renew(context.Context, time.Duration) error {
+	time.Sleep(time.Until(l.Deadline()) + time.Second)
+	return backend.ErrLost
+}
+
+func (l lateLease) Release(ctx context.Context) error { return l.Renew(ctx, 0) }
+
+// A client that was granted a lease by one server may still have an attempt at another, which stands for its owner there.
+// The lease that the client names counts.
+func TestNamedLeaseBesideAnAttempt(t *testing.T) {
+	inBubble(t, lockhttp.Options{Linger: time.Minute}, func(w *world) {
+		other := *w
+		other.start()
+		defer other.stop()
+		for _, shared := range []string{"false", "true"} {
+			w.want(200, "PUT", of("k", "owner", "holder", "ttl_ms", "5000"), "")
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			if _, err := w.try(ctx, "PUT", of("k", "owner", shared, "shared", shared, "wait_ms", "60000"), ""); err == nil {
+				t.Fatal("the request did not end")
+			}
+			cancel()
+			put := of("k", "owner", shared, "shared", shared, "retry", "true", "wait_ms", "50000", "ttl_ms", "600000")
+			lease := other.want(200, "PUT", put, "").body.Lease
+			if a := w.want(200, "POST", path("k", "/renew", "owner", shared, "lease", lease), ""); a.body.Lease != lease {
+				t.Errorf("renewed %s, want %s", a.text, lease)
+			}
+			w.want(423, "PUT", of("k", "owner", "x"), "")
+			w.want(204, "DELETE", of("k", "owner", shared, "lease", lease), "")
+			synctest.Wait()
+			if a := w.want(200, "GET", of("k"), ""); a.body.Held {
+				t.Errorf("released, and %s", a.text)
+			}
+		}
+	})
+}
+
+// A release ends both the lease that it names and the attempt.
+func TestReleaseOfNamedLeaseBesideAnAttempt(t *testing.T) {
+	inBubble(t, lockhttp.Options{Linger: time.Minute}, func(w *world) {
+		other := *w
+		other.start()
+		defer other.stop()
+		lease := other.want(200, "PUT", of("k", "owner", "o", "ttl_ms", "600000"), "").body.Lease
+		go w.try(context.Background(), "PUT", of("k", "owner", "o", "wait_ms", "60000"), "")
+		synctest.Wait()
+		w.want(204, "DELETE", of("k", "owner", "o", "lease", lease), "")
+		synctest.Wait()
+		if a := w.want(200, "GET", of("k"), ""); a.body.Held {
+			t.Errorf("released, and %s", a.text)
+		}
+	})
+}
+
+// A server whose own knowledge of a lease has run out asks the store: another server may have extended the lease.
+func TestAnotherServerHasRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := &world{t: t, store: memory.NewStore(), options: lockhttp.Options{StartDelay: -1}}
+		late.open = func() backend.Backend { return lateMemory{sharedMemory{late.store.Client()}} }
+		late.start()
+		defer late.stop()
+		other := *late
+		other.open = func() backend.Backend { return sharedMemory{late.store.Client()} }
+		other.start()
+		defer other.stop()
+		lease := make(map[string]string)
+		for _, key := range []string{"renewed", "released"} {
+			a := late.want(200, "PUT", of(key, "owner", "o", "ttl_ms", "10000"), "")
+			lease[key] = a.body.Lease
+			other.want(200, "POST", path(key, "/renew", "owner", "o", "lease", a.body.Lease, "ttl_ms", "600000"), "")
+		}
+		done := make(chan answer, 1)
+		go func() {
+			a, err := late.try(context.Background(), "POST", path("renewed", "/renew", "owner", "o", "lease", lease["renewed"]), "")
+			if err != nil {
+				t.Error(err)
+			}
+			done <- a
+		}()
+		late.want(204, "DELETE", of("released", "owner", "o", "lease", lease["released"]), "")
+		if a := <-done; a.code != 200 {
+			t.Errorf("the renewal: %d %s", a.code, a.text)
+		}
+		if a := other.want(200, "GET", of("released"), ""); a.body.Held {
+			t.Errorf("released, and %s", a.text)
+		}
+		other.want(423, "PUT", of("renewed", "owner", "x"), "")
+	})
+}
