@@ -38,7 +38,7 @@ func selected(names []string, o Options) []Scenario {
 		{Name: "readers", Title: "Many readers of one client, one key", Main: Rate, run: readers},
 		{Name: "readers-writer", Title: "A stream of readers of several clients; a writer's waits", Main: P99,
 			run: readersWriter},
-		{Name: "readers-writers", Title: "A writer in each of several clients, beside readers; the writers' waits and shares",
+		{Name: "readers-writers", Title: "A writer in each client, beside readers; the writers' waits",
 			Main: P99, run: readersWriters},
 		{Name: "mixed", Title: "Workers of several clients, one key, nine of ten cycles read", Main: Rate, run: mixed},
 		{Name: "hand-off", Title: "From Release's return to the next lease, in another client", Main: P50, run: handOff},

@@ -26,7 +26,7 @@ func (b lateMemory) Acquire(ctx context.Context, r backend.Request) (backend.Lea
 type lateLease struct{ backend.Lease }
 
 func (l lateLease) Renew(context.Context, time.Duration) error {
-	time.Sleep(time.Until(l.Deadline()) + time.Second)
+	time.Sleep(time.Until(l.Deadline()) + time.Second) // sleeps: how late the reply is
 	return backend.ErrLost
 }
 

@@ -111,8 +111,8 @@ func (s *subject) note(what string) {
 // some leases: on a busy machine, a process may otherwise be killed before it has acquired anything.
 func (s *subject) trouble(until time.Time) {
 	for {
-		// sleeps: how long the process works without a fault
-		time.Sleep(min(between(s.ttl/2, 8*s.ttl), max(time.Until(until), 0)))
+		pause := min(between(s.ttl/2, 8*s.ttl), max(time.Until(until), 0))
+		time.Sleep(pause) // sleeps: how long the process works without a fault
 		s.grants.await(1+rand.Int64N(5), until)
 		if !time.Now().Before(until) {
 			return

@@ -77,7 +77,7 @@ func BenchmarkWaiters(b *testing.B) {
 			}
 			before, began, sleeps := polls(b, db), time.Now(), processorTime(b)
 			for b.Loop() {
-				time.Sleep(time.Second) // what is measured is the load meanwhile
+				time.Sleep(time.Second) // sleeps: what is measured is the load meanwhile
 			}
 			spent := processorTime(b) - sleeps
 			n := float64(polls(b, db) - before)
