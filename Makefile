@@ -38,7 +38,7 @@ each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick and soak; STORES='redis queue' those of steady; COUNT=20 and JOBS=4 those of flakes; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
+	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick and soak; STORES='redis etcd' those of steady and probe; COUNT=20 and JOBS=4 those of flakes; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
 
 # The packages of the fast tier wait for leases and servers more than they compute, so that there are more at a time than processors.
 # "make lint" vets.
@@ -91,6 +91,12 @@ soak: ## Run histories and storms on all stores with fresh seeds for DURATION; e
 	@scripts/install-servers
 	GO="$(GO)" DURATION="$(DURATION)" ARGS="$(ARGS)" scripts/soak $(filter-out ./...,$(PKG))
 
+.PHONY: probe
+probe: ## Run readers and writers in processes that are killed, stopped and cut off, for DURATION on each store of STORES
+	@scripts/install-servers redis etcd zookeeper postgres
+	ANYLOCK_TEST_REQUIRE=1 ANYLOCK_PROBE_DURATION=$(DURATION) $(GO) test -tags probe -count=1 -timeout 0 -v $(ARGS) \
+		-run '^TestProbe$(if $(STORES),$$/^($(subst $() ,|,$(strip $(STORES))))$$)' ./internal/probe
+
 .PHONY: steady
 steady: ## Run the suite on correct stores: ROUNDS times by the command on stock servers, ROUNDS2 times on a busy machine; hours
 	@scripts/install-servers
@@ -105,12 +111,13 @@ quick: ## Run the tests with the servers that happen to be there
 test-docker: ## Run the suite on the official image of each server; without Docker, install and start one
 	GO="$(GO)" ARGS="$(ARGS)" scripts/test-docker
 
-# The second build must give the same bytes.
+# The second build, of the same commit, must give the same bytes.
 .PHONY: release-dry-run
+release-dry-run: export COMMIT := $(shell git rev-parse HEAD)
 release-dry-run: ## Build a release in dist, build a part again to compare, and install the .deb in a Debian without Go, with a real cron
 	scripts/release 0.0.0-dry dist
 	TARGETS=linux/amd64 scripts/release 0.0.0-dry dist/again
-	cd dist/again && for file in *amd64*; do cmp $$file ../$$file; done
+	cd dist/again && for file in *amd64* *x86_64*; do cmp $$file ../$$file || exit 1; done
 	rm -r dist/again
 	scripts/release-test dist
 

@@ -50,25 +50,18 @@ func (l *Locker) Do(ctx context.Context, key string, f func(ctx context.Context,
 	return f(lease.Context(ctx), lease)
 }
 
-// acquire is Acquire, or TryAcquire without wait: it calls the Tracer, and names the operation in its error.
+// acquire is Acquire, or TryAcquire without wait. Its error names the operation and never matches ErrLost.
 func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+	traceEnd := func(*Lease, error) {}
 	if l.traces.acquire != nil {
-		return l.traceAcquire(ctx, key, opts, wait)
+		ctx, traceEnd = l.traceAcquire(ctx, key, opts, wait)
 	}
-	lease, err := l.acquireLease(ctx, key, opts, wait)
-	if err != nil {
-		return nil, l.error("acquire", l.defaults.prefix+key, err)
-	}
-	return lease, nil
-}
-
-// acquireLease acquires key without tracing. Its error never matches ErrLost.
-func (l *Locker) acquireLease(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
 	lease, err := l.reenterOrContend(ctx, key, opts, wait)
 	if err != nil {
-		return nil, neverLost(err)
+		lease, err = nil, l.error("acquire", l.defaults.prefix+key, neverLost(err))
 	}
-	return lease, nil
+	traceEnd(lease, err)
+	return lease, err
 }
 
 // reenterOrContend checks the key and the options, and acquires the key by re-entry or in line with others.
@@ -139,22 +132,22 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 		l.passOn(g, handed)
 		return nil, ErrClosed
 	}
-	l.tellNotReady(ctx, full, handed, wait)
+	l.warnNotReady(ctx, full, handed, wait)
 	if handed != nil {
-		if lease := l.begin(handed, terms); lease != nil {
+		if lease := handed.begin(terms); lease != nil {
 			return lease, nil
 		}
-		l.discard(ctx, handed) // lost on its way from hand to hand: ask the store
+		handed.discard(ctx) // lost on its way from hand to hand: ask the store
 	}
 	// A grant that took longer than its TTL to arrive is no use, but the store works: ask again, not for ever.
 	const most = 5
 	for attempt := 1; ; attempt++ {
-		h, err := l.tryThenWait(ctx, g, terms, wait, &busy)
+		t, err := l.tryThenWait(ctx, g, terms, wait, &busy)
 		if err == nil {
-			if lease := l.begin(h, terms); lease != nil {
+			if lease := t.begin(terms); lease != nil {
 				return lease, nil
 			}
-			l.discard(ctx, h)
+			t.discard(ctx)
 			if err = errEndedEarly; isClosed(l.done) {
 				err = ErrClosed
 			}
@@ -173,22 +166,22 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 
 // tryThenWait gets a lease on g's key from the store, unless Shutdown comes first. busy is the store's word that the
 // key is held, if it has given it.
-func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*hold, error) {
+func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*tenure, error) {
 	if !wait || l.guarantees.Reach == ReachProcess { // where a request is cheaper than what a wait needs
-		h, err := l.requestLease(ctx, g, terms, false)
+		t, err := l.requestLease(ctx, g, terms, false)
 		if !wait || !errors.Is(err, ErrHeld) {
-			return h, err
+			return t, err
 		}
 		*busy = err
 	}
 	atStore, done := l.waitAt(ctx, g)
 	defer done()
-	h, err := l.requestLease(atStore, g, terms, true)
-	return h, l.closedOr(ctx, err)
+	t, err := l.requestLease(atStore, g, terms, true)
+	return t, l.closedOr(ctx, err)
 }
 
 // requestLease makes one request for a lease to the store.
-func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wait bool) (*hold, error) {
+func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wait bool) (*tenure, error) {
 	ttl := terms.leaseTTL()
 	owner := terms.owner
 	if owner == "" {
@@ -200,9 +193,9 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 			_ = lease.Release(ctx) // its TTL ends it in any case
 			return nil, err
 		}
-		h := l.newHold(g, lease, owner, ttl)
-		h.named = terms.owner != ""
-		return h, nil
+		t := l.newTenure(g, lease, owner, ttl)
+		t.named = terms.owner != ""
+		return t, nil
 	}
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		held = &HeldError{Holder: l.withToken(held.Holder)}
@@ -221,41 +214,43 @@ func (l *Locker) newOwner() string {
 	return backend.NewOwner()
 }
 
-// traceAcquire is acquire with a Tracer.
-func (l *Locker) traceAcquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+// traceAcquire reports that an acquisition begins. The Tracer gets the end with traceEnd.
+func (l *Locker) traceAcquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (
+	tctx context.Context, traceEnd func(*Lease, error)) {
 	terms := &l.defaults
-	if with, err := terms.with(opts); err == nil { // else acquireLease reports the error
+	if with, err := terms.with(opts); err == nil { // else reenterOrContend reports the error
 		terms = with
 	}
 	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(),
 		Wait: wait, Shared: terms.shared}}
 	begun := time.Now()
-	tctx := l.traces.acquire.TraceAcquireStart(ctx, e.AcquireStart)
-	lease, err := l.acquireLease(tctx, key, opts, wait)
-	if err != nil {
-		err = l.error("acquire", e.Key, err)
-	}
-	e.Waited, e.Err = time.Since(begun), err
-	switch {
-	case lease != nil:
-		e.Owner, e.Token = lease.Owner(), lease.Token()
-		e.Outcome = OutcomeGranted
-		if lease.again {
-			e.Outcome = OutcomeReentered
-		} else if lease.handed {
-			e.Outcome = OutcomeHandedOn
+	tctx = l.traces.acquire.TraceAcquireStart(ctx, e.AcquireStart)
+	return tctx, func(lease *Lease, err error) {
+		e.Waited, e.Err, e.Outcome = time.Since(begun), err, outcome(lease, err, wait && terms.wait > 0)
+		if lease != nil {
+			e.Owner, e.Token = lease.Owner(), lease.Token()
 		}
-	case errors.Is(err, ErrClosed):
-		e.Outcome = OutcomeClosed
-	case errors.Is(err, context.Canceled):
-		e.Outcome = OutcomeCanceled
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrHeld) && wait && terms.wait > 0:
-		e.Outcome = OutcomeTimeout
-	case errors.Is(err, ErrHeld):
-		e.Outcome = OutcomeHeld
-	default:
-		e.Outcome = OutcomeError
+		l.traces.acquire.TraceAcquireEnd(tctx, e)
 	}
-	l.traces.acquire.TraceAcquireEnd(tctx, e)
-	return lease, err
+}
+
+// outcome is how an acquisition ended with lease and err.
+func outcome(lease *Lease, err error, waited bool) Outcome {
+	switch {
+	case err == nil && lease.reentered:
+		return OutcomeReentered
+	case err == nil && lease.tenure.handoffs > 0:
+		return OutcomeHandedOn
+	case err == nil:
+		return OutcomeGranted
+	case errors.Is(err, ErrClosed):
+		return OutcomeClosed
+	case errors.Is(err, context.Canceled):
+		return OutcomeCanceled
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrHeld) && waited:
+		return OutcomeTimeout
+	case errors.Is(err, ErrHeld):
+		return OutcomeHeld
+	}
+	return OutcomeError
 }

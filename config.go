@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,38 +30,28 @@ type Config struct {
 
 // Open opens the store that c names. opts override c's fields.
 func (c Config) Open(ctx context.Context, opts ...Option) (*Locker, error) {
-	return Open(ctx, c.URL, append(c.options(), opts...)...)
+	return Open(ctx, c.URL, append([]Option{c.option()}, opts...)...)
 }
 
-func (c Config) options() []Option {
-	var opts []Option
-	if c.Prefix != "" {
-		opts = append(opts, WithPrefix(c.Prefix))
-	}
-	if c.OwnerLabel != "" {
-		opts = append(opts, WithOwnerLabel(c.OwnerLabel))
-	}
-	if c.TokenBase > 0 {
-		opts = append(opts, WithTokenBase(c.TokenBase))
-	}
-	for _, d := range []struct {
-		value Duration
-		with  func(time.Duration) AcquireOption
-	}{{c.TTL, WithTTL}, {c.MaxHold, WithMaxHold}, {c.MinHold, WithMinHold}, {c.Wait, WithWait}} {
-		if d.value != 0 {
-			opts = append(opts, d.with(time.Duration(d.value)))
+// option sets what c's fields set.
+func (c Config) option() Option {
+	return lockerOption(func(s *settings) {
+		s.prefix = cmp.Or(c.Prefix, s.prefix)
+		s.base = cmp.Or(c.TokenBase, s.base)
+		s.ttl = cmp.Or(time.Duration(c.TTL), s.ttl)
+		s.maxHold = time.Duration(c.MaxHold)
+		s.minHold = time.Duration(c.MinHold)
+		s.wait, s.limited = time.Duration(c.Wait), c.Wait != 0
+		s.manual = c.NoRenewal
+		s.reentrant = c.Reentrant
+		s.require = append(s.require, c.Require)
+		if c.OwnerLabel != "" {
+			WithOwnerLabel(c.OwnerLabel).locker(s)
 		}
-	}
-	if c.NoRenewal {
-		opts = append(opts, WithoutRenewal())
-	}
-	if c.Reentrant {
-		opts = append(opts, Reentrant())
-	}
-	if c.Handoff != nil {
-		opts = append(opts, WithHandoff(*c.Handoff))
-	}
-	return append(opts, Require(c.Require))
+		if c.Handoff != nil {
+			s.handoff = *c.Handoff
+		}
+	})
 }
 
 // String returns c as JSON, without the user, password and query of the URL.

@@ -17,12 +17,10 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	var ctx context.Context
 	ctx, c.cancel = context.WithCancelCause(context.WithValue(parent, carrierKey{}, &carrier{l, outer}))
 	t := l.tenure
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.why != nil:
+	case t.cause != nil:
 		c.cancel(t.lostErr())
 	case l.released:
 		c.cancel(errReleased)
@@ -57,7 +55,7 @@ type carrierKey struct{}
 func (l *Locker) carriedLease(ctx context.Context, key string) *Lease {
 	c, _ := ctx.Value(carrierKey{}).(*carrier)
 	for ; c != nil; c = c.outer {
-		if t := c.lease.tenure; t.hold.locker == l && t.hold.gate.key == key && t.isHeld() {
+		if t := c.lease.tenure; t.locker == l && t.gate.key == key && t.isHeld() {
 			return c.lease
 		}
 	}
@@ -67,7 +65,7 @@ func (l *Locker) carriedLease(ctx context.Context, key string) *Lease {
 // refuseReentry returns why a request with these terms may not re-enter l, nil if it may. Such a request would wait for
 // l.
 func (l *Lease) refuseReentry(terms *settings) error {
-	switch shared := l.tenure.hold.gate.shared; {
+	switch shared := l.tenure.gate.shared; {
 	case shared && !terms.shared:
 		return fmt.Errorf("%w as shared: a shared lease cannot become exclusive", ErrDeadlock)
 	case !shared && terms.shared:
@@ -83,9 +81,9 @@ func (l *Lease) reenter() *Lease {
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over {
+	if t.phase != held {
 		return nil
 	}
-	t.count++
-	return &Lease{tenure: t, again: true}
+	t.handles++
+	return &Lease{tenure: t, reentered: true}
 }

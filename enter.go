@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"container/list"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/anylock/lock/backend/kit"
 )
 
-// enter passes the gate of key, or queues at it. The hold is a live lease that came with the pass, nil
-// otherwise; busy means that the key was held meanwhile. The caller that passed must leave.
-func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (_ *gate, _ *hold, busy, err error) {
+// enter passes the gate of key, or queues at it. The tenure is on a live lease that the last holder handed on, nil
+// if there is none. busy is why the key was busy when the caller arrived. A caller that has passed must leave.
+func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (_ *gate, _ *tenure, busy, err error) {
 	if terms.shared {
 		g, err := l.enterPrivate(key, true)
 		return g, nil, nil, err
@@ -36,67 +37,78 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 	busy = g.heldLocked()
 	if !wait {
 		l.mu.Unlock()
-		if busy == nil { // someone of this process is asking the store for it
-			busy, err = l.look(ctx, key)
+		if busy == nil { // another goroutine of this process is requesting it
+			busy, err = l.inspectBusy(ctx, key)
 		}
 		return nil, nil, nil, cmp.Or(err, busy)
 	}
-	w := &waiter{turn: make(chan *hold, 1), terms: terms}
+	w := &waiter{turn: make(chan *tenure, 1), terms: terms, since: time.Now()}
 	if g.waiters == nil {
 		g.waiters = list.New()
 	}
-	place := g.waiters.PushBack(w)
+	w.place = g.waiters.PushBack(w)
 	l.mu.Unlock()
-
-	since := time.Now()
-	var half *time.Timer
-	var looks <-chan time.Time
-	if busy == nil && terms.limited {
-		half = time.NewTimer(terms.wait / 2)
-		defer half.Stop()
-		looks = half.C
+	handed, err := l.awaitTurn(ctx, g, w, busy == nil && terms.limited)
+	if err != nil {
+		return nil, nil, nil, l.leaveQueue(ctx, g, w, busy, err)
 	}
-	for over := false; !over; {
+	return g, handed, busy, nil
+}
+
+// awaitTurn waits until w has its turn at g, with a live lease if one is handed on. If checks is set, it finds out
+// meanwhile whether the key is busy: after half of the time until ctx ends, and again after half of the rest.
+func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool) (handed *tenure, err error) {
+	var half *time.Timer
+	var check <-chan time.Time
+	if checks {
+		half = time.NewTimer(w.terms.wait / 2)
+		defer half.Stop()
+		check = half.C
+	}
+	for {
 		select {
 		case handed := <-w.turn:
-			return g, handed, busy, nil
-		case <-looks:
-			if left := l.lookOnce(ctx, g, since); left > time.Millisecond {
+			return handed, nil
+		case <-check:
+			if left := l.checkBusy(ctx, g, w.since); left > time.Millisecond {
 				half.Reset(left / 2)
 			}
-			continue
 		case <-ctx.Done():
+			return nil, ctx.Err()
 		case <-l.stopping:
-			err = ErrClosed
+			return nil, ErrClosed
 		}
-		over = true
 	}
+}
+
+// leaveQueue removes w, whose wait ended with err, from the queue. It returns the error for the caller.
+func (l *Locker) leaveQueue(ctx context.Context, g *gate, w *waiter, busy, err error) error {
 	l.mu.Lock()
-	if err == nil {
+	if !errors.Is(err, ErrClosed) {
 		if busy == nil {
 			busy = g.heldLocked()
 		}
-		if busy == nil && !g.busyAt.Before(since) {
+		if busy == nil && !g.busyAt.Before(w.since) {
 			busy = g.busy
 		}
 		err = kit.ContextError(ctx, busy)
 	}
 	select {
-	case handed := <-w.turn: // it came at the same moment
+	case handed := <-w.turn: // the turn came at the same moment
 		pass := func() { l.passOn(g, handed) }
 		closed := isClosed(l.done)
 		if !closed {
-			l.background.Go(pass) // the caller wants to go
+			l.background.Go(pass) // the caller does not wait for it
 		}
 		l.mu.Unlock()
 		if closed { // nobody waits for background any more, and a closed store answers at once
 			pass()
 		}
 	default:
-		g.waiters.Remove(place)
+		g.waiters.Remove(w.place)
 		l.mu.Unlock()
 	}
-	return nil, nil, nil, err
+	return err
 }
 
 // enterPrivate returns a gate for one lease. Shutdown waits until the caller leaves it.
@@ -111,8 +123,9 @@ func (l *Locker) enterPrivate(key string, shared bool) (*gate, error) {
 	return g, nil
 }
 
-// look asks the store whether a key is busy that someone of this process is asking it for. Any answer makes it so.
-func (l *Locker) look(ctx context.Context, key string) (busy, err error) {
+// inspectBusy inspects a key that another goroutine of this process is requesting, and returns why it is busy: any answer
+// of the store makes it so.
+func (l *Locker) inspectBusy(ctx context.Context, key string) (busy, err error) {
 	h, err := l.backend.Inspect(ctx, key)
 	switch {
 	case err != nil:
@@ -123,21 +136,21 @@ func (l *Locker) look(ctx context.Context, key string) (busy, err error) {
 	return ErrHeld, nil
 }
 
-// lookOnce lets a waiter look, in the background, that has heard nothing since then, one at a time. It returns the time
-// until ctx ends, or 0 if it need not look again.
-func (l *Locker) lookOnce(ctx context.Context, g *gate, since time.Time) (left time.Duration) {
+// checkBusy inspects g's key in the background, for a waiter that has waited since then, unless an inspection is under
+// way. It returns the time until ctx ends, or 0 if no other check is needed.
+func (l *Locker) checkBusy(ctx context.Context, g *gate, since time.Time) (left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case isClosed(l.done) || !g.busyAt.Before(since):
 		return 0
-	case !g.looking:
-		g.looking = true
+	case !g.checking:
+		g.checking = true
 		l.background.Go(func() {
-			busy, err := l.look(ctx, g.key)
+			busy, err := l.inspectBusy(ctx, g.key)
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			g.looking = false
+			g.checking = false
 			if err == nil {
 				g.busy, g.busyAt = busy, time.Now()
 			}
@@ -148,12 +161,12 @@ func (l *Locker) lookOnce(ctx context.Context, g *gate, since time.Time) (left t
 }
 
 // passOn gives a turn that nobody wants to the next waiter.
-func (l *Locker) passOn(g *gate, handed *hold) {
+func (l *Locker) passOn(g *gate, handed *tenure) {
 	if handed == nil {
 		l.leave(g)
 		return
 	}
-	_ = l.giveUp(context.Background(), handed) // the TTL ends what cannot be released
+	_ = handed.giveUp(context.Background()) // the TTL ends what cannot be released
 }
 
 // heldLocked is the error of an attempt that must not wait behind a holder of this process, nil if there is none.

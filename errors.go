@@ -20,7 +20,7 @@ var (
 	ErrReleased = errors.New("lease released")
 	// ErrClosed means that the Locker has been closed.
 	ErrClosed = backend.ErrClosed
-	// ErrUnsupported means that this store cannot do or does not promise what was asked.
+	// ErrUnsupported means that this store cannot do, or does not promise, what was requested.
 	ErrUnsupported = backend.ErrUnsupported
 	// ErrInvalid means that an argument or URL was refused before any request, or that a file of the file store is
 	// damaged or not its own.
@@ -47,13 +47,16 @@ func refusal(err error) error {
 	return nil
 }
 
+// isLoss reports whether err says that a lease has ended without a release.
+func isLoss(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) }
+
 // A Holder describes who holds a key.
 type Holder = backend.Holder
 
 // An Error says which operation failed, on which store and key. Errors that match no sentinel and no context error come
 // from the store or the network.
 type Error struct {
-	Op      string // "open", "acquire", "renew", "release", "inspect", "list", "break", "examine", "ping", "hold", "shutdown", "close"
+	Op      string // "open", "acquire", "resume", "renew", "release", "inspect", "list", "break", "examine", "ping", "hold", "shutdown", "close"
 	Backend string // the store's name, empty if it was not known yet
 	Key     string // with the Locker's prefix; empty for operations without a key
 	Err     error

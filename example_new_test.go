@@ -9,7 +9,8 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// Every store has a New or Open, for applications that own a client: redis.New(ctx, client, nil), for example.
+// Every store has a New or Open. Where the store can use a client that the application owns, New takes the client:
+// redis.New(ctx, client, nil), for example.
 func ExampleNew() {
 	ctx := context.Background()
 	locks, err := lock.New(memory.New())

@@ -22,13 +22,13 @@ func (l *Locker) leaveWith(g *gate, err error) {
 }
 
 // callNextLocked gives the next waiter its turn, or closes the gate.
-func (l *Locker) callNextLocked(g *gate, handed *hold) {
+func (l *Locker) callNextLocked(g *gate, handed *tenure) {
 	if _, private := l.private[g]; private {
 		delete(l.private, g)
 		l.drainLocked()
 		return
 	}
-	next := g.nextLocked()
+	next := l.nextLocked(g)
 	if next == nil {
 		if l.idle != nil {
 			delete(l.gates, l.idle.key)
@@ -41,9 +41,9 @@ func (l *Locker) callNextLocked(g *gate, handed *hold) {
 	next.turn <- handed
 }
 
-// nextLocked is the waiter that comes next, nil if there is none.
-func (g *gate) nextLocked() *waiter {
-	if g.waiters == nil || g.waiters.Len() == 0 {
+// nextLocked is the waiter that is next at g, nil if there is none or nothing is granted any more.
+func (l *Locker) nextLocked(g *gate) *waiter {
+	if g.waiters == nil || g.waiters.Len() == 0 || isClosed(l.stopping) {
 		return nil
 	}
 	return g.waiters.Front().Value.(*waiter)

@@ -11,14 +11,14 @@ import (
 )
 
 // Key returns the key that is held, with the Locker's prefix.
-func (l *Lease) Key() string { return l.tenure.hold.gate.key }
+func (l *Lease) Key() string { return l.tenure.gate.key }
 
 // Owner returns the unique name under which the store knows the holder. Inside one process, holders that a lease is
 // handed on to share it.
-func (l *Lease) Owner() string { return l.tenure.hold.owner }
+func (l *Lease) Owner() string { return l.tenure.owner }
 
 // Shared reports whether the lease is shared.
-func (l *Lease) Shared() bool { return l.tenure.hold.gate.shared }
+func (l *Lease) Shared() bool { return l.tenure.gate.shared }
 
 // Token returns the fencing token. It is higher than that of every earlier holder of the key, within the scope that
 // Guarantees.Fencing names, and below 2^63. It is the store's number times 256, plus how often the lease has been
@@ -38,108 +38,108 @@ func (l *Lease) Lost() <-chan struct{} { return l.tenure.lostChan() }
 // before that.
 func (l *Lease) Err() error { return l.tenure.error("hold", l.over()) }
 
-// over is ErrReleased or ErrLost, nil while the lease is exclusive.
 func (l *Lease) over() error {
-	l.mu.Lock()
-	released, lost := l.released, l.err != nil && l.done
-	l.mu.Unlock()
+	l.tenure.mu.Lock()
+	defer l.tenure.mu.Unlock()
+	return l.overLocked()
+}
+
+// overLocked is ErrReleased or ErrLost, nil while the lease is exclusive.
+func (l *Lease) overLocked() error {
 	t := l.tenure
-	t.mu.Lock()
-	lost = lost || t.why != nil
-	t.mu.Unlock()
 	switch {
-	case released && !lost:
+	case t.cause != nil || isLoss(l.err):
+		return ErrLost
+	case l.released:
 		return ErrReleased
-	case !lost && t.isHeld() && time.Now().Before(t.deadline()):
+	case time.Now().Before(t.lease.Deadline()):
 		return nil
 	}
 	return ErrLost
 }
 
-// Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: where
-// the lease has all that it may get, Renew asks for nothing and returns nil. ErrLost means that the lease has ended,
+// Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: if
+// the lease already lasts as long as that allows, Renew makes no request and returns nil. ErrLost means that the lease has ended,
 // ErrReleased that its holder has released it. After any other error the outcome is unknown, and the earlier of the old
 // and the new deadline applies. A Renew without an answer returns in time for automatic renewal to try.
 func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.tenure.error("renew", l.renew(ctx, ttl))
 }
 
-func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
+func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	if err := backend.ValidateTTL(ttl); err != nil {
 		return err
 	}
-	if err := l.over(); err != nil {
-		if errors.Is(err, ErrReleased) {
-			return err
-		}
-		return l.tenure.hold.locker.endedErr()
+	t := l.tenure
+	ctx, finish, err := l.beginRenew(caller)
+	if errors.Is(err, ErrLost) {
+		return t.locker.endedErr()
 	}
-	caller := ctx
-	ctx, finish, err := l.tenure.beginRenew(ctx)
 	if err != nil {
 		return err
 	}
 	defer finish()
-	h := l.tenure.hold
-	h.mu.Lock()
-	asked, ok := h.renewToLocked(ttl)
-	h.mu.Unlock()
+	t.mu.Lock()
+	requested, ok := t.renewToLocked(ttl)
+	t.mu.Unlock()
 	if !ok {
 		return nil // its maximum hold: the deadline that it has is its last
 	}
-	if h.locker.renewals.renews(h) { // it waits for this one
+	if t.locker.renewals.renews(t) { // automatic renewal waits for this request
 		var cancel context.CancelFunc
-		left := min(time.Until(h.lease.Deadline()), h.locker.effective(asked)) // without an answer, the earlier deadline applies
+		// Without an answer, the earlier deadline applies.
+		left := min(time.Until(t.lease.Deadline()), t.locker.effective(requested))
 		ctx, cancel = context.WithTimeoutCause(ctx, attemptTime(left), errNoAnswer)
 		defer cancel()
 	}
-	if err := h.lease.Renew(ctx, asked); err != nil {
-		h.locker.renewals.sooner(h)
-		if over := l.over(); errors.Is(over, ErrReleased) && kit.IsContextError(err) && !kit.Ended(caller) {
-			return over // Release has cut it short
+	if err := t.lease.Renew(ctx, requested); err != nil {
+		t.locker.renewals.sooner(t)
+		if over := l.over(); errors.Is(over, ErrReleased) {
+			return over // Release has cancelled the request
 		}
 		return kit.NotOurs(caller, err)
 	}
-	h.mu.Lock()
-	h.ttl = ttl
-	h.mu.Unlock()
-	h.locker.renewals.again(h)
+	t.mu.Lock()
+	t.ttl = ttl
+	t.mu.Unlock()
+	t.locker.renewals.again(t)
 	return nil
 }
 
 // errNoAnswer is the cause of a Renew's end that left time for automatic renewal to try.
 var errNoAnswer = errors.New("no answer within a third of what is left of the lease")
 
-// beginRenew waits until no other Renew is under way, and keeps the tenure from ending before finish is called.
-func (t *tenure) beginRenew(ctx context.Context) (_ context.Context, finish func(), err error) {
+// beginRenew waits until no other Renew is under way. The last Release cancels the returned context, and does not hand
+// the lease on before finish has been called.
+func (l *Lease) beginRenew(caller context.Context) (ctx context.Context, finish func(), err error) {
+	t := l.tenure
+	t.mu.Lock()
+	if t.renewTurn == nil {
+		t.renewTurn = make(chan struct{}, 1)
+	}
+	err = l.overLocked()
+	t.mu.Unlock()
+	if err != nil {
+		return nil, nil, err
+	}
+	select {
+	case t.renewTurn <- struct{}{}:
+	case <-caller.Done():
+		return nil, nil, kit.ContextError(caller, nil)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for t.renewing != nil {
-		other := t.renewing
-		t.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			t.mu.Lock()
-			return nil, nil, kit.ContextError(ctx, nil)
-		}
-		t.mu.Lock()
+	if err := l.overLocked(); err != nil {
+		<-t.renewTurn
+		return nil, nil, err
 	}
-	switch {
-	case t.why != nil:
-		return nil, nil, t.why
-	case t.over:
-		return nil, nil, ErrReleased
-	}
-	finished := make(chan struct{})
-	ctx, cancel := context.WithCancel(ctx)
-	t.renewing, t.giveUp = finished, cancel
+	t.renewals.Add(1)
+	ctx, cancel := context.WithCancel(caller)
+	t.cancelRenew = cancel
 	return ctx, func() {
 		cancel()
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.renewing, t.giveUp = nil, nil
-		close(finished)
+		t.renewals.Add(-1)
+		<-t.renewTurn
 	}, nil
 }
 
@@ -153,84 +153,78 @@ func (l *Lease) Release(ctx context.Context) error {
 }
 
 func (l *Lease) release(ctx context.Context) error {
-	l.mu.Lock()
-	for l.releasing { // bounded by the store's timeout. Behind a mutex, the time of a synctest bubble would stand still
-		if l.finished == nil {
-			l.finished = sync.NewCond(&l.mu)
-		}
-		l.finished.Wait()
-	}
-	done, err, again := l.done, l.err, l.released
-	l.released, l.releasing = true, !done
-	l.mu.Unlock()
+	repeated, done, err := l.beginRelease()
+	t := l.tenure
 	switch {
 	case done:
 		return err
-	case again: // an earlier call had an unknown outcome
-		err = l.tenure.hold.lease.Release(ctx)
+	case repeated:
+		err = t.lease.Release(ctx)
 	default:
-		err = l.tenure.drop(ctx, l)
+		err = t.finish(ctx)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.done = err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrClosed)
-	l.err = err
-	l.releasing = false
-	if l.finished != nil {
-		l.finished.Broadcast()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l.err, t.releasing = err, false
+	if t.released != nil {
+		t.released.Broadcast()
 	}
 	return err
 }
 
-// drop takes one handle off the tenure, and ends it with the last.
-func (t *tenure) drop(ctx context.Context, l *Lease) error {
-	h, locker := t.hold, t.hold.locker
-	deadline := h.lease.Deadline()
+// beginRelease ends l and, if l is the last handle, the tenure. done means that Release returns err without a request:
+// other handles remain, or an earlier Release of l is complete. repeated means that an earlier one had an unknown
+// outcome.
+func (l *Lease) beginRelease() (repeated, done bool, err error) {
+	t := l.tenure
 	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.releasing { // bounded by the store's timeout. Behind a mutex, the time of a synctest bubble would stand still
+		if t.released == nil {
+			t.released = sync.NewCond(&t.mu)
+		}
+		t.released.Wait()
+	}
+	if l.released {
+		done = l.err == nil || isLoss(l.err)
+		t.releasing = !done
+		return true, done, l.err
+	}
+	l.released = true
 	t.cancelLocked(l, errReleased) // before anybody else can get the key
-	t.count--
-	last := t.count == 0
-	if last && !t.over {
-		t.over = true
-		t.end = deadline
+	if t.handles--; t.handles > 0 {
+		l.err = t.cause
+		return false, true, l.err
 	}
-	lost := t.why
-	renewing := t.renewing
-	if last && renewing != nil {
-		t.giveUp()
+	if t.phase == held {
+		t.phase, t.end = released, t.lease.Deadline()
 	}
-	t.mu.Unlock()
-	if last && renewing != nil {
-		<-renewing // it must not prolong the next holder's lease
+	if t.cancelRenew != nil {
+		t.cancelRenew()
 	}
-	switch {
-	case !last:
-		return lost
-	case lost != nil: // another may be inside the gate already
-		locker.discard(ctx, h)
-		return lost
-	}
-	if locker.traces.lease == nil {
-		return t.finish(ctx)
-	}
-	held := t.held()
-	err := t.finish(ctx)
-	t.traceEnd(ctx, held, errors.Is(err, ErrLost) || errors.Is(err, ErrClosed), t.error("release", err))
-	return err
+	t.releasing = true
+	return false, false, nil
 }
 
 // finish gives up what the last handle has held.
-func (t *tenure) finish(ctx context.Context) error {
-	h, locker := t.hold, t.hold.locker
+func (t *tenure) finish(ctx context.Context) (err error) {
+	if t.cause != nil { // another may be inside the gate already
+		t.discard(ctx)
+		return t.cause
+	}
+	if t.locker.traces.lease != nil {
+		held := t.held()
+		defer func() { t.traceEnd(ctx, held, isLoss(err), t.error("release", err)) }()
+	}
 	if t.minHold > 0 {
 		if left := t.minHold - t.held(); left > 0 {
-			return locker.keep(ctx, h, left)
+			return t.keep(ctx, left)
 		}
 	}
-	err := locker.giveUp(ctx, h)
-	if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed) {
-		locker.defaults.logger.Warn("release: outcome unknown", "key", h.gate.key, "backend", locker.name,
-			"owner", h.owner, "error", err)
+	err = t.giveUp(ctx)
+	if err != nil && !isLoss(err) {
+		t.locker.defaults.logger.Warn("release: outcome unknown", "key", t.gate.key, "backend", t.locker.name,
+			"owner", t.owner, "error", err)
 	}
 	return err
 }

@@ -36,12 +36,13 @@
 //
 // # Concurrency
 //
-// Everything is safe for concurrent use. Goroutines of one Locker that want the same key queue inside the process,
-// first come first served, and only the first of them asks the store. Requests for [Shared] leases do not queue in the
-// process: each of them asks the store.
+// Everything is safe for concurrent use. Goroutines of one Locker that acquire the same key queue inside the process, in
+// order of arrival, and only the first sends a request to the store. Requests for [Shared] leases do not queue in the
+// process: each goes to the store.
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	if err != nil {
 		return fail(err)
 	}
-	l, err := newLocker(b, d.Name, opts)
+	l, err := newLocker(b, d.Name, s)
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -112,24 +113,21 @@ func New(b backend.Backend, opts ...Option) (*Locker, error) {
 	}
 	// The type's package is the store's name: *redis.Backend.
 	name, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", b), "*"), ".")
-	return newLocker(b, name, opts)
-}
-
-func newLocker(b backend.Backend, name string, opts []Option) (*Locker, error) {
 	s, err := newSettings(opts)
 	if err != nil {
 		return nil, &Error{Op: "open", Backend: name, Err: err}
 	}
+	return newLocker(b, name, s)
+}
+
+func newLocker(b backend.Backend, name string, s settings) (*Locker, error) {
 	l := &Locker{
 		backend: b, name: name, guarantees: b.Guarantees(), defaults: s, traces: tracesOf(s.tracer),
 		gates: make(map[string]*gate), private: make(map[*gate]struct{}), done: make(chan struct{}),
 		stopping: make(chan struct{}), drained: make(chan struct{}),
 	}
-	if err := unmet(l.guarantees, s.require); err != nil {
-		return nil, &Error{Op: "open", Backend: name, Err: err}
-	}
-	if err := l.unsupported(&s); err != nil {
-		return nil, &Error{Op: "open", Backend: name, Err: err}
+	if err := cmp.Or(unmet(l.guarantees, s.require), l.unsupported(&s)); err != nil {
+		return nil, l.error("open", "", err)
 	}
 	l.renewals = newRenewer(l)
 	return l, nil

@@ -49,12 +49,7 @@ func WithoutRenewal() AcquireOption {
 // may then end sooner, by up to a third of its TTL. The first grant may be for longer than a d that is below the
 // MinTTL or between two units. 0 is no maximum: it overrides a default.
 func WithMaxHold(d time.Duration) AcquireOption {
-	return acquireOption(func(s *settings) {
-		s.maxHold = d
-		if d < 0 {
-			s.err = fmt.Errorf("%w: max hold %v is negative", ErrInvalid, d)
-		}
-	})
+	return acquireOption(func(s *settings) { s.maxHold = d })
 }
 
 // WithMinHold keeps the key taken for at least d after the grant, even if it is released sooner, so that a job that
@@ -66,26 +61,15 @@ func WithMaxHold(d time.Duration) AcquireOption {
 // with their client's connection (Postgres), or with its session after about Guarantees.MaxSilence (ZooKeeper), frees
 // the key then. 0 is no minimum: it overrides a default.
 func WithMinHold(d time.Duration) AcquireOption {
-	return acquireOption(func(s *settings) {
-		s.minHold = d
-		if d < 0 || d > backend.MaxTTL {
-			s.err = fmt.Errorf("%w: min hold %v is not between 0 and %v", ErrInvalid, d, backend.MaxTTL)
-		}
-	})
+	return acquireOption(func(s *settings) { s.minHold = d })
 }
 
-// WithWait limits how long Acquire waits for the key. After that Acquire returns ErrHeld if the key was busy, because
-// the store said so or because another goroutine of this process, which has the key or is asking for it, was ahead. If
-// the store has not answered by then, it returns ErrUnavailable, with the store's last error if there was one: the key
-// may be free. Unlike a deadline on the context, the limit does not end the lease's own Context. With 0, Acquire does
-// not wait, like TryAcquire.
+// WithWait limits how long Acquire waits for the key. After that Acquire returns ErrHeld if the key was busy: another
+// goroutine of this process held it, or the store said so. If the store has not answered by then, it returns
+// ErrUnavailable, with the store's last error if there was one: the key may be free. The limit does not affect the
+// lease. With 0, Acquire does not wait, like TryAcquire.
 func WithWait(d time.Duration) AcquireOption {
-	return acquireOption(func(s *settings) {
-		s.wait, s.limited = d, true
-		if d < 0 {
-			s.err = fmt.Errorf("%w: wait %v is negative", ErrInvalid, d)
-		}
-	})
+	return acquireOption(func(s *settings) { s.wait, s.limited = d, true })
 }
 
 // Reentrant allows a key that is held under the context of the call to be acquired again. Each acquisition needs a
@@ -114,12 +98,7 @@ func Shared() AcquireOption {
 // before other processes get their turn. 0 turns hand-off off. Whatever n is, a lease is not handed on later than a
 // second after the store granted it.
 func WithHandoff(n int) Option {
-	return lockerOption(func(s *settings) {
-		s.handoff = n
-		if n < 0 || n > maxHandoff {
-			s.err = fmt.Errorf("%w: hand-off %d is not between 0 and %d", ErrInvalid, n, maxHandoff)
-		}
-	})
+	return lockerOption(func(s *settings) { s.handoff = n })
 }
 
 // WithPrefix puts prefix before every key, so that applications can share a store. It counts towards the length limit
@@ -145,12 +124,7 @@ func WithOwnerLabel(label string) Option {
 // ErrUnsupported. n counts in the store's numbers; Lease.Token is 256 times as much. A store without tokens still has
 // none.
 func WithTokenBase(n uint64) Option {
-	return lockerOption(func(s *settings) {
-		s.base = n
-		if n >= backend.TokenLimit {
-			s.err = fmt.Errorf("%w: token base %d is not below 2^55", ErrInvalid, n)
-		}
-	})
+	return lockerOption(func(s *settings) { s.base = n })
 }
 
 // Require makes opening fail with ErrUnsupported if the store does not promise all of n. The error names what is
@@ -177,8 +151,13 @@ func newSettings(opts []Option) (settings, error) {
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
-	if len(s.prefix) >= backend.MaxKeyLen {
+	switch {
+	case len(s.prefix) >= backend.MaxKeyLen:
 		return s, fmt.Errorf("%w: prefix of %d bytes leaves no room for a key", ErrInvalid, len(s.prefix))
+	case s.handoff < 0 || s.handoff > maxHandoff:
+		return s, fmt.Errorf("%w: hand-off %d is not between 0 and %d", ErrInvalid, s.handoff, maxHandoff)
+	case s.base >= backend.TokenLimit:
+		return s, fmt.Errorf("%w: token base %d is not below 2^55", ErrInvalid, s.base)
 	}
 	return s, s.validate()
 }
@@ -197,13 +176,17 @@ func (s *settings) validate() error {
 	if s.err != nil {
 		return s.err
 	}
-	if err := backend.ValidateTTL(s.ttl); err != nil {
-		return err
-	}
-	if s.maxHold > 0 && s.minHold > s.maxHold {
+	switch {
+	case s.maxHold < 0:
+		return fmt.Errorf("%w: max hold %v is negative", ErrInvalid, s.maxHold)
+	case s.minHold < 0 || s.minHold > backend.MaxTTL:
+		return fmt.Errorf("%w: min hold %v is not between 0 and %v", ErrInvalid, s.minHold, backend.MaxTTL)
+	case s.maxHold > 0 && s.minHold > s.maxHold:
 		return fmt.Errorf("%w: min hold %v is longer than max hold %v", ErrInvalid, s.minHold, s.maxHold)
+	case s.wait < 0:
+		return fmt.Errorf("%w: wait %v is negative", ErrInvalid, s.wait)
 	}
-	return nil
+	return backend.ValidateTTL(s.ttl)
 }
 
 // leaseTTL is the TTL to ask for at the start of a tenure.

@@ -113,6 +113,31 @@ func TestHandoffOverlapsRenewal(t *testing.T) {
 	})
 }
 
+// A Renew that is under way when its lease is released neither delays the release nor changes the next holder's lease.
+func TestReleaseOverlapsRenew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTTL(time.Minute))
+		goOn := overlapping(f)
+		first := acquire(t, l, "k")
+		got := queue(t, l, 1)
+		renewed := make(chan error, 1)
+		go func() { renewed <- first.Renew(context.Background(), time.Hour) }()
+		synctest.Wait() // the store does not answer the Renew
+		release(t, first)
+		next := <-got
+		if next.Owner() == first.Owner() {
+			t.Error("handed on while a renewal was under way")
+		}
+		close(goOn)
+		wantErr(t, <-renewed, lock.ErrReleased)
+		if left := time.Until(next.Deadline()); left > time.Minute {
+			t.Errorf("%v left of a minute", left)
+		}
+		release(t, next)
+	})
+}
+
 // Nor does it free a key before its minimum hold.
 func TestMinHoldOverlapsRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

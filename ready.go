@@ -7,8 +7,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// tellNotReady logs, when a wait at the store begins, that it will be long.
-func (l *Locker) tellNotReady(ctx context.Context, key string, handed *hold, wait bool) {
+// warnNotReady logs, when a wait at the store begins, that the store cannot grant yet.
+func (l *Locker) warnNotReady(ctx context.Context, key string, handed *tenure, wait bool) {
 	if !wait || handed != nil || !l.defaults.logger.Enabled(ctx, slog.LevelWarn) {
 		return
 	}

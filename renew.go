@@ -31,7 +31,7 @@ func newRenewer(l *Locker) *renewer {
 		r.batch, r.size, r.most = b, batchSize, batchWorkers
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r.clock, r.cancel = alarm.New[*hold](func() { r.fire(ctx) }), cancel
+	r.clock, r.cancel = alarm.New[*tenure](func() { r.fire(ctx) }), cancel
 	return r
 }
 
@@ -44,47 +44,47 @@ func (r *renewer) close() {
 	r.workers.Wait()
 }
 
-// add begins to renew h, which has so much left.
-func (r *renewer) add(h *hold, now time.Time, left time.Duration) {
+// add begins to renew t, which has so much left.
+func (r *renewer) add(t *tenure, now time.Time, left time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h.left = false
-	r.putLocked(h, r.nextLocked(now, left))
+	t.unrenewed = false
+	r.putLocked(t, r.nextLocked(now, left))
 }
 
-// again moves the next renewal of h, if it is renewed at all, to where its new deadline wants it.
-func (r *renewer) again(h *hold) {
+// again moves the next renewal of t, if it is renewed at all, to where its new deadline wants it.
+func (r *renewer) again(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clock.Remove(&h.renewal)
-	r.soonerLocked(h)
+	r.clock.Remove(&t.renewal)
+	r.soonerLocked(t)
 }
 
 // sooner is again for a deadline that may have moved nearer, and not away: no renewal is put off.
-func (r *renewer) sooner(h *hold) {
+func (r *renewer) sooner(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.soonerLocked(h)
+	r.soonerLocked(t)
 }
 
-func (r *renewer) soonerLocked(h *hold) {
+func (r *renewer) soonerLocked(t *tenure) {
 	now := time.Now()
-	r.putLocked(h, r.nextLocked(now, h.lease.Deadline().Sub(now)))
+	r.putLocked(t, r.nextLocked(now, t.lease.Deadline().Sub(now)))
 }
 
-// renews reports whether h is renewed automatically.
-func (r *renewer) renews(h *hold) bool {
+// renews reports whether t is renewed automatically.
+func (r *renewer) renews(t *tenure) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !h.left
+	return !t.unrenewed
 }
 
-// remove ends the renewal of h. One that is under way goes on, as hold.taken says, but h does not come back.
-func (r *renewer) remove(h *hold) {
+// remove ends the renewal of t. One that is under way goes on, as tenure.renewals says, but t does not come back.
+func (r *renewer) remove(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h.left = true
-	r.clock.Remove(&h.renewal)
+	t.unrenewed = true
+	r.clock.Remove(&t.renewal)
 }
 
 // nextLocked is when a lease is to be renewed that has so much left: when a third of it has passed, less a random part,
@@ -113,12 +113,12 @@ func jitter(d time.Duration) time.Duration {
 	return rand.N(d)
 }
 
-// putLocked has h renewed at a time, or sooner if it is to be already.
-func (r *renewer) putLocked(h *hold, at time.Time) {
-	if h.left || r.closed || h.renewal.Set() && !at.Before(h.renewal.At()) {
+// putLocked has t renewed at a time, or sooner if it is to be already.
+func (r *renewer) putLocked(t *tenure, at time.Time) {
+	if t.unrenewed || r.closed || t.renewal.Set() && !at.Before(t.renewal.At()) {
 		return
 	}
-	r.clock.Set(&h.renewal, at)
+	r.clock.Set(&t.renewal, at)
 	r.clock.Arm()
 }
 
@@ -157,23 +157,23 @@ func (r *renewer) work(ctx context.Context) {
 	}
 }
 
-// A turn is a hold that a worker has taken, and when it was to be renewed. The hold may be taken again before the
-// worker is through.
-type turn struct {
-	hold *hold
-	due  time.Time
+// A job is a tenure whose lease a worker renews, and when the renewal was due. Another worker may get the same tenure
+// before this one has finished.
+type job struct {
+	tenure *tenure
+	due    time.Time
 }
 
 // takeLocked takes what is due, and where the store renews many at once also what will be soon: fewer, larger requests.
 // Leases that have much more or less time left than the first are left to another worker: a request has as long as the
 // shortest of them allows, which is what one of them has left.
-func (r *renewer) takeLocked() (due []turn, shortest time.Duration) {
+func (r *renewer) takeLocked() (due []job, shortest time.Duration) {
 	now := time.Now()
 	if r.clock.FirstDue(now) == nil {
 		return nil, 0
 	}
-	due = make([]turn, 0, min(r.size, r.clock.Len()))
-	var others []*alarm.Entry[*hold]
+	due = make([]job, 0, min(r.size, r.clock.Len()))
+	var others []*alarm.Entry[*tenure]
 	var first time.Duration
 	for len(due) < r.size && len(others) < r.size {
 		e := r.clock.First()
@@ -191,8 +191,8 @@ func (r *renewer) takeLocked() (due []turn, shortest time.Duration) {
 			others = append(others, e)
 			continue
 		}
-		due = append(due, turn{e.Item, e.At()})
-		e.Item.taken.Add(1)
+		due = append(due, job{e.Item, e.At()})
+		e.Item.renewals.Add(1)
 		shortest = min(shortest, left)
 	}
 	for _, e := range others {
@@ -202,20 +202,20 @@ func (r *renewer) takeLocked() (due []turn, shortest time.Duration) {
 }
 
 // renew makes one request for what is due, or one each, and says when to come again.
-func (r *renewer) renew(closing context.Context, due []turn, shortest time.Duration) {
+func (r *renewer) renew(closing context.Context, due []job, shortest time.Duration) {
 	renewals := make([]backend.Renewal, 0, len(due))
-	turns := due[:0]
-	for _, t := range due {
-		h := t.hold
-		h.mu.Lock()
-		ttl, ok := h.renewToLocked(h.ttl)
-		h.mu.Unlock()
+	requested := due[:0]
+	for _, j := range due {
+		t := j.tenure
+		t.mu.Lock()
+		ttl, ok := t.renewToLocked(t.ttl)
+		t.mu.Unlock()
 		if !ok {
-			h.taken.Add(-1)
+			t.renewals.Add(-1)
 			continue // its maximum hold: the deadline that it has is its last
 		}
-		renewals = append(renewals, backend.Renewal{Lease: h.lease, TTL: ttl})
-		turns = append(turns, t)
+		renewals = append(renewals, backend.Renewal{Lease: t.lease, TTL: ttl})
+		requested = append(requested, j)
 	}
 	if len(renewals) == 0 {
 		return
@@ -233,19 +233,19 @@ func (r *renewer) renew(closing context.Context, due []turn, shortest time.Durat
 	}
 	cancel()
 	now := time.Now()
-	failures := r.putBack(turns, errs, begun, now)
+	failures := r.putBack(requested, errs, begun, now)
 	if logger := r.locker.defaults.logger; len(failures) > 0 && closing.Err() == nil && logger.Enabled(closing, slog.LevelWarn) {
 		go func() { // a log that blocks must not keep leases from being renewed
 			for _, f := range failures {
-				logger.Warn("renewal: outcome unknown, trying again", "key", f.hold.gate.key, "backend", r.locker.name,
-					"owner", f.hold.owner, "left", f.left, "error", f.err)
+				logger.Warn("renewal: outcome unknown, trying again", "key", f.tenure.gate.key, "backend", r.locker.name,
+					"owner", f.tenure.owner, "left", f.left, "error", f.err)
 			}
 		}()
 	}
 	if r.locker.traces.renewal != nil {
-		for i, t := range turns {
-			if !errors.Is(errs[i], ErrLost) || !r.released(t.hold) {
-				r.locker.traceRenewal(t.hold, t.due, begun, now.Sub(begun), errs[i])
+		for i, j := range requested {
+			if !errors.Is(errs[i], ErrLost) || !r.released(j.tenure) {
+				r.locker.traceRenewal(j.tenure, j.due, begun, now.Sub(begun), errs[i])
 			}
 		}
 	}
@@ -253,64 +253,64 @@ func (r *renewer) renew(closing context.Context, due []turn, shortest time.Durat
 
 // A failure is a renewal whose outcome is unknown.
 type failure struct {
-	hold *hold
-	left time.Duration // of the lease
-	err  error
+	tenure *tenure
+	left   time.Duration // of the lease
+	err    error
 }
 
 // putBack schedules the next renewals after attempts that began at begun and ended with errs. Other workers may then
 // take the same holds. putBack replaces an error that means only that an attempt's time was over.
-func (r *renewer) putBack(turns []turn, errs []error, begun, now time.Time) (failures []failure) {
+func (r *renewer) putBack(jobs []job, errs []error, begun, now time.Time) (failures []failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, t := range turns {
-		h := t.hold
-		errs[i] = r.causeLocked(h, errs[i], begun, now)
+	for i, j := range jobs {
+		t := j.tenure
+		errs[i] = r.causeLocked(t, errs[i], begun, now)
 		err := errs[i]
-		h.taken.Add(-1)
-		switch left := h.lease.Deadline().Sub(now); {
+		t.renewals.Add(-1)
+		switch left := t.lease.Deadline().Sub(now); {
 		case errors.Is(err, ErrLost), errors.Is(err, ErrClosed), left <= 0: // the lease itself notifies its holder
 		case err != nil:
 			after := min(left/8, time.Second)
-			r.putLocked(h, now.Add(max(after-jitter(after/2), retryLeast)))
-			failures = append(failures, failure{h, left, err})
-		case h.renewal.Set(): // its terms have changed meanwhile, and this was on the old ones: it may have come last
-			r.putLocked(h, now)
+			r.putLocked(t, now.Add(max(after-jitter(after/2), retryLeast)))
+			failures = append(failures, failure{t, left, err})
+		case t.renewal.Set(): // its terms have changed meanwhile, and this was on the old ones: it may have come last
+			r.putLocked(t, now)
 		default:
-			r.putLocked(h, r.nextLocked(now, left))
+			r.putLocked(t, r.nextLocked(now, left))
 		}
 	}
 	return failures
 }
 
-// causeLocked returns err of an attempt to renew h, or the cause if only the attempt's own time was over: the store
+// causeLocked returns err of an attempt to renew t, or the cause if only the attempt's own time was over: the store
 // does not answer.
-func (r *renewer) causeLocked(h *hold, err error, begun, now time.Time) error {
+func (r *renewer) causeLocked(t *tenure, err error, begun, now time.Time) error {
 	if !kit.IsContextError(err) || r.closed {
-		h.silent = 0
+		t.silent = 0
 		return err
 	}
-	if h.silent == 0 {
-		h.silent = begun.Sub(h.granted)
+	if t.silent == 0 {
+		t.silent = begun.Sub(t.granted)
 	}
-	return fmt.Errorf("%w: no answer for %v", ErrUnavailable, (now.Sub(h.granted) - h.silent).Round(time.Millisecond))
+	return fmt.Errorf("%w: no answer for %v", ErrUnavailable, (now.Sub(t.granted) - t.silent).Round(time.Millisecond))
 }
 
-// released reports whether the holder gave h up before it was lost: then a renewal under way has not failed.
-func (r *renewer) released(h *hold) bool {
+// released reports whether the holder gave t up before it was lost: then a renewal under way has not failed.
+func (r *renewer) released(t *tenure) bool {
 	r.mu.Lock()
-	left := h.left
+	left := t.unrenewed
 	r.mu.Unlock()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return left && !h.lost
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return left && t.phase != lost
 }
 
 // renewToLocked is the TTL to ask for where ttl is wanted: what the store makes of it ends within the maximum hold. Not
 // ok if the lease has all that it may get.
-func (h *hold) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
-	g, left := &h.locker.guarantees, h.until-h.age()
-	if h.until == 0 || g.Round(ttl) <= left {
+func (t *tenure) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
+	g, left := &t.locker.guarantees, t.until-t.age()
+	if t.until == 0 || g.Round(ttl) <= left {
 		return ttl, true
 	}
 	asked = min(ttl, left)
@@ -318,14 +318,14 @@ func (h *hold) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
 	if asked <= 0 || asked < g.MinTTL {
 		return 0, false
 	}
-	gained := backend.Deadline(time.Now(), asked).Sub(h.lease.Deadline())
+	gained := backend.Deadline(time.Now(), asked).Sub(t.lease.Deadline())
 	return asked, gained > backend.Margin(asked)
 }
 
-// traceRenewal reports an attempt to renew h that was due, and began.
-func (l *Locker) traceRenewal(h *hold, due, begun time.Time, took time.Duration, err error) {
+// traceRenewal reports an attempt to renew t that was due, and began.
+func (l *Locker) traceRenewal(t *tenure, due, begun time.Time, took time.Duration, err error) {
 	l.traces.renewal.TraceRenewal(RenewalEnd{
-		Backend: l.name, Key: h.gate.key, Owner: h.owner, Shared: h.gate.shared, Late: max(0,
+		Backend: l.name, Key: t.gate.key, Owner: t.owner, Shared: t.gate.shared, Late: max(0,
 			begun.Sub(due)), Took: took, Err: err,
 	})
 }

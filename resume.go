@@ -80,12 +80,12 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 		return nil, kit.NotOurs(ctx, err)
 	}
 	terms.owner = owner
-	h := l.newHold(g, lease, owner, r.TTL)
-	h.named = true
-	if lease := l.begin(h, terms); lease != nil {
+	t := l.newTenure(g, lease, owner, r.TTL)
+	t.named = true
+	if lease := t.begin(terms); lease != nil {
 		return lease, nil
 	}
-	l.end(h)
+	t.stop()
 	l.leave(g)
 	return nil, l.endedErr()
 }

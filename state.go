@@ -15,8 +15,8 @@ import (
 )
 
 // The state of a Locker: its gates, what holds them, and how these refer to each other. The files above this one have
-// the methods. Files refer to files below them only, which a test checks: state · options, renew · gate · tenure · hold
-// · enter · context · lease · acquire · shutdown · lock · ops, config.
+// the methods. Files refer to files below them only, which a test checks: state · options, renew · gate · tenure ·
+// handoff · enter · context · lease · acquire · shutdown · lock · ops, config.
 
 const (
 	handoffBits = 8
@@ -74,80 +74,88 @@ type settings struct {
 // A shared or resumed lease has a private gate, where nobody queues. A shared request must not wait for local requests
 // that it does not conflict with. The key's gate may belong to a goroutine that waits at the store for a resumed lease.
 type gate struct {
-	key     string
-	shared  bool                   // the mode of its requests
-	inside  atomic.Pointer[tenure] // who holds the key, nil while the one inside still contends for it
-	waiters *list.List             // of *waiter; nil until the first comes
-	busy    error                  // what the store has said last of the key being busy
-	busyAt  time.Time              // when it did
-	looking bool                   // a waiter is asking the store whether it is
-	endWait context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
+	key      string
+	shared   bool                   // the mode of its requests
+	inside   atomic.Pointer[tenure] // who holds the key, nil while the one inside still contends for it
+	waiters  *list.List             // of *waiter; nil until the first comes
+	busy     error                  // what the store has said last of the key being busy
+	busyAt   time.Time              // when it did
+	checking bool                   // an inspection for a waiter is under way
+	endWait  context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
 }
 
 type waiter struct {
-	turn  chan *hold // a live lease handed over, or nil to go and contend; takes one, without blocking the giver
+	turn  chan *tenure // a live lease handed on, or nil to contend; takes one, without blocking the giver
 	terms *settings
+	since time.Time     // when it began to wait
+	place *list.Element // in gate.waiters
 }
 
-// A hold is one lease of the store. It passes from tenure to tenure, of one local holder each.
-type hold struct {
+// A grant is what the process knows of a lease of the store from the start. It does not change.
+type grant struct {
 	locker  *Locker
 	gate    *gate
 	lease   backend.Lease
 	owner   string
+	named   bool // the caller chose owner: the lease is not handed on
 	granted time.Time
-	gone    chan struct{} // closed at its end; nil where nothing waits for that
-	named   bool          // its owner is the caller\'s: it is not handed on
-
-	mu     sync.Mutex
-	tenure *tenure       // who holds it, nil on its way from hand to hand
-	ttl    time.Duration // to renew to
-	until  time.Duration // of its age: renew no further; 0 means for ever
-	lost   bool
-
-	silent   time.Duration // of its age when the store stopped answering renewals, 0 if it answers; guarded by renewer.mu
-	left     bool          // must not come back to be renewed; guarded by renewer.mu, as is renewal
-	handoffs uint8         // how often it was handed on; only the one inside the gate touches it
-	replied  time.Duration // of its age when the store confirmed it for a hand-off; only the one inside the gate touches it
-	taken    atomic.Int32  // by workers that renew it
-	renewal  alarm.Entry[*hold]
-
-	first tenure // here, so that an acquisition makes one piece of memory
+	ended   chan struct{} // closed when the process gives the lease up; nil where nothing waits for that
 }
 
-// A tenure is one local holder's time on a hold, shared by the handles of its re-entries.
+// A tenure is one local holder's time on a lease of the store. The handles of its re-entries share it. A hand-off moves
+// the lease to another tenure.
 type tenure struct {
-	hold    *hold
-	token   uint64
-	since   time.Duration // of the hold's age
-	minHold time.Duration
+	grant
+	handoffs uint8         // of the lease, before this tenure
+	token    uint64        // of the holder
+	since    time.Duration // of the lease's age
+	minHold  time.Duration
+	replied  time.Duration // of the lease's age when the store confirmed it for a hand-off
 
 	mu      sync.Mutex
-	lost    chan struct{} // nil until it is asked for
-	count   int           // handles not released
-	over    bool
-	why     error                      // ErrLost or ErrClosed if it was lost
-	end     time.Time                  // the deadline when it ended
+	phase   phase
+	next    *tenure                    // to which the lease was handed on
+	handles int                        // not released
+	cause   error                      // ErrLost or ErrClosed if the lease was lost while it was held
+	end     time.Time                  // the deadline when the tenure ended
+	lost    chan struct{}              // nil until it is asked for
 	derived map[*leaseContext]struct{} // the contexts that end with it
 
-	renewing chan struct{} // not nil while a Lease.Renew is under way, closed at its end
-	giveUp   func()        // cancels it
+	ttl         time.Duration // to renew to
+	until       time.Duration // of the lease's age: renew no further; 0 means for ever
+	renewTurn   chan struct{} // holds one value while a Lease.Renew is under way; nil until the first
+	cancelRenew func()        // ends the last Lease.Renew
 
-	first Lease // its first handle
+	releasing bool       // a release is under way
+	released  *sync.Cond // signals the end of the release; nil until somebody waits for it
+
+	renewals atomic.Int32 // requests under way, of the renewer and of Lease.Renew
+
+	// Guarded by renewer.mu.
+	renewal   alarm.Entry[*tenure]
+	unrenewed bool          // the renewer leaves the lease alone
+	silent    time.Duration // of the lease's age when the store stopped answering renewals; 0 if it answers
+
+	first Lease // the first handle: here, so that an acquisition makes one piece of memory
 }
+
+type phase int8
+
+const (
+	unheld   phase = iota // from the grant or hand-off until the holder has the lease
+	held                  // until the last handle's release, or the loss
+	released              // the lease is given up: to the next tenure, or to the store
+	lost                  // the store's lease has ended
+)
 
 // A Lease is the right to a key until a deadline. Its methods are safe for concurrent use.
 type Lease struct {
-	tenure *tenure
+	tenure    *tenure
+	reentered bool // does not change
 
-	mu        sync.Mutex
-	finished  *sync.Cond // signals that releasing is false again; nil until somebody waits for that
-	err       error      // the answer to its last Release
-	done      bool       // it was a definite one
-	released  bool       // this handle no longer counts
-	releasing bool       // a Release is under way
-	again     bool       // a re-entry; it does not change
-	handed    bool       // by the holder before; it does not change
+	// Guarded by tenure.mu.
+	released bool
+	err      error // of the last Release
 }
 
 // A leaseContext is one context that Lease.Context has derived.
@@ -168,7 +176,7 @@ type renewer struct {
 	workers sync.WaitGroup
 
 	mu      sync.Mutex
-	clock   alarm.Clock[*hold]
+	clock   alarm.Clock[*tenure]
 	working int
 	closed  bool
 	group   time.Time // when those are renewed that were put in last
@@ -192,7 +200,10 @@ func (l *Locker) error(op, key string, err error) error {
 }
 
 // age is the time since the store's grant.
-func (h *hold) age() time.Duration { return time.Since(h.granted) }
+func (g *grant) age() time.Duration { return time.Since(g.granted) }
+
+// error wraps err.
+func (g *grant) error(op string, err error) error { return g.locker.error(op, g.gate.key, err) }
 
 // unopened is the error of a Locker that neither Open nor New has made.
 func (l *Locker) unopened() error {

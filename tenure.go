@@ -3,8 +3,122 @@ package lock
 import (
 	"context"
 	"log/slog"
+	"math"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
+
+// newTenure returns a tenure on a lease that the store has granted just now.
+func (l *Locker) newTenure(g *gate, lease backend.Lease, owner string, ttl time.Duration) *tenure {
+	t := &tenure{
+		grant: grant{locker: l, gate: g, lease: lease, owner: owner, granted: time.Now()}, ttl: ttl, unrenewed: true,
+	}
+	t.renewal.Item = t
+	t.watch()
+	return t
+}
+
+// successor returns a tenure for the next holder of t's lease.
+func (t *tenure) successor() *tenure {
+	next := &tenure{grant: t.grant, handoffs: t.handoffs + 1, replied: t.replied, ttl: t.ttl, unrenewed: true}
+	next.renewal.Item = next
+	return next
+}
+
+// watch arranges for the call of lose when the store's lease ends. The call may come after the process has given the
+// lease up.
+func (t *tenure) watch() {
+	if lease, ok := t.lease.(backend.LossNotifier); ok {
+		lease.OnLost(t.lose)
+		return
+	}
+	t.ended = make(chan struct{})
+	go func() { // another author's lease, which cannot call back
+		select {
+		case <-t.lease.Lost():
+			t.lose()
+		case <-t.ended:
+		}
+	}()
+}
+
+// begin makes the caller the holder. It returns nil if the lease has ended meanwhile.
+func (t *tenure) begin(terms *settings) *Lease {
+	if t.handoffs > 0 {
+		t.since = t.age()
+	}
+	now := t.granted.Add(t.since)
+	t.minHold = terms.minHold
+	if token := t.lease.Token(); token != 0 { // 0: the store has none
+		t.token = (token+t.locker.defaults.base)<<handoffBits | uint64(t.handoffs)
+	}
+	t.first.tenure = t
+	t.gate.inside.Store(t) // before the tenure is held: its loss may let the next one in at once
+	t.mu.Lock()
+	left := t.lease.Deadline().Sub(now)
+	if t.phase == lost || left <= 0 {
+		t.mu.Unlock()
+		t.gate.inside.Store(nil)
+		return nil
+	}
+	t.phase, t.handles = held, 1
+	if terms.maxHold > 0 {
+		t.until = t.since + min(terms.maxHold, math.MaxInt64-t.since)
+	}
+	t.mu.Unlock()
+	if !terms.manual {
+		t.locker.renewals.add(t, now, left)
+	}
+	return &t.first
+}
+
+// lose ends the tenure because the store's lease has ended, and lets the next one pass the gate: the holder may hang
+// for ever.
+func (t *tenure) lose() {
+	t.locker.renewals.remove(t)
+	t.mu.Lock()
+	before, next := t.phase, t.next
+	t.phase = lost
+	if before != held {
+		t.mu.Unlock()
+		if next != nil {
+			next.lose()
+		}
+		return
+	}
+	t.cause, t.end = t.locker.endedErr(), t.lease.Deadline()
+	if t.lost != nil {
+		close(t.lost)
+	}
+	err := t.lostErr()
+	t.cancelLocked(nil, err) // locked: once a call has reported the loss, the lease's contexts have ended
+	t.mu.Unlock()
+	t.locker.leave(t.gate)
+	if t.locker.traces.lease != nil {
+		t.traceEnd(context.Background(), t.held(), true, err)
+	}
+	if logger := t.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
+		held := t.held()
+		// A log that blocks must not keep others from learning of their loss.
+		go logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.owner,
+			"token", t.token, "shared", t.gate.shared, "held", held)
+	}
+}
+
+// stop ends the watch over the lease and its renewal. Who gives the lease up calls it once.
+func (t *tenure) stop() {
+	if t.ended != nil {
+		close(t.ended)
+	}
+	t.locker.renewals.remove(t)
+}
+
+// discard gives up a lease that has ended.
+func (t *tenure) discard(ctx context.Context) {
+	t.stop()
+	_ = t.lease.Release(ctx) // the lease has ended: this only cleans up
+}
 
 // cancelLocked ends the contexts of l, or of every handle if l is nil.
 func (t *tenure) cancelLocked(l *Lease, cause error) {
@@ -20,50 +134,23 @@ func (t *tenure) cancelLocked(l *Lease, cause error) {
 func (t *tenure) isHeld() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.over
+	return t.phase == held
 }
 
-// held is for how long it has been.
-func (t *tenure) held() time.Duration { return t.hold.age() - t.since }
+// held is for how long the tenure has lasted.
+func (t *tenure) held() time.Duration { return t.age() - t.since }
 
 func (t *tenure) deadline() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over {
+	if !t.end.IsZero() {
 		return t.end
 	}
-	return t.hold.lease.Deadline()
+	return t.lease.Deadline()
 }
 
 func (t *tenure) holder() Holder {
-	return Holder{Owner: t.hold.owner, Token: t.token, TTL: max(0, time.Until(t.deadline())), Waiters: -1}
-}
-
-// lose ends the tenure because its lease has ended, and lets the next one pass the gate: its holder may hang for ever.
-func (t *tenure) lose() {
-	t.mu.Lock()
-	if t.over {
-		t.mu.Unlock()
-		return
-	}
-	h := t.hold
-	t.over, t.why = true, h.locker.endedErr()
-	t.end = h.lease.Deadline()
-	if t.lost != nil {
-		close(t.lost)
-	}
-	err := t.lostErr()
-	t.cancelLocked(nil, err) // locked: once a call has reported the loss, the lease's contexts have ended
-	t.mu.Unlock()
-	h.locker.leave(h.gate)
-	if h.locker.traces.lease != nil {
-		t.traceEnd(context.Background(), t.held(), true, err)
-	}
-	if logger := h.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
-		held := t.held()
-		go logger.Warn("lease lost", "key", h.gate.key, "backend", h.locker.name, "owner", h.owner,
-			"token", t.token, "shared", h.gate.shared, "held", held) // a log that blocks must not keep others from learning of their loss
-	}
+	return Holder{Owner: t.owner, Token: t.token, TTL: max(0, time.Until(t.deadline())), Waiters: -1}
 }
 
 // lostChan is closed when the tenure is lost.
@@ -72,7 +159,7 @@ func (t *tenure) lostChan() <-chan struct{} {
 	defer t.mu.Unlock()
 	if t.lost == nil {
 		t.lost = make(chan struct{})
-		if t.why != nil {
+		if t.cause != nil {
 			close(t.lost)
 		}
 	}
@@ -80,16 +167,12 @@ func (t *tenure) lostChan() <-chan struct{} {
 }
 
 // lostErr is why a lost tenure's contexts end.
-func (t *tenure) lostErr() error { return t.error("hold", t.why) }
-
-func (t *tenure) error(op string, err error) error {
-	return t.hold.locker.error(op, t.hold.gate.key, err)
-}
+func (t *tenure) lostErr() error { return t.error("hold", t.cause) }
 
 // traceEnd reports how t has ended.
 func (t *tenure) traceEnd(ctx context.Context, held time.Duration, lost bool, err error) {
-	h := t.hold
-	h.locker.traces.lease.TraceLeaseEnd(ctx, LeaseEnd{
-		Backend: h.locker.name, Key: h.gate.key, Owner: h.owner, Token: t.token, Shared: h.gate.shared, Held: held, Lost: lost, Err: err,
+	t.locker.traces.lease.TraceLeaseEnd(ctx, LeaseEnd{
+		Backend: t.locker.name, Key: t.gate.key, Owner: t.owner, Token: t.token, Shared: t.gate.shared,
+		Held: held, Lost: lost, Err: err,
 	})
 }

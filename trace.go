@@ -62,7 +62,7 @@ type AcquireEnd struct {
 	Outcome Outcome
 	Owner   string // of the lease; empty without one
 	Token   uint64 // of the lease
-	Err     error  // as the caller gets it
+	Err     error  // as returned to the caller
 }
 
 // RenewalEnd describes an attempt to renew a lease automatically.

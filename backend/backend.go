@@ -33,10 +33,10 @@
 //
 // # Optional interfaces
 //
-// A Backend may also be a [BatchRenewer]. It may say with [Readiness] that it cannot grant yet, and with [Capacity] how
-// much room its server has. It may list its keys as a [Lister], end the leases of others as a [Breaker], return a lease
-// to another process as a [Resumer], and report what is wrong with its servers as an [Examiner]. A Lease may also be a
-// [LossNotifier].
+// A Backend may also be a [BatchRenewer]. It may report with [Readiness] that it cannot grant yet, and with [Capacity]
+// how much room its server has. It may list its keys as a [Lister], end the leases of others as a [Breaker], return a
+// lease to another process as a [Resumer], and report what is wrong with its servers as an [Examiner]. A Lease may also
+// be a [LossNotifier].
 package backend
 
 import (
@@ -123,12 +123,10 @@ func (r Request) ValidateFor(g Guarantees) error {
 	case len(r.Owner) > MaxOwnerLen:
 		return fmt.Errorf("%w: owner of %d bytes is longer than %d", ErrInvalid, len(r.Owner), MaxOwnerLen)
 	}
-	if err := ValidateTTL(r.TTL); err != nil {
+	if err := g.ValidateTTL(r.TTL); err != nil {
 		return err
 	}
 	switch {
-	case g.MaxTTL > 0 && r.TTL > g.MaxTTL:
-		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, r.TTL, g.MaxTTL)
 	case r.Shared && !g.Shared:
 		return fmt.Errorf("%w: shared leases", ErrUnsupported)
 	}

@@ -11,7 +11,7 @@ type Guarantees struct {
 	MinTTL time.Duration
 	// Granularity is the unit to which a TTL is rounded up.
 	Granularity time.Duration
-	// MaxTTL is the longest TTL that may be asked for; a longer one is ErrInvalid. 0 means this package's MaxTTL.
+	// MaxTTL is the longest TTL that may be requested; a longer one is ErrInvalid. 0 means this package's MaxTTL.
 	MaxTTL time.Duration
 	// MaxSilence is how long the store keeps a lease at most without contact to the client; 0 means for its TTL. A
 	// lease with a longer TTL lives only while the client is in contact with the store: its Deadline is never further
@@ -100,6 +100,14 @@ func name(i int, names ...string) string {
 		return fmt.Sprintf("unknown(%d)", i)
 	}
 	return names[i]
+}
+
+// ValidateTTL reports, as ErrInvalid, a TTL that is not positive, or longer than a store with these guarantees grants.
+func (g Guarantees) ValidateTTL(ttl time.Duration) error {
+	if g.MaxTTL > 0 && ttl > g.MaxTTL {
+		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, ttl, g.MaxTTL)
+	}
+	return ValidateTTL(ttl)
 }
 
 // Round returns the TTL that a store with these guarantees grants for ttl: at least MinTTL, rounded up to Granularity.

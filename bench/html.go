@@ -3,6 +3,8 @@ package bench
 import (
 	_ "embed"
 	"io"
+
+	"github.com/anylock/lock/backend/kit"
 )
 
 // pageHead is the page up to its body, with the styles. The body is written by hand: a program that links html/template
@@ -103,7 +105,7 @@ func (b *Report) table(scenario string) table {
 		if r == nil {
 			continue
 		}
-		row := rowView{Name: s.Name, Color: i % colors, Remark: r.remark()}
+		row := rowView{Name: kit.Printable(s.Name), Color: i % colors, Remark: r.remark()}
 		for _, m := range t.Heads {
 			f, ok := r.Figures[m.Name]
 			row.Cells = append(row.Cells, cellView{Text: m.Show(f.Median, ok), Spread: f.spread(ok), Best: ok && b.best(scenario, s.Name, m)})

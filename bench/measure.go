@@ -17,16 +17,16 @@ type Measure struct {
 var (
 	Rate = Measure{"rate", "/s", "cycles of acquire and release per second", true}
 	// P50, P99 and Max of a result are those of the acquisitions of all rounds together.
-	P50        = Measure{"p50", "s", "half of the acquisitions waited no longer", false}
-	P99        = Measure{"p99", "s", "99 of 100 acquisitions waited no longer", false}
-	Max        = Measure{"max", "s", "no acquisition waited longer", false}
-	Jain       = Measure{"fairness", "", "Jain's index of the workers' shares: 1 is equal shares, 1/n is all for one", true}
+	P50        = Measure{"p50", "s", "half of the acquisitions waited no longer than this", false}
+	P99        = Measure{"p99", "s", "99 of 100 acquisitions waited no longer than this", false}
+	Max        = Measure{"max", "s", "the longest wait of an acquisition", false}
+	Jain       = Measure{"fairness", "", "1 if all workers got the key equally often, 1/n if one of n got it every time (Jain's index)", true}
 	Requests   = Measure{"server-commands", "", "commands that the server executed per cycle, including those in scripts; not round trips", false}
 	Allocs     = Measure{"allocs", "", "heap allocations of the client per cycle", false}
-	Work       = Measure{"work", "s", "processor time of the client's process per cycle", false}
-	CPU        = Measure{"cpu", "%", "of one core, used by the client's process", false}
+	Work       = Measure{"work", "s", "processor time that the client's process used per cycle", false}
+	CPU        = Measure{"cpu", "%", "share of one core that the client's process used", false}
 	Load       = Measure{"load", "/s", "commands that the server executed per second, counted like server-commands", false}
-	Goroutines = Measure{"goroutines", "", "goroutines more than before", false}
+	Goroutines = Measure{"goroutines", "", "additional goroutines while the leases were held", false}
 )
 
 // Measures lists every measure, in the order of tables.

@@ -43,6 +43,28 @@ func readersWriter(ctx context.Context, t *trial) error {
 	return t.cycles(ctx, all)
 }
 
+// readersWriters measures how writers share a key that readers stream through: each client has one writer, and its other
+// workers read.
+func readersWriters(ctx context.Context, t *trial) error {
+	clients, err := t.openSeveral(ctx, t.Clients)
+	if err != nil {
+		return err
+	}
+	workers := t.Workers
+	if workers == 0 {
+		workers = workersOfEach
+	}
+	key, hold := newKey(), t.holding(time.Millisecond)
+	var all []*worker
+	for _, c := range clients {
+		all = append(all, &worker{client: c, key: key, hold: hold})
+		for range workers - 1 {
+			all = append(all, &worker{client: c, key: key, hold: hold, reads: onlyReads, hidden: true})
+		}
+	}
+	return t.cycles(ctx, all)
+}
+
 func mixed(ctx context.Context, t *trial) error {
 	clients, err := t.openSeveral(ctx, t.Clients)
 	if err != nil {

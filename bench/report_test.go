@@ -2,7 +2,7 @@ package bench
 
 import (
 	"bytes"
-	"regexp"
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -93,10 +93,47 @@ func TestNarrow(t *testing.T) {
 			t.Errorf("%d characters: %s", n, line)
 		}
 	}
-	blanks := regexp.MustCompile(` +`)
-	for word := range strings.SplitSeq(blanks.ReplaceAllString(wide.String(), " "), " ") {
+	for word := range strings.FieldsSeq(wide.String()) {
 		if strings.Count(wide.String(), word) > strings.Count(narrow.String(), word) {
 			t.Errorf("%q is missing in\n%s", word, &narrow)
 		}
+	}
+}
+
+// The text report explains each of its columns, and no other, within the width of the terminal.
+func TestTextExplainsColumns(t *testing.T) {
+	t.Parallel()
+	shown := []Measure{Rate, P99, Jain, Work}
+	figures := make(map[string]Figure)
+	for _, m := range shown {
+		figures[m.Name] = Figure{Median: 1, Low: 1, High: 1}
+	}
+	for _, width := range []int{0, 40, 80} {
+		var b bytes.Buffer
+		if err := reportOf(figures).WriteTextWithin(&b, width); err != nil {
+			t.Fatal(err)
+		}
+		_, words, _ := strings.Cut(b.String(), "\nWhat the columns mean:\n")
+		for line := range strings.Lines(words) {
+			if n := utf8.RuneCountInString(line) - 1; n > cmp.Or(width, usualWidth) {
+				t.Errorf("width %d: %d characters: %s", width, n, line)
+			}
+		}
+		unwrapped := strings.Join(strings.Fields(words), " ")
+		for _, m := range append(shown, Measure{Name: "spread", About: spreadAbout}) {
+			if !strings.Contains(unwrapped, m.Name+" "+m.About) {
+				t.Errorf("width %d: no explanation of %s in\n%s", width, m.Name, &b)
+			}
+		}
+		for _, m := range []Measure{P50, Max, CPU, Goroutines} {
+			if strings.Contains(words, "  "+m.Name+" ") {
+				t.Errorf("width %d: %s is explained, and no table has it", width, m.Name)
+			}
+		}
+	}
+	empty := reportOf()
+	var b bytes.Buffer
+	if err := empty.WriteText(&b); err != nil || strings.Contains(b.String(), "What the columns mean") {
+		t.Errorf("a report without figures explains columns (%v):\n%s", err, &b)
 	}
 }

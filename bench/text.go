@@ -8,25 +8,28 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/anylock/lock/backend/kit"
 )
 
-// WriteText writes the report as tables, one for each scenario: medians, and of the main measure the spread over
-// rounds.
+// WriteText writes the report as tables, one for each scenario, and explains their columns. A table has medians, and
+// for the scenario's main measure the spread over rounds.
 func (b *Report) WriteText(w io.Writer) error { return b.WriteTextWithin(w, 0) }
 
-// WriteTextWithin is WriteText for a terminal whose lines have so many characters; 0 for any number. A table that is
-// wider is broken into several, one below the other.
+// WriteTextWithin is WriteText for a terminal of that width in characters; 0 is any width. A wider table is broken into
+// several, one below the other.
 func (b *Report) WriteTextWithin(w io.Writer, width int) error {
 	var t strings.Builder
 	fmt.Fprintf(&t, "%s, %s\n%s\n", b.Machine, b.Go, b.setting())
 	for _, s := range b.Stores {
-		fmt.Fprintf(&t, "%s: %s\n", s.Name, s.About)
+		fmt.Fprintf(&t, "%s: %s\n", kit.Printable(s.Name), kit.Printable(s.About))
 	}
 	for _, sc := range b.Scenarios {
 		t.WriteByte('\n')
 		fmt.Fprintf(&t, "%s: %s\n", sc.Name, sc.Title)
 		b.writeTable(&t, sc, width)
 	}
+	b.writeWords(&t, width)
 	if b.Interrupted {
 		t.WriteString("\n" + b.interruption() + "\n")
 	}
@@ -47,7 +50,7 @@ func (b *Report) setting() string {
 	if b.Server == "" {
 		return b.Settings.String()
 	}
-	return b.Server + ": " + b.Settings.String()
+	return kit.Printable(b.Server) + ": " + b.Settings.String()
 }
 
 // String describes the settings.
@@ -97,15 +100,15 @@ func (b *Report) writeTable(t *strings.Builder, sc ScenarioInfo, width int) {
 	align(t, rows, width)
 }
 
-// remark is what there is to say on a result.
+// remark is what there is to say on a result, on one line: a problem may have the text of a server.
 func (r *Result) remark() string {
 	switch {
 	case r.Skipped != "":
-		return "skipped: " + r.Skipped
+		return "skipped: " + kit.Printable(r.Skipped)
 	case r.Problem != "":
-		return "failed: " + strings.ReplaceAll(r.Problem, "\n", "; ")
+		return "failed: " + kit.Printable(strings.ReplaceAll(r.Problem, "\n", "; "))
 	}
-	return r.Note
+	return kit.Printable(r.Note)
 }
 
 // align writes rows as columns, numbers to the right, and behind them remarks, which have no head. Columns for which a

@@ -185,10 +185,11 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	}
 	var waits []time.Duration
 	var shares []int
-	done := 0
+	done, turns := 0, 0
 	for _, w := range workers {
 		done += w.cycles
 		if !w.hidden {
+			turns += w.cycles
 			waits = append(waits, w.waits...)
 			shares = append(shares, w.cycles)
 		}
@@ -199,7 +200,7 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	}
 	switch {
 	case len(shares) == 1:
-	case done >= leastTurns*len(workers):
+	case turns >= leastTurns*len(shares):
 		t.sample.set(Jain, jain(shares))
 	case t.note == "":
 		t.note = "rounds too short to measure fairness"

@@ -10,16 +10,16 @@
 //		})
 //	}
 //
-// Every check has a name, the rule it proves, and what it needs: a guarantee that the store gives, or a fault hook of
-// the [Harness]. A check whose need is not met is skipped with the reason. Each check uses fresh random keys and two
-// independent clients, so that checks can run in parallel, even on a store that others use. Only KeysThatLookAlike also
-// holds a few keys that cannot be fresh, such as ".", "7" and "*", for a moment.
+// Every check has a name, the rule it proves, and what it needs: a guarantee of the store, or a hook of the [Harness]
+// that causes a failure. A check whose need is not met is skipped with the reason. Each check uses fresh random keys
+// and two independent clients, so that checks can run in parallel, even on a store that others use. Only
+// KeysThatLookAlike also holds a few keys that cannot be fresh, such as ".", "7" and "*", for a moment.
 //
 // # What a failure means
 //
 // Checks rely on what the contract guarantees, not on how fast a machine usually is: a lease counts as live until its
 // Deadline, and an attempt counts as refused too late only if it was sent after the last moment at which the store may
-// refuse. If an attempt was too late to prove anything (a lease ran out before it could be looked at), the check is
+// refuse. If an attempt was too late to prove anything (a lease ran out before it could be checked), the check is
 // repeated with longer TTLs. If every attempt sees the same, or if the machine was not slow in the last one, that is a
 // failure. Otherwise the status is [NoVerdict]: nothing wrong was shown. Every failure is a bug in the store, or a
 // promise in its [backend.Guarantees] that it does not keep. The reverse does not hold: races may go unseen in one run.
@@ -28,8 +28,8 @@
 // A check that does not end within its time limit, which follows from MinTTL and MaxLate, has failed. Once a check has
 // failed, the whole suite is limited too: to 90 seconds and 30 times MinTTL and MaxLate, with more for Members. When
 // failed checks have taken 4/9 of that, or three checks ran into their time limit, the rest is skipped and
-// [Result].Interrupted is set. Where a store that is wrong in everything has short leases, the suite so ends within two
-// minutes.
+// [Result].Interrupted is set. So the suite ends within two minutes on a store that breaks every rule, if its leases
+// are short.
 //
 // # Fake time
 //

@@ -108,7 +108,6 @@ var beyondCore = []string{
 	"LateRenewSparesNext",
 	"LateShorterRenewIsCounted",
 	"SlowLinkServes",
-	"LateRenewalRevivesNothing",
 	"PartitionHealsWaiter",
 	"PartitionedReleaseIsBounded",
 	"PartitionHonoursContext",

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Options configure Execute. The zero Options are good defaults.
@@ -213,8 +215,9 @@ func (s *suite) start(c Check, observe func(Result)) <-chan Result {
 	return done
 }
 
-// execute waits for its turn and runs c.
+// execute waits for its turn and runs c. Its output may have the text of a store or server.
 func (s *suite) execute(c Check) (r Result) {
+	defer func() { r.Output = printableLines(r.Output) }()
 	if c.Name == s.gate.check {
 		defer func() { s.gate.open(r.Status == Fail) }()
 	} else {
@@ -274,6 +277,19 @@ func (s *suite) execute(c Check) (r Result) {
 		s.checkUsable()
 	}
 	return r
+}
+
+// printableLines returns text with what is not printable escaped, except the ends of lines and tabs.
+func printableLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		fields := strings.Split(line, "\t")
+		for j, f := range fields {
+			fields[j] = kit.Printable(f)
+		}
+		lines[i] = strings.Join(fields, "\t")
+	}
+	return strings.Join(lines, "\n")
 }
 
 // stepsClock reports whether a check must run last: where tokens come from a clock, those that were granted while it

@@ -209,7 +209,7 @@ func (w *waiting) cancelAndFail(t *trial) {
 }
 
 // failed gives up the trial if w, which was to have its key or to wait on, has ended as a wait may whose first request
-// goes unanswered (kit.Poll). Where the check keeps answers back itself, that proves something unless the machine stood
+// goes unanswered (kit.Waiter). Where the check keeps answers back itself, that proves something unless the machine stood
 // still. What it does to links and processes does not touch the trial's two clients.
 func (w *waiting) failed(t *trial) {
 	touched := w.client != t.a && w.client != t.b

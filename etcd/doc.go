@@ -8,7 +8,7 @@
 // nobody has one for the lock. A renewal is one message on a stream that stays open, and costs the cluster no write.
 // A release is one delete. A waiter writes its key too: the queue is the order in which the keys were created, and
 // each waiter watches the key before its own. This store does not use package concurrency: a Mutex of that package
-// belongs to a session, whose locks are lost together, and leaves its key behind when an answer is lost.
+// belongs to a session, whose locks are lost together, and its key remains on the server when an answer is lost.
 //
 // # Guarantees
 //
@@ -42,8 +42,8 @@
 //
 // # Shared leases
 //
-// The name of a contender for a shared lease begins with a letter that no other name begins with. A shared request asks
-// that no exclusive contender has a key, holder or waiter; an exclusive request asks that nobody has one. Every shared
+// The name of a contender for a shared lease begins with a letter that no other name begins with. A shared request
+// succeeds if no exclusive contender has a key, as holder or waiter; an exclusive request, if nobody has one. Every shared
 // lease has its own key, etcd lease and watch: what happens to one changes nothing about another. Its requests are
 // those of an exclusive lease.
 //
@@ -115,8 +115,8 @@
 // A URL or a client may lead to "etcd grpc-proxy". Opening recognizes the proxy, and the Guarantees are those of the
 // servers behind it. The differences are in cost:
 //
-//   - The proxy answers renewals on its own schedule, so that an answer proves nothing, and goes on renewing the
-//     leases of a frozen client. So nothing is renewed through a proxy. A renewal, also that of a place in the queue,
+//   - The proxy answers renewals on its own schedule, so that an answer proves nothing, and it continues to renew
+//     the leases of a frozen client. So nothing is renewed through a proxy. A renewal, also that of a place in the queue,
 //     binds the key to a new etcd lease: a grant, a transaction (for up to 64 locks of a batch), and the revocation
 //     of the old lease, which are writes for the cluster.
 //   - The proxy numbers watches itself. They are created one after the other, so after a break of the stream to the
@@ -134,5 +134,5 @@
 //
 //	timeout=duration       time limit for one request with its repetitions; default 5s
 //	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
-//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one
+//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that require one
 package etcd

@@ -17,9 +17,9 @@ const buckets = 256
 const bucketPrefix = "bucket."
 
 // bucketName is the name of the file that a key is in.
-func bucketName(key string) string {
-	return fmt.Sprintf("%s%02x", bucketPrefix, crc32.ChecksumIEEE([]byte(key))%buckets)
-}
+func bucketName(key string) string { return fmt.Sprintf("%s%02x", bucketPrefix, bucketOf(key)) }
+
+func bucketOf(key string) uint32 { return crc32.ChecksumIEEE([]byte(key)) % buckets }
 
 // A bucket is the state of the keys of one file: those that are held or waited for.
 type bucket struct {

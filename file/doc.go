@@ -13,7 +13,7 @@
 // Linearizable between all processes of the host, including containers that share the directory. A lease is never
 // shorter than its TTL. Waiters are served in order of arrival: a process that releases a key notifies the first waiter
 // in the queue through that waiter's FIFO (see mkfifo(3)), and skips dead ones. The first waiter is also notified when
-// those before it give up, and when the holder makes its lease shorter. An idle waiter also looks at the record about
+// those before it give up, and when the holder makes its lease shorter. An idle waiter also reads the record about
 // once a second (less often if it is far back in the queue), so that it depends on no other process. Fencing tokens
 // rise across restarts of every process, reboots, and steps of the wall clock. They also rise across the loss of the
 // directory, as long as the wall clock has not stepped back.
@@ -26,8 +26,8 @@
 //
 // # Shared leases
 //
-// The record of a key has either one exclusive lease or any number of shared ones. Each shared lease has an end and a
-// token of its own. Readers and writers wait in one queue, in order of arrival. The shared waiters at the head of the
+// The record of a key has either one exclusive lease or any number of shared ones. Each shared lease has its own expiry and
+// token. Readers and writers wait in one queue, in order of arrival. The shared waiters at the head of the
 // queue enter together: the process that makes room for them writes a lease for each. Until the waiter comes, its
 // lease is a reservation of half a second, and 2 ms more for each reader beside it. A waiter that is stopped or
 // killed just then delays the next writer by that time, and no reader.
@@ -46,13 +46,13 @@
 // line that names the format, two slots for images of the bucket's state, and the mark of a broken lock. An image has a
 // sequence number and a check sum. A new image goes to the slot of the older one; one that is too long for a slot goes
 // behind the page, where it does not overlap the newer one, and its slot says where it is. Only the process that has
-// the lock reads and writes. It takes the newest image whose sum is right: a write that was cut short damages only the
-// older one.
+// the lock reads and writes. It reads the newest image whose sum is right: an interrupted write damages only the older
+// one.
 //
 // The bucket keeps the highest token that it has granted. The next token is that plus one, or the wall clock's
 // microseconds if those are more. So tokens rise even for keys without a record, and across the loss of the folder.
 //
-// Keys of one bucket share only its lock: each has its own queue. If two processes want a bucket in the same 10 µs,
+// Keys of one bucket share only its lock: each has its own queue. If two processes need a bucket in the same 10 µs,
 // they try again after 20 µs, then at random times of up to 2 ms, so that none of them blocks in the kernel. There are
 // enough buckets that 64 workers with their own keys rarely collide, and few enough that 10 000 held leases write some
 // 4 kB each time.
@@ -63,7 +63,7 @@
 // format. A directory that contains anything else is refused with ErrInvalid, and one of another format with
 // ErrUnsupported: remove it while no program uses it, or name another. In its own directory the store touches only its
 // FIFOs and its buckets (bucket.00 to bucket.ff, and .next for a bucket that replaces another), which it recognizes by
-// their first line. It leaves other files alone. If a bucket's name belongs to something else, the store refuses it
+// their first line. It does not touch other files. If a bucket's name belongs to something else, the store refuses it
 // with ErrInvalid, and the error names it. Only an empty file, or one of zeros, is used as a new bucket, because a
 // power failure may leave such a file.
 //

@@ -21,6 +21,7 @@ type store struct {
 	mode  uint32   // of new files
 	known sync.Map // the paths of buckets that were seen in this boot
 	spare *reserve // of descriptors, for renewals and releases
+	turns [buckets]turn
 
 	clock func() int64     // the host's monotonic clock; another one in tests
 	wall  func() time.Time // the wall clock; another one in tests
@@ -177,7 +178,11 @@ func (s *store) put(path, text string) error {
 func (s *store) update(
 	ctx context.Context, key string, how access, change func(r *record, now int64) (write bool, err error),
 ) error {
-	path := s.path(bucketName(key))
+	path, turn := s.path(bucketName(key)), &s.turns[bucketOf(key)]
+	if err := turn.acquire(ctx); err != nil {
+		return err
+	}
+	defer turn.release()
 	for {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -1,5 +1,5 @@
 // Package locktest helps to test code that uses package lock. A [Store] keeps locks in the test's memory, and the test
-// decides what goes wrong: a key is busy, a lease is lost, the store is away, or it is slow.
+// causes the failures: a key is busy, a lease is lost, the store does not respond or is slow.
 //
 // It works in a testing/synctest bubble, where TTLs and waits take no real time: call [New] inside the bubble.
 package locktest

@@ -53,7 +53,7 @@
 //   - While the server is down, waiters that have learned that the key is busy keep trying for max(TTL, 10 s); all
 //     other calls fail within the timeout, 2 s by default.
 //   - Inspect does not show the remaining TTL.
-//   - There are no passwords: the client library cannot authenticate. Anyone who can connect to the server can take or
+//   - There are no passwords: the client library cannot authenticate. Anyone who can connect to the server can acquire or
 //     remove any lock, unless the server uses TLS and requires client certificates.
 //
 // Characters of a key other than letters, digits and "-_./@" are escaped. An item's name that would exceed 250 bytes is
@@ -69,7 +69,7 @@
 //	timeout=duration       time limit for one acquire, renewal or release, with its retries; default 2s
 //	max_idle_conns=n       most connections; default 32
 //	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
-//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one
+//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that require one
 //
 // For other ways to the server give [New] a DialContext.
 package memcached

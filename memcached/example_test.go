@@ -4,13 +4,21 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/bradfitz/gomemcache/memcache"
+
 	"github.com/anylock/lock/memcached"
 )
 
-// An application that does not want a URL gives the address to New.
+// An application that has a client of gomemcache gives its settings and the server's address to New.
 func ExampleNew() {
 	ctx := context.Background()
-	store, err := memcached.New(ctx, "localhost:11211", &memcached.Options{MaxConns: 8})
+	client := memcache.New("localhost:11211")
+	defer client.Close()
+	store, err := memcached.New(ctx, "localhost:11211", &memcached.Options{
+		Timeout:     client.Timeout,
+		DialContext: client.DialContext,
+		MaxConns:    8,
+	})
 	if err != nil {
 		fmt.Println(err)
 		return

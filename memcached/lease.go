@@ -3,7 +3,6 @@ package memcached
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,9 +30,6 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
 // RenewLease implements [kit.Requests].
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
-	if ttl > maxTTL {
-		return 0, fmt.Errorf("%w: ttl %v is longer than %v", backend.ErrInvalid, ttl, maxTTL)
-	}
 	// If a connection hangs, the renewal fails while there is still time for another one.
 	limit := max(ttl/3, minRenewLimit)
 	return ttl, q.b.renew(ctx, lockName(l.Key()), recordOf(l), ttl, limit)

@@ -52,9 +52,10 @@ func (o *Options) validate() (Options, error) {
 // New returns a Backend on the server at addr, as host:port. Like opening by URL, it checks, within ctx, that a
 // memcached answers and keeps items. Nil opts are the defaults.
 //
-// It takes an address, not a client of gomemcache: both requests of a compare-and-swap must go over one connection. The
-// numbers that they compare start anew with the server, and over two connections one that was read before a restart
-// could be another owner's.
+// New takes an address and not a *memcache.Client, which does not show its servers, and may send the two requests of a
+// compare-and-swap over two connections. The numbers that a swap compares start again when the server restarts, so a
+// number that was read before a restart could be another owner's. Over one connection, which does not survive a
+// restart, that cannot happen. The fields Timeout and DialContext of a *memcache.Client fit those of Options.
 func New(ctx context.Context, addr string, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {

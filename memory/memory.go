@@ -14,12 +14,12 @@
 //
 // # Shared leases
 //
-// A key has one writer or any number of readers, each with an expiry of its own. Readers and writers wait in one queue.
+// A key has one writer or any number of readers, each with its own expiry. Readers and writers wait in one queue.
 // When a lease or a wait ends, the waiters at the front that conflict with no holder get the key in the same moment.
 //
 // # Failure modes
 //
-// When the process ends, all locks are gone, and tokens start again. On most systems the monotonic clock stops while
+// When the process ends, all locks end, and tokens start again. On most systems the monotonic clock stops while
 // the machine sleeps, and TTLs stop with it, for holders and the store alike.
 //
 // # URLs

@@ -16,19 +16,19 @@ type live struct {
 	seen   map[attribute.Distinct]bool // sets of attributes that leases have had
 }
 
-// Those that a lease is handed on to share its owner; where the store has no tokens, these too.
+// After a hand-off, leases have the same owner, and in a store without tokens the same token.
 type leaseKey struct {
 	owner string
 	token uint64
 }
 
 type held struct {
-	n     int // of grants less ends, which may be told in either order
+	n     int // of grants less ends, which may be reported in either order
 	since time.Time
 	all   attribute.Set
 }
 
-// begin tells whether no lease before had the same attributes.
+// begin reports whether no earlier lease had the same attributes.
 func (l *live) begin(owner string, token uint64, all []attribute.KeyValue) (first bool) {
 	now, attributes := time.Now(), attribute.NewSet(all...)
 	l.mu.Lock()
@@ -57,7 +57,7 @@ func (l *live) setLocked(key leaseKey, h held) {
 	l.leases[key] = h
 }
 
-// observe tells the age of the oldest lease of each set of attributes.
+// observe reports the age of the oldest lease of each set of attributes.
 func (l *live) observe(_ context.Context, o metric.Float64Observer) error {
 	oldest := make(map[attribute.Distinct]held)
 	l.mu.Lock()

@@ -32,7 +32,7 @@ const scope = "github.com/anylock/lock/otel"
 const (
 	backendKey = attribute.Key("lock.backend")
 	outcomeKey = attribute.Key("lock.outcome") // of an acquisition, a lock.Outcome
-	keyKey     = attribute.Key("lock.key")     // as WithKey's function has it
+	keyKey     = attribute.Key("lock.key")     // the result of WithKey's function
 	sharedKey  = attribute.Key("lock.shared")  // true for shared leases; exclusive ones do not have it
 	ownerKey   = attribute.Key("lock.owner")   // of spans alone
 	tokenKey   = attribute.Key("lock.token")   // of spans alone
@@ -101,7 +101,7 @@ func New(opts ...Option) (*Tracer, error) {
 	m := s.meters.Meter(scope)
 	t := &Tracer{tracer: s.tracers.Tracer(scope), key: s.key,
 		live: live{leases: make(map[leaseKey]held), seen: make(map[attribute.Distinct]bool)}}
-	// From what a store in memory takes to what people wait for. A tenth of the usual TTL, 3 s, is one of them.
+	// From the latency of a store in memory to the patience of people. One boundary is a tenth of the usual TTL, 3 s.
 	bounds := metric.WithExplicitBucketBoundaries(.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 60, 300, 1800)
 	var errs [9]error
 	t.waits, errs[0] = m.Float64Histogram("lock.client.acquire.duration", bounds, metric.WithUnit("s"),
@@ -191,7 +191,7 @@ func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
 		fallthrough
 	case lock.OutcomeGranted:
 		t.leases.Add(ctx, 1, set(all))
-		if t.live.begin(e.Owner, e.Token, all) { // a counter that appears with its first loss does not rise
+		if t.live.begin(e.Owner, e.Token, all) { // starts the counter of losses at 0: a series that begins with its first loss shows no increase
 			t.losses.Add(ctx, 0, set(append(all, errorKey.String(errorType(lock.ErrLost)))))
 		}
 	}
@@ -208,7 +208,7 @@ func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
 		ended = append(ended, ownerKey.String(e.Owner), tokenKey.Int64(int64(e.Token)))
 	}
 	span.SetAttributes(ended...)
-	if e.Outcome == lock.OutcomeError { // a busy key, or a caller that gives up, is no fault
+	if e.Outcome == lock.OutcomeError { // a busy key or a cancelled call is not an error
 		span.SetStatus(codes.Error, errorType(e.Err)) // the error's text has the key
 	}
 	span.End()

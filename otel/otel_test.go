@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ttl = time.Second
 
-// A world is a Locker with a Tracer, and what that has told.
+// A world is a Locker with a Tracer, and what the Tracer has reported.
 type world struct {
 	t     *testing.T
 	locks *lock.Locker

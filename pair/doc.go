@@ -1,8 +1,8 @@
-// Package pair makes one store of two, to switch from one to the other without ever having two owners. Processes that
+// Package pair combines two stores, to switch from one to the other without ever having two owners. Processes that
 // still use only the first, processes that use both, and later processes that use only the second exclude each other,
 // as long as the first and the last kind do not run at the same time. docs/switching.md explains the whole procedure.
 //
-// A lease of the pair is a lease at the first store and one at the second, taken in that order and released in reverse.
+// A lease of the pair is a lease at the first store and one at the second, acquired in that order and released in reverse.
 // Its deadline is the earlier of the two, and the loss of either is its loss.
 //
 // A waiter queues at the first store. When it holds that and finds the second busy, it queues there for at most a
@@ -26,8 +26,8 @@
 //
 // Some stores number a waiter when it arrives, so that its number may be old when it is granted. If a lease's number is
 // below the cut, and the lease took longer than SwitchDelay to get, the pair takes one more number at the first store,
-// on a key of its own. That needs room for one more lease. If that number has passed the cut, both halves are given
-// back, and taken again.
+// on a key of its own. This needs room for one more lease. If that number has passed the cut, both halves are released
+// and acquired again.
 //
 // Every process that uses both must have the same cut. Without one the second store's number is the token.
 //

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
@@ -16,7 +14,7 @@ import (
 
 // A Backend keeps locks in Postgres. It implements [backend.Backend].
 type Backend struct {
-	config     *pgconn.Config
+	config     *pgx.ConnConfig // of the application; see connConfig
 	options    Options
 	guarantees backend.Guarantees
 	leases     *kit.Leases
@@ -32,27 +30,7 @@ type Backend struct {
 var _ backend.Backend = (*Backend)(nil)
 
 func newBackend(config *pgx.ConnConfig, o Options) *Backend {
-	b := &Backend{config: config.Config.Copy(), options: o, guarantees: guarantees(o)}
-	b.config.DialFunc = b.guarded(b.config.DialFunc)
-	if n := hosts(b.config); n > 1 && b.config.ConnectTimeout == 0 {
-		b.config.ConnectTimeout = connectLimit / time.Duration(n+1) // a silent one leaves time for the others
-	}
-	b.config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		// Not an application's own, that may wait for an answer: who reads from a connection at rest would never be
-		// gone.
-		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
-	}
-	onError := b.config.OnPgError
-	b.config.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool {
-		keep := onError == nil || onError(c, e)
-		return keep && !isFatal(e) // or what the server said would be lost behind the end of the connection
-	}
-	if b.config.RuntimeParams == nil {
-		b.config.RuntimeParams = make(map[string]string)
-	}
-	if _, ok := b.config.RuntimeParams["application_name"]; !ok {
-		b.config.RuntimeParams["application_name"] = "anylock"
-	}
+	b := &Backend{config: config.Copy(), options: o, guarantees: guarantees(o)}
 	b.places.free = o.MaxLeases / 2
 	b.pool = pool{b: b, all: make(map[*session]struct{}), quiet: quiet, rest: restLimit}
 	b.leases = kit.NewLeases(requests{b}, o.Timeout)

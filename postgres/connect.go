@@ -31,11 +31,12 @@ const (
 
 // connect makes a session that nobody has checked out yet.
 func (b *Backend) connect(ctx context.Context) (*session, error) {
+	limit := replyLimit(ctx)
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	stop := context.AfterFunc(b.leases.Base(), cancel)
 	defer stop()
-	s, err := b.dial(ctx)
+	s, err := b.dial(ctx, limit)
 	if err == nil && !b.probed.Load() {
 		err = s.bounded(ctx, s.probe)
 	}
@@ -63,20 +64,14 @@ func (s *session) bounded(ctx context.Context, do func() error) error {
 	return err
 }
 
-// hosts counts the servers that config names.
-func hosts(config *pgconn.Config) int {
-	named := map[string]bool{fmt.Sprint(config.Host, ":", config.Port): true}
-	for _, f := range config.Fallbacks {
-		named[fmt.Sprint(f.Host, ":", f.Port)] = true
+// dial connects and looks at the server, whose first byte has replyLimit to arrive while the Backend is opened.
+func (b *Backend) dial(ctx context.Context, replyLimit time.Duration) (*session, error) {
+	config, err := b.connConfig(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return len(named)
-}
-
-// dial connects and looks at the server.
-func (b *Backend) dial(ctx context.Context) (*session, error) {
-	config := b.config.Copy()
 	if !b.probed.Load() {
-		config.DialFunc = expectReply(config.DialFunc)
+		config.DialFunc = expectReply(config.DialFunc, replyLimit)
 	}
 	conn, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {

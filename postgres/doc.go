@@ -58,20 +58,20 @@
 // # Failure modes
 //
 //   - A restart, crash or failover of the server drops all leases: advisory locks are neither logged nor replicated.
-//     Their holders learn of it when the connection breaks. A holder that is cut off from a server that restarts learns
-//     of it at its next renewal, or its deadline; until then two may hold the key. After a crash it helps to use
+//     Their holders are notified when the connection breaks. A holder that is cut off from a restarted server finds
+//     out at its next renewal, or at its deadline; until then two may hold the key. After a crash it helps to use
 //     Durable, to pass the token to the resource that the lock protects, and to let it refuse older ones. After a
 //     failover that does not help, because tokens may repeat.
 //   - If the network resets a connection towards the server but not towards the client, that ends a lease in the same
 //     way.
 //   - If the server's wall clock steps back, the key of a dead or frozen holder stays taken longer by the size of the
 //     step, because Postgres' timers look at the time when they fire. A step forward may end live leases before their
-//     deadline, by as much as they were renewed since an earlier alarm was set; their holders learn of it at once.
+//     deadline, by as much as they were renewed since an earlier alarm was set; their holders are notified at once.
 //     Slewing the clock does neither.
 //   - A network that silently drops everything is noticed after half a minute: by probes, and on Linux even while a
 //     request is being sent.
 //   - If a connection breaks or is given up in the middle of a request, the session behind it, which may have the lock,
-//     is ended by its number, in the background until it has gone or its TTL has run out, and an attempt on a
+//     is ended by its number, in the background until it has ended or its TTL has run out. An attempt on a
 //     connection that was used before is repeated.
 //   - If a process dies, its leases end at once, because the server sees its connections close.
 //   - Two keys with the same 64 bits exclude each other. For two given keys that has a probability of 2^-64; among a
@@ -84,7 +84,7 @@
 //     once a second for a process that ended. A waiter that is frozen or cut off delays the next by its TTL.
 //   - If the lock table (max_locks_per_transaction × max_connections) is full, everybody's statements fail. MaxLeases
 //     is at most a quarter of it, and if others fill it, the error is ErrExhausted. If the server has no free
-//     connection (53300), the error is ErrExhausted too; an Acquire that waits keeps asking.
+//     connection (53300), the error is ErrExhausted too; an Acquire that waits keeps retrying.
 //   - While the server is down, waiters that had queued keep trying for max(TTL, 10 s), and queue again at the end; all
 //     other calls fail. A request without an answer after Timeout, 2 s, is given up with its connection, but a renewal
 //     waits for its answer until the deadline.

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -33,6 +34,25 @@ func ExampleNew() {
 	}
 	defer lease.Release(ctx)
 	fmt.Println("token", lease.Token())
+}
+
+// An application that has a database, opened with the driver of pgx, makes a store by its configuration. The database
+// stays open, and lends the store no connection.
+func ExampleNewFromDB() {
+	ctx := context.Background()
+	db, err := sql.Open("pgx", "postgres://app@localhost:5432/shop") // by github.com/jackc/pgx/v5/stdlib
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close()
+	store, err := postgres.NewFromDB(ctx, db, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	fmt.Println("fair:", store.Guarantees().FIFO)
 }
 
 // A wrong URL fails before any request, and shows no password.

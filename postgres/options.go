@@ -35,6 +35,12 @@ type Options struct {
 
 	// Timeout bounds each request; 2 s if zero.
 	Timeout time.Duration
+
+	// BeforeConnect, if not nil, may change the copy of the configuration that the next connection uses, for example
+	// to set a password that expires. Connections are opened as long as the Backend is open. BeforeConnect must return
+	// soon after its context ends, and may be called concurrently. Its error fails the call that needs the connection,
+	// with ErrUnavailable. The field of this name in pgxpool.Config fits.
+	BeforeConnect func(ctx context.Context, config *pgx.ConnConfig) error
 }
 
 func (o *Options) validate() (Options, error) {
@@ -60,11 +66,19 @@ func (o *Options) validate() (Options, error) {
 	return v, nil
 }
 
-// New returns a Backend that makes connections of its own by config, which it copies, and looks at the server once. Nil
-// opts are the defaults.
+// New returns a Backend that opens its own connections with config, which it copies. Like opening by URL, New checks
+// the server once, within ctx. Close closes only these connections. Nil opts are the defaults.
 //
-// It takes a configuration, not a pool: a lease lives in one session from grant to release, a pool hands sessions on
-// with the locks that are in them, and the loss of a session is noticed at once only by who reads from it.
+// New takes a configuration and not a pool, because a lease is a session: a pool would pass the session on with its
+// locks, and only a reader on the connection notices at once that the session has ended. A *pgxpool.Pool has the
+// configuration:
+//
+//	c := pool.Config()
+//	store, err := postgres.New(ctx, c.ConnConfig, &postgres.Options{BeforeConnect: c.BeforeConnect})
+//
+// The store's connections do not count against the pool's limits, and the pool's AfterConnect does not run on them. Put
+// settings of the session in RuntimeParams, for example RuntimeParams["role"] for SET ROLE. For a *sql.DB see
+// [NewFromDB].
 func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {

@@ -5,7 +5,6 @@
 // renewed automatically, expire if their holder dies, report their loss, and carry fencing tokens. Everything is safe
 // for concurrent use.
 //
-// Options are those of package lock and apply to each lease. Do not give a context a deadline to limit a
-// wait, because the leases end with the context. Use lock.WithWait. AcquireAll passes lock.Shared on to each key; the
-// others refuse it with lock.ErrInvalid.
+// Options are those of package lock and apply to each lease. AcquireAll passes lock.Shared on to each key; the others
+// refuse it with lock.ErrInvalid.
 package recipe

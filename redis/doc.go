@@ -8,7 +8,7 @@
 // package lock on top.
 //
 // A lock is one Redis key with an expiry. An acquire (with its fencing token), a renewal and a release are one request
-// each, all Lua scripts that answer the same when they are sent again. A refused Acquire that waits takes a place in
+// each, all Lua scripts that answer the same when they are sent again. A refused Acquire that waits gets a place in
 // the key's queue within the same request. A release reserves the key for the first in the queue, for 500 ms, and
 // notifies only its process, by pub/sub. Many leases are renewed in few requests (RenewBatch).
 //
@@ -55,7 +55,7 @@
 //     Guarantees mentions a master with replicas on which min-replicas-to-write is not set.
 //   - A server that restarts without its latest writes (no AOF, or appendfsync not always) has lost the leases in them.
 //     So has a server that evicts keys (opening checks maxmemory-policy), was flushed, or whose clock jumped forward.
-//   - The holder of a lost lease learns of it at its next renewal, or at its deadline.
+//   - The holder of a lost lease finds out at its next renewal, or at its deadline.
 //   - A server that is full (maxmemory with noeviction) still renews, releases and grants: leases are small.
 //   - If the process of the first waiter was killed or is frozen, the next waiter gets the key up to 1 s after the
 //     release. Each further dead waiter in a row costs up to 600 ms more.
@@ -91,9 +91,9 @@
 //	+zadd +zcard +zcount +zpopmin +zrange +zrem +zremrangebyscore +zscore
 //
 // It also needs +select for a database other than 0, +cluster|slots in a Cluster, +wait for MinReplicas, and +scan for
-// List. If you set another namespace, write it in place of anylock. Redis 6.0 has no rights on channels: leave out
+// List. If you set another namespace, write it in place of anylock. Redis 6.0 has no rights on channels: omit
 // &anylock:inbox:*. Without +info, opening cannot detect eviction. A user without the channels, or without +subscribe,
-// can take locks, but an Acquire that has to wait is refused.
+// can acquire locks, but an Acquire that has to wait is refused.
 //
 // # URLs
 //
@@ -110,7 +110,7 @@
 //	lock_min_replicas=n    replicas that must have a grant or renewal before it counts (WAIT); default 0
 //	lock_namespace=name    prefix of every key and channel, for access control lists; default anylock
 //	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
-//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one
+//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that require one
 //
 // Clients exclude each other if they reach the same database with the same namespace. A redis.Ring is refused: it moves
 // keys to other servers when one is down.

@@ -65,6 +65,8 @@ func classify(err error) class {
 		return conflict
 	case strings.Contains(text, "no such table"):
 		return noTable
+	case strings.Contains(text, "database or disk is full"):
+		return refused
 	case strings.Contains(text, "ON CONFLICT clause does not match"), strings.Contains(text, "readonly database"),
 		strings.Contains(text, "no such column"):
 		return impossible

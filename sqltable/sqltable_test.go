@@ -44,8 +44,9 @@ func TestClasses(t *testing.T) {
 		away:       {stateError("57P01"), stateError("25006"), stateError("08006"), errors.New("unexpected EOF")},
 		noTable:    {stateError("42P01"), errors.New("Error 1146 (42S02): Table 'a.b' doesn't exist"), errors.New("no such table: anylock")},
 		impossible: {stateError("42501"), stateError("42P10"), errors.New("attempt to write a readonly database")},
-		refused:    {stateError("53100"), errors.New("Error 1064 (42000): You have an error in your SQL syntax")},
-		other:      {context.DeadlineExceeded, stateError("28P01")},
+		refused: {stateError("53100"), errors.New("Error 1064 (42000): You have an error in your SQL syntax"),
+			errors.New("Error 1114 (HY000): The table 'anylock' is full"), errors.New("database or disk is full (13)")},
+		other: {context.DeadlineExceeded, stateError("28P01")},
 	} {
 		for _, err := range list {
 			if got := classify(fmt.Errorf("wrapped: %w", err)); got != want {

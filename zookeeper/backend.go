@@ -45,8 +45,9 @@ var (
 // New returns a Backend on the ensemble of servers, each host:port. It connects to the ensemble once, within ctx, to
 // learn which sessions the servers grant.
 //
-// New takes no *zk.Conn of the application, because such a client is one session of one timeout, which changes into
-// another session by itself. Options.Dial configures connections.
+// New takes no *zk.Conn of the application. Such a client is one session with one timeout, but leases with different
+// TTLs need sessions with different timeouts. The client also replaces an expired session by itself, and shows neither
+// its servers nor its credentials. Options.Dial configures connections.
 func New(ctx context.Context, servers []string, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {

@@ -50,7 +50,7 @@
 //     MaxLate, and MaxSilence with it.
 //   - Tokens are the zxids of the nodes' creation, not their sequence numbers, which start again when the servers have
 //     removed an empty container.
-//   - A container has 2^31 sequence numbers, and the last ones give no order. A key that has used up the others stays
+//   - A container has 2^31 sequence numbers, and the last ones have no order. A key that has used up the others stays
 //     in use: readers enter without such a number while no exclusive request is there. An exclusive request waits until
 //     the queue is empty, deletes the container, and numbers start again. Clients that wait at that moment are served
 //     in any order.
@@ -89,11 +89,11 @@
 // everybody has all rights. Parameters:
 //
 //	session_timeout=duration
-//	                       the longest session to ask for; by default as long as the servers grant. It is refused if it
+//	                       the longest session to request; by default as long as the servers grant. It is refused if it
 //	                       and the servers' shortest are below one and a half ticks and 100 ms
 //	timeout=duration       time limit for each request; default 2s
 //	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
-//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one
+//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that require one
 //
 // Clients exclude each other if they use the same ensemble and chroot. For TLS, use a server's secureClientPort.
 // Read-only servers and observers may be in the list. Clients of an observer also depend on its connection to the

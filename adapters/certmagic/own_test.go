@@ -15,7 +15,7 @@ import (
 
 const certmagicPath = "github.com/caddyserver/certmagic"
 
-// ownLocks is added to a copy of certmagic, so that its FileStorage takes its locks elsewhere.
+// ownLocks is added to a copy of certmagic, so that its FileStorage uses other locks.
 const ownLocks = `package certmagic
 
 import "context"
@@ -66,7 +66,7 @@ var (
 	elsewhere = "^(TestLookupNameserversOK|TestFindZoneByFqdn|TestTryListen)$" // two ask public name servers, one takes port 8080
 )
 
-// The tests of certmagic's own release pass when FileStorage takes its locks from us. They are run on a copy of it,
+// The tests of certmagic's own release pass when FileStorage uses our locks. They are run on a copy of it,
 // which is thrown away.
 func TestOwnTestsOfCertmagic(t *testing.T) {
 	storetest.Long(t, "it compiles certmagic anew")

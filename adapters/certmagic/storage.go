@@ -1,5 +1,5 @@
-// Package certmagiclock gives a certmagic.Storage the locks of package lock: certificates stay where they are, and who
-// may obtain one is decided in any of its stores.
+// Package certmagiclock replaces the locks of a certmagic.Storage by those of package lock, in any store. Certificates
+// stay where they are.
 package certmagiclock
 
 import (
@@ -15,8 +15,8 @@ import (
 )
 
 // A Storage is a certmagic.Storage whose locks are leases. It also implements certmagic.TryLocker and
-// certmagic.LockLeaseRenewer. It is safe for concurrent use: one caller at a time passes from Lock to Unlock of a name,
-// even if its lease is lost meanwhile.
+// certmagic.LockLeaseRenewer. It is safe for concurrent use: one caller of this process at a time is between Lock and
+// Unlock of a name, even if its lease is lost meanwhile.
 type Storage struct {
 	certmagic.Storage // everything but the locks
 
@@ -40,14 +40,13 @@ var (
 
 // New returns a Storage that keeps everything in data, whose own locks are not used. Keys are certmagic's names, behind
 // the prefix of locks, see lock.WithPrefix. Instances that share data must share the store of locks and the prefix.
-// opts apply to each lease; leases must renew themselves, so lock.WithoutRenewal is not for here. Closing locks is left
-// to the caller.
+// opts apply to each lease. Do not use lock.WithoutRenewal: leases must renew themselves. The caller closes locks.
 func New(data certmagic.Storage, locks *lock.Locker, opts ...lock.AcquireOption) *Storage {
 	return &Storage{Storage: data, locks: locks, opts: opts, held: make(map[string]*turn)}
 }
 
-// String is what the data store says of itself. certmagic logs its Storage, and without this all that is in the data
-// store would be printed, passwords included.
+// String returns the data store's own description. certmagic logs its Storage; without String it would print every
+// field of the data store, including passwords.
 func (s *Storage) String() string {
 	if data, ok := s.Storage.(fmt.Stringer); ok {
 		return data.String()
@@ -138,7 +137,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 	if lost.Err() == nil {
 		return nil
 	}
-	_ = lost.Release(ctx) // the store may have it still
+	_ = lost.Release(ctx) // the store may still have the lost lease
 	lease, err := s.locks.TryAcquire(ctx, name, s.opts...)
 	if err != nil {
 		return fmt.Errorf("the lease was lost: %w", err)

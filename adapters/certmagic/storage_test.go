@@ -47,7 +47,7 @@ func newAuthority(t *testing.T) *authority {
 
 func (*authority) IssuerKey() string { return "test" }
 
-// Issue takes long enough for another instance to ask for the same certificate, if it may.
+// Issue takes long enough for another instance to request the same certificate, if it may.
 func (a *authority) Issue(_ context.Context, r *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
 	if a.issued.Add(1) == 2 {
 		close(a.second)
@@ -138,7 +138,7 @@ func breaks(t *testing.T, others *lock.Locker) (release func()) {
 	}
 }
 
-// A lock that was lost is told of, is taken again when it is free, and never belongs to two.
+// A lost lock is reported, is acquired again when it is free, and never belongs to two.
 func TestLossAndRenewal(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
 		others := adaptertest.Open(t, url)
@@ -150,9 +150,9 @@ func TestLossAndRenewal(t *testing.T) {
 			}
 		}
 		renew := func() error { return s.RenewLockLease(t.Context(), name, time.Hour) }
-		toldThat := func(told error) {
+		reports := func(want error) {
 			t.Helper()
-			storetest.Until(t, storetest.Soon, "the loss to be noticed", func() bool { return errors.Is(renew(), told) })
+			storetest.Until(t, storetest.Soon, "the loss to be noticed", func() bool { return errors.Is(renew(), want) })
 		}
 		want("renewal of what is not locked", renew(), lock.ErrInvalid)
 		want("unlock of what is not locked", s.Unlock(t.Context(), name), lock.ErrInvalid)
@@ -160,7 +160,7 @@ func TestLossAndRenewal(t *testing.T) {
 		want("lock", s.Lock(t.Context(), name), nil)
 		want("renewal", renew(), nil)
 		release := breaks(t, others)
-		toldThat(lock.ErrHeld)
+		reports(lock.ErrHeld)
 		if ok, err := s.TryLock(t.Context(), name); ok || err != nil {
 			t.Errorf("another holds it, and TryLock says %v, %v", ok, err)
 		}
@@ -172,7 +172,7 @@ func TestLossAndRenewal(t *testing.T) {
 
 		// A second holder in the same process waits for the first, which has lost its lease.
 		release = breaks(t, others)
-		toldThat(lock.ErrHeld)
+		reports(lock.ErrHeld)
 		release()
 		if ok, err := s.TryLock(t.Context(), name); ok || err != nil {
 			t.Fatalf("the first holder goes on, and TryLock says %v, %v", ok, err)

@@ -12,11 +12,11 @@ import (
 	"github.com/anylock/lock"
 )
 
-// ErrNotLeader means that this Elector does not hold its key. The error of IsLeader also matches what went wrong last,
-// if anything did.
+// ErrNotLeader means that this Elector does not hold its key. The error of IsLeader also matches the last failure, if
+// there was one.
 var ErrNotLeader = errors.New("not the leader")
 
-// campaignPause is between an attempt that failed and the next.
+// campaignPause is the pause after a failed attempt.
 const campaignPause = time.Second
 
 // An Elector is a gocron.Elector: it leads while it holds its key. It is safe for concurrent use.
@@ -25,7 +25,7 @@ type Elector struct {
 	done chan struct{} // closed when the campaign has ended
 
 	mu    sync.Mutex
-	lease *lock.Lease // the latest, which may be over
+	lease *lock.Lease // the latest, which may have ended
 	err   error       // of the last attempt, or of the release at the end
 }
 
@@ -48,7 +48,7 @@ func (e *Elector) campaign(ctx context.Context, locks *lock.Locker, key string, 
 		if ctx.Err() != nil && err != nil {
 			return
 		}
-		if err == nil && lease.Shared() { // of an option: several would lead
+		if err == nil && lease.Shared() { // by one of opts: several processes would lead
 			_ = lease.Release(ctx)
 			lease, err = nil, fmt.Errorf("%w: a leader's lease cannot be shared", lock.ErrInvalid)
 		}
@@ -65,7 +65,7 @@ func (e *Elector) campaign(ctx context.Context, locks *lock.Locker, key string, 
 		}
 		select {
 		case <-lease.Lost():
-			_ = lease.Release(ctx) // the store may have it still
+			_ = lease.Release(ctx) // the store may still have the lost lease
 		case <-ctx.Done():
 			e.set(lease, lease.Release(ctx))
 			return
@@ -98,7 +98,7 @@ func (e *Elector) IsLeader(context.Context) error {
 
 // Close ends the campaign and releases the key, so that the next Elector leads at once. Shut the scheduler down first,
 // because a job that still runs would run beside the next leader's. Close returns the error of the release; after
-// lock.ErrLost another may have been leading already. A second Close returns the same.
+// lock.ErrLost another process may have been the leader already. A second Close returns the same.
 func (e *Elector) Close() error {
 	e.stop()
 	<-e.done

@@ -26,8 +26,7 @@ var _ gocron.Locker = (*Locker)(nil)
 //
 // A key is free once its job has ended and minHold has passed since the fire. Choose minHold longer than the
 // schedulers' clocks and timers differ, and shorter than the interval by at least as much. The store rounds it up as it
-// does a TTL. 0 means none. opts apply to each fire. Closing locks is left to the caller, after the schedulers have
-// shut down.
+// does a TTL. 0 means none. opts apply to each fire. The caller closes locks after the schedulers have shut down.
 func NewLocker(locks *lock.Locker, minHold time.Duration, opts ...lock.AcquireOption) *Locker {
 	if minHold != 0 {
 		opts = append([]lock.AcquireOption{lock.WithMinHold(minHold)}, opts...)

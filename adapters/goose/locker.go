@@ -1,6 +1,6 @@
 // Package gooselock lets several processes migrate one database by github.com/pressly/goose/v3 at once: one migrates,
-// the others wait and find nothing left to do. The lock is in any store of package lock, so that it works for databases
-// that have none of their own.
+// the others wait and find nothing left to do. The lock is in any store of package lock, so it also works for databases
+// that have no locks of their own.
 package gooselock
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A Locker is for goose.WithLocker. It is safe for concurrent use, also by several Providers: one at a time passes from
-// Lock to Unlock, even if its lease is lost meanwhile.
+// A Locker is for goose.WithLocker. It is safe for concurrent use, also by several Providers: one Provider at a time is
+// between Lock and Unlock, even if its lease is lost meanwhile.
 type Locker struct {
 	locks *lock.Locker
 	key   string
@@ -34,14 +34,14 @@ type turn struct {
 var _ gooselocker.Locker = (*Locker)(nil)
 
 // New returns a Locker on key, which stands for the database: use one key for each. opts apply to the lease, which
-// renews itself while migrations run; lock.WithWait limits how long a process waits for the one that migrates. Closing
-// locks is left to the caller.
+// renews itself while migrations run; lock.WithWait limits how long a process waits for another one's migrations. The
+// caller closes locks.
 func New(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Locker {
 	return &Locker{locks: locks, key: key, opts: opts}
 }
 
 // Lock waits for the key. It does not use the database. Errors are those of lock.Locker.Acquire. If migrations of this
-// Locker go on whose lease is lost, Lock waits for them too, and only ctx limits that.
+// Locker continue after their lease is lost, Lock waits for them too, and only ctx limits this wait.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	for { // lock.WithWait counts for others of this process too, so their queue is that of the key
 		lease, err := l.locks.Acquire(ctx, l.key, l.opts...)

@@ -220,7 +220,7 @@ func isFree(t *testing.T, locks *lock.Locker) error {
 	return locks.Do(t.Context(), "db/migrate", func(context.Context, *lock.Lease) error { return nil }, lock.WithWait(0))
 }
 
-// After a loss, another Provider of the same Locker waits for the migrations that go on. The loss is told to the
+// After a loss, another Provider of the same Locker waits for the migrations that continue. The loss is reported to the
 // Provider that had it.
 func TestNoneBesideTheLost(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {

@@ -53,7 +53,7 @@ type Lock struct {
 var _ resourcelock.Interface = (*Lock)(nil)
 
 // New returns the lock for one LeaderElector. All candidates use the same key of the same store. Each needs an
-// identity, as for any other lock of client-go. Nothing goes wrong if two have the same one.
+// identity, as for any other lock of client-go. Two candidates with the same identity do no harm.
 //
 // lost is called with the cause, in a goroutine of its own, when a lease ends while the elector leads by it. It should
 // cancel the context of LeaderElector.Run, or of the Manager's Start: a [context.CancelCauseFunc] fits. If it is nil,
@@ -75,7 +75,7 @@ func New(locks *lock.Locker, key, identity string, lost func(error)) (*Lock, err
 
 // Lease returns the lease that this process leads by, for its Token and Context. It is nil if this process does not
 // lead. Do not renew or release it: the elector does. In OnStartedLeading, call Lease first and then check ctx.Err:
-// if ctx has not ended, the lease is of this term and not of a later one.
+// if ctx has not ended, the lease belongs to this term, not to a later one.
 func (l *Lock) Lease() *lock.Lease {
 	lease := l.held()
 	if lease == nil || lease.Err() != nil {
@@ -131,8 +131,8 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 }
 
 // Create implements resourcelock.Interface. It acquires the lease without waiting. The error matches
-// lock.ErrHeld if somebody else has it, and lock.ErrLost if the elector leads by a lease that was lost and has not
-// given up yet.
+// lock.ErrHeld if somebody else has it, and lock.ErrLost if the elector's lease was lost and the elector has not
+// stopped leading yet.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if lease := l.held(); lease != nil {
 		return l.renew(ctx, lease, record)
@@ -154,7 +154,7 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	l.set(lease, record)
 	leading := lease.Context(context.WithoutCancel(ctx)) // the elector ends ctx once it leads
 	context.AfterFunc(leading, func() {
-		if l.held() == lease { // neither released nor left to its TTL
+		if l.held() == lease { // neither released nor abandoned to its TTL
 			l.lost(context.Cause(leading))
 		}
 	})
@@ -216,8 +216,8 @@ func ttlOf(record resourcelock.LeaderElectionRecord) (time.Duration, error) {
 const becameLeader = "became leader"
 
 // RecordEvent implements resourcelock.Interface. It records nothing: the elector logs its events, and there is no
-// object of the API server to attach them to. A lease that the elector stops to lead by without releasing it is left to
-// its TTL.
+// object of the API server to attach them to. If the elector stops leading without releasing its lease, the lease ends
+// by its TTL.
 func (l *Lock) RecordEvent(event string) {
 	if event != becameLeader {
 		l.set(nil, resourcelock.LeaderElectionRecord{})

@@ -55,7 +55,7 @@ func wantErr(t *testing.T, what string, got, want error) {
 	}
 }
 
-// What the elector asks of a lock, call by call.
+// What the elector requests from a lock, call by call.
 func TestRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
@@ -202,11 +202,11 @@ func (l *hangingLease) Release(ctx context.Context) error {
 func TestStopsBeforeNext(t *testing.T) {
 	for name, c := range map[string]struct {
 		times
-		tells bool  // lost is given
-		cause error // why the context ended
+		reports bool  // New gets the function lost
+		cause   error // why the context ended
 	}{
 		"by itself":   {usual, false, nil},
-		"told":        {usual, true, nil},
+		"reported":    {usual, true, nil},
 		"no room":     {times{15 * time.Second, 14 * time.Second, 5 * time.Second}, true, lock.ErrLost},
 		"rounded off": {times{1900 * time.Millisecond, 1800 * time.Millisecond, 100 * time.Millisecond}, true, lock.ErrLost},
 	} {
@@ -216,7 +216,7 @@ func TestStopsBeforeNext(t *testing.T) {
 				slow := &hanging{Backend: store.Client()}
 				ctx, cancel := context.WithCancelCause(context.Background())
 				lost := cancel
-				if !c.tells {
+				if !c.reports {
 					lost = nil
 				}
 				first := start(t, ctx, cancel, newLock(t, locker(t, slow), "first", lost), c.times, true)
@@ -247,7 +247,7 @@ func TestStopsBeforeNext(t *testing.T) {
 }
 
 // A leader that does not watch its lease gives up RenewDeadline after it has found the lease broken, although the key
-// is free and its elector would take it again. It may lead again after that.
+// is free and its elector would acquire it again. It may lead again after that.
 func TestGivesUpBrokenLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := locker(t, memory.New())

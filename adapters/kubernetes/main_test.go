@@ -50,7 +50,7 @@ func (c times) mostBetween() time.Duration {
 	return time.Duration(float64(c.retry) * (1 + leaderelection.JitterFactor))
 }
 
-// A candidate is an elector that runs, and what it tells.
+// A candidate is a running elector, and what it reports.
 type candidate struct {
 	lock    *kubernetes.Lock
 	cancel  context.CancelCauseFunc // of Run's context

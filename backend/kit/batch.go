@@ -32,7 +32,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 			return nil
 		}
 		ttl := renewals[i].TTL
-		if errs[i] = backend.ValidateTTL(ttl); errs[i] != nil {
+		if errs[i] = guarantees.ValidateTTL(ttl); errs[i] != nil {
 			return nil
 		}
 		ttl = guarantees.Round(ttl)

@@ -4,10 +4,10 @@
 //   - [Leases] tracks the leases that a store has granted: deadline, renewal, release, loss, and Close. A store
 //     implements [Requests] for it. The leases are of type [Life].
 //   - [Leases.Call] and [Leases.Enter] count calls, and make every call fail with ErrClosed after Close.
-//   - [Leases.Acquire] with a [Waiter] makes a whole Acquire that waits.
-//   - [Repeat] makes a request until it is answered.
+//   - [Leases.Acquire] with a [Waiter] is a complete Acquire that waits.
+//   - [Repeat] repeats a request until it is answered.
 //   - [Leases.Abandon] and [Grant] clean up after a request whose outcome is unknown.
-//   - [Encoding] turns keys into names for stores that do not take any bytes.
-//   - [ContextError], [NotOurs] and [Ended] tell the end of the caller's context from a time limit of the store.
+//   - [Encoding] turns keys into names for stores that restrict the bytes of a name.
+//   - [ContextError], [NotOurs] and [Ended] distinguish the end of the caller's context from a time limit of the store.
 //   - [Rule], [Apply] and [Findings] make a doctor from a table of rules.
 package kit

@@ -11,10 +11,11 @@ import (
 
 // Renew implements Lease.
 func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
-	if err := backend.ValidateTTL(ttl); err != nil {
+	g := l.leases.requests.Guarantees()
+	if err := g.ValidateTTL(ttl); err != nil {
 		return err
 	}
-	ttl = l.leases.requests.Guarantees().Round(ttl)
+	ttl = g.Round(ttl)
 	u, bound, err := l.beginRenew(ctx, ttl)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"testing/synctest"
@@ -28,11 +29,19 @@ func TestRenewCountsFromBeforeSending(t *testing.T) {
 }
 
 func TestRenewRefusesBadTTL(t *testing.T) {
-	f := new(fakeStore)
+	for _, longest := range []time.Duration{0, time.Hour} {
+		refusesBadTTL(t, &fakeStore{rounds: backend.Guarantees{MaxTTL: longest}}, cmp.Or(longest, backend.MaxTTL)+1)
+	}
+}
+
+func refusesBadTTL(t *testing.T, f *fakeStore, tooLong time.Duration) {
+	t.Helper()
 	bubble(t, f, func(t *testing.T, s *Leases) {
 		l := grant(t, s, time.Minute)
-		for _, ttl := range []time.Duration{0, -1, backend.MaxTTL + 1} {
+		for _, ttl := range []time.Duration{0, -1, tooLong} {
 			wantErr(t, ttl.String(), l.Renew(t.Context(), ttl), backend.ErrInvalid)
+			errs := s.RenewBatch(t.Context(), []backend.Renewal{{Lease: l, TTL: ttl}}, nil)
+			wantErr(t, ttl.String()+" in a batch", errs[0], backend.ErrInvalid)
 		}
 		if f.renewals.Load() != 0 {
 			t.Error("sent a request")

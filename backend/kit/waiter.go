@@ -151,14 +151,6 @@ func endOfWait(ctx context.Context, busy, err error) error {
 	return ContextError(ctx, fmt.Errorf("%w, then: %w", busy, err))
 }
 
-// Poll is [Waiter.Wait] of a store that cannot make clients wait.
-func Poll(
-	ctx context.Context, pause Pause, patience time.Duration, try func(ctx context.Context) (backend.Lease, error),
-) (backend.Lease, error) {
-	w := Waiter{Try: try, Pause: pause, Patience: patience}
-	return w.Wait(ctx)
-}
-
 // Definite reports whether err is one of this package's errors that no further attempt can change.
 func Definite(err error) bool {
 	return errors.Is(err, backend.ErrClosed) || errors.Is(err, backend.ErrInvalid) || errors.Is(err, errors.ErrUnsupported)

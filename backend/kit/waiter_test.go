@@ -89,10 +89,18 @@ func TestSleep(t *testing.T) {
 
 var fixed = Pause{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond}
 
-// poll runs Poll over scripted answers with pauses of 100 ms.
+// waitFor is Wait of a Waiter without Sleep.
+func waitFor(
+	ctx context.Context, pause Pause, patience time.Duration, try func(ctx context.Context) (backend.Lease, error),
+) (backend.Lease, error) {
+	w := Waiter{Try: try, Pause: pause, Patience: patience}
+	return w.Wait(ctx)
+}
+
+// poll runs a Waiter over scripted answers with pauses of 100 ms.
 func poll(ctx context.Context, patience time.Duration, answers ...error) (l backend.Lease, calls int, err error) {
 	next := script(answers...)
-	l, err = Poll(ctx, fixed, patience, func(ctx context.Context) (backend.Lease, error) {
+	l, err = waitFor(ctx, fixed, patience, func(ctx context.Context) (backend.Lease, error) {
 		calls++
 		if err := next(ctx); err != nil {
 			return nil, err
@@ -169,7 +177,7 @@ func TestPollWhoseAttemptIsCutShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := Poll(ctx, fixed, time.Hour, func(ctx context.Context) (backend.Lease, error) {
+		_, err := waitFor(ctx, fixed, time.Hour, func(ctx context.Context) (backend.Lease, error) {
 			<-ctx.Done()
 			return nil, errNet
 		})
@@ -267,7 +275,7 @@ func TestPollTakesTheHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		free := start.Add(500 * time.Millisecond)
-		_, err := Poll(t.Context(), Pause{Min: 10 * time.Millisecond, Max: time.Hour}, 0, func(context.Context) (backend.Lease, error) {
+		_, err := waitFor(t.Context(), Pause{Min: 10 * time.Millisecond, Max: time.Hour}, 0, func(context.Context) (backend.Lease, error) {
 			if left := time.Until(free); left > 0 {
 				return nil, &backend.HeldError{Holder: backend.Holder{Owner: "o", TTL: left}}
 			}

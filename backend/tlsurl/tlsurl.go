@@ -1,5 +1,5 @@
-// Package tlsurl makes a TLS configuration of the parameters of a store's URL: cacert, cert and key, which name files
-// in PEM.
+// Package tlsurl creates a TLS configuration from the parameters of a store's URL: cacert, cert and key, which name PEM
+// files.
 package tlsurl
 
 import (

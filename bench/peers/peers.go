@@ -1,8 +1,8 @@
-// Package peers measures other libraries of locks beside ours, by the scenarios of package bench. It is a module of its
-// own, so that what they need is no need of the library's.
+// Package peers measures other lock libraries beside ours, with the scenarios of package bench. It is a separate module,
+// so that its dependencies are not the library's.
 //
-// Each has the best settings that make sense, and a line that says why. None of the peers hands out fencing tokens, but
-// the revisions of etcd and ZooKeeper, and pglock's record versions, can serve as such.
+// Each peer has the best settings that make sense, and a line that explains them. None of the peers has fencing tokens,
+// but the revisions of etcd and ZooKeeper, and pglock's record versions, can serve as tokens.
 package peers
 
 import (
@@ -43,7 +43,7 @@ func Open(child string) (bench.Store, error) {
 
 // All makes each peer, for a server at an address: host and port, or the URL of a Postgres.
 var All = []func(addr string) bench.Store{
-	Bare, Redsync, Redislock, Rueidislock, EtcdMutex, ZKLock, PGLock, BareAdvisory,
+	Bare, Redsync, Redislock, Rueidislock, EtcdMutex, ZKLock, PGLock, BareAdvisory, BareUpsert, RiverLeader,
 }
 
 // renewing calls renew three times in ttl until it is stopped: what a library that leaves renewal to its user costs,

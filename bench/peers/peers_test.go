@@ -14,6 +14,7 @@ import (
 	_ "github.com/anylock/lock/postgres"
 	_ "github.com/anylock/lock/redis"
 	_ "github.com/anylock/lock/redis/redlock"
+	_ "github.com/anylock/lock/sqltable/pgtable"
 	_ "github.com/anylock/lock/zookeeper"
 )
 
@@ -115,6 +116,9 @@ func TestScore(t *testing.T) {
 	report := func(mine, theirs []float64) *bench.Report {
 		b := new(bench.Report)
 		for name, values := range map[string][]float64{ours: mine, "redsync": theirs} {
+			if values == nil {
+				continue
+			}
 			r := &bench.Result{Scenario: "serial", Store: name, Figures: map[string]bench.Figure{"rate": {Median: values[0]}, "p99": {Median: values[0]}}}
 			for _, v := range values {
 				r.Rounds = append(r.Rounds, bench.Sample{"rate": v, "p99": v})
@@ -140,6 +144,18 @@ func TestScore(t *testing.T) {
 		if !s.Measured || s.Figure.Median != c.median || s.Met() != c.met {
 			t.Errorf("%v: %+v, met %v", c.target, s.Figure, s.Met())
 		}
+	}
+	// Another scenario of the same store instead of a peer, and a constant part.
+	b := report([]float64{4, 5, 9}, nil)
+	b.Results = append(b.Results, &bench.Result{Scenario: "hand-off", Store: ours,
+		Rounds: []bench.Sample{{"p99": 1}, {"p99": 2}, {"p99": 2}}})
+	beside := Target{Scenario: "serial", Measure: bench.P99, Beside: "hand-off", Minus: 1, Want: 3, Most: true}
+	if s := beside.Score(b); !s.Measured || s.Figure != (bench.Figure{Low: 2, Median: 3, High: 4}) || s.Peer != "hand-off" || !s.Met() {
+		t.Errorf("%+v", s)
+	}
+	beside.Beside = "try"
+	if s := beside.Score(b); s.Measured {
+		t.Errorf("%+v", s)
 	}
 	if s := (Target{Scenario: "try", Measure: bench.Rate, Want: 1}).Score(new(bench.Report)); s.Measured || s.Met() {
 		t.Error("what was not measured is met")

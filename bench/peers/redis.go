@@ -46,6 +46,16 @@ type redisClient struct {
 	client *redis.Client
 }
 
+// AcquireShared implements bench.SharedClient.
+func (c redisClient) AcquireShared(ctx context.Context, key string) (bench.Lease, error) {
+	if p, ok := c.redisPeer.(interface {
+		AcquireShared(ctx context.Context, key string) (bench.Lease, error)
+	}); ok {
+		return p.AcquireShared(ctx, key)
+	}
+	return nil, bench.ErrUnsupported
+}
+
 func (c redisClient) Close() error { return c.client.Close() }
 
 // Bare is SET NX with a compare-and-delete script: the least that a lock needs, and so the floor. It waits by polling
@@ -63,9 +73,7 @@ type bare struct {
 var compareAndDelete = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
 
 func (b bare) Try(ctx context.Context, key string) (bench.Lease, error) {
-	var random [16]byte
-	rand.Read(random[:])
-	owner := hex.EncodeToString(random[:])
+	owner := randomOwner()
 	ok, err := b.client.SetNX(ctx, key, owner, b.ttl).Result()
 	switch {
 	case err != nil:
@@ -76,6 +84,12 @@ func (b bare) Try(ctx context.Context, key string) (bench.Lease, error) {
 	return released(func(ctx context.Context) error {
 		return compareAndDelete.Run(ctx, b.client, []string{key}, owner).Err()
 	}), nil
+}
+
+func randomOwner() string {
+	var random [16]byte
+	rand.Read(random[:])
+	return hex.EncodeToString(random[:])
 }
 
 func (b bare) Acquire(ctx context.Context, key string) (bench.Lease, error) {

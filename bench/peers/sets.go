@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -46,13 +47,29 @@ func redisPeers(peers ...func(addr string) bench.Store) func(ctx context.Context
 	}
 }
 
+func tablePeers(peers ...func(url string) bench.Store) func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
+	return func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
+		s := servers.Postgres(t, "max_connections=500")
+		o, err := our(ctx, tableURL(s.PostgresURL()), "postgres+table: lease, fencing token, renewal, at most 16 hand-offs in a row")
+		if err != nil {
+			return nil, "", err
+		}
+		all := []bench.Store{o}
+		for _, p := range peers {
+			all = append(all, p(s.PostgresURL()))
+		}
+		server, err := postgresServer(ctx, s.PostgresURL())
+		return all, server, err
+	}
+}
+
 const (
 	second = time.Second
 	rounds = 5
 )
 
 // Sets lists the runs.
-var Sets = []Set{
+var Sets = slices.Concat([]Set{
 	{
 		Name: "redis", Title: "Redis",
 		Options: bench.Options{
@@ -136,21 +153,38 @@ var Sets = []Set{
 		},
 	},
 	{
+		Name: "table", Title: "A table of Postgres, fsync off",
+		Options: bench.Options{
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct-8", "distinct", "hot-local", "try"}, Hold: -1,
+		},
+		stores: tablePeers(BareUpsert, RiverLeader, PGLock),
+	},
+	{
+		Name: "table-held", Title: "A table of Postgres: 10 000 leases held, TTL 10 s",
+		Options: bench.Options{
+			Rounds: rounds, Duration: 5 * second, Scenarios: []string{"held"}, Held: 10_000, TTL: 10 * second,
+		},
+		stores: tablePeers(BareUpsert),
+	},
+	{
 		Name: "embedded", Title: "Without a server",
 		Options: bench.Options{
 			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try", "recovery"}, Hold: -1,
 		},
-		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
-			memory, err := bench.URL(ctx, "memory://peers")
-			if err != nil {
-				return nil, "", err
-			}
-			memory.About = "package lock, memory"
-			file, err := bench.URL(ctx, "file://"+t.TempDir())
-			file.About = "package lock, file: a folder in the temporary directory"
-			return []bench.Store{memory, file}, "", err
-		},
+		stores: embedded,
 	},
+}, readersSets)
+
+// embedded are our stores without a server.
+func embedded(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
+	memory, err := bench.URL(ctx, "memory://peers")
+	if err != nil {
+		return nil, "", err
+	}
+	memory.About = "package lock, memory"
+	file, err := bench.URL(ctx, "file://"+t.TempDir())
+	file.About = "package lock, file: a folder in the temporary directory"
+	return []bench.Store{memory, file}, "", err
 }
 
 // Run starts the set's server and measures.

@@ -3,6 +3,7 @@ package peers
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/anylock/lock/bench"
 )
@@ -15,6 +16,9 @@ type Target struct {
 	Peers    []string // compared with the best of them; none: the figure itself counts
 	Store    string   // ours, unless another is named
 
+	Beside string  // compared with another scenario of the same store, instead of with peers
+	Minus  float64 // subtracted before, in the measure's unit
+
 	Want float64
 	Most bool // at most Want, instead of at least
 
@@ -22,16 +26,16 @@ type Target struct {
 }
 
 // Targets lists what we want to reach.
-var Targets = []Target{
+var Targets = append([]Target{
 	{Set: "redis", Scenario: "serial", Measure: bench.Rate, Peers: []string{"bare"}, Want: 1},
 	{Set: "redis", Scenario: "serial", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1},
 	{Set: "redis", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.9,
-		Short: "eight workers fill a pipeline only in part, and a script takes the server longer than the peer's SET; with 64 the pipelines more than make up for it"},
+		Short: "eight workers fill a pipeline only in part, and a script costs the server more than the peer's SET; with 64 workers the pipelines outweigh this"},
 	{Set: "redis", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1},
 	{Set: "redis", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.9},
 	{Set: "redis", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1,
 		Short: "a cycle costs our process less than the peer's, but the server more: two scripts of 11 commands, which count a token and " +
-			"look for waiters, where the peer sends 6 commands"},
+			"check for waiters; the peer sends 6 commands"},
 	{Set: "redis", Scenario: "distinct-256", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.9},
 	{Set: "redis", Scenario: "distinct-256", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1, Short: "as with 64 workers"},
 	{Set: "redis", Scenario: "hot-local", Measure: bench.Rate, Peers: redisLibraries, Want: 10},
@@ -41,40 +45,44 @@ var Targets = []Target{
 	{Set: "redis-64x1", Scenario: "hot-clients", Measure: bench.Requests, Want: 20, Most: true},
 	{Set: "redis-8x8", Scenario: "hot-clients", Measure: bench.Rate, Peers: redisLibraries, Want: 1.15},
 	{Set: "redis-held", Scenario: "held", Measure: bench.CPU, Peers: []string{"redsync", "rueidislock"}, Want: 0.2, Most: true,
-		Short: "the rounds lie on both sides of the aim"},
+		Short: "the rounds are on both sides of the target"},
 	{Set: "redis-held", Scenario: "held", Measure: bench.Goroutines, Want: 20, Most: true},
 	{Set: "redlock", Scenario: "serial", Measure: bench.Rate, Peers: []string{"naive-quorum"}, Want: 1,
-		Short: "each node runs a script, which also looks at its record of birth and counts a token, where the peer sends SET"},
+		Short: "each node runs a script, which also checks its birth record and counts a token; the peer sends SET"},
 	{Set: "redlock", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"naive-quorum"}, Want: 1,
-		Short: "as with one worker; from 32 on, what is sent together more than makes up for it"},
+		Short: "as with one worker; from 32 workers on, pipelines outweigh this"},
 	{Set: "redlock", Scenario: "distinct-32", Measure: bench.Rate, Peers: []string{"naive-quorum"}, Want: 1},
 	{Set: "redlock", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"naive-quorum"}, Want: 1},
 	{Set: "etcd", Scenario: "serial", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 1,
-		Short: "both send two writes a cycle, and the server, which writes each to disk, is the limit; the rounds lie on both sides of the aim"},
+		Short: "both send two writes per cycle, and the limit is the server, which writes each to disk; the rounds are on both sides of the target"},
 	{Set: "etcd", Scenario: "try", Measure: bench.P50, Peers: []string{"etcd-mutex"}, Want: 0.6, Most: true},
 	{Set: "etcd", Scenario: "hot-clients", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 8},
 	{Set: "etcd", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 10},
 	{Set: "etcd", Scenario: "hot-single", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 12,
-		Short: "the rounds lie on both sides of the aim"},
+		Short: "the rounds are on both sides of the target"},
 	{Set: "zookeeper", Scenario: "serial", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.1},
 	{Set: "zookeeper", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.1,
-		Short: "both make the two writes of a cycle through one library, and the server is the limit. A client of our own gained an " +
-			"eighth, and has been given up for the library's"},
+		Short: "both make the two writes of a cycle through one library, and the server is the limit. Our own client was an " +
+			"eighth faster, and was replaced by the library's"},
 	{Set: "zookeeper", Scenario: "hot-clients", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.5},
 	{Set: "zookeeper", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 10},
 	{Set: "zookeeper", Scenario: "hot-single", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.2,
-		Short: "a waiter that learns that nobody is left before it no longer lists the queue; that was not enough"},
+		Short: "a waiter with no other node ahead no longer lists the queue, which was not enough"},
 	{Set: "zookeeper", Scenario: "hot-single", Measure: bench.P99, Peers: []string{"zk-lock"}, Want: 1, Most: true},
 	{Set: "postgres", Scenario: "serial", Measure: bench.Rate, Peers: []string{"advisory"}, Want: 0.9},
 	{Set: "postgres", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"advisory"}, Want: 0.8,
-		Short: "both send two requests a cycle, and the server is the limit. Ours are text that it parses each time, because a prepared " +
-			"message can be granted and then lost (docs/ARCHITECTURE.md); they also carry a TTL, a label and a token. Tokens that " +
-			"share a transaction id gained a quarter, a release by function call something; a goroutine for each connection lost"},
+		Short: "both send two requests per cycle, and the server is the limit. Our requests are text that it parses each time, because a prepared " +
+			"message can be granted and then lost (docs/decisions/0013); they also carry a TTL, a label and a token. Tokens that " +
+			"share a transaction id gained a quarter, and a release by function call a little; a goroutine for each connection was slower"},
 	{Set: "postgres", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"advisory", "pglock"}, Want: 10},
+	{Set: "table", Scenario: "serial", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},
+	{Set: "table", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},
+	{Set: "table", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},
+	{Set: "table-held", Scenario: "held", Measure: bench.CPU, Want: 0.5, Most: true},
 	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "memory", Want: 1_000_000,
-		Short: "it depends on the machine: the same code made 1.13 million a second while its host was less busy"},
+		Short: "it depends on the machine: the same code reached 1.13 million per second when the host was less busy"},
 	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "file", Want: 20_000},
-}
+}, readersTargets()...)
 
 var redisLibraries = []string{"redsync", "redislock", "rueidislock"}
 
@@ -105,15 +113,23 @@ func (g Target) Score(b *bench.Report) Score {
 	if len(g.Peers) > 0 && s.Peer == "" {
 		return s
 	}
+	theirs := b.Result(g.Scenario, s.Peer)
+	if g.Beside != "" {
+		s.Peer = g.Beside
+		theirs = b.Result(g.Beside, s.Store)
+	}
+	if s.Peer != "" && theirs == nil {
+		return s
+	}
 	var values []float64
 	for i, round := range mine.Rounds {
 		v, ok := round[g.Measure.Name]
+		v -= g.Minus
 		if s.Peer != "" {
-			theirs := b.Result(g.Scenario, s.Peer).Rounds
-			if i >= len(theirs) || theirs[i][g.Measure.Name] == 0 {
+			if i >= len(theirs.Rounds) || theirs.Rounds[i][g.Measure.Name] == 0 {
 				continue
 			}
-			v /= theirs[i][g.Measure.Name]
+			v /= theirs.Rounds[i][g.Measure.Name]
 		}
 		if ok {
 			values = append(values, v)
@@ -146,10 +162,14 @@ func (g Target) String() string {
 	if g.Most {
 		sign = "≤"
 	}
-	if len(g.Peers) == 0 {
+	if len(g.Peers) == 0 && g.Beside == "" {
 		return fmt.Sprintf("%s %s%s", sign, bench.ShowNumber(g.Want), unitOf(g.Measure))
 	}
-	return fmt.Sprintf("%s %s times", sign, bench.ShowNumber(g.Want))
+	what := fmt.Sprintf("%s %s times", sign, bench.ShowNumber(g.Want))
+	if g.Minus > 0 {
+		what += fmt.Sprintf(", less %v", time.Duration(g.Minus*float64(time.Second)))
+	}
+	return what
 }
 
 func unitOf(m bench.Measure) string {

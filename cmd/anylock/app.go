@@ -28,15 +28,15 @@ func (a *app) rootCommand() *cobra.Command {
 store, only one runs the command at a time. A URL names the store: a directory,
 Redis, and others ("anylock backends" lists them).
 
-anylock takes the URL from --backend or --backend-file, then from $ANYLOCK_URL
-or $ANYLOCK_URL_FILE. Without any of them it keeps locks in
-~/.local/state/anylock/locks, which excludes only this user on this machine. If
-standard error is not a terminal, as under cron, anylock says so there. It
-looks up the home directory in the system's user database and ignores $HOME.`,
-		Example: `  anylock run nightly -- ./nightly.sh          once at a time on this machine
-  export ANYLOCK_URL=redis://cache-1:6379      now on all machines
-  anylock run -n nightly -- ./nightly.sh       not at all if another one runs
-  anylock inspect nightly                      who runs the job`,
+The URL comes from --backend or --backend-file, else from $ANYLOCK_URL or
+$ANYLOCK_URL_FILE. Without a URL, locks are kept in
+~/.local/state/anylock/locks, and exclude only this user on this machine. If
+standard error is not a terminal, as under cron, anylock then prints a warning.
+The home directory is that of the system's user database, not $HOME.`,
+		Example: `  anylock run nightly -- ./nightly.sh          # once at a time on this machine
+  export ANYLOCK_URL=redis://cache-1:6379      # from now on: on all machines
+  anylock run -n nightly -- ./nightly.sh       # exit at once if it already runs
+  anylock inspect nightly                      # show which process runs it`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,

@@ -72,7 +72,7 @@ came before the end.`,
 func scenarioList() string {
 	var list strings.Builder
 	for _, s := range bench.Scenarios(bench.Options{Waiters: []int{10}}) {
-		fmt.Fprintf(&list, "  %-12s %s\n", strings.TrimSuffix(s.Name, "-10"), strings.ReplaceAll(s.Title, " 10 ", " 1 to 1000 "))
+		fmt.Fprintf(&list, "  %-14s %s\n", strings.TrimSuffix(s.Name, "-10"), strings.ReplaceAll(s.Title, " 10 ", " 1 to 1000 "))
 	}
 	return list.String()
 }

@@ -14,8 +14,8 @@ func (a *app) breakCommand() *cobra.Command {
 		Use:   "break [--owner OWNER] KEY",
 		Short: "End somebody else's lease",
 		Long: `break ends the current lease on KEY, whichever machine its holder is on, and
-says on standard error whose lease it was. With --owner it ends the lease only
-if OWNER holds it. The next waiter gets the key.
+prints the holder on standard error. With --owner it ends the lease only if
+OWNER holds it. The next waiter gets the key.
 
 break does not stop the holder. The holder notices the loss at once if the
 store reports it, otherwise at its next renewal. "anylock run" then stops its

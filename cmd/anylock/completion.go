@@ -21,8 +21,17 @@ var requirable = []string{
 	"fencing=loss", "reach=host", "reach=network", "max-late=", "min-ttl=", "max-ttl=", "max-silence=", "max-leases=",
 }
 
-// addCompletion completes the values of flags, and KEY by the keys that are held.
+// addCompletion adds the command "completion", which is cobra's with a help of 80 columns. It completes the values of
+// flags, and KEY by the keys that are held.
 func (a *app) addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
+		cmd.Short = "Print the completion script for a shell"
+		for _, shell := range cmd.Commands() {
+			shell.Long = strings.Replace(shell.Long, "If it is not installed already, you can install it via your OS's package manager.",
+				"If it is missing, install it with your system's package manager.", 1)
+		}
+	}
 	values := map[string]cobra.CompletionFunc{
 		"backend": words(schemes()...), "from": words(schemes()...), "to": words(schemes()...), "require": words(requirable...),
 		"scenario": words(scenarioNames()...), "dialect": words("postgres", "mysql", "sqlite"),

@@ -40,7 +40,7 @@ func (a *app) conformCommand() *cobra.Command {
 renewal, loss, waiting, cancellation, tokens, keys. It uses fresh random keys
 and ignores a lock_prefix in the URL, so that it does not disturb other users
 of the store. It skips checks that need a guarantee that the store does not
-give, or a fault that it cannot cause from here. The summary lists what was
+give, or a failure that it cannot cause from here. The summary lists what was
 missing.
 
 With --faults, some clients reach the store through a proxy that cuts, delays

@@ -37,7 +37,7 @@ func (a *app) acquireCommand() *cobra.Command {
 	format, export := newChoice("text", "json"), false
 	cmd := &cobra.Command{
 		Use:   "acquire [flags] KEY",
-		Short: "Acquire a lock and exit, for renew and release later",
+		Short: "Acquire a lock and exit; then use renew and release",
 		Long: `acquire acquires the lock KEY, prints the lease's owner, fencing token and time
 left, and exits. The lease ends after --ttl unless "anylock renew" extends it.
 Nothing renews it otherwise: choose a --ttl that is longer than the work, or
@@ -153,7 +153,7 @@ func (a *app) renewCommand() *cobra.Command {
 	owner, ttl, format := "", seconds{d: defaultTTL}, newChoice("text", "json")
 	cmd := &cobra.Command{
 		Use:   "renew --owner OWNER [--ttl DURATION] KEY",
-		Short: "Extend a lease of acquire",
+		Short: "Extend a lease from acquire",
 		Long: `renew extends the lease that OWNER holds on KEY to --ttl from now, whichever
 process acquired it, and prints it as acquire does.
 
@@ -185,7 +185,7 @@ func (a *app) releaseCommand() *cobra.Command {
 	owner := ""
 	cmd := &cobra.Command{
 		Use:   "release --owner OWNER KEY",
-		Short: "Release a lease of acquire",
+		Short: "Release a lease from acquire",
 		Long: `release releases the lease that OWNER holds on KEY, whichever process acquired
 it. The next waiter gets the key.
 
@@ -216,11 +216,11 @@ func (a *app) resumed(ctx context.Context, key, owner string, ttl time.Duration,
 		return usagef("--owner is missing")
 	}
 	ctx, stop := interruptible(ctx)
-	defer stop()
 	locks, err := a.open(ctx)
 	if err != nil {
-		return err
+		return cmp.Or(stop(), err)
 	}
+	defer stop()
 	defer locks.Close()
 	if !locks.Resumable() {
 		return notResumable()

@@ -18,12 +18,12 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Find what is wrong with a store",
 		Long: `doctor checks the settings and the state of the store's servers and reports
-what threatens locks on them. Each finding says how severe it is, what was
-found, why it matters, and what to set. doctor also checks the servers' clocks,
-and how long reading a key takes compared with --ttl. It changes nothing beyond
-what opening the store does: that makes the directory of a file store, and the
-record of a new Redlock node. It says what it may not look at, as on a managed
-server. With --format json it prints an array.
+what threatens locks on them. Each finding has its severity, what was found,
+why it matters, and what to set. doctor also checks the servers' clocks, and
+how long reading a key takes compared with --ttl. It lists what it had no
+permission to read, as on a managed server. With --format json it prints an
+array. doctor changes nothing, except that opening the store creates the
+directory of a file store and the record of a new Redlock node.
 
 docs/doctor.md lists everything that it checks.
 

@@ -13,7 +13,11 @@ import (
 func TestHelpFitsEightyColumns(t *testing.T) {
 	t.Parallel()
 	root := new(app).rootCommand()
-	for _, cmd := range append(root.Commands(), root) {
+	commands := append(root.Commands(), root)
+	for _, cmd := range root.Commands() {
+		commands = append(commands, cmd.Commands()...) // those of completion
+	}
+	for _, cmd := range commands {
 		if cmd.Hidden {
 			continue
 		}
@@ -46,6 +50,32 @@ func TestCompletedRequirementsAreAccepted(t *testing.T) {
 		var need lock.Need
 		if err := need.UnmarshalText([]byte(text + values[text])); err != nil || need == (lock.Need{}) {
 			t.Errorf("%s: %v, %+v", text, err, need)
+		}
+	}
+}
+
+// A command that opens no store by --backend does not list the flag; the others do.
+func TestHelpListsBackendOnlyWhereItCounts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		command string
+		want    bool
+	}{
+		{"run", true}, {"doctor", true}, {"bench", true}, // bench has its own
+		{"version", false}, {"table", false}, {"switch", false}, {"completion bash", false}, {"backends", false},
+	} {
+		var out bytes.Buffer
+		root := new(app).rootCommand()
+		root.SetOut(&out)
+		root.SetArgs(append(strings.Fields(c.command), "--help"))
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(out.String(), "--backend "); got != c.want {
+			t.Errorf("%s: lists --backend: %v, want %v", c.command, got, c.want)
+		}
+		if !strings.Contains(out.String(), "--verbose") {
+			t.Errorf("%s: --verbose is missing", c.command)
 		}
 	}
 }

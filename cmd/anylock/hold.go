@@ -15,18 +15,17 @@ func (a *app) holdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold [flags] KEY",
 		Short: "Hold a lock for a script or a program in another language",
-		Long: `hold takes the lock KEY and prints one line of JSON when it has it. It keeps
-and renews the lock until its standard input is closed or a signal arrives.
-Then it releases the lock.
+		Long: `hold acquires the lock KEY, prints one line of JSON, and renews the lock until
+its standard input is closed or a signal arrives. Then it releases the lock.
 
 The program that starts it keeps a pipe open to its standard input. If that
 program dies, the pipe closes and the lock is released. While hold waits for a
 key that somebody else holds, the end of standard input ends the wait, with the
 exit code of a held key. If standard input is already at its end, as with
-/dev/null, hold takes a free key and releases it at once.
+/dev/null, hold acquires a free key and releases it at once.
 
-If the lock is lost, hold says so on standard error and exits. It does not stop
-the program that started it: stop working when hold exits.
+If the lock is lost, hold reports it on standard error and exits. It does not
+stop the program that started it: stop working when hold exits.
 
 Exit codes: 0 released; 128 + N released because of signal N;
    1  somebody else holds the key (-n, -w; change it with -E)

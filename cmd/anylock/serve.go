@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/lockhttp"
 )
 
@@ -108,7 +110,7 @@ func (s *serving) run(ctx context.Context) error {
 	ctx, stop := interruptible(ctx)
 	locks, err := s.app.open(ctx)
 	if err != nil {
-		return err
+		return cmp.Or(stop(), err)
 	}
 	defer locks.Close()
 	logger := s.logger()
@@ -200,6 +202,8 @@ func (s *serving) check() (clients []lockhttp.Client, config *tls.Config, err er
 		return nil, nil, err
 	}
 	switch {
+	case s.isSocket() && kit.Printable(s.listen) != s.listen:
+		return nil, nil, fmt.Errorf("--listen %s: clients could not copy this path from what serve prints", show(s.listen))
 	case s.isSocket() || s.isLoopback():
 	case len(clients) == 0:
 		return nil, nil, fmt.Errorf("--listen %s: other machines may reach this address, so that it needs --clients", show(s.listen))

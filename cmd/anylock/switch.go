@@ -18,16 +18,15 @@ func (a *app) switchCommand() *cobra.Command {
 		Short: "Plan a move to another store, never with two owners",
 		Long: `switch prints the steps that move running processes from one store to another:
 what to deploy, in which order, and which promises of the old store the new one
-does not keep. It takes and releases locks on a key of its own at the --from
-store, to see how that store's numbers grow. Passwords are printed as ***.
+does not keep. It acquires and releases locks on a key of its own at the --from
+store, to measure how that store's numbers grow. Passwords are printed as ***.
 Before you use a URL, replace each *** by the password in its place, with %XX
 for every byte but letters and digits. At the end of a URL, lock_password=***
 has the passwords of the URLs inside, in their order. --from-file and --to-file
 keep passwords out of ps.
 
-With --pass N it takes numbers at the --from store until they have reached N,
-the cut that a plan printed. When it exits, processes may begin to use the new
-store alone.
+With --pass N it advances the numbers of the --from store to N, the cut that a
+plan printed. When it exits, processes may begin to use the new store alone.
 
 Exit codes: 0 the plan was printed, or the cut is passed; 64 wrong usage, or no
 switch between these stores is safe; 69 a store cannot be reached; 74 the plan
@@ -81,10 +80,10 @@ cannot be written.`,
 	flags := cmd.Flags()
 	flags.Var(&from, "from", "the `URL` of the store that is used now")
 	flags.Var(&fromFile, "from-file", "read that URL from the first line of `FILE`")
-	flags.Var(&to, "to", "the `URL` of the store to use")
+	flags.Var(&to, "to", "the `URL` of the store to move to")
 	flags.Var(&toFile, "to-file", "read that URL from the first line of `FILE`")
 	flags.DurationVar(&within, "within", 24*time.Hour, "the longest time until every process uses both stores")
-	flags.Uint64Var(&pass, "pass", 0, "take numbers at --from until they have reached `N`")
+	flags.Uint64Var(&pass, "pass", 0, "advance the numbers of --from to `N`")
 	flags.BoolVar(&withoutTokens, "without-tokens", false, "allow a store without fencing tokens, because nothing checks them")
 	flags.Var(format, "format", format.usage())
 	return cmd

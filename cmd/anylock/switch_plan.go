@@ -11,6 +11,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/pair"
 )
 
@@ -80,7 +81,12 @@ func planSwitch(ctx context.Context, old, next *switched, within time.Duration) 
 	return p, nil
 }
 
-func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+func shellQuote(s string) string {
+	if kit.Printable(s) == s {
+		return quoteShell(s)
+	}
+	return "$'" + kit.Printable(strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s)) + "'"
+}
 
 // setURLs sets the URLs to deploy, with *** for each password.
 func (p *switchPlan) setURLs(from, to string) {

@@ -14,7 +14,13 @@ func (a *app) tableCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
 		Short: "Print the SQL that creates the table of leases in a database",
-		Args:  exactArgs(),
+		Long: `table prints the SQL statement that creates the table of leases of a store like
+postgres+table://. By default the store creates the table itself. Use this
+statement in your migrations if its database user must not create tables, and
+add lock_create=false to the URL.`,
+		Example: `  anylock table --dialect mysql
+  anylock table --table app.locks`,
+		Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
 			for _, d := range []sqltable.Dialect{sqltable.Postgres, sqltable.MySQL, sqltable.SQLite} {
 				if !dialect.is(d.String()) {

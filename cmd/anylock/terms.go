@@ -13,10 +13,10 @@ import (
 
 const requireEnv = "ANYLOCK_REQUIRE" // what the store must promise, as --require
 
-// termFlags are the flags about how the lock is taken and held.
+// termFlags are the flags about how the lock is acquired and held.
 func (r *runner) termFlags(flags *pflag.FlagSet) {
 	flags.Var(&r.ttl, "ttl", "how long the key stays taken if its holder dies")
-	flags.BoolVarP(&r.quiet, "quiet", "q", false, "say nothing if somebody else holds the key")
+	flags.BoolVarP(&r.quiet, "quiet", "q", false, "print nothing if somebody else holds the key")
 	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "exit at once if the key is held")
 	flags.VarP(&r.wait, "wait", "w", "wait at most this long: seconds, as in 2.5, or a duration like 1m30s")
 	flags.Uint8VarP(&r.conflictExit, "conflict-exit-code", "E", exitConflict,
@@ -29,8 +29,8 @@ func (r *runner) termFlags(flags *pflag.FlagSet) {
 // modeFlags are the flags that let several hold the key at once.
 func (r *runner) modeFlags(flags *pflag.FlagSet) {
 	flags.BoolVarP(&r.shared, "shared", "s", false,
-		"hold the key beside other holders with --shared, and beside no holder without")
-	flags.IntVar(&r.permits, "permits", 0, "let `N` holders hold the key at once; give every one the same N")
+		"share the key with other holders that use --shared")
+	flags.IntVar(&r.permits, "permits", 0, "let `N` holders hold the key at once; all must use the same N")
 }
 
 // checkTerms checks the key and termFlags.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,11 +18,10 @@ const columns = 80
 func printUsage(c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
-	if c.Runnable() {
-		fmt.Fprintf(&b, "  %s\n", c.UseLine())
-	}
 	if c.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "  %s [command]\n", c.CommandPath())
+		fmt.Fprintf(&b, "  %s COMMAND\n", c.CommandPath())
+	} else {
+		fmt.Fprintf(&b, "  %s\n", c.UseLine())
 	}
 	if c.HasExample() {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", c.Example)
@@ -30,12 +30,30 @@ func printUsage(c *cobra.Command) error {
 		printGroup(&b, c, g)
 	}
 	printFlags(&b, "Flags:", c.LocalFlags())
-	printFlags(&b, "Global Flags:", c.InheritedFlags())
+	printFlags(&b, "Global Flags:", inheritedFlags(c))
 	if c.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "\nUse \"%s [command] --help\" for more information about a command.\n", c.CommandPath())
+		fmt.Fprintf(&b, "\nUse \"%s COMMAND --help\" for more information about a command.\n", c.CommandPath())
 	}
 	_, err := io.WriteString(c.OutOrStderr(), b.String())
 	return err
+}
+
+// storeless are the commands that open no store by --backend or --backend-file.
+var storeless = []string{"backends", "table", "switch", "version", "completion", "help"}
+
+// inheritedFlags returns the flags of the root command that have an effect on c.
+func inheritedFlags(c *cobra.Command) *pflag.FlagSet {
+	words := strings.Fields(c.CommandPath())
+	if len(words) < 2 || !slices.Contains(storeless, words[1]) {
+		return c.InheritedFlags()
+	}
+	flags := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
+	c.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "backend" && f.Name != "backend-file" {
+			flags.AddFlag(f)
+		}
+	})
+	return flags
 }
 
 func printGroup(b *strings.Builder, c *cobra.Command, g *cobra.Group) {

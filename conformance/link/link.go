@@ -6,7 +6,7 @@
 //	}
 //
 // The link is a proxy for TCP. Any store that is reached by host and port can have one: by its URL ([URL]), or by
-// whatever opens a client for the addresses that it is given ([Linked]).
+// a function that opens a client for given addresses ([Linked]).
 package link
 
 import (

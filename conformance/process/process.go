@@ -1,5 +1,5 @@
-// Package process gives the suite of package conformance other processes with a client of the store, which it can
-// freeze and kill. They are the test's own program, started again.
+// Package process starts other processes with a client of the store, which the suite of package conformance can freeze
+// and kill. They run the test's own program.
 //
 // A store's test needs two things. Its TestMain serves the suite if it was started for that:
 //
@@ -8,12 +8,12 @@
 //		os.Exit(m.Run())
 //	}
 //
-// and its harness says how to start it:
+// and its harness starts it:
 //
 //	conformance.Harness{Process: process.Self(address), …}
 //
-// The two speak over the child's standard input and output, a line of JSON for each request and answer. The child ends
-// with its parent. What it prints goes to its standard error, which is the parent's.
+// The processes communicate over the child's standard input and output, one line of JSON for each request and reply. The
+// child ends with its parent. Its output goes to its standard error, which is the parent's.
 package process
 
 import (

@@ -1,12 +1,12 @@
-// Package specimens keeps the famous wrong ways to lock: each a complete small store on a real server, which compiles
-// against package backend and works on a quiet afternoon. Package conformance must find every one.
+// Package specimens has well-known wrong ways to lock. Each is a complete small store on a real server, which implements
+// package backend and works until something fails. Package conformance must find every one.
 //
-// The packages below, one for each server, have a [Collection]: one small store that is right, the twin, and specimens
-// of it in which one step is done the wrong way. A specimen differs from the right way by its sin alone, so that
-// nothing else can be what a check found. [Prove] runs the suite on them.
+// The packages below, one for each server, have a [Collection]: a small correct store, the twin, and specimens of it in
+// which one step is wrong. A specimen differs from the twin only by its sin, so a check can find nothing else. [Prove]
+// runs the suite on them.
 //
-// These packages are exhibits, in a module of their own. Nothing imports them but their tests;
-// docs/evidence/specimens.md, which is generated from their records, shows them.
+// These packages are exhibits, in a separate module. Only their tests import them. docs/evidence/specimens.md is
+// generated from their records.
 package specimens
 
 import (

@@ -5,7 +5,7 @@
 //	go run . -db postgres://localhost/test -for 10m
 //	go run . -db postgres://localhost/test -unchecked
 //
-// It makes a schema of its own in that database, and removes it at the end.
+// It creates its own schema in that database, and removes it at the end.
 package main
 
 import (

@@ -1,10 +1,10 @@
 // Command fencing shows what a fencing token is for. Two tellers deposit into one account, one after the other under a
-// lock. The first is stopped beyond its lease and then continues. Without the check of its token, the second one's
-// deposit is gone.
+// lock. The first is stopped beyond its lease and then continues. Without the check of its token, the second
+// teller's deposit is lost.
 //
 //	go run . -db postgres://localhost/test
 //
-// It makes a schema of its own in that database, and removes it at the end.
+// It creates its own schema in that database, and removes it at the end.
 package main
 
 import (

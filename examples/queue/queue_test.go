@@ -149,7 +149,7 @@ func TestConformance(t *testing.T) {
 			},
 			Freeze:       server.freeze,
 			Thaw:         server.thaw,
-			Restart:      server.restart, // it keeps nothing
+			Restart:      server.restart, // the server keeps no data
 			RestartEmpty: server.restart,
 			StepClock: func(d time.Duration) {
 				if _, err := admin.call(context.Background(), request{Op: "step", TTL: d}); err != nil {

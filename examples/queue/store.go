@@ -90,7 +90,7 @@ func (s *Store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 			}
 			return kit.ContextError(ctx, nil)
 		},
-		Pause: kit.Pause{Min: time.Millisecond, Max: 50 * time.Millisecond}, // while there is no answer
+		Pause: kit.Pause{Min: time.Millisecond, Max: 50 * time.Millisecond}, // while the server does not reply
 	})
 }
 

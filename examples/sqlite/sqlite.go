@@ -3,7 +3,7 @@
 //
 // A lease ends by the host's monotonic clock, which no step of the wall clock moves and which stands still while the machine
 // sleeps, for holders and waiters alike. A reboot ends all leases. The file must be on a local disk. A process that is
-// stopped in the fraction of a millisecond in which it writes keeps all others from writing until it goes on or is killed.
+// stopped in the fraction of a millisecond in which it writes keeps all others from writing until it continues or is killed.
 package sqlite
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 var guarantees = backend.Guarantees{
-	MinTTL:      50 * time.Millisecond, // on a slow disk a shorter one would be over before the answer is there
+	MinTTL:      50 * time.Millisecond, // on a slow disk a shorter TTL could expire before the reply arrives
 	MaxLate:     0,                     // an attempt compares with the clock: nothing has to run when a lease ends
 	EnforcedBy:  "monotonic clock of the host",
 	Fencing:     backend.FencingLoss, // see take
@@ -30,7 +30,7 @@ var guarantees = backend.Guarantees{
 	Reach:       backend.ReachHost,
 }
 
-// A row stays when its lease ends by itself, until the key is taken again or a client opens the file.
+// A row stays when its lease ends by itself, until the key is acquired again or a client opens the file.
 const schema = `
 	CREATE TABLE IF NOT EXISTS locks (
 		key     BLOB PRIMARY KEY,  -- keys are any bytes
@@ -42,7 +42,7 @@ const schema = `
 	CREATE TABLE IF NOT EXISTS tokens (id INTEGER PRIMARY KEY CHECK (id = 1), last INTEGER NOT NULL);
 	INSERT OR IGNORE INTO tokens VALUES (1, 0);`
 
-// A reader is the file as it is, or as a transaction has it for itself.
+// A reader reads the file, in a transaction or without one.
 type reader interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
@@ -54,15 +54,15 @@ func (s *Store) holder(ctx context.Context, in reader, key string, now int64) (h
 	if errors.Is(err, sql.ErrNoRows) {
 		return backend.Holder{}, nil
 	}
-	h.Waiters = -1 // the file does not know them
+	h.Waiters = -1 // the file does not record waiters
 	return h, err
 }
 
-// take gives the key to its owner unless another one holds it, and returns who holds it then. Repeated, it finds that its
-// owner holds the key already, and keeps the token.
+// take grants the key to its owner unless another owner holds it, and returns the holder. If take is repeated, its owner
+// already holds the key and keeps the token.
 //
-// Tokens are one row of the file for all keys, so that they outlive the lease. Never below the time, they rise over a loss
-// of the file too.
+// One row of the file counts the tokens of all keys, so that the count outlives the leases. The count is never below the
+// time, so tokens also increase across a loss of the file.
 func (s *Store) take(ctx context.Context, r backend.Request, ttl time.Duration) (h backend.Holder, err error) {
 	err = s.change(ctx, func(tx *sql.Tx, now int64) error {
 		if h, err = s.holder(ctx, tx, r.Key, now); err != nil || h.Held() && h.Owner != r.Owner {
@@ -82,7 +82,7 @@ func (s *Store) take(ctx context.Context, r backend.Request, ttl time.Duration) 
 	return h, err
 }
 
-// renew moves the end of a lease that is there and owner's, and reports whether there was one.
+// renew extends owner's lease on key, and reports whether there was one.
 func (s *Store) renew(ctx context.Context, key, owner string, ttl time.Duration) (found bool, err error) {
 	err = s.change(ctx, func(tx *sql.Tx, now int64) error {
 		h, err := s.holder(ctx, tx, key, now)
@@ -125,7 +125,7 @@ type Store struct {
 	leases *kit.Leases
 }
 
-// Open opens the file, which is made if it is not there.
+// Open opens the file, and creates it if it is missing.
 func Open(ctx context.Context, path string) (*Store, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -133,13 +133,13 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	}
 	file := url.URL{Scheme: "file", Path: path, RawQuery: url.Values{
 		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)"},
-		"_txlock": {"immediate"}, // a transaction that writes says so at once, or two could deadlock
+		"_txlock": {"immediate"}, // a transaction that writes locks the file at once, or two could deadlock
 	}.Encode()}
 	db, err := sql.Open("sqlite", file.String())
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1) // there is one writer at a time in any case; this way ours queue in memory
+	db.SetMaxOpenConns(1) // SQLite has one writer at a time anyway; this way ours queue in memory
 	forget := `DELETE FROM locks WHERE boot <> ? OR expires <= ?`
 	if _, err := db.ExecContext(ctx, schema+forget, boot, monotonic()); err != nil {
 		db.Close()
@@ -193,7 +193,7 @@ func (s *Store) try(ctx context.Context, r backend.Request) (backend.Lease, erro
 	ttl := guarantees.Round(r.TTL)
 	sent := time.Now() // before the request: the deadline counts from here
 	h, err := s.holder(ctx, s.db, r.Key, monotonic())
-	if err == nil && (!h.Held() || h.Owner == r.Owner) { // a waiter that only looks keeps nobody from writing
+	if err == nil && (!h.Held() || h.Owner == r.Owner) { // a waiter that only reads does not block writers
 		h, err = s.take(ctx, r, ttl)
 	}
 	switch {

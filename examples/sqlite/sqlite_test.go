@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/conformance/process"
 )
 
-// TestMain serves the suite where it has started this program as another process.
+// TestMain serves the suite if the suite has started this program as another process.
 func TestMain(m *testing.M) {
 	process.Main(func(ctx context.Context, path string) (backend.Backend, error) { return Open(ctx, path) })
 	os.Exit(m.Run())
@@ -41,8 +41,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// SQLite has no cure for a process that is stopped while it writes, see the comment of the package: all other writers wait,
-// those of other checks too. The suite may stop these processes at any other moment.
+// If a process is stopped while it writes, all other writers wait, including those of other checks: see the comment of the
+// package. The suite may stop these processes at any other moment.
 type betweenWrites struct {
 	conformance.Process
 	admin *Store

@@ -1,4 +1,4 @@
-// Package redisfence checks fencing tokens in Redis, in the same script as the write. See package fence for what that
+// Package redisfence checks fencing tokens in Redis, in the same script as the write. Package fence describes what this
 // guarantees.
 package redisfence
 

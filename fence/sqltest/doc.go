@@ -1,3 +1,3 @@
-// Package sqltest has nothing but tests: of package fence with databases whose drivers the library itself does not
-// need.
+// Package sqltest has nothing but tests: of package fence, and of stores on an application's client, with drivers that
+// the library itself does not need.
 package sqltest

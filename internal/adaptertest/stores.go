@@ -1,4 +1,4 @@
-// Package adaptertest is what the tests of every adapter do: they run on several stores, and compare their page with
+// Package adaptertest has what the tests of all adapters share: they run on several stores, and compare their page with
 // their example.
 package adaptertest
 

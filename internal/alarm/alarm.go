@@ -1,5 +1,5 @@
-// Package alarm keeps things in the order of their times and calls when the first is due: one timer for all of them,
-// and no goroutine at rest.
+// Package alarm orders items by time, and calls a function when the first is due. All items share one timer, and no
+// goroutine runs between alarms.
 package alarm
 
 import "time"

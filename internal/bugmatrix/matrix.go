@@ -1,5 +1,5 @@
 // Package bugmatrix stores which check of the conformance suite finds which bug, and computes the core of the suite
-// from that.
+// from these records.
 package bugmatrix
 
 import (

@@ -1,4 +1,4 @@
-// Package calls counts what goes on in a store's client, so that its Close can wait for it.
+// Package calls counts the calls in progress of a store's client, so that its Close can wait for them.
 package calls
 
 import (

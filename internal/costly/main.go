@@ -1,7 +1,7 @@
 // Command costly finds the checks of the core that take the most processor time on real servers, and writes
 // conformance/costly.go, the list of the checks that RunCore leaves out with -short. "make costly" runs it.
 //
-// Each check of the core runs alone, in a process of its own, as "go test -short" runs it. Its cost is the user and
+// Each check of the core runs alone, in its own process, as "go test -short" runs it. Its cost is the user and
 // system time of that process and of the servers that it starts, less those of ClientsShareStore, which runs before
 // every check. The list has the fewest checks that together take the share -share of the time.
 //

@@ -1,4 +1,4 @@
-// Package declared finds what a package of Go declares, as text to be shown in documents.
+// Package declared finds the declarations of a Go package, as text for documents.
 package declared
 
 import (

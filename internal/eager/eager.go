@@ -1,15 +1,15 @@
-// Package eager fetches answers that come soon without putting a thread to sleep for them.
+// Package eager polls a connection for a reply that is expected soon, so that no thread has to sleep for it.
 //
-// A goroutine that waits for a socket lets its thread sleep, and waking one takes longer than a store that is near
-// takes to answer. So whoever has just asked looks at the socket again and again for a moment, and lies down only then.
-// That burns the time for which a thread would have slept, so it is done only where it pays:
+// While a goroutine waits for a socket, its thread sleeps, and waking a thread takes longer than a nearby store needs to
+// reply. So after a write the goroutine polls the socket for a moment, and sleeps only then. Polling uses processor time,
+// so it is limited:
 //
-//   - after a write, for the answer to it: what comes unasked is waited for asleep;
-//   - for mostTime at most, and less and less often when answers do not come in that time (see pace);
-//   - by one connection of the process at a time, and not where the process has one processor: that is the answerer's,
-//     or that of the goroutines that could do something else. They are let run in between.
+//   - Only the reply to a write is polled for; unsolicited data is waited for asleep.
+//   - Polling ends after mostTime, and becomes rarer if replies take longer (see pace).
+//   - Only one connection of the process polls at a time, and none if the process has one processor, which the server
+//     or other goroutines need. Other goroutines may run between two polls.
 //
-// Only the time at which data is fetched differs: deadlines, closing and errors are those of the connection.
+// Only the time at which data is read differs: deadlines, closing and errors are those of the connection.
 package eager
 
 import (

@@ -44,7 +44,7 @@ type Guarantees struct {
 	Reach       string  `json:"reach"`
 	Consistency string  `json:"consistency"`
 	EarlyLoss   string  `json:"early_loss"` // empty: never
-	ReportsLoss bool    `json:"tells_loss"`
+	ReportsLoss bool    `json:"reports_loss"`
 	EnforcedBy  string  `json:"enforced_by"`
 	MinTTL      float64 `json:"min_ttl_seconds"`
 	Granularity float64 `json:"granularity_seconds"`

@@ -109,20 +109,20 @@ func Markdown(w io.Writer, drivers []driver.Driver) error {
 // ChoiceMarkdown writes a table of the facts that decide between stores, with a row for each driver.
 func ChoiceMarkdown(w io.Writer, drivers []driver.Driver) error {
 	var b strings.Builder
-	b.WriteString("| store | scope | can a fault of the store let two in? | waiters | shortest TTL |\n|---|---|---|---|---|\n")
+	b.WriteString("| store | scope | can a store failure let in a second holder? | waiters | shortest TTL |\n|---|---|---|---|---|\n")
 	for _, d := range drivers {
-		g, fault := d.Guarantees, "yes: check the token"
+		g, second := d.Guarantees, "yes: check the token"
 		switch {
 		case g.Consistency == backend.Linearizable && g.EarlyLoss == "":
-			fault = "no"
+			second = "no"
 		case g.Fencing < backend.FencingRestart:
-			fault = "yes, and tokens may repeat then"
+			second = "yes, and tokens may repeat then"
 		}
 		order := "any order, they poll"
 		if g.FIFO {
 			order = "first come, first served"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(d.Name), reach(g.Reach), fault, order, duration(g.MinTTL))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(d.Name), reach(g.Reach), second, order, duration(g.MinTTL))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -143,18 +143,6 @@ func URLsMarkdown(w io.Writer, drivers []driver.Driver) error {
 			urls = append(urls, "`"+strings.ReplaceAll(example, "|", "%7C")+"`")
 		}
 		fmt.Fprintf(&b, "| %s | %s |\n", cell(d.Name), strings.Join(urls, "<br>"))
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// RequestsMarkdown writes a table of what an uncontended operation costs, with a row for each driver.
-func RequestsMarkdown(w io.Writer, drivers []driver.Driver) error {
-	var b strings.Builder
-	b.WriteString("| store | acquire | renew | release |\n|---|---|---|---|\n")
-	for _, d := range drivers {
-		t := d.RoundTrips
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(d.Name), cell(t.Acquire), cell(t.Renew), cell(t.Release))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -1,6 +1,6 @@
 // Command killtable writes what the conformance suite finds, with proof: docs/kill-table.md, docs/specimens.md and the
 // tables of docs/evidence; and the list of checks beyond the core, conformance/core_generated.go. Its test checks that
-// they are up to date. "make evidence" records what the command shows, and runs it, as "make docs" does.
+// they are up to date. "make evidence" records the findings and runs the command; "make docs" only runs it.
 package main
 
 import (

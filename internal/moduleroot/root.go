@@ -1,4 +1,4 @@
-// Package moduleroot finds the folder of this module, for what generates and checks its documents.
+// Package moduleroot finds the folder of this module, for the programs and tests that generate and check its documents.
 package moduleroot
 
 import (

@@ -32,7 +32,6 @@ type part struct {
 var parts = []part{
 	table("guarantees", guaranteestable.Markdown),
 	table("choice", guaranteestable.ChoiceMarkdown),
-	table("requests", guaranteestable.RequestsMarkdown),
 	table("urls", guaranteestable.URLsMarkdown),
 	table("needs", writeNeeds),
 	params("etcd"), params("memcached"), params("postgres"), params("postgres-table"), params("redis"), params("redlock"), params("zookeeper"),
@@ -65,7 +64,7 @@ func documents(dir string) ([]string, error) {
 		return nil, err
 	}
 	list := append([]string{filepath.Join(dir, "README.md"), filepath.Join(dir, chinese)}, docs...)
-	for _, folder := range []string{"stores", "decisions", "evidence"} {
+	for _, folder := range []string{"stores", "adapters", "decisions", "evidence"} {
 		pages, err := filepath.Glob(filepath.Join(dir, "docs", folder, "*.md"))
 		if err != nil {
 			return nil, err

@@ -1,5 +1,5 @@
 // Command readme writes the generated parts of README.md and docs/*.md. Its test checks that they are up to date, that
-// the programs in them compile, and that their links lead somewhere. Run it by "make docs".
+// the programs in them compile, and that their links have a target. Run it by "make docs".
 package main
 
 import (

@@ -88,10 +88,12 @@ func TestGenerate(t *testing.T) {
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// Complete programs compile; other Go code at least parses.
+// Complete programs compile; other Go code at least parses. An adapter's program needs the adapter's module, whose
+// TestPage compiles it.
 func TestCodeCompiles(t *testing.T) {
 	programs := 0
-	eachDocument(t, func(t *testing.T, dir, _, text string) {
+	eachDocument(t, func(t *testing.T, dir, file, text string) {
+		ofAdapter := filepath.Base(filepath.Dir(file)) == "adapters"
 		for i, block := range goBlock.FindAllStringSubmatch(text, -1) {
 			code := block[1]
 			if !strings.HasPrefix(code, "package main\n") {
@@ -102,7 +104,10 @@ func TestCodeCompiles(t *testing.T) {
 			}
 			programs++
 			if formatted, err := format.Source([]byte(code)); err != nil || string(formatted) != code {
-				t.Errorf("program %d is not as gofmt has it (%v):\n%s", i+1, err, code)
+				t.Errorf("program %d is not formatted by gofmt (%v):\n%s", i+1, err, code)
+			}
+			if ofAdapter {
+				continue
 			}
 			if err := vet(dir, t.TempDir(), code); err != nil {
 				t.Errorf("program %d: %v\n%s", i+1, err, code)
@@ -130,18 +135,58 @@ func vet(dir, temp, code string) error {
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
+// The target of each link within the repository exists, and so does the heading that the link names.
 func TestLinksLeadSomewhere(t *testing.T) {
 	eachDocument(t, func(t *testing.T, _, file, text string) {
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
-			target, _, _ := strings.Cut(m[1], "#")
-			if target == "" || strings.Contains(target, "://") {
+			path, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(path, "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(file), filepath.FromSlash(target))); err != nil {
+			target := file
+			if path != "" {
+				target = filepath.Join(filepath.Dir(file), filepath.FromSlash(path))
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: %v", m[1], err)
+				continue
+			}
+			if anchor == "" || filepath.Ext(target) != ".md" {
+				continue
+			}
+			page, err := os.ReadFile(target)
+			if err != nil {
+				t.Error(err)
+			} else if !slices.Contains(anchors(string(page)), anchor) {
+				t.Errorf("%s: the page has no heading #%s", m[1], anchor)
 			}
 		}
 	})
+}
+
+var (
+	heading    = regexp.MustCompile(`(?m)^#+ (.*)$|<a id="([^"]+)">`)
+	notInNames = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors returns the names by which links reach the headings of a page, as GitHub derives them.
+func anchors(text string) (names []string) {
+	for _, m := range heading.FindAllStringSubmatch(anyBlock.ReplaceAllString(text, ""), -1) {
+		name := m[2]
+		if name == "" {
+			name = strings.ReplaceAll(notInNames.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func TestAnchors(t *testing.T) {
+	const page = "# One turn, at a `time`\n\n```sh\n# no heading\n```\n<a id=\"made-by-hand\"></a>\n\n### Was *es* für_Folgen hat\n"
+	want := []string{"one-turn-at-a-time", "made-by-hand", "was-es-für_folgen-hat"}
+	if got := anchors(page); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 var anyBlock = regexp.MustCompile("(?ms)^```.*?^```$")

@@ -2,16 +2,21 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// MariaDB starts a MariaDB of the test's own, which lets anybody in and has no database yet. It runs on this machine
-// only. Arguments are more of its command line, and win over ours: a kill of the server loses the last second of its
+// MariaDatabase is the database of each MariaDB.
+const MariaDatabase = "app"
+
+// MariaDB starts a MariaDB of the test's own, which lets anybody in and has the database MariaDatabase. It runs on this
+// machine only. Arguments are more of its command line, and win over ours: a kill of the server loses the last second of its
 // data unless they say otherwise.
 func MariaDB(t testing.TB, arguments ...string) *Server {
 	t.Helper()
@@ -25,7 +30,7 @@ func MariaDB(t testing.TB, arguments ...string) *Server {
 			args := []string{
 				"--no-defaults", "--bind-address=" + bindHost, "--port=" + at.port,
 				"--socket=socket",     // in the folder: a path from the root may be too long
-				"--skip-grant-tables", // the folder is empty: there are no users
+				"--skip-grant-tables", // there are no users
 				"--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M",
 				"--pid-file=" + mariaPID,
 			}
@@ -35,11 +40,45 @@ func MariaDB(t testing.TB, arguments ...string) *Server {
 			return append(args, arguments...), nil
 		},
 		ready: mariaReady,
+		empty: func(s *Server) error { return errors.Join(emptyFolder(s.Dir), bootstrap(program, s.Dir)) },
 		process: func(t testing.TB, s *Server, args []string, _ map[string]string) node {
 			s.Dir = t.TempDir()
+			if err := bootstrap(program, s.Dir); err != nil {
+				t.Fatalf("servers: %v", err)
+			}
 			return newProcess(program, s.Dir, append(args, "--datadir="+s.Dir)...)
 		},
 	})
+}
+
+// bootstrap creates the server's system tables by a server that reads statements from its standard input and then shuts
+// down. A server that starts in an empty folder creates the tables too, but writes their first pages late: a kill within
+// the first second would leave a folder that no server can use.
+func bootstrap(program, dir string) error {
+	args := []string{"--no-defaults", "--bootstrap", "--datadir=" + dir, "--skip-grant-tables"}
+	if os.Geteuid() == 0 {
+		args = append(args, "--user=root")
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Stdin = strings.NewReader("CREATE DATABASE " + MariaDatabase + ";\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s --bootstrap: %w: %s", program, err, tail(string(out)))
+	}
+	return nil
+}
+
+// emptyFolder removes everything in the server's folder but its log.
+func emptyFolder(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.Name() != logName {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, entry.Name())))
+		}
+	}
+	return err
 }
 
 const mariaPID = "server.pid"

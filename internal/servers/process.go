@@ -83,7 +83,9 @@ func (p *process) pid() int {
 	return p.cmd.Process.Pid
 }
 
-func (p *process) logFile() string { return filepath.Join(p.dir, "server.log") }
+const logName = "server.log"
+
+func (p *process) logFile() string { return filepath.Join(p.dir, logName) }
 
 func (p *process) log() string {
 	b, err := os.ReadFile(p.logFile())

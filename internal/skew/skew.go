@@ -1,4 +1,4 @@
-// Package skew gives a process of this machine a wall clock that is wrong, for tests. Its monotonic clock, and the
+// Package skew sets a wrong wall clock for one process of this machine, for tests. Its monotonic clock, and the
 // clocks of all other processes, stay as they are.
 package skew
 

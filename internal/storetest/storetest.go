@@ -1,5 +1,4 @@
-// Package storetest is what the tests of every store do with a Backend. Each one stops the test when something goes
-// wrong.
+// Package storetest has the steps on a Backend that the tests of all stores share. Each stops the test when it fails.
 package storetest
 
 import (

@@ -65,7 +65,7 @@ func (db *database) fired(all []rulefmt.Rule) []string {
 
 const week = 7 * 24 * time.Hour
 
-// Each alert comes in a run that has the fault that it describes, and no other does; none comes in a run without fault.
+// Each alert is raised in the run with the failure that it describes, and in no other run.
 // Time is simulated, so that a run lasts for a week and an hour.
 func TestAlerts(t *testing.T) {
 	all := rules(t)

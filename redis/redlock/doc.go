@@ -46,5 +46,5 @@
 //	timeout=duration       time limit for one request to a node; default 2s
 //	lock_namespace=name    prefix of every key, for access control lists; default anylock
 //	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
-//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one
+//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that require one
 package redlock

@@ -26,22 +26,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// start starts a MariaDB, and returns a database of it and its URL.
+// start starts a MariaDB, and returns a handle of its database and the database's URL.
 func start(t *testing.T) (s *servers.Server, db *sql.DB, raw string) {
 	t.Helper()
-	// A kill of the server must lose no commit, nor the first pages of the system's tablespace, which are long in
-	// memory only.
-	s = servers.MariaDB(t, "--innodb-flush-log-at-trx-commit=2", "--innodb-max-dirty-pages-pct=0", "--innodb-max-dirty-pages-pct-lwm=0",
-		"--max-connections=500")
-	db, err := sql.Open("mysql", "root@tcp("+s.Addr+")/")
+	s = servers.MariaDB(t, "--innodb-flush-log-at-trx-commit=2", "--max-connections=500") // a kill loses no commit
+	db, err := sql.Open("mysql", "root@tcp("+s.Addr+")/"+servers.MariaDatabase)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	if _, err := db.ExecContext(t.Context(), `CREATE DATABASE app`); err != nil {
-		t.Fatal(err)
-	}
-	return s, db, "mysql://root@" + s.Addr + "/app?timeout=10s"
+	return s, db, "mysql://root@" + s.Addr + "/" + servers.MariaDatabase + "?timeout=10s"
 }
 
 func TestConformance(t *testing.T) {
@@ -50,14 +44,16 @@ func TestConformance(t *testing.T) {
 		return conformance.Harness{
 			Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, raw) },
 			Evict: func(ctx context.Context, key string) error {
-				_, err := db.ExecContext(ctx, `DELETE FROM app.anylock WHERE name=?`, []byte(key))
+				_, err := db.ExecContext(ctx, `DELETE FROM anylock WHERE name=?`, []byte(key))
 				return err
 			},
-			Freeze:  s.Freeze,
-			Thaw:    s.Thaw,
-			Restart: func() { s.Kill(); s.Start() },
-			Linked:  link.URL(raw),
-			Process: process.Self(raw),
+			Freeze:       s.Freeze,
+			Thaw:         s.Thaw,
+			Restart:      func() { s.Kill(); s.Start() },
+			RestartEmpty: s.RestartEmpty(),
+			StepClock:    s.StepClock(),
+			Linked:       link.URL(raw),
+			Process:      process.Self(raw),
 		}
 	})
 }

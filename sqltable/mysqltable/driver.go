@@ -49,6 +49,7 @@ func configOf(u driver.URL) (*mysql.Config, error) {
 	config.User, config.Passwd, config.Addr = u.User, u.Password, u.Hosts[0]
 	config.DBName = strings.TrimPrefix(u.Path, "/")
 	config.InterpolateParams = true
+	config.Logger = &mysql.NopLogger{} // the driver also returns the errors that it logs
 	if config.Params == nil {
 		config.Params = make(map[string]string)
 	}

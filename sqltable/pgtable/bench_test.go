@@ -2,7 +2,10 @@ package pgtable
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,4 +56,54 @@ func BenchmarkRenewMany(b *testing.B) {
 	list := storetest.HoldMany(b, store, 0, 10_000, time.Hour)
 	defer storetest.ReleaseMany(list)
 	storetest.RenewMany(b, store, list)
+}
+
+// BenchmarkWaiters measures what a second of polling costs: waiters in one process, each for a key of its own.
+func BenchmarkWaiters(b *testing.B) {
+	s := servers.Postgres(b)
+	store := opened(b, tableURL(s)+"&timeout=1m")
+	db, err := openDB(s, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	for _, n := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("waiters=%d", n), func(b *testing.B) {
+			list := storetest.HoldMany(b, store, 0, n, time.Hour)
+			ctx, cancel := context.WithCancel(context.Background())
+			var waiters sync.WaitGroup
+			for i := range n {
+				waiters.Go(func() { _, _ = store.Acquire(ctx, waiting(fmt.Sprint("many", i), time.Hour)) })
+			}
+			before, began, sleeps := polls(b, db), time.Now(), processorTime(b)
+			for b.Loop() {
+				time.Sleep(time.Second) // what is measured is the load meanwhile
+			}
+			spent := processorTime(b) - sleeps
+			n := float64(polls(b, db) - before)
+			b.ReportMetric(n/time.Since(began).Seconds(), "polls/s")
+			b.ReportMetric(float64(spent.Microseconds())/n, "client-µs/poll")
+			cancel()
+			waiters.Wait()
+			storetest.ReleaseMany(list)
+		})
+	}
+}
+
+// polls returns how many transactions the server has committed.
+func polls(b *testing.B, db *sql.DB) (n int64) {
+	b.Helper()
+	if err := db.QueryRow(`SELECT xact_commit FROM pg_stat_database WHERE datname='postgres'`).Scan(&n); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -2,6 +2,8 @@ package sqlitetable
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -45,22 +47,32 @@ func TestConformance(t *testing.T) {
 			return err
 		}
 		return conformance.Harness{
-			Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, raw) },
-			Evict: func(ctx context.Context, key string) (err error) {
-				for range 100 { // another process writes
-					_, err = evictor.ExecContext(ctx, `UPDATE anylock SET owner=x'', expires=0 WHERE name=?`, []byte(key))
-					if err == nil {
-						return nil
-					}
-				}
-				return err
-			},
+			Open:  func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, raw) },
+			Evict: func(ctx context.Context, key string) error { return evict(ctx, evictor, key) },
 			Process: func(ctx context.Context, skew time.Duration) (conformance.Process, error) {
 				p, err := process.Self(raw)(ctx, skew)
 				return betweenWrites{p, exec}, err
 			},
 		}
 	})
+}
+
+// evict deletes the row of key, as an operator may, and returns when the next token is certain to be higher: SQLite's
+// clock has milliseconds, and the deleted row had the highest token.
+func evict(ctx context.Context, db *sql.DB, key string) error {
+	var deleted, now int64
+	const clock = `CAST(unixepoch('subsec')*1000 AS INTEGER)`
+	err := errors.New("not tried")
+	for range 100 { // another process writes
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+		err = db.QueryRowContext(ctx, `DELETE FROM anylock WHERE name=? RETURNING `+clock, []byte(key)).Scan(&deleted)
+	}
+	for err == nil && now <= deleted {
+		err = db.QueryRowContext(ctx, `SELECT `+clock).Scan(&now)
+	}
+	return err
 }
 
 // A process that is stopped while it writes keeps all others from writing. The suite may stop these processes at any

@@ -23,8 +23,9 @@ var taking = []specimens.Specimen{
 	{
 		Name:  "unconditional-put",
 		Title: "Put without a condition",
-		Story: "Lock is a Put of the key with a lease, Unlock a Delete: the lease makes it a lock, it seems. " +
-			"But a Put always succeeds. Everybody who asks is let in, and the last one's lease decides when the key goes.",
+		Story: "Lock is a Put of the key with a lease, and Unlock is a Delete. The lease makes this look like a " +
+			"lock, but a Put always succeeds. Every client gets the lock, and the lease of the last client decides " +
+			"when the key expires.",
 		See:    "codenbase/coden, etcd locker",
 		Right:  "Put in a transaction that compares the name's create revision with 0.",
 		Sin:    []string{"lookAway", "takeAnyway"},
@@ -35,11 +36,11 @@ var taking = []specimens.Specimen{
 	{
 		Name:  "get-then-put",
 		Title: "Get, then Put if the key is missing",
-		Story: "The same with a look before: if Get finds nothing, Put. " +
-			"Two who look at the same moment both find nothing, and both put. " +
-			"A test with one client after the other passes; cron jobs on all hosts, which start on the full minute, do not.",
+		Story: "The client reads first: if Get finds nothing, it calls Put. Two clients that read at the same " +
+			"moment both find nothing, and both write. A test with one client after the other passes; cron jobs on " +
+			"all hosts, which start on the full minute, overlap.",
 		See:    "codenbase/coden, etcd locker, with the check that its users add",
-		Right:  "Compare and put in one transaction: nothing comes in between.",
+		Right:  "Compare and put in one transaction, so that nothing can happen in between.",
 		Sin:    []string{"takeAnyway"},
 		Virtue: []string{"takeIfFree"},
 		Open:   wrong(func(w *steps) { w.take = takeAnyway }),
@@ -48,11 +49,12 @@ var taking = []specimens.Specimen{
 	{
 		Name:  "error-means-not-acquired",
 		Title: "An error counts as a refusal",
-		Story: "The transaction's context ends, or its connection breaks, and Lock returns the error: so the lock was not acquired. " +
-			"The request had arrived all the same. concurrency.Mutex returned an error and left its key behind in 10 of 20 measured cases, " +
-			"and its session, which lives on, keeps that key for ever.",
-		See:    "etcd client/v3/concurrency, Mutex.tryAcquire; measured for anylock's notes",
-		Right:  "An error after sending means unknown: remove by owner, until the servers have said that nothing is there.",
+		Story: "The transaction's context ends, or its connection breaks, and Lock returns the error as if the " +
+			"lock was not acquired. But the request may have arrived. concurrency.Mutex returned an error and left " +
+			"its key behind in 10 of 20 measured cases, and its session, which lives on, keeps that key for ever.",
+		See: "etcd client/v3/concurrency, Mutex.tryAcquire; measured for anylock's notes",
+		Right: "An error after sending means unknown: remove by owner, until the servers confirm that the key " +
+			"is not there.",
 		Sin:    []string{"shrug"},
 		Virtue: []string{"cleanUp"},
 		Open:   wrong(func(w *steps) { w.abandon = shrug }),
@@ -61,11 +63,12 @@ var taking = []specimens.Specimen{
 	{
 		Name:  "watch-from-now",
 		Title: "A watch that starts some time after the read",
-		Story: "A waiter reads the key, finds it taken, and watches it. " +
-			"The watch begins when it reaches the server: a key that was deleted in between is not deleted again, and the waiter waits on, " +
-			"on a free key, until the next holder comes and goes.",
-		See:    "etcd manual, “Interacting with etcd”, watch; etcd #17612 and #19179 for servers that do the same",
-		Right:  "Watch from the revision after the one at which the key was seen, and look again after a while in any case.",
+		Story: "A waiter reads the key, finds that it is taken, and watches it. The watch begins when it reaches " +
+			"the server. If the key was deleted in between, no event arrives, and the waiter waits on a free key " +
+			"until the next holder acquires and releases it.",
+		See: "etcd manual, “Interacting with etcd”, watch; etcd #17612 and #19179 for servers that do the same",
+		Right: "Watch from the revision after the one at which the key was read, and read again after a while " +
+			"in any case.",
 		Sin:    []string{"watchFromNow"},
 		Virtue: []string{"watch"},
 		Open:   wrong(func(w *steps) { w.await = watchFromNow }),
@@ -77,12 +80,12 @@ var leasing = []specimens.Specimen{
 	{
 		Name:  "session-is-the-owner",
 		Title: "The session is the owner",
-		Story: "All locks of a process hang on one session's lease, and the name in the queue is that lease's number. " +
-			"So the lock belongs to the session: whoever asks for it with the same one learns that they have it already. " +
-			"concurrency.NewMutex(session, name) does so. Two requests served by one process are both let in, " +
-			"and the first to unlock takes the lock from the other.",
+		Story: "All locks of a process use one session's lease, and the name in the queue is the number of that " +
+			"lease. So the lock belongs to the session: a second caller with the same session already holds it. " +
+			"concurrency.NewMutex(session, name) works this way. Two requests served by one process both get the " +
+			"lock, and the first Unlock also releases the other's lock.",
 		See:    "etcd client/v3/concurrency, Mutex; measured for anylock's notes",
-		Right:  "Each acquisition is an owner of its own.",
+		Right:  "Each acquisition is a separate owner.",
 		Sin:    []string{"lookBySession", "takeBySession"},
 		Virtue: []string{"ask", "takeIfFree"},
 		Open:   wrong(func(w *steps) { w.look, w.take = lookBySession, takeBySession }),
@@ -91,9 +94,10 @@ var leasing = []specimens.Specimen{
 	{
 		Name:  "lease-ends-with-context",
 		Title: "A lease bound to the caller's context",
-		Story: "The session is made with the context given to Lock, as every API takes one, and closed when that ends. " +
-			"But such a context often covers no more than the wait: ctx, cancel := WithTimeout(…); defer cancel(); return Lock(ctx). " +
-			"The lock is gone when it is returned, or with a keep-alive bound to that context, one TTL later. Nobody is notified.",
+		Story: "The session is created with the context passed to Lock, and closed when the context ends. But " +
+			"such a context often covers only the wait: ctx, cancel := WithTimeout(…); defer cancel(); return " +
+			"Lock(ctx). The lock ends when Lock returns, or one TTL later if a keep-alive is bound to that context. " +
+			"Nobody is notified.",
 		See:    "ubgo/lock, etcd; concurrency.WithContext",
 		Right:  "The context ends the wait. The lease ends by Release or its TTL.",
 		Sin:    []string{"revokeWithContext"},
@@ -104,9 +108,10 @@ var leasing = []specimens.Specimen{
 	{
 		Name:  "keepalive-revives",
 		Title: "A keep-alive that reacquires the lock",
-		Story: "A keep-alive that gets the error “requested lease not found” gets a new lease and puts the key under it, to be robust. " +
-			"The lock was free for that while, and somebody else may have had it, or has it now: the Put takes it from them. " +
-			"The holder works on in the belief that it was never gone.",
+		Story: "When a keep-alive gets the error “requested lease not found”, it creates a new lease and puts " +
+			"the key under it, to be robust. But the lock was free in the meantime, and another client may have held " +
+			"it, or may hold it now: the Put takes the lock from that client. The first holder continues as if its " +
+			"lease had never ended.",
 		See:    "etcd client/v3, KeepAlive; the reconnect loops that are written around it",
 		Right:  "A lease that was not found is lost. Notify the holder.",
 		Sin:    []string{"keepAliveOrPut"},
@@ -120,11 +125,11 @@ var leasing = []specimens.Specimen{
 	{
 		Name:  "ttl-cut-to-seconds",
 		Title: "A TTL truncated to whole seconds",
-		Story: "etcd's TTL is in whole seconds, so the duration is divided: int64(ttl.Seconds()). " +
-			"2.9 seconds become 2, and the lock ends almost a third early. Below two seconds nobody notices, as servers grant no less; " +
-			"half a second becomes 0, which is refused.",
+		Story: "etcd's TTL is in whole seconds, so the duration is truncated: int64(ttl.Seconds()). 2.9 seconds " +
+			"become 2, and the lock expires almost a third early. Below two seconds nobody notices, because servers " +
+			"grant no shorter TTL; half a second becomes 0, which is refused.",
 		See:    "etcd client/v3, Lease.Grant",
-		Right:  "Round up: a TTL is a floor.",
+		Right:  "Round up: a TTL is a minimum.",
 		Sin:    []string{"cutOff"},
 		Virtue: []string{"roundUp"},
 		Open:   wrong(func(w *steps) { w.seconds = cutOff }),
@@ -136,10 +141,12 @@ var leaving = []specimens.Specimen{
 	{
 		Name:  "delete-without-comparing",
 		Title: "Delete without a comparison",
-		Story: "Unlock deletes the key. When the lease had expired before, as that of a holder which was paused, " +
-			"the key is another one's by now: the late unlock takes its lock away, and a third one is let in.",
-		See:    "codenbase/coden, etcd locker, Unlock",
-		Right:  "Delete in a transaction that compares the create revision, or revoke the lease that the key was put under.",
+		Story: "Unlock deletes the key. If the lease has already expired, for example because its holder was " +
+			"paused, the key belongs to another client. The late Unlock deletes that client's lock, and a third " +
+			"client gets in.",
+		See: "codenbase/coden, etcd locker, Unlock",
+		Right: "Delete in a transaction that compares the create revision, or revoke the lease to which the key " +
+			"is attached.",
 		Sin:    []string{"removeByName"},
 		Virtue: []string{"removeOwn"},
 		Open:   wrong(func(w *steps) { w.remove = removeByName }),

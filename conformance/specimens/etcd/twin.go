@@ -1,4 +1,4 @@
-// Package etcd has wrong ways to lock with etcd, and the right one that they differ from.
+// Package etcd has wrong ways to lock with etcd, and the correct store from which they differ.
 package etcd
 
 import (
@@ -161,7 +161,7 @@ func (s *store) acquire(ctx context.Context, r backend.Request, a *specimens.Att
 	}
 	var seen look
 	pause := kit.Pause{Min: time.Millisecond, Max: 50 * time.Millisecond}
-	return kit.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (l backend.Lease, err error) {
+	return specimens.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (l backend.Lease, err error) {
 		if seen.kv != nil {
 			s.await(ctx, s, nameOf(r.Key), seen.revision)
 		}

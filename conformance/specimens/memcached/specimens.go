@@ -1,4 +1,4 @@
-// Package memcached keeps the famous wrong ways to lock by Memcached, and the small store that they are made from.
+// Package memcached has well-known wrong ways to lock with Memcached, and the small store from which they are built.
 package memcached
 
 import (
@@ -22,11 +22,13 @@ var owners = []specimens.Specimen{
 	{
 		Name:  "delete-without-ownership",
 		Title: "add, and a plain delete",
-		Story: "add takes the lock, delete gives it back. Memcached's delete asks nobody: a holder that was slow, or whose item " +
-			"the cache has evicted, deletes the next one's lock. Memcached has a reason more for it than others, as it may drop " +
-			"any item at any time. Several libraries do it to this day: onexstack's distlock among them.",
-		See:    "onexstack/distlock, Memcached: a bare Delete",
-		Right:  "gets, compare the owner, and cas with an expiration in the past: the server swaps only what has not changed.",
+		Story: "add acquires the lock, and delete releases it. Memcached's delete does not check the owner: a " +
+			"holder that was slow, or whose item was evicted, deletes the next holder's lock. With Memcached this is " +
+			"likelier than elsewhere, because it may drop any item at any time. Several libraries still do this, " +
+			"among them onexstack's distlock.",
+		See: "onexstack/distlock, Memcached: a bare Delete",
+		Right: "gets, compare the owner, and cas with an expiration in the past: the server swaps only an " +
+			"unchanged item.",
 		Sin:    []string{"plainDelete"},
 		Virtue: []string{"remove", "swap"},
 		Open:   open(func(s *store) { s.remove = plainDelete }),
@@ -37,11 +39,11 @@ var owners = []specimens.Specimen{
 	{
 		Name:  "get-compare-delete",
 		Title: "get, compare, and delete without cas",
-		Story: "The owner is compared before the item is deleted, by two commands. What the first one has seen may have expired " +
-			"when the second one arrives, and the item may be another one's. The slower the network, or the pauses of the client, " +
-			"the longer the moment between the two.",
+		Story: "The client compares the owner and then deletes the item, in two commands. The item may expire " +
+			"between the two, and then belong to another client. The slower the network, or the longer the pauses of " +
+			"the client, the longer this gap.",
 		See:    "Memcached protocol, cas: store this data but only if no one else has updated it since I last fetched it",
-		Right:  "The swap is conditional on the version that the owner was read with.",
+		Right:  "The swap is conditional on the version with which the owner was read.",
 		Sin:    []string{"getCompareDelete"},
 		Virtue: []string{"remove", "swap"},
 		Open:   open(func(s *store) { s.remove = getCompareDelete }),
@@ -50,9 +52,9 @@ var owners = []specimens.Specimen{
 	{
 		Name:  "touch-by-anyone",
 		Title: "A renewal by touch",
-		Story: "touch gives an item a new expiration, and that is what a renewal is for. It does not say whose item: a holder " +
-			"that has lost the lock keeps another one's alive, and learns that all is well. gat, which touches and reads, returns " +
-			"the owner too late.",
+		Story: "touch sets a new expiration, which is what a renewal needs, but it does not check the owner. A " +
+			"holder that has lost the lock keeps another client's lock alive, and gets a success reply. gat, which " +
+			"touches and reads, returns the owner too late.",
 		See:    "Memcached protocol, touch and gat",
 		Right:  "gets, compare the owner, and cas with the new expiration.",
 		Sin:    []string{"touch"},
@@ -65,10 +67,11 @@ var owners = []specimens.Specimen{
 	{
 		Name:  "get-then-set",
 		Title: "get, then set if the key is missing",
-		Story: "The item is looked for, and set if it is not there: the way a cache is filled. Two clients look at the same " +
-			"moment, see nothing, and both set. The one whose set comes last is in the item; both believe that they hold it.",
+		Story: "The client reads the item, and sets it if it is missing, as a cache is filled. Two clients that " +
+			"read at the same moment both find nothing, and both set. The item contains the value of the last set, " +
+			"but both clients hold the lock.",
 		See:    "Memcached protocol, add: only if the server does not already hold data for this key",
-		Right:  "add: the server looks and stores in one step.",
+		Right:  "add: the server checks and stores in one step.",
 		Sin:    []string{"getThenSet"},
 		Virtue: []string{"take"},
 		Open:   open(func(s *store) { s.take = getThenSet }),
@@ -80,11 +83,11 @@ var expirations = []specimens.Specimen{
 	{
 		Name:  "ttl-sent-as-it-is",
 		Title: "A TTL of one second sent as 1",
-		Story: "An expiration of 1 means: when the server's clock has ticked once more. The clock counts whole seconds, and the " +
-			"next tick may be a moment away. Measured: an item of one second died after 25 ms. Its holder believes in it for a " +
-			"second, as everybody would.",
+		Story: "An expiration of 1 means the next tick of the server's clock. The clock counts whole seconds, so " +
+			"the next tick may be a moment away. Measured: an item with an expiration of one second expired after 25 " +
+			"ms. Its holder relies on it for a second.",
 		See:    "memcached issue 307",
-		Right:  "Round up, and add what the server's clock may be behind.",
+		Right:  "Round up, and add the time by which the server's clock may be behind.",
 		Sin:    []string{"asItIs"},
 		Virtue: []string{"expiration"},
 		Open:   open(func(s *store) { s.expiration = asItIs }),
@@ -93,11 +96,11 @@ var expirations = []specimens.Specimen{
 	{
 		Name:  "ttl-zero",
 		Title: "An expiration of 0",
-		Story: "0 means never. It comes from a default that nobody set, or from a TTL below a second that was cut to whole ones. " +
-			"The lock of a holder that dies stays until the cache evicts it or somebody restarts the server, which takes all " +
-			"other locks along.",
+		Story: "An expiration of 0 means never. It comes from a default that nobody set, or from a TTL below a " +
+			"second that was truncated. The lock of a dead holder remains until the cache evicts it or somebody " +
+			"restarts the server, which drops all other locks too.",
 		See:    "Memcached protocol, exptime: if it's 0, the item never expires",
-		Right:  "Refuse it, or round up to what the server can count.",
+		Right:  "Refuse it, or round up to the server's unit.",
 		Sin:    []string{"never"},
 		Virtue: []string{"expiration"},
 		Open:   open(func(s *store) { s.expiration = never }),
@@ -106,10 +109,11 @@ var expirations = []specimens.Specimen{
 	{
 		Name:  "more-than-thirty-days",
 		Title: "A TTL of more than 30 days",
-		Story: "An expiration of more than 30 days is taken for a date, in seconds since 1970. 31 days from now is the first of " +
-			"February 1970: the server answers STORED, and there is no item. Everybody who asks gets the lock.",
+		Story: "Memcached interprets an expiration of more than 30 days as a date, in seconds since 1970. 31 " +
+			"days are the first of February 1970: the server replies STORED, and there is no item. Every client gets " +
+			"the lock.",
 		See:    "Memcached protocol, exptime: the number of seconds may not exceed 60*60*24*30",
-		Right:  "Send a longer time as the date that it ends at.",
+		Right:  "Send a longer time as the date on which it ends.",
 		Sin:    []string{"secondsOnly"},
 		Virtue: []string{"expiration"},
 		Open:   open(func(s *store) { s.expiration = secondsOnly }),

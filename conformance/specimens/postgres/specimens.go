@@ -18,13 +18,13 @@ var Collection = specimens.Collection{
 		{
 			Name:  "unpinned-pool",
 			Title: "Advisory lock through a pool",
-			Story: "The lock is taken by db.QueryRow and given up by db.Exec, each on whatever connection the pool has at hand. " +
-				"An advisory lock belongs to the session that took it, so that the unlock of another one does nothing but return false, " +
-				"which nobody reads: the key stays locked until the pool drops that connection. " +
-				"And a session may take its locks any number of times: two goroutines that get the same connection are both let in. " +
-				"PgBouncer in transaction mode does the same to those who did keep their connection.",
+			Story: "db.QueryRow acquires the lock and db.Exec releases it, each on any connection of the pool. An " +
+				"advisory lock belongs to the session that acquired it. An unlock on another session only returns false, " +
+				"which nobody checks, and the key stays locked until the pool closes the first connection. A session may " +
+				"also acquire its locks again: two goroutines that get the same connection both hold the key. PgBouncer " +
+				"in transaction mode has the same effect, even if the client keeps its connection.",
 			See:    "Postgres manual, “Advisory Locks”; PgBouncer feature map, session-level advisory locks; LingByte/ling-base",
-			Right:  "Keep the connection that locked for as long as the lease lives, and give it to nobody else.",
+			Right:  "Keep the connection that locked for as long as the lease lives, and do not share it.",
 			Sin:    []string{"takeUnpinned", "unlockUnpinned"},
 			Virtue: []string{"take", "unlock"},
 			Open: wrong(func(w *steps) {
@@ -38,11 +38,11 @@ var Collection = specimens.Collection{
 		{
 			Name:  "16-bit-hash",
 			Title: "Key hashed to 16 bits",
-			Story: "Advisory locks are known by numbers, so that names are hashed: here to 16 bits, to fit a smallint column or the second half of a pair. " +
-				"Among 300 names two have the same number with a likelihood of one half, and then a job waits for another one that it has nothing to do with, " +
-				"or deadlocks with itself when it needs both.",
+			Story: "Advisory locks are numbers, so names are hashed: here to 16 bits, to fit a smallint column or " +
+				"the second half of a pair. Among 300 names, two have the same number with a probability of one half. " +
+				"Then a job waits for an unrelated job, or deadlocks with itself when it needs both names.",
 			See:    "golang-migrate, GenerateAdvisoryLockId, and its like with fewer bits",
-			Right:  "Use all 64 bits that the server takes, of a good hash.",
+			Right:  "Use all 64 bits of a good hash.",
 			Sin:    []string{"number16"},
 			Virtue: []string{"number"},
 			Open:   wrong(func(w *steps) { w.number = number16 }),
@@ -51,11 +51,11 @@ var Collection = specimens.Collection{
 		{
 			Name:  "32-bit-hash",
 			Title: "Key hashed to 32 bits",
-			Story: "hashtext(name), or CRC-32, is what most examples lock by. " +
-				"Among 77,000 names two have the same number with a likelihood of one half: a table's rows, customers, files are soon as many. " +
-				"It is never seen in a test, and looks like a deadlock in production.",
+			Story: "Most examples hash with hashtext(name) or CRC-32. Among 77,000 names, two have the same number " +
+				"with a probability of one half, and a table can easily have that many rows, customers or files. The " +
+				"collision never shows in a test, and looks like a deadlock in production.",
 			See:    "golang-migrate, GenerateAdvisoryLockId (CRC-32); many examples with hashtext",
-			Right:  "Use all 64 bits that the server takes, of a good hash.",
+			Right:  "Use all 64 bits of a good hash.",
 			Sin:    []string{"number32"},
 			Virtue: []string{"number"},
 			Open:   wrong(func(w *steps) { w.number = number32 }),
@@ -64,9 +64,9 @@ var Collection = specimens.Collection{
 		{
 			Name:  "xact-lock-in-autocommit",
 			Title: "A transaction-level lock without a transaction",
-			Story: "pg_advisory_xact_lock is recommended because nobody has to unlock it: the end of the transaction does. " +
-				"Called outside of one it is a transaction of its own, which has ended when the answer arrives. " +
-				"Everybody is let in, and nothing ever says so but a warning at unlocking, if somebody unlocks.",
+			Story: "pg_advisory_xact_lock is recommended because nobody has to unlock it: the lock ends with the " +
+				"transaction. Outside a transaction, the statement is a transaction by itself, which has ended when the " +
+				"reply arrives. Every client gets the lock. The only sign is a warning when somebody unlocks.",
 			See:    "Postgres manual, “Advisory Lock Functions”",
 			Right:  "Lock for the session, or keep the transaction open for as long as the lease lives.",
 			Sin:    []string{"tryTransactionSQL"},
@@ -77,12 +77,12 @@ var Collection = specimens.Collection{
 		{
 			Name:  "no-lease",
 			Title: "No lease, only a connection",
-			Story: "The lock lives for as long as its connection, and a dead process closes that: so nobody needs a TTL. " +
-				"But a process that is frozen closes nothing, a host that lost its power or its network neither, and by its defaults " +
-				"the server finds out about the latter after two hours and about the former never. " +
-				"The timer that the client runs against this is frozen along with it.",
+			Story: "The lock lives as long as its connection, and the connection of a dead process is closed, so a " +
+				"TTL seems unnecessary. But a frozen process closes nothing, and neither does a host that lost its power " +
+				"or its network. By default the server detects a lost host after two hours, and a frozen process never. A " +
+				"timer in the client does not help, because it is frozen too.",
 			See:    "Postgres manual, tcp_keepalives_idle; every library read for anylock's notes works so",
-			Right:  "Have the server end an idle session after the TTL: idle_session_timeout, renewed by any statement.",
+			Right:  "Let the server end an idle session after the TTL: idle_session_timeout, renewed by any statement.",
 			Sin:    []string{"tryForEverSQL", "hangUpAtOnce"},
 			Virtue: []string{"trySQL", "leave"},
 			Open: wrong(func(w *steps) {
@@ -93,11 +93,12 @@ var Collection = specimens.Collection{
 		{
 			Name:  "unlock-with-callers-context",
 			Title: "Unlock with a context that has ended",
-			Story: "defer lock.Release(ctx), with the request's context: when the client has gone away or the time is up, the context has ended. " +
-				"pgx then sends nothing, returns the context's error, and keeps the connection, which is in order: and so is the lock. " +
-				"The key stays locked until that connection is closed, by chance.",
+			Story: "The code calls defer lock.Release(ctx) with the request's context. If the client has " +
+				"disconnected or the request has timed out, this context has ended. pgx then sends nothing, returns the " +
+				"context's error, and keeps the healthy connection, and with it the lock. The key stays locked until that " +
+				"connection happens to be closed.",
 			See:    "wpmgr #495",
-			Right:  "Unlock with a context of its own, bounded; close the connection if that fails.",
+			Right:  "Unlock with a separate, bounded context; close the connection if the unlock fails.",
 			Sin:    []string{"unlockWithCallersContext"},
 			Virtue: []string{"unlock"},
 			Open: wrong(func(w *steps) {

@@ -1,4 +1,5 @@
-// Package postgres has wrong ways to lock with Postgres' advisory locks, and the right one that they differ from.
+// Package postgres has wrong ways to lock with Postgres' advisory locks, and the correct store from which they
+// differ.
 package postgres
 
 import (
@@ -18,6 +19,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/conformance/specimens"
 	"github.com/anylock/lock/conformance/specimens/internal/pgpool"
 )
 
@@ -137,7 +139,7 @@ func (s *store) acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 		return s.try(ctx, r)
 	}
 	pause := kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
-	return kit.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) })
+	return specimens.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) })
 }
 
 func (s *store) try(ctx context.Context, r backend.Request) (backend.Lease, error) {

@@ -16,11 +16,11 @@ var clients = []specimens.Specimen{
 	{
 		Name:  "deadline-from-the-reply",
 		Title: "A deadline counted from the reply",
-		Story: "The client notes the time when the answer is there, and adds the TTL. The server counted from when the request " +
-			"arrived: whatever the answer took, a slow network, a garbage collection, a server that hung, the holder believes in " +
-			"its lock for that much longer than it has it.",
+		Story: "The client reads its clock when the reply arrives, and adds the TTL. But the server counts from " +
+			"the arrival of the request. If the reply is delayed, by a slow network, a garbage collection or a server " +
+			"that hung, the holder relies on its lock for that much longer than it has it.",
 		See:    "Redis manual, Distributed locks page: the validity is the TTL less the time elapsed since before the request",
-		Right:  "Take the time before sending, and leave a margin for clocks of different speeds.",
+		Right:  "Read the clock before sending, and subtract a margin for clocks of different speeds.",
 		Sin:    []string{"afterReply"},
 		Virtue: []string{"right"},
 		Open:   open(func(s *store) { s.sent = afterReply }),
@@ -29,11 +29,12 @@ var clients = []specimens.Specimen{
 	{
 		Name:  "lost-never-closed",
 		Title: "A loss without a notification",
-		Story: "The lock has an expiry, and the program has no way to hear of it: no channel, no callback, or a line in a log. " +
-			"A holder whose renewals fail works on beside the next one, and finds out when it releases, if it looks at the " +
-			"result. In Redisson a watchdog that fails writes to the log; the request for a callback is open since 2022.",
+		Story: "The lock has an expiry, but the program is not notified of it: there is no channel and no " +
+			"callback, or only a line in a log. A holder whose renewals fail works at the same time as the next " +
+			"holder, and finds out at its release, if it checks the result. In Redisson a failed watchdog writes to " +
+			"the log; the request for a callback has been open since 2022.",
 		See:    "Redisson issue 4698; DistributedLock (.NET) issues 6 and 133",
-		Right:  "A timer on the holder's own clock closes Lost at the deadline, and no message from anywhere is needed for it.",
+		Right:  "A timer on the holder's own clock closes Lost at the deadline. No message is needed.",
 		Sin:    []string{"deaf"},
 		Virtue: []string{"right"},
 		Open:   open(func(s *store) { s.hand = func(_ *store, l *kit.Life) backend.Lease { return deaf{l} } }),
@@ -42,9 +43,10 @@ var clients = []specimens.Specimen{
 	{
 		Name:  "context-ignored",
 		Title: "A client library that ignores the context",
-		Story: "go-redis takes a context for every command, and by default does not let its deadline end a read: that needs " +
-			"ContextTimeoutEnabled. A server that hangs keeps the caller for all timeouts and repetitions of the library. " +
-			"Measured of redsync and redislock: a deadline of 100 ms, and a lock returned after 201 ms by a server that is slow.",
+		Story: "go-redis accepts a context for every command, but by default its deadline does not end a read: " +
+			"this needs ContextTimeoutEnabled. If the server hangs, the caller waits for all timeouts and retries of " +
+			"the library. Measured with redsync and redislock: with a deadline of 100 ms, a slow server returned a " +
+			"lock after 201 ms.",
 		See:    "go-redis, Options.ContextTimeoutEnabled; redsync's per-node timeout has no effect for the same reason",
 		Right:  "Return when the context ends, whatever the library does, and clean up what its request may still do.",
 		Sin:    []string{"asLibraryDoes"},
@@ -59,12 +61,13 @@ var clients = []specimens.Specimen{
 	{
 		Name:  "own-ghost",
 		Title: "A retried request that does not recognise its own owner",
-		Story: "go-redis repeats a command whose connection broke, up to three times. A SET with NX whose answer was lost has " +
-			"been done already: repeated, it is refused by its own first try. The caller hears that the key is busy, and the key " +
-			"is held by nobody for a whole TTL. Measured with one lost answer: go-redis' SetNX says false without an error, " +
-			"redsync ErrTaken.",
-		See:    "go-redis issue 2985; redsync",
-		Right:  "A request that finds its own owner in the key has got it: the answer is the same however often it is asked.",
+		Story: "go-redis repeats a command whose connection broke, up to three times. If only the reply of a SET " +
+			"with NX was lost, the repetition is refused because of the first attempt. The caller gets “busy”, and " +
+			"the key has no holder for a whole TTL. Measured with one lost reply: SetNX of go-redis returns false " +
+			"without an error, and redsync returns ErrTaken.",
+		See: "go-redis issue 2985; redsync",
+		Right: "A request that finds its own owner in the key has succeeded: the reply is the same for every " +
+			"repetition.",
 		Sin:    []string{"takeOnce", "takeOnceScript"},
 		Virtue: []string{"takeScript"},
 		Open:   open(func(s *store) { s.take = takeOnce; repeating(s) }),
@@ -73,12 +76,13 @@ var clients = []specimens.Specimen{
 	{
 		Name:  "release-repeated-unasked",
 		Title: "A release that the client library retries",
-		Story: "The script that compares and removes has run, and its answer is lost with the connection. go-redis sends it once " +
-			"more, and this time there is nothing to remove: the caller hears that the lock was lost before it was released. It " +
-			"was not, and whoever takes the loss seriously, and rolls back, does so for nothing. This specimen was no idea of " +
-			"ours: it was the twin, until it went through the suite.",
-		See:    "go-redis, Options.MaxRetries: 3 by default",
-		Right:  "No repetition by the library. Who repeats a release by itself knows that \"nothing there\" then means released.",
+		Story: "The script compares and removes, and its reply is lost with the connection. go-redis sends the " +
+			"script again, which now finds nothing. The caller gets the error that the lock was lost before its " +
+			"release. It was not, and a caller that rolls back does so for nothing. We did not invent this specimen: " +
+			"it was the twin, until it ran through the suite.",
+		See: "go-redis, Options.MaxRetries: 3 by default",
+		Right: "Turn off the library's retries. Code that repeats a release by itself knows that a missing key " +
+			"then means released.",
 		Sin:    []string{"repeating"},
 		Virtue: []string{"options"},
 		Open:   open(repeating),
@@ -87,11 +91,12 @@ var clients = []specimens.Specimen{
 	{
 		Name:  "no-clean-up",
 		Title: "A cancelled request without cleanup",
-		Story: "The context ends while the request is on its way: the caller gets the context's error, and the server grants the " +
-			"key to nobody, for a whole TTL. Measured of redsync and redislock with deadlines in force: both return an " +
-			"error and leave a key of 7.6 s. redsync does try to clean up, with the context that has just ended.",
+		Story: "The context ends while the request is in flight. The caller gets the context's error, and the " +
+			"server grants the key, which has no holder for a whole TTL. Measured with redsync and redislock, with " +
+			"deadlines in force: both return an error and leave a key for 7.6 s. redsync tries to clean up, but with " +
+			"the context that has just ended.",
 		See:    "bsm/redislock issues 79 and 88",
-		Right:  "Without an answer the outcome is unknown: remove by owner in the background, on a context of its own.",
+		Right:  "Without a reply the outcome is unknown: remove by owner in the background, with a separate context.",
 		Sin:    []string{"nothing"},
 		Virtue: []string{"right"},
 		Open:   open(func(s *store) { s.abandon = nothing }),

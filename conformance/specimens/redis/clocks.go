@@ -17,10 +17,11 @@ var clocks = []specimens.Specimen{
 	{
 		Name:  "timestamp-and-getset",
 		Title: "SETNX with a timestamp as the value, then GETSET",
-		Story: "The value is the time when the lock ends, by the client's clock. Who finds a time that has passed takes the lock " +
-			"by GETSET, and has it if the old value is the one it read. The manual itself taught this for years. A client whose " +
-			"clock is ahead finds every lock expired and walks in; one whose clock is behind writes locks that look expired. " +
-			"And each of those who lose the race of GETSETs has overwritten the winner's value.",
+		Story: "The value is the time at which the lock ends, by the client's clock. A client that reads a past " +
+			"time calls GETSET, and holds the lock if the old value is the one that it read. Redis's manual " +
+			"recommended this for years. A client whose clock is ahead finds every lock expired. A client whose clock " +
+			"is behind writes locks that look expired. Each client that loses the race of GETSETs has overwritten the " +
+			"winner's value.",
 		See:    "Redis manual, SETNX page, Design pattern: Locking with SETNX, which now begins with a warning against it",
 		Right:  "The server's clock alone decides when a lock ends: a TTL, counted by the server.",
 		Sin:    []string{"takeByTime", "timestamp"},
@@ -33,10 +34,10 @@ var clocks = []specimens.Specimen{
 	{
 		Name:  "expiry-by-client-time",
 		Title: "PXAT with the client's time",
-		Story: "PXAT and PEXPIREAT give the instant of the expiry, and the client takes its own clock plus the TTL for it. A " +
-			"client whose clock is behind sets keys that have expired already: Redis answers OK, and there is no key. It " +
-			"believes in a lock that never was. One whose clock is ahead keeps a dead holder's key for that much longer. " +
-			"rueidislock does this.",
+		Story: "PXAT and PEXPIREAT set the time of the expiry, which the client computes as its own clock plus " +
+			"the TTL. A client whose clock is behind sets keys that have already expired: Redis replies OK, and there " +
+			"is no key, but the client assumes that it holds the lock. A client whose clock is ahead keeps a dead " +
+			"holder's key for longer. rueidislock does this.",
 		See:    "rueidislock lock.go",
 		Right:  "PX: a duration, counted by the server.",
 		Sin:    []string{"takeUntil"},
@@ -47,11 +48,11 @@ var clocks = []specimens.Specimen{
 	{
 		Name:  "token-by-client-time",
 		Title: "Fencing tokens from the client's clock",
-		Story: "A fencing token must grow with every grant, and time grows. But each client takes its own: the token of a grant " +
-			"by a client whose clock is ahead keeps out all the others for as long as it is ahead, and the stale holder's writes " +
-			"are let in.",
+		Story: "A fencing token must grow with every grant, and time grows. But each client uses its own clock. " +
+			"The token of a client whose clock is ahead makes the resource refuse all later holders until their " +
+			"clocks catch up, and accept that client's stale writes.",
 		See:    "M. Kleppmann, How to do distributed locking",
-		Right:  "The server counts, or takes its own clock and the last token, whichever is greater.",
+		Right:  "The server counts, or uses its own clock and the last token, whichever is greater.",
 		Sin:    []string{"takeWithTime"},
 		Virtue: []string{"takeScript"},
 		Open:   open(func(s *store) { s.take = takeWithTime }),

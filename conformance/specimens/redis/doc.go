@@ -1,4 +1,4 @@
-// Package redis keeps the famous wrong ways to lock by Redis, and the small store that they are made from.
+// Package redis has well-known wrong ways to lock with Redis, and the small store from which they are built.
 package redis
 
 import "github.com/anylock/lock/conformance/specimens"

@@ -12,10 +12,10 @@ var expiry = []specimens.Specimen{
 	{
 		Name:  "setnx-then-expire",
 		Title: "SETNX, then EXPIRE",
-		Story: "SETNX takes the key and EXPIRE gives it its end, in two commands. A client that dies between the two, by a crash, " +
-			"a deployment or a machine without memory, leaves a key that never ends, and nobody can take it again. It happens " +
-			"once in months, and always at night. SET has had NX and EX together since Redis 2.6.12, in 2013, and the two " +
-			"commands are in tutorials to this day.",
+		Story: "SETNX acquires the key and EXPIRE sets its expiry, in two commands. A client that dies between " +
+			"the two, by a crash, a deployment or a lack of memory, leaves a key that never expires and that nobody " +
+			"can acquire again. It is rare, so it is found in production. SET has supported NX and EX together since " +
+			"Redis 2.6.12, in 2013, and tutorials still show the two commands.",
 		See:    "Redis manual, SETNX and SET pages",
 		Right:  "Set the key and its expiry in one command, or in one script.",
 		Sin:    []string{"setnxThenExpire"},
@@ -26,11 +26,12 @@ var expiry = []specimens.Specimen{
 	{
 		Name:  "no-ttl",
 		Title: "SETNX without an expiry",
-		Story: "SETNX takes the key, DEL gives it back, and that is all. It works until the first holder dies in between: its " +
-			"key stays for ever, and people learn to delete it by hand, which takes it from a living holder sooner or later. " +
-			"redis-py's Lock does it still, as its timeout is None unless the caller sets another.",
+		Story: "SETNX acquires the key, DEL releases it, and there is no expiry. When a holder dies, its key " +
+			"remains for ever, and people learn to delete it by hand, which sooner or later takes the lock from a " +
+			"live holder. The Lock of redis-py still works this way, because its timeout is None unless the caller " +
+			"sets it.",
 		See:    "redis-py lock.py: timeout=None, the lock remains until release() is called",
-		Right:  "Every lock has an expiry, and a live holder prolongs it.",
+		Right:  "Every lock has an expiry, and a live holder renews it.",
 		Sin:    []string{"takeForEver"},
 		Virtue: []string{"takeScript"},
 		Open:   open(func(s *store) { s.take = takeForEver }),
@@ -39,11 +40,11 @@ var expiry = []specimens.Specimen{
 	{
 		Name:  "whole-seconds",
 		Title: "An expiry truncated to whole seconds",
-		Story: "EXPIRE and SET EX count in seconds, and int(ttl.Seconds()) cuts what is over: a lock of 1.9 s lives for one " +
-			"second, and its holder believes in it for 0.9 s more. One of less than a second would be refused by the server, so " +
-			"that somebody has put a max(1, ...) around it.",
+		Story: "EXPIRE and SET EX count in seconds, and int(ttl.Seconds()) truncates: a lock of 1.9 s lives for " +
+			"one second, and its holder relies on it for 0.9 s more. The server would refuse a TTL below one second, " +
+			"so the code has max(1, ...) around it.",
 		See:    "Redis manual, SET page: EX counts in seconds, PX in milliseconds",
-		Right:  "PX with milliseconds, rounded up: a TTL is a floor.",
+		Right:  "PX with milliseconds, rounded up: a TTL is a minimum.",
 		Sin:    []string{"takeForSeconds"},
 		Virtue: []string{"take"},
 		Open:   open(func(s *store) { s.take = takeForSeconds }),

@@ -17,10 +17,11 @@ var ownership = []specimens.Specimen{
 	{
 		Name:  "plain-del",
 		Title: "SET NX PX, and a plain DEL",
-		Story: "The lock is taken well, by SET with NX and PX, and given back by DEL. A holder that was slow, in a garbage " +
-			"collection or behind a slow network, gives back what has expired in the meantime and is another one's by now: the " +
-			"DEL frees the key under its new holder, a third one comes in, and the second one frees the third one's lock. One " +
-			"slow request is enough for a chain of them. onexstack's distlock releases this way.",
+		Story: "SET with NX and PX acquires the lock correctly, but DEL releases it. If a holder was slow, " +
+			"because of a garbage collection or the network, its lock may have expired and belong to another client. " +
+			"The DEL then frees the key under the new holder, a third client gets in, and the second holder's DEL " +
+			"frees the third one's lock. One slow request is enough for a chain of such releases. onexstack's " +
+			"distlock releases this way.",
 		See:    "Redis manual, SET page: remove the key only if its value is the random one that you stored",
 		Right:  "The value is unique to one acquisition, and a script in the server removes the key only if it has that value.",
 		Sin:    []string{"plainDel"},
@@ -34,9 +35,10 @@ var ownership = []specimens.Specimen{
 	{
 		Name:  "get-then-del",
 		Title: "A unique value, but GET and then DEL",
-		Story: "The value is unique and compared before the key is removed, by two commands: GET, and DEL if it was ours. " +
-			"Between the two the key may expire, and another client take it: then the DEL is a plain one. The slower the link, " +
-			"the longer the moment, and a lock that is given back close to its expiry is what a slow link makes.",
+		Story: "The value is unique, and compared before the key is removed, but in two commands: GET, and DEL " +
+			"if the value matched. Between the two the key may expire and another client may acquire it; then the DEL " +
+			"removes that client's lock. A slow link makes the gap longer, and also makes it likely that a lock is " +
+			"released close to its expiry.",
 		See:    "Redis manual, SET page: the script that compares and removes in one step",
 		Right:  "Compare and remove in one script; since Redis 8.4 in one command, DELEX with IFEQ.",
 		Sin:    []string{"getThenDel"},
@@ -47,11 +49,11 @@ var ownership = []specimens.Specimen{
 	{
 		Name:  "constant-owner",
 		Title: "The same owner for every lock of a process",
-		Story: "The value of the key is the host and the process, or a constant that a configuration sets, and the script lets " +
-			"in whoever has it already, so that a repeated request does no harm. So it lets in every goroutine of the process at " +
-			"once: re-entry by accident. Whoever leaves first takes the key away from all. onexstack's distlock does this with the " +
-			"host's name, go-zero's RedisLock for goroutines that share one, and redsync for a constant GenValueFunc, where a " +
-			"loser's clean-up deletes the winner's key.",
+		Story: "The key's value is the host and the process, or a configured constant, and the script succeeds " +
+			"if the value is already there, so that a repeated request does no harm. But then every goroutine of the " +
+			"process gets the lock at once: re-entry by accident. The first release takes the key from all of them. " +
+			"onexstack's distlock does this with the host's name, go-zero's RedisLock for goroutines that share one, " +
+			"and redsync for a constant GenValueFunc, where a loser's clean-up deletes the winner's key.",
 		See:    "redsync issue 126; go-zero core/stores/redis/redislock.go; onexstack/distlock",
 		Right:  "An owner is one acquisition: a fresh random number for each.",
 		Sin:    []string{"process", "takeAsProcess", "removeAsProcess"},
@@ -67,9 +69,9 @@ var ownership = []specimens.Specimen{
 	{
 		Name:  "token-of-the-client",
 		Title: "Fencing tokens counted by each client",
-		Story: "A lock without a fencing token does not protect what it guards from a holder that was paused, so each client " +
-			"counts its grants and hands out the number. Numbers of two clients say nothing about who came last: the resource " +
-			"refuses the live holder and lets the stale one in.",
+		Story: "Without a fencing token, a lock does not protect the resource from a holder that was paused. So " +
+			"each client counts its own grants and uses the count as a token. But the numbers of two clients do not " +
+			"show who came last: the resource refuses the live holder and accepts the stale one.",
 		See:    "M. Kleppmann, How to do distributed locking: the token must increase with every grant of the lock",
 		Right:  "The server counts, in the script that grants the key.",
 		Sin:    []string{"takeCounting"},

@@ -16,11 +16,11 @@ var renewal = []specimens.Specimen{
 	{
 		Name:  "renewal-by-set",
 		Title: "A renewal by plain SET",
-		Story: "The holder renews by SET key owner PX ttl, as that is what it took the key with. When the key has expired, or " +
-			"was lost in a failover, the renewal makes it again. Whoever held the key in between, and may have released it or " +
-			"hold it still, is forgotten, and a lock that was lost looks as if it had never been away.",
+		Story: "The holder renews with SET key owner PX ttl, the same command as for the acquisition without NX. " +
+			"If the key has expired, or was lost in a failover, the renewal creates it again, even if another client " +
+			"has held the key in between or still holds it. The loss of the lock is never noticed.",
 		See:    "redsync's WithSetNXOnExtend, whose own test asserts that an expired lock comes back",
-		Right:  "A script prolongs the key only while it has the owner's value: what has ended stays ended.",
+		Right:  "A script extends the key only while it has the owner's value: an expired lock stays expired.",
 		Sin:    []string{"renewBySet"},
 		Virtue: []string{"prolongScript"},
 		Open:   open(func(s *store) { s.prolong = renewBySet }),
@@ -32,11 +32,11 @@ var renewal = []specimens.Specimen{
 	{
 		Name:  "renewal-by-set-xx",
 		Title: "A renewal by SET XX",
-		Story: "XX sets a key only if it exists, which seems to be what a renewal needs: it cannot bring back what has expired. " +
-			"But the key that exists may be another one's by now. The renewal writes its own owner into it, and the new holder " +
-			"has lost its lock without a word.",
+		Story: "XX sets a key only if it exists, which seems right for a renewal, because it cannot revive an " +
+			"expired key. But the existing key may belong to another client. The renewal writes its own owner into " +
+			"the key, and the new holder loses its lock without notice.",
 		See:    "Redis manual, SET page: XX looks at whether the key exists, not at what it holds",
-		Right:  "Compare the owner, and prolong, in one script.",
+		Right:  "Compare the owner, and extend, in one script.",
 		Sin:    []string{"renewBySetXX"},
 		Virtue: []string{"prolongScript"},
 		Open:   open(func(s *store) { s.prolong = renewBySetXX }),
@@ -47,11 +47,11 @@ var renewal = []specimens.Specimen{
 	{
 		Name:  "expire-by-anyone",
 		Title: "A renewal by EXPIRE alone",
-		Story: "A background thread calls EXPIRE on the key again and again. EXPIRE asks nobody for an owner: a thread that was " +
-			"not stopped, or whose holder has lost the key, keeps another one's lock alive, also when that one is long dead, and " +
-			"lets its own holder believe that all is well.",
+		Story: "A background thread calls EXPIRE on the key repeatedly. EXPIRE does not check the owner. A " +
+			"thread that was not stopped, or whose holder has lost the key, keeps another client's lock alive, even " +
+			"after that client has died, and reports success to its own holder.",
 		See:    "Redis manual, EXPIRE page; Redisson issue 7272, a renewal that goes on after unlock",
-		Right:  "Compare the owner, and prolong, in one script.",
+		Right:  "Compare the owner, and extend, in one script.",
 		Sin:    []string{"renewByExpire"},
 		Virtue: []string{"prolongScript"},
 		Open:   open(func(s *store) { s.prolong = renewByExpire }),
@@ -63,10 +63,10 @@ var renewal = []specimens.Specimen{
 	{
 		Name:  "renewal-believed",
 		Title: "A lock that counts as held while its renewal is pending",
-		Story: "A renewal gets a timeout of its own, reckoned from when it begins, and the holder counts as one until it has " +
-			"failed. A server that hangs, or a partition, makes it hang past the end of the lease. In the meantime the key " +
-			"expires, and another client has it: two holders, without a pause and with good clocks. Measured of rueidislock: one " +
-			"second of both.",
+		Story: "A renewal has its own timeout, counted from its start, and the lock counts as held until the " +
+			"renewal has failed. If the server hangs or is cut off, the renewal hangs past the end of the lease. " +
+			"Meanwhile the key expires, and another client acquires it: two holders, without a pause and with good " +
+			"clocks. Measured with rueidislock: both held the key for one second.",
 		See:    "rueidislock's script(), bounded by the new deadline; node-redlock without a command timeout is of the same kind",
 		Right:  "A timer at the current deadline reports the loss, whatever a request does.",
 		Sin:    []string{"believer", "believer.Renew", "believer.watch"},

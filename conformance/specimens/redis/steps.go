@@ -69,7 +69,7 @@ func ask(ctx context.Context, s *store, request request, late func()) (answer, e
 // wait polls. Each refusal has the time at which the key will be free at the latest.
 func wait(ctx context.Context, _ *store, _ backend.Request, try try) (backend.Lease, error) {
 	const patience = 10 * time.Second
-	return kit.Poll(ctx, kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}, patience, try)
+	return specimens.Poll(ctx, kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}, patience, try)
 }
 
 // parse reads the answer of a script: token, owner, milliseconds left.

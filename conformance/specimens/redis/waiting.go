@@ -13,10 +13,10 @@ var waiting = []specimens.Specimen{
 	{
 		Name:  "blpop-signal",
 		Title: "Waiting with BLPOP alone",
-		Story: "Who releases pushes a signal to a list, and who waits blocks in BLPOP on it: no polling, and one waiter wakes up " +
-			"for each release. But a holder that dies pushes nothing. Its key expires, and the waiters are parked on a free key " +
-			"for as long as nobody else comes by. Tokens that are passed along by a list alone have the same fault: the one who " +
-			"holds the token takes it to the grave.",
+		Story: "A release pushes a signal to a list, and waiters block in BLPOP: they need not poll, and each " +
+			"release wakes one waiter. But a dead holder pushes nothing. Its key expires, and the waiters keep " +
+			"waiting for a free key until another client acquires and releases it. If the list alone passes on " +
+			"tokens, the failure is permanent: a holder that dies takes the token with it.",
 		See:    "python-redis-lock, whose signal list this is, bounds the BLPOP by the lock's expiry for that reason",
 		Right:  "A wake-up is a hint. A timer always backs it.",
 		Sin:    []string{"waitForSignal", "signal"},
@@ -27,12 +27,13 @@ var waiting = []specimens.Specimen{
 	{
 		Name:  "publish-alone",
 		Title: "Subscribing only after the refusal",
-		Story: "Who is refused subscribes to the key's channel and waits for the message of the release. A release between the " +
-			"refusal and the subscription is missed, and so is every message while the connection is away. An expiry sends " +
-			"none. Any of these parks the waiter for good. It was measured of rueidislock, which has no timer either: waiters " +
-			"parked on an absent key in 15 of 40 rounds.",
-		See:    "Redisson issue 1763, unlock before subscribe; rueidis issue 653, waiting on a free lock",
-		Right:  "Subscribe first and look again, and let a timer back the messages. Polling, as in the twin, needs no message.",
+		Story: "A refused client subscribes to the key's channel and waits for the message of the release. It " +
+			"misses a release between the refusal and the subscription, and every message while it is disconnected. " +
+			"An expiry sends no message. In each case the waiter waits for ever. rueidislock has no timer either: in " +
+			"15 of 40 measured rounds waiters kept waiting for an absent key.",
+		See: "Redisson issue 1763, unlock before subscribe; rueidis issue 653, waiting on a free lock",
+		Right: "Subscribe first and check again, and let a timer back the messages. Polling, as in the twin, " +
+			"needs no message.",
 		Sin:    []string{"waitForMessage", "publish"},
 		Virtue: []string{"wait"},
 		Open:   open(func(s *store) { s.wait, s.afterRelease = waitForMessage, publish }),
@@ -43,9 +44,9 @@ var waiting = []specimens.Specimen{
 	{
 		Name:  "waits-for-its-ttl",
 		Title: "A wait limited by the requested TTL",
-		Story: "How long to wait was never said, so the TTL that the lock shall have is taken for that as well. It is the wrong " +
-			"number: a lock of two seconds is given up after two seconds of waiting, and the caller hears that the key is " +
-			"busy, or an error of a context that it never made.",
+		Story: "The caller did not limit the wait, so the requested TTL limits it. That is the wrong number: for " +
+			"a lock of two seconds, the client gives up after waiting for two seconds. The caller gets “busy”, or the " +
+			"error of a context that it did not create.",
 		See:    "bsm/redislock issues 21, 28 and 74",
 		Right:  "A waiter waits until its context ends.",
 		Sin:    []string{"waitForTTL"},

@@ -1,5 +1,5 @@
-// Package redlock keeps the famous wrong ways to lock by a majority of Redis servers, and the small store that they are
-// made from.
+// Package redlock has well-known wrong ways to lock on a majority of Redis servers, and the small store from which they
+// are built.
 package redlock
 
 import (
@@ -25,11 +25,12 @@ var votes = []specimens.Specimen{
 	{
 		Name:  "first-node-wins",
 		Title: "A grant by any single node is enough",
-		Story: "All nodes are asked, and the first yes is taken for the lock: it is quick, and one client at a time sees nothing " +
-			"wrong with it. Two clients that come at once reach different nodes first, and each has its yes. Several servers " +
-			"have made the lock weaker than one of them alone.",
-		See:    manual + ": N/2+1 of the instances",
-		Right:  "More than half of all nodes: any two majorities have a node in common, which says yes to one only.",
+		Story: "The client sends its request to all nodes, and the first grant counts as the lock. This is fast, " +
+			"and works with one client at a time. But two clients at once reach different nodes first, and each gets " +
+			"a grant. Several servers make the lock weaker than a single server would.",
+		See: manual + ": N/2+1 of the instances",
+		Right: "Require more than half of all nodes: any two majorities share a node, which votes for only one " +
+			"client.",
 		Sin:    []string{"anyNode"},
 		Virtue: []string{"majority"},
 		Open:   open(func(s *store) { s.enough = anyNode }),
@@ -38,10 +39,10 @@ var votes = []specimens.Specimen{
 	{
 		Name:  "majority-of-the-reachable",
 		Title: "A majority of the nodes that respond",
-		Story: "A node that cannot be reached should not be in the way, so it is not counted: two of three that answer are taken " +
-			"for a majority of five. In a partition each side has a majority of its own, and a holder on each.",
+		Story: "An unreachable node should not block the lock, so it is not counted: two of three nodes that " +
+			"reply count as a majority of five. In a partition each side has its own majority, and its own holder.",
 		See:    manual + "; redsync issue 186, safety under the loss of a minority",
-		Right:  "The quorum is fixed by how many nodes there are, not by how many answer.",
+		Right:  "The quorum depends on the number of nodes, not on the number of replies.",
 		Sin:    []string{"reachable"},
 		Virtue: []string{"majority"},
 		Open:   open(func(s *store) { s.enough = reachable }),
@@ -50,11 +51,11 @@ var votes = []specimens.Specimen{
 	{
 		Name:  "revived-keys-count",
 		Title: "A renewal that counts the keys it creates",
-		Story: "Nodes restart, and keys vanish from them. So that a lock does not shrink to a bare majority, its renewal sets the " +
-			"key where it is missing, and counts that as a yes. A lock that has expired, or was another one's in the meantime, " +
-			"comes back to life that way, and its holder never hears of the loss.",
+		Story: "Nodes restart and lose keys. To keep more than a bare majority, the renewal creates missing " +
+			"keys, and counts them as grants. So it revives a lock that has expired, or that another client has held " +
+			"in between, and the holder is not notified of the loss.",
 		See:    "redsync WithSetNXOnExtend, and issues 147 and 149",
-		Right:  "A renewal counts only keys that are still there with its owner. It may repair the others afterwards, uncounted.",
+		Right:  "A renewal counts only keys that still have its owner. It may repair the others afterwards, uncounted.",
 		Sin:    []string{"revive"},
 		Virtue: []string{"prolong"},
 		Open:   open(func(s *store) { s.prolong = revive }),
@@ -65,11 +66,11 @@ var votes = []specimens.Specimen{
 	{
 		Name:  "releases-where-it-won",
 		Title: "A release only on the nodes that granted the key",
-		Story: "The client releases on the nodes that said yes, as the others have nothing of it. A node whose answer came too " +
-			"late, or got lost, has granted the key all the same: it keeps a vote for nobody until the TTL ends. A few of these " +
-			"and no majority is left, while no client holds the key.",
+		Story: "The client releases only on the nodes that granted the key. But a node whose reply was late or " +
+			"lost has granted the key too, and its vote belongs to nobody until the TTL ends. A few such nodes leave " +
+			"no majority, although no client holds the key.",
 		See:    manual + ": unlock all the instances, even those where the client believes it has not got the lock",
-		Right:  "Release on every node, and again where there was no answer.",
+		Right:  "Release on every node, and repeat if there was no reply.",
 		Sin:    []string{"whereWon"},
 		Virtue: []string{"everyNode"},
 		Open:   open(func(s *store) { s.debtors = whereWon }),
@@ -78,11 +79,11 @@ var votes = []specimens.Specimen{
 	{
 		Name:  "loser-keeps-its-votes",
 		Title: "A failed attempt that keeps its votes until they expire",
-		Story: "Three clients come at once and each gets one vote of three. All have lost, and the votes that each keeps until the " +
-			"TTL ends keep all of them out: the key is held by nobody, for as long as a lease. The more clients try, the longer " +
-			"it goes on.",
+		Story: "Three clients start at once, and each gets one vote of three. All of them lose, but each keeps " +
+			"its vote until the TTL ends. So nobody can get the key for the length of a lease. The more clients try, " +
+			"the longer this lasts.",
 		See:    manual + ": a client that fails to acquire the majority should release what it has as soon as possible",
-		Right:  "Give partial votes back at once, and try again after a random pause.",
+		Right:  "Withdraw partial votes at once, and try again after a random pause.",
 		Sin:    []string{"keep"},
 		Virtue: []string{"lose"},
 		Open:   open(func(s *store) { s.lose = keep }),
@@ -94,11 +95,13 @@ var times = []specimens.Specimen{
 	{
 		Name:  "elapsed-time-ignored",
 		Title: "A validity that ignores the time spent on votes",
-		Story: "The votes are counted and the lock is valid for its TTL from now on. The first node began to count when it said " +
-			"yes: with slow nodes, or a pause of the client between two of them, a part of the majority has expired before the " +
-			"holder begins, and another client collects it.",
-		See:    manual + ": the validity is the TTL less the time elapsed, less the drift of clocks",
-		Right:  "The deadline counts from before the first request. Votes that took longer than the TTL are no lock.",
+		Story: "After counting the votes, the client assumes that the lock is valid for its TTL from that " +
+			"moment. But the first node counts from its own grant. With slow nodes, or a pause of the client between " +
+			"two nodes, part of the majority has expired before the holder begins, and another client gets these " +
+			"votes.",
+		See: manual + ": the validity is the TTL less the time elapsed, less the drift of clocks",
+		Right: "The deadline counts from before the first request. If collecting the votes took longer than the " +
+			"TTL, there is no lock.",
 		Sin:    []string{"fromNow"},
 		Virtue: []string{"right"},
 		Open:   open(func(s *store) { s.sent = fromNow }),
@@ -110,11 +113,11 @@ var times = []specimens.Specimen{
 	{
 		Name:  "no-patience-of-its-own",
 		Title: "No timeout for a single node",
-		Story: "Each node is asked with the timeouts of the client library, and all of them are waited for. One node that hangs " +
-			"holds up every lock: measured of redsync with one of three nodes stopped, 5.0 s each for lock, extend and unlock of " +
-			"a lease of 8 s. What was to survive the loss of a node has become as slow as its slowest.",
+		Story: "The client waits for all nodes, each with the timeouts of the client library. One node that " +
+			"hangs delays every lock: with redsync and one of three nodes stopped, lock, extend and unlock of a lease " +
+			"of 8 s took 5.0 s each. A lock that should survive the loss of a node is as slow as its slowest node.",
 		See:    manual + ": a timeout that is small compared to the total auto-release time; redsync issue 140",
-		Right:  "A timeout of its own for each node, far shorter than the TTL.",
+		Right:  "A separate timeout for each node, far shorter than the TTL.",
 		Sin:    []string{"libraryTimeout"},
 		Virtue: []string{"patience"},
 		Open:   open(func(s *store) { s.patience = libraryTimeout }),

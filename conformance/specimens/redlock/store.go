@@ -90,7 +90,7 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 		return a.End(request(ctx))
 	}
 	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond} // random, so that votes are split once only
-	return a.End(kit.Poll(ctx, pause, 10*time.Second, request))
+	return a.End(specimens.Poll(ctx, pause, 10*time.Second, request))
 }
 
 // request asks every node for the key once. It returns neither a lease nor an error when the owner is spent.

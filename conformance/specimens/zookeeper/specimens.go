@@ -18,9 +18,9 @@ var Collection = specimens.Collection{
 		{
 			Name:  "persistent-nodes",
 			Title: "Persistent nodes",
-			Story: "The nodes of the queue are created with the sequence flag, and without the ephemeral one. " +
-				"Everything works, as long as everybody deletes their own node. " +
-				"That of a process which was killed stays for ever: nobody gets the key again until somebody deletes it by hand.",
+			Story: "The nodes of the queue are created with the sequence flag but without the ephemeral flag. This " +
+				"works as long as every client deletes its own node. The node of a killed process remains for ever, and " +
+				"nobody gets the key until somebody deletes the node by hand.",
 			See:    "ZooKeeper manual, “Recipes”, Locks, step 1",
 			Right:  "Create the node as ephemeral: it ends with the session.",
 			Sin:    []string{"persistent"},
@@ -31,11 +31,11 @@ var Collection = specimens.Collection{
 		{
 			Name:  "vanished-node-is-success",
 			Title: "A deleted own node counts as success",
-			Story: "A waiter looks at the queue and waits while there is a node before its own. " +
-				"When its session has expired, its own node is not there any more: the loop finds nothing before it, and returns. " +
-				"go-zookeeper opens the next session by itself, so that nothing else seems wrong, and the key has two holders.",
+			Story: "A waiter reads the queue, and waits while there is a node before its own. When its session " +
+				"expires, its own node disappears. The loop then finds no node before its own, and returns. go-zookeeper " +
+				"opens the next session by itself, so nothing else seems wrong, and the key has two holders.",
 			See:    "LingByte/ling-base, ZooKeeper lock",
-			Right:  "A waiter whose node has vanished has lost its place.",
+			Right:  "A waiter whose node has disappeared has lost its place.",
 			Sin:    []string{"nobodyBefore"},
 			Virtue: []string{"placeLost"},
 			Open:   wrong(func(w *steps) { w.gone = nobodyBefore }),
@@ -44,11 +44,11 @@ var Collection = specimens.Collection{
 		{
 			Name:  "predecessor-gone-is-success",
 			Title: "No recheck after the watch fires",
-			Story: "A waiter watches the node before its own, which is right, and takes the key when that has gone, which is not: " +
-				"it may have been another waiter, who has given up while the holder holds on. " +
-				"One cancelled waiter lets two holders in. The recipe says “goto 2”, a look at the queue.",
+			Story: "A waiter watches the node before its own, which is right, and acquires the key when that node is " +
+				"deleted, which is wrong: the node may belong to another waiter that has given up while the holder still " +
+				"holds the key. One cancelled waiter leads to two holders. The recipe's “goto 2” reads the queue again.",
 			See:    "ZooKeeper manual, “Recipes”, Locks, step 5",
-			Right:  "Look at the queue again whenever something has changed.",
+			Right:  "Read the queue again whenever something has changed.",
 			Sin:    []string{"myTurn"},
 			Virtue: []string{"lookAgain"},
 			Open:   wrong(func(w *steps) { w.predecessorGone = myTurn }),
@@ -57,12 +57,13 @@ var Collection = specimens.Collection{
 		{
 			Name:  "create-without-recovery",
 			Title: "A failed create without recovery",
-			Story: "Create fails, as its connection broke or the caller's context ended, and the error is returned. " +
-				"The server had created the node all the same. Its name ends in a number that only the lost reply contained, " +
-				"so that nobody knows it to be theirs, and it is kept alive by the session: the queue stands still. " +
-				"go-zookeeper's “protected” create gives up when its own look fails: 8 cuts left 5 such nodes.",
+			Story: "Create fails because its connection broke or the caller's context ended, and the client returns " +
+				"the error. But the server may have created the node. Its name ends in a number that only the lost reply " +
+				"contained, so its owner cannot recognise it, and the session keeps it alive: the queue stands still. " +
+				"go-zookeeper's “protected” create gives up when its own search fails: 8 broken connections left 5 such " +
+				"nodes.",
 			See:    "CURATOR-45, CURATOR-498; go-zookeeper, CreateProtectedEphemeralSequential, measured for anylock's notes",
-			Right:  "Begin the name with a mark of its own, and after an error delete what bears it until nothing does.",
+			Right:  "Begin the name with a unique mark, and after an error delete nodes with this mark until none is left.",
 			Sin:    []string{"giveUp"},
 			Virtue: []string{"cleanUp"},
 			Open:   wrong(func(w *steps) { w.unknown = giveUp }),
@@ -73,10 +74,12 @@ var Collection = specimens.Collection{
 		{
 			Name:  "unlock-by-path",
 			Title: "Unlock without checking the holder",
-			Story: "Unlock deletes the first node in the key's folder, or the one lock node with version -1: the holder's, and that is us. " +
-				"It was, before the session expired. Now it is another one's node, and a third one is let in.",
-			See:    "ZooKeeper manual, “Recipes”, Locks; locks on one ephemeral node without a sequence",
-			Right:  "Delete the node that was created for this lease, by its full name. If it is not there, the lease was lost.",
+			Story: "Unlock deletes the first node in the key's folder, or the single lock node with version -1, on " +
+				"the assumption that the holder's node is its own. This was true before the session expired. Now the node " +
+				"belongs to another client, and a third client gets in.",
+			See: "ZooKeeper manual, “Recipes”, Locks; locks on one ephemeral node without a sequence",
+			Right: "Delete the node that was created for this lease, by its full name. If it is missing, the lease " +
+				"was lost.",
 			Sin:    []string{"removeFirst"},
 			Virtue: []string{"removeOwn"},
 			Open:   wrong(func(w *steps) { w.remove = removeFirst }),
@@ -87,11 +90,11 @@ var Collection = specimens.Collection{
 		{
 			Name:  "held-until-notified",
 			Title: "Held until the client reports that the session expired",
-			Story: "The lock is held until the client library reports that the session has expired. " +
-				"But a client learns of that from a server, when it has reached one again: cut off, it hears nothing. " +
-				"With a session of 4 s, servers had deleted the node after 3.7 s, and the holder learned of it after 7.7 s.",
+			Story: "The lock counts as held until the client library reports that the session has expired. But a " +
+				"client learns this from a server, after it has reconnected; while it is cut off, it learns nothing. With " +
+				"a session of 4 s, the servers deleted the node after 3.7 s, and the holder was notified after 7.7 s.",
 			See:    "ZooKeeper programmer's guide, “Sessions”; Curator tech note 12; measured for anylock's notes",
-			Right:  "Count the deadline by the holder's own clock from before the last write that was answered.",
+			Right:  "Count the deadline by the holder's own clock, from before the last write that was acknowledged.",
 			Sin:    []string{"noNews"},
 			Virtue: []string{"check"},
 			Open:   wrong(func(w *steps) { w.confirm = noNews }),

@@ -1,4 +1,4 @@
-// Package zookeeper has wrong ways to lock with ZooKeeper, and the right one that they differ from.
+// Package zookeeper has wrong ways to lock with ZooKeeper, and the correct store from which they differ.
 package zookeeper
 
 import (

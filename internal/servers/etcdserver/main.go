@@ -1,5 +1,5 @@
-// Command etcdserver is etcd as its current release is, built from the release's own packages. It is a module of its
-// own, so that nobody who uses a lock has to know etcd's dependencies. Package servers builds it for tests.
+// Command etcdserver is the current release of etcd, built from the release's own packages. It is a separate module, so
+// that users of locks do not download etcd's dependencies. Package servers builds it for tests.
 package main
 
 import (

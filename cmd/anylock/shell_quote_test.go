@@ -1,0 +1,30 @@
+//go:build unix
+
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// The steps of switch name files so that a shell finds them, and a terminal shows nothing else.
+func TestShellQuote(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, file := range []string{"plain", "it's", "a b", "a\nb", "\x1b[2J", `\n'"$x` + "\x1b", "\u202eé"} {
+		quoted := shellQuote(file)
+		if strings.ContainsFunc(quoted, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q is not printable", quoted)
+		}
+		cmd := exec.Command(bash, "-c", "printf %s "+quoted)
+		cmd.Env = []string{"LC_ALL=C.UTF-8"}
+		out, err := cmd.Output()
+		if err != nil || string(out) != file {
+			t.Errorf("%s is %q for a shell (%v), want %q", quoted, out, err, file)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package file_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/file"
+)
+
+// While a goroutine has locked the file of a bucket, the others of its process do not try: each opens the file once.
+// One whose context ends meanwhile does not wait. The test is not parallel, because StopAt is for the whole process.
+func TestGoroutinesTakeTurns(t *testing.T) {
+	b := open(t, t.TempDir())
+	var (
+		once         sync.Once
+		opened       atomic.Int64
+		locked, goOn = make(chan struct{}), make(chan struct{})
+		group        sync.WaitGroup
+	)
+	file.StopAt(func(point string) {
+		switch point {
+		case "opened":
+			opened.Add(1)
+		case "changed":
+			once.Do(func() { close(locked); <-goOn })
+		}
+	})
+	defer file.StopAt(nil)
+	acquire := func() {
+		if _, err := b.Acquire(context.Background(), sharedRequest(time.Minute, false)); err != nil {
+			t.Error(err)
+		}
+	}
+	group.Go(acquire)
+	<-locked
+	const others = 8
+	for range others {
+		group.Go(acquire)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := b.Acquire(ctx, sharedRequest(time.Minute, false))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Acquire: %v", err)
+	}
+	if n := opened.Load(); n != 1 {
+		t.Errorf("the file was opened %d times while a goroutine had locked it", n)
+	}
+	close(goOn)
+	group.Wait()
+	if n := opened.Load(); n != 1+others {
+		t.Errorf("the file was opened %d times for %d requests", n, 1+others)
+	}
+}

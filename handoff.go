@@ -1,0 +1,111 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
+)
+
+// handoffTime is how long after the store's grant a lease may be handed on: other processes wait meanwhile.
+const handoffTime = time.Second
+
+// handoffTrust is how long after a reply of the store a lease may be handed on without a request, where the store does
+// not report that somebody has removed it.
+const handoffTrust = 10 * time.Millisecond
+
+// keepPause is between attempts to set a minimum hold.
+const keepPause = 100 * time.Millisecond
+
+// giveUp hands the lease to the next local waiter, or releases it and lets the next one contend. The error is the
+// release's.
+func (t *tenure) giveUp(ctx context.Context) error {
+	if t.handOn() {
+		return nil
+	}
+	t.stop()
+	defer t.locker.leave(t.gate)
+	return t.lease.Release(ctx)
+}
+
+// handOn hands a live lease to the next local waiter. It reports false if there is none, or the store should decide who
+// is next.
+func (t *tenure) handOn() bool {
+	l := t.locker
+	l.mu.Lock()
+	waiter := l.nextLocked(t.gate)
+	l.mu.Unlock()
+	if waiter == nil || t.named || waiter.terms.owner != "" ||
+		int(t.handoffs) >= l.defaults.handoff || t.age() >= handoffTime {
+		return false
+	}
+	l.renewals.remove(t)
+	if t.renewals.Load() > 0 {
+		return false // a request on this holder's terms may reach the store after one on the next holder's
+	}
+	// The next holder gets the TTL that it requested, all of it if nobody will renew it.
+	ttl := waiter.terms.leaseTTL()
+	unsure := !l.guarantees.ReportsLoss && t.age()-t.replied > handoffTrust
+	if unsure || ttl != t.ttl || waiter.terms.manual || time.Until(t.lease.Deadline()) < l.effective(ttl)/2 {
+		ctx, cancel := context.WithDeadline(context.Background(), t.granted.Add(handoffTime))
+		defer cancel()
+		if err := t.lease.Renew(ctx, ttl); err != nil {
+			return false
+		}
+		t.ttl, t.replied = ttl, t.age()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.nextLocked(t.gate) != waiter {
+		return false // its terms may be others
+	}
+	next := t.successor()
+	t.mu.Lock()
+	gone := t.phase == lost
+	t.next = next
+	t.mu.Unlock()
+	if gone {
+		return false
+	}
+	t.gate.inside.Store(nil)
+	l.callNextLocked(t.gate, next)
+	return true
+}
+
+// lasting returns the TTL of a lease whose deadline is at least d away: some stores free the key at the deadline, a
+// margin before the TTL. The store may not grant that much. Then lasting returns the longest TTL.
+func (l *Locker) lasting(d time.Duration) time.Duration {
+	d += backend.Margin(0)
+	most := backend.MaxTTL
+	if bound := l.guarantees.MaxTTL; bound > 0 {
+		most = min(most, bound)
+	}
+	return min(d+d/99+1, most)
+}
+
+// keep leaves the key taken for at least d more and lets the next local waiter queue at the store.
+func (t *tenure) keep(ctx context.Context, d time.Duration) error {
+	l := t.locker
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoffTime)
+	defer cancel()
+	l.renewals.remove(t)
+	var err error
+	for again := true; again; {
+		overlaps := t.renewals.Load() > 0 // with a renewal to the TTL, which may come after this one
+		err = t.lease.Renew(ctx, l.lasting(d))
+		again = (err == nil && overlaps || err != nil && !errors.Is(err, ErrLost) && !kit.Definite(err)) &&
+			kit.Sleep(ctx, keepPause) == nil
+	}
+	t.stop()
+	l.leave(t.gate)
+	if isLoss(err) {
+		return err
+	}
+	if err != nil {
+		l.defaults.logger.Warn("min hold: could not set what is left, the ttl stands", "key", t.gate.key, "backend", l.name,
+			"owner", t.owner, "error", err)
+	}
+	return nil
+}

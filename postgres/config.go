@@ -1,0 +1,52 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+
+	"github.com/anylock/lock/backend"
+)
+
+// connConfig returns the configuration of the next connection: the application's, with what the store needs.
+func (b *Backend) connConfig(ctx context.Context) (*pgconn.Config, error) {
+	config := b.config.Copy()
+	if before := b.options.BeforeConnect; before != nil {
+		if err := before(ctx, config); err != nil {
+			return nil, fmt.Errorf("%w: BeforeConnect: %w", backend.ErrUnavailable, err)
+		}
+	}
+	c := &config.Config
+	c.DialFunc = b.guarded(c.DialFunc)
+	if n := hosts(c); n > 1 && c.ConnectTimeout == 0 {
+		c.ConnectTimeout = connectLimit / time.Duration(n+1) // a silent host leaves time for the others
+	}
+	// The application's own handler may wait for a reply: a read from an idle connection would then never end.
+	c.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
+	}
+	onError := c.OnPgError
+	c.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool {
+		keep := onError == nil || onError(c, e)
+		return keep && !isFatal(e) // otherwise the error that closes the connection would hide the server's message
+	}
+	if c.RuntimeParams == nil {
+		c.RuntimeParams = make(map[string]string)
+	}
+	if _, ok := c.RuntimeParams["application_name"]; !ok {
+		c.RuntimeParams["application_name"] = "anylock"
+	}
+	return c, nil
+}
+
+// hosts counts the servers that config names.
+func hosts(config *pgconn.Config) int {
+	named := map[string]bool{fmt.Sprint(config.Host, ":", config.Port): true}
+	for _, f := range config.Fallbacks {
+		named[fmt.Sprint(f.Host, ":", f.Port)] = true
+	}
+	return len(named)
+}
