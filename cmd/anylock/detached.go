@@ -20,7 +20,9 @@ zookeeper: cannot keep it, because their leases end with their process,
 connection or session; a pair: can if both of its stores can. With those anylock
 exits with 64: use "anylock hold", "anylock run" or "anylock serve" there.`
 
-var errNotResumable = usagef("this store cannot return a lease to another process: use hold, run or serve")
+func notResumable() error {
+	return usagef("this store cannot return a lease to another process: use hold, run or serve")
+}
 
 // A detachedRecord is what acquire and renew print of a lease.
 type detachedRecord struct {
@@ -104,7 +106,7 @@ func (r *runner) acquireDetached(ctx context.Context, print func(detachedRecord)
 	}
 	defer locks.Close()
 	if !locks.Resumable() {
-		return errNotResumable
+		return notResumable()
 	}
 	lease, err := r.acquire(ctx, locks)
 	interrupted := stop()
@@ -230,7 +232,7 @@ func (a *app) resumed(ctx context.Context, key, owner string, ttl time.Duration,
 	defer stop()
 	defer locks.Close()
 	if !locks.Resumable() {
-		return errNotResumable
+		return notResumable()
 	}
 	terms := []lock.AcquireOption{lock.WithTTL(ttl), lock.WithoutRenewal()}
 	lease, err := locks.Resume(ctx, key, owner, terms...)
