@@ -47,7 +47,7 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		return life
 	case "Lost never closes", "stale Release is sent without owner", "stale Renew is sent without owner",
 		"stale Renew takes a free key", "Release is not sent when its context has ended", "second Release is ErrLost",
-		"Release after expiry is nil", "Renew takes TTL 0", "Release ends every lease of the client",
+		"Release after expiry is nil", "Renew takes TTL 0", "longer TTL than MaxTTL is taken", "Release ends every lease of the client",
 		"hung Renew keeps Lost open", "Release waits for the store for ever", "OnLost calls twice", "Renew ignores the context",
 		"OnLost calls after a release", "Renew succeeds after Release", "late answer revives the lease",
 		"unanswered shorter renewal is not counted", "renewal below MinTTL ends the lease", "renewal below MinTTL is refused",
@@ -115,6 +115,8 @@ func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
 		return backend.ErrLost
 	case b.is("Renew takes TTL 0") && ttl <= 0:
 		return nil
+	case b.is("longer TTL than MaxTTL is taken"):
+		ttl = min(ttl, b.c.Guarantees().MaxTTL)
 	case b.is("Renew ignores the context"):
 		ctx = context.WithoutCancel(ctx)
 	case b.is("Renew succeeds after Release"):

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	mathrand "math/rand/v2"
 	"net/http"
 	"os"
@@ -240,6 +239,6 @@ func (l *load) report(clients int, took time.Duration) {
 	l.t.Logf("waits: median %v, 99 %% %v, longest %v", l.waits[n/2].Round(time.Millisecond),
 		l.waits[n*99/100].Round(time.Millisecond), l.waits[n-1].Round(time.Millisecond))
 	for name, n := range l.faults {
-		l.t.Log(fmt.Sprintf("%d times %s", n, name))
+		l.t.Logf("%d times %s", n, name)
 	}
 }
