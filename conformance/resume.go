@@ -117,7 +117,7 @@ func (t *trial) notResumed(b backend.Backend, r backend.Request, what string) {
 
 func resumeContinuesLease(t *trial) {
 	ways := t.renewals()
-	t.together(len(ways), func(i int) {
+	t.inChunks(len(ways), 2, func(i int) {
 		first := t.open()
 		g := t.acquire(first, t.newKey(), t.long())
 		t.closes(first)
@@ -137,11 +137,12 @@ func resumeContinuesLease(t *trial) {
 			t.breaks(7, "token %d was granted after %d", next.Token(), g.Token())
 		}
 		t.heldBy(next)
+		t.release(next)
 	})
 }
 
 func resumeIsForTheHolder(t *trial) {
-	t.together(4, func(i int) {
+	t.inChunks(4, 2, func(i int) {
 		switch i {
 		case 0:
 			t.eachPair(func(p likePair) {
@@ -183,6 +184,9 @@ func (t *trial) othersResumeNothing() {
 	w.stillWaits(t, g, t.rule)
 	t.heldBy(g)
 	t.heldBy(other)
+	t.release(g)
+	t.release(w.granted(t, t.handOff(), "after the release of a lease that others tried to resume"))
+	t.release(other)
 	t.mustBeFree(t.b, free, "after Resume of a free key")
 
 	short := t.acquire(t.a, t.newKey(), t.short())
@@ -207,10 +211,11 @@ func (t *trial) resumesNoEndedLease(end func(g *grant), how string) {
 	}
 	t.describes(next, t.long())
 	t.heldBy(next)
+	t.release(next)
 }
 
 func resumeSetsTTL(t *trial) {
-	t.together(2, func(i int) {
+	t.inChunks(2, 2, func(i int) {
 		if i == 0 { // later
 			g := t.acquire(t.a, t.newKey(), t.short())
 			resumed := t.resume(t.b, g, t.long())
@@ -218,6 +223,7 @@ func resumeSetsTTL(t *trial) {
 			t.isLost(g.Release(t.ctx), "Release by the first client, whose own deadline has passed")
 			t.heldBy(resumed)
 			t.renew(resumed, t.long())
+			t.release(resumed)
 			return
 		}
 		g := t.acquire(t.a, t.newKey(), t.long()) // sooner
@@ -230,13 +236,14 @@ func resumeSetsTTL(t *trial) {
 		if !t.within(soon, resumed.Lost()) {
 			t.breaks(6, "Lost of a resumed lease is open after its deadline")
 		}
+		t.release(next)
 	})
 }
 
 // twoClientsOfOneLease lets the client that acquired a lease and another that resumed it use it beside each other. The
 // other may be a second lease of the same client.
 func twoClientsOfOneLease(t *trial) {
-	t.together(4, func(i int) {
+	t.inChunks(4, 2, func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.long())
 		both := []*grant{g, t.resume(t.client(i), g, t.long())}
 		for range 2 {
@@ -261,11 +268,12 @@ func twoClientsOfOneLease(t *trial) {
 		t.isLost(other.Release(t.ctx), "Release of a lease that its other client has released")
 		t.describes(next, t.long())
 		t.heldBy(next)
+		t.release(next)
 	})
 }
 
 func resumeOfReaders(t *trial) {
-	t.together(2, func(i int) {
+	t.inChunks(2, 3, func(i int) {
 		if i == 0 {
 			writer, reader := t.acquire(t.a, t.newKey(), t.long()), t.read(t.a, t.newKey(), t.long())
 			t.notResumed(t.b, backend.Request{Key: writer.key, Owner: writer.owner, TTL: t.long(), Shared: true},
@@ -274,6 +282,8 @@ func resumeOfReaders(t *trial) {
 				"Resume of a shared lease as an exclusive one")
 			t.readRefused(writer)
 			t.readersKeepOut([]*grant{reader}, "after Resume as an exclusive lease")
+			t.release(writer)
+			t.release(reader)
 			return
 		}
 		readers := t.readers(t.newKey(), 3, t.short())
@@ -311,6 +321,7 @@ func resumeRacesRelease(t *trial) {
 		t.outlast(t.lastRefusal(time.Now(), t.short()))
 		t.describes(next, t.long())
 		t.heldBy(next)
+		t.release(next)
 	})
 }
 
