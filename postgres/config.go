@@ -39,8 +39,14 @@ func (b *Backend) connConfig(ctx context.Context) (*pgconn.Config, error) {
 	if _, ok := c.RuntimeParams["application_name"]; !ok {
 		c.RuntimeParams["application_name"] = "anylock"
 	}
+	for _, name := range timeouts {
+		delete(c.RuntimeParams, name)
+	}
 	return c, nil
 }
+
+// timeouts are settings that setup.sql sets. The application's values could end the session before.
+var timeouts = []string{"statement_timeout", "lock_timeout", "idle_session_timeout"}
 
 // hosts counts the servers that config names.
 func hosts(config *pgconn.Config) int {

@@ -80,7 +80,7 @@ func TestOwnSettings(t *testing.T) {
 	}
 	config := parsed(t, s.PostgresURL())
 	for name, value := range map[string]string{
-		"application_name": "shop", "statement_timeout": "100", "lock_timeout": "100", "idle_session_timeout": "100",
+		"application_name": "shop", "statement_timeout": "1", "lock_timeout": "1", "idle_session_timeout": "1",
 		"idle_in_transaction_session_timeout": "100", "default_transaction_isolation": "serializable",
 		"default_transaction_read_only": "on", "search_path": "shop", "role": role,
 	} {

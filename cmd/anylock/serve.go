@@ -61,12 +61,12 @@ hexadecimal, or certificate, the common name or a DNS name of a client
 certificate that --client-ca has signed. Without --clients, everybody who
 reaches the server may do everything.
 
-The server does not renew leases: its clients do. With file:, redis: and etcd:,
-clients continue their leases after a restart of the server, or at another
-server on the same store. With other stores they lose their leases with the
-server. memory:, postgres: and zookeeper: then free the keys at once: on these
-the server grants nothing for --start-delay, so that the clients of an earlier
-server have noticed their loss before.
+The server does not renew leases: its clients do. On most stores, clients
+continue their leases after a restart of the server, or at another server on
+the same store. On memory:, postgres: and zookeeper:, they lose their leases
+with the server, and the store frees the keys at once: there the server grants
+nothing for --start-delay, so that the clients of an earlier server have noticed
+their loss before. A pair: with one of these loses its leases too.
 
 SIGTERM and SIGINT end the server: it answers waiting requests with 503, and
 exits with 0. Leases stay at the store.
