@@ -284,8 +284,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		q.c.twoSteps(l.Key(), l.Owner(), time.Minute)
 	}
 	ok, err := q.release(ctx, l)
-	if errors.Is(err, errReset) && q.c.is("release sent again is ErrLost") {
+	if errors.Is(err, errReset) && q.c.is("release sent again is ErrLost", "release sent again is done, whatever it finds") {
 		ok, err = q.release(ctx, l) // the first may be under way yet
+		ok = ok || q.c.is("release sent again is done, whatever it finds")
 	}
 	if err != nil {
 		return q.c.cutRelease(err)

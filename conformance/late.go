@@ -238,13 +238,21 @@ func lateReleaseSparesNext(t *trial) {
 	t.lateToNext(func(g *grant) error { return g.Release(t.ctx) })
 }
 
-// lateToNext makes a request by a live lease which reaches the store when the key has a new holder.
+// lateToNext makes a request by a live lease which reaches the store when the key has a new holder. A second one gets no
+// reply, because its connection breaks then, and may be repeated on another connection.
 func (t *trial) lateToNext(request func(g *grant) error) {
+	t.together(2, func(i int) { t.lateRequest(t.newKey(), i == 1, request) })
+}
+
+func (t *trial) lateRequest(key string, cut bool, request func(g *grant) error) {
 	c, link := t.linked()
-	g := t.acquire(c, t.key, t.short())
+	g := t.acquire(c, key, t.short())
 	link.Hold(ToStore)
 	late := t.call(func() error { return request(g) })
-	next := t.wait(t.b, t.key, t.long()).granted(t, t.g.Round(t.short())+t.handOff(), "after the expiry of a holder that was cut off")
+	next := t.wait(t.b, key, t.long()).granted(t, t.g.Round(t.short())+t.handOff(), "after the expiry of a holder that was cut off")
+	if cut {
+		link.Cut()
+	}
 	link.Heal()
 	if err := late.ends(t, 2*recovery, "a request that came late to the store"); err == nil {
 		t.fatalf("a request of a live lease that came to the store after its expiry succeeded")

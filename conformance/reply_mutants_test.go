@@ -26,6 +26,7 @@ var replyMutants = []mutant{
 	{"renew ignores the owner", "LateRenewSparesNext"},
 	{"unanswered shorter renewal is not counted", "LateShorterRenewIsCounted"},
 	{"release ignores the owner", "LateReleaseSparesNext"},
+	{"release sent again is done, whatever it finds", "LateReleaseSparesNext"},
 	{"release ignores the owner", "SlowReleaseSparesNext"},
 	{"release compares, then frees", "SlowReleaseSparesNext"},
 	{"deadline counts from the answer", "SlowLinkServes"},

@@ -63,7 +63,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		if err := b.revokeLeases(ctx, k); err != nil {
 			return err
 		}
-		return lostAfterDeadline(l)
+		return l.LostAfterDeadline()
 	}
 	deleted, unsure, err := b.deleteContender(ctx, k.contender.key, k.modified)
 	switch {
@@ -74,7 +74,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		unsureToo, err := b.breakContender(ctx, k.contender) // another client may have resumed the lease
 		b.dropLeases(k)                                      // not reused: whoever has deleted the key may be about to revoke the lease
 		if (unsure || unsureToo) && errors.Is(err, backend.ErrLost) {
-			return lostAfterDeadline(l)
+			return l.LostAfterDeadline()
 		}
 		return err
 	}
@@ -84,15 +84,6 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	b.pool.checkIn(k.lease)
 	k.lease = nil
 	return nil
-}
-
-// lostAfterDeadline returns the result of a release that finds the key gone after requests without a reply. Before the
-// deadline one of these requests has removed the key; later the end of the lease may have.
-func lostAfterDeadline(l *kit.Life) error {
-	if time.Now().Before(l.Deadline()) {
-		return nil
-	}
-	return backend.ErrLost
 }
 
 // dropLeases revokes, in the background, the leases of a lock whose key is gone. The caller has locked k.mu.

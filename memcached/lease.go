@@ -102,16 +102,18 @@ func swap(c *connection, name string, r record, value []byte, expiration int32) 
 
 // ReleaseLease implements [kit.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
-	return q.b.remove(ctx, recordOf(l))
-}
-
-// remove removes the lock of r's owner.
-func (b *Backend) remove(ctx context.Context, r record) error {
-	_, unanswered, err := operation(ctx, b, 0, func(c *connection, _ bool) (struct{}, error) {
-		return struct{}{}, swap(c, lockName(r.key), r, nil, expireNow)
-	})
-	if unanswered && errors.Is(err, backend.ErrLost) { // an earlier, unanswered swap may have removed the lock
-		return nil
+	unsure, err := q.b.remove(ctx, recordOf(l))
+	if unsure && errors.Is(err, backend.ErrLost) {
+		return l.LostAfterDeadline()
 	}
 	return err
+}
+
+// remove removes the lock of r's owner. unsure reports whether an earlier request, which got no reply, may have removed
+// the lock.
+func (b *Backend) remove(ctx context.Context, r record) (unsure bool, err error) {
+	_, unsure, err = operation(ctx, b, 0, func(c *connection, _ bool) (struct{}, error) {
+		return struct{}{}, swap(c, lockName(r.key), r, nil, expireNow)
+	})
+	return unsure, err
 }

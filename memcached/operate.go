@@ -2,6 +2,7 @@ package memcached
 
 import (
 	"context"
+	"errors"
 
 	"github.com/anylock/lock/backend"
 )
@@ -9,6 +10,10 @@ import (
 // Break implements [backend.Breaker].
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
-		return b.remove(ctx, record{key: key, owner: owner})
+		unsure, err := b.remove(ctx, record{key: key, owner: owner})
+		if unsure && errors.Is(err, backend.ErrLost) { // the earlier request has removed it
+			return nil
+		}
+		return err
 	})
 }

@@ -82,32 +82,36 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		data.released.Store(true)
 		value = data.value
 	}
-	removed, err := q.b.release(ctx, l.Key(), value, l.Shared())
-	if err == nil && !removed {
-		err = backend.ErrLost
+	removed, unsure, err := q.b.release(ctx, l.Key(), value, l.Shared())
+	switch {
+	case err != nil || removed:
+		return err
+	case unsure:
+		return l.LostAfterDeadline()
 	}
-	return err
+	return backend.ErrLost
 }
 
 // release removes the lease, reservation or queue entry of the owner in value, and reports whether there was any. The
-// value is that of the owner's lease, or has token 0 if the owner may have no lease.
-func (b *Backend) release(ctx context.Context, key, value string, shared bool) (removed bool, err error) {
+// value is that of the owner's lease, or has token 0 if the owner may have no lease. unsure reports whether an earlier
+// request, which got no reply, may have removed it.
+func (b *Backend) release(ctx context.Context, key, value string, shared bool) (removed, unsure bool, err error) {
 	script := releaseScript
 	if shared {
 		script = releaseSharedScript
 	}
 	n := b.naming.names(key)
-	v, unanswered, err := b.eval(ctx, exchange.Request{
+	v, unsure, err := b.eval(ctx, exchange.Request{
 		Script: script,
 		Keys:   []string{n.lock, n.queue},
 		Args:   []any{value, b.channel},
 	})
 	if err != nil {
-		return false, err
+		return false, unsure, err
 	}
 	count, ok := v.(int64)
 	if !ok {
-		return false, exchange.ErrReply(v)
+		return false, unsure, exchange.ErrReply(v)
 	}
-	return count > 0 || unanswered, nil // an earlier request without a reply may have removed it
+	return count > 0, unsure, nil
 }

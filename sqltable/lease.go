@@ -22,12 +22,13 @@ func (b *Backend) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		changed, err = b.exec(ctx, b.statements.release, []byte(l.Key()), []byte(l.Owner()))
 		return err
 	})
-	// A repeated request may find what the first one has done. After the deadline, the lease had probably expired
-	// before.
-	if err == nil && changed == 0 && (!unsure || !time.Now().Before(l.Deadline())) {
-		return backend.ErrLost
+	switch {
+	case err != nil || changed > 0:
+		return err
+	case unsure: // a repeated request may find what the first one has done
+		return l.LostAfterDeadline()
 	}
-	return err
+	return backend.ErrLost
 }
 
 // RenewBatch implements [backend.BatchRenewer]. A statement renews up to 1024 leases; on MySQL, those of one TTL.

@@ -144,7 +144,7 @@ func evict(ctx context.Context, b *Backend, key string) error {
 		return errors.New("nobody holds the key")
 	}
 	for _, p := range holders {
-		if err := s.delete(ctx, b.dir(key)+"/"+p.name); err != nil {
+		if _, err := s.delete(ctx, b.dir(key)+"/"+p.name); err != nil {
 			return err
 		}
 	}

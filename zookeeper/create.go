@@ -187,6 +187,6 @@ func (s *session) tryDelete(ctx context.Context, d *pendingDelete) bool {
 	if name == "" {
 		return time.Since(d.absent) >= lateArrival
 	}
-	err := s.delete(ctx, d.dir+"/"+name)
+	_, err := s.delete(ctx, d.dir+"/"+name)
 	return err == nil || isReply(err)
 }

@@ -89,13 +89,15 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		return backend.ErrLost
 	}
 	ctx = context.WithoutCancel(ctx)
-	err := s.delete(ctx, n.path())
+	unsure, err := s.delete(ctx, n.path())
 	if target != nil {
 		q.b.deleteOrphan(n)
 	}
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, zk.ErrNoNode) && unsure:
+		return l.LostAfterDeadline()
 	case errors.Is(err, zk.ErrNoNode):
 		return backend.ErrLost
 	}

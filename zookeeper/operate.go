@@ -87,7 +87,9 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 				_, name, err = s.record(ctx, path)
 			}
 			if err == nil && name == owner {
-				if err = s.delete(ctx, path); err == nil {
+				var unsure bool
+				unsure, err = s.delete(ctx, path)
+				if err == nil || unsure && errors.Is(err, zk.ErrNoNode) {
 					broken = nil
 				}
 			}

@@ -122,16 +122,28 @@ func (s *session) whenConnected(ctx context.Context, end time.Time) (*zk.Conn, e
 // ask is await for a request that changes nothing the second time. If a connection breaks, ask repeats the request on
 // the next one.
 func ask[T any](ctx context.Context, s *session, do func(c *zk.Conn) (T, error)) (v T, sent time.Time, err error) {
-	const pause = 5 * time.Millisecond // the library notices soon
-	r := kit.Repeat{
-		Timeout: s.b.options.Timeout, Pause: kit.Pause{Min: pause, Max: pause},
-		Classify: func(err error) (kit.Outcome, bool) { return kit.Unknown, isBroken(err) },
-	}
-	_, err = r.Do(ctx, func(bool) (err error) {
+	_, err = s.repeat().Do(ctx, func(bool) (err error) {
 		v, sent, err = await(ctx, s, request[T]{do: do})
 		return err
 	})
 	return v, sent, err
+}
+
+// repeat returns how a request is repeated after a connection broke.
+func (s *session) repeat() *kit.Repeat {
+	const pause = 5 * time.Millisecond // the library notices soon
+	return &kit.Repeat{
+		Timeout: s.b.options.Timeout, Pause: kit.Pause{Min: pause, Max: pause},
+		Classify: func(err error) (kit.Outcome, bool) {
+			switch {
+			case isReply(err):
+				return kit.Answered, false
+			case wasNotSent(err):
+				return kit.NotSent, isBroken(err)
+			}
+			return kit.Unknown, isBroken(err)
+		},
+	}
 }
 
 // isBroken reports whether the connection ended before the answer: an error of the library, or of the network while the
@@ -218,12 +230,15 @@ func (s *session) check(ctx context.Context, paths ...string) error {
 	return err
 }
 
-// delete deletes a node. If the node is missing, the error is zk.ErrNoNode.
-func (s *session) delete(ctx context.Context, path string) error {
-	_, _, err := await(ctx, s, request[struct{}]{do: func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, c.Delete(path, -1)
-	}})
-	return err
+// delete deletes a node. If the node is missing, the error is zk.ErrNoNode. Like ask, delete repeats the request if a
+// connection breaks. unsure reports whether an earlier request, which got no reply, may have deleted the node.
+func (s *session) delete(ctx context.Context, path string) (unsure bool, err error) {
+	return s.repeat().Do(ctx, func(bool) error {
+		_, _, err := await(ctx, s, request[struct{}]{do: func(c *zk.Conn) (struct{}, error) {
+			return struct{}{}, c.Delete(path, -1)
+		}})
+		return err
+	})
 }
 
 // read returns the data of a node, and the zxid of its create.

@@ -90,7 +90,7 @@ func (l *Life) endRelease(err error, repeated bool) error {
 	}
 	answered := err == nil || errors.Is(err, backend.ErrLost)
 	switch {
-	case answered && (err == nil || repeated): // the attempt that went unanswered did it
+	case answered && (err == nil || repeated && !l.pastLocked()): // the attempt that went unanswered did it
 		l.state = released
 		l.onLost = nil
 		err = nil
@@ -107,4 +107,14 @@ func (l *Life) endRelease(err error, repeated bool) error {
 	s.Leave()
 	call()
 	return err
+}
+
+// LostAfterDeadline returns the result of a release that finds nothing of the lease after an earlier request for it got
+// no reply: nil before the deadline, because that request has removed the lease, and [backend.ErrLost] later, because
+// the lease may have ended first.
+func (l *Life) LostAfterDeadline() error {
+	if time.Now().Before(l.Deadline()) {
+		return nil
+	}
+	return backend.ErrLost
 }

@@ -121,6 +121,17 @@ func TestReleaseAgainAfterUnknown(t *testing.T) {
 	})
 }
 
+// After the deadline, "there is nothing" does not mean that: the lease may have ended before the first attempt arrived.
+func TestReleaseAgainAfterTheDeadline(t *testing.T) {
+	bubble(t, &fakeStore{release: script(errNet, backend.ErrLost)}, func(t *testing.T, s *Leases) {
+		l := grant(t, s, time.Second)
+		wantErr(t, "first", l.Release(t.Context()), errNet)
+		time.Sleep(life(time.Second)) // sleeps: in fake time
+		wantErr(t, "second", l.Release(t.Context()), backend.ErrLost)
+		wantErr(t, "third", l.Release(t.Context()), backend.ErrLost)
+	})
+}
+
 // What is released without an answer is cleaned up for as long as the store may keep it: also by a longer renewal that
 // had no answer either.
 func TestCleanUpOutlivesAnUnknownRenewal(t *testing.T) {

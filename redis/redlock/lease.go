@@ -25,8 +25,8 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 // ReleaseLease implements [kit.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	had, err := q.r.release(ctx, l.Data.(*claim))
-	if err == nil && !had && !time.Now().Before(l.Deadline()) {
-		return backend.ErrLost // by its end
+	if err == nil && !had {
+		return l.LostAfterDeadline()
 	}
 	return err
 }
