@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -118,7 +119,13 @@ func TestLoneConnectionBreaksAtRest(t *testing.T) {
 	t.Parallel()
 	p := storetest.NewProxy(t, servers.Redis(t).Addr)
 	l := batcherTo(t, p.Addr)
+	_, conn := l.Solo.Latest()
 	p.Cut()
+	storetest.Until(t, soon, "the connection has ended at the client", func() bool {
+		_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+		_, err := conn.Read(make([]byte, 1))
+		return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+	})
 	if err := set(t.Context(), l, "k"); err != nil {
 		t.Error(err)
 	}
