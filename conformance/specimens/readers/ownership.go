@@ -19,10 +19,10 @@ var ownership = []specimens.Specimen{
 			"longer.",
 		See:    "Redis manual, EVAL page: a script runs atomically",
 		Right:  "Check and add in one script.",
-		Sin:    []string{"takeInTwoSteps", "addScript"},
+		Sin:    []string{"acquireWithoutReader", "takeInTwoSteps", "addScript"},
 		Virtue: []string{"take", "acquire"},
-		Open:   open(func(s *steps) { s.take = takeInTwoSteps }),
-		Kills:  []specimens.Kill{{Check: "SharedUnderContention", Says: "double grant"}},
+		Open:   open(func(s *steps) { s.acquire, s.take = acquireWithoutReader, takeInTwoSteps }),
+		Kills:  []specimens.Kill{{Check: "SharedHistoryUnderContention", Says: "double grant"}},
 	},
 	{
 		Name:  "release-frees-all-readers",
@@ -42,18 +42,30 @@ var ownership = []specimens.Specimen{
 	},
 }
 
-// takeInTwoSteps inspects the key, and then adds a reader if no writer holds the key or waits for it.
+// acquireWithoutReader checks whether a reader may enter, and does not add it.
+const acquireWithoutReader = `
+if not shared and call('GET', writer) == owner then
+  if call('PTTL', writer) < ttl then call('PEXPIRE', writer, ttl) end
+  return describe()
+end
+if shared and reads() or not mustWait() then
+  dequeue()
+  if not shared then call('SET', writer, owner, 'PX', ttl) end
+  return {shared and 0 or call('INCR', tokens), owner, ttl, 0, 0}
+end
+if waits then enqueue() end
+return describe()
+`
+
+// takeInTwoSteps adds a reader when the server has replied that it may enter.
 func takeInTwoSteps(ctx context.Context, s *store, r backend.Request) (answer, error) {
-	found, err := parse(s.run(ctx, s.scripts.inspect, r.Key, "").Slice())
-	held := found.owner != "" && found.shared == 0
-	if err != nil || !r.Shared || held || found.waiters > 0 {
-		return take(ctx, s, r)
+	a, err := take(ctx, s, r)
+	if err == nil && r.Shared && a.owner == r.Owner {
+		a.token, err = s.run(ctx, addScript, r.Key, r.Owner, r.Shared, r.TTL.Milliseconds()).Uint64()
 	}
-	token, err := s.run(ctx, addScript, r.Key, r.Owner, r.Shared, r.TTL.Milliseconds()).Uint64()
-	return answer{token: token, owner: r.Owner}, err
+	return a, err
 }
 
-// addScript adds the owner to the readers.
 var addScript = redis.NewScript(arguments + keepReaders + addReader + `
 addReader()
 return call('INCR', tokens)

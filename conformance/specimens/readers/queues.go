@@ -20,7 +20,7 @@ var queues = []specimens.Specimen{
 				Check: "WriterOutwaitsStream", Says: "with a stream of readers",
 				OrSays: "after an exclusive one was in the queue was granted before it",
 			},
-			{Check: "NoReaderPassesWaitingWriter", Says: "a reader"},
+			{Check: "NoReaderPassesWaitingWriter", Says: "a shared request passed an exclusive one that waited before it"},
 		},
 	},
 	{
@@ -80,7 +80,25 @@ var queues = []specimens.Specimen{
 		Kills: []specimens.Kill{
 			{
 				Check: "MixedQueueFollowsModel", Says: "was granted the key before one that waits ahead of it",
-				OrSays: "a reader was granted the key",
+				OrSays: "a shared request passed an exclusive one",
+			},
+		},
+	},
+	{
+		Name:  "killed-writer-parks-readers",
+		Title: "A place in the queue without an expiry",
+		Story: "A waiting writer is in a queue, and no reader passes it. It leaves the queue when it gets the key or gives " +
+			"up. A process that is killed while it waits does neither. Its place stays at the head of the queue, and " +
+			"nobody behind it ever gets the key, although nobody holds it. The lease had an expiry; the wait had none.",
+		See:    "read-write locks that count waiting writers in a key without a TTL",
+		Right:  "A place lasts only as long as its owner polls.",
+		Sin:    []string{"enqueueForEver"},
+		Virtue: []string{"enqueue", "dropWaiters"},
+		Open:   open(func(s *steps) { s.enqueue = enqueueForEver }),
+		Kills: []specimens.Kill{
+			{
+				Check: "KilledWriterFreesReaders",
+				Says:  "behind a writer that was killed: 0 of 2 readers that wait one after the other have entered",
 			},
 		},
 	},
@@ -159,6 +177,14 @@ local function mustWait()
   if call('EXISTS', writer) == 1 or not shared and countReaders() > 0 then return true end
   local first = call('ZRANGE', queue, 0, 0)[1]
   return first and first ~= member and (not shared or string.sub(first, 1, 1) == 'x')
+end
+`
+
+// enqueueForEver adds the request to the queue until it leaves.
+const enqueueForEver = `
+local function enqueue()
+  local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0
+  call('ZADD', queue, 'NX', last + 1, member)
 end
 `
 

@@ -25,8 +25,8 @@ var renewal = []specimens.Specimen{
 		Title: "A watchdog that renews only the writer",
 		Story: "The renewal was written for the exclusive lock, and shared locks came later. For a reader it finds that " +
 			"the lock exists, reports success, and extends nothing. Reads that are shorter than one TTL work. A longer one " +
-			"loses its lease in the middle, without a notification, and a writer enters beside it. Redisson did not " +
-			"renew the locks of its readers once.",
+			"loses its lease in the middle, without a notification, and a writer enters beside it. In Redisson, " +
+			"readers were not renewed.",
 		See:    "Redisson issue 1604",
 		Right:  "The same renewal for readers as for writers, of the reader's own end.",
 		Sin:    []string{"renewNothing"},

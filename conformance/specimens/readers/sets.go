@@ -31,7 +31,7 @@ var sets = []specimens.Specimen{
 		Virtue: []string{"addReader", "dropReaders"},
 		Open:   open(replaceReaders(setWithOneTTL)),
 		Kills: []specimens.Kill{
-			{Check: "DeadReaderEndsByOwnTTL", Says: "a dead reader's TTL has run out, and meanwhile others were renewed"},
+			{Check: "DeadReaderEndsByOwnTTL", Says: "a dead reader's TTL has run out, and meanwhile"},
 			{Check: "KilledReaderFreesKey", Says: "when the TTL of a killed reader has run out"},
 		},
 	},

@@ -26,7 +26,7 @@ type store struct {
 // steps are what a specimen may replace. Those of type string are Lua: see the constants of the same names.
 type steps struct {
 	dropReaders, keepReaders, reads, addReader, renewReader, removeReader, countReaders, lastReader,
-	mustWait, enqueue, release string
+	mustWait, enqueue, acquire, release string
 
 	take func(ctx context.Context, s *store, r backend.Request) (answer, error)
 }
@@ -35,7 +35,7 @@ func right() steps {
 	return steps{
 		dropReaders: dropReaders, keepReaders: keepReaders, addReader: addReader, reads: reads, renewReader: renewReader,
 		removeReader: removeReader, countReaders: countReaders, lastReader: lastReader,
-		mustWait: mustWait, enqueue: enqueue, release: release,
+		mustWait: mustWait, enqueue: enqueue, acquire: acquire, release: release,
 		take: take,
 	}
 }
@@ -47,7 +47,7 @@ func open(sin func(s *steps)) specimens.Open {
 		sin(&s.steps)
 		functions := arguments + s.dropReaders + dropWaiters + s.keepReaders + s.reads + s.addReader + s.renewReader +
 			s.removeReader + s.countReaders + s.lastReader + s.mustWait + s.enqueue + dequeue + describe
-		s.scripts.acquire = redis.NewScript(functions + acquire)
+		s.scripts.acquire = redis.NewScript(functions + s.acquire)
 		s.scripts.renew = redis.NewScript(functions + renew)
 		s.scripts.release = redis.NewScript(functions + s.release)
 		s.scripts.inspect = redis.NewScript(functions + inspect)
