@@ -13,11 +13,10 @@ var ownership = []specimens.Specimen{
 	{
 		Name:  "check-then-add",
 		Title: "A check for a writer, then the reader in a second command",
-		Story: "A reader asks whether a writer holds the key, and adds itself to the readers if none does. A writer does " +
-			"the same the other way round. Each check is right when it is made. But between the check of the one and its " +
-			"second command, the other enters, and a reader reads what a writer is writing. A slow network makes the gap " +
-			"longer.",
-		See:    "Redis manual, EVAL page: a script runs atomically",
+		Story: "A reader checks in one command whether a writer holds the key, and adds itself to the readers in the next. " +
+			"The check is right when it is made. But a writer may enter between the two commands, and the reader then reads " +
+			"what the writer is writing. On one host this is rare; a slow network makes the gap longer.",
+		See:    "Redis manual, Scripting with Lua page: a script runs atomically",
 		Right:  "Check and add in one script.",
 		Sin:    []string{"acquireWithoutReader", "takeInTwoSteps", "addScript"},
 		Virtue: []string{"take", "acquire"},

@@ -7,9 +7,10 @@ var queues = []specimens.Specimen{
 	{
 		Name:  "writer-starves",
 		Title: "A stream of readers that starves the writer",
-		Story: "A reader may enter while other readers hold the key: this is what a read lock is for. Nothing else is " +
-			"asked, above all not whether a writer waits. If the reads overlap, there is never a moment without a reader, " +
-			"and a writer waits for ever. Redisson's read-write lock has no fairness, and writers starved in minio.",
+		Story: "A reader may enter while other readers hold the key: this is what a read lock is for. The lock checks " +
+			"nothing else, so it does not know whether a writer waits. If the reads overlap, there is never a moment " +
+			"without a reader, and a writer waits for ever. Redisson's read-write lock has no fairness, and writers starved " +
+			"in minio.",
 		See:    "Redisson issue 5379; minio issue 2629",
 		Right:  "A writer that waits has a place in a queue, and no reader passes it.",
 		Sin:    []string{"waitForHolders"},
@@ -27,10 +28,10 @@ var queues = []specimens.Specimen{
 		Name:  "try-ignores-the-queue",
 		Title: "An attempt of a reader that ignores the queue",
 		Story: "Readers that wait queue up behind a waiting writer. The method that makes one attempt does not wait, and " +
-			"so it does not look at the queue either: it enters if readers hold the key at that moment. Callers that try " +
-			"in a loop, with a sleep between attempts, pass every waiting writer. With enough of them the writer never " +
-			"gets in, although the lock calls itself fair.",
-		See:    "read-write locks whose tryLock barges",
+			"so it ignores the queue too: it enters if readers hold the key at that moment. Callers that try in a loop, " +
+			"with a sleep between attempts, pass every waiting writer. If there are enough of them, the writer never gets " +
+			"in, although the lock is called fair.",
+		See:    "Java API, ReentrantReadWriteLock: tryLock passes waiting threads, in fair mode too",
 		Right:  "An attempt is refused while an exclusive request waits.",
 		Sin:    []string{"waitInQueueOnly"},
 		Virtue: []string{"mustWait"},
@@ -69,11 +70,11 @@ var queues = []specimens.Specimen{
 	{
 		Name:  "first-waiter-only",
 		Title: "Only the first waiter is considered",
-		Story: "A reader that polls looks at the head of the queue. If a writer is there, the reader waits; if a reader is " +
-			"there, readers may enter. But a writer may be the second in the queue, ahead of the reader that asks. This " +
-			"reader then passes the writer, whenever it polls before the first one does.",
-		See:    "read-write locks that look only at the head of their queue",
-		Right:  "Look at all waiters ahead, as far as the own place.",
+		Story: "A reader that polls checks the head of the queue. If a writer is there, the reader waits; if a reader is " +
+			"there, readers may enter. But the second in the queue may be a writer, ahead of the reader that polls. That " +
+			"reader passes the writer if it polls before the first one does.",
+		See:    "read-write locks that check only the head of their queue",
+		Right:  "Check all waiters ahead in the queue.",
 		Sin:    []string{"waitForFirst"},
 		Virtue: []string{"mustWait"},
 		Open:   open(func(s *steps) { s.mustWait = waitForFirst }),
