@@ -107,16 +107,22 @@ local function dequeue()
 end
 `
 
-// describe returns token, owner, milliseconds left, number of readers and number of waiters. The tokens of readers are
-// not kept.
+// describe returns token, owner, milliseconds left, number of readers and number of waiters. A free key that somebody
+// waits for is reserved for the first in the queue. The token is 0 for readers, which have none of their own in the
+// server, and for a reservation.
 const describe = `
 local function describe()
   local waiters, count = call('ZCARD', queue), countReaders()
   local holder = call('GET', writer)
   if holder then return {tonumber(call('GET', tokens)), holder, call('PTTL', writer), 0, waiters} end
-  if count == 0 then return {0, '', 0, 0, waiters} end
-  local last, left = lastReader()
-  return {0, last, left, count, waiters}
+  if count > 0 then
+    local last, left = lastReader()
+    return {0, last, left, count, waiters}
+  end
+  local first = call('ZRANGE', queue, 0, 0)[1]
+  if not first then return {0, '', 0, 0, 0} end
+  local left = (call('ZSCORE', places, first) or now) - now
+  return {0, string.sub(first, 3), left, string.sub(first, 1, 1) == 's' and 1 or 0, waiters}
 end
 `
 

@@ -141,7 +141,7 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 			case err != nil:
 				unsure = true
 				return nil, s.failed(ctx, err)
-			case got.owner != r.Owner:
+			case got.token == 0 || got.owner != r.Owner:
 				return nil, &backend.HeldError{Holder: got.holder()}
 			}
 			l, err := s.leases.Grant(ctx, r, kit.Grant{Token: got.token, Sent: sent, TTL: request.TTL, Unsure: unsure})
