@@ -21,7 +21,10 @@ var ownership = []specimens.Specimen{
 		Sin:    []string{"acquireWithoutReader", "takeInTwoSteps", "addScript"},
 		Virtue: []string{"take", "acquire"},
 		Open:   open(func(s *steps) { s.acquire, s.take = acquireWithoutReader, takeInTwoSteps }),
-		Kills:  []specimens.Kill{{Check: "SharedHistoryUnderContention", Says: "double grant"}},
+		Kills: []specimens.Kill{
+			{Check: "SharedHistoryUnderContention", Says: "double grant"},
+			{Check: "MixedQueueFollowsModel", Says: "double grant"},
+		},
 	},
 	{
 		Name:  "release-frees-all-readers",
@@ -37,6 +40,7 @@ var ownership = []specimens.Specimen{
 		Kills: []specimens.Kill{
 			{Check: "ReadersExcludeWriter", Says: "a second owner was granted the key"},
 			{Check: "ReleaseEndsOneReader", Says: "Inspect returns 0 shared leases"},
+			{Check: "SharedWaitOutlivesOwnTTL", Says: "a second owner was granted the key"},
 		},
 	},
 }

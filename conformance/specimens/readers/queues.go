@@ -22,6 +22,7 @@ var queues = []specimens.Specimen{
 				OrSays: "after an exclusive one was in the queue was granted before it",
 			},
 			{Check: "NoReaderPassesWaitingWriter", Says: "a shared request passed an exclusive one that waited before it"},
+			{Check: "ReadersIgnoreLaterWriter", Says: "a shared request passed an exclusive one that waited before it"},
 		},
 	},
 	{
@@ -36,7 +37,10 @@ var queues = []specimens.Specimen{
 		Sin:    []string{"waitInQueueOnly"},
 		Virtue: []string{"mustWait"},
 		Open:   open(func(s *steps) { s.mustWait = waitInQueueOnly }),
-		Kills:  []specimens.Kill{{Check: "TrySharedBehindWaitingWriter", Says: "which an exclusive request waits for"}},
+		Kills: []specimens.Kill{
+			{Check: "TrySharedBehindWaitingWriter", Says: "which an exclusive request waits for"},
+			{Check: "ManyReaders", Says: "which an exclusive request waits for"},
+		},
 	},
 	{
 		Name:  "readers-one-by-one",
@@ -50,7 +54,10 @@ var queues = []specimens.Specimen{
 		Sin:    []string{"waitUntilFree"},
 		Virtue: []string{"mustWait"},
 		Open:   open(func(s *steps) { s.mustWait = waitUntilFree }),
-		Kills:  []specimens.Kill{{Check: "ReadersEnterTogether", Says: "readers that wait one after the other have entered"}},
+		Kills: []specimens.Kill{
+			{Check: "ReadersEnterTogether", Says: "readers that wait one after the other have entered"},
+			{Check: "ReadersIgnoreLaterWriter", Says: "of 3 readers that wait one after the other have entered"},
+		},
 	},
 	{
 		Name:  "waits-for-later-writers",

@@ -16,7 +16,10 @@ var sets = []specimens.Specimen{
 		Sin:    []string{"counter"},
 		Virtue: []string{"addReader", "dropReaders"},
 		Open:   open(replaceReaders(counter)),
-		Kills:  []specimens.Kill{{Check: "DeadReaderEndsByOwnTTL", Says: "a dead reader's TTL has run out, and meanwhile"}},
+		Kills: []specimens.Kill{
+			{Check: "DeadReaderEndsByOwnTTL", Says: "a dead reader's TTL has run out, and meanwhile"},
+			{Check: "KilledReaderFreesKey", Says: "when the TTL of a killed reader has run out"},
+		},
 	},
 	{
 		Name:  "set-with-one-ttl",
@@ -64,7 +67,10 @@ var sets = []specimens.Specimen{
 		Sin:    []string{"oneValue"},
 		Virtue: []string{"addReader", "removeReader"},
 		Open:   open(replaceReaders(oneValue)),
-		Kills:  []specimens.Kill{{Check: "ReadersExcludeWriter", Says: "a second owner was granted the key"}},
+		Kills: []specimens.Kill{
+			{Check: "ReadersExcludeWriter", Says: "a second owner was granted the key"},
+			{Check: "SharedWaitOutlivesOwnTTL", Says: "a second owner was granted the key"},
+		},
 	},
 	{
 		Name:  "short-ttl-cuts-long",
@@ -78,7 +84,10 @@ var sets = []specimens.Specimen{
 		Sin:    []string{"keepForOwnTTL"},
 		Virtue: []string{"keepReaders"},
 		Open:   open(func(s *steps) { s.keepReaders = keepForOwnTTL }),
-		Kills:  []specimens.Kill{{Check: "ShortReaderSparesLong", Says: "a second owner was granted the key"}},
+		Kills: []specimens.Kill{
+			{Check: "ShortReaderSparesLong", Says: "a second owner was granted the key"},
+			{Check: "WriterGetsKeyOfDeadReaders", Says: "double grant: a waiter was granted the key"},
+		},
 	},
 }
 
@@ -97,7 +106,11 @@ local function addReader()
   call('INCR', readers)
   if call('PTTL', readers) < ttl then call('PEXPIRE', readers, ttl) end
 end
-local function renewReader() return call('PEXPIRE', readers, ttl) end
+local function renewReader()
+  if call('EXISTS', readers) == 0 then return 0 end
+  if call('PTTL', readers) < ttl then call('PEXPIRE', readers, ttl) end
+  return 1
+end
 local function removeReader()
   if call('EXISTS', readers) == 0 then return 0 end
   if call('DECR', readers) <= 0 then call('DEL', readers) end
