@@ -47,7 +47,7 @@ func near(t *testing.T, open specimens.Open) conformance.Harness {
 
 // far has the server on another host: what may happen between two commands happens too seldom on one.
 func far(t *testing.T, open specimens.Open) conformance.Harness {
-	const distance = 6 * time.Millisecond
+	const distance = 10 * time.Millisecond
 	l, err := link.New(servers.Redis(t).Addr)
 	if err != nil {
 		t.Fatal(err)
