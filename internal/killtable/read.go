@@ -54,7 +54,9 @@ type mutant struct {
 const recordFile = "testdata/specimens.json"
 
 // order is that of the stores in the documents; others follow.
-var order = []string{"redis", "redlock", "memcached", "zookeeper", "etcd", "postgres", "table", "mariadb", "sqlite"}
+var order = []string{
+	"redis", "readers", "redlock", "memcached", "zookeeper", "etcd", "postgres", "table", "mariadb", "sqlite",
+}
 
 // read collects what the tests have recorded below dir, the module's folder.
 func read(dir string) (*findings, error) {

@@ -84,7 +84,7 @@ var clients = []specimens.Specimen{
 		Right: "Turn off the library's retries. Code that repeats a release by itself knows that a missing key " +
 			"then means released.",
 		Sin:    []string{"repeating"},
-		Virtue: []string{"options"},
+		Virtue: []string{"Options"},
 		Open:   open(repeating),
 		Kills:  []specimens.Kill{{Check: "LostReleaseReplyIsNoLoss", Says: "lease lost"}},
 	},

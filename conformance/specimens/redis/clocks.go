@@ -105,11 +105,11 @@ redis.call('SET', KEYS[1], ARGV[2])
 return 1`)
 
 func prolongByTime(ctx context.Context, s *store, key, owner string, ttl time.Duration) error {
-	return done(ownTimeScript.Run(ctx, s.client, names(key), owner, timestamp(time.Now().Add(ttl), owner)).Int())
+	return Done(ownTimeScript.Run(ctx, s.client, names(key), owner, timestamp(time.Now().Add(ttl), owner)).Int())
 }
 
 func removeByTime(ctx context.Context, s *store, key, owner string) error {
-	return done(ownTimeScript.Run(ctx, s.client, names(key), owner, "").Int())
+	return Done(ownTimeScript.Run(ctx, s.client, names(key), owner, "").Int())
 }
 
 func lookByTime(ctx context.Context, s *store, key string) (answer, error) {

@@ -28,7 +28,7 @@ func TestSpecimens(t *testing.T) {
 		return conformance.Harness{
 			Open: func(ctx context.Context) (backend.Backend, error) { return open(ctx, s.Addr) },
 			Evict: func(ctx context.Context, key string) error {
-				c := redis.NewClient(options(s.Addr))
+				c := redis.NewClient(Options(s.Addr))
 				defer c.Close()
 				return c.Del(ctx, lockName(key)).Err()
 			},

@@ -119,7 +119,7 @@ func (b *believer) Lost() <-chan struct{} { return b.lost }
 func (b *believer) Renew(ctx context.Context, ttl time.Duration) error {
 	b.busy <- struct{}{}
 	defer func() { <-b.busy }()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	_, err := b.s.RenewLease(ctx, b.Life, ttl)
 	return err

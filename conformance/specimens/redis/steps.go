@@ -40,7 +40,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 
 func prolong(ctx context.Context, s *store, key, owner string, ttl time.Duration) error {
-	return done(prolongScript.Run(ctx, s.client, names(key), owner, ttl.Milliseconds()).Int())
+	return Done(prolongScript.Run(ctx, s.client, names(key), owner, ttl.Milliseconds()).Int())
 }
 
 // removeScript removes the lock of its owner only: nothing can come between the comparison and the removal.
@@ -49,7 +49,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])`)
 
 func remove(ctx context.Context, s *store, key, owner string) error {
-	return done(removeScript.Run(ctx, s.client, names(key), owner).Int())
+	return Done(removeScript.Run(ctx, s.client, names(key), owner).Int())
 }
 
 var inspectScript = redis.NewScript(`
@@ -63,7 +63,7 @@ func look(ctx context.Context, s *store, key string) (answer, error) {
 
 // ask returns when ctx ends, also while the client waits for an answer. The request runs on until its timeout.
 func ask(ctx context.Context, s *store, request request, late func()) (answer, error) {
-	return specimens.Ask(ctx, context.WithoutCancel(ctx), &s.calls, timeout, request, late)
+	return specimens.Ask(ctx, context.WithoutCancel(ctx), &s.calls, Timeout, request, late)
 }
 
 // wait polls. Each refusal has the time at which the key will be free at the latest.
@@ -89,8 +89,8 @@ func parse(reply []any, err error) (answer, error) {
 	return answer{}, fmt.Errorf("unexpected reply %v", reply)
 }
 
-// done is the error of a script that changes the lock of an owner, and returns how many it has found.
-func done(n int, err error) error {
+// Done returns the error of a script that changes the lock of an owner, and returns how many it has found.
+func Done(n int, err error) error {
 	if err == nil && n == 0 {
 		return backend.ErrLost
 	}

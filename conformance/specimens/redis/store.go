@@ -66,23 +66,24 @@ func right() steps {
 	}
 }
 
-// timeout bounds each request.
-const timeout = 2 * time.Second
+// Timeout bounds each request.
+const Timeout = 2 * time.Second
 
 // open returns what opens a store in which sin has replaced a step.
 func open(sin func(s *store)) specimens.Open {
 	return func(_ context.Context, addrs ...string) (backend.Backend, error) {
 		s := &store{steps: right()}
-		s.client = redis.NewClient(options(addrs[0]))
+		s.client = redis.NewClient(Options(addrs[0]))
 		sin(s)
-		s.leases = kit.NewLeases(s, timeout)
+		s.leases = kit.NewLeases(s, Timeout)
 		return s, nil
 	}
 }
 
-func options(addr string) *redis.Options {
+// Options returns the options of a client of the server at addr.
+func Options(addr string) *redis.Options {
 	return &redis.Options{
-		Addr: addr, ContextTimeoutEnabled: true, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout,
+		Addr: addr, ContextTimeoutEnabled: true, DialTimeout: Timeout, ReadTimeout: Timeout, WriteTimeout: Timeout,
 		MaxRetries: -1, // a request that is repeated unasked must know its own traces
 		PoolSize:   64, DisableIdentity: true,
 	}
@@ -90,7 +91,7 @@ func options(addr string) *redis.Options {
 
 // repeating has the client library repeat requests whose connection broke, as it does by default.
 func repeating(s *store) {
-	o := options(s.client.Options().Addr)
+	o := Options(s.client.Options().Addr)
 	o.MaxRetries = 3
 	_ = s.client.Close()
 	s.client = redis.NewClient(o)

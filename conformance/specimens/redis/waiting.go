@@ -59,7 +59,7 @@ var waiting = []specimens.Specimen{
 func signalName(key string) string { return "specimen:signal:" + key }
 
 func signal(s *store, key string) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	_ = s.client.RPush(ctx, signalName(key), "free").Err()
 }
@@ -80,7 +80,7 @@ func waitForSignal(ctx context.Context, s *store, r backend.Request, try try) (b
 }
 
 func publish(s *store, key string) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	_ = s.client.Publish(ctx, signalName(key), "free").Err()
 }
