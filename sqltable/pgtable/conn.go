@@ -42,14 +42,14 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	const yes = "t"
 	direct := len(result.Rows) == 1 && string(result.Rows[0][0]) == yes
-	return &conn{pg: pg, prepares: direct, prepared: make(map[string]bool)}, nil
+	return &conn{pg: pg, prepares: direct, prepared: make(map[string]string)}, nil
 }
 
 // A conn is one connection. Statements commit by themselves: there are no transactions.
 type conn struct {
 	pg       *pgconn.PgConn
-	prepares bool            // statements are prepared, because no pooler is between
-	prepared map[string]bool // names of prepared statements
+	prepares bool              // statements are prepared, because no pooler is between
+	prepared map[string]string // names of prepared statements, by their text
 }
 
 const (
@@ -93,18 +93,19 @@ func (c *conn) run(ctx context.Context, query string, args []driver.NamedValue) 
 }
 
 func (c *conn) runPrepared(ctx context.Context, query string, values [][]byte, formats []int16) (*pgconn.Result, error) {
-	const length = 16
-	sum := sha256.Sum256([]byte(query))
-	name := "anylock_" + hex.EncodeToString(sum[:length])
-	if !c.prepared[name] {
+	name, ok := c.prepared[query]
+	if !ok {
 		if len(c.prepared) == maxPrepared {
 			result := c.pg.ExecParams(ctx, query, values, nil, formats, nil).Read()
 			return result, result.Err
 		}
+		const length = 16
+		sum := sha256.Sum256([]byte(query))
+		name = "anylock_" + hex.EncodeToString(sum[:length])
 		if _, err := c.pg.Prepare(ctx, name, query, nil); err != nil {
 			return nil, err
 		}
-		c.prepared[name] = true
+		c.prepared[query] = name
 	}
 	result := c.pg.ExecPrepared(ctx, name, values, formats, nil).Read()
 	return result, result.Err
