@@ -37,7 +37,8 @@ func TestURLs(t *testing.T) {
 	if want := (Options{Timeout: 3 * time.Second, MaxConns: 7}); !reflect.DeepEqual(b.options, want) {
 		t.Errorf("options %+v", b.options)
 	}
-	if b := opened(t, "memcached://"+s.Addr); !reflect.DeepEqual(b.options, Options{Timeout: defaultTimeout, MaxConns: defaultConns}) {
+	if b := opened(t, "memcached://"+s.Addr); !reflect.DeepEqual(b.options,
+		Options{Timeout: defaultTimeout, MaxConns: defaultConns}) {
 		t.Errorf("options by default %+v", b.options)
 	}
 }
@@ -46,10 +47,14 @@ func TestURLs(t *testing.T) {
 func TestBadURLs(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
-		"memcached://h?cacert=/ca.pem", "memcacheds://h?key=/k.pem", "memcacheds://h?cacert=/no-such-file", "memcacheds://h?tls=1",
-		"memcacheds://h?cert=/no-such-file&key=/no-such-file", "memcacheds://user:hunter2@h", "memcached:h", "memcached://a,b", "memcached://a:1,b:2", "memcached://h/path",
-		"memcached://user:hunter2@h", "memcached://@h", "memcached://h:0", "memcached://h:99999", "memcached://:11211", "memcached://::1",
-		"memcached://h?timeout=0", "memcached://h?timeout=x", "memcached://h?timeout=-1s", "memcached://h?timeout=1s&timeout=2s",
+		"memcached://h?cacert=/ca.pem", "memcacheds://h?key=/k.pem", "memcacheds://h?cacert=/no-such-file",
+		"memcacheds://h?tls=1",
+		"memcacheds://h?cert=/no-such-file&key=/no-such-file", "memcacheds://user:hunter2@h", "memcached:h",
+		"memcached://a,b", "memcached://a:1,b:2", "memcached://h/path",
+		"memcached://user:hunter2@h", "memcached://@h", "memcached://h:0", "memcached://h:99999", "memcached://:11211",
+		"memcached://::1",
+		"memcached://h?timeout=0", "memcached://h?timeout=x", "memcached://h?timeout=-1s",
+		"memcached://h?timeout=1s&timeout=2s",
 		"memcached://h?max_idle_conns=0", "memcached://h?max_idle_conns=x", "memcached://h?ttl=30s", "memcached://h?lock_x=1",
 		"memcached://h?lock_namespace=a", "memcached://h#x", "memcached://h?%zz=1", "memcached://h?timeout=%zz",
 	} {
@@ -74,14 +79,10 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
+	const closed = "127.0.0.1:1" // a port that was free a moment ago may be another test's by now
 	noCAS := servers.Memcached(t, "-C")
 	for url, hint := range map[string]string{
-		"memcached://" + closed.Addr().String():                 "refused",
+		"memcached://" + closed:                                 "refused",
 		"memcached://" + silent.Addr().String() + "?timeout=1s": "no answer",
 		"memcached://" + noCAS.Addr:                             "compare-and-swap",
 		"memcached://host.invalid":                              "host.invalid",
@@ -108,7 +109,8 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := openURL(context.Background(), "memcached://"+noCAS.Addr); !errors.Is(err, backend.ErrUnsupported) {
 		t.Errorf("a server without compare-and-swap: %v, want ErrUnsupported", err)
 	}
-	for addr, want := range map[string]error{noCAS.Addr: backend.ErrUnsupported, closed.Addr().String(): backend.ErrUnavailable} {
+	for addr, want := range map[string]error{noCAS.Addr: backend.ErrUnsupported,
+		closed: backend.ErrUnavailable} {
 		if b, err := New(t.Context(), addr, nil); !errors.Is(err, want) {
 			t.Errorf("New for %s: %v, want %v", addr, err, want)
 			if err == nil {
@@ -128,13 +130,15 @@ func TestOneAddressOfEachFamily(t *testing.T) {
 	t.Parallel()
 	addr := netip.MustParseAddr
 	for _, list := range [][]netip.Addr{
-		{addr("10.0.0.1")}, {addr("127.0.0.1"), addr("::1")}, {addr("10.0.0.1"), addr("::ffff:10.0.0.1")}, {addr("::1"), addr("::1")},
+		{addr("10.0.0.1")}, {addr("127.0.0.1"), addr("::1")}, {addr("10.0.0.1"), addr("::ffff:10.0.0.1")},
+		{addr("::1"), addr("::1")},
 	} {
 		if err := oneOfEach("h", list); err != nil {
 			t.Errorf("%v: %v", list, err)
 		}
 	}
-	for _, list := range [][]netip.Addr{{addr("10.0.0.1"), addr("10.0.0.2")}, {addr("fd00::1"), addr("10.0.0.1"), addr("fd00::2")}} {
+	for _, list := range [][]netip.Addr{{addr("10.0.0.1"), addr("10.0.0.2")},
+		{addr("fd00::1"), addr("10.0.0.1"), addr("fd00::2")}} {
 		if err := oneOfEach("h", list); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%v: %v, want ErrInvalid", list, err)
 		}
@@ -158,10 +162,11 @@ func TestNew(t *testing.T) {
 		}
 	}
 	var dials atomic.Int32
-	b, err := New(t.Context(), s.Addr, &Options{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dials.Add(1)
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}})
+	b, err := New(t.Context(), s.Addr,
+		&Options{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,8 @@ func TestBadURLs(t *testing.T) {
 	} {
 		begun := time.Now()
 		_, err := openURL(context.Background(), url)
-		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), hint) ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v, want ErrInvalid that speaks of %q", driver.Redact(url), err, hint)
 		}
 		if time.Since(begun) > time.Second {
@@ -82,11 +83,7 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
+	const closed = "127.0.0.1:1" // a port that was free a moment ago may be another test's by now
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	if _, err := c.Exec(context.Background(), "CREATE ROLE guarded LOGIN PASSWORD 'right'"); err != nil {
@@ -94,7 +91,7 @@ func TestOpenFails(t *testing.T) {
 	}
 	release(t, acquire(t, opened(t, "postgres://guarded:right@"+s.Addr+"/"+s.name), req("k", time.Minute)))
 	for url, hint := range map[string]string{
-		"postgres://u:hunter2@" + closed.Addr().String() + "/db?sslmode=disable": "refused",
+		"postgres://u:hunter2@" + closed + "/db?sslmode=disable":                 "refused",
 		"postgres://u:hunter2@" + silent.Addr().String() + "/db?sslmode=disable": "deadline",
 		"postgres://guarded:hunter2@" + s.Addr + "/postgres?sslmode=disable":     "password authentication failed",
 		"postgres://postgres:hunter2@" + s.Addr + "/nowhere?sslmode=disable":     "does not exist",
@@ -122,14 +119,11 @@ func TestURLForms(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	host, port, _ := net.SplitHostPort(s.Addr)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
+	const closed = "127.0.0.1:1" // a port that was free a moment ago may be another test's by now
 	urls := []string{
 		"POSTGRES://postgres@" + s.Addr + "/" + s.name,
-		"postgresql://postgres@" + closed.Addr().String() + "," + s.Addr + "/" + s.name + "?target_session_attrs=primary&sslmode=disable",
+		"postgresql://postgres@" + closed + "," + s.Addr + "/" + s.name +
+			"?target_session_attrs=primary&sslmode=disable",
 		"postgres:///" + s.name + "?host=" + host + "&port=" + port + "&user=postgres&lock_max_leases=5",
 	}
 	if s.Dir != "" {
@@ -177,7 +171,8 @@ func TestFailover(t *testing.T) {
 			!strings.Contains(err.Error(), "standby") {
 			t.Errorf("%s mode on a standby: %v", mode, err)
 		}
-		url := "postgres://postgres@" + primary.Addr + "," + standby.Addr + "/postgres?sslmode=disable&target_session_attrs=primary"
+		url := "postgres://postgres@" + primary.Addr + "," + standby.Addr +
+			"/postgres?sslmode=disable&target_session_attrs=primary"
 		b := opened(t, url+params)
 		l := acquire(t, b, req("k", time.Minute))
 		primary.Kill()
