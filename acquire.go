@@ -37,7 +37,9 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...AcquireOpti
 // Do holds key while f runs. f's context is a child of ctx that also ends when the lock is lost, and f should then stop
 // writing. ctx bounds both the wait and f: use WithWait to limit the wait alone. Do returns f's error, joined with
 // ErrLost if the lease ended before f did, or with the error of the release. It releases the lease even if f panics.
-func (l *Locker) Do(ctx context.Context, key string, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) (err error) {
+func (l *Locker) Do(
+	ctx context.Context, key string, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption,
+) (err error) {
 	lease, err := l.Acquire(ctx, key, opts...)
 	if err != nil {
 		return err

@@ -35,7 +35,8 @@ func TestCycleAllocatesLittle(t *testing.T) {
 	if got > 4 {
 		t.Errorf("%v allocations, want at most 4", got)
 	}
-	if bytes := float64(after.TotalAlloc-before.TotalAlloc) / (times + 1); bytes > 736 { // 720, and what else the process does
+	// 720, and what else the process does
+	if bytes := float64(after.TotalAlloc-before.TotalAlloc) / (times + 1); bytes > 736 {
 		t.Errorf("%.0f bytes, want at most 736", bytes)
 	}
 }

@@ -35,7 +35,8 @@ func TestCauseFromAnotherLock(t *testing.T) {
 					t.Errorf("%v is about another lock", err)
 				}
 			}
-			for key, holder := range map[string]*lock.Lease{"other": other, "k": lease} { // waiting at the store, and at the gate
+			// waiting at the store, and at the gate
+			for key, holder := range map[string]*lock.Lease{"other": other, "k": lease} {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				done := make(chan error)
 				go func() {

@@ -25,7 +25,8 @@ type Config struct {
 	Wait       Duration `json:"wait,omitempty" yaml:"wait,omitempty"`               // WithWait; zero waits without limit
 	Reentrant  bool     `json:"reentrant,omitempty" yaml:"reentrant,omitempty"`     // Reentrant
 	Handoff    *int     `json:"handoff,omitempty" yaml:"handoff,omitempty"`         // WithHandoff
-	Require    Need     `json:"require,omitzero" yaml:"require,omitempty"`          // Require, as a text like "fifo,reach=network"
+	// Require, as a text like "fifo,reach=network"
+	Require Need `json:"require,omitzero" yaml:"require,omitempty"`
 }
 
 // Open opens the store that c names. opts override c's fields.

@@ -15,38 +15,52 @@ const module = "github.com/anylock/lock"
 // What each package that applications import may depend on, so that they pay only for the store they use: packages of
 // this module, and others by the beginning of their path. The standard library is free. A new store adds its line here.
 var dependencies = map[string]struct{ own, others []string }{
-	"":                  {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
-	"/backend":          {},
-	"/backend/kit":      {own: []string{"/backend", "/internal/alarm"}},
-	"/backend/driver":   {own: []string{"/backend", "/backend/kit", "/internal/alarm"}},
-	"/backend/tlsurl":   {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
-	"/memory":           {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
-	"/locktest":         {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/memory", "/internal/alarm"}},
-	"/recipe":           {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
-	"/lockhttp":         {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
-	"/pair":             {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls"}},
-	"/file":             {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls"}, others: []string{"golang.org/x/sys/"}},
-	"/fence":            {own: []string{"/backend", "/internal/alarm", "/internal/tablesql"}},
-	"/fence/fencehttp":  {own: []string{"/backend", "/fence", "/internal/alarm", "/internal/tablesql"}},
-	"/fence/redisfence": {own: []string{"/backend", "/fence", "/internal/alarm", "/internal/tablesql"}, others: []string{"github.com/redis/go-redis/v9"}},
-	"/redis": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/backend/tlsurl", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
+	"":                {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
+	"/backend":        {},
+	"/backend/kit":    {own: []string{"/backend", "/internal/alarm"}},
+	"/backend/driver": {own: []string{"/backend", "/backend/kit", "/internal/alarm"}},
+	"/backend/tlsurl": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
+	"/memory":         {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
+	"/locktest":       {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/memory", "/internal/alarm"}},
+	"/recipe":         {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
+	"/lockhttp":       {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
+	"/pair": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm",
+		"/internal/calls"}},
+	"/file": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm",
+		"/internal/calls"}, others: []string{"golang.org/x/sys/"}},
+	"/fence":           {own: []string{"/backend", "/internal/alarm", "/internal/tablesql"}},
+	"/fence/fencehttp": {own: []string{"/backend", "/fence", "/internal/alarm", "/internal/tablesql"}},
+	"/fence/redisfence": {own: []string{"/backend", "/fence", "/internal/alarm", "/internal/tablesql"},
 		others: []string{"github.com/redis/go-redis/v9"}},
-	"/redis/redlock": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/backend/tlsurl", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
+	"/redis": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/backend/tlsurl", "/internal/alarm",
+		"/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
 		others: []string{"github.com/redis/go-redis/v9"}},
-	"/memcached": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/backend/tlsurl"}, others: []string{"github.com/bradfitz/gomemcache/"}},
-	"/zookeeper": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/backend/tlsurl"}, others: []string{"github.com/go-zookeeper/zk"}},
-	"/postgres":  {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/internal/pgurl"}, others: []string{"github.com/jackc/pgx/v5"}},
-	"/sqltable":  {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/internal/tablesql"}},
-	"/sqltable/pgtable": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/internal/pgurl",
+	"/redis/redlock": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/backend/tlsurl", "/internal/alarm",
+		"/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
+		others: []string{"github.com/redis/go-redis/v9"}},
+	"/memcached": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls",
+		"/backend/tlsurl"}, others: []string{"github.com/bradfitz/gomemcache/"}},
+	"/zookeeper": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls",
+		"/backend/tlsurl"}, others: []string{"github.com/go-zookeeper/zk"}},
+	"/postgres": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls",
+		"/internal/pgurl"}, others: []string{"github.com/jackc/pgx/v5"}},
+	"/sqltable": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls",
+		"/internal/tablesql"}},
+	"/sqltable/pgtable": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm",
+		"/internal/calls", "/internal/pgurl",
 		"/internal/tablesql", "/sqltable"}, others: []string{"github.com/jackc/pgx/v5"}},
-	"/etcd": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/backend/tlsurl"}, others: []string{
+	"/etcd": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls",
+		"/backend/tlsurl"}, others: []string{
 		"go.etcd.io/etcd/client/", "go.etcd.io/etcd/api/v3", "go.uber.org/zap", "google.golang.org/grpc",
 	}},
-	"/conformance/process": {own: []string{"/backend", "/backend/kit", "/conformance", "/internal/alarm", "/internal/skew"}, others: []string{
+	"/conformance/process": {own: []string{"/backend", "/backend/kit", "/conformance", "/internal/alarm",
+		"/internal/skew"}, others: []string{
 		"github.com/anishathalye/porcupine", "golang.org/x/sys/unix",
 	}},
-	"/conformance/link": {own: []string{"/conformance", "/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
-	"/conformance":      {own: []string{"/backend", "/backend/kit", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
+	"/conformance/link": {own: []string{"/conformance", "/backend", "/backend/driver", "/backend/kit", "/internal/alarm"},
+		others: []string{"github.com/anishathalye/porcupine"}},
+	"/conformance": {own: []string{"/backend", "/backend/kit", "/internal/alarm"},
+		others: []string{"github.com/anishathalye/porcupine"}},
 }
 
 // These are not for import by applications, and may depend on anything.
@@ -92,8 +106,8 @@ func TestRootNeedsNoModule(t *testing.T) {
 	}
 }
 
-// listImports returns what each package of this module imports outside of its tests, on all systems that differ. What only
-// another system needs may be out of reach: -e lists our packages all the same.
+// listImports returns what each package of this module imports outside of its tests, on all systems that differ. What
+// only another system needs may be out of reach: -e lists our packages all the same.
 func listImports(t *testing.T) map[string][]string {
 	t.Helper()
 	imports := make(map[string][]string)

@@ -12,7 +12,9 @@ import (
 
 // enter passes the gate of key, or queues at it. The tenure is on a live lease that the last holder handed on, nil
 // if there is none. busy is why the key was busy when the caller arrived. A caller that has passed must leave.
-func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (_ *gate, _ *tenure, busy, err error) {
+func (l *Locker) enter(
+	ctx context.Context, key string, terms *settings, wait bool,
+) (_ *gate, _ *tenure, busy, err error) {
 	if terms.shared {
 		g, err := l.enterPrivate(key, true)
 		return g, nil, nil, err
@@ -123,8 +125,8 @@ func (l *Locker) enterPrivate(key string, shared bool) (*gate, error) {
 	return g, nil
 }
 
-// inspectBusy inspects a key that another goroutine of this process is requesting, and returns why it is busy: any answer
-// of the store makes it so.
+// inspectBusy inspects a key that another goroutine of this process is requesting, and returns why it is busy: any
+// answer of the store makes it so.
 func (l *Locker) inspectBusy(ctx context.Context, key string) (busy, err error) {
 	h, err := l.backend.Inspect(ctx, key)
 	switch {

@@ -56,7 +56,9 @@ type Holder = backend.Holder
 // An Error says which operation failed, on which store and key. Errors that match no sentinel and no context error come
 // from the store or the network.
 type Error struct {
-	Op      string // "open", "acquire", "resume", "renew", "release", "inspect", "list", "break", "examine", "ping", "hold", "shutdown", "close"
+	// "open", "acquire", "resume", "renew", "release", "inspect", "list", "break", "examine", "ping", "hold", "shutdown",
+	// "close"
+	Op      string
 	Backend string // the store's name, empty if it was not known yet
 	Key     string // with the Locker's prefix; empty for operations without a key
 	Err     error

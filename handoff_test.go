@@ -121,7 +121,8 @@ func TestHandoffRenewsFirst(t *testing.T) {
 		{"fresh", nil, 0, nil, 0, 900 * time.Millisecond},
 		{"old", []lock.AcquireOption{lock.WithoutRenewal()}, 600 * time.Millisecond, nil, 1, 900 * time.Millisecond},
 		{"longer", nil, 0, []lock.AcquireOption{lock.WithTTL(time.Minute)}, 1, 50 * second},
-		{"shorter", []lock.AcquireOption{lock.WithTTL(time.Minute)}, 0, []lock.AcquireOption{lock.WithTTL(second)}, 1, 900 * time.Millisecond},
+		{"shorter", []lock.AcquireOption{lock.WithTTL(time.Minute)}, 0, []lock.AcquireOption{lock.WithTTL(second)}, 1,
+			900 * time.Millisecond},
 		{"manual", nil, 100 * time.Millisecond, []lock.AcquireOption{lock.WithoutRenewal()}, 1, 980 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {

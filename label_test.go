@@ -52,7 +52,8 @@ func TestOwnerLabelIsValidated(t *testing.T) {
 			t.Fatal(err)
 		}
 		lease := acquire(t, l, "k")
-		if h, err := l.Ops().Inspect(t.Context(), "k"); err != nil || h.Label() != good || len(h.Owner) > backend.MaxOwnerLen {
+		if h, err := l.Ops().Inspect(t.Context(), "k"); err != nil || h.Label() != good ||
+			len(h.Owner) > backend.MaxOwnerLen {
 			t.Errorf("%q: %+v, %v", good, h, err)
 		}
 		release(t, lease)
@@ -60,7 +61,8 @@ func TestOwnerLabelIsValidated(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, bad := range []string{"", longest + "x", "a b", "a\nb", "a\x00", "\x1b[31m", "\xff", `say"hi"`, "a\u2028b", "\u00a0"} {
+	for _, bad := range []string{"", longest + "x", "a b", "a\nb", "a\x00", "\x1b[31m", "\xff", `say"hi"`, "a\u2028b",
+		"\u00a0"} {
 		_, err := lock.New(memory.New(), lock.WithOwnerLabel(bad))
 		wantErr(t, err, lock.ErrInvalid)
 	}

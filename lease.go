@@ -59,9 +59,9 @@ func (l *Lease) overLocked() error {
 }
 
 // Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: if
-// the lease already lasts as long as that allows, Renew makes no request and returns nil. ErrLost means that the lease has ended,
-// ErrReleased that its holder has released it. After any other error the outcome is unknown, and the earlier of the old
-// and the new deadline applies. A Renew without an answer returns in time for automatic renewal to try.
+// the lease already lasts as long as that allows, Renew makes no request and returns nil. ErrLost means that the lease
+// has ended, ErrReleased that its holder has released it. After any other error the outcome is unknown, and the earlier
+// of the old and the new deadline applies. A Renew without an answer returns in time for automatic renewal to try.
 func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.tenure.error("renew", l.renew(ctx, ttl))
 }

@@ -36,9 +36,9 @@
 //
 // # Concurrency
 //
-// Everything is safe for concurrent use. Goroutines of one Locker that acquire the same key queue inside the process, in
-// order of arrival, and only the first sends a request to the store. Requests for [Shared] leases do not queue in the
-// process: each goes to the store.
+// Everything is safe for concurrent use. Goroutines of one Locker that acquire the same key queue inside the process,
+// in order of arrival, and only the first sends a request to the store. Requests for [Shared] leases do not queue in
+// the process: each goes to the store.
 package lock
 
 import (

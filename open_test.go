@@ -38,7 +38,8 @@ func TestOpen(t *testing.T) {
 		t.Error(err)
 	}
 	t.Setenv(lock.URLEnv, "")
-	for _, url := range []string{"", "nosuch://u:secretpw@h/x", "memory:?lock_nosuch=1", "memory", "memory:?lock_prefix=%zz"} {
+	for _, url := range []string{"", "nosuch://u:secretpw@h/x", "memory:?lock_nosuch=1", "memory",
+		"memory:?lock_prefix=%zz"} {
 		_, err := open(url)
 		wantErr(t, err, lock.ErrInvalid)
 		if err != nil && strings.Contains(err.Error(), "secretpw") {
@@ -57,7 +58,8 @@ func TestOpen(t *testing.T) {
 // A leaky store shows the URL in its errors.
 func init() {
 	driver.Register(driver.Driver{
-		Name: "leaky", URLs: []driver.URLForm{{Scheme: "leaky", Hosts: driver.OneHost, User: true, Path: driver.OptionalPath}},
+		Name: "leaky", URLs: []driver.URLForm{{Scheme: "leaky", Hosts: driver.OneHost, User: true,
+			Path: driver.OptionalPath}},
 		OtherParams: "a library", Examples: []string{"leaky:"},
 		Open: func(_ context.Context, u driver.URL) (backend.Backend, error) {
 			return nil, errors.New("cannot dial " + u.Raw)
@@ -74,7 +76,8 @@ func TestOpenErrorsHideThePassword(t *testing.T) {
 }
 
 func TestRequire(t *testing.T) {
-	_, err := lock.Open(t.Context(), "memory:", lock.Require(lock.Need{Reach: lock.ReachNetwork, Fencing: lock.FencingRestart, FIFO: true}))
+	_, err := lock.Open(t.Context(), "memory:",
+		lock.Require(lock.Need{Reach: lock.ReachNetwork, Fencing: lock.FencingRestart, FIFO: true}))
 	wantErr(t, err, lock.ErrUnsupported)
 	wantErr(t, err, errors.ErrUnsupported)
 	for _, part := range []string{"reach=network is required", "fencing=restart is required"} {
@@ -85,9 +88,10 @@ func TestRequire(t *testing.T) {
 	if err != nil && strings.Contains(err.Error(), "fifo") {
 		t.Errorf("%v complains of what is there", err)
 	}
-	l, err := lock.Open(t.Context(), "memory:", lock.Require(lock.Need{FIFO: true, Push: true, Linearizable: true, NoEarlyLoss: true,
-		Fencing: lock.FencingProcess, Reach: lock.ReachProcess, MaxLate: time.Second, MinTTL: time.Second, MaxTTL: time.Hour,
-		MaxSilence: time.Hour}))
+	l, err := lock.Open(t.Context(), "memory:",
+		lock.Require(lock.Need{FIFO: true, Push: true, Linearizable: true, NoEarlyLoss: true,
+			Fencing: lock.FencingProcess, Reach: lock.ReachProcess, MaxLate: time.Second, MinTTL: time.Second, MaxTTL: time.Hour,
+			MaxSilence: time.Hour}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +137,8 @@ func TestNeedText(t *testing.T) {
 	if err := none.UnmarshalText(nil); err != nil || none.String() != "" {
 		t.Errorf("%v, %v", none, err)
 	}
-	for _, bad := range []string{",", "fifo,", "nosuch", "fifo=1", "fencing", "fencing=", "fencing=x", "reach=x", "max-late=x",
+	for _, bad := range []string{",", "fifo,", "nosuch", "fifo=1", "fencing", "fencing=", "fencing=x", "reach=x",
+		"max-late=x",
 		"max-late=-1s", "max-late=0s", "min-ttl", "max-ttl=0x", "max-leases=-1", "max-leases=0", "max-leases=x"} {
 		was := lock.Need{FIFO: true}
 		wantErr(t, was.UnmarshalText([]byte(bad)), lock.ErrInvalid)
@@ -147,7 +152,8 @@ func TestNeedText(t *testing.T) {
 type worst struct{ *memory.Backend }
 
 func (worst) Guarantees() backend.Guarantees {
-	return backend.Guarantees{MinTTL: time.Second, MaxTTL: 1, MaxSilence: 1, MaxLate: time.Second, MaxLeases: 1, EarlyLoss: "always"}
+	return backend.Guarantees{MinTTL: time.Second, MaxTTL: 1, MaxSilence: 1, MaxLate: time.Second, MaxLeases: 1,
+		EarlyLoss: "always"}
 }
 
 func TestConfig(t *testing.T) {
@@ -159,7 +165,8 @@ func TestConfig(t *testing.T) {
 	if err := json.Unmarshal([]byte(asJSON), &c); err != nil {
 		t.Fatal(err)
 	}
-	if c.TTL != lock.Duration(90*time.Second) || c.Handoff == nil || *c.Handoff != 0 || c.Require != (lock.Need{FIFO: true, Fencing: lock.FencingProcess}) {
+	if c.TTL != lock.Duration(90*time.Second) || c.Handoff == nil || *c.Handoff != 0 ||
+		c.Require != (lock.Need{FIFO: true, Fencing: lock.FencingProcess}) {
 		t.Errorf("%+v", c)
 	}
 	l, err := c.Open(t.Context(), lock.WithPrefix("q/"), lock.WithMinHold(time.Nanosecond))
@@ -178,7 +185,8 @@ func TestConfig(t *testing.T) {
 		t.Error(err)
 	}
 	text, _ := json.Marshal(c)
-	if !strings.Contains(string(text), `"ttl":"1m30s"`) || !strings.Contains(string(text), `"require":"fifo,fencing=process"`) {
+	if !strings.Contains(string(text), `"ttl":"1m30s"`) ||
+		!strings.Contains(string(text), `"require":"fifo,fencing=process"`) {
 		t.Errorf("%s", text)
 	}
 	c = lock.Config{URL: "memory:", Require: lock.Need{Reach: lock.ReachNetwork}}
@@ -223,14 +231,17 @@ func TestRequireWhatIsBounded(t *testing.T) {
 		t.Errorf("an hour: %v", err)
 	}
 	_, err = lock.New(b, lock.Require(lock.Need{MaxSilence: time.Minute}))
-	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-silence=1m0s is required, but max-silence is 1s") {
+	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(),
+		"max-silence=1m0s is required, but max-silence is 1s") {
 		t.Errorf("a minute of silence: %v", err)
 	}
 	_, err = lock.New(b, lock.Require(lock.Need{MaxLeases: 11}))
-	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-leases=11 is required, but at most 10") {
+	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(),
+		"max-leases=11 is required, but at most 10") {
 		t.Errorf("eleven leases: %v", err)
 	}
-	if _, err := lock.New(b, lock.Require(lock.Need{MaxTTL: time.Minute, MaxSilence: time.Second, MaxLeases: 10})); err != nil {
+	if _, err := lock.New(b, lock.Require(lock.Need{MaxTTL: time.Minute, MaxSilence: time.Second,
+		MaxLeases: 10})); err != nil {
 		t.Errorf("what there is: %v", err)
 	}
 }
@@ -239,7 +250,8 @@ func TestRequireWhatIsBounded(t *testing.T) {
 func TestTTLThatTheStoreRefuses(t *testing.T) {
 	b := bounded{memory.New()}
 	defer b.Close()
-	if _, err := lock.New(b, lock.WithTTL(time.Hour)); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "1m0s") {
+	if _, err := lock.New(b, lock.WithTTL(time.Hour)); !errors.Is(err, lock.ErrInvalid) ||
+		!strings.Contains(err.Error(), "1m0s") {
 		t.Errorf("an hour: %v, want ErrInvalid that names the longest", err)
 	}
 	if _, err := lock.New(b, lock.WithTTL(time.Minute)); err != nil {
@@ -250,12 +262,14 @@ func TestTTLThatTheStoreRefuses(t *testing.T) {
 // A minimum hold that no Release could ask for is refused before the key is taken.
 func TestMinHoldThatTheStoreRefuses(t *testing.T) {
 	b := bounded{memory.New()}
-	if _, err := lock.New(b, lock.WithMinHold(time.Hour)); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "min hold 1h0m0s") ||
+	if _, err := lock.New(b, lock.WithMinHold(time.Hour)); !errors.Is(err, lock.ErrInvalid) ||
+		!strings.Contains(err.Error(), "min hold 1h0m0s") ||
 		!strings.Contains(err.Error(), "1m0s") {
 		t.Errorf("an hour: %v, want ErrInvalid that names the longest", err)
 	}
 	l := locker(t, b, lock.WithMinHold(time.Minute))
-	for _, acquire := range []func(context.Context, string, ...lock.AcquireOption) (*lock.Lease, error){l.Acquire, l.TryAcquire} {
+	for _, acquire := range []func(context.Context, string, ...lock.AcquireOption) (*lock.Lease, error){l.Acquire,
+		l.TryAcquire} {
 		if _, err := acquire(t.Context(), "k", lock.WithMinHold(time.Minute+1)); !errors.Is(err, lock.ErrInvalid) {
 			t.Fatalf("more than a minute: %v, want ErrInvalid", err)
 		}

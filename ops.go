@@ -71,7 +71,8 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 		places  = make(chan struct{}, atOnce)
 		workers sync.WaitGroup
 	)
-	asking, stop := context.WithCancelCause(ctx) // the first error ends it: a store that fails is not asked for thousands of keys
+	// the first error ends it: a store that fails is not asked for thousands of keys
+	asking, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	for i, key := range keys {
 		places <- struct{}{}

@@ -30,7 +30,8 @@ func TestListTellsHoldersBelowThePrefix(t *testing.T) {
 		for _, h := range held {
 			keys = append(keys, h.Key)
 		}
-		if !slices.Equal(keys, []string{"a", "b"}) || held[0].Owner != a.Owner() || held[0].Token != a.Token() || held[1].Owner != b.Owner() {
+		if !slices.Equal(keys, []string{"a", "b"}) || held[0].Owner != a.Owner() || held[0].Token != a.Token() ||
+			held[1].Owner != b.Owner() {
 			t.Errorf("%+v", held)
 		}
 		if held, err := other.Ops().List(t.Context(), "mine/b"); err != nil || len(held) != 1 || held[0].Key != "mine/b" {

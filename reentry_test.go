@@ -15,7 +15,8 @@ func TestSelfDeadlockIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		lease := acquire(t, a, "k")
 		ctx := context.WithValue(lease.Context(t.Context()), struct{ string }{"x"}, 1)
-		for _, try := range []func(context.Context, string, ...lock.AcquireOption) (*lock.Lease, error){a.Acquire, a.TryAcquire} {
+		for _, try := range []func(context.Context, string, ...lock.AcquireOption) (*lock.Lease, error){a.Acquire,
+			a.TryAcquire} {
 			_, err := try(ctx, "k")
 			wantErr(t, err, lock.ErrDeadlock)
 		}

@@ -71,8 +71,10 @@ func TestDeadlockIsNotHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, a, _ *lock.Locker) {
 		lease := acquire(t, a, "k")
 		defer release(t, lease)
-		for _, acquire := range []func(context.Context, string, ...lock.AcquireOption) (*lock.Lease, error){a.Acquire, a.TryAcquire} {
-			if _, err := acquire(lease.Context(t.Context()), "k", lock.WithWait(time.Second)); !errors.Is(err, lock.ErrDeadlock) || errors.Is(err, lock.ErrHeld) {
+		for _, acquire := range []func(context.Context, string, ...lock.AcquireOption) (*lock.Lease, error){a.Acquire,
+			a.TryAcquire} {
+			if _, err := acquire(lease.Context(t.Context()), "k", lock.WithWait(time.Second)); !errors.Is(err,
+				lock.ErrDeadlock) || errors.Is(err, lock.ErrHeld) {
 				t.Errorf("%v, want ErrDeadlock alone", err)
 			}
 		}

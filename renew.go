@@ -234,7 +234,8 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 	cancel()
 	now := time.Now()
 	failures := r.putBack(requested, errs, begun, now)
-	if logger := r.locker.defaults.logger; len(failures) > 0 && closing.Err() == nil && logger.Enabled(closing, slog.LevelWarn) {
+	if logger := r.locker.defaults.logger; len(failures) > 0 && closing.Err() == nil &&
+		logger.Enabled(closing, slog.LevelWarn) {
 		go func() { // a log that blocks must not keep leases from being renewed
 			for _, f := range failures {
 				logger.Warn("renewal: outcome unknown, trying again", "key", f.tenure.gate.key, "backend", r.locker.name,

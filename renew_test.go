@@ -409,7 +409,8 @@ func TestMaxHoldBetweenUnits(t *testing.T) {
 		}
 		day := acquire(t, l, "k", lock.WithTTL(2*time.Second), lock.WithMaxHold(most), lock.WithoutRenewal())
 		if err := day.Renew(t.Context(), 24*time.Hour); err != nil || time.Until(day.Deadline()) < most-time.Second {
-			t.Errorf("renewed for a day: %v, %v left, want what the maximum hold of %v leaves", err, time.Until(day.Deadline()), most)
+			t.Errorf("renewed for a day: %v, %v left, want what the maximum hold of %v leaves", err, time.Until(day.Deadline()),
+				most)
 		}
 		release(t, day)
 		start := time.Now()
@@ -600,7 +601,8 @@ func TestRenewalsShareRequests(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		const times = 6
-		time.Sleep(time.Until(begun.Add(2*long + long/8))) // each is renewed after a third of what is left, or up to an eighth earlier
+		// each is renewed after a third of what is left, or up to an eighth earlier
+		time.Sleep(time.Until(begun.Add(2*long + long/8)))
 		store.mu.Lock()
 		defer store.mu.Unlock()
 		if store.leases < times*leases || store.leases > (times+1)*leases {

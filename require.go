@@ -34,19 +34,20 @@ const (
 // A Need is what a store must promise. The zero value of a field asks for nothing. A Need has a text form for Config
 // and the command, a list like "fifo,reach=network,max-late=500ms".
 type Need struct {
-	FIFO         bool          // grants follow the order of arrival: "fifo"
-	Push         bool          // waiters are notified and do not poll: "push"
-	Linearizable bool          // owners exclude each other whatever fails in the store: "linearizable"
-	NoEarlyLoss  bool          // the store never drops a live lease: "no-early-loss"
-	Shared       bool          // the store has shared leases: "shared"
-	ReportsLoss  bool          // a holder learns soon, not only at its next renewal, that its lease was removed: "reports-loss"
-	Fencing      Fencing       // tokens stay in order across at least this: "fencing=restart"
-	Reach        Reach         // owners this far apart exclude each other: "reach=network"
-	MaxLate      time.Duration // a dead holder's key is free no later than this after the TTL: "max-late=500ms"
-	MinTTL       time.Duration // the store grants TTLs this short; it may round up to its Granularity: "min-ttl=1s"
-	MaxTTL       time.Duration // the store grants TTLs this long: "max-ttl=1h"
-	MaxSilence   time.Duration // a lease of at least this TTL survives a disconnection of this length: "max-silence=1m"
-	MaxLeases    int           // one Locker can hold this many leases at once: "max-leases=100"
+	FIFO         bool // grants follow the order of arrival: "fifo"
+	Push         bool // waiters are notified and do not poll: "push"
+	Linearizable bool // owners exclude each other whatever fails in the store: "linearizable"
+	NoEarlyLoss  bool // the store never drops a live lease: "no-early-loss"
+	Shared       bool // the store has shared leases: "shared"
+	// a holder learns soon, not only at its next renewal, that its lease was removed: "reports-loss"
+	ReportsLoss bool
+	Fencing     Fencing       // tokens stay in order across at least this: "fencing=restart"
+	Reach       Reach         // owners this far apart exclude each other: "reach=network"
+	MaxLate     time.Duration // a dead holder's key is free no later than this after the TTL: "max-late=500ms"
+	MinTTL      time.Duration // the store grants TTLs this short; it may round up to its Granularity: "min-ttl=1s"
+	MaxTTL      time.Duration // the store grants TTLs this long: "max-ttl=1h"
+	MaxSilence  time.Duration // a lease of at least this TTL survives a disconnection of this length: "max-silence=1m"
+	MaxLeases   int           // one Locker can hold this many leases at once: "max-leases=100"
 }
 
 // A need is one field of a Need.
@@ -94,12 +95,14 @@ var needs = []need{
 	duration("max-ttl", func(n *Need) *time.Duration { return &n.MaxTTL }, func(g Guarantees, d time.Duration) string {
 		return unless(g.MaxTTL == 0 || g.MaxTTL >= d, fmt.Sprintf("max-ttl is %v", g.MaxTTL))
 	}),
-	duration("max-silence", func(n *Need) *time.Duration { return &n.MaxSilence }, func(g Guarantees, d time.Duration) string {
-		return unless(g.MaxSilence == 0 || g.MaxSilence >= d, fmt.Sprintf("max-silence is %v", g.MaxSilence))
-	}),
+	duration("max-silence", func(n *Need) *time.Duration { return &n.MaxSilence },
+		func(g Guarantees, d time.Duration) string {
+			return unless(g.MaxSilence == 0 || g.MaxSilence >= d, fmt.Sprintf("max-silence is %v", g.MaxSilence))
+		}),
 	amount("max-leases", func(n *Need) *int { return &n.MaxLeases }, strconv.Itoa, strconv.Atoi,
 		func(g Guarantees, most int) string {
-			return unless(g.MaxLeases == 0 || g.MaxLeases >= most, fmt.Sprintf("at most %d leases can be held at once", g.MaxLeases))
+			return unless(g.MaxLeases == 0 || g.MaxLeases >= most,
+				fmt.Sprintf("at most %d leases can be held at once", g.MaxLeases))
 		}),
 }
 

@@ -43,7 +43,8 @@ func TestFilesFormAStack(t *testing.T) {
 	for id, object := range info.Uses {
 		from, to := set.Position(id.Pos()).Filename, set.Position(object.Pos()).Filename
 		_, isFunc := object.(*types.Func) // or a method
-		if object.Pkg() == pkg && from != to && (isFunc || object.Parent() == pkg.Scope()) && !slices.Contains(below[from], to) {
+		if object.Pkg() == pkg && from != to && (isFunc || object.Parent() == pkg.Scope()) &&
+			!slices.Contains(below[from], to) {
 			below[from] = append(below[from], to)
 		}
 	}

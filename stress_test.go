@@ -37,7 +37,8 @@ func TestStressEverything(t *testing.T) {
 	}
 	known := func(op string, err error) {
 		for _, e := range []error{
-			nil, lock.ErrHeld, lock.ErrUnavailable, lock.ErrLost, lock.ErrReleased, lock.ErrClosed, context.Canceled, context.DeadlineExceeded,
+			nil, lock.ErrHeld, lock.ErrUnavailable, lock.ErrLost, lock.ErrReleased, lock.ErrClosed, context.Canceled,
+			context.DeadlineExceeded,
 		} {
 			if errors.Is(err, e) {
 				return

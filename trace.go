@@ -73,7 +73,8 @@ type RenewalEnd struct {
 	Shared  bool
 	Late    time.Duration // how late the attempt began
 	Took    time.Duration // for the request, which may have renewed other leases too
-	Err     error         // nil if the lease was renewed, ErrLost if it was over; after any other error the outcome is unknown
+	// nil if the lease was renewed, ErrLost if it was over; after any other error the outcome is unknown
+	Err error
 }
 
 // LeaseEnd describes a lease that has ended.

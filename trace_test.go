@@ -91,7 +91,8 @@ func TestTracerIsToldOfAcquisitions(t *testing.T) {
 		release(t, last)
 		release(t, <-next)
 		first := acquire(t, l, "k")
-		if e := r.latest(); e.Key != "p/k" || e.Backend == "" || e.TTL != ttl || !e.Wait || e.Owner != first.Owner() || e.Token != first.Token() || e.Err != nil {
+		if e := r.latest(); e.Key != "p/k" || e.Backend == "" || e.TTL != ttl || !e.Wait || e.Owner != first.Owner() ||
+			e.Token != first.Token() || e.Err != nil {
 			t.Errorf("granted: %+v", e)
 		}
 		again, err := l.Acquire(first.Context(t.Context()), "k", lock.Reentrant())
@@ -130,7 +131,8 @@ func TestTracerIsToldOfAcquisitions(t *testing.T) {
 		_, err = l.Acquire(t.Context(), "other")
 		wantErr(t, err, lock.ErrClosed)
 		want := []lock.Outcome{
-			lock.OutcomeGranted, lock.OutcomeHandedOn, lock.OutcomeGranted, lock.OutcomeReentered, lock.OutcomeHeld, lock.OutcomeTimeout, lock.OutcomeTimeout, lock.OutcomeTimeout,
+			lock.OutcomeGranted, lock.OutcomeHandedOn, lock.OutcomeGranted, lock.OutcomeReentered, lock.OutcomeHeld,
+			lock.OutcomeTimeout, lock.OutcomeTimeout, lock.OutcomeTimeout,
 			lock.OutcomeCanceled, lock.OutcomeError, lock.OutcomeError, lock.OutcomeClosed,
 		}
 		if got := r.outcomes(); !slices.Equal(got, want) {
@@ -166,10 +168,12 @@ func TestTracerIsToldHowLeasesEnd(t *testing.T) {
 		if len(ended) != 3 {
 			t.Fatalf("%d leases ended, want 3: %+v", len(ended), ended)
 		}
-		if e := ended[0]; e.Key != "released" || e.Owner != lease.Owner() || e.Token != lease.Token() || e.Held != time.Minute || e.Lost || e.Err != nil {
+		if e := ended[0]; e.Key != "released" || e.Owner != lease.Owner() || e.Token != lease.Token() ||
+			e.Held != time.Minute || e.Lost || e.Err != nil {
 			t.Errorf("%+v", e)
 		}
-		if e := ended[1]; e.Key != "lost" || e.Held < ttl-time.Second || e.Held > ttl || !e.Lost || !errors.Is(e.Err, lock.ErrLost) {
+		if e := ended[1]; e.Key != "lost" || e.Held < ttl-time.Second || e.Held > ttl || !e.Lost ||
+			!errors.Is(e.Err, lock.ErrLost) {
 			t.Errorf("%+v", e)
 		}
 		if e := ended[2]; e.Key != "closed" || !e.Lost || !errors.Is(e.Err, lock.ErrClosed) {

@@ -185,7 +185,8 @@ type Lease interface {
 
 // A Holder describes who holds a key. The zero Holder describes a free key.
 type Holder struct {
-	Owner   string        // the owner of the lease; if leases are shared, of the one that ends last; empty when the key is free
+	// the owner of the lease; if leases are shared, of the one that ends last; empty when the key is free
+	Owner   string
 	Token   uint64        // the store's fencing number, 0 where the store cannot tell
 	TTL     time.Duration // time left by the store's clock, 0 where the store cannot tell
 	Waiters int           // how many wait in the store's own queue, -1 where the store cannot tell

@@ -79,16 +79,19 @@ var ErrUnsupported = errors.New("the library cannot do that")
 // minute.
 type Options struct {
 	Stores    []Store
-	Scenarios []string      // names, see Scenarios; nil means all
-	Rounds    int           // default 5
-	Duration  time.Duration // of one scenario on one store in one round; default 60 ms; 20 times Hold at least where a contended key is held
-	Clients   int           // how many independent clients contend where several do; default 8
-	Workers   int           // goroutines: of the one client, default 64, or of each of several, default 8
-	Hold      time.Duration // how long a worker holds a contended key; 0 means the scenario's own: 1 ms between clients, none within one; negative means none
-	Held      int           // how many leases the scenario held keeps; default 1000
-	Waiters   []int         // the crowds of the scenario waiters; default 1, 10, 100, 1000
-	TTL       time.Duration // of leases; default 30 s, in the scenario held 3 s
-	Server    string        // what the stores run on, as in "Redis 7.0.15", for the report
+	Scenarios []string // names, see Scenarios; nil means all
+	Rounds    int      // default 5
+	// of one scenario on one store in one round; default 60 ms; 20 times Hold at least where a contended key is held
+	Duration time.Duration
+	Clients  int // how many independent clients contend where several do; default 8
+	Workers  int // goroutines: of the one client, default 64, or of each of several, default 8
+	// how long a worker holds a contended key; 0 means the scenario's own: 1 ms between clients, none within one; negative
+	// means none
+	Hold    time.Duration
+	Held    int           // how many leases the scenario held keeps; default 1000
+	Waiters []int         // the crowds of the scenario waiters; default 1, 10, 100, 1000
+	TTL     time.Duration // of leases; default 30 s, in the scenario held 3 s
+	Server  string        // what the stores run on, as in "Redis 7.0.15", for the report
 
 	// Observe is called before each step and at the end.
 	Observe func(Progress)

@@ -29,7 +29,8 @@ func held(ctx context.Context, t *trial) error {
 	before := runtime.NumGoroutine()
 	leases := []Lease{first}
 	var mu sync.Mutex
-	filling, cancel := context.WithTimeoutCause(ctx, fillTime, fmt.Errorf("not all leases were granted within %v", fillTime))
+	filling, cancel := context.WithTimeoutCause(ctx, fillTime,
+		fmt.Errorf("not all leases were granted within %v", fillTime))
 	defer cancel()
 	err = few(t.number(t.Held, defaultHeld)-1, func(int) error {
 		l, err := c.Acquire(filling, newKey())

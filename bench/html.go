@@ -108,7 +108,8 @@ func (b *Report) table(scenario string) table {
 		row := rowView{Name: kit.Printable(s.Name), Color: i % colors, Remark: r.remark()}
 		for _, m := range t.Heads {
 			f, ok := r.Figures[m.Name]
-			row.Cells = append(row.Cells, cellView{Text: m.Show(f.Median, ok), Spread: f.spread(ok), Best: ok && b.best(scenario, s.Name, m)})
+			row.Cells = append(row.Cells, cellView{Text: m.Show(f.Median, ok), Spread: f.spread(ok), Best: ok &&
+				b.best(scenario, s.Name, m)})
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -101,7 +101,8 @@ func try(ctx context.Context, t *trial) error {
 	}
 	var times []time.Duration
 	begun := time.Now()
-	for end := begun.Add(t.Duration); len(times) == 0 || time.Now().Before(end); { // one at least, also by a machine that stood still
+	// one at least, also by a machine that stood still
+	for end := begun.Add(t.Duration); len(times) == 0 || time.Now().Before(end); {
 		took, err := attempt()
 		if err != nil {
 			return err

@@ -57,5 +57,6 @@ func (b *Report) ChartFile(scenario string) string {
 	}
 	svg := string(chart(m, bars))
 	head, rest, _ := strings.Cut(svg, ">")
-	return fmt.Sprintf("%s xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\">%s%s\n", head, 1.5*chartWidth, chartStyle, rest)
+	return fmt.Sprintf("%s xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\">%s%s\n", head, 1.5*chartWidth, chartStyle,
+		rest)
 }

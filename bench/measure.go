@@ -17,11 +17,13 @@ type Measure struct {
 var (
 	Rate = Measure{"rate", "/s", "cycles of acquire and release per second", true}
 	// P50, P99 and Max of a result are those of the acquisitions of all rounds together.
-	P50        = Measure{"p50", "s", "half of the acquisitions waited no longer than this", false}
-	P99        = Measure{"p99", "s", "99 of 100 acquisitions waited no longer than this", false}
-	Max        = Measure{"max", "s", "the longest wait of an acquisition", false}
-	Jain       = Measure{"fairness", "", "1 if all workers got the key equally often, 1/n if one of n got it every time (Jain's index)", true}
-	Requests   = Measure{"server-commands", "", "commands that the server executed per cycle, including those in scripts; not round trips", false}
+	P50  = Measure{"p50", "s", "half of the acquisitions waited no longer than this", false}
+	P99  = Measure{"p99", "s", "99 of 100 acquisitions waited no longer than this", false}
+	Max  = Measure{"max", "s", "the longest wait of an acquisition", false}
+	Jain = Measure{"fairness", "", "1 if all workers got the key equally often, 1/n if one of n got it every time " +
+		"(Jain's index)", true}
+	Requests = Measure{"server-commands", "",
+		"commands that the server executed per cycle, including those in scripts; not round trips", false}
 	Allocs     = Measure{"allocs", "", "heap allocations of the client per cycle", false}
 	Work       = Measure{"work", "s", "processor time that the client's process used per cycle", false}
 	CPU        = Measure{"cpu", "%", "share of one core that the client's process used", false}

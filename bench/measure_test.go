@@ -16,7 +16,8 @@ func TestQuantile(t *testing.T) {
 		q     float64
 		want  time.Duration
 	}{
-		{[]time.Duration{7}, 0.5, 7}, {[]time.Duration{7}, 0.99, 7}, {[]time.Duration{1, 2}, 0.5, 1}, {[]time.Duration{1, 2}, 0.99, 2},
+		{[]time.Duration{7}, 0.5, 7}, {[]time.Duration{7}, 0.99, 7}, {[]time.Duration{1, 2}, 0.5, 1},
+		{[]time.Duration{1, 2}, 0.99, 2},
 		{hundred, 0.5, 50}, {hundred, 0.99, 99}, {hundred, 1, 100},
 	} {
 		if got := quantile(c.times, c.q); got != c.want {
@@ -67,7 +68,8 @@ func TestQuantilesOfAllRounds(t *testing.T) {
 		rounds        []*trial
 		p50, p99, max time.Duration // p99 is 0 for none
 	}{
-		{"short rounds are slow", []*trial{round(200, fast), round(90, slow), round(90, slow), round(90, slow)}, slow, slow, slow},
+		{"short rounds are slow", []*trial{round(200, fast), round(90, slow), round(90, slow), round(90, slow)}, slow, slow,
+			slow},
 		{"one slow round", []*trial{round(1000, fast), round(1000, fast), round(150, slow)}, fast, slow, slow},
 		{"enough together", []*trial{round(60, fast), round(60, fast)}, fast, fast, fast},
 		{"too few together", []*trial{round(40, fast), round(40, slow)}, fast, 0, slow},
@@ -98,7 +100,8 @@ func TestShow(t *testing.T) {
 		want string
 	}{
 		{Rate, 1234567.8, "1 234 568/s"}, {Rate, 12.34, "12.3/s"}, {P50, 0.0000001234, "123 ns"}, {P50, 0.0001234, "123 µs"},
-		{P50, 1.5, "1.50 s"}, {P99, 0.0123, "12.3 ms"}, {CPU, 0.0384, "0.038 %"}, {Jain, 1, "1"}, {Jain, 0.98765, "0.988"}, {Allocs, 0, "0"},
+		{P50, 1.5, "1.50 s"}, {P99, 0.0123, "12.3 ms"}, {CPU, 0.0384, "0.038 %"}, {Jain, 1, "1"}, {Jain, 0.98765, "0.988"},
+		{Allocs, 0, "0"},
 	} {
 		if got := c.m.Show(c.v, true); got != c.want {
 			t.Errorf("%s %v is shown as %q, want %q", c.m.Name, c.v, got, c.want)

@@ -74,6 +74,7 @@ func (p *page) words(measures []Measure) {
 	}
 	p.add("</dl>\n",
 		`<p class="soft small" style="margin-top:12px">Bars are medians. Their whiskers reach from the lowest `,
-		"round to the highest. Below each figure of a table is how far the rounds lay from it. A figure is marked as the best if ",
+		"round to the highest. Below each figure of a table is how far the rounds lay from it. A figure is marked "+
+			"as the best if ",
 		"its worst round is better than any other store's best.</p>\n</section>\n")
 }

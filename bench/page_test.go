@@ -24,7 +24,8 @@ func TestPageIsSelfContained(t *testing.T) {
 			t.Errorf("the page contains %q", bad)
 		}
 	}
-	for _, want := range []string{"<svg", "a toy &lt;&amp; co&gt;", "prefers-color-scheme: dark", `name="viewport"`, "hot-clients"} {
+	for _, want := range []string{"<svg", "a toy &lt;&amp; co&gt;", "prefers-color-scheme: dark", `name="viewport"`,
+		"hot-clients"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not contain %q", want)
 		}
@@ -83,7 +84,8 @@ func TestPageInBrowser(t *testing.T) {
 		dom := browse(t, chromium, append(args, "--dump-dom"), probe)
 		_, title, _ := strings.Cut(dom, "<title>")
 		title, _, _ = strings.Cut(title, "</title>")
-		if want := "cut 0 wide false"; !strings.HasPrefix(title, "charts ") || strings.HasPrefix(title, "charts 0 ") || !strings.HasSuffix(title, want) {
+		if want := "cut 0 wide false"; !strings.HasPrefix(title, "charts ") || strings.HasPrefix(title, "charts 0 ") ||
+			!strings.HasSuffix(title, want) {
 			t.Errorf("%s: the page measures %q, want charts and %q", name, title, want)
 		}
 		brightness[name] = brightnessOf(t, photo)

@@ -43,8 +43,8 @@ func readersWriter(ctx context.Context, t *trial) error {
 	return t.cycles(ctx, all)
 }
 
-// readersWriters measures how writers share a key that readers stream through: each client has one writer, and its other
-// workers read.
+// readersWriters measures how writers share a key that readers stream through: each client has one writer, and its
+// other workers read.
 func readersWriters(ctx context.Context, t *trial) error {
 	clients, err := t.openSeveral(ctx, t.Clients)
 	if err != nil {

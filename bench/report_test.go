@@ -24,7 +24,8 @@ func reportOf(figures ...map[string]Figure) *Report {
 func TestBest(t *testing.T) {
 	t.Parallel()
 	one := func(low, median, high float64) map[string]Figure {
-		return map[string]Figure{Rate.Name: {Median: median, Low: low, High: high}, P50.Name: {Median: median, Low: low, High: high}}
+		return map[string]Figure{Rate.Name: {Median: median, Low: low, High: high},
+			P50.Name: {Median: median, Low: low, High: high}}
 	}
 	for _, c := range []struct {
 		figures    []map[string]Figure

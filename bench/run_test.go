@@ -29,16 +29,17 @@ type toy struct {
 func newToy() *toy { return &toy{keys: make(map[string]chan struct{})} }
 
 func (s *toy) store(name string) bench.Store {
-	return bench.Store{Name: name, About: "a toy <& co>", Open: func(context.Context, time.Duration) (bench.Client, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.opened++
-		s.open++
-		if s.order != nil {
-			*s.order = append(*s.order, name)
-		}
-		return toyClient{s}, nil
-	}}
+	return bench.Store{Name: name, About: "a toy <& co>",
+		Open: func(context.Context, time.Duration) (bench.Client, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.opened++
+			s.open++
+			if s.order != nil {
+				*s.order = append(*s.order, name)
+			}
+			return toyClient{s}, nil
+		}}
 }
 
 func (s *toy) key(key string) chan struct{} {
@@ -415,7 +416,8 @@ func TestCrowds(t *testing.T) {
 	o := quick(newToy().store("x"))
 	o.Rounds = 1
 	for _, c := range []struct{ ask, want string }{
-		{"waiters", "waiters-1 waiters-20"}, {"waiters-7", "waiters-7"}, {"waiters-7 serial waiters", "serial waiters-1 waiters-7 waiters-20"},
+		{"waiters", "waiters-1 waiters-20"}, {"waiters-7", "waiters-7"},
+		{"waiters-7 serial waiters", "serial waiters-1 waiters-7 waiters-20"},
 		{"distinct-3 distinct-8 hot-single", "hot-single distinct-3 distinct-8"},
 	} {
 		o.Scenarios = strings.Fields(c.ask)

@@ -36,20 +36,24 @@ func chart(m Measure, bars []bar) string {
 		better = "more is better"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %g %g" role="img" aria-label="%s">`, chartWidth, height, esc(m.Name+": "+m.About))
+	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %g %g" role="img" aria-label="%s">`, chartWidth, height,
+		esc(m.Name+": "+m.About))
 	fmt.Fprintf(&b, `<text class="head" x="0" y="14">%s</text><text class="sub" x="%g" y="14" text-anchor="end">%s%s</text>`,
 		esc(m.Name), chartWidth, better, kind)
 	for i, x := range bars {
 		y := chartTop + float64(i)*(barHeight+barGap)
 		mid := y + barHeight/2
-		fmt.Fprintf(&b, `<text class="name" x="%g" y="%g" text-anchor="end">%s</text>`, labelWidth-8, mid+4, esc(shorten(x.name)))
+		fmt.Fprintf(&b, `<text class="name" x="%g" y="%g" text-anchor="end">%s</text>`, labelWidth-8, mid+4,
+			esc(shorten(x.name)))
 		fmt.Fprintf(&b, `<rect class="c%d" x="%g" y="%g" width="%.1f" height="%g" rx="3"><title>%s</title></rect>`,
 			x.color, labelWidth, y, max(scale(x.Median), 2), barHeight, esc(tip(m, x)))
 		low, high := labelWidth+scale(x.Low), labelWidth+scale(x.High)
 		if high-low > 1 {
-			fmt.Fprintf(&b, `<path class="whisker" d="M%.1f %gH%.1fM%.1f %gv8M%.1f %gv8"/>`, low, mid, high, low, mid-4, high, mid-4)
+			fmt.Fprintf(&b, `<path class="whisker" d="M%.1f %gH%.1fM%.1f %gv8M%.1f %gv8"/>`, low, mid, high, low, mid-4, high,
+				mid-4)
 		}
-		fmt.Fprintf(&b, `<text class="value" x="%.1f" y="%g">%s</text>`, max(high, labelWidth+scale(x.Median))+8, mid+4, esc(m.Show(x.Median, true)))
+		fmt.Fprintf(&b, `<text class="value" x="%.1f" y="%g">%s</text>`, max(high, labelWidth+scale(x.Median))+8, mid+4,
+			esc(m.Show(x.Median, true)))
 	}
 	b.WriteString("</svg>")
 	return b.String()
@@ -83,7 +87,8 @@ func scaleOf(bars []bar) (scale func(v float64) float64, kind string) {
 
 // tip is the text of a bar's tooltip.
 func tip(m Measure, x bar) string {
-	return fmt.Sprintf("%s: %s, rounds from %s to %s", x.name, m.Show(x.Median, true), m.Show(x.Low, true), m.Show(x.High, true))
+	return fmt.Sprintf("%s: %s, rounds from %s to %s", x.name, m.Show(x.Median, true), m.Show(x.Low, true),
+		m.Show(x.High, true))
 }
 
 func shorten(name string) string {

@@ -45,7 +45,8 @@ func (s *suite) probe(b backend.Backend, o Options) error {
 		s.h.Many = min(s.h.Many, (room-more)/clients)
 		s.large = min(s.large, s.h.Many)
 		if s.h.Many < leastMany {
-			return fmt.Errorf("%w: conformance: the store has room for %d leases, of all clients together, and the suite needs %d",
+			return fmt.Errorf("%w: conformance: the store has room for %d leases, of all clients together, and the "+
+				"suite needs %d",
 				backend.ErrUnavailable, room, clients*leastMany+more)
 		}
 		if o.Parallel <= 0 {
@@ -83,7 +84,8 @@ func (s *suite) admitted(b backend.Backend, notReady func(error)) error {
 	}
 	for end := time.Now().Add(limit); ; time.Sleep(stall) {
 		// A limit of the store's own may be shorter.
-		if err = s.granted(b, time.Until(end), true); !errors.Is(err, backend.ErrUnavailable) || !time.Now().Before(end) || s.ctx.Err() != nil {
+		if err = s.granted(b, time.Until(end), true); !errors.Is(err, backend.ErrUnavailable) || !time.Now().Before(end) ||
+			s.ctx.Err() != nil {
 			break
 		}
 	}

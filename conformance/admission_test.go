@@ -84,7 +84,8 @@ func TestWaitsForYoungStore(t *testing.T) {
 // A store that grants nothing is no store whose every check fails.
 func TestGrantsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		results, _, err := admit(t, conformance.Options{}, 0, func() error { return fmt.Errorf("%w: nothing", backend.ErrUnavailable) })
+		results, _, err := admit(t, conformance.Options{}, 0,
+			func() error { return fmt.Errorf("%w: nothing", backend.ErrUnavailable) })
 		if err == nil || results != nil {
 			t.Errorf("%d results, error %v", len(results), err)
 		}
@@ -126,7 +127,8 @@ func TestKeepsToCapacity(t *testing.T) {
 		wrong bool
 	}{{31, true}, {32, false}, {0, false}} {
 		results, _, err := admit(t, conformance.Options{Run: only("KeysAreBytes")}, test.room, never)
-		if test.wrong != errors.Is(err, backend.ErrUnavailable) || !test.wrong && (err != nil || results[0].Status != conformance.Pass) {
+		if test.wrong != errors.Is(err, backend.ErrUnavailable) || !test.wrong &&
+			(err != nil || results[0].Status != conformance.Pass) {
 			t.Errorf("room for %d: %v, error %v", test.room, results, err)
 		}
 	}

@@ -49,7 +49,8 @@ func verdictOf(lates []outcome, stretch int) outcome {
 	}
 	switch {
 	case same:
-		return outcome{status: Fail, broken: last.broken, output: last.output + "\nthe same was seen in each of " + attempts + slow}
+		return outcome{status: Fail, broken: last.broken, output: last.output + "\nthe same was seen in each of " + attempts +
+			slow}
 	case !last.harmless && last.stood == 0:
 		return outcome{status: Fail, broken: last.broken, output: last.output + "\nno better was seen in " + attempts}
 	}

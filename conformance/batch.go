@@ -45,7 +45,8 @@ func largeBatchRenewsEach(t *trial) {
 	if 6*round > t.timeout {
 		t.provesNothing("%d requests take %v, and there are several rounds of them", n, round)
 	}
-	brief := t.g.Round(max(t.passing(), min(t.passing()+2*round, t.long()/2))) // a lease that the batch leaves out is over after that
+	// a lease that the batch leaves out is over after that
+	brief := t.g.Round(max(t.passing(), min(t.passing()+2*round, t.long()/2)))
 	released := func(i int) bool { return i%37 == 5 || i == n-2 && n > 4 }
 	grants, batch := make([]*grant, n), make([]backend.Renewal, n)
 	t.inTurns(n, func(i int) {

@@ -15,14 +15,16 @@ import (
 var batchFrameChecks = []Check{
 	{
 		Name: "BatchFindsLossesAnywhere",
-		Rule: "rule 5: RenewBatch returns ErrLost for exactly the leases that the store has dropped, wherever they are in a batch of a " +
+		Rule: "rule 5: RenewBatch returns ErrLost for exactly the leases that the store has dropped, wherever they are in " +
+			"a batch of a " +
 			"thousand, and renews all others",
 		Needs: []Need{needsEvict},
 		run:   batchFindsLossesAnywhere,
 	},
 	{
 		Name: "CutInsideBatch",
-		Rule: "BatchRenewer.RenewBatch: if a connection breaks, or the context ends, in the middle of a large batch, the store has renewed each " +
+		Rule: "BatchRenewer.RenewBatch: if a connection breaks, or the context ends, in the middle of a large batch, the " +
+			"store has renewed each " +
 			"lease whose error is nil, no live lease is lost, and no deadline is later than the store's",
 		Needs: []Need{needsLinked},
 		run:   cutInsideBatch,
@@ -30,7 +32,8 @@ var batchFrameChecks = []Check{
 }
 
 const (
-	leastOfBatch = 160             // leases of a large batch, on the slowest store: more than etcd accepts in one transaction
+	// leases of a large batch, on the slowest store: more than etcd accepts in one transaction
+	leastOfBatch = 160
 	batchBudget  = 2 * time.Second // for getting its leases
 )
 
@@ -74,7 +77,8 @@ func lossPattern(n int) []bool {
 
 func batchFindsLossesAnywhere(t *trial) {
 	client, lossesWait := t.a, func() (deliver func()) { return func() {} }
-	if t.g.ReportsLoss && t.h.Linked != nil { // keep the messages back, or the client would know the losses and not ask the store
+	// keep the messages back, or the client would know the losses and not ask the store
+	if t.g.ReportsLoss && t.h.Linked != nil {
 		c, link := t.linked()
 		t.usable(c)
 		client, lossesWait = c, func() func() { return t.holdAnswers(link) }
@@ -145,7 +149,9 @@ func (t *trial) dropAll(grants []*grant, lost []bool) (taken []*grant) {
 
 // renewsExactly renews grants in one batch, begun at before. The batch must renew exactly the leases that lost does not
 // mark.
-func (t *trial) renewsExactly(batcher backend.BatchRenewer, grants []*grant, lost []bool, ttl time.Duration, before time.Time) {
+func (t *trial) renewsExactly(
+	batcher backend.BatchRenewer, grants []*grant, lost []bool, ttl time.Duration, before time.Time,
+) {
 	n := len(grants)
 	deadlines := make([]time.Time, n)
 	for i, g := range grants {
@@ -311,7 +317,8 @@ func (b *cutBatch) disturb(f batchFault) {
 		case errors.Is(err, backend.ErrLost) && !after.Before(old[i]):
 			t.tooLate("a lease ended before it was renewed")
 		case g.Deadline().After(old[i]) && !t.movesOn(g):
-			t.fatalf("lease %d of a batch of %d %s: the error is %v, and the deadline has moved by %v", i, n, f.what, err, g.Deadline().Sub(old[i]))
+			t.fatalf("lease %d of a batch of %d %s: the error is %v, and the deadline has moved by %v", i, n, f.what, err,
+				g.Deadline().Sub(old[i]))
 		default:
 			t.uncertain(err, fmt.Sprintf("renewal of live lease %d of a batch of %d %s", i, n, f.what))
 			if b.hasTTL {

@@ -47,8 +47,10 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		return life
 	case "Lost never closes", "stale Release is sent without owner", "stale Renew is sent without owner",
 		"stale Renew takes a free key", "Release is not sent when its context has ended", "second Release is ErrLost",
-		"Release after expiry is nil", "Renew takes TTL 0", "longer TTL than MaxTTL is taken", "Release ends every lease of the client",
-		"hung Renew keeps Lost open", "Release waits for the store for ever", "OnLost calls twice", "Renew ignores the context",
+		"Release after expiry is nil", "Renew takes TTL 0", "longer TTL than MaxTTL is taken",
+		"Release ends every lease of the client",
+		"hung Renew keeps Lost open", "Release waits for the store for ever", "OnLost calls twice",
+		"Renew ignores the context",
 		"OnLost calls after a release", "Renew succeeds after Release", "late answer revives the lease",
 		"unanswered shorter renewal is not counted", "renewal below MinTTL ends the lease", "renewal below MinTTL is refused",
 		"renewal below MinTTL is kept as asked", "renewal below MinTTL does nothing",
@@ -73,7 +75,8 @@ func (b *bent) Deadline() time.Time {
 }
 
 func (b *bent) Lost() <-chan struct{} {
-	if b.is("Lost never closes", "Lost closes at half the TTL", "Lost closes 3 seconds late", "Lost closes at the first deadline",
+	if b.is("Lost never closes", "Lost closes at half the TTL", "Lost closes 3 seconds late",
+		"Lost closes at the first deadline",
 		"Lost closes after a clean release", "hung Renew keeps Lost open", "hung batch keeps Lost open") {
 		return b.lost
 	}

@@ -102,7 +102,8 @@ func (t *trial) sharedWith(key string) string {
 }
 
 // framework lists files that checkLine omits if a line of another file called them.
-var framework = []string{"trial.go", "pulse.go", "execute.go", "attempts.go", "run.go", "grant.go", "wait.go", "ways.go"}
+var framework = []string{"trial.go", "pulse.go", "execute.go", "attempts.go", "run.go", "grant.go", "wait.go",
+	"ways.go"}
 
 // checkLine is where in the suite its caller was called from: "fifo.go:97: ", or the lines of the functions that have
 // called each other, as in "loss_callbacks.go:70 > loss_callbacks.go:93: ". What a goroutine does begins with the

@@ -21,7 +21,8 @@ func undurable(bubble string) string {
 	var shown []string
 	for _, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 		header, _, _ := strings.Cut(stack, "\n")
-		if strings.Contains(header, bubble+"]") && !strings.Contains(header, "(durable)") && !strings.Contains(header, "synctest.Run") {
+		if strings.Contains(header, bubble+"]") && !strings.Contains(header, "(durable)") &&
+			!strings.Contains(header, "synctest.Run") {
 			shown = append(shown, stack)
 		}
 	}

@@ -26,12 +26,14 @@ func TestRunInBubbleReportsBrokenStores(t *testing.T) {
 	for bug, want := range map[string][]string{
 		"release leaves waiters parked": {"--- FAIL: " + t.Name() + "/waiting/WaiterGetsReleasedKey"},
 		"wait ignores the context": {
-			"--- FAIL: " + t.Name() + "/cancel/CancelledWhileWaiting", "blocked goroutines remain", "goroutines of ", "client_acquire_test.go",
+			"--- FAIL: " + t.Name() + "/cancel/CancelledWhileWaiting", "blocked goroutines remain", "goroutines of ",
+			"client_acquire_test.go",
 		},
 		"Close leaves a goroutine": {"--- FAIL: " + t.Name() + "/close/CloseLeaksNoGoroutine", "blocked goroutines remain"},
 	} {
 		t.Run(bug, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestRunInBubbleReportsBrokenStores$/^(exclusion|waiting|cancel|close)$")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v",
+				"-test.run=^TestRunInBubbleReportsBrokenStores$/^(exclusion|waiting|cancel|close)$")
 			cmd.Env = append(os.Environ(), child+"="+bug)
 			out, err := cmd.CombinedOutput()
 			if err == nil {

@@ -13,12 +13,14 @@ import (
 var busyChecks = []Check{
 	{
 		Name: "EndedWaitReportsBusy",
-		Rule: "Backend.Acquire that waits, and whose context ends after the store has said that the key is busy, matches ErrHeld too",
-		run:  endedWaitReportsBusy,
+		Rule: "Backend.Acquire that waits, and whose context ends after the store has said that the key is busy, " +
+			"matches ErrHeld too",
+		run: endedWaitReportsBusy,
 	},
 	{
-		Name:  "OwnLimitIsUnavailable",
-		Rule:  "a time limit of the store itself that runs out is ErrUnavailable, and not the error of a context that has not ended",
+		Name: "OwnLimitIsUnavailable",
+		Rule: "a time limit of the store itself that runs out is ErrUnavailable, and not the error of a context that " +
+			"has not ended",
 		Needs: []Need{needsLinked},
 		run:   ownLimitIsUnavailable,
 	},
@@ -55,7 +57,8 @@ func endedWaitReportsBusy(t *trial) {
 			if t.inspect(g.key).Waiters < 0 { // nothing shows that the store was asked in time
 				t.tooLate("Acquire of a held key whose context ended: %v", err)
 			}
-			t.fatalf("Acquire of a held key whose context ended: %v, which does not match ErrHeld although the store had said that "+
+			t.fatalf("Acquire of a held key whose context ended: %v, which does not match ErrHeld although the store "+
+				"had said that "+
 				"the key is busy", err)
 		}
 		t.release(g)

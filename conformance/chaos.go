@@ -61,7 +61,8 @@ func (h *history) breakLink(link Link, client int, bound bool, until time.Time) 
 				time.Sleep(random.upTo(h.troubled()))
 			}
 			link.Heal()
-			h.fault(faultRecord{client: client, what: fmt.Sprintf("link of worker %d %s", client, what), from: from, to: h.now(), forgets: bound})
+			h.fault(faultRecord{client: client, what: fmt.Sprintf("link of worker %d %s", client, what), from: from, to: h.now(),
+				forgets: bound})
 		}
 	}
 }

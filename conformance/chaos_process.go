@@ -61,7 +61,8 @@ func (h *history) freezeAndKill(v *victim, id int, random dice, until time.Time)
 	h.calm(random)
 	killing = h.now()
 	v.Kill()
-	h.fault(faultRecord{client: id, what: fmt.Sprintf("the process of worker %d is killed", id), from: killing, to: h.now()})
+	h.fault(faultRecord{client: id, what: fmt.Sprintf("the process of worker %d is killed", id), from: killing,
+		to: h.now()})
 	close(v.gone)
 	return killing
 }

@@ -8,9 +8,10 @@ import (
 
 // A Claim is a promise in a store's Guarantees that only a fault, or another process, can put to the test.
 type Claim struct {
-	Field   string // as in "Guarantees.Fencing"
-	Text    string // what is claimed, in a sentence
-	Missing string // the hook that a check of it lacks, as in "Harness.RestartEmpty"; empty if the check was skipped for another reason
+	Field string // as in "Guarantees.Fencing"
+	Text  string // what is claimed, in a sentence
+	// the hook that a check of it lacks, as in "Harness.RestartEmpty"; empty if the check was skipped for another reason
+	Missing string
 	Reason  string // as in "not proven: needs Harness.RestartEmpty"
 }
 
@@ -22,12 +23,14 @@ var claims = []struct {
 	made        func(g backend.Guarantees) bool
 	checks      []string
 }{
-	{"Guarantees.Fencing", "the order of tokens survives a restart of the store, or of every process where there is no server",
+	{"Guarantees.Fencing", "the order of tokens survives a restart of the store, or of every process where " +
+		"there is no server",
 		func(g backend.Guarantees) bool { return g.Fencing >= backend.FencingRestart }, []string{"TokensSurviveRestart"}},
 	{"Guarantees.Fencing", "the order of tokens survives a loss of the store's data",
 		func(g backend.Guarantees) bool { return g.Fencing >= backend.FencingLoss }, []string{"TokensSurviveEmptying"}},
 	{"Guarantees.Consistency", "leases are linearizable, also while the store fails and comes back",
-		func(g backend.Guarantees) bool { return g.Consistency == backend.Linearizable && beyondProcess(g) }, []string{"HistoryUnderOutages"}},
+		func(g backend.Guarantees) bool { return g.Consistency == backend.Linearizable && beyondProcess(g) },
+		[]string{"HistoryUnderOutages"}},
 	{"Guarantees.EarlyLoss", "no live lease is dropped, by a restart of the store either",
 		func(g backend.Guarantees) bool { return g.EarlyLoss == "" && beyondProcess(g) }, []string{"RestartKeepsLeases"}},
 	{"Guarantees.ReportsLoss", "a holder learns at once that somebody else has removed its lease",
@@ -35,7 +38,8 @@ var claims = []struct {
 	{"Guarantees.Reach", "processes of one host exclude each other",
 		func(g backend.Guarantees) bool { return g.Reach == backend.ReachHost }, []string{"ProcessesExclude"}},
 	{"Guarantees.Reach", "processes exclude each other that reach the store through a network",
-		func(g backend.Guarantees) bool { return g.Reach == backend.ReachNetwork }, []string{"ProcessesExclude", "PartitionLosesBeforeNext"}},
+		func(g backend.Guarantees) bool { return g.Reach == backend.ReachNetwork },
+		[]string{"ProcessesExclude", "PartitionLosesBeforeNext"}},
 	{"Guarantees.Shared",
 		"shared leases exclude exclusive ones alone, end each by itself, and pass no exclusive request that waits",
 		func(g backend.Guarantees) bool { return g.Shared },

@@ -23,7 +23,8 @@ func TestClaimsAreNotProvenWithoutTheirHook(t *testing.T) {
 		{"tokens restart with an emptied store", "Guarantees.Fencing", "Harness.RestartEmpty", "TokensSurviveEmptying"},
 		{"restart drops leases", "Guarantees.EarlyLoss", "Harness.Restart", "RestartKeepsLeases"},
 		{"other processes have a store of their own", "Guarantees.Reach", "Harness.Process", "ProcessesExclude"},
-		{"step of the clock forward ends leases, and nobody says so", "Guarantees.EnforcedBy", "Harness.StepClock", "SteppedClockEndsNoLease"},
+		{"step of the clock forward ends leases, and nobody says so", "Guarantees.EnforcedBy", "Harness.StepClock",
+			"SteppedClockEndsNoLease"},
 		{"lease ends by its holder's clock", "Guarantees.EnforcedBy", "Harness.Process", "WrongClockEndsNothingEarly"},
 	} {
 		t.Run(lie.bug, func(t *testing.T) {
@@ -82,16 +83,21 @@ func TestClaimsOfEveryReach(t *testing.T) {
 		missing map[backend.Reach]string // the hook that is named; empty where nothing is claimed
 		proves  func(h *conformance.Harness)
 	}{
-		{"tokens over a restart", claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingRestart }), "Guarantees.Fencing",
+		{"tokens over a restart", claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingRestart }),
+			"Guarantees.Fencing",
 			map[backend.Reach]string{p: "Harness.Restart", h: "Harness.Restart", n: "Harness.Restart"}, restart},
-		{"tokens over a loss of data", claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingLoss }), "Guarantees.Fencing",
+		{"tokens over a loss of data", claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingLoss }),
+			"Guarantees.Fencing",
 			map[backend.Reach]string{p: "Harness.RestartEmpty", h: "Harness.RestartEmpty", n: "Harness.RestartEmpty"},
 			func(h *conformance.Harness) { restart(h); empty(h) }},
-		{"tokens over a loss of data, and so over a restart", claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingLoss }),
+		{"tokens over a loss of data, and so over a restart",
+			claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingLoss }),
 			"Guarantees.Fencing", map[backend.Reach]string{p: "Harness.Restart", h: "Harness.Restart", n: "Harness.Restart"},
 			func(h *conformance.Harness) { restart(h); empty(h) }},
-		{"tokens in a process", claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingProcess }), "Guarantees.Fencing", nil, nil},
-		{"linearizable", claim(func(g *backend.Guarantees) { g.Consistency, g.EarlyLoss = backend.Linearizable, "" }), "Guarantees.Consistency",
+		{"tokens in a process", claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingProcess }),
+			"Guarantees.Fencing", nil, nil},
+		{"linearizable", claim(func(g *backend.Guarantees) { g.Consistency, g.EarlyLoss = backend.Linearizable, "" }),
+			"Guarantees.Consistency",
 			map[backend.Reach]string{h: "Harness.Restart", n: "Harness.Restart"}, restart},
 		{"no early loss", claim(func(g *backend.Guarantees) { g.EarlyLoss = "" }), "Guarantees.EarlyLoss",
 			map[backend.Reach]string{h: "Harness.Restart", n: "Harness.Restart"}, restart},
@@ -100,7 +106,8 @@ func TestClaimsOfEveryReach(t *testing.T) {
 			func(h *conformance.Harness) { process(h); h.Linked = every.Linked }},
 		{"shared leases", claim(func(g *backend.Guarantees) { g.Shared = true }), "Guarantees.Shared",
 			map[backend.Reach]string{h: "Harness.Process", n: "Harness.Process"}, process},
-		{"lateness", modest, "Guarantees.MaxLate", map[backend.Reach]string{h: "Harness.Process", n: "Harness.Process"}, process},
+		{"lateness", modest, "Guarantees.MaxLate", map[backend.Reach]string{h: "Harness.Process", n: "Harness.Process"},
+			process},
 		{"clocks", modest, "Guarantees.EnforcedBy",
 			map[backend.Reach]string{p: "Harness.StepClock", h: "Harness.StepClock", n: "Harness.StepClock"},
 			func(h *conformance.Harness) { process(h); clock(h) }},
@@ -188,7 +195,8 @@ func TestSkippedChecksProveNoClaim(t *testing.T) {
 		}
 		for field, want := range skippedClaims {
 			if !slices.ContainsFunc(results, func(r conformance.Result) bool {
-				return r.Name == field && r.Status == conformance.NotProven && r.Missing == want.missing && strings.HasPrefix(r.Output, want.reason)
+				return r.Name == field && r.Status == conformance.NotProven && r.Missing == want.missing &&
+					strings.HasPrefix(r.Output, want.reason)
 			}) {
 				t.Errorf("%s is not reported as %q (missing %q)", field, want.reason, want.missing)
 			}
@@ -246,11 +254,13 @@ func TestExecuteReportsClaims(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	const made = 10 // fencing twice, consistency, early loss, reach, lateness, the clients' clocks and the servers', shared leases twice
+	// fencing twice, consistency, early loss, reach, lateness, the clients' clocks and the servers', shared leases twice
+	const made = 10
 	if claims != made {
 		t.Errorf("%d claims are not proven, want %d", claims, made)
 	}
-	if results, err = conformance.Execute(t.Context(), bare, conformance.Options{Run: only("ClientsShareStore")}); err != nil || len(results) != 1 {
+	if results, err = conformance.Execute(t.Context(), bare,
+		conformance.Options{Run: only("ClientsShareStore")}); err != nil || len(results) != 1 {
 		t.Errorf("%d results of one check, error %v", len(results), err)
 	}
 }
@@ -260,7 +270,8 @@ func TestSkipNamesAreChecked(t *testing.T) {
 	h := newServer("").harness()
 	h.Skip = map[string]string{"NoSuchCheck": "why not"}
 	h.Open = func(context.Context) (backend.Backend, error) { t.Fatal("a client was opened"); return nil, nil }
-	if _, err := conformance.Execute(t.Context(), h, conformance.Options{}); err == nil || !strings.Contains(err.Error(), "NoSuchCheck") {
+	if _, err := conformance.Execute(t.Context(), h, conformance.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "NoSuchCheck") {
 		t.Errorf("%v, want an error that names the check", err)
 	}
 }
@@ -291,7 +302,8 @@ func TestFailuresNameRuleAndLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct{ bug, check, rule, output string }{
 			{"no exclusion", "RenewKeepsAlive", "rule 1: ", "double grant"},
-			{"no exclusion", "ExclusiveAcrossClients", "rule 1: ", "double grant"}, // also after a release of a lease that another's grant has ended
+			// also after a release of a lease that another's grant has ended
+			{"no exclusion", "ExclusiveAcrossClients", "rule 1: ", "double grant"},
 			{"keys share one lock", "KeysAreIndependent", "rule 8: ", "shares a lock with the key"},
 			{"keys are folded to lower case", "KeysAreInjective", "rule 8: ", "shares a lock with the key"},
 			{"Lost never closes", "OnLostCallsWhateverEndsIt", "rule 6: ", "Lost is not closed"},
@@ -303,8 +315,10 @@ func TestFailuresNameRuleAndLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := results[0]
-			if r.Status != conformance.Fail || !strings.HasPrefix(r.Broken, test.rule) || !strings.Contains(r.Output, test.output) {
-				t.Errorf("%s, %s: %s, broken %q:\n%s\nwant %q and %q", test.bug, test.check, r.Status, r.Broken, r.Output, test.rule, test.output)
+			if r.Status != conformance.Fail || !strings.HasPrefix(r.Broken, test.rule) ||
+				!strings.Contains(r.Output, test.output) {
+				t.Errorf("%s, %s: %s, broken %q:\n%s\nwant %q and %q", test.bug, test.check, r.Status, r.Broken, r.Output,
+					test.rule, test.output)
 			}
 			if line, _, _ := strings.Cut(r.Output, " "); !strings.Contains(line, ".go:") || strings.HasPrefix(line, "run.go") {
 				t.Errorf("%s, %s: the output does not begin with the check's line: %s", test.bug, test.check, r.Output)

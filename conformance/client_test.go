@@ -19,11 +19,12 @@ type client struct {
 	leases *kit.Leases
 	done   chan struct{} // closed by Close
 	ending sync.Once
-	token  uint64            // guarded by server.mu
-	taking map[string]bool   // owners whose leases are being taken; guarded by server.mu
-	held   map[string]string // keys of the leases of a client with MaxLeases, some of them ended, by owner; guarded by server.mu
-	wire   *wire             // what lies between, nil for nothing
-	skew   time.Duration     // of its wall clock
+	token  uint64          // guarded by server.mu
+	taking map[string]bool // owners whose leases are being taken; guarded by server.mu
+	// keys of the leases of a client with MaxLeases, some of them ended, by owner; guarded by server.mu
+	held map[string]string
+	wire *wire         // what lies between, nil for nothing
+	skew time.Duration // of its wall clock
 
 	contact contact
 
@@ -107,7 +108,8 @@ func (c *client) Guarantees() backend.Guarantees {
 		g.MaxTTL = time.Hour
 	case c.is("deadline is further away than MaxSilence"):
 		g.MaxSilence = 2 * time.Second
-	case c.is("one lease less than MaxLeases", "one more than MaxLeases is busy", "wait beside MaxLeases fails at once", "limited"):
+	case c.is("one lease less than MaxLeases", "one more than MaxLeases is busy", "wait beside MaxLeases fails at once",
+		"limited"):
 		g.MaxLeases = mostLeases
 	case c.is("deadline stands at MaxSilence"):
 		g.MaxSilence = 200 * time.Millisecond
@@ -284,7 +286,8 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		q.c.twoSteps(l.Key(), l.Owner(), time.Minute)
 	}
 	ok, err := q.release(ctx, l)
-	if errors.Is(err, errReset) && q.c.is("release sent again is ErrLost", "release sent again is done, whatever it finds") {
+	if errors.Is(err, errReset) && q.c.is("release sent again is ErrLost",
+		"release sent again is done, whatever it finds") {
 		ok, err = q.release(ctx, l) // the first may be under way yet
 		ok = ok || q.c.is("release sent again is done, whatever it finds")
 	}

@@ -29,13 +29,15 @@ var clockMutants = []mutant{
 
 // obeysWallClock reports whether Guarantees state that a wall clock ends leases.
 func (s *server) obeysWallClock() bool {
-	return s.is(byWallClock, "step of the clock back ends leases", "lease that a step of the clock has ended is renewed over the next one",
+	return s.is(byWallClock, "step of the clock back ends leases",
+		"lease that a step of the clock has ended is renewed over the next one",
 		"EarlyLoss does not mention the wall clock", "step of the clock back keeps the keys of the dead for twice as long")
 }
 
 func (s *server) clocked(g backend.Guarantees) backend.Guarantees {
 	if s.obeysWallClock() {
-		g.EnforcedBy, g.EarlyLoss, g.Consistency = "wall clock of the server", "a step forward of its wall clock", backend.BestEffort
+		g.EnforcedBy, g.EarlyLoss, g.Consistency = "wall clock of the server", "a step forward of its wall clock",
+			backend.BestEffort
 	}
 	if s.is("EarlyLoss does not mention the wall clock") {
 		g.EarlyLoss = ""

@@ -12,7 +12,8 @@ import (
 var clockStepChecks = []Check{
 	{
 		Name: "SteppedClockEndsNoLease",
-		Rule: "rules 1 and 9: a step of the store's wall clock ends no live lease and parks no waiter; where that clock ends leases " +
+		Rule: "rules 1 and 9: a step of the store's wall clock ends no live lease and parks no waiter; where that " +
+			"clock ends leases " +
 			"(Guarantees.EnforcedBy), a step forward may, if EarlyLoss says so, and the holder's next " +
 			"renewal fails with ErrLost",
 		Needs: []Need{needsStepClock},
@@ -21,7 +22,8 @@ var clockStepChecks = []Check{
 	},
 	{
 		Name: "SteppedClockKeepsNoDeadHolder",
-		Rule: "rule 3: the key of a dead holder is free by the granted TTL plus MaxLate, and not sooner, however the store's wall clock is " +
+		Rule: "rule 3: the key of a dead holder is free by the granted TTL plus MaxLate, and not sooner, however the " +
+			"store's wall clock is " +
 			"stepped; where that clock ends leases (Guarantees.EnforcedBy), by as much later as it was stepped back",
 		Needs: []Need{needsStepClock},
 		alone: true,
@@ -91,7 +93,8 @@ func (t *trial) endedByStep(g *grant, by time.Duration, mayEnd bool) bool {
 	case err == nil && !g.live(next.after):
 		t.tooLate("the holder's lease ended before a second owner was refused")
 	case err == nil && !mayEnd:
-		t.doubleGrant("a step of the store's clock by %v let a second owner in %v before the holder's deadline; EnforcedBy is %q, EarlyLoss %q",
+		t.doubleGrant("a step of the store's clock by %v let a second owner in %v before the holder's deadline; EnforcedBy "+
+			"is %q, EarlyLoss %q",
 			by, time.Until(g.Deadline()), t.g.EnforcedBy, t.g.EarlyLoss)
 	case err == nil:
 		t.wantLost("Renew of a lease that a step of the store's clock has ended", func() error {
@@ -115,7 +118,8 @@ func (t *trial) endedByStep(g *grant, by time.Duration, mayEnd bool) bool {
 	case !time.Now().Before(deadline):
 		t.tooLate("a lease ended before it was renewed")
 	}
-	t.fatalf("Renew of a live lease after the store's clock was stepped by %v: %v; EnforcedBy is %q", by, err, t.g.EnforcedBy)
+	t.fatalf("Renew of a live lease after the store's clock was stepped by %v: %v; EnforcedBy is %q", by, err,
+		t.g.EnforcedBy)
 	return false
 }
 
@@ -143,7 +147,8 @@ func steppedClockKeepsNoDeadHolder(t *trial) {
 		t.outlast(t.lastRefusal(tried.after, ttl).Add(late))
 		g, err := t.attempt(t.b, tried.key, t.long())
 		if err != nil {
-			t.fatalf("the key of a dead holder is not free %v after its grant of %v, the store's clock being stepped by %v: %v; "+
+			t.fatalf("the key of a dead holder is not free %v after its grant of %v, the store's clock being "+
+				"stepped by %v: %v; "+
 				"MaxLate is %v, EnforcedBy is %q", time.Since(tried.after), ttl, by, err, t.g.MaxLate, t.g.EnforcedBy)
 		}
 		back()

@@ -87,7 +87,8 @@ func wrongClockEndsNothingEarly(t *trial) {
 		}
 		switch err := refused.answer.Err; {
 		case err == nil && tried.live(refused.after):
-			t.doubleGrant("a process with a wrong clock was granted the key %v before the holder's deadline", time.Until(tried.Deadline()))
+			t.doubleGrant("a process with a wrong clock was granted the key %v before the holder's deadline",
+				time.Until(tried.Deadline()))
 		case err == nil || errors.Is(err, backend.ErrLost):
 			t.tooLate("the holder's lease ended before a second owner was refused")
 		case !errors.Is(err, backend.ErrHeld):

@@ -104,11 +104,13 @@ func (t *trial) apart(c collision) {
 		one := t.acquire(clients[0], c.one, t.long())
 		two, err := t.attempt(clients[1], c.two, t.long())
 		if err != nil {
-			t.notGranted(fmt.Sprintf("while %s is held, Acquire of %s, whose %s is the same", show(c.one), show(c.two), c.hash), c.two, err)
+			t.notGranted(fmt.Sprintf("while %s is held, Acquire of %s, whose %s is the same", show(c.one), show(c.two), c.hash),
+				c.two, err)
 		}
 		for _, g := range []*grant{one, two} {
 			if h := t.inspect(g.key); h.Owner != g.owner {
-				t.breaks(8, "Inspect says that %q holds %s, want %q; another key with the same %s is held too", h.Owner, show(g.key), g.owner, c.hash)
+				t.breaks(8, "Inspect says that %q holds %s, want %q; another key with the same %s is held too", h.Owner,
+					show(g.key), g.owner, c.hash)
 			}
 		}
 		t.release(one)
@@ -195,12 +197,15 @@ func (t *trial) separate(keys []string) {
 func (t *trial) apartFromDerived() {
 	var derived []string
 	for _, name := range []string{
-		"lock", "locks", "queue", "q", "waiters", "wait", "token", "tokens", "fence", "fencing", "counter", "seq", "owner", "ttl",
-		"expires", "inbox", "channel", "meta", "lease", "holder", "read", "write", "0", "1", "0000000000", "0000000001", "lock-0000000000",
+		"lock", "locks", "queue", "q", "waiters", "wait", "token", "tokens", "fence", "fencing", "counter", "seq", "owner",
+		"ttl",
+		"expires", "inbox", "channel", "meta", "lease", "holder", "read", "write", "0", "1", "0000000000", "0000000001",
+		"lock-0000000000",
 	} {
 		derived = append(derived, t.key+":"+name, t.key+"/"+name, t.key+"."+name, name+":"+t.key, name+"/"+t.key)
 	}
-	derived = append(derived, "{"+t.key+"}:queue", "{"+t.key+"}:token", "lock:{"+t.key+"}", "redisson_lock__channel:{"+t.key+"}",
+	derived = append(derived, "{"+t.key+"}:queue", "{"+t.key+"}:token", "lock:{"+t.key+"}",
+		"redisson_lock__channel:{"+t.key+"}",
 		"/"+t.key+"/", t.key+"~", t.key+".tmp", t.key+"-journal", "."+t.key, "_"+t.key, "__"+t.key+"__")
 	held := t.acquire(t.a, t.key, t.long())
 	w := t.wait(t.b, t.key, t.long())
@@ -222,18 +227,22 @@ func encodings(k string) []string {
 		return b.String()
 	}
 	all := append(digests(k),
-		hex.EncodeToString(raw), strings.ToUpper(hex.EncodeToString(raw)), "0x"+hex.EncodeToString(raw), `\x`+hex.EncodeToString(raw),
+		hex.EncodeToString(raw), strings.ToUpper(hex.EncodeToString(raw)), "0x"+hex.EncodeToString(raw),
+		`\x`+hex.EncodeToString(raw),
 		base64.StdEncoding.EncodeToString(raw), base64.RawStdEncoding.EncodeToString(raw),
 		base64.URLEncoding.EncodeToString(raw), base64.RawURLEncoding.EncodeToString(raw),
 		base32.StdEncoding.EncodeToString(raw), base32.HexEncoding.EncodeToString(raw),
 		strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(raw)),
 		url.PathEscape(k), url.QueryEscape(k), url.QueryEscape(url.QueryEscape(k)), strings.ToLower(url.QueryEscape(k)),
-		percent("%%%02X"), percent("%%%02x"), percent("_%02x"), percent("=%02X"), percent(`\%03o`), percent(`\x%02x`), percent("&#%d;"),
+		percent("%%%02X"), percent("%%%02x"), percent("_%02x"), percent("=%02X"), percent(`\%03o`), percent(`\x%02x`),
+		percent("&#%d;"),
 		strconv.Quote(k), strconv.QuoteToASCII(k), html.EscapeString(k), strings.ToValidUTF8(k, "?"),
 		strings.ReplaceAll(k, "%", "%%"), strings.ReplaceAll(k, "/", "%2F"), strings.ReplaceAll(k, "/", "%2f"),
 		strings.ReplaceAll(k, "/", "_"), strings.ReplaceAll(k, "/", "-"), strings.ReplaceAll(k, "/", "."),
-		strings.ReplaceAll(k, "/", ":"), strings.ReplaceAll(k, "/", `\`), strings.ReplaceAll(k, "/", ""), strings.ReplaceAll(k, "/", "//"),
-		strings.ReplaceAll(k, " ", "+"), strings.ReplaceAll(k, " ", "_"), strings.ReplaceAll(k, " ", ""), strings.ReplaceAll(k, ":", "_"),
+		strings.ReplaceAll(k, "/", ":"), strings.ReplaceAll(k, "/", `\`), strings.ReplaceAll(k, "/", ""),
+		strings.ReplaceAll(k, "/", "//"),
+		strings.ReplaceAll(k, " ", "+"), strings.ReplaceAll(k, " ", "_"), strings.ReplaceAll(k, " ", ""),
+		strings.ReplaceAll(k, ":", "_"),
 		strings.ReplaceAll(k, "\x00", ""), strings.ReplaceAll(k, "\x00", `\0`), strings.ReplaceAll(k, "\xff", "\ufffd"),
 	)
 	all = slices.DeleteFunc(all, func(e string) bool { return e == k || len(e) > backend.MaxKeyLen })
@@ -260,7 +269,8 @@ func digests(k string) (all []string) {
 // differIn are the longest keys, each different from the others in one byte only.
 func (t *trial) differIn() (keys []string) {
 	long := []byte(t.key + strings.Repeat("x", backend.MaxKeyLen-len(t.key)))
-	for _, n := range []int{32, 63, 64, 65, 100, 127, 128, 129, 199, 200, 201, 249, 250, 251, 254, 255, 256, 257, 500, 511, 512, 513, 767,
+	for _, n := range []int{32, 63, 64, 65, 100, 127, 128, 129, 199, 200, 201, 249, 250, 251, 254, 255, 256, 257, 500, 511,
+		512, 513, 767,
 		768, 999, 1000, 1001, 1022, 1023} {
 		other := append([]byte(nil), long...)
 		other[n] = 'y'

@@ -33,8 +33,8 @@
 //
 // # Fake time
 //
-// [RunInBubble] runs the suite of a store in memory in a bubble of [testing/synctest]: in seconds, whatever else the machine does. It
-// does not replace [Run] for races between threads, because few requests overlap in fake time.
+// [RunInBubble] runs the suite of a store in memory in a bubble of [testing/synctest]: in seconds, whatever else the
+// machine does. It does not replace [Run] for races between threads, because few requests overlap in fake time.
 //
 // docs/write-a-backend.md leads from nothing to a passing suite.
 package conformance

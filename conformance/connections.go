@@ -10,7 +10,8 @@ import (
 var connectionChecks = []Check{
 	{
 		Name: "CloseLeavesNoConnection",
-		Rule: "rule 10: Close leaks nothing: after it no connection is open, whatever the client was used for; where a lease was live or a request " +
+		Rule: "rule 10: Close leaks nothing: after it no connection is open, whatever the client was used for; where a " +
+			"lease was live or a request " +
 			"under way, after its TTL",
 		Needs: []Need{needsLinked},
 		run:   closeLeavesNoConnection,
@@ -23,7 +24,8 @@ var connectionChecks = []Check{
 	},
 	{
 		Name: "WaitingPollsSeldom",
-		Rule: "rule 10: waiters and leases cost little: a waiter sends no more than 100 requests a second, a held lease and a wait " +
+		Rule: "rule 10: waiters and leases cost little: a waiter sends no more than 100 requests a second, a held " +
+			"lease and a wait " +
 			"that has ended next to none",
 		Needs: []Need{needsLinked},
 		run:   waitingPollsSeldom,
@@ -124,7 +126,8 @@ func endedCallsLeaveNoConnection(t *trial) {
 			return
 		}
 	}
-	t.breaks(10, "%d waits, %d refused and %d abandoned attempts, %d times, leave %d connections more than the first", n, n, n, rounds,
+	t.breaks(10, "%d waits, %d refused and %d abandoned attempts, %d times, leave %d connections more than the first", n,
+		n, n, rounds,
 		link.Connections()-first)
 }
 
@@ -164,7 +167,8 @@ func waitingPollsSeldom(t *trial) {
 	}
 	time.Sleep(time.Until(later(first, time.Now().Add(a/2))) + t.h.ArrivalDelay/4)
 	if n := sent() / float64(waiters); n > most {
-		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second once the holder's TTL is over, and it has renewed", waiters, n)
+		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second once the holder's TTL is over, and "+
+			"it has renewed", waiters, n)
 	}
 	for _, w := range waits {
 		w.cancelAndFail(t)

@@ -31,7 +31,8 @@ func TestUnknownExtraIsRefused(t *testing.T) {
 func TestCoreWithExtraChecks(t *testing.T) {
 	t.Parallel()
 	core := names(conformance.Core())
-	beyond := slices.DeleteFunc(conformance.Checks(), func(c conformance.Check) bool { return slices.Contains(core, c.Name) })
+	beyond := slices.DeleteFunc(conformance.Checks(),
+		func(c conformance.Check) bool { return slices.Contains(core, c.Name) })
 	if len(beyond) < 20 {
 		t.Fatalf("only %d checks are not in the core", len(beyond))
 	}

@@ -14,23 +14,27 @@ import (
 var crowdChecks = []Check{
 	{
 		Name: "ContentionParksNobody",
-		Rule: "rule 9: in round after round of contention, with waiters that leave as the key is granted, nobody stays parked on a free key",
-		run:  contentionParksNobody,
+		Rule: "rule 9: in round after round of contention, with waiters that leave as the key is granted, nobody stays " +
+			"parked on a free key",
+		run: contentionParksNobody,
 	},
 	{
 		Name: "CancelledWaitersLeaveNothing",
-		Rule: "rules 4 and 10: a thousand waiters that were cancelled leave no place in the queue, no goroutine, and no hold on the key",
-		run:  cancelledWaitersLeaveNothing,
+		Rule: "rules 4 and 10: a thousand waiters that were cancelled leave no place in the queue, no goroutine, and no " +
+			"hold on the key",
+		run: cancelledWaitersLeaveNothing,
 	},
 	{
 		Name: "RenewAgainstRelease",
-		Rule: "rule 5: however a renewal meets the release of its lease, thousands of times, the release succeeds and nothing lives afterwards",
-		run:  renewAgainstRelease,
+		Rule: "rule 5: however a renewal meets the release of its lease, thousands of times, the release succeeds and " +
+			"nothing lives afterwards",
+		run: renewAgainstRelease,
 	},
 	{
 		Name: "FailedRequestsChangeNothing",
-		Rule: "rules 3 and 5: refused attempts, stale renewals and failed releases change neither the holder's lease nor the queue",
-		run:  failedRequestsChangeNothing,
+		Rule: "rules 3 and 5: refused attempts, stale renewals and failed releases change neither the holder's lease " +
+			"nor the queue",
+		run: failedRequestsChangeNothing,
 	},
 }
 

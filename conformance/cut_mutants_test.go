@@ -38,7 +38,8 @@ func (c *client) cutAttempt(r backend.Request, err error) error {
 		return backend.ErrHeld
 	case c.is("cut attempt is ErrLost"):
 		return backend.ErrLost
-	case !r.Wait && c.is("attempt cut while another holds the key is ErrHeld and stays in the queue") && c.server.staysQueued(c, r):
+	case !r.Wait && c.is("attempt cut while another holds the key is ErrHeld and stays in the queue") &&
+		c.server.staysQueued(c, r):
 		return backend.ErrHeld
 	case c.is("lease that its client has not heard of does not end"):
 		c.server.renew(r.Key, r.Owner, c, time.Hour)

@@ -12,7 +12,8 @@ import (
 var cutRefusalChecks = []Check{
 	{
 		Name: "CutInsideRefusal",
-		Rule: "rules 3 and 4: whatever byte of an attempt a connection breaks at while a rival gets the key, ErrHeld means that nothing " +
+		Rule: "rules 3 and 4: whatever byte of an attempt a connection breaks at while a rival gets the key, ErrHeld means " +
+			"that nothing " +
 			"is left behind: after the rival's release the key is free at once",
 		Needs: []Need{needsLinked},
 		run:   func(t *trial) { t.cutEverywhere((*cutter).insideRefusal) },

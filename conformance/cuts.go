@@ -10,14 +10,16 @@ import (
 
 var cutChecks = []Check{
 	{
-		Name:  "CutInsideAcquire",
-		Rule:  "rule 4: whatever byte of an attempt a connection breaks at, it is granted, or fails and leaves nothing behind",
+		Name: "CutInsideAcquire",
+		Rule: "rule 4: whatever byte of an attempt a connection breaks at, it is granted, or fails and leaves " +
+			"nothing behind",
 		Needs: []Need{needsLinked},
 		run:   cutInsideAcquire,
 	},
 	{
 		Name: "CutInsideWait",
-		Rule: "rules 4 and 9: whatever byte of a waiter's arrival a connection breaks at, it has the key in its turn, or fails " +
+		Rule: "rules 4 and 9: whatever byte of a waiter's arrival a connection breaks at, it has the key in its " +
+			"turn, or fails " +
 			"and leaves nothing behind",
 		Needs: []Need{needsLinked},
 		run:   func(t *trial) { t.cutEverywhere((*cutter).insideWait) },
@@ -30,14 +32,16 @@ var cutChecks = []Check{
 	},
 	{
 		Name: "CutInsideRelease",
-		Rule: "Lease.Release: whatever byte a connection breaks at, nil means released, ErrLost that the lease had ended before, " +
+		Rule: "Lease.Release: whatever byte a connection breaks at, nil means released, ErrLost that the lease had " +
+			"ended before, " +
 			"and the key becomes free",
 		Needs: []Need{needsLinked},
 		run:   func(t *trial) { t.cutEverywhere((*cutter).insideRelease) },
 	},
 	{
 		Name: "CutInsideRenew",
-		Rule: "Lease.Renew: whatever byte a connection breaks at, the lease lives until its deadline, which is a new one only " +
+		Rule: "Lease.Renew: whatever byte a connection breaks at, the lease lives until its deadline, which is a " +
+			"new one only " +
 			"if Renew says so",
 		Needs: []Need{needsLinked},
 		run:   func(t *trial) { t.cutEverywhere((*cutter).insideRenew) },

@@ -11,14 +11,16 @@ import (
 var disconnectedChecks = []Check{
 	{
 		Name: "DisconnectedHolderKeepsLease",
-		Rule: "rule 1: a holder that was disconnected for seconds, visibly or not, keeps its lease until its deadline, and can renew and release it " +
+		Rule: "rule 1: a holder that was disconnected for seconds, visibly or not, keeps its lease until its deadline, and " +
+			"can renew and release it " +
 			"afterwards, unless Guarantees.EarlyLoss mentions connections or sessions",
 		Needs: []Need{needsLinked},
 		run:   disconnectedHolderKeepsLease,
 	},
 	{
 		Name: "SilentWaiterOutlivesOutage",
-		Rule: "rule 9: a waiter whose path was silent for seconds still waits, and gets the key when the path works again and the key is " +
+		Rule: "rule 9: a waiter whose path was silent for seconds still waits, and gets the key when the path works again " +
+			"and the key is " +
 			"released",
 		Needs: []Need{needsLinked},
 		run:   silentWaiterOutlivesOutage,
@@ -139,7 +141,8 @@ func silentWaiterOutlivesOutage(t *trial) {
 		t.refused(t.b, g)
 		t.release(g)
 		if most := recovery + t.g.MaxLate; !t.within(most, w.done) {
-			t.fatalf("a waiter %s has not been granted the key within %v after that ended and the key was released", d.what, most)
+			t.fatalf("a waiter %s has not been granted the key within %v after that ended and the key was released", d.what,
+				most)
 		}
 		next := w.granted(t, 0, "after release")
 		t.refused(t.b, next)

@@ -12,8 +12,9 @@ import (
 
 var emptyChecks = []Check{
 	{
-		Name:  "TokensSurviveRestart",
-		Rule:  "rule 7: tokens increase per key across restarts of the store: of free keys, for waiters, after expiry, and while requests are cut off",
+		Name: "TokensSurviveRestart",
+		Rule: "rule 7: tokens increase per key across restarts of the store: of free keys, for waiters, after expiry, and " +
+			"while requests are cut off",
 		Needs: []Need{needsRestart, needsRestartTokens},
 		alone: true,
 		run:   tokensSurviveRestart,
@@ -170,7 +171,11 @@ func tokensSurviveRestart(t *trial) {
 		end := t.beBusy(keys, busy)
 		time.Sleep(rand.N(t.h.ArrivalDelay))
 		t.h.Restart()
-		if !t.poll(recovery, func() bool { err := held.Release(t.ctx); return err == nil || errors.Is(err, backend.ErrLost) }) {
+		if !t.poll(recovery, func() bool {
+			err := held.Release(t.ctx)
+			return err == nil ||
+				errors.Is(err, backend.ErrLost)
+		}) {
 			t.fatalf("Release does not succeed within %v after a restart of the store", recovery)
 		}
 		next := w.granted(t, t.handOff()+recovery, "after a restart of the store and release")

@@ -13,7 +13,8 @@ import (
 func TestLateTrialGivesKeysBack(t *testing.T) {
 	b := memory.New()
 	defer b.Close()
-	c := &clusterTrial{trial: &trial{ctx: context.Background(), g: b.Guarantees(), a: b, b: b, status: Pass, keyOf: make(map[string]string)}}
+	c := &clusterTrial{trial: &trial{ctx: context.Background(), g: b.Guarantees(), a: b, b: b, status: Pass,
+		keyOf: make(map[string]string)}}
 	g := c.acquire(b, c.newKey(), time.Minute)
 	c.ends(func() { c.tooLate("the check is too late") })
 	if err := g.Release(c.ctx); err != nil {

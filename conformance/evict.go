@@ -24,8 +24,9 @@ var evictChecks = []Check{
 		run:   evictedRenewRevivesNothing,
 	},
 	{
-		Name:  "EvictedBatchSparesNewHolder",
-		Rule:  "rule 5: RenewBatch is refused by the store itself when it has dropped the lease or another owner holds the key; Lost closes",
+		Name: "EvictedBatchSparesNewHolder",
+		Rule: "rule 5: RenewBatch is refused by the store itself when it has dropped the lease or another owner holds the " +
+			"key; Lost closes",
 		Needs: []Need{needsEvict},
 		run:   evictedBatchSparesNewHolder,
 	},

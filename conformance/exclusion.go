@@ -112,7 +112,8 @@ func clientsShareStore(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	other, err := t.attempt(t.b, t.key, t.long())
 	if other != nil {
-		t.doubleGrant("two clients were granted the same key: either the harness opens a store of its own for each, or nothing excludes")
+		t.doubleGrant("two clients were granted the same key: either the harness opens a store of its own for each, or " +
+			"nothing excludes")
 	}
 	if !errors.Is(err, backend.ErrHeld) {
 		t.fatalf("Acquire of a key that another client holds: %v, want ErrHeld", err)

@@ -17,14 +17,17 @@ import (
 
 // Options configure Execute. The zero Options are good defaults.
 type Options struct {
-	Run      *regexp.Regexp // only checks that it matches, see Check.Matches; nil means all
-	Core     bool           // only checks of the core, see Core, and those of Extra
-	Extra    []string       // names of checks and groups that Core does not leave out
-	Parallel int            // how many checks run at once; the default is 8, more where they mostly wait for long TTLs, less where the server has room for few leases
-	Timeout  time.Duration  // of one check; the default follows from the store's MinTTL and MaxLate
-	Began    func(Check)    // called as each check begins that is not skipped for what it needs; calls may overlap
-	Observe  func(Result)   // called as each check's result comes in, one call at a time
-	NotReady func(error)    // called before the first check with why the store cannot grant yet (backend.Readiness), if it is waited for
+	Run   *regexp.Regexp // only checks that it matches, see Check.Matches; nil means all
+	Core  bool           // only checks of the core, see Core, and those of Extra
+	Extra []string       // names of checks and groups that Core does not leave out
+	// how many checks run at once; the default is 8, more where they mostly wait for long TTLs, less where the server has
+	// room for few leases
+	Parallel int
+	Timeout  time.Duration // of one check; the default follows from the store's MinTTL and MaxLate
+	Began    func(Check)   // called as each check begins that is not skipped for what it needs; calls may overlap
+	Observe  func(Result)  // called as each check's result comes in, one call at a time
+	// called before the first check with why the store cannot grant yet (backend.Readiness), if it is waited for
+	NotReady func(error)
 
 	// Short leaves out what takes longest: only the first of Members fails, random histories are half as long, and
 	// checks of what ended leases leave behind release 5,000 leases instead of 20,000. With Core, the checks that take
@@ -60,7 +63,8 @@ type Result struct {
 	Missing  string // what a skipped check or a claim lacks, as in Need.Missing; empty if there is another reason
 	Duration time.Duration
 
-	Interrupted bool // skipped because the suite's context had ended, the store is unusable, or failed checks have used up their time
+	// skipped because the suite's context had ended, the store is unusable, or failed checks have used up their time
+	Interrupted bool
 }
 
 // Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. If all
@@ -96,7 +100,8 @@ func execute(ctx context.Context, h Harness, o Options, checks []Check) ([]Resul
 	}
 	if o.Run == nil && !o.Core && ctx.Err() == nil {
 		for _, c := range s.unproven(results) {
-			results = append(results, Result{Name: c.Field, Rule: c.Text, Status: NotProven, Output: c.Reason, Missing: c.Missing})
+			results = append(results, Result{Name: c.Field, Rule: c.Text, Status: NotProven, Output: c.Reason,
+				Missing: c.Missing})
 		}
 	}
 	return results, ctx.Err()
@@ -130,7 +135,9 @@ type suite struct {
 	gated   bool           // whether its check was started; until started is closed
 	shared  sync.WaitGroup // checks that run side by side
 	faults  sync.WaitGroup // checks that make faults, but for steps of a clock
-	alone   chan struct{}  // full while a check makes faults, when those that run side by side are done; in a bubble, a mutex would stop the clock
+	// full while a check makes faults, when those that run side by side are done; in a bubble, a mutex would stop the
+	// clock
+	alone chan struct{}
 
 	ending  chan struct{} // full while one goroutine reads or finds out nothing
 	nothing error         // why the store is of no use any more
@@ -160,7 +167,8 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 		}
 	}
 	s := &suite{
-		ctx: ctx, h: h.withDefaults(), timeout: cmp.Or(max(o.Timeout, 0), time.Minute), began: o.Began, started: make(chan struct{}), gate: newGate(), short: o.Short,
+		ctx: ctx, h: h.withDefaults(), timeout: cmp.Or(max(o.Timeout, 0), time.Minute), began: o.Began,
+		started: make(chan struct{}), gate: newGate(), short: o.Short,
 		alone: make(chan struct{}, 1), ending: make(chan struct{}, 1),
 	}
 	if o.Short {
@@ -187,11 +195,13 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 		return nil, err
 	}
 	if s.stretch == 0 {
-		return nil, fmt.Errorf("%w: conformance: Guarantees.MaxTTL %v is too short for the suite, with MinTTL %v and MaxLate %v",
+		return nil, fmt.Errorf("%w: conformance: Guarantees.MaxTTL %v is too short for the suite, with MinTTL %v "+
+			"and MaxLate %v",
 			backend.ErrInvalid, g.MaxTTL, g.MinTTL, g.MaxLate)
 	}
 	if s.g.MaxSilence > 0 && len(s.h.Members) > 0 && s.h.Outage >= s.g.MaxSilence {
-		return nil, fmt.Errorf("%w: conformance: Harness.Outage %v must be less than Guarantees.MaxSilence %v, else no lease outlives it",
+		return nil, fmt.Errorf("%w: conformance: Harness.Outage %v must be less than Guarantees.MaxSilence %v, else no "+
+			"lease outlives it",
 			backend.ErrInvalid, s.h.Outage, s.g.MaxSilence)
 	}
 	return s, nil

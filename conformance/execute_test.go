@@ -70,7 +70,8 @@ func TestClockIsSteppedLast(t *testing.T) {
 			h.StepClock = func(time.Duration) { note("stepped") }
 			h.RestartEmpty = func() { note("emptied") }
 			o := conformance.Options{Run: regexp.MustCompile("SteppedClockEndsNoLease|EmptiedStoreServes")}
-			if _, err := conformance.Execute(t.Context(), h, o); err != nil || !slices.Equal(order, []string{"emptied", "stepped"}) {
+			if _, err := conformance.Execute(t.Context(), h, o); err != nil ||
+				!slices.Equal(order, []string{"emptied", "stepped"}) {
 				t.Errorf("%v; the store was %v", err, order)
 			}
 		}
@@ -78,12 +79,14 @@ func TestClockIsSteppedLast(t *testing.T) {
 }
 
 func TestExecuteNeedsAStore(t *testing.T) {
-	if _, err := conformance.Execute(t.Context(), conformance.Harness{}, conformance.Options{}); !errors.Is(err, backend.ErrInvalid) {
+	if _, err := conformance.Execute(t.Context(), conformance.Harness{}, conformance.Options{}); !errors.Is(err,
+		backend.ErrInvalid) {
 		t.Errorf("harness without Open: %v, want ErrInvalid", err)
 	}
 	broken := errors.New("connection refused")
 	open := func(context.Context) (backend.Backend, error) { return nil, broken }
-	if _, err := conformance.Execute(t.Context(), conformance.Harness{Open: open}, conformance.Options{}); !errors.Is(err, broken) {
+	if _, err := conformance.Execute(t.Context(), conformance.Harness{Open: open}, conformance.Options{}); !errors.Is(err,
+		broken) {
 		t.Errorf("store that cannot be opened: %v, want %v", err, broken)
 	}
 }
@@ -157,7 +160,8 @@ func TestRestartSlowerThanSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("deadline stands at MaxSilence")
 		defer close(s.stop)
-		results, err := conformance.Execute(t.Context(), s.harness(), conformance.Options{Run: only("RestartKeepsLeases"), Timeout: time.Hour})
+		results, err := conformance.Execute(t.Context(), s.harness(),
+			conformance.Options{Run: only("RestartKeepsLeases"), Timeout: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,8 @@ var faultChecks = []Check{
 	},
 	{
 		Name: "FrozenStoreHonoursContext",
-		Rule: "rule 4: Acquire returns promptly when its context ends, though the store does not answer, and does not say that the key " +
+		Rule: "rule 4: Acquire returns promptly when its context ends, though the store does not answer, and does not say " +
+			"that the key " +
 			"is busy; nothing stays behind",
 		Needs: []Need{needsFreeze},
 		alone: true,
@@ -62,8 +63,9 @@ var faultChecks = []Check{
 		run:   restartKeepsLeases,
 	},
 	{
-		Name:  "FrozenStoreKeepsOrder",
-		Rule:  "rules 1 and 6: when a store answers again after a lease's deadline, Lost closes before the next owner gets in",
+		Name: "FrozenStoreKeepsOrder",
+		Rule: "rules 1 and 6: when a store answers again after a lease's deadline, Lost closes before the next " +
+			"owner gets in",
 		Needs: []Need{needsFreeze},
 		alone: true,
 		run:   frozenStoreKeepsOrder,
@@ -269,7 +271,8 @@ func (t *trial) heldOverRestart(g *grant, end time.Time, what string) {
 		other, err = t.requestKey(t.ctx, t.b, g.key, t.long(), false)
 		t.restartedBefore(end)
 		if other != nil {
-			t.doubleGrant("a second owner was granted the key of a %s after a restart, %v before the holder's deadline", what, time.Until(g.Deadline()))
+			t.doubleGrant("a second owner was granted the key of a %s after a restart, %v before the holder's deadline", what,
+				time.Until(g.Deadline()))
 		}
 		return errors.Is(err, backend.ErrHeld)
 	})
@@ -290,7 +293,8 @@ func (t *trial) restartedBefore(end time.Time) {
 		return
 	}
 	if kept := t.kept(t.long()); kept < t.long() && t.stretch >= mostStretched(t.g, t.h) {
-		t.skipf("a lease ends %v after its client was last heard (Guarantees.MaxSilence), and here a restart takes longer", kept)
+		t.skipf("a lease ends %v after its client was last heard (Guarantees.MaxSilence), and here a restart takes longer",
+			kept)
 	}
 	t.provesNothing("the restart took as long as a lease lasts")
 }

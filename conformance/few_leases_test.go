@@ -48,7 +48,10 @@ func TestFewLeasesTryAllTTLs(t *testing.T) {
 		s := newServer("")
 		defer close(s.stop)
 		var renewed sync.Map
-		h := conformance.Harness{Many: 2, Open: func(context.Context) (backend.Backend, error) { return counting{newClient(s), &renewed}, nil }}
+		h := conformance.Harness{Many: 2, Open: func(context.Context) (backend.Backend,
+			error) {
+			return counting{newClient(s), &renewed}, nil
+		}}
 		results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only("TinyRenewalsAreRoundedUp")})
 		if err != nil || results[0].Status != conformance.Pass {
 			t.Fatal(results, err)

@@ -35,7 +35,9 @@ func (s *server) framed() bool {
 const frameLen = 64
 
 // renewFrames renews a batch, a frame at a time.
-func (c *client) renewFrames(ctx context.Context, lives []*kit.Life, ttls []time.Duration) (granted []time.Duration, errs []error) {
+func (c *client) renewFrames(
+	ctx context.Context, lives []*kit.Life, ttls []time.Duration,
+) (granted []time.Duration, errs []error) {
 	var frames [][]error
 	for from := 0; from < len(lives); from += frameLen {
 		to := min(from+frameLen, len(lives))
@@ -63,7 +65,8 @@ func (c *client) renewFrames(ctx context.Context, lives []*kit.Life, ttls []time
 		frames[0], frames[1] = frames[1], frames[0]
 	}
 	errs = slices.Concat(frames...)
-	for i := frameLen; i < len(errs) && c.is("first lease of a frame gets the answer of the last one before"); i += frameLen {
+	for i := frameLen; i < len(errs) &&
+		c.is("first lease of a frame gets the answer of the last one before"); i += frameLen {
 		errs[i] = errs[i-1]
 	}
 	if c.is("leases beyond 1000 of a batch are never lost") && len(errs) > 1000 {
@@ -78,7 +81,8 @@ func (c *client) renewFrames(ctx context.Context, lives []*kit.Life, ttls []time
 			errs[i] = backend.ErrLost
 		}
 	}
-	if c.is("batch with a failed frame moves every deadline") && slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+	if c.is("batch with a failed frame moves every deadline") &&
+		slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 		return ttls, make([]error, len(errs))
 	}
 	return ttls, errs
@@ -90,7 +94,8 @@ func (c *client) bendFrame(frame []error, err error, n int) []error {
 	switch {
 	case err != nil && c.is("failed frame of a batch is reported as renewed"):
 		clear(frame)
-	case err != nil && c.is("failed frame of a batch loses its leases"), lost && c.is("loss in a frame of a batch is reported for the whole frame"):
+	case err != nil && c.is("failed frame of a batch loses its leases"), lost &&
+		c.is("loss in a frame of a batch is reported for the whole frame"):
 		for k := range frame {
 			frame[k] = backend.ErrLost
 		}

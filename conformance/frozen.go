@@ -114,7 +114,8 @@ func frozenInsideAcquire(t *trial) {
 		}
 		if r.answer.Err == nil {
 			if !before && r.claimsLive() {
-				t.doubleGrant("an attempt that was frozen was granted the key for another %v, although another owner has it", r.answer.Left)
+				t.doubleGrant("an attempt that was frozen was granted the key for another %v, although another owner has it",
+					r.answer.Left)
 			}
 			if !before && r.answer.Left > 0 {
 				inHand.Add(1)
@@ -137,10 +138,12 @@ func frozenWaiterDelaysNextBriefly(t *trial) {
 	t.confirmQueued(t.key, 2)
 	p.Freeze()
 	t.release(g)
-	next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after release, with a waiter before it whose process is frozen")
+	next := w.granted(t, t.g.Round(t.short())+t.handOff(),
+		"after release, with a waiter before it whose process is frozen")
 	p.Thaw()
 	if frozen.answered(t.h.ArrivalDelay*time.Duration(t.stretch)) && frozen.claimsLive() {
-		t.doubleGrant("a thawed waiter was granted the key for another %v, which has passed on to the next", frozen.answer.Left)
+		t.doubleGrant("a thawed waiter was granted the key for another %v, which has passed on to the next",
+			frozen.answer.Left)
 	}
 	t.heldBy(next)
 	t.release(next)

@@ -10,8 +10,9 @@ import (
 
 var fullChecks = []Check{
 	{
-		Name:  "FullStoreKeepsLeases",
-		Rule:  "rules 3 and 6: a full store still renews and releases what it has granted, and grants nothing that it cannot renew",
+		Name: "FullStoreKeepsLeases",
+		Rule: "rules 3 and 6: a full store still renews and releases what it has granted, and grants nothing that " +
+			"it cannot renew",
 		Needs: []Need{needsFill},
 		alone: true,
 		run:   fullStoreKeepsLeases,

@@ -90,7 +90,8 @@ func mostStretched(g backend.Guarantees, h Harness) int {
 	for stretch := mostStretch; stretch > 0; stretch /= 2 {
 		t := &trial{g: g, h: h, stretch: stretch}
 		arrival, long := h.ArrivalDelay*time.Duration(stretch), t.long()
-		if arrival+t.outwaited() < long-backend.Margin(long) && 2*long <= t.longest() && g.Round(t.awaited()+2*arrival) <= t.longest() {
+		if arrival+t.outwaited() < long-backend.Margin(long) && 2*long <= t.longest() &&
+			g.Round(t.awaited()+2*arrival) <= t.longest() {
 			return stretch
 		}
 	}
@@ -180,7 +181,8 @@ const (
 func (t *trial) answered(err error, begun time.Time) {
 	took := time.Since(begun)
 	t.pulse.answered(took)
-	for _, answer := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported} {
+	for _, answer := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid,
+		errors.ErrUnsupported} {
 		if errors.Is(err, answer) {
 			return
 		}

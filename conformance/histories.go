@@ -11,13 +11,15 @@ import (
 var historyChecks = []Check{
 	{
 		Name: "HistoryUnderContention",
-		Rule: "rules 1, 5 and 7: what racing clients see is what a store of leases with increasing tokens does, which refuses held keys only",
-		run:  historyUnderContention,
+		Rule: "rules 1, 5 and 7: what racing clients see is what a store of leases with increasing tokens does, which " +
+			"refuses held keys only",
+		run: historyUnderContention,
 	},
 	{
 		Name: "HistoryUnderExpiry",
-		Rule: "rules 1, 2, 3, 5 and 7: so it is when leases run out, and late holders renew and release what is no longer theirs",
-		run:  historyUnderExpiry,
+		Rule: "rules 1, 2, 3, 5 and 7: so it is when leases run out, and late holders renew and release what is no " +
+			"longer theirs",
+		run: historyUnderExpiry,
 	},
 	{
 		Name:  "HistoryUnderLinkFaults",
@@ -137,7 +139,8 @@ func (h *history) run(d time.Duration, workers []*worker, faults []func(until ti
 	// Then every lease is released or expires, and every waiter has its turn.
 	patience := time.Duration(len(workers)+1)*keeps(h.t.g, 2*h.t.short()) + h.t.handOff() + 2*recovery
 	if !h.t.within(d+patience, done) {
-		h.failf("a worker has not ended %v after the others: its request is not answered, or it waits for a free key", patience)
+		h.failf("a worker has not ended %v after the others: its request is not answered, or it waits for a free key",
+			patience)
 	}
 	if h.t.ended() {
 		runtime.Goexit()
@@ -159,7 +162,8 @@ func (h *history) drain(keys workKeys) {
 // waitUntilFree acquires and releases the key. Leases that workers have abandoned must have expired in time.
 func (h *history) waitUntilFree(key string, i int) {
 	t := h.t
-	w := &worker{h: h, id: 100 + i, client: wholeStore, actor: clientActor{t, t.a}, random: h.random(100 + i), faulty: true}
+	w := &worker{h: h, id: 100 + i, client: wholeStore, actor: clientActor{t, t.a}, random: h.random(100 + i),
+		faulty: true}
 	latest := h.freeBy(key)
 	for first := true; ; first = false {
 		last := h.now() > latest+recovery

@@ -59,8 +59,11 @@ func (h *history) granted(worker int, g *grant) *leaseRecord {
 
 // grantedElsewhere records a lease whose grant another process has just reported. Its deadline counts from after the
 // request was made here, so that it is this one or a later one.
-func (h *history) grantedElsewhere(worker int, key, owner string, token uint64, ttl time.Duration, asked instant) *leaseRecord {
-	return h.lease(&leaseRecord{worker: worker, key: key, owner: owner, token: token, asked: asked, granted: h.now(), ttl: ttl,
+func (h *history) grantedElsewhere(
+	worker int, key, owner string, token uint64, ttl time.Duration, asked instant,
+) *leaseRecord {
+	return h.lease(&leaseRecord{worker: worker, key: key, owner: owner, token: token, asked: asked, granted: h.now(),
+		ttl:      ttl,
 		deadline: asked + ttl - backend.Margin(ttl), end: endLeft})
 }
 

@@ -13,8 +13,9 @@ import (
 var inFlightChecks = []Check{
 	{
 		Name: "ManyInFlight",
-		Rule: "rules 1 and 5: with hundreds of concurrent requests one attempt wins a key, and each grant, renewal and release counts",
-		run:  manyInFlight,
+		Rule: "rules 1 and 5: with hundreds of concurrent requests one attempt wins a key, and each grant, renewal and " +
+			"release counts",
+		run: manyInFlight,
 	},
 }
 

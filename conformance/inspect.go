@@ -32,8 +32,9 @@ var inspectChecks = []Check{
 	},
 	{
 		Name: "HeldErrorNamesHolder",
-		Rule: "a busy key's error matches ErrHeld and carries the Holder where the store knows it, not who waits for the key, nor who held it before",
-		run:  heldErrorNamesHolder,
+		Rule: "a busy key's error matches ErrHeld and carries the Holder where the store knows it, not who waits for the " +
+			"key, nor who held it before",
+		run: heldErrorNamesHolder,
 	},
 }
 
@@ -111,7 +112,8 @@ func heldErrorNamesHolder(t *trial) {
 	t.refusedBy(t.b, g)
 	var waits []*waiting
 	for i := range t.waiters(12) {
-		waits = append(waits, t.wait([]backend.Backend{t.b, t.a}[i%2], t.key, []time.Duration{t.long() / 2, 2 * t.long()}[i%2]))
+		waits = append(waits, t.wait([]backend.Backend{t.b, t.a}[i%2], t.key,
+			[]time.Duration{t.long() / 2, 2 * t.long()}[i%2]))
 	}
 	t.arrived(t.key, len(waits))
 	for range 3 {

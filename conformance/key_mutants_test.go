@@ -36,7 +36,8 @@ func (s *server) renewed(key string) string {
 
 // missedByBatch reports whether a batch does not find key.
 func (s *server) missedByBatch(key string) bool {
-	return s.is("batch finds no keys that are no text") && !utf8.ValidString(key) || s.is("batch finds no key over 250 bytes") && len(key) > 250
+	return s.is("batch finds no keys that are no text") && !utf8.ValidString(key) ||
+		s.is("batch finds no key over 250 bytes") && len(key) > 250
 }
 
 // queueOf is the entry of key, or that in whose queue its waiters are where that is the bug.

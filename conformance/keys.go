@@ -53,7 +53,8 @@ func (t *trial) distinct(keys []string) {
 			t.answered(err, begun)
 			inTime(g)
 			if err != nil || h.Owner != g.owner {
-				t.breaks(8, "key %s: Inspect says that %q holds it (error %v), want %q%s", show(g.key), h.Owner, err, g.owner, t.sharedWith(g.key))
+				t.breaks(8, "key %s: Inspect says that %q holds it (error %v), want %q%s", show(g.key), h.Owner, err, g.owner,
+					t.sharedWith(g.key))
 			}
 			_, err = t.attempt(t.b, g.key, t.long())
 			inTime(g)
@@ -111,22 +112,29 @@ func keysAreInjective(t *trial) {
 	t.distinct([]string{
 		// prefixes and separators
 		k, k + "/", k + "//", k + "/b", k + "//b", k + "/b/", k + "/./b", k + "/../b", k + "/b/c", k + "/b%2fc", k + "/b%2Fc",
-		"/" + k, "./" + k, "../" + k, k + "/..", k + "/.", k + ":b", k + ":b:c", k + ".b", k + ",b", k + ";b", k + "|b", k + `\b`, k + `\`,
+		"/" + k, "./" + k, "../" + k, k + "/..", k + "/.", k + ":b", k + ":b:c", k + ".b", k + ",b", k + ";b", k + "|b", k +
+			`\b`, k + `\`,
 		// case
-		k + "A", k + "a", k + "É", k + "é", k + "ß", k + "ss", k + "SS", k + "İ", k + "ı", k + "i", k + "I", k + "ſ", k + "s", k + "K", k + "k",
+		k + "A", k + "a", k + "É", k + "é", k + "ß", k + "ss", k + "SS", k + "İ", k + "ı", k + "i", k + "I", k + "ſ", k + "s",
+		k + "K", k + "k",
 		// normal forms: composed and not, ligature, full width
-		k + "e\u0301", k + "\ufb01", k + "fi", k + "\uff21", k + "\u212b", k + "\u00c5", k + "A\u030a", k + "\u200b", k + "\ufeff",
+		k + "e\u0301", k + "\ufb01", k + "fi", k + "\uff21", k + "\u212b", k + "\u00c5", k + "A\u030a", k + "\u200b", k +
+			"\ufeff",
 		// blanks and ends of strings
-		k + " ", k + "  ", " " + k, k + "\t", k + "\n", k + "\r\n", k + "\x00", k + "\x00\x00", k + "\x00b", k + "\x00c", k + "\u00a0",
+		k + " ", k + "  ", " " + k, k + "\t", k + "\n", k + "\r\n", k + "\x00", k + "\x00\x00", k + "\x00b", k + "\x00c", k +
+			"\u00a0",
 		// hash tags of Redis Cluster
 		"{" + k + "}", "{" + k + "}b", "a{" + k + "}", "{}" + k, "{" + k, k + "}", "{{" + k + "}}", "{" + k + "}{b}",
 		// patterns, escapes, encodings of the ones above
-		k + "*", k + "?", k + "[a]", k + "%", k + "%%", k + "%61", k + "%41", k + "%00", k + "%20", k + "+", k + "_", k + "-", k + "=", k + "%=",
-		k + `\x00`, k + `\n`, k + "&#47;", k + "'", k + `"`, k + "''", k + "$", k + "$1", k + "#", k + "~", k + "!", k + "^", k + "`",
+		k + "*", k + "?", k + "[a]", k + "%", k + "%%", k + "%61", k + "%41", k + "%00", k + "%20", k + "+", k + "_", k + "-",
+		k + "=", k + "%=",
+		k + `\x00`, k + `\n`, k + "&#47;", k + "'", k + `"`, k + "''", k + "$", k + "$1", k + "#", k + "~", k + "!", k + "^",
+		k + "`",
 		// not UTF-8
 		k + "\xff", k + "\xc3", k + "\xc3\x28", k + "\xed\xa0\x80", k + "\ufffd", k + "\xfe",
 		// names that stores use themselves
-		k + ":token", k + ":queue", k + ":fence", k + "/token", k + ".lock", k + ".tmp", k + "-0000000001", k + ":q", k + ":waiters",
+		k + ":token", k + ":queue", k + ":fence", k + "/token", k + ".lock", k + ".tmp", k + "-0000000001", k + ":q", k +
+			":waiters",
 	})
 }
 

@@ -11,15 +11,17 @@ import (
 var waitedKeyChecks = []Check{
 	{
 		Name: "OddKeysAreWaitedFor",
-		Rule: "rules 8 and 9: a waiter waits for its own key, whatever its bytes and length: it gets that when it is released, and leaves no other",
-		run:  oddKeysAreWaitedFor,
+		Rule: "rules 8 and 9: a waiter waits for its own key, whatever its bytes and length: it gets that when it is " +
+			"released, and leaves no other",
+		run: oddKeysAreWaitedFor,
 	},
 }
 
 // oddKeys are keys that stores may confuse or cannot store.
 func (t *trial) oddKeys() (keys []string) {
 	for _, end := range []string{
-		"", "A", "a", "É", "é", "e\u0301", "/b", "//b", "/./b", "/b/", ":b", ";b", "|b", " ", "\t", "\n", "\x00", "\x00b", "\xff", "\ufffd",
+		"", "A", "a", "É", "é", "e\u0301", "/b", "//b", "/./b", "/b/", ":b", ";b", "|b", " ", "\t", "\n", "\x00", "\x00b",
+		"\xff", "\ufffd",
 		"%", "%61", "*", "?", "[a]", "'", `"`, `\`, "$1", ":queue", ":waiters",
 	} {
 		keys = append(keys, t.key+end)

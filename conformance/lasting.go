@@ -16,13 +16,15 @@ import (
 var lastingChecks = []Check{
 	{
 		Name: "ClientForgetsEndedLeases",
-		Rule: "rule 10: a client keeps neither memory nor goroutines for leases that were released or have expired, refused attempts and " +
+		Rule: "rule 10: a client keeps neither memory nor goroutines for leases that were released or have expired, " +
+			"refused attempts and " +
 			"cancelled waits: of 20,000 released leases, or as many as a slow store grants in a second",
 		run: clientForgetsEndedLeases,
 	},
 	{
 		Name: "StoreForgetsEndedLeases",
-		Rule: "rule 10: a store keeps no record for each lease that was released or has expired, refused attempt or cancelled wait: of " +
+		Rule: "rule 10: a store keeps no record for each lease that was released or has expired, refused attempt or " +
+			"cancelled wait: of " +
 			"20,000 released leases, or as many as a slow store grants in a second",
 		Needs: []Need{needsFootprint},
 		alone: true,

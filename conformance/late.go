@@ -18,8 +18,9 @@ var lateChecks = []Check{
 		run:   lateGrantIsReleased,
 	},
 	{
-		Name:  "LateAnswerCountsFromSending",
-		Rule:  "rules 1 and 2: an answer that comes late leaves that much less of the lease, so that the next one does not overlap it",
+		Name: "LateAnswerCountsFromSending",
+		Rule: "rules 1 and 2: an answer that comes late leaves that much less of the lease, so that the next one does " +
+			"not overlap it",
 		Needs: []Need{needsLinked},
 		run:   lateAnswerCountsFromSending,
 	},
@@ -30,14 +31,16 @@ var lateChecks = []Check{
 		run:   lateAnswerRevivesNothing,
 	},
 	{
-		Name:  "LateAcquireLeavesNothing",
-		Rule:  "rules 1 and 4: an Acquire that reaches the store when its context has ended takes nothing away and leaves nothing behind",
+		Name: "LateAcquireLeavesNothing",
+		Rule: "rules 1 and 4: an Acquire that reaches the store when its context has ended takes nothing away and leaves " +
+			"nothing behind",
 		Needs: []Need{needsLinked},
 		run:   lateAcquireLeavesNothing,
 	},
 	{
-		Name:  "LateTurnIsOneLease",
-		Rule:  "rules 1 and 4: a waiter whose turn came too late to be of use has no lease, or another that nothing takes away again",
+		Name: "LateTurnIsOneLease",
+		Rule: "rules 1 and 4: a waiter whose turn came too late to be of use has no lease, or another that nothing " +
+			"takes away again",
 		Needs: []Need{needsLinked},
 		run:   lateTurnIsOneLease,
 	},
@@ -48,8 +51,9 @@ var lateChecks = []Check{
 		run:   lateRenewSparesNext,
 	},
 	{
-		Name:  "LateShorterRenewIsCounted",
-		Rule:  "rule 2: a renewal that went unanswered may reach the store after a longer one: the deadline is never later than the store's expiry",
+		Name: "LateShorterRenewIsCounted",
+		Rule: "rule 2: a renewal that went unanswered may reach the store after a longer one: the deadline is never later " +
+			"than the store's expiry",
 		Needs: []Need{needsLinked},
 		run:   lateShorterRenewIsCounted,
 	},
@@ -139,7 +143,8 @@ func (t *trial) keepsWhatItHas(g *grant) {
 		now := time.Now()
 		switch {
 		case other != nil && g.live(other.after):
-			t.doubleGrant("another was granted the key %v before the deadline of a waiter whose turn had come late", g.Deadline().Sub(other.after))
+			t.doubleGrant("another was granted the key %v before the deadline of a waiter whose turn had come late",
+				g.Deadline().Sub(other.after))
 		case other != nil:
 			t.release(other)
 			return
@@ -238,8 +243,8 @@ func lateReleaseSparesNext(t *trial) {
 	t.lateToNext(func(g *grant) error { return g.Release(t.ctx) })
 }
 
-// lateToNext makes a request by a live lease which reaches the store when the key has a new holder. A second one gets no
-// reply, because its connection breaks then, and may be repeated on another connection.
+// lateToNext makes a request by a live lease which reaches the store when the key has a new holder. A second one gets
+// no reply, because its connection breaks then, and may be repeated on another connection.
 func (t *trial) lateToNext(request func(g *grant) error) {
 	t.together(2, func(i int) { t.lateRequest(t.newKey(), i == 1, request) })
 }
@@ -249,7 +254,8 @@ func (t *trial) lateRequest(key string, cut bool, request func(g *grant) error) 
 	g := t.acquire(c, key, t.short())
 	link.Hold(ToStore)
 	late := t.call(func() error { return request(g) })
-	next := t.wait(t.b, key, t.long()).granted(t, t.g.Round(t.short())+t.handOff(), "after the expiry of a holder that was cut off")
+	next := t.wait(t.b, key, t.long()).granted(t, t.g.Round(t.short())+t.handOff(),
+		"after the expiry of a holder that was cut off")
 	if cut {
 		link.Cut()
 	}

@@ -21,7 +21,8 @@ func lateAnswerRevivesNothing(t *trial) {
 			t.fatalf("%s whose answer came after the deadline succeeded", way.what)
 		}
 		t.isLost(way.renew(t.ctx, g, 2*t.short()), way.what+" after the deadline")
-		t.becomesFree(t.b, g.key, time.Until(t.lastRefusal(healed, g.ttl)), "in the TTL of a renewal whose answer came after the deadline")
+		t.becomesFree(t.b, g.key, time.Until(t.lastRefusal(healed, g.ttl)),
+			"in the TTL of a renewal whose answer came after the deadline")
 	})
 }
 

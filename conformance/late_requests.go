@@ -11,20 +11,23 @@ import (
 var lateRequestChecks = []Check{
 	{
 		Name: "LateRenewalRevivesNothing",
-		Rule: "rule 5: a renewal, alone or in a batch, that reaches the store after the lease has ended is ErrLost: a free key stays free, and the " +
+		Rule: "rule 5: a renewal, alone or in a batch, that reaches the store after the lease has ended is ErrLost: a free " +
+			"key stays free, and the " +
 			"next holder keeps its lease",
 		Needs: []Need{needsLinked},
 		run:   lateRenewalRevivesNothing,
 	},
 	{
-		Name:  "LateRequestSparesOwnClient",
-		Rule:  "rule 5: a renewal or release that reaches the store when another lease of the same client has the key does not touch it",
+		Name: "LateRequestSparesOwnClient",
+		Rule: "rule 5: a renewal or release that reaches the store when another lease of the same client has the key " +
+			"does not touch it",
 		Needs: []Need{needsLinked},
 		run:   lateRequestSparesOwnClient,
 	},
 	{
 		Name: "LongLateAcquireLeavesNothing",
-		Rule: "rule 4: the store cleans up after an Acquire that ended without an answer until its owner is proven absent, even if nothing gets through " +
+		Rule: "rule 4: the store cleans up after an Acquire that ended without an answer until its owner is proven absent, " +
+			"even if nothing gets through " +
 			"for seconds: neither a lease nor a place in the queue stays behind",
 		Needs: []Need{needsLinked},
 		run:   longLateAcquireLeavesNothing,
@@ -61,7 +64,8 @@ func lateRenewalRevivesNothing(t *trial) {
 }
 
 func lateRequestSparesOwnClient(t *trial) {
-	requests := append(t.renewals(), renewal{"Release", func(ctx context.Context, g *grant, _ time.Duration) error { return g.Release(ctx) }})
+	requests := append(t.renewals(), renewal{"Release",
+		func(ctx context.Context, g *grant, _ time.Duration) error { return g.Release(ctx) }})
 	t.inChunks(len(requests), 2, func(i int) {
 		c, link := t.linked()
 		t.usable(c)
@@ -110,6 +114,7 @@ func longLateAcquireLeavesNothing(t *trial) {
 		t.usable(c)
 		t.becomesFree(t.b, stale.Key, recovery, "after an Acquire that reached the store seconds after its context had ended")
 		t.release(busy)
-		t.becomesFree(t.b, busy.key, recovery, "after the release of a key whose waiter was cancelled while its path was silent")
+		t.becomesFree(t.b, busy.key, recovery, "after the release of a key whose waiter was cancelled while its "+
+			"path was silent")
 	})
 }

@@ -20,8 +20,9 @@ const ms1 = time.Millisecond
 // held is a lease on "k" asked for at from, in ms, granted at from+2 and left to expire.
 func held(owner string, token uint64, from int) *leaseRecord {
 	at := time.Duration(from) * ms1
-	return &leaseRecord{key: "k", owner: owner, token: token, asked: at, granted: at + 2*ms1, ttl: 100 * ms1, deadline: at + 97*ms1,
-		end: endLeft}
+	return &leaseRecord{key: "k", owner: owner, token: token, asked: at, granted: at + 2*ms1, ttl: 100 * ms1,
+		deadline: at + 97*ms1,
+		end:      endLeft}
 }
 
 func (l *leaseRecord) finished(how endOfLease, from, to int) *leaseRecord {
@@ -49,8 +50,9 @@ func (l *leaseRecord) lostEarly(at int) *leaseRecord {
 }
 
 func try(owner string, from, to int, refused bool) attemptRecord {
-	return attemptRecord{key: "k", owner: owner, ttl: 100 * ms1, called: time.Duration(from) * ms1, returned: time.Duration(to) * ms1,
-		refused: refused}
+	return attemptRecord{key: "k", owner: owner, ttl: 100 * ms1, called: time.Duration(from) * ms1,
+		returned: time.Duration(to) * ms1,
+		refused:  refused}
 }
 
 func waited(owner string, from, to int) attemptRecord {
@@ -77,7 +79,8 @@ func TestLeaseModel(t *testing.T) {
 	}{
 		{"nothing", record{}, true},
 		{"one after the other", record{leases: leases{
-			held("a", 1, 0).finished(endReleased, 10, 12), held("b", 2, 11).finished(endReleased, 30, 32), held("c", 3, 40)}}, true},
+			held("a", 1, 0).finished(endReleased, 10, 12), held("b", 2, 11).finished(endReleased, 30, 32), held("c", 3, 40)}},
+			true},
 
 		{"two at once", record{leases: leases{
 			held("a", 1, 0).finished(endReleased, 50, 52), held("b", 2, 10).finished(endReleased, 60, 62)}}, false},
@@ -111,7 +114,8 @@ func TestLeaseModel(t *testing.T) {
 			held("a", 1, 0).finished(endUnsure, 130, 132), held("b", 2, 100), held("c", 3, 135)}}, false},
 		{"stale release touches nobody", record{leases: leases{
 			held("a", 1, 0).finished(endUnsure, 130, 132), held("b", 2, 100), held("c", 3, 198)}}, true},
-		{"release of what had expired is nil", record{leases: leases{held("a", 1, 0).finished(endReleased, 140, 142), held("b", 2, 100)}}, false},
+		{"release of what had expired is nil",
+			record{leases: leases{held("a", 1, 0).finished(endReleased, 140, 142), held("b", 2, 100)}}, false},
 		{"release of unknown outcome was served", record{leases: leases{
 			held("a", 1, 0).finished(endUnsure, 10, 30), held("b", 2, 12)}}, true},
 		{"release of unknown outcome was served before it was called", record{leases: leases{
@@ -122,7 +126,8 @@ func TestLeaseModel(t *testing.T) {
 			held("b", 2, 100).finished(endReleased, 110, 112)}}, false},
 		{"renewed after the key must have been free", record{leases: leases{
 			held("a", 1, 0).renewed(130, 132, true).finished(endReleased, 140, 142)}}, false},
-		{"released after the key must have been free", record{leases: leases{held("a", 1, 0).finished(endReleased, 140, 142)}}, false},
+		{"released after the key must have been free",
+			record{leases: leases{held("a", 1, 0).finished(endReleased, 140, 142)}}, false},
 		{"renewed in time", record{leases: leases{
 			held("a", 1, 0).renewed(90, 92, true).finished(endReleased, 140, 142), held("b", 2, 141)}}, true},
 		{"renewed after release", record{leases: leases{
@@ -134,23 +139,29 @@ func TestLeaseModel(t *testing.T) {
 			attempts: attempts{try("b", 13, 14, true)}}, false},
 		{"refused during release", record{leases: leases{held("a", 1, 0).finished(endReleased, 10, 14)},
 			attempts: attempts{try("b", 13, 15, true)}}, true},
-		{"refused as late as may be", record{leases: leases{held("a", 1, 0)}, attempts: attempts{try("b", 125, 126, true)}}, true},
+		{"refused as late as may be", record{leases: leases{held("a", 1, 0)}, attempts: attempts{try("b", 125, 126, true)}},
+			true},
 		{"refused too late", record{leases: leases{held("a", 1, 0)}, attempts: attempts{try("b", 126, 127, true)}}, false},
 		{"refused too late after a renewal", record{leases: leases{held("a", 1, 0).renewed(50, 52, true)},
 			attempts: attempts{try("b", 176, 177, true)}}, false},
-		{"refused while a renewal of unknown outcome may count", record{leases: leases{held("a", 1, 0).renewed(50, 52, false)},
-			attempts: attempts{try("b", 200, 201, true)}}, true},
+		{"refused while a renewal of unknown outcome may count",
+			record{leases: leases{held("a", 1, 0).renewed(50, 52, false)},
+				attempts: attempts{try("b", 200, 201, true)}}, true},
 		{"refused for good after a renewal of unknown outcome", record{leases: leases{held("a", 1, 0).renewed(50, 52, false)},
 			attempts: attempts{try("b", 249, 251, true)}}, false},
 		{"refused after a release that somebody else had before", record{
 			leases:   leases{held("a", 1, 0).finished(endReleased, 10, 12), held("b", 2, 11).finished(endReleased, 14, 15)},
 			attempts: attempts{try("c", 16, 17, true)}}, false},
 
-		{"two refused at once, and nobody holds", record{attempts: attempts{try("a", 50, 52, true), try("b", 51, 53, true)}}, true},
+		{"two refused at once, and nobody holds", record{attempts: attempts{try("a", 50, 52, true), try("b", 51, 53, true)}},
+			true},
 		{"refused beside one who waits", record{attempts: attempts{waited("a", 0, 60), try("b", 50, 51, true)}}, true},
-		{"refused long after one who waited left", record{attempts: attempts{waited("a", 0, 60), try("b", late, late+1, true)}}, false},
-		{"refused beside what an unknown attempt left", record{attempts: attempts{try("a", 0, 10, false), try("b", 50, 51, true)}}, true},
-		{"refused after an unknown attempt's TTL", record{attempts: attempts{try("a", 0, 10, false), try("b", late, late+1, true)}}, false},
+		{"refused long after one who waited left",
+			record{attempts: attempts{waited("a", 0, 60), try("b", late, late+1, true)}}, false},
+		{"refused beside what an unknown attempt left",
+			record{attempts: attempts{try("a", 0, 10, false), try("b", 50, 51, true)}}, true},
+		{"refused after an unknown attempt's TTL",
+			record{attempts: attempts{try("a", 0, 10, false), try("b", late, late+1, true)}}, false},
 		{"refused after an unknown attempt's TTL, which a link held back", record{
 			attempts: attempts{try("a", 0, 10, false), try("b", late, late+1, true)},
 			faults:   faults{trouble(faultRecord{}, 5, late)}}, true},
@@ -158,7 +169,8 @@ func TestLeaseModel(t *testing.T) {
 		{"lost early, and notified", record{leases: leases{held("a", 1, 0).lostEarly(20), held("b", 2, 19)}}, true},
 		{"lost early, and not notified", record{leases: leases{held("a", 1, 0), held("b", 2, 19)}}, false},
 		{"killed", record{leases: leases{held("a", 1, 0).finished(endKilled, 20, 20), held("b", 2, 20)}}, true},
-		{"granted before the holder was killed", record{leases: leases{held("a", 1, 0).finished(endKilled, 20, 20), held("b", 2, 10)}}, false},
+		{"granted before the holder was killed",
+			record{leases: leases{held("a", 1, 0).finished(endKilled, 20, 20), held("b", 2, 10)}}, false},
 		{"kept for ever after a kill", record{leases: leases{held("a", 1, 0).finished(endKilled, 20, 20)},
 			attempts: attempts{try("b", 126, 127, true)}}, false},
 
@@ -170,8 +182,9 @@ func TestLeaseModel(t *testing.T) {
 			faults: faults{trouble(faultRecord{client: wholeStore, outage: true}, 10, 25)}}, false},
 		{"counted anew after a restart", record{leases: leases{held("a", 1, 0)}, attempts: attempts{try("b", 145, 146, true)},
 			faults: faults{trouble(faultRecord{client: wholeStore, outage: true}, 10, 25)}}, true},
-		{"kept for ever after a restart", record{leases: leases{held("a", 1, 0)}, attempts: attempts{try("b", 249, 250, true)},
-			faults: faults{trouble(faultRecord{client: wholeStore, outage: true}, 10, 25)}}, false},
+		{"kept for ever after a restart", record{leases: leases{held("a", 1, 0)},
+			attempts: attempts{try("b", 249, 250, true)},
+			faults:   faults{trouble(faultRecord{client: wholeStore, outage: true}, 10, 25)}}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

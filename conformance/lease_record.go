@@ -64,7 +64,8 @@ type faultRecord struct {
 	what     string
 	from, to instant
 	outage   bool // the store did not run
-	forgets  bool // and may have lost leases, which its Guarantees say; of the client alone, where leases end with their connection
+	// and may have lost leases, which its Guarantees say; of the client alone, where leases end with their connection
+	forgets bool
 }
 
 // wholeStore stands for every client.

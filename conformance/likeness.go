@@ -18,8 +18,9 @@ import (
 var likenessChecks = []Check{
 	{
 		Name: "OwnersThatLookAlike",
-		Rule: "rules 1, 4 and 5: an owner is known by all of its name: one like it (a part, another case, blanks, zeros) is another",
-		run:  ownersThatLookAlike,
+		Rule: "rules 1, 4 and 5: an owner is known by all of its name: one like it (a part, another case, blanks, " +
+			"zeros) is another",
+		run: ownersThatLookAlike,
 	},
 	{
 		Name:  "EvictedOwnersThatLookAlike",
@@ -204,15 +205,19 @@ func keysAlike() (keys []string) {
 	keys = append(numbersAlike(), word)
 	for _, end := range []string{ // digits, accents, and letters of other scripts and forms
 		"7", "07", "007", "7.0", "\u0667", "\uff17", "\u2077", "\u2166", "VII",
-		"e", "é", "e\u0301", "E", "É", "è", "ê", "u", "ü", "ue", "o", "ø", "ö", "oe", "œ", "l", "ł", "d", "đ", "n", "ñ", "n\u0303",
-		"c", "ç", "\u0441", "a", "\u0430", "\uff41", "ª", "å", "æ", "ae", "が", "か\u3099", "カ", "か", "\u00ad", "\u200d", "\ufe0f",
+		"e", "é", "e\u0301", "E", "É", "è", "ê", "u", "ü", "ue", "o", "ø", "ö", "oe", "œ", "l", "ł", "d", "đ", "n", "ñ",
+		"n\u0303",
+		"c", "ç", "\u0441", "a", "\u0430", "\uff41", "ª", "å", "æ", "ae", "が", "か\u3099", "カ", "か", "\u00ad", "\u200d",
+		"\ufe0f",
 		"\u3000", "\u0085", ".", "..", "/.", "/..",
 	} {
 		keys = append(keys, word+end)
 	}
 	for _, begin := range []string{ // marks, blanks, dots and signs that are dropped, or mean something
-		"\ufeff", "\ufffe", "\xef\xbb", "\xff\xfe", "\u200b", "\u2060", "\u3000", "\u00a0", "\u0301", "\x00", "\b", "\v", "\x1b",
-		"e", "é", "e\u0301", ".", "..", "./", "../", "/", "//", "~", "~/", "$", "@", "#", "-", "--", "+", "!", "*", "%", "=", ":", ";",
+		"\ufeff", "\ufffe", "\xef\xbb", "\xff\xfe", "\u200b", "\u2060", "\u3000", "\u00a0", "\u0301", "\x00", "\b", "\v",
+		"\x1b",
+		"e", "é", "e\u0301", ".", "..", "./", "../", "/", "//", "~", "~/", "$", "@", "#", "-", "--", "+", "!", "*", "%", "=",
+		":", ";",
 		",", "|", `\`, "_", "^", `"`, "file:", "key:", "lock:", "lock/",
 	} {
 		keys = append(keys, begin+word)
@@ -243,7 +248,8 @@ func numbersAlike() (keys []string) {
 	for _, between := range []string{",", "_", " ", ".", "'"} {
 		keys = append(keys, n[:3]+between+n[3:])
 	}
-	return append(keys, huge+"0", huge+"1", huge+"0.5", plus(31), plus(32), plus(63), plus(64), plus(128), digits(31), digits(31))
+	return append(keys, huge+"0", huge+"1", huge+"0.5", plus(31), plus(32), plus(63), plus(64), plus(128), digits(31),
+		digits(31))
 }
 
 func keysThatLookAlike(t *trial) {
@@ -255,7 +261,8 @@ func keysThatLookAlike(t *trial) {
 // of this check's own owners, and are held for a moment.
 func (t *trial) fixedKeys() {
 	keys := []string{
-		".", "..", "...", "/", "//", "/.", "./", " ", "  ", "\t", "\x00", "0", "00", "-0", "7", "007", "\ufeff", "\ufeff\ufeff", "~", "*", "?",
+		".", "..", "...", "/", "//", "/.", "./", " ", "  ", "\t", "\x00", "0", "00", "-0", "7", "007", "\ufeff",
+		"\ufeff\ufeff", "~", "*", "?",
 		"%", "_",
 	}
 	for keys := range slices.Chunk(keys, t.h.Many) {

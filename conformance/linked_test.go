@@ -146,7 +146,8 @@ func TestShamProcess(t *testing.T) {
 func TestCutHook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for bug, want := range map[string]conformance.Status{"": conformance.Pass, "broken connection ends the wait": conformance.Fail} {
+		for bug, want := range map[string]conformance.Status{"": conformance.Pass,
+			"broken connection ends the wait": conformance.Fail} {
 			s := newServer(bug)
 			defer close(s.stop)
 			var links sync.Map

@@ -16,18 +16,21 @@ import (
 var listChecks = []Check{
 	{
 		Name: "ListIsComplete",
-		Rule: "Lister.List returns each of a thousand held keys once, also while others are acquired and released, and no key " +
+		Rule: "Lister.List returns each of a thousand held keys once, also while others are acquired and " +
+			"released, and no key " +
 			"that nobody has acquired; it may return released keys",
 		run: listIsComplete,
 	},
 	{
 		Name: "ListComparesBytes",
-		Rule: "Lister.List compares the prefix with the beginning of a key only, byte by byte: no byte is a pattern, a letter in either case, or an end",
-		run:  listComparesBytes,
+		Rule: "Lister.List compares the prefix with the beginning of a key only, byte by byte: no byte is a pattern, a " +
+			"letter in either case, or an end",
+		run: listComparesBytes,
 	},
 	{
-		Name:  "CutListFails",
-		Rule:  "Lister.List whose connection breaks, or whose context ends, in the middle returns an error, or all keys: never a part without an error",
+		Name: "CutListFails",
+		Rule: "Lister.List whose connection breaks, or whose context ends, in the middle returns an error, or all keys: " +
+			"never a part without an error",
 		Needs: []Need{needsLinked},
 		run:   cutListFails,
 	},
@@ -148,9 +151,12 @@ func listIsComplete(t *trial) {
 func listComparesBytes(t *trial) {
 	lister, k := t.lister(), t.newKey()
 	ends := []string{
-		"", "%", "%%", "_", "__", "*", "**", "?", "??", "[", "[a]", "[^a]", "]", "a", "A", "b", `\`, `\\`, `\*`, `\%`, "%41", "{a}", "{", "}", "(", "(a|b)",
-		"|", "^", "$", ".", ".*", "+", "'", `"`, "''", ";", "--", "#", "~", "!", "\x00", "\x00\x00", "\x00a", "\x01", "\x7f", "\x80", "\xbf", "\xc3", "\xc3\xa9", "\xc3\x89",
-		"\xff", "\xff\xff", "\xffa", "\xfe", "\xed\xa0\x80", "e\xcc\x81", "\u212b", "\u00df", "ss", "\n", "\r\n", "\t", " ", "  ", "/", "//", "/a", "/..", "/.", ":", "::",
+		"", "%", "%%", "_", "__", "*", "**", "?", "??", "[", "[a]", "[^a]", "]", "a", "A", "b", `\`, `\\`, `\*`, `\%`, "%41",
+		"{a}", "{", "}", "(", "(a|b)",
+		"|", "^", "$", ".", ".*", "+", "'", `"`, "''", ";", "--", "#", "~", "!", "\x00", "\x00\x00", "\x00a", "\x01", "\x7f",
+		"\x80", "\xbf", "\xc3", "\xc3\xa9", "\xc3\x89",
+		"\xff", "\xff\xff", "\xffa", "\xfe", "\xed\xa0\x80", "e\xcc\x81", "\u212b", "\u00df", "ss", "\n", "\r\n", "\t", " ",
+		"  ", "/", "//", "/a", "/..", "/.", ":", "::",
 	}
 	for ends := range slices.Chunk(ends, max(1, (t.h.Many-8)/2)) {
 		var held []*grant
@@ -161,10 +167,12 @@ func listComparesBytes(t *trial) {
 			}
 		}
 		// The prefix in the middle, at the end, in part, in other letters, and behind what a store might trim.
-		for _, key := range []string{"x" + k, "/" + k + "/a", " " + k, "\x00" + k, k[1:] + k, strings.ToUpper(k), k[:len(k)-1]} {
+		for _, key := range []string{"x" + k, "/" + k + "/a", " " + k, "\x00" + k, k[1:] + k, strings.ToUpper(k),
+			k[:len(k)-1]} {
 			hold(key)
 		}
-		for _, end := range append([]string{"", "-", "zzz", "[a-z]", "[!b]", "(?i)a", "%a", "_a", "*a", "?a", "\xc3\xa9x"}, ends...) {
+		for _, end := range append([]string{"", "-", "zzz", "[a-z]", "[!b]", "(?i)a", "%a", "_a", "*a", "?a", "\xc3\xa9x"},
+			ends...) {
 			if missing := misses(t.list(lister, k+end), slices.DeleteFunc(slices.Clone(held), func(g *grant) bool {
 				return !strings.HasPrefix(g.key, k+end)
 			})); missing != "" {
@@ -225,7 +233,8 @@ func cutListFails(t *trial) {
 
 // uncertain fails if err, of a disturbed request, claims a certain outcome.
 func (t *trial) uncertain(err error, what string) {
-	for _, certain := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported} {
+	for _, certain := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid,
+		errors.ErrUnsupported} {
 		if errors.Is(err, certain) {
 			t.fatalf("%s: %v, which is not true", what, err)
 		}

@@ -10,8 +10,9 @@ import (
 var longQueueChecks = []Check{
 	{
 		Name: "LongQueueIsServed",
-		Rule: "rules 3, 5 and 9: in a long queue of mixed TTLs the holder's renewals count, and each waiter gets its own TTL, in its turn",
-		run:  longQueueIsServed,
+		Rule: "rules 3, 5 and 9: in a long queue of mixed TTLs the holder's renewals count, and each waiter gets its own " +
+			"TTL, in its turn",
+		run: longQueueIsServed,
 	},
 }
 
@@ -73,7 +74,8 @@ func longQueueIsServed(t *trial) {
 
 // arrive has n waiters queue, one after the other where the store keeps their order.
 func (c *crowd) arrive(n int) {
-	ttls := []time.Duration{c.long(), c.long()/2 + 1, 2 * c.long(), c.long() + time.Second - 1, c.long() / 3, c.long() * 3 / 2}
+	ttls := []time.Duration{c.long(), c.long()/2 + 1, 2 * c.long(), c.long() + time.Second - 1, c.long() / 3,
+		c.long() * 3 / 2}
 	for i := range n {
 		ttl := ttls[i%len(ttls)]
 		c.ttls = append(c.ttls, ttl)

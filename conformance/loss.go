@@ -143,6 +143,7 @@ func onLostCalls(t *trial) {
 	}
 	time.Sleep(2 * tick) // a second call may follow the first
 	if calls.Load() != 1 || again.Load() != 1 {
-		t.fatalf("OnLost called back %d times, and %d times when the lease was lost already, want once each", calls.Load(), again.Load())
+		t.fatalf("OnLost called back %d times, and %d times when the lease was lost already, want once each", calls.Load(),
+			again.Load())
 	}
 }

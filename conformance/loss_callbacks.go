@@ -11,7 +11,8 @@ import (
 var lossCallbackChecks = []Check{
 	{
 		Name: "OnLostCallsWhateverEndsIt",
-		Rule: "LossNotifier.OnLost calls back, each function once, as Lost closes: at the deadline that the last renewal has set, when a " +
+		Rule: "LossNotifier.OnLost calls back, each function once, as Lost closes: at the deadline that the last renewal " +
+			"has set, when a " +
 			"client is closed, and when the store reports that the lease has ended, as the answer to a renewal or by itself",
 		run: onLostCallsWhateverEndsIt,
 	},

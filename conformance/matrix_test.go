@@ -135,7 +135,8 @@ func recordMatrix(t *testing.T) {
 			row = append(row, try(t.Context(), bug, tried)...)
 			mu.Lock()
 			defer mu.Unlock()
-			if next.Rows[bug] = row; len(fresh) == 0 || len(m.Checks) == 0 { // else the rows that are not done lack the new checks
+			// else the rows that are not done lack the new checks
+			if next.Rows[bug] = row; len(fresh) == 0 || len(m.Checks) == 0 {
 				if err := next.Write(matrixFile); err != nil {
 					t.Error(err)
 				}

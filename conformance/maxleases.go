@@ -10,8 +10,9 @@ import (
 
 var maxLeasesChecks = []Check{
 	{
-		Name:  "MaxLeasesAreGranted",
-		Rule:  "Guarantees.MaxLeases: a client holds as many leases at once; one more is ErrUnavailable, or waits for its turn",
+		Name: "MaxLeasesAreGranted",
+		Rule: "Guarantees.MaxLeases: a client holds as many leases at once; one more is ErrUnavailable, or " +
+			"waits for its turn",
 		Needs: []Need{needsMaxLeases},
 		alone: true, // what limits them may be limited for all clients together, too
 		run:   maxLeasesAreGranted,

@@ -14,8 +14,9 @@ import (
 
 var memberChecks = []Check{
 	{
-		Name:  "StoppedMemberLosesNothing",
-		Rule:  "rules 1, 7 and 9: when a server of a cluster is killed and started again, no lease, waiter or token order is lost",
+		Name: "StoppedMemberLosesNothing",
+		Rule: "rules 1, 7 and 9: when a server of a cluster is killed and started again, no lease, waiter or token " +
+			"order is lost",
 		Needs: []Need{needsMembers},
 		alone: true,
 		run: func(t *trial) {
@@ -23,8 +24,9 @@ var memberChecks = []Check{
 		},
 	},
 	{
-		Name:  "FrozenMemberLosesNothing",
-		Rule:  "rules 1, 7 and 9: when a server of a cluster stops answering and goes on later, no lease, waiter or token order is lost",
+		Name: "FrozenMemberLosesNothing",
+		Rule: "rules 1, 7 and 9: when a server of a cluster stops answering and goes on later, no lease, waiter or token " +
+			"order is lost",
 		Needs: []Need{needsMembers, needsFreezing},
 		alone: true,
 		run: func(t *trial) {
@@ -32,8 +34,9 @@ var memberChecks = []Check{
 		},
 	},
 	{
-		Name:  "EmptiedMemberLosesNothing",
-		Rule:  "rules 1, 7 and 9: when a server of a cluster comes back without its data, no lease, waiter or token order is lost",
+		Name: "EmptiedMemberLosesNothing",
+		Rule: "rules 1, 7 and 9: when a server of a cluster comes back without its data, no lease, waiter or token " +
+			"order is lost",
 		Needs: []Need{needsMembers, needsEmptying},
 		alone: true,
 		run: func(t *trial) {

@@ -11,18 +11,21 @@ import (
 var minTTLChecks = []Check{
 	{
 		Name: "FreeKeyIsNotLost",
-		Rule: "rule 2: an Acquire of a free key returns ErrLost only if its answer came after the deadline of the granted TTL, however short",
-		run:  freeKeyIsNotLost,
+		Rule: "rule 2: an Acquire of a free key returns ErrLost only if its answer came after the deadline of the granted " +
+			"TTL, however short",
+		run: freeKeyIsNotLost,
 	},
 	{
 		Name: "TTLBelowMinTTLIsMinTTL",
-		Rule: "rule 3: a TTL below Guarantees.MinTTL acts as MinTTL, with and without a wait: the lease lives, its deadline and Inspect say so",
-		run:  ttlBelowMinTTLIsMinTTL,
+		Rule: "rule 3: a TTL below Guarantees.MinTTL acts as MinTTL, with and without a wait: the lease lives, its " +
+			"deadline and Inspect say so",
+		run: ttlBelowMinTTLIsMinTTL,
 	},
 	{
 		Name: "MinTTLIsKept",
-		Rule: "rules 1, 3 and 9: a lease of Guarantees.MinTTL is exclusive, can be renewed to live on, and passes to a waiter when it ends",
-		run:  minTTLIsKept,
+		Rule: "rules 1, 3 and 9: a lease of Guarantees.MinTTL is exclusive, can be renewed to live on, and passes to a " +
+			"waiter when it ends",
+		run: minTTLIsKept,
 	},
 }
 
@@ -37,7 +40,8 @@ func (t *trial) granted(key string, ttl time.Duration, wait bool) *grant {
 	t.answered(err, before)
 	switch deadline := backend.Deadline(before, t.kept(t.g.Round(ttl))); {
 	case errors.Is(err, backend.ErrLost) && after.Before(deadline):
-		t.breaks(2, "Acquire of a free key for %v: %v, %v before the deadline of a lease granted for %v", ttl, err, deadline.Sub(after), t.g.Round(ttl))
+		t.breaks(2, "Acquire of a free key for %v: %v, %v before the deadline of a lease granted for %v", ttl, err,
+			deadline.Sub(after), t.g.Round(ttl))
 	case errors.Is(err, backend.ErrLost):
 		return nil
 	case err != nil:
@@ -60,7 +64,8 @@ func ownerOf(l backend.Lease) string {
 
 // tiny are TTLs up to MinTTL, and a little above.
 func (t *trial) tiny() []time.Duration {
-	return []time.Duration{1, time.Microsecond, time.Millisecond, max(1, t.g.MinTTL/2), max(1, t.g.MinTTL-1), max(1, t.g.MinTTL), t.g.MinTTL + 1}
+	return []time.Duration{1, time.Microsecond, time.Millisecond, max(1, t.g.MinTTL/2), max(1, t.g.MinTTL-1),
+		max(1, t.g.MinTTL), t.g.MinTTL + 1}
 }
 
 // attemptsInTime is how often a request for a short TTL is repeated whose answer comes after its end.
@@ -115,13 +120,16 @@ func ttlBelowMinTTLIsMinTTL(t *trial) {
 		case !after.Before(deadline):
 			return false
 		case !h.Held():
-			t.fatalf("TTL %v acts as %v: Inspect says that the key is free %v before the deadline", g.ttl, granted, deadline.Sub(after))
+			t.fatalf("TTL %v acts as %v: Inspect says that the key is free %v before the deadline", g.ttl, granted,
+				deadline.Sub(after))
 		case h.TTL != 0 && h.TTL < deadline.Sub(after):
-			t.fatalf("TTL %v acts as %v: Inspect returns a TTL of %v, %v before the deadline", g.ttl, granted, h.TTL, deadline.Sub(begun))
+			t.fatalf("TTL %v acts as %v: Inspect returns a TTL of %v, %v before the deadline", g.ttl, granted, h.TTL,
+				deadline.Sub(begun))
 		case h.TTL > most:
 			t.fatalf("TTL %v acts as %v: Inspect returns a TTL of %v", g.ttl, granted, h.TTL)
 		}
-		t.succeeds(t.b, &grant{Lease: g.Lease, client: g.client, key: g.key, owner: g.owner, ttl: granted, before: g.before, after: g.after},
+		t.succeeds(t.b, &grant{Lease: g.Lease, client: g.client, key: g.key, owner: g.owner, ttl: granted, before: g.before,
+			after: g.after},
 			max(time.Millisecond, granted/32))
 		return true
 	})
@@ -130,7 +138,8 @@ func ttlBelowMinTTLIsMinTTL(t *trial) {
 func minTTLIsKept(t *trial) {
 	least := max(t.g.MinTTL, 8*time.Millisecond) // what is shorter ends before it can be looked at
 	least = t.g.Round(least * time.Duration(t.stretch))
-	t.eachBrief([]time.Duration{least, least, least}, func(g *grant) bool { return t.livesOn(g, least) && t.passesOn(g, least) })
+	t.eachBrief([]time.Duration{least, least, least},
+		func(g *grant) bool { return t.livesOn(g, least) && t.passesOn(g, least) })
 }
 
 // livesOn renews g at a third of its TTL until several TTLs have passed, in every way, and reports false if a renewal
@@ -167,7 +176,8 @@ func (t *trial) passesOn(g *grant, ttl time.Duration) bool {
 	w := t.wait(t.b, g.key, ttl)
 	bound := t.g.Round(ttl) + t.handOff()
 	if !t.within(bound, w.done) {
-		t.notInTime(t.ruleText(9), "a waiter has not been granted the key of a dead holder within %v, whose lease was for MinTTL, %v", bound, ttl)
+		t.notInTime(t.ruleText(9), "a waiter has not been granted the key of a dead holder within %v, whose lease was "+
+			"for MinTTL, %v", bound, ttl)
 	}
 	if errors.Is(w.err, backend.ErrLost) { // its turn came too late: the machine is slow
 		return false

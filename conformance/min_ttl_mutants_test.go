@@ -22,7 +22,8 @@ const shortest = 10 * time.Millisecond
 
 // lostAtOnce reports whether a grant is reported as lost although it is live.
 func (c *client) lostAtOnce(r backend.Request) bool {
-	return r.TTL <= shortest && (c.is("short lease of a free key is lost") || c.is("wait for a free key for MinTTL is lost") && r.Wait)
+	return r.TTL <= shortest && (c.is("short lease of a free key is lost") ||
+		c.is("wait for a free key for MinTTL is lost") && r.Wait)
 }
 
 // keepShortest is how long the store keeps a grant of ttl.

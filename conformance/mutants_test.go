@@ -8,9 +8,12 @@ type mutant struct {
 	check string
 }
 
-var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants, partitionMutants, processMutants, historyMutants,
-	emptyMutants, busyMutants, numberMutants, queueMutants, likenessMutants, timeMutants, endingMutants, operateMutants, removedMutants,
-	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, lastingMutants, restartMutants,
+var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants, partitionMutants, processMutants,
+	historyMutants,
+	emptyMutants, busyMutants, numberMutants, queueMutants, likenessMutants, timeMutants, endingMutants, operateMutants,
+	removedMutants,
+	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, lastingMutants,
+	restartMutants,
 	queueEventMutants, reconnectMutants, reconnectLossMutants, sharedMutants, resumeMutants)
 
 var plainMutants = []mutant{

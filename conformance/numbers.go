@@ -12,8 +12,9 @@ import (
 var numberChecks = []Check{
 	{
 		Name: "OddTTLsAreKept",
-		Rule: "rule 3: a TTL is a minimum, with and without a wait: odd ones from 2 seconds to 2 minutes, and those near the limits of numbers, are kept in full",
-		run:  oddTTLsAreKept,
+		Rule: "rule 3: a TTL is a minimum, with and without a wait: odd ones from 2 seconds to 2 minutes, and those near " +
+			"the limits of numbers, are kept in full",
+		run: oddTTLsAreKept,
 	},
 	{
 		Name: "RenewalsAreKept",
@@ -22,8 +23,9 @@ var numberChecks = []Check{
 	},
 	{
 		Name: "TinyRenewalsAreRoundedUp",
-		Rule: "rule 3: a renewal for less than Guarantees.MinTTL is one for MinTTL: neither an error, nor the end of the lease",
-		run:  tinyRenewalsAreRoundedUp,
+		Rule: "rule 3: a renewal for less than Guarantees.MinTTL is one for MinTTL: neither an error, nor the " +
+			"end of the lease",
+		run: tinyRenewalsAreRoundedUp,
 	},
 }
 
@@ -40,12 +42,14 @@ func (t *trial) numbers(atOnce int) []time.Duration {
 	const ns, us, ms, s = time.Nanosecond, time.Microsecond, time.Millisecond, time.Second
 	const day = 24 * time.Hour
 	all := []time.Duration{
-		2999 * ms, 3700 * ms, 5500*ms + 1, 9999 * ms, 10*s + 1, 10999 * ms, 11500*ms + 1, 14900 * ms, 19999 * ms, 29900 * ms, 31700 * ms,
+		2999 * ms, 3700 * ms, 5500*ms + 1, 9999 * ms, 10*s + 1, 10999 * ms, 11500*ms + 1, 14900 * ms, 19999 * ms, 29900 * ms,
+		31700 * ms,
 		59999 * ms, 61700 * ms, 89900 * ms, 119900 * ms, time.Hour - ms, time.Hour + 59*s, day - ms, day + time.Hour - 1,
 		30*day - s, 30*day + s, 31 * day, 365*day + 1, t.longest() - s, t.longest(),
 	}
 	for _, wrapped := range []time.Duration{
-		1 << 31 * ns, 1 << 32 * ns, 1 << 31 * us, 1 << 32 * us, 1 << 15 * ms, 1 << 16 * ms, 1 << 31 * ms, 1 << 32 * ms, 1 << 15 * s, 1 << 16 * s,
+		1 << 31 * ns, 1 << 32 * ns, 1 << 31 * us, 1 << 32 * us, 1 << 15 * ms, 1 << 16 * ms, 1 << 31 * ms, 1 << 32 * ms,
+		1 << 15 * s, 1 << 16 * s,
 		1 << 24 * s,
 	} {
 		all = append(all, wrapped+t.short()/2, wrapped+day/2)
@@ -218,9 +222,11 @@ func (t *trial) remains(g *grant, ttl time.Duration, what string) {
 	h := t.inspect(g.key)
 	if now := time.Now(); h.Owner != g.owner && now.Before(deadline) {
 		if h.Held() {
-			t.doubleGrant("%s for %v: %q holds the key %v before the deadline of its holder, %q", what, ttl, h.Owner, deadline.Sub(now), g.owner)
+			t.doubleGrant("%s for %v: %q holds the key %v before the deadline of its holder, %q", what, ttl, h.Owner,
+				deadline.Sub(now), g.owner)
 		}
-		t.fatalf("%s for %v: %q holds the key %v before the holder's deadline, want %q", what, ttl, h.Owner, deadline.Sub(now), g.owner)
+		t.fatalf("%s for %v: %q holds the key %v before the holder's deadline, want %q", what, ttl, h.Owner,
+			deadline.Sub(now), g.owner)
 	}
 	if h.Owner != g.owner {
 		t.tooLate("a lease of %v ended before it could be looked at, %v after its deadline", ttl, begun.Sub(deadline))
@@ -295,7 +301,8 @@ func (t *trial) renewsTiny(ttl time.Duration, way renewal) bool {
 	case err != nil && !errors.Is(err, backend.ErrHeld):
 		t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
 	case err == nil && other.after.Before(deadline):
-		t.doubleGrant("%s to %v, which is rounded up to %v: a second owner was granted the key %v before the holder's deadline",
+		t.doubleGrant("%s to %v, which is rounded up to %v: a second owner was granted the key %v before the "+
+			"holder's deadline",
 			what, ttl, granted, deadline.Sub(other.after))
 	case err == nil:
 		t.release(other)

@@ -18,15 +18,17 @@ var operateChecks = []Check{
 	},
 	{
 		Name: "BreakEndsOneLease",
-		Rule: "Breaker.Break ends the lease of the owner that it names, whose next renewal is ErrLost, and wakes the next waiter; it ends no other lease",
-		run:  breakEndsOneLease,
+		Rule: "Breaker.Break ends the lease of the owner that it names, whose next renewal is ErrLost, and wakes the next " +
+			"waiter; it ends no other lease",
+		run: breakEndsOneLease,
 	},
 }
 
 func listReturnsHeldKeys(t *trial) {
 	lister := t.lister()
 	other := t.acquire(t.a, t.newKey(), t.long())
-	ends := []string{"", "/", "/a", "/a/b", "/A", "/*", "/%41", "/é", "/\xff\x00", "/ ", "/{x}", "/_", "/?", "/[a]", `/\`, `/\*`, "/;",
+	ends := []string{"", "/", "/a", "/a/b", "/A", "/*", "/%41", "/é", "/\xff\x00", "/ ", "/{x}", "/_", "/?", "/[a]", `/\`,
+		`/\*`, "/;",
 		"/" + strings.Repeat("k", 900)}
 	for ends := range slices.Chunk(ends, max(1, t.h.Many-2)) {
 		prefix := t.newKey()
@@ -37,7 +39,8 @@ func listReturnsHeldKeys(t *trial) {
 		waiter := t.wait(t.a, held[0].key, t.long())
 		t.arrived(held[0].key, 1)
 		parts := []string{prefix, other.key}
-		for _, end := range []string{"/", "/a", "/*", "/\xff", "/%", "/_", "/?", "/[a]", `/\`, `/\*`, "/;", "/^", "/$", "/."} {
+		for _, end := range []string{"/", "/a", "/*", "/\xff", "/%", "/_", "/?", "/[a]", `/\`, `/\*`, "/;", "/^", "/$",
+			"/."} {
 			parts = append(parts, prefix+end)
 		}
 		for _, part := range parts {

@@ -68,7 +68,8 @@ func (s *server) list(c *client, prefix string) (keys []string) {
 		case s.is("list takes [ for a set of bytes"):
 			head, rest, cut := strings.Cut(prefix, "[")
 			set, _, cut2 := strings.Cut(rest, "]")
-			fits = fits && !cut || cut && cut2 && len(key) > len(head) && strings.HasPrefix(key, head) && strings.IndexByte(set, key[len(head)]) >= 0
+			fits = fits && !cut || cut && cut2 && len(key) > len(head) && strings.HasPrefix(key, head) &&
+				strings.IndexByte(set, key[len(head)]) >= 0
 		case s.is("list drops backslashes of the prefix"):
 			fits = strings.HasPrefix(key, strings.ReplaceAll(prefix, `\`, ""))
 		case s.is("list compares the beginning of the prefix alone"):
@@ -114,7 +115,8 @@ func (s *server) breakLease(key, owner string) (done bool) {
 	key = s.name(key)
 	e := s.entryLocked(key)
 	s.expireLocked(key, e, time.Now())
-	if i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == owner }); i >= 0 && s.is("break takes a waiter's place away") {
+	if i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == owner }); i >= 0 &&
+		s.is("break takes a waiter's place away") {
 		e.queue = slices.Delete(e.queue, i, i+1)
 		return true
 	}

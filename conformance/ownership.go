@@ -40,8 +40,9 @@ var ownershipChecks = []Check{
 	},
 	{
 		Name: "WaiterCleanUpSparesHolder",
-		Rule: "rules 4 and 5: cleaning up after a waiter that was cancelled removes what is its own, never the holder's lease",
-		run:  waiterCleanUpSparesHolder,
+		Rule: "rules 4 and 5: cleaning up after a waiter that was cancelled removes what is its own, never the " +
+			"holder's lease",
+		run: waiterCleanUpSparesHolder,
 	},
 	{
 		Name: "RefusedCleanUpSparesHolder",

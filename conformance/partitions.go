@@ -12,7 +12,8 @@ import (
 var partitionChecks = []Check{
 	{
 		Name: "PartitionLosesBeforeNext",
-		Rule: "rules 1 and 6: when the network fails, with a renewal in flight, Lost closes before another client gets the key, " +
+		Rule: "rules 1 and 6: when the network fails, with a renewal in flight, Lost closes before another client " +
+			"gets the key, " +
 			"whichever way packets are lost",
 		Needs: []Need{needsLinked},
 		run:   partitionLosesBeforeNext,
@@ -37,7 +38,8 @@ var partitionChecks = []Check{
 	},
 	{
 		Name: "PartitionHonoursContext",
-		Rule: "rule 4: calls return promptly with their context's error while the network fails, and do not call a key busy of which they " +
+		Rule: "rule 4: calls return promptly with their context's error while the network fails, and do not call a key " +
+			"busy of which they " +
 			"have heard nothing; nothing stays behind",
 		Needs: []Need{needsLinked},
 		run:   partitionHonoursContext,
@@ -118,7 +120,8 @@ func partitionedWaiterLeavesQueue(t *trial) {
 	before := time.Now()
 	t.release(next)
 	if !t.within(bound+recovery, away.done) {
-		t.fatalf("a waiter that was cut off has neither been granted the free key nor failed %v after that ended", bound+recovery)
+		t.fatalf("a waiter that was cut off has neither been granted the free key nor failed %v after that ended",
+			bound+recovery)
 	}
 	if g := away.grant; away.err == nil && g.after.After(next.after) && g.after.Before(before) && g.live(g.after) {
 		t.doubleGrant("a waiter that was cut off was granted the key while the next one holds it")
@@ -162,7 +165,8 @@ func partitionedReleaseIsBounded(t *trial) {
 	g := t.acquire(c, t.key, 2*t.short())
 	partition(link, ToStore, FromStore)
 	release := t.call(func() error { return g.Release(t.ctx) })
-	t.becomesFree(t.b, t.key, time.Until(t.lastRefusal(g.after, g.ttl)), "in the TTL of a holder that is cut off and releasing")
+	t.becomesFree(t.b, t.key, time.Until(t.lastRefusal(g.after, g.ttl)),
+		"in the TTL of a holder that is cut off and releasing")
 	const bound = 15 * time.Second
 	if err := release.ends(t, bound, "Release while cut off"); err == nil {
 		t.fatalf("Release succeeded while cut off")
@@ -182,7 +186,8 @@ func partitionHonoursContext(t *trial) {
 		const patience = 200 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.ctx, patience)
 		defer cancel()
-		err := t.call(func() error { return all[i].do(ctx) }).ends(t, patience+soon, all[i].name+" whose context ended while cut off")
+		err := t.call(func() error { return all[i].do(ctx) }).ends(t, patience+soon,
+			all[i].name+" whose context ended while cut off")
 		if !t.excused(held, err) {
 			t.endsByDeadline(err, all[i].name+" while cut off")
 		}
@@ -219,9 +224,11 @@ func partitionedCloseIsBounded(t *trial) {
 		t.fatalf("Close while cut off: %v", err)
 	}
 	_ = release.ends(t, soon, "Release of a client that was closed while cut off")
-	t.becomesFree(t.b, g.key, time.Until(t.lastRefusal(g.after, g.ttl)), "in the TTL of a holder that was closed while cut off")
+	t.becomesFree(t.b, g.key, time.Until(t.lastRefusal(g.after, g.ttl)),
+		"in the TTL of a holder that was closed while cut off")
 	t.release(busy)
-	t.becomesFree(t.b, busy.key, t.handOff()+2*t.short(), "after the release of a key whose waiter was closed while cut off")
+	t.becomesFree(t.b, busy.key, t.handOff()+2*t.short(),
+		"after the release of a key whose waiter was closed while cut off")
 }
 
 func wakeUpCutParksNobody(t *trial) {

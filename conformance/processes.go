@@ -17,20 +17,23 @@ var processChecks = []Check{
 		run:   frozenHolderLosesKey,
 	},
 	{
-		Name:  "ThawedRenewalRevivesNothing",
-		Rule:  "rules 5 and 6: a renewal under way when its process is frozen does not succeed when it is thawed past the deadline",
+		Name: "ThawedRenewalRevivesNothing",
+		Rule: "rules 5 and 6: a renewal under way when its process is frozen does not succeed when it is thawed " +
+			"past the deadline",
 		Needs: []Need{needsProcess},
 		run:   thawedRenewalRevivesNothing,
 	},
 	{
-		Name:  "FrozenInsideAcquire",
-		Rule:  "rules 1, 2 and 3: an attempt under way when its process is frozen gives no lease in the time of the next owner's",
+		Name: "FrozenInsideAcquire",
+		Rule: "rules 1, 2 and 3: an attempt under way when its process is frozen gives no lease in the time of " +
+			"the next owner's",
 		Needs: []Need{needsProcess},
 		run:   frozenInsideAcquire,
 	},
 	{
-		Name:  "FrozenWaiterDelaysNextBriefly",
-		Rule:  "rules 1 and 9: a frozen waiter delays the next for its TTL and MaxLate; thawed, it does not hold a key that was given to the next",
+		Name: "FrozenWaiterDelaysNextBriefly",
+		Rule: "rules 1 and 9: a frozen waiter delays the next for its TTL and MaxLate; thawed, it does not hold a key " +
+			"that was given to the next",
 		Needs: []Need{needsProcess},
 		run:   frozenWaiterDelaysNextBriefly,
 	},
@@ -53,8 +56,9 @@ var processChecks = []Check{
 		run:   killedHolderFreesKey,
 	},
 	{
-		Name:  "KilledWaiterDelaysNextBriefly",
-		Rule:  "rule 9: a waiter that is killed delays the next for its TTL and MaxLate at most, whether its turn has come or not",
+		Name: "KilledWaiterDelaysNextBriefly",
+		Rule: "rule 9: a waiter that is killed delays the next for its TTL and MaxLate at most, whether its turn " +
+			"has come or not",
 		Needs: []Need{needsProcess},
 		run:   killedWaiterDelaysNextBriefly,
 	},
@@ -71,20 +75,23 @@ var processChecks = []Check{
 		run:   killedInsideRelease,
 	},
 	{
-		Name:  "ProcessesExclude",
-		Rule:  "rules 1 and 7: no two leases overlap, whichever process they are granted to, and tokens increase over all of them",
+		Name: "ProcessesExclude",
+		Rule: "rules 1 and 7: no two leases overlap, whichever process they are granted to, and tokens increase " +
+			"over all of them",
 		Needs: []Need{needsProcess},
 		run:   processesExclude,
 	},
 	{
-		Name:  "WrongClockEndsNothingEarly",
-		Rule:  "rules 1 and 3: leases end neither sooner nor later for a process whose wall clock is an hour off, nor because of it",
+		Name: "WrongClockEndsNothingEarly",
+		Rule: "rules 1 and 3: leases end neither sooner nor later for a process whose wall clock is an hour off, nor " +
+			"because of it",
 		Needs: []Need{needsProcess},
 		run:   wrongClockEndsNothingEarly,
 	},
 	{
-		Name:  "WrongClockKeepsOrder",
-		Rule:  "rules 7 and 9: tokens increase, and waiters get their turn, among processes whose wall clocks are two hours apart",
+		Name: "WrongClockKeepsOrder",
+		Rule: "rules 7 and 9: tokens increase, and waiters get their turn, among processes whose wall clocks are " +
+			"two hours apart",
 		Needs: []Need{needsProcess},
 		run:   wrongClockKeepsOrder,
 	},
@@ -239,7 +246,8 @@ func (t *trial) takesOver(r *remote, answered time.Time) *grant {
 	g, err := t.requestKey(t.ctx, t.a, r.key, t.long(), false)
 	t.answered(err, sent)
 	if err != nil {
-		t.notInTime(t.rule, "the key of another process is still refused %v after its grant for %v, of which Guarantees.MaxLate is %v: %v",
+		t.notInTime(t.rule, "the key of another process is still refused %v after its grant for %v, of which "+
+			"Guarantees.MaxLate is %v: %v",
 			sent.Sub(answered), r.ttl, t.g.MaxLate, err)
 	}
 	return g

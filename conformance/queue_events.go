@@ -13,13 +13,15 @@ import (
 var queueEventChecks = []Check{
 	{
 		Name: "EventsKeepQueue",
-		Rule: "rule 9: a waiter that gives up or times out, an attempt, and a Break of the holder or of others drop no other " +
+		Rule: "rule 9: a waiter that gives up or times out, an attempt, and a Break of the holder or of others " +
+			"drop no other " +
 			"waiter and, where Guarantees.FIFO, change no order, wherever in the queue they happen",
 		run: eventsKeepQueue,
 	},
 	{
 		Name: "BrokenHoldersKeepQueue",
-		Rule: "rule 9: when one holder after the other is ended by Breaker.Break, each gives way to one waiter, the first where " +
+		Rule: "rule 9: when one holder after the other is ended by Breaker.Break, each gives way to one waiter, " +
+			"the first where " +
 			"Guarantees.FIFO; what the broken holders send later changes nothing",
 		run: brokenHoldersKeepQueue,
 	},

@@ -46,7 +46,8 @@ var queueMutants = []mutant{
 
 // busy reports whether the server has more requests to serve than the number in the bug's name.
 func (s *server) busy(bug string) bool {
-	return strings.Contains(s.bug, " in flight") && slices.ContainsFunc([]int64{48, 150}, func(n int64) bool { return s.is(fmt.Sprintf(bug, n)) && s.inFlight.Load() > n })
+	return strings.Contains(s.bug, " in flight") && slices.ContainsFunc([]int64{48, 150},
+		func(n int64) bool { return s.is(fmt.Sprintf(bug, n)) && s.inFlight.Load() > n })
 }
 
 // latency is how long a request takes at most: longer where many are to be under way at once.
@@ -137,7 +138,8 @@ func (c *client) renewBatch(ttls []time.Duration, renew func(i int, ttl time.Dur
 	n := len(ttls)
 	for i, ttl := range ttls {
 		switch {
-		case c.is("batch skips lease 100") && i == 100, c.is("batch ends at 200") && i >= 200, c.is("batch ends at 500") && i >= 500,
+		case c.is("batch skips lease 100") && i == 100, c.is("batch ends at 200") && i >= 200, c.is("batch ends at 500") &&
+			i >= 500,
 			c.is("batch loses the last of each 64") && i%64 == 63, c.is("batch of more than 1000 is not sent") && n > 1000:
 			granted, errs = append(granted, ttl), append(errs, nil)
 			continue

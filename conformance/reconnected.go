@@ -10,21 +10,24 @@ import (
 var reconnectedChecks = []Check{
 	{
 		Name: "ReconnectedWaiterSparesOthers",
-		Rule: "rule 9: where Guarantees.FIFO, a waiter whose connection breaks may lose its place, and then queues again at the end: it overtakes " +
+		Rule: "rule 9: where Guarantees.FIFO, a waiter whose connection breaks may lose its place, and then queues again " +
+			"at the end: it overtakes " +
 			"nobody, the others keep their order, and its end touches no place but its own",
 		Needs: []Need{needsFIFO, needsLinked},
 		run:   reconnectedWaiterSparesOthers,
 	},
 	{
 		Name: "ReconnectedWaiterIsWoken",
-		Rule: "Guarantees.Wake: where it is WakePush, the waiters of a client that has reconnected are notified of releases, those that waited before " +
+		Rule: "Guarantees.Wake: where it is WakePush, the waiters of a client that has reconnected are notified of " +
+			"releases, those that waited before " +
 			"and those that came later",
 		Needs: []Need{needsPush, needsLinked},
 		run:   reconnectedWaiterIsWoken,
 	},
 	{
 		Name: "ReconnectedHolderIsNotified",
-		Rule: "rule 6: where Guarantees.ReportsLoss says so, a holder whose connection broke learns of the removal of its lease soon after its client has " +
+		Rule: "rule 6: where Guarantees.ReportsLoss says so, a holder whose connection broke learns of the removal of its " +
+			"lease soon after its client has " +
 			"reconnected, whether the lease was removed before or after that",
 		Needs: []Need{needsReportsLoss, needsLinked},
 		run:   reconnectedHolderIsNotified,
@@ -44,7 +47,8 @@ var reconnects = []func(Link){
 // queuesAgain waits until n waiters are in the store's queue for key, after a cut.
 func (t *trial) queuesAgain(key string, n int) {
 	if !t.poll(recovery, func() bool { h := t.inspect(key); return h.Waiters < 0 || h.Waiters >= n }) {
-		t.notInTime(t.rule, "Inspect counts %d waiters %v after the connections of some broke, want %d", t.inspect(key).Waiters, recovery, n)
+		t.notInTime(t.rule, "Inspect counts %d waiters %v after the connections of some broke, want %d",
+			t.inspect(key).Waiters, recovery, n)
 	}
 	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 }

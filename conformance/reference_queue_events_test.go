@@ -58,7 +58,8 @@ func rotated(queue []*place) []*place {
 func (s *server) elsewhere(key string, client *client, change func(queue []*place) []*place) {
 	for _, other := range slices.Sorted(maps.Keys(s.keys)) {
 		e := s.keys[other]
-		if other != key && len(e.queue) > 1 && slices.ContainsFunc(e.queue, func(p *place) bool { return p.client == client }) {
+		if other != key && len(e.queue) > 1 && slices.ContainsFunc(e.queue,
+			func(p *place) bool { return p.client == client }) {
 			e.queue = change(e.queue)
 			return
 		}

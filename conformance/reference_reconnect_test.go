@@ -167,7 +167,9 @@ func (s *server) takesAlong(e *entry, p *place) bool {
 func (s *server) revives(e *entry, owner string, c *client) {
 	_, batch := c.contact.batched.Load(owner)
 	if e.owner == "" && e.expired && e.last == owner &&
-		(s.is("renewal revives its own expired lease") || c.contact.late.Load() && s.is("renewal by a dead connection revives its own expired lease") || batch && s.is("batch revives its own expired lease")) {
+		(s.is("renewal revives its own expired lease") || c.contact.late.Load() &&
+			s.is("renewal by a dead connection revives its own expired lease") || batch &&
+			s.is("batch revives its own expired lease")) {
 		e.owner, e.client = owner, c
 	}
 }
@@ -179,10 +181,12 @@ func (s *server) meansOther(e *entry, owner, request string) bool {
 		return false
 	}
 	_, batch := c.contact.batched.Load(owner)
-	if request == "release ends" && c.contact.late.Load() && s.is("release by a dead connection ends the next holder's lease") {
+	if request == "release ends" && c.contact.late.Load() &&
+		s.is("release by a dead connection ends the next holder's lease") {
 		return true
 	}
-	return e.client == c && s.is("late "+request+" another lease of its client") || batch && s.is("late "+request+" in a batch is for any owner")
+	return e.client == c && s.is("late "+request+" another lease of its client") || batch &&
+		s.is("late "+request+" in a batch is for any owner")
 }
 
 // abandonsBriefly cleans up for 3 seconds at most.

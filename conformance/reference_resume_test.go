@@ -82,7 +82,8 @@ func (c *client) endsResumed() {
 	}
 }
 
-// resume extends the lease of r's owner and mode to r.TTL from now, and returns its token. The request was sent at sent.
+// resume extends the lease of r's owner and mode to r.TTL from now, and returns its token. The request was sent at
+// sent.
 func (s *server) resume(c *client, r backend.Request, sent time.Time) (token uint64, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +139,9 @@ func (s *server) mayResume(e *entry, r backend.Request) bool {
 }
 
 // resumeRefused does what no Resume must do that is not from the holder.
-func (s *server) resumeRefused(key string, e *entry, c *client, r backend.Request, late bool) (token uint64, held bool) {
+func (s *server) resumeRefused(
+	key string, e *entry, c *client, r backend.Request, late bool,
+) (token uint64, held bool) {
 	free := e.owner == "" && len(e.readers) == 0
 	switch {
 	case free && s.is("resume acquires a free key"):
@@ -147,7 +150,8 @@ func (s *server) resumeRefused(key string, e *entry, c *client, r backend.Reques
 		free && s.is("resume revives a released lease") && e.gaveUp == r.Owner,
 		free && s.is("late resume revives its lease") && late && e.last == r.Owner:
 		s.grantLocked(key, e, r, c, time.Now())
-	case e.owner != "" && (s.is("resume of another's lease extends it") || late && s.is("late resume extends the next lease")):
+	case e.owner != "" && (s.is("resume of another's lease extends it") || late &&
+		s.is("late resume extends the next lease")):
 		e.expires = time.Now().Add(r.TTL)
 		s.armLocked(key, e)
 		return e.token, late
@@ -184,5 +188,6 @@ func (s *server) keepsResumed(e *entry) bool {
 		return false
 	}
 	e.clients--
-	return s.is("resumed lease is not released") || s.is("lease ends when each of its clients has released it") && e.clients >= 0
+	return s.is("resumed lease is not released") || s.is("lease ends when each of its clients has released it") &&
+		e.clients >= 0
 }

@@ -89,7 +89,8 @@ type granted struct {
 
 func newServer(bug string) *server {
 	likeness := slices.ContainsFunc(likenessMutants, func(m mutant) bool { return m.bug == bug })
-	return &server{bug: bug, likeness: likeness, keys: make(map[string]*entry), tokens: make(map[string]uint64), kick: make(chan struct{}),
+	return &server{bug: bug, likeness: likeness, keys: make(map[string]*entry), tokens: make(map[string]uint64),
+		kick: make(chan struct{}),
 		stop: make(chan struct{}), gate: newGate()}
 }
 
@@ -161,7 +162,8 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 		return granted{}, nil, e.holder(now)
 	}
 	again := s.isOf(e.owner, r.Owner, "attempt") ||
-		e.owner != "" && (s.is("no exclusion") || s.is("wait for a key over 255 bytes is granted at once") && r.Wait && len(r.Key) > 255 || e.client == c && s.is("re-entrant per client"))
+		e.owner != "" && (s.is("no exclusion") || s.is("wait for a key over 255 bytes is granted at once") && r.Wait &&
+			len(r.Key) > 255 || e.client == c && s.is("re-entrant per client"))
 	if free || again {
 		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
 	}
@@ -212,7 +214,8 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if e.owner != r.Owner {
 		e.token = s.nextToken(key, c)
 	}
-	e.owner, e.client, e.expires, e.renewed, e.waited = r.Owner, c, now.Add(s.keepWaited(r, s.grantInCrowd(e, r.TTL))), time.Time{}, r.Wait
+	e.owner, e.client, e.expires, e.renewed, e.waited = r.Owner, c, now.Add(s.keepWaited(r, s.grantInCrowd(e, r.TTL))),
+		time.Time{}, r.Wait
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
@@ -238,9 +241,12 @@ func (s *server) nextToken(key string, c *client) uint64 {
 		c.token++
 		return c.token
 	}
-	if !s.is("tokens restart with the store", "tokens restart with an emptied store", "tokens of held keys restart with the store",
-		"tokens are forgotten with the last client", "token is forgotten with an expired lease", "an empty member counts tokens anew", "reader gets the token of the last lease",
-		"token of a reader does not move the counter", "tokens of readers are counted apart", "waiting reader's token is from its arrival") {
+	if !s.is("tokens restart with the store", "tokens restart with an emptied store",
+		"tokens of held keys restart with the store",
+		"tokens are forgotten with the last client", "token is forgotten with an expired lease",
+		"an empty member counts tokens anew", "reader gets the token of the last lease",
+		"token of a reader does not move the counter", "tokens of readers are counted apart",
+		"waiting reader's token is from its arrival") {
 		s.tokens[key] = max(s.tokens[key], uint64(time.Now().UnixMicro()))
 	}
 	s.tokens[key]++
@@ -356,7 +362,8 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	case e.owner == "" && s.is("renew takes a free key"):
 		e.owner, e.client = owner, c
 	case s.meansOther(e, owner, "renewal prolongs"), s.meansOther(e, owner, "renewal"):
-	case e.owner != "" && s.is("renew ignores the owner", "lease that a step of the clock has ended is renewed over the next one"):
+	case e.owner != "" && s.is("renew ignores the owner",
+		"lease that a step of the clock has ended is renewed over the next one"):
 	case !owns && s.is("stale renew drops who waits first"):
 		e.queue = e.queue[min(1, len(e.queue)):]
 		return false
@@ -394,7 +401,8 @@ func (s *server) release(key, owner string) bool {
 	key = s.name(key)
 	e := s.entryLocked(key)
 	s.expireLocked(key, e, time.Now())
-	if e.owner == owner && s.is("one release in 200 that meets a renewal is missed") && time.Since(e.renewed) < time.Millisecond && s.oneIn(200) {
+	if e.owner == owner && s.is("one release in 200 that meets a renewal is missed") &&
+		time.Since(e.renewed) < time.Millisecond && s.oneIn(200) {
 		return true
 	}
 	if e.owner == owner && s.is("release compares, then frees") {
@@ -411,7 +419,8 @@ func (s *server) release(key, owner string) bool {
 	if s.releaseMissesOdd(key) {
 		return false
 	}
-	if s.isOf(e.owner, owner, "release") || s.meansOther(e, owner, "release ends") || e.owner != "" && s.is("release ignores the owner") {
+	if s.isOf(e.owner, owner, "release") || s.meansOther(e, owner, "release ends") || e.owner != "" &&
+		s.is("release ignores the owner") {
 		if s.keepsResumed(e) {
 			return true
 		}
@@ -492,7 +501,8 @@ func (s *server) holderOf(key string) backend.Holder {
 	if len(e.readers) > 0 {
 		return s.inspectReaders(e, now)
 	}
-	if e.owner == "" || e.waited && s.is("Inspect of a key that waits for its next holder is free") && e.client.isSilent() {
+	if e.owner == "" || e.waited && s.is("Inspect of a key that waits for its next holder is free") &&
+		e.client.isSilent() {
 		return backend.Holder{}
 	}
 	h := e.holder(now)

@@ -9,7 +9,8 @@ import (
 var removedChecks = []Check{
 	{
 		Name: "RemovedHolderIsNotified",
-		Rule: "rule 6: where Guarantees.ReportsLoss says so, a holder whose lease somebody else removes is notified soon, by " +
+		Rule: "rule 6: where Guarantees.ReportsLoss says so, a holder whose lease somebody else removes is " +
+			"notified soon, by " +
 			"Lost and OnLost, however it got the lease and whether it renews or not; holders of other leases are not",
 		Needs: []Need{needsReportsLoss},
 		run:   removedHolderIsNotified,

@@ -34,8 +34,9 @@ var replyChecks = []Check{
 		run:   lostReleaseReplyIsNoLoss,
 	},
 	{
-		Name:  "LostRefusalChangesNothing",
-		Rule:  "rule 3: an attempt that was refused and did not get the answer changes nothing, neither then nor after the release",
+		Name: "LostRefusalChangesNothing",
+		Rule: "rule 3: an attempt that was refused and did not get the answer changes nothing, neither then nor " +
+			"after the release",
 		Needs: []Need{needsLinked},
 		run:   lostRefusalChangesNothing,
 	},
@@ -194,7 +195,8 @@ func lostReleaseReplyIsNoLoss(t *trial) {
 		}
 		again := g.Release(t.ctx)
 		if errors.Is(err, backend.ErrLost) || errors.Is(again, backend.ErrLost) {
-			t.fatalf("Release of a live lease whose answer was lost: %v; second Release: %v; the lease had not ended before", err, again)
+			t.fatalf("Release of a live lease whose answer was lost: %v; second Release: %v; the lease had not ended before",
+				err, again)
 		}
 		t.becomesFree(t.b, g.key, recovery, "after a Release whose answer was lost")
 	}

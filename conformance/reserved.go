@@ -10,7 +10,8 @@ import (
 var reservedChecks = []Check{
 	{
 		Name: "ReservedKeyIsNotFree",
-		Rule: "Backend.Inspect: a key that the store reserves for a notified waiter, or has granted to a waiter that does not know yet, " +
+		Rule: "Backend.Inspect: a key that the store reserves for a notified waiter, or has granted to a waiter that does " +
+			"not know yet, " +
 			"is not free: as long as attempts are refused, Inspect returns a Holder with an owner",
 		Needs: []Need{needsLinked},
 		run:   reservedKeyIsNotFree,

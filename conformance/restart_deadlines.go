@@ -9,8 +9,10 @@ import (
 var restartDeadlineChecks = []Check{
 	{
 		Name: "RestartKeepsDeadlines",
-		Rule: "rules 1, 3 and 9: a restart of the store changes no deadline: not that of a lease that is about to end, nor that of a " +
-			"disconnected holder. The first waiter behind a dead or disconnected holder is granted the key by Guarantees.MaxLate, without " +
+		Rule: "rules 1, 3 and 9: a restart of the store changes no deadline: not that of a lease that is about to end, " +
+			"nor that of a " +
+			"disconnected holder. The first waiter behind a dead or disconnected holder is granted the key by " +
+			"Guarantees.MaxLate, without " +
 			"any other request for the key",
 		Needs: []Need{needsRestart, needsLinked},
 		alone: true,
@@ -18,7 +20,8 @@ var restartDeadlineChecks = []Check{
 	},
 	{
 		Name: "RestartSparesDisconnectedHolder",
-		Rule: "rule 1: a holder that is disconnected while the store restarts can renew and release its lease once it has reconnected, " +
+		Rule: "rule 1: a holder that is disconnected while the store restarts can renew and release its lease once it has " +
+			"reconnected, " +
 			"unless Guarantees.EarlyLoss says that the lease may be lost",
 		Needs: []Need{needsRestart, needsLinked, needsNoEarlyLoss},
 		alone: true,
@@ -82,7 +85,8 @@ func (t *trial) wakesAfterRestart(w *waiting, d *deadLease, restarted time.Time)
 	patience := max(0, time.Until(t.lastAfterRestart(d, restarted))) + t.handOff()
 	next := w.granted(t, patience, "after a restart of the store and the expiry of the lease of "+d.what)
 	if t.g.EarlyLoss == "" && next.after.Before(d.deadline) {
-		t.doubleGrant("after a restart, a waiter was granted the key of %s %v before its deadline", d.what, d.deadline.Sub(next.after))
+		t.doubleGrant("after a restart, a waiter was granted the key of %s %v before its deadline", d.what,
+			d.deadline.Sub(next.after))
 	}
 	if t.mayEndLeases() && next.after.Before(restarted) {
 		_ = next.Release(t.ctx) // the restart may have ended it too

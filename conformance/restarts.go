@@ -13,7 +13,8 @@ var restartChecks = []Check{
 	{
 		Name: "RestartKeepsOddKeys",
 		Rule: "rules 1, 5, 7 and 8: a lease on a key of any bytes and length is after a restart of the store what it was: " +
-			"held, with its token, renewable and releasable, unless Guarantees.EarlyLoss says that it may be lost, which its next renewal reports",
+			"held, with its token, renewable and releasable, unless Guarantees.EarlyLoss says that it may be lost, which its " +
+			"next renewal reports",
 		Needs: []Need{needsRestart},
 		alone: true,
 		run:   restartKeepsOddKeys,

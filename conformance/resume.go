@@ -84,7 +84,8 @@ func (t *trial) resumeBy(b backend.Backend, g *grant, ttl time.Duration) (*grant
 	case l == nil:
 		t.fatalf("Resume returned neither a lease nor an error")
 	}
-	resumed := &grant{Lease: l, client: b, key: g.key, owner: g.owner, ttl: ttl, before: before, after: after, shared: g.shared}
+	resumed := &grant{Lease: l, client: b, key: g.key, owner: g.owner, ttl: ttl, before: before, after: after,
+		shared: g.shared}
 	t.mu.Lock()
 	t.grants = append(t.grants, resumed)
 	t.mu.Unlock()

@@ -73,8 +73,10 @@ func resumeCountsFromSending(t *trial) {
 		t.fatalf("Resume of a live lease on a slow link: %v", err)
 	}
 	sent := resumed.after.Add(-lateBy) // at the latest
-	if late := resumed.Deadline().Sub(backend.Deadline(sent, t.kept(t.g.Round(t.long())))); late > 0 && !t.movesOn(resumed) {
-		t.fatalf("the deadline is %v later than the TTL allows, of a request that was sent %v before its answer came", late, lateBy)
+	if late := resumed.Deadline().Sub(backend.Deadline(sent, t.kept(t.g.Round(t.long())))); late > 0 &&
+		!t.movesOn(resumed) {
+		t.fatalf("the deadline is %v later than the TTL allows, of a request that was sent %v before its answer came", late,
+			lateBy)
 	}
 	t.heldBy(resumed)
 }

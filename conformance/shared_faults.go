@@ -26,7 +26,8 @@ var sharedFaultChecks = []Check{
 	},
 	{
 		Name: "LateSharedAcquireLeavesNothing",
-		Rule: "rule 4: a shared Acquire that reaches the store when its context has ended leaves neither a lease nor a place " +
+		Rule: "rule 4: a shared Acquire that reaches the store when its context has ended leaves neither a " +
+			"lease nor a place " +
 			"in the queue, and ends no other reader",
 		Needs: []Need{needsLinked},
 		run:   lateSharedAcquireLeavesNothing,

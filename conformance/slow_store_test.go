@@ -153,7 +153,8 @@ func TestDeterministicBugIsNoSlowMachine(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := results[0]
-			if r.Status != conformance.Fail || r.Broken == "" || !strings.HasPrefix(r.Broken, test.rule) || strings.Contains(r.Output, "slow") {
+			if r.Status != conformance.Fail || r.Broken == "" || !strings.HasPrefix(r.Broken, test.rule) ||
+				strings.Contains(r.Output, "slow") {
 				t.Errorf("%s: %s, broken rule %q: %s", test.check, r.Status, r.Broken, r.Output)
 			}
 			if line, _, _ := strings.Cut(r.Output, "\n"); !strings.Contains(line, ".go:") || !strings.Contains(line, test.says) {

@@ -10,15 +10,18 @@ import (
 var strandedChecks = []Check{
 	{
 		Name: "DeadConnectionIsReplaced",
-		Rule: "rules 1 and 9: a client whose connections are dead, without an end, while new ones work, connects again: it serves calls, its " +
-			"waiters get released keys, and its leases live. Where Guarantees.EarlyLoss mentions connections or sessions, a waiter may need " +
+		Rule: "rules 1 and 9: a client whose connections are dead, without an end, while new ones work, connects again: it " +
+			"serves calls, its " +
+			"waiters get released keys, and its leases live. Where Guarantees.EarlyLoss mentions connections or sessions, a " +
+			"waiter may need " +
 			"the end of its dead connection",
 		Needs: []Need{needsLinked},
 		run:   deadConnectionIsReplaced,
 	},
 	{
 		Name: "StrandedRequestChangesNothing",
-		Rule: "rule 5: a renewal or release that reaches the store by a dead connection, seconds after the lease has ended and its client has " +
+		Rule: "rule 5: a renewal or release that reaches the store by a dead connection, seconds after the lease has ended " +
+			"and its client has " +
 			"connected again, revives nothing and does not touch the next holder",
 		Needs: []Need{needsLinked},
 		run:   strandedRequestChangesNothing,
@@ -45,11 +48,13 @@ func deadConnectionIsReplaced(t *trial) {
 	link.Strand()
 	t.release(busy)
 	t.usable(c)
-	if t.mayEndLeases() { // a wait that needs its connection may notice only by TCP's probes, which the link's kernel answers
+	// a wait that needs its connection may notice only by TCP's probes, which the link's kernel answers
+	if t.mayEndLeases() {
 		link.Heal()
 	}
 	if most := recovery + t.g.MaxLate; !t.within(most, w.done) {
-		t.fatalf("a waiter whose connection is dead has not been granted the released key %v after its client connected again", most)
+		t.fatalf("a waiter whose connection is dead has not been granted the released key %v after its client "+
+			"connected again", most)
 	}
 	next := w.granted(t, 0, "after release")
 	for _, g := range held {
@@ -62,7 +67,8 @@ func deadConnectionIsReplaced(t *trial) {
 
 func strandedRequestChangesNothing(t *trial) {
 	const late = 3 * time.Second // after the request was made
-	requests := append(t.renewals(), renewal{"Release", func(ctx context.Context, g *grant, _ time.Duration) error { return g.Release(ctx) }})
+	requests := append(t.renewals(), renewal{"Release",
+		func(ctx context.Context, g *grant, _ time.Duration) error { return g.Release(ctx) }})
 	t.inChunks(2*len(requests), 2, func(i int) {
 		request, held := requests[i/2], i%2 == 1 // by the next holder when the request arrives
 		c, link := t.strandable()

@@ -26,8 +26,10 @@ func TestStretchedTTLsCanBeHad(t *testing.T) {
 			t.Errorf("TTLs from %v to %v: up to %d times the usual, want %d", test.least, test.most, stretch, test.want)
 		}
 		for n := 1; n <= stretch; n *= 2 {
-			if u := (&trial{g: g, stretch: n}); 2*u.long() > u.longest() || 4*u.short() > u.longest() || 3*u.short()+g.MaxLate >= u.long() {
-				t.Errorf("TTLs from %v to %v, at %d times the usual: short %v, long %v", test.least, test.most, n, u.short(), u.long())
+			if u := (&trial{g: g, stretch: n}); 2*u.long() > u.longest() || 4*u.short() > u.longest() ||
+				3*u.short()+g.MaxLate >= u.long() {
+				t.Errorf("TTLs from %v to %v, at %d times the usual: short %v, long %v", test.least, test.most, n, u.short(),
+					u.long())
 			}
 		}
 	}

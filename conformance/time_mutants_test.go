@@ -39,7 +39,8 @@ var timeMutants = []mutant{
 func (s *server) lateFor(e *entry) time.Duration {
 	const late = 3 * time.Second
 	switch {
-	case s.is("expiry wakes a waiter 4 seconds late"), s.is("expiry wakes a waiter 4 seconds late once another has left") && e.left:
+	case s.is("expiry wakes a waiter 4 seconds late"),
+		s.is("expiry wakes a waiter 4 seconds late once another has left") && e.left:
 		return 4 * time.Second
 	case s.is("expiry of a renewed lease wakes a waiter 3 seconds late") && !e.renewed.IsZero(),
 		s.is("expiry of a waiter's own lease wakes the next 3 seconds late") && e.waited,

@@ -151,8 +151,9 @@ func (t *trial) isOver() bool {
 func (t *trial) outcome() outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return outcome{status: t.status, broken: t.broken, missing: t.missing, output: strings.TrimRight(t.output.String(), "\n"),
-		seen: t.seen, harmless: t.harmless, stood: t.pulse.stood()}
+	return outcome{status: t.status, broken: t.broken, missing: t.missing,
+		output: strings.TrimRight(t.output.String(), "\n"),
+		seen:   t.seen, harmless: t.harmless, stood: t.pulse.stood()}
 }
 
 // recover turns a panic of the check's goroutine into a failure.

@@ -53,7 +53,8 @@ func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
 		t.answered(err, sent)
 		switch {
 		case err == nil && g.live(next.after):
-			t.doubleGrant("a key held for %v was granted to a second owner %v before the holder's deadline", g.ttl, g.Deadline().Sub(next.after))
+			t.doubleGrant("a key held for %v was granted to a second owner %v before the holder's deadline", g.ttl,
+				g.Deadline().Sub(next.after))
 		case err == nil && next.after.Before(floor):
 			t.fatalf("TTL %v: granted again after %v", g.ttl, next.after.Sub(g.before))
 		case err == nil:
@@ -102,7 +103,8 @@ func ttlNotLate(t *trial) {
 func ttlIsRoundedUp(t *trial) {
 	ttls := []time.Duration{
 		t.short() + 1, t.short() + time.Millisecond - 1, t.short() + time.Millisecond + 1,
-		t.short()*3/2 + 1, time.Second - 1, time.Second + 1, 1300 * time.Millisecond, 1900 * time.Millisecond, 1999*time.Millisecond + 999,
+		t.short()*3/2 + 1, time.Second - 1, time.Second + 1, 1300 * time.Millisecond, 1900 * time.Millisecond,
+		1999*time.Millisecond + 999,
 	}
 	if t.g.MinTTL > time.Millisecond {
 		ttls = append(ttls, t.g.MinTTL/2, t.g.MinTTL-1)

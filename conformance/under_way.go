@@ -11,7 +11,8 @@ import (
 var underWayChecks = []Check{
 	{
 		Name: "CancelledUnderWay",
-		Rule: "rule 4: a call whose request is under way returns promptly when its context is cancelled, not only at its deadline, with " +
+		Rule: "rule 4: a call whose request is under way returns promptly when its context is cancelled, not only at its " +
+			"deadline, with " +
 			"context.Canceled; nothing stays behind",
 		Needs: []Need{needsLinked},
 		run:   cancelledUnderWay,
@@ -40,7 +41,8 @@ func (t *trial) methods(c backend.Backend, held *grant) (all []method, keys []st
 		all = append(all, method{"List", func(ctx context.Context) error { _, err := b.List(ctx, held.key); return err }})
 	}
 	if b, ok := c.(backend.Breaker); ok { // of nobody's lease
-		all = append(all, method{"Break", func(ctx context.Context) error { return b.Break(ctx, held.key, backend.NewOwner()) }})
+		all = append(all, method{"Break",
+			func(ctx context.Context) error { return b.Break(ctx, held.key, backend.NewOwner()) }})
 	}
 	if b, ok := c.(backend.BatchRenewer); ok {
 		other := t.acquire(c, t.newKey(), t.long()) // one renewal of a lease at a time

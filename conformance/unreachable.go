@@ -13,7 +13,8 @@ import (
 var unreachableChecks = []Check{
 	{
 		Name: "RefusedDialIsUnavailable",
-		Rule: "rule 4: while connections are refused, each method returns within its context, with ErrUnavailable or the context's error, " +
+		Rule: "rule 4: while connections are refused, each method returns within its context, with ErrUnavailable or the " +
+			"context's error, " +
 			"and claims nothing about the key; afterwards the client recovers, and nothing stays behind",
 		Needs: []Need{needsLinked},
 		run: func(t *trial) {
@@ -22,7 +23,8 @@ var unreachableChecks = []Check{
 	},
 	{
 		Name: "UnansweredDialHonoursContext",
-		Rule: "rule 4: while nobody answers a dial, each method returns within its context, with ErrUnavailable or the context's error, " +
+		Rule: "rule 4: while nobody answers a dial, each method returns within its context, with ErrUnavailable or the " +
+			"context's error, " +
 			"and claims nothing about the key; afterwards the client recovers, and nothing stays behind",
 		Needs: []Need{needsLinked},
 		run: func(t *trial) {
@@ -67,7 +69,8 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 			case err == nil:
 				t.breaks(4, "%s succeeded", what)
 			case t.excused(held, err):
-			case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrLost), errors.Is(err, backend.ErrClosed), errors.Is(err, backend.ErrInvalid):
+			case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrLost), errors.Is(err, backend.ErrClosed),
+				errors.Is(err, backend.ErrInvalid):
 				t.breaks(4, "%s: %v, although the store has not answered", what, err)
 			case !errors.Is(err, backend.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded):
 				t.breaks(4, "%s: %v, want ErrUnavailable or the context's error", what, err)

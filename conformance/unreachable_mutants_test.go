@@ -80,7 +80,8 @@ func (c *client) dial(ctx context.Context) (*conn, error) {
 		return nil, kit.ContextError(ctx, nil)
 	}
 	conn, err := c.wire.dial()
-	for err != nil && c.is("refused dial is repeated without regard to the context") && !c.wire.isDead() && !c.leases.Closed() {
+	for err != nil && c.is("refused dial is repeated without regard to the context") && !c.wire.isDead() &&
+		!c.leases.Closed() {
 		time.Sleep(10 * time.Millisecond) // sleeps: before the next dial
 		conn, err = c.wire.dial()
 	}

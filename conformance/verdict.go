@@ -91,7 +91,8 @@ func (h *history) unexplained(info porcupine.LinearizationInfo) string {
 		}
 		for _, op := range h.record.operations(h.t.g) {
 			of := op.Input.(leaseOp)
-			if len(longest) > 0 && longest[0].Input.(leaseOp).key == of.key && !in[place{of, op.Call}] && (first == nil || op.Return < first.Return) {
+			if len(longest) > 0 && longest[0].Input.(leaseOp).key == of.key && !in[place{of, op.Call}] &&
+				(first == nil || op.Return < first.Return) {
 				first = &op
 			}
 		}
@@ -164,7 +165,8 @@ func (h *history) steps(from, to instant, key string) string {
 func (h *history) picture(model porcupine.Model, info porcupine.LinearizationInfo) string {
 	var notes []porcupine.Annotation
 	for _, f := range h.record.faults {
-		notes = append(notes, porcupine.Annotation{Tag: "faults", Start: int64(f.from), End: int64(f.to), Description: f.what})
+		notes = append(notes, porcupine.Annotation{Tag: "faults", Start: int64(f.from), End: int64(f.to),
+			Description: f.what})
 	}
 	for _, a := range h.record.attempts {
 		if !a.refused {

@@ -209,8 +209,8 @@ func (w *waiting) cancelAndFail(t *trial) {
 }
 
 // failed gives up the trial if w, which was to have its key or to wait on, has ended as a wait may whose first request
-// goes unanswered (kit.Waiter). Where the check keeps answers back itself, that proves something unless the machine stood
-// still. What it does to links and processes does not touch the trial's two clients.
+// goes unanswered (kit.Waiter). Where the check keeps answers back itself, that proves something unless the machine
+// stood still. What it does to links and processes does not touch the trial's two clients.
 func (w *waiting) failed(t *trial) {
 	touched := w.client != t.a && w.client != t.b
 	t.mu.Lock()
@@ -231,7 +231,8 @@ func (w *waiting) unavailable(t *trial) {
 	t.mu.Lock()
 	seen := w.seen
 	t.mu.Unlock()
-	if end := w.begun.Add(w.took); seen.IsZero() || seen.Sub(w.begun) > slow || end.Sub(seen) > outage || t.stoodStill() != "" {
+	if end := w.begun.Add(w.took); seen.IsZero() || seen.Sub(w.begun) > slow || end.Sub(seen) > outage ||
+		t.stoodStill() != "" {
 		t.unavailable(w.err, time.Now().Add(-w.took))
 	}
 }
@@ -256,7 +257,8 @@ func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 	case w.shared && g != nil && g.shared:
 		t.breaks(9, "a shared request passed an exclusive one that waited before it for the key %s", show(w.key))
 	case g != nil && !g.gone() && g.live(w.grant.after) && w.grant.live(w.grant.after):
-		t.doubleGrant("a waiter was granted the key %s, which is held, %v before the holder's deadline", show(w.key), g.Deadline().Sub(w.grant.after))
+		t.doubleGrant("a waiter was granted the key %s, which is held, %v before the holder's deadline", show(w.key),
+			g.Deadline().Sub(w.grant.after))
 	default:
 		t.tooLate("a waiter had its turn before it was seen to wait")
 	}

@@ -9,7 +9,8 @@ import (
 var waitLateChecks = []Check{
 	{
 		Name: "WaiterIsNotLate",
-		Rule: "rules 3 and 9: a waiter has a dead holder's key by its TTL and Guarantees.MaxLate, whether the holder had renewed, had waited " +
+		Rule: "rules 3 and 9: a waiter has a dead holder's key by its TTL and Guarantees.MaxLate, whether the holder had " +
+			"renewed, had waited " +
 			"itself, or dies as the waiter comes, and whoever else has waited",
 		run: waiterIsNotLate,
 	},
@@ -88,7 +89,8 @@ func waiterIsNotLate(t *trial) {
 			t.arrived(g.key, 1)
 			leaves.cancelAndFail(t)
 			t.queueAtMostOf(g.key, 0)
-			l.add("a holder that died after the only waiter before had left", t.lateness(g, t.wait(t.a, g.key, t.long()), g.after))
+			l.add("a holder that died after the only waiter before had left",
+				t.lateness(g, t.wait(t.a, g.key, t.long()), g.after))
 		},
 		func(i int) { // who comes at the last moment
 			g := t.acquire(t.b, t.newKey(), t.short())
@@ -102,7 +104,8 @@ func waiterIsNotLate(t *trial) {
 	const most = time.Second
 	for how, times := range l.times {
 		if slices.Sort(times); times[len(times)/2] > most {
-			t.notInTime(t.rule, "a waiter has the key of %s %v later than it was free (median of %d)", how, times[len(times)/2].Round(tick), len(times))
+			t.notInTime(t.rule, "a waiter has the key of %s %v later than it was free (median of %d)", how,
+				times[len(times)/2].Round(tick), len(times))
 		}
 	}
 }

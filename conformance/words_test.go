@@ -52,12 +52,16 @@ var doubleGrants = []mutant{
 
 // exactTexts are mutants whose check must report the error that it got, and not that the machine is slow.
 var exactTexts = map[mutant]string{
-	{"wait for a key over 255 bytes fails", "OddKeysAreWaitedFor"}:                                   "ended while the key was held: name too long",
-	{"Close ends waits as unavailable", "CloseEndsWaiting"}:                                          "want ErrClosed",
-	{"one waiter in 10 that has waited for 100 ms gets an outage error at its turn", "PushIsPrompt"}: "waiting Acquire: store unavailable: connection reset",
-	{"waiter whose turn comes after 200 ms gets a connection error", "FIFOAfterExpiry"}:              "waiting Acquire: EOF",
-	{"waiter whose turn comes after 200 ms gets a connection error", "HistoryUnderExpiry"}:           "Acquire: EOF",
-	{"waiter whose turn comes after 200 ms gets a connection error", "WrongClockEndsNothingEarly"}:   "Acquire in another process: EOF",
+	{"wait for a key over 255 bytes fails",
+		"OddKeysAreWaitedFor"}: "ended while the key was held: name too long",
+	{"Close ends waits as unavailable", "CloseEndsWaiting"}: "want ErrClosed",
+	{"one waiter in 10 that has waited for 100 ms gets an outage error at its turn",
+		"PushIsPrompt"}: "waiting Acquire: store unavailable: connection reset",
+	{"waiter whose turn comes after 200 ms gets a connection error",
+		"FIFOAfterExpiry"}: "waiting Acquire: EOF",
+	{"waiter whose turn comes after 200 ms gets a connection error", "HistoryUnderExpiry"}: "Acquire: EOF",
+	{"waiter whose turn comes after 200 ms gets a connection error",
+		"WrongClockEndsNothingEarly"}: "Acquire in another process: EOF",
 }
 
 // collides reports whether m treats different keys as one.
@@ -79,7 +83,8 @@ func (m mutant) misnamed(r conformance.Result) string {
 		return "a double grant is not reported as one"
 	case m.collides() && !slices.Contains(broken, 8):
 		return "a collision of keys is reported as the breach of another rule"
-	case m.collides() && !strings.Contains(r.Output, "shares a lock with the key \"") && !strings.Contains(r.Output, "they are taken for one"):
+	case m.collides() && !strings.Contains(r.Output, "shares a lock with the key \"") &&
+		!strings.Contains(r.Output, "they are taken for one"):
 		return "a collision of keys does not name both"
 	}
 	return ""

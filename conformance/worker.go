@@ -102,7 +102,8 @@ func (w *worker) step() {
 	if !ok {
 		return
 	}
-	choices := []func(worked){w.release, w.release, w.release, w.renewThenRelease, w.renewThenRelease, w.renewBesideRelease}
+	choices := []func(worked){w.release, w.release, w.release, w.renewThenRelease, w.renewThenRelease,
+		w.renewBesideRelease}
 	if w.expires && w.mayLast(ttl) {
 		choices = append(choices, w.expire, w.expire, w.expire, w.leave, w.leave, w.renewThenLeave)
 	}
@@ -138,7 +139,8 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	returned := time.Now()
 	if err == nil {
 		return worked{l, w.h.lease(&leaseRecord{
-			worker: w.id, client: w.client, key: r.Key, owner: r.Owner, shared: r.Shared, token: l.Token(), asked: w.h.at(begun), granted: w.h.at(returned), ttl: r.TTL,
+			worker: w.id, client: w.client, key: r.Key, owner: r.Owner, shared: r.Shared, token: l.Token(), asked: w.h.at(begun),
+			granted: w.h.at(returned), ttl: r.TTL,
 			deadline: w.h.at(l.Deadline()), end: endLeft,
 		}).watched(w.h, l)}, true
 	}
@@ -149,7 +151,8 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	case held && r.Wait && !kit.Ended(ctx):
 		w.failf("an Acquire that waits: %v", err)
 	case refused || w.faulty:
-	case errors.Is(err, backend.ErrLost) && returned.Sub(begun) > t.g.Round(r.TTL)/2: // granted, and over when the answer came
+	case errors.Is(err, backend.ErrLost) && returned.Sub(begun) > t.g.Round(r.TTL)/2:
+		// granted, and over when the answer came
 	default:
 		if r.Wait {
 			t.unavailable(err, begun)

@@ -125,13 +125,15 @@ var wrongStores = map[string]struct {
 				<-c.server.stop
 			}
 		}
-		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error) {
+		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease,
+			error) {
 			hangs()
 			return c.Acquire(ctx, r)
 		}, inspect: func(context.Context) { hangs() }}
 	}, "goroutines of this check", false},
 	"waiters park, whatever their context": {func(c *client) *wrongStore {
-		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error) {
+		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease,
+			error) {
 			if r.Wait {
 				<-c.server.stop
 			}
@@ -139,7 +141,8 @@ var wrongStores = map[string]struct {
 		}}
 	}, "waiter", false}, // the scheduler decides which checks of waiters fail first
 	"waiters park until their context ends": {func(c *client) *wrongStore {
-		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error) {
+		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease,
+			error) {
 			l, err := c.Acquire(ctx, backend.Request{Key: r.Key, Owner: r.Owner, TTL: r.TTL})
 			if r.Wait && err != nil {
 				<-ctx.Done()
@@ -150,7 +153,8 @@ var wrongStores = map[string]struct {
 	}, "rule 9: ", true},
 	"every answer is late": {func(c *client) *wrongStore {
 		const late = 3 * time.Second
-		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error) {
+		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease,
+			error) {
 			time.Sleep(late) // sleeps: the reply is late
 			return wraps(ctx, c, r, wrongLease{after: late})
 		}, inspect: func(context.Context) {
@@ -158,7 +162,8 @@ var wrongStores = map[string]struct {
 		}}
 	}, "", false},
 	"leases are over at once": {func(c *client) *wrongStore {
-		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error) {
+		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease,
+			error) {
 			return wraps(ctx, c, r, wrongLease{over: true})
 		}}
 	}, "the same was seen in each of", true},
@@ -168,7 +173,8 @@ var wrongStores = map[string]struct {
 		}}
 	}, "panic: a bug of the store", false},
 	"OnLost calls back twice": {func(c *client) *wrongStore {
-		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error) {
+		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease,
+			error) {
 			return wraps(ctx, c, r, wrongLease{twice: true})
 		}}
 	}, "called a function 2 times", true},

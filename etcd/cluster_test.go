@@ -133,7 +133,8 @@ func TestNewLeaderNewLease(t *testing.T) {
 	l, batched := acquire(t, b, r), acquire(t, b, inBatch)
 	own, other := ownKey(t, w, r.Owner), ownKey(t, w, inBatch.Owner)
 	was, wasOther := get(t, w, own), get(t, w, other)
-	if err := l.Renew(t.Context(), ttl); err != nil || get(t, w, own) != was && term() == before { // else there was an election: the machine stood still
+	// else there was an election: the machine stood still
+	if err := l.Renew(t.Context(), ttl); err != nil || get(t, w, own) != was && term() == before {
 		t.Fatalf("a renewal at the same leader: %v, the key is %+v, was %+v", err, get(t, w, own), was)
 	}
 	leader := c.Leader()

@@ -42,8 +42,10 @@ func TestBadURLs(t *testing.T) {
 	for _, raw := range []string{
 		"etcd:h", "etcd://h1,,h2", "etcd://h1,h1", "etcd://h1,h1:2379", "etcd://h:", "etcd://:2379", "etcd://::1",
 		"etcd://user@h", "etcd://:pass@h", "etcd://user:@h", "etcd://@h",
-		"etcd://h?timeout=1ms", "etcd://h?lock_timeout=1s", "etcd://h?cacert=/ca.pem", "etcds://h?cert=/c", "etcds://h?key=/k",
-		"etcds://h?cacert=", "etcds://h?cacert=/a&cacert=/b", "etcd://h/a//b", "etcd://h/~a", "etcd://h/%zz", "etcd://h?%zz=1",
+		"etcd://h?timeout=1ms", "etcd://h?lock_timeout=1s", "etcd://h?cacert=/ca.pem", "etcds://h?cert=/c",
+		"etcds://h?key=/k",
+		"etcds://h?cacert=", "etcds://h?cacert=/a&cacert=/b", "etcd://h/a//b", "etcd://h/~a", "etcd://h/%zz",
+		"etcd://h?%zz=1",
 		"etcds://h?cacert=/nonexistent/ca.pem", "etcds://h?cert=/nonexistent/c&key=/nonexistent/k",
 	} {
 		if _, err := openURL(context.Background(), raw); !errors.Is(err, backend.ErrInvalid) {
@@ -54,7 +56,8 @@ func TestBadURLs(t *testing.T) {
 
 func TestErrorsShowNoPassword(t *testing.T) {
 	for _, raw := range []string{
-		"etcd://u:top-secret@h?x=1", "etcd://u:top-secret@h1,,h2", "etcds://u:top-secret@h?cacert=/nonexistent", "etcd://u:top-secret@h:x",
+		"etcd://u:top-secret@h?x=1", "etcd://u:top-secret@h1,,h2", "etcds://u:top-secret@h?cacert=/nonexistent",
+		"etcd://u:top-secret@h:x",
 	} {
 		_, err := openURL(context.Background(), raw)
 		if err == nil || strings.Contains(err.Error(), "top-secret") {

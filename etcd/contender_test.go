@@ -20,7 +20,8 @@ type slowLink struct {
 	deletions time.Duration
 }
 
-func (s *slowLink) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+func (s *slowLink) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
 	if deletes(req) {
@@ -61,7 +62,8 @@ func TestOwnerGivenBackIsNotGranted(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	link := &slowLink{deletions: 50 * time.Millisecond}
-	b := intercepted(t, s.Addr, &Options{Namespace: s.namespace, Timeout: 20 * time.Second}, link.unary) // one attempt may take longer than the TTL
+	// one attempt may take longer than the TTL
+	b := intercepted(t, s.Addr, &Options{Namespace: s.namespace, Timeout: 20 * time.Second}, link.unary)
 	other := opened(t, s.URL())
 	const ttl = 2 * usualMinTTL // for so long the machine may stand still before the waiter's turn
 	holder := acquire(t, other, req("k", time.Minute))

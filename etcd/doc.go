@@ -43,9 +43,9 @@
 // # Shared leases
 //
 // The name of a contender for a shared lease begins with a letter that no other name begins with. A shared request
-// succeeds if no exclusive contender has a key, as holder or waiter; an exclusive request, if nobody has one. Every shared
-// lease has its own key, etcd lease and watch: what happens to one changes nothing about another. Its requests are
-// those of an exclusive lease.
+// succeeds if no exclusive contender has a key, as holder or waiter; an exclusive request, if nobody has one. Every
+// shared lease has its own key, etcd lease and watch: what happens to one changes nothing about another. Its requests
+// are those of an exclusive lease.
 //
 //   - A waiting shared request watches the nearest exclusive contender ahead. When that key is gone, all shared
 //     requests behind it enter, each after one read.

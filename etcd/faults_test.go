@@ -69,22 +69,31 @@ func TestSilenceIsNoContextError(t *testing.T) {
 	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, s.via(p.Addr))
 	warm(t, b, 30*time.Second)
-	const ttl = 12 * time.Second // in which a renewal finds the servers silent, also where the machine stands still for a while
+	// in which a renewal finds the servers silent, also where the machine stands still for a while
+	const ttl = 12 * time.Second
 	l, batched, ending := acquire(t, b, req("k", ttl)), acquire(t, b, req("b", ttl)), acquire(t, b, req("e", time.Minute))
 	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
 	defer p.Set(func(p *storetest.Proxy) { p.Replies = nil })
 	var asked sync.WaitGroup
 	for what, ask := range map[string]func() error{
-		"renewal":            func() error { return l.Renew(t.Context(), ttl) },
-		"renewal in a batch": func() error { return b.RenewBatch(t.Context(), []backend.Renewal{{Lease: batched, TTL: ttl}})[0] },
-		"release":            func() error { return ending.Release(t.Context()) },
-		"acquire":            func() error { _, err := b.Acquire(t.Context(), req("other", 30*time.Second)); return err },
-		"first to wait":      func() error { _, err := b.Acquire(t.Context(), waiting("another", 30*time.Second)); return err },
-		"inspect":            func() error { _, err := b.Inspect(t.Context(), "k"); return err },
+		"renewal": func() error { return l.Renew(t.Context(), ttl) },
+		"renewal in a batch": func() error {
+			return b.RenewBatch(t.Context(),
+				[]backend.Renewal{{Lease: batched, TTL: ttl}})[0]
+		},
+		"release": func() error { return ending.Release(t.Context()) },
+		"acquire": func() error { _, err := b.Acquire(t.Context(), req("other", 30*time.Second)); return err },
+		"first to wait": func() error {
+			_, err := b.Acquire(t.Context(),
+				waiting("another", 30*time.Second))
+			return err
+		},
+		"inspect": func() error { _, err := b.Inspect(t.Context(), "k"); return err },
 	} {
 		asked.Go(func() {
 			err := ask()
-			if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
+				errors.Is(err, context.Canceled) {
 				t.Errorf("%s without an answer: %v", what, err)
 			}
 		})
@@ -97,7 +106,8 @@ type endingLink struct {
 	end atomic.Pointer[context.CancelFunc]
 }
 
-func (e *endingLink) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+func (e *endingLink) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
 	err := invoke(ctx, method, req, reply, cc, opts...)
@@ -151,7 +161,8 @@ func TestBreakSparesReusedLease(t *testing.T) {
 			}
 		}
 	})
-	breaker := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	breaker := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any,
+		cc *grpc.ClientConn,
 		invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {
 		if deletes(req) {
@@ -428,7 +439,8 @@ func TestDeletedKeyIsLost(t *testing.T) {
 			}
 		},
 		"revoked": func(own string) {
-			if _, err := clientv3.RetryLeaseClient(c).LeaseRevoke(t.Context(), &pb.LeaseRevokeRequest{ID: get(t, c, own).Lease}); err != nil {
+			if _, err := clientv3.RetryLeaseClient(c).LeaseRevoke(t.Context(),
+				&pb.LeaseRevokeRequest{ID: get(t, c, own).Lease}); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -524,7 +536,8 @@ func TestLeaseOfDeletedKeyIsNotUsedAgain(t *testing.T) {
 	deleted := func() { bound = remove(ownKey(t, c, holder.(*kit.Life).Owner())) }
 	before.Store(&deleted)
 	release(t, holder)
-	until(t, soon, "the lease of a key that was deleted during its release is revoked", func() bool { return isGone(t, c, bound) })
+	until(t, soon, "the lease of a key that was deleted during its release is revoked",
+		func() bool { return isGone(t, c, bound) })
 }
 
 func isGone(t testing.TB, c *clientv3.Client, id clientv3.LeaseID) bool {

@@ -25,7 +25,9 @@ type lateLeases struct {
 	ids []int64
 }
 
-func (l *lateLeases) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+func (l *lateLeases) LeaseGrant(
+	ctx context.Context, r *pb.LeaseGrantRequest, opts ...grpc.CallOption,
+) (*pb.LeaseGrantResponse, error) {
 	l.mu.Lock()
 	l.ids = append(l.ids, r.ID)
 	first := len(l.ids) == 1
@@ -82,7 +84,9 @@ type deadLeases struct {
 	requests atomic.Int64
 }
 
-func (d *deadLeases) LeaseRevoke(context.Context, *pb.LeaseRevokeRequest, ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
+func (d *deadLeases) LeaseRevoke(
+	context.Context, *pb.LeaseRevokeRequest, ...grpc.CallOption,
+) (*pb.LeaseRevokeResponse, error) {
 	d.requests.Add(1)
 	return nil, status.Error(codes.Unavailable, "no answer")
 }
@@ -139,7 +143,9 @@ type termedLeases struct {
 	terms []uint64
 }
 
-func (c *termedLeases) LeaseGrant(_ context.Context, r *pb.LeaseGrantRequest, _ ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+func (c *termedLeases) LeaseGrant(
+	_ context.Context, r *pb.LeaseGrantRequest, _ ...grpc.CallOption,
+) (*pb.LeaseGrantResponse, error) {
 	term := c.terms[0]
 	c.terms = c.terms[1:]
 	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{RaftTerm: term}, ID: r.ID, TTL: r.TTL}, nil

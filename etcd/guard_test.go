@@ -45,7 +45,8 @@ func (x *emptyTxn) Commit() (*clientv3.TxnResponse, error) {
 	}
 	resp := &clientv3.TxnResponse{Header: &pb.ResponseHeader{Revision: 9}}
 	for range x.ops {
-		resp.Responses = append(resp.Responses, &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}})
+		resp.Responses = append(resp.Responses,
+			&pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}})
 	}
 	return resp, nil
 }

@@ -15,7 +15,9 @@ import (
 
 // keepRenewed renews all of list again and again, in batches and at the pace of package lock, until a time, and returns
 // how many were lost. A batch that was not renewed as a whole is tried again at once.
-func keepRenewed(list []backend.Renewal, b *Backend, ttl time.Duration, end time.Time) (lost int, slowest time.Duration) {
+func keepRenewed(
+	list []backend.Renewal, b *Backend, ttl time.Duration, end time.Time,
+) (lost int, slowest time.Duration) {
 	const batch = 1024
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -68,7 +70,9 @@ func keepRenewed(list []backend.Renewal, b *Backend, ttl time.Duration, end time
 // next renewal.
 func TestNewLeaderEndsNoneOfMany(t *testing.T) {
 	storetest.Long(t, "moves thousands of locks to new leases")
-	if raced { // a limit of speed, which a client under the race detector does not have; "make test-all" runs this test once more without
+	// a limit of speed, which a client under the race detector does not have; "make test-all" runs this test once more
+	// without
+	if raced {
 		t.Skip("the race detector is on")
 	}
 	const leases, ttl = 6000, 10 * time.Second

@@ -72,7 +72,8 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		return err
 	case !deleted:
 		unsureToo, err := b.breakContender(ctx, k.contender) // another client may have resumed the lease
-		b.dropLeases(k)                                      // not reused: whoever has deleted the key may be about to revoke the lease
+		// not reused: whoever has deleted the key may be about to revoke the lease
+		b.dropLeases(k)
 		if (unsure || unsureToo) && errors.Is(err, backend.ErrLost) {
 			return l.LostAfterDeadline()
 		}

@@ -76,7 +76,9 @@ type hangingGrants struct {
 	hangs atomic.Bool
 }
 
-func (c *hangingGrants) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+func (c *hangingGrants) LeaseGrant(
+	ctx context.Context, r *pb.LeaseGrantRequest, opts ...grpc.CallOption,
+) (*pb.LeaseGrantResponse, error) {
 	if !c.hangs.Load() {
 		return c.LeaseClient.LeaseGrant(ctx, r, opts...)
 	}
@@ -184,7 +186,8 @@ func TestRenewalsDoNotWaitForARelease(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = b.Close() })
 	begun := make(chan struct{})
-	deletes := &hangingDeletes{KVClient: pb.NewKVClient(c.ActiveConnection()), begun: sync.OnceFunc(func() { close(begun) }), goOn: make(chan struct{})}
+	deletes := &hangingDeletes{KVClient: pb.NewKVClient(c.ActiveConnection()),
+		begun: sync.OnceFunc(func() { close(begun) }), goOn: make(chan struct{})}
 	b.kv = clientv3.NewKVFromKVClient(deletes, c)
 	const ttl, other = 30 * time.Second, 20 * time.Second
 	ending, kept := acquire(t, b, req("ending", ttl)).(*kit.Life), acquire(t, b, req("kept", ttl)).(*kit.Life)

@@ -47,7 +47,8 @@ func (w *wire) unary(ctx context.Context, method string, req, reply any, cc *grp
 	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
-func (w *wire) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer,
+func (w *wire) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+	open grpc.Streamer,
 	opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	s, err := open(ctx, desc, cc, method, opts...)
@@ -69,9 +70,10 @@ func (s *countedStream) SendMsg(m any) error {
 func wired(t testing.TB, s site) (*Backend, *wire) {
 	t.Helper()
 	w := &wire{count: make(map[string]int)}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(w.unary), grpc.WithChainStreamInterceptor(w.stream),
-	}})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{
+			grpc.WithChainUnaryInterceptor(w.unary), grpc.WithChainStreamInterceptor(w.stream),
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +113,8 @@ func warm(t testing.TB, b *Backend, ttl time.Duration) {
 		if b.pool.ready(b.guarantees.Round(ttl)) > ahead {
 			return true
 		}
-		release(t, acquire(t, b, req("warm", ttl))) // a lease that could not be granted ahead is asked for again by the next acquire
+		// a lease that could not be granted ahead is asked for again by the next acquire
+		release(t, acquire(t, b, req("warm", ttl)))
 		return false
 	})
 }
@@ -133,7 +136,8 @@ func TestRequestsUncontended(t *testing.T) {
 	modes := []mode{{false, false}, {true, false}, {false, true}, {true, true}}
 	done := make(map[mode]bool)
 	const ttl, rounds = 20 * time.Second, 20
-	const attempts = 3 // of which one must do: where the machine stands still, requests are repeated, and what is held long is looked for
+	// of which one must do: where the machine stands still, requests are repeated, and what is held long is looked for
+	const attempts = 3
 	for n := range len(modes) * attempts {
 		m, last := modes[n/attempts], n%attempts == attempts-1
 		if done[m] {

@@ -70,7 +70,8 @@ func TestAuth(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: opened", name)
 			_ = b.Close()
-		} else if strings.Contains(err.Error(), password) || time.Since(begun) > defaultTimeout*9/10 { // it is not asked again
+		} else if strings.Contains(err.Error(), password) || time.Since(begun) > defaultTimeout*9/10 {
+			// it is not asked again
 			t.Errorf("%s: after %v: %v", name, time.Since(begun), err)
 		}
 	}
@@ -141,7 +142,8 @@ func TestUnreachable(t *testing.T) {
 				_ = b.Close()
 				t.Fatal("opened")
 			}
-			if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+			if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
+				errors.Is(err, context.Canceled) ||
 				!strings.Contains(err.Error(), c.reason) || strings.Contains(err.Error(), "secret-password") || took > c.within {
 				t.Errorf("after %v: %v, want ErrUnavailable within %v, for %q", took, err, c.within, c.reason)
 			}

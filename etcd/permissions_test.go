@@ -17,7 +17,8 @@ func TestPermissionsOfThePage(t *testing.T) {
 	t.Parallel()
 	const password = "secret"
 	s := servers.EtcdAuth(t, "another", password, "other/")
-	root, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Username: "root", Password: password, Logger: zap.NewNop(), DialTimeout: soon})
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Username: "root", Password: password,
+		Logger: zap.NewNop(), DialTimeout: soon})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,8 @@ func TestPermissionsOfThePage(t *testing.T) {
 			if len(args) != 4 || args[1] != "--prefix=true" || args[2] != "readwrite" {
 				t.Fatalf("another permission: %q", line)
 			}
-			_, err = root.RoleGrantPermission(ctx, args[0], args[3], clientv3.GetPrefixRangeEnd(args[3]), clientv3.PermissionType(clientv3.PermReadWrite))
+			_, err = root.RoleGrantPermission(ctx, args[0], args[3], clientv3.GetPrefixRangeEnd(args[3]),
+				clientv3.PermissionType(clientv3.PermReadWrite))
 		case "user grant-role":
 			_, err = root.UserGrantRole(ctx, args[0], args[1])
 		default:

@@ -34,7 +34,8 @@ func TestHandOffsComparedWithMutex(t *testing.T) {
 	}
 	slices.Sort(ratios)
 	t.Logf("ratios %.1f", ratios)
-	const least = 1.5 // even where processors and disk are shared with many: Mutex mostly waits for a timer of the server's
+	// even where processors and disk are shared with many: Mutex mostly waits for a timer of the server's
+	const least = 1.5
 	if best := ratios[rounds-1]; best < least {
 		t.Errorf("at most %.1f times the hand-offs of concurrency.Mutex", best)
 	}
@@ -87,7 +88,8 @@ func TestUncontendedComparedWithMutex(t *testing.T) {
 			t.Error("a second owner of the mutex")
 		}
 	})
-	t.Logf("acquire and release: %v, by concurrency.Mutex %v: %.2f times as fast", ours, theirs, float64(theirs)/float64(ours))
+	t.Logf("acquire and release: %v, by concurrency.Mutex %v: %.2f times as fast", ours, theirs,
+		float64(theirs)/float64(ours))
 	t.Logf("the same, where it may wait: %v, %v: %.2f times as fast", waits, theirs2, float64(theirs2)/float64(waits))
 	t.Logf("failed try: %v, TryLock %v: %.2f of its time", try, theirTry, float64(try)/float64(theirTry))
 	const slack = 2 // a busy machine

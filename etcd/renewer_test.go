@@ -22,7 +22,9 @@ type silentLeases struct {
 	full bool // sending hangs, as on a stream that the server does not read
 }
 
-func (c *silentLeases) LeaseKeepAlive(ctx context.Context, _ ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+func (c *silentLeases) LeaseKeepAlive(
+	ctx context.Context, _ ...grpc.CallOption,
+) (pb.Lease_LeaseKeepAliveClient, error) {
 	return &silentStream{ctx: ctx, client: c}, nil
 }
 

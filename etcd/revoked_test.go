@@ -23,7 +23,9 @@ type lyingLeases struct {
 	lies atomic.Int64
 }
 
-func (c *lyingLeases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+func (c *lyingLeases) LeaseKeepAlive(
+	ctx context.Context, opts ...grpc.CallOption,
+) (pb.Lease_LeaseKeepAliveClient, error) {
 	s, err := c.LeaseClient.LeaseKeepAlive(ctx, opts...)
 	return &lyingStream{s, c}, err
 }
@@ -96,7 +98,8 @@ func TestRenewalAnsweredTooLate(t *testing.T) {
 	for name, newLeader := range map[string]bool{"the same leader": false, "a new leader": true} {
 		inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 			const ttl = 10 * time.Second
-			l := &lease{id: 1, class: ttl, ttl: ttl + spare, ended: make(chan struct{}), renewed: time.Now(), term: 7, lastTerm: 7}
+			l := &lease{id: 1, class: ttl, ttl: ttl + spare, ended: make(chan struct{}), renewed: time.Now(), term: 7,
+				lastTerm: 7}
 			term := l.term
 			if newLeader {
 				term++
@@ -119,7 +122,8 @@ type lateLease struct {
 }
 
 func (c *lateLease) LeaseKeepAlive(ctx context.Context, _ ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
-	return &lateStream{silentStream: &silentStream{ctx: ctx, client: c.silentLeases}, of: c, asked: make(chan int64, 1)}, nil
+	return &lateStream{silentStream: &silentStream{ctx: ctx, client: c.silentLeases}, of: c, asked: make(chan int64, 1)},
+		nil
 }
 
 type lateStream struct {
@@ -137,7 +141,8 @@ func (s *lateStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	select {
 	case id := <-s.asked:
 		time.Sleep(s.of.after) // sleeps: a slow reply; in fake time
-		return &pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{RaftTerm: s.of.term}, ID: id, TTL: int64(time.Minute / time.Second)}, nil
+		return &pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{RaftTerm: s.of.term}, ID: id,
+			TTL: int64(time.Minute / time.Second)}, nil
 	case <-s.ctx.Done():
 		return nil, s.ctx.Err()
 	}

@@ -16,7 +16,8 @@ import (
 // after a pause.
 type oldReads struct{ at, served atomic.Int64 }
 
-func (o *oldReads) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+func (o *oldReads) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
 	at, old := o.at.Load(), false

@@ -30,13 +30,15 @@ func TestFlawsByVersion(t *testing.T) {
 		}
 		g := weakened(guarantees(usualMinTTL), version)
 		sound := guarantees(usualMinTTL)
-		if old := strings.HasPrefix(version, "2.") || strings.HasPrefix(version, "3.3.") || strings.HasPrefix(version, "3.4."); old {
+		if old := strings.HasPrefix(version, "2.") || strings.HasPrefix(version, "3.3.") ||
+			strings.HasPrefix(version, "3.4."); old {
 			sound.EnforcedBy = "wall clock of etcd's leader"
 		}
 		if want == 0 && g != sound || g.EnforcedBy != sound.EnforcedBy {
 			t.Errorf("%q: %+v", version, g)
 		}
-		if want > 0 && (g.Consistency != backend.BestEffort || !strings.Contains(g.EarlyLoss, version) || !strings.Contains(g.EarlyLoss, list[want-1])) {
+		if want > 0 && (g.Consistency != backend.BestEffort || !strings.Contains(g.EarlyLoss, version) ||
+			!strings.Contains(g.EarlyLoss, list[want-1])) {
 			t.Errorf("%q: %+v", version, g)
 		}
 	}
@@ -72,12 +74,14 @@ func TestNewFailsWithoutServer(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
 	_, err := New(t.Context(), raw(t, "127.0.0.1:1"), nil)
-	if took := time.Since(begun); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") || took > soon/2 {
+	if took := time.Since(begun); !errors.Is(err, backend.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "connection refused") || took > soon/2 {
 		t.Errorf("nobody listens: %v after %v", err, took)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := New(ctx, raw(t, shared(t).Addr), nil); !errors.Is(err, context.Canceled) || errors.Is(err, backend.ErrUnavailable) {
+	if _, err := New(ctx, raw(t, shared(t).Addr), nil); !errors.Is(err, context.Canceled) ||
+		errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("a cancelled context: %v", err)
 	}
 }

@@ -36,7 +36,8 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	err := g.Do(7, func() error { return nil })
-	if stale := (*fence.StaleError)(nil); !errors.As(err, &stale) || *stale != (fence.StaleError{Token: 7, Seen: math.MaxInt64}) {
+	if stale := (*fence.StaleError)(nil); !errors.As(err, &stale) ||
+		*stale != (fence.StaleError{Token: 7, Seen: math.MaxInt64}) {
 		t.Errorf("error %#v does not say which tokens", err)
 	}
 }

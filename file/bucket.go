@@ -49,7 +49,8 @@ func (s *store) decodeBucket(body []byte) (b bucket, old bool, err error) {
 	case len(body) < 2 || body[0] != kind:
 		return bucket{}, false, errFormat
 	case body[1] != version:
-		return bucket{}, false, fmt.Errorf("%w: format %d, written by another version of this store", backend.ErrUnsupported, body[1])
+		return bucket{}, false, fmt.Errorf("%w: format %d, written by another version of this store", backend.ErrUnsupported,
+			body[1])
 	}
 	d := &decoder{b: body[2:]}
 	old = d.boot() != s.boot

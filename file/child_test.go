@@ -178,7 +178,8 @@ func start(t testing.TB, dir, role string, env ...string) *child {
 	if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, diskVariable) }) {
 		unshare = syscall.CLONE_NEWNS
 	}
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Unshareflags: unshare} // not to outlive a test that is killed
+	// not to outlive a test that is killed
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Unshareflags: unshare}
 	var err error
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

@@ -26,11 +26,11 @@
 //
 // # Shared leases
 //
-// The record of a key has either one exclusive lease or any number of shared ones. Each shared lease has its own expiry and
-// token. Readers and writers wait in one queue, in order of arrival. The shared waiters at the head of the
-// queue enter together: the process that makes room for them writes a lease for each. Until the waiter comes, its
-// lease is a reservation of half a second, and 2 ms more for each reader beside it. A waiter that is stopped or
-// killed just then delays the next writer by that time, and no reader.
+// The record of a key has either one exclusive lease or any number of shared ones. Each shared lease has its own expiry
+// and token. Readers and writers wait in one queue, in order of arrival. The shared waiters at the head of the queue
+// enter together: the process that makes room for them writes a lease for each. Until the waiter comes, its lease is a
+// reservation of half a second, and 2 ms more for each reader beside it. A waiter that is stopped or killed just then
+// delays the next writer by that time, and no reader.
 //
 // When a waiting writer gives up, the readers behind it enter at once. When its process is killed, they enter when
 // one of them polls, about a second later at most, or when another request for the key arrives. A writer that is

@@ -143,7 +143,8 @@ func TestForeignFilesSurvive(t *testing.T) {
 				}
 			}
 			for _, name := range []string{
-				"yarn.lock", "Gemfile.lock", "x", bucketPrefix + "x", bucketPrefix + "100", bucketPrefix + "00.x", ".epoch", ".break",
+				"yarn.lock", "Gemfile.lock", "x", bucketPrefix + "x", bucketPrefix + "100", bucketPrefix + "00.x", ".epoch",
+				".break",
 				inboxPrefix + "x", ".gitignore", markFile + "." + randomName(),
 			} {
 				all = append(all, plant(t, filepath.Join(dir, name), kind))
@@ -201,7 +202,8 @@ func TestForeignFilesSurvive(t *testing.T) {
 func TestFolderOfOthersIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
-		"Cargo.lock", "yarn.lock", "Pipfile.lock", "notes.txt", ".epoch", ".break", bucketPrefix + "00", bucketPrefix + "00.next",
+		"Cargo.lock", "yarn.lock", "Pipfile.lock", "notes.txt", ".epoch", ".break", bucketPrefix + "00", bucketPrefix +
+			"00.next",
 		bucketPrefix + "x", inboxPrefix + "x", markFile,
 	} {
 		for _, kind := range foreignKinds {
@@ -308,7 +310,8 @@ func TestOtherFormatIsRefused(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, markFile), []byte(text), 0o600); err != nil || text == markText {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "k.lock"), append([]byte("alk\x01"), make([]byte, 100)...), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "k.lock"), append([]byte("alk\x01"), make([]byte, 100)...),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		var all []foreign

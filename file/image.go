@@ -54,7 +54,8 @@ var (
 	errOtherFormat = fmt.Errorf("%w: written by another version of this store", backend.ErrUnsupported)
 	// errTorn means that no slot is whole: two writes have overtaken a read without the lock, or else
 	// a power failure has torn it.
-	errTorn = fmt.Errorf("%w: damaged, as by a power failure; remove the file while no program uses it", backend.ErrInvalid)
+	errTorn = fmt.Errorf("%w: damaged, as by a power failure; remove the file while no program uses it",
+		backend.ErrInvalid)
 )
 
 // readImage reads the newest whole image. A file is new until its first image is complete: it is empty, or holds
@@ -125,7 +126,8 @@ func parseHead(page []byte, slot int) (head, bool) {
 		off:  int64(binary.LittleEndian.Uint64(raw[16:])),
 		size: int(binary.LittleEndian.Uint32(raw[24:])),
 	}
-	return h, h.seq > 0 && h.size <= maxBody && (h.off == int64(at+headSize) && h.size <= slotSize-headSize || h.off >= pageSize)
+	return h, h.seq > 0 && h.size <= maxBody && (h.off == int64(at+headSize) && h.size <= slotSize-headSize ||
+		h.off >= pageSize)
 }
 
 // readBody returns nil for a body that is cut off.

@@ -20,7 +20,8 @@ const (
 	folderFormat = 4
 )
 
-var markText = fmt.Sprintf("%s%d\nThe files in this folder are locks. Remove it only while no program uses it.\n", markBegin, folderFormat)
+var markText = fmt.Sprintf("%s%d\nThe files in this folder are locks. Remove it only while no program uses it.\n",
+	markBegin, folderFormat)
 
 // takeFolder makes sure that the folder has the store's mark, and puts it into one that holds nothing else.
 func (s *store) takeFolder() error {
@@ -37,7 +38,8 @@ func (s *store) takeFolder() error {
 	}
 	// Another process may have marked it meanwhile, and begun to use it.
 	if marked, err = s.marked(); !marked && err == nil {
-		err = fmt.Errorf("%w: %q is not empty and not a folder of this store: it has no %s, but %q; name an empty or a new folder",
+		err = fmt.Errorf("%w: %q is not empty and not a folder of this store: it has no %s, but %q; name an empty "+
+			"or a new folder",
 			backend.ErrInvalid, s.dir, markFile, stranger)
 	}
 	return err
@@ -64,7 +66,8 @@ func (s *store) marked() (bool, error) {
 	case err == nil && text == fmt.Sprint(markBegin, folderFormat):
 		return true, nil
 	case err == nil && strings.HasPrefix(text, markBegin):
-		return false, fmt.Errorf("%w: %q has the locks of another version of this store (%q); name another folder, or remove this one while no program uses it",
+		return false, fmt.Errorf("%w: %q has the locks of another version of this store (%q); name another folder, or "+
+			"remove this one while no program uses it",
 			backend.ErrUnsupported, s.dir, text)
 	}
 	return false, fmt.Errorf("%s: %w", path, errForeign)

@@ -32,7 +32,8 @@ func TestPermissionsOfThePage(t *testing.T) {
 			t.Fatalf("%s: %v: %s", line, err, out)
 		}
 	}
-	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o770 || int(info.Sys().(*syscall.Stat_t).Gid) != group {
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o770 ||
+		int(info.Sys().(*syscall.Stat_t).Gid) != group {
 		t.Fatalf("the page makes another directory: %v, %v", info, err)
 	}
 	if !root {

@@ -200,7 +200,9 @@ func (s *store) update(
 }
 
 // updateLocked reports whether it is done, with or without an error.
-func (s *store) updateLocked(l locked, img image, key string, change func(r *record, now int64) (write bool, err error)) (done bool, err error) {
+func (s *store) updateLocked(
+	l locked, img image, key string, change func(r *record, now int64) (write bool, err error),
+) (done bool, err error) {
 	b, err := s.decode(l.path, img.body)
 	if err != nil {
 		return true, err

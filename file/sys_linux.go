@@ -27,7 +27,8 @@ func namespaceOffset() (int64, error) {
 		return 0, nil // an error means a kernel without time namespaces
 	}
 	if children, err := os.Readlink("/proc/self/ns/time_for_children"); err != nil || children != own {
-		return 0, fmt.Errorf("%w: the process has called unshare(CLONE_NEWTIME) in a time namespace, whose offset is unknown now",
+		return 0, fmt.Errorf("%w: the process has called unshare(CLONE_NEWTIME) in a time namespace, whose offset "+
+			"is unknown now",
 			errUnsupported)
 	}
 	b, err := os.ReadFile("/proc/self/timens_offsets")

@@ -16,7 +16,8 @@ import (
 // A Client is somebody who may use a Server, and what it may do. It proves who it is by a bearer token, as the password
 // of HTTP's basic authentication, or by a TLS certificate that the http.Server has verified.
 type Client struct {
-	Name        string  `json:"name"`                   // letters, digits, '-', '_' and '.'; part of its owners at the store
+	// letters, digits, '-', '_' and '.'; part of its owners at the store
+	Name        string  `json:"name"`
 	Token       string  `json:"token,omitempty"`        // 16 characters at least
 	TokenSHA256 string  `json:"token_sha256,omitempty"` // in hexadecimal, instead of the token
 	Certificate string  `json:"certificate,omitempty"`  // the common name, or a DNS name, of its certificate

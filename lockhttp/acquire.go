@@ -38,7 +38,8 @@ func (s *Server) acquire(ctx context.Context, want want, wait time.Duration) (*c
 			return c, err
 		}
 		err = s.await(ctx, c, want.caller, end, wait > 0)
-		again := errors.Is(err, lock.ErrHeld) && c.attemptOver() && !c.waits && wait > 0 // a request that does not wait was first
+		// a request that does not wait was first
+		again := errors.Is(err, lock.ErrHeld) && c.attemptOver() && !c.waits && wait > 0
 		if again && time.Now().Before(end) {
 			continue
 		}

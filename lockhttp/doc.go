@@ -13,10 +13,11 @@
 //
 // The server adds the name of the authenticated client, a label, and a random number to the client's owner: "job-7" of
 // client "ci" with the label "web-3" is "job-7@ci~web-3~x0123456789abcdef" at the store, and with "~s" for a shared
-// lease. So a failed attempt, which the store cleans up by owner, cannot end the lease of the client's next attempt, and
-// no client can act as the owner of another. Where the store can resume leases (lock.Locker.Resumable), any server in
-// front of the same store continues a lease, for example after a restart, by the name that the reply to the acquisition
-// had. A lease for which no reply arrived is never continued: the server that was granted it may still release it. At
-// other stores clients lose their leases with the server. If the store then frees the keys at once, as in memory, a new
-// server grants nothing for Options.StartDelay, so that no client still relies on a lease of the server before.
+// lease. So a failed attempt, which the store cleans up by owner, cannot end the lease of the client's next attempt,
+// and no client can act as the owner of another. Where the store can resume leases (lock.Locker.Resumable), any server
+// in front of the same store continues a lease, for example after a restart, by the name that the reply to the
+// acquisition had. A lease for which no reply arrived is never continued: the server that was granted it may still
+// release it. At other stores clients lose their leases with the server. If the store then frees the keys at once, as
+// in memory, a new server grants nothing for Options.StartDelay, so that no client still relies on a lease of the
+// server before.
 package lockhttp

@@ -180,7 +180,8 @@ func TestRestartKeepsLeases(t *testing.T) {
 		w.stop()
 		w.start()
 		time.Sleep(5 * time.Second)
-		if a := w.want(200, "POST", path("k", "/renew", "owner", "a", "ttl_ms", "10000"), ""); a.body.Token != first.body.Token {
+		if a := w.want(200, "POST", path("k", "/renew", "owner", "a", "ttl_ms", "10000"),
+			""); a.body.Token != first.body.Token {
 			t.Errorf("%s, want token %s", a.text, first.body.Token)
 		}
 		time.Sleep(6 * time.Second)

@@ -29,8 +29,9 @@ func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
 		Protocols: protocols,
-		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeTime, SendPingTimeout: idleTime},
-		ErrorLog:  log.New(debugWriter{logger}, "", 0),
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeTime,
+			SendPingTimeout: idleTime},
+		ErrorLog: log.New(debugWriter{logger}, "", 0),
 	}
 }
 

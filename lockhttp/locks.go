@@ -19,7 +19,8 @@ func (c *call) millis(name string, value, least, most time.Duration) (time.Durat
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < least.Milliseconds() || n > most.Milliseconds() {
-		return 0, fmt.Errorf("%w: %s is not a number between %d and %d", lock.ErrInvalid, name, least.Milliseconds(), most.Milliseconds())
+		return 0, fmt.Errorf("%w: %s is not a number between %d and %d", lock.ErrInvalid, name, least.Milliseconds(),
+			most.Milliseconds())
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }
@@ -144,7 +145,8 @@ func (s *Server) noticeBreak(c *call, owner string) {
 func (s *Server) serveList(w http.ResponseWriter, c *call) {
 	prefix := c.query.Get("prefix")
 	if !c.caller.mayUnder(prefix, List) {
-		s.refuse(w, status{http.StatusForbidden, "forbidden", false}, "client "+c.caller.name()+" may not list these keys", nil)
+		s.refuse(w, status{http.StatusForbidden, "forbidden", false}, "client "+c.caller.name()+" may not list these keys",
+			nil)
 		return
 	}
 	held, err := s.locks.Ops().List(c.Context(), prefix)

@@ -59,7 +59,8 @@ func TestPageInBrowser(t *testing.T) {
 		photo := filepath.Join(photos, name+".png")
 		browse(t, chromium, url, append(args, "--hide-scrollbars", "--screenshot="+photo)...)
 		dom := browse(t, chromium, url, append(args, "--dump-dom")...)
-		for _, want := range []string{"<title>fits</title>", "grants locks", "db/&lt;b&gt;migrate&lt;/b&gt;", "brief", "another-process", "(web-3)", "shared", "exclusive"} {
+		for _, want := range []string{"<title>fits</title>", "grants locks", "db/&lt;b&gt;migrate&lt;/b&gt;", "brief",
+			"another-process", "(web-3)", "shared", "exclusive"} {
 			if !strings.Contains(dom, want) {
 				t.Errorf("%s: %q is not in\n%s", name, want, dom)
 			}
@@ -109,7 +110,8 @@ func busyServer(t *testing.T) string {
 		locks.Close()
 		other.Close()
 	})
-	if _, err := other.Acquire(t.Context(), "reports/nightly", lock.WithOwner("another-process@batch-2:871"), lock.WithTTL(time.Hour)); err != nil {
+	if _, err := other.Acquire(t.Context(), "reports/nightly", lock.WithOwner("another-process@batch-2:871"),
+		lock.WithTTL(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	put := func(key, owner string, query ...string) {

@@ -25,7 +25,8 @@ func TestKeysOfAnyBytes(t *testing.T) {
 		for b := range 256 {
 			every.WriteByte(byte(b))
 		}
-		keys := []string{"a", "A", "a/b", "a%2Fb", "renew", "a/renew", ".", "..", "a//b", "/", " ", "?", "#", "+", "é😀", "\x00", "\xff\xfe",
+		keys := []string{"a", "A", "a/b", "a%2Fb", "renew", "a/renew", ".", "..", "a//b", "/", " ", "?", "#", "+", "é😀",
+			"\x00", "\xff\xfe",
 			every.String(), strings.Repeat("k", 1024), strings.Repeat("\xff", 1024)}
 		tokens := make(map[string]string)
 		for _, key := range keys {
@@ -238,7 +239,8 @@ func TestTenThousandWaiters(t *testing.T) {
 		conns := make([]net.Conn, waiters)
 		for i := range conns {
 			conns[i] = w.dial()
-			if _, err := fmt.Fprintf(conns[i], "PUT /v1/locks/k?owner=o%d&wait_ms=60000&ttl_ms=600000 HTTP/1.1\r\nHost: x\r\n\r\n", i); err != nil {
+			if _, err := fmt.Fprintf(conns[i], "PUT /v1/locks/k?owner=o%d&wait_ms=60000&ttl_ms=600000 "+
+				"HTTP/1.1\r\nHost: x\r\n\r\n", i); err != nil {
 				t.Fatal(err)
 			}
 		}

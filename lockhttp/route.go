@@ -107,9 +107,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	c := &call{Request: q, arrived: arrived, key: key}
 	switch err := s.origins.Check(q); {
 	case !s.isHostAllowed(q):
-		s.refuse(answer, status{http.StatusMisdirectedRequest, "wrong_host", false}, "this server is not known by that host name", nil)
+		s.refuse(answer, status{http.StatusMisdirectedRequest, "wrong_host", false},
+			"this server is not known by that host name", nil)
 	case err != nil:
-		s.refuse(answer, status{http.StatusForbidden, "forbidden", false}, "a page of another origin may not change locks", nil)
+		s.refuse(answer, status{http.StatusForbidden, "forbidden", false}, "a page of another origin may not change locks",
+			nil)
 	case r == nil && len(methods) > 0:
 		w.Header().Set("Allow", strings.Join(methods, ", "))
 		s.refuse(answer, status{http.StatusMethodNotAllowed, "method", false}, "want "+strings.Join(methods, " or "), nil)

@@ -44,7 +44,8 @@ type Options struct {
 // endWithServer reports whether a store may end leases because the process that acquired them, or its connection, has
 // ended: then others may get the keys while their holders still rely on them.
 func endWithServer(g lock.Guarantees) bool {
-	return g.Reach == lock.ReachProcess || strings.Contains(g.EarlyLoss, "connection") || strings.Contains(g.EarlyLoss, "session")
+	return g.Reach == lock.ReachProcess || strings.Contains(g.EarlyLoss, "connection") ||
+		strings.Contains(g.EarlyLoss, "session")
 }
 
 func (o Options) withDefaults(locks *lock.Locker) Options {

@@ -32,8 +32,8 @@ func (l lateLease) Renew(context.Context, time.Duration) error {
 
 func (l lateLease) Release(ctx context.Context) error { return l.Renew(ctx, 0) }
 
-// A client that was granted a lease by one server may still have an attempt at another, which stands for its owner there.
-// The lease that the client names counts.
+// A client that was granted a lease by one server may still have an attempt at another, which stands for its owner
+// there. The lease that the client names counts.
 func TestNamedLeaseBesideAnAttempt(t *testing.T) {
 	inBubble(t, lockhttp.Options{Linger: time.Minute}, func(w *world) {
 		other := *w
@@ -97,7 +97,8 @@ func TestAnotherServerHasRenewed(t *testing.T) {
 		}
 		done := make(chan answer, 1)
 		go func() {
-			a, err := late.try(context.Background(), "POST", path("renewed", "/renew", "owner", "o", "lease", lease["renewed"]), "")
+			a, err := late.try(context.Background(), "POST", path("renewed", "/renew", "owner", "o", "lease", lease["renewed"]),
+				"")
 			if err != nil {
 				t.Error(err)
 			}

@@ -201,7 +201,8 @@ func TestNamesCannotBeForged(t *testing.T) {
 		victim := w.want(200, "PUT", of("k", "owner", "job", "label", "l", "ttl_ms", "600000"), "").body.Lease
 		w.stop()
 		w.start()
-		for _, owner := range []string{"job", "job@ci", "job@ci~l", "job@ci~l~", victim, strings.TrimPrefix(victim, "job@ci~"), "job@ci~l~x", "~"} {
+		for _, owner := range []string{"job", "job@ci", "job@ci~l", "job@ci~l~", victim,
+			strings.TrimPrefix(victim, "job@ci~"), "job@ci~l~x", "~"} {
 			w.token = evil
 			w.want(410, "DELETE", of("k", "owner", owner), "")
 			w.want(400, "DELETE", of("k", "owner", owner, "lease", victim), "")

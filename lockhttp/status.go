@@ -94,7 +94,8 @@ func (s *Server) serveStatus(w http.ResponseWriter, c *call) {
 	}
 	for _, l := range slices.Backward(s.losses) {
 		if c.caller.may(l.key, List) {
-			a.Losses = append(a.Losses, lossAnswer{l.key, pathOf(l.key), l.owner, now.Sub(l.at).Milliseconds(), l.held.Milliseconds()})
+			a.Losses = append(a.Losses, lossAnswer{l.key, pathOf(l.key), l.owner, now.Sub(l.at).Milliseconds(),
+				l.held.Milliseconds()})
 		}
 	}
 	s.mu.Unlock()
@@ -118,7 +119,8 @@ var openAPI []byte
 func (s *Server) servePage(w http.ResponseWriter, _ *call) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy",
-		"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; frame-ancestors 'none'")
+		"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "+
+			"frame-ancestors 'none'")
 	s.begin(w, http.StatusOK)
 	_, _ = w.Write(page)
 }

@@ -113,7 +113,8 @@ func (s *Server) serveTerraformUnlock(w http.ResponseWriter, c *call) {
 
 func (s *Server) forceUnlock(w http.ResponseWriter, c *call) {
 	if !c.caller.may(c.key, Break) {
-		s.refuse(w, status{http.StatusForbidden, "forbidden", false}, "client "+c.caller.name()+" may not break the locks of others", nil)
+		s.refuse(w, status{http.StatusForbidden, "forbidden", false},
+			"client "+c.caller.name()+" may not break the locks of others", nil)
 		return
 	}
 	h, err := s.locks.Ops().Inspect(c.Context(), c.key)

@@ -28,7 +28,8 @@ func TestTerraformRequests(t *testing.T) {
 		w.want(410, "UNLOCK", target, nextBody)
 		w.stop()
 		w.start()
-		if a := w.want(423, "LOCK", target, nextBody); !strings.Contains(a.text, `"ID":"da74fc28-61f0-79b3-6933-e7d46e504d32"`) {
+		if a := w.want(423, "LOCK", target, nextBody); !strings.Contains(a.text,
+			`"ID":"da74fc28-61f0-79b3-6933-e7d46e504d32"`) {
 			t.Errorf("after a restart, refused with %s", a.text)
 		}
 		w.want(200, "UNLOCK", target, lockBody)

@@ -238,7 +238,8 @@ func TestHTTP2Waiters(t *testing.T) {
 	t.Parallel()
 	s := newSecure(t, lockhttp.Options{Linger: time.Millisecond})
 	client := s.client(nil, true)
-	if code, major, err := s.do(client, "PUT", of("k", "owner", "holder", "ttl_ms", "60000"), ""); code != 200 || major != 2 {
+	if code, major, err := s.do(client, "PUT", of("k", "owner", "holder", "ttl_ms", "60000"), ""); code != 200 ||
+		major != 2 {
 		t.Fatalf("%d by HTTP/%d: %v", code, major, err)
 	}
 	const waiters, rounds = 200, 5

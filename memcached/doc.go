@@ -3,10 +3,10 @@
 // Import it for its URL schemes, or use [New] with an address. Applications use package lock on top.
 //
 // A lock is one item with an expiration. An acquire takes three requests: an add, an incr that returns the fencing
-// token, and an append that stores the token in the item, for Inspect and Resume. A renewal and a release take two: they
-// read the item (gets), compare its owner, and replace the item if it has not changed since (cas). A release replaces it
-// by an item that has already expired. A waiter polls with one request, at first after some 5 ms, later about four times
-// a second.
+// token, and an append that stores the token in the item, for Inspect and Resume. A renewal and a release take two:
+// they read the item (gets), compare its owner, and replace the item if it has not changed since (cas). A release
+// replaces it by an item that has already expired. A waiter polls with one request, at first after some 5 ms, later
+// about four times a second.
 //
 // A cache may drop locks. Use it to avoid duplicate work, not where a second holder does damage; or let the protected
 // resource check the tokens.

@@ -29,7 +29,8 @@ func TestDoctorEvictions(t *testing.T) {
 	b := opened(t, "memcached://"+s.Addr)
 	c := raw(t, s.Addr)
 	for i := range 3000 {
-		if err := c.Set(&memcache.Item{Key: fmt.Sprint("filler-", i), Value: []byte(strings.Repeat("x", 10_000))}); err != nil {
+		if err := c.Set(&memcache.Item{Key: fmt.Sprint("filler-", i),
+			Value: []byte(strings.Repeat("x", 10_000))}); err != nil {
 			t.Fatal(err)
 		}
 	}

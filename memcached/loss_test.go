@@ -56,7 +56,8 @@ func TestRestartGivesTheSameNumbers(t *testing.T) {
 	}
 	renewed, released, before := both(stale)
 	l, _, after := both(fresh)
-	for i := 0; before.CasID != after.CasID; i++ { // a request that was sent again, on a connection that broke, took a number
+	// a request that was sent again, on a connection that broke, took a number
+	for i := 0; before.CasID != after.CasID; i++ {
 		if i == 10 {
 			t.Fatalf("numbers %d and %d: the test proves nothing", before.CasID, after.CasID)
 		}

@@ -22,8 +22,10 @@ func TestKeysDoNotAlias(t *testing.T) {
 	b := opened(t, "memcached://"+s.Addr)
 	long := strings.Repeat("x", 250)
 	keys := []string{
-		"a", "A", "a b", "a+b", "a%20b", "a\tb", "a\r\nb", "a\x00b", "a\x7fb", "a:b", "a!b", "ä", "\xff\xfe", " ", "\r\n", "token", "!token",
-		long[:240], long[:241], long[:242], long[:243], long[:249], long, long + "x", long + "y", long + strings.Repeat("y", 773),
+		"a", "A", "a b", "a+b", "a%20b", "a\tb", "a\r\nb", "a\x00b", "a\x7fb", "a:b", "a!b", "ä", "\xff\xfe", " ", "\r\n",
+		"token", "!token",
+		long[:240], long[:241], long[:242], long[:243], long[:249], long, long + "x", long + "y", long +
+			strings.Repeat("y", 773),
 		strings.Repeat("\x00", 1024), strings.Repeat("\x00", 1023), strings.Repeat(" ", 251), strings.Repeat("\x01", 1024),
 		long + "\x00", long + " ", "noreply", "0",
 	}
@@ -56,7 +58,8 @@ func TestNamesDoNotAlias(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]string)
 	for what, name := range map[string]string{
-		"lock k": lockName("k"), "lock !token": lockName("!token"), "lock b:k": lockName("b:k"), "long": lockName(strings.Repeat("k", 1024)),
+		"lock k": lockName("k"), "lock !token": lockName("!token"), "lock b:k": lockName("b:k"),
+		"long":    lockName(strings.Repeat("k", 1024)),
 		"counter": counterName, "scratch": scratchName("0123456789abcdef0123456789abcdef"),
 	} {
 		if other, taken := seen[name]; taken {

@@ -11,9 +11,9 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A record is the value of a lock's item, such as "anylock 2 0 16 10 4f0c9a@web:4711 invoice/42". A lock is stored before
-// its token is drawn. The token is then appended with its owner, as in " 42 16 4f0c9a@web:4711": if another owner has the
-// lock by then, that record ignores it. A renewal writes a new record, with the token in its place.
+// A record is the value of a lock's item, such as "anylock 2 0 16 10 4f0c9a@web:4711 invoice/42". A lock is stored
+// before its token is drawn. The token is then appended with its owner, as in " 42 16 4f0c9a@web:4711": if another
+// owner has the lock by then, that record ignores it. A renewal writes a new record, with the token in its place.
 type record struct {
 	token uint64 // 0 until it is drawn
 	owner string

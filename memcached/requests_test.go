@@ -78,7 +78,8 @@ func TestWaiterAsksSeldom(t *testing.T) {
 		t.Fatalf("acquire of a held key: %v", err)
 	}
 	counts, sum := p.count()
-	const most = 60                                                                   // 3 s by the mean pause of 250 ms, and the short ones of the beginning
+	// 3 s by the mean pause of 250 ms, and the short ones of the beginning
+	const most = 60
 	if counts["add"] == 0 || sum > most || counts["gets"] > 1 || counts["incr"] > 0 { // it looks at the holder once
 		t.Errorf("a waiter sent %v in %v", counts, waited)
 	}

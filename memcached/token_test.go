@@ -22,7 +22,8 @@ import (
 func TestCounterIsRaisedOnce(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
-	if _, err := opened(t, "memcached://"+s.Addr).Acquire(t.Context(), waiting("begins the counter", time.Minute)); err != nil {
+	if _, err := opened(t, "memcached://"+s.Addr).Acquire(t.Context(),
+		waiting("begins the counter", time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	b := opened(t, "memcached://"+s.Addr)
@@ -79,7 +80,8 @@ func TestCounterIsRaisedByOneClient(t *testing.T) {
 		})
 	}
 	if over := drawn(t, ahead, stores); over > 3*clients {
-		t.Errorf("%d clients have raised the counter by %v beyond what was seen", clients, time.Duration(over)*time.Microsecond)
+		t.Errorf("%d clients have raised the counter by %v beyond what was seen", clients,
+			time.Duration(over)*time.Microsecond)
 	}
 }
 
@@ -87,7 +89,8 @@ func TestCounterIsRaisedByOneClient(t *testing.T) {
 func TestTokensRiseWhileTheCounterIsDropped(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
-	stores := []*Backend{opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr)}
+	stores := []*Backend{opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr),
+		opened(t, "memcached://"+s.Addr)}
 	c := raw(t, s.Addr)
 	var wg sync.WaitGroup
 	var stop atomic.Bool

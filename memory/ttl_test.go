@@ -81,7 +81,8 @@ func TestRenewMovesExpiry(t *testing.T) {
 		time.Sleep(time.Second)
 		mustTry(t, b, "k", time.Second)
 		<-l.Lost()
-		if errs := a.RenewBatch(t.Context(), []backend.Renewal{{Lease: l, TTL: time.Second}}); !errors.Is(errs[0], backend.ErrLost) {
+		if errs := a.RenewBatch(t.Context(), []backend.Renewal{{Lease: l, TTL: time.Second}}); !errors.Is(errs[0],
+			backend.ErrLost) {
 			t.Errorf("batched renewal of an expired lease: %v", errs[0])
 		}
 	})

@@ -92,7 +92,8 @@ func WithKey(name func(key string) string) Option {
 // New makes the instruments. Use one Tracer for all Lockers of a meter provider: OpenTelemetry ignores the callback of
 // a second one, whose leases would be missing in lock.client.lease.age.max.
 func New(opts ...Option) (*Tracer, error) {
-	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), key: func(string) string { return "" }}
+	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(),
+		key: func(string) string { return "" }}
 	for _, o := range opts {
 		if o != nil {
 			o(&s)
@@ -120,7 +121,8 @@ func New(opts ...Option) (*Tracer, error) {
 		metric.WithDescription("Time that the request of an automatic renewal took."))
 	t.lateness, errs[7] = m.Float64Histogram("lock.client.renewal.lateness", bounds, metric.WithUnit("s"),
 		metric.WithDescription("Time from when an automatic renewal was due to when it began."))
-	_, errs[8] = m.Float64ObservableGauge("lock.client.lease.age.max", metric.WithUnit("s"), metric.WithFloat64Callback(t.live.observe),
+	_, errs[8] = m.Float64ObservableGauge("lock.client.lease.age.max", metric.WithUnit("s"),
+		metric.WithFloat64Callback(t.live.observe),
 		metric.WithDescription("Age of the oldest lease that is held at present."))
 	return t, errors.Join(errs[:]...)
 }
@@ -191,7 +193,8 @@ func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
 		fallthrough
 	case lock.OutcomeGranted:
 		t.leases.Add(ctx, 1, set(all))
-		if t.live.begin(e.Owner, e.Token, all) { // starts the counter of losses at 0: a series that begins with its first loss shows no increase
+		// starts the counter of losses at 0: a series that begins with its first loss shows no increase
+		if t.live.begin(e.Owner, e.Token, all) {
 			t.losses.Add(ctx, 0, set(append(all, errorKey.String(errorType(lock.ErrLost)))))
 		}
 	}

@@ -178,7 +178,8 @@ func TestOutcomesAndErrorTypesAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
 		w := newWorldOn(t, store.Client(), 30*time.Second)
-		other, err := store.Client().Acquire(t.Context(), backend.Request{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour})
+		other, err := store.Client().Acquire(t.Context(),
+			backend.Request{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,8 +296,10 @@ func TestSpans(t *testing.T) {
 	}
 	attributes := attribute.NewSet(ended[0].Attributes()...)
 	for _, want := range []attribute.KeyValue{
-		attribute.String("lock.backend", "memory"), attribute.String("lock.outcome", "granted"), attribute.Bool("lock.wait", true),
-		attribute.Float64("lock.ttl", ttl.Seconds()), attribute.String("lock.owner", l.Owner()), attribute.Int64("lock.token", int64(l.Token())),
+		attribute.String("lock.backend", "memory"), attribute.String("lock.outcome", "granted"),
+		attribute.Bool("lock.wait", true),
+		attribute.Float64("lock.ttl", ttl.Seconds()), attribute.String("lock.owner", l.Owner()),
+		attribute.Int64("lock.token", int64(l.Token())),
 	} {
 		if got, ok := attributes.Value(want.Key); !ok || got != want.Value {
 			t.Errorf("%s is %v, want %v", want.Key, got, want.Value)

@@ -2,8 +2,8 @@
 // still use only the first, processes that use both, and later processes that use only the second exclude each other,
 // as long as the first and the last kind do not run at the same time. docs/switching.md explains the whole procedure.
 //
-// A lease of the pair is a lease at the first store and one at the second, acquired in that order and released in reverse.
-// Its deadline is the earlier of the two, and the loss of either is its loss.
+// A lease of the pair is a lease at the first store and one at the second, acquired in that order and released in
+// reverse. Its deadline is the earlier of the two, and the loss of either is its loss.
 //
 // A waiter queues at the first store. When it holds that and finds the second busy, it queues there for at most a
 // second. Then it releases the first, pauses for up to a quarter of a second, and starts again, so that processes that

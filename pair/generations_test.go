@@ -365,7 +365,8 @@ func (r *roll) check() {
 				byToken[i-1].since.Sub(byToken[i].until), byToken[i-1].token, byToken[i-1].by.url)
 		}
 	}
-	t.Logf("%d grants, %d refusals and errors, %d overlaps, %d tokens that fell", len(r.grants), r.refused, overlaps, falls)
+	t.Logf("%d grants, %d refusals and errors, %d overlaps, %d tokens that fell", len(r.grants), r.refused, overlaps,
+		falls)
 	if overlaps > 0 || falls > 0 || len(r.grants) < 100 {
 		t.Error("want at least 100 grants, no overlaps, and rising tokens")
 	}

@@ -40,7 +40,8 @@ func (l listing) List(ctx context.Context, prefix string) (keys []string, err er
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, b.validateKey(key), func(ctx context.Context) error {
 		if !can[backend.Breaker](b) {
-			return fmt.Errorf("%w: %s or %s cannot end the leases of others", backend.ErrUnsupported, b.first.Name, b.second.Name)
+			return fmt.Errorf("%w: %s or %s cannot end the leases of others", backend.ErrUnsupported, b.first.Name,
+				b.second.Name)
 		}
 		result := backend.ErrLost
 		for _, s := range []Store{b.second, b.first} {

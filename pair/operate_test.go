@@ -16,7 +16,8 @@ import (
 
 func TestListReturnsWhatEitherStoreHolds(t *testing.T) {
 	first, second := memory.New(), memory.New()
-	b := pair.New(pair.Store{Backend: listsAlone{first, first}, Prefix: "a/"}, pair.Store{Backend: second, Prefix: "b/"}, 0)
+	b := pair.New(pair.Store{Backend: listsAlone{first, first}, Prefix: "a/"}, pair.Store{Backend: second, Prefix: "b/"},
+		0)
 	if _, can := b.(backend.BatchRenewer); can {
 		t.Error("it is a BatchRenewer")
 	}

@@ -212,7 +212,8 @@ func TestWaiterOutlivesOutageOfSecond(t *testing.T) {
 		storetest.Release(t, o.Lease)
 		second.down.Store(true)
 		begun := time.Now()
-		if _, err := b.Acquire(t.Context(), storetest.Wait(key, ttl)); !errors.Is(err, backend.ErrUnavailable) || time.Since(begun) > time.Second {
+		if _, err := b.Acquire(t.Context(), storetest.Wait(key, ttl)); !errors.Is(err, backend.ErrUnavailable) ||
+			time.Since(begun) > time.Second {
 			t.Errorf("%v after %v, want ErrUnavailable at once", err, time.Since(begun))
 		}
 	})
@@ -256,7 +257,8 @@ func TestContextErrorIsTheCallers(t *testing.T) {
 		for _, r := range []backend.Request{storetest.Try(key, ttl), storetest.Wait(key, ttl)} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := b.Acquire(ctx, r); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || !errors.Is(err, backend.ErrHeld) {
+			if _, err := b.Acquire(ctx, r); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+				!errors.Is(err, backend.ErrHeld) {
 				t.Errorf("wait %v: %v", r.Wait, err)
 			}
 		}
@@ -521,11 +523,14 @@ func TestPasswordsAreNotShown(t *testing.T) {
 }
 
 func TestGuaranteesAreTheWeaker(t *testing.T) {
-	a := stub{g: backend.Guarantees{MinTTL: time.Second, Granularity: 4, MaxTTL: time.Hour, MaxLate: 1, MaxLeases: 3, Fencing: backend.FencingLoss,
-		FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable, Reach: backend.ReachNetwork, EnforcedBy: "x"}}
-	b := stub{g: backend.Guarantees{MinTTL: 1, Granularity: 6, MaxSilence: time.Minute, MaxLate: 2, EarlyLoss: "eviction", EnforcedBy: "y"}}
+	a := stub{g: backend.Guarantees{MinTTL: time.Second, Granularity: 4, MaxTTL: time.Hour, MaxLate: 1, MaxLeases: 3,
+		Fencing: backend.FencingLoss,
+		FIFO:    true, Wake: backend.WakePush, Consistency: backend.Linearizable, Reach: backend.ReachNetwork, EnforcedBy: "x"}}
+	b := stub{g: backend.Guarantees{MinTTL: 1, Granularity: 6, MaxSilence: time.Minute, MaxLate: 2, EarlyLoss: "eviction",
+		EnforcedBy: "y"}}
 	got := pair.New(pair.Store{Backend: a, Name: "a"}, pair.Store{Backend: b, Name: "b"}, 0).Guarantees()
-	want := backend.Guarantees{MinTTL: time.Second, Granularity: 12, MaxTTL: time.Hour, MaxSilence: time.Minute, MaxLate: 2, MaxLeases: 3,
+	want := backend.Guarantees{MinTTL: time.Second, Granularity: 12, MaxTTL: time.Hour, MaxSilence: time.Minute,
+		MaxLate: 2, MaxLeases: 3,
 		EarlyLoss: "eviction", EnforcedBy: "a: x; b: y"}
 	if got != want {
 		t.Errorf("got %+v\nwant %+v", got, want)

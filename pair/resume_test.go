@@ -108,7 +108,8 @@ func TestResumeNeedsBothStores(t *testing.T) {
 			}
 		}
 	}
-	both := pair.New(pair.Store{Backend: memory.New(), Prefix: strings.Repeat("p", 20)}, pair.Store{Backend: memory.New()}, 0)
+	both := pair.New(pair.Store{Backend: memory.New(), Prefix: strings.Repeat("p", 20)}, pair.Store{Backend: memory.New()},
+		0)
 	defer both.Close()
 	r := backend.Request{Key: strings.Repeat("k", backend.MaxKeyLen), Owner: "o", TTL: ttl}
 	if _, err := both.(backend.Resumer).Resume(context.Background(), r); !errors.Is(err, backend.ErrInvalid) {

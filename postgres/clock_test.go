@@ -79,7 +79,8 @@ func TestServerClockForward(t *testing.T) {
 func saysWallClock(t *testing.T, b *Backend) {
 	t.Helper()
 	g := b.Guarantees()
-	if !strings.Contains(g.EnforcedBy, "wall clock") || !strings.Contains(g.EarlyLoss, "step forward of the server's wall clock") ||
+	if !strings.Contains(g.EnforcedBy, "wall clock") ||
+		!strings.Contains(g.EarlyLoss, "step forward of the server's wall clock") ||
 		!strings.Contains(g.EarlyLoss, "step back") {
 		t.Errorf("Guarantees do not tell of the clock: enforced by %q, early loss %q", g.EnforcedBy, g.EarlyLoss)
 	}

@@ -110,7 +110,8 @@ func (s *session) lookAt() (srv server, err error) {
 	srv.labelSize, _ = strconv.Atoi(row[3])
 	srv.locks, _ = strconv.ParseInt(row[5], 10, 64)
 	if row[0] == "t" {
-		return srv, refused("the server is a standby; locks on it exclude nobody on the primary (target_session_attrs=primary finds that)")
+		return srv, refused("the server is a standby; locks on it exclude nobody on the primary " +
+			"(target_session_attrs=primary finds that)")
 	}
 	return srv, nil
 }
@@ -123,7 +124,8 @@ func (b *Backend) guarded(dial pgconn.DialFunc) pgconn.DialFunc {
 			return nil, err
 		}
 		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3})
+			_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second,
+				Count: 3})
 			limitSilence(tcp, 30*time.Second) // the same when a request is on its way, which keeps the probes back
 		}
 		_ = c.SetDeadline(time.Now().Add(logins * b.options.Timeout)) // who takes connections need not answer

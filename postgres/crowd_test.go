@@ -17,7 +17,8 @@ func TestConnectionsAreGivenBack(t *testing.T) {
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	sessions := func() int {
-		return query[int](t, c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'anylock' AND datname = current_database()")
+		return query[int](t, c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'anylock' AND datname = "+
+			"current_database()")
 	}
 	for mode, params := range variants {
 		b := opened(t, s.PostgresURL()+params)
@@ -117,7 +118,8 @@ func TestServerHasNoConnection(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrHeld) {
+	if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, backend.ErrHeld) {
 		t.Errorf("a wait that ends: %v", err)
 	}
 	line := startAcquire(context.Background(), b, waiting("k", time.Minute))

@@ -25,7 +25,8 @@ func (r reading) number(name string) int64 {
 
 var rules = []kit.Rule[reading]{
 	{Severity: backend.Warning, Code: "few-connections", Found: func(r reading) string {
-		return kit.When(r.room > 0 && r.room < r.o.MaxLeases, "room for %d more leases, %s is %d", r.room, paramMaxLeases, r.o.MaxLeases)
+		return kit.When(r.room > 0 && r.room < r.o.MaxLeases, "room for %d more leases, %s is %d", r.room, paramMaxLeases,
+			r.o.MaxLeases)
 	},
 		Why: "each lease has a connection: when none is left, leases and other clients fail",
 		Set: "a larger max_connections, a smaller " + paramMaxLeases + ", or a table (postgres+table://)"},
@@ -51,7 +52,8 @@ var rules = []kit.Rule[reading]{
 		Why: "a crash of the machine sets tokens back, which breaks the promise of " + paramDurable, Set: "fsync on"},
 	{Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
 		const oldest = 14_00_00
-		return kit.When(r.number("server_version_num") > 0 && r.number("server_version_num") < oldest, "postgres %s", r.values["server_version"])
+		return kit.When(r.number("server_version_num") > 0 && r.number("server_version_num") < oldest, "postgres %s",
+			r.values["server_version"])
 	},
 		Why: "versions before 14 get no more fixes", Set: "a maintained version"},
 	{Severity: backend.Info, Code: "no-activities", Found: func(r reading) string {

@@ -23,7 +23,8 @@ func TestDurableWithoutStandby(t *testing.T) {
 		until(t, soon, "the server has granted the lock", func() bool { return locks(t, c) == 1 })
 		unwatch(b)
 		begun := time.Now()
-		until(t, ttl+maxLate+time.Second, "the key of a client that does no more is free", func() bool { return locks(t, c) == 0 })
+		until(t, ttl+maxLate+time.Second, "the key of a client that does no more is free",
+			func() bool { return locks(t, c) == 0 })
 		t.Logf("wait %v: free after %v", wait, time.Since(begun))
 		b.cut()
 		<-done

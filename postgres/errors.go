@@ -54,7 +54,8 @@ func translate(err error) error {
 		return err
 	case c == codeOutOfMemory, c == codeTooMany:
 		return fmt.Errorf("%w: %w", ErrExhausted, err)
-	case strings.HasPrefix(c, classConnection), strings.HasPrefix(c, classResources), strings.HasPrefix(c, classIntervention):
+	case strings.HasPrefix(c, classConnection), strings.HasPrefix(c, classResources),
+		strings.HasPrefix(c, classIntervention):
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
 	return err

@@ -35,7 +35,8 @@ func Example_fencedUpdate() {
 		log.Fatal(err)
 	}
 	set := func(balance int64, token uint64) error {
-		tag, err := db.Exec(ctx, `UPDATE account SET balance = $1, fence = $2 WHERE id = 7 AND fence <= $2`, balance, int64(token))
+		tag, err := db.Exec(ctx, `UPDATE account SET balance = $1, fence = $2 WHERE id = 7 AND fence <= $2`, balance,
+			int64(token))
 		if err == nil && tag.RowsAffected() == 0 {
 			return fmt.Errorf("a later holder has written: %w", lock.ErrLost)
 		}
@@ -66,5 +67,6 @@ func Example_fencedUpdate() {
 
 func TestExampleFencedUpdate(t *testing.T) {
 	databaseURL = servers.Postgres(t).PostgresURL()
-	storetest.Example(t, Example_fencedUpdate, "90 <nil>\n80 <nil>\nthe first holder, too late: a later holder has written: lease lost\n")
+	storetest.Example(t, Example_fencedUpdate,
+		"90 <nil>\n80 <nil>\nthe first holder, too late: a later holder has written: lease lost\n")
 }

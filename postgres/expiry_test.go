@@ -22,7 +22,8 @@ func freedAfter(t *testing.T, c *pgx.Conn, key string) time.Duration {
 	classid, objid := h.halves()
 	since := query[time.Time](t, c, `SELECT a.state_change FROM pg_stat_activity a JOIN pg_locks l USING (pid)
 		WHERE `+advisory+` AND l.granted AND l.classid = $1::oid AND l.objid = $2::oid`, classid, objid)
-	freed := query[time.Time](t, c, `WITH l AS MATERIALIZED (SELECT pg_advisory_lock($1)) SELECT clock_timestamp() FROM l`, int64(h))
+	freed := query[time.Time](t, c, `WITH l AS MATERIALIZED (SELECT pg_advisory_lock($1)) SELECT clock_timestamp() FROM l`,
+		int64(h))
 	_ = query[bool](t, c, "SELECT pg_advisory_unlock($1)", int64(h))
 	return freed.Sub(since)
 }
@@ -187,7 +188,8 @@ func TestIdleConnectionsLast(t *testing.T) {
 	b := opened(t, s.PostgresURL())
 	c := dialed(t, s.PostgresURL())
 	pids := func() string {
-		return query[string](t, c, "SELECT string_agg(pid::text, ' ' ORDER BY pid) FROM pg_stat_activity WHERE application_name = 'anylock' AND datname = current_database()")
+		return query[string](t, c, "SELECT string_agg(pid::text, ' ' ORDER BY pid) FROM pg_stat_activity WHERE "+
+			"application_name = 'anylock' AND datname = current_database()")
 	}
 	const ttl = 500 * time.Millisecond
 	release(t, acquire(t, b, req("k", ttl)))

@@ -24,8 +24,10 @@ func guarantees(o Options) backend.Guarantees {
 		Granularity: granularity,
 		MaxLate:     maxLate,
 		MaxLeases:   o.MaxLeases,
-		EarlyLoss: "a restart, crash or failover of the server; the end of the lease's connection, by pg_terminate_backend or a reset on the network; " +
-			"or a step forward of the server's wall clock (after a step back, a dead holder's key stays taken for longer than MaxLate)",
+		EarlyLoss: "a restart, crash or failover of the server; the end of the lease's connection, by pg_terminate_backend " +
+			"or a reset on the network; " +
+			"or a step forward of the server's wall clock (after a step back, a dead holder's key stays taken for longer " +
+			"than MaxLate)",
 		ReportsLoss: true,
 		EnforcedBy:  "server wall clock",
 		Fencing:     backend.FencingProcess,

@@ -63,7 +63,8 @@ func TestCancelledRelease(t *testing.T) {
 		}
 		b.pool.mu.Lock()
 		if len(b.pool.idle) != len(b.pool.all) || b.pool.leases() != 0 {
-			t.Errorf("%s: %d of %d sessions are back, %d leases are counted", mode, len(b.pool.idle), len(b.pool.all), b.pool.leases())
+			t.Errorf("%s: %d of %d sessions are back, %d leases are counted", mode, len(b.pool.idle), len(b.pool.all),
+				b.pool.leases())
 		}
 		b.pool.mu.Unlock()
 	}
@@ -136,7 +137,8 @@ func TestLockTableFull(t *testing.T) {
 	warm := acquire(t, b, req("warm", time.Minute))
 	release(t, acquire(t, b, req("k", time.Minute))) // there is another connection
 	const many = 100000
-	if _, err := c.Exec(context.Background(), "SELECT pg_advisory_lock(i) FROM generate_series(1, $1::int) i", many); code(err) != codeOutOfMemory {
+	if _, err := c.Exec(context.Background(), "SELECT pg_advisory_lock(i) FROM generate_series(1, $1::int) i",
+		many); code(err) != codeOutOfMemory {
 		t.Fatalf("filling the lock table: %v", err)
 	}
 	for i := range 4 { // by that connection, then by new ones
@@ -165,11 +167,13 @@ func TestConnectionsUsedUp(t *testing.T) {
 		for i := range 4 {
 			held = append(held, acquire(t, b, req(key(i), time.Minute)))
 		}
-		if _, err := b.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, ErrExhausted) || !errors.Is(err, backend.ErrUnavailable) {
+		if _, err := b.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, ErrExhausted) ||
+			!errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("%s: a fifth lease of 4: %v", mode, err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrHeld) {
+		if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, backend.ErrHeld) {
 			t.Errorf("%s: a fifth lease of 4, which waits for a free key: %v", mode, err)
 		}
 		cancel()

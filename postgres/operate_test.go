@@ -99,7 +99,8 @@ func TestBreakOfABusySession(t *testing.T) {
 		done <- err
 	}()
 	until(t, soon, "the session is at work", func() bool {
-		return query[int](t, c, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1::int AND state = 'active' AND query LIKE '%pg_sleep%'", h.s.server.pid) == 1
+		return query[int](t, c, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1::int AND state = 'active' AND query "+
+			"LIKE '%pg_sleep%'", h.s.server.pid) == 1
 	})
 	err := operator.Break(context.Background(), r.Key, r.Owner)
 	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "at work") {

@@ -32,7 +32,8 @@ func TestPermissionsOfThePage(t *testing.T) {
 			})
 		}
 	}
-	if b, err := openURL(t.Context(), url); err == nil || !strings.Contains(err.Error(), "permission denied for database") {
+	if b, err := openURL(t.Context(), url); err == nil ||
+		!strings.Contains(err.Error(), "permission denied for database") {
 		t.Errorf("without the right to connect: %v", err)
 		if err == nil {
 			_ = b.Close()

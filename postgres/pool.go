@@ -73,7 +73,8 @@ func (p *pool) seatLocked(o *order) (got seat, ok bool) {
 	case o.wait || p.pinnedLocked() < most:
 		return seat{}, false
 	default:
-		return seat{err: fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, most, paramMaxLeases)}, true
+		return seat{err: fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, most, paramMaxLeases)},
+			true
 	}
 	if n := len(p.idle); n > 0 {
 		s := p.idle[n-1]

@@ -21,9 +21,11 @@ type proxy struct {
 	silent bool // connections take what is sent, and nothing is passed on
 	mute   bool // nothing comes back
 	muted  int  // pieces of answers that did not come back, because it is mute
-	tail   int  // so many bytes of the next request's end are lost, and all that its client sends after them; the server hears of no end
-	hole   bool // the next answer is lost, and all that its client sends from then on; the server hears of no end
-	reset  bool // the next answer is lost, and its connection reset, which the server does not notice
+	// so many bytes of the next request's end are lost, and all that its client sends after them; the server hears of no
+	// end
+	tail  int
+	hole  bool // the next answer is lost, and all that its client sends from then on; the server hears of no end
+	reset bool // the next answer is lost, and its connection reset, which the server does not notice
 
 	keep bool // the server hears of no connection's end
 

@@ -51,7 +51,8 @@ func TestHostileSearchPath(t *testing.T) {
 	t.Parallel()
 	s := altered(t)
 	c := dialed(t, s.PostgresURL())
-	if _, err := c.Exec(t.Context(), strings.Replace(hostileSchema, "{FUNCTIONS}", "{"+strings.Join(calledFunctions(t), ",")+"}", 1)); err != nil {
+	if _, err := c.Exec(t.Context(), strings.Replace(hostileSchema, "{FUNCTIONS}",
+		"{"+strings.Join(calledFunctions(t), ",")+"}", 1)); err != nil {
 		t.Fatal(err)
 	}
 	for name, params := range map[string]string{

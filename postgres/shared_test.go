@@ -65,7 +65,8 @@ func (u *unusedDatabases) take(t testing.TB, s *servers.Server) (d database, ok 
 	if len(u.list) == 0 {
 		return d, false
 	}
-	const names = "SELECT coalesce(array_agg(DISTINCT datname::text), '{}') FROM pg_stat_activity WHERE datname IS NOT NULL"
+	const names = "SELECT coalesce(array_agg(DISTINCT datname::text), '{}') FROM pg_stat_activity WHERE " +
+		"datname IS NOT NULL"
 	used := query[[]string](t, dialed(t, s.PostgresURL()), names)
 	i := slices.IndexFunc(u.list, func(d database) bool { return d.Server == s && !slices.Contains(used, d.name) })
 	if i < 0 {
@@ -109,7 +110,10 @@ func gentleURL(t testing.TB) string {
 }
 
 var (
-	together  = servers.Shared{Start: func(t testing.TB) *servers.Server { return servers.Postgres(t, "max_connections=900") }}
+	together = servers.Shared{Start: func(t testing.TB) *servers.Server {
+		return servers.Postgres(t,
+			"max_connections=900")
+	}}
 	databases atomic.Int64
 	unused    unusedDatabases
 )

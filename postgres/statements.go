@@ -66,8 +66,10 @@ func (st statement) shared() statement {
 // texts are the statements' SQL, and the types of their parameters.
 func (o Options) texts() [statements][2]string {
 	token := "pg_catalog.pg_current_xact_id()::pg_catalog.text"
-	if o.Durable { // the message makes the commit wait for the write-ahead log, so that no crash gives the same token again
-		token += " OPERATOR(pg_catalog.||) pg_catalog.left(pg_catalog.pg_logical_emit_message(true, 'anylock', '')::pg_catalog.text, 0)"
+	// the message makes the commit wait for the write-ahead log, so that no crash gives the same token again
+	if o.Durable {
+		token += " OPERATOR(pg_catalog.||) pg_catalog.left(pg_catalog.pg_logical_emit_message(true, 'anylock', " +
+			"'')::pg_catalog.text, 0)"
 	}
 	grant := func(sql string) [2]string {
 		return [2]string{strings.ReplaceAll(sql, tokenPlace, token), "(bigint, pg_catalog.xid)"}
@@ -98,7 +100,8 @@ func (s *session) setUp() error {
 	_, err := s.simple(setupSQL + ";\n" + s.b.options.prepare(stTry, stTryShared))
 	switch {
 	case lacking(err):
-		return refused("the server lacks what Postgres 14 has: %v; keep leases in a table, with a URL that begins with postgres+table://", err)
+		return refused("the server lacks what Postgres 14 has: %v; keep leases in a table, with a URL that begins with "+
+			"postgres+table://", err)
 	case err != nil:
 		return err
 	}

@@ -52,7 +52,8 @@ func (m *mint) begin(h hash, now, since time.Time) *ownedID {
 	}
 	m.asking[h]++
 	own := m.newest
-	if own == nil || m.asking[h] > 1 || own.asked.Before(since) || now.Sub(own.asked) > ownFor || own.uses+1 >= 1<<grantBits {
+	if own == nil || m.asking[h] > 1 || own.asked.Before(since) || now.Sub(own.asked) > ownFor ||
+		own.uses+1 >= 1<<grantBits {
 		return nil
 	}
 	own.uses++

@@ -20,7 +20,8 @@ func TestHash(t *testing.T) {
 
 func TestLabel(t *testing.T) {
 	t.Parallel()
-	owners := []string{"o", "4f0c@web-3:4711", `name with blanks, */ /* -- ; and "quotes" {}/\%` + "\n'=é\xff", strings.Repeat("\x01", 255)}
+	owners := []string{"o", "4f0c@web-3:4711", `name with blanks, */ /* -- ; and "quotes" {}/\%` + "\n'=é\xff",
+		strings.Repeat("\x01", 255)}
 	for _, owner := range owners {
 		h := hashOf(owner)
 		text := label(1500*time.Millisecond, []string{labelEntry(hashOf("other"), "x"), labelEntry(h, owner)})

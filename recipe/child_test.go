@@ -191,7 +191,8 @@ func (c *reporter) hold(ctx context.Context, kind string, h held, keys []string,
 		noticed atomic.Int64 // when ctx ended
 	)
 	defer context.AfterFunc(ctx, func() { noticed.Store(int64(now())) })()
-	for end := time.Now().Add(rand.N(100 * time.Millisecond)); alive == 0 || time.Now().Before(end); time.Sleep(3 * time.Millisecond) {
+	for end := time.Now().Add(rand.N(100 * time.Millisecond)); alive == 0 ||
+		time.Now().Before(end); time.Sleep(3 * time.Millisecond) {
 		at := now()
 		if ctx.Err() != nil || h.Err() != nil {
 			break

@@ -52,7 +52,8 @@ func ExampleAcquireAll() {
 	}
 	defer accounts.Release(ctx)
 
-	transfer := func(ctx context.Context, fromToken, toToken uint64) error { return ctx.Err() } // ends with ctx, checks the tokens
+	// ends with ctx, checks the tokens
+	transfer := func(ctx context.Context, fromToken, toToken uint64) error { return ctx.Err() }
 	err = transfer(accounts.Context(ctx), accounts.Lease(from).Token(), accounts.Lease(to).Token())
 	fmt.Println(err)
 

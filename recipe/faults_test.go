@@ -177,7 +177,8 @@ func (h *history) start(t *testing.T, name, url string) *proc {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &proc{h: h, name: name, cmd: cmd, in: in, ended: make(chan struct{}), open: make(map[string][]*span), holds: make(map[string]int)}
+	p := &proc{h: h, name: name, cmd: cmd, in: in, ended: make(chan struct{}), open: make(map[string][]*span),
+		holds: make(map[string]int)}
 	t.Cleanup(p.kill)
 	go func() {
 		defer close(p.ended)
@@ -286,7 +287,8 @@ func (h *history) await(t *testing.T, patience time.Duration, procs ...*proc) {
 	h.mu.Unlock()
 	for i, p := range procs {
 		for _, kind := range []string{"boss", "mail", "set", "read", "write"} {
-			h.poll(t, patience, fmt.Sprintf("the %s process has got no %s", p.name, kind), func() bool { return p.holds[kind] > before[i][kind] })
+			h.poll(t, patience, fmt.Sprintf("the %s process has got no %s", p.name, kind),
+				func() bool { return p.holds[kind] > before[i][kind] })
 		}
 	}
 }
@@ -370,7 +372,10 @@ func checkRW(t *testing.T, spans []*span) {
 
 // mostAtOnce returns how many holds overlap at most.
 func mostAtOnce(ends []moment) (most int) {
-	slices.SortFunc(ends, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.change, b.change)) })
+	slices.SortFunc(ends, func(a, b moment) int {
+		return cmp.Or(cmp.Compare(a.at, b.at),
+			cmp.Compare(a.change, b.change))
+	})
 	holders := 0
 	for _, m := range ends {
 		holders += m.change

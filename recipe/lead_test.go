@@ -12,7 +12,9 @@ import (
 )
 
 // begin lets Lead run, and returns how it ends it.
-func begin(ctx context.Context, l *lock.Locker, f func(context.Context, *lock.Lease) error, opts ...lock.AcquireOption) <-chan error {
+func begin(
+	ctx context.Context, l *lock.Locker, f func(context.Context, *lock.Lease) error, opts ...lock.AcquireOption,
+) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- recipe.Lead(ctx, l, "boss", f, opts...) }()
 	return ended

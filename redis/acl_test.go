@@ -99,7 +99,8 @@ func doAll(t *testing.T, url, key string) (err error) {
 	before := subscription()
 	b.inbox.checkSubscription()
 	b.inbox.probes.Wait()
-	until(t, soon, "the subscription is sound, or made anew", func() bool { return subscription() != nil && b.inbox.ready() })
+	until(t, soon, "the subscription is sound, or made anew",
+		func() bool { return subscription() != nil && b.inbox.ready() })
 	if subscription() != before {
 		return errors.New("probe of the subscription: it ended")
 	}

@@ -70,7 +70,8 @@ func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error)
 	if a.r.Shared {
 		q.Script = acquireSharedScript
 		q.Again = append(slices.Clone(q.Args), before(true, true))
-		q.Args = append(q.Args, before(a.queued, a.unanswered || b.batcher == nil)) // clients of several servers repeat requests
+		// clients of several servers repeat requests
+		q.Args = append(q.Args, before(a.queued, a.unanswered || b.batcher == nil))
 	}
 	a.sent = time.Now()
 	v, unanswered, err := b.eval(ctx, q)

@@ -242,7 +242,8 @@ func TestUnknownScriptInPipeline(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if diff, _ := redistest.Since(before, redistest.Commands(t, admin)); diff["evalsha"] != 2*pairs || diff["eval"] != pairs {
+	if diff, _ := redistest.Since(before, redistest.Commands(t, admin)); diff["evalsha"] != 2*pairs ||
+		diff["eval"] != pairs {
 		t.Errorf("%v, want %d evalsha and %d eval", diff, 2*pairs, pairs)
 	}
 	for i, o := range got {
@@ -321,7 +322,8 @@ func TestGivenUpIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	c := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr, PoolSize: exchange.UsualWorkers, PipelinePoolSize: -1, ReadTimeout: -1, MaxRetries: -1})
+	c := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr, PoolSize: exchange.UsualWorkers, PipelinePoolSize: -1,
+		ReadTimeout: -1, MaxRetries: -1})
 	defer c.Close()
 	b, err := onClient(c, nil)
 	if err != nil {

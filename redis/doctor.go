@@ -28,7 +28,8 @@ var rules = append([]kit.Rule[masterReading]{
 		Why: "when the server is full, it evicts locks that are held, and a second owner can get in",
 		Set: "maxmemory-policy noeviction"},
 	{Severity: backend.Critical, Code: "too-few-replicas", Found: func(r masterReading) string {
-		return kit.When(len(r.Info) > 0 && r.Number("connected_slaves") < int64(r.replicas), "%d replicas are connected, %s is %d", r.Number("connected_slaves"), paramMinReplicas, r.replicas)
+		return kit.When(len(r.Info) > 0 && r.Number("connected_slaves") < int64(r.replicas),
+			"%d replicas are connected, %s is %d", r.Number("connected_slaves"), paramMinReplicas, r.replicas)
 	},
 		Why: "nothing is granted", Set: "more replicas, or a smaller " + paramMinReplicas},
 	{Severity: backend.Warning, Code: "evicted-keys", Found: func(r masterReading) string {
@@ -43,20 +44,24 @@ var rules = append([]kit.Rule[masterReading]{
 		Why: "a restart forgets all locks, so second owners can get in", Set: "appendonly yes"},
 	{Severity: backend.Info, Code: "lossy-persistence", Found: func(r masterReading) string {
 		fsync := r.Config["appendfsync"]
-		return kit.When(len(r.Config) > 0 && !endpoint.KeepsWrites(r.Config) && (r.Info["aof_enabled"] == "1" || r.Config["save"] != ""),
-			"appendonly is %s, appendfsync %s, no-appendfsync-on-rewrite %s", r.Config["appendonly"], fsync, r.Config["no-appendfsync-on-rewrite"])
+		return kit.When(len(r.Config) > 0 && !endpoint.KeepsWrites(r.Config) &&
+			(r.Info["aof_enabled"] == "1" || r.Config["save"] != ""),
+			"appendonly is %s, appendfsync %s, no-appendfsync-on-rewrite %s", r.Config["appendonly"], fsync,
+			r.Config["no-appendfsync-on-rewrite"])
 	},
 		Why: "a crash forgets the latest locks: those of the last second, or since the last snapshot",
 		Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, where that matters"},
 	{Severity: backend.Warning, Code: "min-replicas-unset", Found: func(r masterReading) string {
 		_, set := r.Info["min_slaves_good_slaves"]
-		return kit.When(!set && r.Number("connected_slaves") > 0, "%s replicas, and min-replicas-to-write is 0", r.Info["connected_slaves"])
+		return kit.When(!set && r.Number("connected_slaves") > 0, "%s replicas, and min-replicas-to-write is 0",
+			r.Info["connected_slaves"])
 	},
 		Why: "after a failover, a master that is cut off still grants keys that the new master grants to others",
 		Set: "min-replicas-to-write 1, min-replicas-max-lag 10"},
-	{Severity: backend.Warning, Code: "no-channels", Found: func(r masterReading) string { return kit.When(r.forbidden != nil, "%v", r.forbidden) },
-		Why: "this user can take locks, but an Acquire that has to wait is refused",
-		Set: "the rights in docs/stores/redis.md, including the channels"},
+	{Severity: backend.Warning, Code: "no-channels",
+		Found: func(r masterReading) string { return kit.When(r.forbidden != nil, "%v", r.forbidden) },
+		Why:   "this user can take locks, but an Acquire that has to wait is refused",
+		Set:   "the rights in docs/stores/redis.md, including the channels"},
 }, endpoint.ServerRules(func(r masterReading) endpoint.Reading { return r.Reading })...)
 
 // Examine implements [backend.Examiner]. It looks at every master.

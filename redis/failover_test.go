@@ -262,7 +262,8 @@ func minReplicas(t *testing.T, url string) {
 	if err := l.Renew(context.Background(), time.Hour); !errors.Is(err, exchange.ErrReplicas) {
 		t.Errorf("%s: renew without replicas: %v", url, err)
 	}
-	if errs := b.RenewBatch(context.Background(), []backend.Renewal{{Lease: l, TTL: time.Hour}}); !errors.Is(errs[0], exchange.ErrReplicas) {
+	if errs := b.RenewBatch(context.Background(), []backend.Renewal{{Lease: l, TTL: time.Hour}}); !errors.Is(errs[0],
+		exchange.ErrReplicas) {
 		t.Errorf("%s: batch without replicas: %v", url, errs[0])
 	}
 	release(t, l)

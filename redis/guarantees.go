@@ -17,7 +17,8 @@ const (
 )
 
 // earlyLoss applies to every Redis. Opening adds what the servers report.
-const earlyLoss = "a restart that loses recent writes, a failover to a replica that lags behind (and a partition, while it lasts), FLUSHALL, " +
+const earlyLoss = "a restart that loses recent writes, a failover to a replica that lags behind (and a partition, " +
+	"while it lasts), FLUSHALL, " +
 	"or a step forward of the server's wall clock"
 
 func guarantees() backend.Guarantees {

@@ -21,7 +21,8 @@ func TestNamesShareASlot(t *testing.T) {
 	}
 	c := redistest.Raw(t, clusterNode(t).Addr)
 	ctx := context.Background()
-	keys := []string{"k", "{", "}", "{}", "{a}", "a{b}c", "}{", "{}{a}", "\x00", "a\x00{b}", "é", strings.Repeat("}", 1024)}
+	keys := []string{"k", "{", "}", "{}", "{a}", "a{b}c", "}{", "{}{a}", "\x00", "a\x00{b}", "é",
+		strings.Repeat("}", 1024)}
 	for range 200 {
 		b := make([]byte, 1+rand.IntN(64))
 		for i := range b {

@@ -93,7 +93,8 @@ func inspectServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss str
 		losses = append(losses, "eviction, because maxmemory-policy is "+policy)
 	}
 	// INFO counts reachable replicas only if min-replicas-to-write is set.
-	if _, set := info["min_slaves_good_slaves"]; !set && info["connected_slaves"] != "" && info["connected_slaves"] != "0" {
+	if _, set := info["min_slaves_good_slaves"]; !set && info["connected_slaves"] != "" &&
+		info["connected_slaves"] != "0" {
 		losses = append(losses, "a partition, because min-replicas-to-write is not set on a master with replicas")
 	}
 	return strings.Join(losses, "; "), nil
@@ -113,7 +114,9 @@ func (b *Backend) probe(ctx context.Context) error {
 // scriptCommands are the commands of the scripts. ZREM comes first, because a full server refuses no command after a
 // write; DEL comes last, because it removes the key of SET.
 var scriptCommands = []string{
-	"ZREM queue member", "SET lock 1 PX 1000", "GET lock", "EXISTS lock", "MGET lock", "INCR lock", "PTTL lock", "PEXPIRE lock 1000",
-	"ZADD queue XX 1 member", "ZCARD queue", "ZCOUNT queue 0 1", "ZPOPMIN queue", "ZRANGE queue 0 0", "ZREMRANGEBYSCORE queue 0 1",
+	"ZREM queue member", "SET lock 1 PX 1000", "GET lock", "EXISTS lock", "MGET lock", "INCR lock", "PTTL lock",
+	"PEXPIRE lock 1000",
+	"ZADD queue XX 1 member", "ZCARD queue", "ZCOUNT queue 0 1", "ZPOPMIN queue", "ZRANGE queue 0 0",
+	"ZREMRANGEBYSCORE queue 0 1",
 	"ZSCORE queue member", "TIME", "PUBLISH channel probe", "DEL lock",
 }

@@ -112,7 +112,8 @@ func TestNew(t *testing.T) {
 	}
 	s := ownDatabase(t)
 	c := s.raw(t)
-	for _, o := range []*Options{{Namespace: "a{b"}, {Namespace: strings.Repeat("n", 200)}, {MinReplicas: -1}, {Timeout: -1}} {
+	for _, o := range []*Options{{Namespace: "a{b"}, {Namespace: strings.Repeat("n", 200)}, {MinReplicas: -1},
+		{Timeout: -1}} {
 		if _, err := New(t.Context(), c, o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", *o, err)
 		}
@@ -158,7 +159,8 @@ func TestNewLearnsWhatOpeningLearns(t *testing.T) {
 	}
 	replica := servers.Redis(t, "--replicaof", "127.0.0.1", port(evicting.Addr))
 	lacking := servers.Redis(t, "--rename-command", "ZPOPMIN", "")
-	for name, addr := range map[string]string{"a replica": replica.Addr, "a command is missing": lacking.Addr, "nobody listens": "127.0.0.1:1"} {
+	for name, addr := range map[string]string{"a replica": replica.Addr, "a command is missing": lacking.Addr,
+		"nobody listens": "127.0.0.1:1"} {
 		_, wanted := openURL(t.Context(), "redis://"+addr)
 		c := redis.NewClient(&redis.Options{Addr: addr})
 		b, err := New(t.Context(), c, nil)

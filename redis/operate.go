@@ -31,7 +31,8 @@ func (b *Backend) scan(ctx context.Context, prefix string) (keys []string, err e
 	seen := make(map[string]bool)
 	all := b.naming.namespace + ":{"
 	one := func(ctx context.Context, c *redis.Client) error {
-		scan := c.Scan(ctx, 0, endpoint.GlobEscaper.Replace(all)+"*}lock:"+endpoint.GlobEscaper.Replace(prefix)+"*", page).Iterator()
+		scan := c.Scan(ctx, 0, endpoint.GlobEscaper.Replace(all)+"*}lock:"+endpoint.GlobEscaper.Replace(prefix)+"*",
+			page).Iterator()
 		for scan.Next(ctx) {
 			_, key, ok := strings.Cut(strings.TrimPrefix(scan.Val(), all), "}lock:")
 			mu.Lock()

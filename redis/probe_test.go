@@ -15,7 +15,8 @@ func TestOpenProbesCommands(t *testing.T) {
 	forbidding := servers.Redis(t)
 	c := redistest.Raw(t, forbidding.Addr)
 	ctx := context.Background()
-	if err := c.Do(ctx, "ACL", "SETUSER", "app", "on", ">hunter2", "~anylock:*", "&anylock:*", "+@all", "-pexpire", "-zcard").Err(); err != nil {
+	if err := c.Do(ctx, "ACL", "SETUSER", "app", "on", ">hunter2", "~anylock:*", "&anylock:*", "+@all", "-pexpire",
+		"-zcard").Err(); err != nil {
 		t.Fatal(err)
 	}
 	redistest.RefusedFor(t, "redis://"+lacking.Addr, "ZPOPMIN", "PTTL")

@@ -36,7 +36,8 @@ func batchOfAllSorts(t *testing.T, b *Backend) {
 			if !errors.Is(err, want[i]) {
 				t.Fatalf("%s: lease %d: %v, want %v", what, i, err, want[i])
 			}
-			if left := b.client.PTTL(ctx, name(i)).Val(); want[i] == nil && (left > list[i].TTL || left < list[i].TTL-time.Second-time.Since(begun)) {
+			if left := b.client.PTTL(ctx, name(i)).Val(); want[i] == nil &&
+				(left > list[i].TTL || left < list[i].TTL-time.Second-time.Since(begun)) {
 				t.Fatalf("%s: lease %d has %v left, want %v", what, i, left, list[i].TTL)
 			}
 		}
@@ -57,7 +58,8 @@ func batchOfAllSorts(t *testing.T, b *Backend) {
 	b.client.LPush(ctx, name(leases-1), "no string")
 	lost := map[int]error{0: backend.ErrLost, 5: backend.ErrLost, 70: backend.ErrLost, leases - 1: backend.ErrLost}
 	renew("of stolen keys", lost)
-	if v, left := b.client.Get(ctx, name(5)).Val(), b.client.PTTL(ctx, name(5)).Val(); v != stranger || left > 77*time.Second {
+	if v, left := b.client.Get(ctx, name(5)).Val(), b.client.PTTL(ctx, name(5)).Val(); v != stranger ||
+		left > 77*time.Second {
 		t.Errorf("a stranger's key: %q for %v", v, left)
 	}
 	renew("after losses", lost)

@@ -173,7 +173,8 @@ func TestSilentServer(t *testing.T) {
 		return err
 	}
 	bg := context.Background()
-	err = within("acquire", 300*time.Millisecond, func() error { _, err := b.Acquire(bg, req("k", time.Minute)); return err })
+	err = within("acquire", 300*time.Millisecond,
+		func() error { _, err := b.Acquire(bg, req("k", time.Minute)); return err })
 	if !errors.Is(err, exchange.ErrNoAnswer) || kit.IsContextError(err) {
 		t.Errorf("acquire: %v, want %v, and no context's error", err, exchange.ErrNoAnswer)
 	}
@@ -224,11 +225,13 @@ func TestLateRequests(t *testing.T) {
 	if got := left(); got < 50*time.Second {
 		t.Errorf("a late acquire cut the lease down to %v", got)
 	}
-	if v := eval(renewScript, []string{n.lock}, lockValue(l.Token()-1, r.Owner), 1000).([]any)[0]; v != renewLost || left() < 50*time.Second {
+	if v := eval(renewScript, []string{n.lock}, lockValue(l.Token()-1, r.Owner), 1000).([]any)[0]; v != renewLost ||
+		left() < 50*time.Second {
 		t.Errorf("a renewal with an old token: reply %v, lease cut down to %v", v, left())
 	}
 	release(t, l)
-	if v := eval(renewScript, []string{n.lock}, lockValue(l.Token(), r.Owner), 1000).([]any)[0]; v != renewLost || left() > 0 {
+	if v := eval(renewScript, []string{n.lock}, lockValue(l.Token(), r.Owner), 1000).([]any)[0]; v != renewLost ||
+		left() > 0 {
 		t.Errorf("a renewal after the release: answer %v, %v left", v, left())
 	}
 	if err := l.Renew(ctx, time.Minute); !errors.Is(err, backend.ErrLost) {
@@ -244,7 +247,8 @@ func TestRepeatedAfterRelease(t *testing.T) {
 	admin := s.raw(t)
 	holder := opened(t, s.URL)
 	var w wire
-	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: s.Addr, Dialer: w.dial, ReadTimeout: 2500 * time.Millisecond, MaxRetries: 1})
+	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: s.Addr, Dialer: w.dial,
+		ReadTimeout: 2500 * time.Millisecond, MaxRetries: 1})
 	defer theirs.Close()
 	b, err := onClient(theirs, &Options{Timeout: time.Second})
 	if err != nil {
@@ -258,7 +262,8 @@ func TestRepeatedAfterRelease(t *testing.T) {
 	release(t, l)
 	release(t, granted(t, done, soon).Lease)
 	until(t, 2*soon, "the client has repeated it", b.leases.Idle)
-	until(t, soon, "the key is free", func() bool { return admin.Exists(context.Background(), b.naming.lock("k")).Val() == 0 })
+	until(t, soon, "the key is free",
+		func() bool { return admin.Exists(context.Background(), b.naming.lock("k")).Val() == 0 })
 }
 
 // Renewals that race the release never leave or bring back the key.

@@ -31,7 +31,8 @@ func TestEndedWaitReportsBusyFromSilent(t *testing.T) {
 	}
 	for range 2 { // before and after the subscription is there
 		err := try("busy")
-		for n := 1; n < attempts && !errors.Is(err, backend.ErrHeld); n++ { // a busy machine may be slow to answer now and then
+		// a busy machine may be slow to answer now and then
+		for n := 1; n < attempts && !errors.Is(err, backend.ErrHeld); n++ {
 			err = try("busy")
 		}
 		if !errors.Is(err, backend.ErrHeld) {

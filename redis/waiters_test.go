@@ -205,7 +205,8 @@ func TestTryDoesNotBarge(t *testing.T) {
 		case err == nil && time.Since(begun) > reservation-50*time.Millisecond: // it came too late
 			release(t, l)
 			return maxRecheck, false
-		case !ok || !errors.Is(err, backend.ErrHeld) || !strings.HasPrefix(h.Holder.Owner, "dead owner") || h.Holder.TTL > reservation:
+		case !ok || !errors.Is(err, backend.ErrHeld) || !strings.HasPrefix(h.Holder.Owner, "dead owner") ||
+			h.Holder.TTL > reservation:
 			t.Fatalf("acquire of a reserved key: %v, want held by the waiter, for a reservation", err)
 		}
 		until(t, soon, "the key is free after the reservation", func() bool {

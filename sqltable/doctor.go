@@ -28,13 +28,17 @@ func is(name string, values ...string) func(facts) string {
 
 var (
 	missingIndex = rule{Severity: backend.Critical, Code: "missing-index", Found: is("unique index on name", "0"),
-		Why: "without the index, one key may have several rows, and several holders", Set: "the table as anylock table prints it"}
+		Why: "without the index, one key may have several rows, and several holders",
+		Set: "the table as anylock table prints it"}
 	readOnly = rule{Severity: backend.Critical, Code: "read-only", Found: is("read only", "on", "1", "true"),
 		Why: "nothing can be granted or renewed", Set: "the address of the primary, as by target_session_attrs=primary"}
-	isolation = rule{Severity: backend.Info, Code: "isolation", Found: is("isolation", "serializable", "repeatable read", "repeatable-read"),
-		Why: "a statement that meets another one may fail. It is repeated, which costs time", Set: "read committed for the role of the locks"}
+	isolation = rule{Severity: backend.Info, Code: "isolation",
+		Found: is("isolation", "serializable", "repeatable read", "repeatable-read"),
+		Why:   "a statement that meets another one may fail. It is repeated, which costs time",
+		Set:   "read committed for the role of the locks"}
 	oneConnection = rule{Severity: backend.Warning, Code: "one-connection", Found: is("most connections", "1"),
-		Why: "a statement or transaction of the application keeps leases from being renewed", Set: "a *sql.DB of its own for the locks"}
+		Why: "a statement or transaction of the application keeps leases from being renewed",
+		Set: "a *sql.DB of its own for the locks"}
 )
 
 // refusals are the codes of rules that make a database unusable.

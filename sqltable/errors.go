@@ -91,7 +91,8 @@ func outcome(err error) (o kit.Outcome, passing bool) {
 
 // translate returns err as callers may see it.
 func (b *Backend) translate(ctx context.Context, err error) error {
-	if err = kit.NotOurs(ctx, err); err == nil || kit.Definite(err) || errors.Is(err, backend.ErrUnavailable) || kit.Ended(ctx) {
+	if err = kit.NotOurs(ctx, err); err == nil || kit.Definite(err) || errors.Is(err, backend.ErrUnavailable) ||
+		kit.Ended(ctx) {
 		return err
 	}
 	switch classify(err) {

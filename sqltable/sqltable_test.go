@@ -41,8 +41,9 @@ func TestClasses(t *testing.T) {
 	for want, list := range map[class][]error{
 		conflict: {stateError("40001"), stateError("40P01"), errors.New("Error 1213 (40001): Deadlock found"),
 			errors.New("Error 1205 (HY000): Lock wait timeout exceeded"), errors.New("database is locked (5) (SQLITE_BUSY)")},
-		away:       {stateError("57P01"), stateError("25006"), stateError("08006"), errors.New("unexpected EOF")},
-		noTable:    {stateError("42P01"), errors.New("Error 1146 (42S02): Table 'a.b' doesn't exist"), errors.New("no such table: anylock")},
+		away: {stateError("57P01"), stateError("25006"), stateError("08006"), errors.New("unexpected EOF")},
+		noTable: {stateError("42P01"), errors.New("Error 1146 (42S02): Table 'a.b' doesn't exist"),
+			errors.New("no such table: anylock")},
 		impossible: {stateError("42501"), stateError("42P10"), errors.New("attempt to write a readonly database")},
 		refused: {stateError("53100"), errors.New("Error 1064 (42000): You have an error in your SQL syntax"),
 			errors.New("Error 1114 (HY000): The table 'anylock' is full"), errors.New("database or disk is full (13)")},

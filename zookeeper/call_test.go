@@ -17,7 +17,8 @@ func TestCallsOnHungLink(t *testing.T) {
 	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, SessionTimeout: 10 * time.Second, Timeout: 4 * soon, Dial: smallBuffers})
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, SessionTimeout: 10 * time.Second,
+		Timeout: 4 * soon, Dial: smallBuffers})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,8 @@ func TestEnsembleMembersFail(t *testing.T) {
 		// 10 s.
 		Outage: 30 * time.Second,
 	}
-	results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: regexp.MustCompile("MemberLosesNothing$")})
+	results, err := conformance.Execute(t.Context(), h,
+		conformance.Options{Run: regexp.MustCompile("MemberLosesNothing$")})
 	if err != nil {
 		t.Fatal(err)
 	}

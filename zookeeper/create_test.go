@@ -300,7 +300,8 @@ func TestFoundNodeIsNotAdopted(t *testing.T) {
 		t.Errorf("another node was adopted: %v", q)
 	}
 	stray := newNode(sess, req("k", time.Minute))
-	if _, err := c.Create(stray.dir+"/"+stray.prefix, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)); err != nil {
+	if _, err := c.Create(stray.dir+"/"+stray.prefix, nil, zk.FlagEphemeralSequential,
+		zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 	d := &pendingDelete{dir: stray.dir, prefix: stray.prefix}

@@ -147,7 +147,8 @@ func TestNewSessionLeavesHungServer(t *testing.T) {
 				t.Errorf("opened after %v", took)
 			}
 		}
-		for _, ttl := range []time.Duration{8 * time.Second, 15 * time.Second, 25 * time.Second} { // each a session of its own
+		// each a session of its own
+		for _, ttl := range []time.Duration{8 * time.Second, 15 * time.Second, 25 * time.Second} {
 			begun := time.Now()
 			l, err := b.Acquire(t.Context(), req(ttl.String(), ttl))
 			if errors.Is(err, backend.ErrUnavailable) && slow < 2 {

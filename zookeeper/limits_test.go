@@ -70,8 +70,10 @@ func TestShortSessionsAreRefused(t *testing.T) {
 		{20 * time.Millisecond, s / 5, 126 * time.Millisecond, 0},
 	} {
 		err := limitsOf(test.shortest, test.longest, test.most).validate()
-		if test.want == 0 && err != nil || test.want > 0 && (!errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), test.want.String())) {
-			t.Errorf("sessions from %v to %v, at most %v: %v, want %v in it", test.shortest, test.longest, test.most, err, test.want)
+		if test.want == 0 && err != nil || test.want > 0 &&
+			(!errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), test.want.String())) {
+			t.Errorf("sessions from %v to %v, at most %v: %v, want %v in it", test.shortest, test.longest, test.most, err,
+				test.want)
 		}
 	}
 	url := on(t, lasting).url() + "?session_timeout=2s"

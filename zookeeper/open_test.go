@@ -54,8 +54,10 @@ func TestParseURL(t *testing.T) {
 func TestOpenRefusesBadInput(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
-		"zookeeper://h?cacert=/ca.pem", "zookeepers://h?cert=/c.pem", "zookeepers://h?cacert=/no-such-file", "zookeepers://h?tls=1",
-		"zookeepers://h?cert=/no-such-file&key=/no-such-file", "zookeepers://h?cacert=", "zookeeper:h", "zookeeper:/h", "zookeeper://h1,,h2", "zookeeper://h:x", "zookeeper://u:hunter2@h:2181,h", "zookeeper://h:1:2",
+		"zookeeper://h?cacert=/ca.pem", "zookeepers://h?cert=/c.pem", "zookeepers://h?cacert=/no-such-file",
+		"zookeepers://h?tls=1",
+		"zookeepers://h?cert=/no-such-file&key=/no-such-file", "zookeepers://h?cacert=", "zookeeper:h", "zookeeper:/h",
+		"zookeeper://h1,,h2", "zookeeper://h:x", "zookeeper://u:hunter2@h:2181,h", "zookeeper://h:1:2",
 		"zookeeper://u:hunter2@h?timeout=1", "zookeeper://h?session_timeout=0", "zookeeper://h?session_timeout=10",
 		"zookeeper://h?session_timeout=-1s", "zookeeper://h?session_timeout=1s&session_timeout=2s", "zookeeper://h?lock_x=1",
 		"zookeeper://h?lock_namespace=a", "zookeeper://h/a//b", "zookeeper://h/a/../b",

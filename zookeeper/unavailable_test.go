@@ -14,7 +14,8 @@ import (
 // isUnavailable fails unless err says that the store could not be asked, and is not taken for the end of a context.
 func isUnavailable(t *testing.T, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+	if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, context.Canceled) ||
 		errors.Is(err, backend.ErrHeld) {
 		t.Errorf("%s: %v, want ErrUnavailable", what, err)
 	}
@@ -50,9 +51,10 @@ func TestOwnLimitsAreUnavailable(t *testing.T) {
 // So is that of a dial which the network leaves without an answer.
 func TestDialLimitIsUnavailable(t *testing.T) {
 	t.Parallel()
-	_, err := New(t.Context(), []string{"h:1"}, &Options{Dial: func(network, address string, _ time.Duration) (net.Conn, error) {
-		return net.DialTimeout(network, "127.0.0.1:1", 1) // a nanosecond
-	}})
+	_, err := New(t.Context(), []string{"h:1"},
+		&Options{Dial: func(network, address string, _ time.Duration) (net.Conn, error) {
+			return net.DialTimeout(network, "127.0.0.1:1", 1) // a nanosecond
+		}})
 	isUnavailable(t, "open", err)
 }
 
@@ -65,7 +67,8 @@ func TestWaiterReportsBusy(t *testing.T) {
 	second := storetest.QueueUp(t, b, waiting("k", time.Minute), 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, backend.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, backend.ErrHeld) ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, want ErrHeld and the context's error", err)
 	}
 	var held *backend.HeldError
@@ -74,7 +77,8 @@ func TestWaiterReportsBusy(t *testing.T) {
 	storetest.Queued(t, b, "k", 2)
 	cancel()
 	o := <-third
-	if h, err := b.Inspect(t.Context(), "k"); !errors.As(o.Err, &held) || !errors.Is(o.Err, context.Canceled) || err != nil ||
+	if h, err := b.Inspect(t.Context(), "k"); !errors.As(o.Err, &held) || !errors.Is(o.Err, context.Canceled) ||
+		err != nil ||
 		held.Holder.Owner != h.Owner {
 		t.Errorf("%v (%+v, %v), want ErrHeld with the holder, and the context's error", o.Err, h, err)
 	}

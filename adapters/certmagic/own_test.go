@@ -63,7 +63,8 @@ func init() {
 
 var (
 	fileLocks = regexp.MustCompile(`(?m)^func \(s \*FileStorage\) (Lock|TryLock|Unlock)\(`)
-	elsewhere = "^(TestLookupNameserversOK|TestFindZoneByFqdn|TestTryListen)$" // two ask public name servers, one takes port 8080
+	// two ask public name servers, one takes port 8080
+	elsewhere = "^(TestLookupNameserversOK|TestFindZoneByFqdn|TestTryListen)$"
 )
 
 // The tests of certmagic's own release pass when FileStorage uses our locks. They are run on a copy of it,

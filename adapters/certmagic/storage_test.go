@@ -56,7 +56,8 @@ func (a *authority) Issue(_ context.Context, r *x509.CertificateRequest) (*certm
 	case <-a.second:
 	case <-time.After(storetest.Soon):
 	}
-	cert := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: r.DNSNames, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: r.DNSNames, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, cert, cert, r.PublicKey, a.key)
 	if err != nil {
 		return nil, err
@@ -94,7 +95,8 @@ func obtain(t *testing.T, storages ...certmagic.Storage) (issued int64, err erro
 func TestOneObtains(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
 		data := &certmagic.FileStorage{Path: t.TempDir()}
-		n, err := obtain(t, certmagiclock.New(data, adaptertest.Open(t, url)), certmagiclock.New(data, adaptertest.Open(t, url)))
+		n, err := obtain(t, certmagiclock.New(data, adaptertest.Open(t, url)),
+			certmagiclock.New(data, adaptertest.Open(t, url)))
 		if n != 1 || err != nil {
 			t.Errorf("%d certificates were issued, %v", n, err)
 		}
@@ -142,7 +144,8 @@ func breaks(t *testing.T, others *lock.Locker) (release func()) {
 func TestLossAndRenewal(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
 		others := adaptertest.Open(t, url)
-		s := certmagiclock.New(&certmagic.FileStorage{Path: t.TempDir()}, adaptertest.Open(t, url, lock.WithTTL(5*time.Second)))
+		s := certmagiclock.New(&certmagic.FileStorage{Path: t.TempDir()},
+			adaptertest.Open(t, url, lock.WithTTL(5*time.Second)))
 		want := func(what string, err, want error) {
 			t.Helper()
 			if !errors.Is(err, want) {
@@ -215,7 +218,8 @@ func (redacted) String() string { return "redacted" }
 func TestSecretsAreNotLogged(t *testing.T) {
 	for _, data := range []certmagic.Storage{secret{Password: "hunter2"}, redacted{secret{Password: "hunter2"}}} {
 		var log bytes.Buffer
-		core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&log), zap.InfoLevel)
+		core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&log),
+			zap.InfoLevel)
 		zap.New(core).Info("cleaning", zap.Any("storage", certmagiclock.New(data, nil)))
 		if !strings.Contains(log.String(), "cleaning") || strings.Contains(log.String(), "hunter2") {
 			t.Errorf("%T: %s", data, log.String())

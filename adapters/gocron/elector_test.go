@@ -165,7 +165,8 @@ func TestElectorLeadsAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		storetest.Until(t, leadTTL, "the elector to notice its loss", func() bool { return errors.Is(e.IsLeader(t.Context()), lock.ErrLost) })
+		storetest.Until(t, leadTTL, "the elector to notice its loss",
+			func() bool { return errors.Is(e.IsLeader(t.Context()), lock.ErrLost) })
 		if err := l.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +175,8 @@ func TestElectorLeadsAgain(t *testing.T) {
 		if err := locks.Close(); err != nil {
 			t.Fatal(err)
 		}
-		storetest.Until(t, storetest.Soon, "the elector to end", func() bool { return errors.Is(e.IsLeader(t.Context()), lock.ErrClosed) })
+		storetest.Until(t, storetest.Soon, "the elector to end",
+			func() bool { return errors.Is(e.IsLeader(t.Context()), lock.ErrClosed) })
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}

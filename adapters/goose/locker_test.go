@@ -109,7 +109,8 @@ func migrate(t *testing.T, options func() []goose.ProviderOption) (applied []int
 		})
 	}
 	wg.Wait()
-	if failed := connect(t, url).QueryRowContext(t.Context(), "SELECT balance FROM account").Scan(&balance); failed != nil {
+	if failed := connect(t, url).QueryRowContext(t.Context(),
+		"SELECT balance FROM account").Scan(&balance); failed != nil {
 		t.Fatal(failed)
 	}
 	return applied, balance, err
@@ -122,7 +123,8 @@ func right(applied []int, balance int, err error) error {
 	}
 	const left = migrations - 1 // of those that the database has not seen
 	if all := max(applied[0], applied[1]); all != left || applied[0]+applied[1] != left || balance != left {
-		return fmt.Errorf("the migrators applied %v migrations, and the balance is %d; want %d by one of them, and %d", applied, balance, left, left)
+		return fmt.Errorf("the migrators applied %v migrations, and the balance is %d; want %d by one of them, and %d",
+			applied, balance, left, left)
 	}
 	return nil
 }
@@ -228,7 +230,8 @@ func TestNoneBesideTheLost(t *testing.T) {
 		shared := goose.WithLocker(gooselock.New(locks, "db/migrate"))
 		database := database(t)
 		with := func(f func()) *goose.Provider {
-			last := goose.NewGoMigration(migrations+1, &goose.GoFunc{RunDB: func(context.Context, *sql.DB) error { f(); return nil }}, nil)
+			last := goose.NewGoMigration(migrations+1,
+				&goose.GoFunc{RunDB: func(context.Context, *sql.DB) error { f(); return nil }}, nil)
 			return provider(t, connect(t, database), migrations, shared, goose.WithGoMigrations(last))
 		}
 		begun, end := make(chan struct{}), make(chan struct{})
@@ -251,7 +254,8 @@ func TestNoneBesideTheLost(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := <-up(ctx, second); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrLost) {
+		if err := <-up(ctx, second); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrHeld) ||
+			errors.Is(err, lock.ErrLost) {
 			t.Errorf("the second Provider, which may not wait for the first: %v", err)
 		}
 		if err := isFree(t, others); err != nil {

@@ -61,7 +61,9 @@ type candidate struct {
 }
 
 // run starts an elector on a lock. ctx is Run's, which cancel ends.
-func run(ctx context.Context, cancel context.CancelCauseFunc, l *kubernetes.Lock, c times, release bool) (*candidate, error) {
+func run(
+	ctx context.Context, cancel context.CancelCauseFunc, l *kubernetes.Lock, c times, release bool,
+) (*candidate, error) {
 	ca := &candidate{
 		lock: l, cancel: cancel, ctx: ctx,
 		started: make(chan *lock.Lease, 1), stopped: make(chan time.Time, 1), leaders: make(chan string, 100),
@@ -92,7 +94,9 @@ func newCandidate(t *testing.T, locks *lock.Locker, identity string, c times, re
 	return start(t, ctx, cancel, l, c, release)
 }
 
-func start(t *testing.T, ctx context.Context, cancel context.CancelCauseFunc, l *kubernetes.Lock, c times, release bool) *candidate {
+func start(
+	t *testing.T, ctx context.Context, cancel context.CancelCauseFunc, l *kubernetes.Lock, c times, release bool,
+) *candidate {
 	t.Helper()
 	ca, err := run(ctx, cancel, l, c, release)
 	if err != nil {

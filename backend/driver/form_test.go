@@ -16,7 +16,8 @@ import (
 var zoo = Driver{
 	Name: "zoo",
 	URLs: []URLForm{
-		{Scheme: "zoo", Secure: "zoos", Hosts: ManyHosts, User: true, Path: OptionalPath, Port: "1", SecurePort: "2", DefaultHost: "localhost"},
+		{Scheme: "zoo", Secure: "zoos", Hosts: ManyHosts, User: true, Path: OptionalPath, Port: "1", SecurePort: "2",
+			DefaultHost: "localhost"},
 		{Scheme: "one", Hosts: OneHost},
 		{Scheme: "dir", Path: RequiredPath},
 		{Scheme: "none"},
@@ -33,10 +34,11 @@ var zoo = Driver{
 
 func TestParse(t *testing.T) {
 	for raw, want := range map[string]URL{
-		"zoo://":                           {Scheme: "zoo", Hosts: []string{"localhost:1"}},
-		"zoo:":                             {Scheme: "zoo", Hosts: []string{"localhost:1"}},
-		"zoos://":                          {Scheme: "zoos", Secure: true, Hosts: []string{"localhost:2"}},
-		"ZOO://u:p@h1,h2:7,[::1]/a%20b/":   {Scheme: "zoo", User: "u", Password: "p", HasUser: true, Hosts: []string{"h1:1", "h2:7", "[::1]:1"}, Path: "/a b/"},
+		"zoo://":  {Scheme: "zoo", Hosts: []string{"localhost:1"}},
+		"zoo:":    {Scheme: "zoo", Hosts: []string{"localhost:1"}},
+		"zoos://": {Scheme: "zoos", Secure: true, Hosts: []string{"localhost:2"}},
+		"ZOO://u:p@h1,h2:7,[::1]/a%20b/": {Scheme: "zoo", User: "u", Password: "p", HasUser: true,
+			Hosts: []string{"h1:1", "h2:7", "[::1]:1"}, Path: "/a b/"},
 		"zoos://h?cacert=/a&cert=/b&key=c": {Scheme: "zoos", Secure: true, Hosts: []string{"h:2"}},
 		"one:":                             {Scheme: "one"},
 		"one://a%2Fb":                      {Scheme: "one", Hosts: []string{"a%2Fb"}},
@@ -73,7 +75,8 @@ func TestParseReadsParams(t *testing.T) {
 	if got := u.Text(ParamCA); got != "/ca" || u.Query != "" {
 		t.Errorf("cacert %q, rest %q", got, u.Query)
 	}
-	if u.Text("lock_none")+strings.Join(u.Texts("lock_none"), "") != "" || u.Duration("lock_none") != 0 || u.Number("lock_none") != 0 {
+	if u.Text("lock_none")+strings.Join(u.Texts("lock_none"), "") != "" || u.Duration("lock_none") != 0 ||
+		u.Number("lock_none") != 0 {
 		t.Error("a parameter that is missing has a value")
 	}
 }
@@ -187,7 +190,8 @@ func TestAllParams(t *testing.T) {
 // that are known.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
-		"zoo://u:p@h1,h2:3/a?timeout=1s&x=1", "zoos://?cacert=/a", "one://a%2Fb", "dir:///a@b?lock_low=2", "none:?lock_list=%41&lock_list=b",
+		"zoo://u:p@h1,h2:3/a?timeout=1s&x=1", "zoos://?cacert=/a", "one://a%2Fb", "dir:///a@b?lock_low=2",
+		"none:?lock_list=%41&lock_list=b",
 	} {
 		f.Add(seed)
 	}

@@ -14,7 +14,9 @@ const openGrace = 50 * time.Millisecond
 
 // openWithin calls open and returns when ctx ends, whatever a client library waits for. A backend that is ready later
 // is closed.
-func openWithin(ctx context.Context, open func(context.Context, URL) (backend.Backend, error), u URL) (backend.Backend, error) {
+func openWithin(
+	ctx context.Context, open func(context.Context, URL) (backend.Backend, error), u URL,
+) (backend.Backend, error) {
 	if ctx.Done() == nil {
 		return open(ctx, u)
 	}

@@ -104,7 +104,8 @@ func FillPasswords(urls, passwords []string) ([]string, error) {
 		}, same)
 	}
 	if used != len(passwords) {
-		return nil, fmt.Errorf("%w: url: %d %s for %d urls with *** as password", backend.ErrInvalid, len(passwords), ParamPassword, used)
+		return nil, fmt.Errorf("%w: url: %d %s for %d urls with *** as password", backend.ErrInvalid, len(passwords),
+			ParamPassword, used)
 	}
 	return filled, nil
 }

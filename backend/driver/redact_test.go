@@ -99,13 +99,15 @@ func TestCleanErrorShowsTokenBase(t *testing.T) {
 
 // net/url cuts a password where it likes and shows the part.
 func TestCleanErrorOfNetURL(t *testing.T) {
-	for _, raw := range []string{"redis://u:se/cret@h", "redis://u:s%zzecret@h", "redis://u:secret@[h", "redis://u:secret\x01@h", "redis://u:secret@h:x"} {
+	for _, raw := range []string{"redis://u:se/cret@h", "redis://u:s%zzecret@h", "redis://u:secret@[h",
+		"redis://u:secret\x01@h", "redis://u:secret@h:x"} {
 		_, parse := url.Parse(raw)
 		if parse == nil {
 			t.Fatalf("net/url takes %q", raw)
 		}
 		err := CleanError(raw, fmt.Errorf("%w: redis url: %w", backend.ErrInvalid, parse))
-		if msg := err.Error(); strings.Contains(msg, "s%zz") || strings.Contains(msg, "s/e") || strings.Contains(msg, "cret") || !strings.HasPrefix(msg, "invalid: ") {
+		if msg := err.Error(); strings.Contains(msg, "s%zz") || strings.Contains(msg, "s/e") ||
+			strings.Contains(msg, "cret") || !strings.HasPrefix(msg, "invalid: ") {
 			t.Errorf("%q: %v", raw, err)
 		}
 		if !errors.Is(err, backend.ErrInvalid) {
@@ -119,7 +121,8 @@ func TestCleanErrorOfNetURL(t *testing.T) {
 
 // Whatever a password is made of, no piece of it that begins or ends it is shown.
 func FuzzNoPasswordIsShown(f *testing.F) {
-	for _, seed := range []string{"", "x", "/", "?", "#", "@", ":", "%zz", "%41", "\"", "a b", "\x00", "é", "\xff", "a@b:c/d?e#f", "&lock_a=", "://"} {
+	for _, seed := range []string{"", "x", "/", "?", "#", "@", ":", "%zz", "%41", "\"", "a b", "\x00", "é", "\xff",
+		"a@b:c/d?e#f", "&lock_a=", "://"} {
 		f.Add("user", seed, "host:1/0")
 		f.Add("user", seed, "host:1/0?a=b@c")
 		f.Add("user", seed, "host:1/0#a@b")
@@ -164,7 +167,8 @@ func FuzzNoPasswordIsShown(f *testing.F) {
 
 // The work grows no faster than the URL, whatever it is made of.
 func TestCleanErrorIsLinear(t *testing.T) {
-	for name, piece := range map[string]string{"@": "@", "passwords": "abc@", "parameters": "&password%d=secret%d", "urls": "&lock_node%d=a%%3A%%2F%%2Fu%%3Asecret%d%%40h"} {
+	for name, piece := range map[string]string{"@": "@", "passwords": "abc@", "parameters": "&password%d=secret%d",
+		"urls": "&lock_node%d=a%%3A%%2F%%2Fu%%3Asecret%d%%40h"} {
 		cost := func(n int) uint64 {
 			raw := "redis://u:"
 			if strings.HasPrefix(piece, "&") {

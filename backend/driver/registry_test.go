@@ -43,13 +43,16 @@ func TestRegistry(t *testing.T) {
 		}
 	}
 	_, err := m.lookup("nope://user:secret@h")
-	if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), `"nope" (registered: ant, ant+unix, zoo, zoos; forgotten import?)`) {
+	if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(),
+		`"nope" (registered: ant, ant+unix, zoo, zoos; forgotten import?)`) {
 		t.Errorf("%v", err)
 	}
-	if _, err := m.lookup("zoo://u:se#cret@h"); !errors.Is(err, backend.ErrInvalid) || strings.Contains(err.Error(), "cret") {
+	if _, err := m.lookup("zoo://u:se#cret@h"); !errors.Is(err, backend.ErrInvalid) ||
+		strings.Contains(err.Error(), "cret") {
 		t.Errorf("%v", err)
 	}
-	if _, err := new(registry).lookup("zoo:"); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "none is registered") {
+	if _, err := new(registry).lookup("zoo:"); !errors.Is(err, backend.ErrInvalid) ||
+		!strings.Contains(err.Error(), "none is registered") {
 		t.Errorf("%v", err)
 	}
 }

@@ -30,7 +30,8 @@ func AddTokenBase(number, base uint64) (uint64, error) {
 	case number == 0:
 		return 0, nil
 	case number >= backend.TokenLimit || base >= backend.TokenLimit-number:
-		return 0, fmt.Errorf("%w: the store's number %d and the token base %d are together not below 2^55", backend.ErrUnsupported, number, base)
+		return 0, fmt.Errorf("%w: the store's number %d and the token base %d are together not below 2^55",
+			backend.ErrUnsupported, number, base)
 	}
 	return number + base, nil
 }

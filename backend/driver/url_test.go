@@ -22,15 +22,19 @@ func TestSplitURL(t *testing.T) {
 		{"file:relative/dir", URL{Scheme: "file", Path: "relative/dir"}},
 		{"redis://", URL{Scheme: "redis"}},
 		{"redis://host", URL{Scheme: "redis", Hosts: []string{"host"}}},
-		{"redis://host:6379/2?a=b&lock_c=d", URL{Scheme: "redis", Hosts: []string{"host:6379"}, Path: "/2", Query: "a=b&lock_c=d"}},
+		{"redis://host:6379/2?a=b&lock_c=d", URL{Scheme: "redis", Hosts: []string{"host:6379"}, Path: "/2",
+			Query: "a=b&lock_c=d"}},
 		{"redis://host?x=/?y", URL{Scheme: "redis", Hosts: []string{"host"}, Query: "x=/?y"}},
 		{"redis://:p@host", URL{Scheme: "redis", HasUser: true, Password: "p", Hosts: []string{"host"}}},
 		{"redis://@host", URL{Scheme: "redis", HasUser: true, Hosts: []string{"host"}}},
-		{"redis://u%40x:p%2F%3a:@host", URL{Scheme: "redis", HasUser: true, User: "u@x", Password: "p/::", Hosts: []string{"host"}}},
+		{"redis://u%40x:p%2F%3a:@host", URL{Scheme: "redis", HasUser: true, User: "u@x", Password: "p/::",
+			Hosts: []string{"host"}}},
 		{"redis://u:a+b@host", URL{Scheme: "redis", HasUser: true, User: "u", Password: "a+b", Hosts: []string{"host"}}},
 		{"redis+cluster://h1:1,h2:2", URL{Scheme: "redis+cluster", Hosts: []string{"h1:1", "h2:2"}}},
-		{"etcd://[::1]:2379,[fe80::1%25eth0]:2379/p", URL{Scheme: "etcd", Hosts: []string{"[::1]:2379", "[fe80::1%25eth0]:2379"}, Path: "/p"}},
-		{"postgres://u@%2Fvar%2Frun/db", URL{Scheme: "postgres", HasUser: true, User: "u", Hosts: []string{"%2Fvar%2Frun"}, Path: "/db"}},
+		{"etcd://[::1]:2379,[fe80::1%25eth0]:2379/p",
+			URL{Scheme: "etcd", Hosts: []string{"[::1]:2379", "[fe80::1%25eth0]:2379"}, Path: "/p"}},
+		{"postgres://u@%2Fvar%2Frun/db", URL{Scheme: "postgres", HasUser: true, User: "u", Hosts: []string{"%2Fvar%2Frun"},
+			Path: "/db"}},
 	} {
 		got, err := SplitURL(test.raw)
 		if err != nil || !equalURL(got, test.want) {
@@ -117,7 +121,8 @@ func TestTakeParam(t *testing.T) {
 
 func FuzzSplitURL(f *testing.F) {
 	for _, seed := range []string{
-		"memory:", "file:///a@b", "redis://u:p@h:1,h2:2/0?a=b&lock_c=d", "etcd://[::1]:2379/x", "x://%zz@", "a:?#", "postgres://u@%2Fvar/db",
+		"memory:", "file:///a@b", "redis://u:p@h:1,h2:2/0?a=b&lock_c=d", "etcd://[::1]:2379/x", "x://%zz@", "a:?#",
+		"postgres://u@%2Fvar/db",
 	} {
 		f.Add(seed)
 	}

@@ -12,7 +12,9 @@ import (
 )
 
 // answers is a batch request that is answered, after d, with these errors in order.
-func answers(d time.Duration, errs ...error) func(context.Context, []*Life, []time.Duration) ([]time.Duration, []error) {
+func answers(
+	d time.Duration, errs ...error,
+) func(context.Context, []*Life, []time.Duration) ([]time.Duration, []error) {
 	return func(_ context.Context, _ []*Life, ttls []time.Duration) ([]time.Duration, []error) {
 		time.Sleep(d) // sleeps: in fake time, unless d is 0
 		return ttls, errs
@@ -31,11 +33,14 @@ func TestRenewBatchOfAllSorts(t *testing.T) {
 		wantErr(t, "release", released.Release(t.Context()), nil)
 
 		batch := []backend.Renewal{
-			{Lease: released, TTL: time.Minute}, {Lease: good, TTL: 20 * time.Second}, {Lease: grant(t, other, time.Minute), TTL: time.Minute},
-			{Lease: gone, TTL: time.Minute}, {Lease: busy, TTL: time.Minute}, {Lease: good, TTL: time.Minute}, {Lease: silent, TTL: time.Minute}, {Lease: good, TTL: -1},
+			{Lease: released, TTL: time.Minute}, {Lease: good, TTL: 20 * time.Second},
+			{Lease: grant(t, other, time.Minute), TTL: time.Minute},
+			{Lease: gone, TTL: time.Minute}, {Lease: busy, TTL: time.Minute}, {Lease: good, TTL: time.Minute},
+			{Lease: silent, TTL: time.Minute}, {Lease: good, TTL: -1},
 		}
 		var sent []*Life
-		errs := s.RenewBatch(t.Context(), batch, func(ctx context.Context, lives []*Life, ttls []time.Duration) ([]time.Duration, []error) {
+		errs := s.RenewBatch(t.Context(), batch, func(ctx context.Context, lives []*Life,
+			ttls []time.Duration) ([]time.Duration, []error) {
 			sent = slices.Clone(lives)
 			if d, ok := ctx.Deadline(); !ok || time.Until(d) != life(10*time.Second) {
 				t.Errorf("the request may take %v", time.Until(d))
@@ -49,7 +54,8 @@ func TestRenewBatchOfAllSorts(t *testing.T) {
 		if !slices.Equal(sent, []*Life{good, gone, silent}) {
 			t.Errorf("sent %d leases", len(sent))
 		}
-		for i, want := range []error{backend.ErrLost, nil, backend.ErrInvalid, backend.ErrLost, backend.ErrUnavailable, backend.ErrUnavailable, errNet, backend.ErrInvalid} {
+		for i, want := range []error{backend.ErrLost, nil, backend.ErrInvalid, backend.ErrLost, backend.ErrUnavailable,
+			backend.ErrUnavailable, errNet, backend.ErrInvalid} {
 			wantErr(t, "renewal", errs[i], want)
 		}
 		if text := errs[4].Error(); !strings.Contains(text, "no answer for 1.5s") {
@@ -82,7 +88,8 @@ func TestRenewBatchThatHangs(t *testing.T) {
 		short, long := grant(t, s, time.Second), grant(t, s, time.Minute)
 		var lostAt atomic.Int64
 		short.OnLost(func() { lostAt.Store(int64(time.Since(start))) })
-		errs := s.RenewBatch(t.Context(), []backend.Renewal{{Lease: short, TTL: time.Minute}, {Lease: long, TTL: time.Minute}}, hungBatch)
+		errs := s.RenewBatch(t.Context(), []backend.Renewal{{Lease: short, TTL: time.Minute},
+			{Lease: long, TTL: time.Minute}}, hungBatch)
 		wantErr(t, "short", errs[0], backend.ErrLost)
 		wantErr(t, "long", errs[1], backend.ErrLost)
 		if got := time.Duration(lostAt.Load()); got != life(time.Second) {
@@ -120,7 +127,8 @@ func TestRenewBatchThatIsLate(t *testing.T) {
 func TestRenewBatchWithFewAnswers(t *testing.T) {
 	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
 		a, b := grant(t, s, 10*time.Second), grant(t, s, 10*time.Second)
-		errs := s.RenewBatch(t.Context(), []backend.Renewal{{Lease: a, TTL: time.Minute}, {Lease: b, TTL: time.Minute}}, answers(0, nil))
+		errs := s.RenewBatch(t.Context(), []backend.Renewal{{Lease: a, TTL: time.Minute}, {Lease: b, TTL: time.Minute}},
+			answers(0, nil))
 		wantErr(t, "answered", errs[0], nil)
 		wantErr(t, "not answered", errs[1], errUnanswered)
 		wantLeft(t, b, life(10*time.Second))

@@ -92,7 +92,8 @@ func TestBounded(t *testing.T) {
 
 // A limit of ours is never reported as the end of a context: the caller's lives, or does not count.
 func TestOwnLimitsAreUnavailable(t *testing.T) {
-	for _, end := range []error{context.DeadlineExceeded, context.Canceled, fmt.Errorf("dial: %w", context.DeadlineExceeded)} {
+	for _, end := range []error{context.DeadlineExceeded, context.Canceled,
+		fmt.Errorf("dial: %w", context.DeadlineExceeded)} {
 		for _, waits := range []bool{false, true} {
 			f := &fakeStore{}
 			bubble(t, f, func(t *testing.T, s *Leases) {

@@ -33,7 +33,8 @@ func attempts(t *testing.T, ttl time.Duration, answers ...error) (times []time.D
 
 // An owner is not proven absent when something of it was removed: another of its requests may still arrive.
 func TestAbandonLooksAgainAfterRemoval(t *testing.T) {
-	for _, answers := range [][]error{{nil, backend.ErrLost}, {errNet, nil, backend.ErrLost}, {backend.ErrLost, backend.ErrLost, nil, backend.ErrLost}} {
+	for _, answers := range [][]error{{nil, backend.ErrLost}, {errNet, nil, backend.ErrLost},
+		{backend.ErrLost, backend.ErrLost, nil, backend.ErrLost}} {
 		got := attempts(t, time.Hour, answers...)
 		removed := slices.Index(answers, nil)
 		if d := got[len(got)-1] - got[removed]; d < lateArrival || d > 2*lateArrival {
@@ -83,7 +84,8 @@ func TestUnsureGrantIsCleanedUpAgain(t *testing.T) {
 // "Nothing there" is believed when it was said twice, a second apart: the request that was given up may still be on its
 // way.
 func TestAbandonBelievesAbsenceLate(t *testing.T) {
-	for _, answers := range [][]error{{backend.ErrLost}, {errNet, backend.ErrLost}, {backend.ErrLost, errNet, backend.ErrLost}, {backend.ErrLost, backend.ErrLost, errNet, backend.ErrLost}} {
+	for _, answers := range [][]error{{backend.ErrLost}, {errNet, backend.ErrLost},
+		{backend.ErrLost, errNet, backend.ErrLost}, {backend.ErrLost, backend.ErrLost, errNet, backend.ErrLost}} {
 		got := attempts(t, time.Hour, answers...)
 		first := slices.Index(answers, backend.ErrLost)
 		last := got[len(got)-1]

@@ -75,7 +75,8 @@ func TestRound(t *testing.T) {
 func TestDeadlineAndMargin(t *testing.T) {
 	now := time.Now()
 	for ttl, want := range map[time.Duration]time.Duration{
-		10 * time.Second: 9898 * time.Millisecond, time.Second: 988 * time.Millisecond, time.Millisecond: -1010 * time.Microsecond,
+		10 * time.Second: 9898 * time.Millisecond, time.Second: 988 * time.Millisecond,
+		time.Millisecond: -1010 * time.Microsecond,
 	} {
 		if got := backend.Deadline(now, ttl).Sub(now); got != want {
 			t.Errorf("%v: %v, want %v", ttl, got, want)
@@ -88,10 +89,12 @@ func TestDeadlineAndMargin(t *testing.T) {
 
 func TestGuaranteesInWords(t *testing.T) {
 	for got, want := range map[string]string{
-		backend.FencingNone.String(): "none", backend.FencingLoss.String(): "data loss", backend.Fencing(9).String(): "unknown(9)",
-		backend.WakePoll.String(): "poll", backend.WakePush.String(): "push", backend.Wake(-1).String(): "unknown(-1)",
+		backend.FencingNone.String(): "none", backend.FencingLoss.String(): "data loss",
+		backend.Fencing(9).String(): "unknown(9)",
+		backend.WakePoll.String():   "poll", backend.WakePush.String(): "push", backend.Wake(-1).String(): "unknown(-1)",
 		backend.BestEffort.String(): "best effort", backend.Linearizable.String(): "linearizable",
-		backend.ReachProcess.String(): "process", backend.ReachHost.String(): "host", backend.ReachNetwork.String(): "network",
+		backend.ReachProcess.String(): "process", backend.ReachHost.String(): "host",
+		backend.ReachNetwork.String(): "network",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -172,7 +175,8 @@ func TestContextErrorAtTheDeadline(t *testing.T) {
 }
 
 func TestErrUnsupportedMatchesTheStandardOne(t *testing.T) {
-	if !errors.Is(backend.ErrUnsupported, errors.ErrUnsupported) || !Definite(backend.ErrUnsupported) || Definite(errNet) || Definite(backend.ErrLost) {
+	if !errors.Is(backend.ErrUnsupported, errors.ErrUnsupported) || !Definite(backend.ErrUnsupported) ||
+		Definite(errNet) || Definite(backend.ErrLost) {
 		t.Error("it does not")
 	}
 }

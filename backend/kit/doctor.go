@@ -51,20 +51,24 @@ var (
 	notExamined = Rule[error]{Severity: backend.Info, Code: "not-examined",
 		Why: "only round trips were measured", Set: "nothing; the store does not implement backend.Examiner"}
 	unseen = Rule[error]{Severity: backend.Info, Code: "unseen",
-		Why: "a managed server or missing rights may hide something that would be a warning", Set: "grant the right to look, or check it yourself"}
+		Why: "a managed server or missing rights may hide something that would be a warning",
+		Set: "grant the right to look, or check it yourself"}
 	unreachable = Rule[error]{Severity: backend.Warning, Code: "unreachable",
 		Why: "if another server fails too, nothing may be granted", Set: "start it, or remove it from the URL"}
 	clockSkew = Rule[time.Duration]{Severity: backend.Warning, Code: "clock-skew",
-		Why: "one of the two clocks is wrong: if it is corrected in one step, expiries and tokens that follow that clock shift by as much",
+		Why: "one of the two clocks is wrong: if it is corrected in one step, expiries and tokens that follow that clock " +
+			"shift by as much",
 		Set: "NTP on both machines"}
 	slowRoundTrip = Rule[time.Duration]{Severity: backend.Warning, Code: "slow-round-trip",
-		Why: "a renewal and its retries have two thirds of the TTL: if requests are slow on a normal day, leases are lost on a bad one",
+		Why: "a renewal and its retries have two thirds of the TTL: if requests are slow on a normal day, leases are " +
+			"lost on a bad one",
 		Set: "a longer TTL, or a store that is closer or less busy"}
 )
 
 // CommonFindings returns what may be found on any store.
 func CommonFindings() []backend.Finding {
-	return slices.Concat(Findings([]Rule[error]{notExamined, unseen, unreachable}), Findings([]Rule[time.Duration]{clockSkew, slowRoundTrip}))
+	return slices.Concat(Findings([]Rule[error]{notExamined, unseen, unreachable}),
+		Findings([]Rule[time.Duration]{clockSkew, slowRoundTrip}))
 }
 
 // Unseen returns a finding that says what could not be looked at.
@@ -87,9 +91,11 @@ func CompareClocks(where string, server time.Time, unit time.Duration, sent, rec
 	ahead, behind := server.Sub(received), sent.Sub(server.Add(unit))
 	switch {
 	case ahead > mostSkew:
-		return []backend.Finding{clockSkew.finding(where, fmt.Sprintf("the server's clock is ahead of this machine's by %v", ahead.Round(time.Millisecond)))}
+		return []backend.Finding{clockSkew.finding(where, fmt.Sprintf("the server's clock is ahead of this machine's by %v",
+			ahead.Round(time.Millisecond)))}
 	case behind > mostSkew:
-		return []backend.Finding{clockSkew.finding(where, fmt.Sprintf("the server's clock is behind this machine's by %v", behind.Round(time.Millisecond)))}
+		return []backend.Finding{clockSkew.finding(where, fmt.Sprintf("the server's clock is behind this machine's by %v",
+			behind.Round(time.Millisecond)))}
 	}
 	return nil
 }
@@ -117,8 +123,9 @@ func Examine(ctx context.Context, b backend.Backend, key string, ttl time.Durati
 		}
 	}
 	if slowest > ttl/share {
-		list = append(list, slowRoundTrip.finding("", fmt.Sprintf("the slowest of %d reads of a key took %v, more than a twentieth of the TTL of %v",
-			trips, slowest.Round(10*time.Microsecond), ttl)))
+		list = append(list, slowRoundTrip.finding("",
+			fmt.Sprintf("the slowest of %d reads of a key took %v, more than a twentieth of the TTL of %v",
+				trips, slowest.Round(10*time.Microsecond), ttl)))
 	}
 	slices.SortStableFunc(list, func(a, b backend.Finding) int { return int(b.Severity - a.Severity) })
 	return list, nil

@@ -46,7 +46,8 @@ func TestCallErrors(t *testing.T) {
 		{held, held, held, held},
 		{backend.ErrLost, backend.ErrLost, backend.ErrLost, backend.ErrLost},
 		{backend.ErrUnsupported, backend.ErrUnsupported, backend.ErrUnsupported, backend.ErrUnsupported},
-		{fmt.Errorf("%w: %w", held, context.DeadlineExceeded), backend.ErrUnavailable, context.Canceled, backend.ErrClosed}, // a limit of the store's own
+		// a limit of the store's own
+		{fmt.Errorf("%w: %w", held, context.DeadlineExceeded), backend.ErrUnavailable, context.Canceled, backend.ErrClosed},
 	} {
 		f := func(context.Context) error { return test.err }
 		bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
@@ -155,7 +156,8 @@ func TestCloseMeetsCalls(t *testing.T) {
 		var callers sync.WaitGroup
 		for range 4 {
 			callers.Go(func() {
-				for s.Call(context.Background(), nil, func(context.Context) error { inside.Add(1); inside.Add(-1); return nil }) == nil {
+				for s.Call(context.Background(), nil,
+					func(context.Context) error { inside.Add(1); inside.Add(-1); return nil }) == nil {
 				}
 			})
 		}

@@ -71,7 +71,8 @@ func NotOurs(ctx context.Context, err error) error {
 }
 
 func isOurs(err error) bool {
-	for _, e := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrUnsupported, backend.ErrInvalid, backend.ErrUnavailable} {
+	for _, e := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrUnsupported,
+		backend.ErrInvalid, backend.ErrUnavailable} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -46,7 +46,8 @@ func TestContextErrorKeepsBusy(t *testing.T) {
 	cancel(errors.New("shutting down"))
 	err := ContextError(ctx, backend.ErrHeld)
 	for _, err := range []error{err, ContextError(ctx, err)} {
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, backend.ErrHeld) || strings.Count(err.Error(), "shutting down") != 1 {
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, backend.ErrHeld) ||
+			strings.Count(err.Error(), "shutting down") != 1 {
 			t.Errorf("the error is %v", err)
 		}
 	}
@@ -74,7 +75,8 @@ func TestTokensHaveABound(t *testing.T) {
 
 func TestPrintable(t *testing.T) {
 	for text, want := range map[string]string{
-		"held by é 日": "held by é 日", "a\nb\x1b[2J\u202e": `a\nb\x1b[2J\u202e`, "\xff\uFFFD": "\\xff\uFFFD", "'\"`": "'\"`", "": "",
+		"held by é 日": "held by é 日", "a\nb\x1b[2J\u202e": `a\nb\x1b[2J\u202e`, "\xff\uFFFD": "\\xff\uFFFD", "'\"`": "'\"`",
+		"": "",
 	} {
 		if got := Printable(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

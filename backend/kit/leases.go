@@ -81,7 +81,8 @@ func (s *Leases) Grant(ctx context.Context, r backend.Request, g Grant) (*Life, 
 	case g.Token >= backend.TokenLimit:
 		err = fmt.Errorf("%w: token %d is not below 2^55", backend.ErrUnsupported, g.Token)
 	case !now.Before(deadline):
-		err = fmt.Errorf("%w: the grant arrived %v after its deadline", backend.ErrLost, now.Sub(deadline).Round(time.Millisecond))
+		err = fmt.Errorf("%w: the grant arrived %v after its deadline", backend.ErrLost,
+			now.Sub(deadline).Round(time.Millisecond))
 	default:
 		s.clock.Set(&l.place, deadline)
 		s.clock.Arm()

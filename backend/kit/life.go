@@ -65,8 +65,9 @@ type Life struct {
 	renewed   chan struct{} // closed at its end; nil until somebody waits for that
 	ended     chan struct{} // of the release under way; nil until somebody waits for that
 	kept      time.Duration // for how long after granted the store may keep the key, whatever requests went unanswered
-	lateTTL   time.Duration // the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none
-	onLost    func()
+	// the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none
+	lateTTL time.Duration
+	onLost  func()
 }
 
 // Key is the key that is leased.

@@ -46,7 +46,8 @@ type underway struct {
 // waitingLocked is the unknown outcome of a renewal that was not sent because the store has not answered another one.
 func (l *Life) waitingLocked(now time.Time) error {
 	silence := now.Sub(l.granted) - l.asked
-	return fmt.Errorf("%w: no answer for %v to the previous renewal", backend.ErrUnavailable, silence.Round(time.Millisecond))
+	return fmt.Errorf("%w: no answer for %v to the previous renewal", backend.ErrUnavailable,
+		silence.Round(time.Millisecond))
 }
 
 // beginRenew waits until no other renewal is under way, and begins one.
@@ -79,7 +80,9 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u underway, b
 // beginRenewLocked begins a renewal sent now, unless the lease is over, or else ended is an error. bound is the
 // deadline that the lease has when the request is sent: no answer after it counts. call, if not nil, is to run after
 // unlocking.
-func (l *Life) beginRenewLocked(ended error, ttl time.Duration, now time.Time) (bound time.Time, call func(), err error) {
+func (l *Life) beginRenewLocked(
+	ended error, ttl time.Duration, now time.Time,
+) (bound time.Time, call func(), err error) {
 	bound = l.place.At()
 	if l.state == live && !now.Before(bound) { // the process slept past it and the timer has not run yet
 		call = l.endLocked(lost)
@@ -124,7 +127,9 @@ func (l *Life) keptLocked(now time.Time, ttl time.Duration) {
 
 // endRenewLocked enters the answer to a renewal. over is the error of a lease that is not live any more; stray means
 // that the store has prolonged such a one; call, if not nil, is to run after unlocking.
-func (l *Life) endRenewLocked(u underway, granted time.Duration, err error, now time.Time) (stray bool, call func(), over error) {
+func (l *Life) endRenewLocked(
+	u underway, granted time.Duration, err error, now time.Time,
+) (stray bool, call func(), over error) {
 	l.renewing = false
 	if l.renewed != nil {
 		close(l.renewed)

@@ -125,10 +125,12 @@ func TestPoll(t *testing.T) {
 		{"grant came too late", []error{held, backend.ErrLost, nil}, 2, 100 * time.Millisecond, backend.ErrLost},
 		{"outage outlived", []error{held, errNet, errNet, nil}, 4, 300 * time.Millisecond, nil},
 		{"outage too long", []error{held, errNet}, 13, 1200 * time.Millisecond, errNet},
-		{"patience counts from the first failure after an answer", append(append([]error{held}, errs(9, errNet)...), append([]error{backend.ErrHeld}, append(errs(9, errNet), nil)...)...), 21, 2 * time.Second, nil},
+		{"patience counts from the first failure after an answer", append(append([]error{held}, errs(9, errNet)...),
+			append([]error{backend.ErrHeld}, append(errs(9, errNet), nil)...)...), 21, 2 * time.Second, nil},
 		{"closed while busy", []error{held, backend.ErrClosed, nil}, 2, 100 * time.Millisecond, backend.ErrClosed},
 		{"invalid while busy", []error{held, backend.ErrInvalid, nil}, 2, 100 * time.Millisecond, backend.ErrInvalid},
-		{"unsupported while busy", []error{held, backend.ErrUnsupported, nil}, 2, 100 * time.Millisecond, errors.ErrUnsupported},
+		{"unsupported while busy", []error{held, backend.ErrUnsupported, nil}, 2, 100 * time.Millisecond,
+			errors.ErrUnsupported},
 		{"the request's own timeout", []error{held, context.DeadlineExceeded, nil}, 3, 200 * time.Millisecond, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -275,12 +277,13 @@ func TestPollTakesTheHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		free := start.Add(500 * time.Millisecond)
-		_, err := waitFor(t.Context(), Pause{Min: 10 * time.Millisecond, Max: time.Hour}, 0, func(context.Context) (backend.Lease, error) {
-			if left := time.Until(free); left > 0 {
-				return nil, &backend.HeldError{Holder: backend.Holder{Owner: "o", TTL: left}}
-			}
-			return new(Life), nil
-		})
+		_, err := waitFor(t.Context(), Pause{Min: 10 * time.Millisecond, Max: time.Hour}, 0,
+			func(context.Context) (backend.Lease, error) {
+				if left := time.Until(free); left > 0 {
+					return nil, &backend.HeldError{Holder: backend.Holder{Owner: "o", TTL: left}}
+				}
+				return new(Life), nil
+			})
 		if err != nil || time.Since(start) > 520*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}

@@ -24,7 +24,8 @@ func TestConfig(t *testing.T) {
 	if c, err := tlsurl.Config(parse(t, "store://h")); c != nil || err != nil {
 		t.Errorf("without TLS: %v, %v", c, err)
 	}
-	if c, err := tlsurl.Config(parse(t, "stores://h")); err != nil || c == nil || c.RootCAs != nil || c.GetClientCertificate != nil {
+	if c, err := tlsurl.Config(parse(t, "stores://h")); err != nil || c == nil || c.RootCAs != nil ||
+		c.GetClientCertificate != nil {
 		t.Errorf("with TLS: %+v, %v", c, err)
 	}
 }
@@ -36,7 +37,8 @@ func TestConfigRefusesFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, query := range []string{
-		"cacert=" + text, "cacert=" + text + "x", "cert=" + text + "&key=" + text, "cert=" + text + "x&key=" + text, "cert=" + text, "key=" + text,
+		"cacert=" + text, "cacert=" + text + "x", "cert=" + text + "&key=" + text, "cert=" + text + "x&key=" + text, "cert=" +
+			text, "key=" + text,
 	} {
 		if _, err := tlsurl.Config(parse(t, "stores://h?"+query)); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%s: %v", query, err)

@@ -17,7 +17,8 @@ import (
 func EtcdMutex(addr string) bench.Store {
 	return bench.Store{
 		Name: "etcd-mutex", Child: "etcd-mutex " + addr,
-		About: about("go.etcd.io/etcd/client/v3", "concurrency.Mutex, a session for each worker (it is re-entrant within one), used again"),
+		About: about("go.etcd.io/etcd/client/v3",
+			"concurrency.Mutex, a session for each worker (it is re-entrant within one), used again"),
 		Open: func(_ context.Context, ttl time.Duration) (bench.Client, error) {
 			c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: 5 * time.Second})
 			if err != nil {

@@ -83,7 +83,8 @@ To compare stores in one run, on your own servers, use ` + "`anylock bench`" + `
 	}
 	p.WriteString("\n|---|" + strings.Repeat("---:|", len(columns)) + "\n")
 	for _, s := range []struct{ set, store string }{
-		{"embedded", "memory"}, {"embedded", "file"}, {"redis", ours}, {"postgres", ours}, {"etcd", ours}, {"zookeeper", ours},
+		{"embedded", "memory"}, {"embedded", "file"}, {"redis", ours}, {"postgres", ours}, {"etcd", ours},
+		{"zookeeper", ours},
 	} {
 		b := reports[s.set]
 		if b == nil {
@@ -141,7 +142,8 @@ func writeTargets(p *strings.Builder, reports map[string]*bench.Report) {
 		if with == "" {
 			with = "-"
 		}
-		fmt.Fprintf(p, "| %s, %s: %s | %s | %s | %s | %s | %s |\n", what, g.Scenario, g.Measure.Name, with, g, measured, spread, verdict)
+		fmt.Fprintf(p, "| %s, %s: %s | %s | %s | %s | %s | %s |\n", what, g.Scenario, g.Measure.Name, with, g, measured,
+			spread, verdict)
 	}
 	p.WriteByte('\n')
 	p.WriteString(short.String())

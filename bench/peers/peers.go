@@ -1,5 +1,5 @@
-// Package peers measures other lock libraries beside ours, with the scenarios of package bench. It is a separate module,
-// so that its dependencies are not the library's.
+// Package peers measures other lock libraries beside ours, with the scenarios of package bench. It is a separate
+// module, so that its dependencies are not the library's.
 //
 // Each peer has the best settings that make sense, and a line that explains them. None of the peers has fencing tokens,
 // but the revisions of etcd and ZooKeeper, and pglock's record versions, can serve as tokens.

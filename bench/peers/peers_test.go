@@ -74,7 +74,8 @@ func TestPageIsGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(have) != string(want) {
-		t.Error("docs/benchmarks.md is not what docs/benchmarks/*.json say: run ANYLOCK_BENCH_PEERS=page go test -tags measure -run TestMeasure")
+		t.Error("docs/benchmarks.md is not what docs/benchmarks/*.json say: run ANYLOCK_BENCH_PEERS=page go test -tags " +
+			"measure -run TestMeasure")
 	}
 }
 
@@ -119,7 +120,8 @@ func TestScore(t *testing.T) {
 			if values == nil {
 				continue
 			}
-			r := &bench.Result{Scenario: "serial", Store: name, Figures: map[string]bench.Figure{"rate": {Median: values[0]}, "p99": {Median: values[0]}}}
+			r := &bench.Result{Scenario: "serial", Store: name,
+				Figures: map[string]bench.Figure{"rate": {Median: values[0]}, "p99": {Median: values[0]}}}
 			for _, v := range values {
 				r.Rounds = append(r.Rounds, bench.Sample{"rate": v, "p99": v})
 			}
@@ -133,10 +135,14 @@ func TestScore(t *testing.T) {
 		median       float64
 		met          bool
 	}{
-		{Target{Measure: bench.Rate, Peers: []string{"redsync"}, Want: 2}, []float64{20, 30, 50}, []float64{10, 10, 10}, 3, true},
-		{Target{Measure: bench.Rate, Peers: []string{"redsync"}, Want: 4}, []float64{20, 30, 50}, []float64{10, 10, 10}, 3, false},
-		{Target{Measure: bench.P99, Peers: []string{"redsync"}, Want: 0.2, Most: true}, []float64{1, 1, 1}, []float64{10, 10, 4}, 0.1, true},
-		{Target{Measure: bench.P99, Peers: []string{"redsync"}, Want: 0.2, Most: true}, []float64{3, 3, 3}, []float64{10, 10, 10}, 0.3, false},
+		{Target{Measure: bench.Rate, Peers: []string{"redsync"}, Want: 2}, []float64{20, 30, 50}, []float64{10, 10, 10}, 3,
+			true},
+		{Target{Measure: bench.Rate, Peers: []string{"redsync"}, Want: 4}, []float64{20, 30, 50}, []float64{10, 10, 10}, 3,
+			false},
+		{Target{Measure: bench.P99, Peers: []string{"redsync"}, Want: 0.2, Most: true}, []float64{1, 1, 1},
+			[]float64{10, 10, 4}, 0.1, true},
+		{Target{Measure: bench.P99, Peers: []string{"redsync"}, Want: 0.2, Most: true}, []float64{3, 3, 3},
+			[]float64{10, 10, 10}, 0.3, false},
 		{Target{Measure: bench.Rate, Want: 20}, []float64{20}, []float64{1}, 20, true},
 	} {
 		c.target.Scenario = "serial"
@@ -150,7 +156,8 @@ func TestScore(t *testing.T) {
 	b.Results = append(b.Results, &bench.Result{Scenario: "hand-off", Store: ours,
 		Rounds: []bench.Sample{{"p99": 1}, {"p99": 2}, {"p99": 2}}})
 	beside := Target{Scenario: "serial", Measure: bench.P99, Beside: "hand-off", Minus: 1, Want: 3, Most: true}
-	if s := beside.Score(b); !s.Measured || s.Figure != (bench.Figure{Low: 2, Median: 3, High: 4}) || s.Peer != "hand-off" || !s.Met() {
+	if s := beside.Score(b); !s.Measured || s.Figure != (bench.Figure{Low: 2, Median: 3, High: 4}) ||
+		s.Peer != "hand-off" || !s.Met() {
 		t.Errorf("%+v", s)
 	}
 	beside.Beside = "try"

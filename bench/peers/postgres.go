@@ -25,7 +25,8 @@ const (
 func BareAdvisory(url string) bench.Store {
 	return bench.Store{
 		Name: "advisory", Child: "advisory " + url, MaxLeases: pgConnections,
-		About: about("github.com/jackc/pgx/v5", "bare pg_advisory_lock(hashtextextended(key)) on a pinned connection, no lease, no token"),
+		About: about("github.com/jackc/pgx/v5", "bare pg_advisory_lock(hashtextextended(key)) on a pinned connection, no "+
+			"lease, no token"),
 		Open: func(ctx context.Context, _ time.Duration) (bench.Client, error) {
 			cfg, err := pgxpool.ParseConfig(url)
 			if err != nil {
@@ -97,7 +98,8 @@ func PGLock(url string) bench.Store {
 			}
 			db.SetMaxOpenConns(pgConnections)
 			db.SetMaxIdleConns(pgConnections)
-			c, err := pglock.New(db, pglock.WithLeaseDuration(pgLease), pglock.WithHeartbeatFrequency(pgLease/3), pglock.WithCustomTable(pgTable))
+			c, err := pglock.New(db, pglock.WithLeaseDuration(pgLease), pglock.WithHeartbeatFrequency(pgLease/3),
+				pglock.WithCustomTable(pgTable))
 			if err != nil {
 				return nil, errors.Join(err, db.Close())
 			}
@@ -144,7 +146,8 @@ func (c pgClient) acquire(ctx context.Context, key string, o ...pglock.LockOptio
 func overdue(ctx context.Context, err error) bool {
 	const canceled = "57014" // query_canceled
 	var answer *pq.Error
-	return ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &answer) && answer.Code == canceled)
+	return ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &answer) &&
+		answer.Code == canceled)
 }
 
 func (c pgClient) Acquire(ctx context.Context, key string) (bench.Lease, error) {

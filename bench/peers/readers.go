@@ -100,8 +100,9 @@ func unlockShared(conn *pgxpool.Conn, key string) bench.Lease {
 // RedisHash is a hash for each key, which holds its mode and its readers: what Redisson does, without its messages. It
 // has one TTL for all readers and no order, and waits by polling every millisecond.
 func RedisHash(addr string) bench.Store {
-	return redisStore("hash", "go-redis "+version("github.com/redis/go-redis/v9")+": a hash with the mode and the owners, one "+
-		"TTL for all readers, no token, no renewal, no order; waits by asking every millisecond", addr,
+	return redisStore("hash",
+		"go-redis "+version("github.com/redis/go-redis/v9")+": a hash with the mode and the owners, one "+
+			"TTL for all readers, no token, no renewal, no order; waits by asking every millisecond", addr,
 		func(c *redis.Client, ttl time.Duration) redisPeer { return hash{c, ttl} })
 }
 

@@ -61,8 +61,10 @@ func (c redisClient) Close() error { return c.client.Close() }
 // Bare is SET NX with a compare-and-delete script: the least that a lock needs, and so the floor. It waits by polling
 // every millisecond.
 func Bare(addr string) bench.Store {
-	return redisStore("bare", "go-redis "+version("github.com/redis/go-redis/v9")+": SET NX PX and a script that compares and deletes, no token, no renewal, "+
-		"no order; waits by asking every millisecond", addr, func(c *redis.Client, ttl time.Duration) redisPeer { return bare{c, ttl} })
+	return redisStore("bare", "go-redis "+version("github.com/redis/go-redis/v9")+": SET NX PX and a script that "+
+		"compares and deletes, no token, no renewal, "+
+		"no order; waits by asking every millisecond", addr,
+		func(c *redis.Client, ttl time.Duration) redisPeer { return bare{c, ttl} })
 }
 
 type bare struct {
@@ -97,7 +99,9 @@ func (b bare) Acquire(ctx context.Context, key string) (bench.Lease, error) {
 }
 
 // asking waits by asking every millisecond.
-func asking(ctx context.Context, key string, try func(context.Context, string) (bench.Lease, error)) (bench.Lease, error) {
+func asking(
+	ctx context.Context, key string, try func(context.Context, string) (bench.Lease, error),
+) (bench.Lease, error) {
 	for {
 		l, err := try(ctx, key)
 		if !errors.Is(err, bench.ErrBusy) {
@@ -114,7 +118,8 @@ func asking(ctx context.Context, key string, try func(context.Context, string) (
 // Redsync keeps its own delays, which are random between 50 and 250 ms: shorter ones are faster for few waiters and
 // flood the server for many.
 func Redsync(addr string) bench.Store {
-	return redisStore("redsync", about("github.com/go-redsync/redsync/v4", "its own random delays of 50 to 250 ms, tries without end"), addr,
+	return redisStore("redsync", about("github.com/go-redsync/redsync/v4",
+		"its own random delays of 50 to 250 ms, tries without end"), addr,
 		func(c *redis.Client, ttl time.Duration) redisPeer {
 			return redsyncPeer{redsync.New(goredis.NewPool(c)), ttl}
 		})
@@ -202,11 +207,13 @@ func Rueidislock(addr string) bench.Store {
 	counting := redis.NewClient(&redis.Options{Addr: addr})
 	return bench.Store{
 		Name: "rueidislock", Child: "rueidislock " + addr,
-		About:    about("github.com/redis/rueidis", "KeyMajority 1 on the one server, NoLoopTracking, as it advises from Redis 7.0.5 on"),
+		About: about("github.com/redis/rueidis",
+			"KeyMajority 1 on the one server, NoLoopTracking, as it advises from Redis 7.0.5 on"),
 		Requests: func(ctx context.Context) (int64, error) { return bench.RedisCommands(ctx, counting) },
 		Open: func(_ context.Context, ttl time.Duration) (bench.Client, error) {
 			l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-				ClientOption: rueidis.ClientOption{InitAddress: []string{addr}}, KeyMajority: 1, NoLoopTracking: true, KeyValidity: ttl,
+				ClientOption: rueidis.ClientOption{InitAddress: []string{addr}}, KeyMajority: 1, NoLoopTracking: true,
+				KeyValidity: ttl,
 			})
 			if err != nil {
 				return nil, err

@@ -26,7 +26,8 @@ func redlockPeers(ctx context.Context, t testing.TB) ([]bench.Store, string, err
 		servers.RedisSet(t, s, "anylock:redlock:birth", "new") // it has forgotten no lease, and votes at once
 		addrs = append(addrs, s.Addr)
 	}
-	o, err := our(ctx, "redis+redlock://"+strings.Join(addrs, ","), "redis+redlock: fencing token, renewal, nodes that have forgotten leases do not vote")
+	o, err := our(ctx, "redis+redlock://"+strings.Join(addrs, ","),
+		"redis+redlock: fencing token, renewal, nodes that have forgotten leases do not vote")
 	if err != nil {
 		return nil, "", err
 	}
@@ -35,7 +36,9 @@ func redlockPeers(ctx context.Context, t testing.TB) ([]bench.Store, string, err
 }
 
 // quorumStore is a peer that uses go-redis on several servers.
-func quorumStore(name, settings string, addrs []string, open func(nodes []*redis.Client, ttl time.Duration) redisPeer) bench.Store {
+func quorumStore(
+	name, settings string, addrs []string, open func(nodes []*redis.Client, ttl time.Duration) redisPeer,
+) bench.Store {
 	clients := func(pool int) (nodes quorumClients) {
 		for _, a := range addrs {
 			nodes = append(nodes, redis.NewClient(&redis.Options{Addr: a, PoolSize: pool}))
@@ -79,8 +82,9 @@ func (q quorumClients) Close() error {
 // NaiveQuorum is the published algorithm at its barest: SET NX on all servers at once, a majority has the key, and a
 // script deletes it on all of them. It waits by asking every millisecond.
 func NaiveQuorum(addrs []string) bench.Store {
-	return quorumStore("naive-quorum", "go-redis "+version("github.com/redis/go-redis/v9")+": Bare on three servers at once, without timeouts of "+
-		"their own, clean-up after errors, tokens or renewal", addrs,
+	return quorumStore("naive-quorum",
+		"go-redis "+version("github.com/redis/go-redis/v9")+": Bare on three servers at once, without timeouts of "+
+			"their own, clean-up after errors, tokens or renewal", addrs,
 		func(nodes []*redis.Client, ttl time.Duration) redisPeer { return naiveQuorum{nodes, ttl} })
 }
 
@@ -129,7 +133,8 @@ func (q naiveQuorum) Acquire(ctx context.Context, key string) (bench.Lease, erro
 
 // RedsyncQuorum is [Redsync] on several servers.
 func RedsyncQuorum(addrs []string) bench.Store {
-	return quorumStore("redsync", about("github.com/go-redsync/redsync/v4", "a pool for each server; its own random delays of 50 to 250 ms, tries without end"),
+	return quorumStore("redsync", about("github.com/go-redsync/redsync/v4",
+		"a pool for each server; its own random delays of 50 to 250 ms, tries without end"),
 		addrs, func(nodes []*redis.Client, ttl time.Duration) redisPeer {
 			pools := make([]redsyncredis.Pool, 0, len(nodes))
 			for _, c := range nodes {

@@ -31,10 +31,13 @@ func our(ctx context.Context, url, settings string) (bench.Store, error) {
 	return s, err
 }
 
-func redisPeers(peers ...func(addr string) bench.Store) func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
+func redisPeers(
+	peers ...func(addr string) bench.Store,
+) func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 	return func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 		s := servers.Redis(t)
-		o, err := our(ctx, "redis://"+s.Addr, "redis: fencing token, first come first served, renewal, at most 16 hand-offs in a row")
+		o, err := our(ctx, "redis://"+s.Addr, "redis: fencing token, first come first served, renewal, at most 16 "+
+			"hand-offs in a row")
 		all := []bench.Store{o}
 		for _, p := range peers {
 			all = append(all, p(s.Addr))
@@ -47,10 +50,13 @@ func redisPeers(peers ...func(addr string) bench.Store) func(ctx context.Context
 	}
 }
 
-func tablePeers(peers ...func(url string) bench.Store) func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
+func tablePeers(
+	peers ...func(url string) bench.Store,
+) func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 	return func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 		s := servers.Postgres(t, "max_connections=500")
-		o, err := our(ctx, tableURL(s.PostgresURL()), "postgres+table: lease, fencing token, renewal, at most 16 hand-offs in a row")
+		o, err := our(ctx, tableURL(s.PostgresURL()),
+			"postgres+table: lease, fencing token, renewal, at most 16 hand-offs in a row")
 		if err != nil {
 			return nil, "", err
 		}
@@ -73,7 +79,8 @@ var Sets = slices.Concat([]Set{
 	{
 		Name: "redis", Title: "Redis",
 		Options: bench.Options{
-			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct-8", "distinct", "distinct-256", "hot-local", "hot-single", "hand-off", "try", "recovery", "waiters"},
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct-8", "distinct", "distinct-256",
+				"hot-local", "hot-single", "hand-off", "try", "recovery", "waiters"},
 			Waiters: []int{10, 100},
 		},
 		stores: redisPeers(Bare, Redsync, Redislock, Rueidislock),
@@ -81,21 +88,24 @@ var Sets = slices.Concat([]Set{
 	{
 		Name: "redis-64x1", Title: "Redis, one key: 64 clients with one worker each, held for 1 ms",
 		Options: bench.Options{
-			Rounds: rounds, Duration: 3 * second, Scenarios: []string{"hot-clients"}, Clients: 64, Workers: 1, Hold: time.Millisecond,
+			Rounds: rounds, Duration: 3 * second, Scenarios: []string{"hot-clients"}, Clients: 64, Workers: 1,
+			Hold: time.Millisecond,
 		},
 		stores: redisPeers(Redsync, Redislock, Rueidislock),
 	},
 	{
 		Name: "redis-8x8", Title: "Redis, one key: 8 clients with 8 workers each, held for 1 ms",
 		Options: bench.Options{
-			Rounds: rounds, Duration: 3 * second, Scenarios: []string{"hot-clients"}, Clients: 8, Workers: 8, Hold: time.Millisecond,
+			Rounds: rounds, Duration: 3 * second, Scenarios: []string{"hot-clients"}, Clients: 8, Workers: 8,
+			Hold: time.Millisecond,
 		},
 		stores: redisPeers(Redsync, Redislock, Rueidislock),
 	},
 	{
 		Name: "redis-held", Title: "Redis: 10 000 leases held, TTL 10 s",
 		Options: bench.Options{
-			Rounds: 2*rounds - 1, Duration: 5 * second, Scenarios: []string{"held"}, Held: 10_000, TTL: 10 * second, // held runs in every other round
+			// held runs in every other round
+			Rounds: 2*rounds - 1, Duration: 5 * second, Scenarios: []string{"held"}, Held: 10_000, TTL: 10 * second,
 		},
 		stores: redisPeers(Redsync, Rueidislock),
 	},
@@ -109,11 +119,13 @@ var Sets = slices.Concat([]Set{
 	{
 		Name: "etcd", Title: "etcd",
 		Options: bench.Options{
-			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hot-single", "hand-off", "try"}, Hold: -1,
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hot-single",
+				"hand-off", "try"}, Hold: -1,
 		},
 		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 			s := servers.EtcdCurrent(t)
-			o, err := our(ctx, "etcd://"+s.Addr, "etcd: fencing token, first come first served, renewal, at most 16 hand-offs in a row")
+			o, err := our(ctx, "etcd://"+s.Addr, "etcd: fencing token, first come first served, renewal, at most 16 "+
+				"hand-offs in a row")
 			if err != nil {
 				return nil, "", err
 			}
@@ -124,11 +136,13 @@ var Sets = slices.Concat([]Set{
 	{
 		Name: "zookeeper", Title: "ZooKeeper",
 		Options: bench.Options{
-			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hot-single", "hand-off"}, Hold: -1,
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hot-single",
+				"hand-off"}, Hold: -1,
 		},
 		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 			s := servers.ZooKeeper(t)
-			o, err := our(ctx, "zookeeper://"+s.Addr, "zookeeper: fencing token, first come first served, renewal, at most 16 hand-offs in a row")
+			o, err := our(ctx, "zookeeper://"+s.Addr,
+				"zookeeper: fencing token, first come first served, renewal, at most 16 hand-offs in a row")
 			if err != nil {
 				return nil, "", err
 			}
@@ -139,11 +153,13 @@ var Sets = slices.Concat([]Set{
 	{
 		Name: "postgres", Title: "Postgres, fsync off",
 		Options: bench.Options{
-			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try"}, Hold: -1, Clients: 4,
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off",
+				"try"}, Hold: -1, Clients: 4,
 		},
 		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 			s := servers.Postgres(t, "max_connections=500")
-			o, err := our(ctx, s.PostgresURL(), "postgres: lease, fencing token, first come first served, renewal, at most 16 hand-offs in a row")
+			o, err := our(ctx, s.PostgresURL(), "postgres: lease, fencing token, first come first served, renewal, at most 16 "+
+				"hand-offs in a row")
 			if err != nil {
 				return nil, "", err
 			}
@@ -155,7 +171,8 @@ var Sets = slices.Concat([]Set{
 	{
 		Name: "table", Title: "A table of Postgres, fsync off",
 		Options: bench.Options{
-			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct-8", "distinct", "hot-local", "try"}, Hold: -1,
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct-8", "distinct", "hot-local", "try"},
+			Hold: -1,
 		},
 		stores: tablePeers(BareUpsert, RiverLeader, PGLock),
 	},
@@ -169,7 +186,8 @@ var Sets = slices.Concat([]Set{
 	{
 		Name: "embedded", Title: "Without a server",
 		Options: bench.Options{
-			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try", "recovery"}, Hold: -1,
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off",
+				"try", "recovery"}, Hold: -1,
 		},
 		stores: embedded,
 	},

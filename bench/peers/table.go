@@ -61,7 +61,8 @@ var riverLeader = tableLock{
 // RiverLeader is the SQL of River's elector.
 func RiverLeader(url string) bench.Store {
 	return riverLeader.store(url, "river-leader",
-		"the SQL of River's leader election, by hand: DELETE of what has expired and INSERT in a transaction, an unlogged table")
+		"the SQL of River's leader election, by hand: DELETE of what has expired and INSERT in a transaction, an "+
+			"unlogged table")
 }
 
 func (l tableLock) store(url, name, settings string) bench.Store {

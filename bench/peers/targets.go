@@ -30,21 +30,25 @@ var Targets = append([]Target{
 	{Set: "redis", Scenario: "serial", Measure: bench.Rate, Peers: []string{"bare"}, Want: 1},
 	{Set: "redis", Scenario: "serial", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1},
 	{Set: "redis", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.9,
-		Short: "eight workers fill a pipeline only in part, and a script costs the server more than the peer's SET; with 64 workers the pipelines outweigh this"},
+		Short: "eight workers fill a pipeline only in part, and a script costs the server more than the peer's SET; with " +
+			"64 workers the pipelines outweigh this"},
 	{Set: "redis", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1},
 	{Set: "redis", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.9},
 	{Set: "redis", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1,
-		Short: "a cycle costs our process less than the peer's, but the server more: two scripts of 11 commands, which count a token and " +
+		Short: "a cycle costs our process less than the peer's, but the server more: two scripts of 11 commands, which " +
+			"count a token and " +
 			"check for waiters; the peer sends 6 commands"},
 	{Set: "redis", Scenario: "distinct-256", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.9},
-	{Set: "redis", Scenario: "distinct-256", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1, Short: "as with 64 workers"},
+	{Set: "redis", Scenario: "distinct-256", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1,
+		Short: "as with 64 workers"},
 	{Set: "redis", Scenario: "hot-local", Measure: bench.Rate, Peers: redisLibraries, Want: 10},
 	{Set: "redis-64x1", Scenario: "hot-clients", Measure: bench.P99, Peers: redisLibraries, Want: 0.2, Most: true},
 	{Set: "redis-64x1", Scenario: "hot-clients", Measure: bench.Jain, Want: 0.99},
 	{Set: "redis-64x1", Scenario: "hot-clients", Measure: bench.Rate, Peers: redisLibraries, Want: 0.9},
 	{Set: "redis-64x1", Scenario: "hot-clients", Measure: bench.Requests, Want: 20, Most: true},
 	{Set: "redis-8x8", Scenario: "hot-clients", Measure: bench.Rate, Peers: redisLibraries, Want: 1.15},
-	{Set: "redis-held", Scenario: "held", Measure: bench.CPU, Peers: []string{"redsync", "rueidislock"}, Want: 0.2, Most: true,
+	{Set: "redis-held", Scenario: "held", Measure: bench.CPU, Peers: []string{"redsync", "rueidislock"}, Want: 0.2,
+		Most:  true,
 		Short: "the rounds are on both sides of the target"},
 	{Set: "redis-held", Scenario: "held", Measure: bench.Goroutines, Want: 20, Most: true},
 	{Set: "redlock", Scenario: "serial", Measure: bench.Rate, Peers: []string{"naive-quorum"}, Want: 1,
@@ -54,7 +58,8 @@ var Targets = append([]Target{
 	{Set: "redlock", Scenario: "distinct-32", Measure: bench.Rate, Peers: []string{"naive-quorum"}, Want: 1},
 	{Set: "redlock", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"naive-quorum"}, Want: 1},
 	{Set: "etcd", Scenario: "serial", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 1,
-		Short: "both send two writes per cycle, and the limit is the server, which writes each to disk; the rounds are on both sides of the target"},
+		Short: "both send two writes per cycle, and the limit is the server, which writes each to disk; the rounds are on " +
+			"both sides of the target"},
 	{Set: "etcd", Scenario: "try", Measure: bench.P50, Peers: []string{"etcd-mutex"}, Want: 0.6, Most: true},
 	{Set: "etcd", Scenario: "hot-clients", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 8},
 	{Set: "etcd", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 10},
@@ -62,7 +67,8 @@ var Targets = append([]Target{
 		Short: "the rounds are on both sides of the target"},
 	{Set: "zookeeper", Scenario: "serial", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.1},
 	{Set: "zookeeper", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.1,
-		Short: "both make the two writes of a cycle through one library, and the server is the limit. Our own client was an " +
+		Short: "both make the two writes of a cycle through one library, and the server is the limit. Our own " +
+			"client was an " +
 			"eighth faster, and was replaced by the library's"},
 	{Set: "zookeeper", Scenario: "hot-clients", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.5},
 	{Set: "zookeeper", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 10},
@@ -71,9 +77,12 @@ var Targets = append([]Target{
 	{Set: "zookeeper", Scenario: "hot-single", Measure: bench.P99, Peers: []string{"zk-lock"}, Want: 1, Most: true},
 	{Set: "postgres", Scenario: "serial", Measure: bench.Rate, Peers: []string{"advisory"}, Want: 0.9},
 	{Set: "postgres", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"advisory"}, Want: 0.8,
-		Short: "both send two requests per cycle, and the server is the limit. Our requests are text that it parses each time, because a prepared " +
-			"message can be granted and then lost (docs/decisions/0013); they also carry a TTL, a label and a token. Tokens that " +
-			"share a transaction id gained a quarter, and a release by function call a little; a goroutine for each connection was slower"},
+		Short: "both send two requests per cycle, and the server is the limit. Our requests are text that it parses each " +
+			"time, because a prepared " +
+			"message can be granted and then lost (docs/decisions/0013); they also carry a TTL, a label and a " +
+			"token. Tokens that " +
+			"share a transaction id gained a quarter, and a release by function call a little; a goroutine for each " +
+			"connection was slower"},
 	{Set: "postgres", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"advisory", "pglock"}, Want: 10},
 	{Set: "table", Scenario: "serial", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},
 	{Set: "table", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},

@@ -107,7 +107,8 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 	case r.quiet:
 		return exitWith(int(r.conflictExit))
 	case r.inputIsOver() && !r.nonblock:
-		return &exitError{code: int(r.conflictExit), err: fmt.Errorf("%s was still held when standard input ended", show(r.key))}
+		return &exitError{code: int(r.conflictExit), err: fmt.Errorf("%s was still held when standard input ended",
+			show(r.key))}
 	case errors.Is(err, recipe.ErrLimit):
 		return &exitError{code: int(r.conflictExit), err: fmt.Errorf("%s: %w", show(r.key), recipe.ErrLimit)}
 	case errors.As(err, &held):

@@ -86,7 +86,8 @@ func runOnDeafStore(t *testing.T, ttl, grace time.Duration, deaf int) {
 	defer time.AfterFunc(3*ttl, func() { child.exit(0) }).Stop()
 	stop := keepAhead(l, ttl, grace)
 	s := &supervisor{
-		lease: l, child: child, ttl: ttl, grace: grace, guarded: t.Context(), lastError: func() string { return "" }, say: t.Logf,
+		lease: l, child: child, ttl: ttl, grace: grace, guarded: t.Context(), lastError: func() string { return "" },
+		say: t.Logf,
 	}
 	got := s.run()
 	stop()

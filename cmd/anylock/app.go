@@ -53,7 +53,8 @@ The home directory is that of the system's user database, not $HOME.`,
 	root.Flags().BoolVar(&printVersion, "version", false, "print the version")
 	flags := root.PersistentFlags()
 	flags.Var(&a.backend, "backend", "the store's `URL` (default $ANYLOCK_URL, else a directory of this user)")
-	flags.Var(&a.backendFile, "backend-file", "read the URL from the first line of `FILE`, to keep its password out of ps (default $ANYLOCK_URL_FILE)")
+	flags.Var(&a.backendFile, "backend-file", "read the URL from the first line of `FILE`, to keep its password out of "+
+		"ps (default $ANYLOCK_URL_FILE)")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "report progress on standard error")
 	cobra.EnableCommandSorting = false // run comes first
 	addGroup(root, "Locks:", a.runCommand(), a.holdCommand(), a.acquireCommand(), a.renewCommand(),

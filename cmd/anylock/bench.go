@@ -55,8 +55,10 @@ came before the end.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&b.backends, "backend", nil, "a store's `URL`; may be repeated (default memory and file)")
-	flags.Var(&b.backendFile, "backend-file", "read a store's URL from the first line of `FILE`, to keep its password out of ps")
-	flags.StringArrayVar(&b.options.Scenarios, "scenario", nil, "run only the scenario `NAME` (waiters-250 for 250 waiters, distinct-8 for 8 workers); may be repeated")
+	flags.Var(&b.backendFile, "backend-file",
+		"read a store's URL from the first line of `FILE`, to keep its password out of ps")
+	flags.StringArrayVar(&b.options.Scenarios, "scenario", nil,
+		"run only the scenario `NAME` (waiters-250 for 250 waiters, distinct-8 for 8 workers); may be repeated")
 	flags.IntVar(&b.options.Clients, "clients", 0, "number of clients in scenarios with several (default 8)")
 	flags.IntVar(&b.options.Workers, "workers", 0, "workers per client (default 64 with one client, 8 with several)")
 	flags.Var(&b.hold, "hold", "how long a contended key is held (default 1ms with several clients, 0 with one)")
@@ -72,7 +74,8 @@ came before the end.`,
 func scenarioList() string {
 	var list strings.Builder
 	for _, s := range bench.Scenarios(bench.Options{Waiters: []int{10}}) {
-		fmt.Fprintf(&list, "  %-15s %s\n", strings.TrimSuffix(s.Name, "-10"), strings.ReplaceAll(s.Title, " 10 ", " 1 to 1000 "))
+		fmt.Fprintf(&list, "  %-15s %s\n", strings.TrimSuffix(s.Name, "-10"),
+			strings.ReplaceAll(s.Title, " 10 ", " 1 to 1000 "))
 	}
 	return list.String()
 }
@@ -199,7 +202,8 @@ func (b *benchRun) measure(ctx context.Context) (*bench.Report, error) {
 			rest := time.Since(begun) / time.Duration(p.Done) * time.Duration(p.Total-p.Done)
 			left = fmt.Sprintf(", %d s left", int(rest.Seconds()+0.5))
 		}
-		now.Store(fmt.Sprintf("round %d of %d, %d of %d%s: %s on %s", p.Round, max(b.options.Rounds, p.Round), p.Done, p.Total, left, p.Scenario, p.Store))
+		now.Store(fmt.Sprintf("round %d of %d, %d of %d%s: %s on %s", p.Round, max(b.options.Rounds, p.Round), p.Done,
+			p.Total, left, p.Scenario, p.Store))
 	}
 	return bench.Run(ctx, b.options)
 }

@@ -57,6 +57,7 @@ reached.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&owner, "owner", "", "end the lease only if `OWNER`, as printed by list and inspect --format json, holds the key")
+	cmd.Flags().StringVar(&owner, "owner", "",
+		"end the lease only if `OWNER`, as printed by list and inspect --format json, holds the key")
 	return cmd
 }

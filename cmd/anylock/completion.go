@@ -28,12 +28,14 @@ func (a *app) addCompletion(root *cobra.Command) {
 	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
 		cmd.Short = "Print the completion script for a shell"
 		for _, shell := range cmd.Commands() {
-			shell.Long = strings.Replace(shell.Long, "If it is not installed already, you can install it via your OS's package manager.",
+			shell.Long = strings.Replace(shell.Long,
+				"If it is not installed already, you can install it via your OS's package manager.",
 				"If it is missing, install it with your system's package manager.", 1)
 		}
 	}
 	values := map[string]cobra.CompletionFunc{
-		"backend": words(schemes()...), "from": words(schemes()...), "to": words(schemes()...), "require": words(requirable...),
+		"backend": words(schemes()...), "from": words(schemes()...), "to": words(schemes()...),
+		"require":  words(requirable...),
 		"scenario": words(scenarioNames()...), "dialect": words("postgres", "mysql", "sqlite"),
 	}
 	for _, cmd := range append(root.Commands(), root) {

@@ -92,7 +92,8 @@ before the end and nothing had failed.`,
 	flags.BoolVar(&c.core, "core", false, "run only the core: about half of the checks, which find all known bugs")
 	flags.BoolVar(&c.faults, "faults", false, "put a faulty proxy in front of the store, and freeze and kill processes")
 	flags.BoolVar(&c.list, "list", false, "list the checks without running them")
-	flags.IntVar(&c.many, "many", 0, "how many leases or waiters one client may have at once (default depends on the store)")
+	flags.IntVar(&c.many, "many", 0, "how many leases or waiters one client may have at once (default depends "+
+		"on the store)")
 	flags.IntVar(&c.parallel, "parallel", 0, "how many checks run at once (default depends on the store)")
 	flags.Var(&c.timeout, "timeout", "time limit for one check (default depends on the store's guarantees)")
 	flags.Var(c.format, "format", c.format.usage())

@@ -82,7 +82,8 @@ func conformStock(t *testing.T, least int, args ...string) string {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	var got suiteRecord
-	if e := json.Unmarshal(out, &got); err != nil || e != nil || got.Failed > 0 || got.Interrupted > 0 || got.Passed < least {
+	if e := json.Unmarshal(out, &got); err != nil || e != nil || got.Failed > 0 || got.Interrupted > 0 ||
+		got.Passed < least {
 		t.Fatalf("%v, %v: %d checks passed\n%s%s", err, e, got.Passed, failures(got), stderr.Bytes())
 	}
 	t.Logf("%d checks passed, %d skipped", got.Passed, got.Skipped)
@@ -168,7 +169,8 @@ func TestProgress(t *testing.T) {
 	if got, want := screen(), "1 of 3 checks, 3 s: Second, AVeryLongN…"; got != want || utf8.RuneCountInString(got) != 39 {
 		t.Errorf("screen %q, want %q", got, want)
 	}
-	ended(conformance.Result{Name: "Second", Group: "waiting", Status: conformance.Fail, Rule: "rule 1: x", Output: "found y"})
+	ended(conformance.Result{Name: "Second", Group: "waiting", Status: conformance.Fail, Rule: "rule 1: x",
+		Output: "found y"})
 	if got, want := screen(), "fail waiting/Second (0s)\n     rule 1: x\n     found y\n"; got != want {
 		t.Errorf("screen %q, want %q", got, want)
 	}

@@ -83,7 +83,8 @@ Exit codes: 0 acquired;
 	cmd.Flags().StringVar(&label, "label", "", "show `TEXT` to others in the owner, in place of host and process id")
 	cmd.Flags().Lookup("lost-exit-code").Hidden = true // nobody watches the lease
 	cmd.Flags().Var(format, "format", format.usage())
-	cmd.Flags().BoolVar(&export, "export", false, "print shell commands that set $ANYLOCK_KEY, $ANYLOCK_OWNER and $ANYLOCK_TOKEN")
+	cmd.Flags().BoolVar(&export, "export", false,
+		"print shell commands that set $ANYLOCK_KEY, $ANYLOCK_OWNER and $ANYLOCK_TOKEN")
 	cmd.MarkFlagsMutuallyExclusive("format", "export")
 	return cmd
 }
@@ -125,7 +126,8 @@ func (r *runner) acquireDetached(ctx context.Context, print func(detachedRecord)
 }
 
 func newDetachedRecord(key string, lease *lock.Lease, began time.Time) detachedRecord {
-	record := detachedRecord{leaseRecord: leaseRecord{Key: key, Owner: lease.Owner()}, Left: lease.Deadline().Sub(began).Seconds()}
+	record := detachedRecord{leaseRecord: leaseRecord{Key: key, Owner: lease.Owner()},
+		Left: lease.Deadline().Sub(began).Seconds()}
 	if token := lease.Token(); token != 0 {
 		record.Token = &token
 	}

@@ -77,7 +77,8 @@ func findingsText(list []backend.Finding) string {
 		if f.Where != "" {
 			head += " at " + f.Where
 		}
-		blocks = append(blocks, oneLine(head)+"\n  found: "+oneLine(f.Found)+"\n  why:   "+oneLine(f.Why)+"\n  set:   "+oneLine(f.Set)+"\n")
+		blocks = append(blocks,
+			oneLine(head)+"\n  found: "+oneLine(f.Found)+"\n  why:   "+oneLine(f.Why)+"\n  set:   "+oneLine(f.Set)+"\n")
 	}
 	return strings.Join(blocks, "\n")
 }

@@ -20,7 +20,8 @@ func TestDoctorIsDocumented(t *testing.T) {
 	section := func(name string, list []backend.Finding) {
 		fmt.Fprintf(&want, "\n## %s\n\n| severity | code | why it matters | what to set |\n|---|---|---|---|\n", name)
 		codes := make(map[string]bool)
-		for _, f := range slices.SortedStableFunc(slices.Values(list), func(a, b backend.Finding) int { return int(b.Severity - a.Severity) }) {
+		for _, f := range slices.SortedStableFunc(slices.Values(list),
+			func(a, b backend.Finding) int { return int(b.Severity - a.Severity) }) {
 			fmt.Fprintf(&want, "| %v | `%s` | %s | %s |\n", f.Severity, f.Code, escaped(f.Why), escaped(f.Set))
 			if codes[f.Code] || f.Code == "" || f.Why == "" || f.Set == "" {
 				t.Errorf("%s: %+v is incomplete, or there twice", name, f)
@@ -33,7 +34,8 @@ func TestDoctorIsDocumented(t *testing.T) {
 		switch {
 		case len(d.Findings) > 0:
 			section(d.Name, d.Findings)
-		case d.Name != "pair" && d.Name != "memory" && !strings.HasPrefix(d.Name, "odd"): // a pair has those of its stores, memory has no server
+		case d.Name != "pair" && d.Name != "memory" && !strings.HasPrefix(d.Name, "odd"):
+			// a pair has those of its stores, memory has no server
 			t.Errorf("%s has no findings", d.Name)
 		}
 	}

@@ -29,5 +29,6 @@ func childEnv(env []string, key, owner string, token uint64) []string {
 		}
 		return name == keyVariable || name == ownerVariable || name == tokenVariable || name == heldVariable
 	})
-	return append(env, heldVariable+"="+held, keyVariable+"="+key, ownerVariable+"="+owner, tokenVariable+"="+strconv.FormatUint(token, 10))
+	return append(env, heldVariable+"="+held, keyVariable+"="+key, ownerVariable+"="+owner,
+		tokenVariable+"="+strconv.FormatUint(token, 10))
 }

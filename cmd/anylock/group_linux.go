@@ -19,7 +19,8 @@ func groupRuns(group int) bool {
 // shows only where it reaches none.
 func groupIsForeign(group int) bool {
 	members, _ := membersOf(group)
-	return slices.ContainsFunc(append(members, -group), func(id int) bool { return errors.Is(unix.Kill(id, 0), unix.EPERM) })
+	return slices.ContainsFunc(append(members, -group),
+		func(id int) bool { return errors.Is(unix.Kill(id, 0), unix.EPERM) })
 }
 
 // membersOf lists the processes of the group that have not ended yet. known is false without /proc.

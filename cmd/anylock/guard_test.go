@@ -60,7 +60,8 @@ func mainImage() {
 func TestGuardEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	holder := startJob(t, fileURL(dir), "k", `sleep 600 & echo $!; echo $$; while test ! -e '`+dir+`/go'; do sleep 0.05; done`)
+	holder := startJob(t, fileURL(dir), "k",
+		`sleep 600 & echo $!; echo $$; while test ! -e '`+dir+`/go'; do sleep 0.05; done`)
 	pids := holder.pids(2)
 	left, group := pids[0], pids[1]
 	guard := guardOf(t, holder.cmd.Process.Pid)
@@ -254,7 +255,8 @@ func TestGuardCannotBeReplaced(t *testing.T) {
 	signalTo(t, guards[0], syscall.SIGKILL)
 	awaitEnd(t, group)
 	holder.finish(exitLost)
-	if said := holder.said(); !strings.Contains(said, "cannot be started again: no such file or directory; stopping the command") {
+	if said := holder.said(); !strings.Contains(said,
+		"cannot be started again: no such file or directory; stopping the command") {
 		t.Errorf("anylock said %q", said)
 	}
 }

@@ -139,7 +139,8 @@ func (s *served) client(r *resource, program, interpreter, key string, env ...st
 		args = []string{"-c"}
 	}
 	cmd := exec.Command(path, append(args, program)...)
-	cmd.Env = append(os.Environ(), append([]string{"URL=" + s.url, "RESOURCE=" + r.URL, "KEY=" + key, "EXAMPLES=" + examples}, env...)...)
+	cmd.Env = append(os.Environ(), append([]string{"URL=" + s.url, "RESOURCE=" + r.URL, "KEY=" + key, "EXAMPLES=" +
+		examples}, env...)...)
 	return cmd
 }
 

@@ -57,7 +57,8 @@ func TestStoppedHolder(t *testing.T) {
 	eachStore(t, func(t *testing.T, url string) {
 		const ttl = 10 * time.Second // of which killMargin is a second
 		key := rand.Text()
-		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--grace", "1", "--verbose") // longer, it would renew more often
+		// longer, it would renew more often
+		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--grace", "1", "--verbose")
 		group := holder.pids(2)[0]
 		holder.says("the command runs")
 		leaseEnd(t, url, key, ttl*85/100) // a renewal has come, and none is near
@@ -179,7 +180,8 @@ func TestDeletedKey(t *testing.T) {
 	t.Parallel()
 	const ttl = 8 * time.Second
 	url, key := servers.RedisURL(t), rand.Text()
-	holder := startJob(t, url, key, `trap 'sleep 0.2; echo 0; exit 0' TERM; echo $$; while :; do sleep 0.05; done`, "--ttl", ttl.String())
+	holder := startJob(t, url, key, `trap 'sleep 0.2; echo 0; exit 0' TERM; echo $$; while :; do sleep 0.05; done`,
+		"--ttl", ttl.String())
 	group := holder.pids(1)[0]
 	deleteKeys(t, url, "*"+key+"*")
 	deleted := time.Now()

@@ -36,7 +36,8 @@ while test ! -e '` + dir + `/end'; do sleep 0.02; done; exit 7`
 	orphans := pids[:5] // and their parents have ended before the script printed the last number, its own
 	j.group = pids[5]
 	for _, pid := range orphans {
-		if parent := statFields(filepath.Join("/proc", strconv.Itoa(pid), "stat"))[1]; parent != strconv.Itoa(j.cmd.Process.Pid) {
+		if parent := statFields(filepath.Join("/proc", strconv.Itoa(pid),
+			"stat"))[1]; parent != strconv.Itoa(j.cmd.Process.Pid) {
 			t.Fatalf("the parent of the orphan is %s, not anylock", parent)
 		}
 	}

@@ -10,9 +10,11 @@ import (
 // A check without a verdict is neither a pass nor a failure, names no broken rule, and is shown with what kept it from
 // one.
 func TestReportsShowMissingVerdicts(t *testing.T) {
-	r := conformance.Result{Name: "FIFO", Group: "waiting", Rule: "rule 9: x", Status: conformance.NoVerdict, Output: "this process stood still for 3s"}
+	r := conformance.Result{Name: "FIFO", Group: "waiting", Rule: "rule 9: x", Status: conformance.NoVerdict,
+		Output: "this process stood still for 3s"}
 	for format, want := range map[string]string{
-		"text": "; 1 check without a verdict\n", "json": `"no_verdict": 1`, "junit": `<error message="no verdict">this process stood still`,
+		"text": "; 1 check without a verdict\n", "json": `"no_verdict": 1`,
+		"junit": `<error message="no verdict">this process stood still`,
 	} {
 		var b strings.Builder
 		if err := (suiteResult{"store", []conformance.Result{r}}).write(&b, format); err != nil {
@@ -22,7 +24,8 @@ func TestReportsShowMissingVerdicts(t *testing.T) {
 			t.Errorf("%s: no %q in\n%s", format, want, b.String())
 		}
 	}
-	if text := resultText(r, true); !strings.HasPrefix(text, "no verdict waiting/FIFO") || !strings.Contains(text, r.Output) || strings.Contains(text, r.Rule) {
+	if text := resultText(r, true); !strings.HasPrefix(text, "no verdict waiting/FIFO") ||
+		!strings.Contains(text, r.Output) || strings.Contains(text, r.Rule) {
 		t.Errorf("shown as\n%s", text)
 	}
 }
@@ -32,8 +35,10 @@ func TestReportsTellOfClaims(t *testing.T) {
 	results := []conformance.Result{
 		{Name: "One", Rule: "rule 1: x", Status: conformance.Pass},
 		{Name: "Two", Rule: "rule 9: y", Status: conformance.Fail, Broken: "rule 1: x", Output: "fifo.go:1: double grant"},
-		{Name: "Guarantees.Fencing", Rule: "tokens survive", Status: conformance.NotProven, Output: "not proven: needs Harness.Restart", Missing: "Harness.Restart"},
-		{Name: "Guarantees.EnforcedBy", Rule: "clocks", Status: conformance.NotProven, Output: "not proven: Three was skipped: no skew"},
+		{Name: "Guarantees.Fencing", Rule: "tokens survive", Status: conformance.NotProven,
+			Output: "not proven: needs Harness.Restart", Missing: "Harness.Restart"},
+		{Name: "Guarantees.EnforcedBy", Rule: "clocks", Status: conformance.NotProven,
+			Output: "not proven: Three was skipped: no skew"},
 	}
 	for _, test := range []struct {
 		format string
@@ -42,8 +47,10 @@ func TestReportsTellOfClaims(t *testing.T) {
 		{"text", []string{"claimed but not proven", "Guarantees.Fencing: tokens survive: needs Harness.Restart\n",
 			"proven:\n     Guarantees.Fencing", "Guarantees.EnforcedBy: clocks: Three was skipped: no skew\n",
 			"store: 1 passed, 1 failed, 0 skipped; 2 claims not proven\n"}},
-		{"json", []string{`"not_proven": 2`, `"output": "not proven: Three was skipped: no skew"`, `"status": "not proven"`, `"missing": "Harness.Restart"`, `"broken": "rule 1: x"`}},
-		{"junit", []string{`skipped="2"`, `<skipped message="not proven: Three was skipped: no skew: clocks">`, `<skipped message="not proven: needs Harness.Restart: tokens survive">`, `<failure message="rule 1: x">`}},
+		{"json", []string{`"not_proven": 2`, `"output": "not proven: Three was skipped: no skew"`, `"status": "not proven"`,
+			`"missing": "Harness.Restart"`, `"broken": "rule 1: x"`}},
+		{"junit", []string{`skipped="2"`, `<skipped message="not proven: Three was skipped: no skew: clocks">`,
+			`<skipped message="not proven: needs Harness.Restart: tokens survive">`, `<failure message="rule 1: x">`}},
 	} {
 		var b strings.Builder
 		if err := (suiteResult{"store", results}).write(&b, test.format); err != nil {

@@ -35,7 +35,8 @@ func newSuiteRecord(s suiteResult) suiteRecord {
 	}
 	for _, r := range s.results {
 		record.Results = append(record.Results, resultRecord{
-			Name: r.Name, Group: r.Group, Rule: r.Rule, Rules: r.Rules(), Broken: r.Broken, Status: string(r.Status), Missing: r.Missing,
+			Name: r.Name, Group: r.Group, Rule: r.Rule, Rules: r.Rules(), Broken: r.Broken, Status: string(r.Status),
+			Missing:     r.Missing,
 			Interrupted: r.Interrupted, Output: r.Output, Seconds: r.Duration.Seconds(),
 		})
 	}

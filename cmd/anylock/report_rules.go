@@ -74,7 +74,8 @@ func writeNotProven(b *strings.Builder, results []conformance.Result) {
 	lines := ""
 	for _, r := range results {
 		if r.Status == conformance.NotProven {
-			lines += fmt.Sprintf("     %s: %s: %s\n", r.Name, oneLine(r.Rule), strings.TrimPrefix(oneLine(r.Output), "not proven: "))
+			lines += fmt.Sprintf("     %s: %s: %s\n", r.Name, oneLine(r.Rule),
+				strings.TrimPrefix(oneLine(r.Output), "not proven: "))
 		}
 	}
 	writeSection(b, "claimed but not proven:", lines)

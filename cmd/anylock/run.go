@@ -136,8 +136,10 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
 	r.modeFlags(flags)
 	flags.Var(&r.minHold, "min-hold", "keep the key for at least this long, even if the command ends sooner")
 	flags.Var(&r.maxHold, "max-hold", "stop the command before it has held the key for this long (default never)")
-	flags.BoolVar(&r.noGuard, "no-guard", false, "run without the second process that kills the command if this one is killed or stopped")
-	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost, and for the rest of the group after a signal has ended the command (default a third of --ttl, 10s at most)")
+	flags.BoolVar(&r.noGuard, "no-guard", false,
+		"run without the second process that kills the command if this one is killed or stopped")
+	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost, and for the rest of the group "+
+		"after a signal has ended the command (default a third of --ttl, 10s at most)")
 	return cmd
 }
 

@@ -87,16 +87,20 @@ reached; 71 the address cannot be listened on`,
 	flags.StringVar(&s.tlsKey, "tls-key", "", "`FILE` with the certificate's key, in PEM")
 	flags.StringVar(&s.clientCA, "client-ca", "", "`FILE` with the authorities of client certificates, in PEM")
 	flags.StringVar(&s.clients, "clients", "", "JSON `FILE` with the clients and their rights")
-	flags.StringArrayVar(&s.hosts, "host", nil, "a further host `NAME` by which clients without a token reach the server; may be repeated")
-	flags.BoolVar(&s.plainHTTP, "plain-http", false, "allow other than loopback addresses without TLS, behind a proxy that has it")
+	flags.StringArrayVar(&s.hosts, "host", nil,
+		"a further host `NAME` by which clients without a token reach the server; may be repeated")
+	flags.BoolVar(&s.plainHTTP, "plain-http", false,
+		"allow other than loopback addresses without TLS, behind a proxy that has it")
 	flags.Var(&s.ttl, "ttl", "TTL of a request that names none (default 30s)")
 	flags.Var(&s.maxTTL, "max-ttl", "longest TTL of a request (default 1h; 1m where leases end with the server)")
 	flags.Var(&s.maxWait, "max-wait", "longest wait of one request (default 1m)")
-	flags.Var(&s.startDelay, "start-delay", "grant nothing for this long after the start (default --max-ttl where leases end with the server, else 0)")
+	flags.Var(&s.startDelay, "start-delay", "grant nothing for this long after the start (default --max-ttl where "+
+		"leases end with the server, else 0)")
 	flags.IntVar(&s.maxConns, "max-connections", 25_000, "`NUMBER` of open connections")
 	flags.IntVar(&s.maxConnsEach, "max-connections-per-address", 2_500, "`NUMBER` of open connections of one IP address")
 	flags.IntVar(&s.maxWaiters, "max-waiters", 20_000, "`NUMBER` of requests that wait at once")
-	flags.IntVar(&s.maxWaitersEach, "max-waiters-per-client", 2_000, "`NUMBER` of requests of one client, or address, that wait at once")
+	flags.IntVar(&s.maxWaitersEach, "max-waiters-per-client", 2_000,
+		"`NUMBER` of requests of one client, or address, that wait at once")
 	flags.IntVar(&s.maxLeases, "max-leases", 100_000, "`NUMBER` of leases")
 	flags.IntVar(&s.maxLeasesEach, "max-leases-per-client", 10_000, "`NUMBER` of leases of one client, or address")
 	return cmd
@@ -124,7 +128,8 @@ func (s *serving) run(ctx context.Context) error {
 	}
 	defer listener.Close()
 	if delay := handler.StartDelay(); delay > 0 {
-		s.app.say("grants nothing for %v: leases of an earlier server may still be in use (--start-delay)", delay.Round(time.Second))
+		s.app.say("grants nothing for %v: leases of an earlier server may still be in use (--start-delay)",
+			delay.Round(time.Second))
 	}
 	if _, err := fmt.Fprintln(s.app.stdout, url); err != nil {
 		return &exitError{code: exitOutput, err: err}
@@ -206,9 +211,11 @@ func (s *serving) check() (clients []lockhttp.Client, config *tls.Config, err er
 		return nil, nil, fmt.Errorf("--listen %s: clients could not copy this path from what serve prints", show(s.listen))
 	case s.isSocket() || s.isLoopback():
 	case len(clients) == 0:
-		return nil, nil, fmt.Errorf("--listen %s: other machines may reach this address, so that it needs --clients", show(s.listen))
+		return nil, nil, fmt.Errorf("--listen %s: other machines may reach this address, so that it needs --clients",
+			show(s.listen))
 	case config == nil && !s.plainHTTP:
-		return nil, nil, fmt.Errorf("--listen %s: tokens must not travel in the clear: use --tls-cert, or --plain-http behind a proxy", show(s.listen))
+		return nil, nil, fmt.Errorf("--listen %s: tokens must not travel in the clear: use --tls-cert, or --plain-http "+
+			"behind a proxy", show(s.listen))
 	}
 	return clients, config, nil
 }

@@ -37,7 +37,9 @@ type loadReply struct {
 	sent     time.Time
 }
 
-func (c *loadClient) call(ctx context.Context, method, key, action string, query url.Values, limit time.Duration) (r loadReply) {
+func (c *loadClient) call(
+	ctx context.Context, method, key, action string, query url.Values, limit time.Duration,
+) (r loadReply) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	server := c.load.servers[mathrand.IntN(len(c.load.servers))].url
@@ -162,7 +164,8 @@ func (c *loadClient) hold(ctx context.Context, key string, query url.Values, dea
 	}
 	for ctx.Err() == nil && time.Now().Before(end) && time.Now().Before(deadline) {
 		pause(ctx, min(time.Until(end), c.load.renewal))
-		r := c.call(context.Background(), "POST", key, "/renew", query, min(5*time.Second, max(time.Until(deadline), time.Millisecond)))
+		r := c.call(context.Background(), "POST", key, "/renew", query,
+			min(5*time.Second, max(time.Until(deadline), time.Millisecond)))
 		for r.status != http.StatusOK && r.status != http.StatusGone && time.Now().Before(deadline) {
 			pause(context.Background(), 300*time.Millisecond)
 			r = c.call(context.Background(), "POST", key, "/renew", query, 5*time.Second)

@@ -74,7 +74,8 @@ func TestVisitLogFindsOverlaps(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	at := func(key string, token uint64, shared bool, enter, leave int) visit {
-		return visit{key, fmt.Sprint("o", token), token, shared, start.Add(time.Duration(enter)), start.Add(time.Duration(leave))}
+		return visit{key, fmt.Sprint("o", token), token, shared, start.Add(time.Duration(enter)),
+			start.Add(time.Duration(leave))}
 	}
 	for name, c := range map[string]struct {
 		visits []visit

@@ -70,7 +70,8 @@ func TestServeUnderLoad(t *testing.T) {
 		clients = 1000
 	}
 	store := servers.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-	l := &load{t: t, store: store, keys: clients / 4, brief: text == "", renewal: loadTTL / 3, faults: make(map[string]int)}
+	l := &load{t: t, store: store, keys: clients / 4, brief: text == "", renewal: loadTTL / 3,
+		faults: make(map[string]int)}
 	if l.brief {
 		l.renewal = time.Second
 	}
@@ -111,7 +112,8 @@ func (l *load) disturb(duration time.Duration) {
 	}
 	pause(l.t.Context(), calm)
 	s := l.servers[mathrand.IntN(len(l.servers))]
-	names := []string{"server killed", "both servers killed", "server ended by SIGTERM", "server frozen", "store frozen", "store killed"}
+	names := []string{"server killed", "both servers killed", "server ended by SIGTERM", "server frozen", "store frozen",
+		"store killed"}
 	name := names[mathrand.IntN(len(names))]
 	switch name {
 	case "server killed":
@@ -166,8 +168,8 @@ func (l *load) signal(s *served, signal syscall.Signal) {
 	}
 }
 
-// awaitEveryClient waits until each client has had a lease since the last failure. It gives up if no further client gets
-// one for a while.
+// awaitEveryClient waits until each client has had a lease since the last failure. It gives up if no further client
+// gets one for a while.
 func (l *load) awaitEveryClient(list []*loadClient) {
 	before := make([]int64, len(list))
 	for i, c := range list {
@@ -186,7 +188,8 @@ func (l *load) awaitEveryClient(list []*loadClient) {
 		case n > served:
 			served, since = n, time.Now()
 		case time.Since(since) > patience:
-			l.fail("%d of %d clients had no lease after the last failure, and no further one for %v", len(list)-n, len(list), patience)
+			l.fail("%d of %d clients had no lease after the last failure, and no further one for %v", len(list)-n, len(list),
+				patience)
 			return
 		}
 		time.Sleep(50 * time.Millisecond) // sleeps: between two looks at the counts

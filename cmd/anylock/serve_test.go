@@ -33,7 +33,8 @@ func serveOn(t *testing.T, storeURL string, args ...string) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &served{t: t, args: append([]string{"serve", "--backend", storeURL, "--listen", "127.0.0.1:0"}, args...), log: log}
+	s := &served{t: t, args: append([]string{"serve", "--backend", storeURL, "--listen", "127.0.0.1:0"}, args...),
+		log: log}
 	s.start()
 	t.Cleanup(func() {
 		s.kill()
@@ -148,7 +149,8 @@ func TestServeSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	s := serveOn(t, "memory:", "--listen", "unix:"+path, "--start-delay", "0")
-	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
+		error) {
 		return net.Dial("unix", path)
 	}, DisableKeepAlives: true}}
 	put := func() int {

@@ -25,8 +25,10 @@ func inheritNoSignals() {
 // Tests do not depend on how they are started: in the background, by nohup(1), without standard input.
 func TestStartedByNohup(t *testing.T) {
 	t.Parallel()
-	tests := exec.Command("sh", "-c", `trap "" HUP INT QUIT; exec "$0" -test.short -test.run "^TestFile$/^(signals|waiting)$" <&-`, os.Args[0])
-	tests.Env = append(os.Environ(), "GOTMPDIR="+t.TempDir()) // testscript leaves its folder there if only some scripts of it run
+	tests := exec.Command("sh", "-c",
+		`trap "" HUP INT QUIT; exec "$0" -test.short -test.run "^TestFile$/^(signals|waiting)$" <&-`, os.Args[0])
+	// testscript leaves its folder there if only some scripts of it run
+	tests.Env = append(os.Environ(), "GOTMPDIR="+t.TempDir())
 	tests.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if out, err := tests.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -132,7 +132,10 @@ func (s *supervisor) happened(e childEvent) {
 // not matter if the signal asks every program to end, because a program may handle it.
 func (s *supervisor) wasAsked(e childEvent) bool {
 	return e.signal != nil && slices.Contains(signalsOfTerminal, e.signal) ||
-		slices.ContainsFunc(s.passed, func(sig os.Signal) bool { return sig == e.signal || slices.Contains(signalsToEnd, sig) })
+		slices.ContainsFunc(s.passed, func(sig os.Signal) bool {
+			return sig == e.signal ||
+				slices.Contains(signalsToEnd, sig)
+		})
 }
 
 func (s *supervisor) received(sig os.Signal) {

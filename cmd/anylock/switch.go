@@ -40,7 +40,8 @@ cannot be written.`,
 			switch {
 			case a.backend.isSet || a.backendFile.isSet:
 				return usagef("switch takes --from and --to, not --backend")
-			case passes && (to.isSet || toFile.isSet || withoutTokens || cmd.Flags().Changed("within") || cmd.Flags().Changed("format")):
+			case passes && (to.isSet || toFile.isSet || withoutTokens || cmd.Flags().Changed("within") ||
+				cmd.Flags().Changed("format")):
 				return usagef("--pass takes only --from or --from-file")
 			case within <= 0:
 				return usagef("--within %v is not positive", within)
@@ -84,7 +85,8 @@ cannot be written.`,
 	flags.Var(&toFile, "to-file", "read that URL from the first line of `FILE`")
 	flags.DurationVar(&within, "within", 24*time.Hour, "the longest time until every process uses both stores")
 	flags.Uint64Var(&pass, "pass", 0, "advance the numbers of --from to `N`")
-	flags.BoolVar(&withoutTokens, "without-tokens", false, "allow a store without fencing tokens, because nothing checks them")
+	flags.BoolVar(&withoutTokens, "without-tokens", false,
+		"allow a store without fencing tokens, because nothing checks them")
 	flags.Var(format, "format", format.usage())
 	return cmd
 }

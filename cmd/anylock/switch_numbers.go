@@ -66,7 +66,8 @@ func (s *switched) close() error { return errors.Join(s.other.Close(), s.Backend
 // number takes a lock, and returns its number. 0 means that the store has none.
 func (s *switched) number(ctx context.Context) (uint64, error) {
 	s.Backend, s.other = s.other, s.Backend
-	l, err := s.Backend.Acquire(ctx, backend.Request{Key: s.Prefix + s.key, Owner: backend.NewOwner(), TTL: 10 * time.Second})
+	l, err := s.Backend.Acquire(ctx, backend.Request{Key: s.Prefix + s.key, Owner: backend.NewOwner(),
+		TTL: 10 * time.Second})
 	if err == nil {
 		err = l.Release(ctx)
 	}
@@ -112,14 +113,16 @@ func (s *switched) findCut(ctx context.Context, within time.Duration) (*cut, err
 	shortest, longest := uint64(begun.Sub(answered).Microseconds()), uint64(time.Since(asked).Microseconds())
 	if grown := now - last; grown > shortest*9/10 && grown < longest*11/10+step {
 		return &cut{number: now + uint64(within.Microseconds()), limit: "within " + within.String(),
-			found: fmt.Sprintf("the number %d of a probe now; they follow a clock in microseconds, so it is reached in %v", now, within)}, nil
+			found: fmt.Sprintf("the number %d of a probe now; they follow a clock in microseconds, so it is reached in %v", now,
+				within)}, nil
 	}
 	// All that others took in the second that was watched, twice, and never fewer than some thousands.
 	const least = 10_000
 	others := now - last - min(now-last, step)
 	room := max(least*step, 2*others*uint64(within/watched+1))
 	return &cut{number: now + room, limit: fmt.Sprintf("within %v, and before %d more numbers are used", within, room),
-		found: fmt.Sprintf("the number %d of a probe now, and room for %d more: one lock takes up to %d, and in the second watched others took %d",
+		found: fmt.Sprintf("the number %d of a probe now, and room for %d more: one lock takes up to %d, and in the second "+
+			"watched others took %d",
 			now, room, step, others)}, nil
 }
 

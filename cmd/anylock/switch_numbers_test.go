@@ -56,7 +56,8 @@ func TestCutOfCounter(t *testing.T) {
 		synctest.Wait()
 		now, err := s.number(t.Context())
 		if err != nil || now >= c.number || c.number-now > 3*(taken.Load()-before) {
-			t.Errorf("number %d, %v after %v in which others took %d, want the cut %d above it, and not by much more", now, err, within, taken.Load()-before, c.number)
+			t.Errorf("number %d, %v after %v in which others took %d, want the cut %d above it, and not by much more", now, err,
+				within, taken.Load()-before, c.number)
 		}
 		asked, begun := 0, time.Now()
 		n, err := s.pass(t.Context(), c.number, func(uint64) { asked++ })
@@ -90,7 +91,8 @@ func TestCutOfClock(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if reached := time.UnixMicro(int64(c.number)); !strings.Contains(c.found, "follow a clock") || time.Until(reached) > within {
+				if reached := time.UnixMicro(int64(c.number)); !strings.Contains(c.found, "follow a clock") ||
+					time.Until(reached) > within {
 					t.Errorf("found by %q; reached in %v, want %v", c.found, time.Until(reached), within)
 				}
 			})
@@ -141,7 +143,8 @@ func TestCutOfEtcd(t *testing.T) {
 	if n, err := s.pass(t.Context(), c.number, func(uint64) { asked++ }); err != nil || n < c.number || asked < 5000 {
 		t.Errorf("passed %d at %d, %v, after %d numbers", c.number, n, err, asked)
 	}
-	both, err := pair.OpenStore(context.Background(), pair.URL(url, "file://"+t.TempDir()+"?lock_token_base="+strconv.FormatUint(c.number, 10), c.number))
+	both, err := pair.OpenStore(context.Background(),
+		pair.URL(url, "file://"+t.TempDir()+"?lock_token_base="+strconv.FormatUint(c.number, 10), c.number))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,10 +73,12 @@ func planSwitch(ctx context.Context, old, next *switched, within time.Duration) 
 		from = "--from-file " + shellQuote(old.file)
 	}
 	p.Steps = []string{
-		"Deploy " + p.Both + " to every process, in any order, " + cut.limit + ". Go on when none uses only " + p.From + " any more.",
+		"Deploy " + p.Both + " to every process, in any order, " + cut.limit + ". Go on when none uses only " + p.From +
+			" any more.",
 		"Run anylock switch " + from + " --pass " + strconv.FormatUint(p.Cut, 10) +
 			". Go on when it has exited with 0.",
-		"Deploy " + p.To + " to every process, in any order. Keep lock_token_base permanently. When none uses both stores any more, the switch is done.",
+		"Deploy " + p.To + " to every process, in any order. Keep lock_token_base permanently. When none uses both stores " +
+			"any more, the switch is done.",
 	}
 	return p, nil
 }
@@ -134,7 +136,8 @@ func changes(g, h backend.Guarantees) []string {
 
 func (p *switchPlan) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "from  %s\nto    %s\ncut   %d: %s\nbase  %d, above what the old store may use beyond the cut\n\npromises that change (during the switch, the weaker of each pair holds):\n",
+	fmt.Fprintf(&b, "from  %s\nto    %s\ncut   %d: %s\nbase  %d, above what the old store may use beyond the "+
+		"cut\n\npromises that change (during the switch, the weaker of each pair holds):\n",
 		p.From, p.To, p.Cut, p.Found, p.Base)
 	for _, c := range p.Changes {
 		fmt.Fprintf(&b, "  %s\n", c)
@@ -146,6 +149,7 @@ func (p *switchPlan) text() string {
 	if strings.Contains(p.Both, "***") {
 		b.WriteString("\npasswords: " + fillRule + "\n")
 	}
-	b.WriteString("\nto go back: run anylock switch with --from and --to swapped, each with the URL that is deployed by then\n")
+	b.WriteString("\nto go back: run anylock switch with --from and --to swapped, each with the URL that is " +
+		"deployed by then\n")
 	return b.String()
 }

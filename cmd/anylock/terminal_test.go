@@ -279,7 +279,8 @@ func TestTerminalBench(t *testing.T) {
 	t.Parallel()
 	c := newConsole(t, "ANYLOCK_URL=memory:")
 	c.await(prompt)
-	c.enter("TERM=vt100 anylock bench --rounds 500 --duration 50ms --scenario serial --scenario try --backend memory:; echo co\"\"de $?\n")
+	c.enter("TERM=vt100 anylock bench --rounds 500 --duration 50ms --scenario serial --scenario try --backend memory:; " +
+		"echo co\"\"de $?\n")
 	c.awaitMatch(`round \d+ of 500, `)
 	c.await(" s left: ")
 	c.enter("\x03")

@@ -88,7 +88,8 @@ func (c *process) stopped(sig os.Signal) (suspend bool) {
 	switch {
 	case c.tty == nil:
 		return false // no shell waits for its terminal: we keep the lock until somebody continues the command
-	case !asked && (sig == unix.SIGTTIN || sig == unix.SIGTTOU): // to continue it would undo a Ctrl-Z that came to us meanwhile
+	case !asked && (sig == unix.SIGTTIN || sig == unix.SIGTTOU):
+		// to continue it would undo a Ctrl-Z that came to us meanwhile
 		if !c.tty.foregroundIs(c.tty.own) && !c.tty.foregroundIs(c.pid) {
 			return true // we are in the background ourselves
 		}

@@ -23,7 +23,8 @@ func (r *runner) termFlags(flags *pflag.FlagSet) {
 		"exit with `CODE` if somebody else holds the key")
 	flags.Uint8Var(&r.lostExitCode, "lost-exit-code", exitLost, "exit with `CODE` if the lock is lost")
 	flags.StringArrayVar(&r.require, "require", nil,
-		"refuse a store that does not promise `GUARANTEE`, or several separated by commas; may be repeated (see also $ANYLOCK_REQUIRE)")
+		"refuse a store that does not promise `GUARANTEE`, or several separated by commas; may be repeated (see also "+
+			"$ANYLOCK_REQUIRE)")
 }
 
 // modeFlags are the flags that let several hold the key at once.

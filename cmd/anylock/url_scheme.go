@@ -39,5 +39,6 @@ func checkScheme(rawURL string) error {
 
 // isScheme reports whether a store has the scheme.
 func isScheme(scheme string) bool {
-	return slices.ContainsFunc(driver.Registered(), func(d driver.Driver) bool { return slices.Contains(d.Schemes(), scheme) })
+	return slices.ContainsFunc(driver.Registered(),
+		func(d driver.Driver) bool { return slices.Contains(d.Schemes(), scheme) })
 }

@@ -46,7 +46,8 @@ func TestTellWaiting(t *testing.T) {
 		{0, 3 * time.Second, false, nil},
 		{0, 9 * time.Second, true, []string{"waiting for k, held by somebody"}},
 		{time.Minute, time.Millisecond, false, []string{"k: waiting: redlock: node 2 cannot vote for 1m0s"}},
-		{5 * time.Second, time.Minute, true, []string{"k: waiting: redlock: node 2 cannot vote for 5s", "waiting for k, held by somebody"}},
+		{5 * time.Second, time.Minute, true, []string{"k: waiting: redlock: node 2 cannot vote for 5s",
+			"waiting for k, held by somebody"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var said []string

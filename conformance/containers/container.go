@@ -86,7 +86,8 @@ func (s *server) create() error {
 		req.Cmd = append(req.Cmd, at(word, s.addr))
 	}
 	for path, text := range s.image.files {
-		req.Files = append(req.Files, testcontainers.ContainerFile{Reader: strings.NewReader(text), ContainerFilePath: path, FileMode: 0o644})
+		req.Files = append(req.Files, testcontainers.ContainerFile{Reader: strings.NewReader(text), ContainerFilePath: path,
+			FileMode: 0o644})
 	}
 	return s.request(func(ctx context.Context) (err error) {
 		s.container, err = s.provider.RunContainer(ctx, req)
@@ -140,8 +141,10 @@ func (s *server) RestartEmpty() {
 
 // kill returns after the container has ended. Docker's stop would ask the server to end first.
 func (s *server) kill(ctx context.Context) error {
-	ended := s.provider.Client().ContainerWait(ctx, s.id(), client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
-	if _, err := s.provider.Client().ContainerKill(ctx, s.id(), client.ContainerKillOptions{Signal: "SIGKILL"}); err != nil {
+	ended := s.provider.Client().ContainerWait(ctx, s.id(),
+		client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
+	if _, err := s.provider.Client().ContainerKill(ctx, s.id(),
+		client.ContainerKillOptions{Signal: "SIGKILL"}); err != nil {
 		return err
 	}
 	select {

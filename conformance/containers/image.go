@@ -21,11 +21,14 @@ type image struct {
 }
 
 var images = []image{
-	{name: "redis", ref: "redis:7", port: "6379", url: "redis://HOST", command: []string{"redis-server", "--protected-mode", "no", "--appendonly", "yes"}},
-	{name: "valkey", ref: "valkey/valkey:8.1", port: "6379", url: "redis://HOST", command: []string{"valkey-server", "--protected-mode", "no", "--appendonly", "yes"}},
+	{name: "redis", ref: "redis:7", port: "6379", url: "redis://HOST",
+		command: []string{"redis-server", "--protected-mode", "no", "--appendonly", "yes"}},
+	{name: "valkey", ref: "valkey/valkey:8.1", port: "6379", url: "redis://HOST",
+		command: []string{"valkey-server", "--protected-mode", "no", "--appendonly", "yes"}},
 	{
 		name: "etcd", ref: "gcr.io/etcd-development/etcd:v3.6.5", port: "2379", url: "etcd://HOST",
-		command: []string{"/usr/local/bin/etcd", "--listen-client-urls=http://0.0.0.0:2379", "--advertise-client-urls=http://HOST"},
+		command: []string{"/usr/local/bin/etcd", "--listen-client-urls=http://0.0.0.0:2379",
+			"--advertise-client-urls=http://HOST"},
 	},
 	{
 		// A server's restart, which takes seconds on a busy machine, must not outlast a session.
@@ -39,7 +42,8 @@ var images = []image{
 		env:     map[string]string{"POSTGRES_HOST_AUTH_METHOD": "trust"},
 		many:    14, // each lease has a connection
 	},
-	{name: "memcached", ref: "memcached:1.6", port: "11211", url: "memcached://HOST", command: []string{"memcached", "-c", "4096"}},
+	{name: "memcached", ref: "memcached:1.6", port: "11211", url: "memcached://HOST",
+		command: []string{"memcached", "-c", "4096"}},
 }
 
 // zooCfg allows sessions from 1 s to 10 s.

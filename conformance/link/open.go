@@ -13,7 +13,9 @@ import (
 
 // Linked makes a [conformance.LinkedFunc] of whatever opens a client for the servers' addresses, each host:port. Open
 // gets the link's addresses in their stead.
-func Linked(addrs []string, open func(ctx context.Context, addrs []string) (backend.Backend, error)) conformance.LinkedFunc {
+func Linked(
+	addrs []string, open func(ctx context.Context, addrs []string) (backend.Backend, error),
+) conformance.LinkedFunc {
 	return func(ctx context.Context) (backend.Backend, conformance.Link, error) {
 		l, err := New(addrs...)
 		if err != nil {
@@ -65,7 +67,8 @@ func Linkable(rawURL string) error {
 // defaultPorts are those of servers whose URL names none, by scheme.
 var defaultPorts = map[string]string{
 	"redis": "6379", "rediss": "6379", "redis+redlock": "6379", "rediss+redlock": "6379",
-	"memcached": "11211", "memcacheds": "11211", "zookeeper": "2181", "zookeepers": "2281", "etcd": "2379", "etcds": "2379", "postgres": "5432", "postgresql": "5432",
+	"memcached": "11211", "memcacheds": "11211", "zookeeper": "2181", "zookeepers": "2281", "etcd": "2379",
+	"etcds": "2379", "postgres": "5432", "postgresql": "5432",
 }
 
 // hostsOf returns the servers' addresses in a URL, each host:port.
@@ -75,10 +78,12 @@ func hostsOf(rawURL string) ([]string, error) {
 		return nil, err
 	}
 	if strings.HasSuffix(u.Scheme, "+cluster") || strings.HasSuffix(u.Scheme, "+sentinel") {
-		return nil, fmt.Errorf("%w: %s: clients find servers by themselves, and would go round a link", backend.ErrInvalid, u.Scheme)
+		return nil, fmt.Errorf("%w: %s: clients find servers by themselves, and would go round a link", backend.ErrInvalid,
+			u.Scheme)
 	}
 	if strings.Contains(u.Query, "lock_node=") {
-		return nil, fmt.Errorf("%w: %s: lock_node names servers that would be reached without the link", backend.ErrInvalid, u.Scheme)
+		return nil, fmt.Errorf("%w: %s: lock_node names servers that would be reached without the link", backend.ErrInvalid,
+			u.Scheme)
 	}
 	if len(u.Hosts) == 0 {
 		return nil, fmt.Errorf("%w: %s: no host to put a link before", backend.ErrInvalid, u.Scheme)
@@ -87,7 +92,8 @@ func hostsOf(rawURL string) ([]string, error) {
 	for i, h := range u.Hosts {
 		port, known := defaultPorts[u.Scheme]
 		if _, _, err := net.SplitHostPort(h); err != nil && !known {
-			return nil, fmt.Errorf("%w: %s: a host needs its port for a link, as in localhost:1234", backend.ErrInvalid, u.Scheme)
+			return nil, fmt.Errorf("%w: %s: a host needs its port for a link, as in localhost:1234", backend.ErrInvalid,
+				u.Scheme)
 		}
 		if hosts[i], err = driver.HostPort(h, port); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", backend.ErrInvalid, u.Scheme, err)

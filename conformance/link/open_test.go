@@ -52,8 +52,9 @@ type fake struct {
 
 func init() {
 	driver.Register(driver.Driver{
-		Name: "linked", URLs: []driver.URLForm{{Scheme: "linked", Hosts: driver.OneHost, Path: driver.OptionalPath}}, Examples: []string{"linked://h"},
-		Open: func(_ context.Context, u driver.URL) (backend.Backend, error) { return fake{url: u.Raw}, nil },
+		Name: "linked", URLs: []driver.URLForm{{Scheme: "linked", Hosts: driver.OneHost, Path: driver.OptionalPath}},
+		Examples: []string{"linked://h"},
+		Open:     func(_ context.Context, u driver.URL) (backend.Backend, error) { return fake{url: u.Raw}, nil },
 	})
 }
 

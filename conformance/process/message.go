@@ -45,7 +45,8 @@ type answer struct {
 // sentinels are the errors that callers decide on.
 var sentinels = map[string]error{
 	"held": backend.ErrHeld, "lost": backend.ErrLost, "closed": backend.ErrClosed, "invalid": backend.ErrInvalid,
-	"unsupported": errors.ErrUnsupported, "unavailable": backend.ErrUnavailable, "cancelled": context.Canceled, "deadline": context.DeadlineExceeded,
+	"unsupported": errors.ErrUnsupported, "unavailable": backend.ErrUnavailable, "cancelled": context.Canceled,
+	"deadline": context.DeadlineExceeded,
 }
 
 // setError puts err into a.

@@ -12,8 +12,8 @@
 //
 //	conformance.Harness{Process: process.Self(address), …}
 //
-// The processes communicate over the child's standard input and output, one line of JSON for each request and reply. The
-// child ends with its parent. Its output goes to its standard error, which is the parent's.
+// The processes communicate over the child's standard input and output, one line of JSON for each request and reply.
+// The child ends with its parent. Its output goes to its standard error, which is the parent's.
 package process
 
 import (

@@ -217,7 +217,8 @@ func TestBadStarts(t *testing.T) {
 	if process.Self("") == nil {
 		t.Skip("no process can be frozen here")
 	}
-	if _, err := process.Self("broken")(t.Context(), 0); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "as asked") {
+	if _, err := process.Self("broken")(t.Context(), 0); !errors.Is(err, backend.ErrInvalid) ||
+		!strings.Contains(err.Error(), "as asked") {
 		t.Errorf("a client that cannot be opened: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

@@ -35,7 +35,9 @@ type server struct {
 }
 
 // serve answers until there are no more requests.
-func serve(open func(ctx context.Context, arg string) (backend.Backend, error), arg string, in io.Reader, out io.Writer) {
+func serve(
+	open func(ctx context.Context, arg string) (backend.Backend, error), arg string, in io.Reader, out io.Writer,
+) {
 	s := &server{out: json.NewEncoder(out), leases: make(map[string]backend.Lease)}
 	opened := make(chan bool, 1)
 	go func() {

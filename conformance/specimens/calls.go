@@ -30,7 +30,8 @@ func (c *Calls) Go(f func()) bool {
 // Ask makes a request of calls that ctx does not call off: nobody would know then whether it is done, nor when it is
 // certain not to be done any more. It returns when ctx ends, and late is called when the request has ended after that,
 // which timeout and base bound.
-func Ask[T any](ctx, base context.Context, calls *Calls, timeout time.Duration, request func(ctx context.Context) (T, error), late func()) (T, error) {
+func Ask[T any](ctx, base context.Context, calls *Calls, timeout time.Duration,
+	request func(ctx context.Context) (T, error), late func()) (T, error) {
 	type result struct {
 		value T
 		err   error

@@ -60,7 +60,8 @@ func Prove(t *testing.T, c Collection, harness HarnessMaker, options ...Option) 
 	var group runs
 	for i, s := range c.Specimens {
 		for k, kill := range s.Kills {
-			group.add(s.Name+"/"+kill.Check, func(t *testing.T) { recorder.note(i, k, killed(t, s, kill, p.harnessFor(s.Name))) })
+			group.add(s.Name+"/"+kill.Check,
+				func(t *testing.T) { recorder.note(i, k, killed(t, s, kill, p.harnessFor(s.Name))) })
 		}
 	}
 	for _, s := range p.spare() {

@@ -1,5 +1,5 @@
-// Package specimens has well-known wrong ways to lock. Each is a complete small store on a real server, which implements
-// package backend and works until something fails. Package conformance must find every one.
+// Package specimens has well-known wrong ways to lock. Each is a complete small store on a real server, which
+// implements package backend and works until something fails. Package conformance must find every one.
 //
 // The packages below, one for each server, have a [Collection]: a small correct store, the twin, and specimens of it in
 // which one step is wrong. A specimen differs from the twin only by its sin, so a check can find nothing else. [Prove]

@@ -124,12 +124,14 @@ func compare(ctx context.Context, db *sql.DB, stops, kills int) error {
 	if _, err := tx.ExecContext(ctx, `LOCK TABLE account, ledger IN EXCLUSIVE MODE`); err != nil {
 		return err
 	}
-	err = tx.QueryRowContext(ctx, `SELECT balance, (SELECT coalesce(sum(amount), 0) FROM ledger), (SELECT count(*) FROM ledger) FROM account`).
+	err = tx.QueryRowContext(ctx,
+		`SELECT balance, (SELECT coalesce(sum(amount), 0) FROM ledger), (SELECT count(*) FROM ledger) FROM account`).
 		Scan(&balance, &sum, &entries)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d entries, %d stops, %d kills: the balance is %d, the sum of the ledger %d\n", entries, stops, kills, balance, sum)
+	fmt.Printf("%d entries, %d stops, %d kills: the balance is %d, the sum of the ledger %d\n", entries, stops, kills,
+		balance, sum)
 	if balance != sum {
 		return errors.New("the balance is wrong")
 	}

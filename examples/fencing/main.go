@@ -82,7 +82,8 @@ func show(ctx context.Context, db *sql.DB, url string, fenced bool) error {
 	}
 	defer os.RemoveAll(dir)
 	start := func(name string, amount int) (*child, error) {
-		return startChild(ctx, "-teller", name, "-amount", strconv.Itoa(amount), "-db", url, "-locks", "file://"+dir, "-fenced="+strconv.FormatBool(fenced))
+		return startChild(ctx, "-teller", name, "-amount", strconv.Itoa(amount), "-db", url, "-locks", "file://"+dir,
+			"-fenced="+strconv.FormatBool(fenced))
 	}
 
 	a, err := start("A", 10)

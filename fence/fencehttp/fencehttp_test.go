@@ -49,7 +49,8 @@ func TestProtect(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if w.Code != c.want || (len(written) > before) != (c.want == 200) {
-			t.Errorf("%s %s with %q: %d %s, %d written", c.method, c.path, c.tokens, w.Code, strings.TrimSpace(w.Body.String()), len(written)-before)
+			t.Errorf("%s %s with %q: %d %s, %d written", c.method, c.path, c.tokens, w.Code, strings.TrimSpace(w.Body.String()),
+				len(written)-before)
 		}
 	}
 }

@@ -26,7 +26,8 @@ func ExampleScript() {
 		token  uint64 // of its lease
 		amount int
 	}{{256, 10}, {512, 50}, {256, 10}} {
-		balance, err := deposit.Run(ctx, client, "{account/7}:fence", holder.token, []string{"{account/7}:balance"}, holder.amount).Int()
+		balance, err := deposit.Run(ctx, client, "{account/7}:fence", holder.token, []string{"{account/7}:balance"},
+			holder.amount).Int()
 		if errors.Is(err, fence.ErrStale) {
 			fmt.Println(err)
 			continue
@@ -37,5 +38,6 @@ func ExampleScript() {
 
 func TestExampleScript(t *testing.T) {
 	redisAddr = servers.Redis(t).Addr
-	storetest.Example(t, ExampleScript, "10 <nil>\n60 <nil>\n\"{account/7}:fence\": stale fencing token 256: 512 was seen\n")
+	storetest.Example(t, ExampleScript, "10 <nil>\n60 <nil>\n\"{account/7}:fence\": stale fencing token 256: "+
+		"512 was seen\n")
 }

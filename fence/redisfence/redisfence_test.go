@@ -89,7 +89,8 @@ func TestReplies(t *testing.T) {
 	run := func(body string, args ...any) *redis.Cmd {
 		return redisfence.NewScript(body).Run(ctx, c, key, 256, []string{"{replies}:value"}, args...)
 	}
-	if n, err := run(`local seen = KEYS[1] .. ARGV[1] return #seen + #KEYS + #ARGV`, "x").Int(); n != len("{replies}:valuex")+2 || err != nil {
+	if n, err := run(`local seen = KEYS[1] .. ARGV[1] return #seen + #KEYS + #ARGV`,
+		"x").Int(); n != len("{replies}:valuex")+2 || err != nil {
 		t.Errorf("a number: %d, %v", n, err)
 	}
 	if _, err := run(`return redis.call("GET", KEYS[1])`).Result(); !errors.Is(err, redis.Nil) {

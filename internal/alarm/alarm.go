@@ -13,9 +13,10 @@ const openRuns = 4
 // in in the order of time, or nearly so, and make one run: then nothing is moved but the entry and its neighbours,
 // however many there are. In a heap of all entries each move would touch a dozen others, far apart in memory.
 type Clock[T any] struct {
-	due     func()
-	base    time.Time        // from which times are counted here: numbers compare faster
-	heap    []end[T]         // the first of each run; an own heap, because container/heap costs more than the rest of Set and Remove
+	due  func()
+	base time.Time // from which times are counted here: numbers compare faster
+	// the first of each run; an own heap, because container/heap costs more than the rest of Set and Remove
+	heap    []end[T]
 	growing [openRuns]end[T] // the last of each run that grows; nil is a free place
 	evict   int              // the run to give up next, for a new one
 	length  int
@@ -38,7 +39,8 @@ type Entry[T any] struct {
 	Item       T
 	at         time.Time
 	prev, next *Entry[T] // in its run
-	index      int       // of the run in the heap, from 1, for its first entry; within for the others; 0 when it is not there
+	// of the run in the heap, from 1, for its first entry; within for the others; 0 when it is not there
+	index int
 }
 
 const within = -1

@@ -15,8 +15,9 @@ import (
 
 // A Matrix records which checks find each bug. Every bug was tried on every check.
 type Matrix struct {
-	Checks []string            // the checks that were tried, in the order in which they were first recorded
-	Rows   map[string][]string // from each bug to the checks that find it, in the order of Checks; none if only chance finds it
+	Checks []string // the checks that were tried, in the order in which they were first recorded
+	// from each bug to the checks that find it, in the order of Checks; none if only chance finds it
+	Rows map[string][]string
 }
 
 // Read reads a file that Write wrote. If there is no such file, the Matrix is empty.

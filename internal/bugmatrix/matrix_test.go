@@ -29,7 +29,8 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 
 func TestReadRefusesDamage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "matrix.tsv")
-	for _, text := range []string{"bug\tx\t0\n", "check\tA\nbug\tx\t1\n", "check\tA\nbug\tx\t-1\n", "check\tA\nbug\tx\n", "chec", "\n"} {
+	for _, text := range []string{"bug\tx\t0\n", "check\tA\nbug\tx\t1\n", "check\tA\nbug\tx\t-1\n", "check\tA\nbug\tx\n",
+		"chec", "\n"} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

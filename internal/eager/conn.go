@@ -80,7 +80,8 @@ func (c *conn) fetch(p []byte) (n int, err error, done bool) {
 			return 0, io.EOF, true
 		case c.err != syscall.EAGAIN && c.err != syscall.EINTR:
 			return 0, &net.OpError{
-				Op: "read", Net: c.RemoteAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("read", c.err),
+				Op: "read", Net: c.RemoteAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(),
+				Err: os.NewSyscallError("read", c.err),
 			}, true
 		}
 		if !time.Now().Before(end) {

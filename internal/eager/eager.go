@@ -1,8 +1,8 @@
 // Package eager polls a connection for a reply that is expected soon, so that no thread has to sleep for it.
 //
-// While a goroutine waits for a socket, its thread sleeps, and waking a thread takes longer than a nearby store needs to
-// reply. So after a write the goroutine polls the socket for a moment, and sleeps only then. Polling uses processor time,
-// so it is limited:
+// While a goroutine waits for a socket, its thread sleeps, and waking a thread takes longer than a nearby store needs
+// to reply. So after a write the goroutine polls the socket for a moment, and sleeps only then. Polling uses processor
+// time, so it is limited:
 //
 //   - Only the reply to a write is polled for; unsolicited data is waited for asleep.
 //   - Polling ends after mostTime, and becomes rarer if replies take longer (see pace).

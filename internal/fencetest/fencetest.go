@@ -174,8 +174,9 @@ func write(ctx context.Context, tx *sql.Tx, token uint64) error {
 	if err := tx.QueryRowContext(ctx, `SELECT balance FROM account`).Scan(&balance); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, fmt.Sprintf(`UPDATE account SET balance = %d, fence = %d, history = CONCAT(history, ' %d')`,
-		balance+1, token, token))
+	_, err := tx.ExecContext(ctx,
+		fmt.Sprintf(`UPDATE account SET balance = %d, fence = %d, history = CONCAT(history, ' %d')`,
+			balance+1, token, token))
 	return err
 }
 

@@ -39,7 +39,9 @@ func RunLeases(t *testing.T, d Database, store *sql.DB) {
 
 // Overtaken stops a holder between its check and its commit until its lease has expired, while another waits for the
 // key. It returns the order of their writes.
-func (d Database) Overtaken(t *testing.T, db *sql.DB, level sql.IsolationLevel, check LeaseCheck) (order string, err error) {
+func (d Database) Overtaken(
+	t *testing.T, db *sql.DB, level sql.IsolationLevel, check LeaseCheck,
+) (order string, err error) {
 	t.Helper()
 	ctx := t.Context()
 	const ttl = 300 * time.Millisecond
@@ -85,7 +87,8 @@ func (d Database) Overtaken(t *testing.T, db *sql.DB, level sql.IsolationLevel, 
 		t.Fatal("the next holder: ", err)
 	}
 	tx = d.begin(t, sql.LevelDefault)
-	if again := fence.NewLeases(d.Dialect, table).Check(ctx, tx, stopped{old.Key, old.Owner}); !errors.Is(again, fence.ErrStale) {
+	if again := fence.NewLeases(d.Dialect, table).Check(ctx, tx, stopped{old.Key, old.Owner}); !errors.Is(again,
+		fence.ErrStale) {
 		t.Errorf("the old holder's next check: %v, want ErrStale", again)
 	}
 	_ = tx.Rollback()

@@ -67,8 +67,10 @@ func Records(drivers []driver.Driver) []Record {
 			Name: d.Name, Schemes: d.Schemes(), Examples: d.Examples, Params: params(d),
 			Guarantees: Guarantees{
 				Reach: g.Reach.String(), Consistency: g.Consistency.String(), EarlyLoss: g.EarlyLoss,
-				ReportsLoss: g.ReportsLoss, EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(), MaxTTL: g.MaxTTL.Seconds(), MaxSilence: g.MaxSilence.Seconds(), MaxLeases: g.MaxLeases,
-				MaxLate: g.MaxLate.Seconds(), Fencing: g.Fencing.String(), FIFO: g.FIFO, Wake: g.Wake.String(),
+				ReportsLoss: g.ReportsLoss, EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(),
+				Granularity: g.Granularity.Seconds(), MaxTTL: g.MaxTTL.Seconds(), MaxSilence: g.MaxSilence.Seconds(),
+				MaxLeases: g.MaxLeases,
+				MaxLate:   g.MaxLate.Seconds(), Fencing: g.Fencing.String(), FIFO: g.FIFO, Wake: g.Wake.String(),
 				Shared: g.Shared,
 			},
 			RoundTrips: RoundTrips(d.RoundTrips),

@@ -25,10 +25,12 @@ var rows = []row{
 	{"expiry is measured by", func(d driver.Driver) string { return d.Guarantees.EnforcedBy }},
 	{"shortest TTL", func(d driver.Driver) string { return duration(d.Guarantees.MinTTL) }},
 	{"longest TTL", func(d driver.Driver) string { return most(d.Guarantees.MaxTTL, "10 years") }},
-	{"a disconnected holder keeps its key for at most", func(d driver.Driver) string { return most(d.Guarantees.MaxSilence, "its TTL") }},
+	{"a disconnected holder keeps its key for at most",
+		func(d driver.Driver) string { return most(d.Guarantees.MaxSilence, "its TTL") }},
 	{"TTLs are rounded up to", func(d driver.Driver) string { return duration(d.Guarantees.Granularity) }},
 	{"leases per client", func(d driver.Driver) string { return number(d.Guarantees.MaxLeases) }},
-	{"after the TTL, a dead holder's key is free within", func(d driver.Driver) string { return duration(d.Guarantees.MaxLate) }},
+	{"after the TTL, a dead holder's key is free within",
+		func(d driver.Driver) string { return duration(d.Guarantees.MaxLate) }},
 	{"waiters get the key", func(d driver.Driver) string { return waiting(d.Guarantees) }},
 	{"readers can share a key", func(d driver.Driver) string { return yes(d.Guarantees.Shared) }},
 	{"fencing tokens grow across", func(d driver.Driver) string { return fencing(d.Guarantees.Fencing) }},
@@ -109,7 +111,8 @@ func Markdown(w io.Writer, drivers []driver.Driver) error {
 // ChoiceMarkdown writes a table of the facts that decide between stores, with a row for each driver.
 func ChoiceMarkdown(w io.Writer, drivers []driver.Driver) error {
 	var b strings.Builder
-	b.WriteString("| store | scope | can a store failure let in a second holder? | waiters | shortest TTL |\n|---|---|---|---|---|\n")
+	b.WriteString("| store | scope | can a store failure let in a second holder? | waiters | shortest TTL " +
+		"|\n|---|---|---|---|---|\n")
 	for _, d := range drivers {
 		g, second := d.Guarantees, "yes: check the token"
 		switch {

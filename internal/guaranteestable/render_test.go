@@ -13,11 +13,14 @@ import (
 // drivers are two stores at opposite ends, the second with what a table cannot hold as it is.
 var drivers = []driver.Driver{
 	{
-		Name: "strong", URLs: []driver.URLForm{{Scheme: "strong"}, {Scheme: "strongs"}}, Examples: []string{"strong://host", "strongs://host"},
-		Params:      []driver.Param{{Name: "lock_zebra", Help: "stripes", OneOf: []string{"black", "white"}}, {Name: "lock_ant", Type: driver.Number, Help: "legs"}},
+		Name: "strong", URLs: []driver.URLForm{{Scheme: "strong"}, {Scheme: "strongs"}},
+		Examples: []string{"strong://host", "strongs://host"},
+		Params: []driver.Param{{Name: "lock_zebra", Help: "stripes", OneOf: []string{"black", "white"}},
+			{Name: "lock_ant", Type: driver.Number, Help: "legs"}},
 		OtherParams: "zoolib",
 		Guarantees: backend.Guarantees{
-			MinTTL: time.Second, MaxTTL: time.Hour, MaxSilence: 40 * time.Second, Granularity: time.Second, MaxLate: 1500 * time.Millisecond, EnforcedBy: "server clock",
+			MinTTL: time.Second, MaxTTL: time.Hour, MaxSilence: 40 * time.Second, Granularity: time.Second,
+			MaxLate: 1500 * time.Millisecond, EnforcedBy: "server clock",
 			Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
 			Reach: backend.ReachNetwork, Shared: true,
 		},
@@ -25,7 +28,8 @@ var drivers = []driver.Driver{
 	},
 	{
 		Name: "weak", URLs: []driver.URLForm{{Scheme: "weak"}}, Examples: []string{"weak:a|b"},
-		Guarantees: backend.Guarantees{EarlyLoss: "eviction | restart <any>; a text that is longer than a table can bear in one of its cells", EnforcedBy: "hope"},
+		Guarantees: backend.Guarantees{EarlyLoss: "eviction | restart <any>; a text that is longer than a table can bear " +
+			"in one of its cells", EnforcedBy: "hope"},
 		RoundTrips: driver.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
 	},
 }
@@ -120,7 +124,8 @@ func TestText(t *testing.T) {
 	if err := Text(&b, drivers); err != nil {
 		t.Fatal(err)
 	}
-	head := "strong (strong, strongs)\n  strong://host\n  strongs://host\n  ?lock_ant=number  legs\n  ?lock_zebra=black|white  stripes\n  other parameters: those of zoolib\n  scope: all"
+	head := "strong (strong, strongs)\n  strong://host\n  strongs://host\n  ?lock_ant=number  legs\n  " +
+		"?lock_zebra=black|white  stripes\n  other parameters: those of zoolib\n  scope: all"
 	if !strings.HasPrefix(b.String(), head) {
 		t.Errorf("got\n%s\nwant it to begin with\n%s", b.String(), head)
 	}

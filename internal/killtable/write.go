@@ -22,7 +22,8 @@ const generated = "<!-- Written by \"make docs\" from what \"make evidence\" rec
 func (f *findings) killTable() string {
 	var b strings.Builder
 	b.WriteString(generated + "# What each check finds\n\n")
-	b.WriteString(wrap("Each line is a bug and a check that must find it. [What the suite finds](../kill-table.md) explains and summarizes this table."))
+	b.WriteString(wrap("Each line is a bug and a check that must find it. [What the suite finds](../kill-table.md) " +
+		"explains and summarizes this table."))
 	b.WriteString("\n## Specimens\n\n| store | wrong way | found by | what that proves |\n|---|---|---|---|\n")
 	for _, c := range f.collections {
 		for _, s := range c.Specimens {
@@ -50,9 +51,12 @@ func (f *findings) row(b *strings.Builder, check string, wrong ...string) {
 func (f *findings) gallery() string {
 	var b strings.Builder
 	b.WriteString(generated + "# Wrong ways to lock, in full\n\n")
-	b.WriteString(wrap("The specimens on this page are ways to lock that appear in tutorials, libraries and production code, and that work until " +
-		"something fails. Each is a small store on the real server, in [conformance/specimens](../../conformance/specimens), and differs " +
-		"from a correct store, its twin, in the step shown. Below each specimen is the last recorded report of the conformance suite. The " +
+	b.WriteString(wrap("The specimens on this page are ways to lock that appear in tutorials, libraries and production " +
+		"code, and that work until " +
+		"something fails. Each is a small store on the real server, in " +
+		"[conformance/specimens](../../conformance/specimens), and differs " +
+		"from a correct store, its twin, in the step shown. Below each specimen is the last recorded report of the " +
+		"conformance suite. The " +
 		"twin passes the same checks. [Wrong ways to lock](../specimens.md) is the list."))
 	for _, c := range f.collections {
 		fmt.Fprintf(&b, "\n## %s\n", c.Store)

@@ -12,7 +12,8 @@ import (
 )
 
 // harmless are functions of goroutines that belong to the test runner or the Go runtime.
-var harmless = []string{"testing.(*M).", "testing.tRunner(", "os/signal.loop(", "os/signal.signal_recv(", "runtime.ensureSigM("}
+var harmless = []string{"testing.(*M).", "testing.tRunner(", "os/signal.loop(", "os/signal.signal_recv(",
+	"runtime.ensureSigM("}
 
 // VerifyTestMain runs the tests of m and exits. If they pass but goroutines are left a second later, it prints their
 // stacks and exits with 1.
@@ -20,7 +21,8 @@ func VerifyTestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
 		if stacks := left(time.Second); len(stacks) > 0 {
-			fmt.Fprintf(os.Stderr, "leak: %d goroutines are left after the tests:\n\n%s\n", len(stacks), strings.Join(stacks, "\n\n"))
+			fmt.Fprintf(os.Stderr, "leak: %d goroutines are left after the tests:\n\n%s\n", len(stacks),
+				strings.Join(stacks, "\n\n"))
 			code = 1
 		}
 	}

@@ -13,7 +13,8 @@ import (
 // Who waits at the store, for a holder elsewhere, is notified too: another process, or another Locker of this one.
 func TestShutdownEndsWaitsAtStore(t *testing.T) {
 	t.Parallel()
-	for name, url := range map[string]string{"File": "file://" + t.TempDir() + "/locks", "Memory": "memory://" + t.Name()} {
+	for name, url := range map[string]string{"File": "file://" + t.TempDir() + "/locks", "Memory": "memory://" +
+		t.Name()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			holding, err := lock.Open(t.Context(), url)

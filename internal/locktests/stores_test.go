@@ -185,8 +185,9 @@ func TestFrozenStores(t *testing.T) {
 // A URL of a weaker store fails when it is opened, with all that is missing.
 func TestWeakStoresAreRefused(t *testing.T) {
 	url, _ := servers.Store(t, "memcached")
-	_, err := lock.Open(t.Context(), url, lock.Require(lock.Need{Linearizable: true, NoEarlyLoss: true, FIFO: true, Push: true,
-		Reach: lock.ReachNetwork}))
+	_, err := lock.Open(t.Context(), url,
+		lock.Require(lock.Need{Linearizable: true, NoEarlyLoss: true, FIFO: true, Push: true,
+			Reach: lock.ReachNetwork}))
 	if !errors.Is(err, lock.ErrUnsupported) {
 		t.Fatalf("%v, want ErrUnsupported", err)
 	}

@@ -24,7 +24,10 @@ func TestWaitOnBusyKey(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = answered(func(wait time.Duration) (*lock.Lease, error) { return b.Acquire(t.Context(), "k", lock.WithWait(wait)) })
+			_, err = answered(func(wait time.Duration) (*lock.Lease,
+				error) {
+				return b.Acquire(t.Context(), "k", lock.WithWait(wait))
+			})
 			if !errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("WithWait: %v, want ErrHeld alone", err)
 			}
@@ -36,7 +39,8 @@ func TestWaitOnBusyKey(t *testing.T) {
 				defer cancel()
 				return b.Acquire(ctx, "k")
 			})
-			if !errors.Is(err, lock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, lock.ErrUnavailable) {
+			if !errors.Is(err, lock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) ||
+				errors.Is(err, lock.ErrUnavailable) {
 				t.Errorf("deadline: %v, want ErrHeld and the context's error", err)
 			}
 			release(t, lease)

@@ -40,7 +40,8 @@ func tidy(t *testing.T, root, store string) (sums []string) {
 	dir := t.TempDir()
 	const module = "github.com/anylock/lock"
 	for name, text := range map[string]string{
-		"go.mod":  fmt.Sprintf("module example.test/user\n\ngo 1.26.0\n\nrequire %s v0.0.0\n\nreplace %[1]s => %q\n", module, root),
+		"go.mod": fmt.Sprintf("module example.test/user\n\ngo 1.26.0\n\nrequire %s v0.0.0\n\nreplace %[1]s => %q\n", module,
+			root),
 		"user.go": fmt.Sprintf("package user\n\nimport (\n\t_ %q\n\t_ %q\n)\n", module, module+"/"+store),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -34,7 +34,8 @@ var parts = []part{
 	table("choice", guaranteestable.ChoiceMarkdown),
 	table("urls", guaranteestable.URLsMarkdown),
 	table("needs", writeNeeds),
-	params("etcd"), params("memcached"), params("postgres"), params("postgres-table"), params("redis"), params("redlock"), params("zookeeper"),
+	params("etcd"), params("memcached"), params("postgres"), params("postgres-table"), params("redis"), params("redlock"),
+	params("zookeeper"),
 }
 
 // table is a part that shows all stores.

@@ -182,7 +182,8 @@ func anchors(text string) (names []string) {
 }
 
 func TestAnchors(t *testing.T) {
-	const page = "# One turn, at a `time`\n\n```sh\n# no heading\n```\n<a id=\"made-by-hand\"></a>\n\n### Was *es* für_Folgen hat\n"
+	const page = "# One turn, at a `time`\n\n```sh\n# no heading\n```\n<a id=\"made-by-hand\"></a>\n\n### Was *es* " +
+		"für_Folgen hat\n"
 	want := []string{"one-turn-at-a-time", "made-by-hand", "was-es-für_folgen-hat"}
 	if got := anchors(page); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

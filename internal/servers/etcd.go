@@ -59,7 +59,8 @@ func EtcdJWT(t testing.TB, user, password, prefix string, ttl time.Duration, arg
 	t.Helper()
 	private, public := signingKey(t)
 	return startEtcdAuth(t, etcdKind, user, password, prefix, map[string]string{"jwt.key": private, "jwt.pub": public},
-		append([]string{"--auth-token", fmt.Sprintf("jwt,pub-key=jwt.pub,priv-key=jwt.key,sign-method=ES256,ttl=%v", ttl)}, args...))
+		append([]string{"--auth-token", fmt.Sprintf("jwt,pub-key=jwt.pub,priv-key=jwt.key,sign-method=ES256,ttl=%v", ttl)},
+			args...))
 }
 
 // signingKey returns a new pair of keys as PEM.
@@ -81,7 +82,9 @@ func signingKey(t testing.TB) (private, public string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: open}))
 }
 
-func startEtcdAuth(t testing.TB, k kind, user, password, prefix string, files map[string]string, args []string) *Server {
+func startEtcdAuth(
+	t testing.TB, k kind, user, password, prefix string, files map[string]string, args []string,
+) *Server {
 	t.Helper()
 	g := k.source(t)
 	spec := g.newEtcdSpec(t)
@@ -110,7 +113,8 @@ func (spec etcdSpec) enableAuth(ctx context.Context, addr, user, password, prefi
 		{"user/grant", m{"user": root, "role": root}},
 		{"user/add", m{"name": user, "password": password}},
 		{"role/add", m{"name": role}},
-		{"role/grant", m{"name": role, "perm": m{"permType": "READWRITE", "key": []byte(prefix), "range_end": prefixEnd(prefix)}}},
+		{"role/grant", m{"name": role, "perm": m{"permType": "READWRITE", "key": []byte(prefix),
+			"range_end": prefixEnd(prefix)}}},
 		{"user/grant", m{"user": user, "role": role}},
 		{"enable", m{}},
 	} {

@@ -119,7 +119,8 @@ func (c *EtcdMembers) StartEmpty(i int) {
 	}
 	c.specs[i] = spec
 	s := c.Servers[i]
-	s.node.(*process).args, _ = spec.command(place{ports: []string{strconv.Itoa(spec.ports[0]), strconv.Itoa(spec.ports[1])}})
+	s.node.(*process).args,
+		_ = spec.command(place{ports: []string{strconv.Itoa(spec.ports[0]), strconv.Itoa(spec.ports[1])}})
 	s.ready = spec.ready
 	s.check("start", s.node.start())
 	s.waitReady()

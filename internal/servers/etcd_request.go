@@ -42,7 +42,8 @@ func (c etcdClient) doOn(ctx context.Context, addr, path string, request, reply 
 	token := ""
 	if c.user != "" {
 		var login struct{ Token string }
-		err := c.post(ctx, addr, "/v3/auth/authenticate", "", map[string]string{"name": c.user, "password": c.password}, &login)
+		err := c.post(ctx, addr, "/v3/auth/authenticate", "", map[string]string{"name": c.user, "password": c.password},
+			&login)
 		if err != nil {
 			return err
 		}
@@ -88,7 +89,8 @@ func (c etcdClient) post(ctx context.Context, addr, path, token string, request,
 
 // read sends a read that the whole cluster must agree on.
 func (c etcdClient) read(ctx context.Context, addr string) error {
-	return c.do(ctx, []string{addr}, "/v3/kv/range", map[string]any{"key": []byte("anylock-ready"), "count_only": true}, nil)
+	return c.do(ctx, []string{addr}, "/v3/kv/range", map[string]any{"key": []byte("anylock-ready"), "count_only": true},
+		nil)
 }
 
 // An etcdMemberList is a server's list of the cluster's members. Numbers of members are decimal text.

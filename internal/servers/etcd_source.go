@@ -52,7 +52,8 @@ func (spec etcdSpec) command(at place) (args []string, files map[string]string) 
 	}
 	args = []string{
 		"--name", spec.name, "--data-dir", spec.data, "--logger", "zap",
-		"--listen-client-urls", scheme + bindHost + ":" + at.ports[0], "--advertise-client-urls", scheme + "127.0.0.1:" + at.ports[0],
+		"--listen-client-urls", scheme + bindHost + ":" + at.ports[0], "--advertise-client-urls", scheme + "127.0.0.1:" +
+			at.ports[0],
 		"--listen-peer-urls", "http://" + bindHost + ":" + at.ports[1], "--initial-advertise-peer-urls", spec.peerURL(),
 		"--initial-cluster", spec.peers, "--initial-cluster-state", spec.state, "--initial-cluster-token", "anylock",
 	}

@@ -28,7 +28,8 @@ func EtcdTLS(t testing.TB) *EtcdTLSServer {
 	s := &EtcdTLSServer{TLSServer: &TLSServer{CA: cert, CAs: x509.NewCertPool()}}
 	s.CAs.AppendCertsFromPEM(cert)
 	spec := g.newEtcdSpec(t)
-	spec.options = []string{"--cert-file", "cert.pem", "--key-file", "key.pem", "--trusted-ca-file", "cert.pem", "--client-cert-auth"}
+	spec.options = []string{"--cert-file", "cert.pem", "--key-file", "key.pem", "--trusted-ca-file", "cert.pem",
+		"--client-cert-auth"}
 	spec.files = map[string]string{"cert.pem": string(cert), "key.pem": string(key)}
 	spec.client.tls = s.Config()
 	spec.client.tls.Certificates = []tls.Certificate{pair}

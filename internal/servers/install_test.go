@@ -164,7 +164,8 @@ func TestInstallServersWithoutRights(t *testing.T) {
 	if err == nil || len(asked) > 0 {
 		t.Errorf("it asked for %q, and ended with %v", asked, err)
 	}
-	advice := "sudo " + filepath.Join(project, "scripts/install-servers") + " etcd zookeeper memcached postgres pgbouncer chromium mariadb curl python node\n"
+	advice := "sudo " + filepath.Join(project, "scripts/install-servers") +
+		" etcd zookeeper memcached postgres pgbouncer chromium mariadb curl python node\n"
 	if !strings.Contains(out, advice) || strings.Contains(out, "apt-get") {
 		t.Errorf("it printed:\n%s\nwant only this command:\n%s", out, advice)
 	}

@@ -16,8 +16,8 @@ import (
 const MariaDatabase = "app"
 
 // MariaDB starts a MariaDB of the test's own, which lets anybody in and has the database MariaDatabase. It runs on this
-// machine only. Arguments are more of its command line, and win over ours: a kill of the server loses the last second of its
-// data unless they say otherwise.
+// machine only. Arguments are more of its command line, and win over ours: a kill of the server loses the last second
+// of its data unless they say otherwise.
 func MariaDB(t testing.TB, arguments ...string) *Server {
 	t.Helper()
 	program, ok := find([]string{"mariadbd"}, "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
@@ -52,8 +52,8 @@ func MariaDB(t testing.TB, arguments ...string) *Server {
 }
 
 // bootstrap creates the server's system tables by a server that reads statements from its standard input and then shuts
-// down. A server that starts in an empty folder creates the tables too, but writes their first pages late: a kill within
-// the first second would leave a folder that no server can use.
+// down. A server that starts in an empty folder creates the tables too, but writes their first pages late: a kill
+// within the first second would leave a folder that no server can use.
 func bootstrap(program, dir string) error {
 	args := []string{"--no-defaults", "--bootstrap", "--datadir=" + dir, "--skip-grant-tables"}
 	if os.Geteuid() == 0 {

@@ -15,7 +15,8 @@ func MemcachedTLS(t testing.TB) *ClientTLSServer {
 	l := memcachedLaunch(func(at place) []string {
 		return []string{
 			"-l", "notls:" + net.JoinHostPort(bindHost, at.ports[0]), "-l", net.JoinHostPort(bindHost, at.ports[1]), "-Z",
-			"-o", fmt.Sprintf("ssl_chain_cert=%s,ssl_key=%s,ssl_ca_cert=%s,ssl_verify_mode=2", "cert.pem", "key.pem", "cert.pem"),
+			"-o", fmt.Sprintf("ssl_chain_cert=%s,ssl_key=%s,ssl_ca_cert=%s,ssl_verify_mode=2", "cert.pem", "key.pem",
+				"cert.pem"),
 		}
 	})
 	command := l.command

@@ -72,7 +72,8 @@ func (spec postgresSpec) process(t testing.TB, binary string, s *Server, args []
 	f := newFamily(t, s, binary, user, args, files)
 	var err error
 	if spec.primary != nil {
-		err = runAs(user, s.Dir, sibling(binary, "pg_basebackup"), "-D", dataDir, "-R", "-c", "fast", "-d", spec.primary.postgresConn())
+		err = runAs(user, s.Dir, sibling(binary, "pg_basebackup"), "-D", dataDir, "-R", "-c", "fast", "-d",
+			spec.primary.postgresConn())
 	} else {
 		err = initdb(user, sibling(binary, "initdb"), s.Dir)
 	}
@@ -115,7 +116,8 @@ func initdb(user *identity, program, dir string) error {
 		}
 		defer os.RemoveAll(making)
 		if err := errors.Join(user.own(making), runAs(user, making, program,
-			"-D", dataDir, "-N", "-U", postgresUser, "--auth=trust", "-E", "UTF8", "--locale=C", "--wal-segsize=1")); err != nil {
+			"-D", dataDir, "-N", "-U", postgresUser, "--auth=trust", "-E", "UTF8", "--locale=C",
+			"--wal-segsize=1")); err != nil {
 			return err
 		}
 		if err := os.Rename(making, kept); err != nil && !ownedBy(user, kept) { // another process may have been first

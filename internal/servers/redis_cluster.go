@@ -16,7 +16,8 @@ func RedisCluster(t testing.TB, masters int) []*Server {
 	group := redisKind.source(t)
 	list := make([]*Server, masters)
 	for i := range list {
-		list[i] = group.startRedis(t, redisSpec{options: []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+		list[i] = group.startRedis(t, redisSpec{options: []string{"--cluster-enabled", "yes", "--cluster-config-file",
+			"nodes.conf",
 			"--cluster-announce-ip", "127.0.0.1", "--cluster-node-timeout", "3000"}})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
@@ -68,7 +69,8 @@ func clusterReady(ctx context.Context, s *Server, masters int) error {
 	if err != nil {
 		return err
 	}
-	got := fmt.Sprintf("state %s, %s nodes, %s slots", info["cluster_state"], info["cluster_known_nodes"], info["cluster_slots_ok"])
+	got := fmt.Sprintf("state %s, %s nodes, %s slots", info["cluster_state"], info["cluster_known_nodes"],
+		info["cluster_slots_ok"])
 	if want := fmt.Sprintf("state ok, %d nodes, %d slots", masters, redisSlots); got != want {
 		return fmt.Errorf("%s, want %s", got, want)
 	}

@@ -25,7 +25,8 @@ func (g *group) startRedis(t testing.TB, spec redisSpec) *Server {
 }
 
 func (spec redisSpec) launch() launch {
-	return launch{command: spec.command, ready: spec.ask.ready, empty: without("appendonlydir", "appendonly.aof", "dump.rdb")}
+	return launch{command: spec.command, ready: spec.ask.ready,
+		empty: without("appendonlydir", "appendonly.aof", "dump.rdb")}
 }
 
 // command returns the command line and files of a server.

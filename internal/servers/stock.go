@@ -16,11 +16,13 @@ func Stock() map[string]func(t testing.TB) string {
 		},
 		"etcd": func(t testing.TB) string { return "etcd://" + Etcd(t).Addr },
 		"zookeeper": func(t testing.TB) string {
-			return "zookeeper://" + ZooKeeper(t, "tickTime=2000", "syncLimit=5", "maxClientCnxns=60", "forceSync=yes", "preAllocSize=65536").Addr
+			return "zookeeper://" + ZooKeeper(t, "tickTime=2000", "syncLimit=5", "maxClientCnxns=60", "forceSync=yes",
+				"preAllocSize=65536").Addr
 		},
 		"memcached": func(t testing.TB) string { return "memcached://" + Memcached(t, "-m", "64", "-c", "1024").Addr },
 		"postgres": func(t testing.TB) string {
-			return Postgres(t, "max_connections=100", "fsync=on", "shared_buffers=128MB", "max_wal_size=1GB", "autovacuum=on").PostgresURL()
+			return Postgres(t, "max_connections=100", "fsync=on", "shared_buffers=128MB", "max_wal_size=1GB",
+				"autovacuum=on").PostgresURL()
 		},
 	}
 }
@@ -31,7 +33,8 @@ func stockRedis(t testing.TB) *Server {
 	t.Helper()
 	const conf = "/etc/redis/redis.conf"
 	g := redisKind.source(t)
-	spec := redisSpec{options: []string{"--save", "3600 1 300 100 60 10000", "--appendfsync", "everysec", "--repl-diskless-sync-delay", "5"}}
+	spec := redisSpec{options: []string{"--save", "3600 1 300 100 60 10000", "--appendfsync", "everysec",
+		"--repl-diskless-sync-delay", "5"}}
 	l := spec.launch()
 	if text, err := os.ReadFile(conf); err == nil {
 		text = regexp.MustCompile(`(?m)^(dir|logfile|pidfile|daemonize|bind|port) .*`).ReplaceAll(text, nil)

@@ -38,7 +38,8 @@ func zooKeeperClasses() string {
 	const debian = "/usr/share/java"
 	var path []string
 	for _, name := range []string{
-		"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "netty-codec", "metrics-core", "snappy-java", "commons-cli",
+		"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "netty-codec", "metrics-core", "snappy-java",
+		"commons-cli",
 	} {
 		jar := filepath.Join(debian, name+".jar")
 		if _, err := os.Stat(jar); err != nil {

@@ -24,7 +24,8 @@ func ZooKeeperTLS(t testing.TB, lines ...string) *ClientTLSServer {
 	l := g.zooKeeper(append([]string{
 		"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
 		fmt.Sprint("secureClientPort=", ports[1]), "secureClientPortAddress=" + bindHost, "ssl.clientAuth=need",
-		"ssl.keyStore.location=./server.pem", "ssl.keyStore.type=PEM", "ssl.trustStore.location=./ca.pem", "ssl.trustStore.type=PEM",
+		"ssl.keyStore.location=./server.pem", "ssl.keyStore.type=PEM", "ssl.trustStore.location=./ca.pem",
+		"ssl.trustStore.type=PEM",
 	}, lines...), "")
 	s, files := newClientTLS(t, loopback(ports[1]))
 	l.ports = ports

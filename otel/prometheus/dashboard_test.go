@@ -103,7 +103,8 @@ func TestDashboardOfRealRun(t *testing.T) {
 	}
 	end := j.hold(1)
 	server.Kill()
-	scrape(200, has(`lock_client_lease_losses_total{error_type="lost"} > 0`, `lock_client_acquire_duration_seconds_count{error_type="unavailable"}`))
+	scrape(200, has(`lock_client_lease_losses_total{error_type="lost"} > 0`,
+		`lock_client_acquire_duration_seconds_count{error_type="unavailable"}`))
 	server.Start()
 	end()
 	l.end()
@@ -120,7 +121,8 @@ func TestDashboardOfRealRun(t *testing.T) {
 			t.Errorf("%s shows nothing", p.Title)
 		}
 		for _, q := range p.Targets {
-			expr := strings.NewReplacer("$job", ".*", "$backend", ".*", "$__rate_interval", "1m", "$__range", "1h").Replace(q.Expr)
+			expr := strings.NewReplacer("$job", ".*", "$backend", ".*", "$__rate_interval", "1m", "$__range",
+				"1h").Replace(q.Expr)
 			found := 0
 			for _, at := range db.at {
 				found += len(db.query(expr, at))

@@ -30,14 +30,16 @@ type job struct {
 func newJob(t *testing.T, b backend.Backend, opts ...lock.Option) *job {
 	t.Helper()
 	j := &job{t: t, metrics: prometheus.NewRegistry()}
-	reader, err := exporter.New(exporter.WithRegisterer(j.metrics), exporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes))
+	reader, err := exporter.New(exporter.WithRegisterer(j.metrics),
+		exporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracer, err := otel.New(otel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))), otel.WithKey(func(key string) string {
-		kind, _, _ := strings.Cut(key, "/")
-		return kind
-	}))
+	tracer, err := otel.New(otel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))),
+		otel.WithKey(func(key string) string {
+			kind, _, _ := strings.Cut(key, "/")
+			return kind
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +123,8 @@ type faultyLease struct {
 }
 
 func (l *faultyLease) Renew(ctx context.Context, ttl time.Duration) error {
-	if kit.Sleep(ctx, time.Duration(l.store.slow.Load())) != nil || l.store.down.Load() || l.store.dropping.Load() && l.n.Add(1)%2 == 1 {
+	if kit.Sleep(ctx, time.Duration(l.store.slow.Load())) != nil || l.store.down.Load() || l.store.dropping.Load() &&
+		l.n.Add(1)%2 == 1 {
 		return l.store.fault()
 	}
 	return l.Lease.Renew(ctx, ttl)

@@ -20,7 +20,8 @@ import (
 
 func rules(t *testing.T) []rulefmt.Rule {
 	t.Helper()
-	groups, errs := rulefmt.ParseFile("rules.yml", false, model.LegacyValidation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	groups, errs := rulefmt.ParseFile("rules.yml", false, model.LegacyValidation, parser.NewParser(parser.Options{}),
+		slog.New(slog.DiscardHandler))
 	for _, err := range errs {
 		t.Error(err)
 	}
@@ -84,24 +85,28 @@ func TestAlerts(t *testing.T) {
 			}
 			return func() { _ = l.Release(j.t.Context()) }
 		}},
-		{"StoreAnswersRenewalsSlowly", []string{"AnylockRenewalsLate", "AnylockWaitsGrow"}, 40 * time.Minute, func(j *job, _ *load, store *faulty) func() {
-			store.slow.Store(int64(slowly))
-			return j.hold(many)
-		}},
-		{"EverySecondRenewalFails", []string{"AnylockRenewalsFail"}, 40 * time.Minute, func(_ *job, _ *load, store *faulty) func() {
-			store.dropping.Store(true)
-			return func() {}
-		}},
-		{"StoreIsDown", []string{"AnylockLeaseLost", "AnylockStoreUnavailable"}, 40 * time.Minute, func(j *job, _ *load, store *faulty) func() {
-			end := j.hold(3)
-			store.down.Store(true)
-			return end
-		}},
+		{"StoreAnswersRenewalsSlowly", []string{"AnylockRenewalsLate", "AnylockWaitsGrow"}, 40 * time.Minute,
+			func(j *job, _ *load, store *faulty) func() {
+				store.slow.Store(int64(slowly))
+				return j.hold(many)
+			}},
+		{"EverySecondRenewalFails", []string{"AnylockRenewalsFail"}, 40 * time.Minute,
+			func(_ *job, _ *load, store *faulty) func() {
+				store.dropping.Store(true)
+				return func() {}
+			}},
+		{"StoreIsDown", []string{"AnylockLeaseLost", "AnylockStoreUnavailable"}, 40 * time.Minute,
+			func(j *job, _ *load, store *faulty) func() {
+				end := j.hold(3)
+				store.down.Store(true)
+				return end
+			}},
 		{"WorkersHoldForLonger", []string{"AnylockWaitsGrow"}, 40 * time.Minute, func(_ *job, l *load, _ *faulty) func() {
 			l.holds.Store(int64(5 * time.Second))
 			return func() {}
 		}},
-		{"LeaseIsForgotten", []string{"AnylockLeaseHeldLong"}, 90 * time.Minute, func(j *job, _ *load, _ *faulty) func() { return j.hold(1) }},
+		{"LeaseIsForgotten", []string{"AnylockLeaseHeldLong"}, 90 * time.Minute,
+			func(j *job, _ *load, _ *faulty) func() { return j.hold(1) }},
 	} {
 		for _, name := range c.fires {
 			covered[name] = true

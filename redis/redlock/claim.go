@@ -178,13 +178,14 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 
 // clear makes the request of a removal, in a turn that has begun. sure means that nothing can come back.
 func (c *claim) clear(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
-	n.flag(exchange.Request{Script: releaseScript, Keys: c.keys[:1], Args: []any{c.id, number}}, func(gone bool, err error) {
-		c.mu.Lock()
-		p := &c.at[i]
-		sure := err == nil && !p.doubt
-		p.there = !sure || number < p.wrote
-		c.mu.Unlock()
-		c.next(i)
-		done(gone, sure, err)
-	})
+	n.flag(exchange.Request{Script: releaseScript, Keys: c.keys[:1], Args: []any{c.id, number}},
+		func(gone bool, err error) {
+			c.mu.Lock()
+			p := &c.at[i]
+			sure := err == nil && !p.doubt
+			p.there = !sure || number < p.wrote
+			c.mu.Unlock()
+			c.next(i)
+			done(gone, sure, err)
+		})
 }

@@ -101,7 +101,8 @@ func TestRepairedTwice(t *testing.T) {
 	}
 	for range 2 {
 		done := make(chan error, 1)
-		r.repairAt(2, &renewal{claim: c, ttl: claimTTL, number: c.number.Add(1), sent: time.Now()}, func(err error) { done <- err })
+		r.repairAt(2, &renewal{claim: c, ttl: claimTTL, number: c.number.Add(1), sent: time.Now()},
+			func(err error) { done <- err })
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +311,8 @@ func TestReleaseThatComesLate(t *testing.T) {
 	r := opened(t, through(addrs))
 	lock := r.naming.lock("k")
 	const tries = 10
-	for attempt := 1; ; attempt++ { // on a busy machine the lease may end before it is granted, or before the release begins
+	// on a busy machine the lease may end before it is granted, or before the release begins
+	for attempt := 1; ; attempt++ {
 		l, err := r.Acquire(t.Context(), waiting("k", ttl))
 		if errors.Is(err, backend.ErrLost) && attempt < tries {
 			continue
@@ -425,7 +427,8 @@ func TestUndecided(t *testing.T) {
 	p := storetest.NewProxy(t, f.nodes[2].Addr)
 	r := opened(t, through([]string{f.nodes[0].Addr, f.nodes[1].Addr, p.Addr}))
 	release(t, acquire(t, r, req("warm", claimTTL)))
-	if err := redistest.Raw(t, f.nodes[0].Addr).Set(context.Background(), r.naming.lock("k"), "1:1:0123456789abcdefsomebody", time.Minute).Err(); err != nil {
+	if err := redistest.Raw(t, f.nodes[0].Addr).Set(context.Background(), r.naming.lock("k"),
+		"1:1:0123456789abcdefsomebody", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
 	p.Set(func(p *storetest.Proxy) { p.Delay = 3 * nodeTimeout(claimTTL) })

@@ -33,7 +33,8 @@ func TestServerClock(t *testing.T) {
 		"out of order":   {[]clockSample{at(time.Second, time.Second, 0), at(0, 0, 0)}, 0},
 		"after the step": {[]clockSample{at(0, 0, 0), at(1, time.Hour, 0), at(time.Second, time.Hour+time.Second, 0)}, 0},
 		"fast in portions": {[]clockSample{
-			at(0, 0, 0), at(1000*time.Millisecond, 1030*time.Millisecond, 0), at(1300*time.Millisecond, 1339*time.Millisecond, 0),
+			at(0, 0, 0), at(1000*time.Millisecond, 1030*time.Millisecond, 0),
+			at(1300*time.Millisecond, 1339*time.Millisecond, 0),
 			at(1600*time.Millisecond, 1700*time.Millisecond, 0),
 		}, 100 * time.Millisecond},
 	} {
@@ -113,7 +114,8 @@ func TestClockJump(t *testing.T) {
 	}
 	// Without that node the other two are needed.
 	lock := newNaming(endpoint.DefaultNamespace).lock("k")
-	if err := redistest.Raw(t, f.nodes[2].Addr).Set(ctx, lock, "1:1:0123456789abcdefsomebody", time.Minute).Err(); err != nil {
+	if err := redistest.Raw(t, f.nodes[2].Addr).Set(ctx, lock, "1:1:0123456789abcdefsomebody",
+		time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if l, err := r.Acquire(ctx, req("k", time.Second)); err == nil {

@@ -82,7 +82,8 @@ func conform(t *testing.T, run storetest.Suite, size int, start func(t *testing.
 
 // Nodes that come back empty, one after the other. By the manual a node that has lost its data serves again when MaxTTL
 // has passed, so that MaxTTL is short here.
-func TestEmptiedMembers(t *testing.T) { // beside no other test: a node that is slow to answer may cost a lease of a few seconds
+// beside no other test: a node that is slow to answer may cost a lease of a few seconds
+func TestEmptiedMembers(t *testing.T) {
 	storetest.Long(t, "waits for MaxTTL again and again")
 	const maxTTL = 3 * outage // the suite lets leases outlive as many outages
 	for _, size := range []int{3, 5} {
@@ -105,7 +106,8 @@ func TestEmptiedMembers(t *testing.T) { // beside no other test: a node that is 
 					},
 				})
 			}
-			results, err := conformance.Execute(context.Background(), h, conformance.Options{Run: regexp.MustCompile("EmptiedMember")})
+			results, err := conformance.Execute(context.Background(), h,
+				conformance.Options{Run: regexp.MustCompile("EmptiedMember")})
 			if err != nil || len(results) != 1 {
 				t.Fatalf("%d results, %v", len(results), err)
 			}

@@ -40,7 +40,8 @@ func TestContention(t *testing.T) {
 	if len(waits) < 20*int(lasts.Seconds()) {
 		t.Fatalf("%d hand-offs between %d clients in %v", len(waits), len(clients), lasts)
 	}
-	t.Logf("%.0f hand-offs/s between %d clients, wait p50 %v, p99 %v, most %v", float64(len(waits))/lasts.Seconds(), len(clients),
+	t.Logf("%.0f hand-offs/s between %d clients, wait p50 %v, p99 %v, most %v", float64(len(waits))/lasts.Seconds(),
+		len(clients),
 		waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
 }
 
@@ -130,7 +131,8 @@ func TestFailureLeavesNothing(t *testing.T) {
 	lock := newNaming(endpoint.DefaultNamespace).lock
 	foreign := func(key string, nodes ...*servers.Server) {
 		for _, n := range nodes {
-			if err := redistest.Raw(t, n.Addr).Set(ctx, lock(key), "1:1:0123456789abcdefsomebody", time.Minute).Err(); err != nil {
+			if err := redistest.Raw(t, n.Addr).Set(ctx, lock(key), "1:1:0123456789abcdefsomebody",
+				time.Minute).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -188,7 +190,8 @@ func TestFailureLeavesNothing(t *testing.T) {
 	until(t, soon, "nothing stays behind", func() bool {
 		for _, n := range f.nodes {
 			for _, k := range f.keys(n) {
-				if k != lock("lost") && k != lock("silent") && k != lock("refused0") && k != lock("refused1") && k != lock("refused2") {
+				if k != lock("lost") && k != lock("silent") && k != lock("refused0") && k != lock("refused1") &&
+					k != lock("refused2") {
 					return false
 				}
 			}
@@ -208,7 +211,8 @@ func TestBatch(t *testing.T) {
 	const n = 200
 	var batch []backend.Renewal
 	for i := range n {
-		batch = append(batch, backend.Renewal{Lease: acquire(t, r, req(fmt.Sprint("k", i), 45*time.Second)), TTL: 50 * time.Second})
+		batch = append(batch, backend.Renewal{Lease: acquire(t, r, req(fmt.Sprint("k", i), 45*time.Second)),
+			TTL: 50 * time.Second})
 	}
 	release(t, acquire(t, r, req("other", 45*time.Second)))
 	for _, err := range r.RenewBatch(ctx, batch) { // the scripts are there
@@ -252,7 +256,8 @@ func TestBatch(t *testing.T) {
 			}
 		}
 	}
-	if errs := r.RenewBatch(ctx, []backend.Renewal{{Lease: batch[5].Lease, TTL: 2 * time.Minute}, batch[6]}); !errors.Is(errs[0], backend.ErrInvalid) || errs[1] != nil {
+	if errs := r.RenewBatch(ctx, []backend.Renewal{{Lease: batch[5].Lease, TTL: 2 * time.Minute},
+		batch[6]}); !errors.Is(errs[0], backend.ErrInvalid) || errs[1] != nil {
 		t.Errorf("one of two over the longest TTL: %v", errs)
 	}
 	// With a node frozen a batch takes no longer than its share, and no lease is lost.

@@ -45,9 +45,10 @@ type nodeReading struct {
 }
 
 var nodeRules = append([]kit.Rule[nodeReading]{
-	{Severity: backend.Warning, Code: "no-vote", Found: func(n nodeReading) string { return kit.When(n.vote != nil, "%v", n.vote) },
-		Why: "until it has one, every other node is needed",
-		Set: "wait; with appendfsync always, a restarted node need not wait"},
+	{Severity: backend.Warning, Code: "no-vote",
+		Found: func(n nodeReading) string { return kit.When(n.vote != nil, "%v", n.vote) },
+		Why:   "until it has one, every other node is needed",
+		Set:   "wait; with appendfsync always, a restarted node need not wait"},
 }, endpoint.ServerRules(func(n nodeReading) endpoint.Reading { return n.Reading })...)
 
 // Examine implements [backend.Examiner]. It looks at every node; one that does not answer is a finding. An even number

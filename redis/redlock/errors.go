@@ -96,5 +96,6 @@ const (
 )
 
 func (e *noVoteError) Error() string {
-	return fmt.Sprintf("no vote until %s, for %v more: %s", time.Now().Add(e.left).Format(time.TimeOnly), e.left.Round(time.Millisecond), e.why)
+	return fmt.Sprintf("no vote until %s, for %v more: %s", time.Now().Add(e.left).Format(time.TimeOnly),
+		e.left.Round(time.Millisecond), e.why)
 }

@@ -57,7 +57,8 @@ func TestFrozenNode(t *testing.T) {
 			within("release", func() error { return l.Release(ctx) })
 		}
 		n.Thaw()
-		until(t, soon, "what hung requests have left behind is removed", func() bool { return len(f.keys(n)) == 0 && !r.owes() })
+		until(t, soon, "what hung requests have left behind is removed",
+			func() bool { return len(f.keys(n)) == 0 && !r.owes() })
 	}
 }
 
@@ -87,7 +88,8 @@ func TestHungNodeIsLeftAlone(t *testing.T) {
 		release(t, acquire(t, r, req(fmt.Sprint("k", i), 30*time.Second)))
 		most = max(most, runtime.NumGoroutine())
 	}
-	if more := 2 * r.nodes[1].client.Options().PoolSize; most > before+more { // workers, and connections that are being made
+	// workers, and connections that are being made
+	if more := 2 * r.nodes[1].client.Options().PoolSize; most > before+more {
 		t.Errorf("up to %d goroutines with a hung node, %d before", most, before)
 	}
 	f.nodes[1].Thaw()
@@ -181,7 +183,8 @@ func TestRefusalInDoubt(t *testing.T) {
 		})
 		key := fmt.Sprint("k", attempt)
 		stale := newNaming(endpoint.DefaultNamespace).lock(key)
-		if err := redistest.Raw(t, f.nodes[0].Addr).Set(context.Background(), stale, "1:1:gone", time.Minute).Err(); err != nil {
+		if err := redistest.Raw(t, f.nodes[0].Addr).Set(context.Background(), stale, "1:1:gone",
+			time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
 		thawed := make(chan struct{})

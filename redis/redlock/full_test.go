@@ -55,7 +55,8 @@ func TestFull(t *testing.T) {
 		batch[i].TTL = time.Minute
 	}
 	renew() // they outlast what follows
-	if _, err := r.Acquire(ctx, req("new", ttl)); err == nil || errors.Is(err, backend.ErrHeld) || !strings.Contains(err.Error(), "OOM") {
+	if _, err := r.Acquire(ctx, req("new", ttl)); err == nil || errors.Is(err, backend.ErrHeld) ||
+		!strings.Contains(err.Error(), "OOM") {
 		t.Errorf("a new lease in full servers: %v", err)
 	}
 	other := f.open() // they can be met

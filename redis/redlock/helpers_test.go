@@ -85,7 +85,8 @@ func (f *fleet) bootstrap() {
 // bless lets one node vote at once, as an operator may who knows that no lease is live.
 func (f *fleet) bless(n *servers.Server) {
 	f.t.Helper()
-	if err := redistest.Raw(f.t, n.Addr).Set(context.Background(), newNaming(endpoint.DefaultNamespace).birth(), birthNew, 0).Err(); err != nil {
+	if err := redistest.Raw(f.t, n.Addr).Set(context.Background(), newNaming(endpoint.DefaultNamespace).birth(), birthNew,
+		0).Err(); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -103,7 +104,8 @@ func (f *fleet) evict(ctx context.Context, key string) error {
 // keys are all names of locks at a node.
 func (f *fleet) keys(n *servers.Server) []string {
 	f.t.Helper()
-	list, err := redistest.Raw(f.t, n.Addr).Keys(context.Background(), newNaming(endpoint.DefaultNamespace).lock("*")).Result()
+	list, err := redistest.Raw(f.t, n.Addr).Keys(context.Background(),
+		newNaming(endpoint.DefaultNamespace).lock("*")).Result()
 	if err != nil {
 		f.t.Fatal(err)
 	}

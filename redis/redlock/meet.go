@@ -87,7 +87,8 @@ func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) 
 		return acquaintance{run: run, outcast: err}, nil
 	}
 	lock := r.naming.lock("probe:" + newID())
-	if err := endpoint.Probe(ctx, n.client, []string{lock, lock}, "", scriptCommands); errors.Is(err, backend.ErrUnsupported) {
+	if err := endpoint.Probe(ctx, n.client, []string{lock, lock}, "", scriptCommands); errors.Is(err,
+		backend.ErrUnsupported) {
 		return acquaintance{run: run, outcast: err}, nil
 	} else if err != nil {
 		return acquaintance{}, err
@@ -102,7 +103,8 @@ func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) 
 			args = append(args, found.id)
 		}
 	}
-	said := exchange.Send(ctx, n.client, []exchange.Request{{Script: meetScript, Keys: []string{r.naming.birth()}, Args: args}})[0]
+	said := exchange.Send(ctx, n.client,
+		[]exchange.Request{{Script: meetScript, Keys: []string{r.naming.birth()}, Args: args}})[0]
 	if said.Err != nil {
 		return acquaintance{}, said.Err
 	}
@@ -153,17 +155,18 @@ func newID() string {
 func (r *Backend) look(ctx context.Context) error {
 	begun := time.Now()
 	t := r.newRollCall()
-	r.ask(ctx, t, window{node: openWait, needed: openWait, outage: endpoint.OpenTimeout}, r.apart(func(i int) (verdict, func(), error) {
-		n := r.nodes[i]
-		err := r.acquaint(n, endpoint.OpenTimeout, begun)
-		for (isTimeout(err) || errors.Is(err, errCopied)) && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
-			err = r.acquaint(n, endpoint.OpenTimeout-time.Since(begun), begun)
-		}
-		if exchange.IsReply(err) || n.isOutcast(begun) {
-			return no, nil, err
-		}
-		return verdictOf(err), nil, err
-	}))
+	r.ask(ctx, t, window{node: openWait, needed: openWait, outage: endpoint.OpenTimeout},
+		r.apart(func(i int) (verdict, func(), error) {
+			n := r.nodes[i]
+			err := r.acquaint(n, endpoint.OpenTimeout, begun)
+			for (isTimeout(err) || errors.Is(err, errCopied)) && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
+				err = r.acquaint(n, endpoint.OpenTimeout-time.Since(begun), begun)
+			}
+			if exchange.IsReply(err) || n.isOutcast(begun) {
+				return no, nil, err
+			}
+			return verdictOf(err), nil, err
+		}))
 	if err := kit.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}

@@ -51,7 +51,8 @@ func TestURLRefuses(t *testing.T) {
 			t.Errorf("%s: opened", u)
 			continue
 		}
-		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), hint) ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %q, want ErrInvalid that speaks of %q", u, err, hint)
 		}
 	}
@@ -62,8 +63,8 @@ func TestURL(t *testing.T) {
 		"redis+redlock://h1,h2:1,[::1]:2/3":         "h1:6379/3 h2:1/3 [::1]:2/3",
 		"rediss+redlock://u:p%40x@h1,h2,h3":         "h1:6379/0+u:p@x+tls h2:6379/0+u:p@x+tls h3:6379/0+u:p@x+tls",
 		"redis+redlock://:p@h1,h2,h3/1?pool_size=7": "h1:6379/1+:p h2:6379/1+:p h3:6379/1+:p",
-		"redis+redlock:?lock_node=redis%3A%2F%2Fa%3Ap%40h1%2F4&lock_node=rediss%3A%2F%2Fh2&lock_node=redis%2Bunix%3A%2F%2F%2Frun%2Fr.sock"://
-		"h1:6379/4+a:p h2:6379/0+tls /run/r.sock/0",
+		//
+		"redis+redlock:?lock_node=redis%3A%2F%2Fa%3Ap%40h1%2F4&lock_node=rediss%3A%2F%2Fh2&lock_node=redis%2Bunix%3A%2F%2F%2Frun%2Fr.sock": "h1:6379/4+a:p h2:6379/0+tls /run/r.sock/0",
 	} {
 		parsed, err := registered(t).Parse(u)
 		if err != nil {
@@ -137,7 +138,8 @@ func TestSameServerLater(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
-	clients := []*redis.Client{redistest.Raw(t, f.nodes[0].Addr), redistest.Raw(t, f.nodes[1].Addr), redistest.Raw(t, "localhost"+f.nodes[1].Addr[strings.LastIndex(f.nodes[1].Addr, ":"):])}
+	clients := []*redis.Client{redistest.Raw(t, f.nodes[0].Addr), redistest.Raw(t, f.nodes[1].Addr),
+		redistest.Raw(t, "localhost"+f.nodes[1].Addr[strings.LastIndex(f.nodes[1].Addr, ":"):])}
 	r, err := onClients(clients, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +158,8 @@ func TestNewLearnsWhatOpeningLearns(t *testing.T) {
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
 	onClientsOf := func(last string) (*Backend, error) {
-		return New(t.Context(), []*redis.Client{redistest.Raw(t, f.nodes[0].Addr), redistest.Raw(t, f.nodes[1].Addr), redistest.Raw(t, last)}, nil)
+		return New(t.Context(), []*redis.Client{redistest.Raw(t, f.nodes[0].Addr), redistest.Raw(t, f.nodes[1].Addr),
+			redistest.Raw(t, last)}, nil)
 	}
 	r, err := onClientsOf(f.nodes[2].Addr)
 	if err != nil {
@@ -191,8 +194,10 @@ func TestNewRefuses(t *testing.T) {
 	defer two.Close()
 	failover := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"h:1"}})
 	defer failover.Close()
-	for _, list := range [][]*redis.Client{nil, {one}, {one, two}, {one, two, one}, {one, two, nil}, {one, two, failover}} {
-		if _, err := New(t.Context(), list, nil); !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, backend.ErrUnsupported) {
+	for _, list := range [][]*redis.Client{nil, {one}, {one, two}, {one, two, one}, {one, two, nil},
+		{one, two, failover}} {
+		if _, err := New(t.Context(), list, nil); !errors.Is(err, backend.ErrInvalid) &&
+			!errors.Is(err, backend.ErrUnsupported) {
 			t.Errorf("%d nodes: %v", len(list), err)
 		}
 	}

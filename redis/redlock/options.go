@@ -48,7 +48,8 @@ func (o *Options) validate() (Options, error) {
 		v.MaxTTL = defaultMaxTTL
 	}
 	if v.MaxTTL < leastMaxTTL || v.MaxTTL > backend.MaxTTL {
-		return v, fmt.Errorf("%w: longest ttl %v is not between %v and %v", backend.ErrInvalid, v.MaxTTL, leastMaxTTL, backend.MaxTTL)
+		return v, fmt.Errorf("%w: longest ttl %v is not between %v and %v", backend.ErrInvalid, v.MaxTTL, leastMaxTTL,
+			backend.MaxTTL)
 	}
 	v.MaxTTL = v.MaxTTL.Truncate(granularity)
 	return v, nil

@@ -111,8 +111,8 @@ func parseResume(v any) (h backend.Holder, number uint64, err error) {
 	return h, number, f.Err()
 }
 
-// Two clients of one lease number their requests apart. A node ignores a request whose number is below that of the last,
-// and reports that number. The client goes on from there.
+// Two clients of one lease number their requests apart. A node ignores a request whose number is below that of the
+// last, and reports that number. The client goes on from there.
 
 // overtakenBy notes the answer of a node to a renewal, if it is that of a node that ignored the renewal.
 func (c *claim) overtakenBy(answer int64) {
@@ -131,7 +131,8 @@ func overtaken(list []*renewal) (again []*renewal) {
 			continue
 		}
 		*w.err = nil
-		again = append(again, &renewal{claim: w.claim, ttl: w.ttl, number: w.claim.number.Add(1), sent: time.Now(), err: w.err})
+		again = append(again, &renewal{claim: w.claim, ttl: w.ttl, number: w.claim.number.Add(1), sent: time.Now(),
+			err: w.err})
 	}
 	return again
 }

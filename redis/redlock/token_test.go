@@ -179,7 +179,8 @@ func TestRoundTrips(t *testing.T) {
 		for i := range rounds {
 			do(i)
 		}
-		for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(2 * time.Millisecond) { // the last may be on its way yet
+		// the last may be on its way yet
+		for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 			after := f.calls()
 			per = (after[0] - before[0]) / rounds
 			same := per > 0
@@ -231,7 +232,8 @@ func TestRoundTrips(t *testing.T) {
 		key := fmt.Sprint("differ", i)
 		for k, n := range f.nodes {
 			counter := time.Now().Add(time.Duration(k+1) * time.Hour).UnixMicro()
-			if err := redistest.Raw(t, n.Addr).Set(ctx, newNaming(endpoint.DefaultNamespace).fence(key), counter, redis.KeepTTL).Err(); err != nil {
+			if err := redistest.Raw(t, n.Addr).Set(ctx, newNaming(endpoint.DefaultNamespace).fence(key), counter,
+				redis.KeepTTL).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}

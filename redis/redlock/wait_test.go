@@ -34,10 +34,12 @@ func TestWaitEnds(t *testing.T) {
 		return err
 	}
 	err := wait()
-	for n := 1; n < attempts && !errors.Is(err, backend.ErrHeld); n++ { // a busy machine may be slow to answer now and then
+	// a busy machine may be slow to answer now and then
+	for n := 1; n < attempts && !errors.Is(err, backend.ErrHeld); n++ {
 		err = wait()
 	}
-	if !errors.Is(err, backend.ErrHeld) || errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "held by") {
+	if !errors.Is(err, backend.ErrHeld) || errors.Is(err, backend.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "held by") {
 		t.Errorf("a waiter for a held key: %v", err)
 	}
 	for _, n := range f.nodes[1:] {
@@ -51,7 +53,8 @@ func TestWaitEnds(t *testing.T) {
 	if !errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) || errors.Is(err, backend.ErrHeld) {
 		t.Errorf("acquire with two of three nodes frozen: %v", err)
 	}
-	if err := l.Renew(context.Background(), 30*time.Second); !errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) {
+	if err := l.Renew(context.Background(), 30*time.Second); !errors.Is(err, backend.ErrUnavailable) ||
+		kit.IsContextError(err) {
 		t.Errorf("renewal with two of three nodes frozen: %v", err)
 	}
 	if err := l.Release(context.Background()); !errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) {
@@ -72,7 +75,8 @@ func TestNotReady(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		for _, n := range f.nodes {
-			if part := n.Addr + ": no vote until "; !strings.Contains(err.Error(), part) || !strings.Contains(err.Error(), whyYoung) {
+			if part := n.Addr + ": no vote until "; !strings.Contains(err.Error(), part) ||
+				!strings.Contains(err.Error(), whyYoung) {
 				t.Errorf("%s: %q does not say %q and why", what, err, part)
 			}
 		}

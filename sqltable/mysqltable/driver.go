@@ -26,7 +26,8 @@ func init() {
 	driver.Register(sqltable.Driver(sqltable.MySQL, driver.Driver{
 		Name: "mysql-table",
 		URLs: []driver.URLForm{{
-			Scheme: "mysql", Port: "3306", Hosts: driver.OneHost, DefaultHost: "localhost", User: true, Path: driver.RequiredPath,
+			Scheme: "mysql", Port: "3306", Hosts: driver.OneHost, DefaultHost: "localhost", User: true,
+			Path: driver.RequiredPath,
 		}},
 		Params: []driver.Param{{Name: paramConns, Type: driver.Number, Min: 1, Max: mostConns,
 			Help: "most connections of this process, for all its leases and waiters; default 8"}},

@@ -43,7 +43,8 @@ func bare(b *testing.B, s *servers.Server, workers int) {
 			SET owner=excluded.owner, expires=excluded.expires WHERE b.expires<now()`, name, owner); err != nil {
 			b.Error(err)
 		}
-		if _, err := db.ExecContext(ctx, `UPDATE bare SET expires='-infinity' WHERE name=$1 AND owner=$2`, name, owner); err != nil {
+		if _, err := db.ExecContext(ctx, `UPDATE bare SET expires='-infinity' WHERE name=$1 AND owner=$2`, name,
+			owner); err != nil {
 			b.Error(err)
 		}
 	})

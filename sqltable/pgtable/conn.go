@@ -92,7 +92,9 @@ func (c *conn) run(ctx context.Context, query string, args []driver.NamedValue) 
 	return result, result.Err
 }
 
-func (c *conn) runPrepared(ctx context.Context, query string, values [][]byte, formats []int16) (*pgconn.Result, error) {
+func (c *conn) runPrepared(
+	ctx context.Context, query string, values [][]byte, formats []int16,
+) (*pgconn.Result, error) {
 	name, ok := c.prepared[query]
 	if !ok {
 		if len(c.prepared) == maxPrepared {

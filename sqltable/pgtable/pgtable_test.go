@@ -37,7 +37,10 @@ func exec(t *testing.T, c *pgx.Conn, statements ...string) {
 	}
 }
 
-var together = servers.Shared{Start: func(t testing.TB) *servers.Server { return servers.Postgres(t, "max_connections=300") }}
+var together = servers.Shared{Start: func(t testing.TB) *servers.Server {
+	return servers.Postgres(t,
+		"max_connections=300")
+}}
 
 // A transaction that has locked one lease's row keeps no other lease from being renewed, and its key is busy.
 func TestLockedRow(t *testing.T) {
@@ -106,7 +109,8 @@ func permissions(t *testing.T) string {
 func TestMissingTableAndIndex(t *testing.T) {
 	t.Parallel()
 	s := together.Get(t)
-	if _, err := openURL(t.Context(), tableURL(s)+"&lock_table=nowhere&lock_create=false"); !errors.Is(err, backend.ErrUnsupported) ||
+	if _, err := openURL(t.Context(), tableURL(s)+"&lock_table=nowhere&lock_create=false"); !errors.Is(err,
+		backend.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "anylock table --dialect postgres") {
 		t.Errorf("no table: %v", err)
 	}
@@ -159,7 +163,8 @@ func TestSerializable(t *testing.T) {
 		`ALTER ROLE strict SET default_transaction_isolation = serializable`)
 	bouncer := servers.PgBouncer(t, s, "transaction")
 	for i, addr := range []string{s.Addr, bouncer.Addr} {
-		url := fmt.Sprintf("postgres+table://strict@%s/postgres?sslmode=disable&lock_table=serializable%d%s", addr, i, patient)
+		url := fmt.Sprintf("postgres+table://strict@%s/postgres?sslmode=disable&lock_table=serializable%d%s", addr, i,
+			patient)
 		const clients, cycles = 4, 8
 		granted := make(chan uint64, clients*cycles) // in order: each is sent by the holder
 		var workers sync.WaitGroup

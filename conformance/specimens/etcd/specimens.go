@@ -58,7 +58,8 @@ var taking = []specimens.Specimen{
 		Sin:    []string{"shrug"},
 		Virtue: []string{"cleanUp"},
 		Open:   wrong(func(w *steps) { w.abandon = shrug }),
-		Kills:  []specimens.Kill{{Check: "CancelRacesAttempt", Says: "after a cancelled attempt: the key did not become free"}},
+		Kills: []specimens.Kill{{Check: "CancelRacesAttempt",
+			Says: "after a cancelled attempt: the key did not become free"}},
 	},
 	{
 		Name:  "watch-from-now",
@@ -150,7 +151,8 @@ var leaving = []specimens.Specimen{
 		Sin:    []string{"removeByName"},
 		Virtue: []string{"removeOwn"},
 		Open:   wrong(func(w *steps) { w.remove = removeByName }),
-		Kills:  []specimens.Kill{{Check: "EvictedReleaseSparesNewHolder", Says: "Release of a lease that the store had dropped: <nil>, want ErrLost"}},
+		Kills: []specimens.Kill{{Check: "EvictedReleaseSparesNewHolder",
+			Says: "Release of a lease that the store had dropped: <nil>, want ErrLost"}},
 	},
 }
 

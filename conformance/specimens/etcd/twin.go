@@ -189,7 +189,8 @@ func (s *store) try(ctx context.Context, r backend.Request, a *specimens.Attempt
 	if err := s.grant(ctx, h, r.TTL); err != nil {
 		return nil, look{}, err // a lease that was granted without our knowing ends by itself
 	}
-	seen, err = specimens.Ask(ctx, s.base, &s.calls, requestTimeout, func(ctx context.Context) (look, error) { return s.take(ctx, s, h) }, a.Late)
+	seen, err = specimens.Ask(ctx, s.base, &s.calls, requestTimeout,
+		func(ctx context.Context) (look, error) { return s.take(ctx, s, h) }, a.Late)
 	switch {
 	case err != nil:
 		a.Unanswered()

@@ -56,7 +56,8 @@ const schema = `CREATE TABLE IF NOT EXISTS locks (name varbinary(1024) PRIMARY K
 // now is the server's clock in milliseconds.
 const now = `(timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(6)) DIV 1000)`
 
-// takeSQL takes a free row. MariaDB assigns from left to right: the condition is in WHERE, where nothing has changed yet.
+// takeSQL takes a free row. MariaDB assigns from left to right: the condition is in WHERE, where nothing has changed
+// yet.
 const takeSQL = `UPDATE locks SET token = token + 1, expires = ` + now + ` + ?, owner = ?
 	WHERE name = ? AND (expires <= ` + now + ` OR owner = ?)`
 
@@ -78,7 +79,8 @@ func take(ctx context.Context, c *sql.Conn, r backend.Request, ttl time.Duration
 
 // readAny reads the row also if its lease has ended.
 func readAny(ctx context.Context, c *sql.Conn, key string) (sqltwin.Row, error) {
-	return sqltwin.Scan(c.QueryRowContext(ctx, `SELECT owner, token, expires - `+now+` FROM locks WHERE name = ?`, []byte(key)))
+	return sqltwin.Scan(c.QueryRowContext(ctx, `SELECT owner, token, expires - `+now+` FROM locks WHERE name = ?`,
+		[]byte(key)))
 }
 
 func renew(ctx context.Context, c *sql.Conn, key, owner string, ttl time.Duration) (found bool, err error) {

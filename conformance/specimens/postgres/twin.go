@@ -139,7 +139,8 @@ func (s *store) acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 		return s.try(ctx, r)
 	}
 	pause := kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
-	return specimens.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) })
+	return specimens.Poll(ctx, pause, requestTimeout,
+		func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) })
 }
 
 func (s *store) try(ctx context.Context, r backend.Request) (backend.Lease, error) {

@@ -19,7 +19,8 @@ var clients = []specimens.Specimen{
 		Story: "The client reads its clock when the reply arrives, and adds the TTL. But the server counts from " +
 			"the arrival of the request. If the reply is delayed, by a slow network, a garbage collection or a server " +
 			"that hung, the holder relies on its lock for that much longer than it has it.",
-		See:    "Redis manual, Distributed locks page: the validity is the TTL less the time elapsed since before the request",
+		See: "Redis manual, Distributed locks page: the validity is the TTL less the time elapsed since " +
+			"before the request",
 		Right:  "Read the clock before sending, and subtract a margin for clocks of different speeds.",
 		Sin:    []string{"afterReply"},
 		Virtue: []string{"right"},

@@ -22,8 +22,9 @@ var ownership = []specimens.Specimen{
 			"The DEL then frees the key under the new holder, a third client gets in, and the second holder's DEL " +
 			"frees the third one's lock. One slow request is enough for a chain of such releases. onexstack's " +
 			"distlock releases this way.",
-		See:    "Redis manual, SET page: remove the key only if its value is the random one that you stored",
-		Right:  "The value is unique to one acquisition, and a script in the server removes the key only if it has that value.",
+		See: "Redis manual, SET page: remove the key only if its value is the random one that you stored",
+		Right: "The value is unique to one acquisition, and a script in the server removes the key only if it " +
+			"has that value.",
 		Sin:    []string{"plainDel"},
 		Virtue: []string{"removeScript", "remove"},
 		Open:   open(func(s *store) { s.remove = plainDel }),

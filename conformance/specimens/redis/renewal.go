@@ -67,7 +67,8 @@ var renewal = []specimens.Specimen{
 			"renewal has failed. If the server hangs or is cut off, the renewal hangs past the end of the lease. " +
 			"Meanwhile the key expires, and another client acquires it: two holders, without a pause and with good " +
 			"clocks. Measured with rueidislock: both held the key for one second.",
-		See:    "rueidislock's script(), bounded by the new deadline; node-redlock without a command timeout is of the same kind",
+		See: "rueidislock's script(), bounded by the new deadline; node-redlock without a command timeout is of " +
+			"the same kind",
 		Right:  "A timer at the current deadline reports the loss, whatever a request does.",
 		Sin:    []string{"believer", "believer.Renew", "believer.watch"},
 		Virtue: []string{"right"},

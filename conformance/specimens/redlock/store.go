@@ -99,7 +99,8 @@ func (s *store) request(ctx context.Context, r backend.Request, a *specimens.Att
 		return nil, err
 	}
 	before := time.Now()
-	t := s.poll(ctx, s.nodes, func(ctx context.Context, node *redis.Client) (vote, error) { return take(ctx, node, r) }, a.Late)
+	t := s.poll(ctx, s.nodes, func(ctx context.Context, node *redis.Client) (vote, error) { return take(ctx, node, r) },
+		a.Late)
 	granted := t.which(func(v vote) bool { return v.owner == r.Owner })
 	if ctx.Err() == nil && s.enough(len(granted), t.answered(), len(s.nodes)) {
 		g := kit.Grant{Sent: s.sent(before, time.Now()), TTL: r.TTL, Data: granted}
@@ -171,7 +172,8 @@ func (s *store) Inspect(ctx context.Context, key string) (backend.Holder, error)
 	if err := s.ready(ctx); err != nil {
 		return backend.Holder{}, err
 	}
-	t := s.poll(ctx, s.nodes, func(ctx context.Context, node *redis.Client) (vote, error) { return look(ctx, node, key) }, func() {})
+	t := s.poll(ctx, s.nodes, func(ctx context.Context, node *redis.Client) (vote, error) { return look(ctx, node, key) },
+		func() {})
 	h := t.holder("")
 	if h.Owner != "" || t.answered() > len(s.nodes)/2 && ctx.Err() == nil {
 		return h, nil

@@ -18,7 +18,8 @@ var Collection = specimens.Collection{
 		{
 			Name:  "deferred-transaction",
 			Title: "A deferred transaction that reads and then writes",
-			Story: "BEGIN alone, which drivers send by default, begins a transaction that becomes a writer at its first write. " +
+			Story: "BEGIN alone, which drivers send by default, begins a transaction that becomes a writer at its " +
+				"first write. " +
 				"If another client has written after the read, SQLite cannot let this one write: it fails at once with " +
 				"“database is locked”, whatever the busy timeout is. The caller sees an outage where there was a busy key, " +
 				"and the more clients there are, the more of them fail.",

@@ -28,7 +28,8 @@ var Collection = specimens.Collection{
 			Sin:    []string{"takeInTwoSteps"},
 			Virtue: []string{"take", "takeSQL"},
 			Open:   wrong(func(w *sqltwin.Steps) { w.Schema, w.Take, w.Read = schemaWithoutKey, takeInTwoSteps, readFirst }),
-			Kills:  []specimens.Kill{{Check: "OneAttemptWins", Says: "attempts made at the same moment were granted", OrSays: "Release of a live lease: lease lost"}},
+			Kills: []specimens.Kill{{Check: "OneAttemptWins", Says: "attempts made at the same moment were granted",
+				OrSays: "Release of a live lease: lease lost"}},
 		},
 		{
 			Name:  "expiry-by-clients-clock",
@@ -55,7 +56,8 @@ var Collection = specimens.Collection{
 			Virtue: []string{"remove", "removeSQL"},
 			Open:   wrong(func(w *sqltwin.Steps) { w.Remove = removeByKey }),
 			Kills: []specimens.Kill{
-				{Check: "EvictedReleaseSparesNewHolder", Says: "Release of a lease that the store had dropped: <nil>, want ErrLost"},
+				{Check: "EvictedReleaseSparesNewHolder",
+					Says: "Release of a lease that the store had dropped: <nil>, want ErrLost"},
 			},
 		},
 		{
@@ -91,8 +93,10 @@ var Collection = specimens.Collection{
 			Name:  "now-in-a-transaction",
 			Title: "now() in a transaction that lasts",
 			Story: "A transaction waits for the key, and takes it with an expiry of now() plus the TTL. " +
-				"In Postgres, now() is the time at which the transaction began: after a wait of 2 s, a lease of 3 s has 1 s left, " +
-				"and the next client is let in 2 s before the holder expects that. The waiter does not see a dead holder's lease expire either.",
+				"In Postgres, now() is the time at which the transaction began: after a wait of 2 s, a lease of 3 s " +
+				"has 1 s left, " +
+				"and the next client is let in 2 s before the holder expects that. The waiter does not see a dead holder's lease " +
+				"expire either.",
 			See:    "Postgres manual, “Date/Time Functions and Operators”, Current Date/Time; ShedLock issues 3577 and 3682",
 			Right:  "clock_timestamp(), in a statement that commits by itself.",
 			Sin:    []string{"takeByNow", "pollInTransaction"},
@@ -103,9 +107,11 @@ var Collection = specimens.Collection{
 		{
 			Name:  "renew-without-expiry",
 			Title: "A renewal that does not look at the expiry",
-			Story: "The heartbeat updates the row of its own owner, and asks no more than that. After a pause of the process, the row is still its own " +
+			Story: "The heartbeat updates the row of its own owner, and asks no more than that. After a pause of the process, " +
+				"the row is still its own " +
 				"as long as nobody else has wanted the key, so that a lease that ended a minute ago is renewed. " +
-				"What was true in that minute, the holder cannot know: a fencing token that was refused meanwhile, a reader that saw a free key.",
+				"What was true in that minute, the holder cannot know: a fencing token that was refused meanwhile, a reader that " +
+				"saw a free key.",
 			See:    "goose issue 993; the lock tables of many job queues",
 			Right:  "AND expires > clock_timestamp(). No row means that the lease is lost.",
 			Sin:    []string{"renewExpired"},
@@ -170,7 +176,8 @@ func takeByOwnClock(ctx context.Context, c *sql.Conn, r backend.Request, ttl tim
 
 func renewByOwnClock(ctx context.Context, c *sql.Conn, key, owner string, ttl time.Duration) (found bool, err error) {
 	now := time.Now()
-	return sqltwin.Changed(c.ExecContext(ctx, `UPDATE locks SET expires = $3 WHERE key = $1 AND owner = $2 AND expires > $4`,
+	return sqltwin.Changed(c.ExecContext(ctx,
+		`UPDATE locks SET expires = $3 WHERE key = $1 AND owner = $2 AND expires > $4`,
 		[]byte(key), []byte(owner), now.Add(ttl), now))
 }
 
@@ -181,13 +188,15 @@ func removeByKey(ctx context.Context, c *sql.Conn, key, _ string) (found bool, e
 
 // renewByKey prolongs the row, whoever has it.
 func renewByKey(ctx context.Context, c *sql.Conn, key, _ string, ttl time.Duration) (found bool, err error) {
-	return sqltwin.Changed(c.ExecContext(ctx, `UPDATE locks SET expires = clock_timestamp() + $2 * interval '1 ms' WHERE key = $1`,
+	return sqltwin.Changed(c.ExecContext(ctx,
+		`UPDATE locks SET expires = clock_timestamp() + $2 * interval '1 ms' WHERE key = $1`,
 		[]byte(key), ttl.Milliseconds()))
 }
 
 // removeRow deletes the row of its owner, and the token with it.
 func removeRow(ctx context.Context, c *sql.Conn, key, owner string) (found bool, err error) {
-	return sqltwin.Changed(c.ExecContext(ctx, `DELETE FROM locks WHERE key = $1 AND owner = $2 AND expires > clock_timestamp()`,
+	return sqltwin.Changed(c.ExecContext(ctx,
+		`DELETE FROM locks WHERE key = $1 AND owner = $2 AND expires > clock_timestamp()`,
 		[]byte(key), []byte(owner)))
 }
 

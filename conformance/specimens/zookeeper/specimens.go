@@ -39,7 +39,8 @@ var Collection = specimens.Collection{
 			Sin:    []string{"nobodyBefore"},
 			Virtue: []string{"placeLost"},
 			Open:   wrong(func(w *steps) { w.gone = nobodyBefore }),
-			Kills:  []specimens.Kill{{Check: "PartitionedWaiterLeavesQueue", Says: "was granted the key while the next one holds it"}},
+			Kills: []specimens.Kill{{Check: "PartitionedWaiterLeavesQueue",
+				Says: "was granted the key while the next one holds it"}},
 		},
 		{
 			Name:  "predecessor-gone-is-success",
@@ -52,7 +53,8 @@ var Collection = specimens.Collection{
 			Sin:    []string{"myTurn"},
 			Virtue: []string{"lookAgain"},
 			Open:   wrong(func(w *steps) { w.predecessorGone = myTurn }),
-			Kills:  []specimens.Kill{{Check: "CancelledWaiterDelaysNextBriefly", Says: "was granted the held key when the one before it was cancelled"}},
+			Kills: []specimens.Kill{{Check: "CancelledWaiterDelaysNextBriefly",
+				Says: "was granted the held key when the one before it was cancelled"}},
 		},
 		{
 			Name:  "create-without-recovery",
@@ -84,7 +86,8 @@ var Collection = specimens.Collection{
 			Virtue: []string{"removeOwn"},
 			Open:   wrong(func(w *steps) { w.remove = removeFirst }),
 			Kills: []specimens.Kill{
-				{Check: "EvictedReleaseSparesNewHolder", Says: "Release of a lease that the store had dropped: <nil>, want ErrLost"},
+				{Check: "EvictedReleaseSparesNewHolder",
+					Says: "Release of a lease that the store had dropped: <nil>, want ErrLost"},
 			},
 		},
 		{

@@ -27,10 +27,12 @@ func Open(ctx context.Context, addrs ...string) (backend.Backend, error) {
 
 // steps are what a specimen may do in another way.
 type steps struct {
-	flags           int32                                                // of a node
-	unknown         func(s *store, t *ticket)                            // the node may have been created, or not
-	gone            func() error                                         // a waiter's own node has vanished; nil: it has the key
-	predecessorGone func() error                                         // the node before a waiter's has gone; nil: it has the key
+	flags   int32                     // of a node
+	unknown func(s *store, t *ticket) // the node may have been created, or not
+	// a waiter's own node has vanished; nil: it has the key
+	gone func() error
+	// the node before a waiter's has gone; nil: it has the key
+	predecessorGone func() error
 	confirm         func(ctx context.Context, s *store, t *ticket) error // that the node is there, and the session lives
 	remove          func(ctx context.Context, s *store, t *ticket) error
 }
@@ -101,7 +103,10 @@ func open(ctx context.Context, how steps, addrs []string) (backend.Backend, erro
 	s := &store{steps: how, conn: conn}
 	s.base, s.cancel = context.WithCancel(context.Background())
 	s.leases = kit.NewLeases(s, requestTimeout)
-	if _, err := call(ctx, func() (string, error) { return conn.Create(root, nil, zk.FlagPersistent, everybody) }); err != nil &&
+	if _, err := call(ctx, func() (string, error) {
+		return conn.Create(root, nil, zk.FlagPersistent,
+			everybody)
+	}); err != nil &&
 		!errors.Is(err, zk.ErrNodeExists) {
 		conn.Close()
 		return nil, err
@@ -311,7 +316,11 @@ func (s *store) queue(ctx context.Context, key string) ([]string, error) {
 
 // untilChanged waits until the node has gone, or for a while.
 func (s *store) untilChanged(ctx context.Context, path string) error {
-	events, err := call(ctx, func() (<-chan zk.Event, error) { _, _, events, err := s.conn.GetW(path); return events, err })
+	events, err := call(ctx, func() (<-chan zk.Event, error) {
+		_, _, events, err := s.conn.GetW(path)
+		return events,
+			err
+	})
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}

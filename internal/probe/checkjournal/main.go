@@ -1,5 +1,6 @@
 // Command checkjournal reads the journal of a probe, and exits with 1 if leases that excluded each other overlapped, if
-// tokens are out of order, or if a process reported an error that no fault explains. It contains no code of the library.
+// tokens are out of order, or if a process reported an error that no fault explains. It contains no code of the
+// library.
 //
 // Usage: checkjournal [-early-loss] [-least N] JOURNAL
 package main

@@ -86,7 +86,8 @@ func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list [
 // KeepsWrites reports whether a server with this configuration still has, when it starts again, every write that it has
 // answered.
 func KeepsWrites(config map[string]string) bool {
-	return config["appendonly"] == "yes" && config["appendfsync"] == "always" && config["no-appendfsync-on-rewrite"] == "no"
+	return config["appendonly"] == "yes" && config["appendfsync"] == "always" &&
+		config["no-appendfsync-on-rewrite"] == "no"
 }
 
 // oldestMajor is the first version of Redis that has all commands of the scripts, ZPOPMIN above all.

@@ -54,7 +54,8 @@ func Probe(ctx context.Context, c redis.UniversalClient, keys []string, channel 
 		note(fmt.Sprint(failed[i]), fmt.Sprint(failed[i+1]))
 	}
 	if len(lacking) > 0 {
-		return fmt.Errorf("%w: the server lacks or forbids commands that locks need: %s", backend.ErrUnsupported, strings.Join(lacking, ", "))
+		return fmt.Errorf("%w: the server lacks or forbids commands that locks need: %s", backend.ErrUnsupported,
+			strings.Join(lacking, ", "))
 	}
 	return nil
 }

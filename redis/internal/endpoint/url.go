@@ -108,7 +108,11 @@ func parse(u driver.URL) (t Target, err error) {
 	switch _, kind, _ := strings.Cut(u.Scheme, "+"); kind {
 	case "sentinel":
 		if err = sentinelURL(&n, u, query); err == nil {
-			err = native(n, query, u.Query, func(n string) (err error) { t.sentinel, err = redis.ParseFailoverURL(n); return err })
+			err = native(n, query, u.Query, func(n string) (err error) {
+				t.sentinel,
+					err = redis.ParseFailoverURL(n)
+				return err
+			})
 		}
 	case "cluster":
 		if query.Has("addr") {

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	UsualWorkers = 3                    // one sends, one delivers replies, and the server always has the requests of the third
+	// one sends, one delivers replies, and the server always has the requests of the third
+	UsualWorkers = 3
 	linger       = 2 * time.Millisecond // the time in the queue after which another worker starts
 	mostCalls    = 32                   // in one pipeline: the first waits until the server has done the last
 )

@@ -2,8 +2,8 @@ package exchange
 
 // What follows is for tests of the stores.
 
-// Gather keeps workers from opening, so that requests gather, until release is called. It is false while a worker is open
-// or will be.
+// Gather keeps workers from opening, so that requests gather, until release is called. It is false while a worker is
+// open or will be.
 func (l *Batcher) Gather() (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
