@@ -25,7 +25,7 @@ func TestMeasure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			failOnProblems(t, b)
+			failOnProblems(t, b, "")
 			if err := os.MkdirAll(filepath.Join(docs, "benchmarks"), 0o755); err != nil {
 				t.Fatal(err)
 			}
