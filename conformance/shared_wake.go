@@ -121,21 +121,30 @@ func sharedPushIsPrompt(t *trial) {
 	first := &pushedWaiters{who: "the last of two readers behind a writer"}
 	freed := &pushedWaiters{who: "the last of two readers behind a writer that leaves"}
 	for chance := 1; ; chance++ {
-		t.inChunks(keys, 4, func(i int) { t.pushesShared(t.client(i), writer, readers, first, freed) })
+		t.inChunks(keys, 4, func(i int) {
+			// The keys' releases are spread over the phase of a timer, so that few of them meet it by chance.
+			spread := func() time.Duration {
+				const each = pushedAfter / keys
+				return pushedAfter + time.Duration(i)*each + rand.N(each)
+			}
+			t.pushesShared(t.client(i), spread, writer, readers, first, freed)
+		})
 		late := slices.DeleteFunc([]*pushedWaiters{writer, readers, first, freed}, (*pushedWaiters).prompt)
 		if len(late) == 0 {
 			return
 		}
 		if chance == chances {
 			t.notInTime(t.rule, "%s gets a free key after %v (median of %d), as if it found out by a timer", late[0].who,
-				late[0].median(),
-				len(late[0].took))
+				late[0].median(), len(late[0].took))
 		}
 	}
 }
 
 // pushesShared has a writer, then readers, then readers behind a writer that leaves learn that they may have the key.
-func (t *trial) pushesShared(b backend.Backend, writer, readers, first, freed *pushedWaiters) {
+// They have waited for pushedAfter, once or twice, and for what spread returns.
+func (t *trial) pushesShared(
+	b backend.Backend, spread func() time.Duration, writer, readers, first, freed *pushedWaiters,
+) {
 	key := t.newKey()
 	before := t.readers(key, 2, t.long())
 	asked := before[0].after.Sub(before[0].before)
@@ -146,20 +155,19 @@ func (t *trial) pushesShared(b backend.Backend, writer, readers, first, freed *p
 		behind = append(behind, t.waitToRead(t.client(i), key, t.long()))
 		t.arrived(key, i+2)
 	}
-	nap := func() { time.Sleep(pushedAfter + rand.N(pushedAfter)) }
-	nap()
+	time.Sleep(pushedAfter)
 	t.release(before[1])
-	nap()
+	time.Sleep(spread())
 	t.release(before[0])
 	writer.add(t, []*waiting{w}, asked)
-	nap()
+	time.Sleep(pushedAfter)
 	t.release(w.grant)
 	readers.addAll(t, behind, asked)
 	last := t.wait(b, key, t.long())
 	t.arrived(key, 1)
 	parked := []*waiting{t.waitToRead(t.a, key, t.long()), t.waitToRead(t.b, key, t.long())}
 	t.arrived(key, 3)
-	nap()
+	time.Sleep(spread())
 	last.cancelAndFail(t)
 	freed.addAll(t, parked, asked)
 	for _, w := range append(behind, parked...) {
@@ -168,7 +176,7 @@ func (t *trial) pushesShared(b backend.Backend, writer, readers, first, freed *p
 	held := t.acquire(t.a, t.newKey(), t.long())
 	behind = []*waiting{t.waitToRead(b, held.key, t.long()), t.waitToRead(t.a, held.key, t.long())}
 	t.arrived(held.key, 2)
-	nap()
+	time.Sleep(spread())
 	t.release(held)
 	first.addAll(t, behind, asked)
 	t.release(behind[0].grant)
