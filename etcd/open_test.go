@@ -11,6 +11,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func endpoint(b *Backend) string { return b.client.Endpoints()[0] }
@@ -119,7 +120,7 @@ func TestUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() }) // accepts, and never answers
-	const refusing = "127.0.0.1:1"      // nobody takes it in the meantime
+	const refusing = storetest.NoServer
 	silent := l.Addr().String()
 	for name, c := range map[string]struct {
 		url, reason string

@@ -79,7 +79,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	const closed = "127.0.0.1:1" // a port that was free a moment ago may be another test's by now
+	const closed = storetest.NoServer
 	noCAS := servers.Memcached(t, "-C")
 	for url, hint := range map[string]string{
 		"memcached://" + closed:                                 "refused",
@@ -109,8 +109,7 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := openURL(context.Background(), "memcached://"+noCAS.Addr); !errors.Is(err, backend.ErrUnsupported) {
 		t.Errorf("a server without compare-and-swap: %v, want ErrUnsupported", err)
 	}
-	for addr, want := range map[string]error{noCAS.Addr: backend.ErrUnsupported,
-		closed: backend.ErrUnavailable} {
+	for addr, want := range map[string]error{noCAS.Addr: backend.ErrUnsupported, closed: backend.ErrUnavailable} {
 		if b, err := New(t.Context(), addr, nil); !errors.Is(err, want) {
 			t.Errorf("New for %s: %v, want %v", addr, err, want)
 			if err == nil {

@@ -524,8 +524,8 @@ func TestPasswordsAreNotShown(t *testing.T) {
 
 func TestGuaranteesAreTheWeaker(t *testing.T) {
 	a := stub{g: backend.Guarantees{MinTTL: time.Second, Granularity: 4, MaxTTL: time.Hour, MaxLate: 1, MaxLeases: 3,
-		Fencing: backend.FencingLoss,
-		FIFO:    true, Wake: backend.WakePush, Consistency: backend.Linearizable, Reach: backend.ReachNetwork, EnforcedBy: "x"}}
+		Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
+		Reach: backend.ReachNetwork, EnforcedBy: "x"}}
 	b := stub{g: backend.Guarantees{MinTTL: 1, Granularity: 6, MaxSilence: time.Minute, MaxLate: 2, EarlyLoss: "eviction",
 		EnforcedBy: "y"}}
 	got := pair.New(pair.Store{Backend: a, Name: "a"}, pair.Store{Backend: b, Name: "b"}, 0).Guarantees()

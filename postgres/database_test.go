@@ -137,7 +137,6 @@ func TestNewFromDBRefuses(t *testing.T) {
 	if err := errors.Join(busy.Close(), db.PingContext(t.Context())); err != nil { // nothing of them is kept
 		t.Error(err)
 	}
-	const closed = "127.0.0.1:1" // a port that was free a moment ago may be another test's by now
 	db, _ = applicationDB(t, "postgres://u:hunter2@"+closed+"/db?sslmode=disable", bare)
 	if _, err := NewFromDB(t.Context(), db, nil); !errors.Is(err, backend.ErrUnavailable) ||
 		strings.Contains(err.Error(), "hunter2") {

@@ -32,7 +32,7 @@ var rules = []kit.Rule[reading]{
 		Set: "a larger max_connections, a smaller " + paramMaxLeases + ", or a table (postgres+table://)"},
 	{Severity: backend.Warning, Code: "short-timeouts", Found: func(r reading) string {
 		var short []string
-		for _, name := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout"} {
+		for _, name := range timeouts {
 			if d := time.Duration(r.number(name)) * time.Millisecond; d > 0 && d < r.o.Timeout {
 				short = append(short, fmt.Sprintf("%s is %v", name, d))
 			}

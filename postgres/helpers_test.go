@@ -12,6 +12,8 @@ import (
 // soon bounds what must happen at once on a machine that may be busy.
 const soon = storetest.Soon
 
+const closed = storetest.NoServer
+
 type outcome = storetest.Outcome
 
 // What all stores' tests do.

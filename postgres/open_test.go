@@ -83,7 +83,6 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	const closed = "127.0.0.1:1" // a port that was free a moment ago may be another test's by now
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	if _, err := c.Exec(context.Background(), "CREATE ROLE guarded LOGIN PASSWORD 'right'"); err != nil {
@@ -119,7 +118,6 @@ func TestURLForms(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	host, port, _ := net.SplitHostPort(s.Addr)
-	const closed = "127.0.0.1:1" // a port that was free a moment ago may be another test's by now
 	urls := []string{
 		"POSTGRES://postgres@" + s.Addr + "/" + s.name,
 		"postgresql://postgres@" + closed + "," + s.Addr + "/" + s.name +

@@ -16,8 +16,7 @@ const soon = storetest.Soon
 // reason does so every time.
 const attempts = 3
 
-// closed is where nobody listens, nor will by chance.
-const closed = "127.0.0.1:1"
+const closed = storetest.NoServer
 
 type outcome = storetest.Outcome
 

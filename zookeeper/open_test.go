@@ -88,7 +88,7 @@ func TestOpenRefusesBadInput(t *testing.T) {
 // A wrong address shows at once.
 func TestOpenFails(t *testing.T) {
 	t.Parallel()
-	const closed = "127.0.0.1:1" // not a port that was free a moment ago: another test may have it by now
+	const closed = storetest.NoServer
 	begun := time.Now()
 	_, err := openURL(t.Context(), "zookeeper://u:hunter2@"+closed)
 	if err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "hunter2") {

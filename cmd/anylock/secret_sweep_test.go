@@ -19,6 +19,7 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // Every password of the sweep has one of these parts at each end. No output may show either.
@@ -92,8 +93,7 @@ func TestNoPasswordIsShown(t *testing.T) {
 	net.DefaultResolver.PreferGo, net.DefaultResolver.Dial = true, lookups.dial
 	t.Cleanup(func() { net.DefaultResolver.PreferGo, net.DefaultResolver.Dial = preferGo, dial })
 	t.Setenv("HOME", t.TempDir()) // no .pgpass
-	const closed = "127.0.0.1:1"  // a port that was free a moment ago may be another test's by now
-	s := &sweep{t: t, host: closed, failures: 20}
+	s := &sweep{t: t, host: storetest.NoServer, failures: 20}
 	s.logger = slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 
 	ended, cancel := context.WithCancel(t.Context())

@@ -15,6 +15,10 @@ import (
 // Soon bounds what must happen at once, on a machine that may be busy.
 const Soon = 5 * time.Second
 
+// NoServer is an address where nobody listens, nor will by chance: a port that was free a moment ago may be another
+// test's by now.
+const NoServer = "127.0.0.1:1"
+
 // Parse returns what the store's driver reads from a URL.
 func Parse(url string) (driver.URL, error) {
 	d, err := driver.Lookup(url)
