@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,32 +18,31 @@ import (
 )
 
 // A waiter that stood still for as long as its TTL, and whose release is still under way in the background, has no
-// lease that this release could end.
+// lease that this release could end. The waiter and the background both release, and either may come first: the first
+// to open the bucket is held up for longer than the waiter tries to release.
 func TestLateGrantIsNotTakenAgain(t *testing.T) {
 	const key, ttl = "k", 300 * time.Millisecond
 	dir := t.TempDir()
 	waiter := goroutine()
-	var late, blocked bool
+	var late, blocked atomic.Bool
 	t.Cleanup(func() { file.StopAt(nil) })
 	file.StopAt(func(point string) {
-		switch {
-		case goroutine() != waiter:
-			if point == "opened" { // what is done in the background comes last
-				time.Sleep(ttl / 2) // sleeps: a slow release in the background
-			}
-		case point == "written" && !late:
-			late = true
+		switch mine := goroutine() == waiter; {
+		case mine && point == "written" && late.CompareAndSwap(false, true):
 			time.Sleep(ttl) // sleeps: a waiter that stands still for its TTL
-		case point == "opened" && late && !blocked:
-			blocked = true
+		case point != "opened" || !late.Load():
+		case !mine:
+			blocked.Store(true)
+			time.Sleep(ttl / 2) // sleeps: a slow release in the background
+		case blocked.CompareAndSwap(false, true):
 			unlock := lockFile(t, filepath.Join(dir, file.BucketName(key)))
-			time.AfterFunc(80*time.Millisecond, unlock) // longer than the waiter tries to release
+			time.AfterFunc(80*time.Millisecond, unlock)
 		}
 	})
 	b, other := open(t, dir), open(t, dir)
 	l, err := b.Acquire(t.Context(), request(key, ttl, true))
-	if !blocked {
-		t.Fatal("nothing was given back")
+	if !blocked.Load() {
+		t.Fatal("nothing was released")
 	}
 	if err != nil {
 		if !errors.Is(err, backend.ErrLost) {
