@@ -50,7 +50,7 @@ func TestEndedWaitReportsBusy(t *testing.T) {
 // A server that answers each attempt at a free key with an error is not away: the wait ends with what it says.
 func TestErrorEndsWait(t *testing.T) {
 	t.Parallel()
-	s := shared(t)
+	s := altered(t)
 	c := dialed(t, s.PostgresURL())
 	url := s.role(t, c, "")
 	for _, function := range []string{"pg_try_advisory_lock", "pg_try_advisory_lock_shared"} {
