@@ -68,6 +68,9 @@ func openStore(dir string) (*store, error) {
 	sum := sha256.Sum256([]byte(boot))
 	s := &store{dir: dir, boot: bootID(sum[:16]), clock: clock, wall: time.Now}
 	s.mode = fileMode(info.Mode())
+	for i := range s.turns {
+		s.turns[i] = make(turn, 1)
+	}
 	if err := s.takeFolder(); err != nil {
 		return nil, err
 	}

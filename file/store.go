@@ -178,7 +178,7 @@ func (s *store) put(path, text string) error {
 func (s *store) update(
 	ctx context.Context, key string, how access, change func(r *record, now int64) (write bool, err error),
 ) error {
-	path, turn := s.path(bucketName(key)), &s.turns[bucketOf(key)]
+	path, turn := s.path(bucketName(key)), s.turns[bucketOf(key)]
 	if err := turn.acquire(ctx); err != nil {
 		return err
 	}
