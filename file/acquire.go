@@ -32,11 +32,10 @@ type attempt struct {
 	touched bool   // a record that names the owner may have been written
 
 	// What the last try has found.
-	granted     bool
-	grant       kit.Grant
-	holder      backend.Holder // when not granted
-	place       int            // in the queue
-	opportunity time.Duration  // from now: see record
+	granted bool
+	grant   kit.Grant
+	holder  backend.Holder // when not granted
+	pause   time.Duration  // until the next poll
 }
 
 // cleanUp removes what the store may keep for an owner that has no lease: now, which takes some 20 µs, or in the
@@ -62,18 +61,14 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 			return nil, err
 		}
 	}
-	post := messages{inbox: a.b.inbox}
-	defer post.drop()
 	a.grant.Sent = time.Now()
 	err := a.b.store.update(ctx, a.r.Key, access{create: true}, func(r *record, now int64) (bool, error) {
-		post.drop()
 		a.granted = false
-		return a.change(r, now, &post, inbox)
+		return a.change(r, now, a.b.inbox, inbox)
 	})
 	if err != nil {
 		return nil, err
 	}
-	post.send()
 	if !a.granted {
 		return nil, &backend.HeldError{Holder: a.holder}
 	}
@@ -106,14 +101,28 @@ func (a *attempt) change(r *record, now int64, post post, inbox uint64) (write b
 		return changed, nil
 	}
 	me := queued{a.r.Owner, inbox, a.ticket.number, a.r.Shared}
-	if a.place = r.place(a.r.Owner); a.place < 0 {
-		a.place = len(r.queue)
+	place := r.place(a.r.Owner)
+	if place < 0 {
+		place = len(r.queue)
 		r.queue = append(r.queue, me)
 		changed, a.touched = true, true
-	} else if r.queue[a.place] != me {
-		r.queue[a.place] = me
+	} else if r.queue[place] != me {
+		r.queue[place] = me
 		changed = true
 	}
-	a.opportunity = time.Duration(r.opportunity(a.place) - now)
+	a.pause = r.pause(place, now)
 	return changed, nil
+}
+
+// sleep returns when it is time to try again: at the waiter's turn, or at the next poll.
+func (a *attempt) sleep(ctx context.Context) error {
+	timer := time.NewTimer(a.pause)
+	defer timer.Stop()
+	select {
+	case <-a.ticket.turn:
+	case <-timer.C:
+	case <-ctx.Done():
+		return kit.ContextError(ctx, nil)
+	}
+	return nil
 }

@@ -23,7 +23,7 @@ type Backend struct {
 var _ backend.Backend = (*Backend)(nil)
 
 func newBackend(s *store) *Backend {
-	b := &Backend{store: s, inbox: &inbox{store: s, waiting: make(map[uint64]ticket)}}
+	b := &Backend{store: s, inbox: &inbox{store: s, waiting: make(map[uint64]chan struct{})}}
 	b.leases = kit.NewLeases(requests{b}, requestTimeout)
 	return b
 }
@@ -92,21 +92,15 @@ func (b requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 // renew makes the lease of want's owner end ttl from now, and returns its token. ErrLost means that the owner has no
 // lease of want's mode.
 func (b *Backend) renew(ctx context.Context, want backend.Request, ttl time.Duration) (token uint64, err error) {
-	post := messages{inbox: b.inbox}
-	defer post.drop()
 	err = b.store.update(ctx, want.Key, access{spare: true}, func(r *record, now int64) (bool, error) {
-		post.drop()
 		var ok bool
-		if token, ok = r.renew(want.Owner, want.Shared, now+int64(ttl), &post); !ok {
+		if token, ok = r.renew(want.Owner, want.Shared, now+int64(ttl), b.inbox); !ok {
 			return false, backend.ErrLost
 		}
 		return true, nil
 	})
 	if errors.Is(err, errAbsent) {
 		err = backend.ErrLost
-	}
-	if err == nil {
-		post.send()
 	}
 	return token, err
 }
@@ -118,25 +112,14 @@ func (b requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 
 // release removes the lease of owner, or its place in the queue, and notifies the next waiter.
 func (b *Backend) release(ctx context.Context, key, owner string) error {
-	post := messages{inbox: b.inbox}
 	removed := false // removed stays true if the removal has to be done again
 	err := b.store.update(ctx, key, access{spare: true}, func(r *record, now int64) (bool, error) {
-		post.drop()
-		had, changed := r.release(owner, now, &post)
+		had, changed := r.release(owner, now, b.inbox)
 		removed = removed || had
 		return changed, nil
 	})
-	if errors.Is(err, errAbsent) {
-		err = nil
+	if err == nil && !removed || errors.Is(err, errAbsent) {
+		err = backend.ErrLost
 	}
-	if err != nil {
-		post.drop()
-		return err
-	}
-	point("unlocked")
-	post.send()
-	if !removed {
-		return backend.ErrLost
-	}
-	return nil
+	return err
 }

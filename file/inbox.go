@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"sync"
 	"time"
 )
@@ -23,8 +22,8 @@ type inbox struct {
 	id      uint64 // 0 before the first waiter; never 0 in a queue
 	node    inode
 	file    *os.File
-	waiting map[uint64]ticket // by number
-	last    uint64            // ticket
+	waiting map[uint64]chan struct{} // by the number of the ticket
+	last    uint64                   // ticket
 	readers sync.WaitGroup
 }
 
@@ -32,18 +31,14 @@ type inbox struct {
 type ticket struct {
 	number uint64
 	turn   chan struct{} // it is the waiter's turn, or sooner than it thinks; has room for one message
-	next   chan struct{} // it is the turn of the one before it; likewise
 }
-
-// hintBit marks a message that it is the turn of the one before. Tickets count from 1.
-const hintBit = 1 << 63
 
 func (b *inbox) join() ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last++
-	t := ticket{b.last, make(chan struct{}, 1), make(chan struct{}, 1)}
-	b.waiting[t.number] = t
+	t := ticket{b.last, make(chan struct{}, 1)}
+	b.waiting[t.number] = t.turn
 	return t
 }
 
@@ -165,27 +160,19 @@ func (b *inbox) read(file *os.File) {
 		have += n
 		used := 0
 		for ; have-used >= 8; used += 8 {
-			b.notify(binary.LittleEndian.Uint64(buf[used:]))
+			b.wake(binary.LittleEndian.Uint64(buf[used:]))
 		}
 		have = copy(buf[:], buf[used:have])
 	}
 }
 
-// notify wakes a waiter of this Backend, if it still waits.
-func (b *inbox) notify(message uint64) {
+// wake wakes a waiter of this Backend, if it still waits.
+func (b *inbox) wake(ticket uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t, ok := b.waiting[message&^hintBit]
-	if !ok {
-		return
-	}
-	to := t.turn
-	if message&hintBit != 0 {
-		to = t.next
-	}
 	select {
-	case to <- struct{}{}:
-	default: // the waiter has a notification already
+	case b.waiting[ticket] <- struct{}{}:
+	default: // it has a notification already, or has left the queue
 	}
 }
 
@@ -201,70 +188,23 @@ func (b *inbox) close() {
 	b.readers.Wait()
 }
 
-// messages are the notifications to send when a record has been written. They implement post.
-type messages struct {
-	inbox *inbox
-	list  []message
+// notify implements post.
+func (b *inbox) notify(q queued) bool {
+	fd, err := openInbox(b.path(q.inbox))
+	if err != nil {
+		// Without permission, a live waiter's inbox cannot be opened either: its timer wakes it.
+		return !noReader(err)
+	}
+	defer closeFD(fd)
+	writeFIFO(fd, binary.LittleEndian.AppendUint64(nil, q.ticket))
+	return true
 }
 
-// A message is all that one inbox gets.
-type message struct {
-	inbox uint64
-	fd    int
-	text  []byte
-}
-
-func (m *messages) mine(q queued) bool {
-	m.inbox.mu.Lock()
-	defer m.inbox.mu.Unlock()
-	return q.inbox == m.inbox.id
-}
-
-func (m *messages) reach(q queued) bool {
-	// Without permission, a live waiter's inbox cannot be opened either: its timer wakes it.
-	return !noReader(m.prepare(q, q.ticket))
-}
-
-func (m *messages) hint(q queued) { _ = m.prepare(q, q.ticket|hintBit) }
-
-func (m *messages) alive(q queued) bool {
-	fd, err := openInbox(m.inbox.path(q.inbox))
+// alive implements post.
+func (b *inbox) alive(q queued) bool {
+	fd, err := openInbox(b.path(q.inbox))
 	if err == nil {
 		closeFD(fd)
 	}
 	return !noReader(err)
-}
-
-// prepare opens a waiter's inbox, for send. All messages to one inbox share its descriptor.
-func (m *messages) prepare(q queued, text uint64) error {
-	i := slices.IndexFunc(m.list, func(msg message) bool { return msg.inbox == q.inbox })
-	if i < 0 {
-		fd, err := openInbox(m.inbox.path(q.inbox))
-		if err != nil {
-			return err
-		}
-		i = len(m.list)
-		m.list = append(m.list, message{inbox: q.inbox, fd: fd})
-	}
-	m.list[i].text = binary.LittleEndian.AppendUint64(m.list[i].text, text)
-	return nil
-}
-
-// send sends the prepared notifications.
-func (m *messages) send() {
-	const atomic = 512 // bytes that every system writes to a FIFO in one piece
-	for _, msg := range m.list {
-		for text := range slices.Chunk(msg.text, atomic) {
-			writeFIFO(msg.fd, text)
-		}
-	}
-	m.drop()
-}
-
-// drop forgets what was prepared.
-func (m *messages) drop() {
-	for _, msg := range m.list {
-		closeFD(msg.fd)
-	}
-	m.list = m.list[:0]
 }

@@ -53,17 +53,13 @@ func (r *record) enter(owner string, shared bool, now int64, p post) {
 	if len(r.queue) > 0 {
 		r.remove(0)
 	}
-	notified := r.claimBy != 0 // if so, the next waiter has a hint
 	r.leases = append(r.leases, lease{owner, 0, now + int64(claimGrace), shared})
 	r.claimBy = 0
 	r.offer("", now, p)
-	if !notified {
-		r.rouse(p)
-	}
 }
 
 // renew makes the lease of owner end at expires, and returns its token. It reports false if owner has no lease of this
-// mode.
+// mode. If the key may become free sooner than the first waiter knows, it notifies that.
 func (r *record) renew(owner string, shared bool, expires int64, p post) (token uint64, ok bool) {
 	l := r.lease(owner)
 	if l == nil || l.token == 0 || l.shared != shared {
@@ -71,8 +67,8 @@ func (r *record) renew(owner string, shared bool, expires int64, p post) (token 
 	}
 	before := r.latest().expires
 	l.expires = expires
-	if r.latest().expires < before {
-		r.rouse(p)
+	if len(r.queue) > 0 && r.latest().expires < before {
+		p.notify(r.queue[0])
 	}
 	return l.token, true
 }
@@ -80,13 +76,7 @@ func (r *record) renew(owner string, shared bool, expires int64, p post) (token 
 // release removes the lease of owner, or its place in the queue, and offers the key to the waiters. It reports whether
 // there was anything to remove, and whether the record has changed.
 func (r *record) release(owner string, now int64, p post) (had, changed bool) {
-	first, before := r.place(owner) == 0, r.latest().expires
 	had = r.leave(owner)
 	had = r.endLeases(func(l lease) bool { return l.owner == owner }) || had
-	sooner := len(r.leases) > 0 && r.latest().expires < before
-	changed = r.offer("", now, p) || had
-	if first || sooner {
-		r.rouse(p)
-	}
-	return had, changed
+	return had, r.offer("", now, p) || had
 }

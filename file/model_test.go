@@ -39,10 +39,8 @@ type client struct {
 func (c *client) conflicts(shared bool) bool { return !c.r.Shared || !shared }
 
 // The model notifies its clients: it is their post.
-func (m *model) reach(q queued) bool { m.client(q).notified = true; return m.alive(q) }
-func (m *model) hint(q queued)       { m.client(q).poll = m.now + int64(claimGrace) }
-func (m *model) alive(q queued) bool { return !m.client(q).dead }
-func (m *model) mine(queued) bool    { return false }
+func (m *model) notify(q queued) bool { m.client(q).notified = true; return m.alive(q) }
+func (m *model) alive(q queued) bool  { return !m.client(q).dead }
 
 func (m *model) client(q queued) *client {
 	return m.clients[slices.IndexFunc(m.clients, func(c *client) bool { return c.ticket.number == q.ticket })]
@@ -88,7 +86,7 @@ func (m *model) try(c *client) {
 	case !c.r.Wait && !m.kept(c):
 		m.t.Fatalf("client %s (shared %v) is refused a key that nobody keeps from it: %+v", c.r.Owner, c.r.Shared, m.r)
 	}
-	c.poll = m.now + int64(c.nextPoll())
+	c.poll = m.now + int64(c.pause)
 	m.deliver()
 }
 

@@ -1,9 +1,13 @@
 package file
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 )
+
+// pollEvery is how often a waiter polls the record in case no notification arrives, unless hundreds wait before it.
+const pollEvery = time.Second
 
 // claimGrace is how long a free key is reserved for a notified waiter before the next one is notified.
 const claimGrace = 500 * time.Millisecond
@@ -12,16 +16,13 @@ const claimGrace = 500 * time.Millisecond
 // enter together need the bucket's file one after the other.
 const pickUp = 2 * time.Millisecond
 
-// A post notifies waiters that it is their turn.
+// A post notifies waiters that it is their turn. A waiter that reads the record before it is written waits for the
+// bucket's lock.
 type post interface {
-	// reach prepares a notification, and reports false if the waiter is dead. It is sent when the record is written.
-	reach(q queued) bool
-	// hint prepares a notification that a waiter may be next.
-	hint(q queued)
-	// alive reports whether the process of a waiter is alive.
+	// notify reports false if the waiter's process is dead.
+	notify(q queued) bool
+	// alive reports the same without a notification.
 	alive(q queued) bool
-	// mine reports whether a waiter is one of this process, which therefore is neither dead nor frozen.
-	mine(q queued) bool
 }
 
 // offer offers the key to the waiters at the head of the queue that no lease keeps out, and removes waiters that are
@@ -38,41 +39,20 @@ func (r *record) offer(owner string, now int64, p post) (changed bool) {
 		case first.owner == owner, r.claimBy != 0 && now < r.claimBy:
 			return changed
 		case r.claimBy != 0: // first has missed its turn
-		case first.shared && p.reach(first):
-			r.remove(0)
+		case first.shared && p.notify(first):
 			until += int64(len(r.leases)) * int64(pickUp)
 			r.leases = append(r.leases, lease{first.owner, 0, until, true})
-			if len(r.queue) > 0 && !r.queue[0].shared {
-				p.hint(r.queue[0]) // in case the readers are frozen
-			}
-			changed = true
-			continue
 		case !first.shared && len(r.leases) > 0 && p.alive(first): // not notified: the readers still hold the key
 			return changed
-		case !first.shared && len(r.leases) == 0 && p.reach(first):
+		case !first.shared && len(r.leases) == 0 && p.notify(first):
 			r.claimBy = until
-			if len(r.queue) > 1 {
-				p.hint(r.queue[1]) // in case the first is frozen
-			}
 			return true
 		}
-		if p.mine(first) {
-			r.remove(0)
-		} else {
-			r.removeInbox(first.inbox) // its process is frozen or dead, and so are its other waiters
-		}
+		r.remove(0)
 		r.claimBy = 0
 		changed = true
 	}
 	return changed
-}
-
-// rouse wakes the first waiter for a held key, which may become free sooner than the waiter knows. Dead waiters are
-// removed.
-func (r *record) rouse(p post) {
-	for len(r.leases) > 0 && len(r.queue) > 0 && !p.reach(r.queue[0]) {
-		r.removeInbox(r.queue[0].inbox)
-	}
 }
 
 // place is a waiter's place in the queue, -1 if it is not there.
@@ -97,20 +77,17 @@ func (r *record) remove(i int) {
 	r.queue = r.queue[1:]
 }
 
-func (r *record) removeInbox(inbox uint64) {
-	r.queue = slices.DeleteFunc(r.queue, func(q queued) bool { return q.inbox == inbox })
-}
-
-// opportunity is when a waiter at a place in the queue should poll, if nobody notifies it: the end of the last lease or
-// of the first one's turn, and a turn for each before it that lets its own pass. At the end of the lease the second
-// looks too: the first one's turn begins when somebody offers it.
-func (r *record) opportunity(place int) int64 {
-	turns := int64(max(place-1, 0)) * int64(claimGrace)
-	switch {
-	case len(r.leases) > 0:
-		return r.latest().expires + turns
-	case r.claimBy != 0:
-		return r.claimBy + turns
+// pause is how long a waiter at a place in the queue sleeps if nobody notifies it. The first two poll at the end of the
+// last lease, because the first one's turn begins when somebody offers it, or at the end of that turn.
+func (r *record) pause(place int, now int64) time.Duration {
+	most := pollEvery * time.Duration(1+place/100)
+	most -= rand.N(most / 4)
+	if place > 1 {
+		return most
 	}
-	return 0
+	next := r.claimBy
+	if len(r.leases) > 0 {
+		next = r.latest().expires
+	}
+	return min(max(time.Duration(next-now), time.Millisecond), most)
 }

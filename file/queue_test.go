@@ -5,21 +5,15 @@ import (
 	"testing"
 )
 
-// fakePost records who was notified; dead inboxes cannot be reached, own are of this process.
-type fakePost struct {
-	dead, own        []uint64
-	notified, hinted []uint64
-}
+// fakePost records who was notified; the processes of dead inboxes are dead.
+type fakePost struct{ dead, notified []uint64 }
 
-func (p *fakePost) mine(q queued) bool  { return slices.Contains(p.own, q.inbox) }
-func (p *fakePost) hint(q queued)       { p.hinted = append(p.hinted, q.ticket) }
 func (p *fakePost) alive(q queued) bool { return !slices.Contains(p.dead, q.inbox) }
-func (p *fakePost) reach(q queued) bool {
-	if slices.Contains(p.dead, q.inbox) {
-		return false
+func (p *fakePost) notify(q queued) bool {
+	if p.alive(q) {
+		p.notified = append(p.notified, q.ticket)
 	}
-	p.notified = append(p.notified, q.ticket)
-	return true
+	return p.alive(q)
 }
 
 func owners(r record) (names string) {
@@ -59,32 +53,28 @@ func leasesOf(names string, expires ...int64) (leases []lease) {
 func TestOffer(t *testing.T) {
 	grace := int64(claimGrace)
 	for name, c := range map[string]struct {
-		r                record
-		who              string
-		now              int64
-		post             fakePost
-		holders, queue   string
-		claimBy          int64
-		notified, hinted []uint64
+		r              record
+		who            string
+		now            int64
+		post           fakePost
+		holders, queue string
+		claimBy        int64
+		notified       []uint64
 	}{
-		"the first is notified, the second hinted": {
+		"the first is notified": {
 			r: record{queue: queueOf("abc", 1, 2, 3)}, now: 5,
-			queue: "abc", claimBy: 5 + grace, notified: []uint64{1}, hinted: []uint64{2},
+			queue: "abc", claimBy: 5 + grace, notified: []uint64{1},
 		},
-		"the dead are skipped with all their waiters": {
-			r: record{queue: queueOf("abcd", 1, 2, 1, 3)}, post: fakePost{dead: []uint64{1}}, now: 5,
-			queue: "bd", claimBy: 5 + grace, notified: []uint64{2}, hinted: []uint64{4},
+		"the dead are skipped": {
+			r: record{queue: queueOf("abcd", 1, 1, 2, 1)}, post: fakePost{dead: []uint64{1}}, now: 5,
+			queue: "cd", claimBy: 5 + grace, notified: []uint64{3},
 		},
-		"who missed its turn is frozen": {
+		"who missed its turn is removed": {
 			r: record{claimBy: 10, queue: queueOf("abc", 1, 2, 1)}, now: 10,
-			queue: "b", claimBy: 10 + grace, notified: []uint64{2},
+			queue: "bc", claimBy: 10 + grace, notified: []uint64{2},
 		},
 		"a turn is not taken away too soon": {
 			r: record{claimBy: 10, queue: queueOf("ab", 1, 2)}, now: 9, queue: "ab", claimBy: 10,
-		},
-		"a slow waiter of this process does not make the process frozen": {
-			r: record{claimBy: 10, queue: queueOf("ab", 1, 1)}, post: fakePost{own: []uint64{1}}, now: 10,
-			queue: "b", claimBy: 10 + grace, notified: []uint64{2},
 		},
 		"the claimant is not notified": {
 			r: record{claimBy: 10, queue: queueOf("ab", 1, 2)}, who: "b", now: 11, queue: "b",
@@ -98,9 +88,9 @@ func TestOffer(t *testing.T) {
 		"an exclusive lease keeps shared waiters out": {
 			r: record{leases: leasesOf("o", 100), queue: queueOf("r", 1)}, now: 5, holders: "o", queue: "r",
 		},
-		"shared waiters at the head enter together, the exclusive one behind them is hinted": {
+		"shared waiters at the head enter together": {
 			r: record{queue: queueOf("rsatb", 1, 2, 3, 4, 5)}, now: 5,
-			holders: "(r)(s)", queue: "atb", notified: []uint64{1, 2}, hinted: []uint64{3},
+			holders: "(r)(s)", queue: "atb", notified: []uint64{1, 2},
 		},
 		"shared waiters join readers": {
 			r: record{leases: leasesOf("z", 100), queue: queueOf("rs", 1, 2)}, now: 5,
@@ -111,7 +101,7 @@ func TestOffer(t *testing.T) {
 		},
 		"a dead exclusive waiter does not keep shared ones from joining readers": {
 			r: record{leases: leasesOf("z", 100), queue: queueOf("absc", 1, 1, 3, 4)}, post: fakePost{dead: []uint64{1}}, now: 5,
-			holders: "z(s)", queue: "c", notified: []uint64{3}, hinted: []uint64{4},
+			holders: "z(s)", queue: "c", notified: []uint64{3},
 		},
 		"dead shared waiters are skipped": {
 			r: record{queue: queueOf("rst", 1, 2, 1)}, post: fakePost{dead: []uint64{1}}, now: 5,
@@ -122,7 +112,7 @@ func TestOffer(t *testing.T) {
 		},
 		"shared waiters ahead of the claimant enter": {
 			r: record{queue: queueOf("rat", 1, 2, 3)}, who: "a", now: 5,
-			holders: "(r)", queue: "at", notified: []uint64{1}, hinted: []uint64{2},
+			holders: "(r)", queue: "at", notified: []uint64{1},
 		},
 		"a shared claimant is not notified": {
 			r: record{queue: queueOf("rst", 1, 2, 3)}, who: "s", now: 5,
@@ -132,9 +122,9 @@ func TestOffer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.r.offer(c.who, c.now, &c.post)
 			if owners(c.r) != c.queue || c.r.claimBy != c.claimBy || !slices.Equal(c.post.notified, c.notified) ||
-				!slices.Equal(c.post.hinted, c.hinted) || holders(c.r) != c.holders {
-				t.Errorf("holders %q, queue %q, claim by %d, notified %v, hinted %v",
-					holders(c.r), owners(c.r), c.r.claimBy, c.post.notified, c.post.hinted)
+				holders(c.r) != c.holders {
+				t.Errorf("holders %q, queue %q, claim by %d, notified %v",
+					holders(c.r), owners(c.r), c.r.claimBy, c.post.notified)
 			}
 			for i, l := range c.r.leases {
 				if l.token == 0 && (!l.shared || l.expires != c.now+grace+int64(i)*int64(pickUp)) {
@@ -142,18 +132,6 @@ func TestOffer(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// For a held key, the first live waiter is woken. A free key is offered instead.
-func TestRouse(t *testing.T) {
-	held, free := record{leases: leasesOf("o", 100), queue: queueOf("abcd", 1, 2, 1, 3)}, record{queue: queueOf("e", 4)}
-	p := fakePost{dead: []uint64{1}}
-	held.rouse(&p)
-	free.rouse(&p)
-	if owners(held) != "bd" || holders(held) != "o" || owners(free) != "e" ||
-		!slices.Equal(p.notified, []uint64{2}) || p.hinted != nil {
-		t.Errorf("%+v, %+v, notified %v, hinted %v", held, free, p.notified, p.hinted)
 	}
 }
 
@@ -177,20 +155,17 @@ func TestEnter(t *testing.T) {
 	r := record{queue: queueOf("rsa", 1, 2, 3)}
 	var p fakePost
 	r.enter("r", true, 5, &p)
-	if holders(r) != "(r)(s)" || owners(r) != "a" || !slices.Contains(p.notified, 2) ||
-		!slices.Equal(p.hinted, []uint64{3}) {
-		t.Errorf("holders %q, queue %q, notified %v, hinted %v", holders(r), owners(r), p.notified, p.hinted)
+	if holders(r) != "(r)(s)" || owners(r) != "a" || !slices.Equal(p.notified, []uint64{2}) {
+		t.Errorf("holders %q, queue %q, notified %v", holders(r), owners(r), p.notified)
 	}
 }
 
-// The first waiter is woken when the last lease ends sooner than the waiter knows, and only then.
+// The first waiter is woken when a renewal makes the last lease end sooner than the waiter knows, and only then.
 func TestWakeWhenReadersEndSooner(t *testing.T) {
 	for name, c := range map[string]struct {
 		change   func(r *record, p post)
 		notified bool
 	}{
-		"the reader that ends last is released": {func(r *record, p post) { r.release("s", 1, p) }, true},
-		"another one is released":               {func(r *record, p post) { r.release("r", 1, p) }, false},
 		"the reader that ends last ends sooner": {func(r *record, p post) { r.renew("s", true, 50, p) }, true},
 		"it renews":                             {func(r *record, p post) { r.renew("s", true, 200, p) }, false},
 		"another one ends sooner":               {func(r *record, p post) { r.renew("r", true, 5, p) }, false},
