@@ -10,11 +10,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,15 +29,11 @@ const (
 	dirVariable  = "ANYLOCK_TEST_DIR"
 	stopVariable = "ANYLOCK_TEST_STOP" // "point SIGNAL": the child sends itself the signal there, once
 	diskVariable = "ANYLOCK_TEST_DISK" // the child has a disk of this size at the directory, which nobody else sees
-	loseVariable = "ANYLOCK_TEST_LOSE" // files that are removed when the child has just made one, once
 )
 
 func runRole(role string) int {
 	if at := os.Getenv(stopVariable); at != "" {
 		armStop(at)
-	}
-	if files := os.Getenv(loseVariable); files != "" {
-		loseOnce(files)
 	}
 	if size := os.Getenv(diskVariable); size != "" {
 		if err := unix.Mount("none", os.Getenv(dirVariable), "tmpfs", 0, "size="+size); err != nil {
@@ -89,23 +83,6 @@ func armStop(at string) {
 			defer runtime.UnlockOSThread()
 			unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
 		}
-	})
-}
-
-// loseOnce has files removed that this process has just made, as by another one that takes them for old.
-func loseOnce(pattern string) {
-	var lose sync.Once
-	file.StopAt(func(point string) {
-		if point != "made" {
-			return
-		}
-		lose.Do(func() {
-			made, _ := filepath.Glob(pattern)
-			for _, path := range made {
-				os.Remove(path)
-			}
-			fmt.Println("lost", len(made))
-		})
 	})
 }
 

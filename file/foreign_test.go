@@ -61,7 +61,7 @@ func (f foreign) survived(t *testing.T) {
 	}
 }
 
-// plant puts a foreign thing of one kind at path, and makes it look old.
+// plant puts a foreign thing of one kind at path.
 func plant(t *testing.T, path, kind string) foreign {
 	t.Helper()
 	var err error
@@ -103,12 +103,6 @@ func plant(t *testing.T, path, kind string) foreign {
 	}
 	if err != nil {
 		t.Fatal(err)
-	}
-	if !strings.HasPrefix(kind, "link") {
-		old := time.Now().Add(-2 * oldAge)
-		if err := os.Chtimes(path, old, old); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return look(t, path)
 }

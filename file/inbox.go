@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
-	"time"
 )
 
 // An inbox is where the waiters of one Backend are notified of their turn: a FIFO of its own in the directory, with one
@@ -20,7 +19,6 @@ type inbox struct {
 
 	mu      sync.Mutex
 	id      uint64 // 0 before the first waiter; never 0 in a queue
-	node    inode
 	file    *os.File
 	waiting map[uint64]chan struct{} // by the number of the ticket
 	last    uint64                   // ticket
@@ -53,7 +51,7 @@ func (b *inbox) address() (uint64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.file != nil {
-		if node, err := infoAt(b.path(b.id)); err == nil && node.inode == b.node {
+		if _, err := infoAt(b.path(b.id)); err == nil {
 			return b.id, nil
 		}
 		b.file.Close() // its reader ends
@@ -67,78 +65,47 @@ func (b *inbox) path(id uint64) string {
 	return b.store.path(fmt.Sprintf("%s%016x", inboxPrefix, id))
 }
 
-// makeLocked makes the FIFO, and removes those that dead processes have left. It makes another if it does not find what
-// it has just made: a process whose wall clock is ahead, or has just been set, takes it for a dead one's.
-func (b *inbox) makeLocked() (err error) {
-	const attempts = 3 // each process looks once
-	for range attempts {
-		if err = b.makeOnceLocked(); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
+// makeLocked makes the FIFO, and removes those that dead processes have left. A FIFO has an inbox's name only while
+// somebody reads it, so that nobody takes a new one for that of a dead process.
+func (b *inbox) makeLocked() error {
+	if err := b.store.makeFolder(); err != nil {
+		return err
 	}
+	temp := b.store.tempPath()
+	if err := makeFIFO(temp, b.store.mode); err != nil {
+		return err
+	}
+	fd, err := openAt(temp, listenFIFO, 0)
 	if err == nil {
-		b.store.removeDead()
-	}
-	return err
-}
-
-func (b *inbox) makeOnceLocked() error {
-	id := rand.Uint64() | 1
-	path := b.path(id)
-	err := makeFIFO(path, b.store.mode)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = b.store.makeFolder(); err == nil {
-			err = makeFIFO(path, b.store.mode)
+		b.id = rand.Uint64() | 1
+		if err = chmodFD(fd, b.store.mode); err == nil {
+			err = os.Rename(temp, b.path(b.id))
+		}
+		if err != nil {
+			closeFD(fd)
 		}
 	}
 	if err != nil {
+		unlink(temp)
 		return err
 	}
-	point("made")
-	fd, err := openAt(path, listenFIFO, 0)
-	if err != nil {
-		unlink(path)
-		return err
-	}
-	info, err := infoOf(fd)
-	if err == nil {
-		err = chmodFD(fd, b.store.mode)
-	}
-	if err != nil {
-		closeFD(fd)
-		unlink(path)
-		return err
-	}
-	b.id, b.node, b.file = id, info.inode, os.NewFile(uintptr(fd), path)
-	file := b.file
+	file := os.NewFile(uintptr(fd), b.path(b.id))
+	b.file = file
 	b.readers.Go(func() { b.read(file) })
+	b.store.removeDead()
 	return nil
 }
 
-const (
-	inboxPrefix = ".inbox."
-	// oldAge is when a FIFO that nobody reads belongs to a dead process: a new one is about to be opened.
-	oldAge = time.Minute
-	// deadTime bounds the search for them.
-	deadTime = 100 * time.Millisecond
-)
+const inboxPrefix = ".inbox."
 
 // removeDead removes the FIFOs of dead processes.
 func (s *store) removeDead() {
-	until := time.Now().Add(deadTime)
 	all, _ := os.ReadDir(s.dir)
 	for _, e := range all {
 		if e.Type() != fs.ModeNamedPipe || !hasRandomName(e.Name(), inboxPrefix) {
 			continue
 		}
-		if time.Now().After(until) {
-			return
-		}
 		path := s.path(e.Name())
-		info, err := os.Lstat(path)
-		if err != nil || time.Since(info.ModTime()) < oldAge {
-			continue
-		}
 		switch fd, err := openInbox(path); {
 		case err == nil:
 			closeFD(fd)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -77,25 +76,6 @@ func TestKilledHolder(t *testing.T) {
 	t.Logf("at most %v late", late)
 	if late > b.Guarantees().MaxLate {
 		t.Errorf("granted %v late", late)
-	}
-}
-
-// A waiter's new inbox may be taken for an old one, by a process whose wall clock is ahead: it makes another.
-func TestInboxIsRemoved(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	b := open(t, dir)
-	held := mustTry(t, b, "k", time.Minute)
-	c := start(t, dir, "shell", loseVariable+"="+filepath.Join(dir, ".inbox.*"))
-	if got := c.do("wait k 60000"); got != "lost 1" {
-		t.Fatalf("the child says %q; its inbox was not removed", got)
-	}
-	eventually(t, "the waiter is queued", func() bool { return waiters(t, b, "k") == 1 })
-	if err := held.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := c.answer(); !strings.HasPrefix(got, "ok") {
-		t.Errorf("a waiter whose inbox was removed as soon as it was made: %s", got)
 	}
 }
 

@@ -29,6 +29,9 @@ type store struct {
 
 func (s *store) path(name string) string { return filepath.Join(s.dir, name) }
 
+// tempPath returns a new name for a file that is not whole yet.
+func (s *store) tempPath() string { return s.path(markFile + "." + randomName()) }
+
 // errAbsent means that there is no such file.
 var errAbsent = fs.ErrNotExist
 
@@ -151,7 +154,7 @@ func (s *store) create(path string) error {
 // put makes a file, unless there is one. It takes its name when it is whole and its mode is right: the umask must not
 // keep other users out, not even for a moment.
 func (s *store) put(path, text string) error {
-	temp := s.path(markFile + "." + randomName())
+	temp := s.tempPath()
 	fd, err := openAt(temp, openNew, s.mode)
 	if err != nil {
 		return err
