@@ -96,7 +96,7 @@ func (a *attempt) change(r *record, now int64, post post, inbox uint64) (write b
 		a.grant = kit.Grant{Token: l.token, Sent: a.grant.Sent, TTL: a.ttl}
 		return true, nil
 	}
-	a.holder = r.next(now)
+	a.holder = r.holder(now)
 	if !a.r.Wait {
 		return changed, nil
 	}

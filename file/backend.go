@@ -61,16 +61,6 @@ func (r *record) holder(now int64) backend.Holder {
 	}
 }
 
-// next is who gets a free key that is kept for the first in the queue.
-func (r *record) next(now int64) backend.Holder {
-	if len(r.leases) > 0 || len(r.queue) == 0 {
-		return r.holder(now)
-	}
-	return backend.Holder{
-		Owner: r.queue[0].owner, TTL: max(time.Duration(r.claimBy-now), 0), Waiters: len(r.queue) - 1,
-	}
-}
-
 // Close implements backend.Backend.
 func (b *Backend) Close() error {
 	if b.leases.Close() {
