@@ -62,7 +62,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		}
 	}
 	a.grant.Sent = time.Now()
-	err := a.b.store.update(ctx, a.r.Key, access{create: true}, func(r *record, now int64) (bool, error) {
+	err := a.b.store.update(ctx, a.r.Key, true, func(r *record, now int64) (bool, error) {
 		a.granted = false
 		return a.change(r, now, a.b.inbox, inbox)
 	})

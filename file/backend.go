@@ -41,7 +41,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, er
 
 // read calls f with a key's record, unless the key's file is missing.
 func (b *Backend) read(ctx context.Context, key string, f func(r *record, now int64)) error {
-	err := b.store.update(ctx, key, access{}, func(r *record, now int64) (bool, error) {
+	err := b.store.update(ctx, key, false, func(r *record, now int64) (bool, error) {
 		f(r, now)
 		return false, nil
 	})
@@ -82,7 +82,7 @@ func (b requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 // renew makes the lease of want's owner end ttl from now, and returns its token. ErrLost means that the owner has no
 // lease of want's mode.
 func (b *Backend) renew(ctx context.Context, want backend.Request, ttl time.Duration) (token uint64, err error) {
-	err = b.store.update(ctx, want.Key, access{spare: true}, func(r *record, now int64) (bool, error) {
+	err = b.store.update(ctx, want.Key, false, func(r *record, now int64) (bool, error) {
 		var ok bool
 		if token, ok = r.renew(want.Owner, want.Shared, now+int64(ttl), b.inbox); !ok {
 			return false, backend.ErrLost
@@ -103,7 +103,7 @@ func (b requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 // release removes the lease of owner, or its place in the queue, and notifies the next waiter.
 func (b *Backend) release(ctx context.Context, key, owner string) error {
 	removed := false // removed stays true if the removal has to be done again
-	err := b.store.update(ctx, key, access{spare: true}, func(r *record, now int64) (bool, error) {
+	err := b.store.update(ctx, key, false, func(r *record, now int64) (bool, error) {
 		had, changed := r.release(owner, now, b.inbox)
 		removed = removed || had
 		return changed, nil

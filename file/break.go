@@ -2,7 +2,6 @@ package file
 
 import (
 	"context"
-	"errors"
 	"os"
 	"time"
 
@@ -16,28 +15,6 @@ const breakAfter = 200 * time.Millisecond
 // spareSuffix ends the name of the file that is to take the place of a bucket whose lock is broken.
 const spareSuffix = ".next"
 
-// A stall finds out whether a file that cannot be locked makes no progress.
-type stall struct {
-	since time.Time
-	seq   uint64
-}
-
-// stuck reports whether the file is unchanged since the last inspection.
-func (w *stall) stuck(fd int) (bool, error) {
-	now := time.Now()
-	first := w.since.IsZero()
-	if !first && now.Sub(w.since) < breakAfter {
-		return false, nil
-	}
-	img, err := readImage(fd)
-	if errors.Is(err, errTorn) {
-		return false, nil // writes have overtaken this look
-	}
-	same := !first && img.seq == w.seq
-	w.since, w.seq = now, img.seq
-	return same && err == nil, err
-}
-
 // breakLock bypasses the lock of a process that was stopped while it held the lock: a new file replaces the locked
 // one. It is safe at any moment, even if that process is well:
 //
@@ -48,14 +25,14 @@ func (w *stall) stuck(fd int) (bool, error) {
 //   - The new file has a name that its bucket alone uses, and its lock guards the break. If its process dies, whoever
 //     next wants the bucket begins again, with the same file. While its process is stopped, the bucket stays as it is.
 //
-// It fails silently: processes that wait for the lock continue to wait.
+// It fails silently: processes that wait for the lock continue to wait, and try again.
 func (s *store) breakLock(ctx context.Context, l locked) {
 	path := l.path + spareSuffix
-	next, img, ok, err := s.tryLock(ctx, path, access{create: true})
+	next, img, ok, err := s.tryLock(ctx, path, true)
 	if !ok || err != nil {
 		return
 	}
-	defer next.close()
+	defer s.close(next)
 	if !names(path, next) || !names(l.path, l) {
 		return
 	}
@@ -64,11 +41,7 @@ func (s *store) breakLock(ctx context.Context, l locked) {
 		return
 	}
 	point("marked")
-	old, err := readImage(l.fd)
-	for try := 0; errors.Is(err, errTorn) && try < 10; try++ { // its old holder may be writing just now
-		time.Sleep(time.Millisecond)
-		old, err = readImage(l.fd)
-	}
+	old, err := readImage(l.fd) // it is torn if the old holder writes just now
 	if err != nil || writeImage(next.fd, img, next.size, old.body) != nil {
 		return
 	}
@@ -85,28 +58,21 @@ func names(path string, l locked) bool {
 }
 
 // lock opens and locks a bucket's file. It waits until ctx ends, never in the kernel.
-func (s *store) lock(ctx context.Context, path string, how access) (locked, image, error) {
-	var stuck stall
+func (s *store) lock(ctx context.Context, path string, create bool) (locked, image, error) {
+	var since time.Time // when the file that cannot be locked was seen first, as it is now
+	var seen locked
 	for pause := time.Duration(0); ; pause = nextPause(pause) {
-		l, img, ok, err := s.tryLock(ctx, path, how)
-		switch {
-		case err != nil:
-			return locked{}, image{}, err
-		case ok && !img.broken:
-			return l, img, nil
-		case ok: // who broke it has not finished, or died
-			s.breakLock(ctx, l)
-			l.close()
-		default:
-			still, err := stuck.stuck(l.fd)
-			if still {
-				s.breakLock(ctx, l)
-			}
-			l.closeUnlocked()
-			if err != nil {
-				return locked{}, image{}, err
-			}
+		l, img, ok, err := s.tryLock(ctx, path, create)
+		if err != nil || ok && !img.broken {
+			return l, img, err
 		}
+		if l.inode != seen.inode || l.changed != seen.changed {
+			since, seen = time.Now(), l
+		}
+		if ok || time.Since(since) >= breakAfter { // if ok, who broke it has not finished, or died
+			s.breakLock(ctx, l)
+		}
+		s.close(l)
 		if err := kit.Sleep(ctx, pause); err != nil {
 			return locked{}, image{}, err
 		}

@@ -27,7 +27,7 @@ func Evict(ctx context.Context, dir, key string) error {
 		return err
 	}
 	defer s.spare.close()
-	err = s.update(ctx, key, access{}, func(r *record, _ int64) (bool, error) {
+	err = s.update(ctx, key, false, func(r *record, _ int64) (bool, error) {
 		*r = record{}
 		return true, nil
 	})

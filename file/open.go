@@ -30,7 +30,7 @@ func Open(ctx context.Context, dir string) (*Backend, error) {
 	}
 	// It can be written, locked and read.
 	look := func(*record, int64) (write bool, err error) { return false, nil }
-	if err := s.update(ctx, "", access{create: true}, look); err != nil {
+	if err := s.update(ctx, "", true, look); err != nil {
 		s.spare.close()
 		return nil, cmp.Or(kit.ContextError(ctx, err), err)
 	}

@@ -22,14 +22,14 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 
 // list appends the keys of a bucket.
 func (s *store) list(ctx context.Context, path, prefix string, keys []string) ([]string, error) {
-	l, img, err := s.lock(ctx, path, access{})
+	l, img, err := s.lock(ctx, path, false)
 	if errors.Is(err, errAbsent) {
 		return keys, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer l.close()
+	defer s.close(l)
 	b, err := s.decode(path, img.body)
 	if err != nil {
 		return nil, err

@@ -15,12 +15,9 @@ const spareFDs = 3
 // A reserve keeps descriptors open for renewals and releases, so that a process that has no descriptor left keeps its
 // leases. It is safe for concurrent use.
 type reserve struct {
-	spares chan int // copies of base; has room for spareFDs
-
-	mu      sync.Mutex
-	base    int // the open folder
-	missing int // spare descriptors that are in use, or that another goroutine of the process has taken
-	closed  bool
+	mu     sync.Mutex
+	base   int   // the open folder
+	spares []int // copies of base; fewer while some are in use, or other goroutines of the process have taken them
 }
 
 // newReserve opens the descriptors.
@@ -29,14 +26,14 @@ func newReserve(dir string) (*reserve, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reserve{base: base, spares: make(chan int, spareFDs)}
+	r := &reserve{base: base}
 	for range spareFDs {
 		fd, err := copyFD(base)
 		if err != nil {
 			r.close()
 			return nil, pathError("open", dir, err)
 		}
-		r.spares <- fd
+		r.spares = append(r.spares, fd)
 	}
 	return r, nil
 }
@@ -45,53 +42,46 @@ func newReserve(dir string) (*reserve, error) {
 func (r *reserve) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return
+	for _, fd := range append(r.spares, r.base) {
+		closeFD(fd)
 	}
-	r.closed = true
-	closeFD(r.base)
-	for {
-		select {
-		case fd := <-r.spares:
-			closeFD(fd)
-		default:
-			return
-		}
-	}
+	r.base, r.spares = -1, nil
 }
 
 // open opens a file to write. If the process has no free descriptor, open uses a spare one, or waits for one until
-// ctx ends. Close the file with closeFile.
+// ctx ends.
 func (r *reserve) open(ctx context.Context, path string) (fd int, err error) {
-	const pause = 5 * time.Millisecond // until the process may have a free descriptor again
+	const pause = time.Millisecond // a request takes some 20 µs
 	for {
 		if fd, err = openAt(path, openWrite, 0); !noDescriptor(err) {
 			return fd, err
 		}
-		select {
-		case spare := <-r.spares:
-			r.mu.Lock()
-			r.missing++
-			r.mu.Unlock()
-			closeFD(spare)
-			if fd, err = openAt(path, openWrite, 0); !noDescriptor(err) { // otherwise another goroutine has the descriptor
-				return fd, err
-			}
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !r.free() && kit.Sleep(ctx, pause) != nil {
 			return -1, fmt.Errorf("%w: %w", kit.ContextError(ctx, nil), err)
 		}
 	}
+}
+
+// free closes a spare descriptor, and reports whether there was one.
+func (r *reserve) free() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := len(r.spares) - 1
+	if last < 0 {
+		return false
+	}
+	closeFD(r.spares[last])
+	r.spares = r.spares[:last]
+	return true
 }
 
 // closeFile closes a file. If a spare descriptor is missing, the file's becomes one in the same step.
 func (r *reserve) closeFile(fd int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.missing == 0 || replaceFD(r.base, fd) != nil {
+	if len(r.spares) == spareFDs || replaceFD(r.base, fd) != nil { // there is no base after close
 		closeFD(fd)
 		return
 	}
-	r.missing--
-	r.spares <- fd
+	r.spares = append(r.spares, fd)
 }

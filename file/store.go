@@ -52,6 +52,7 @@ type fileInfo struct {
 	inode         inode
 	links         uint64 // its names
 	size          int64
+	changed       int64 // when it was written, by the kernel's wall clock
 	regular, fifo bool
 }
 
@@ -59,52 +60,29 @@ type fileInfo struct {
 type locked struct {
 	path string
 	fd   int
-	from *reserve // which has opened the file; otherwise nil
 	fileInfo
 }
 
-func (l locked) close() {
+func (s *store) close(l locked) {
 	unlockFD(l.fd)
-	l.closeUnlocked()
-}
-
-// closeUnlocked closes a file whose lock somebody else has.
-func (l locked) closeUnlocked() {
-	if l.from != nil {
-		l.from.closeFile(l.fd)
-		return
-	}
-	closeFD(l.fd)
-}
-
-// An access is what a request may do to reach a bucket.
-type access struct {
-	create bool // a missing file; otherwise a missing file is errAbsent
-	spare  bool // use a spare descriptor, as a renewal or release does if there is no other
-}
-
-// openBucket opens a bucket's file.
-func (s *store) openBucket(ctx context.Context, path string, how access) (l locked, err error) {
-	l.path = path
-	if !how.spare {
-		l.fd, err = openAt(path, openWrite, 0)
-		return l, err
-	}
-	l.from = s.spare
-	l.fd, err = s.spare.open(ctx, path)
-	return l, err
+	s.spare.closeFile(l.fd)
 }
 
 // tryLock opens and locks a file, and reads it. It reports false if somebody else has the lock: then the file is open
-// only, and is to be closed. An error leaves nothing open, and names the file.
-func (s *store) tryLock(ctx context.Context, path string, how access) (l locked, img image, ok bool, err error) {
+// only, and is to be closed. An error leaves nothing open, and names the file. It makes a missing file if create is set,
+// as a request for a new lease does. Others may use the spare descriptor.
+func (s *store) tryLock(ctx context.Context, path string, create bool) (l locked, img image, ok bool, err error) {
 	for {
-		l, err = s.openBucket(ctx, path, how)
-		if errors.Is(err, errAbsent) && how.create {
-			if err = s.create(path); err != nil {
-				return locked{}, image{}, false, err
+		l = locked{path: path}
+		if create {
+			l.fd, err = openAt(path, openWrite, 0)
+		} else {
+			l.fd, err = s.spare.open(ctx, path)
+		}
+		if create && errors.Is(err, errAbsent) {
+			if err = s.create(path); err == nil {
+				continue
 			}
-			continue
 		}
 		if err != nil {
 			return locked{}, image{}, false, err
@@ -117,20 +95,18 @@ func (s *store) tryLock(ctx context.Context, path string, how access) (l locked,
 		switch {
 		case err != nil:
 		case l.links == 0: // it has been replaced, or removed
-			l.close()
+			s.close(l)
 			continue
 		case !l.regular:
 			err = errForeign
-		case !ok:
-			return l, image{}, false, nil
-		default:
+		case ok:
 			img, err = readImage(l.fd)
 		}
 		if err != nil {
-			l.close()
+			s.close(l)
 			return locked{}, image{}, false, fmt.Errorf("%s: %w", path, err)
 		}
-		return l, img, true, nil
+		return l, img, ok, nil
 	}
 }
 
@@ -179,7 +155,7 @@ func (s *store) put(path, text string) error {
 // update changes a key's record under its bucket's lock. change gets the record as it is now, and reports whether to
 // write it; it may be called several times, each time with a new record.
 func (s *store) update(
-	ctx context.Context, key string, how access, change func(r *record, now int64) (write bool, err error),
+	ctx context.Context, key string, create bool, change func(r *record, now int64) (write bool, err error),
 ) error {
 	path, turn := s.path(bucketName(key)), s.turns[bucketOf(key)]
 	if err := turn.acquire(ctx); err != nil {
@@ -190,12 +166,12 @@ func (s *store) update(
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		l, img, err := s.lock(ctx, path, how)
+		l, img, err := s.lock(ctx, path, create)
 		if err != nil {
 			return err
 		}
 		done, err := s.updateLocked(l, img, key, change)
-		l.close()
+		s.close(l)
 		if done || err != nil {
 			return err
 		}

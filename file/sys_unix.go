@@ -99,7 +99,7 @@ func infoAt(path string) (fileInfo, error) {
 func infoFrom(st *unix.Stat_t) fileInfo {
 	kind := st.Mode & unix.S_IFMT
 	return fileInfo{
-		inode: inode{uint64(st.Dev), uint64(st.Ino)}, links: uint64(st.Nlink), size: st.Size,
+		inode: inode{uint64(st.Dev), uint64(st.Ino)}, links: uint64(st.Nlink), size: st.Size, changed: st.Mtim.Nano(),
 		regular: kind == unix.S_IFREG, fifo: kind == unix.S_IFIFO,
 	}
 }
