@@ -64,7 +64,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	a.grant.Sent = time.Now()
 	err := a.b.store.update(ctx, a.r.Key, true, func(r *record, now int64) (bool, error) {
 		a.granted = false
-		return a.change(r, now, a.b.inbox, inbox)
+		return a.change(r, now, a.b.inbox, inbox), nil
 	})
 	if err != nil {
 		return nil, err
@@ -75,9 +75,8 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	return a.b.leases.Grant(ctx, a.r, a.grant)
 }
 
-// change is what try does to the record.
-func (a *attempt) change(r *record, now int64, post post, inbox uint64) (write bool, err error) {
-	changed := false
+// change is what try does to the record. It reports whether it has changed it.
+func (a *attempt) change(r *record, now int64, post post, inbox uint64) (changed bool) {
 	if r.lease(a.r.Owner) == nil {
 		changed = r.offer(a.r.Owner, now, post)
 		if r.claim(a.r.Owner, a.r.Shared) {
@@ -86,19 +85,17 @@ func (a *attempt) change(r *record, now int64, post post, inbox uint64) (write b
 	}
 	if l := r.lease(a.r.Owner); l != nil { // granted now, reserved, or granted to this request before
 		if l.token == 0 {
-			if l.token, err = a.b.store.nextToken(r.last); err != nil {
-				return false, err
-			}
+			l.token = a.b.store.nextToken(r.last)
 			r.last = l.token
 		}
 		l.expires = now + int64(a.ttl)
 		a.granted, a.touched = true, true
 		a.grant = kit.Grant{Token: l.token, Sent: a.grant.Sent, TTL: a.ttl}
-		return true, nil
+		return true
 	}
 	a.holder = r.holder(now)
 	if !a.r.Wait {
-		return changed, nil
+		return changed
 	}
 	me := queued{a.r.Owner, inbox, a.ticket.number, a.r.Shared}
 	place := r.place(a.r.Owner)
@@ -111,7 +108,7 @@ func (a *attempt) change(r *record, now int64, post post, inbox uint64) (write b
 		changed = true
 	}
 	a.pause = r.pause(place, now)
-	return changed, nil
+	return changed
 }
 
 // sleep returns when it is time to try again: at the waiter's turn, or at the next poll.

@@ -80,11 +80,7 @@ func plant(t *testing.T, path, kind string) foreign {
 		rand.Read(b)
 		write(b)
 	case "newer":
-		var fd int
-		if fd, err = openAt(path, openNew, 0o600); err == nil {
-			err = writeImage(fd, image{}, 0, []byte{'B', version + 1, 1, 2, 3})
-			closeFD(fd)
-		}
+		write(fmt.Appendf(nil, "%s%d\n", anyFormat, folderFormat+1))
 	case "folder":
 		err = os.Mkdir(path, 0o700)
 	case "link":

@@ -86,8 +86,8 @@ func TestKeysLeaveNothing(t *testing.T) {
 		if name == markFile {
 			continue
 		}
-		if bk, err2 := b.store.decode(name, img.body); err != nil || err2 != nil || len(bk.entries) > 0 {
-			t.Errorf("%s: %q is left (%v, %v)", name, bk.entries, err, err2)
+		if bk, err2 := b.store.decode(name, img.body, b.store.clock()); err != nil || err2 != nil || len(bk.entries) > 0 {
+			t.Errorf("%s: %+v is left (%v, %v)", name, bk.entries, err, err2)
 		}
 	}
 }

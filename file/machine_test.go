@@ -62,7 +62,7 @@ func (m *machine) grant(b *Backend, what string, last *uint64) {
 	if err != nil {
 		m.t.Fatalf("%s: %v", what, err)
 	}
-	if l.Token() <= *last || l.Token() > maxToken {
+	if l.Token() <= *last || l.Token() >= backend.TokenLimit {
 		m.t.Errorf("%s: token %d after %d", what, l.Token(), *last)
 	}
 	*last = l.Token()

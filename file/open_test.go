@@ -104,29 +104,12 @@ func TestBucketFileOfAnotherFormat(t *testing.T) {
 				t.Errorf("format %d: %v, want ErrUnsupported", format, err)
 			}
 		}
+		if _, err := b.Inspect(t.Context(), "k"); !errors.Is(err, backend.ErrUnsupported) {
+			t.Errorf("inspect: %v, want ErrUnsupported", err)
+		}
 		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, content) {
 			t.Errorf("format %d: the file has changed (%v)", format, err)
 		}
-	}
-}
-
-// The file of a newer version is left alone, and said to be one.
-func TestNewerFormat(t *testing.T) {
-	dir := t.TempDir()
-	b := openDir(t, dir)
-	fd, err := openAt(filepath.Join(dir, bucketName("k")), openNew, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeFD(fd)
-	if err := writeImage(fd, image{}, 0, []byte{kind, version + 1}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := acquire(b, "k", time.Minute, true); !errors.Is(err, backend.ErrUnsupported) {
-		t.Errorf("acquire: %v, want ErrUnsupported", err)
-	}
-	if _, err := b.Inspect(t.Context(), "k"); !errors.Is(err, backend.ErrUnsupported) {
-		t.Errorf("inspect: %v, want ErrUnsupported", err)
 	}
 }
 

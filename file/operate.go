@@ -30,22 +30,13 @@ func (s *store) list(ctx context.Context, path, prefix string, keys []string) ([
 		return nil, err
 	}
 	defer s.close(l)
-	b, err := s.decode(path, img.body)
-	if err != nil {
-		return nil, err
-	}
-	now := s.clock()
-	for entries := b.entries; len(entries) > 0; {
-		_, key, _, rest, over, err := nextEntry(entries)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+	b, err := s.decode(path, img.body, s.clock())
+	for _, e := range b.entries {
+		if strings.HasPrefix(string(e.key), prefix) {
+			keys = append(keys, string(e.key))
 		}
-		if now < over && strings.HasPrefix(string(key), prefix) {
-			keys = append(keys, string(key))
-		}
-		entries = rest
 	}
-	return keys, nil
+	return keys, err
 }
 
 // Break implements backend.Breaker.

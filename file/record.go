@@ -3,8 +3,6 @@ package file
 import (
 	"encoding/binary"
 	"errors"
-
-	"github.com/anylock/lock/backend"
 )
 
 // A bootID identifies one boot of the machine.
@@ -36,128 +34,85 @@ type queued struct {
 
 var errFormat = errors.New("malformed bucket")
 
-// size estimates the length of the encoded record, in bytes.
-func (r *record) size() int {
-	size := 16 + len(r.queue)*96
-	for i := range r.leases {
-		size += 24 + len(r.leases[i].owner)
-	}
-	return size
-}
-
-// append encodes the record: the head, the leases, claimBy if the key is free, and the queue. The head is 0 for a free
-// key, 1 for an exclusive lease, and 1 more than the number of shared leases.
+// append encodes the record.
 func (r *record) append(b []byte) []byte {
-	head := uint64(len(r.leases))
-	if r.readers() > 0 {
-		head++
-	}
-	b = binary.AppendUvarint(b, head)
+	b = appendUint(b, uint64(r.claimBy))
+	b = appendUint(b, uint64(len(r.leases)))
 	for _, l := range r.leases {
-		b = appendString(b, l.owner)
-		b = binary.AppendUvarint(b, l.token)
-		b = binary.AppendVarint(b, l.expires)
+		b = appendParty(b, l.owner, l.token, uint64(l.expires), l.shared)
 	}
-	if head == 0 {
-		b = binary.AppendVarint(b, r.claimBy)
-	}
-	b = binary.AppendUvarint(b, uint64(len(r.queue)))
 	for _, q := range r.queue {
-		b = appendString(b, q.owner)
-		b = binary.LittleEndian.AppendUint64(b, q.inbox)
-		b = binary.AppendUvarint(b, q.ticket)
-		b = append(b, mode(q.shared))
+		b = appendParty(b, q.owner, q.inbox, q.ticket, q.shared)
 	}
 	return b
 }
 
-func mode(shared bool) byte {
-	if shared {
-		return 1
-	}
-	return 0
-}
-
 func decodeRecord(b []byte) (r record, err error) {
 	d := &decoder{b: b}
-	head := d.uvarint()
-	shared := head > 1
+	r.claimBy = int64(d.uint())
+	for n := d.uint(); n > 0 && !d.bad; n-- {
+		owner, token, expires, shared := d.party()
+		r.leases = append(r.leases, lease{owner, token, int64(expires), shared})
+	}
+	for len(d.b) > 0 {
+		owner, inbox, ticket, shared := d.party()
+		r.queue = append(r.queue, queued{owner, inbox, ticket, shared})
+	}
+	return r, d.err()
+}
+
+func appendUint(b []byte, n uint64) []byte { return binary.LittleEndian.AppendUint64(b, n) }
+
+func appendBytes(b, p []byte) []byte { return append(appendUint(b, uint64(len(p))), p...) }
+
+// appendParty encodes a lease or a waiter.
+func appendParty(b []byte, owner string, x, y uint64, shared bool) []byte {
+	b = append(append(b, byte(len(owner))), owner...) // at most backend.MaxOwnerLen, which is 255
+	b = appendUint(appendUint(b, x), y)
 	if shared {
-		head--
+		return append(b, 1)
 	}
-	r.leases = makeList[lease](d, head, 1+1+1)
-	for i := range r.leases {
-		r.leases[i] = lease{d.owner(), d.uvarint(), d.varint(), shared}
-	}
-	if head == 0 {
-		r.claimBy = d.varint()
-	}
-	r.queue = makeList[queued](d, d.uvarint(), 1+8+1+1)
-	for i := range r.queue {
-		r.queue[i] = queued{d.owner(), d.fixed(), d.uvarint(), d.take(1)[0] != 0}
-	}
-	return r, d.end()
+	return append(b, 0)
 }
 
-// makeList returns n zero values, nil if n is 0. least is the smallest encoding of one value, in bytes.
-func makeList[T any](d *decoder, n uint64, least int) []T {
-	if d.bad = d.bad || n > uint64(len(d.b)/least); d.bad || n == 0 {
-		return nil
-	}
-	return make([]T, n)
-}
-
-func appendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-// A decoder reads fields one by one. After the first that is malformed, all are zero and end reports it.
+// A decoder reads fields one by one. After the first that is malformed, nothing is left, and err reports it.
 type decoder struct {
 	b   []byte
 	bad bool
 }
 
-func (d *decoder) take(n int) []byte {
-	if d.bad || n < 0 || n > len(d.b) {
-		d.bad = true
-		return make([]byte, min(max(n, 0), 16))
+// take returns the next n bytes, nil if there are not so many.
+func (d *decoder) take(n uint64) (p []byte) {
+	if d.bad = d.bad || n > uint64(len(d.b)); d.bad {
+		d.b = nil
+		return nil
 	}
-	p := d.b[:n]
-	d.b = d.b[n:]
+	p, d.b = d.b[:n], d.b[n:]
 	return p
 }
 
-func (d *decoder) boot() bootID  { return bootID(d.take(16)) }
-func (d *decoder) fixed() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
-
-func (d *decoder) uvarint() uint64 { return number(d, binary.Uvarint) }
-func (d *decoder) varint() int64   { return number(d, binary.Varint) }
-
-func number[T int64 | uint64](d *decoder, read func([]byte) (T, int)) T {
-	v, n := read(d.b)
-	d.take(max(n, 0))
-	d.bad = d.bad || n <= 0
-	if d.bad {
-		return 0
+func (d *decoder) byte() byte {
+	if p := d.take(1); p != nil {
+		return p[0]
 	}
-	return v
+	return 0
 }
 
-func (d *decoder) owner() string {
-	n := d.uvarint()
-	if n == 0 || n > backend.MaxOwnerLen {
-		d.bad = true
-		return ""
+func (d *decoder) uint() uint64 {
+	if p := d.take(8); p != nil {
+		return binary.LittleEndian.Uint64(p)
 	}
-	p := d.take(int(n))
-	if d.bad {
-		return ""
-	}
-	return string(p)
+	return 0
 }
 
-func (d *decoder) end() error {
-	if d.bad || len(d.b) > 0 {
+func (d *decoder) bytes() []byte { return d.take(d.uint()) }
+
+func (d *decoder) party() (owner string, x, y uint64, shared bool) {
+	return string(d.take(uint64(d.byte()))), d.uint(), d.uint(), d.byte() != 0
+}
+
+func (d *decoder) err() error {
+	if d.bad {
 		return errFormat
 	}
 	return nil

@@ -182,11 +182,11 @@ func (s *store) update(
 func (s *store) updateLocked(
 	l locked, img image, key string, change func(r *record, now int64) (write bool, err error),
 ) (done bool, err error) {
-	b, err := s.decode(l.path, img.body)
+	now := s.clock()
+	b, err := s.decode(l.path, img.body, now)
 	if err != nil {
 		return true, err
 	}
-	now := s.clock()
 	r, err := b.record(key, now)
 	if err != nil {
 		return true, fmt.Errorf("%s: %w", l.path, err)
@@ -196,11 +196,7 @@ func (s *store) updateLocked(
 	if err != nil || !write {
 		return true, err
 	}
-	body, err := b.with(key, &r, now)
-	if err != nil {
-		return true, fmt.Errorf("%s: %w", l.path, err)
-	}
-	if err := writeImage(l.fd, img, l.size, body); err != nil {
+	if err := writeImage(l.fd, img, l.size, b.encode(s.boot, key, &r)); err != nil {
 		return true, err
 	}
 	point("written")
@@ -210,8 +206,8 @@ func (s *store) updateLocked(
 
 // decode is decodeBucket for the file of a path. It finds out that another machine, which has another boot, writes in
 // the folder too.
-func (s *store) decode(path string, body []byte) (bucket, error) {
-	b, old, err := s.decodeBucket(body)
+func (s *store) decode(path string, body []byte, now int64) (bucket, error) {
+	b, old, err := decodeBucket(body, s.boot, now)
 	if err != nil {
 		return bucket{}, fmt.Errorf("%s: %w", path, err)
 	}
