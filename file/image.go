@@ -2,11 +2,11 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"strings"
+	"slices"
 
 	"github.com/anylock/lock/backend"
 )
@@ -28,10 +28,11 @@ const (
 	maxBody  = 64 << 20
 	// spareSize is how long a file may stay for images that have become short.
 	spareSize = 64 << 10
+
+	anyFormat = "anylock bucket, format " // and the format's number
 )
 
 var (
-	anyFormat  = []byte("anylock bucket, format ")
 	fileBegin  = fmt.Appendf(nil, "%-*s", slotA, fmt.Sprintf("%s%d\n", anyFormat, folderFormat))
 	magic      = [4]byte{'a', 'l', 'k', folderFormat}
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -72,24 +73,18 @@ func readImage(fd int) (image, error) {
 		switch {
 		case bytes.HasPrefix(fileBegin, bytes.TrimRight(page, "\x00")):
 			return image{broken: broken}, nil
-		case bytes.HasPrefix(page, anyFormat):
+		case bytes.HasPrefix(page, []byte(anyFormat)):
 			return image{}, errOtherFormat
 		}
 		return image{}, errForeign
 	}
-	a, aOK := parseHead(page[:n], 0)
-	b, bOK := parseHead(page[:n], 1)
-	if bOK && (!aOK || b.seq > a.seq) {
-		a, b, aOK, bOK = b, a, bOK, aOK
-	}
-	for _, h := range []struct {
-		head
-		ok bool
-	}{{a, aOK}, {b, bOK}} {
-		if !h.ok {
-			continue
+	heads := []head{parseHead(page[:n], 0), parseHead(page[:n], 1)}
+	slices.SortFunc(heads, func(a, b head) int { return cmp.Compare(b.seq, a.seq) }) // the newer one first
+	for _, h := range heads {
+		if h.seq == 0 {
+			break
 		}
-		body, err := readBody(fd, page[:n], h.head)
+		body, err := readBody(fd, page[:n], h)
 		if err != nil {
 			return image{}, err
 		}
@@ -107,18 +102,18 @@ type head struct {
 	slot int
 	raw  []byte
 	sum  uint32
-	seq  uint64
+	seq  uint64 // 0 if there is no head
 	off  int64
 	size int
 }
 
-func parseHead(page []byte, slot int) (head, bool) {
+func parseHead(page []byte, slot int) (h head) {
 	at := slotStarts[slot]
-	if len(page) < at+headSize || [4]byte(page[at:at+4]) != magic {
-		return head{}, false
+	if len(page) < at+headSize || [4]byte(page[at:]) != magic {
+		return head{}
 	}
-	raw := page[at : at+headSize]
-	h := head{
+	raw := page[at:][:headSize]
+	h = head{
 		slot: slot,
 		raw:  raw,
 		sum:  binary.LittleEndian.Uint32(raw[4:]),
@@ -126,8 +121,10 @@ func parseHead(page []byte, slot int) (head, bool) {
 		off:  int64(binary.LittleEndian.Uint64(raw[16:])),
 		size: int(binary.LittleEndian.Uint32(raw[24:])),
 	}
-	return h, h.seq > 0 && h.size <= maxBody && (h.off == int64(at+headSize) && h.size <= slotSize-headSize ||
-		h.off >= pageSize)
+	if h.size > maxBody || h.off < pageSize && (h.off != int64(at+headSize) || h.size > slotSize-headSize) {
+		return head{}
+	}
+	return h
 }
 
 // readBody returns nil for a body that is cut off.
@@ -200,19 +197,4 @@ func isBroken(fd int) (bool, error) {
 	var mark [1]byte
 	_, err := readAt(fd, mark[:], brokenAt)
 	return mark[0] != 0, err
-}
-
-// isBucket reports whether a file holds a bucket of this store.
-func (s *store) isBucket(name string) bool {
-	info, err := infoAt(s.path(name))
-	if err != nil || !info.regular || !strings.HasPrefix(name, bucketPrefix) {
-		return false
-	}
-	fd, err := openAt(s.path(name), openRead, 0)
-	if err != nil {
-		return false
-	}
-	defer closeFD(fd)
-	img, err := readImage(fd)
-	return img.seq > 0 || errors.Is(err, errTorn)
 }

@@ -68,7 +68,7 @@ func (b *inbox) path(id uint64) string {
 // makeLocked makes the FIFO, and removes those that dead processes have left. A FIFO has an inbox's name only while
 // somebody reads it, so that nobody takes a new one for that of a dead process.
 func (b *inbox) makeLocked() error {
-	if err := b.store.makeFolder(); err != nil {
+	if err := b.store.takeFolder(); err != nil {
 		return err
 	}
 	temp := b.store.tempPath()

@@ -23,10 +23,13 @@ const (
 var markText = fmt.Sprintf("%s%d\nThe files in this folder are locks. Remove it only while no program uses it.\n",
 	markBegin, folderFormat)
 
-// takeFolder makes sure that the folder has the store's mark, and puts it into one that holds nothing else.
+// takeFolder makes the folder if it is missing, and makes sure that it has the store's mark: it puts the mark into a
+// folder that holds nothing else.
 func (s *store) takeFolder() error {
-	marked, err := s.marked()
-	if marked || err != nil {
+	if marked, err := s.marked(); marked || err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.dir, dirMode); err != nil {
 		return err
 	}
 	stranger, err := s.stranger()
@@ -37,7 +40,8 @@ func (s *store) takeFolder() error {
 		return s.mark()
 	}
 	// Another process may have marked it meanwhile, and begun to use it.
-	if marked, err = s.marked(); !marked && err == nil {
+	marked, err := s.marked()
+	if !marked && err == nil {
 		err = fmt.Errorf("%w: %q is not empty and not a folder of this store: it has no %s, but %q; name an empty "+
 			"or a new folder",
 			backend.ErrInvalid, s.dir, markFile, stranger)
@@ -47,30 +51,33 @@ func (s *store) takeFolder() error {
 
 // marked reports whether the folder has the mark of this format. Another one is an error.
 func (s *store) marked() (bool, error) {
-	path := s.path(markFile)
-	fd, err := openAt(path, openRead, 0)
-	if errors.Is(err, errAbsent) {
-		return false, nil
-	}
-	var text string
-	if err == nil {
-		defer closeFD(fd)
-		buf := make([]byte, 1024)
-		var n int
-		n, err = readAt(fd, buf, 0)
-		text, _, _ = strings.Cut(string(buf[:n]), "\n")
-	}
+	line, err := s.firstLine(markFile)
 	switch {
+	case errors.Is(err, errAbsent):
+		return false, nil
 	case errors.Is(err, fs.ErrPermission):
 		return false, err
-	case err == nil && text == fmt.Sprint(markBegin, folderFormat):
+	case err == nil && line == fmt.Sprint(markBegin, folderFormat):
 		return true, nil
-	case err == nil && strings.HasPrefix(text, markBegin):
+	case strings.HasPrefix(line, markBegin):
 		return false, fmt.Errorf("%w: %q has the locks of another version of this store (%q); name another folder, or "+
 			"remove this one while no program uses it",
-			backend.ErrUnsupported, s.dir, text)
+			backend.ErrUnsupported, s.dir, line)
 	}
-	return false, fmt.Errorf("%s: %w", path, errForeign)
+	return false, fmt.Errorf("%s: %w", s.path(markFile), errForeign)
+}
+
+// firstLine returns the first line of a file in the folder, or the first 256 bytes of that.
+func (s *store) firstLine(name string) (string, error) {
+	fd, err := openAt(s.path(name), openRead, 0)
+	if err != nil {
+		return "", err
+	}
+	defer closeFD(fd)
+	var buf [256]byte
+	n, err := readAt(fd, buf[:], 0)
+	line, _, _ := strings.Cut(string(buf[:n]), "\n")
+	return line, err
 }
 
 // stranger is the name of something in the folder that the store has not made; empty if there is nothing.
@@ -81,12 +88,16 @@ func (s *store) stranger() (string, error) {
 	}
 	for _, e := range all {
 		name := e.Name()
+		line := ""
+		if strings.HasPrefix(name, bucketPrefix) && e.Type().IsRegular() {
+			line, _ = s.firstLine(name)
+		}
 		switch {
 		case name == "lost+found" && e.IsDir(): // a file system made for locks
 		case name == markFile: // of a process that was first
 		case hasRandomName(name, markFile+".") && e.Type().IsRegular(): // of one that is at it, or died
 		case hasRandomName(name, inboxPrefix) && e.Type() == fs.ModeNamedPipe:
-		case s.isBucket(name):
+		case strings.HasPrefix(line, anyFormat):
 		default:
 			return name, nil
 		}
@@ -104,17 +115,6 @@ func (s *store) mark() error {
 		closeFD(dir)
 	}
 	return nil
-}
-
-// makeFolder makes the folder again if somebody has removed it under a running process.
-func (s *store) makeFolder() error {
-	if marked, err := s.marked(); marked || err != nil {
-		return err
-	}
-	if err := os.MkdirAll(s.dir, dirMode); err != nil {
-		return err
-	}
-	return s.takeFolder()
 }
 
 func randomName() string { return fmt.Sprintf("%016x", rand.Uint64()) }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -22,15 +23,14 @@ const dirMode = 0o700
 // Open accepts an empty directory, or one that contains its mark, the file .anylock.
 //
 // Errors: ErrUnsupported if the system or the file system cannot do it, or if another version of this store keeps its
-// locks there; ErrInvalid if dir is not a directory or contains other files; otherwise the system's error.
+// locks there; ErrInvalid if dir contains other files; otherwise the system's error.
 func Open(ctx context.Context, dir string) (*Backend, error) {
 	s, err := openStore(dir)
 	if err != nil {
 		return nil, err
 	}
-	// It can be written, locked and read.
-	look := func(*record, int64) (write bool, err error) { return false, nil }
-	if err := s.update(ctx, "", true, look); err != nil {
+	// Its files can be made, locked and read.
+	if err := s.update(ctx, "", true, func(*record, int64) (bool, error) { return false, nil }); err != nil {
 		s.spare.close()
 		return nil, cmp.Or(kit.ContextError(ctx, err), err)
 	}
@@ -38,8 +38,8 @@ func Open(ctx context.Context, dir string) (*Backend, error) {
 }
 
 func openStore(dir string) (*store, error) {
-	if dir == "" {
-		return nil, fmt.Errorf("%w: empty directory name", backend.ErrInvalid)
+	if dir == "" || strings.ContainsRune(dir, 0) {
+		return nil, fmt.Errorf("%w: %q is no name of a directory", backend.ErrInvalid, dir)
 	}
 	boot, err := bootName()
 	if err != nil {
@@ -53,9 +53,6 @@ func openStore(dir string) (*store, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, dirMode); err != nil {
-		if info, serr := os.Stat(dir); serr == nil && !info.IsDir() {
-			return nil, fmt.Errorf("%w: %s is not a directory", backend.ErrInvalid, dir)
-		}
 		return nil, err
 	}
 	if err := checkFS(dir); err != nil {

@@ -80,7 +80,10 @@ func (s *store) tryLock(ctx context.Context, path string, create bool) (l locked
 			l.fd, err = s.spare.open(ctx, path)
 		}
 		if create && errors.Is(err, errAbsent) {
-			if err = s.create(path); err == nil {
+			if err = s.takeFolder(); err == nil { // the folder may have gone, too
+				err = s.put(path, "")
+			}
+			if err == nil {
 				continue
 			}
 		}
@@ -117,14 +120,6 @@ func nextPause(last time.Duration) time.Duration {
 		return first
 	}
 	return first + rand.N(min(2*last, most))
-}
-
-// create makes an empty file, and the folder if that has gone.
-func (s *store) create(path string) error {
-	if err := s.makeFolder(); err != nil {
-		return err
-	}
-	return s.put(path, "")
 }
 
 // put makes a file, unless there is one. It takes its name when it is whole and its mode is right: the umask must not
