@@ -19,10 +19,10 @@ type folder struct {
 }
 
 const (
-	inMemory  = "tmpfs"
-	container = "overlay"
-	least     = 16 << 20 // of bytes: a bucket file grows to some megabytes while ten thousand keys are held
-	leastNode = 1000     // there are 256 bucket files, and an inbox for each process
+	inMemory   = "tmpfs"
+	container  = "overlay"
+	least      = 16 << 20 // of bytes: a bucket file grows to some megabytes while ten thousand keys are held
+	leastNodes = 1000     // there are 256 bucket files, and an inbox for each process
 )
 
 var rules = []kit.Rule[folder]{
@@ -32,7 +32,7 @@ var rules = []kit.Rule[folder]{
 		Why: "any user of this machine can end held locks, and take all of them",
 		Set: "chmod o-w, with a group for the users that share locks"},
 	{Severity: backend.Warning, Code: "no-space", Found: func(f folder) string {
-		return kit.When(f.bytes < least || f.nodes < leastNode, "%d KiB and %d inodes are free", f.bytes>>10, f.nodes)
+		return kit.When(f.bytes < least || f.nodes < leastNodes, "%d KiB and %d inodes are free", f.bytes>>10, f.nodes)
 	},
 		Why: "on a full file system new keys are refused, and some leases cannot be renewed",
 		Set: "free some space, or use a directory on another file system"},
@@ -55,13 +55,10 @@ func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err erro
 		if err != nil {
 			return err
 		}
-		f := folder{dir: b.store.dir, mode: info.Mode()}
-		if f.kind, f.bytes, f.nodes, err = describeFS(f.dir); err != nil {
-			list = []backend.Finding{kit.Unseen("", "the file system", err)}
-		} else {
-			list = kit.Apply(rules, "", f)
-		}
-		return nil
+		f, err := examineFS(b.store.dir)
+		f.mode = info.Mode()
+		list = kit.Apply(rules, "", f)
+		return err
 	})
 	return list, err
 }

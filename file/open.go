@@ -55,7 +55,7 @@ func openStore(dir string) (*store, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return nil, err
 	}
-	if err := checkFS(dir); err != nil {
+	if _, err := examineFS(dir); err != nil {
 		return nil, err
 	}
 	info, err := os.Stat(dir)

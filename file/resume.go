@@ -11,21 +11,15 @@ import (
 // Resume implements backend.Resumer.
 func (b *Backend) Resume(ctx context.Context, r backend.Request) (lease backend.Lease, err error) {
 	err = b.leases.Call(ctx, r.ValidateFor(guarantees), func(ctx context.Context) error {
-		lease, err = b.resume(ctx, r)
+		g := kit.Grant{Sent: time.Now(), TTL: guarantees.Round(r.TTL)}
+		if g.Token, err = b.renew(ctx, r, g.TTL); err != nil {
+			return err
+		}
+		l, err := b.leases.Resume(r, g)
+		if err == nil {
+			lease = l // not a nil *kit.Life
+		}
 		return err
 	})
 	return lease, err
-}
-
-func (b *Backend) resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	g := kit.Grant{Sent: time.Now(), TTL: guarantees.Round(r.TTL)}
-	var err error
-	if g.Token, err = b.renew(ctx, r, g.TTL); err != nil {
-		return nil, err
-	}
-	l, err := b.leases.Resume(r, g)
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
 }

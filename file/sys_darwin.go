@@ -1,7 +1,6 @@
 package file
 
 import (
-	"fmt"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -27,14 +26,7 @@ func replaceFD(fd, old int) error {
 	return nil
 }
 
-// checkFS refuses a directory that other hosts may share.
-func checkFS(dir string) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return pathError("statfs", dir, err)
-	}
-	if st.Flags&unix.MNT_LOCAL == 0 {
-		return fmt.Errorf("%w: %s is on a network file system; the file store needs a local one", errUnsupported, dir)
-	}
-	return nil
+// kindOf returns the kind of a file system, where it matters, and whether other hosts may share it.
+func kindOf(st *unix.Statfs_t) (name string, network bool) {
+	return "a network file system", st.Flags&unix.MNT_LOCAL == 0
 }

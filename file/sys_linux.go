@@ -83,14 +83,14 @@ func replaceFD(fd, old int) error {
 	return retryEINTR(func() error { return unix.Dup3(fd, old, unix.O_CLOEXEC) })
 }
 
-// checkFS refuses a directory that other hosts may share.
-func checkFS(dir string) error {
-	var st unix.Statfs_t
-	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
-		return pathError("statfs", dir, err)
+// kindOf returns the kind of a file system, where it matters, and whether other hosts may share it.
+func kindOf(st *unix.Statfs_t) (name string, network bool) {
+	switch uint32(st.Type) {
+	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
+		return inMemory, false
+	case unix.OVERLAYFS_SUPER_MAGIC:
+		return container, false
 	}
-	if name, ok := networkFS[uint32(st.Type)]; ok {
-		return fmt.Errorf("%w: %q is on %s; the file store needs a local file system", errUnsupported, dir, name)
-	}
-	return nil
+	name, network = networkFS[uint32(st.Type)]
+	return name, network
 }

@@ -20,7 +20,7 @@ func bootName() (string, error) {
 }
 
 func hostClock() (func() int64, error)                 { return nil, errUnsupported }
-func checkFS(string) error                             { return errUnsupported }
+func examineFS(string) (folder, error)                 { return folder{}, errUnsupported }
 func openAt(path string, _ int, _ uint32) (int, error) { return -1, pathError("open", path, errSystem) }
 func closeFD(int)                                      {}
 func noDescriptor(error) bool                          { return false }

@@ -4,6 +4,7 @@ package file
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -162,4 +163,22 @@ func pathError(op, path string, err error) error {
 		return nil
 	}
 	return &os.PathError{Op: op, Path: path, Err: err}
+}
+
+// examineFS returns what rules need to know of the file system of a directory. It refuses one that other hosts may
+// share.
+func examineFS(dir string) (f folder, err error) {
+	var st unix.Statfs_t
+	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
+		return f, pathError("statfs", dir, err)
+	}
+	f = folder{dir: dir, bytes: st.Bavail * uint64(st.Bsize), nodes: st.Ffree}
+	if st.Files == 0 { // they are not counted
+		f.nodes = leastNodes
+	}
+	var network bool
+	if f.kind, network = kindOf(&st); network {
+		err = fmt.Errorf("%w: %q is on %s; the file store needs a local file system", errUnsupported, dir, f.kind)
+	}
+	return f, err
 }

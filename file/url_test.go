@@ -4,9 +4,11 @@ package file
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -34,13 +36,14 @@ func TestParseURL(t *testing.T) {
 		"file:///a b":                   "",
 		"file:///a#b":                   "",
 	} {
-		dir := ""
-		u, err := storetest.Parse(raw)
-		if err == nil {
-			dir, err = directoryOf(u)
+		if want == "" {
+			if b, _, err := driver.Open(t.Context(), raw); !errors.Is(err, backend.ErrInvalid) {
+				t.Errorf("%s: opened %v, %v; want ErrInvalid", raw, b, err)
+			}
+			continue
 		}
-		if dir != want || (want == "") != errors.Is(err, backend.ErrInvalid) {
-			t.Errorf("%s: %q, %v; want %q", raw, dir, err, want)
+		if u, err := storetest.Parse(raw); err != nil || filepath.Clean(u.Path) != want {
+			t.Errorf("%s: %q, %v; want %q", raw, u.Path, err, want)
 		}
 	}
 }
