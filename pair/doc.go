@@ -35,13 +35,15 @@
 //
 // Each field is the weaker of the two stores':
 //
-//   - MinTTL: the longer. Granularity: what both can count, their least common multiple.
+//   - MinTTL: the longer. Granularity: the coarser.
 //   - MaxTTL, MaxSilence, MaxLeases: the smaller of those that are set. MaxLate: the longer.
 //   - EarlyLoss: either's. ReportsLoss: if both do. EnforcedBy: both.
 //   - Fencing, Wake, Consistency, Reach: the weaker. Two processes that use both stores exclude each other if either
 //     store does, but others use only one of them.
 //   - Shared: if both do.
 //   - FIFO: never, since a waiter that releases the first store's half loses its place.
+//
+// Each lease is renewed by two requests, even if both stores can renew many leases at once.
 //
 // # Failure modes
 //

@@ -2,7 +2,6 @@ package pair
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -13,7 +12,7 @@ func weaker(first, second Store) backend.Guarantees {
 	a, b := first.Backend.Guarantees(), second.Backend.Guarantees()
 	return backend.Guarantees{
 		MinTTL:      max(a.MinTTL, b.MinTTL),
-		Granularity: common(a.Granularity, b.Granularity),
+		Granularity: max(a.Granularity, b.Granularity),
 		MaxTTL:      smaller(a.MaxTTL, b.MaxTTL),
 		MaxSilence:  smaller(a.MaxSilence, b.MaxSilence),
 		MaxLate:     max(a.MaxLate, b.MaxLate),
@@ -35,19 +34,6 @@ func smaller[T int | time.Duration](a, b T) T {
 		return max(a, b)
 	}
 	return min(a, b)
-}
-
-// common is the smallest multiple of both units.
-func common(a, b time.Duration) time.Duration {
-	a, b = max(a, 1), max(b, 1)
-	x, y := a, b
-	for y != 0 {
-		x, y = y, x%y
-	}
-	if a/x > math.MaxInt64/b {
-		return max(a, b)
-	}
-	return a / x * b
 }
 
 func both(first, a, second, b string) string {

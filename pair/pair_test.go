@@ -529,7 +529,7 @@ func TestGuaranteesAreTheWeaker(t *testing.T) {
 	b := stub{g: backend.Guarantees{MinTTL: 1, Granularity: 6, MaxSilence: time.Minute, MaxLate: 2, EarlyLoss: "eviction",
 		EnforcedBy: "y"}}
 	got := pair.New(pair.Store{Backend: a, Name: "a"}, pair.Store{Backend: b, Name: "b"}, 0).Guarantees()
-	want := backend.Guarantees{MinTTL: time.Second, Granularity: 12, MaxTTL: time.Hour, MaxSilence: time.Minute,
+	want := backend.Guarantees{MinTTL: time.Second, Granularity: 6, MaxTTL: time.Hour, MaxSilence: time.Minute,
 		MaxLate: 2, MaxLeases: 3,
 		EarlyLoss: "eviction", EnforcedBy: "a: x; b: y"}
 	if got != want {
