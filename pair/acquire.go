@@ -1,7 +1,6 @@
 package pair
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,30 +44,31 @@ type attempt struct {
 // try makes one attempt. A waiter makes it when there is room for one more lease.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	for {
-		var err error
-		if full := a.full(); full == nil || !a.r.Wait {
-			var h *halves
-			if h, err = a.both(ctx); err == nil {
-				var l *lease
-				if l, err = a.grant(ctx, h); err == nil {
-					return l, nil
-				}
-			}
-			if errors.Is(err, errOld) {
-				continue
-			}
-			if full = a.full(); full == nil || !errors.Is(err, backend.ErrUnavailable) {
+		for a.r.Wait && a.full() != nil {
+			if err := kit.Sleep(ctx, a.pause.Next(0)); err != nil {
 				return nil, err
 			}
-			err = full
 		}
-		if !a.r.Wait {
-			return nil, err
-		}
-		if err := kit.Sleep(ctx, a.pause.Next(0)); err != nil {
-			return nil, err
+		l, err := a.once(ctx)
+		again := errors.Is(err, errOld) || a.r.Wait && errors.Is(err, backend.ErrUnavailable) && a.full() != nil
+		switch {
+		case err == nil:
+			return l, nil
+		case !again:
+			return nil, err // not l: a nil *lease is not a nil interface
 		}
 	}
+}
+
+func (a *attempt) once(ctx context.Context) (*lease, error) {
+	if full := a.full(); full != nil && !a.r.Wait {
+		return nil, full
+	}
+	h, err := a.both(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.grant(ctx, h)
 }
 
 // lastRefusal returns the refusal that the Waiter does not know of, nil if there is none.
@@ -93,7 +93,7 @@ func (a *attempt) both(ctx context.Context) (*halves, error) {
 	asked := time.Now()
 	first, err := b.first.acquire(ctx, a.request(&a.firsts, a.r.Wait))
 	if err != nil {
-		return nil, b.unsureToken(ctx, err)
+		return nil, err
 	}
 	since := time.Now()
 	if a.r.Wait && since.Sub(asked) > queueAtMost {
@@ -131,36 +131,14 @@ func (a *attempt) request(before *int, wait bool) backend.Request {
 	return backend.Request{Key: a.r.Key, Owner: owner, TTL: a.ttl, Wait: wait, Shared: a.r.Shared}
 }
 
-// acquire requests the key at one store. A refusal carries the holder's token at that store.
+// acquire requests the key at one store. A refusal does not say the holder's token, which only both stores know.
 func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	r.Key = s.Prefix + r.Key
 	l, err := s.Backend.Acquire(ctx, r)
-	held, busy := errors.AsType[*backend.HeldError](err)
-	if !busy || s.TokenBase == 0 {
-		return l, err
+	if held, busy := errors.AsType[*backend.HeldError](err); busy {
+		held.Holder.Token = 0
 	}
-	h := held.Holder
-	h.Token, _ = driver.AddTokenBase(h.Token, s.TokenBase) // or 0 if it overflows
-	return nil, refused(ctx, &backend.HeldError{Holder: h}, err)
-}
-
-// unsureToken removes the token from a refusal of the first store if only the second store knows the token.
-func (b *Backend) unsureToken(ctx context.Context, err error) error {
-	held, busy := errors.AsType[*backend.HeldError](err)
-	if !busy || held.Holder.Token < b.cut {
-		return err
-	}
-	h := held.Holder
-	h.Token = 0
-	return refused(ctx, &backend.HeldError{Holder: h}, err)
-}
-
-// refused is held, in place of the refusal in err.
-func refused(ctx context.Context, held, err error) error {
-	if kit.IsContextError(err) {
-		return cmp.Or(kit.ContextError(ctx, held), held)
-	}
-	return held
+	return l, err
 }
 
 // giveBack releases a half, and waits for that unless ctx ends.
@@ -213,15 +191,13 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 // tokenOf returns the token of a lease of both halves, and whether it is the first store's number.
 func (b *Backend) tokenOf(h *halves) (token uint64, isFirsts bool, err error) {
 	first, err := driver.AddTokenBase(h.first.Token(), b.first.TokenBase)
+	if err == nil {
+		token, err = driver.AddTokenBase(h.second.Token(), b.second.TokenBase)
+	}
 	if err != nil {
 		return 0, false, err
 	}
-	second, err := driver.AddTokenBase(h.second.Token(), b.second.TokenBase)
-	if err != nil {
-		return 0, false, err
-	}
-	token, isFirsts = second, first != 0 && first < b.cut
-	if isFirsts {
+	if isFirsts = first != 0 && first < b.cut; isFirsts {
 		token = first
 	}
 	if b.guarantees.Fencing == backend.FencingNone {
@@ -256,14 +232,8 @@ func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
 // sent is such that a lease of the TTL ends with the half that ends sooner. One whose deadline moves by itself reports
 // its end by its loss.
 func (b *Backend) sent(h *halves, ttl time.Duration) time.Time {
-	sent := time.Now()
-	for _, half := range []struct {
-		lease backend.Lease
-		most  time.Duration
-	}{{h.first, b.first.Backend.Guarantees().MaxSilence}, {h.second, b.second.Backend.Guarantees().MaxSilence}} {
-		if half.most == 0 || ttl <= half.most {
-			sent = earlier(sent, half.lease.Deadline().Add(backend.Margin(ttl)-ttl))
-		}
+	if most := b.guarantees.MaxSilence; most > 0 && ttl > most {
+		return time.Now()
 	}
-	return sent
+	return earlier(h.first.Deadline(), h.second.Deadline()).Add(backend.Margin(ttl) - ttl)
 }

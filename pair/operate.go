@@ -46,18 +46,19 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 		result := backend.ErrLost
 		for _, s := range []Store{b.second, b.first} {
 			h, err := s.Backend.Inspect(ctx, s.Prefix+key)
-			if err == nil && !h.Held() {
+			if err != nil {
+				return err
+			}
+			if !h.Held() {
 				continue
 			}
-			same := h.Held() && isHalfOf(h.Owner, owner)
-			if err == nil && !same && h.Shared == 0 {
-				break
+			names := namesOf(owner, h)
+			if names == nil {
+				return result
 			}
-			if same {
-				err = s.Backend.(backend.Breaker).Break(ctx, s.Prefix+key, h.Owner)
-			} else if err == nil {
-				err = s.breakReader(ctx, key, owner)
-			}
+			err = tryEach(names, func(half string) error {
+				return s.Backend.(backend.Breaker).Break(ctx, s.Prefix+key, half)
+			})
 			if err == nil {
 				result = nil
 			} else if !errors.Is(err, backend.ErrLost) {
@@ -68,28 +69,28 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	})
 }
 
-// maxNumber is the highest number of an owner that is searched for among readers.
-const maxNumber = 8
-
-// breakReader ends the shared lease of an owner whom Inspect does not name, because another reader's lease ends later.
-// An owner that needed more than maxNumber requests to the store is not found.
-func (s Store) breakReader(ctx context.Context, key, owner string) error {
-	err := backend.ErrLost
-	for before := 0; before <= maxNumber && errors.Is(err, backend.ErrLost); before++ {
-		err = s.Backend.(backend.Breaker).Break(ctx, s.Prefix+key, numbered(owner, before))
+// namesOf returns the names under which a store may know the half of owner, if h is what it knows of the key. It is not
+// found among readers after more than eight requests to the store.
+func namesOf(owner string, h backend.Holder) (names []string) {
+	switch {
+	case h.Owner == numbered(owner, 0), plainOwner(h.Owner) == plainOwner(numbered(owner, 1)):
+		return []string{h.Owner}
+	case h.Shared > 0: // h names another reader, whose lease ends later
+		for before := range 9 {
+			names = append(names, numbered(owner, before))
+		}
 	}
-	return err
+	return names
 }
 
-// isHalfOf reports whether half may be the name of owner, as Inspect returns it, at a store.
-func isHalfOf(half, owner string) bool {
-	return half == owner || plainOwner(half) == owner || isNumbered(half, owner)
-}
-
-// isNumbered reports whether numbered has made half of owner.
-func isNumbered(half, owner string) bool {
-	plain := plainOwner(half)
-	return half == numbered(owner, 0) || half != plain && plain == plainOwner(numbered(owner, 1))
+// tryEach calls f with one name after the other while it returns ErrLost.
+func tryEach(names []string, f func(name string) error) error {
+	for _, name := range names {
+		if err := f(name); !errors.Is(err, backend.ErrLost) {
+			return err
+		}
+	}
+	return backend.ErrLost
 }
 
 // plainOwner is the owner of the request that numbered has made owner of.

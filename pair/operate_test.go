@@ -16,11 +16,8 @@ import (
 
 func TestListReturnsWhatEitherStoreHolds(t *testing.T) {
 	first, second := memory.New(), memory.New()
-	b := pair.New(pair.Store{Backend: listsAlone{first, first}, Prefix: "a/"}, pair.Store{Backend: second, Prefix: "b/"},
+	b := pair.New(pair.Store{Backend: first, Prefix: "a/"}, pair.Store{Backend: second, Prefix: "b/"},
 		0)
-	if _, can := b.(backend.BatchRenewer); can {
-		t.Error("it is a BatchRenewer")
-	}
 	defer b.Close()
 	storetest.Acquire(t, first, storetest.Try("a/k-old", ttl))
 	storetest.Acquire(t, second, storetest.Try("b/k-new", ttl))
@@ -30,12 +27,6 @@ func TestListReturnsWhatEitherStoreHolds(t *testing.T) {
 	if want := []string{"k-both", "k-new", "k-old"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("List: %q, %v, want %q", got, err, want)
 	}
-}
-
-// listsAlone does not renew in batches.
-type listsAlone struct {
-	backend.Backend
-	backend.Lister
 }
 
 // Break ends the lease that Inspect reports, whichever generation has it, and nothing that a waiter holds.

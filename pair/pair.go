@@ -35,7 +35,7 @@ type Backend struct {
 const releaseTimeout = time.Minute
 
 // New makes one store of two, whose tokens are the first's numbers while these are below cut. Its Close closes both. It
-// is a backend.BatchRenewer if both are, a backend.Lister if both are, and a backend.Resumer if both are.
+// is a backend.Lister if both are, and a backend.Resumer if both are. It renews each lease by itself.
 func New(first, second Store, cut uint64) backend.Backend {
 	first.Name, second.Name = cmp.Or(first.Name, "first"), cmp.Or(second.Name, "second")
 	b := &Backend{first: first, second: second, cut: cut, guarantees: weaker(first, second)}
@@ -52,38 +52,13 @@ func New(first, second Store, cut uint64) backend.Backend {
 
 // withOptional returns b with the optional interfaces that both stores have.
 func (b *Backend) withOptional() backend.Backend {
-	batches, lists, resumes := can[backend.BatchRenewer](b), can[backend.Lister](b), can[backend.Resumer](b)
-	switch {
-	case batches && lists && resumes:
-		return struct {
-			*Backend
-			batching
-			listing
-			resuming
-		}{b, batching{b}, listing{b}, resuming{b}}
-	case batches && lists:
-		return struct {
-			*Backend
-			batching
-			listing
-		}{b, batching{b}, listing{b}}
-	case batches && resumes:
-		return struct {
-			*Backend
-			batching
-			resuming
-		}{b, batching{b}, resuming{b}}
+	switch lists, resumes := can[backend.Lister](b), can[backend.Resumer](b); {
 	case lists && resumes:
 		return struct {
 			*Backend
 			listing
 			resuming
 		}{b, listing{b}, resuming{b}}
-	case batches:
-		return struct {
-			*Backend
-			batching
-		}{b, batching{b}}
 	case lists:
 		return struct {
 			*Backend
@@ -156,26 +131,21 @@ func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, erro
 	if err != nil || !first.Held() {
 		return second, err
 	}
-	h := first
-	if h.Token >= b.cut {
-		h.Token = second.Token // or nobody has one yet
-	}
-	if !second.Held() {
-		return h, nil
-	}
+	h := second
 	switch {
-	case first.Owner == second.Owner:
+	case !second.Held() || first.Owner == second.Owner:
+		h = first
 		h.TTL = smaller(first.TTL, second.TTL)
+		if h.Token >= b.cut {
+			h.Token = second.Token // or nobody has one yet
+		}
 	case first.Shared > 0 && second.Shared > 0 && b.cut > 0:
-		h = second
 		h.Token = 0 // it may be the number of this reader at the first store, which is unknown
-	default:
-		h = second
 	}
 	if second.Shared > 0 { // readers of the second store alone, or of both
 		h.Shared = max(first.Shared, second.Shared)
 	}
-	if h.Waiters = max(first.Waiters, 0) + max(second.Waiters, 0); first.Waiters < 0 || second.Waiters < 0 {
+	if h.Waiters = first.Waiters + second.Waiters; first.Waiters < 0 || second.Waiters < 0 {
 		h.Waiters = -1
 	}
 	return h, nil

@@ -2,7 +2,6 @@ package pair
 
 import (
 	"context"
-	"errors"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
@@ -31,22 +30,29 @@ func (p resuming) Resume(ctx context.Context, r backend.Request) (l backend.Leas
 }
 
 func (b *Backend) resume(ctx context.Context, r backend.Request) (*lease, error) {
-	var owners [2][]string
-	for i, s := range []Store{b.first, b.second} { // before either half is extended
-		var err error
-		if owners[i], err = s.ownersOf(ctx, r); err != nil {
+	stores := []Store{b.second, b.first}
+	var names [2][]string
+	for i, s := range stores { // before either half is extended
+		h, err := s.Backend.Inspect(ctx, s.Prefix+r.Key)
+		if err != nil {
 			return nil, err
+		}
+		if names[i] = namesOf(r.Owner, h); names[i] == nil {
+			return nil, backend.ErrLost
 		}
 	}
 	half := r
 	half.TTL = b.guarantees.Round(r.TTL)
 	h := &halves{over: make(chan struct{})}
-	var err error
-	if h.second, err = b.second.resume(ctx, half, owners[1]); err != nil {
-		return nil, err
-	}
-	if h.first, err = b.first.resume(ctx, half, owners[0]); err != nil {
-		return nil, err
+	for i, l := range []*backend.Lease{&h.second, &h.first} {
+		err := tryEach(names[i], func(name string) (err error) {
+			half.Key, half.Owner = stores[i].Prefix+r.Key, name
+			*l, err = stores[i].Backend.(backend.Resumer).Resume(ctx, half)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	token, _, err := b.tokenOf(h)
 	if err != nil {
@@ -58,33 +64,4 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*lease, error)
 	}
 	h.watch(life)
 	return &lease{life, b, h}, nil
-}
-
-// ownersOf returns the names under which the store may know the half of r's owner. ErrLost means that there are none.
-func (s Store) ownersOf(ctx context.Context, r backend.Request) (owners []string, err error) {
-	h, err := s.Backend.Inspect(ctx, s.Prefix+r.Key)
-	switch {
-	case err != nil:
-		return nil, err
-	case isNumbered(h.Owner, r.Owner):
-		return []string{h.Owner}, nil
-	case h.Shared == 0:
-		return nil, backend.ErrLost
-	}
-	for before := range maxNumber + 1 { // Inspect names another reader, whose lease ends later
-		owners = append(owners, numbered(r.Owner, before))
-	}
-	return owners, nil
-}
-
-// resume returns the half that one of owners has at the store.
-func (s Store) resume(ctx context.Context, r backend.Request, owners []string) (l backend.Lease, err error) {
-	r.Key = s.Prefix + r.Key
-	for _, r.Owner = range owners {
-		l, err = s.Backend.(backend.Resumer).Resume(ctx, r)
-		if !errors.Is(err, backend.ErrLost) {
-			return l, err
-		}
-	}
-	return nil, backend.ErrLost
 }
