@@ -33,46 +33,33 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 		return nil, err
 	}
 	defer b.leases.Leave()
-	g, err := b.acquire(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	l, err := b.leases.Grant(ctx, r, g)
-	if err != nil {
-		// At once: here no outcome is unknown.
-		b.store.release(r.Key, r.Owner)
-		if g.Got.IsZero() && kit.IsContextError(err) { // it has waited
-			err = kit.ContextError(ctx, backend.ErrHeld)
+	r.TTL = guarantees.Round(r.TTL)
+	g, w, holder := b.store.acquire(r)
+	var busy, err error
+	if holder.Held() {
+		busy = &backend.HeldError{Holder: holder}
+		if w == nil {
+			return nil, busy
 		}
-		return nil, err
-	}
-	return l, nil
-}
-
-func (b *Backend) acquire(ctx context.Context, r backend.Request) (kit.Grant, error) {
-	ttl := guarantees.Round(r.TTL)
-	g, w, holder := b.store.acquire(r, ttl)
-	got := g.at
-	switch {
-	case w != nil:
 		select {
 		case g = <-w.granted:
 		case <-ctx.Done():
-			b.store.leave(w)
-			return kit.Grant{}, kit.ContextError(ctx, &backend.HeldError{Holder: holder})
+			err = ctx.Err()
 		case <-b.leases.Closing().Done():
-			b.store.leave(w)
-			return kit.Grant{}, backend.ErrClosed
+			err = backend.ErrClosed
 		}
-		if time.Until(backend.Deadline(g.at, ttl)) <= 0 {
-			b.store.release(r.Key, r.Owner) // the process stood still for as long as the TTL: queue again
-			return b.acquire(ctx, r)
-		}
-		got = time.Time{}
-	case holder.Held():
-		return kit.Grant{}, &backend.HeldError{Holder: holder}
 	}
-	return kit.Grant{Token: g.token, Sent: g.at, Got: got, TTL: ttl}, nil
+	if err == nil {
+		var l *kit.Life
+		if l, err = b.leases.Grant(ctx, r, g); err == nil {
+			return l, nil
+		}
+	}
+	b.store.release(r.Key, r.Owner) // at once: here no outcome is unknown
+	if busy != nil && kit.IsContextError(err) {
+		err = kit.ContextError(ctx, busy)
+	}
+	return nil, err
 }
 
 // Inspect implements backend.Backend.
@@ -89,16 +76,12 @@ func (b *Backend) Guarantees() backend.Guarantees { return guarantees }
 
 // RenewBatch implements backend.BatchRenewer.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
-	return b.leases.RenewBatch(ctx, renewals, func(_ context.Context, lives []*kit.Life, ttls []time.Duration) (
+	return b.leases.RenewBatch(ctx, renewals, func(ctx context.Context, lives []*kit.Life, ttls []time.Duration) (
 		granted []time.Duration, errs []error,
 	) {
 		errs = make([]error, len(lives))
-		b.store.mu.Lock()
-		defer b.store.mu.Unlock()
 		for i, l := range lives {
-			if b.store.renewLocked(l.Key(), l.Owner(), ttls[i]) == nil {
-				errs[i] = backend.ErrLost
-			}
+			_, errs[i] = requests{b.store}.RenewLease(ctx, l, ttls[i])
 		}
 		return ttls, errs
 	})
@@ -120,9 +103,7 @@ func (requests) Guarantees() backend.Guarantees { return guarantees }
 
 // RenewLease implements kit.Requests.
 func (q requests) RenewLease(_ context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
-	q.store.mu.Lock()
-	defer q.store.mu.Unlock()
-	if q.store.renewLocked(l.Key(), l.Owner(), ttl) == nil {
+	if _, held := q.store.renew(l.Key(), l.Owner(), l.Shared(), ttl); !held {
 		return 0, backend.ErrLost
 	}
 	return ttl, nil

@@ -1,10 +1,10 @@
 package memory
 
 import (
-	"container/list"
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/alarm"
 )
 
@@ -14,7 +14,7 @@ type entry struct {
 	key     string
 	writer  hold             // without an owner if no lease is exclusive
 	readers map[string]*hold // by owner; nil until the first
-	queue   list.List        // of *waiter
+	queue   []*waiter
 }
 
 // A hold is one lease of a key. It ends when expires is due.
@@ -25,24 +25,10 @@ type hold struct {
 	expires alarm.Entry[*hold]
 }
 
-// A waiter is a request for a key. Its place is nil if it is not in the queue.
+// A waiter is a request in the queue of a key.
 type waiter struct {
-	key     string
-	owner   string
-	ttl     time.Duration
-	shared  bool
-	place   *list.Element
-	granted chan grant // has room for the one that it gets
-}
-
-type grant struct {
-	token uint64
-	at    time.Time // the lease lives from here
-}
-
-func (h *hold) init(e *entry) {
-	h.entry = e
-	h.expires.Item = h
+	backend.Request                // its TTL is rounded
+	granted         chan kit.Grant // has room for the one that it gets
 }
 
 func (h *hold) isShared() bool { return h != &h.entry.writer }
@@ -66,8 +52,8 @@ func (e *entry) holdOf(owner string) *hold {
 }
 
 func (e *entry) newReader(owner string) *hold {
-	h := new(hold)
-	h.init(e)
+	h := &hold{entry: e}
+	h.expires.Item = h
 	if e.readers == nil {
 		e.readers = make(map[string]*hold)
 	}
@@ -93,6 +79,6 @@ func (e *entry) holder(now time.Time) backend.Holder {
 		}
 	}
 	return backend.Holder{
-		Owner: last.owner, Token: last.token, TTL: last.expires.At().Sub(now), Waiters: e.queue.Len(), Shared: len(e.readers),
+		Owner: last.owner, Token: last.token, TTL: last.expires.At().Sub(now), Waiters: len(e.queue), Shared: len(e.readers),
 	}
 }

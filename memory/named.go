@@ -30,8 +30,10 @@ func openNamed(name string) *Backend {
 func forget(s *Store) {
 	named.mu.Lock()
 	defer named.mu.Unlock()
-	if s.name != "" && s.clients == 0 && s.heldLen() == 0 {
-		s.discard()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.name != "" && s.clients == 0 && len(s.keys) == 0 {
+		s.clock.Stop()
 		delete(named.stores, s.name)
 		s.name = ""
 	}

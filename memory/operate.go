@@ -14,8 +14,8 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 		s := b.store
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for key, e := range s.keys {
-			if e != s.spare && strings.HasPrefix(key, prefix) {
+		for key := range s.keys {
+			if strings.HasPrefix(key, prefix) {
 				keys = append(keys, key)
 			}
 		}

@@ -1,11 +1,13 @@
 package memory
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/alarm"
 )
 
@@ -13,9 +15,9 @@ import (
 // clients do.
 type Store struct {
 	mu    sync.Mutex
-	keys  map[string]*entry  // of keys that are held, and the spare one
+	keys  map[string]*entry  // of keys that are held
 	clock alarm.Clock[*hold] // of leases, by their expiry
-	spare *entry             // of the key freed last: it is often wanted again at once, or else the next takes it over
+	spare *entry             // to use again, because keys are often held for a moment
 
 	// Guarded by named.mu.
 	name    string // in a URL; empty if there is none
@@ -35,18 +37,8 @@ func (s *Store) Client() *Backend { return newBackend(s, func() {}) }
 // tokens is the last token given by any store of this process, so that no store's ever start again.
 var tokens atomic.Uint64
 
-// heldLen is the number of keys that are held, swept or not.
-func (s *Store) heldLen() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.spare != nil {
-		return len(s.keys) - 1
-	}
-	return len(s.keys)
-}
-
-// acquire grants the key, or returns its holder, with a waiter in its queue if wait.
-func (s *Store) acquire(r backend.Request, ttl time.Duration) (grant, *waiter, backend.Holder) {
+// acquire grants the key, or returns its holder, with a waiter in its queue if r waits. r's TTL is rounded.
+func (s *Store) acquire(r backend.Request) (g kit.Grant, w *waiter, h backend.Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -54,44 +46,33 @@ func (s *Store) acquire(r backend.Request, ttl time.Duration) (grant, *waiter, b
 	if e == nil {
 		e = s.newEntryLocked(r.Key)
 	} else if h := e.holdOf(r.Owner); h != nil && h.isShared() == r.Shared { // a request again that was granted before
-		s.prolongLocked(h, now.Add(ttl))
-		return grant{h.token, now}, nil, backend.Holder{}
+		s.prolongLocked(h, now.Add(r.TTL))
+		return kit.Grant{Token: h.token, Sent: now, Got: now, TTL: r.TTL}, nil, backend.Holder{}
 	}
-	if e.queue.Len() == 0 && e.admits(r.Shared) {
-		return s.grantLocked(e, r.Owner, r.Shared, now, ttl), nil, backend.Holder{}
+	if len(e.queue) == 0 && e.admits(r.Shared) {
+		g = s.grantLocked(e, r, now)
+		g.Got = now
+		return g, nil, backend.Holder{}
 	}
-	if !r.Wait {
-		return grant{}, nil, e.holder(now)
+	if r.Wait {
+		w = &waiter{r, make(chan kit.Grant, 1)}
+		e.queue = append(e.queue, w)
 	}
-	w := &waiter{key: r.Key, owner: r.Owner, ttl: ttl, shared: r.Shared, granted: make(chan grant, 1)}
-	w.place = e.queue.PushBack(w)
-	return grant{}, w, e.holder(now)
+	return g, w, e.holder(now)
 }
 
-// leave removes a waiter from its queue, or releases the lease that it was granted in the meantime.
-func (s *Store) leave(w *waiter) {
+// renew prolongs the lease of an owner to ttl from now and returns its token. held reports whether there is one, of
+// this mode.
+func (s *Store) renew(key, owner string, shared bool, ttl time.Duration) (token uint64, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.keys[w.key]
-	switch {
-	case e == nil || e == s.spare:
-	case w.place != nil:
-		s.dequeueLocked(e, w)
-	default:
-		if h := e.holdOf(w.owner); h != nil {
-			s.endLocked(h)
-		}
-	}
-}
-
-// renewLocked prolongs the lease of owner to ttl from now and returns it, nil if there is none.
-func (s *Store) renewLocked(key, owner string, ttl time.Duration) *hold {
 	now := time.Now()
 	h := s.heldLocked(key, now).holdOf(owner)
-	if h != nil {
-		s.prolongLocked(h, now.Add(ttl))
+	if h == nil || h.isShared() != shared {
+		return 0, false
 	}
-	return h
+	s.prolongLocked(h, now.Add(ttl))
+	return h.token, true
 }
 
 // release ends the lease of owner, or its place in the queue, and reports whether it had one.
@@ -99,20 +80,20 @@ func (s *Store) release(key, owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.keys[key]
-	if e == nil || e == s.spare {
+	if e == nil {
 		return false
 	}
 	if h := e.holdOf(owner); h != nil { // if it ran out just now, nobody has had the key since
 		s.endLocked(h)
 		return true
 	}
-	for p := e.queue.Front(); p != nil; p = p.Next() {
-		if w := p.Value.(*waiter); w.owner == owner {
-			s.dequeueLocked(e, w)
-			return true
-		}
+	i := slices.IndexFunc(e.queue, func(w *waiter) bool { return w.Owner == owner })
+	if i < 0 {
+		return false
 	}
-	return false
+	e.queue = slices.Delete(e.queue, i, i+1)
+	s.admitLocked(e) // those behind, which the waiter kept from the key
+	return true
 }
 
 func (s *Store) inspect(key string) backend.Holder {
@@ -135,14 +116,8 @@ func (s *Store) discard() {
 // heldLocked returns the entry of a key that is held now, nil if it is free. The timer may be late, so that leases are
 // also ended here.
 func (s *Store) heldLocked(key string, now time.Time) *entry {
-	e := s.keys[key]
-	if e == nil || e == s.spare {
-		return nil
-	}
-	if s.endDueLocked(now); e.isFree() {
-		return nil
-	}
-	return e
+	s.endDueLocked(now)
+	return s.keys[key]
 }
 
 // endDueLocked ends the leases whose TTL has run out.
@@ -155,30 +130,24 @@ func (s *Store) endDueLocked(now time.Time) {
 // newEntryLocked returns the entry of a key that is not held.
 func (s *Store) newEntryLocked(key string) *entry {
 	e := s.spare
-	s.spare = nil
-	switch {
-	case e == nil:
+	if s.spare = nil; e == nil {
 		e = new(entry)
-		e.writer.init(e)
-	case e.key == key:
-		return e
-	default:
-		delete(s.keys, e.key)
+		e.writer.entry, e.writer.expires.Item = e, &e.writer
 	}
 	e.key = key
 	s.keys[key] = e
 	return e
 }
 
-// grantLocked grants the key to owner, who conflicts with no holder.
-func (s *Store) grantLocked(e *entry, owner string, shared bool, now time.Time, ttl time.Duration) grant {
+// grantLocked grants the key to r's owner, who conflicts with no holder.
+func (s *Store) grantLocked(e *entry, r backend.Request, now time.Time) kit.Grant {
 	h := &e.writer
-	if shared {
-		h = e.newReader(owner)
+	if r.Shared {
+		h = e.newReader(r.Owner)
 	}
-	h.owner, h.token = owner, tokens.Add(1)
-	s.prolongLocked(h, now.Add(ttl))
-	return grant{h.token, now}
+	h.owner, h.token = r.Owner, tokens.Add(1)
+	s.prolongLocked(h, now.Add(r.TTL))
+	return kit.Grant{Token: h.token, Sent: now, TTL: r.TTL}
 }
 
 func (s *Store) prolongLocked(h *hold, expires time.Time) {
@@ -189,39 +158,31 @@ func (s *Store) prolongLocked(h *hold, expires time.Time) {
 // endLocked ends a lease, and grants the key to those in its queue whom the lease kept from it.
 func (s *Store) endLocked(h *hold) {
 	s.clock.Remove(&h.expires)
-	h.entry.remove(h)
-	if h.entry.queue.Len() > 0 {
-		s.admitLocked(h.entry)
-	}
-	if h.entry.isFree() {
-		s.setSpareLocked(h.entry)
-	}
-}
-
-func (s *Store) setSpareLocked(e *entry) {
-	if s.spare != nil {
-		delete(s.keys, s.spare.key)
-	}
-	s.spare = e
-}
-
-// dequeueLocked ends a wait, and grants the key to those in the queue whom the waiter kept from it.
-func (s *Store) dequeueLocked(e *entry, w *waiter) {
-	e.queue.Remove(w.place)
-	w.place = nil
+	e := h.entry
+	e.remove(h)
 	s.admitLocked(e)
+	if e.isFree() {
+		delete(s.keys, e.key)
+		s.spare = e
+	}
 }
 
 // admitLocked grants the key to the first in its queue, and to those behind for as long as they conflict with no
 // holder.
 func (s *Store) admitLocked(e *entry) {
-	for front := e.queue.Front(); front != nil; front = e.queue.Front() {
-		w := front.Value.(*waiter)
-		if !e.admits(w.shared) {
-			return
-		}
-		e.queue.Remove(front)
-		w.place = nil
-		w.granted <- s.grantLocked(e, w.owner, w.shared, time.Now(), w.ttl)
+	for len(e.queue) > 0 && e.admits(e.queue[0].Shared) {
+		w := e.queue[0]
+		e.queue = e.queue[1:]
+		w.granted <- s.grantLocked(e, w.Request, time.Now())
 	}
+}
+
+// expire ends the leases whose TTL has run out.
+func (s *Store) expire() {
+	s.mu.Lock()
+	s.clock.Woken()
+	s.endDueLocked(time.Now())
+	s.clock.Arm()
+	s.mu.Unlock()
+	forget(s)
 }
