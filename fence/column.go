@@ -16,35 +16,28 @@ type Column struct {
 // NewColumn returns the column token of a table whose column key is unique, for a resource without shared leases. The
 // names are inserted into statements unquoted: never use untrusted input.
 func NewColumn(d Dialect, table, key, token string) Column {
-	c := Column{row: table + " " + key + "="}
-	if s, ok := d.syntax(); ok {
-		c.exclusive = columnStatements(s, table, key, token, token)
+	return Column{
+		row:       table + " " + key + "=",
+		exclusive: columnStatements(syntaxes[d], table, key, token, token),
 	}
-	return c
 }
 
 // NewColumns is like NewColumn, with a second column that keeps the highest shared token.
 func NewColumns(d Dialect, table, key, token, sharedToken string) Column {
-	c := Column{row: table + " " + key + "="}
-	if s, ok := d.syntax(); ok {
-		highest := s.max("COALESCE("+token+", 0)", "COALESCE("+sharedToken+", 0)")
-		c.exclusive = columnStatements(s, table, key, token, highest)
-		c.shared = columnStatements(s, table, key, sharedToken, "COALESCE("+token+", 0)")
+	s := syntaxes[d]
+	highest := s.max("COALESCE("+token+", 0)", "COALESCE("+sharedToken+", 0)")
+	return Column{
+		row:       table + " " + key + "=",
+		exclusive: columnStatements(s, table, key, token, highest),
+		shared:    columnStatements(s, table, key, sharedToken, "COALESCE("+token+", 0)"),
 	}
-	return c
 }
 
 // columnStatements raises column, and compares with seen.
 func columnStatements(s syntax, table, key, column, seen string) statements {
 	raise := `UPDATE ` + table + ` SET ` + column + ` = ` + s.max("COALESCE("+column+", 0)", s.token) +
 		` WHERE ` + key + ` = ` + s.key
-	if s.returning {
-		return statements{raise: raise + ` RETURNING ` + seen}
-	}
-	return statements{
-		raise: raise, tokenFirst: true,
-		read: `SELECT ` + seen + ` FROM ` + table + ` WHERE ` + key + ` = ` + s.key + ` FOR UPDATE`,
-	}
+	return s.statements(raise, seen, table, key)
 }
 
 // Check is like Table.Check, for the row with that key. Without such a row the error matches sql.ErrNoRows. A Column of

@@ -7,9 +7,10 @@ import "sync"
 type Guard struct {
 	access sync.RWMutex // held for the whole of a write, shared by reads
 
-	mu        sync.Mutex
 	exclusive uint64 // highest token that a write had; constant while access is shared
-	shared    uint64 // highest token that a read had
+
+	mu     sync.Mutex // of reads
+	shared uint64     // highest token that a read had
 }
 
 // Do calls write unless a higher token has been seen, exclusive or shared. It calls one write at a time, and no read
@@ -18,9 +19,10 @@ type Guard struct {
 func (g *Guard) Do(token uint64, write func() error) error {
 	g.access.Lock()
 	defer g.access.Unlock()
-	if err := g.seeExclusive(token); err != nil {
+	if err := Compare("", token, max(g.exclusive, g.shared)); err != nil {
 		return err
 	}
+	g.exclusive = token
 	return write()
 }
 
@@ -33,16 +35,6 @@ func (g *Guard) DoShared(token uint64, read func() error) error {
 		return err
 	}
 	return read()
-}
-
-func (g *Guard) seeExclusive(token uint64) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := Compare("", token, max(g.exclusive, g.shared)); err != nil {
-		return err
-	}
-	g.exclusive = token
-	return nil
 }
 
 func (g *Guard) seeShared(token uint64) error {

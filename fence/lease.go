@@ -19,10 +19,7 @@ type Held interface {
 
 // Leases is the table in which package sqltable keeps its leases, in the database of your data. Leases is a plain
 // value, safe for concurrent use.
-type Leases struct {
-	check tablesql.Statement
-	valid bool
-}
+type Leases struct{ check tablesql.Statement }
 
 // NewLeases returns the table of leases with that name, with its schema if necessary: "anylock" unless the store has
 // another one.
@@ -31,7 +28,7 @@ func NewLeases(d Dialect, name string) Leases {
 	if !dialect.Valid() || !tablesql.ValidTable(name) {
 		return Leases{}
 	}
-	return Leases{check: tablesql.CheckLease(dialect, name), valid: true}
+	return Leases{tablesql.CheckLease(dialect, name)}
 }
 
 // Check returns an error that matches ErrStale unless l is still the lease on its key. After nil nobody else is granted
@@ -45,27 +42,21 @@ func NewLeases(d Dialect, name string) Leases {
 // At the isolation levels REPEATABLE READ and SERIALIZABLE the database may fail with an error of its own: begin a new
 // transaction.
 func (t Leases) Check(ctx context.Context, tx *sql.Tx, l Held) error {
-	if !t.valid {
+	if t.check.Text == "" {
 		return fmt.Errorf("%w: unknown dialect, or bad name of a table", backend.ErrInvalid)
 	}
 	if err := l.Err(); err != nil { // a lease that was handed on inside this process has the same owner
-		return fmt.Errorf("%q: %w: %w", l.Key(), errStaleLease, err)
+		return fmt.Errorf("%q: %w: %w", l.Key(), errEnded, err)
 	}
 	var one int
 	err := tx.QueryRowContext(ctx, t.check.Text, t.check.Args([]byte(l.Key()), []byte(l.Owner()))...).Scan(&one)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return fmt.Errorf("%q: %w", l.Key(), errStaleLease)
+		return fmt.Errorf("%q: %w", l.Key(), errEnded)
 	case err != nil:
 		return fmt.Errorf("fence: check the lease on %q: %w", l.Key(), err)
 	}
 	return nil
 }
 
-// errStaleLease matches ErrStale.
-var errStaleLease error = staleLease{}
-
-type staleLease struct{}
-
-func (staleLease) Error() string { return "the lease has ended" }
-func (staleLease) Unwrap() error { return ErrStale }
+var errEnded = fmt.Errorf("%w: the lease has ended", ErrStale)

@@ -20,34 +20,40 @@ const (
 
 // syntax has what differs between the dialects.
 type syntax struct {
-	key, token string // placeholders
-	greatest   string // function of two arguments
-	returning  bool   // a statement that writes can return columns
+	token, key  string // placeholders; the token is the first argument of a statement
+	greatest    string // function of two arguments
+	returning   bool   // a statement that writes can return columns
+	text, table string // type of a resource, and what ends CREATE TABLE
 }
 
-// syntax returns ok false for an unknown dialect.
-func (d Dialect) syntax() (_ syntax, ok bool) {
-	switch d {
-	case Postgres:
-		return syntax{key: "$1", token: "$2", greatest: "GREATEST", returning: true}, true
-	case SQLite:
-		return syntax{key: "?1", token: "?2", greatest: "MAX", returning: true}, true
-	case MySQL:
-		return syntax{key: "?", token: "?", greatest: "GREATEST"}, true
-	}
-	return syntax{}, false
+// MySQL's text types treat "a", "A" and "a " as the same value.
+var syntaxes = map[Dialect]syntax{
+	Postgres: {token: "$1", key: "$2", greatest: "GREATEST", returning: true, text: "text"},
+	SQLite:   {token: "?1", key: "?2", greatest: "MAX", returning: true, text: "TEXT"},
+	MySQL:    {token: "?", key: "?", greatest: "GREATEST", text: "varbinary(1024)", table: " ENGINE=InnoDB"},
 }
 
 func (s syntax) max(a, b string) string { return s.greatest + "(" + a + ", " + b + ")" }
+
+// statements returns the statements that raise a number and compare with seen, in the row of a key. They are empty for
+// an unknown dialect.
+func (s syntax) statements(raise, seen, table, key string) statements {
+	switch {
+	case s == syntax{}:
+		return statements{}
+	case s.returning:
+		return statements{raise: raise + ` RETURNING ` + seen}
+	}
+	return statements{raise, `SELECT ` + seen + ` FROM ` + table + ` WHERE ` + key + ` = ` + s.key + ` FOR UPDATE`}
+}
 
 // statements check tokens of one mode in a Table or Column. A plain SELECT would not do: it reads the transaction's
 // snapshot, which may be older than the latest write. raise updates the row's newest version and locks the row until
 // the transaction ends. It raises the number of its mode even if the token is stale. That refuses nobody else: only
 // leases that have ended have tokens below a stale one of the other mode.
 type statements struct {
-	raise      string // raises the mode's number to the token, and returns the number to compare with unless read is set
-	read       string // returns the number to compare with and locks the row; empty if raise does
-	tokenFirst bool   // the token is the first argument of raise
+	raise string // raises the mode's number to the token, and returns the number to compare with unless read is set
+	read  string // returns the number to compare with and locks the row; empty if raise does
 }
 
 func (s statements) check(ctx context.Context, tx *sql.Tx, resource string, key any, token uint64) error {
@@ -57,11 +63,7 @@ func (s statements) check(ctx context.Context, tx *sql.Tx, resource string, key 
 	if err := Compare(resource, token, 0); err != nil {
 		return err
 	}
-	args := []any{key, int64(token)}
-	if s.tokenFirst {
-		args[0], args[1] = args[1], args[0]
-	}
-	query := s.raise
+	query, args := s.raise, []any{int64(token), key}
 	if s.read != "" {
 		if _, err := tx.ExecContext(ctx, s.raise, args...); err != nil {
 			return fmt.Errorf("fence: raise the token of %q: %w", resource, err)
@@ -86,27 +88,22 @@ type Table struct {
 // NewTable returns the table with that name, with its schema if necessary. The name is inserted into statements
 // unquoted: never use untrusted input.
 func NewTable(d Dialect, name string) Table {
-	t := Table{dialect: d, name: name}
-	if s, ok := d.syntax(); ok {
-		t.exclusive = tableStatements(s, name, "token", s.max("token", "shared_token"))
-		t.shared = tableStatements(s, name, "shared_token", "token")
+	s := syntaxes[d]
+	return Table{
+		dialect: d, name: name,
+		exclusive: tableStatements(s, name, "token", s.max("token", "shared_token")),
+		shared:    tableStatements(s, name, "shared_token", "token"),
 	}
-	return t
 }
 
 // tableStatements raises column, and compares with seen.
 func tableStatements(s syntax, table, column, seen string) statements {
-	values := ` (resource, ` + column + `) VALUES (` + s.key + `, ` + s.token + `) `
-	if s.returning {
-		return statements{raise: `INSERT INTO ` + table + ` AS f` + values +
-			`ON CONFLICT (resource) DO UPDATE SET ` + column + ` = ` + s.max("f."+column, "excluded."+column) +
-			` RETURNING ` + seen}
+	as, update := ` AS f`, `ON CONFLICT (resource) DO UPDATE SET `+column+` = `+s.max("f."+column, "excluded."+column)
+	if !s.returning {
+		as, update = ``, `ON DUPLICATE KEY UPDATE `+column+` = `+s.max(column, "VALUES("+column+")")
 	}
-	return statements{
-		raise: `INSERT INTO ` + table + values +
-			`ON DUPLICATE KEY UPDATE ` + column + ` = ` + s.max(column, "VALUES("+column+")"),
-		read: `SELECT ` + seen + ` FROM ` + table + ` WHERE resource = ` + s.key + ` FOR UPDATE`,
-	}
+	insert := `INSERT INTO ` + table + as + ` (` + column + `, resource) VALUES (` + s.token + `, ` + s.key + `) `
+	return s.statements(insert+update, seen, table, "resource")
 }
 
 // Create creates the table if it does not exist. db is a *sql.DB, or a *sql.Tx if the database can roll back CREATE
@@ -114,17 +111,12 @@ func tableStatements(s syntax, table, column, seen string) statements {
 func (t Table) Create(ctx context.Context, db interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }) error {
-	// MySQL's text types treat "a", "A" and "a " as the same value.
-	const tokens = `token bigint NOT NULL DEFAULT 0, shared_token bigint NOT NULL DEFAULT 0)`
-	columns, known := map[Dialect]string{
-		Postgres: `(resource text PRIMARY KEY, ` + tokens,
-		SQLite:   `(resource TEXT PRIMARY KEY, ` + tokens,
-		MySQL:    `(resource varbinary(1024) PRIMARY KEY, ` + tokens + ` ENGINE=InnoDB`,
-	}[t.dialect]
+	s, known := syntaxes[t.dialect]
 	if !known {
 		return fmt.Errorf("%w: unknown dialect", backend.ErrInvalid)
 	}
-	create := `CREATE TABLE IF NOT EXISTS ` + t.name + ` ` + columns
+	create := `CREATE TABLE IF NOT EXISTS ` + t.name + ` (resource ` + s.text + ` PRIMARY KEY,
+		token bigint NOT NULL DEFAULT 0, shared_token bigint NOT NULL DEFAULT 0)` + s.table
 	if t.dialect == Postgres { // of concurrent CREATE TABLE IF NOT EXISTS, all but one may fail
 		create = `DO $anylock$ BEGIN ` + create + `;
 			EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN

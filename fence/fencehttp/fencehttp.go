@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/anylock/lock/fence"
 )
@@ -23,17 +24,14 @@ func SetToken(r *http.Request, token uint64) { r.Header.Set(Header, strconv.Form
 // Token returns the token of a request. The error is ErrNoToken, or says what is wrong with the header.
 func Token(r *http.Request) (uint64, error) {
 	values := r.Header.Values(Header)
-	switch len(values) {
-	case 0:
+	if len(values) == 0 {
 		return 0, ErrNoToken
-	case 1:
-		token, err := strconv.ParseUint(values[0], 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("the header %s is not a number below 2^64", Header)
-		}
-		return token, nil
 	}
-	return 0, fmt.Errorf("there are %d headers %s", len(values), Header)
+	token, err := strconv.ParseUint(strings.Join(values, ","), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("the header %s is not one number below 2^64", Header)
+	}
+	return token, nil
 }
 
 // Protect returns a handler that lets a request through to next if its token is not stale. guard returns the Guard of
