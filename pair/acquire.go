@@ -61,6 +61,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 }
 
 func (a *attempt) once(ctx context.Context) (*lease, error) {
+	b := a.pair
 	if full := a.full(); full != nil && !a.r.Wait {
 		return nil, full
 	}
@@ -68,7 +69,17 @@ func (a *attempt) once(ctx context.Context) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.grant(ctx, h)
+	token, err := a.token(ctx, h)
+	if err != nil {
+		b.giveBack(ctx, h.second, h.first)
+		return nil, kit.NotOurs(ctx, err)
+	}
+	life, err := b.leases.Grant(ctx, a.r, kit.Grant{Token: token, Sent: b.sent(h, a.ttl), TTL: a.ttl, Data: h})
+	if err != nil {
+		return nil, err // Leases gives it back
+	}
+	h.watch(life)
+	return &lease{life, b, h}, nil
 }
 
 // lastRefusal returns the refusal that the Waiter does not know of, nil if there is none.
@@ -111,11 +122,8 @@ func (a *attempt) both(ctx context.Context) (*halves, error) {
 func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Lease, error) {
 	s := a.pair.second
 	l, err := s.acquire(ctx, a.request(&a.seconds, false))
-	if err == nil {
-		return l, nil
-	}
-	if !a.r.Wait || !errors.Is(err, backend.ErrHeld) || kit.Ended(ctx) {
-		return nil, err
+	if err == nil || !a.r.Wait || !errors.Is(err, backend.ErrHeld) || kit.Ended(ctx) {
+		return l, err
 	}
 	a.busy = err
 	until := earlier(time.Now().Add(queueAtMost), first.Deadline())
@@ -141,12 +149,14 @@ func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 	return l, err
 }
 
-// giveBack releases a half, and waits for that unless ctx ends.
-func (b *Backend) giveBack(ctx context.Context, half backend.Lease) {
+// giveBack releases halves, and waits for that unless ctx ends.
+func (b *Backend) giveBack(ctx context.Context, halves ...backend.Lease) {
 	done := make(chan struct{})
 	if !b.leases.Go(func(context.Context) {
 		defer close(done)
-		_ = half.Release(context.WithoutCancel(ctx)) // its TTL ends it in any case
+		for _, half := range halves {
+			_ = half.Release(context.WithoutCancel(ctx)) // its TTL ends it in any case
+		}
 	}) {
 		return
 	}
@@ -156,36 +166,18 @@ func (b *Backend) giveBack(ctx context.Context, half backend.Lease) {
 	}
 }
 
-// grant begins the life of a lease of both halves.
-func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
-	b := a.pair
-	fail := func(err error) (*lease, error) {
-		b.giveBack(ctx, h.second)
-		b.giveBack(ctx, h.first)
-		return nil, err
-	}
-	if time.Since(h.since) > a.ttl/10 { // a lease is to begin with all of its TTL
+// token returns the token of a new lease of both halves, and makes sure that it begins with all of its TTL.
+func (a *attempt) token(ctx context.Context, h *halves) (uint64, error) {
+	if time.Since(h.since) > a.ttl/10 {
 		if err := h.first.Renew(ctx, a.ttl); err != nil {
-			return fail(kit.NotOurs(ctx, err))
+			return 0, err
 		}
 	}
-	token, isFirsts, err := b.tokenOf(h)
-	if err != nil {
-		return fail(err)
+	token, isFirsts, err := a.pair.tokenOf(h)
+	if err == nil && isFirsts {
+		err = a.checkCut(ctx, h)
 	}
-	if isFirsts {
-		if passed, err := a.passed(ctx, h); err != nil {
-			return fail(kit.NotOurs(ctx, err))
-		} else if passed {
-			return fail(errOld)
-		}
-	}
-	life, err := b.leases.Grant(ctx, a.r, kit.Grant{Token: token, Sent: b.sent(h, a.ttl), TTL: a.ttl, Data: h})
-	if err != nil {
-		return nil, err // Leases gives it back
-	}
-	h.watch(life)
-	return &lease{life, b, h}, nil
+	return token, err
 }
 
 // tokenOf returns the token of a lease of both halves, and whether it is the first store's number.
@@ -211,22 +203,25 @@ func (b *Backend) tokenOf(h *halves) (token uint64, isFirsts bool, err error) {
 // have the first's.
 var errOld = errors.New("the number is older than the cut")
 
-// passed reports whether somebody may use the second store alone by now, when both halves are held: the first store's
-// numbers have passed the cut longer than SwitchDelay ago. The half's own may be older: some stores draw it when a
-// waiter arrives.
-func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
+// checkCut returns errOld if somebody may use the second store alone by now, when both halves are held: the first
+// store's numbers have passed the cut longer than SwitchDelay ago. The half's own may be older: some stores draw it
+// when a waiter arrives.
+func (a *attempt) checkCut(ctx context.Context, h *halves) error {
 	if time.Since(h.asked) < SwitchDelay {
-		return false, nil
+		return nil
 	}
 	b := a.pair
 	owner := backend.NewOwner()
 	probe, err := b.first.acquire(ctx, backend.Request{Key: "anylock-pair-" + owner, Owner: owner, TTL: a.ttl})
 	if err != nil {
-		return false, err
+		return err
 	}
 	b.giveBack(ctx, probe)
 	n, err := driver.AddTokenBase(probe.Token(), b.first.TokenBase)
-	return n >= b.cut, err
+	if err == nil && n >= b.cut {
+		err = errOld
+	}
+	return err
 }
 
 // sent is such that a lease of the TTL ends with the half that ends sooner. One whose deadline moves by itself reports

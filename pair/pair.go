@@ -172,10 +172,8 @@ func (b *Backend) Close() error {
 }
 
 func (b *Backend) validateKey(key string) error {
-	if err := backend.ValidateKey(key); err != nil {
-		return err
-	}
-	return errors.Join(backend.ValidateKey(b.first.Prefix+key), backend.ValidateKey(b.second.Prefix+key))
+	return cmp.Or(backend.ValidateKey(key), backend.ValidateKey(b.first.Prefix+key),
+		backend.ValidateKey(b.second.Prefix+key))
 }
 
 // numbered is the owner of a store's half: that of the pair's request, with a number appended if the store has had a
