@@ -13,10 +13,10 @@
 // Linearizable between all processes of the host, including containers that share the directory. A lease is never
 // shorter than its TTL. Waiters are served in order of arrival: a process that releases a key notifies the first waiter
 // in the queue through that waiter's FIFO (see mkfifo(3)), and skips dead ones. The first waiter is also notified when
-// those before it give up, and when the holder makes its lease shorter. An idle waiter also reads the record about
-// once a second (less often if it is far back in the queue), so that it depends on no other process. Fencing tokens
-// rise across restarts of every process, reboots, and steps of the wall clock. They also rise across the loss of the
-// directory, as long as the wall clock has not stepped back.
+// the holder makes its lease shorter. An idle waiter also reads the record about once a second (less often if hundreds
+// wait before it), so that it depends on no other process. Fencing tokens rise across restarts of every process,
+// reboots, and steps of the wall clock. They also rise across the loss of the directory, as long as the wall clock has
+// not stepped back.
 //
 // A process needs one goroutine and one FIFO for each open Backend that has ever waited, and no open file for a lease.
 // Each Backend keeps four descriptors open, so that renewals and releases work in a process that has no free
@@ -30,15 +30,15 @@
 // and token. Readers and writers wait in one queue, in order of arrival. The shared waiters at the head of the queue
 // enter together: the process that makes room for them writes a lease for each. Until the waiter comes, its lease is a
 // reservation of half a second, and 2 ms more for each reader beside it. A waiter that is stopped or killed just then
-// delays the next writer by that time, and no reader.
+// delays the next writer by up to a second, and no reader.
 //
 // When a waiting writer gives up, the readers behind it enter at once. When its process is killed, they enter when
 // one of them polls, about a second later at most, or when another request for the key arrives. A writer that is
-// stopped (SIGSTOP) keeps its place: the readers behind it wait until the leases before it have ended, and half a
+// stopped (SIGSTOP) keeps its place: the readers behind it wait until the leases before it have ended, and up to a
 // second more.
 //
 // A request makes the same system calls as for an exclusive lease, and two more from about 30 readers on: it reads and
-// writes all leases of its key, some 60 bytes for each reader.
+// writes all leases of its key, some 70 bytes for each reader.
 //
 // # Buckets
 //
@@ -71,8 +71,8 @@
 //
 //   - A process killed at any moment, even in the middle of a write, leaves the record as it was before or after the
 //     write. A waiter that is killed or cancelled delays nobody, except that several killed ones at the head of the
-//     queue delay the next by up to half a second each if the lease runs out. One that is stopped when its turn comes
-//     delays the next by half a second, once; several in a row do so by about a second each.
+//     queue delay the next by up to a second if the lease runs out. One that is stopped when its turn comes delays the
+//     next by up to a second; several in a row do so each.
 //   - A process stopped while it has a bucket locked (which is unlikely: 10 µs for each operation) is detected after
 //     200 ms, and its lock is broken: another file replaces the bucket's. If the process continues, its write has no
 //     effect, and it repeats its operation. One case remains: a process that is stopped just while it breaks a lock
