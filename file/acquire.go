@@ -62,9 +62,9 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		}
 	}
 	a.grant.Sent = time.Now()
-	err := a.b.store.update(ctx, a.r.Key, true, func(r *record, now int64) (bool, error) {
+	err := a.b.update(ctx, a.r.Key, true, func(r *record, now int64, p post) (bool, error) {
 		a.granted = false
-		return a.change(r, now, a.b.inbox, inbox), nil
+		return a.change(r, now, p, inbox), nil
 	})
 	if err != nil {
 		return nil, err

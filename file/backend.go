@@ -41,12 +41,28 @@ func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, er
 
 // read calls f with a key's record, unless the key's file is missing.
 func (b *Backend) read(ctx context.Context, key string, f func(r *record, now int64)) error {
-	err := b.store.update(ctx, key, false, func(r *record, now int64) (bool, error) {
+	err := b.update(ctx, key, false, func(r *record, now int64, _ post) (bool, error) {
 		f(r, now)
 		return false, nil
 	})
 	if errors.Is(err, errAbsent) {
 		return nil
+	}
+	return err
+}
+
+// update is that of the store, and notifies the waiters that change has notified by its post.
+func (b *Backend) update(
+	ctx context.Context, key string, create bool, change func(r *record, now int64, p post) (write bool, err error),
+) error {
+	out := outbox{inbox: b.inbox}
+	err := b.store.update(ctx, key, create, func(r *record, now int64) (bool, error) {
+		out.to = nil
+		return change(r, now, &out)
+	})
+	if err == nil {
+		point("unlocked")
+		out.send()
 	}
 	return err
 }
@@ -82,9 +98,9 @@ func (b requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 // renew makes the lease of want's owner end ttl from now, and returns its token. ErrLost means that the owner has no
 // lease of want's mode.
 func (b *Backend) renew(ctx context.Context, want backend.Request, ttl time.Duration) (token uint64, err error) {
-	err = b.store.update(ctx, want.Key, false, func(r *record, now int64) (bool, error) {
+	err = b.update(ctx, want.Key, false, func(r *record, now int64, p post) (bool, error) {
 		var ok bool
-		if token, ok = r.renew(want.Owner, want.Shared, now+int64(ttl), b.inbox); !ok {
+		if token, ok = r.renew(want.Owner, want.Shared, now+int64(ttl), p); !ok {
 			return false, backend.ErrLost
 		}
 		return true, nil
@@ -103,8 +119,8 @@ func (b requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 // release removes the lease of owner, or its place in the queue, and notifies the next waiter.
 func (b *Backend) release(ctx context.Context, key, owner string) error {
 	removed := false // removed stays true if the removal has to be done again
-	err := b.store.update(ctx, key, false, func(r *record, now int64) (bool, error) {
-		had, changed := r.release(owner, now, b.inbox)
+	err := b.update(ctx, key, false, func(r *record, now int64, p post) (bool, error) {
+		had, changed := r.release(owner, now, p)
 		removed = removed || had
 		return changed, nil
 	})

@@ -155,23 +155,36 @@ func (b *inbox) close() {
 	b.readers.Wait()
 }
 
-// notify implements post.
-func (b *inbox) notify(q queued) bool {
-	fd, err := openInbox(b.path(q.inbox))
-	if err != nil {
-		// Without permission, a live waiter's inbox cannot be opened either: its timer wakes it.
-		return !noReader(err)
-	}
-	defer closeFD(fd)
-	writeFIFO(fd, binary.LittleEndian.AppendUint64(nil, q.ticket))
-	return true
-}
-
-// alive implements post.
+// alive reports whether the process of a waiter is alive. Without permission, a live waiter's inbox cannot be opened
+// either: its timer wakes it.
 func (b *inbox) alive(q queued) bool {
 	fd, err := openInbox(b.path(q.inbox))
 	if err == nil {
 		closeFD(fd)
 	}
 	return !noReader(err)
+}
+
+// An outbox has the waiters to notify once a record is written and unlocked: one that is woken sooner would wait for
+// the bucket's lock. It implements post.
+type outbox struct {
+	*inbox
+	to []queued
+}
+
+func (o *outbox) notify(q queued) bool {
+	if !o.alive(q) {
+		return false
+	}
+	o.to = append(o.to, q)
+	return true
+}
+
+func (o *outbox) send() {
+	for _, q := range o.to {
+		if fd, err := openInbox(o.path(q.inbox)); err == nil {
+			writeFIFO(fd, binary.LittleEndian.AppendUint64(nil, q.ticket))
+			closeFD(fd)
+		}
+	}
 }

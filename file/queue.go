@@ -16,8 +16,7 @@ const claimGrace = 500 * time.Millisecond
 // enter together need the bucket's file one after the other.
 const pickUp = 2 * time.Millisecond
 
-// A post notifies waiters that it is their turn. A waiter that reads the record before it is written waits for the
-// bucket's lock.
+// A post notifies waiters that it is their turn.
 type post interface {
 	// notify reports false if the waiter's process is dead.
 	notify(q queued) bool

@@ -21,8 +21,11 @@ import (
 // When it goes on, it does no harm.
 func TestStoppedInsideOperation(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"changed", "written"} {
+	for _, point := range []string{"changed", "written", "unlocked"} {
 		for _, op := range []string{"try", "renew", "release"} {
+			if point == "unlocked" && op != "release" {
+				continue // a release's only
+			}
 			t.Run(op+" "+point, func(t *testing.T) {
 				t.Parallel()
 				stoppedInside(t, op, point)
@@ -79,7 +82,7 @@ func TestKilledInsideOperation(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{
 		"try changed", "try written", "wait changed", "wait written", "renew changed", "renew written",
-		"release changed", "release written",
+		"release changed", "release written", "release unlocked",
 	} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
@@ -111,12 +114,12 @@ func TestKilledInsideOperation(t *testing.T) {
 	}
 }
 
-// Waiters that a process has let in, but was killed before it had unlocked the record, enter at once.
-func TestKilledAfterReadersAreAdmitted(t *testing.T) {
+// Waiters that a process let in, but was killed before it could notify them, enter when they poll.
+func TestKilledBeforeReadersAreNotified(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	b := open(t, dir)
-	c := start(t, dir, "shell", stopVariable+"=written KILL")
+	c := start(t, dir, "shell", stopVariable+"=unlocked KILL")
 	c.ok("try k %d", time.Hour.Milliseconds())
 	var waiting []<-chan result
 	for range 3 {
