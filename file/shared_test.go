@@ -228,7 +228,8 @@ func TestReleaseBesideDeadReader(t *testing.T) {
 	}
 }
 
-// A reader that is frozen when it is admitted delays the writer behind it by its reservation, and no reader beside it.
+// A reader that is frozen when it is admitted delays the writer behind it until that polls after the end of its
+// reservation, and no reader beside it.
 func TestFrozenReaderIsAdmitted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -247,7 +248,7 @@ func TestFrozenReaderIsAdmitted(t *testing.T) {
 		t.Errorf("the reader beside the frozen one came after %v", took)
 	}
 	w := (<-writer).granted(t)
-	if took, most := watch.took(), file.ClaimGrace*3/2; took > most {
+	if took, most := watch.took(), file.PollEvery*3/2; took > most {
 		t.Errorf("the writer came after %v, want %v at most", took, most)
 	}
 	c.thaw()
