@@ -23,7 +23,7 @@ const dirMode = 0o700
 // Open accepts an empty directory, or one that contains its mark, the file .anylock.
 //
 // Errors: ErrUnsupported if the system or the file system cannot do it, or if another version of this store keeps its
-// locks there; ErrInvalid if dir contains other files; otherwise the system's error.
+// locks there; ErrInvalid if dir is not a directory or contains other files; otherwise the system's error.
 func Open(ctx context.Context, dir string) (*Backend, error) {
 	s, err := openStore(dir)
 	if err != nil {
@@ -53,6 +53,9 @@ func openStore(dir string) (*store, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, dirMode); err != nil {
+		if info, serr := os.Stat(dir); serr == nil && !info.IsDir() {
+			return nil, fmt.Errorf("%w: %s is not a directory", backend.ErrInvalid, dir)
+		}
 		return nil, err
 	}
 	if _, err := examineFS(dir); err != nil {
