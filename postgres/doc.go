@@ -53,7 +53,6 @@
 //   - No two tokens of a key are equal.
 //   - Inspect counts the readers in pg_locks, and describes the one whose timer ends last. Shared locks that other
 //     tools hold on the same number count too.
-//   - A connection prepares the statements of shared leases with its first one, in the same request.
 //
 // # Failure modes
 //

@@ -28,9 +28,8 @@ type session struct {
 	answered atomic.Bool   // it has been used since it was made
 
 	// Of whose turn it is.
-	sharedReady bool        // the statements of shared locks are prepared
-	ignore      func() bool // stops watching the request's context; nil if that is not watched
-	over        *held       // goes at the end of the turn
+	ignore func() bool // stops watching the request's context; nil if that is not watched
+	over   *held       // goes at the end of the turn
 
 	mu      sync.Mutex      // guards what follows
 	ended   <-chan struct{} // what is asked in this turn ends with it, without an answer
@@ -245,21 +244,17 @@ func (s *session) labelNow(timeout time.Duration) string {
 // lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
 func (s *session) lock(h *held, st statement) (token uint64, err error) {
 	if h.shared {
-		st = st.shared()
+		st += stTryShared - stTry
 	}
 	timeout, now, mint := min(h.ttl, maxTimeout), time.Now(), &s.b.mint
 	own := mint.begin(h.h, now, s.since)
 	defer mint.end(h.h)
 	row, err := s.run(s.labelNow(timeout), timeout, st, int64(h.h), int64(own.short()))
+	if err == nil && row[0] != "" {
+		token, err = mint.token(row[0], own, now)
+	}
 	if err != nil {
 		s.close() // what it holds is not certain
-		return 0, translate(err)
-	}
-	if row[0] == "" {
-		return 0, nil
-	}
-	if token, err = mint.token(row[0], own, now); err != nil {
-		s.close() // it has the lock
 	}
 	return token, err
 }

@@ -12,13 +12,9 @@ func TestSilenceIsLimited(t *testing.T) {
 	b := opened(t, shared(t).PostgresURL())
 	s := only(t, b)
 	defer s.give()
-	conn := s.wire()
-	if replied, ok := conn.(*repliedConn); ok {
-		conn = replied.Conn
-	}
-	socket, ok := conn.(syscall.Conn)
+	socket, ok := s.wire().(syscall.Conn)
 	if !ok {
-		t.Fatalf("a connection of type %T", conn)
+		t.Fatalf("a connection of type %T", s.wire())
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {

@@ -57,7 +57,7 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request,
 	pause := kit.Pause{Min: pollMin, Max: pollMax}
 	for n := 0; ; n++ {
 		l, again, err := once(ctx, r)
-		crowded := r.Wait && errors.Is(translate(err), ErrExhausted) && code(err) != codeOutOfMemory
+		crowded := r.Wait && errors.Is(unavailable(err), ErrExhausted) && code(err) != codeOutOfMemory
 		switch {
 		case crowded && kit.Sleep(ctx, pause.Next(0)) == nil:
 		case !again || n > b.options.MaxLeases:
