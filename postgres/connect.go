@@ -2,18 +2,15 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
 )
 
 // A server is what a connection finds at its other end.
@@ -25,7 +22,7 @@ type server struct {
 
 const (
 	connectLimit = 10 * time.Second
-	logins       = 2 // time-outs of a request for a login, and for the preparation of a connection
+	logins       = 2 // time-outs of a request for a login
 )
 
 // connect makes a session that nobody has checked out yet.
@@ -42,20 +39,18 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), holds: make(map[hash]*held), since: time.Now()}
-	s.bound(ctx, logins*b.options.Timeout)
+	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), since: time.Now()}
+	leave := s.bound(ctx, 0)
 	err = s.prepare()
-	s.leave()
-	switch {
-	case err == nil:
+	leave()
+	if err == nil {
 		return s, nil
-	case lacking(err):
-		err = refused("the server lacks what Postgres 14 has: %v; keep leases in a table, with a URL that begins with "+
-			"postgres+table://", err)
-	case errors.Is(err, os.ErrDeadlineExceeded) && !kit.Ended(ctx):
-		err = fmt.Errorf("%w: connected, but no answer within %v", backend.ErrUnavailable, logins*b.options.Timeout)
 	}
 	_ = conn.Conn().Close()
+	if lacking(err) {
+		err = refused("the server lacks what Postgres 14 has: %v; keep leases in a table, with a URL that begins with "+
+			"postgres+table://", err)
+	}
 	return nil, err
 }
 

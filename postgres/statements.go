@@ -91,7 +91,9 @@ func (s *session) run(label string, timeout time.Duration, st statement, params 
 		sql += execute(stTimeout, timeout.Milliseconds())
 	}
 	if row, err = s.simple(sql + execute(st, params...)); err == nil {
-		s.setTimeout(timeout)
+		s.b.pool.mu.Lock()
+		defer s.b.pool.mu.Unlock()
+		s.timeout = timeout
 	}
 	return row, err
 }
