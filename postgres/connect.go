@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
 	"time"
 
@@ -36,6 +38,9 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	conn, err := pgconn.ConnectConfig(ctx, config)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("no answer in time; is it the port of a Postgres server? %w", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,8 @@
 //     failover: no grant waits for a standby, not even for a synchronous one (synchronous_standby_names), because it
 //     would wait while it has the lock and no timer runs.
 //   - Waiters that have a connection are served in the order in which they reached the server. The others poll,
-//     every 20 to 500 ms, and get the key if they find it free. At a poll they join the queue, if fewer than MaxLeases/2
-//     of the same client wait in it. An Acquire that does not wait never overtakes the queue.
+//     every 20 to 500 ms, and get the key if they find it free. At a poll they join the queue, if fewer than
+//     MaxLeases/2 of the same client wait in it. An Acquire that does not wait never overtakes the queue.
 //   - A held lease has its own connection, and so has a waiter at the server; both count for MaxLeases, 32. One more is
 //     ErrExhausted, which matches backend.ErrUnavailable, or waits in line. An idle connection has one goroutine that
 //     reads from it. All but one are closed after a minute.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 )
 
@@ -72,17 +71,4 @@ func (b *Backend) terminate(ctx context.Context, sql string, params ...string) (
 			return found, err
 		}
 	}
-}
-
-// Break implements [backend.Breaker]. It ends the holder's session, which takes the same role, or one with
-// pg_signal_backend.
-func (b *Backend) Break(ctx context.Context, key, owner string) error {
-	return b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
-		h := hashOf(key)
-		found, err := b.terminate(ctx, breakSQL, h.text(), " "+labelEntry(h, owner)+labelEnd)
-		if err == nil && !found {
-			err = backend.ErrLost
-		}
-		return err
-	})
 }

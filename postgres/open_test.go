@@ -126,7 +126,7 @@ func TestPortThatIsNotPostgres(t *testing.T) {
 			t.Parallel()
 			begun := time.Now()
 			_, err := openURL(context.Background(), "postgres://u@"+silent.Addr().String()+"/db"+params)
-			if !errors.Is(err, backend.ErrUnavailable) {
+			if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "is it the port") {
 				t.Errorf("%v", err)
 			}
 			if took := time.Since(begun); took > logins*defaultTimeout+1500*time.Millisecond {
