@@ -83,7 +83,7 @@ func (h hash) halves() (classid, objid uint32) { return uint32(uint64(h) >> 32),
 // leases counts what is held or asked for.
 func (p *pool) leases() (n int) {
 	for s := range p.all {
-		if s.held != nil && !s.held.look {
+		if s.held != nil && !s.held.query {
 			n++
 		}
 	}

@@ -17,35 +17,35 @@ type pool struct {
 
 	mu    sync.Mutex
 	all   map[*session]struct{}
-	idle  []*session // that nobody has checked out; the last one is used first
-	taken int        // sessions that are checked out, and places for new ones
-	line  []*held    // that wait for a session, first come, first served
+	idle  []*session // not checked out; the last one is used first
+	taken int        // how many are checked out, or being made
+	line  []*held    // wait for a session, first come, first served
 
 	quiet time.Duration // after which a session is watched
 	rest  time.Duration // after which an idle session is closed
 }
 
-// held is a lease, the attempt to get one, or a look around. Each has a session of its own: the server grants a session
-// any lock that conflicts only with locks of the same session.
+// held is a lease, the attempt to get one, or a query. Each has a session of its own: the server grants a session any
+// lock that conflicts only with locks of the same session.
 type held struct {
-	s      *session
+	s      *session // nil before there is one
 	h      hash
 	entry  string // of the label
 	shared bool   // the mode of the lock
-	look   bool   // it locks nothing: a look around, which there is one more session for
-	wait   bool   // for a session, if there is none
+	query  bool   // it locks nothing; there is one session more than leases, for queries
+	wait   bool   // stand in line if no session is free
 
-	ttl time.Duration // of whose turn it is on the session
+	ttl time.Duration // guarded by the session's turn
 
 	// Guarded by pool.mu.
-	seat   chan error // receives the end of the wait for a session
+	seat   chan error // receives when the wait in line ends
 	seated bool       // it counts in pool.taken
 	queued bool       // it waits in the server's queue
 	life   *kit.Life  // nil until it is granted
-	gone   bool       // it has given up its session
+	gone   bool       // its session is no longer its own
 }
 
-// checkOut gets a session for h. Where there is none, h stands in line for the next one. Its caller drops h.
+// checkOut returns a session for h. If none is free and h may wait, it waits in line. Its caller drops h.
 func (p *pool) checkOut(ctx context.Context, h *held) (*session, error) {
 	p.mu.Lock()
 	ok, err := p.seatLocked(h)
@@ -67,13 +67,13 @@ func (p *pool) checkOut(ctx context.Context, h *held) (*session, error) {
 	return p.dial(ctx, h)
 }
 
-// seatLocked finds a session for h, or the place for a new one. It reports whether there is one, or will be none.
+// seatLocked reports whether h's wait is over: it has an idle session, the place for a new one, or an error.
 func (p *pool) seatLocked(h *held) (ok bool, err error) {
 	most := p.b.options.MaxLeases
 	switch {
 	case p.b.leases.Closed():
 		return true, backend.ErrClosed
-	case p.taken < most || h.look && p.taken == most:
+	case p.taken < most || h.query && p.taken == most:
 	case h.wait || p.countLocked(func(h *held) bool { return h.queued || h.life != nil }) < most: // others end soon
 		return false, nil
 	default:
@@ -97,7 +97,7 @@ func (p *pool) countLocked(counts func(h *held) bool) (n int) {
 	return n
 }
 
-// serveLocked gives those in the line what there is.
+// serveLocked ends the wait of those in line for whom there is a session.
 func (p *pool) serveLocked() {
 	p.line = slices.DeleteFunc(p.line, func(h *held) bool {
 		ok, err := p.seatLocked(h)
@@ -163,11 +163,11 @@ func (p *pool) queue(h *held) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.queued = p.countLocked(func(h *held) bool { return h.queued }) < p.b.options.MaxLeases/2
-	p.serveLocked() // nobody need hope for this session
+	p.serveLocked() // an attempt in line that may not wait for long is refused now
 	return h.queued
 }
 
-// granted notes the life of h, and reports whether its session still lives.
+// granted records the life of h, and reports whether its session still lives.
 func (p *pool) granted(h *held, life *kit.Life) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,7 +30,7 @@ type session struct {
 	watched bool       // it is being read from, until somebody wants the turn
 
 	// Guarded by pool.mu.
-	held    *held         // who has checked it out
+	held    *held         // who has checked it out; nil if it is idle
 	timeout time.Duration // for how long the server lets it be idle; 0 for ever
 	dead    bool
 }
@@ -120,7 +120,7 @@ func (s *session) request(ctx context.Context, do func() error) error {
 // rest turns out to have ended before. do can be repeated, and has Options.Timeout.
 func (b *Backend) onFreeSession(ctx context.Context, do func(s *session) error) error {
 	for n := 0; ; n++ {
-		h := &held{look: true, wait: true}
+		h := &held{query: true, wait: true}
 		s, err := b.pool.checkOut(ctx, h)
 		used := err == nil && s.answered.Load()
 		if err == nil {
@@ -160,7 +160,7 @@ func (s *session) abort() {
 	s.close()
 	b := s.b
 	b.pool.mu.Lock()
-	locks := s.held != nil && !s.held.look
+	locks := s.held != nil && !s.held.query
 	b.pool.mu.Unlock()
 	if locks {
 		b.terminateLater(s.server)
