@@ -45,3 +45,33 @@ func TestWriterWithoutPlace(t *testing.T) {
 	o := granted(t, startAcquire(context.Background(), b, waiting(key, time.Minute)), soon)
 	release(t, o.Lease)
 }
+
+// A waiter that polls, because enough wait at the server, joins them when one of them leaves.
+func TestPollingWaiterJoinsQueue(t *testing.T) {
+	t.Parallel()
+	url := shared(t).PostgresURL()
+	a, b := opened(t, url), opened(t, url+"&lock_max_leases=4")
+	l := acquire(t, a, req("k", time.Minute))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	first := startAcquire(ctx, b, waiting("k", time.Minute))
+	queued(t, a, "k", 1)
+	second := startAcquire(context.Background(), b, waiting("k", time.Minute))
+	queued(t, a, "k", 2)
+	third := startAcquire(context.Background(), b, waiting("k", time.Minute))
+	time.Sleep(2 * pollMin) // sleeps: time in which it may join too early
+	waiters := func() int {
+		b.pool.mu.Lock()
+		defer b.pool.mu.Unlock()
+		return b.pool.countLocked(func(h *held) bool { return h.queued })
+	}
+	if n := waiters(); n != 2 {
+		t.Errorf("%d waiters in the queue of the server, want half of 4", n)
+	}
+	cancel()
+	<-first
+	until(t, soon, "the third has joined", func() bool { return waiters() == 2 })
+	release(t, l)
+	release(t, granted(t, second, soon).Lease)
+	release(t, granted(t, third, soon).Lease)
+}
