@@ -56,16 +56,16 @@ func (b *Backend) terminateNow(ctx context.Context, ghosts ...server) error {
 	return err
 }
 
-// terminate repeats sql, which terminates sessions and returns a row for each, until none is left. found reports
-// whether there was one.
+// terminate repeats sql, which terminates sessions and returns a row for each, until none is left, but not for longer
+// than a request may take. found reports whether there was one.
 func (b *Backend) terminate(ctx context.Context, sql string, params ...string) (found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	limit, cancel := context.WithTimeout(ctx, b.options.Timeout) // of the wait; a query may need a new connection first
 	defer cancel()
 	pause := kit.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
 	for ; ; found = true {
 		rows, err := b.query(ctx, sql, params...)
 		if err == nil && len(rows) > 0 {
-			err = kit.Sleep(ctx, pause.Next(0))
+			err = kit.Sleep(limit, pause.Next(0))
 		}
 		if err != nil || len(rows) == 0 {
 			return found, err
