@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"strconv"
 	"time"
 
@@ -29,6 +27,7 @@ const (
 
 // connect makes a session that nobody has checked out yet.
 func (b *Backend) connect(ctx context.Context) (*session, error) {
+	limit := replyLimit(ctx)
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	stop := context.AfterFunc(b.leases.Base(), cancel)
@@ -37,10 +36,10 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := pgconn.ConnectConfig(ctx, config)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("no answer in time; is it the port of a Postgres server? %w", err)
+	if !b.probed.Load() {
+		config.DialFunc = expectReply(config.DialFunc, limit)
 	}
+	conn, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}

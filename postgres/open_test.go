@@ -113,29 +113,6 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// Opening a port that accepts connections and is not Postgres' ends after the time of a login, with and without TLS.
-func TestPortThatIsNotPostgres(t *testing.T) {
-	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = silent.Close() })
-	for _, params := range []string{"", "?sslmode=disable", "?sslmode=require"} {
-		t.Run(params, func(t *testing.T) {
-			t.Parallel()
-			begun := time.Now()
-			_, err := openURL(context.Background(), "postgres://u@"+silent.Addr().String()+"/db"+params)
-			if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "is it the port") {
-				t.Errorf("%v", err)
-			}
-			if took := time.Since(begun); took > logins*defaultTimeout+1500*time.Millisecond {
-				t.Errorf("took %v: %v", took, err)
-			}
-		})
-	}
-}
-
 // Several hosts and sockets are pgx's matter, and work.
 func TestURLForms(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A port that is not Postgres' often waits for the end of a line, and so never sends a byte. While a store is opened,
+// the wait for the first byte has a limit of its own. A busy Postgres can take two seconds: a caller whose context has
+// a deadline has the patience for that.
+const (
+	firstReplyLimit   = 1800 * time.Millisecond
+	patientReplyLimit = 3500 * time.Millisecond
+
+	// Limits are counted in ticks. If this machine is too busy to run the process, ticks come late and the limit grows:
+	// a server on the same machine is late for the same reason.
+	replyTick = 20 * time.Millisecond
+)
+
+var errNoFirstReply = errors.New("no reply")
+
+// replyLimit returns the limit for the first byte of connections that are made for ctx, the caller's context.
+func replyLimit(ctx context.Context) time.Duration {
+	if _, ok := ctx.Deadline(); ok {
+		return patientReplyLimit
+	}
+	return firstReplyLimit
+}
+
+// expectReply makes connections of dial wait at most limit for the first byte. An address that stayed silent is not
+// dialled again, because pgx would try the address without TLS. The result is for one call of pgconn.ConnectConfig.
+func expectReply(dial pgconn.DialFunc, limit time.Duration) pgconn.DialFunc {
+	var mu sync.Mutex
+	silent := make(map[string]bool)
+	noReply := fmt.Errorf("%w: connected, but %w within %v; is it the port of a Postgres server?",
+		backend.ErrUnavailable, errNoFirstReply, limit)
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		mu.Lock()
+		known := silent[addr]
+		mu.Unlock()
+		if known {
+			return nil, noReply
+		}
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		conn := &repliedConn{Conn: c, noReply: noReply, onSilence: func() {
+			mu.Lock()
+			defer mu.Unlock()
+			silent[addr] = true
+		}}
+		conn.wait(int(limit / replyTick))
+		return conn, nil
+	}
+}
+
+// A repliedConn ends reads with noReply if its first byte does not arrive in time.
+type repliedConn struct {
+	net.Conn
+	noReply   error
+	onSilence func()
+
+	mu    sync.Mutex
+	timer *time.Timer // nil once the first byte has arrived, the connection is closed, or the time is over
+	over  bool        // the time is over
+}
+
+// wait ends the wait for the first byte after so many ticks.
+func (c *repliedConn) wait(ticks int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer = time.AfterFunc(replyTick, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.timer == nil {
+			return
+		}
+		if ticks--; ticks > 0 {
+			c.timer.Reset(replyTick)
+			return
+		}
+		c.timer, c.over = nil, true
+		c.onSilence()
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+	})
+}
+
+// stop ends the wait, and reports whether its time was over before.
+func (c *repliedConn) stop() (over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	return c.over
+}
+
+func (c *repliedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if over := c.stop(); over && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, c.noReply
+	}
+	return n, err
+}
+
+func (c *repliedConn) Close() error {
+	c.stop()
+	return c.Conn.Close()
+}
