@@ -89,6 +89,7 @@ flakes: ## Run each package's fast tests COUNT times, JOBS packages at a time, a
 .PHONY: soak
 soak: ## Run histories and storms on all stores with fresh seeds for DURATION; ends at the first failure, and prints its seed
 	@scripts/install-servers
+	-@scripts/redis-versions >/dev/null
 	GO="$(GO)" DURATION="$(DURATION)" ARGS="$(ARGS)" scripts/soak $(filter-out ./...,$(PKG))
 
 .PHONY: serve-load

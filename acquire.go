@@ -146,6 +146,10 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 	for attempt := 1; ; attempt++ {
 		t, err := l.tryThenWait(ctx, g, terms, wait, &busy)
 		if err == nil {
+			if t.named {
+				g = l.leaveFor(g)
+				t.gate = g
+			}
 			if lease := t.begin(terms); lease != nil {
 				return lease, nil
 			}

@@ -21,6 +21,20 @@ func (l *Locker) leaveWith(g *gate, err error) {
 	l.callNextLocked(g, nil)
 }
 
+// leaveFor leaves g for a private gate, which it returns. A lease with an owner of its own may end in another process,
+// so its holder does not keep others from asking the store.
+func (l *Locker) leaveFor(g *gate) *gate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, private := l.private[g]; private {
+		return g
+	}
+	alone := &gate{key: g.key, shared: g.shared}
+	l.private[alone] = struct{}{}
+	l.callNextLocked(g, nil)
+	return alone
+}
+
 // callNextLocked gives the next waiter its turn, or closes the gate.
 func (l *Locker) callNextLocked(g *gate, handed *tenure) {
 	if _, private := l.private[g]; private {

@@ -12,8 +12,8 @@ import (
 // WithOwner sets the name under which the store knows the holder, instead of a random one. Use it if another process,
 // or this one after a restart, is to Resume the lease. An owner names one acquisition: never use it for two calls, not
 // even after an error, because the clean-up of a failed call ends whatever its owner holds. A lease with an owner of
-// its own is not handed on inside the process. It is an option of one acquisition: as a default of a Locker it is
-// ErrInvalid.
+// its own is not handed on inside the process. Others of this process wait for it at the store, as another process may
+// release it. WithOwner is an option of one acquisition: as a default of a Locker it is ErrInvalid.
 func WithOwner(owner string) AcquireOption { return ownerOption(owner) }
 
 type ownerOption string

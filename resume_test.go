@@ -173,3 +173,74 @@ func TestResumeErrors(t *testing.T) {
 		t.Errorf("closed: %v", err)
 	}
 }
+
+// A quietStore does not report that a lease has ended at the store.
+type quietStore struct{ *memory.Backend }
+
+type quietLease struct{ backend.Lease }
+
+func (quietLease) Lost() <-chan struct{} { return nil }
+
+func (s quietStore) Guarantees() backend.Guarantees {
+	g := s.Backend.Guarantees()
+	g.ReportsLoss = false
+	return g
+}
+
+func (s quietStore) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := s.Backend.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return quietLease{l}, nil
+}
+
+// A lease with an owner of its own may be released by another process. Then those who wait in this process get the key
+// at once, although the store reports no loss, and TryAcquire goes by the store.
+func TestNamedLeaseEndsElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, store := t.Context(), memory.NewStore()
+		first, second := locker(t, quietStore{store.Client()}), locker(t, store.Client())
+		for _, waits := range []bool{true, false} {
+			held, err := first.Acquire(ctx, "k", lock.WithOwner("me"), lock.WithTTL(time.Minute), lock.WithoutRenewal())
+			if err != nil {
+				t.Fatal(err)
+			}
+			type outcome struct {
+				lease *lock.Lease
+				err   error
+			}
+			next := make(chan outcome, 1)
+			acquire := func() {
+				l, err := first.Acquire(ctx, "k")
+				next <- outcome{l, err}
+			}
+			if waits {
+				go acquire()
+				synctest.Wait()
+			}
+			resumed, err := second.Resume(ctx, "k", "me")
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			if err := resumed.Release(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if !waits {
+				l, err := first.TryAcquire(ctx, "k")
+				next <- outcome{l, err}
+			}
+			got := <-next
+			if took := time.Since(begun); got.err != nil || took > time.Second {
+				t.Fatalf("waits=%v: %v after %v, want the key at once", waits, got.err, took)
+			}
+			if err := held.Release(ctx); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("a release after the end: %v, want ErrLost", err)
+			}
+			if err := got.lease.Release(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -35,7 +35,7 @@ type Locker struct {
 
 	mu      sync.Mutex
 	gates   map[string]*gate
-	private map[*gate]struct{} // gates of one lease each: resumed, or shared
+	private map[*gate]struct{} // gates of one lease each: shared, resumed, or with an owner of its own
 	idle    *gate              // the one that was left last, with nobody inside: its key is often wanted again at once
 
 	// Closed under mu.
@@ -71,8 +71,9 @@ type settings struct {
 // A gate lets one goroutine of the process at a time contend for, or hold, one key; the others queue behind it, first
 // come first served. It exists while someone is inside, or is Locker.idle. Locker.mu guards its queue.
 //
-// A shared or resumed lease has a private gate, where nobody queues. A shared request must not wait for local requests
-// that it does not conflict with. The key's gate may belong to a goroutine that waits at the store for a resumed lease.
+// A shared lease, and one with an owner of its own or resumed, has a private gate, where nobody queues. A shared request
+// must not wait for local requests that it does not conflict with. The others may end in another process, so that local
+// requests wait for them at the store.
 type gate struct {
 	key      string
 	shared   bool                   // the mode of its requests

@@ -29,7 +29,7 @@ func mixedQueueFollowsModel(t *trial) {
 	)
 	defer t.watchStore()()
 	end := time.Now().Add(atMost)
-	most := max(3, min(9, t.h.Many+1))
+	most := max(2, min(9, t.h.Many)) // all of them may be leases of one client
 	t.inChunks(queues, most, func(i int) {
 		q := &mixedQueue{trial: t, key: t.newKey(), random: t.newHistory().random(i), tokens: sharedTokens{t: t}, most: most,
 			fills: true}
@@ -80,14 +80,14 @@ func (q *mixedQueue) step() {
 		q.arrive(shared)
 		return
 	}
-	switch n := q.random.IntN(20); {
-	case n < 3:
+	switch what := q.random.IntN(20); {
+	case what < 3 && n < q.most:
 		q.try(shared)
-	case n < 9 && len(q.waits) > 0:
+	case what < 9 && len(q.waits) > 0:
 		q.leave(q.random.IntN(len(q.waits)))
-	case n == 9:
+	case what == 9:
 		q.expire(q.random.IntN(len(q.holders)))
-	case n == 10:
+	case what == 10:
 		q.renew(q.holders[q.random.IntN(len(q.holders))], q.long())
 	default:
 		q.releaseOne(q.random.IntN(len(q.holders)))

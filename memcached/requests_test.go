@@ -78,8 +78,9 @@ func TestWaiterAsksSeldom(t *testing.T) {
 		t.Fatalf("acquire of a held key: %v", err)
 	}
 	counts, sum := p.count()
-	// 3 s by the mean pause of 250 ms, and the short ones of the beginning
-	const most = 60
+	// The pauses are random: half of all waiters send at most 25 requests, and one of 100 000 sends 86. Without growing
+	// pauses there would be some 600.
+	const most = 150
 	if counts["add"] == 0 || sum > most || counts["gets"] > 1 || counts["incr"] > 0 { // it looks at the holder once
 		t.Errorf("a waiter sent %v in %v", counts, waited)
 	}

@@ -12,9 +12,13 @@ func TestSilenceIsLimited(t *testing.T) {
 	b := opened(t, shared(t).PostgresURL())
 	s := only(t, b)
 	defer s.give()
-	socket, ok := s.wire().(syscall.Conn)
+	conn := s.wire()
+	if replied, ok := conn.(*repliedConn); ok {
+		conn = replied.Conn
+	}
+	socket, ok := conn.(syscall.Conn)
 	if !ok {
-		t.Fatalf("a connection of type %T", s.wire())
+		t.Fatalf("a connection of type %T", conn)
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {

@@ -56,7 +56,7 @@ func TestLateMoveKeepsOneHolder(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			release(t, l)
+			releaseOrExpire(t, l)
 			until(t, soon, "all sessions are closed", func() bool { return len(b.classes()) == 0 })
 		})
 	}
