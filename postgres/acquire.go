@@ -3,88 +3,116 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 )
 
-// newHeld is what r asks for.
-func (b *Backend) newHeld(r backend.Request) *held {
-	h := &held{h: hashOf(r.Key), owner: r.Owner, shared: r.Shared, ttl: b.guarantees.Round(r.TTL)}
+const (
+	// Waiters who are not in the server's queue ask again and again.
+	pollMin = 20 * time.Millisecond
+	pollMax = 500 * time.Millisecond
+	// lateGrant is the part of its TTL that a wait may take before the lease is renewed to have its full TTL.
+	lateGrant = 20
+)
+
+// Acquire implements [backend.Backend]. Waiters queue at the server, each on a connection of its own, and ask again and
+// again where that is not possible.
+func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	return b.leases.Acquire(ctx, r, kit.Waiter{
+		Try:     func(ctx context.Context) (backend.Lease, error) { return b.try(ctx, r) },
+		Pause:   kit.Pause{Min: pollMin, Max: pollMax},
+		Passing: func(err error) bool { return !errors.Is(err, ErrExhausted) },
+		CleanUp: func() {}, // an attempt that failed has closed its connection, or given the lock up
+	})
+}
+
+// try makes an attempt, and another where a connection that was at rest turns out to have ended before. A waiter also
+// waits for connections to come back; a full lock table is everybody's trouble.
+func (b *Backend) try(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	pause := kit.Pause{Min: pollMin, Max: pollMax}
+	for n := 0; ; n++ {
+		l, again, err := b.attempt(ctx, r)
+		err = unavailable(err)
+		crowded := r.Wait && errors.Is(err, ErrExhausted) && code(err) != codeOutOfMemory
+		switch {
+		case crowded && kit.Sleep(ctx, pause.Next(0)) == nil:
+		case !again || n > b.options.MaxLeases:
+			return l, err
+		}
+	}
+}
+
+// attempt asks for the lock on one session. again reports that the session was at rest and had ended before.
+func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error) {
+	h := &held{h: hashOf(r.Key), shared: r.Shared, wait: r.Wait, ttl: b.guarantees.Round(r.TTL)}
 	h.entry = labelEntry(h.h, r.Owner)
-	return h
-}
-
-// An attempt asks for a lock, on one session.
-type attempt struct {
-	*held
-	sent  time.Time
-	token uint64 // 0 if the key is held
-}
-
-// try makes one attempt. again reports that the connection was at rest and turned out to have ended before.
-func (b *Backend) try(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error) {
-	h := b.newHeld(r)
-	s, err := b.pool.checkOut(ctx, &order{h: h, wait: r.Wait})
+	s, err := b.pool.checkOut(ctx, h)
 	if err != nil {
 		b.pool.drop(h)
 		return nil, false, err
 	}
-	a := attempt{held: h}
-	used := s.answered.Load()
-	err = s.make(ctx, request{limit: b.options.Timeout, alone: true, do: a.ask})
-	switch {
-	case err == nil && a.token > 0:
-		l, err := b.grant(ctx, r, a)
+	g := kit.Grant{TTL: h.ttl, Data: h}
+	used, busy := s.answered.Load(), false
+	err = s.request(ctx, func() (err error) {
+		g.Sent = time.Now()
+		if g.Token, err = s.lock(h, stTry); err != nil || g.Token > 0 {
+			return err
+		}
+		if !h.wait || !b.pool.queue(h) {
+			return backend.ErrHeld
+		}
+		busy = true
+		s.limit(ctx, 0) // the wait takes as long as it takes
+		g.Sent = time.Now()
+		if g.Token, err = s.lock(h, stWait); err != nil || time.Since(g.Sent) <= h.ttl/lateGrant {
+			return err
+		}
+		g.Sent = time.Now()
+		s.limit(ctx, b.options.Timeout)
+		if err = s.renew(h, h.ttl); err != nil {
+			s.close()
+		}
+		return err
+	})
+	if err == nil {
+		l, err = b.grant(ctx, r, g)
 		return l, false, err
-	case err == nil:
-		err = backend.ErrHeld
-	case kit.Ended(ctx):
-		err = kit.ContextError(ctx, err)
-	case neverHeld(err) && !errors.Is(err, backend.ErrUnsupported):
-		again = used
 	}
 	b.pool.drop(h)
+	if busy { // the statement that waits answers nothing before it is granted
+		return nil, false, fmt.Errorf("%w, then: %w", backend.ErrHeld, err)
+	}
+	again = used && neverHeld(err)
 	if again && errors.Is(err, errUnanswered) {
 		// The path may have broken and not the session, which may have the lock by now, and would refuse it to the next
 		// attempt.
-		again = b.terminateBroken(ctx, s) == nil
-		if !again && kit.Ended(ctx) {
-			err = kit.ContextError(ctx, err)
-		}
+		again = b.terminateNow(ctx, s.server) == nil
 	}
 	return nil, again, err
 }
 
-// ask asks for the lock once.
-func (a *attempt) ask() (err error) {
-	a.sent = time.Now()
-	a.token, err = a.s.lock(a.held, stTry)
-	return err
-}
-
-// grant begins the life of what a holds.
-func (b *Backend) grant(ctx context.Context, r backend.Request, a attempt) (backend.Lease, error) {
-	h, p := a.held, &b.pool
-	life, err := b.leases.Grant(ctx, r, kit.Grant{Token: a.token, Sent: a.sent, TTL: h.ttl, Data: h})
+// grant begins the life of what g grants.
+func (b *Backend) grant(ctx context.Context, r backend.Request, g kit.Grant) (backend.Lease, error) {
+	h := g.Data.(*held)
+	life, err := b.leases.Grant(ctx, r, g)
 	if err != nil {
 		return nil, err // Leases gives it back
 	}
-	p.began(h, life, false)
-	if p.isGone(h) { // its session has ended meanwhile
+	if !b.pool.granted(h, life) {
 		life.Lose()
 	}
 	life.OnLost(func() { b.expired(h) })
 	return life, nil
 }
 
-// expired gives up a lock whose lease is over: its session may live on with others.
+// expired gives up a lock whose lease is over: its session may live on.
 func (b *Backend) expired(h *held) {
 	if b.leases.Closed() {
 		return // its key stays held until the TTL has run out
 	}
-	// However long others have their turn before: they keep the session alive, and with it the lock.
 	b.leases.Go(func(ctx context.Context) {
 		if err := b.giveUp(ctx, h); errors.Is(err, errBroken) {
 			b.terminateLater(h.s.server) // with others, as many may have broken at once

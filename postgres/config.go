@@ -20,10 +20,14 @@ func (b *Backend) connConfig(ctx context.Context) (*pgconn.Config, error) {
 		}
 	}
 	c := &config.Config
-	c.DialFunc = b.guarded(c.DialFunc)
-	if n := hosts(c); n > 1 && c.ConnectTimeout == 0 {
-		c.ConnectTimeout = connectLimit / time.Duration(n+1) // a silent host leaves time for the others
+	limit := logins * b.options.Timeout // in all: pgx dials a host that takes connections and is silent again, without TLS
+	if n := hosts(c); n > 1 {
+		limit = connectLimit
+		if c.ConnectTimeout == 0 {
+			c.ConnectTimeout = connectLimit / time.Duration(n+1) // a silent host leaves time for the others
+		}
 	}
+	c.DialFunc = guarded(c.DialFunc, time.Now().Add(limit))
 	// The application's own handler may wait for a reply: a read from an idle connection would then never end.
 	c.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
@@ -31,7 +35,7 @@ func (b *Backend) connConfig(ctx context.Context) (*pgconn.Config, error) {
 	onError := c.OnPgError
 	c.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool {
 		keep := onError == nil || onError(c, e)
-		return keep && !isFatal(e) // otherwise the error that closes the connection would hide the server's message
+		return keep && !endedByServer(e) // otherwise the error that closes the connection would hide the server's message
 	}
 	if c.RuntimeParams == nil {
 		c.RuntimeParams = make(map[string]string)

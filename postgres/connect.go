@@ -2,31 +2,27 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
 )
 
 // A server is what a connection finds at its other end.
 type server struct {
-	pid       string // of the session
-	begun     string // when the session began; with pid it is unique
-	version   string
-	labelSize int   // of a query as pg_stat_activity shows it
-	locks     int64 // room in the shared lock table
+	pid   string // of the session
+	begun string // when the session began; with pid it is unique
+	locks int64  // room in the shared lock table
 }
 
 const (
 	connectLimit = 10 * time.Second
-	logins       = 2 // time-outs of a request for a login, and for each step of a connection's preparation
+	logins       = 2 // time-outs of a request for a login
 )
 
 // connect makes a session that nobody has checked out yet.
@@ -36,88 +32,73 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	defer cancel()
 	stop := context.AfterFunc(b.leases.Base(), cancel)
 	defer stop()
-	s, err := b.dial(ctx, limit)
-	if err == nil && !b.probed.Load() {
-		err = s.bounded(ctx, s.probe)
-	}
-	if err == nil {
-		err = s.bounded(ctx, s.setUp)
-	}
-	if err != nil {
-		if s != nil {
-			_ = s.conn.Conn().Close()
-		}
-		return nil, translate(err)
-	}
-	return s, nil
-}
-
-// bounded gives do the time of one request.
-func (s *session) bounded(ctx context.Context, do func() error) error {
-	limit := logins * s.b.options.Timeout
-	s.bound(ctx, limit)
-	defer s.leave()
-	err := do()
-	if errors.Is(err, os.ErrDeadlineExceeded) && !kit.Ended(ctx) {
-		err = fmt.Errorf("%w: connected, but no answer within %v", backend.ErrUnavailable, limit)
-	}
-	return err
-}
-
-// dial connects and looks at the server, whose first byte has replyLimit to arrive while the Backend is opened.
-func (b *Backend) dial(ctx context.Context, replyLimit time.Duration) (*session, error) {
 	config, err := b.connConfig(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if !b.probed.Load() {
-		config.DialFunc = expectReply(config.DialFunc, replyLimit)
+		config.DialFunc = expectReply(config.DialFunc, limit)
 	}
 	conn, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), holds: make(map[hash]*held), since: time.Now()}
-	err = s.bounded(ctx, func() (err error) {
-		s.server, err = s.lookAt()
-		if pid := strconv.FormatUint(uint64(conn.PID()), 10); err == nil && pid != s.server.pid { // a pooler makes one up
-			err = refused("a pooler is before the server, and session locks do not work through poolers: " +
-				"connect to the server itself, or keep leases in a table, with a URL that begins with postgres+table://")
-		}
-		return err
-	})
-	if err != nil {
-		_ = conn.Conn().Close()
-		return nil, err
+	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), since: time.Now()}
+	leave := s.bound(ctx, 0)
+	err = s.prepare()
+	leave()
+	if err == nil {
+		return s, nil
 	}
-	return s, nil
-}
-
-// lookAt refuses servers that cannot keep locks.
-func (s *session) lookAt() (srv server, err error) {
-	row, err := s.simple(lookSQL)
+	_ = conn.Conn().Close()
 	if lacking(err) {
-		return srv, refused("the server lacks what Postgres has: %v", err)
+		err = refused("the server lacks what Postgres 14 has: %v; keep leases in a table, with a URL that begins with "+
+			"postgres+table://", err)
 	}
-	if err != nil {
-		return srv, err
-	}
-	const columns = 6
-	if len(row) != columns {
-		return srv, refused("the server's answer has %d columns", len(row))
-	}
-	srv.version, srv.pid, srv.begun = row[1], row[2], row[4]
-	srv.labelSize, _ = strconv.Atoi(row[3])
-	srv.locks, _ = strconv.ParseInt(row[5], 10, 64)
-	if row[0] == "t" {
-		return srv, refused("the server is a standby; locks on it exclude nobody on the primary " +
-			"(target_session_attrs=primary finds that)")
-	}
-	return srv, nil
+	return nil, err
 }
 
-// guarded lets the kernel find out about connections whose other end is gone.
-func (b *Backend) guarded(dial pgconn.DialFunc) pgconn.DialFunc {
+// prepare makes a new connection ready for leases. It refuses servers that cannot keep locks.
+func (s *session) prepare() error {
+	row, err := s.simple(lookSQL)
+	if err != nil {
+		return err
+	}
+	s.server.pid, s.server.begun = row[1], row[2]
+	s.server.locks, _ = strconv.ParseInt(row[3], 10, 64)
+	switch {
+	case row[0] == "t":
+		return refused("the server is a standby; locks on it exclude nobody on the primary " +
+			"(target_session_attrs=primary finds that)")
+	case s.server.pid != strconv.FormatUint(uint64(s.conn.PID()), 10): // a pooler makes one up
+		return refused("a pooler is before the server, and session locks do not work through poolers: " +
+			"connect to the server itself, or keep leases in a table, with a URL that begins with postgres+table://")
+	}
+	if !s.b.probed.Load() { // some servers have functions that return true and lock nothing
+		row, err := s.simple(fmt.Sprintf(probeSQL, rand.Int64()))
+		if err != nil {
+			return err
+		}
+		if row[0] != "1" {
+			return refused("an advisory lock that the server has granted is not among its locks (pg_locks): it excludes nobody")
+		}
+	}
+	if _, err := s.simple(setupSQL + ";\n" + s.b.options.prepare()); err != nil {
+		return err
+	}
+	if _, err = s.simple(checkIntervalSQL); s.isBroken() {
+		return err
+	}
+	return nil // what has no such setting goes without
+}
+
+// refused reports a server that cannot keep locks, or a pooler before it.
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", backend.ErrUnsupported, fmt.Sprintf(format, args...))
+}
+
+// guarded lets the kernel find out about connections whose other end is gone, and ends their login at end.
+func guarded(dial pgconn.DialFunc, end time.Time) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err != nil {
@@ -128,7 +109,7 @@ func (b *Backend) guarded(dial pgconn.DialFunc) pgconn.DialFunc {
 				Count: 3})
 			limitSilence(tcp, 30*time.Second) // the same when a request is on its way, which keeps the probes back
 		}
-		_ = c.SetDeadline(time.Now().Add(logins * b.options.Timeout)) // who takes connections need not answer
+		_ = c.SetDeadline(end)
 		return c, nil
 	}
 }

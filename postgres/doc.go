@@ -14,9 +14,8 @@
 // # Guarantees
 //
 //   - Exclusion is best effort: it holds while the server runs. See Failure modes.
-//   - A TTL is enforced by the server's timer, to 1 ms; the shortest is 100 ms. A TTL of more than 24 days, the
-//     server's longest, is extended by statements in between. The timer uses the server's wall clock: see Failure
-//     modes.
+//   - A TTL is enforced by the server's timer, to 1 ms; the shortest is 100 ms, and the longest 24 days. The
+//     timer uses the server's wall clock: see Failure modes.
 //   - Tokens are transaction ids, taken after the lock, plus a number for each grant that shares an id: a client keeps
 //     using its id while it is the server's newest, which saves log writes on the server. Tokens increase across
 //     release and expiry, and across a clean stop of the server. A crash makes the server forget the ids of its last
@@ -25,8 +24,8 @@
 //     failover: no grant waits for a standby, not even for a synchronous one (synchronous_standby_names), because it
 //     would wait while it has the lock and no timer runs.
 //   - Waiters that have a connection are served in the order in which they reached the server. The others poll,
-//     every 20 to 500 ms, and get the key if they find it free. When a waiter of the same client leaves the queue, the
-//     first of them joins. An Acquire that does not wait never overtakes the queue.
+//     every 20 to 500 ms, and get the key if they find it free. At a poll they join the queue, if fewer than
+//     MaxLeases/2 of the same client wait in it. An Acquire that does not wait never overtakes the queue.
 //   - A held lease has its own connection, and so has a waiter at the server; both count for MaxLeases, 32. One more is
 //     ErrExhausted, which matches backend.ErrUnavailable, or waits in line. An idle connection has one goroutine that
 //     reads from it. All but one are closed after a minute.
@@ -53,7 +52,6 @@
 //   - No two tokens of a key are equal.
 //   - Inspect counts the readers in pg_locks, and describes the one whose timer ends last. Shared locks that other
 //     tools hold on the same number count too.
-//   - A connection prepares the statements of shared leases with its first one, in the same request.
 //
 // # Failure modes
 //

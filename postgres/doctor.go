@@ -50,12 +50,6 @@ var rules = []kit.Rule[reading]{
 		return kit.When(r.o.Durable && r.values["fsync"] == "off", "fsync is off, %s is true", paramDurable)
 	},
 		Why: "a crash of the machine sets tokens back, which breaks the promise of " + paramDurable, Set: "fsync on"},
-	{Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
-		const oldest = 14_00_00
-		return kit.When(r.number("server_version_num") > 0 && r.number("server_version_num") < oldest, "postgres %s",
-			r.values["server_version"])
-	},
-		Why: "versions before 14 get no more fixes", Set: "a maintained version"},
 	{Severity: backend.Info, Code: "no-activities", Found: func(r reading) string {
 		return kit.When(r.values["track_activities"] == "off", "track_activities is off")
 	},

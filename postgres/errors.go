@@ -33,8 +33,7 @@ const (
 var errBroken = errors.New("the connection is broken")
 
 func code(err error) string {
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code
 	}
 	return ""
@@ -47,30 +46,21 @@ func lacking(err error) bool {
 		strings.HasPrefix(c, classNotSupported) || strings.HasPrefix(c, classWrong) || strings.HasPrefix(c, classTransaction)
 }
 
-// translate gives errors that mean something of ours their name.
-func translate(err error) error {
-	switch c := code(err); {
-	case errors.Is(err, backend.ErrUnavailable):
-		return err
-	case c == codeOutOfMemory, c == codeTooMany:
-		return fmt.Errorf("%w: %w", ErrExhausted, err)
-	case strings.HasPrefix(c, classConnection), strings.HasPrefix(c, classResources),
-		strings.HasPrefix(c, classIntervention):
-		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
-	}
-	return err
-}
-
 // unavailable is err as callers see it: ErrUnavailable if the server could not be asked or did not answer.
 func unavailable(err error) error {
-	err = translate(err)
-	var connecting *pgconn.ConnectError
-	silent := errors.Is(err, errUnanswered) || errors.Is(err, errBroken) || errors.As(err, &connecting) && code(err) == ""
-	named := errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrClosed) || errors.Is(err, backend.ErrUnavailable)
+	c := code(err)
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	switch {
-	case errors.Is(err, ErrExhausted) && kit.IsContextError(err): // one host was full, and another silent
-		return fmt.Errorf("%w: %v", ErrExhausted, err)
-	case silent && !named:
+	case errors.Is(err, backend.ErrLost), errors.Is(err, backend.ErrClosed), errors.Is(err, backend.ErrUnavailable):
+		return err
+	case c == codeOutOfMemory, c == codeTooMany:
+		if kit.IsContextError(err) { // one host was full, and another silent
+			return fmt.Errorf("%w: %v", ErrExhausted, err)
+		}
+		return fmt.Errorf("%w: %w", ErrExhausted, err)
+	case strings.HasPrefix(c, classConnection), strings.HasPrefix(c, classResources),
+		strings.HasPrefix(c, classIntervention), errors.Is(err, errUnanswered), errors.Is(err, errBroken),
+		connecting && c == "":
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
 	return err
@@ -88,15 +78,6 @@ func neverHeld(err error) bool {
 
 // endedByServer reports whether err is the server's word that it has ended the session.
 func endedByServer(err error) bool {
-	var e *pgconn.PgError
-	return errors.As(err, &e) && isFatal(e)
-}
-
-// isFatal goes by the field that is not translated, which all servers since 9.6 send, where it is there.
-func isFatal(e *pgconn.PgError) bool {
-	severity := e.SeverityUnlocalized
-	if severity == "" {
-		severity = e.Severity
-	}
-	return severity == "FATAL" || severity == "PANIC"
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.SeverityUnlocalized == "FATAL" || e.SeverityUnlocalized == "PANIC")
 }

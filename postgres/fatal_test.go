@@ -122,13 +122,14 @@ func TestAnswerAtTheLimit(t *testing.T) {
 	b := opened(t, gentleURL(t))
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
 	s := l.(*kit.Life).Data.(*held).s
-	if err := s.make(context.Background(), request{limit: time.Nanosecond, do: func() error {
+	if err := s.request(context.Background(), func() error {
+		s.limit(context.Background(), time.Nanosecond)
 		until(t, soon, "the request is given up", func() bool {
 			_, err := s.wire().Read(make([]byte, 1))
 			return errors.Is(err, os.ErrDeadlineExceeded)
 		})
 		return nil // as if the answer had been read before
-	}}); err != nil {
+	}); err != nil {
 		t.Fatal(err)
 	}
 	release(t, l)

@@ -14,8 +14,7 @@ import (
 // Of several hosts one may be full and another silent: the error is what the full one has said, and no time limit of
 // ours.
 func TestToldOfAFullHostBesideASilentOne(t *testing.T) {
-	err := translate(errors.Join(&pgconn.PgError{Severity: "FATAL", Code: codeTooMany}, context.DeadlineExceeded))
-	err = unavailable(err)
+	err := unavailable(errors.Join(&pgconn.PgError{Severity: "FATAL", Code: codeTooMany}, context.DeadlineExceeded))
 	if !errors.Is(err, ErrExhausted) || !errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) {
 		t.Errorf("%v", err)
 	}

@@ -31,13 +31,12 @@ func (b *Backend) terminateGhosts() {
 		b.ghostsMu.Lock()
 		ghosts := slices.Clone(b.ghosts)
 		b.ghostsMu.Unlock()
-		left, err := b.terminate(b.leases.Closing(), ghosts...)
-		if err != nil {
+		if b.terminateNow(b.leases.Closing(), ghosts...) != nil {
 			continue
 		}
 		pause.Reset()
 		b.ghostsMu.Lock()
-		b.ghosts = append(left, b.ghosts[len(ghosts):]...)
+		b.ghosts = b.ghosts[len(ghosts):]
 		over := len(b.ghosts) == 0
 		b.ghostsMu.Unlock()
 		if over {
@@ -46,31 +45,30 @@ func (b *Backend) terminateGhosts() {
 	}
 }
 
-// terminate has sessions ended, and returns those that were still there.
-func (b *Backend) terminate(ctx context.Context, ghosts ...server) (left []server, err error) {
+// terminateNow ends sessions, in case the server has not noticed that their connections are broken, and waits for their
+// end, by which their locks are free.
+func (b *Backend) terminateNow(ctx context.Context, ghosts ...server) error {
 	var pids, begun []string
 	for _, g := range ghosts {
 		pids, begun = append(pids, g.pid), append(begun, g.begun)
 	}
-	rows, err := b.query(ctx, ghostSQL, "{"+strings.Join(pids, ",")+"}", `{"`+strings.Join(begun, `","`)+`"}`)
-	return slices.DeleteFunc(ghosts, func(g server) bool {
-		return !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == g.pid && row[1] == g.begun })
-	}), err
+	_, err := b.terminate(ctx, ghostSQL, "{"+strings.Join(pids, ",")+"}", `{"`+strings.Join(begun, `","`)+`"}`)
+	return err
 }
 
-// terminateBroken ends the session of a broken connection, in case the server has not noticed, and waits for its end,
-// by which its locks are free.
-func (b *Backend) terminateBroken(ctx context.Context, s *session) error {
-	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+// terminate repeats sql, which terminates sessions and returns a row for each, until none is left, but not for longer
+// than a request may take. found reports whether there was one.
+func (b *Backend) terminate(ctx context.Context, sql string, params ...string) (found bool, err error) {
+	limit, cancel := context.WithTimeout(ctx, b.options.Timeout) // of the wait; a query may need a new connection first
 	defer cancel()
 	pause := kit.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
-	for {
-		left, err := b.terminate(ctx, s.server)
-		if err != nil || len(left) == 0 {
-			return err
+	for ; ; found = true {
+		rows, err := b.query(ctx, sql, params...)
+		if err == nil && len(rows) > 0 {
+			err = kit.Sleep(limit, pause.Next(0))
 		}
-		if err := kit.Sleep(ctx, pause.Next(0)); err != nil {
-			return err
+		if err != nil || len(rows) == 0 {
+			return found, err
 		}
 	}
 }

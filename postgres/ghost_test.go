@@ -117,7 +117,7 @@ func TestUnansweredRenewalLeavesNoGhost(t *testing.T) {
 			p.Refuse(true)
 			b.pool.mu.Lock()
 			for s := range b.pool.all { // a token has a connection of its own, by which the session could be ended at once
-				if len(s.holds) == 0 {
+				if s.held == nil {
 					_ = s.wire().Close()
 				}
 			}

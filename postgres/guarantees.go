@@ -14,14 +14,15 @@ const (
 	// processors that had little to do, 97 ms with 25 processes that wanted them, and 310 ms in containers that
 	// starved.
 	maxLate = 500 * time.Millisecond
-	// maxTimeout is the longest that the server's timers can be set to.
-	maxTimeout = (1<<31 - 1) * time.Millisecond
+	// maxTTL is about the longest that the server's timer can be set to, 2^31 ms.
+	maxTTL = 24 * 24 * time.Hour
 )
 
 func guarantees(o Options) backend.Guarantees {
 	g := backend.Guarantees{
 		MinTTL:      minTTL,
 		Granularity: granularity,
+		MaxTTL:      maxTTL,
 		MaxLate:     maxLate,
 		MaxLeases:   o.MaxLeases,
 		EarlyLoss: "a restart, crash or failover of the server; the end of the lease's connection, by pg_terminate_backend " +

@@ -28,11 +28,5 @@ func (h hash) name() string {
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, uint64(h)))
 }
 
-// halves are how pg_locks shows a lock on one bigint.
-func (h hash) halves() (classid, objid uint32) { return uint32(uint64(h) >> 32), uint32(h) }
-
-// texts are the halves as parameters of a query.
-func (h hash) texts() []string {
-	classid, objid := h.halves()
-	return []string{strconv.FormatUint(uint64(classid), 10), strconv.FormatUint(uint64(objid), 10)}
-}
+// text is a hash as a parameter of a query.
+func (h hash) text() string { return strconv.FormatInt(int64(h), 10) }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"net"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -67,10 +68,24 @@ func (s *session) isWatched() bool {
 	return s.watched
 }
 
+// wire is the connection beneath its encryption.
+func (s *session) wire() net.Conn {
+	c := s.conn.Conn()
+	if enc, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = enc.NetConn()
+	}
+	return c
+}
+
+// halves are how pg_locks shows a lock on one bigint.
+func (h hash) halves() (classid, objid uint32) { return uint32(uint64(h) >> 32), uint32(h) }
+
 // leases counts what is held or asked for.
 func (p *pool) leases() (n int) {
 	for s := range p.all {
-		n += len(s.holds)
+		if s.held != nil && !s.held.query {
+			n++
+		}
 	}
 	return n
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -19,24 +18,20 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	var holder backend.Holder
 	err := b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
 		h := hashOf(key)
-		// A label follows the grant in the same request, so it may be a moment late.
-		const attempts, pause = 10, 2 * time.Millisecond
-		for n := 1; ; n++ {
+		for range 10 { // a session may get its label and its lock while the server reads them
 			var certain bool
-			holder, certain, err = b.inspect(ctx, h)
-			if err != nil || certain || n == attempts {
-				return err
+			if holder, certain, err = b.inspect(ctx, h); err != nil || certain {
+				break
 			}
-			if err := kit.Sleep(ctx, pause); err != nil {
-				return err
-			}
+			_ = kit.Sleep(ctx, 2*time.Millisecond)
 		}
+		return err
 	})
 	return holder, err
 }
 
 func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, certain bool, err error) {
-	rows, err := b.query(ctx, inspectSQL, h.texts()...)
+	rows, err := b.query(ctx, inspectSQL, h.text())
 	if err != nil {
 		return holder, false, err
 	}
@@ -54,7 +49,7 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 		switch {
 		case !known:
 			foreign = one
-		case !holder.Held() || endsLater(one.TTL, holder.TTL):
+		case !holder.Held() || one.TTL > holder.TTL:
 			holder = one
 		}
 	}
@@ -67,9 +62,6 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 	return holder, !foreign.Held(), nil
 }
 
-// endsLater compares the TTLs of two readers. 0 stands for one that is longer than the server's timer.
-func endsLater(a, b time.Duration) bool { return b != 0 && (a == 0 || a > b) }
-
 // holderOf reads a row of inspect.sql. certain means that the session's label names the owner.
 func holderOf(row []string, h hash) (holder backend.Holder, certain bool) {
 	pid, query, application, state := row[1], row[2], row[3], row[4]
@@ -77,12 +69,8 @@ func holderOf(row []string, h hash) (holder backend.Holder, certain bool) {
 	if !ok {
 		return backend.Holder{Owner: fmt.Sprintf("unknown@%s:%s", application, pid)}, false
 	}
-	holder.Owner = owner
-	if timeout > 0 && timeout < maxTimeout { // the server's longest timer may be too short for the lease
-		holder.TTL = timeout
-		if us, err := strconv.ParseInt(row[5], 10, 64); err == nil && strings.HasPrefix(state, "idle") {
-			holder.TTL = max(timeout-time.Duration(us)*time.Microsecond, time.Microsecond)
-		}
+	if us, err := strconv.ParseInt(row[5], 10, 64); err == nil && state == "idle" {
+		timeout = max(timeout-time.Duration(us)*time.Microsecond, time.Microsecond)
 	}
-	return holder, true
+	return backend.Holder{Owner: owner, TTL: timeout}, true
 }

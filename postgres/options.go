@@ -94,3 +94,12 @@ func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, 
 	}
 	return b, nil
 }
+
+// look connects for the first time.
+func (b *Backend) look(ctx context.Context) error {
+	return b.onFreeSession(ctx, func(s *session) error {
+		b.probed.Store(true)
+		b.room(s.server.locks)
+		return nil
+	})
+}

@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -48,51 +46,32 @@ func TestWriterWithoutPlace(t *testing.T) {
 	release(t, o.Lease)
 }
 
-// Places are handed on in the order of the first refusals, and a waiter that leaves the line delays nobody.
-func TestPlaces(t *testing.T) {
+// A waiter that polls, because enough wait at the server, joins them when one of them leaves.
+func TestPollingWaiterJoinsQueue(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		p := places{free: 1}
-		first, second, third, fourth := p.enter(), p.enter(), p.enter(), p.enter()
-		if !first.isReady() || second.isReady() {
-			t.Fatal("one place, and not the first to enter has it")
-		}
-		const pause = time.Second
-		begun := time.Now()
-		for _, w := range []*place{third, second, fourth} {
-			if err := w.wait(ctx, pause); err != nil || w.isReady() {
-				t.Fatal(err, w.isReady())
-			}
-		}
-		if took := time.Since(begun); took != 3*pause {
-			t.Errorf("waited %v, want three pauses", took)
-		}
-		waited := make(chan time.Duration)
-		go func() {
-			begun := time.Now()
-			_ = second.wait(ctx, time.Hour)
-			waited <- time.Since(begun)
-		}()
-		synctest.Wait()
-		third.leave()
-		first.leave()
-		if took := <-waited; took != 0 || !second.isReady() || fourth.isReady() {
-			t.Errorf("after %v: second %v, fourth %v", took, second.isReady(), fourth.isReady())
-		}
-		cancel()
-		if err := fourth.wait(ctx, pause); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		if late := p.enter(); late.isReady() {
-			t.Error("a place was given out twice")
-		} else {
-			late.leave() // it has not stood in line
-		}
-		second.leave()
-		fourth.leave()
-		if last := p.enter(); !last.isReady() || p.free != 0 || len(p.line) != 0 {
-			t.Errorf("the place is lost: %d free, %d in line", p.free, len(p.line))
-		}
-	})
+	url := shared(t).PostgresURL()
+	a, b := opened(t, url), opened(t, url+"&lock_max_leases=4")
+	l := acquire(t, a, req("k", time.Minute))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	first := startAcquire(ctx, b, waiting("k", time.Minute))
+	queued(t, a, "k", 1)
+	second := startAcquire(context.Background(), b, waiting("k", time.Minute))
+	queued(t, a, "k", 2)
+	third := startAcquire(context.Background(), b, waiting("k", time.Minute))
+	time.Sleep(2 * pollMin) // sleeps: time in which it may join too early
+	waiters := func() int {
+		b.pool.mu.Lock()
+		defer b.pool.mu.Unlock()
+		return b.pool.countLocked(func(h *held) bool { return h.queued })
+	}
+	if n := waiters(); n != 2 {
+		t.Errorf("%d waiters in the queue of the server, want half of 4", n)
+	}
+	cancel()
+	<-first
+	until(t, soon, "the third has joined", func() bool { return waiters() == 2 })
+	release(t, l)
+	release(t, granted(t, second, soon).Lease)
+	release(t, granted(t, third, soon).Lease)
 }

@@ -11,212 +11,169 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A pool keeps the sessions of a Backend within its limits. A session goes back when its last lease ends, never before.
+// A pool keeps the sessions of a Backend within its limits. A session goes back when its lease ends, never before.
 type pool struct {
 	b *Backend
 
-	mu      sync.Mutex
-	all     map[*session]struct{}
-	idle    []*session // without leases; the last one is used first
-	dialing int
-	carried int      // leases, held or asked for
-	line    []*order // that wait for a session, first come, first served
+	mu    sync.Mutex
+	all   map[*session]struct{}
+	idle  []*session // not checked out; the last one is used first
+	taken int        // how many are checked out, or being made
+	line  []*held    // wait for a session, first come, first served
 
 	quiet time.Duration // after which a session is watched
-	rest  time.Duration // after which a session without leases is closed
+	rest  time.Duration // after which an idle session is closed
 }
 
-// An order is for a session.
-type order struct {
-	h    *held // that it is for; nil for a look around, which there is one more session for
-	wait bool  // until there is one
-	seat chan seat
+// held is a lease, the attempt to get one, or a query. Each has a session of its own: the server grants a session any
+// lock that conflicts only with locks of the same session.
+type held struct {
+	s      *session // nil before there is one
+	h      hash
+	entry  string // of the label
+	shared bool   // the mode of the lock
+	query  bool   // it locks nothing; there is one session more than leases, for queries
+	wait   bool   // stand in line if no session is free
+
+	ttl time.Duration // guarded by the session's turn
+
+	// Guarded by pool.mu.
+	seat   chan error // receives when the wait in line ends
+	seated bool       // it counts in pool.taken
+	queued bool       // it waits in the server's queue
+	life   *kit.Life  // nil until it is granted
+	gone   bool       // its session is no longer its own
 }
 
-// A seat is a session for an order, or its turn to make one, or why it gets none.
-type seat struct {
-	s   *session
-	err error
-}
-
-// checkOut gets a session, which has o.h among its holds then. Where there is none, those who wait stand in line for
-// the next one.
-func (p *pool) checkOut(ctx context.Context, o *order) (*session, error) {
+// checkOut returns a session for h. If none is free and h may wait, it waits in line. Its caller drops h.
+func (p *pool) checkOut(ctx context.Context, h *held) (*session, error) {
 	p.mu.Lock()
-	got, ok := p.seatLocked(o)
+	ok, err := p.seatLocked(h)
 	if !ok {
-		o.seat = make(chan seat, 1)
-		p.line = append(p.line, o)
+		h.seat = make(chan error, 1)
+		p.line = append(p.line, h)
 	}
 	p.mu.Unlock()
 	if !ok {
 		select {
-		case got = <-o.seat:
+		case err = <-h.seat:
 		case <-ctx.Done():
-			p.leaveLine(o)
 			return nil, kit.ContextError(ctx, nil)
 		}
 	}
-	if got.s == nil && got.err == nil {
-		return p.dial(ctx, o.h)
+	if err != nil || h.s != nil {
+		return h.s, err
 	}
-	return got.s, got.err
+	return p.dial(ctx, h)
 }
 
-// seatLocked finds what there is for an order.
-func (p *pool) seatLocked(o *order) (got seat, ok bool) {
-	h, most := o.h, p.b.options.MaxLeases
+// seatLocked reports whether h's wait is over: it has an idle session, the place for a new one, or an error.
+func (p *pool) seatLocked(h *held) (ok bool, err error) {
+	most := p.b.options.MaxLeases
 	switch {
 	case p.b.leases.Closed():
-		return seat{err: backend.ErrClosed}, true
-	case h == nil || p.carried < most:
-	case o.wait || p.pinnedLocked() < most:
-		return seat{}, false
+		return true, backend.ErrClosed
+	case p.taken < most || h.query && p.taken == most:
+	case h.wait || p.countLocked(func(h *held) bool { return h.queued || h.life != nil }) < most: // others end soon
+		return false, nil
 	default:
-		return seat{err: fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, most, paramMaxLeases)},
-			true
+		return true, fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, most, paramMaxLeases)
 	}
+	p.taken++
+	h.seated = true
 	if n := len(p.idle); n > 0 {
-		s := p.idle[n-1]
-		p.idle = p.idle[:n-1]
-		p.addLocked(s, h)
-		return seat{s: s}, true
+		h.s, p.idle = p.idle[n-1], p.idle[:n-1]
+		h.s.held = h
 	}
-	if len(p.all)+p.dialing <= most {
-		p.dialing++
-		p.countLocked(h)
-		return seat{}, true
-	}
-	return seat{}, false // the sessions for looks around come back soon
+	return true, nil
 }
 
-// serveLocked gives those in the line what there is.
-func (p *pool) serveLocked() {
-	if len(p.line) == 0 {
-		return
-	}
-	p.line = slices.DeleteFunc(p.line, func(o *order) bool {
-		got, ok := p.seatLocked(o)
-		if ok {
-			o.seat <- got
-		}
-		return ok
-	})
-}
-
-// leaveLine is for an order that has not waited for its seat, which another gets.
-func (p *pool) leaveLine(o *order) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if i := slices.Index(p.line, o); i >= 0 {
-		p.line = slices.Delete(p.line, i, i+1)
-		return
-	}
-	switch got := <-o.seat; {
-	case got.s != nil && o.h == nil:
-		p.giveBackLocked(got.s)
-	case got.s == nil && got.err == nil:
-		p.dialing--
-		p.serveLocked()
-	} // h is dropped by who has made it
-}
-
-func (p *pool) addLocked(s *session, h *held) {
-	if h == nil {
-		s.lent = true
-		return
-	}
-	p.countLocked(h)
-	h.s = s
-	s.holds[h.h] = h
-}
-
-// countLocked counts h, once.
-func (p *pool) countLocked(h *held) {
-	if h != nil && !h.counted {
-		h.counted = true
-		p.carried++
-	}
-}
-
-// pinnedLocked counts the leases that do not go by themselves soon.
-func (p *pool) pinnedLocked() int {
-	n := 0
+func (p *pool) countLocked(counts func(h *held) bool) (n int) {
 	for s := range p.all {
-		for _, h := range s.holds {
-			if h.life != nil || s.waits {
-				n++
-			}
+		if s.held != nil && counts(s.held) {
+			n++
 		}
 	}
 	return n
 }
 
-// dial makes a session, whose place is reserved.
+// serveLocked ends the wait of those in line for whom there is a session.
+func (p *pool) serveLocked() {
+	p.line = slices.DeleteFunc(p.line, func(h *held) bool {
+		ok, err := p.seatLocked(h)
+		if ok {
+			h.seat <- err
+		}
+		return ok
+	})
+}
+
+// dial makes a session for h, which has a place.
 func (p *pool) dial(ctx context.Context, h *held) (*session, error) {
 	s, err := p.b.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dialing--
-	if err == nil && p.b.leases.Closed() {
+	if p.b.leases.Closed() {
 		go s.conn.Conn().Close()
-		err = backend.ErrClosed
-	}
-	if err != nil {
-		p.serveLocked()
-		return nil, err
+		return nil, backend.ErrClosed
 	}
 	p.all[s] = struct{}{}
 	s.quiet = time.AfterFunc(p.quiet, s.watch)
-	p.addLocked(s, h)
+	s.held, h.s = h, s
 	return s, nil
 }
 
-// giveBack ends a look around by s.
-func (p *pool) giveBack(s *session) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.giveBackLocked(s)
-}
-
-func (p *pool) giveBackLocked(s *session) {
-	s.lent = false
-	p.settleLocked(s)
-}
-
-// drop takes h from its session.
+// drop gives back h's session, or its place.
 func (p *pool) drop(h *held) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.dropLocked(h)
+}
+
+func (p *pool) dropLocked(h *held) {
 	if h.gone {
 		return
 	}
 	h.gone = true
-	if h.counted {
-		p.carried--
-	}
-	if h.s != nil {
-		delete(h.s.holds, h.h)
-		p.settleLocked(h.s)
+	if h.seated {
+		p.taken--
 	} else {
-		p.serveLocked()
+		p.line = slices.DeleteFunc(p.line, func(other *held) bool { return other == h })
 	}
-}
-
-// settleLocked puts s back if it has nothing more to do.
-func (p *pool) settleLocked(s *session) {
-	if !s.lent && len(s.holds) == 0 && !s.dead {
-		p.idle = append(p.idle, s)
+	if s := h.s; s != nil {
+		s.held = nil
+		if !s.dead {
+			p.idle = append(p.idle, s)
+		}
 	}
 	p.serveLocked()
 }
 
-// began notes that h is granted, or that its session waits in the server's queue, or no longer.
-func (p *pool) began(h *held, life *kit.Life, waits bool) {
+func (p *pool) isGone(h *held) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h.life, h.s.waits = life, waits
-	p.serveLocked() // nobody need hope for this session
+	return h.gone
+}
+
+// queue reports whether h may wait in the server's queue: half of the leases may.
+func (p *pool) queue(h *held) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h.queued = p.countLocked(func(h *held) bool { return h.queued }) < p.b.options.MaxLeases/2
+	p.serveLocked() // an attempt in line that may not wait for long is refused now
+	return h.queued
+}
+
+// granted records the life of h, and reports whether its session still lives.
+func (p *pool) granted(h *held, life *kit.Life) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h.life, h.queued = life, false
+	p.serveLocked() // as in queue
+	return !h.gone
 }
 
 // retire reports whether s, which has rested, is to be closed, and keeps it from being used. One is kept, to spare the
@@ -232,31 +189,55 @@ func (p *pool) retire(s *session) bool {
 	return true
 }
 
-// bury removes a session whose connection is closed. Its leases are lost.
+// bury removes a session whose connection is closed. Its lease is lost.
 func (p *pool) bury(s *session) {
 	p.mu.Lock()
-	if s.dead {
-		p.mu.Unlock()
-		return
-	}
-	s.dead = true
-	s.quiet.Stop()
-	delete(p.all, s)
-	p.carried -= len(s.holds)
-	if i := slices.Index(p.idle, s); i >= 0 {
-		p.idle = slices.Delete(p.idle, i, i+1)
-	}
-	var lives []*kit.Life
-	for _, h := range s.holds {
-		h.gone = true
-		if h.life != nil {
-			lives = append(lives, h.life)
+	var life *kit.Life
+	if !s.dead {
+		s.dead = true
+		s.quiet.Stop()
+		delete(p.all, s)
+		p.idle = slices.DeleteFunc(p.idle, func(other *session) bool { return other == s })
+		if h := s.held; h != nil {
+			life = h.life
+			p.dropLocked(h)
 		}
 	}
-	clear(s.holds)
-	p.serveLocked()
 	p.mu.Unlock()
-	for _, l := range lives {
-		l.Lose()
+	if life != nil {
+		life.Lose()
+	}
+}
+
+// wake refuses those who wait for a session, and ends all watches.
+func (p *pool) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serveLocked()
+	for s := range p.all {
+		s.want(0)
+	}
+}
+
+// stop ends all requests without an answer.
+func (p *pool) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s := range p.all {
+		_ = s.conn.Conn().SetDeadline(longAgo)
+	}
+}
+
+// end closes the sessions without leases, and lets the others last until the server ends them.
+func (p *pool) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s := range p.all {
+		s.quiet.Stop()
+		if s.held == nil {
+			_ = s.conn.Conn().Close()
+		} else {
+			time.AfterFunc(s.timeout+p.b.options.Timeout, func() { _ = s.conn.Conn().Close() })
+		}
 	}
 }

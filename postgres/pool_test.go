@@ -36,14 +36,11 @@ func TestExhaustedByWaiters(t *testing.T) {
 	for range 3 {
 		defer release(t, acquire(t, b, req(backend.NewOwner(), time.Minute)))
 	}
-	h := b.newHeld(waiting(backend.NewOwner(), time.Minute))
-	if _, err := b.pool.checkOut(context.Background(), &order{h: h}); err != nil {
+	h := &held{wait: true}
+	defer b.pool.drop(h)
+	if _, err := b.pool.checkOut(context.Background(), h); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		b.pool.began(h, nil, false)
-		b.pool.drop(h)
-	}()
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()
 	done := startAcquire(ctx, b, req(backend.NewOwner(), time.Minute))
@@ -52,7 +49,9 @@ func TestExhaustedByWaiters(t *testing.T) {
 		defer b.pool.mu.Unlock()
 		return len(b.pool.line) == 1
 	})
-	b.pool.began(h, nil, true)
+	if !b.pool.queue(h) {
+		t.Fatal("no place in the server's queue")
+	}
 	if o := <-done; !errors.Is(o.Err, ErrExhausted) {
 		t.Errorf("%v, want ErrExhausted", o.Err)
 	}
@@ -71,8 +70,8 @@ func TestWaitThatNeverBegan(t *testing.T) {
 	s.give()
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	if s.waits || len(b.pool.idle) != 1 {
-		t.Errorf("waits %v, %d sessions are back", s.waits, len(b.pool.idle))
+	if s.held != nil || b.pool.taken != 0 || len(b.pool.idle) != 1 {
+		t.Errorf("%d sessions are taken, %d are back", b.pool.taken, len(b.pool.idle))
 	}
 }
 
@@ -84,7 +83,7 @@ func TestBadTokenLeavesNoLock(t *testing.T) {
 	bad := only(t, b)
 	name := stTry.name()
 	if _, err := bad.simple("DEALLOCATE " + name + "; PREPARE " + name +
-		" (bigint, xid) AS SELECT CASE WHEN pg_try_advisory_lock($1) THEN 'x' || $2::text END"); err != nil {
+		" (bigint, xid) AS SELECT CASE WHEN pg_try_advisory_lock($1) THEN 'x' || $2::text END; SELECT 1"); err != nil {
 		t.Fatal(err)
 	}
 	bad.give()

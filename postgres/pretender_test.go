@@ -26,9 +26,6 @@ func TestPretenders(t *testing.T) {
 		"none": {`ALTER FUNCTION pg_catalog.pg_try_advisory_xact_lock(bigint) RENAME TO renamed;` +
 			replace + `pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE plpgsql AS ` + missing,
 			"advisory locks are not yet implemented"},
-		"CockroachDB": {replace +
-			`version() RETURNS text LANGUAGE sql AS $$SELECT 'CockroachDB CCL v24.1.0 (x86_64-pc-linux-gnu)'$$`,
-			"CockroachDB"},
 	} {
 		for mode, params := range variants {
 			s := altered(t)

@@ -76,26 +76,6 @@ func TestOneRequestEach(t *testing.T) {
 	}
 }
 
-// A session without shared leases does no work for them: their statements are prepared with the first one.
-func TestSharedStatementsArePreparedLate(t *testing.T) {
-	t.Parallel()
-	b := opened(t, gentleURL(t))
-	for _, c := range []struct {
-		shared bool
-		want   string
-	}{{false, "4"}, {true, "6"}, {true, "6"}, {false, "6"}} {
-		r := req(backend.NewOwner(), time.Minute)
-		r.Shared = c.shared
-		release(t, acquire(t, b, r))
-		s := only(t, b)
-		row, err := s.simple("SELECT count(*) FROM pg_prepared_statements")
-		s.give()
-		if err != nil || row[0] != c.want {
-			t.Errorf("after a lease with shared=%v: %v statements, %v, want %s", c.shared, row, err, c.want)
-		}
-	}
-}
-
 func registered(t *testing.T) driver.Driver {
 	t.Helper()
 	for _, d := range driver.Registered() {

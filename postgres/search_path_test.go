@@ -85,7 +85,7 @@ func calledFunctions(t *testing.T) (names []string) {
 			names = append(names, m[1])
 		}
 	}
-	// What Options.texts adds to them.
+	// What Options.prepare adds to them.
 	names = append(names, "pg_current_xact_id", "pg_logical_emit_message",
 		"pg_try_advisory_lock_shared", "pg_advisory_lock_shared")
 	slices.Sort(names)

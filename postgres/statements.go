@@ -42,74 +42,42 @@ func sqlOf(name string) string {
 
 const tokenPlace = "TOKEN" // in SQL, for what gives a grant its token
 
-// A statement is one that a session prepares: when it connects, or those of shared locks together with its first one.
+// A statement is one that a session prepares when it connects.
 type statement int
 
 const (
 	stTry statement = iota
 	stWait
+	stTryShared
+	stWaitShared
 	stTimeout
 	stRenew
-	stTryShared // the first that a session prepares late
-	stWaitShared
-	statements
 )
 
-// shared returns the statement that does for a shared lock what st does for an exclusive one.
-func (st statement) shared() statement {
-	if st == stWait {
-		return stWaitShared
-	}
-	return stTryShared
-}
-
-// texts are the statements' SQL, and the types of their parameters.
-func (o Options) texts() [statements][2]string {
+// prepare is the SQL that prepares the statements.
+func (o Options) prepare() string {
 	token := "pg_catalog.pg_current_xact_id()::pg_catalog.text"
 	// the message makes the commit wait for the write-ahead log, so that no crash gives the same token again
 	if o.Durable {
 		token += " OPERATOR(pg_catalog.||) pg_catalog.left(pg_catalog.pg_logical_emit_message(true, 'anylock', " +
 			"'')::pg_catalog.text, 0)"
 	}
-	grant := func(sql string) [2]string {
-		return [2]string{strings.ReplaceAll(sql, tokenPlace, token), "(bigint, pg_catalog.xid)"}
-	}
-	shared := func(sql string) string { return strings.Replace(sql, "advisory_lock(", "advisory_lock_shared(", 1) }
-	return [statements][2]string{
-		stTry: grant(trySQL), stWait: grant(waitSQL),
-		stTimeout: {timeoutSQL, "(pg_catalog.text)"}, stRenew: {renewSQL, ""},
-		stTryShared: grant(shared(trySQL)), stWaitShared: grant(shared(waitSQL)),
-	}
-}
-
-// prepare is the SQL that prepares the statements from first on, up to but without end.
-func (o Options) prepare(first, end statement) string {
+	const grant = " (bigint, pg_catalog.xid)"
+	shared := strings.NewReplacer(tokenPlace, token, "advisory_lock(", "advisory_lock_shared(")
+	exclusive := strings.NewReplacer(tokenPlace, token)
 	var sql strings.Builder
-	texts := o.texts()
-	for st := first; st < end; st++ {
-		sql.WriteString("PREPARE " + st.name() + " " + texts[st][1] + " AS " + texts[st][0] + ";\n")
+	for st, text := range []string{
+		stTry: grant + " AS " + exclusive.Replace(trySQL), stWait: grant + " AS " + exclusive.Replace(waitSQL),
+		stTryShared: grant + " AS " + shared.Replace(trySQL), stWaitShared: grant + " AS " + shared.Replace(waitSQL),
+		stTimeout: " (pg_catalog.text) AS " + timeoutSQL, stRenew: " AS " + renewSQL,
+	} {
+		sql.WriteString("PREPARE " + statement(st).name() + text + ";\n")
 	}
 	return sql.String()
 }
 
 // name is that of a prepared statement.
 func (st statement) name() string { return "anylock_" + strconv.Itoa(int(st)) }
-
-// setUp sets the session's timers and prepares the statements of exclusive leases.
-func (s *session) setUp() error {
-	_, err := s.simple(setupSQL + ";\n" + s.b.options.prepare(stTry, stTryShared))
-	switch {
-	case lacking(err):
-		return refused("the server lacks what Postgres 14 has: %v; keep leases in a table, with a URL that begins with "+
-			"postgres+table://", err)
-	case err != nil:
-		return err
-	}
-	if _, err = s.simple(checkIntervalSQL); s.isBroken() {
-		return err
-	}
-	return nil // what has no such setting goes without
-}
 
 // run sends a label and a statement with its parameters as one request, with one before it that sets the session's idle
 // timeout where that is another. It returns the statement's first row.
@@ -119,24 +87,15 @@ func (s *session) setUp() error {
 // holds what it was granted by those before, and none of the server's timers runs.
 func (s *session) run(label string, timeout time.Duration, st statement, params ...int64) (row []string, err error) {
 	sql := label
-	late := st >= stTryShared && !s.sharedReady
-	if late {
-		sql += s.b.options.prepare(stTryShared, statements)
-	}
 	if s.timeout != timeout {
 		sql += execute(stTimeout, timeout.Milliseconds())
 	}
-	row, err = s.simple(sql + execute(st, params...))
-	if err == nil && row == nil {
-		err = errors.New("no row in the server's answer")
-		s.close()
+	if row, err = s.simple(sql + execute(st, params...)); err == nil {
+		s.b.pool.mu.Lock()
+		defer s.b.pool.mu.Unlock()
+		s.timeout = timeout
 	}
-	if err != nil {
-		return nil, err
-	}
-	s.sharedReady = s.sharedReady || late
-	s.setTimeout(timeout)
-	return row, nil
+	return row, err
 }
 
 // execute is the call of a statement.
@@ -154,11 +113,17 @@ func execute(st statement, params ...int64) string {
 
 // simple sends SQL by the simple protocol, and returns the first row of the last statement that returns rows.
 func (s *session) simple(sql string) (row []string, err error) {
-	rows, err := s.ask(func(f *pgproto3.Frontend) { f.SendQuery(&pgproto3.Query{String: sql}) })
-	if len(rows) == 0 {
+	return firstRow(s.ask(func(f *pgproto3.Frontend) { f.SendQuery(&pgproto3.Query{String: sql}) }))
+}
+
+func firstRow(rows [][]string, err error) ([]string, error) {
+	switch {
+	case err != nil:
 		return nil, err
+	case len(rows) == 0:
+		return nil, errors.New("no row in the server's answer")
 	}
-	return rows[0], err
+	return rows[0], nil
 }
 
 // query sends one statement with parameters and returns its rows.
@@ -184,14 +149,10 @@ const (
 // call has the server call a function of one number, in one message too. It spares the server to parse and plan, a
 // quarter of its work.
 func (s *session) call(function uint32, param int64) (row []string, err error) {
-	rows, err := s.ask(func(f *pgproto3.Frontend) {
+	return firstRow(s.ask(func(f *pgproto3.Frontend) {
 		text := strconv.AppendInt(nil, param, 10)
 		f.Send(&pgproto3.FunctionCall{Function: function, Arguments: [][]byte{text}})
-	})
-	if len(rows) == 0 {
-		rows = [][]string{{""}}
-	}
-	return rows[0], err
+	}))
 }
 
 // ask sends one request, with the turn, and returns the rows of its last statement that returns some. A session that
