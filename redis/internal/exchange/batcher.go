@@ -65,6 +65,10 @@ type call struct {
 	answer  chan Result
 	posted  func(Result) // receives the reply of Post
 	timer   *time.Timer
+
+	// Of the goroutine that sends.
+	command command
+	result  Result
 }
 
 var callPool = sync.Pool{New: func() any {
@@ -139,7 +143,7 @@ func (c *call) Wait() (any, error) {
 // recycle frees an answered call, and returns its result.
 func (c *call) recycle(r Result) (any, error) {
 	c.timer.Stop()
-	c.request, c.ctx = Request{}, nil
+	c.request, c.ctx, c.result = Request{}, nil, Result{}
 	callPool.Put(c)
 	return r.V, r.Err
 }
@@ -231,8 +235,22 @@ func (l *Batcher) overdue() {
 	l.armLocked(remaining)
 }
 
+// A worker is its Batcher's client, with one Pipeliner for all pipelines.
+type worker struct {
+	*redis.Client
+	pipe redis.Pipeliner
+}
+
+func (w *worker) Pipeline() redis.Pipeliner {
+	if w.pipe == nil {
+		w.pipe = w.Client.Pipeline()
+	}
+	return w.pipe
+}
+
 // run is what a worker does.
 func (l *Batcher) run() {
+	w := &worker{Client: l.client}
 	var batch []*call
 	for {
 		// Let callers that were just answered send their next requests: pipelines become fewer and larger.
@@ -240,7 +258,7 @@ func (l *Batcher) run() {
 		if batch = l.dequeue(batch[:0]); len(batch) == 0 {
 			return
 		}
-		l.send(batch)
+		w.send(batch)
 	}
 }
 
@@ -280,35 +298,35 @@ func dropOverdue(batch []*call) []*call {
 }
 
 // send sends batch in one pipeline, and delivers the replies.
-func (l *Batcher) send(batch []*call) {
+func (w *worker) send(batch []*call) {
 	if batch = dropOverdue(batch); len(batch) == 0 {
 		return
 	}
 	ctx := DeadlineContext{context.Background(), batch[0].end}
 	if len(batch) == 1 {
-		ctx.Context = context.WithoutCancel(batch[0].ctx)
+		ctx.Context = batch[0].ctx
 	}
 	for _, c := range batch {
 		if c.end.After(ctx.End) {
 			ctx.End = c.end // callers with an earlier end stop waiting by themselves
 		}
 	}
-	list := make([]Request, len(batch))
-	for i, c := range batch {
-		list[i] = c.request
-	}
-	for i, r := range Send(ctx, l.client, list) {
-		batch[i].finish(r)
+	sendCalls(ctx, w, batch)
+	for _, c := range batch {
+		c.finish(c.result)
 	}
 }
 
-// A DeadlineContext has a deadline, which go-redis sets on the connection, but no timer.
+// A DeadlineContext has the values of its context, but not its end. It has a deadline, which go-redis sets on the
+// connection, but no timer.
 type DeadlineContext struct {
 	context.Context
 	End time.Time
 }
 
 func (c DeadlineContext) Deadline() (time.Time, bool) { return c.End, true }
+
+func (c DeadlineContext) Done() <-chan struct{} { return nil }
 
 func (c DeadlineContext) Err() error {
 	if time.Now().Before(c.End) {
