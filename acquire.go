@@ -180,8 +180,8 @@ func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait
 		}
 		*busy = err
 	}
-	atStore, done := l.waitAt(ctx, g)
-	defer done()
+	atStore := l.waitAt(ctx, g)
+	defer l.endWaitAt(g)
 	t, err := l.requestLease(atStore, g, terms, true)
 	return t, l.closedOr(ctx, err)
 }

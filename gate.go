@@ -101,8 +101,8 @@ func (l *Locker) busyLocked() int {
 	return n
 }
 
-// waitAt is the context of a wait at the store for g's key, which Shutdown ends too.
-func (l *Locker) waitAt(ctx context.Context, g *gate) (_ context.Context, done func()) {
+// waitAt is the context of a wait at the store for g's key, which Shutdown ends too. The caller calls endWaitAt.
+func (l *Locker) waitAt(ctx context.Context, g *gate) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,12 +110,15 @@ func (l *Locker) waitAt(ctx context.Context, g *gate) (_ context.Context, done f
 	if isClosed(l.stopping) {
 		cancel()
 	}
-	return ctx, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		g.endWait = nil
-		cancel()
-	}
+	return ctx
+}
+
+// endWaitAt ends what waitAt began.
+func (l *Locker) endWaitAt(g *gate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g.endWaitLocked()
+	g.endWait = nil
 }
 
 // closedOr is err, or ErrClosed where Shutdown has ended a wait that ended with err.

@@ -58,21 +58,19 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 // request sends the request, and queues the owner if queue is true.
 func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error) {
 	b := a.b
-	q := exchange.Request{
-		Script:   acquireScript,
-		Keys:     []string{a.names.lock, a.names.queue, a.names.fence},
-		Args:     []any{a.r.Owner, a.ttl.Milliseconds(), b.channel, flag(queue)},
-		Replicas: b.options.MinReplicas,
-		Kept:     needsReplicas,
-		Grace:    replyGrace,
-		Late:     a.lateReply,
-	}
+	keys := []string{a.names.lock, a.names.queue, a.names.fence}
+	var q exchange.Request
 	if a.r.Shared {
-		q.Script = acquireSharedScript
-		q.Again = append(slices.Clone(q.Args), before(true, true))
-		// clients of several servers repeat requests
-		q.Args = append(q.Args, before(a.queued, a.unanswered || b.batcher == nil))
+		unanswered := a.unanswered || b.batcher == nil // clients of several servers repeat requests
+		q = acquireSharedScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, flag(queue),
+			before(a.queued, unanswered))
+		q.Again = slices.Clone(q.Args)
+		q.Again[len(q.Again)-1] = before(true, true)
+	} else {
+		q = acquireScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, flag(queue))
 	}
+	q.Replicas, q.Kept = b.options.MinReplicas, needsReplicas
+	q.Grace, q.Late = replyGrace, a.lateReply
 	a.sent = time.Now()
 	v, unanswered, err := b.eval(ctx, q)
 	a.unanswered = a.unanswered || unanswered
@@ -113,7 +111,7 @@ func (a *attempt) grant(ctx context.Context, reply acquireReply) (backend.Lease,
 	a.granted = true
 	l, err := a.b.leases.Grant(ctx, a.r, kit.Grant{
 		Token: reply.token, Sent: a.sent, TTL: a.ttl, Unsure: a.unanswered,
-		Data: &leaseData{lock: a.names.lock, value: lockValue(reply.token, a.r.Owner)},
+		Data: &leaseData{names: a.names, value: reply.number + ":" + a.r.Owner},
 	})
 	if err != nil {
 		return nil, err

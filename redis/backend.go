@@ -78,7 +78,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, er
 // inspect returns who holds key: owner, if its lease is one of several shared ones.
 func (b *Backend) inspect(ctx context.Context, key, owner string) (backend.Holder, error) {
 	n := b.naming.names(key)
-	v, _, err := b.eval(ctx, exchange.Request{Script: inspectScript, Keys: []string{n.lock, n.queue}, Args: []any{owner}})
+	v, _, err := b.eval(ctx, inspectScript.Request([]string{n.lock, n.queue}, owner))
 	if err != nil {
 		return backend.Holder{}, err
 	}

@@ -60,7 +60,7 @@ func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
 	}
 	// A batch reports which leases are gone, and touches no others.
 	key := list[7].Lease.(*kit.Life).Key()
-	if _, _, err := b.release(ctx, key, lockValue(0, list[7].Lease.(*kit.Life).Owner()), false); err != nil {
+	if _, _, err := b.release(ctx, b.naming.names(key), lockValue(0, list[7].Lease.(*kit.Life).Owner()), false); err != nil {
 		t.Fatal(err)
 	}
 	for i, err := range b.RenewBatch(ctx, list) {

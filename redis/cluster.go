@@ -16,7 +16,7 @@ import (
 func (b *Backend) carry(ctx context.Context, list []exchange.Request) []exchange.Result {
 	var client exchange.Sender = b.client // a cluster client follows moving slots, but sends WAIT to any server
 	if list[0].Replicas > 0 {
-		node, err := b.node(ctx, list[0].Keys[0])
+		node, err := b.node(ctx, list[0].FirstKey())
 		if err != nil {
 			return slices.Repeat([]exchange.Result{{Err: err}}, len(list))
 		}
@@ -36,7 +36,7 @@ func (b *Backend) carry(ctx context.Context, list []exchange.Request) []exchange
 func (b *Backend) carryAll(ctx context.Context, list []exchange.Request) []exchange.Result {
 	byNode := make(map[*redis.Client][]int) // requests without a known server form one group
 	for i, q := range list {
-		node, _ := b.node(ctx, q.Keys[0])
+		node, _ := b.node(ctx, q.FirstKey())
 		byNode[node] = append(byNode[node], i)
 	}
 	results := make([]exchange.Result, len(list))

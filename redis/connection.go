@@ -63,12 +63,17 @@ func unavailable(ctx context.Context, err error) error {
 // deliver sends a request once.
 func (b *Backend) deliver(ctx context.Context, end time.Time, q exchange.Request) (any, error) {
 	if b.batcher == nil {
-		return exchange.Await(ctx, b.leases.Go, end, q, func(ctx context.Context) (any, error) {
-			r := b.carry(ctx, []exchange.Request{q})[0]
-			return r.V, r.Err
-		})
+		return b.await(ctx, end, q)
 	}
 	return b.batcher.Do(ctx, end, q)
+}
+
+// await is deliver through a client of several servers.
+func (b *Backend) await(ctx context.Context, end time.Time, q exchange.Request) (any, error) {
+	return exchange.Await(ctx, b.leases.Go, end, q, func(ctx context.Context) (any, error) {
+		r := b.carry(ctx, []exchange.Request{q})[0]
+		return r.V, r.Err
+	})
 }
 
 // deliverAll sends requests concurrently, once, each within its limit: a server that hangs delays only its own

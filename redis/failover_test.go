@@ -249,7 +249,7 @@ func minReplicas(t *testing.T, url string) {
 	r := req("k2", time.Hour)
 	value := lockValue(1, r.Owner)
 	l, err = b.leases.Grant(context.Background(), r, kit.Grant{
-		Token: 1, Sent: time.Now(), TTL: time.Hour, Data: &leaseData{lock: b.naming.lock("k2"), value: value},
+		Token: 1, Sent: time.Now(), TTL: time.Hour, Data: &leaseData{names: b.naming.names("k2"), value: value},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ const minRenewLimit = 250 * time.Millisecond
 
 // leaseData is the Data of a lease.
 type leaseData struct {
-	lock     string      // the name of the Redis key
+	names    names
 	value    string      // of that key, or the member of the readers
 	released atomic.Bool // a release has begun
 }
@@ -54,35 +54,36 @@ func renewScriptFor(shared bool) exchange.Script {
 
 // renewRequest is the request that renews leases of one mode to ttls, within limit.
 func (b *Backend) renewRequest(leases []*kit.Life, ttls []time.Duration, limit time.Duration) exchange.Request {
-	q := exchange.Request{
-		Script: renewScriptFor(leases[0].Shared()), Keys: make([]string, len(leases)), Args: make([]any, 0, len(leases)+1),
-		Replicas: b.options.MinReplicas, Kept: needsReplicas, Limit: limit,
-	}
+	keys, args := make([]string, len(leases)), make([]any, 0, len(leases)+1)
 	same := true
 	for i, l := range leases {
 		data := l.Data.(*leaseData)
-		q.Keys[i] = data.lock
-		q.Args = append(q.Args, data.value)
+		keys[i] = data.names.lock
+		args = append(args, data.value)
 		same = same && ttls[i] == ttls[0]
 	}
 	if same {
 		ttls = ttls[:1]
 	}
 	for _, ttl := range ttls {
-		q.Args = append(q.Args, ttl.Milliseconds())
+		args = append(args, ttl.Milliseconds())
 	}
+	q := renewScriptFor(leases[0].Shared()).Request(keys, args...)
+	q.Replicas, q.Kept, q.Limit = b.options.MinReplicas, needsReplicas, limit
 	return q
 }
 
 // ReleaseLease implements [kit.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
-	value := lockValue(0, l.Owner())
+	var removed, unsure bool
+	var err error
 	if data, ok := l.Data.(*leaseData); ok {
 		ctx = context.WithoutCancel(ctx) // see newBackend; Options.Timeout bounds the release too
 		data.released.Store(true)
-		value = data.value
+		removed, unsure, err = q.b.release(ctx, data.names, data.value, l.Shared())
+	} else {
+		removed, unsure, err = q.b.release(ctx, q.b.naming.names(l.Key()), lockValue(0, l.Owner()), l.Shared())
 	}
-	removed, unsure, err := q.b.release(ctx, l.Key(), value, l.Shared())
 	switch {
 	case err != nil || removed:
 		return err
@@ -92,20 +93,15 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return backend.ErrLost
 }
 
-// release removes the lease, reservation or queue entry of the owner in value, and reports whether there was any. The
+// release removes from a key the lease, reservation or queue entry of the owner in value, and reports whether there was any. The
 // value is that of the owner's lease, or has token 0 if the owner may have no lease. unsure reports whether an earlier
 // request, which got no reply, may have removed it.
-func (b *Backend) release(ctx context.Context, key, value string, shared bool) (removed, unsure bool, err error) {
+func (b *Backend) release(ctx context.Context, n names, value string, shared bool) (removed, unsure bool, err error) {
 	script := releaseScript
 	if shared {
 		script = releaseSharedScript
 	}
-	n := b.naming.names(key)
-	v, unsure, err := b.eval(ctx, exchange.Request{
-		Script: script,
-		Keys:   []string{n.lock, n.queue},
-		Args:   []any{value, b.channel},
-	})
+	v, unsure, err := b.eval(ctx, script.Request([]string{n.lock, n.queue}, value, b.channel))
 	if err != nil {
 		return false, unsure, err
 	}

@@ -65,7 +65,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 		if h.Owner != owner || h.Token == 0 { // 0: the key is only reserved for this owner
 			return backend.ErrLost
 		}
-		removed, unsure, err := b.release(ctx, key, lockValue(h.Token, owner), h.Shared > 0)
+		removed, unsure, err := b.release(ctx, b.naming.names(key), lockValue(h.Token, owner), h.Shared > 0)
 		if err == nil && !removed && !unsure {
 			err = backend.ErrLost
 		}

@@ -14,9 +14,7 @@ import (
 
 // renewalOf is the renewal of a reader's member by an hour.
 func renewalOf(b *Backend, key, member string) exchange.Request {
-	return exchange.Request{
-		Script: renewSharedScript, Keys: []string{b.naming.lock(key)}, Args: []any{member, time.Hour.Milliseconds()},
-	}
+	return renewSharedScript.Request([]string{b.naming.lock(key)}, member, time.Hour.Milliseconds())
 }
 
 // Nobody passes a waiting writer, the last reader's release hands on to it at once, and the readers behind it enter

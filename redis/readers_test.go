@@ -178,7 +178,7 @@ func TestReadersAreNeverRevived(t *testing.T) {
 		t.Fatal("the score is as before")
 	}
 	lost("ended beside another")
-	if removed, _, err := b.release(ctx, "k", member, true); removed || err != nil {
+	if removed, _, err := b.release(ctx, b.naming.names("k"), member, true); removed || err != nil {
 		t.Errorf("release of an ended reader: %v, %v, want nothing removed", removed, err)
 	}
 	c.Del(ctx, lock)

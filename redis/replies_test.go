@@ -209,7 +209,7 @@ func TestLateRequests(t *testing.T) {
 	l := acquire(t, b, r)
 	n := b.naming.names("k")
 	eval := func(sc exchange.Script, keys []string, args ...any) any {
-		r := exchange.Send(ctx, admin, []exchange.Request{{Script: sc, Keys: keys, Args: args}})[0]
+		r := exchange.Send(ctx, admin, []exchange.Request{sc.Request(keys, args...)})[0]
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}

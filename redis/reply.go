@@ -2,6 +2,7 @@ package redis
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/redis/internal/exchange"
@@ -11,18 +12,18 @@ import (
 type acquireReply struct {
 	granted bool
 	token   uint64
+	number  string         // the token as the server has it
 	holder  backend.Holder // of a refusal
 	added   bool           // the owner was not in the queue before
 }
 
 func parseAcquire(v any) (acquireReply, error) {
-	if _, granted := v.(string); granted {
-		f := exchange.ReadFields([]any{v})
-		token := f.Token()
-		if token == 0 {
+	if number, granted := v.(string); granted {
+		token, err := strconv.ParseUint(number, 10, 64)
+		if err != nil || token == 0 {
 			return acquireReply{}, exchange.ErrReply(v)
 		}
-		return acquireReply{granted: true, token: token}, f.Err()
+		return acquireReply{granted: true, token: token, number: number}, nil
 	}
 	f := exchange.ReadFields(v)
 	reply := acquireReply{holder: f.Holder(), added: f.Number() == 1}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
-	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // Resume implements [backend.Resumer]. It takes two round trips: the value of a lock's key has the token in front of
@@ -30,12 +29,11 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 	case h.Owner != r.Owner || h.Token == 0 || h.Shared > 0 != r.Shared: // 0: the key is only reserved for this owner
 		return nil, backend.ErrLost
 	}
-	data := &leaseData{lock: b.naming.lock(r.Key), value: lockValue(h.Token, r.Owner)}
+	data := &leaseData{names: b.naming.names(r.Key), value: lockValue(h.Token, r.Owner)}
 	ttl, sent := b.guarantees.Round(r.TTL), time.Now()
-	v, _, err := b.eval(ctx, exchange.Request{
-		Script: renewScriptFor(r.Shared), Keys: []string{data.lock}, Args: []any{data.value, ttl.Milliseconds()},
-		Replicas: b.options.MinReplicas, Kept: needsReplicas, Limit: b.options.Timeout,
-	})
+	q := renewScriptFor(r.Shared).Request([]string{data.names.lock}, data.value, ttl.Milliseconds())
+	q.Replicas, q.Kept, q.Limit = b.options.MinReplicas, needsReplicas, b.options.Timeout
+	v, _, err := b.eval(ctx, q)
 	if err == nil {
 		err = renewErrors(v, 1)[0]
 	}

@@ -38,7 +38,7 @@ func TestForeignValue(t *testing.T) {
 		if !ok || !errors.Is(err, backend.ErrHeld) || h.Holder.Owner != value || h.Holder.Token != 0 || h.Holder.TTL != 0 {
 			t.Errorf("acquire of a key with %q: %v, %+v, want held by that", value, err, h)
 		}
-		if removed, _, err := b.release(ctx, "k", lockValue(0, value), false); removed || err != nil {
+		if removed, _, err := b.release(ctx, b.naming.names("k"), lockValue(0, value), false); removed || err != nil {
 			t.Errorf("release of a key with %q: %v, %v", value, removed, err)
 		}
 		if got, err := c.Get(ctx, b.naming.lock("k")).Result(); got != value || err != nil {

@@ -249,7 +249,7 @@ func TestCancelledReservationIsHandedOn(t *testing.T) {
 		begun := time.Now()
 		release(t, l) // reserves for r, which does not come
 		h, ierr := b.Inspect(context.Background(), "k")
-		removed, _, rerr := b.release(context.Background(), "k", lockValue(0, r.Owner), false)
+		removed, _, rerr := b.release(context.Background(), n, lockValue(0, r.Owner), false)
 		inTime := time.Since(begun) < reservation-50*time.Millisecond // the reservation was there until then
 		if inTime && (ierr != nil || h.Owner != r.Owner || h.Token != 0) {
 			t.Fatalf("inspect of a reserved key: %+v, %v", h, ierr)

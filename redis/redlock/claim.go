@@ -178,7 +178,7 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 
 // clear makes the request of a removal, in a turn that has begun. sure means that nothing can come back.
 func (c *claim) clear(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
-	n.flag(exchange.Request{Script: releaseScript, Keys: c.keys[:1], Args: []any{c.id, number}},
+	n.flag(releaseScript.Request(c.keys[:1], c.id, number),
 		func(gone bool, err error) {
 			c.mu.Lock()
 			p := &c.at[i]

@@ -35,7 +35,7 @@ func (r *Backend) holder(ctx context.Context, key string) (backend.Holder, error
 	w := r.windowFor(time.Minute)
 	w.needed = w.outage
 	r.ask(ctx, t, w, func(i int, enter entry) {
-		r.nodes[i].post(exchange.Request{Script: inspectScript, Keys: []string{r.naming.lock(key)}}, func(v any, err error) {
+		r.nodes[i].post(inspectScript.Request([]string{r.naming.lock(key)}), func(v any, err error) {
 			var h backend.Holder
 			if err == nil {
 				h, err = parseInspect(v)

@@ -104,7 +104,7 @@ func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) 
 		}
 	}
 	said := exchange.Send(ctx, n.client,
-		[]exchange.Request{{Script: meetScript, Keys: []string{r.naming.birth()}, Args: args}})[0]
+		[]exchange.Request{meetScript.Request([]string{r.naming.birth()}, args...)})[0]
 	if said.Err != nil {
 		return acquaintance{}, said.Err
 	}

@@ -118,13 +118,14 @@ func (w *renewal) count(answer int64) {
 
 // renewAt renews leases at node i.
 func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err error)) {
-	q := exchange.Request{Script: renewScript}
+	var keys []string
+	var args []any
 	for _, w := range list {
-		q.Keys = append(q.Keys, w.claim.keys[0])
-		q.Args = append(q.Args, w.claim.id, keepFor(w.ttl), w.number, w.claim.token)
+		keys = append(keys, w.claim.keys[0])
+		args = append(args, w.claim.id, keepFor(w.ttl), w.number, w.claim.token)
 	}
 	n, sent := r.nodes[i], time.Now()
-	n.post(q, func(v any, err error) {
+	n.post(renewScript.Request(keys, args...), func(v any, err error) {
 		f := exchange.ReadFields(v)
 		clock := clockSample{f.Number(), sent, time.Now()}
 		answers := make([]int64, len(list))
@@ -191,9 +192,7 @@ func (r *Backend) repairAt(i int, w *renewal, done func(error)) {
 			ended(untold, nil)
 			return
 		}
-		n.flag(exchange.Request{
-			Script: repairScript, Keys: c.keys[:2], Args: []any{c.id, keepFor(left), w.number, c.token},
-		}, func(there bool, err error) {
+		n.flag(repairScript.Request(c.keys[:2], c.id, keepFor(left), w.number, c.token), func(there bool, err error) {
 			if there {
 				ended(present, err)
 			} else {

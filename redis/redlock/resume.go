@@ -70,7 +70,7 @@ func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, err
 	w := r.windowFor(time.Minute)
 	w.needed = w.outage
 	r.ask(ctx, t, w, func(i int, enter entry) {
-		r.nodes[i].post(exchange.Request{Script: resumeScript, Keys: []string{r.naming.lock(q.Key)}}, func(v any, err error) {
+		r.nodes[i].post(resumeScript.Request([]string{r.naming.lock(q.Key)}), func(v any, err error) {
 			var h backend.Holder
 			var number uint64
 			if err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/anylock/lock/backend/kit"
-	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // agree returns the fencing token of an owner that has been elected.
@@ -48,7 +47,7 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 
 // confirm raises the counter of node i to token, behind the node's own vote, if that is still on its way.
 func (e *election) confirm(i int, token uint64, done func(verdict, error)) {
-	q := exchange.Request{Script: confirmScript, Keys: e.c.keys[:2], Args: []any{e.c.id, token, e.number}}
+	q := confirmScript.Request(e.c.keys[:2], e.c.id, token, e.number)
 	e.c.turn(i, func() {
 		e.r.nodes[i].flag(q, func(has bool, err error) {
 			e.c.next(i)

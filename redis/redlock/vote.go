@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // An election is one attempt of an owner to get its key from a quorum.
@@ -92,10 +91,9 @@ func (e *election) vote(i int, done func(vote, error)) {
 func (e *election) request(n *node, done func(vote, error)) {
 	sent, c := time.Now(), e.c
 	met := n.acquaintance()
-	n.post(exchange.Request{
-		Script: acquireScript, Keys: c.keys,
-		Args: []any{c.id, keepFor(c.ttl), e.number, e.sent.UnixMicro(), met.record, met.born, met.from, met.run},
-	}, func(v any, err error) {
+	q := acquireScript.Request(c.keys, c.id, keepFor(c.ttl), e.number, e.sent.UnixMicro(), met.record, met.born, met.from,
+		met.run)
+	n.post(q, func(v any, err error) {
 		if err != nil {
 			done(vote{}, err)
 			return

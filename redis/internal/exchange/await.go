@@ -19,7 +19,7 @@ func Await(
 	c := newCall(ctx, end, q)
 	c.state.Store(sent)
 	if !start(func(context.Context) {
-		v, err := f(DeadlineContext{context.WithoutCancel(ctx), end})
+		v, err := f(DeadlineContext{ctx, end})
 		c.finish(Result{v, err})
 	}) {
 		return nil, backend.ErrClosed

@@ -16,11 +16,14 @@ const (
 	UsualWorkers = 3
 	linger       = 2 * time.Millisecond // the time in the queue after which another worker starts
 	mostCalls    = 32                   // in one pipeline: the first waits until the server has done the last
+	// idleTime is how long a worker without requests waits for others. With a few callers the queue is often empty for
+	// a moment, and the stack of a new goroutine has to grow first.
+	idleTime = 5 * time.Millisecond
 )
 
 // A Batcher sends the requests of one client to its server. If no other request is in progress, a request runs on its
 // caller's goroutine, on the connection of Solo. Otherwise it is queued for a worker: a goroutine with a connection of
-// the pool, which sends the whole queue in one pipeline. A worker ends when the queue is empty.
+// the pool, which sends the whole queue in one pipeline. A worker ends when the queue has been empty for idleTime.
 //
 // A connection that hangs delays only its own requests: if a request is queued for longer than linger, another worker
 // starts, up to the size of the client's pool.
@@ -31,11 +34,14 @@ type Batcher struct {
 	most   int
 
 	mu    sync.Mutex
-	open  int     // workers, and the request that is alone
+	open  int     // workers that are not idle, and the request that is alone
+	idle  int     // workers that wait for requests
 	queue []*call // not empty only while a worker is open
 	timer *time.Timer
 	armed bool
 	shun  time.Time // until when nothing goes alone, because that failed
+
+	resume chan struct{} // receives once for each idle worker that is to continue
 }
 
 func NewBatcher(client *redis.Client, start Starter) *Batcher {
@@ -43,6 +49,7 @@ func NewBatcher(client *redis.Client, start Starter) *Batcher {
 	l := &Batcher{
 		client: client, start: start, most: max(o.PoolSize, UsualWorkers),
 	}
+	l.resume = make(chan struct{}, l.most)
 	l.timer = time.AfterFunc(time.Hour, l.overdue)
 	l.timer.Stop()
 	return l
@@ -65,6 +72,10 @@ type call struct {
 	answer  chan Result
 	posted  func(Result) // receives the reply of Post
 	timer   *time.Timer
+
+	// Of the goroutine that sends.
+	command command
+	result  Result
 }
 
 var callPool = sync.Pool{New: func() any {
@@ -139,7 +150,7 @@ func (c *call) Wait() (any, error) {
 // recycle frees an answered call, and returns its result.
 func (c *call) recycle(r Result) (any, error) {
 	c.timer.Stop()
-	c.request, c.ctx = Request{}, nil
+	c.request, c.ctx, c.result = Request{}, nil, Result{}
 	callPool.Put(c)
 	return r.V, r.Err
 }
@@ -201,6 +212,11 @@ func (l *Batcher) trimLocked() {
 
 func (l *Batcher) openLocked() {
 	l.open++
+	if l.idle > 0 {
+		l.idle--
+		l.resume <- struct{}{} // does not block: there is room for every worker
+		return
+	}
 	if !l.start(func(context.Context) { l.run() }) {
 		go l.run() // Close has stopped waiting
 	}
@@ -231,20 +247,54 @@ func (l *Batcher) overdue() {
 	l.armLocked(remaining)
 }
 
+// A worker is its Batcher's client, with one Pipeliner for all pipelines.
+type worker struct {
+	*redis.Client
+	pipe redis.Pipeliner
+}
+
+func (w *worker) Pipeline() redis.Pipeliner {
+	if w.pipe == nil {
+		w.pipe = w.Client.Pipeline()
+	}
+	return w.pipe
+}
+
 // run is what a worker does.
 func (l *Batcher) run() {
+	w, idle := &worker{Client: l.client}, time.NewTimer(idleTime)
 	var batch []*call
 	for {
 		// Let callers that were just answered send their next requests: pipelines become fewer and larger.
 		runtime.Gosched()
-		if batch = l.dequeue(batch[:0]); len(batch) == 0 {
+		if batch = l.dequeue(batch[:0]); len(batch) > 0 {
+			w.send(batch)
+		} else if !l.waitIdle(idle) {
 			return
 		}
-		l.send(batch)
 	}
 }
 
-// dequeue returns the calls of the next pipeline. If there are none, the worker ends.
+// waitIdle waits until an idle worker is to continue, and reports whether it is: not if it has waited for idleTime.
+func (l *Batcher) waitIdle(t *time.Timer) bool {
+	t.Reset(idleTime)
+	defer t.Stop()
+	select {
+	case <-l.resume:
+		return true
+	case <-t.C:
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.idle == 0 { // openLocked relies on this worker
+		<-l.resume
+		return true
+	}
+	l.idle--
+	return false
+}
+
+// dequeue returns the calls of the next pipeline. If there are none, the worker is idle.
 func (l *Batcher) dequeue(batch []*call) []*call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -264,6 +314,7 @@ func (l *Batcher) dequeue(batch []*call) []*call {
 	l.queue = slices.Delete(l.queue, 0, n)
 	if len(batch) == 0 {
 		l.open--
+		l.idle++
 	}
 	return batch
 }
@@ -280,35 +331,35 @@ func dropOverdue(batch []*call) []*call {
 }
 
 // send sends batch in one pipeline, and delivers the replies.
-func (l *Batcher) send(batch []*call) {
+func (w *worker) send(batch []*call) {
 	if batch = dropOverdue(batch); len(batch) == 0 {
 		return
 	}
 	ctx := DeadlineContext{context.Background(), batch[0].end}
 	if len(batch) == 1 {
-		ctx.Context = context.WithoutCancel(batch[0].ctx)
+		ctx.Context = batch[0].ctx
 	}
 	for _, c := range batch {
 		if c.end.After(ctx.End) {
 			ctx.End = c.end // callers with an earlier end stop waiting by themselves
 		}
 	}
-	list := make([]Request, len(batch))
-	for i, c := range batch {
-		list[i] = c.request
-	}
-	for i, r := range Send(ctx, l.client, list) {
-		batch[i].finish(r)
+	sendCalls(ctx, w, batch)
+	for _, c := range batch {
+		c.finish(c.result)
 	}
 }
 
-// A DeadlineContext has a deadline, which go-redis sets on the connection, but no timer.
+// A DeadlineContext has the values of its context, but not its end. It has a deadline, which go-redis sets on the
+// connection, but no timer.
 type DeadlineContext struct {
 	context.Context
 	End time.Time
 }
 
 func (c DeadlineContext) Deadline() (time.Time, bool) { return c.End, true }
+
+func (c DeadlineContext) Done() <-chan struct{} { return nil }
 
 func (c DeadlineContext) Err() error {
 	if time.Now().Before(c.End) {

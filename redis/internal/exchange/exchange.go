@@ -5,15 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// A Request is one script on the keys of one slot, or, with no script, the command that args spell.
+// A Request is one script on the keys of one slot, as [Script.Request] returns it, or the command that Args spell.
 type Request struct {
-	Script   Script
-	Keys     []string
 	Args     []any
 	Again    []any // replaces Args after an attempt without a reply; nil for Args
 	Replicas int   // that must have the grant or renewal; 0 for none
@@ -26,7 +25,14 @@ type Request struct {
 	Limit time.Duration // for all attempts, if shorter than Options.Timeout
 	// Late runs when a request ends after its caller has stopped waiting.
 	Late func()
+
+	text string // of the script that Args name by its digest; empty for a command
 }
+
+const firstKey = 3 // in the arguments of a script
+
+// FirstKey returns the first key of a script's request.
+func (q *Request) FirstKey() string { return q.Args[firstKey].(string) }
 
 type Result struct {
 	V   any
@@ -45,55 +51,68 @@ type Sender interface {
 // has a reply and ErrReplicas. If ctx ends a request, its error is ErrNoAnswer: the error of ctx would be mistaken for
 // that of the caller's context.
 func Send(ctx context.Context, c Sender, list []Request) []Result {
-	begun := time.Now()
-	results := make([]Result, len(list))
-	todo := make([]int, len(list))
-	replicas := 0
+	calls := make([]*call, len(list))
 	for i, q := range list {
-		todo[i] = i
-		replicas = max(replicas, q.Replicas)
+		calls[i] = &call{request: q}
 	}
-	for _, text := range []bool{false, true} {
-		cmds := make([]command, len(todo))
-		for k, i := range todo {
-			cmds[k] = list[i].command(ctx, text)
-		}
-		failed, short := send(ctx, c, cmds, replicas)
-		unknown := todo[:0]
-		for k, i := range todo {
-			v, err := cmds[k].Result()
-			switch {
-			case v == nil && err == nil: // a hook of the client blocked the request
-				err = failed
-			case err == nil && short != nil && list[i].Kept(v):
-				err = short
-			case !text && IsNoScript(err):
-				unknown = append(unknown, i)
-			case err != nil && !IsReply(err) && ctx.Err() != nil:
-				err = NoAnswer(time.Since(begun), err)
-			}
-			results[i] = Result{v, err}
-		}
-		if todo = unknown; len(todo) == 0 {
-			break
-		}
+	sendCalls(ctx, c, calls)
+	results := make([]Result, len(list))
+	for i, call := range calls {
+		results[i] = call.result
 	}
 	return results
+}
+
+// sendCalls is Send for calls. It sets their results.
+func sendCalls(ctx context.Context, c Sender, calls []*call) {
+	begun := time.Now()
+	unknown := sendOnce(ctx, c, calls, false, begun)
+	if len(unknown) > 0 {
+		sendOnce(ctx, c, unknown, true, begun)
+	}
+}
+
+// sendOnce sends calls, with the text of scripts or without. It returns the calls whose script the server does not
+// know.
+func sendOnce(ctx context.Context, c Sender, calls []*call, text bool, begun time.Time) (unknown []*call) {
+	replicas := 0
+	for _, q := range calls {
+		q.command = q.request.command(ctx, text)
+		replicas = max(replicas, q.request.Replicas)
+	}
+	failed, short := transmit(ctx, c, calls, replicas)
+	for _, q := range calls {
+		v, err := q.command.Result()
+		switch {
+		case v == nil && err == nil: // a hook of the client blocked the request
+			err = failed
+		case err == nil && short != nil && q.request.Kept(v):
+			err = short
+		case !text && IsNoScript(err):
+			unknown = append(unknown, q)
+		case err != nil && !IsReply(err) && ctx.Err() != nil:
+			err = NoAnswer(time.Since(begun), err)
+		}
+		q.result, q.command = Result{v, err}, command{}
+	}
+	return unknown
 }
 
 // DefaultTimeout bounds a request that has no other bound.
 const DefaultTimeout = 2 * time.Second
 
-// send sends commands, and sets the error of each. If the connection breaks in between, all commands get an error,
-// including those whose replies have arrived: their outcomes are unknown, and they are sent again.
-func send(ctx context.Context, c Sender, cmds []command, replicas int) (failed, short error) {
-	if len(cmds) == 1 && replicas == 0 {
-		return c.Process(ctx, cmds[0]), nil
+// transmit sends the commands of calls, and sets the error of each. If the connection breaks in between, all commands
+// get an error, including those whose replies have arrived: their outcomes are unknown, and they are sent again.
+func transmit(ctx context.Context, c Sender, calls []*call, replicas int) (failed, short error) {
+	if len(calls) == 1 && replicas == 0 {
+		return c.Process(ctx, calls[0].command), nil
 	}
 	pipe := c.Pipeline()
-	for _, cmd := range cmds {
-		_ = pipe.Process(ctx, cmd)
+	commands := make([]redis.Cmder, len(calls))
+	for i, q := range calls {
+		commands[i] = q.command
 	}
+	_ = pipe.BatchProcess(ctx, commands...)
 	if replicas == 0 {
 		_, failed = pipe.Exec(ctx)
 		return failed, nil
@@ -124,28 +143,31 @@ func (command) NoRetry() bool { return true }
 
 // command is the request as a command of go-redis.
 func (q *Request) command(ctx context.Context, text bool) command {
-	if q.Script.Text == "" {
-		return command{redis.NewCmd(ctx, q.Args...)}
-	}
-	args := make([]any, 0, 3+len(q.Keys)+len(q.Args))
+	args := q.Args
 	if text {
-		args = append(args, "eval", q.Script.Text)
-	} else {
-		args = append(args, "evalsha", q.Script.Digest)
+		args = slices.Clone(args)
+		args[0], args[1] = "eval", q.text
 	}
-	args = append(args, len(q.Keys))
-	for _, k := range q.Keys {
-		args = append(args, k)
+	cmd := redis.NewCmd(ctx, args...)
+	if q.text != "" {
+		cmd.SetFirstKeyPos(firstKey)
 	}
-	cmd := redis.NewCmd(ctx, append(args, q.Args...)...)
-	const firstKey = 3
-	cmd.SetFirstKeyPos(firstKey)
 	return command{cmd}
 }
 
 // A Script is Lua code that the server runs atomically. Digests are constants, so that they do not depend on the build
 // (a FIPS build may lack SHA-1); a test compares them with the text.
 type Script struct{ Text, Digest string }
+
+// Request returns a request that runs the script.
+func (s Script) Request(keys []string, args ...any) Request {
+	all := make([]any, 0, firstKey+len(keys)+len(args))
+	all = append(all, "evalsha", s.Digest, len(keys))
+	for _, k := range keys {
+		all = append(all, k)
+	}
+	return Request{Args: append(all, args...), text: s.Text}
+}
 
 func IsNoScript(err error) bool {
 	return err != nil && (errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT"))

@@ -6,11 +6,20 @@ import (
 	"time"
 )
 
+const IdleTime = idleTime
+
 // Shuns reports whether a lone request has failed recently.
 func (l *Batcher) Shuns() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.shun.IsZero()
+}
+
+// Workers returns the number of workers, and of those that are idle.
+func (l *Batcher) Workers() (all, idle int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open + l.idle, l.idle
 }
 
 // Latest returns the number of the latest lone request, and its connection.

@@ -55,10 +55,11 @@ func (s *solo) do(ctx context.Context, end time.Time, q Request) (any, error) {
 		stop := context.AfterFunc(ctx, func() { s.interrupt(n, time.Now().Add(grace)) })
 		defer stop()
 	}
-	r := Send(sctx, s.Client, []Request{q})[0]
-	err := r.Err
+	c := newCall(ctx, end, q)
+	sendCalls(sctx, s.Client, []*call{c})
+	v, err := c.recycle(c.result)
 	if err == nil || IsReply(err) || errors.Is(err, ErrReplicas) {
-		return r.V, err
+		return v, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -1,0 +1,38 @@
+package exchange_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/redis/internal/exchange"
+)
+
+// A worker that is resumed at the moment when its idle time ends sends its requests, and workers without requests end.
+func TestIdleWorkers(t *testing.T) {
+	t.Parallel()
+	l := batcherTo(t, servers.Redis(t).Addr)
+	for i := range 100 {
+		var callers sync.WaitGroup
+		for range exchange.UsualWorkers {
+			callers.Go(func() {
+				if err := set(t.Context(), l, "k"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		time.Sleep(exchange.IdleTime + time.Duration(i-50)*10*time.Microsecond)
+	}
+	const soon = 20 * time.Second
+	for begun := time.Now(); ; time.Sleep(exchange.IdleTime) {
+		all, idle := l.Workers()
+		if all == 0 {
+			return
+		}
+		if time.Since(begun) > soon {
+			t.Fatalf("%d workers, %d of them idle, long after the last request", all, idle)
+		}
+	}
+}
