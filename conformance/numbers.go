@@ -235,7 +235,7 @@ func (t *trial) keepsWhole(g *grant, ttl time.Duration, before time.Time, what s
 	h := t.inspect(g.key)
 	elapsed := time.Since(before)
 	// what a clock loses that runs at another speed, and what Inspect rounds off
-	slack := elapsed/100 + max(time.Millisecond, t.g.Granularity)
+	slack := elapsed/100 + max(2*time.Millisecond, t.g.Granularity)
 	if least := ttl - elapsed - slack; h.Owner == g.owner && h.TTL != 0 && h.TTL < least {
 		t.fatalf("%s for %v: Inspect returns a TTL of %v, want %v at least, as a TTL is a minimum", what, ttl, h.TTL, least)
 	}

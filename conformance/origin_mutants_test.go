@@ -36,17 +36,11 @@ var originMutants = []mutant{
 	{"break finds no key over 255 bytes", "OddKeysAreServed"},
 	{"resume finds no key with %", "OddKeysAreServed"},
 	{"renewal of a key over 255 bytes does nothing", "OddKeysAreServed"},
-	{"resume that waits is refused", "ResumeContinuesLease"},
 	{"resume cuts a TTL to seconds", "OddTTLsAreKept"},
 	{"resume is for an hour at most", "OddTTLsAreKept"},
-	{"resume below MinTTL is kept as asked", "ResumeSetsTTL"},
-	{"waiter sleeps until the end before Resume", "ResumeSetsTTL"},
-	{"resume of one of several readers never shortens", "ResumeOfReaders"},
 	{"resume finds no lease after a restart", "RestartKeepsOddKeys"},
 	{"restart brings a broken lease back", "RestartEndsDeadLeases"},
 	{"restart puts a resumed lease back to its first TTL", "RestartEndsDeadLeases"},
-	{"restart begins readers anew", "RestartKeepsReaders"},
-	{"restart gives readers one token", "RestartKeepsReaders"},
 }
 
 // grantedAfter changes a lease that has just been granted. The lease before it was to end at end.
