@@ -28,11 +28,12 @@ var busyChecks = []Check{
 
 func endedWaitReportsBusy(t *trial) {
 	clients := []backend.Backend{t.a, t.b}
-	t.inChunks(3*2*len(clients), 4, func(i int) {
+	t.inChunks(3*2*len(clients), 6, func(i int) {
 		i, before := i/3, []int{0, 1, 5}[i%3] // waiters that come first, and whose contexts do not end
 		g := t.acquire(t.a, t.newKey(), t.long())
+		var first []*waiting
 		for n := range before {
-			t.wait(t.client(n), g.key, t.long())
+			first = append(first, t.wait(t.client(n), g.key, t.long()))
 			t.arrived(g.key, n+1)
 		}
 		ctx, want, deadline := t.ctx, context.Canceled, time.Now().Add(time.Second*time.Duration(t.stretch))
@@ -69,6 +70,10 @@ func endedWaitReportsBusy(t *trial) {
 				"had said that "+
 				"the key is busy", err)
 		}
+		for _, w := range first {
+			w.cancelAndFail(t)
+		}
+		t.queueAtMostOf(g.key, 0)
 		t.release(g)
 	})
 }

@@ -23,8 +23,9 @@ func (t *trial) renewalsInSeries() {
 	ways := t.renewals()
 	t.inChunks(2*len(ways), 4, func(i int) {
 		g, way := t.acquire(t.a, t.newKey(), t.long()), ways[i/2]
-		for n := range 3 * (i % 2) { // others wait
-			t.wait(t.client(n), g.key, t.long())
+		var others []*waiting
+		for n := range 3 * (i % 2) {
+			others = append(others, t.wait(t.client(n), g.key, t.long()))
 			t.arrived(g.key, n+1)
 		}
 		token := g.Token()
@@ -38,6 +39,10 @@ func (t *trial) renewalsInSeries() {
 		if g.Token() != token {
 			t.breaks(7, "the token changed from %d to %d with renewal", token, g.Token())
 		}
+		for _, w := range others {
+			w.cancelAndFail(t)
+		}
+		t.queueAtMostOf(g.key, 0)
 		t.release(g)
 	})
 }
@@ -90,5 +95,6 @@ func (t *trial) renewalsAtMoments() {
 			t.provesNothing("a lease ended before it could be looked at shortly before its end")
 		}
 		t.refused(t.b, g)
+		_ = g.Release(t.ctx) // or its TTL ends it
 	})
 }
