@@ -3,6 +3,8 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -48,9 +50,14 @@ func largeBatchRenewsEach(t *trial) {
 	// a lease that the batch leaves out is over after that
 	brief := t.g.Round(max(t.passing(), min(t.passing()+2*round, t.long()/2)))
 	released := func(i int) bool { return i%37 == 5 || i == n-2 && n > 4 }
+	// Keys of one prefix, some of which end alike too.
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = t.key + strings.Repeat("/long", 40*(i%2)) + fmt.Sprintf("/%05d", i) + strings.Repeat("/end", 20*(i%3))
+	}
 	grants, batch := make([]*grant, n), make([]backend.Renewal, n)
 	t.inTurns(n, func(i int) {
-		grants[i] = t.acquire(t.a, t.newKey(), brief)
+		grants[i] = t.acquire(t.a, keys[i], brief)
 		batch[i] = backend.Renewal{Lease: grants[i].Lease, TTL: t.long() + time.Duration(i)*t.long()/time.Duration(n)}
 		if released(i) {
 			t.release(grants[i])
@@ -77,6 +84,7 @@ func largeBatchRenewsEach(t *trial) {
 		}
 	}
 	t.outlast(t.lastRefusal(grants[n-1].after, brief).Add(t.short() / 2))
+	t.batchShortens(grants, batch, released)
 	t.inTurns(n, func(i int) {
 		if released(i) {
 			t.free(t.b, grants[i].key, "after a batch with a released lease")
@@ -88,6 +96,28 @@ func largeBatchRenewsEach(t *trial) {
 		}
 		t.release(grants[i])
 	})
+}
+
+// batchShortens renews some of the leases of a batch for less time than they have left.
+func (t *trial) batchShortens(grants []*grant, batch []backend.Renewal, released func(i int) bool) {
+	for i := range batch {
+		if i%5 == 3 {
+			batch[i].TTL = t.long() / 2
+		}
+	}
+	before := time.Now()
+	errs := t.batcher().RenewBatch(t.ctx, batch)
+	after := time.Now()
+	t.answeredAll(errs, before)
+	for i, g := range grants {
+		switch {
+		case released(i):
+		case errs[i] != nil:
+			t.fatalf("lease %d of a second batch of %d: %v", i, len(batch), errs[i])
+		default:
+			t.keepsDeadline(g, batch[i].TTL, before, after, "RenewBatch")
+		}
+	}
 }
 
 func renewBatchReportsEach(t *trial) {

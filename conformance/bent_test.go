@@ -58,6 +58,7 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		"OnLost calls twice when the store reports the loss",
 		"OnLost is silent when a renewal hears of the loss", "OnLost calls at the first deadline",
 		"OnLost calls 3 seconds after Lost closes", "OnLost calls only the first of several",
+		"OnLost calls nothing that is registered after Close", "OnLost of a reader calls twice",
 		"renewal under way ignores cancellation", "batch's deadline counts from the answer":
 	default:
 		return life
@@ -85,8 +86,10 @@ func (b *bent) Lost() <-chan struct{} {
 
 func (b *bent) OnLost(f func()) {
 	switch {
-	case b.is("OnLost calls twice"):
+	case b.is("OnLost calls twice"), b.Shared() && b.is("OnLost of a reader calls twice"):
 		b.Life.OnLost(f)
+	case b.c.leases.Closed() && b.is("OnLost calls nothing that is registered after Close"):
+		return
 	case b.is("OnLost calls after a release"):
 		time.AfterFunc(time.Until(b.Deadline()), f)
 	}

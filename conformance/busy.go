@@ -28,8 +28,14 @@ var busyChecks = []Check{
 
 func endedWaitReportsBusy(t *trial) {
 	clients := []backend.Backend{t.a, t.b}
-	t.together(2*len(clients), func(i int) {
+	t.inChunks(3*2*len(clients), 6, func(i int) {
+		i, before := i/3, []int{0, 1, 5}[i%3] // waiters that come first, and whose contexts do not end
 		g := t.acquire(t.a, t.newKey(), t.long())
+		var first []*waiting
+		for n := range before {
+			first = append(first, t.wait(t.client(n), g.key, t.long()))
+			t.arrived(g.key, n+1)
+		}
 		ctx, want, deadline := t.ctx, context.Canceled, time.Now().Add(time.Second*time.Duration(t.stretch))
 		if i/2 == 1 {
 			var cancel context.CancelFunc
@@ -37,9 +43,12 @@ func endedWaitReportsBusy(t *trial) {
 			defer cancel()
 			want = context.DeadlineExceeded
 		}
-		w := t.waitWith(ctx, clients[i%2], g.key, t.long())
-		if t.confirmQueued(g.key, 1); want == context.Canceled {
-			w.cancel()
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		w := t.begin(ctx, clients[i%2], backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
+			Shared: t.g.Shared && before == 5})
+		if t.confirmQueued(g.key, before+1); want == context.Canceled {
+			cancel(errors.New("a cause, which a context's error does not stand for"))
 		} else if time.Now().After(deadline) {
 			t.tooLate("a wait ended before it could be known that the store had been asked")
 		}
@@ -61,6 +70,10 @@ func endedWaitReportsBusy(t *trial) {
 				"had said that "+
 				"the key is busy", err)
 		}
+		for _, w := range first {
+			w.cancelAndFail(t)
+		}
+		t.queueAtMostOf(g.key, 0)
 		t.release(g)
 	})
 }

@@ -67,6 +67,10 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, error) {
 	for refused := false; ; {
 		a, err := c.requestKey(ctx, r)
+		if errors.Is(err, errReset) && !r.Wait && c.is("cut request counts from a while after it is sent again") {
+			a, err = c.requestKey(ctx, r)
+			a.sent = a.sent.Add(100 * time.Millisecond)
+		}
 		switch {
 		case err != nil && refused && ctx.Err() == nil && !c.leases.Closed():
 			time.Sleep(10 * time.Millisecond) // sleeps: the outage ends
@@ -194,6 +198,10 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		return granted{}, errSilent
 	case <-cut:
 		c.queuesAgain(r)
+		if err := c.cutWhileWaiting(ctx, p); err != nil {
+			c.leave(r)
+			return granted{}, err
+		}
 		if c.is("broken connection ends the wait") {
 			return granted{}, errors.New("connection reset")
 		}
@@ -201,6 +209,9 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	case <-tired:
 		return granted{}, context.DeadlineExceeded
 	case <-ctx.Done():
+		if err, odd := c.endsOddly(ctx, r, p); odd {
+			return granted{}, err
+		}
 		c.keep("client keeps owners of cancelled waits", r.Owner)
 		if c.is("waiter that leaves at its turn takes the turn along") {
 			time.Sleep(rand.N(c.server.latency())) // sleeps: its turn may come meanwhile

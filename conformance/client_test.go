@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type client struct {
 	resumed []backend.Request
 
 	pushed sync.Map // owners whose loss the server has reported
+	again  sync.Map // cuts after which a waiter has queued again
 
 	emptied int // how often the server had lost its data when the client came about
 }
@@ -140,6 +142,8 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 	switch {
 	case c.is("Inspect cuts the owner") && len(h.Owner) > most:
 		h.Owner = h.Owner[:most]
+	case strings.Count(h.Owner, "@") > 1 && c.is("Inspect cuts the owner at its last of several @"):
+		h.Owner = h.Owner[:strings.LastIndex(h.Owner, "@")]
 	case c.is("Inspect returns the TTL in milliseconds"):
 		h.TTL /= time.Millisecond
 	case c.is("Inspect counts the holder as a waiter") && h.Held():
@@ -179,7 +183,12 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 			if c.server.missedByBatch(lives[i].Key()) {
 				return 0, backend.ErrLost
 			}
-			g, err := requests{c}.RenewLease(ctx, lives[i], ttl)
+			kept := c.inBatch(lives[:i], lives[i], ttl)
+			if kept == 0 {
+				return ttl, nil
+			}
+			g, err := requests{c}.RenewLease(ctx, lives[i], kept)
+			g = max(g, ttl)
 			if c.hides(lives[i], err) {
 				hidden[lives[i]] = err
 				return ttl, nil
@@ -277,6 +286,9 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	}
 	if !ok {
 		return 0, backend.ErrLost
+	}
+	if q.c.is("one renewal in 50 leaves a goroutine") && q.c.server.oneInLocked(50) {
+		go func() { <-q.c.server.stop }()
 	}
 	return ttl, nil
 }

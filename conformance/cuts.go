@@ -66,7 +66,10 @@ func (x *cutter) insideAcquire() {
 	if err != nil {
 		x.unsure(err, "Acquire of a free key")
 		t.becomesFree(t.b, key, recovery, "after an Acquire that failed"+x.where())
-	} else if x.holds(g) {
+		return
+	}
+	t.keepsDeadline(g, t.long(), g.before, g.after, "Acquire"+x.where())
+	if x.holds(g) {
 		x.releaseUntilFree(g)
 	}
 }

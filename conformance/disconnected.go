@@ -25,6 +25,13 @@ var disconnectedChecks = []Check{
 		Needs: []Need{needsLinked},
 		run:   silentWaiterOutlivesOutage,
 	},
+	{
+		Name: "EachWaiterOutlivesOutage",
+		Rule: "rule 9: all waiters of a client outlive an outage of its connections, for however long they have waited, and " +
+			"each gets its key when that is released",
+		Needs: []Need{needsLinked},
+		run:   eachWaiterOutlivesOutage,
+	},
 }
 
 // A disconnection is a way in which a client loses its contact with the store, until Link.Heal.
@@ -148,5 +155,41 @@ func silentWaiterOutlivesOutage(t *trial) {
 		t.refused(t.b, next)
 		_ = next.Release(t.ctx)
 		t.becomesFree(t.b, g.key, recovery, "after the release by a waiter "+d.what)
+	})
+}
+
+// eachWaiterOutlivesOutage has a client wait for several keys: for a while already when its connections break, or are
+// refused for seconds.
+func eachWaiterOutlivesOutage(t *trial) {
+	const keys, before, outage = 4, 4 * time.Second, 4 * time.Second
+	t.inChunks(2, keys, func(i int) {
+		c, link := t.linked()
+		t.usable(c)
+		var held []*grant
+		var waits []*waiting
+		for n := range keys {
+			g := t.acquire(t.client(n), t.newKey(), t.long())
+			held, waits = append(held, g), append(waits, t.wait(c, g.key, t.long()))
+			t.confirmQueued(g.key, 1)
+		}
+		if i == 1 {
+			time.Sleep(before)
+			link.Refuse()
+			time.Sleep(outage)
+			link.Heal()
+		} else {
+			link.Cut()
+		}
+		t.usable(c)
+		for n, g := range held {
+			t.queuesAgain(g.key, 1)
+			waits[n].stillWaits(t, g, t.rule)
+			t.release(g)
+		}
+		for _, w := range waits {
+			next := w.granted(t, recovery+t.g.MaxLate, "after an outage of its client's connections, and release")
+			t.refused(t.b, next)
+			_ = next.Release(t.ctx)
+		}
 	})
 }

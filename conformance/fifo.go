@@ -42,6 +42,13 @@ var fifoChecks = []Check{
 		Needs: []Need{needsFIFO},
 		run:   tryDisturbsNoWaiter,
 	},
+	{
+		Name: "ExpiryIsNoGap",
+		Rule: "rule 9: where Guarantees.FIFO, an attempt or a waiter that comes just as the holder's lease runs out does " +
+			"not get the key before those who wait",
+		Needs: []Need{needsFIFO},
+		run:   expiryIsNoGap,
+	},
 }
 
 // A line is waiters in the order of their arrival, each of which notes its turn and releases.
@@ -228,6 +235,7 @@ func tryDisturbsNoWaiter(t *trial) {
 		g, err := t.attempt(t.b, t.key, t.long())
 		switch {
 		case err == nil:
+			l.overtakenBy("an attempt that does not wait")
 			t.release(g)
 		case !errors.Is(err, backend.ErrHeld):
 			t.fatalf("Acquire: %v", err)
@@ -235,4 +243,54 @@ func tryDisturbsNoWaiter(t *trial) {
 	}
 	l.inOrder(t.handOff() * 2)
 	t.becomesFree(t.a, t.key, t.handOff(), "after the last waiter's release")
+}
+
+// overtakenBy fails if some of the line still wait at the moment when somebody behind them has been granted the key.
+// Those who have had their turn know, because they have released the key.
+func (l *line) overtakenBy(whom string) {
+	if n := l.waiting(); n > 0 {
+		l.t.fatalf("%s was granted the key, which %d others have waited for", whom, n)
+	}
+}
+
+// expiryIsNoGap lets leases run out that others wait for. Newcomers arrive all the time from shortly before that until
+// shortly after: half of the times they wait.
+func expiryIsNoGap(t *trial) {
+	const newcomers, pause = 16, 2 * time.Millisecond
+	t.inChunks(6, newcomers, func(i int) {
+		g := t.acquire(t.a, t.newKey(), t.long())
+		l := t.newLine(g.key)
+		for n := range 3 {
+			l.join(t.client(n/2), t.long(), false)
+		}
+		t.renew(g, t.short())
+		time.Sleep(time.Until(g.Deadline()) - time.Duration(i/2)*pause/2) // sleeps: until the lease is about to end
+		for n := 0; n < newcomers && l.waiting() > 0; n++ {
+			t.arrives(l, t.client(n), i%2 == 0)
+			time.Sleep(pause)
+		}
+		l.inOrder(4 * t.handOff())
+	})
+}
+
+// arrives requests the key of l, whose turn is behind all of the line.
+func (t *trial) arrives(l *line, b backend.Backend, waits bool) {
+	if waits {
+		w := t.wait(b, l.key, t.long())
+		t.spawn(func() {
+			if <-w.done; w.err == nil {
+				l.overtakenBy("a waiter that came later")
+				t.release(w.grant)
+			}
+		})
+		return
+	}
+	g, err := t.attempt(b, l.key, t.long())
+	switch {
+	case err == nil:
+		l.overtakenBy("an attempt that does not wait")
+		t.release(g)
+	case !errors.Is(err, backend.ErrHeld):
+		t.breaksText(refuseRule, "Acquire of a key that others wait for: %v, want ErrHeld", err)
+	}
 }

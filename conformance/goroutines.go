@@ -27,6 +27,12 @@ var goroutineChecks = []Check{
 		Rule: "rule 10: a waiting Acquire that has ended leaves no goroutine behind",
 		run:  endedWaitsLeakNoGoroutine,
 	},
+	{
+		Name:  "CutWaitsLeakNoGoroutine",
+		Rule:  "rule 10: a waiter whose connection breaks time after time leaves no goroutine behind each time",
+		Needs: []Need{needsLinked},
+		run:   cutWaitsLeakNoGoroutine,
+	},
 }
 
 // labelName is the profiler label of a trial's goroutines. Goroutines inherit it from the one that starts them,
@@ -105,7 +111,11 @@ func closeLeaksNoGoroutine(t *trial) {
 		w := t.wait(c, busy, t.long())
 		t.arrived(busy, 1)
 		t.refused(c, held)
-		t.renew(own, t.long())
+		for _, way := range t.renewals() {
+			for range 60 { // one in so many may leave a goroutine
+				t.renewBy(own, t.long(), func() error { return way.renew(t.ctx, own, t.long()) })
+			}
+		}
 		cancelled := t.wait(c, busy, t.long())
 		t.arrived(busy, 2)
 		cancelled.cancel()
@@ -158,5 +168,30 @@ func endedWaitsLeakNoGoroutine(t *trial) {
 	}
 	const most = 8
 	t.waitForGoroutines(before+most, fmt.Sprintf("%d waits cancelled", n))
+	t.release(held)
+}
+
+func cutWaitsLeakNoGoroutine(t *trial) {
+	const cuts, most = 8, 16
+	c, link := t.linked()
+	t.usable(c)
+	n := min(t.h.Many/2, 6)
+	held := t.acquire(t.a, t.key, t.long())
+	for i := range n {
+		t.wait(c, t.key, t.long())
+		t.arrived(t.key, i+1)
+	}
+	t.confirmQueued(t.key, n)
+	cut := func() {
+		link.Cut()
+		t.usable(c)
+		t.queuesAgain(t.key, n)
+	}
+	cut() // a client that has connected again may keep more
+	before := goroutines(t.label)
+	for range cuts {
+		cut()
+	}
+	t.waitForGoroutines(before+most, fmt.Sprintf("%d waiters, cut %d times", n, cuts))
 	t.release(held)
 }

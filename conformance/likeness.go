@@ -71,6 +71,7 @@ func ownersAlike() []likePair {
 		func(o string) string { return o + "\t" },
 		func(o string) string { return o + ":1" },
 		func(o string) string { return o + "@" + o },
+		func(o string) string { return o + "@host@" + o + ":1" },
 		func(o string) string { return strings.Replace(o, "-", "_", 1) }, // what a pattern of SQL stands for
 		func(o string) string { return strings.Replace(o, "-", "", 1) },
 		func(o string) string { return o[:5] + "*" },

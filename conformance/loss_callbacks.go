@@ -44,6 +44,8 @@ func (to *lossCallbacks) all(when string) {
 	if !to.g.gone() {
 		t.breaks(6, "%s: Lost is not closed", when)
 	}
+	var late atomic.Int32
+	to.g.Lease.(backend.LossNotifier).OnLost(func() { late.Add(1) })
 	const prompt = soon / 5
 	for i := range to.calls {
 		if !t.poll(prompt, func() bool { return to.calls[i].Load() > 0 }) {
@@ -52,6 +54,9 @@ func (to *lossCallbacks) all(when string) {
 		if n := to.calls[i].Load(); n != 1 {
 			t.fatalf("%s: OnLost has called a function %d times", when, n)
 		}
+	}
+	if !t.poll(prompt, func() bool { return late.Load() > 0 }) {
+		t.fatalf("%s: OnLost has not called a function that was registered after Lost had closed", when)
 	}
 }
 
@@ -65,7 +70,10 @@ func (to *lossCallbacks) none(when string) {
 }
 
 func onLostCallsWhateverEndsIt(t *trial) {
-	ways := []func(){t.callsAtNewDeadline, t.callsOnClose}
+	ways := []func(){func() { t.callsAtNewDeadline(t.acquire) }, t.callsOnClose}
+	if t.g.Shared {
+		ways = append(ways, func() { t.callsAtNewDeadline(t.read) })
+	}
 	if t.h.Evict != nil {
 		ways = append(ways, t.callsOnLostRenewal)
 		if t.g.ReportsLoss {
@@ -75,8 +83,8 @@ func onLostCallsWhateverEndsIt(t *trial) {
 	t.together(len(ways), func(i int) { ways[i]() })
 }
 
-func (t *trial) callsAtNewDeadline() {
-	g := t.acquire(t.a, t.newKey(), t.short())
+func (t *trial) callsAtNewDeadline(get func(b backend.Backend, key string, ttl time.Duration) *grant) {
+	g := get(t.a, t.newKey(), t.short())
 	to, first := t.countCallbacks(g), g.Deadline()
 	t.renew(g, 2*t.short())
 	t.outlast(first.Add(2 * tick))

@@ -14,7 +14,8 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	removedMutants,
 	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, lastingMutants,
 	restartMutants,
-	queueEventMutants, reconnectMutants, reconnectLossMutants, sharedMutants, resumeMutants)
+	queueEventMutants, reconnectMutants, reconnectLossMutants, sharedMutants, resumeMutants,
+	originMutants, seriesMutants)
 
 var plainMutants = []mutant{
 	// guarantees

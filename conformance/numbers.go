@@ -12,8 +12,8 @@ import (
 var numberChecks = []Check{
 	{
 		Name: "OddTTLsAreKept",
-		Rule: "rule 3: a TTL is a minimum, with and without a wait: odd ones from 2 seconds to 2 minutes, and those near " +
-			"the limits of numbers, are kept in full",
+		Rule: "rule 3: a TTL is a minimum, with and without a wait, shared, and by Resume: odd ones from 2 seconds to " +
+			"2 minutes, and those near the limits of numbers, are kept in full",
 		run: oddTTLsAreKept,
 	},
 	{
@@ -68,18 +68,31 @@ func oddTTLsAreKept(t *trial) {
 	if !t.inspectHasTTL() {
 		t.keptToTheEnd()
 	}
-	t.together(2, func(way int) {
-		if way == 0 {
+	ways := []func(){
+		func() {
 			t.grantsKept("Acquire", func(ttl time.Duration) *grant { return t.acquire(t.a, t.newKey(), ttl) })
-		} else {
-			t.grantsKept("Acquire that waits", t.waitedFor)
-		}
-	})
+		},
+		func() { t.grantsKept("Acquire that waits", t.waitedFor) },
+	}
+	if t.g.Shared {
+		ways = append(ways, func() {
+			t.grantsKept("shared Acquire", func(ttl time.Duration) *grant { return t.read(t.a, t.newKey(), ttl) })
+		})
+	}
+	if _, ok := t.b.(backend.Resumer); ok {
+		ways = append(ways, func() {
+			t.grantsKept("Resume", func(ttl time.Duration) *grant {
+				return t.resume(t.a, t.acquire(t.b, t.newKey(), t.long()), ttl)
+			})
+		})
+	}
+	t.together(len(ways), func(i int) { ways[i]() })
 }
 
 // grantsKept has leases of TTLs of all sorts granted.
 func (t *trial) grantsKept(what string, get func(ttl time.Duration) *grant) {
-	each := max(1, t.h.Many/2)
+	const ways = 4 // at once
+	each := max(1, t.h.Many/ways)
 	for ttls := range slices.Chunk(t.numbers(each), each) {
 		grants := make([]*grant, len(ttls))
 		t.inTurns(len(ttls), func(i int) {
@@ -139,47 +152,57 @@ func (t *trial) keptToTheEnd() {
 }
 
 func renewalsAreKept(t *trial) {
-	t.together(2, func(way int) {
-		if way == 0 {
-			t.renewalsKept("Renew", func(grants []*grant, ttls []time.Duration) {
-				t.inTurns(len(ttls), func(i int) { t.renew(grants[i], ttls[i]) })
-			})
-			return
-		}
-		batcher, ok := t.a.(backend.BatchRenewer)
-		if !ok {
-			return
-		}
-		t.renewalsKept("RenewBatch", func(grants []*grant, ttls []time.Duration) {
-			var batch []backend.Renewal
-			var deadlines []time.Time
-			for i, g := range grants {
-				batch = append(batch, backend.Renewal{Lease: g.Lease, TTL: ttls[i]})
-				deadlines = append(deadlines, g.Deadline())
-			}
-			begun := time.Now()
-			errs := batcher.RenewBatch(t.ctx, batch)
-			t.answeredAll(errs, begun)
-			for i, err := range errs {
-				t.lostInTime(err, deadlines[i], begun, ttls[i])
-				if err != nil {
-					t.fatalf("RenewBatch to %v: %v", ttls[i], err)
-				}
-			}
-		})
+	gets := []func(b backend.Backend, key string, ttl time.Duration) *grant{t.acquire}
+	if t.g.Shared {
+		gets = append(gets, t.read)
+	}
+	renewals := []func(grants []*grant, ttls []time.Duration){
+		func(grants []*grant, ttls []time.Duration) {
+			t.inTurns(len(ttls), func(i int) { t.renew(grants[i], ttls[i]) })
+		},
+	}
+	if _, ok := t.a.(backend.BatchRenewer); ok {
+		renewals = append(renewals, t.renewTogether)
+	}
+	ways := len(gets) * len(renewals)
+	t.together(ways, func(i int) {
+		what := []string{"Renew", "RenewBatch"}[i/len(gets)] + []string{"", " of a reader"}[i%len(gets)]
+		t.renewalsKept(what, ways, gets[i%len(gets)], renewals[i/len(gets)])
 	})
 }
 
-// renewalsKept has leases renewed to TTLs of all sorts, and back to a usual one.
-func (t *trial) renewalsKept(what string, renew func(grants []*grant, ttls []time.Duration)) {
-	each := max(1, t.h.Many/2)
+// renewTogether renews each of grants to its TTL, in one batch.
+func (t *trial) renewTogether(grants []*grant, ttls []time.Duration) {
+	var batch []backend.Renewal
+	var deadlines []time.Time
+	for i, g := range grants {
+		batch = append(batch, backend.Renewal{Lease: g.Lease, TTL: ttls[i]})
+		deadlines = append(deadlines, g.Deadline())
+	}
+	begun := time.Now()
+	errs := t.batcher().RenewBatch(t.ctx, batch)
+	t.answeredAll(errs, begun)
+	for i, err := range errs {
+		t.lostInTime(err, deadlines[i], begun, ttls[i])
+		if err != nil {
+			t.fatalf("RenewBatch to %v: %v", ttls[i], err)
+		}
+	}
+}
+
+// renewalsKept has leases renewed to TTLs of all sorts, and back to a usual one. So many ways are tried at once.
+func (t *trial) renewalsKept(
+	what string, ways int, get func(b backend.Backend, key string, ttl time.Duration) *grant,
+	renew func(grants []*grant, ttls []time.Duration),
+) {
+	each := max(1, t.h.Many/ways)
 	for ttls := range slices.Chunk(t.numbers(each), each) {
 		grants, hasTTL := make([]*grant, len(ttls)), make([]bool, len(ttls))
 		t.inTurns(len(ttls), func(i int) {
-			first := t.acquire(t.b, t.newKey(), ttls[i])
+			first := get(t.b, t.newKey(), ttls[i])
 			hasTTL[i] = t.inspect(first.key).TTL > 0
 			t.release(first)
-			grants[i] = t.acquire(t.a, first.key, t.long())
+			grants[i] = get(t.a, first.key, t.long())
 		})
 		before := time.Now()
 		renew(grants, ttls)
@@ -200,6 +223,22 @@ func (t *trial) renewalsKept(what string, renew func(grants []*grant, ttls []tim
 func (t *trial) keeps(g *grant, ttl time.Duration, before, after time.Time, what string) {
 	t.keepsDeadline(g, ttl, before, after, what)
 	t.remains(g, ttl, what)
+	t.keepsWhole(g, ttl, before, what)
+}
+
+// keepsWhole fails unless the store keeps g for its whole TTL, not only until its deadline, which has a margin. The
+// request was sent after before.
+func (t *trial) keepsWhole(g *grant, ttl time.Duration, before time.Time, what string) {
+	if t.kept(ttl) < ttl {
+		return
+	}
+	h := t.inspect(g.key)
+	elapsed := time.Since(before)
+	// what a clock loses that runs at another speed, and what Inspect rounds off
+	slack := elapsed/100 + max(2*time.Millisecond, t.g.Granularity)
+	if least := ttl - elapsed - slack; h.Owner == g.owner && h.TTL != 0 && h.TTL < least {
+		t.fatalf("%s for %v: Inspect returns a TTL of %v, want %v at least, as a TTL is a minimum", what, ttl, h.TTL, least)
+	}
 }
 
 // keepsDeadline is keeps as its holder sees it.

@@ -51,6 +51,8 @@ func (s *server) keepRenewed(ttl time.Duration) time.Duration {
 		return noExpiry
 	case s.is("renewal over an hour is for an hour"):
 		return min(ttl, time.Hour)
+	case s.is("renewal is cut to multiples of 100 ms") && ttl > 2*time.Second:
+		return ttl.Truncate(100 * time.Millisecond)
 	case s.is("renewal over 10 s is cut to seconds") && ttl > 10*time.Second:
 		return ttl.Truncate(time.Second)
 	}
@@ -62,6 +64,8 @@ func (s *server) keepOdd(ttl time.Duration) time.Duration {
 	switch {
 	case s.is("TTL over 10 s is cut to seconds", "TTL over 10 s is cut, and Inspect returns none") && ttl > 10*time.Second:
 		return ttl.Truncate(time.Second)
+	case s.is("TTL is cut to multiples of 4 ms"):
+		return max(ttl.Truncate(4*time.Millisecond), 10*time.Millisecond)
 	case s.is("TTL over 10 s is cut to multiples of 5 s") && ttl > 10*time.Second:
 		return ttl.Truncate(5 * time.Second)
 	case s.is("TTL between one minute and two is cut to one") && ttl > time.Minute && ttl < 2*time.Minute:

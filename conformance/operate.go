@@ -34,7 +34,8 @@ func listReturnsHeldKeys(t *trial) {
 		prefix := t.newKey()
 		var held []*grant
 		for i, end := range ends {
-			held = append(held, t.acquire([]backend.Backend{t.b, t.a}[i%2], prefix+end, t.long()))
+			ttl := []time.Duration{t.long(), t.longest(), 2 * t.long()}[i%3]
+			held = append(held, t.acquire([]backend.Backend{t.b, t.a}[i%2], prefix+end, ttl))
 		}
 		waiter := t.wait(t.a, held[0].key, t.long())
 		t.arrived(held[0].key, 1)
@@ -69,7 +70,8 @@ func breakEndsOneLease(t *trial) {
 		what := fmt.Sprintf("Break of owner %s of a key that %s holds", show(p.two), show(p.one))
 		t.breaksNothing(breaker, g.key, p.two, what)
 		t.belongsTo(g, what)
-		t.release(g)
+		t.mustBreak(breaker, g)
+		t.free(t.b, g.key, "after Break of owner "+show(p.one))
 	})
 	for _, client := range []backend.Backend{t.a, t.b} {
 		g := t.acquire(client, t.newKey(), t.long())

@@ -51,7 +51,7 @@ func (s *server) list(c *client, prefix string) (keys []string) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for key, e := range s.keys {
-		if !e.isHeld(now) || s.is("list leaves out keys of readers") && e.owner == "" {
+		if !e.isHeld(now) || s.unlisted(e) || s.is("list leaves out keys of readers") && e.owner == "" {
 			continue
 		}
 		fits := strings.HasPrefix(key, prefix)
@@ -121,6 +121,9 @@ func (s *server) breakLease(key, owner string) (done bool) {
 		return true
 	}
 	s.breakWaiter(e, owner)
+	if done, differs := s.breakDiffers(key, e, owner); differs {
+		return done
+	}
 	if s.breakReader(key, e, owner) {
 		return true
 	}
@@ -128,7 +131,8 @@ func (s *server) breakLease(key, owner string) (done bool) {
 		return false
 	}
 	s.breakQueue(key, e)
-	e.broken = true
+	e.broken, e.wasBroken, e.brokenOwner = true, true, owner
+	s.endsOthers("timer of a broken lease ends the next one, which others wait for", key, e, e.expires)
 	switch {
 	case s.is("break ends nothing"):
 	case s.is("break wakes nobody"):

@@ -27,6 +27,9 @@ func (s *server) restartLocked(key string, e *entry) {
 	if e.restored = e.owner != ""; e.timer != nil && s.is("lease that outlives a restart has no timer") {
 		e.timer.Stop()
 	}
+	if s.restartDiffers(key, e) {
+		return
+	}
 	switch {
 	case nearEnd && s.is("restart keeps leases with less than 500 ms left for good"),
 		disconnected && s.is("restart keeps leases of disconnected clients for good"):

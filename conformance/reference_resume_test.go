@@ -33,7 +33,12 @@ func (c *client) Resume(ctx context.Context, r backend.Request) (backend.Lease, 
 		}
 		ctx = context.WithoutCancel(ctx)
 	}
-	r.TTL = max(r.TTL, 10*time.Millisecond)
+	if r.Wait && c.is("resume that waits is refused") {
+		return nil, fmt.Errorf("%w: resume never waits", backend.ErrInvalid)
+	}
+	if !c.is("resume below MinTTL is kept as asked") {
+		r.TTL = max(r.TTL, 10*time.Millisecond)
+	}
 	l, err := c.resume(ctx, r)
 	if err != nil {
 		return nil, err
@@ -101,6 +106,8 @@ func (s *server) resume(c *client, r backend.Request, sent time.Time) (token uin
 		return s.resumeRefused(key, e, c, r, now.Sub(sent) > 100*time.Millisecond)
 	}
 	switch {
+	case s.missesResumed(e, c, r):
+		return 0, false
 	case s.is("resume fails after the client was closed") && e.client.leases.Closed() && e.client.wire == nil,
 		s.is("resume fails for a process that is dead") && e.client.wire != nil && e.client.wire.isDead():
 		return 0, false
@@ -114,12 +121,16 @@ func (s *server) resume(c *client, r backend.Request, sent time.Time) (token uin
 	case s.is("resume counts the token up"):
 		e.token = s.nextToken(key, c)
 	}
-	end := now.Add(r.TTL)
+	s.endsOthers("timer of the time before Resume ends the lease, which others wait for", key, e, e.expires)
+	end := now.Add(s.resumedTTL(e, r))
 	if s.is("resume does not extend") || s.is("resume never shortens") && end.Before(e.expires) {
 		end = e.expires
 	}
+	sooner := end.Before(e.expires)
 	e.resumedBy, e.clients, e.expires = c, e.clients+1, end
-	s.armLocked(key, e)
+	if !sooner || !s.is("waiter sleeps until the end before Resume") {
+		s.armLocked(key, e)
+	}
 	return e.token, true
 }
 
@@ -148,6 +159,7 @@ func (s *server) resumeRefused(
 		return s.grantLocked(key, e, r, c, time.Now()).token, true
 	case free && s.is("resume revives an expired lease") && e.last == r.Owner && e.gaveUp != r.Owner,
 		free && s.is("resume revives a released lease") && e.gaveUp == r.Owner,
+		free && s.is("resume revives a broken lease") && e.broken && e.brokenOwner == r.Owner,
 		free && s.is("late resume revives its lease") && late && e.last == r.Owner:
 		s.grantLocked(key, e, r, c, time.Now())
 	case e.owner != "" && (s.is("resume of another's lease extends it") || late &&
@@ -167,6 +179,9 @@ func (s *server) resumeReader(key string, e *entry, r backend.Request, now time.
 	}
 	if own == nil {
 		return 0, false
+	}
+	if len(e.readers) > 1 && s.is("resume of one of several readers never shortens") && now.Add(r.TTL).Before(own.expires) {
+		return own.token, true
 	}
 	for _, other := range e.readers {
 		if other == own || s.is("resume of a reader extends the others") {

@@ -25,6 +25,9 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 	if at < 0 {
 		return s.renewEndedReader(key, e, owner, now.Add(ttl))
 	}
+	if ttl > 2*time.Second && s.is("renewal of a reader is cut to multiples of 100 ms") {
+		ttl = ttl.Truncate(100 * time.Millisecond)
+	}
 	r, expires := e.readers[at], now.Add(s.keepReader(ttl))
 	for _, other := range e.readers {
 		switch {

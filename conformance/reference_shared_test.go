@@ -101,6 +101,7 @@ func (s *server) readerMayEnter(e *entry, r backend.Request, c *client) bool {
 		return false
 	case s.is("new reader overtakes a waiting writer"),
 		s.is("attempt of a reader ignores the queue") && !r.Wait,
+		s.is("shared attempt passes a waiting writer after a Break") && !r.Wait && e.broken,
 		s.is("reader that waits ignores the queue") && r.Wait,
 		s.is("reader of a client that reads already overtakes a waiting writer") &&
 			slices.ContainsFunc(e.readers, func(r *reader) bool { return r.client == c }),

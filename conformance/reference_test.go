@@ -68,6 +68,10 @@ type entry struct {
 	cuts          int64          // of the holder's client before the grant
 	resumedBy     *client        // who has resumed the lease last
 	clients       int            // how many have
+	renewals      int            // of the holder's lease
+	wasBroken     bool           // the last lease was
+	brokenBefore  bool           // the lease before the holder's was
+	brokenOwner   string         // whose lease was broken last
 }
 
 // A place is one in a queue.
@@ -144,6 +148,9 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	if s.is("lease is over by the clock of who asks") {
 		s.expireLocked(key, e, now.Add(c.skew))
 	}
+	if s.overtakes(e, r, now) {
+		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
+	}
 	s.expireLocked(key, e, now)
 	if s.is("readers of a key are kept under key:readers") && len(s.entryLocked(strings.TrimSuffix(key,
 		":readers")).readers) > 0 {
@@ -214,13 +221,15 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if e.owner != r.Owner {
 		e.token = s.nextToken(key, c)
 	}
+	end := e.expires
 	e.owner, e.client, e.expires, e.renewed, e.waited = r.Owner, c, now.Add(s.keepWaited(r, s.grantInCrowd(e, r.TTL))),
 		time.Time{}, r.Wait
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
 	e.granted, e.cuts, e.restored = now, c.contact.cuts.Load(), false
-	e.resumedBy, e.clients = nil, 0
+	e.resumedBy, e.clients, e.renewals = nil, 0, 0
+	s.grantedAfter(e, r, end)
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }
@@ -372,6 +381,8 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 		return false
 	case !s.renewsResumed(e, c):
 		return false
+	case s.skipsRenewal(key, e, ttl):
+		return true
 	case s.renewInCrowd(e):
 		return owns
 	}
@@ -439,6 +450,8 @@ func (s *server) release(key, owner string) bool {
 		s.lateFromBroken(e, "late release of a broken lease turns the queue round")
 		return false
 	case s.takesNextAlong(e, i):
+	case e.broken && s.is("waiter that leaves after a Break takes the next along"):
+		e.queue = slices.Delete(e.queue, i, min(i+2, len(e.queue)))
 	case s.takesAlong(e, e.queue[i]):
 	case s.is("one cancelled waiter in 150 stays in the queue") && s.oneIn(150):
 		e.queue[i].Owner += ", who has left"

@@ -69,6 +69,10 @@ func (t *trial) afterRestart(g *grant, other backend.Backend) {
 	case t.g.EarlyLoss == "":
 		t.heldOverRestart(g, g.Deadline(), "lease on "+on)
 		t.describes(g, t.long())
+		if _, ok := other.(backend.Resumer); ok {
+			t.becomesFreeAfterOutage(other, t.newKey())
+			g = t.resume(other, g, t.long())
+		}
 		t.release(g)
 	case t.renewsOrLost(g, on):
 		t.describes(g, t.long())
@@ -121,6 +125,11 @@ func restartEndsDeadLeases(t *trial) {
 		g := t.acquire(t.a, t.newKey(), t.long())
 		t.release(g)
 		dead = append(dead, &deadLease{what: "a lease that was released", grant: g})
+		if breaker, ok := t.b.(backend.Breaker); ok {
+			g := t.acquire(t.a, t.newKey(), t.long())
+			t.mustBreak(breaker, g)
+			dead = append(dead, &deadLease{what: "a lease that was broken", grant: g})
+		}
 	}
 	time.Sleep(time.Until(brief.Deadline()) - 2*tick)
 	took := t.restartsWith(dead)
@@ -143,7 +152,16 @@ func (t *trial) restartsWith(dead []*deadLease) time.Duration {
 // deadLeases returns leases of ttl, or that were last prolonged to it, and whose holders die now. They are of that age.
 func (t *trial) deadLeases(ttl, age time.Duration) []*deadLease {
 	closing := t.open()
-	ways := []func() *deadLease{
+	var ways []func() *deadLease
+	if _, ok := t.b.(backend.Resumer); ok {
+		for _, first := range []time.Duration{t.passing(), t.long()} {
+			ways = append(ways, func() *deadLease {
+				g := t.resume(t.b, t.acquire(t.a, t.newKey(), first), ttl)
+				return t.dies("a lease that was resumed", g, g.after, ttl)
+			})
+		}
+	}
+	ways = append(ways, []func() *deadLease{
 		func() *deadLease {
 			g := t.acquire(t.a, t.newKey()+"\x00\xff/\n", ttl)
 			return t.dies("a lease on an odd key", g, g.after, ttl)
@@ -168,7 +186,7 @@ func (t *trial) deadLeases(ttl, age time.Duration) []*deadLease {
 			d.deadline = time.Time{} // its holder has lost it
 			return d
 		},
-	}
+	}...)
 	dead := make([]*deadLease, len(ways))
 	t.inChunks(len(ways), 2, func(i int) { dead[i] = ways[i]() })
 	t.closes(closing)

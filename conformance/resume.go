@@ -72,6 +72,7 @@ var resumeChecks = []Check{
 // resumeBy makes one Resume of g by client b, which the store answers.
 func (t *trial) resumeBy(b backend.Backend, g *grant, ttl time.Duration) (*grant, error) {
 	r := backend.Request{Key: g.key, Owner: g.owner, TTL: ttl, Shared: g.shared}
+	r.Wait = b == t.b // which has no meaning
 	before := time.Now()
 	l, err := b.(backend.Resumer).Resume(t.ctx, r)
 	after := time.Now()
@@ -178,7 +179,7 @@ func (t *trial) othersResumeNothing() {
 			"Resume of a free key":                          {Key: free, Owner: g.owner},
 			"Resume by an owner in front of another's name": {Key: g.key, Owner: g.owner[:len(g.owner)-1]},
 		} {
-			r.TTL = t.long()
+			r.TTL, r.Wait = t.long(), b == t.b // which has no meaning
 			t.notResumed(b, r, what)
 		}
 	}
@@ -216,6 +217,7 @@ func (t *trial) resumesNoEndedLease(end func(g *grant), how string) {
 }
 
 func resumeSetsTTL(t *trial) {
+	t.resumesForLittle()
 	t.inChunks(2, 2, func(i int) {
 		if i == 0 { // later
 			g := t.acquire(t.a, t.newKey(), t.short())
@@ -228,8 +230,9 @@ func resumeSetsTTL(t *trial) {
 			return
 		}
 		g := t.acquire(t.a, t.newKey(), t.long()) // sooner
-		resumed := t.resume(t.b, g, t.short())
 		w := t.wait(t.a, g.key, t.long())
+		t.arrived(g.key, 1)
+		resumed := t.resume(t.b, g, t.short())
 		next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after Resume to a shorter TTL")
 		if early := resumed.Deadline().Sub(next.after); early > 0 {
 			t.doubleGrant("the key of a resumed lease was granted %v before its deadline", early)
@@ -239,6 +242,32 @@ func resumeSetsTTL(t *trial) {
 		}
 		t.release(next)
 	})
+}
+
+// resumesForLittle resumes a lease for less than MinTTL, which is rounded up.
+func (t *trial) resumesForLittle() {
+	const least, attempts = 8 * time.Millisecond, 20 // what is shorter is over before it can be looked at
+	ttl := t.g.MinTTL / 2
+	granted := t.g.Round(ttl)
+	for n := 0; ttl > 0 && granted >= least; n++ {
+		if n == attempts {
+			t.tooLate("Resume for %v: no answer came in time", ttl)
+		}
+		before := time.Now()
+		resumed, err := t.resumeBy(t.b, t.acquire(t.a, t.newKey(), t.long()), ttl)
+		after, end := time.Now(), backend.Deadline(before, t.kept(granted))
+		switch {
+		case errors.Is(err, backend.ErrLost) && !after.Before(end):
+			continue
+		case err != nil:
+			t.fatalf("Resume for %v, which is rounded up to %v: %v, %v after it was sent", ttl, granted, err,
+				after.Sub(before))
+		case resumed.Deadline().Before(end):
+			t.fatalf("Resume for %v, which is rounded up to %v: the deadline is %v away", ttl, granted,
+				resumed.Deadline().Sub(before))
+		}
+		return
+	}
 }
 
 // twoClientsOfOneLease lets the client that acquired a lease and another that resumed it use it beside each other. The
@@ -274,7 +303,11 @@ func twoClientsOfOneLease(t *trial) {
 }
 
 func resumeOfReaders(t *trial) {
-	t.inChunks(2, 3, func(i int) {
+	t.inChunks(3, 3, func(i int) {
+		if i == 2 {
+			t.resumesOneReader()
+			return
+		}
 		if i == 0 {
 			writer, reader := t.acquire(t.a, t.newKey(), t.long()), t.read(t.a, t.newKey(), t.long())
 			t.notResumed(t.b, backend.Request{Key: writer.key, Owner: writer.owner, TTL: t.long(), Shared: true},
@@ -301,6 +334,28 @@ func resumeOfReaders(t *trial) {
 	})
 }
 
+// resumesOneReader shortens one of several readers by Resume, and has another resumed in vain that has ended. Neither
+// keeps a dead reader's lease.
+func (t *trial) resumesOneReader() {
+	key := t.newKey()
+	readers := t.readers(key, 3, t.long())
+	ended, stays := t.read(t.a, key, t.long()), t.read(t.b, key, t.long())
+	t.release(ended)
+	for i, g := range readers {
+		readers[i] = t.resume(t.client(i), g, t.short())
+	}
+	for _, b := range []backend.Backend{t.a, t.b} {
+		t.notResumed(b, backend.Request{Key: key, Owner: ended.owner, TTL: t.long(), Shared: true},
+			"Resume of a reader that has released its lease")
+	}
+	for _, g := range readers {
+		t.outlast(t.lastRefusal(g.after, t.short()))
+	}
+	t.readersKeepOut([]*grant{stays}, "after Resume of others to a shorter TTL, and their expiry")
+	t.release(stays)
+	t.mustBeFree(t.b, key, "after Resume of readers to a shorter TTL, and their expiry")
+}
+
 // resumeRacesRelease lets Resume meet the release of its lease, while another owner waits for the key.
 func resumeRacesRelease(t *trial) {
 	const keys = 8
@@ -308,10 +363,18 @@ func resumeRacesRelease(t *trial) {
 		g := t.acquire(t.a, t.newKey(), t.long())
 		w := t.wait(t.a, g.key, t.long())
 		t.arrived(g.key, 1)
+		begun := time.Now()
 		t.together(2, func(j int) {
 			if j == 0 {
 				time.Sleep(rand.N(2 * time.Millisecond)) // sleeps: the two meet at another moment each time
-				t.release(g)
+				err := g.Release(t.ctx)
+				t.answered(err, begun)
+				if errors.Is(err, backend.ErrLost) && !time.Now().Before(backend.Deadline(begun, t.short())) {
+					t.lateFor(ttlRule, false, "a lease that Resume had shortened ended before it was released")
+				}
+				if err != nil {
+					t.breaksText(releaseRule, "Release of a live lease: %v", err)
+				}
 				return
 			}
 			if _, err := t.resumeBy(t.b, g, t.short()); err != nil {

@@ -51,4 +51,10 @@ var resumeMutants = []mutant{
 	{"resume ignores its context", "ResumeRefusesBadInput"},
 	{"resume with an ended context ends the lease", "ResumeRefusesBadInput"},
 	{"Resume after Close is unavailable", "ResumeRefusesBadInput"},
+
+	// for other TTLs, and beside others
+	{"resume that waits is refused", "ResumeContinuesLease"},
+	{"resume below MinTTL is kept as asked", "ResumeSetsTTL"},
+	{"waiter sleeps until the end before Resume", "ResumeSetsTTL"},
+	{"resume of one of several readers never shortens", "ResumeOfReaders"},
 }

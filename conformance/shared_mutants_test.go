@@ -127,6 +127,8 @@ var sharedMutants = []mutant{
 	{"broken connection parks a waiting reader", "CutSharedWaitersGetTurn"},
 	{"restart drops readers", "RestartKeepsReaders"},
 	{"restart keeps dead readers", "RestartKeepsReaders"},
+	{"restart begins readers anew", "RestartKeepsReaders"},
+	{"restart gives readers one token", "RestartKeepsReaders"},
 
 	// processes
 	{"lease of a killed reader never ends", "KilledReaderFreesKey"},

@@ -3,6 +3,7 @@ package conformance
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -96,18 +97,33 @@ func pushIsPrompt(t *trial) {
 	behind := &pushedWaiters{who: "a waiter behind another"}
 	patient := &pushedWaiters{who: "a waiter of more than a second"}
 	far := &pushedWaiters{who: "a waiter behind several others"}
+	odd := &pushedWaiters{who: "a waiter for a key of odd bytes"}
+	long := &pushedWaiters{who: "a waiter for a long key"}
+	again := &pushedWaiters{who: "a waiter for a key whose holder was broken before"}
 	for chance := 1; ; chance++ {
-		t.inChunks(keys+longRounds, 5, func(i int) {
+		t.inChunks(keys+longRounds+3, 5, func(i int) {
 			key := t.newKey()
-			if i >= keys {
+			places := []*pushedWaiters{first, behind}
+			switch i - keys {
+			case 0, 1, 2:
 				t.pushes(key, time.Second, patient, patient, far, far, far)
 				return
+			case longRounds:
+				key += "/ \t\r\n\x00\xff%41{*}\\'\""
+				places = []*pushedWaiters{odd, odd}
+			case longRounds + 1:
+				key += strings.Repeat("k", backend.MaxKeyLen-len(key))
+				places = []*pushedWaiters{long, long}
+			case longRounds + 2:
+				places = []*pushedWaiters{again, again}
+				t.breaksOnce(key)
 			}
 			for range rounds {
-				t.pushes(key, pushedAfter, first, behind)
+				t.pushes(key, pushedAfter, places...)
 			}
 		})
-		late := slices.DeleteFunc([]*pushedWaiters{first, behind, patient, far}, (*pushedWaiters).prompt)
+		late := slices.DeleteFunc([]*pushedWaiters{first, behind, patient, far, odd, long, again},
+			(*pushedWaiters).prompt)
 		if len(late) == 0 {
 			return
 		}
@@ -115,6 +131,13 @@ func pushIsPrompt(t *trial) {
 			t.notInTime(t.rule, "%s gets a released key after %v (median of %d), as if it found out by a timer",
 				late[0].who, late[0].median(), len(late[0].took))
 		}
+	}
+}
+
+// breaksOnce breaks a lease of key, if the store can.
+func (t *trial) breaksOnce(key string) {
+	if breaker, ok := t.b.(backend.Breaker); ok {
+		t.mustBreak(breaker, t.acquire(t.a, key, t.long()))
 	}
 }
 
@@ -224,13 +247,28 @@ func waiterOutlastsShortenedLease(t *trial) {
 }
 
 func waitOutlivesOwnTTL(t *trial) {
-	t.together(2, func(i int) {
-		if i == 0 {
+	t.together(3, func(i int) {
+		switch i {
+		case 0:
 			t.outwaits(t.short(), t.outwaited())
-		} else {
+		case 1:
 			t.outwaits(4*t.short(), 2*t.short())
+		default:
+			t.leavesLate()
 		}
 	})
+}
+
+// leavesLate cancels a wait that has taken longer than its own TTL, and leaves nothing.
+func (t *trial) leavesLate() {
+	g := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(t.b, g.key, t.short())
+	t.arrived(g.key, 1)
+	time.Sleep(t.outwaited())
+	w.cancelAndFail(t)
+	t.queueAtMostOf(g.key, 0)
+	t.release(g)
+	t.becomesFree(t.a, g.key, time.Second+t.g.MaxLate, "after a wait that was cancelled when its TTL was over")
 }
 
 // outwaits waits for that long by a request for ttl, and then has a lease of the whole ttl.
