@@ -144,12 +144,17 @@ func leasesAreAlike(t *trial) {
 			}
 		}
 	}
+	rand.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 	const each, rounds = 5, 8
 	if most := rounds * max(1, t.h.Many/each); len(cases) > most { // of a store that holds few leases, others each time
-		rand.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 		cases = cases[:most]
 	}
-	for _, end := range []func(likeCase){t.keptAlike, t.expiresAlike, t.shortenedAlike, t.brokenAlike} {
+	ends := []func(likeCase){t.keptAlike, t.expiresAlike, t.shortenedAlike, t.brokenAlike}
+	if t.passing() > time.Second { // each lease meets one end, another each time
+		t.inChunks(len(cases), each, func(i int) { ends[i%len(ends)](cases[i]) })
+		return
+	}
+	for _, end := range ends {
 		t.inChunks(len(cases), each, func(i int) { end(cases[i]) })
 	}
 }

@@ -23,7 +23,7 @@ func TestIdleWorkers(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		time.Sleep(exchange.IdleTime + time.Duration(i-50)*10*time.Microsecond)
+		time.Sleep(exchange.IdleTime + time.Duration(i-50)*10*time.Microsecond) // sleeps: until a worker is about to end
 	}
 	const soon = 20 * time.Second
 	for begun := time.Now(); ; time.Sleep(exchange.IdleTime) {
