@@ -24,7 +24,7 @@ var sharedQueueChecks = []Check{
 func mixedQueueFollowsModel(t *trial) {
 	const (
 		queues = 4
-		steps  = 50
+		steps  = 100
 		atMost = 5 * time.Second
 	)
 	defer t.watchStore()()
