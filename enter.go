@@ -120,9 +120,7 @@ func (l *Locker) enterPrivate(key string, shared bool) (*gate, error) {
 	if isClosed(l.stopping) {
 		return nil, ErrClosed
 	}
-	g := &gate{key: key, shared: shared}
-	l.private[g] = struct{}{}
-	return g, nil
+	return l.newPrivateLocked(key, shared), nil
 }
 
 // inspectBusy inspects a key that another goroutine of this process is requesting, and returns why it is busy: any

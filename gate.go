@@ -29,10 +29,16 @@ func (l *Locker) leaveFor(g *gate) *gate {
 	if _, private := l.private[g]; private {
 		return g
 	}
-	alone := &gate{key: g.key, shared: g.shared}
-	l.private[alone] = struct{}{}
+	alone := l.newPrivateLocked(g.key, g.shared)
 	l.callNextLocked(g, nil)
 	return alone
+}
+
+// newPrivateLocked returns a gate for one lease.
+func (l *Locker) newPrivateLocked(key string, shared bool) *gate {
+	g := &gate{key: key, shared: shared}
+	l.private[g] = struct{}{}
+	return g
 }
 
 // callNextLocked gives the next waiter its turn, or closes the gate.

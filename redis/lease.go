@@ -93,9 +93,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return backend.ErrLost
 }
 
-// release removes from a key the lease, reservation or queue entry of the owner in value, and reports whether there was any. The
-// value is that of the owner's lease, or has token 0 if the owner may have no lease. unsure reports whether an earlier
-// request, which got no reply, may have removed it.
+// release removes from a key the lease, reservation or queue entry of the owner in value, and reports whether there was
+// any. The value is that of the owner's lease, or has token 0 if the owner may have no lease. unsure reports whether an
+// earlier request, which got no reply, may have removed it.
 func (b *Backend) release(ctx context.Context, n names, value string, shared bool) (removed, unsure bool, err error) {
 	script := releaseScript
 	if shared {
