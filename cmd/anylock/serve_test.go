@@ -71,6 +71,9 @@ func (s *served) tryStart() error {
 		_ = s.cmd.Wait()
 		return err
 	}
+	if s.url != "" { // a restart: clients may read it
+		return nil
+	}
 	s.url = strings.TrimSpace(line)
 	if address, ok := strings.CutPrefix(s.url, "http://"); ok {
 		s.args = append(s.args, "--listen", address)
