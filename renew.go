@@ -326,7 +326,7 @@ func (t *tenure) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool)
 // traceRenewal reports an attempt to renew t that was due, and began.
 func (l *Locker) traceRenewal(t *tenure, due, begun time.Time, took time.Duration, err error) {
 	l.traces.renewal.TraceRenewal(RenewalEnd{
-		Backend: l.name, Key: t.gate.key, Owner: t.owner, Shared: t.gate.shared, Late: max(0,
-			begun.Sub(due)), Took: took, Err: err,
+		Backend: l.name, Key: t.gate.key, Owner: t.owner, Shared: t.gate.shared,
+		Late: max(0, begun.Sub(due)), Took: took, Err: err,
 	})
 }
