@@ -30,18 +30,15 @@ func (r *Backend) Acquire(ctx context.Context, q backend.Request) (backend.Lease
 	})
 }
 
-// doubt is for how long an attempt is made again that was refused by a minority while others did not count.
-const doubt = time.Second
-
-// try makes one attempt, and others while it is in doubt whether the key is held: a minority may name an owner that has
-// released the key, whose last traces are being removed.
+// try makes one attempt, and others, for up to Options.Timeout, while it is in doubt whether the key is held: a minority
+// may name an owner that has released the key, whose last traces are being removed.
 func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
 	for begun := time.Now(); ; {
 		l, doubtful, err := r.elect(ctx, q, c)
 		if err == nil {
 			return l, nil
 		}
-		if doubtful && time.Since(begun) < doubt && kit.Sleep(ctx, leastPause+rand.N(leastPause)) == nil {
+		if doubtful && time.Since(begun) < r.options.Timeout && kit.Sleep(ctx, leastPause+rand.N(leastPause)) == nil {
 			continue
 		}
 		if kit.Ended(ctx) {
