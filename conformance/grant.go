@@ -229,21 +229,29 @@ func (t *trial) refused(b backend.Backend, g *grant) { t.refusedAs(b, g, false) 
 
 // refusedAs is refused for a request of either mode.
 func (t *trial) refusedAs(b backend.Backend, g *grant, shared bool) {
+	if !t.refusedOrOver(b, g, shared) {
+		t.lateFor(ttlRule, false, "the holder's lease ended before a second owner was refused")
+	}
+}
+
+// refusedOrOver requests the key of g. It reports whether the request was refused, as it must be unless the lease has
+// ended.
+func (t *trial) refusedOrOver(b backend.Backend, g *grant, shared bool) bool {
 	begun := time.Now()
 	r := backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: g.ttl, Shared: shared}
 	other, err := t.request(t.ctx, b, r)
 	t.answered(err, begun)
 	switch {
 	case errors.Is(err, backend.ErrHeld):
-		return
+		return true
 	case err != nil:
 		t.breaksText(refuseRule, "Acquire of a held key: %v, want ErrHeld", err)
 	case g.live(other.after):
 		t.doubleGrant("a second owner was granted the key %v before the holder's deadline", time.Until(g.Deadline()))
-	case t.within(time.Second, g.Lost()):
-		t.lateFor(ttlRule, false, "the holder's lease ended before a second owner was refused")
+	case !t.within(time.Second, g.Lost()):
+		t.breaks(6, "a second owner was granted the key; the holder's lease is past its deadline and Lost not closed")
 	}
-	t.breaks(6, "a second owner was granted the key; the holder's lease is past its deadline and Lost not closed")
+	return false
 }
 
 // refusedFor requests the key of g repeatedly for d, by client b.
