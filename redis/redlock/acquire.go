@@ -30,15 +30,15 @@ func (r *Backend) Acquire(ctx context.Context, q backend.Request) (backend.Lease
 	})
 }
 
-// try makes one attempt, and others, for up to Options.Timeout, while it is in doubt whether the key is held: a minority
-// may name an owner that has released the key, whose last traces are being removed.
+// try makes one attempt. While it is uncertain whether the key is held, it makes others, for up to Options.Timeout: a
+// minority may name an owner that has released the key and is still being removed.
 func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
 	for begun := time.Now(); ; {
-		l, doubtful, err := r.elect(ctx, q, c)
+		l, uncertain, err := r.elect(ctx, q, c)
 		if err == nil {
 			return l, nil
 		}
-		if doubtful && time.Since(begun) < r.options.Timeout && kit.Sleep(ctx, leastPause+rand.N(leastPause)) == nil {
+		if uncertain && time.Since(begun) < r.options.Timeout && kit.Sleep(ctx, leastPause+rand.N(leastPause)) == nil {
 			continue
 		}
 		if kit.Ended(ctx) {
@@ -52,8 +52,8 @@ func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend
 	}
 }
 
-// elect makes one attempt, and withdraws it if it fails. doubtful is the election's.
-func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, doubtful bool, err error) {
+// elect makes one attempt, and withdraws the attempt if it fails. uncertain is the election's.
+func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, uncertain bool, err error) {
 	e := r.newElection(c)
 	r.ask(ctx, e.t, e.window, e.ask)
 	err = e.outcome()
@@ -65,7 +65,7 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 	}
 	if err != nil {
 		r.withdraw(c, e.number)
-		return nil, e.doubtful, err
+		return nil, e.uncertain, err
 	}
 	l, err := r.leases.Grant(ctx, q, kit.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
 	if err != nil {
@@ -75,15 +75,15 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 	return l, false, nil
 }
 
-// clear returns when the nodes that granted the key to an attempt which failed have removed it, unless they hang, so
-// that the next attempt finds nothing of this one.
+// clear returns when the nodes that granted the key to a failed attempt have removed it, unless they hang. So the next
+// attempt finds no key of this one.
 func (r *Backend) clear(ctx context.Context, c *claim) {
 	limit := nodeTimeout(c.ttl)
-	r.removeAll(ctx, r.newRollCall(), c, window{node: limit, outage: limit}, func() {})
+	r.removeAll(ctx, r.newTallyOfAll(), c, window{node: limit, outage: limit}, func() {})
 }
 
-// removeAll gives a claim up and removes it from all nodes, and calls gone for each that had something of it. What is
-// not answered in time is seen to in the background.
+// removeAll gives a claim up, removes it from all nodes, and calls gone for each node that had its key. Nodes that do
+// not answer in time are cleaned up in the background.
 func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, gone func()) {
 	c.giveUp(lastNumber)
 	r.ask(ctx, t, w, func(i int, enter entry) {
@@ -97,15 +97,15 @@ func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, g
 	})
 	for i, said := range t.said {
 		if said == silent {
-			r.owe(i, c, lastNumber) // before the removal fails, so that a node that hangs is soon left alone
+			r.cleanUpLater(i, c, lastNumber) // before the removal fails, so that a node that hangs is soon skipped
 		}
 	}
 }
 
-// abandon removes, in the background, whatever the claim has or may yet get.
+// abandon removes, in the background, every key that the claim has or may still get.
 func (r *Backend) abandon(c *claim) { r.withdraw(c, lastNumber) }
 
-// withdraw gives up requests up to number and removes, in the background, what they have left.
+// withdraw gives up the requests up to number, and removes the keys that they have written in the background.
 func (r *Backend) withdraw(c *claim, number uint64) {
 	c.giveUp(number)
 	for i := range r.nodes {

@@ -1,12 +1,12 @@
 -- Grants a key to an owner at this node with a number for the fencing token, in one request; or refuses.
 --
--- KEYS: lock, fence, birth. ARGV: owner, time to keep it in ms, number of the request, proposed token; then what meet.lua has
--- told: the birth record, born, when the node votes from in ms by its clock, incarnation.
+-- KEYS: lock, fence, birth. ARGV: owner, time to keep it in ms, number of the request, proposed token; then from
+-- handshake.lua: the birth record, born, when the node votes from in ms by its clock, incarnation.
 -- Returns {what, time in µs, …}:
 --   granted, token, ms until the node has a vote (0: this is one)
 --   held, token, owner, ms left
 --   late      overtaken by a later request of the same owner, which has the key
---   stranger  the node must be met first
+--   stranger  a handshake must come first
 
 local lock, fence, me, number = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3])
 local SLACK = 200000 -- µs by which a client's clock may differ from the node's before its proposal is corrected

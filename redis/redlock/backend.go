@@ -25,7 +25,7 @@ import (
 // do not.
 type Backend struct {
 	nodes      []*node
-	meeting    sync.Mutex // held while a node that has just been met is compared with the others
+	comparing  sync.Mutex // held while the handshake of a node is compared with those of the others
 	options    Options
 	naming     naming
 	guarantees backend.Guarantees

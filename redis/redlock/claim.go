@@ -16,9 +16,9 @@ const lastNumber = 1<<53 - 1
 // A claim is what one owner has at the nodes, or may have: from its first request on, and through the life of its
 // lease.
 //
-// Requests of one owner to one node that write or remove its key are sent one after the other, in turns: connections of
-// a pool do not keep order. What was given up is not sent any more; what was sent already, and arrives late, is
-// recognised by its number: a node that has the key by a later request ignores it, and a removal too.
+// Requests of one owner to one node that write or remove its key are sent one after the other, because the connections
+// of a pool do not keep order. A request that was given up is not sent any more. A request or removal that arrives late
+// has a lower number than the request that wrote the key, so that the node ignores it.
 type claim struct {
 	keys []string // at a node: the lock, its fence, and the node's birth
 	// id is what nodes call the owner: with a random part, so that two that are given one name exclude each other.
@@ -39,11 +39,11 @@ type claim struct {
 // there is false only if the node does not have the key and nothing is on its way that may write it. So whoever gives
 // up requests, and removes the key from the nodes where it may be afterwards, leaves nothing.
 type part struct {
-	turns []func() // the request that is under way, and those that wait for their turn
-	there bool     // the node may have the key
-	wrote uint64   // number of the last request that may have written it
-	doubt bool     // a request went unanswered that may yet write the key
-	lost  bool     // the node had nothing in the place of the lease when it was last renewed, and has not got it back
+	requests []func() // the request that is under way, and those that wait for its end
+	there    bool     // the node may have the key
+	wrote    uint64   // number of the last request that may have written it
+	unsure   bool     // a request went unanswered that may yet write the key
+	lost     bool     // the node had nothing in the place of the lease when it was last renewed, and has not got it back
 }
 
 func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
@@ -70,47 +70,47 @@ func (c *claim) giveUp(number uint64) {
 	c.given = max(c.given, number)
 }
 
-// turn runs f when the requests to node i before it have ended, which may be at once. f makes a request, or none, and
-// calls next when that has ended.
-func (c *claim) turn(i int, f func()) {
+// inOrder runs f when the requests to node i before it have ended, which may be at once. f makes at most one request,
+// and calls requestEnded at the end.
+func (c *claim) inOrder(i int, f func()) {
 	c.mu.Lock()
 	p := &c.at[i]
-	p.turns = append(p.turns, f)
-	first := len(p.turns) == 1
+	p.requests = append(p.requests, f)
+	first := len(p.requests) == 1
 	c.mu.Unlock()
 	if first {
 		f()
 	}
 }
 
-func (c *claim) next(i int) {
+func (c *claim) requestEnded(i int) {
 	c.mu.Lock()
 	p := &c.at[i]
-	p.turns = slices.Delete(p.turns, 0, 1)
+	p.requests = slices.Delete(p.requests, 0, 1)
 	f := func() {}
-	if len(p.turns) > 0 {
-		f = p.turns[0]
+	if len(p.requests) > 0 {
+		f = p.requests[0]
 	}
 	c.mu.Unlock()
 	f()
 }
 
 // isBusy reports whether a request to node i is under way.
-func (c *claim) isBusy(i int) bool { return len(c.part(i).turns) > 0 }
+func (c *claim) isBusy(i int) bool { return len(c.part(i).requests) > 0 }
 
 // A trace is what the reply to a request says about the owner's key at the node.
 type trace int
 
 const (
-	untold  trace = iota // nothing: it is as it was
-	present              // it is there, by this request or a later one
-	missing              // it is not
+	traceUnknown trace = iota // nothing: it is as it was
+	tracePresent              // it is there, by this request or a later one
+	traceMissing              // it is not
 )
 
-// write has send make a request of this number that may write the key at node i, in its turn, unless it is given up by
+// write has send make a request of this number that may write the key at node i, in order, unless it is given up by
 // then: that is ErrLost. send returns the outcome, and then done is called.
 func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace, error)), done func(error)) {
-	c.turn(i, func() {
+	c.inOrder(i, func() {
 		c.mu.Lock()
 		p := &c.at[i]
 		had, last, given := p.there, p.wrote, number <= c.given
@@ -119,22 +119,22 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 		}
 		c.mu.Unlock()
 		if given {
-			c.next(i)
+			c.requestEnded(i)
 			done(backend.ErrLost)
 			return
 		}
 		send(func(found trace, err error) {
 			c.mu.Lock()
 			switch {
-			case err == nil && found == untold, err != nil && exchange.Definite(err, true): // it has not been carried out
+			case err == nil && found == traceUnknown, err != nil && exchange.Definite(err, true): // it has not been carried out
 				p.there, p.wrote = had, last
 			case err == nil:
-				p.there = found == present || p.doubt
+				p.there = found == tracePresent || p.unsure
 			default:
-				p.doubt = true
+				p.unsure = true
 			}
 			c.mu.Unlock()
-			c.next(i)
+			c.requestEnded(i)
 			done(err)
 		})
 	})
@@ -148,44 +148,44 @@ func ownerOf(id string) string {
 	return id[idLen:]
 }
 
-// remove removes the key from node i as far as requests up to number have written it, in its turn, and calls done with
-// whether there was anything. What cannot be removed now, or may come back, is left to the node's debts; and what a
-// node has that does not answer is only tried if it is urgent.
+// remove removes the key from node i, in order, if a request up to number has written it, and calls done with whether
+// the node had the key. A key that cannot be removed now, or may come back, gets a cleanup. If the node does not answer,
+// only an urgent removal is tried.
 func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(gone bool, err error)) {
 	n := r.nodes[i]
-	c.turn(i, func() {
+	c.inOrder(i, func() {
 		switch {
 		case !c.part(i).there: // what was under way has been refused, perhaps
-			c.next(i)
+			c.requestEnded(i)
 			done(false, nil)
 			return
-		case !urgent && n.isDeaf():
-			c.next(i)
-			r.owe(i, c, number)
+		case !urgent && n.isUnresponsive():
+			c.requestEnded(i)
+			r.cleanUpLater(i, c, number)
 			done(false, errStuck)
 			return
 		}
 		c.clear(n, i, number, func(gone, sure bool, err error) {
 			if sure {
-				n.forgive(c, number)
+				n.cancelCleanup(c, number)
 			} else {
-				r.owe(i, c, number)
+				r.cleanUpLater(i, c, number)
 			}
 			done(gone, err)
 		})
 	})
 }
 
-// clear makes the request of a removal, in a turn that has begun. sure means that nothing can come back.
+// clear requests a removal, in order. sure means that the key cannot come back.
 func (c *claim) clear(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
 	n.flag(releaseScript.Request(c.keys[:1], c.id, number),
 		func(gone bool, err error) {
 			c.mu.Lock()
 			p := &c.at[i]
-			sure := err == nil && !p.doubt
+			sure := err == nil && !p.unsure
 			p.there = !sure || number < p.wrote
 			c.mu.Unlock()
-			c.next(i)
+			c.requestEnded(i)
 			done(gone, sure, err)
 		})
 }

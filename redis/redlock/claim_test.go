@@ -72,7 +72,7 @@ func TestRefusedUnseen(t *testing.T) {
 			t.Fatal(v, err)
 		}
 	}
-	met := r.nodes[2].acquaintance()
+	met := r.nodes[2].lastHandshake()
 	other := fmt.Sprintf("1:%d:%s:%s", claimTTL.Milliseconds(), newID(), met.run)
 	if err := redistest.Raw(t, f.nodes[2].Addr).Set(context.Background(), r.naming.birth(), other, 0).Err(); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestRepeatedVote(t *testing.T) {
 	f.free("k")
 }
 
-// A debt is kept for as long as the last of the requests may keep the key that it stands for, which may be a renewal to
+// A cleanup is kept for as long as the last of the requests may keep the key, which may be a renewal to
 // a longer TTL.
 func TestDebtLasts(t *testing.T) {
 	t.Parallel()
@@ -171,18 +171,18 @@ func TestDebtLasts(t *testing.T) {
 	n := r.nodes[0]
 	lasts := func(c *claim, ttl time.Duration) {
 		t.Helper()
-		c.turn(0, func() {}) // so that nothing can be paid
-		defer c.next(0)
-		r.owe(0, c, 1)
+		c.inOrder(0, func() {}) // so that no cleanup can be made
+		defer c.requestEnded(0)
+		r.cleanUpLater(0, c, 1)
 		n.mu.Lock()
-		n.debts[c].until = time.Now().Add(time.Millisecond)
+		n.cleanups[c].until = time.Now().Add(time.Millisecond)
 		n.mu.Unlock()
-		r.owe(0, c, 2)
+		r.cleanUpLater(0, c, 2)
 		n.mu.Lock()
-		left := time.Until(n.debts[c].until)
+		left := time.Until(n.cleanups[c].until)
 		n.mu.Unlock()
 		if left < ttl {
-			t.Errorf("a request of just now may keep the key for %v, what is owed lapses in %v", ttl, left)
+			t.Errorf("a request of just now may keep the key for %v, its cleanup lapses in %v", ttl, left)
 		}
 	}
 	lasts(r.newClaim(req("k", claimTTL), claimTTL), claimTTL)
@@ -386,8 +386,8 @@ func TestReleaseWaitsItsTurn(t *testing.T) {
 	c := r.newClaim(q, claimTTL)
 	l := elected(t, r, q, c)
 	for i := range f.nodes {
-		c.turn(i, func() {
-			done := time.AfterFunc(4*nodeTimeout(claimTTL), func() { c.next(i) })
+		c.inOrder(i, func() {
+			done := time.AfterFunc(4*nodeTimeout(claimTTL), func() { c.requestEnded(i) })
 			t.Cleanup(func() { done.Stop() })
 		})
 	}

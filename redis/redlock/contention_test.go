@@ -94,7 +94,7 @@ func TestSharedOwner(t *testing.T) {
 	a, b := f.open(), f.open()
 	r := backend.Request{Key: "k", Owner: "constant", TTL: 30 * time.Second}
 	l := acquire(t, a, r)
-	f.whole(a, l) // a node that has not heard of it yet may grant it to another, and has no key of the winner then
+	f.whole(a, l) // a node that the request has not reached yet may grant it to another, and has no key of the winner then
 	for range 20 {
 		var held *backend.HeldError
 		if _, err := b.Acquire(context.Background(), r); !errors.As(err, &held) || held.Holder.Owner != r.Owner {
@@ -108,7 +108,7 @@ func TestSharedOwner(t *testing.T) {
 	if _, err := b.Acquire(ctx, w); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("a second client that waits: %v", err)
 	}
-	time.Sleep(debtSettle * 2) // sleeps: the period in which a clean-up could delete the winner's key
+	time.Sleep(cleanupGap * 2) // sleeps: the period in which a clean-up could delete the winner's key
 	for i, n := range f.nodes {
 		if len(f.keys(n)) != 1 {
 			t.Errorf("node %d has lost the winner's key", i)
@@ -174,7 +174,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 	}
 	time.Sleep(2 * exchange.DefaultTimeout) // sleeps: the requests must time out, with the server's buffers full of them
 	f.nodes[2].Thaw()
-	until(t, soon, "nothing is owed", func() bool { return !r.owes() })
+	until(t, soon, "no cleanup is left", func() bool { return !r.hasCleanups() })
 	nothing("silent", f.nodes[2])
 	// A context that ends at any moment.
 	for i := range 50 {

@@ -82,7 +82,7 @@ func (r *Backend) examine(ctx context.Context) ([]backend.Finding, error) {
 func (r *Backend) examineNode(ctx context.Context, n *node) ([]backend.Finding, clockSample) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
-	err := r.acquaint(n, r.options.Timeout, time.Now())
+	err := r.handshake(n, r.options.Timeout, time.Now())
 	said, list, rerr := endpoint.Read(ctx, n.name, n.client)
 	if rerr != nil {
 		return []backend.Finding{kit.Unreachable(n.name, rerr)}, clockSample{}

@@ -71,7 +71,7 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	for _, n := range r.nodes {
 		r.owned = append(r.owned, n.client)
 	}
-	if err := r.look(ctx); err != nil {
+	if err := r.handshakeAll(ctx); err != nil {
 		calls.CloseUnopened(ctx, r)
 		return nil, err
 	}

@@ -58,17 +58,17 @@ func TestFrozenNode(t *testing.T) {
 		}
 		n.Thaw()
 		until(t, soon, "what hung requests have left behind is removed",
-			func() bool { return len(f.keys(n)) == 0 && !r.owes() })
+			func() bool { return len(f.keys(n)) == 0 && !r.hasCleanups() })
 	}
 }
 
-// owes reports whether there is anything to be removed from a node yet.
-func (r *Backend) owes() bool {
+// hasCleanups reports whether any node has cleanups left.
+func (r *Backend) hasCleanups() bool {
 	for _, n := range r.nodes {
 		n.mu.Lock()
-		owes := len(n.debts) > 0
+		has := len(n.cleanups) > 0
 		n.mu.Unlock()
-		if owes {
+		if has {
 			return true
 		}
 	}
@@ -93,7 +93,7 @@ func TestHungNodeIsLeftAlone(t *testing.T) {
 		t.Errorf("up to %d goroutines with a hung node, %d before", most, before)
 	}
 	f.nodes[1].Thaw()
-	until(t, soon, "the node is free of keys", func() bool { return len(f.keys(f.nodes[1])) == 0 && !r.owes() })
+	until(t, soon, "the node is free of keys", func() bool { return len(f.keys(f.nodes[1])) == 0 && !r.hasCleanups() })
 }
 
 // With a majority hung nothing is granted; the error says why, and nothing stays behind.
@@ -128,7 +128,7 @@ func TestFrozenMajority(t *testing.T) {
 		for _, s := range f.nodes {
 			n += len(f.keys(s))
 		}
-		return n == 0 && !r.owes()
+		return n == 0 && !r.hasCleanups()
 	})
 	release(t, acquire(t, r, req("k", time.Minute)))
 }
@@ -167,7 +167,7 @@ func (f *fleet) looks(but int) (n int) {
 	return n
 }
 
-// A node that has not heard yet of a release, while another hangs, is no reason to refuse a key that the hung one
+// A node that a release has not reached yet, while another hangs, is no reason to refuse a key that the hung one
 // grants when it goes on.
 func TestRefusalInDoubt(t *testing.T) {
 	t.Parallel()
@@ -179,7 +179,7 @@ func TestRefusalInDoubt(t *testing.T) {
 	for attempt := 1; ; attempt++ { // a machine that pauses for the time in which an attempt is made again lets it fail
 		until(t, 10*time.Second, "the frozen node is taken for hung", func() bool {
 			release(t, acquire(t, r, waiting("warm", time.Minute)))
-			return r.nodes[2].isDeaf()
+			return r.nodes[2].isUnresponsive()
 		})
 		key := fmt.Sprint("k", attempt)
 		stale := newNaming(endpoint.DefaultNamespace).lock(key)

@@ -59,7 +59,7 @@ func TestFull(t *testing.T) {
 		!strings.Contains(err.Error(), "OOM") {
 		t.Errorf("a new lease in full servers: %v", err)
 	}
-	other := f.open() // they can be met
+	other := f.open() // handshakes succeed
 	if _, err := other.Acquire(ctx, req("k1", ttl)); !errors.Is(err, backend.ErrHeld) {
 		t.Errorf("a held key of full servers: %v", err)
 	}

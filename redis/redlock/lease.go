@@ -34,7 +34,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 // release returns when a quorum of the nodes is free of a claim, and a moment later if the others are about to answer;
 // those that do not are seen to in the background. had means that a quorum had it until then.
 func (r *Backend) release(ctx context.Context, c *claim) (had bool, err error) {
-	t := r.newRollCall()
+	t := r.newTallyOfAll()
 	gone := 0
 	r.removeAll(ctx, t, c, r.windowFor(c.ttl), func() { gone++ })
 	switch free := t.number(yes); {

@@ -10,36 +10,36 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A node that does not answer, with so much to be removed from it, is asked for no votes: who sees to that finds out
-// when it answers.
-const mostOwed = 32
+// A node that does not answer, and has so many cleanups left, is asked for no votes: the cleanups show when it answers
+// again.
+const mostCleanups = 32
 
 var errStuck = fmt.Errorf("request not sent, because of earlier ones: %w", exchange.ErrNoAnswer)
 
 // A node is one server of a fleet.
 type node struct {
-	name    string
-	client  *redis.Client
-	batcher *exchange.Batcher
-	limit   time.Duration // of a request, Options.Timeout
-	meet    sync.Mutex    // held while the node is being met
+	name        string
+	client      *redis.Client
+	batcher     *exchange.Batcher
+	limit       time.Duration // of a request, Options.Timeout
+	handshaking sync.Mutex    // held during a handshake
 
-	mu     sync.Mutex
-	found  acquaintance // of the last meeting that had a result
-	unmet  error        // why it could not be met; nil if it has been
-	barred time.Time    // it has no vote before, by what it said last
-	out    time.Time    // it has no vote with us before, because its clock was set forward
-	clock  serverClock
-	deaf   bool          // the last request that has ended was not answered
-	usual  time.Duration // how long an answer takes, smoothed
-	debts  map[*claim]*debt
-	paying bool // a goroutine sees to debts
+	mu           sync.Mutex
+	found        handshake // the last one that had a result
+	handshakeErr error     // why the last one failed
+	noVoteUntil  time.Time // it has no vote before, by what it said last
+	bannedUntil  time.Time // it has no vote with us before, because its clock was set forward
+	clock        serverClock
+	unresponsive bool          // the last request that has ended was not answered
+	usual        time.Duration // how long an answer takes, smoothed
+	cleanups     map[*claim]*cleanup
+	cleaning     bool // a goroutine makes them
 }
 
 func newNode(c *redis.Client, limit time.Duration, start exchange.Starter) *node {
 	return &node{
 		name: c.Options().Addr, client: c, batcher: exchange.NewBatcher(c, start), limit: limit,
-		debts: make(map[*claim]*debt),
+		cleanups: make(map[*claim]*cleanup),
 	}
 }
 
@@ -48,33 +48,33 @@ func newNode(c *redis.Client, limit time.Duration, start exchange.Starter) *node
 func (n *node) post(q exchange.Request, done func(v any, err error)) {
 	begun := time.Now()
 	n.batcher.Post(begun.Add(n.limit), q, func(r exchange.Result) {
-		n.heard(r.Err == nil || exchange.IsReply(r.Err), time.Since(begun))
+		n.noteReply(r.Err == nil || exchange.IsReply(r.Err), time.Since(begun))
 		done(r.V, r.Err)
 	})
 }
 
-// heard notes how a request ended.
-func (n *node) heard(answered bool, took time.Duration) {
+// noteReply notes how a request ended.
+func (n *node) noteReply(answered bool, took time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.deaf = !answered
+	n.unresponsive = !answered
 	const weight, pause = 8, 100 * time.Millisecond // what takes longer shows a pause, not of what is usual
 	if answered && took < pause {
 		n.usual += (took - n.usual) / weight
 	}
 }
 
-func (n *node) isDeaf() bool {
+func (n *node) isUnresponsive() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.deaf
+	return n.unresponsive
 }
 
-// isLeftAlone reports whether the node is asked for no votes.
-func (n *node) isLeftAlone() bool {
+// isSkipped reports whether the node is asked for no votes.
+func (n *node) isSkipped() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.deaf && len(n.debts) > mostOwed
+	return n.unresponsive && len(n.cleanups) > mostCleanups
 }
 
 // patience is how long to wait for the node when a quorum has answered: a few times what it usually takes. If what it
@@ -82,7 +82,7 @@ func (n *node) isLeftAlone() bool {
 func (n *node) patience(w window) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.deaf && w.needed > 0 {
+	if !n.unresponsive && w.needed > 0 {
 		return w.needed
 	}
 	const few, least = 4, time.Millisecond
@@ -106,9 +106,9 @@ func (n *node) observe(s clockSample, ban time.Duration) error {
 	defer n.mu.Unlock()
 	step := n.clock.observe(s)
 	if step > 0 {
-		n.out = s.received.Add(ban)
+		n.bannedUntil = s.received.Add(ban)
 	}
-	switch left := n.out.Sub(s.received); {
+	switch left := n.bannedUntil.Sub(s.received); {
 	case left > 0:
 		return &noVoteError{left: left, why: whyForward}
 	case step < 0:
@@ -117,29 +117,29 @@ func (n *node) observe(s clockSample, ban time.Duration) error {
 	return nil
 }
 
-// acquaintance is what the last meeting with the node has shown.
-func (n *node) acquaintance() acquaintance {
+// lastHandshake is the last handshake that had a result.
+func (n *node) lastHandshake() handshake {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.found
 }
 
-// bar notes for how long the node says that it has no vote.
-func (n *node) bar(left time.Duration) {
+// deferVote notes for how long the node says that it has no vote.
+func (n *node) deferVote(left time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.unmet, n.barred = nil, time.Now().Add(left)
+	n.handshakeErr, n.noVoteUntil = nil, time.Now().Add(left)
 }
 
 // notReady says why the node has no vote, as far as is known.
 func (n *node) notReady() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch young, jumped := time.Until(n.barred), time.Until(n.out); {
-	case n.unmet != nil:
-		return n.unmet
-	case n.found.outcast != nil:
-		return n.found.outcast
+	switch young, jumped := time.Until(n.noVoteUntil), time.Until(n.bannedUntil); {
+	case n.handshakeErr != nil:
+		return n.handshakeErr
+	case n.found.unfit != nil:
+		return n.found.unfit
 	case young > 0:
 		return &noVoteError{left: young, why: whyYoung}
 	case jumped > 0:

@@ -218,7 +218,7 @@ func TestCallersClients(t *testing.T) {
 	}
 	defer r.Close()
 	release(t, acquire(t, r, req("k", time.Minute)))
-	waitIdle(t, r) // every node has heard of the release
+	waitIdle(t, r) // the release has reached every node
 	f.nodes[2].Freeze()
 	defer f.nodes[2].Thaw()
 	const most = 2500 * time.Millisecond // go-redis' own patience is 3 s

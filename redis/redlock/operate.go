@@ -31,9 +31,9 @@ func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 
 func (r *Backend) list(ctx context.Context, prefix string) ([]string, error) {
 	found := make(map[string]int)
-	t := r.newRollCall()
+	t := r.newTallyOfAll()
 	w := window{node: endpoint.OpenTimeout, needed: endpoint.OpenTimeout, outage: endpoint.OpenTimeout}
-	r.ask(ctx, t, w, r.apart(func(i int) (verdict, func(), error) {
+	r.ask(ctx, t, w, r.onGoroutines(func(i int) (verdict, func(), error) {
 		keys, err := scanKeys(ctx, r.nodes[i].client, r.naming.lock(""), prefix)
 		return verdictOf(err), func() {
 			for key := range keys {

@@ -69,7 +69,7 @@ func New(ctx context.Context, nodes []*redis.Client, opts *Options) (*Backend, e
 	if err != nil {
 		return nil, err
 	}
-	if err := r.look(ctx); err != nil {
+	if err := r.handshakeAll(ctx); err != nil {
 		calls.CloseUnopened(ctx, r)
 		return nil, err
 	}

@@ -18,7 +18,7 @@ const (
 	leaseMissing = int64(0)
 	leaseRenewed = int64(1)
 	leaseOther   = int64(3)
-	leaseUntold  = int64(-1) // it says nothing that can be used
+	leaseUnknown = int64(-1) // it says nothing that can be used
 )
 
 var errMissing = errors.New("it does not have the lease")
@@ -143,7 +143,7 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 		for k, w := range list {
 			w.claim.overtakenBy(answers[k])
 			if answers[k] == leaseMissing && w.claim.isBusy(i) {
-				answers[k] = leaseUntold // the grant may still be on its way to this node
+				answers[k] = leaseUnknown // the grant may still be on its way to this node
 			}
 			r.found(i, w, answers[k] == leaseMissing)
 		}
@@ -189,14 +189,14 @@ func (r *Backend) repairAt(i int, w *renewal, done func(error)) {
 	c.write(n, i, w.number, func(ended func(trace, error)) {
 		left := time.Until(backend.Deadline(w.sent, w.ttl))
 		if left <= 0 {
-			ended(untold, nil)
+			ended(traceUnknown, nil)
 			return
 		}
 		n.flag(repairScript.Request(c.keys[:2], c.id, keepFor(left), w.number, c.token), func(there bool, err error) {
 			if there {
-				ended(present, err)
+				ended(tracePresent, err)
 			} else {
-				ended(missing, err)
+				ended(traceMissing, err)
 			}
 		})
 	}, done)

@@ -181,7 +181,8 @@ func TestDurableRestart(t *testing.T) {
 	}
 }
 
-// A node that has come back with the data of another has no vote, also with a client that meets both at once.
+// A node that has come back with the data of another has no vote, also with a client that makes handshakes with both at
+// once.
 func TestCopiedData(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)

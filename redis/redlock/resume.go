@@ -116,7 +116,7 @@ func parseResume(v any) (h backend.Holder, number uint64, err error) {
 
 // overtakenBy notes the answer of a node to a renewal, if it is that of a node that ignored the renewal.
 func (c *claim) overtakenBy(answer int64) {
-	if answer >= leaseUntold {
+	if answer >= leaseUnknown {
 		return
 	}
 	for last, old := uint64(-answer), c.number.Load(); old < last && !c.number.CompareAndSwap(old, last); {

@@ -9,8 +9,8 @@ import (
 //go:embed prelude.lua
 var prelude string
 
-//go:embed meet.lua
-var meetLua string
+//go:embed handshake.lua
+var handshakeLua string
 
 //go:embed acquire.lua
 var acquireLua string
@@ -31,13 +31,13 @@ var releaseLua string
 var inspectLua string
 
 var (
-	meetScript    = exchange.Script{Text: prelude + meetLua, Digest: "27662109acb2069441ad6d5b2556c4c86d72962c"}
-	acquireScript = exchange.Script{Text: prelude + acquireLua, Digest: "7f7020b6f189b172620484fdb74c57d9638924ed"}
-	confirmScript = exchange.Script{Text: prelude + confirmLua, Digest: "2649b1ad7d663b77f59af515e3ea446c99c3ac7f"}
-	renewScript   = exchange.Script{Text: prelude + renewLua, Digest: "886d68f18a3960c440bf5b0d1c9f6bfe863d49d2"}
-	repairScript  = exchange.Script{Text: prelude + repairLua, Digest: "15482dbb925a5c3c522aa95a9e5081e22844f923"}
-	releaseScript = exchange.Script{Text: prelude + releaseLua, Digest: "fa4bf6edabd45bf9ea6871e553e307e294fdabd2"}
-	inspectScript = exchange.Script{Text: prelude + inspectLua, Digest: "5b1a5a30ed422f82b4f9bad347dc94da118eb8aa"}
+	handshakeScript = exchange.Script{Text: prelude + handshakeLua, Digest: "f0b7539c8de97af809098c1d261a17a5b8e40c69"}
+	acquireScript   = exchange.Script{Text: prelude + acquireLua, Digest: "3294f0acbc340307c730b75b962fccb05b6f40ec"}
+	confirmScript   = exchange.Script{Text: prelude + confirmLua, Digest: "2649b1ad7d663b77f59af515e3ea446c99c3ac7f"}
+	renewScript     = exchange.Script{Text: prelude + renewLua, Digest: "886d68f18a3960c440bf5b0d1c9f6bfe863d49d2"}
+	repairScript    = exchange.Script{Text: prelude + repairLua, Digest: "15482dbb925a5c3c522aa95a9e5081e22844f923"}
+	releaseScript   = exchange.Script{Text: prelude + releaseLua, Digest: "fa4bf6edabd45bf9ea6871e553e307e294fdabd2"}
+	inspectScript   = exchange.Script{Text: prelude + inspectLua, Digest: "5b1a5a30ed422f82b4f9bad347dc94da118eb8aa"}
 )
 
 // scriptCommands are the commands that scripts run.

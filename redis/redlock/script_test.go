@@ -9,7 +9,8 @@ import (
 )
 
 var allScripts = map[string]exchange.Script{
-	"meet": meetScript, "acquire": acquireScript, "confirm": confirmScript, "renew": renewScript, "repair": repairScript,
+	"handshake": handshakeScript,
+	"acquire":   acquireScript, "confirm": confirmScript, "renew": renewScript, "repair": repairScript,
 	"release": releaseScript, "inspect": inspectScript, "resume": resumeScript,
 }
 

@@ -40,12 +40,12 @@ type tally struct {
 func (r *Backend) newTally() *tally {
 	n := len(r.nodes)
 	t := &tally{quorum: n/2 + 1, begun: time.Now(), said: make([]verdict, n), errs: make([]error, n)}
-	t.over = func() bool { return t.won() || t.hopeless() }
+	t.over = func() bool { return t.won() || t.cannotWin() }
 	return t
 }
 
-// newRollCall returns a tally that waits for all nodes, if they answer.
-func (r *Backend) newRollCall() *tally {
+// newTallyOfAll returns a tally that waits for all nodes, if they answer.
+func (r *Backend) newTallyOfAll() *tally {
 	t := r.newTally()
 	t.over = func() bool { return false }
 	return t
@@ -67,8 +67,8 @@ func (t *tally) answered() int { return t.number(yes) + t.number(no) }
 // won reports whether a quorum has said yes.
 func (t *tally) won() bool { return t.number(yes) >= t.quorum }
 
-// hopeless reports whether no quorum can say yes any more.
-func (t *tally) hopeless() bool { return t.number(yes)+t.number(silent) < t.quorum }
+// cannotWin reports whether no quorum can say yes any more.
+func (t *tally) cannotWin() bool { return t.number(yes)+t.number(silent) < t.quorum }
 
 // A window says how long a round lasts.
 type window struct {
@@ -156,7 +156,7 @@ func (r *Backend) patience(t *tally, w window) (longest time.Duration) {
 }
 
 // apart is a question that is put on goroutines of its own, because it blocks.
-func (r *Backend) apart(one func(i int) (verdict, func(), error)) func(i int, enter entry) {
+func (r *Backend) onGoroutines(one func(i int) (verdict, func(), error)) func(i int, enter entry) {
 	return func(i int, enter entry) {
 		if !r.leases.Go(func(context.Context) { enter(one(i)) }) {
 			enter(failed, nil, backend.ErrClosed)

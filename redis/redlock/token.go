@@ -48,9 +48,9 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 // confirm raises the counter of node i to token, behind the node's own vote, if that is still on its way.
 func (e *election) confirm(i int, token uint64, done func(verdict, error)) {
 	q := confirmScript.Request(e.c.keys[:2], e.c.id, token, e.number)
-	e.c.turn(i, func() {
+	e.c.inOrder(i, func() {
 		e.r.nodes[i].flag(q, func(has bool, err error) {
-			e.c.next(i)
+			e.c.requestEnded(i)
 			if err == nil && !has {
 				done(no, errMissing) // its vote has expired meanwhile
 				return

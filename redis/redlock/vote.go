@@ -21,7 +21,7 @@ type election struct {
 
 	votes []vote // by node; they count where the node's verdict is yes
 
-	doubtful bool // it was refused, but by so few nodes that the others, if they had answered, could have granted the key
+	uncertain bool // it was refused, but by so few nodes that the others, if they had answered, could have granted the key
 }
 
 func (r *Backend) newElection(c *claim) *election {
@@ -32,7 +32,7 @@ func (r *Backend) newElection(c *claim) *election {
 	// It fails as soon as no quorum is possible, but not before a quorum has answered: whether the key is held or the
 	// fleet is down makes a difference to the caller.
 	e.t.over = func() bool {
-		return len(e.electors()) >= e.t.quorum || e.t.hopeless() && e.t.answered() >= e.t.quorum
+		return len(e.electors()) >= e.t.quorum || e.t.cannotWin() && e.t.answered() >= e.t.quorum
 	}
 	return e
 }
@@ -40,7 +40,7 @@ func (r *Backend) newElection(c *claim) *election {
 // ask asks node i for its vote.
 func (e *election) ask(i int, enter entry) {
 	n := e.r.nodes[i]
-	if n.isLeftAlone() {
+	if n.isSkipped() {
 		enter(failed, nil, errStuck)
 		return
 	}
@@ -57,7 +57,7 @@ func (e *election) ask(i int, enter entry) {
 	})
 }
 
-// vote makes the request, a second time if the node had to be met first.
+// vote makes the request, a second time if a handshake had to come first.
 func (e *election) vote(i int, done func(vote, error)) {
 	n := e.r.nodes[i]
 	var v vote
@@ -68,19 +68,19 @@ func (e *election) vote(i int, done func(vote, error)) {
 			v = a
 			ended(a.trace(), err)
 		}
-		if n.isOutcast(begun) {
+		if n.isUnfit(begun) {
 			answered(vote{what: voteStranger}, nil)
 			return
 		}
 		e.request(n, func(a vote, err error) {
-			meet := func(context.Context) {
-				if e.r.acquaint(n, n.limit, begun) != nil {
+			shake := func(context.Context) {
+				if e.r.handshake(n, n.limit, begun) != nil {
 					answered(a, err) // judge decides what it is worth
 				} else {
 					e.request(n, answered)
 				}
 			}
-			if err != nil || a.what != voteStranger || !e.r.leases.Go(meet) {
+			if err != nil || a.what != voteStranger || !e.r.leases.Go(shake) {
 				answered(a, err)
 			}
 		})
@@ -90,9 +90,9 @@ func (e *election) vote(i int, done func(vote, error)) {
 // request makes the request once.
 func (e *election) request(n *node, done func(vote, error)) {
 	sent, c := time.Now(), e.c
-	met := n.acquaintance()
-	q := acquireScript.Request(c.keys, c.id, keepFor(c.ttl), e.number, e.sent.UnixMicro(), met.record, met.born, met.from,
-		met.run)
+	known := n.lastHandshake()
+	q := acquireScript.Request(c.keys, c.id, keepFor(c.ttl), e.number, e.sent.UnixMicro(), known.record, known.born,
+		known.from, known.run)
 	n.post(q, func(v any, err error) {
 		if err != nil {
 			done(vote{}, err)
@@ -106,11 +106,11 @@ func (e *election) request(n *node, done func(vote, error)) {
 func (v vote) trace() trace {
 	switch v.what {
 	case voteGranted, voteLate:
-		return present
+		return tracePresent
 	case voteHeld:
-		return missing
+		return traceMissing
 	}
-	return untold // refused before the node looked who holds it
+	return traceUnknown // refused before the node looked who holds it
 }
 
 // judge says why a vote does not count, nil if it does.
@@ -123,7 +123,7 @@ func (r *Backend) judge(n *node, v vote) error {
 	}
 	jump := n.observe(v.clock, r.ban)
 	if v.what == voteGranted {
-		n.bar(v.left)
+		n.deferVote(v.left)
 	}
 	switch {
 	case v.what == voteHeld:
@@ -176,7 +176,8 @@ func (e *election) outcome() error {
 }
 
 // held is the refusal if a quorum has answered and some of it holds the key for another owner; nil otherwise. It names
-// the owner that a quorum names: one that fewer do may have released the key, of which a slow node has not heard yet.
+// the owner that a quorum names: an owner that fewer name may have released the key, and the release has not reached a
+// slow node yet.
 func (e *election) held() error {
 	var named []backend.Holder
 	others, barred := 0, 0 // that do not name a holder
@@ -193,7 +194,7 @@ func (e *election) held() error {
 	if len(named) == 0 || len(named)+others+barred < e.t.quorum {
 		return nil
 	}
-	e.doubtful = len(named) <= len(e.votes)-e.t.quorum && barred == 0
+	e.uncertain = len(named) <= len(e.votes)-e.t.quorum && barred == 0
 	best := mostNamed(named)
 	if len(best) < e.t.quorum {
 		return &backend.HeldError{}

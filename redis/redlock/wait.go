@@ -85,7 +85,7 @@ func (r *Backend) peek(ctx context.Context, w *waiter) (there bool) {
 	free := 0
 	for k := range r.nodes {
 		n := r.nodes[(w.peeks+k)%len(r.nodes)]
-		if n.isDeaf() {
+		if n.isUnresponsive() {
 			continue
 		}
 		left, ok := r.peekAt(ctx, n, w.c)

@@ -18,80 +18,80 @@ import (
 // birthNew is what an operator, or Bootstrap, writes as the birth record of a node that has forgotten no lease.
 const birthNew = "new"
 
-// errCopied is that of a node which has to be met again, to learn from us that its record is another's.
+// errCopied means that another handshake is needed, in which the node learns that its record is that of another node.
 var errCopied = errors.New("its data was copied from another node")
 
-// An acquaintance is what meeting a node has shown. The zero acquaintance is of one that has not been met, or that
-// cannot vote.
-type acquaintance struct {
+// A handshake is what the client learns of a node before the node may vote. The zero handshake stands for none, or for a
+// node that cannot vote.
+type handshake struct {
 	run, id            string // the incarnation of its server, and the name of its data
 	record, born, from string // for acquire.lua
-	outcast            error  // why it must not vote; nil if it may
+	unfit              error  // why it must not vote; nil if it may
 	left               time.Duration
-	at                 time.Time // when the meeting began
+	at                 time.Time // when it began
 }
 
-// acquaint meets a node: it looks whether its server can keep locks, and agrees with it from when on it votes. A
-// meeting that began after since will do; several that want one share it. It takes several round trips, and mostly a
+// handshake finds out whether a node's server can keep locks, and agrees with the node from when on it votes. A
+// handshake that began after since is used again. It takes several round trips, and mostly a
 // new connection.
-func (r *Backend) acquaint(n *node, limit time.Duration, since time.Time) error {
-	n.meet.Lock() // bounded by the limit of another meeting
-	defer n.meet.Unlock()
-	if found := n.acquaintance(); found.at.After(since) {
-		return found.outcast
+func (r *Backend) handshake(n *node, limit time.Duration, since time.Time) error {
+	n.handshaking.Lock() // bounded by the limit of another handshake
+	defer n.handshaking.Unlock()
+	if found := n.lastHandshake(); found.at.After(since) {
+		return found.unfit
 	}
 	begun := time.Now()
-	found, err := r.interview(exchange.DeadlineContext{Context: context.Background(), End: begun.Add(limit)}, n)
+	found, err := r.requestHandshake(exchange.DeadlineContext{Context: context.Background(), End: begun.Add(limit)}, n)
 	if err != nil && kit.IsContextError(err) {
 		err = exchange.NoAnswer(time.Since(begun), err)
 	}
-	r.meeting.Lock() // of two that are met at once one is the second
-	defer r.meeting.Unlock()
+	r.comparing.Lock() // so that of two at once the second is compared with the first
+	defer r.comparing.Unlock()
 	for _, o := range r.nodes {
-		switch met := o.acquaintance(); {
-		case o == n || met.id == "":
-		case met.run == found.run:
-			found = acquaintance{run: found.run, outcast: fmt.Errorf("%s and %s are one server", o.name, n.name)}
-		case met.id == found.id:
+		switch other := o.lastHandshake(); {
+		case o == n || other.id == "":
+		case other.run == found.run:
+			found = handshake{run: found.run, unfit: fmt.Errorf("%s and %s are one server", o.name, n.name)}
+		case other.id == found.id:
 			err = errCopied
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.unmet = err; err != nil {
+	if n.handshakeErr = err; err != nil {
 		return err
 	}
 	found.at = begun
-	n.found, n.barred = found, begun.Add(found.left)
-	return found.outcast
+	n.found, n.noVoteUntil = found, begun.Add(found.left)
+	return found.unfit
 }
 
-// isOutcast reports whether the node was found not long ago to be one that must not vote.
-func (n *node) isOutcast(now time.Time) bool {
-	const pause = time.Second // it is looked at again
-	found := n.acquaintance()
-	return found.outcast != nil && now.Sub(found.at) < pause
+// isUnfit reports whether a recent handshake has shown that the node must not vote.
+func (n *node) isUnfit(now time.Time) bool {
+	const pause = time.Second // then another handshake follows
+	found := n.lastHandshake()
+	return found.unfit != nil && now.Sub(found.at) < pause
 }
 
-func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) {
+func (r *Backend) requestHandshake(ctx context.Context, n *node) (handshake, error) {
 	pipe := n.client.Pipeline()
 	text := pipe.Info(ctx)
 	// One pattern for appendonly, appendfsync and no-appendfsync-on-rewrite. It may be forbidden.
 	config := pipe.ConfigGet(ctx, "*append*")
 	if _, err := pipe.Exec(ctx); text.Val() == "" && err != nil { // a connection that fails leaves commands without errors
-		return acquaintance{}, err
+		return handshake{}, err
 	}
 	info := endpoint.ParseInfo(text.Val())
 	run := info["run_id"]
-	if err := unfit(info); err != nil {
-		return acquaintance{run: run, outcast: err}, nil
+	if err := unusable(info); err != nil {
+		return handshake{run: run, unfit: err}, nil
 	}
 	lock := r.naming.lock("probe:" + newID())
 	if err := endpoint.Probe(ctx, n.client, []string{lock, lock}, "", scriptCommands); errors.Is(err,
 		backend.ErrUnsupported) {
-		return acquaintance{run: run, outcast: err}, nil
+		return handshake{run: run, unfit: err}, nil
 	} else if err != nil {
-		return acquaintance{}, err
+		return handshake{}, err
 	}
 	durable := "0"
 	if endpoint.KeepsWrites(config.Val()) {
@@ -99,36 +99,36 @@ func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) 
 	}
 	args := []any{run, r.options.MaxTTL.Milliseconds(), newID(), durable}
 	for _, other := range r.nodes {
-		if found := other.acquaintance(); other != n && found.id != "" {
+		if found := other.lastHandshake(); other != n && found.id != "" {
 			args = append(args, found.id)
 		}
 	}
 	said := exchange.Send(ctx, n.client,
-		[]exchange.Request{meetScript.Request([]string{r.naming.birth()}, args...)})[0]
+		[]exchange.Request{handshakeScript.Request([]string{r.naming.birth()}, args...)})[0]
 	if said.Err != nil {
-		return acquaintance{}, said.Err
+		return handshake{}, said.Err
 	}
 	if list, ok := said.V.([]any); ok && len(list) == 0 {
-		return acquaintance{}, errors.New("it was started again just now")
+		return handshake{}, errors.New("it was started again just now")
 	}
 	f := exchange.ReadFields(said.V)
-	found := acquaintance{run: run, record: f.Text(), born: f.Text()}
+	found := handshake{run: run, record: f.Text(), born: f.Text()}
 	longest, err := time.ParseDuration(f.Text() + "ms")
 	found.id, found.from, found.left = f.Text(), f.Text(), f.Millis()
 	switch {
 	case f.Err() != nil:
-		return acquaintance{}, f.Err()
+		return handshake{}, f.Err()
 	case err != nil:
-		return acquaintance{}, exchange.ErrReply(said.V)
+		return handshake{}, exchange.ErrReply(said.V)
 	case longest != r.options.MaxTTL:
 		err = fmt.Errorf("the longest ttl (%s) of this node's fleet is %v, not %v", paramMaxTTL, longest, r.options.MaxTTL)
-		return acquaintance{run: run, outcast: err}, nil
+		return handshake{run: run, unfit: err}, nil
 	}
 	return found, nil
 }
 
-// unfit says why a server must not be a node.
-func unfit(info map[string]string) error {
+// unusable returns why a server must not be a node.
+func unusable(info map[string]string) error {
 	switch policy := endpoint.Evicts(info); {
 	case info["run_id"] == "":
 		return errors.New("INFO has no run_id")
@@ -151,18 +151,19 @@ func newID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// look meets every node. It fails if a quorum cannot be reached, or if any node that answers cannot be used.
-func (r *Backend) look(ctx context.Context) error {
+// handshakeAll makes a handshake with every node. It fails if a quorum cannot be reached, or if any node that answers
+// cannot be used.
+func (r *Backend) handshakeAll(ctx context.Context) error {
 	begun := time.Now()
-	t := r.newRollCall()
+	t := r.newTallyOfAll()
 	r.ask(ctx, t, window{node: openWait, needed: openWait, outage: endpoint.OpenTimeout},
-		r.apart(func(i int) (verdict, func(), error) {
+		r.onGoroutines(func(i int) (verdict, func(), error) {
 			n := r.nodes[i]
-			err := r.acquaint(n, endpoint.OpenTimeout, begun)
+			err := r.handshake(n, endpoint.OpenTimeout, begun)
 			for (isTimeout(err) || errors.Is(err, errCopied)) && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
-				err = r.acquaint(n, endpoint.OpenTimeout-time.Since(begun), begun)
+				err = r.handshake(n, endpoint.OpenTimeout-time.Since(begun), begun)
 			}
-			if exchange.IsReply(err) || n.isOutcast(begun) {
+			if exchange.IsReply(err) || n.isUnfit(begun) {
 				return no, nil, err
 			}
 			return verdictOf(err), nil, err
@@ -199,14 +200,14 @@ func (r *Backend) Bootstrap(ctx context.Context) error {
 }
 
 func (r *Backend) bootstrap(ctx context.Context) error {
-	t := r.newRollCall()
+	t := r.newTallyOfAll()
 	t.quorum = len(r.nodes) // all of them must answer
-	r.ask(ctx, t, window{outage: endpoint.OpenTimeout}, r.apart(func(i int) (verdict, func(), error) {
+	r.ask(ctx, t, window{outage: endpoint.OpenTimeout}, r.onGoroutines(func(i int) (verdict, func(), error) {
 		n := r.nodes[i]
 		end := time.Now().Add(n.limit)
 		_, err := n.batcher.Do(context.Background(), end, exchange.Request{Args: []any{"set", r.naming.birth(), birthNew}})
 		if err == nil {
-			err = r.acquaint(n, endpoint.OpenTimeout, time.Now())
+			err = r.handshake(n, endpoint.OpenTimeout, time.Now())
 		}
 		return verdictOf(err), nil, err
 	}))

@@ -49,6 +49,6 @@ else
 end
 born = math.min(born, now)
 local record = whole(born) .. ':' .. max .. ':' .. id .. ':' .. run
-if record ~= value then redis.call('SET', KEYS[1], record) end -- a full server can be met that has been met before
+if record ~= value then redis.call('SET', KEYS[1], record) end -- so that a handshake is possible again with a server that is full by now
 local from = born + minority(tonumber(max))
 return {record, whole(born), max, id, whole(from), math.max(from - now, 0)}
