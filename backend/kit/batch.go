@@ -25,30 +25,29 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	var last time.Time
 	guarantees := s.requests.Guarantees()
 	sent, ended := time.Now(), ContextError(ctx, nil)
-	s.inParts(n, func(i int, now time.Time) (call func()) {
+	s.inParts(n, func(i int, now time.Time, then *afterwards) {
 		l, ok := renewals[i].Lease.(*Life)
 		if !ok || l.leases != s {
 			errs[i] = fmt.Errorf("%w: lease of another backend", backend.ErrInvalid)
-			return nil
+			return
 		}
 		ttl := renewals[i].TTL
 		if errs[i] = guarantees.ValidateTTL(ttl); errs[i] != nil {
-			return nil
+			return
 		}
 		ttl = guarantees.Round(ttl)
 		if l.renewing && l.state == live {
 			errs[i] = l.waitingLocked(now)
-			return nil
+			return
 		}
-		bound, call, err := l.beginRenewLocked(ended, ttl, sent)
+		bound, err := l.beginRenewLocked(ended, ttl, sent, then)
 		if errs[i] = err; err != nil {
-			return call
+			return
 		}
 		lives, ttls, index = append(lives, l), append(ttls, ttl), append(index, i)
 		if bound.After(last) {
 			last = bound
 		}
-		return call
 	})
 	if len(lives) == 0 {
 		return errs
@@ -58,8 +57,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	granted, sendErrs := send(sctx, lives, ttls)
 	stop()
 	cancel()
-	var strays []*Life
-	s.inParts(len(lives), func(k int, now time.Time) (call func()) {
+	s.inParts(len(lives), func(k int, now time.Time, then *afterwards) {
 		l, u := lives[k], underway{ttl: ttls[k], sent: sent}
 		var ttl time.Duration
 		err := errUnanswered
@@ -69,33 +67,25 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 		if k < len(granted) {
 			ttl = granted[k]
 		}
-		stray, call, over := l.endRenewLocked(u, ttl, err, now)
-		if errs[index[k]] = renewError(ctx, over, err); stray {
-			strays = append(strays, l)
-		}
-		return call
+		over := l.endRenewLocked(u, ttl, err, now, then)
+		errs[index[k]] = renewError(ctx, over, err)
 	})
-	s.giveBack(strays...)
 	return errs
 }
 
-// inParts calls f with 0 to n-1 and the time, with the lock, which it leaves to others now and then; and afterwards,
-// without the lock, what f returned. The time is read under the lock: nobody has seen a later one for which a lease was
+// inParts calls f with 0 to n-1 and the time, with the lock, which it leaves to others now and then, and at last does
+// what f has left for afterwards. The time is read under the lock: nobody has seen a later one for which a lease was
 // over.
-func (s *Leases) inParts(n int, f func(i int, now time.Time) (call func())) {
+func (s *Leases) inParts(n int, f func(i int, now time.Time, then *afterwards)) {
 	const part = 64
-	var calls []func()
+	var then afterwards
 	for i := 0; i < n; {
 		s.mu.Lock()
 		now := time.Now()
 		for end := min(n, i+part); i < end; i++ {
-			if call := f(i, now); call != nil {
-				calls = append(calls, call)
-			}
+			f(i, now, &then)
 		}
 		s.mu.Unlock()
 	}
-	for _, call := range calls {
-		call()
-	}
+	then.run(s)
 }

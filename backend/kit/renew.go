@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,16 +26,32 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 	granted, err := l.leases.requests.RenewLease(rctx, l, ttl)
 	stop()
 	cancel()
+	var then afterwards
 	l.leases.mu.Lock()
-	stray, call, over := l.endRenewLocked(u, granted, err, time.Now())
+	over := l.endRenewLocked(u, granted, err, time.Now(), &then)
 	l.leases.mu.Unlock()
-	if call != nil {
-		call()
-	}
-	if stray {
-		l.leases.giveBack(l)
-	}
+	then.run(l.leases)
 	return renewError(ctx, over, err)
+}
+
+// afterwards is what renewals leave to be done without the lock.
+type afterwards struct {
+	callbacks []func() // that notify holders of a loss
+	giveBack  []*Life  // leases that the store has extended after their end
+}
+
+// add adds a callback, unless it is nil.
+func (a *afterwards) add(callback func()) {
+	if callback != nil {
+		a.callbacks = append(a.callbacks, callback)
+	}
+}
+
+func (a *afterwards) run(s *Leases) {
+	for _, callback := range a.callbacks {
+		callback()
+	}
+	s.giveBack(a.giveBack...)
 }
 
 // An underway is a renewal that has been asked for.
@@ -69,36 +86,31 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u underway, b
 		s.mu.Lock()
 	}
 	u = underway{ttl, time.Now()}
-	bound, call, err := l.beginRenewLocked(ContextError(ctx, nil), ttl, u.sent)
+	var then afterwards
+	bound, err = l.beginRenewLocked(ContextError(ctx, nil), ttl, u.sent, &then)
 	s.mu.Unlock()
-	if call != nil {
-		call()
-	}
+	then.run(s)
 	return u, bound, err
 }
 
 // beginRenewLocked begins a renewal sent now, unless the lease is over, or else ended is an error. bound is the
-// deadline that the lease has when the request is sent: no answer after it counts. call, if not nil, is to run after
-// unlocking.
+// deadline that the lease has when the request is sent: no answer after it counts.
 func (l *Life) beginRenewLocked(
-	ended error, ttl time.Duration, now time.Time,
-) (bound time.Time, call func(), err error) {
+	ended error, ttl time.Duration, now time.Time, then *afterwards,
+) (bound time.Time, err error) {
 	bound = l.place.At()
 	if l.state == live && !now.Before(bound) { // the process slept past it and the timer has not run yet
-		call = l.endLocked(lost)
+		then.add(l.endLocked(lost))
 	}
-	if err := l.overLocked(); err != nil {
-		return bound, call, err
-	}
-	if ended != nil {
-		return bound, call, ended
+	if err := cmp.Or(l.overLocked(), ended); err != nil {
+		return bound, err
 	}
 	// The store may shorten the lease although its answer never arrives.
 	if d := backend.Deadline(now, ttl); d.Before(bound) {
 		l.setDeadlineLocked(d)
 	}
 	l.renewing, l.asked = true, now.Sub(l.granted)
-	return bound, call, nil
+	return bound, nil
 }
 
 // unansweredLocked notes that a request for ttl may still be on its way to the store. Nothing says when it arrives, as
@@ -125,36 +137,39 @@ func (l *Life) keptLocked(now time.Time, ttl time.Duration) {
 	l.kept = max(l.kept, now.Sub(l.granted)+ttl)
 }
 
-// endRenewLocked enters the answer to a renewal. over is the error of a lease that is not live any more; stray means
-// that the store has prolonged such a one; call, if not nil, is to run after unlocking.
+// endRenewLocked enters the answer to a renewal. over is the error of a lease that is not live any more.
 func (l *Life) endRenewLocked(
-	u underway, granted time.Duration, err error, now time.Time,
-) (stray bool, call func(), over error) {
+	u underway, granted time.Duration, err error, now time.Time, then *afterwards,
+) (over error) {
 	l.renewing = false
 	if l.renewed != nil {
 		close(l.renewed)
 		l.renewed = nil
 	}
 	l.keptLocked(now, max(u.ttl, granted))
+	extended := false // after its end
 	switch {
 	case errors.Is(err, backend.ErrLost):
 		l.unsure = false
-		call = l.endLocked(lost)
+		then.add(l.endLocked(lost))
 	case l.state == live && !now.Before(l.place.At()):
 		// Answered or not, it came after the lease had ended: a renewal never revives.
-		call = l.endLocked(lost)
-		stray = err == nil
+		then.add(l.endLocked(lost))
+		extended = err == nil
 		l.unsure = l.unsure || err != nil
 	case err == nil && l.state == live:
 		l.unsure = l.lateTTL > 0
 		l.setDeadlineLocked(backend.Deadline(u.sent, l.prolongedLocked(granted)))
 	case err == nil:
-		stray = l.state == lost
+		extended = l.state == lost
 	default:
 		l.unansweredLocked(u.ttl)
-		stray = l.state == lost && l.givenUp
+		extended = l.state == lost && l.givenUp // perhaps
 	}
-	return stray, call, l.overLocked()
+	if extended {
+		then.giveBack = append(then.giveBack, l)
+	}
+	return l.overLocked()
 }
 
 // renewError is what a renewal returns that ended with err, of a lease that is over if that is not nil.
