@@ -21,8 +21,8 @@ type Backend struct {
 	mint       mint
 	probed     atomic.Bool // that the server, and what is before it, can do what the mode needs
 
-	ghostsMu sync.Mutex // guards what follows
-	ghosts   []server   // sessions to terminate
+	orphansMu sync.Mutex // guards what follows
+	orphans   []server   // sessions to terminate
 }
 
 var _ backend.Backend = (*Backend)(nil)

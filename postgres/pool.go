@@ -189,8 +189,8 @@ func (p *pool) retire(s *session) bool {
 	return true
 }
 
-// bury removes a session whose connection is closed. Its lease is lost.
-func (p *pool) bury(s *session) {
+// discard removes a session whose connection is closed. Its lease is lost.
+func (p *pool) discard(s *session) {
 	p.mu.Lock()
 	var life *kit.Life
 	if !s.dead {

@@ -235,7 +235,7 @@ func TestInspectAndBreakReaders(t *testing.T) {
 
 // A session that the server keeps after its connection was reset is ended before the reader's attempt is repeated, so
 // that one lease has one lock. Nobody else would notice a second shared lock before a writer waits for its end.
-func TestResetReaderLeavesNoGhost(t *testing.T) {
+func TestResetReaderLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	for mode, params := range variants {
 		for _, wait := range []bool{false, true} {

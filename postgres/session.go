@@ -68,7 +68,7 @@ func (s *session) want(n int) {
 func (s *session) give() {
 	p := &s.b.pool
 	if s.isBroken() {
-		p.bury(s)
+		p.discard(s)
 		<-s.turn
 		return
 	}

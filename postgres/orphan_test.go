@@ -11,7 +11,7 @@ import (
 
 // A path that resets a connection may leave the session behind it, which has carried the request out: the attempt that
 // is made again must not find the key held by the one before.
-func TestResetAttemptLeavesNoGhost(t *testing.T) {
+func TestResetAttemptLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
@@ -36,7 +36,7 @@ func TestResetAttemptLeavesNoGhost(t *testing.T) {
 
 // A release of which the server gets a part leaves the session with the lock, and no timer runs while the server waits
 // for the rest.
-func TestReleaseLeavesNoGhost(t *testing.T) {
+func TestReleaseLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	for mode, params := range variants {
 		t.Run(mode, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestReleaseLeavesNoGhost(t *testing.T) {
 
 // An attempt that is not made again, because its connection was new or its time is over, leaves nothing behind either:
 // its caller gets an error, and the session is ended in the background, as soon as the server can be reached.
-func TestFailedAttemptLeavesNoGhost(t *testing.T) {
+func TestFailedAttemptLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	const short = "&timeout=1s"
 	attempt := func(t *testing.T, b *Backend, r backend.Request, within time.Duration) (granted bool) {
@@ -105,7 +105,7 @@ func TestFailedAttemptLeavesNoGhost(t *testing.T) {
 }
 
 // A renewal of which no answer came may have been carried out, and the session lasts for the longer TTL then.
-func TestUnansweredRenewalLeavesNoGhost(t *testing.T) {
+func TestUnansweredRenewalLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	for mode, params := range variants {
@@ -138,7 +138,7 @@ func TestUnansweredRenewalLeavesNoGhost(t *testing.T) {
 
 // The TTL of a session that queues does not begin before the server gives it the lock: a waiter that was cut off queues
 // again, behind itself until that session is ended.
-func TestCutOffWaiterLeavesNoGhost(t *testing.T) {
+func TestCutOffWaiterLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
 	s, p, b := proxied(t, "&timeout=1s")
@@ -147,21 +147,21 @@ func TestCutOffWaiterLeavesNoGhost(t *testing.T) {
 	held := acquire(t, a, req("k", time.Minute))
 	done := startAcquire(context.Background(), b, waiting("k", ttl))
 	queued(t, a, "k", 1)
-	ghost := query[int](t, c, "SELECT pid FROM pg_locks WHERE NOT granted AND "+advisory)
+	orphan := query[int](t, c, "SELECT pid FROM pg_locks WHERE NOT granted AND "+advisory)
 	p.Refuse(true)
 	p.set(func(p *proxy) { p.keep = true })
 	b.cut()
 	time.Sleep(2 * ttl) // sleeps: how long the server is out of reach
 	p.Refuse(false)
 	until(t, 2*soon, "the session has left the queue", func() bool {
-		return query[int](t, c, "SELECT count(*) FROM pg_locks WHERE pid = $1 AND "+advisory, ghost) == 0
+		return query[int](t, c, "SELECT count(*) FROM pg_locks WHERE pid = $1 AND "+advisory, orphan) == 0
 	})
 	release(t, held)
 	release(t, granted(t, done, soon).Lease)
 }
 
 // All sessions that were given up are looked for together, and seldom.
-func TestGhostsAreLookedForTogether(t *testing.T) {
+func TestOrphansAreLookedForTogether(t *testing.T) {
 	t.Parallel()
 	const n = 20
 	s, p, b := proxied(t, "&lock_max_leases=60")
@@ -182,9 +182,9 @@ func TestGhostsAreLookedForTogether(t *testing.T) {
 		}
 	}
 	until(t, 2*soon, "the session is terminated", func() bool {
-		b.ghostsMu.Lock()
-		defer b.ghostsMu.Unlock()
-		return len(b.ghosts) == 0
+		b.orphansMu.Lock()
+		defer b.orphansMu.Unlock()
+		return len(b.orphans) == 0
 	})
 	if got := p.requests(); got >= n {
 		t.Errorf("%d requests for %d sessions that were given up", got, n)
@@ -209,9 +209,9 @@ func TestLostLeasesAreLookedForTogether(t *testing.T) {
 	until(t, 2*soon, "the session is terminated", func() bool {
 		made := 0
 		p.set(func(p *proxy) { made = p.made })
-		b.ghostsMu.Lock()
-		defer b.ghostsMu.Unlock()
-		return made > 0 && len(b.ghosts) == 0
+		b.orphansMu.Lock()
+		defer b.orphansMu.Unlock()
+		return made > 0 && len(b.orphans) == 0
 	})
 	if err := b.Close(); err != nil { // it waits for what is under way
 		t.Error(err)

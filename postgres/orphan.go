@@ -9,36 +9,36 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A ghost is the session of a connection that is broken for the client and not for the server: it keeps what it holds.
+// An orphan is a session whose connection is broken for the client, and not for the server. It keeps its locks.
 
-// terminateLater ends the session of ghost in the background.
-func (b *Backend) terminateLater(ghost server) {
-	b.ghostsMu.Lock()
-	defer b.ghostsMu.Unlock()
-	b.ghosts = append(b.ghosts, ghost)
-	if len(b.ghosts) == 1 {
-		b.leases.Go(func(context.Context) { b.terminateGhosts() })
+// terminateLater ends the session of orphan in the background.
+func (b *Backend) terminateLater(orphan server) {
+	b.orphansMu.Lock()
+	defer b.orphansMu.Unlock()
+	b.orphans = append(b.orphans, orphan)
+	if len(b.orphans) == 1 {
+		b.leases.Go(func(context.Context) { b.terminateOrphans() })
 	}
 }
 
-// terminateGhosts looks for all ghosts together until they have gone, or until Close begins. No TTL ends it: the server
-// may have carried out a renewal to a longer one, and that of a session in its queue begins when it is given the lock.
-// The server mostly ends them by itself, so that one look shows that they have gone; it comes after one to three
+// terminateOrphans looks for all orphans together until they have gone, or until Close begins. It does not give up after
+// a TTL: the server may have carried out a renewal to a longer TTL, and the TTL of a session in the queue begins when it
+// gets the lock. The server ends most of them by itself, so that one look finds none. It comes after one to three
 // seconds, and later where looks fail.
-func (b *Backend) terminateGhosts() {
+func (b *Backend) terminateOrphans() {
 	pause := kit.Pause{Min: time.Second, Max: 10 * time.Second}
 	for kit.Sleep(b.leases.Closing(), pause.Next(0)) == nil {
-		b.ghostsMu.Lock()
-		ghosts := slices.Clone(b.ghosts)
-		b.ghostsMu.Unlock()
-		if b.terminateNow(b.leases.Closing(), ghosts...) != nil {
+		b.orphansMu.Lock()
+		orphans := slices.Clone(b.orphans)
+		b.orphansMu.Unlock()
+		if b.terminateNow(b.leases.Closing(), orphans...) != nil {
 			continue
 		}
 		pause.Reset()
-		b.ghostsMu.Lock()
-		b.ghosts = b.ghosts[len(ghosts):]
-		over := len(b.ghosts) == 0
-		b.ghostsMu.Unlock()
+		b.orphansMu.Lock()
+		b.orphans = b.orphans[len(orphans):]
+		over := len(b.orphans) == 0
+		b.orphansMu.Unlock()
 		if over {
 			return
 		}
@@ -47,12 +47,12 @@ func (b *Backend) terminateGhosts() {
 
 // terminateNow ends sessions, in case the server has not noticed that their connections are broken, and waits for their
 // end, by which their locks are free.
-func (b *Backend) terminateNow(ctx context.Context, ghosts ...server) error {
+func (b *Backend) terminateNow(ctx context.Context, orphans ...server) error {
 	var pids, begun []string
-	for _, g := range ghosts {
+	for _, g := range orphans {
 		pids, begun = append(pids, g.pid), append(begun, g.begun)
 	}
-	_, err := b.terminate(ctx, ghostSQL, "{"+strings.Join(pids, ",")+"}", `{"`+strings.Join(begun, `","`)+`"}`)
+	_, err := b.terminate(ctx, orphanSQL, "{"+strings.Join(pids, ",")+"}", `{"`+strings.Join(begun, `","`)+`"}`)
 	return err
 }
 

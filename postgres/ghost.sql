@@ -1,5 +1,0 @@
--- Sessions of ours whose connections are gone, which the server has not noticed yet.
-SELECT pg_catalog.pg_terminate_backend(a.pid)
-FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) AS ghost (pid, begun)
-    JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) ghost.pid::int
-        AND a.backend_start OPERATOR(pg_catalog.=) ghost.begun::timestamp with time zone
