@@ -21,10 +21,10 @@ func (b *Backend) terminateLater(orphan server) {
 	}
 }
 
-// terminateOrphans looks for all orphans together until they have gone, or until Close begins. It does not give up after
-// a TTL: the server may have carried out a renewal to a longer TTL, and the TTL of a session in the queue begins when it
-// gets the lock. The server ends most of them by itself, so that one look finds none. It comes after one to three
-// seconds, and later where looks fail.
+// terminateOrphans looks for all orphans together until they have gone, or until Close begins. It does not give up
+// after a TTL: the server may have carried out a renewal to a longer TTL, and the TTL of a session in the queue begins
+// when it gets the lock. The server ends most of them by itself, so that one look finds none. It comes after one to
+// three seconds, and later where looks fail.
 func (b *Backend) terminateOrphans() {
 	pause := kit.Pause{Min: time.Second, Max: 10 * time.Second}
 	for kit.Sleep(b.leases.Closing(), pause.Next(0)) == nil {

@@ -25,7 +25,7 @@ var (
 	setupSQL         = sqlOf("setup")
 	checkIntervalSQL = sqlOf("check_interval")
 	inspectSQL       = sqlOf("inspect")
-	orphanSQL         = sqlOf("orphan")
+	orphanSQL        = sqlOf("orphan")
 	breakSQL         = sqlOf("break")
 	doctorSQL        = sqlOf("doctor")
 	capacitySQL      = sqlOf("capacity")
