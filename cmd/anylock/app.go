@@ -19,6 +19,8 @@ type app struct {
 	reachGiven           bool // the user has said how far the lock must reach
 }
 
+func init() { cobra.EnableCommandSorting = false } // run comes first
+
 func (a *app) rootCommand() *cobra.Command {
 	printVersion := false
 	root := &cobra.Command{
@@ -56,7 +58,6 @@ The home directory is that of the system's user database, not $HOME.`,
 	flags.Var(&a.backendFile, "backend-file", "read the URL from the first line of `FILE`, to keep its password out of "+
 		"ps (default $ANYLOCK_URL_FILE)")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "report progress on standard error")
-	cobra.EnableCommandSorting = false // run comes first
 	addGroup(root, "Locks:", a.runCommand(), a.holdCommand(), a.acquireCommand(), a.renewCommand(),
 		a.releaseCommand(), a.serveCommand())
 	addGroup(root, "Who holds what:", a.inspectCommand(), a.listCommand(), a.breakCommand())
