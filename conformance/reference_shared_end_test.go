@@ -171,8 +171,9 @@ func (s *server) dropPlaces(c *client) {
 		return
 	}
 	for key, e := range s.keys {
-		if len(e.readers) > 0 {
-			e.queue = slices.DeleteFunc(e.queue, func(p *place) bool { return p.client == c })
+		if isOf := func(p *place) bool { return p.client == c }; len(e.readers) > 0 &&
+			slices.ContainsFunc(e.queue, isOf) {
+			e.queue = slices.DeleteFunc(e.queue, isOf)
 			s.admitLocked(key, e)
 		}
 	}
