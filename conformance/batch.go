@@ -177,7 +177,11 @@ func renewBatchReportsEach(t *trial) {
 	ended, cancel := context.WithCancel(t.ctx)
 	cancel()
 	deadline := first.Deadline()
-	for i, err := range batcher.RenewBatch(ended, batch[:1]) {
+	errs = batcher.RenewBatch(ended, batch[:1])
+	if len(errs) != 1 {
+		t.fatalf("a batch of one lease whose context had ended has %d errors", len(errs))
+	}
+	for i, err := range errs {
 		if !errors.Is(err, context.Canceled) {
 			t.errorf("number %d of a batch whose context had ended: %v, want context.Canceled", i, err)
 		}

@@ -46,7 +46,9 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if err := c.server.mayWait(r); err != nil {
 		return nil, err
 	}
-	r.TTL = max(r.TTL, 10*time.Millisecond)
+	if !r.Shared || !c.is("reader's TTL below MinTTL is kept as asked") {
+		r.TTL = max(r.TTL, shortest)
+	}
 	done, err := c.turn(ctx, r.Owner, r.Wait)
 	if err != nil {
 		return nil, err
@@ -102,6 +104,10 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 			continue
 		case err != nil:
 			return nil, err
+		}
+		if _, again := c.contact.asked.Load(r.Owner); again &&
+			c.is("deadline of a waiter that queued again counts from the answer") {
+			g.at = time.Now()
 		}
 		life, err := c.grant(ctx, r, g, g.at)
 		if errors.Is(err, backend.ErrLost) && c.is("waiter asks again under an owner that is being given back") {
@@ -221,13 +227,14 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			c.timedOut(r)
 		}
-		if !c.abandonsBriefly(r, "a cancelled wait") && !c.is("cancelled request is not cleaned up") &&
+		if !c.dropsCleanUp(r) && !c.abandonsBriefly(r, "a cancelled wait") && !c.is("cancelled request is not cleaned up") &&
 			!(r.Shared && c.is("cancelled reader is not cleaned up")) {
 			c.leases.Withdraw(r, r.TTL)
 		}
 		return granted{}, c.endOfWait(ctx)
 	case <-done:
-		if !c.is("waiter of a closed client stays in the queue") {
+		if !c.is("waiter of a closed client stays in the queue") &&
+			!(r.Shared && c.is("waiting reader of a closed client stays in the queue")) {
 			c.leave(r)
 		}
 		if c.is("Close ends waits as unavailable") {

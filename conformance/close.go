@@ -70,13 +70,18 @@ func (t *trial) closes(c backend.Backend) {
 func closeEndsWaiting(t *trial) {
 	g := t.acquire(t.b, t.key, t.long())
 	c := t.open()
-	first, second := t.wait(c, t.key, t.long()), t.wait(c, t.key, t.long())
-	t.arrived(t.key, 2)
+	ended := []*waiting{t.wait(c, t.key, t.long()), t.wait(c, t.key, t.long())}
+	if t.g.Shared {
+		ended = append(ended, t.waitToRead(c, t.key, t.long()))
+	}
+	cancelled := t.wait(c, t.key, t.long())
+	t.arrived(t.key, len(ended)+1)
 	last := t.wait(t.a, t.key, t.long())
-	t.arrived(t.key, 3)
+	t.arrived(t.key, len(ended)+2)
+	cancelled.cancelAndFail(t) // Close lets the clean-up finish
 	closing := time.Now()
 	t.closes(c)
-	for _, w := range []*waiting{first, second} {
+	for _, w := range ended {
 		w.fails(t, "Acquire waiting at Close")
 		w.endsByClose(t, closing, "Acquire waiting at Close")
 	}

@@ -18,7 +18,7 @@ var connectionChecks = []Check{
 	},
 	{
 		Name:  "EndedCallsLeaveNoConnection",
-		Rule:  "rule 10: waits and attempts that have ended leave no connection behind, however many there were",
+		Rule:  "rule 10: waits, attempts, lists and Breaks that have ended leave no connection behind, however many",
 		Needs: []Need{needsLinked},
 		run:   endedCallsLeaveNoConnection,
 	},
@@ -44,6 +44,16 @@ func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 	})
 	for range n {
 		t.refused(c, busy)
+	}
+	lister, lists := c.(backend.Lister)
+	breaker, breaks := c.(backend.Breaker)
+	for range n { // other checks examine the answers
+		if lists {
+			_, _ = lister.List(t.ctx, busy.key)
+		}
+		if breaks {
+			_ = breaker.Break(t.ctx, busy.key, backend.NewOwner())
+		}
 	}
 	link.Hold(FromStore)
 	t.together(n, func(int) {

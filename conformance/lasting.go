@@ -16,16 +16,15 @@ import (
 var lastingChecks = []Check{
 	{
 		Name: "ClientForgetsEndedLeases",
-		Rule: "rule 10: a client keeps neither memory nor goroutines for leases that were released or have expired, " +
-			"refused attempts and " +
-			"cancelled waits: of 20,000 released leases, or as many as a slow store grants in a second",
+		Rule: "rule 10: a client keeps neither memory nor goroutines for leases that were released, broken or resumed or " +
+			"have expired, refused attempts and cancelled waits: of 20,000 released leases, or as many as a slow store " +
+			"grants in a second",
 		run: clientForgetsEndedLeases,
 	},
 	{
 		Name: "StoreForgetsEndedLeases",
-		Rule: "rule 10: a store keeps no record for each lease that was released or has expired, refused attempt or " +
-			"cancelled wait: of " +
-			"20,000 released leases, or as many as a slow store grants in a second",
+		Rule: "rule 10: a store keeps no record for each lease that was released, broken or resumed or has expired, " +
+			"refused attempt or cancelled wait: of 20,000 released leases, or as many as a slow store grants in a second",
 		Needs: []Need{needsFootprint},
 		alone: true,
 		run:   storeForgetsEndedLeases,
@@ -42,13 +41,19 @@ type wayToEnd struct {
 	what string
 	most int // on a fast store
 	end  func(e *endings, worker int) int
+	can  func(e *endings) bool // nil: every store
 }
 
 var waysToEnd = []wayToEnd{
-	{"released leases", 20000, (*endings).released},
-	{"refused attempts", 2000, (*endings).refused},
-	{"cancelled waits", 500, (*endings).cancelled},
-	{"expired leases", 500, (*endings).expired},
+	{"released leases", 20000, (*endings).released, nil},
+	{"refused attempts", 2000, (*endings).refused, nil},
+	{"cancelled waits", 500, (*endings).cancelled, nil},
+	{"cancelled waits of readers", 500, (*endings).cancelledReaders, func(e *endings) bool { return e.g.Shared }},
+	{"expired leases", 500, (*endings).expired, nil},
+	{"broken leases, and as many Breaks of nobody's", 200, (*endings).broken,
+		func(e *endings) bool { _, ok := e.b.(backend.Breaker); return ok }},
+	{"resumed leases, and as many Resumes of nobody's", 200, (*endings).resumed,
+		func(e *endings) bool { _, ok := e.b.(backend.Resumer); return ok }},
 }
 
 // endings are leases and attempts of client a that have ended, on a few keys for each worker.
@@ -71,10 +76,20 @@ func (t *trial) newEndings() *endings {
 			e.keys[w][i] = t.newKey()
 		}
 	}
-	for _, way := range waysToEnd { // what clients and stores set up once is there afterwards
+	for _, way := range e.ways() { // what clients and stores set up once is there afterwards
 		e.make(way, 1)
 	}
 	return e
+}
+
+// ways are the ways to end that the store has.
+func (e *endings) ways() (ways []wayToEnd) {
+	for _, way := range waysToEnd {
+		if way.can == nil || way.can(e) {
+			ways = append(ways, way)
+		}
+	}
+	return ways
 }
 
 // most is how many leases or attempts end in that way on a fast store.
@@ -164,13 +179,17 @@ func (e *endings) refused(worker int) int {
 	return endingGroup
 }
 
-func (e *endings) cancelled(worker int) int {
+func (e *endings) cancelled(worker int) int { return e.cancelledWaits(worker, false) }
+
+func (e *endings) cancelledReaders(worker int) int { return e.cancelledWaits(worker, true) }
+
+func (e *endings) cancelledWaits(worker int, shared bool) int {
 	key, release := e.busy(worker)
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
 	var waits sync.WaitGroup
 	for range endingGroup {
-		r := backend.Request{Key: key, Owner: e.owner(worker), TTL: e.long(), Wait: true}
+		r := backend.Request{Key: key, Owner: e.owner(worker), TTL: e.long(), Wait: true, Shared: shared}
 		waits.Go(func() {
 			if l, err := e.a.Acquire(ctx, r); err == nil {
 				_ = l.Release(e.ctx)
@@ -195,11 +214,35 @@ func (e *endings) expired(worker int) int {
 	return endingGroup
 }
 
+// broken has the other client break a lease, and one that nobody has.
+func (e *endings) broken(worker int) int {
+	key, owner, breaker := e.keys[worker][0], e.owner(worker), e.b.(backend.Breaker)
+	l := e.lease(e.a, owner, key, e.long())
+	for _, owner := range []string{backend.NewOwner(), owner} {
+		_ = breaker.Break(e.ctx, key, owner) // other checks examine the answer
+	}
+	_ = l.Release(e.ctx)
+	return 1
+}
+
+// resumed has the other client resume a lease, and one that nobody has.
+func (e *endings) resumed(worker int) int {
+	key, owner, resumer := e.keys[worker][0], e.owner(worker), e.b.(backend.Resumer)
+	l := e.lease(e.a, owner, key, e.long())
+	for _, owner := range []string{backend.NewOwner(), owner} {
+		if again, err := resumer.Resume(e.ctx, backend.Request{Key: key, Owner: owner, TTL: e.long()}); err == nil {
+			_ = again.Release(e.ctx)
+		}
+	}
+	_ = l.Release(e.ctx)
+	return 1
+}
+
 func clientForgetsEndedLeases(t *trial) {
 	const perKey = 4 // owners that a store in the same process may remember
 	e := t.newEndings()
 	before := goroutines(t.label)
-	for _, way := range waysToEnd {
+	for _, way := range e.ways() {
 		n := e.make(way, e.most(way))
 		most, kept := max(perKey*endingGroup*e.workers, n/8), 0
 		end := time.Now().Add(recovery)
@@ -220,7 +263,7 @@ func clientForgetsEndedLeases(t *trial) {
 
 func storeForgetsEndedLeases(t *trial) {
 	e := t.newEndings()
-	for _, way := range waysToEnd {
+	for _, way := range e.ways() {
 		before := t.footprint()
 		n := e.make(way, e.most(way))
 		most, now := before+int64(max(2*endingGroup, n/4)), before

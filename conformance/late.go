@@ -112,7 +112,10 @@ func lateGrantIsReleased(t *trial) {
 
 // lateTurnIsOneLease keeps a waiter from hearing of its turn until that is over.
 func lateTurnIsOneLease(t *trial) {
-	t.together(3, func(i int) {
+	const cases = 3
+	t.inChunks(2*cases, 1, func(i int) {
+		again := i >= cases // the waiter's connection breaks first, and it queues again
+		i %= cases
 		c, link := t.linked()
 		t.usable(c)
 		g := t.acquire(t.a, t.newKey(), t.long())
@@ -123,6 +126,11 @@ func lateTurnIsOneLease(t *trial) {
 			return err
 		})
 		t.confirmQueued(g.key, 1)
+		if again {
+			link.Cut()
+			t.usable(c)
+			t.queuesAgain(g.key, 1)
+		}
 		link.Hold(FromStore)
 		t.release(g)
 		time.Sleep(t.g.Round(t.short()) + time.Duration(i)*t.short()/8)

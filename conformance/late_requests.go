@@ -66,10 +66,18 @@ func lateRenewalRevivesNothing(t *trial) {
 func lateRequestSparesOwnClient(t *trial) {
 	requests := append(t.renewals(), renewal{"Release",
 		func(ctx context.Context, g *grant, _ time.Duration) error { return g.Release(ctx) }})
-	t.inChunks(len(requests), 2, func(i int) {
+	cases := len(requests)
+	if t.g.Shared {
+		cases *= 2
+	}
+	t.inChunks(cases, 2, func(i int) {
+		acquire := t.acquire
+		if i >= len(requests) { // a reader, before a writer of its client
+			acquire, i = t.read, i-len(requests)
+		}
 		c, link := t.linked()
 		t.usable(c)
-		g := t.acquire(c, t.newKey(), t.awaited())
+		g := acquire(c, t.newKey(), t.awaited())
 		w := t.wait(c, g.key, t.long())
 		t.confirmQueued(g.key, 1)
 		if !g.live(time.Now()) {

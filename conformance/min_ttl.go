@@ -29,13 +29,22 @@ var minTTLChecks = []Check{
 	},
 }
 
-// briefWays are the ways to get a free key.
-var briefWays = []bool{false, true}
+// A briefWay is a way to get a free key.
+type briefWay struct{ wait, shared bool }
+
+func (t *trial) briefWays() []briefWay {
+	ways := []briefWay{{}, {wait: true}}
+	if t.g.Shared {
+		ways = append(ways, briefWay{shared: true})
+	}
+	return ways
+}
 
 // granted makes an attempt on a free key with a TTL that may be over before the answer is there: then it returns nil.
-func (t *trial) granted(key string, ttl time.Duration, wait bool) *grant {
+func (t *trial) granted(key string, ttl time.Duration, way briefWay) *grant {
 	before := time.Now()
-	l, err := t.a.Acquire(t.ctx, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
+	l, err := t.a.Acquire(t.ctx, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: way.wait,
+		Shared: way.shared})
 	after := time.Now()
 	t.answered(err, before)
 	switch deadline := backend.Deadline(before, t.kept(t.g.Round(ttl))); {
@@ -47,7 +56,8 @@ func (t *trial) granted(key string, ttl time.Duration, wait bool) *grant {
 	case err != nil:
 		t.breaksText(grantRule, "Acquire of a free key for %v: %v", ttl, err)
 	}
-	g := &grant{Lease: l, client: t.a, key: key, owner: ownerOf(l), ttl: ttl, before: before, after: after}
+	g := &grant{Lease: l, client: t.a, key: key, owner: ownerOf(l), ttl: ttl, before: before, after: after,
+		shared: way.shared}
 	t.mu.Lock()
 	t.grants = append(t.grants, g)
 	t.mu.Unlock()
@@ -76,8 +86,8 @@ func freeKeyIsNotLost(t *trial) {
 	var inTime int
 	for range attemptsInTime {
 		for _, ttl := range ttls {
-			for _, wait := range briefWays {
-				if g := t.granted(t.newKey(), ttl, wait); g != nil {
+			for _, way := range t.briefWays() {
+				if g := t.granted(t.newKey(), ttl, way); g != nil {
 					inTime++
 					_ = g.Release(t.ctx)
 				}
@@ -93,10 +103,11 @@ func freeKeyIsNotLost(t *trial) {
 // eachBrief runs f with leases of short TTLs, each got with and without a wait, until it reports that it has seen
 // enough.
 func (t *trial) eachBrief(ttls []time.Duration, f func(g *grant) (seen bool)) {
-	t.inChunks(2*len(ttls), 2, func(i int) {
-		ttl, wait := ttls[i/2], briefWays[i%2]
+	ways := t.briefWays()
+	t.inChunks(len(ways)*len(ttls), 2, func(i int) {
+		ttl, way := ttls[i/len(ways)], ways[i%len(ways)]
 		for range attemptsInTime {
-			if g := t.granted(t.newKey(), ttl, wait); g != nil && f(g) {
+			if g := t.granted(t.newKey(), ttl, way); g != nil && f(g) {
 				return
 			}
 		}
@@ -129,7 +140,7 @@ func ttlBelowMinTTLIsMinTTL(t *trial) {
 			t.fatalf("TTL %v acts as %v: Inspect returns a TTL of %v", g.ttl, granted, h.TTL)
 		}
 		t.succeeds(t.b, &grant{Lease: g.Lease, client: g.client, key: g.key, owner: g.owner, ttl: granted, before: g.before,
-			after: g.after},
+			after: g.after, shared: g.shared},
 			max(time.Millisecond, granted/32))
 		return true
 	})

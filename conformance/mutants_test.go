@@ -15,7 +15,7 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, lastingMutants,
 	restartMutants,
 	queueEventMutants, reconnectMutants, reconnectLossMutants, sharedMutants, resumeMutants,
-	originMutants, seriesMutants)
+	originMutants, seriesMutants, siblingMutants)
 
 var plainMutants = []mutant{
 	// guarantees

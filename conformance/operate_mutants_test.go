@@ -34,6 +34,7 @@ func (c *client) List(ctx context.Context, prefix string) (keys []string, err er
 	if c.leases.Closed() {
 		return nil, backend.ErrClosed
 	}
+	c.keeps("list keeps a connection until Close")
 	ctx = c.only(ctx, "list under way ignores cancellation")
 	if c.server.paged() {
 		return c.listPages(ctx, prefix)
@@ -104,6 +105,7 @@ func (c *client) Break(ctx context.Context, key, owner string) error {
 		return err
 	}
 	if !done {
+		c.leavesGoroutine("Break of nobody leaves a goroutine")
 		return backend.ErrLost
 	}
 	return nil
@@ -120,6 +122,9 @@ func (s *server) breakLease(key, owner string) (done bool) {
 		e.queue = slices.Delete(e.queue, i, i+1)
 		return true
 	}
+	if owner == "" {
+		return s.breakNobody(key, e)
+	}
 	s.breakWaiter(e, owner)
 	if done, differs := s.breakDiffers(key, e, owner); differs {
 		return done
@@ -131,6 +136,7 @@ func (s *server) breakLease(key, owner string) (done bool) {
 		return false
 	}
 	s.breakQueue(key, e)
+	s.recordsLocked("store keeps a record of each broken lease")
 	e.broken, e.wasBroken, e.brokenOwner = true, true, owner
 	s.endsOthers("timer of a broken lease ends the next one, which others wait for", key, e, e.expires)
 	switch {

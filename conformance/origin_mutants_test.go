@@ -92,6 +92,7 @@ func (s *server) breakDiffers(key string, e *entry, owner string) (done, differs
 func (s *server) unlisted(e *entry) bool {
 	return e.owner != "" && (!e.renewed.IsZero() && s.is("list leaves out renewed leases") ||
 		e.resumedBy != nil && s.is("list leaves out resumed leases") ||
+		e.restored && s.is("list leaves out leases from before a restart") ||
 		e.broken && s.is("list leaves out keys that were broken before") ||
 		e.ttl > 24*time.Hour && s.is("list leaves out leases over a day"))
 }

@@ -125,7 +125,8 @@ func (t *trial) other(b backend.Backend) backend.Backend {
 type likeCase struct {
 	origin
 	change
-	i int
+	i     int
+	token bool // Inspect returns the tokens of such leases that were granted at once
 }
 
 func (c likeCase) String() string {
@@ -137,10 +138,11 @@ func (c likeCase) String() string {
 
 func leasesAreAlike(t *trial) {
 	var cases []likeCase
+	tokens := t.modesWithTokens()
 	for _, o := range t.origins() {
 		for _, c := range t.changes() {
 			for range 2 { // each client has the lease once
-				cases = append(cases, likeCase{o, c, len(cases)})
+				cases = append(cases, likeCase{o, c, len(cases), tokens[o.shared]})
 			}
 		}
 	}
@@ -157,6 +159,20 @@ func leasesAreAlike(t *trial) {
 	for _, end := range ends {
 		t.inChunks(len(cases), each, func(i int) { end(cases[i]) })
 	}
+}
+
+// modesWithTokens reports whether Inspect returns the token of a shared lease (true) and of an exclusive one (false).
+func (t *trial) modesWithTokens() map[bool]bool {
+	tokens := make(map[bool]bool)
+	for _, shared := range []bool{false, true} {
+		if shared && !t.g.Shared {
+			continue
+		}
+		g := origin{shared: shared}.lease(t, t.a, t.b, t.long(), t.long())
+		tokens[shared] = t.inspect(g.key).Token != 0
+		t.release(g)
+	}
+	return tokens
 }
 
 // granted returns the lease of c for ttl, changed to another TTL. The lease before it was for first. Others come to
@@ -222,6 +238,9 @@ func (t *trial) keptAlike(c likeCase) {
 func (t *trial) describedAlike(g *grant, c likeCase) {
 	if t.describes(g, g.ttl); g.shared {
 		t.holdersAre([]*grant{g}, c.String())
+	}
+	if h := t.inspect(g.key); c.token && h.Token == 0 && g.live(time.Now()) {
+		t.breaksText(inspectRule, "Inspect returns no token of %s", c)
 	}
 	if lister, ok := t.b.(backend.Lister); ok && !t.list(lister, g.key)[g.key] && g.live(time.Now()) {
 		t.breaksText(inspectRule, "List of its whole key does not return %s", c)

@@ -24,6 +24,7 @@ var reconnectMutants = []mutant{
 	{"renewal revives its own expired lease", "LateRenewalRevivesNothing"},
 	{"batch revives its own expired lease", "LateRenewalRevivesNothing"},
 	{"late renewal in a batch is for any owner", "LateRenewalRevivesNothing"},
+	{"deadline of a waiter that queued again counts from the answer", "LateTurnIsOneLease"},
 	{"late release ends another lease of its client", "LateRequestSparesOwnClient"},
 	{"late renewal prolongs another lease of its client", "LateRequestSparesOwnClient"},
 	{"clean-up of an attempt gives up after 3 seconds", "LongLateAcquireLeavesNothing"},

@@ -38,6 +38,10 @@ func (s *server) restart() {
 		switch {
 		case s.is("restart drops readers"):
 			e.readers = nil
+		case s.is("restart puts renewed readers back to their first TTL"):
+			for _, r := range e.readers {
+				s.extendReader(key, e, r, r.granted.Add(r.ttl))
+			}
 		case s.is("restart keeps dead readers"):
 			for _, r := range e.readers {
 				s.extendReader(key, e, r, time.Now().Add(r.ttl+time.Hour))

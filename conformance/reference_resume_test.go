@@ -41,7 +41,7 @@ func (c *client) Resume(ctx context.Context, r backend.Request) (backend.Lease, 
 	}
 	l, err := c.resume(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, c.resumeError(err)
 	}
 	return l, nil
 }
@@ -126,6 +126,7 @@ func (s *server) resume(c *client, r backend.Request, sent time.Time) (token uin
 	if s.is("resume does not extend") || s.is("resume never shortens") && end.Before(e.expires) {
 		end = e.expires
 	}
+	s.recordsLocked("store keeps a record of each resumed lease")
 	sooner := end.Before(e.expires)
 	e.resumedBy, e.clients, e.expires = c, e.clients+1, end
 	if !sooner || !s.is("waiter sleeps until the end before Resume") {

@@ -95,6 +95,7 @@ func (s *server) releaseReader(key, owner string) bool {
 		if s.is("cancelled reader stays in the queue") {
 			return true
 		}
+		s.recordsLocked("store keeps a record of each cancelled wait of a reader")
 		left := e.queue[i].Request
 		e.queue = slices.Delete(e.queue, i, i+1)
 		if s.is("cancelled reader takes the next in the queue along") && i < len(e.queue) {
@@ -104,6 +105,8 @@ func (s *server) releaseReader(key, owner string) bool {
 		return true
 	}
 	switch {
+	case s.endsWriterOf(key, e, owner):
+		return true
 	case s.is("stale release of a reader ends another") && len(e.readers) > 0:
 		s.removeReader(key, e, 0)
 	case s.is("stale release of a reader ends the writer") && e.owner != "":
@@ -158,7 +161,9 @@ func (s *server) breakReader(key string, e *entry, owner string) bool {
 		e.readers[i].timer.Stop()
 		e.readers = nil
 	default:
+		notifyHolder := s.notifyReader(e.readers[i], true)
 		s.removeReader(key, e, i)
+		notifyHolder()
 	}
 	return true
 }
@@ -171,8 +176,9 @@ func (s *server) dropPlaces(c *client) {
 		return
 	}
 	for key, e := range s.keys {
-		if len(e.readers) > 0 {
-			e.queue = slices.DeleteFunc(e.queue, func(p *place) bool { return p.client == c })
+		if isOf := func(p *place) bool { return p.client == c }; len(e.readers) > 0 &&
+			slices.ContainsFunc(e.queue, isOf) {
+			e.queue = slices.DeleteFunc(e.queue, isOf)
 			s.admitLocked(key, e)
 		}
 	}

@@ -13,6 +13,7 @@ type reader struct {
 	owner   string
 	client  *client
 	token   uint64
+	granted time.Time
 	expires time.Time
 	ttl     time.Duration
 	waited  bool // granted to an owner that had waited
@@ -144,7 +145,8 @@ func (s *server) refuseAmongReaders(key string, e *entry, r backend.Request, c *
 
 // enterLocked adds a reader.
 func (s *server) enterLocked(key string, e *entry, r backend.Request, c *client, now time.Time) granted {
-	read := &reader{owner: r.Owner, client: c, expires: now.Add(s.keepReader(r.TTL)), ttl: r.TTL, waited: r.Wait}
+	read := &reader{owner: r.Owner, client: c, granted: now, expires: now.Add(s.keepReader(r.TTL)), ttl: r.TTL,
+		waited: r.Wait}
 	read.token = s.sharedToken(key, e, c)
 	e.readers = append(e.readers, read)
 	read.timer = time.AfterFunc(time.Until(read.expires), func() { s.readerTimer(key, e) })

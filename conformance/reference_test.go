@@ -118,6 +118,9 @@ func (s *server) harness() conformance.Harness {
 			if e := s.keys[s.name(key)]; e != nil && s.is("eviction wakes nobody") {
 				e.owner, e.client = "", nil
 			} else if e != nil && len(e.readers) > 0 {
+				for _, r := range e.readers {
+					defer s.notifyReader(r, false)()
+				}
 				s.removeReaders(key, e)
 			} else if e != nil {
 				s.removeLocked(key, e, false)
@@ -521,6 +524,9 @@ func (s *server) holderOf(key string) backend.Holder {
 	h := e.holder(now)
 	if s.is("Inspect of an exclusive lease counts it as shared") {
 		h.Shared = 1
+	}
+	if e.waited && s.is("Inspect returns no token of a lease that was waited for") {
+		h.Token = 0
 	}
 	return h
 }

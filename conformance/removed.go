@@ -41,6 +41,15 @@ func removedHolderIsNotified(t *trial) {
 		}},
 		{"a lease that was waited for", func() *grant { return t.waitedFor(t.long()) }},
 	}
+	if t.g.Shared {
+		ways = append(ways, struct {
+			of   string
+			hold func() *grant
+		}{"a reader's lease", func() *grant { return t.read(t.a, t.newKey(), t.long()) }})
+	}
+	if b, ok := t.b.(backend.Breaker); ok {
+		t.sparesNext(b)
+	}
 	for how, remove := range removals {
 		t.inChunks(len(ways), 2, func(i int) {
 			other, g := t.acquire(t.a, t.newKey(), t.long()), ways[i].hold()
@@ -65,6 +74,24 @@ func removedHolderIsNotified(t *trial) {
 			t.free(t.b, g.key, "after the holder was notified of the removal")
 		})
 	}
+}
+
+// sparesNext breaks the lease of a client whose next lease of the key must not be lost with it.
+func (t *trial) sparesNext(breaker backend.Breaker) {
+	g := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(t.a, g.key, t.long())
+	t.arrived(g.key, 1)
+	t.mustBreak(breaker, g)
+	next := w.granted(t, t.handOff(), "after Break")
+	if !t.within(soon, g.Lost()) {
+		t.fatalf("Lost is open %v after Break of a lease whose client waited for the next one", soon)
+	}
+	time.Sleep(lateBy)
+	if next.gone() && next.live(time.Now()) {
+		t.breaks(6, "Break of one lease has closed Lost of the next one of its key and client")
+	}
+	t.heldBy(next)
+	t.release(next)
 }
 
 // heldAwhile returns a lease that is no news to its store any more.

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance"
 )
 
@@ -15,6 +16,8 @@ const notifiesLoss = "notifies holders of losses"
 
 // stores that claim to notify a holder of the removal of its lease
 var removedMutants = []mutant{
+	{"removal of a reader is reported by a renewal alone", "RemovedHolderIsNotified"},
+	{"removal is reported to the next holder of its client too", "RemovedHolderIsNotified"},
 	{"removal is reported by a renewal alone", "RemovedHolderIsNotified"},
 	{"removal by Break is reported by a renewal alone", "RemovedHolderIsNotified"},
 	{"removal of a renewed lease is reported by a renewal alone", "RemovedHolderIsNotified"},
@@ -48,6 +51,10 @@ func (s *server) notify(e *entry, broken bool) func() {
 		return func() {}
 	}
 	return func() {
+		if s.is("removal is reported to the next holder of its client too") {
+			s.reportsToNext(c, owner)
+			return
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, l := range c.lives {
@@ -60,6 +67,29 @@ func (s *server) notify(e *entry, broken bool) func() {
 			}
 		}
 	}
+}
+
+// reportsToNext reports the removal of owner's lease to whatever holds its key in c when the message arrives.
+func (s *server) reportsToNext(c *client, owner string) {
+	const underWay = 20 * time.Millisecond
+	time.AfterFunc(underWay, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		i := slices.IndexFunc(c.lives, func(l *kit.Life) bool { return l.Owner() == owner })
+		for _, l := range c.lives {
+			if i >= 0 && l.Key() == c.lives[i].Key() {
+				l.Lose()
+			}
+		}
+	})
+}
+
+// notifyReader is notify for a reader.
+func (s *server) notifyReader(r *reader, broken bool) func() {
+	if s.is("removal of a reader is reported by a renewal alone") {
+		return func() {}
+	}
+	return s.notify(&entry{owner: r.owner, client: r.client}, broken)
 }
 
 // remove ends the lease of e, and notifies its holder.

@@ -69,6 +69,9 @@ func (t *trial) afterRestart(g *grant, other backend.Backend) {
 	case t.g.EarlyLoss == "":
 		t.heldOverRestart(g, g.Deadline(), "lease on "+on)
 		t.describes(g, t.long())
+		if lister, ok := other.(backend.Lister); ok && !t.list(lister, g.key)[g.key] && g.live(time.Now()) {
+			t.breaksText(inspectRule, "List after a restart does not return %s", on)
+		}
 		if _, ok := other.(backend.Resumer); ok {
 			t.becomesFreeAfterOutage(other, t.newKey())
 			g = t.resume(other, g, t.long())

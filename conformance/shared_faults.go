@@ -238,6 +238,8 @@ func cutSharedWaitersGetTurn(t *trial) {
 func restartKeepsReaders(t *trial) {
 	readers := t.readers(t.key, 3, t.long())
 	dead := t.read(t.b, t.key, t.g.Round(4*t.short()))
+	renewed := t.read(t.a, t.key, dead.ttl)
+	t.renew(renewed, t.long())
 	end := readers[0].Deadline() // without a word from the readers in between
 	w := t.wait(t.b, t.key, t.long())
 	t.confirmQueued(t.key, 1)
@@ -258,6 +260,10 @@ func restartKeepsReaders(t *trial) {
 		last = t.lastRefusal(restarted, dead.ttl)
 	}
 	t.outlast(last)
+	if !renewed.live(time.Now()) {
+		t.tooLate("a lease that was renewed ended before what the store keeps of it over a restart could be seen")
+	}
+	readers = append(readers, renewed) // what the store has kept is the renewal, not the grant
 	t.holdersAre(readers, "after a restart, and the expiry of a reader")
 	for _, g := range readers {
 		w.stillWaits(t, g, t.rule)

@@ -126,6 +126,7 @@ var sharedMutants = []mutant{
 	{"reader's deadline counts from when it learns of its turn", "LateSharedTurnIsOneLease"},
 	{"broken connection parks a waiting reader", "CutSharedWaitersGetTurn"},
 	{"restart drops readers", "RestartKeepsReaders"},
+	{"restart puts renewed readers back to their first TTL", "RestartKeepsReaders"},
 	{"restart keeps dead readers", "RestartKeepsReaders"},
 	{"restart begins readers anew", "RestartKeepsReaders"},
 	{"restart gives readers one token", "RestartKeepsReaders"},

@@ -44,6 +44,12 @@ func (t *trial) methods(c backend.Backend, held *grant) (all []method, keys []st
 		all = append(all, method{"Break",
 			func(ctx context.Context) error { return b.Break(ctx, held.key, backend.NewOwner()) }})
 	}
+	if b, ok := c.(backend.Resumer); ok { // of nobody's lease
+		all = append(all, method{"Resume", func(ctx context.Context) error {
+			_, err := b.Resume(ctx, backend.Request{Key: held.key, Owner: backend.NewOwner(), TTL: t.long()})
+			return err
+		}})
+	}
 	if b, ok := c.(backend.BatchRenewer); ok {
 		other := t.acquire(c, t.newKey(), t.long()) // one renewal of a lease at a time
 		renewals := []backend.Renewal{{Lease: other.Lease, TTL: t.long()}}
