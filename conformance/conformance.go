@@ -209,7 +209,7 @@ func groups() []group {
 		topic("cancel", cancelChecks, underWayChecks),
 		topic("tokens", tokenChecks),
 		topic("keys", keyChecks, waitedKeyChecks, servedKeyChecks, collisionChecks, inputChecks),
-		topic("inspect", inspectChecks, reservedChecks, operateChecks, listChecks),
+		topic("inspect", inspectChecks, reservedChecks, operateChecks, operateEndedChecks, listChecks),
 		topic("close", closeChecks, goroutineChecks, connectionChecks, lastingChecks),
 		topic("evict", evictChecks),
 		topic("cuts", cutChecks, cutRefusalChecks, disconnectedChecks, reconnectedChecks, strandedChecks),
