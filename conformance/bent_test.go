@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,8 @@ type bent struct {
 
 	batched atomic.Pointer[time.Time] // the deadline that a batch has set
 	hung    atomic.Bool               // a batch is under way
+
+	renewing atomic.Int64 // renewals under way
 }
 
 // bend returns life, or a lease with the mutant's bug.
@@ -59,7 +62,8 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		"OnLost is silent when a renewal hears of the loss", "OnLost calls at the first deadline",
 		"OnLost calls 3 seconds after Lost closes", "OnLost calls only the first of several",
 		"OnLost calls nothing that is registered after Close", "OnLost of a reader calls twice",
-		"renewal under way ignores cancellation", "batch's deadline counts from the answer":
+		"renewal under way ignores cancellation", "batch's deadline counts from the answer",
+		"Renew that meets another ignores its context", "Release's timeout is a context's error":
 	default:
 		return life
 	}
@@ -98,6 +102,10 @@ func (b *bent) OnLost(f func()) {
 
 func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
 	ctx = b.c.only(ctx, "renewal under way ignores cancellation")
+	defer b.renewing.Add(-1)
+	if b.renewing.Add(1) > 1 && b.is("Renew that meets another ignores its context") {
+		ctx = context.WithoutCancel(ctx)
+	}
 	s := b.c.server
 	over := !time.Now().Before(b.Deadline())
 	if ttl > 0 && ttl < b.c.Guarantees().MinTTL {
@@ -169,6 +177,11 @@ func (b *bent) Release(ctx context.Context) error {
 	case b.is("Release waits for the store for ever"):
 		for ; b.c.do(context.Background(), func() {}) != nil; time.Sleep(time.Millisecond) {
 		}
+	case b.is("Release's timeout is a context's error"):
+		if err := b.Life.Release(ctx); err == nil || kit.Definite(err) || errors.Is(err, backend.ErrLost) {
+			return err
+		}
+		return context.DeadlineExceeded
 	}
 	return b.Life.Release(ctx)
 }

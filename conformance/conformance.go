@@ -206,7 +206,7 @@ func groups() []group {
 		topic("renewal", renewalChecks, seriesChecks, batchChecks, batchFrameChecks),
 		topic("loss", lossChecks, lossCallbackChecks, removedChecks),
 		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks, queueEventChecks),
-		topic("cancel", cancelChecks, underWayChecks),
+		topic("cancel", cancelChecks, underWayChecks, secondRenewalChecks),
 		topic("tokens", tokenChecks),
 		topic("keys", keyChecks, waitedKeyChecks, servedKeyChecks, collisionChecks, inputChecks),
 		topic("inspect", inspectChecks, reservedChecks, operateChecks, operateEndedChecks, listChecks),
