@@ -63,7 +63,8 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		"OnLost calls 3 seconds after Lost closes", "OnLost calls only the first of several",
 		"OnLost calls nothing that is registered after Close", "OnLost of a reader calls twice",
 		"renewal under way ignores cancellation", "batch's deadline counts from the answer",
-		"Renew that meets another ignores its context", "Release's timeout is a context's error":
+		"Renew that meets another ignores its context", "Release's timeout is a context's error",
+		keepsLater:
 	default:
 		return life
 	}
@@ -82,7 +83,8 @@ func (b *bent) Deadline() time.Time {
 func (b *bent) Lost() <-chan struct{} {
 	if b.is("Lost never closes", "Lost closes at half the TTL", "Lost closes 3 seconds late",
 		"Lost closes at the first deadline",
-		"Lost closes after a clean release", "hung Renew keeps Lost open", "hung batch keeps Lost open") {
+		"Lost closes after a clean release", "hung Renew keeps Lost open", "hung batch keeps Lost open") ||
+		b.batched.Load() != nil && b.is(keepsLater) {
 		return b.lost
 	}
 	return b.Life.Lost()
@@ -103,8 +105,11 @@ func (b *bent) OnLost(f func()) {
 func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
 	ctx = b.c.only(ctx, "renewal under way ignores cancellation")
 	defer b.renewing.Add(-1)
-	if b.renewing.Add(1) > 1 && b.is("Renew that meets another ignores its context") {
+	switch met := b.renewing.Add(1) > 1; {
+	case met && b.is("Renew that meets another ignores its context"):
 		ctx = context.WithoutCancel(ctx)
+	case met && b.is(keepsLater):
+		return b.renewLater(ctx, ttl)
 	}
 	s := b.c.server
 	over := !time.Now().Before(b.Deadline())

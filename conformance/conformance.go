@@ -203,7 +203,7 @@ func groups() []group {
 		topic("ttl", ttlChecks, numberChecks, minTTLChecks),
 		topic("ownership", ownershipChecks, likenessChecks, originChecks),
 		topic("resume", resumeGroupChecks()),
-		topic("renewal", renewalChecks, seriesChecks, batchChecks, batchFrameChecks),
+		topic("renewal", renewalChecks, concurrentRenewalChecks, seriesChecks, batchChecks, batchFrameChecks),
 		topic("loss", lossChecks, lossCallbackChecks, removedChecks),
 		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks, queueEventChecks),
 		topic("cancel", cancelChecks, underWayChecks, secondRenewalChecks),

@@ -11,7 +11,7 @@ type mutant struct {
 var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants, partitionMutants, processMutants,
 	historyMutants,
 	emptyMutants, busyMutants, numberMutants, queueMutants, likenessMutants, timeMutants, endingMutants, operateMutants,
-	operateEndedMutants, resumeCloseMutants, secondRenewalMutants,
+	operateEndedMutants, resumeCloseMutants, secondRenewalMutants, concurrentRenewalMutants,
 	removedMutants,
 	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, lastingMutants,
 	restartMutants,
