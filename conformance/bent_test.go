@@ -21,7 +21,8 @@ type bent struct {
 	batched atomic.Pointer[time.Time] // the deadline that a batch has set
 	hung    atomic.Bool               // a batch is under way
 
-	renewing atomic.Int64 // renewals under way
+	renewing  atomic.Int64 // renewals under way
+	releasing atomic.Int64
 }
 
 // bend returns life, or a lease with the mutant's bug.
@@ -64,7 +65,7 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		"OnLost calls nothing that is registered after Close", "OnLost of a reader calls twice",
 		"renewal under way ignores cancellation", "batch's deadline counts from the answer",
 		"Renew that meets another ignores its context", "Release's timeout is a context's error",
-		keepsLater:
+		keepsLater, losesSecond:
 	default:
 		return life
 	}
@@ -156,6 +157,10 @@ func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
 }
 
 func (b *bent) Release(ctx context.Context) error {
+	defer b.releasing.Add(-1)
+	if b.releasing.Add(1) > 1 && b.is(losesSecond) {
+		return b.releaseSecond(ctx)
+	}
 	s := b.c.server
 	over := !time.Now().Before(b.Deadline())
 	switch {

@@ -212,7 +212,7 @@ func groups() []group {
 		topic("inspect", inspectChecks, reservedChecks, operateChecks, operateEndedChecks, listChecks),
 		topic("close", closeChecks, goroutineChecks, connectionChecks, lastingChecks),
 		topic("evict", evictChecks),
-		topic("cuts", cutChecks, cutRefusalChecks, disconnectedChecks, reconnectedChecks, strandedChecks),
+		topic("cuts", cutChecks, cutRefusalChecks, concurrentReleaseChecks, disconnectedChecks, reconnectedChecks, strandedChecks),
 		topic("late", replyChecks, lateChecks, lateRequestChecks),
 		topic("partitions", partitionChecks, unreachableChecks),
 		topic("processes", processChecks),
