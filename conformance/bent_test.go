@@ -23,6 +23,7 @@ type bent struct {
 
 	renewing  atomic.Int64 // renewals under way
 	releasing atomic.Int64
+	silent    atomic.Bool // OnLost calls nothing
 }
 
 // bend returns life, or a lease with the mutant's bug.
@@ -65,7 +66,7 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		"OnLost calls nothing that is registered after Close", "OnLost of a reader calls twice",
 		"renewal under way ignores cancellation", "batch's deadline counts from the answer",
 		"Renew that meets another ignores its context", "Release's timeout is a context's error",
-		keepsLater, losesSecond:
+		keepsLater, losesSecond, silentBatch, silentRelease:
 	default:
 		return life
 	}
@@ -157,6 +158,7 @@ func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
 }
 
 func (b *bent) Release(ctx context.Context) error {
+	b.silent.Store(b.is(silentRelease))
 	defer b.releasing.Add(-1)
 	if b.releasing.Add(1) > 1 && b.is(losesSecond) {
 		return b.releaseSecond(ctx)

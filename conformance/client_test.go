@@ -157,6 +157,7 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	ctx = c.only(ctx, "batch under way ignores cancellation")
 	asked := renewals
+	defer c.silences(asked)()
 	renewals = straight(renewals)
 	if len(renewals) == 1 {
 		if err, done := c.batchBehindBack(ctx, renewals[0].Lease.(*kit.Life), renewals[0].TTL); done {

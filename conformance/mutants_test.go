@@ -12,7 +12,7 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	historyMutants,
 	emptyMutants, busyMutants, numberMutants, queueMutants, likenessMutants, timeMutants, endingMutants, operateMutants,
 	operateEndedMutants, resumeCloseMutants, secondRenewalMutants, concurrentRenewalMutants,
-	concurrentReleaseMutants,
+	concurrentReleaseMutants, silentMutants,
 	removedMutants,
 	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, lastingMutants,
 	restartMutants,
