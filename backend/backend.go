@@ -92,8 +92,8 @@ type Backend interface {
 
 	// Close ends waiting Acquires with ErrClosed, lets releases and clean-ups finish for a bounded time, and frees what
 	// the backend itself opened. Leases that are still held are lost to their holders at once (Lost closes); their keys
-	// become free when their TTL runs out. Later calls of Acquire, Inspect, Renew and Release return ErrClosed; a
-	// second Close returns nil.
+	// become free when their TTL runs out. Later calls of Acquire, Inspect, Renew and Release return ErrClosed, and so
+	// do those of the optional List, Break and Resume; a second Close returns nil.
 	Close() error
 }
 
@@ -226,7 +226,8 @@ type Capacity interface {
 // Lister is an optional interface of a Backend that can list the held keys, for people and tools.
 type Lister interface {
 	// List returns the keys that begin with prefix and seem to be held, in any order. Some may be free by now, and keys
-	// that were granted in the meantime may be missing. It may read everything that the store keeps.
+	// that were granted in the meantime may be missing. It may read everything that the store keeps. If ctx ends before
+	// List is done, List returns the context's error.
 	List(ctx context.Context, prefix string) (keys []string, err error)
 }
 
@@ -234,7 +235,8 @@ type Lister interface {
 type Breaker interface {
 	// Break ends the lease of owner on key as if its holder had released it: the next waiter is notified. The holder
 	// learns of it soon if Guarantees.ReportsLoss is set, and otherwise when it renews. ErrLost means that owner does
-	// not hold the key. After any other error the outcome is unknown.
+	// not hold the key. ErrInvalid (a bad key) and ErrClosed mean that no request was made. After any other error the
+	// outcome is unknown.
 	Break(ctx context.Context, key, owner string) error
 }
 

@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,10 @@ type bent struct {
 
 	batched atomic.Pointer[time.Time] // the deadline that a batch has set
 	hung    atomic.Bool               // a batch is under way
+
+	renewing  atomic.Int64 // renewals under way
+	releasing atomic.Int64
+	silent    atomic.Bool // OnLost calls nothing
 }
 
 // bend returns life, or a lease with the mutant's bug.
@@ -59,7 +64,9 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		"OnLost is silent when a renewal hears of the loss", "OnLost calls at the first deadline",
 		"OnLost calls 3 seconds after Lost closes", "OnLost calls only the first of several",
 		"OnLost calls nothing that is registered after Close", "OnLost of a reader calls twice",
-		"renewal under way ignores cancellation", "batch's deadline counts from the answer":
+		"renewal under way ignores cancellation", "batch's deadline counts from the answer",
+		"Renew that meets another ignores its context", "Release's timeout is a context's error",
+		keepsLater, losesSecond, silentBatch, silentRelease:
 	default:
 		return life
 	}
@@ -78,7 +85,8 @@ func (b *bent) Deadline() time.Time {
 func (b *bent) Lost() <-chan struct{} {
 	if b.is("Lost never closes", "Lost closes at half the TTL", "Lost closes 3 seconds late",
 		"Lost closes at the first deadline",
-		"Lost closes after a clean release", "hung Renew keeps Lost open", "hung batch keeps Lost open") {
+		"Lost closes after a clean release", "hung Renew keeps Lost open", "hung batch keeps Lost open") ||
+		b.batched.Load() != nil && b.is(keepsLater) {
 		return b.lost
 	}
 	return b.Life.Lost()
@@ -98,6 +106,13 @@ func (b *bent) OnLost(f func()) {
 
 func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
 	ctx = b.c.only(ctx, "renewal under way ignores cancellation")
+	defer b.renewing.Add(-1)
+	switch met := b.renewing.Add(1) > 1; {
+	case met && b.is("Renew that meets another ignores its context"):
+		ctx = context.WithoutCancel(ctx)
+	case met && b.is(keepsLater):
+		return b.renewLater(ctx, ttl)
+	}
 	s := b.c.server
 	over := !time.Now().Before(b.Deadline())
 	if ttl > 0 && ttl < b.c.Guarantees().MinTTL {
@@ -143,6 +158,11 @@ func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
 }
 
 func (b *bent) Release(ctx context.Context) error {
+	b.silent.Store(b.is(silentRelease))
+	defer b.releasing.Add(-1)
+	if b.releasing.Add(1) > 1 && b.is(losesSecond) {
+		return b.releaseSecond(ctx)
+	}
 	s := b.c.server
 	over := !time.Now().Before(b.Deadline())
 	switch {
@@ -169,6 +189,11 @@ func (b *bent) Release(ctx context.Context) error {
 	case b.is("Release waits for the store for ever"):
 		for ; b.c.do(context.Background(), func() {}) != nil; time.Sleep(time.Millisecond) {
 		}
+	case b.is("Release's timeout is a context's error"):
+		if err := b.Life.Release(ctx); err == nil || kit.Definite(err) || errors.Is(err, backend.ErrLost) {
+			return err
+		}
+		return context.DeadlineExceeded
 	}
 	return b.Life.Release(ctx)
 }

@@ -160,6 +160,7 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	}
 	ctx = c.only(ctx, "batch under way ignores cancellation")
 	asked := renewals
+	defer c.silences(asked)()
 	renewals = straight(renewals)
 	if len(renewals) == 1 {
 		if err, done := c.batchBehindBack(ctx, renewals[0].Lease.(*kit.Life), renewals[0].TTL); done {

@@ -11,7 +11,6 @@ var costly = []string{
 	"ContentionParksNobody",
 	"CutInsideAcquire",
 	"CutInsideRefusal",
-	"CutInsideRelease",
 	"CutInsideRenew",
 	"DisconnectedHolderKeepsLease",
 	"EmptiedStoreServes",

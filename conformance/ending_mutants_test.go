@@ -122,6 +122,12 @@ func (s *server) holdsOf(c *client) bool {
 // onLost is OnLost with the bug of the server.
 func (b *bent) onLost(f func()) {
 	switch {
+	case b.is(silentBatch, silentRelease):
+		b.Life.OnLost(func() {
+			if !b.silent.Load() {
+				f()
+			}
+		})
 	case b.is("OnLost is not called when the store reports the loss"):
 		b.Life.OnLost(func() {
 			if !b.pushed() {

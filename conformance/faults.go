@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 var faultChecks = []Check{
@@ -154,14 +155,10 @@ func (t *trial) becomesFreeAfterOutage(b backend.Backend, key string) {
 func frozenReleaseIsBounded(t *trial) {
 	g := t.acquire(t.a, t.key, 4*t.short())
 	thaw := t.freeze()
-	done := make(chan struct{})
-	t.spawn(func() {
-		defer close(done)
-		_ = g.Release(t.ctx)
-	})
 	const bound = 15 * time.Second
-	if !t.within(bound, done) {
-		t.fatalf("Release has not returned after %v while the store is frozen", bound)
+	release := t.call(func() error { return g.Release(t.ctx) })
+	if err := release.ends(t, bound, "Release while the store is frozen"); kit.IsContextError(err) && t.ctx.Err() == nil {
+		t.fatalf("Release while the store is frozen: %v, want ErrUnavailable: no context of the caller has ended", err)
 	}
 	thaw()
 	time.Sleep(time.Until(t.lastRefusal(g.after, g.ttl)))

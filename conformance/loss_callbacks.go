@@ -13,7 +13,8 @@ var lossCallbackChecks = []Check{
 		Name: "OnLostCallsWhateverEndsIt",
 		Rule: "LossNotifier.OnLost calls back, each function once, as Lost closes: at the deadline that the last renewal " +
 			"has set, when a " +
-			"client is closed, and when the store reports that the lease has ended, as the answer to a renewal or by itself",
+			"client is closed, and when the store reports that the lease has ended, as the answer to a renewal or a release " +
+			"or by itself",
 		run: onLostCallsWhateverEndsIt,
 	},
 }
@@ -74,13 +75,16 @@ func onLostCallsWhateverEndsIt(t *trial) {
 	if t.g.Shared {
 		ways = append(ways, func() { t.callsAtNewDeadline(t.read) })
 	}
-	if t.h.Evict != nil {
-		ways = append(ways, t.callsOnLostRenewal)
-		if t.g.ReportsLoss {
-			ways = append(ways, t.callsOnStoreLoss)
+	if _, ok := t.b.(backend.Breaker); ok || t.h.Evict != nil {
+		for _, way := range t.renewals() {
+			ways = append(ways, func() { t.callsOnLostRenewal(way) })
 		}
+		ways = append(ways, t.callsOnLostRelease)
 	}
-	t.together(len(ways), func(i int) { ways[i]() })
+	if t.h.Evict != nil && t.g.ReportsLoss {
+		ways = append(ways, t.callsOnStoreLoss)
+	}
+	t.inChunks(len(ways), 1, func(i int) { ways[i]() })
 }
 
 func (t *trial) callsAtNewDeadline(get func(b backend.Backend, key string, ttl time.Duration) *grant) {
@@ -101,11 +105,13 @@ func (t *trial) callsOnClose() {
 	to.all("after Close")
 }
 
-// evicts returns a lease that the store has just dropped.
+// evicts returns a lease that the store has just dropped, or that was broken.
 func (t *trial) evicts() (*grant, *lossCallbacks) {
 	g := t.acquire(t.a, t.newKey(), t.long())
 	to := t.countCallbacks(g)
-	if err := t.h.Evict(t.ctx, g.key); err != nil {
+	if t.h.Evict == nil {
+		t.mustBreak(t.b.(backend.Breaker), g)
+	} else if err := t.h.Evict(t.ctx, g.key); err != nil {
 		t.fatalf("Evict: %v", err)
 	}
 	return g, to
@@ -122,16 +128,34 @@ func (t *trial) callsOnStoreLoss() {
 
 // callsOnLostRenewal has a renewal report that the store has dropped the lease, if the client has not been notified
 // before.
-func (t *trial) callsOnLostRenewal() {
+func (t *trial) callsOnLostRenewal(way renewal) {
 	g, to := t.evicts()
 	begun := time.Now()
-	err := g.Renew(t.ctx, t.long())
+	err := way.renew(t.ctx, g, t.long())
 	t.answered(err, begun)
 	if !errors.Is(err, backend.ErrLost) {
-		t.breaks(5, "Renew of a lease that the store has dropped: %v, want ErrLost", err)
+		t.breaks(5, "%s of a lease that the store has dropped: %v, want ErrLost", way.what, err)
 	}
-	if !t.within(soon, g.Lost()) {
-		t.breaks(6, "Lost is not closed %v after a renewal failed with ErrLost", soon)
+	to.afterLoss(way.what)
+}
+
+// callsOnLostRelease has a release report that the store has dropped the lease.
+func (t *trial) callsOnLostRelease() {
+	g, to := t.evicts()
+	begun := time.Now()
+	err := g.Release(t.ctx)
+	t.answered(err, begun)
+	if took := time.Since(begun); err == nil && took > slow { // a repeated request may find the work done
+		t.tooLate("Release of a lease that the store has dropped: no error after %v", took)
 	}
-	to.all("after a renewal failed with ErrLost")
+	t.isLost(err, "Release of a lease that the store has dropped")
+	to.afterLoss("Release")
+}
+
+// afterLoss fails unless Lost closes, and every function is called, after a request was ErrLost.
+func (to *lossCallbacks) afterLoss(request string) {
+	if !to.t.within(soon, to.g.Lost()) {
+		to.t.breaks(6, "Lost is not closed %v after %s failed with ErrLost", soon, request)
+	}
+	to.all("after " + request + " failed with ErrLost")
 }

@@ -11,6 +11,8 @@ type mutant struct {
 var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants, partitionMutants, processMutants,
 	historyMutants,
 	emptyMutants, busyMutants, numberMutants, queueMutants, likenessMutants, timeMutants, endingMutants, operateMutants,
+	operateEndedMutants, resumeCloseMutants, secondRenewalMutants, concurrentRenewalMutants,
+	concurrentReleaseMutants, silentMutants,
 	removedMutants,
 	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, lastingMutants,
 	restartMutants,

@@ -31,8 +31,11 @@ var (
 )
 
 func (c *client) List(ctx context.Context, prefix string) (keys []string, err error) {
-	if c.leases.Closed() {
-		return nil, backend.ErrClosed
+	if err := c.listEnded(ctx); err != nil {
+		return nil, err
+	} else if c.is("List of a closed client is empty") && c.leases.Closed() ||
+		c.is("List with an ended context is empty") && ctx.Err() != nil {
+		return nil, nil
 	}
 	c.keeps("list keeps a connection until Close")
 	ctx = c.only(ctx, "list under way ignores cancellation")
@@ -93,11 +96,16 @@ func (s *server) list(c *client, prefix string) (keys []string) {
 }
 
 func (c *client) Break(ctx context.Context, key, owner string) error {
-	if err := backend.ValidateKey(key); err != nil {
+	if err := c.breakEnded(ctx, key); err != nil {
 		return err
 	}
-	if c.leases.Closed() {
-		return backend.ErrClosed
+	if owner == "" && !c.breaksNobody(key) {
+		return backend.ErrLost
+	} else if owner == "" {
+		return nil
+	}
+	if c.is("Break ignores the context") {
+		ctx = context.WithoutCancel(ctx)
 	}
 	ctx = c.only(ctx, "break under way ignores cancellation")
 	done := false

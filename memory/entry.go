@@ -43,7 +43,7 @@ func (e *entry) admits(shared bool) bool {
 // holdOf returns the lease of owner, nil if there is none, or no entry.
 func (e *entry) holdOf(owner string) *hold {
 	switch {
-	case e == nil:
+	case e == nil || owner == "": // no owner is empty, but the writer is beside readers
 		return nil
 	case e.writer.owner == owner:
 		return &e.writer

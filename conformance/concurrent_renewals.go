@@ -1,0 +1,89 @@
+package conformance
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var concurrentRenewalChecks = []Check{
+	{
+		Name: "ConcurrentRenewalsAgree",
+		Rule: "rule 1: when two Renews of a lease meet, one of them shorter, the lease ends for its holder before the " +
+			"store grants the key again, whichever comes last",
+		run: concurrentRenewalsAgree,
+	},
+}
+
+// concurrentRenewalsAgree lets two renewals of a lease meet: at random moments, and while no reply arrives.
+func concurrentRenewalsAgree(t *trial) {
+	const keys = 16
+	typical := t.typical()
+	t.inChunks(keys, 2, func(i int) {
+		g := t.acquire(t.a, t.newKey(), t.long())
+		t.renewTwice(g, i, func() { time.Sleep(rand.N(2 * typical)) }, func() {})
+		t.endsBeforeNext(g)
+	})
+	if t.h.Linked == nil {
+		return
+	}
+	const (
+		rounds = 6
+		held   = 50 * time.Millisecond
+	)
+	t.inChunks(rounds, 2, func(i int) {
+		c, link := t.linked()
+		t.usable(c)
+		g := t.acquire(c, t.newKey(), t.long())
+		link.Hold(FromStore)
+		t.renewTwice(g, i, func() { time.Sleep(held) }, func() { time.Sleep(held); link.Heal() })
+		t.endsBeforeNext(g)
+	})
+}
+
+// renewTwice renews g twice at once, for a short TTL and a long one; which of them begins later depends on i. It calls
+// between before the second, and then while both are under way.
+func (t *trial) renewTwice(g *grant, i int, between, then func()) {
+	begun := time.Now()
+	t.together(3, func(j int) {
+		if j > 0 {
+			between()
+		}
+		if j == 2 {
+			then()
+			return
+		}
+		err := g.Renew(t.ctx, []time.Duration{t.long(), t.short()}[(i+j)%2])
+		t.answered(err, begun)
+		switch {
+		case err == nil, t.excused(g, err):
+		case errors.Is(err, backend.ErrLost) && !time.Now().Before(backend.Deadline(begun, t.short())):
+			t.tooLate("a lease ended before both of its renewals did")
+		case errors.Is(err, backend.ErrUnavailable) && time.Since(begun) > slow:
+			t.tooLate("a renewal that met another, after %v: %v", time.Since(begun), err)
+		default:
+			t.breaksText(renewRule, "Renew of a live lease, beside another: %v", err)
+		}
+	})
+}
+
+// endsBeforeNext waits for what the shorter of two renewals may do to g. Nobody gets the key before the deadline.
+func (t *trial) endsBeforeNext(g *grant) {
+	w := t.wait(t.b, g.key, t.short())
+	defer w.cancel()
+	if !t.within(t.short()+t.g.MaxLate+lateBy, w.done) { // the longer renewal counts
+		w.cancel()
+		_ = g.Release(t.ctx)
+		return
+	}
+	if w.err != nil {
+		w.failed(t)
+		t.fatalf("a waiting Acquire: %v", w.err)
+	}
+	if early := g.Deadline().Sub(w.grant.after); early > 0 && !g.gone() {
+		t.doubleGrant("a second owner was granted the key %v before the deadline of a holder whose two renewals met", early)
+	}
+	_ = w.grant.Release(t.ctx)
+}

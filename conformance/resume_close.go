@@ -1,0 +1,43 @@
+package conformance
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+var resumeCloseChecks = []Check{
+	{
+		Name: "CloseRacesResume",
+		Rule: "Backend.Close that meets Resume gives either ErrClosed or a lease that is lost when Close returns; it ends " +
+			"nothing for the lease's other client",
+		run: closeRacesResume,
+	},
+}
+
+// closeRacesResume closes a client at random moments of its Resume.
+func closeRacesResume(t *trial) {
+	const rounds = 8
+	typical := t.typical()
+	t.inChunks(rounds, 2, func(int) {
+		g := t.acquire(t.a, t.newKey(), t.long())
+		c := t.open()
+		var resumed *grant
+		begun := time.Now()
+		call := t.call(func() (err error) { resumed, err = t.resumeBy(c, g, t.long()); return err })
+		time.Sleep(rand.N(2 * typical))
+		closing := time.Now()
+		t.closes(c)
+		err := call.ends(t, soon, "Resume that met Close")
+		switch {
+		case err == nil && !resumed.gone():
+			t.fatalf("Lost is not closed for a resumed lease whose client was closed")
+		case err != nil && closing.Sub(begun) > slow && t.stoodStill() != "":
+			t.tooLate("Resume that met Close after %v: %v", closing.Sub(begun), err)
+		case err != nil:
+			t.isClosed(err, "Resume that met Close")
+		}
+		t.heldBy(g)
+		t.renew(g, t.long())
+		t.release(g)
+	})
+}
