@@ -73,16 +73,12 @@ func breakEndsOneLease(t *trial) {
 		t.mustBreak(breaker, g)
 		t.free(t.b, g.key, "after Break of owner "+show(p.one))
 	})
-	free := t.acquire(t.a, t.newKey(), t.long())
-	t.release(free)
-	t.breaksNobody(breaker, free.key, "Break without an owner of a released key")
 	for _, client := range []backend.Backend{t.a, t.b} {
 		g := t.acquire(client, t.newKey(), t.long())
 		other := t.acquire(client, t.newKey(), t.long())
 		w := t.wait(t.a, g.key, t.long())
 		t.arrived(g.key, 1)
 		t.breaksNothing(breaker, g.key, backend.NewOwner(), "Break of an owner that nobody is")
-		t.breaksNobody(breaker, g.key, "Break without an owner")
 		t.breaksNothing(breaker, g.key, w.owner, "Break of an owner that waits")
 		t.breaksNothing(breaker, g.key, other.owner, "Break of an owner that holds another key")
 		t.renew(g, t.long())
@@ -120,15 +116,6 @@ func (t *trial) breaksLease(breaker backend.Breaker, g *grant) error {
 
 // breaksNothing breaks a lease that is not there. A store that had to repeat its request, on a busy machine, may not
 // know that nothing was.
-// breaksNobody breaks without an owner, which must be an error, whether the argument is refused or the owner not found.
-func (t *trial) breaksNobody(breaker backend.Breaker, key, what string) {
-	begun := time.Now()
-	err := breaker.Break(t.ctx, key, "")
-	if t.answered(err, begun); err == nil {
-		t.breaks(5, "%s succeeds", what)
-	}
-}
-
 func (t *trial) breaksNothing(breaker backend.Breaker, key, owner, what string) {
 	begun := time.Now()
 	t.wantLost(what, func() error {

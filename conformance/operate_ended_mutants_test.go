@@ -17,6 +17,7 @@ var operateEndedMutants = []mutant{
 	{"Break of a closed client is ErrLost", "BreakRefusesBadInput"},
 	{"Break takes the empty owner for the writer beside readers", "BreakRefusesBadInput"},
 	{"Break takes the empty owner for the holder of a free key", "BreakRefusesBadInput"},
+	{"Break of the empty owner ends whoever holds the key", "BreakRefusesBadInput"},
 }
 
 // listEnded returns the error of a List that must not begin.
@@ -60,6 +61,10 @@ func (c *client) breaksNobody(key string) bool {
 	defer s.mu.Unlock()
 	e := s.keys[s.name(key)]
 	held := e != nil && e.isHeld(time.Now())
+	if held && c.is("Break of the empty owner ends whoever holds the key") {
+		s.endLocked(s.name(key), e)
+		return true
+	}
 	return c.is("Break takes the empty owner for the writer beside readers") && held && e.owner == "" ||
 		c.is("Break takes the empty owner for the holder of a free key") && !held
 }

@@ -130,9 +130,6 @@ func (s *server) breakLease(key, owner string) (done bool) {
 		e.queue = slices.Delete(e.queue, i, i+1)
 		return true
 	}
-	if owner == "" {
-		return s.breakNobody(key, e)
-	}
 	s.breakWaiter(e, owner)
 	if done, differs := s.breakDiffers(key, e, owner); differs {
 		return done

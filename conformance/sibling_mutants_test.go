@@ -14,8 +14,6 @@ var siblingMutants = []mutant{
 	{"batch whose context has ended has no answers", "RenewBatchReportsEach"},
 	{"Inspect returns no token of a lease that was waited for", "LeasesAreAlike"},
 	{"list leaves out leases from before a restart", "RestartKeepsOddKeys"},
-	{"break without an owner ends whoever holds the key", "BreakEndsOneLease"},
-	{"break without an owner of a free key succeeds", "BreakEndsOneLease"},
 	{"Close drops the clean-up of cancelled waits", "CloseEndsWaiting"},
 	{"waiting reader of a closed client stays in the queue", "CloseEndsWaiting"},
 	{"own limit of Resume is reported as a context's", "OwnLimitIsUnavailable"},
@@ -61,16 +59,6 @@ func (c *client) resumeError(err error) error {
 		return context.DeadlineExceeded
 	}
 	return err
-}
-
-// breakNobody reports whether a Break without an owner succeeds.
-func (s *server) breakNobody(key string, e *entry) bool {
-	free := e.owner == ""
-	if !free && s.is("break without an owner ends whoever holds the key") {
-		s.endLocked(key, e)
-		return true
-	}
-	return free && len(e.readers) == 0 && s.is("break without an owner of a free key succeeds")
 }
 
 // endsWriterOf ends the exclusive lease of e if it is of the client whose reader owner was, as a bug.
