@@ -202,7 +202,11 @@ func (t *trial) attempt(b backend.Backend, key string, ttl time.Duration) (*gran
 
 // acquire gets a key that must be free.
 func (t *trial) acquire(b backend.Backend, key string, ttl time.Duration) *grant {
+	begun := time.Now()
 	g, err := t.attempt(b, key, ttl)
+	if took := time.Since(begun); errors.Is(err, backend.ErrHeld) && took > slow { // nodes may not have answered in time
+		t.lateFor(grantRule, false, "Acquire of a free key: %v after %v", err, took)
+	}
 	if err != nil {
 		t.notGranted("Acquire of a free key", key, err)
 	}

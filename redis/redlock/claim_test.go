@@ -420,6 +420,26 @@ func TestSlowNodes(t *testing.T) {
 	cycle()
 }
 
+// A release of a lost lease waits for the slow node that decides whether a quorum still had the lease.
+func TestReleaseOfLostLeaseWaits(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	f.bootstrap()
+	proxies, addrs := f.proxies()
+	r := opened(t, through(addrs))
+	l := acquire(t, r, req("k", claimTTL))
+	f.whole(r, l)
+	for _, n := range f.nodes[:2] {
+		if err := redistest.Raw(t, n.Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxies[0].Set(func(p *storetest.Proxy) { p.Delay = 4 * nodeTimeout(claimTTL) })
+	if err := l.Release(context.Background()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release of a lease that a minority still had: %v, want ErrLost", err)
+	}
+}
+
 // An acquire that some nodes grant and others refuse waits longer for a node that decides, though it is slow.
 func TestUndecided(t *testing.T) {
 	t.Parallel()

@@ -31,12 +31,14 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return err
 }
 
-// release returns when a quorum of the nodes is free of a claim, and a moment later if the others are about to answer;
-// those that do not are seen to in the background. had means that a quorum had it until then.
+// release returns when a quorum of the nodes is free of a claim, and a moment later if the others are about to answer.
+// It waits longer for nodes that decide whether the claim was lost. Nodes that do not answer are cleaned up in the
+// background. had means that a quorum had the claim until then.
 func (r *Backend) release(ctx context.Context, c *claim) (had bool, err error) {
 	t := r.newTallyOfAll()
 	gone := 0
-	r.removeAll(ctx, t, c, r.windowFor(c.ttl), func() { gone++ })
+	t.decided = func() bool { return gone >= t.quorum || t.number(yes)-gone > len(r.nodes)-t.quorum }
+	r.removeAll(ctx, t, c, r.windowFor(c.ttl).needing(c.ttl), func() { gone++ })
 	switch free := t.number(yes); {
 	case free-gone > len(r.nodes)-t.quorum:
 		return false, backend.ErrLost // a quorum cannot have had it

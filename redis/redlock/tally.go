@@ -34,6 +34,8 @@ type tally struct {
 	said   []verdict   // by node
 	errs   []error     // by node
 	over   func() bool // whether the outcome is certain, so that the round may end
+	// decided reports whether the outcome needs no other node, so that window.needed does not apply; nil if over does
+	decided func() bool
 }
 
 // newTally returns a tally that ends when a quorum has said yes, or cannot any more.
@@ -123,8 +125,11 @@ func (r *Backend) ask(ctx context.Context, t *tally, w window, one func(i int, e
 		if late || t.number(silent) == 0 || t.over() {
 			return
 		}
-		if !hurried && t.answered() >= t.quorum {
-			hurried = true
+		decided := t.decided != nil && t.decided()
+		if t.answered() >= t.quorum && (!hurried || decided && w.needed > 0) {
+			if hurried = true; decided {
+				w.needed = 0
+			}
 			limit.Reset(min(r.patience(t, w), time.Until(t.begun.Add(w.outage))))
 		}
 		select {
