@@ -240,6 +240,7 @@ func restartKeepsReaders(t *trial) {
 	dead := t.read(t.b, t.key, t.g.Round(4*t.short()))
 	renewed := t.read(t.a, t.key, dead.ttl)
 	t.renew(renewed, t.long())
+	renewed.ttl = t.long()
 	end := readers[0].Deadline() // without a word from the readers in between
 	w := t.wait(t.b, t.key, t.long())
 	t.confirmQueued(t.key, 1)

@@ -32,7 +32,7 @@ func TestOpenReturnsWithinItsContext(t *testing.T) {
 	t.Cleanup(func() { names.Close() })
 	resolver := net.DefaultResolver
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "udp", names.LocalAddr().String())
+		return (&net.Dialer{Resolver: resolver}).DialContext(ctx, "udp", names.LocalAddr().String())
 	}}
 	t.Cleanup(func() { net.DefaultResolver = resolver })
 	socket := filepath.Join(t.TempDir(), "socket")
