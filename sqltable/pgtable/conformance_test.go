@@ -63,6 +63,10 @@ func evict(ctx context.Context, s *servers.Server, table, key string) error {
 		return err
 	}
 	defer c.Close(ctx)
+	// A serializable statement may fail beside others.
+	if _, err := c.Exec(ctx, `SET default_transaction_isolation = 'read committed'`); err != nil {
+		return err
+	}
 	_, err = c.Exec(ctx, `DELETE FROM `+table+` WHERE name=$1`, []byte(key))
 	return err
 }
