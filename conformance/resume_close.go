@@ -14,17 +14,17 @@ var resumeCloseChecks = []Check{
 	},
 }
 
-// closeRacesResume closes a client at random moments of its Resume.
+// closeRacesResume closes a client in each part of its Resume.
 func closeRacesResume(t *trial) {
-	const rounds = 8
-	typical := t.typical()
-	t.inChunks(rounds, 2, func(int) {
+	const rounds = 16
+	part := 2 * t.typical() / rounds
+	t.inChunks(rounds, 2, func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.long())
 		c := t.open()
 		var resumed *grant
 		begun := time.Now()
 		call := t.call(func() (err error) { resumed, err = t.resumeBy(c, g, t.long()); return err })
-		time.Sleep(rand.N(2 * typical))
+		time.Sleep(time.Duration(i)*part + rand.N(part))
 		closing := time.Now()
 		t.closes(c)
 		err := call.ends(t, soon, "Resume that met Close")
