@@ -107,8 +107,12 @@ func historyUnderOutages(t *trial) {
 	h.drain(keys)
 }
 
-// workers are one for each client; every other one only tries. A fault belongs to the first worker of its client.
+// workers are one for each client; every other one only tries. A fault belongs to the first worker of its client. Where
+// leases are shared, each worker may have two: one that it has left to expire, and the next.
 func (h *history) workers(keys workKeys, like worker, clients ...backend.Backend) (workers []*worker) {
+	if like.shares {
+		clients = clients[:min(len(clients), max(2, h.t.h.Many/2))]
+	}
 	first := make(map[backend.Backend]int)
 	for i, client := range clients {
 		if _, ok := first[client]; !ok {
