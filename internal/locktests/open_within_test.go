@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,19 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/pair"
 )
+
+// nameServer is asked instead of the usual ones, unless it is nil. Clients that an Open has left behind read it late.
+var nameServer atomic.Pointer[string]
+
+func init() {
+	net.DefaultResolver = &net.Resolver{PreferGo: true,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if server := nameServer.Load(); server != nil {
+				network, address = "udp", *server
+			}
+			return (&net.Dialer{Resolver: new(net.Resolver)}).DialContext(ctx, network, address)
+		}}
+}
 
 // Whatever does not answer, Open of every scheme returns within its context.
 func TestOpenReturnsWithinItsContext(t *testing.T) {
@@ -30,11 +44,9 @@ func TestOpenReturnsWithinItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { names.Close() })
-	resolver := net.DefaultResolver
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{Resolver: resolver}).DialContext(ctx, "udp", names.LocalAddr().String())
-	}}
-	t.Cleanup(func() { net.DefaultResolver = resolver })
+	address := names.LocalAddr().String()
+	nameServer.Store(&address)
+	t.Cleanup(func() { nameServer.Store(nil) })
 	socket := filepath.Join(t.TempDir(), "socket")
 	listenSilently(t, "unix", socket)
 	server, peer := listenSilently(t, "tcp", "127.0.0.1:0"), listenSilently(t, "tcp", "127.0.0.1:0")
