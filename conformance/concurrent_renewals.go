@@ -24,7 +24,7 @@ func concurrentRenewalsAgree(t *trial) {
 	t.inChunks(keys, 2, func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.long())
 		t.renewTwice(g, i, func() { time.Sleep(rand.N(2 * typical)) }, func() {})
-		t.endsBeforeNext(g)
+		t.shortenedLate(g, t.short(), "whose two renewals met")
 	})
 	if t.h.Linked == nil {
 		return
@@ -33,14 +33,16 @@ func concurrentRenewalsAgree(t *trial) {
 		rounds = 6
 		held   = 50 * time.Millisecond
 	)
-	t.inChunks(rounds, 2, func(i int) {
-		c, link := t.linked()
-		t.usable(c)
-		g := t.acquire(c, t.newKey(), t.long())
+	c, link := t.linked() // one after the other: servers limit the connections of a host
+	t.usable(c)
+	grants := make([]*grant, min(rounds, max(1, t.h.Many/2)))
+	for i := range grants {
+		grants[i] = t.acquire(c, t.newKey(), t.long())
 		link.Hold(FromStore)
-		t.renewTwice(g, i, func() { time.Sleep(held) }, func() { time.Sleep(held); link.Heal() })
-		t.endsBeforeNext(g)
-	})
+		t.renewTwice(grants[i], i, func() { time.Sleep(held) }, func() { time.Sleep(held); link.Heal() })
+		t.usable(c)
+	}
+	t.together(len(grants), func(i int) { t.shortenedLate(grants[i], t.short(), "whose two renewals met") })
 }
 
 // renewTwice renews g twice at once, for a short TTL and a long one; which of them begins later depends on i. It calls
@@ -67,23 +69,4 @@ func (t *trial) renewTwice(g *grant, i int, between, then func()) {
 			t.breaksText(renewRule, "Renew of a live lease, beside another: %v", err)
 		}
 	})
-}
-
-// endsBeforeNext waits for what the shorter of two renewals may do to g. Nobody gets the key before the deadline.
-func (t *trial) endsBeforeNext(g *grant) {
-	w := t.wait(t.b, g.key, t.short())
-	defer w.cancel()
-	if !t.within(t.short()+t.g.MaxLate+lateBy, w.done) { // the longer renewal counts
-		w.cancel()
-		_ = g.Release(t.ctx)
-		return
-	}
-	if w.err != nil {
-		w.failed(t)
-		t.fatalf("a waiting Acquire: %v", w.err)
-	}
-	if early := g.Deadline().Sub(w.grant.after); early > 0 && !g.gone() {
-		t.doubleGrant("a second owner was granted the key %v before the deadline of a holder whose two renewals met", early)
-	}
-	_ = w.grant.Release(t.ctx)
 }

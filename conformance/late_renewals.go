@@ -60,12 +60,13 @@ func lateShorterRenewIsCounted(t *trial) {
 		case errors.Is(err, backend.ErrLost):
 			t.fatalf("%s of a live lease after another went unanswered: %v", way.what, err)
 		}
-		t.shortenedLate(g, shorter)
+		t.shortenedLate(g, shorter, "whose shorter renewal had gone unanswered before a longer one succeeded")
 	})
 }
 
-// shortenedLate waits for what an earlier renewal for less may do to g. Nobody gets the key before the deadline.
-func (t *trial) shortenedLate(g *grant, shorter time.Duration) {
+// shortenedLate waits for what a renewal for less, which may come late, does to g, of a holder that which describes.
+// Nobody gets the key before the deadline.
+func (t *trial) shortenedLate(g *grant, shorter time.Duration, which string) {
 	w := t.wait(t.b, g.key, t.short())
 	defer w.cancel()
 	if !t.within(shorter+t.g.MaxLate+lateBy, w.done) {
@@ -78,7 +79,7 @@ func (t *trial) shortenedLate(g *grant, shorter time.Duration) {
 		t.fatalf("a waiting Acquire: %v", w.err)
 	}
 	if early := g.Deadline().Sub(w.grant.after); early > 0 && !g.gone() {
-		t.doubleGrant("a second owner was granted the key %v before the holder's deadline, after a shorter renewal "+
-			"that had gone unanswered and a longer one that succeeded", early)
+		t.doubleGrant("a second owner was granted the key %v before the deadline of a holder %s", early, which)
 	}
+	_ = w.grant.Release(t.ctx)
 }

@@ -16,28 +16,35 @@ var resumeCloseChecks = []Check{
 
 // closeRacesResume closes a client in each part of its Resume.
 func closeRacesResume(t *trial) {
-	const rounds = 16
-	part := 2 * t.typical() / rounds
-	t.inChunks(rounds, 2, func(i int) {
-		g := t.acquire(t.a, t.newKey(), t.long())
-		c := t.open()
-		var resumed *grant
-		begun := time.Now()
-		call := t.call(func() (err error) { resumed, err = t.resumeBy(c, g, t.long()); return err })
-		time.Sleep(time.Duration(i)*part + rand.N(part))
-		closing := time.Now()
-		t.closes(c)
-		err := call.ends(t, soon, "Resume that met Close")
-		switch {
-		case err == nil && !resumed.gone():
-			t.fatalf("Lost is not closed for a resumed lease whose client was closed")
-		case err != nil && closing.Sub(begun) > slow && t.stoodStill() != "":
-			t.tooLate("Resume that met Close after %v: %v", closing.Sub(begun), err)
-		case err != nil:
-			t.isClosed(err, "Resume that met Close")
+	const workers, rounds = 4, 4 // servers limit the connections of a host
+	part := 2 * t.typical() / (workers * rounds)
+	t.together(workers, func(worker int) {
+		for round := range rounds {
+			t.closeInResume(time.Duration(worker*rounds+round)*part + rand.N(part))
 		}
-		t.heldBy(g)
-		t.renew(g, t.long())
-		t.release(g)
 	})
+}
+
+// closeInResume closes a client so long after its Resume has begun.
+func (t *trial) closeInResume(after time.Duration) {
+	g := t.acquire(t.a, t.newKey(), t.long())
+	c := t.open()
+	var resumed *grant
+	begun := time.Now()
+	call := t.call(func() (err error) { resumed, err = t.resumeBy(c, g, t.long()); return err })
+	time.Sleep(after)
+	closing := time.Now()
+	t.closes(c)
+	err := call.ends(t, soon, "Resume that met Close")
+	switch {
+	case err == nil && !resumed.gone():
+		t.fatalf("Lost is not closed for a resumed lease whose client was closed")
+	case err != nil && closing.Sub(begun) > slow && t.stoodStill() != "":
+		t.tooLate("Resume that met Close after %v: %v", closing.Sub(begun), err)
+	case err != nil:
+		t.isClosed(err, "Resume that met Close")
+	}
+	t.heldBy(g)
+	t.renew(g, t.long())
+	t.release(g)
 }

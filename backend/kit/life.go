@@ -52,19 +52,19 @@ type Life struct {
 	release bounded   // the context of the first release
 
 	// Guarded by leases.mu.
-	place     alarm.Entry[*Life] // at the deadline
-	shared    bool               // never changes, and needs no lock: beside the flags it adds nothing to the size
-	state     state
-	ending    bool          // a release is under way
-	unsure    bool          // a renewal had an unknown outcome: the store may hold the key for longer than we do
-	givenUp   bool          // Release was called after the loss
-	mayReturn bool          // an unanswered request may grant the key to the owner again, after the release
-	renewing  bool          // a renewal is under way
-	lost      chan struct{} // nil until it is asked for
-	asked     time.Duration // after granted, when the latest renewal began
-	renewed   chan struct{} // closed at its end; nil until somebody waits for that
-	ended     chan struct{} // of the release under way; nil until somebody waits for that
-	kept      time.Duration // for how long after granted the store may keep the key, whatever requests went unanswered
+	place       alarm.Entry[*Life] // at the deadline
+	shared      bool               // never changes, and needs no lock: beside the flags it adds nothing to the size
+	state       state
+	ending      bool          // a release is under way
+	unsure      bool          // a renewal had an unknown outcome: the store may hold the key for longer than we do
+	lateRelease bool          // Release was called after the loss
+	mayReturn   bool          // an unanswered request may grant the key to the owner again, after the release
+	renewing    bool          // a renewal is under way
+	lost        chan struct{} // nil until it is asked for
+	asked       time.Duration // after granted, when the latest renewal began
+	renewed     chan struct{} // closed at its end; nil until somebody waits for that
+	ended       chan struct{} // of the release under way; nil until somebody waits for that
+	kept        time.Duration // for how long after granted the store may keep the key, whatever requests went unanswered
 	// the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none
 	lateTTL time.Duration
 	onLost  func()

@@ -65,7 +65,7 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 		return repeated, false, nil
 	case lost:
 		unsure, l.unsure = l.unsure && !s.closed.Load(), false
-		l.givenUp = true
+		l.lateRelease = true
 		err = backend.ErrLost
 	case closed:
 		err = backend.ErrClosed

@@ -164,7 +164,7 @@ func (l *Life) endRenewLocked(
 		extended = l.state == lost
 	default:
 		l.unansweredLocked(u.ttl)
-		extended = l.state == lost && l.givenUp // perhaps
+		extended = l.state == lost && l.lateRelease // perhaps
 	}
 	if extended {
 		then.giveBack = append(then.giveBack, l)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -125,10 +126,7 @@ func (s *served) client(r *resource, program, interpreter, key string, env ...st
 	s.t.Helper()
 	path, err := exec.LookPath(interpreter)
 	if err != nil {
-		if os.Getenv("ANYLOCK_TEST_REQUIRE") != "" {
-			s.t.Fatalf("%s is missing: scripts/install-servers installs it", interpreter)
-		}
-		s.t.Skipf("%s is missing", interpreter)
+		servers.Missing(s.t, "no %s on this machine: scripts/install-servers installs it", interpreter)
 	}
 	examples, err := filepath.Abs(examplesHTTP)
 	if err != nil {

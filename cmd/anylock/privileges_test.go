@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/anylock/lock/internal/servers"
 )
 
 // What an ordinary user's command runs as root, as by sudo, cannot be stopped by that user. That is said, and the key
@@ -19,14 +21,14 @@ import (
 func TestOtherPrivileges(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can make a program that runs as root")
+		servers.Missing(t, "only root can make a program that runs as root")
 	}
 	const nobody = 65534
 	dir := openTemp(t)
 	copyProgram(t, os.Args[0], filepath.Join(dir, "anylock"), 0o755)
 	setpriv, err := exec.LookPath("setpriv")
 	if err != nil {
-		t.Skip("no setpriv(1) to play sudo")
+		servers.Missing(t, "no setpriv(1) to play sudo")
 	}
 	asRoot := filepath.Join(dir, "sudo") + " --reuid 0 --clear-groups "
 	copyProgram(t, setpriv, filepath.Join(dir, "sudo"), 0o755|os.ModeSetuid)
@@ -107,7 +109,7 @@ func openTemp(t *testing.T) string {
 		}
 		return dir
 	}
-	t.Skip("no folder for temporary files that is mounted without nosuid")
+	servers.Missing(t, "no folder for temporary files that is mounted without nosuid")
 	return ""
 }
 

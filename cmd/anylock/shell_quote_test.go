@@ -7,13 +7,15 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/anylock/lock/internal/servers"
 )
 
 // The steps of switch name files so that a shell finds them, and a terminal shows nothing else.
 func TestShellQuote(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip(err)
+		servers.Missing(t, "%v", err)
 	}
 	for _, file := range []string{"plain", "it's", "a b", "a\nb", "\x1b[2J", `\n'"$x` + "\x1b", "\u202eé"} {
 		quoted := shellQuote(file)

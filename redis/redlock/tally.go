@@ -34,7 +34,7 @@ type tally struct {
 	said   []verdict   // by node
 	errs   []error     // by node
 	over   func() bool // whether the outcome is certain, so that the round may end
-	// decided reports whether the outcome needs no other node, so that window.needed does not apply; nil if over does
+	// decided reports whether the outcome is certain although the round goes on: then window.needed ends; nil for never
 	decided func() bool
 }
 
