@@ -144,10 +144,11 @@ type suite struct {
 	budget  *budget
 }
 
-// defaultParallel is how many checks run at once: twice as many where the shortest TTL is a second or more, as they do
-// little but wait for leases to end.
+// defaultParallel is how many checks run at once: more where the shortest TTL is a second or more, as they do little but
+// wait for leases to end. Each check has two clients or more, of two connections or more for some stores; a server may
+// allow few for one host: ZooKeeper 60, by default.
 func defaultParallel(g backend.Guarantees) int {
-	const usual, most = 8, 16
+	const usual, most = 8, 12
 	if g.MinTTL >= time.Second {
 		return most
 	}
