@@ -16,8 +16,10 @@ var resumeCloseChecks = []Check{
 
 // closeRacesResume closes a client in each part of its Resume.
 func closeRacesResume(t *trial) {
-	const workers, rounds = 4, 4 // servers limit the connections of a host
-	part := 2 * t.typical() / (workers * rounds)
+	const parts = 16
+	workers := max(1, min(4, t.h.Many/2)) // servers limit the connections of a host
+	rounds := parts / workers
+	part := 2 * t.typical() / parts
 	t.together(workers, func(worker int) {
 		for round := range rounds {
 			t.closeInResume(time.Duration(worker*rounds+round)*part + rand.N(part))
