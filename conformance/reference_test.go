@@ -67,6 +67,7 @@ type entry struct {
 	restored      bool           // the lease is older than the last restart
 	cuts          int64          // of the holder's client before the grant
 	resumedBy     *client        // who has resumed the lease last
+	unsureResume  bool           // a Resume of the lease got no reply
 	clients       int            // how many have
 	renewals      int            // of the holder's lease
 	wasBroken     bool           // the last lease was
@@ -231,7 +232,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 		e.expires = e.expires.Add(c.skew)
 	}
 	e.granted, e.cuts, e.restored = now, c.contact.cuts.Load(), false
-	e.resumedBy, e.clients, e.renewals = nil, 0, 0
+	e.resumedBy, e.clients, e.renewals, e.unsureResume = nil, 0, 0, false
 	s.grantedAfter(e, r, end)
 	s.armLocked(key, e)
 	return granted{e.token, now}
@@ -384,6 +385,8 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 		return false
 	case !s.renewsResumed(e, c):
 		return false
+	case e.unsureResume: // of the mutant alone
+		return true
 	case s.skipsRenewal(key, e, ttl):
 		return true
 	case s.renewInCrowd(e):

@@ -18,7 +18,7 @@ var needsResumer = Need{"backend.Resumer",
 
 // resumeGroupChecks are the checks on leases that another client resumes, which all need a store that can.
 func resumeGroupChecks() []Check {
-	checks := slices.Concat(resumeChecks, resumeCloseChecks, resumeFaultChecks)
+	checks := slices.Concat(resumeChecks, resumeCloseChecks, resumeFaultChecks, resumeCutChecks)
 	for i, c := range checks {
 		checks[i].Needs = append([]Need{needsResumer}, c.Needs...)
 	}

@@ -41,6 +41,7 @@ var resumeMutants = []mutant{
 	{"resume compares, then sets", "ResumeRacesRelease"},
 	{"resume that is not answered is cleaned up", "LostResumeReplyEndsNothing"},
 	{"resume that is not answered is ErrLost", "LostResumeReplyEndsNothing"},
+	{"renewal extends nothing after a Resume without a reply", "CutInsideResume"},
 	{"late resume revives its lease", "LateResumeRevivesNothing"},
 	{"late resume extends the next lease", "LateResumeRevivesNothing"},
 	{"resume fails for a process that is dead", "LeaseOfDeadProcessIsResumed"},

@@ -15,8 +15,8 @@ const (
 	readsAtOnce = 64
 )
 
-// A guard watches the keys of held locks, and reports the loss of a lock at once if somebody deletes its key. A renewal
-// would not notice: the etcd lease still exists.
+// A guard watches the keys of held locks. It reports the loss of a lock at once if somebody deletes its key, and notes
+// if another client binds the key to a lease of its own. A renewal would notice neither: the etcd lease still exists.
 type guard struct {
 	b *Backend
 
@@ -71,9 +71,11 @@ func (g *guard) watch(k *lockedKey) {
 		return
 	}
 	e := &k.guarded
-	w := g.b.watches.add(k.contender,
-		func(from int64) { g.readIfMissed(e, from) },
-		func(int64) { g.reportLoss(e.life) })
+	w := g.b.watches.add(&watch{of: k.contender,
+		created: func(from int64) { g.readIfMissed(e, from) },
+		written: k.noteWrite,
+		deleted: func(int64) { g.reportLoss(e.life) },
+	})
 	g.mu.Lock()
 	e.watch = w
 	stopped := e.stopped
@@ -101,7 +103,7 @@ func (g *guard) read(list []*guarded) {
 		for i, e := range some {
 			keys[i] = e.life.Data.(*lockedKey).contender
 		}
-		exist, at, err := g.b.exist(g.b.leases.Base(), 0, keys...)
+		writes, at, err := g.b.lastWrites(g.b.leases.Base(), 0, keys...)
 		if err != nil {
 			if len(some) > 1 && !uncertain(err) { // the server allows fewer operations
 				for i := range some {
@@ -113,9 +115,10 @@ func (g *guard) read(list []*guarded) {
 			continue
 		}
 		for i, e := range some {
-			if !exist[i] {
+			if writes[i] == 0 {
 				g.reportLoss(e.life)
 			}
+			e.life.Data.(*lockedKey).noteWrite(writes[i])
 		}
 		g.mu.Lock()
 		for _, e := range some {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -20,12 +21,21 @@ type lockedKey struct {
 	// mu is locked during a move to another lease and during a release. A renewal does not wait for either.
 	mu       sync.Mutex
 	lease    *lease // nil once the key is released or gone
-	modified int64  // the revision at which the key was last written
+	modified int64  // the revision at which this client last wrote the key, or found that it was written
 	// Leases to which a move without a reply may have bound the key.
 	unconfirmed []*lease
 	// unsure means that a request that writes the key, or a release, had no reply. The former may arrive after the
 	// latter.
 	unsure bool
+
+	written atomic.Int64 // the revision of the latest write that the guard knows of
+}
+
+// noteWrite records that the key was written at a revision, by whichever client.
+func (k *lockedKey) noteWrite(at int64) {
+	for old := k.written.Load(); old < at && !k.written.CompareAndSwap(old, at); {
+		old = k.written.Load()
+	}
 }
 
 // leastLimit is the least time limit for a renewal, although a short lease may end sooner.
@@ -59,32 +69,37 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	if k.lease == nil {
 		return backend.ErrLost
 	}
-	if k.unsure || len(k.unconfirmed) > 0 {
+	unsure := k.unsure || len(k.unconfirmed) > 0
+	if unsure {
 		if err := b.revokeLeases(ctx, k); err != nil {
 			return err
 		}
-		return l.LostAfterDeadline()
+	} else {
+		deleted, unsureDelete, err := b.deleteContender(ctx, k.contender.key, k.modified)
+		if err != nil {
+			k.unsure = true
+			return err
+		}
+		if deleted {
+			if !unsureDelete && k.name != "" {
+				b.names.reuse(k.name)
+			}
+			b.pool.checkIn(k.lease)
+			k.lease = nil
+			return nil
+		}
+		unsure = unsureDelete
 	}
-	deleted, unsure, err := b.deleteContender(ctx, k.contender.key, k.modified)
-	switch {
-	case err != nil:
+	unsureBreak, err := b.breakContender(ctx, k.contender) // another client may have resumed the lease
+	if err != nil && !errors.Is(err, backend.ErrLost) {
 		k.unsure = true
 		return err
-	case !deleted:
-		unsureToo, err := b.breakContender(ctx, k.contender) // another client may have resumed the lease
-		// not reused: whoever has deleted the key may be about to revoke the lease
-		b.dropLeases(k)
-		if (unsure || unsureToo) && errors.Is(err, backend.ErrLost) {
-			return l.LostAfterDeadline()
-		}
-		return err
 	}
-	if !unsure && k.name != "" {
-		b.names.reuse(k.name)
+	b.dropLeases(k) // not reused: whoever has deleted the key may be about to revoke its lease
+	if (unsure || unsureBreak) && err != nil {
+		return l.LostAfterDeadline()
 	}
-	b.pool.checkIn(k.lease)
-	k.lease = nil
-	return nil
+	return err
 }
 
 // dropLeases revokes, in the background, the leases of a lock whose key is gone. The caller has locked k.mu.
@@ -93,7 +108,7 @@ func (b *Backend) dropLeases(k *lockedKey) {
 	k.lease, k.unconfirmed = nil, nil
 }
 
-// revokeLeases revokes every lease to which the key may be bound. The caller has locked k.mu.
+// revokeLeases revokes every lease of this client to which the key may be bound. The caller has locked k.mu.
 func (b *Backend) revokeLeases(ctx context.Context, k *lockedKey) error {
 	k.unsure = true
 	for _, l := range append(k.unconfirmed, k.lease) {
@@ -101,7 +116,6 @@ func (b *Backend) revokeLeases(ctx context.Context, k *lockedKey) error {
 			return err
 		}
 	}
-	k.lease, k.unconfirmed = nil, nil
 	return nil
 }
 
@@ -115,7 +129,7 @@ func (k *lockedKey) leaseFor(ttl time.Duration) (*lease, error) {
 		return nil, errReleasing
 	}
 	defer k.mu.Unlock()
-	if k.lease == nil || k.lease.class != ttl || len(k.unconfirmed) > 0 {
+	if k.lease == nil || k.lease.class != ttl || len(k.unconfirmed) > 0 || k.written.Load() > k.modified {
 		return nil, nil
 	}
 	return k.lease, nil
@@ -196,12 +210,12 @@ func (b *Backend) resumed(ctx context.Context, lost []*extension) (list []*exten
 		for i, e := range some {
 			keys[i] = e.key.contender
 		}
-		exist, _, err := b.exist(ctx, 0, keys...)
+		writes, _, err := b.lastWrites(ctx, 0, keys...)
 		for i, e := range some {
 			switch {
 			case err != nil:
 				e.err = err
-			case exist[i]:
+			case writes[i] != 0:
 				e.err = errNoAnswer
 				list = append(list, e)
 			}

@@ -136,8 +136,11 @@ func (b *Backend) deleteContender(ctx context.Context, key string, modified int6
 	return deleted, unsure, err
 }
 
-// exist reports which contenders existed at a revision, 0 for the present, and which revision that was.
-func (b *Backend) exist(ctx context.Context, at int64, list ...contender) (exists []bool, revision int64, err error) {
+// lastWrites returns the revision of each contender's latest write, 0 if its key does not exist, as of the revision at,
+// 0 for the present. It also returns the server's revision.
+func (b *Backend) lastWrites(
+	ctx context.Context, at int64, list ...contender,
+) (writes []int64, revision int64, err error) {
 	gets := make([]clientv3.Op, len(list))
 	for i, c := range list {
 		gets[i] = clientv3.OpGet(c.key, clientv3.WithKeysOnly())
@@ -146,8 +149,11 @@ func (b *Backend) exist(ctx context.Context, at int64, list ...contender) (exist
 	if err != nil {
 		return nil, 0, err
 	}
+	writes = make([]int64, len(list))
 	for i, r := range resp.Responses {
-		exists = append(exists, list[i].isIn(r.GetResponseRange().Kvs))
+		if kvs := r.GetResponseRange().Kvs; list[i].isIn(kvs) {
+			writes[i] = kvs[0].ModRevision
+		}
 	}
-	return exists, resp.Header.Revision, nil
+	return writes, resp.Header.Revision, nil
 }

@@ -109,8 +109,8 @@ func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, erro
 func (b *Backend) remaining(ctx context.Context, id int64) (ttl time.Duration, err error) {
 	_, err = b.repeat(ctx, func(ctx context.Context) error {
 		resp, err := b.leaseClient.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
-		if err == nil && resp.TTL > 0 {
-			ttl = time.Duration(resp.TTL+1) * time.Second // the server rounds down
+		if err == nil && resp.TTL >= 0 {
+			ttl = time.Duration(resp.TTL+1) * time.Second // the server rounds down; -1 if the lease has ended
 		}
 		return err
 	})

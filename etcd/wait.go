@@ -163,13 +163,13 @@ func (a *attempt) awaitTurn(ctx context.Context) error {
 // which the predecessor was gone, 0 if unknown. Meanwhile watchPredecessor renews the lease of the place.
 func (a *attempt) watchPredecessor(ctx context.Context, p position) (deletedAt int64, err error) {
 	deleted, created := make(chan int64, 1), make(chan int64, 1)
-	w := a.b.watches.add(p.predecessor, func(from int64) {
+	w := a.b.watches.add(&watch{of: p.predecessor, created: func(from int64) {
 		select {
 		case <-created: // replaced by this one
 		default:
 		}
 		created <- from
-	}, func(at int64) { deleted <- at })
+	}, deleted: func(at int64) { deleted <- at }})
 	defer a.b.watches.stop(w)
 	reread := time.NewTimer(recheck + rand.N(recheck/2))
 	defer reread.Stop()
@@ -199,7 +199,7 @@ func (a *attempt) watchPredecessor(ctx context.Context, p position) (deletedAt i
 			list = append(list, contender{a.key, a.created})
 			reread.Reset(recheck + rand.N(recheck/2))
 		}
-		if exist, _, err := a.b.exist(ctx, at, list...); err != nil || slices.Contains(exist, false) {
+		if writes, _, err := a.b.lastWrites(ctx, at, list...); err != nil || slices.Contains(writes, 0) {
 			return at, err
 		}
 	}

@@ -25,7 +25,7 @@ const (
 	opening = 4 * time.Second
 )
 
-// watches report the deletion of keys, all on one stream.
+// watches report the deletion of keys, and some the writes, all on one stream.
 //
 // A watch begins at the server's present revision, never at an older one: servers serve those by a loop that runs every
 // 100 ms. The reply to its creation contains that revision, so that the watch's owner can check whether the key was
@@ -53,6 +53,7 @@ type watch struct {
 	id int64
 	// created means that only deletions after the revision from are reported; 0 if that is unknown, or none are.
 	created func(from int64)
+	written func(at int64) // nil if writes are not watched; at is the revision of the write
 	deleted func(at int64) // called at most once, never by stop; at is when the key was deleted
 
 	stopped  bool
@@ -63,12 +64,12 @@ func newWatches(b *Backend, client pb.WatchClient) *watches {
 	return &watches{b: b, client: client, list: make(map[int64]*watch), lastID: firstID}
 }
 
-// add begins a watch.
-func (ws *watches) add(of contender, created, deleted func(revision int64)) *watch {
+// add begins w, and returns it.
+func (ws *watches) add(w *watch) *watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.lastID++
-	w := &watch{of: of, id: ws.lastID, created: created, deleted: deleted}
+	w.id = ws.lastID
 	ws.list[w.id] = w
 	if !ws.started && !ws.b.leases.Closed() {
 		ws.started = true
@@ -163,18 +164,28 @@ func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 	case w == nil: // it was stopped
 	case resp.Created:
 		w.created(resp.Header.GetRevision())
-	default: // only deletions are sent
+	default:
+		w.noteWrites(resp.Events)
 		if at := w.deletedAt(resp.Events); at != 0 && ws.stop(w) {
 			w.deleted(at)
 		}
 	}
 }
 
+// noteWrites reports the writes to the contender.
+func (w *watch) noteWrites(events []*mvccpb.Event) {
+	for _, e := range events {
+		if e.Type == mvccpb.PUT && w.written != nil && w.of.isIn([]*mvccpb.KeyValue{e.Kv}) {
+			w.written(e.Kv.ModRevision)
+		}
+	}
+}
+
 // deletedAt returns the revision at which the contender was deleted, 0 if no event is about it: a member that lags
 // behind also reports deletions of earlier contenders of the same name.
-func (w *watch) deletedAt(deletions []*mvccpb.Event) int64 {
-	for _, e := range deletions {
-		if e.Kv.ModRevision > w.of.created {
+func (w *watch) deletedAt(events []*mvccpb.Event) int64 {
+	for _, e := range events {
+		if e.Type == mvccpb.DELETE && e.Kv.ModRevision > w.of.created {
 			return e.Kv.ModRevision
 		}
 	}
@@ -316,10 +327,11 @@ func (s *watchStream) probeLocked(key string) {
 }
 
 func (w *watch) request(rangeEnd []byte) *pb.WatchRequest {
-	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
-		Key: []byte(w.of.key), RangeEnd: rangeEnd, WatchId: w.id,
-		Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT},
-	}}}
+	r := &pb.WatchCreateRequest{Key: []byte(w.of.key), RangeEnd: rangeEnd, WatchId: w.id}
+	if w.written == nil {
+		r.Filters = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
+	}
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}
 }
 
 func cancelRequest(number int64) *pb.WatchRequest {
