@@ -245,6 +245,8 @@ func outcome(lease *Lease, err error, waited bool) Outcome {
 	switch {
 	case err == nil && lease.reentered:
 		return OutcomeReentered
+	case err == nil && lease.tenure.resumed:
+		return OutcomeResumed
 	case err == nil && lease.tenure.handoffs > 0:
 		return OutcomeHandedOn
 	case err == nil:

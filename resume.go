@@ -40,11 +40,16 @@ func (o ownerOption) acquire(s *settings) {
 // alone. If two processes use the lease at the same time, neither excludes the other, and a Release by either ends it
 // for both.
 func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireOption) (*Lease, error) {
+	traceEnd := func(*Lease, error) {}
+	if l.traces.acquire != nil {
+		ctx, traceEnd = l.traceAcquire(ctx, key, opts, false)
+	}
 	lease, err := l.resume(ctx, key, owner, opts)
 	if err != nil {
-		return nil, l.error("resume", l.defaults.prefix+key, err)
+		lease, err = nil, l.error("resume", l.defaults.prefix+key, err)
 	}
-	return lease, nil
+	traceEnd(lease, err)
+	return lease, err
 }
 
 func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOption) (*Lease, error) {
@@ -81,7 +86,7 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 	}
 	terms.owner = owner
 	t := l.newTenure(g, lease, owner, r.TTL)
-	t.named = true
+	t.named, t.resumed = true, true
 	if lease := t.begin(terms); lease != nil {
 		return lease, nil
 	}

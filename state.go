@@ -99,6 +99,7 @@ type grant struct {
 	lease   backend.Lease
 	owner   string
 	named   bool // the caller chose owner: the lease is not handed on
+	resumed bool // by Resume
 	granted time.Time
 	ended   chan struct{} // closed when the process gives the lease up; nil where nothing waits for that
 }

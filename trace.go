@@ -10,11 +10,11 @@ import (
 //
 // Every start has exactly one end.
 type Tracer interface {
-	// TraceAcquireStart is called when Acquire or TryAcquire begins. It returns ctx or a child of ctx, for
+	// TraceAcquireStart is called when Acquire, TryAcquire or Resume begins. It returns ctx or a child of ctx, for
 	// TraceAcquireEnd and for the store's requests.
 	TraceAcquireStart(ctx context.Context, s AcquireStart) context.Context
 
-	// TraceAcquireEnd is called just before Acquire or TryAcquire returns.
+	// TraceAcquireEnd is called just before Acquire, TryAcquire or Resume returns.
 	TraceAcquireEnd(ctx context.Context, e AcquireEnd)
 }
 
@@ -26,8 +26,8 @@ type RenewalTracer interface {
 
 // A LeaseTracer is a Tracer that is also called when leases end.
 type LeaseTracer interface {
-	// TraceLeaseEnd is called once for every lease whose acquisition ended as granted or handed on: at its last
-	// Release, or when it is lost. ctx is the context of the Release, and context.Background for a loss.
+	// TraceLeaseEnd is called once for every lease whose acquisition ended as granted, handed on or resumed: at its
+	// last Release, or when it is lost. ctx is the context of the Release, and context.Background for a loss.
 	TraceLeaseEnd(ctx context.Context, e LeaseEnd)
 }
 
@@ -36,7 +36,7 @@ type AcquireStart struct {
 	Backend string // as in errors: "redis"
 	Key     string // with the Locker's prefix
 	TTL     time.Duration
-	Wait    bool // false for TryAcquire
+	Wait    bool // false for TryAcquire and Resume
 	Shared  bool
 }
 
@@ -48,6 +48,7 @@ const (
 	OutcomeGranted   Outcome = "granted"   // by the store
 	OutcomeHandedOn  Outcome = "handed_on" // by the previous holder, inside the process
 	OutcomeReentered Outcome = "reentered" // it was already held under the context
+	OutcomeResumed   Outcome = "resumed"   // Resume returned the lease
 	OutcomeHeld      Outcome = "held"      // the key was busy, and the caller did not want to wait
 	OutcomeTimeout   Outcome = "timeout"   // WithWait passed and the key was busy, or the context's deadline passed
 	OutcomeCanceled  Outcome = "canceled"  // the context was cancelled
@@ -84,7 +85,7 @@ type LeaseEnd struct {
 	Owner   string
 	Token   uint64
 	Shared  bool
-	Held    time.Duration // since it was granted or handed on
+	Held    time.Duration // since it was granted, handed on or resumed
 	Lost    bool          // it ended without being released: Err matches ErrLost, or ErrClosed if its Locker was closed
 	Err     error         // nil if it was released, or the error of the loss or of the release
 }

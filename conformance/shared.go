@@ -115,14 +115,18 @@ func (t *trial) readersKeepOut(readers []*grant, when string) {
 // holdersAre fails unless Inspect returns readers as the holders of their key.
 func (t *trial) holdersAre(readers []*grant, when string) {
 	h := t.inspect(readers[0].key)
-	dead := func(g *grant) bool { return !g.live(time.Now()) }
-	if h.Shared != len(readers) && slices.ContainsFunc(readers, dead) {
+	if h.Shared != len(readers) && anyOver(readers) {
 		t.lateFor(ttlRule, false, "%s: a reader's lease ended before it was counted", when)
 	}
 	if h.Shared != len(readers) {
 		t.breaksText(inspectRule, "%s: Inspect returns %d shared leases (%+v), want %d", when, h.Shared, h, len(readers))
 	}
 	t.namesReader(h, readers, when)
+}
+
+// anyOver reports whether the deadline of one of grants has passed.
+func anyOver(grants []*grant) bool {
+	return slices.ContainsFunc(grants, func(g *grant) bool { return !g.live(time.Now()) })
 }
 
 // namesReader fails unless h describes the one of readers that ends last, where the store can tell.

@@ -86,6 +86,8 @@ func (t *trial) renewAll(grants []*grant) {
 	for _, g := range grants {
 		if g.client == t.a {
 			own = append(own, g)
+		} else {
+			t.renew(g, t.long())
 		}
 	}
 	begun := time.Now()

@@ -109,6 +109,9 @@ func (t *trial) refusalNames(b backend.Backend, shared bool, holders []*grant) {
 	if !holders[0].shared {
 		want = 0
 	}
+	if held.Holder.Shared != want && anyOver(holders) {
+		t.lateFor(ttlRule, false, "a reader's lease ended before a refusal counted it")
+	}
 	if held.Holder.Shared != want {
 		t.fatalf("a HeldError counts %d shared leases, want %d", held.Holder.Shared, want)
 	}

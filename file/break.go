@@ -29,11 +29,11 @@ const spareSuffix = ".next"
 func (s *store) breakLock(ctx context.Context, l locked) {
 	path := l.path + spareSuffix
 	next, img, ok, err := s.tryLock(ctx, path, true)
-	if !ok || err != nil {
+	if err != nil {
 		return
 	}
 	defer s.close(next)
-	if !names(path, next) || !names(l.path, l) {
+	if !ok || !names(path, next) || !names(l.path, l) {
 		return
 	}
 	point("breaking")

@@ -275,6 +275,41 @@ func TestStoppedWhileBreaking(t *testing.T) {
 	}
 }
 
+// A process that waits for a bucket, whose lock another process was stopped while breaking, keeps no files open.
+func TestStoppedBreakKeepsNoFilesOpen(t *testing.T) {
+	t.Parallel()
+	const files = "/proc/self/fd"
+	if _, err := os.Stat(files); err != nil {
+		t.Skip("the system does not list open files: ", err)
+	}
+	dir := t.TempDir()
+	b := open(t, dir)
+	stuck := stoppedAt(t, dir, "written", "try k 1000")
+	breaker := stoppedAt(t, dir, "marked", "try k 1000")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if l, err := b.Acquire(ctx, request("k", time.Minute, true)); err == nil {
+		t.Errorf("acquired in a bucket whose break does not end: %v", l)
+	}
+	entries, err := os.ReadDir(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := 0
+	for _, e := range entries {
+		if at, err := os.Readlink(filepath.Join(files, e.Name())); err == nil && strings.HasPrefix(at, dir+"/") {
+			open++
+		}
+	}
+	if open > 8 {
+		t.Errorf("%d files are open in the folder of the store", open)
+	}
+	for _, c := range []*child{breaker, stuck} {
+		c.thaw()
+		c.answer()
+	}
+}
+
 // stoppedAt starts a process that stops by itself at a given point of an order.
 func stoppedAt(t *testing.T, dir, point, command string) *child {
 	t.Helper()

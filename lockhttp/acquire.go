@@ -32,7 +32,7 @@ func (s *Server) acquire(ctx context.Context, want want, wait time.Duration) (*c
 		case held:
 			err := c.lease.Renew(ctx, want.ttl)
 			if isOver(err) {
-				s.end(c, true)
+				s.end(c, errors.Is(err, lock.ErrLost))
 				continue
 			}
 			return c, err

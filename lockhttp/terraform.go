@@ -121,13 +121,13 @@ func (s *Server) forceUnlock(w http.ResponseWriter, c *call) {
 	if err == nil && h.Held() {
 		if err = s.locks.Ops().Break(c.Context(), c.key, h.Owner); err == nil {
 			s.noticeBreak(c, h.Owner)
+			s.options.Logger.Warn("lease broken by force-unlock", "key", c.key, "owner", h.Owner, "client", c.caller.id)
 		}
 	}
 	if err != nil {
 		s.fail(w, err, nil)
 		return
 	}
-	s.options.Logger.Warn("lease broken by force-unlock", "key", c.key, "owner", h.Owner, "client", c.caller.id)
 	s.begin(w, http.StatusOK)
 }
 

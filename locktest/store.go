@@ -74,7 +74,8 @@ func (s *Store) Lose(key string) {
 	if err == nil && !h.Held() {
 		err = fmt.Errorf("%q is free", key)
 	}
-	for again := true; again && err == nil; again = h.Shared > 0 {
+	shared := h.Shared > 0 // waiters get the key once all readers have lost it
+	for again := true; again && err == nil; again = shared && h.Shared > 0 {
 		if err = s.other.Ops().Break(ctx, key, h.Owner); err == nil {
 			s.notify(h.Owner)
 			h, err = s.other.Ops().Inspect(ctx, key)

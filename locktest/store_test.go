@@ -66,6 +66,37 @@ func TestLose(t *testing.T) {
 	})
 }
 
+// The readers that wait for an exclusive lease get the key when it is lost, and keep it.
+func TestLoseSparesWaitingReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.New(t)
+		locks := store.Locker()
+		lease, err := locks.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan *lock.Lease, 2)
+		for range cap(got) {
+			go func() {
+				reader, err := store.Locker().Acquire(t.Context(), "k", lock.Shared())
+				if err != nil {
+					t.Error(err)
+				}
+				got <- reader
+			}()
+		}
+		synctest.Wait()
+		store.Lose("k")
+		<-lease.Lost()
+		for range cap(got) {
+			if reader := <-got; reader != nil {
+				is(t, reader.Err(), nil)
+				is(t, reader.Release(t.Context()), nil)
+			}
+		}
+	})
+}
+
 func TestSetAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := locktest.New(t)

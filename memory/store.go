@@ -172,6 +172,7 @@ func (s *Store) endLocked(h *hold) {
 func (s *Store) admitLocked(e *entry) {
 	for len(e.queue) > 0 && e.admits(e.queue[0].Shared) {
 		w := e.queue[0]
+		e.queue[0] = nil // the array outlives the waiter
 		e.queue = e.queue[1:]
 		w.granted <- s.grantLocked(e, w.Request, time.Now())
 	}

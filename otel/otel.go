@@ -191,7 +191,7 @@ func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
 	case lock.OutcomeHandedOn:
 		t.handoffs.Add(ctx, 1, set(all))
 		fallthrough
-	case lock.OutcomeGranted:
+	case lock.OutcomeGranted, lock.OutcomeResumed:
 		t.leases.Add(ctx, 1, set(all))
 		// starts the counter of losses at 0: a series that begins with its first loss shows no increase
 		if t.live.begin(e.Owner, e.Token, all) {

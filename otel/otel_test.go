@@ -172,6 +172,33 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// A resumed lease is counted until its end.
+func TestResumedLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		l, err := w.locks.Acquire(t.Context(), "k", lock.WithOwner("o"), lock.WithoutRenewal())
+		if err != nil {
+			t.Fatal(err)
+		}
+		resumed, err := w.locks.Resume(t.Context(), "k", l.Owner())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.is(2, "lock.client.lease.count")
+		w.is(1, "lock.client.acquire.duration", "lock.outcome=resumed")
+		w.release(resumed)
+		w.is(1, "lock.client.lease.count")
+		<-l.Lost()
+		synctest.Wait() // the Tracer is called next
+		w.is(0, "lock.client.lease.count")
+		if _, err := w.locks.Resume(t.Context(), "k", "o"); !errors.Is(err, lock.ErrLost) {
+			t.Fatal(err)
+		}
+		w.is(0, "lock.client.acquire.pending")
+		w.is(0, "lock.client.lease.count")
+	})
+}
+
 // An acquisition that ends without a lease has one outcome, which error.type has too, whatever else its error
 // matches.
 func TestOutcomesAndErrorTypesAgree(t *testing.T) {

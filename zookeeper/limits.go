@@ -118,7 +118,7 @@ func (b *Backend) findLimits(ctx context.Context) error {
 	if err == nil {
 		longest, err = b.grantedTimeout(limited, math.MaxInt32*time.Millisecond)
 	}
-	if limited.Err() != nil && ctx.Err() == nil { // the context's error would be mistaken for the caller's
+	if err != nil && limited.Err() != nil && ctx.Err() == nil { // the context's error would be mistaken for the caller's
 		return fmt.Errorf("%w within %v: %v", errNoConnection, openTimeout, err)
 	}
 	if err != nil {

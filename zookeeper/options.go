@@ -13,6 +13,7 @@ import (
 
 const (
 	allLocks       = "/anylock" // the node below the chroot that contains all locks
+	longestChroot  = 512        // bytes, so that a batch of renewals fits into a request
 	defaultTimeout = 2 * time.Second
 )
 
@@ -62,6 +63,8 @@ func (o *Options) validate() (Options, error) {
 		}
 	}
 	switch {
+	case len(v.Chroot) > longestChroot:
+		return v, fmt.Errorf("%w: chroot of %d bytes, at most %d", backend.ErrInvalid, len(v.Chroot), longestChroot)
 	case v.Chroot != "" && !validPath(v.Chroot):
 		return v, fmt.Errorf("%w: chroot %q is not a path as in /apps/shop", backend.ErrInvalid, v.Chroot)
 	case strings.Contains(v.User, ":"):

@@ -181,7 +181,7 @@ extended; 74 the lease cannot be printed.`,
 				return usagef("--ttl: %w", err)
 			}
 			began := time.Now()
-			return a.resumed(cmd.Context(), args[0], owner, ttl.d, func(lease *lock.Lease) error {
+			return a.resumed(cmd.Context(), args[0], owner, ttl.d, func(_ context.Context, lease *lock.Lease) error {
 				return writeLease(a, newDetachedRecord(args[0], lease, began), format.is("json"))
 			})
 		},
@@ -208,8 +208,8 @@ be reached.`,
 		Example: `  anylock release --owner "$ANYLOCK_OWNER" deploy`,
 		Args:    exactArgs("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.resumed(cmd.Context(), args[0], owner, defaultTTL, func(lease *lock.Lease) error {
-				return lease.Release(cmd.Context())
+			return a.resumed(cmd.Context(), args[0], owner, defaultTTL, func(ctx context.Context, lease *lock.Lease) error {
+				return lease.Release(ctx)
 			})
 		},
 	}
@@ -222,16 +222,27 @@ func ownerFlag(cmd *cobra.Command, owner *string) {
 }
 
 // resumed calls f with the lease that owner holds on key. The lease stays at the store unless f releases it.
-func (a *app) resumed(ctx context.Context, key, owner string, ttl time.Duration, f func(*lock.Lease) error) error {
+func (a *app) resumed(
+	ctx context.Context, key, owner string, ttl time.Duration, f func(context.Context, *lock.Lease) error,
+) error {
 	if owner == "" {
 		return usagef("--owner is missing")
 	}
 	ctx, stop := interruptible(ctx)
+	err := a.resume(ctx, key, owner, ttl, f)
+	if interrupt := stop(); err != nil {
+		return cmp.Or(interrupt, err)
+	}
+	return nil
+}
+
+func (a *app) resume(
+	ctx context.Context, key, owner string, ttl time.Duration, f func(context.Context, *lock.Lease) error,
+) error {
 	locks, err := a.open(ctx)
 	if err != nil {
-		return cmp.Or(stop(), err)
+		return err
 	}
-	defer stop()
 	defer locks.Close()
 	if !locks.Resumable() {
 		return notResumable()
@@ -242,7 +253,7 @@ func (a *app) resumed(ctx context.Context, key, owner string, ttl time.Duration,
 		lease, err = locks.Resume(ctx, key, owner, append(terms, lock.Shared())...)
 	}
 	if err == nil {
-		err = f(lease)
+		err = f(ctx, lease)
 	}
 	switch lerr := (*lock.Error)(nil); {
 	case errors.Is(err, lock.ErrLost):

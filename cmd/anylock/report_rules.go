@@ -120,6 +120,6 @@ func writeSkipped(b *strings.Builder, results []conformance.Result) {
 		}
 	}
 	writeSection(b, "skipped, because the store does not promise it:", guarantees)
-	writeSection(b, "skipped, because a hook is missing (docs/write-a-backend.md):", hooks)
+	writeSection(b, "skipped, because a hook or an optional method is missing (docs/write-a-backend.md):", hooks)
 	writeSection(b, "skipped:", others)
 }

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -302,9 +303,12 @@ func (s *serving) bind(isTLS bool) (_ net.Listener, url string, err error) {
 func listenUnix(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
 		conn, err := net.Dial("unix", path)
-		if err == nil {
+		switch {
+		case err == nil:
 			conn.Close()
 			return nil, fmt.Errorf("%s: another server listens there", show(path))
+		case errors.Is(err, syscall.EAGAIN), errors.Is(err, fs.ErrPermission): // it is busy, or another user's
+			return nil, fmt.Errorf("another server listens there: %w", err)
 		}
 		_ = os.Remove(path)
 	}

@@ -37,13 +37,17 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Conte
 	}
 }
 
-// interruptible is untilSignal for what has results to print. A second signal ends the program.
+// interruptible is untilSignal for a command that has results to print. A second signal ends the program, and so does
+// one after stop.
 func interruptible(ctx context.Context) (_ context.Context, stop func() error) {
 	signals := make(chan os.Signal, 1)
 	notify(signals, signalsEnding)
-	ctx, stop = untilSignal(ctx, signals)
+	ctx, end := untilSignal(ctx, signals)
 	context.AfterFunc(ctx, func() { signal.Stop(signals) })
-	return ctx, stop
+	return ctx, func() error {
+		defer signal.Stop(signals)
+		return end()
+	}
 }
 
 func ending(sig os.Signal) bool { return slices.Contains(signalsEnding, sig) }

@@ -60,7 +60,8 @@ func (e *noQuorumError) slow() bool {
 	for _, err := range e.errs {
 		var dial *net.OpError
 		switch {
-		case err == nil, errors.As(err, new(*backend.HeldError)), errors.Is(err, errOvertaken):
+		case err == nil, errors.As(err, new(*backend.HeldError)), errors.Is(err, errOvertaken),
+			errors.As(err, new(*noVoteError)):
 		case exchange.IsReply(err), !exchange.Passing(err), errors.As(err, &dial) && dial.Op == "dial" && !isTimeout(err):
 			return false
 		default:
