@@ -12,18 +12,18 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Acquire waits until key is granted, ctx ends, or WithWait has passed. ctx bounds the wait alone: once Acquire has
-// returned, the end of ctx does not affect the lease, which renews itself until the caller calls Release. To stop work
-// when the lease is lost, derive the work's context with Lease.Context.
+// Acquire waits until key is granted, ctx ends, or the limit of WithWait has passed. ctx bounds only the wait: once
+// Acquire has returned, the end of ctx does not affect the lease, which renews itself until the caller calls Release.
+// To stop work when the lease is lost, derive the work's context with Lease.Context.
 //
-// The error is ErrDeadlock if ctx carries a lease on key, of this Locker, without Reentrant or in the other mode (see
-// Shared). After WithWait it is
-// ErrHeld if the store has said that the key is busy, and ErrUnavailable if the store has not answered. If ctx ends, it
-// is the context's error, and nothing is left behind; it also matches ErrHeld if the key was busy. It can be ErrInvalid
-// or ErrClosed too. It is ErrUnavailable, and never ErrLost, if the store's grants arrive only after their TTL. Any
-// other error comes from the store or the network. What the request may have left there is cleaned up in the
-// background, or ends with the TTL. If the store cannot be reached at first, Acquire fails at once; once it is waiting,
-// it survives an outage for some time.
+// The error is ErrDeadlock if ctx carries a lease of this Locker on key, and Reentrant is missing or the lease has the
+// other mode (see Shared). After the limit of WithWait, the error is ErrHeld if the store has reported that the key is
+// busy, and ErrUnavailable if the store has not answered. If ctx ends, the error is the context's, and nothing is left
+// behind; it also matches ErrHeld if the key was busy. The error can also be ErrInvalid, ErrUnsupported or ErrClosed.
+// If the store's grants arrive only after their TTL, it is ErrUnavailable, never ErrLost. Any other error comes from
+// the store or the network. Anything that the request may have left there is cleaned up in the background, or ends with
+// the TTL. If the store cannot be reached at first, Acquire fails at once. Once it is waiting, it survives an outage
+// for some time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return l.acquire(ctx, key, opts, true)
 }
@@ -52,7 +52,7 @@ func (l *Locker) Do(
 	return f(lease.Context(ctx), lease)
 }
 
-// acquire is Acquire, or TryAcquire without wait. Its error names the operation and never matches ErrLost.
+// acquire implements Acquire, or TryAcquire if wait is false. Its error names the operation and never matches ErrLost.
 func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
 	traceEnd := func(*Lease, error) {}
 	if l.traces.acquire != nil {
@@ -66,7 +66,7 @@ func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, 
 	return lease, err
 }
 
-// reenterOrContend checks the key and the options, and acquires the key by re-entry or in line with others.
+// reenterOrContend checks the key and the options. It acquires the key by re-entry, or contends for it.
 func (l *Locker) reenterOrContend(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
 	full, err := l.fullKey(key)
 	if err != nil {
@@ -101,15 +101,15 @@ func (l *Locker) reenterOrContend(ctx context.Context, key string, opts []Acquir
 	limited, cancel := context.WithTimeout(ctx, terms.wait)
 	defer cancel()
 	lease, err := l.contend(limited, full, terms, true)
-	// Stores go by the clock, which may be ahead of the context's timer.
+	// Stores compare deadlines with the clock, which may be ahead of the context's timer.
 	if err != nil && kit.Ended(limited) && !kit.Ended(ctx) && errors.Is(err, context.DeadlineExceeded) {
 		return nil, waitedErr(err, terms.wait)
 	}
 	return lease, err
 }
 
-// waitedErr is the error of a wait whose limit has passed, which ended with err. It does not match the end of a
-// context, as the caller's lives.
+// waitedErr returns the error of a wait that ended with err because its limit has passed. The result matches no context
+// error, because the caller's context lives.
 func waitedErr(err error, limit time.Duration) error {
 	if busy := refusal(err); busy != nil {
 		return fmt.Errorf("%w: not granted within %v", busy, limit)
@@ -124,7 +124,7 @@ func waitedErr(err error, limit time.Duration) error {
 	return fmt.Errorf("%w: the store has not answered within %v", ErrUnavailable, limit)
 }
 
-// contend passes the key's gate and gets the lease, by hand-off or from the store.
+// contend passes the key's gate, then gets the lease by hand-off or from the store.
 func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait bool) (*Lease, error) {
 	g, handed, busy, err := l.enter(ctx, full, terms, wait)
 	if err != nil {
@@ -139,9 +139,9 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 		if lease := handed.begin(terms); lease != nil {
 			return lease, nil
 		}
-		handed.discard(ctx) // lost on its way from hand to hand: ask the store
+		handed.discard(ctx) // lost during the hand-off: request a lease from the store
 	}
-	// A grant that took longer than its TTL to arrive is no use, but the store works: ask again, not for ever.
+	// A grant that takes longer than its TTL to arrive is useless, but the store works: try again, up to a limit.
 	const most = 5
 	for attempt := 1; ; attempt++ {
 		t, err := l.tryThenWait(ctx, g, terms, wait, &busy)
@@ -170,10 +170,10 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 	}
 }
 
-// tryThenWait gets a lease on g's key from the store, unless Shutdown comes first. busy is the store's word that the
-// key is held, if it has given it.
+// tryThenWait requests a lease on g's key from the store. Shutdown ends its wait there. If an attempt before the wait
+// finds the key held, tryThenWait sets busy to the error of that attempt.
 func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*tenure, error) {
-	if !wait || l.guarantees.Reach == ReachProcess { // where a request is cheaper than what a wait needs
+	if !wait || l.guarantees.Reach == ReachProcess { // a request is cheaper than setting up a wait
 		t, err := l.requestLease(ctx, g, terms, false)
 		if !wait || !errors.Is(err, ErrHeld) {
 			return t, err
@@ -196,7 +196,7 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait, Shared: g.shared})
 	if err == nil {
 		if _, err := driver.AddTokenBase(lease.Token(), l.defaults.base); err != nil {
-			_ = lease.Release(ctx) // its TTL ends it in any case
+			_ = lease.Release(ctx) // the TTL ends the lease in any case
 			return nil, err
 		}
 		t := l.newTenure(g, lease, owner, ttl)
@@ -220,11 +220,11 @@ func (l *Locker) newOwner() string {
 	return backend.NewOwner()
 }
 
-// traceAcquire reports that an acquisition begins. The Tracer gets the end with traceEnd.
+// traceAcquire reports the start of an acquisition to the Tracer. The caller reports its end with traceEnd.
 func (l *Locker) traceAcquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (
 	tctx context.Context, traceEnd func(*Lease, error)) {
 	terms := &l.defaults
-	if with, err := terms.with(opts); err == nil { // else reenterOrContend reports the error
+	if with, err := terms.with(opts); err == nil { // otherwise reenterOrContend reports the error
 		terms = with
 	}
 	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(),
@@ -240,7 +240,8 @@ func (l *Locker) traceAcquire(ctx context.Context, key string, opts []AcquireOpt
 	}
 }
 
-// outcome is how an acquisition ended with lease and err.
+// outcome returns how an acquisition with the result lease and err ended. waited means that its wait had a positive
+// limit.
 func outcome(lease *Lease, err error, waited bool) Outcome {
 	switch {
 	case err == nil && lease.reentered:

@@ -34,7 +34,7 @@ func (c Config) Open(ctx context.Context, opts ...Option) (*Locker, error) {
 	return Open(ctx, c.URL, append([]Option{c.option()}, opts...)...)
 }
 
-// option sets what c's fields set.
+// option returns an Option that applies c's fields.
 func (c Config) option() Option {
 	return lockerOption(func(s *settings) {
 		s.prefix = cmp.Or(c.Prefix, s.prefix)

@@ -8,9 +8,9 @@ import (
 // errReleased is the cause of a context that ended by Release.
 var errReleased = fmt.Errorf("lock: %w: %w", ErrReleased, context.Canceled)
 
-// Context returns a child of parent that also ends when the lease is lost (the cause matches ErrLost) or released. It
-// carries the lease: acquiring the key again under it is re-entry. parent need not be the context of Acquire. Each call
-// derives another context; the lease keeps it until the context has ended.
+// Context returns a child of parent that also ends when the lease is lost (the cause matches ErrLost) or released. The
+// child carries the lease: acquiring the key again under it is re-entry. parent need not be the context of Acquire.
+// Each call derives another context; the lease keeps it until the context has ended.
 func (l *Lease) Context(parent context.Context) context.Context {
 	outer, _ := parent.Value(carrierKey{}).(*carrier)
 	c := &leaseContext{lease: l}
@@ -43,7 +43,7 @@ func (t *tenure) deriveLocked(parent context.Context, c *leaseContext) {
 	})
 }
 
-// A carrier is what a context carries for re-entry: a lease, and the leases of the contexts above it.
+// A carrier is the value that a context carries for re-entry: a lease, and the carrier of the contexts above it.
 type carrier struct {
 	lease *Lease
 	outer *carrier
@@ -62,8 +62,8 @@ func (l *Locker) carriedLease(ctx context.Context, key string) *Lease {
 	return nil
 }
 
-// refuseReentry returns why a request with these terms may not re-enter l, nil if it may. Such a request would wait for
-// l.
+// refuseReentry returns the error for a request with these terms that must not re-enter l, because it would wait for l.
+// It returns nil if the request may re-enter l.
 func (l *Lease) refuseReentry(terms *settings) error {
 	switch shared := l.tenure.gate.shared; {
 	case shared && !terms.shared:
@@ -76,7 +76,7 @@ func (l *Lease) refuseReentry(terms *settings) error {
 	return nil
 }
 
-// reenter returns another handle on the lease's tenure, nil if that has ended meanwhile.
+// reenter returns another handle on the lease's tenure, nil if the tenure has ended meanwhile.
 func (l *Lease) reenter() *Lease {
 	t := l.tenure
 	t.mu.Lock()

@@ -10,8 +10,9 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// enter passes the gate of key, or queues at it. The tenure is on a live lease that the last holder handed on, nil
-// if there is none. busy is why the key was busy when the caller arrived. A caller that has passed must leave.
+// enter passes the gate of key, or queues at it. The tenure has a live lease that the last holder handed on; it is nil
+// if no lease was handed on. busy describes the local holder at the time of the call; it is nil if there was none. If
+// err is nil, the caller must leave the gate.
 func (l *Locker) enter(
 	ctx context.Context, key string, terms *settings, wait bool,
 ) (_ *gate, _ *tenure, busy, err error) {
@@ -39,7 +40,7 @@ func (l *Locker) enter(
 	busy = g.heldLocked()
 	if !wait {
 		l.mu.Unlock()
-		if busy == nil { // another goroutine of this process is requesting it
+		if busy == nil { // another goroutine of this process is requesting the key
 			busy, err = l.inspectBusy(ctx, key)
 		}
 		return nil, nil, nil, cmp.Or(err, busy)
@@ -57,8 +58,8 @@ func (l *Locker) enter(
 	return g, handed, busy, nil
 }
 
-// awaitTurn waits until w has its turn at g, with a live lease if one is handed on. If checks is set, it finds out
-// meanwhile whether the key is busy: after half of the time until ctx ends, and again after half of the rest.
+// awaitTurn waits for w's turn at g. handed is a live lease, if one is handed on. If checks is set, awaitTurn checks
+// meanwhile whether the key is busy: after half of the time until ctx ends, then after half of the rest, and so on.
 func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool) (handed *tenure, err error) {
 	var half *time.Timer
 	var check <-chan time.Time
@@ -100,10 +101,10 @@ func (l *Locker) leaveQueue(ctx context.Context, g *gate, w *waiter, busy, err e
 		pass := func() { l.passOn(g, handed) }
 		closed := isClosed(l.done)
 		if !closed {
-			l.background.Go(pass) // the caller does not wait for it
+			l.background.Go(pass) // the caller does not wait for pass
 		}
 		l.mu.Unlock()
-		if closed { // nobody waits for background any more, and a closed store answers at once
+		if closed { // Close no longer waits for background, and a closed store answers at once
 			pass()
 		}
 	default:
@@ -113,7 +114,7 @@ func (l *Locker) leaveQueue(ctx context.Context, g *gate, w *waiter, busy, err e
 	return err
 }
 
-// enterPrivate returns a gate for one lease. Shutdown waits until the caller leaves it.
+// enterPrivate returns a private gate, for one lease. Shutdown waits until the caller leaves the gate.
 func (l *Locker) enterPrivate(key string, shared bool) (*gate, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +124,8 @@ func (l *Locker) enterPrivate(key string, shared bool) (*gate, error) {
 	return l.newPrivateLocked(key, shared), nil
 }
 
-// inspectBusy inspects a key that another goroutine of this process is requesting, and returns why it is busy: any
-// answer of the store makes it so.
+// inspectBusy inspects a key that another goroutine of this process is requesting. If the store answers, busy is the
+// error for a busy key: even a free key counts as busy, because the other goroutine is ahead.
 func (l *Locker) inspectBusy(ctx context.Context, key string) (busy, err error) {
 	h, err := l.backend.Inspect(ctx, key)
 	switch {
@@ -136,8 +137,8 @@ func (l *Locker) inspectBusy(ctx context.Context, key string) (busy, err error) 
 	return ErrHeld, nil
 }
 
-// checkBusy inspects g's key in the background, for a waiter that has waited since then, unless an inspection is under
-// way. It returns the time until ctx ends, or 0 if no other check is needed.
+// checkBusy inspects g's key in the background, unless an inspection is under way. The inspection is for a waiter that
+// began to wait at since. checkBusy returns the time until ctx ends, or 0 if no further check is needed.
 func (l *Locker) checkBusy(ctx context.Context, g *gate, since time.Time) (left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,16 +161,17 @@ func (l *Locker) checkBusy(ctx context.Context, g *gate, since time.Time) (left 
 	return time.Until(end)
 }
 
-// passOn gives a turn that nobody wants to the next waiter.
+// passOn passes on a turn that its receiver does not use. If handed is not nil, passOn gives that lease up.
 func (l *Locker) passOn(g *gate, handed *tenure) {
 	if handed == nil {
 		l.leave(g)
 		return
 	}
-	_ = handed.giveUp(context.Background()) // the TTL ends what cannot be released
+	_ = handed.giveUp(context.Background()) // if the release fails, the TTL ends the lease
 }
 
-// heldLocked is the error of an attempt that must not wait behind a holder of this process, nil if there is none.
+// heldLocked returns the error of an attempt that must not wait behind a holder of this process, nil if there is no
+// such holder.
 func (g *gate) heldLocked() error {
 	inside := g.inside.Load()
 	if inside == nil {

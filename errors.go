@@ -11,8 +11,8 @@ import (
 
 // The errors that callers act on. Match them with errors.Is.
 var (
-	// ErrHeld means that another owner holds the key, or is ahead in line for it. Use errors.As with *HeldError to
-	// learn who, if the store knows.
+	// ErrHeld means that another owner holds the key, or is ahead in the queue for it. Use errors.As with *HeldError to
+	// get the holder, if the store knows it.
 	ErrHeld = backend.ErrHeld
 	// ErrLost means that the lease ended without being released: it expired, or the store dropped it.
 	ErrLost = backend.ErrLost
@@ -22,8 +22,8 @@ var (
 	ErrClosed = backend.ErrClosed
 	// ErrUnsupported means that this store cannot do, or does not promise, what was requested.
 	ErrUnsupported = backend.ErrUnsupported
-	// ErrInvalid means that an argument or URL was refused before any request, or that a file of the file store is
-	// damaged or not its own.
+	// ErrInvalid means that an argument or URL was refused before any request, or that a file of the file store is damaged
+	// or was not created by that store.
 	ErrInvalid = backend.ErrInvalid
 	// ErrUnavailable means that the store could not be reached, or did not answer in time. The key may be busy or free.
 	ErrUnavailable = backend.ErrUnavailable
@@ -33,10 +33,11 @@ var (
 	ErrDeadlock = errors.New("already held under this context")
 )
 
-// A HeldError matches ErrHeld and says who holds the key.
+// A HeldError matches ErrHeld and describes the holder of the key.
 type HeldError = backend.HeldError
 
-// refusal is what err says of a busy key, a *HeldError if it names the holder; nil if it says nothing.
+// refusal returns the part of err that reports a busy key: a *HeldError if err contains one, otherwise ErrHeld. It
+// returns nil if err does not report a busy key.
 func refusal(err error) error {
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		return held
@@ -47,14 +48,14 @@ func refusal(err error) error {
 	return nil
 }
 
-// isLoss reports whether err says that a lease has ended without a release.
+// isLoss reports whether err means that a lease has ended without a release.
 func isLoss(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) }
 
 // A Holder describes who holds a key.
 type Holder = backend.Holder
 
-// An Error says which operation failed, on which store and key. Errors that match no sentinel and no context error come
-// from the store or the network.
+// An Error names the operation that failed, the store and the key. Errors that match no sentinel and no context error
+// come from the store or the network.
 type Error struct {
 	// "open", "acquire", "resume", "renew", "release", "inspect", "list", "break", "examine", "ping", "hold", "shutdown",
 	// "close"
@@ -76,7 +77,7 @@ func (e *Error) Error() string {
 	return s + ": " + kit.Printable(e.Err.Error())
 }
 
-// shortened is a key, cut between two characters if it is long.
+// shortened returns key, cut between two characters if it is long.
 func shortened(key string) string {
 	const most = 80
 	if len(key) <= most {

@@ -7,10 +7,12 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// leave lets the next waiter contend for the key, or closes the gate.
+// leave ends the caller's turn at g: the next waiter may contend for the key. If nobody waits, g becomes idle; a
+// private gate is deleted.
 func (l *Locker) leave(g *gate) { l.leaveWith(g, nil) }
 
-// leaveWith is leave after an attempt that failed with err, which may tell that the key is busy.
+// leaveWith is leave after an attempt that failed with err. If err reports a busy key, leaveWith records that for the
+// waiters.
 func (l *Locker) leaveWith(g *gate, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -21,8 +23,9 @@ func (l *Locker) leaveWith(g *gate, err error) {
 	l.callNextLocked(g, nil)
 }
 
-// leaveFor leaves g for a private gate, which it returns. A lease with an owner of its own may end in another process,
-// so its holder does not keep others from asking the store.
+// leaveFor leaves g and returns a private gate for the lease instead. The caller chose the owner of the lease, so
+// another process may end it. Other goroutines therefore request the key from the store instead of waiting for the
+// local holder.
 func (l *Locker) leaveFor(g *gate) *gate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,14 +37,15 @@ func (l *Locker) leaveFor(g *gate) *gate {
 	return alone
 }
 
-// newPrivateLocked returns a gate for one lease.
+// newPrivateLocked returns a private gate, for one lease.
 func (l *Locker) newPrivateLocked(key string, shared bool) *gate {
 	g := &gate{key: key, shared: shared}
 	l.private[g] = struct{}{}
 	return g
 }
 
-// callNextLocked gives the next waiter its turn, or closes the gate.
+// callNextLocked gives the next waiter its turn, with the lease handed if that is not nil. If nobody waits, g becomes
+// idle; a private gate is deleted.
 func (l *Locker) callNextLocked(g *gate, handed *tenure) {
 	if _, private := l.private[g]; private {
 		delete(l.private, g)
@@ -61,7 +65,7 @@ func (l *Locker) callNextLocked(g *gate, handed *tenure) {
 	next.turn <- handed
 }
 
-// nextLocked is the waiter that is next at g, nil if there is none or nothing is granted any more.
+// nextLocked returns the next waiter at g, nil if there is none or the Locker grants nothing new.
 func (l *Locker) nextLocked(g *gate) *waiter {
 	if g.waiters == nil || g.waiters.Len() == 0 || isClosed(l.stopping) {
 		return nil
@@ -69,7 +73,7 @@ func (l *Locker) nextLocked(g *gate) *waiter {
 	return g.waiters.Front().Value.(*waiter)
 }
 
-// stopLocked lets nobody in any more, and ends what waits.
+// stopLocked stops new grants and ends all waits.
 func (l *Locker) stopLocked() {
 	if isClosed(l.stopping) {
 		return
@@ -84,21 +88,22 @@ func (l *Locker) stopLocked() {
 	l.drainLocked()
 }
 
-// endWaitLocked ends the wait at the store, if there is one.
+// endWaitLocked ends the wait at the store for g's key, if there is one.
 func (g *gate) endWaitLocked() {
 	if g.endWait != nil {
 		g.endWait()
 	}
 }
 
-// drainLocked reports when the last one has left.
+// drainLocked closes drained if the Locker is stopping and nobody holds or requests a key.
 func (l *Locker) drainLocked() {
 	if isClosed(l.stopping) && l.busyLocked() == 0 && !isClosed(l.drained) {
 		close(l.drained)
 	}
 }
 
-// busyLocked counts the keys that somebody holds or asks for, and those of shared leases once for each lease.
+// busyLocked returns the number of keys that are held or requested. A key with shared leases counts once for each
+// lease.
 func (l *Locker) busyLocked() int {
 	n := len(l.gates) + len(l.private)
 	if l.idle != nil {
@@ -107,7 +112,8 @@ func (l *Locker) busyLocked() int {
 	return n
 }
 
-// waitAt is the context of a wait at the store for g's key, which Shutdown ends too. The caller calls endWaitAt.
+// waitAt returns the context of a wait at the store for g's key, which also ends when Shutdown begins. The caller must
+// call endWaitAt.
 func (l *Locker) waitAt(ctx context.Context, g *gate) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	l.mu.Lock()
@@ -119,7 +125,7 @@ func (l *Locker) waitAt(ctx context.Context, g *gate) context.Context {
 	return ctx
 }
 
-// endWaitAt ends what waitAt began.
+// endWaitAt ends the context that waitAt returned.
 func (l *Locker) endWaitAt(g *gate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +133,7 @@ func (l *Locker) endWaitAt(g *gate) {
 	g.endWait = nil
 }
 
-// closedOr is err, or ErrClosed where Shutdown has ended a wait that ended with err.
+// closedOr returns ErrClosed if Shutdown ended the wait that returned err, otherwise err.
 func (l *Locker) closedOr(ctx context.Context, err error) error {
 	if kit.IsContextError(err) && !kit.Ended(ctx) && isClosed(l.stopping) {
 		return ErrClosed

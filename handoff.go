@@ -9,18 +9,19 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// handoffTime is how long after the store's grant a lease may be handed on: other processes wait meanwhile.
+// handoffTime is how long after the store's grant a lease may be handed on. It is limited because other processes wait
+// meanwhile.
 const handoffTime = time.Second
 
-// handoffTrust is how long after a reply of the store a lease may be handed on without a request, where the store does
-// not report that somebody has removed it.
+// handoffTrust is how long after a reply of the store a lease may be handed on without a request, if the store does not
+// report that somebody has removed the lease.
 const handoffTrust = 10 * time.Millisecond
 
-// keepPause is between attempts to set a minimum hold.
+// keepPause is the pause between attempts to set a minimum hold.
 const keepPause = 100 * time.Millisecond
 
-// giveUp hands the lease to the next local waiter, or releases it and lets the next one contend. The error is the
-// release's.
+// giveUp hands the lease to the next local waiter. If that is not possible, it releases the lease and lets the next
+// waiter contend. The error is the release's.
 func (t *tenure) giveUp(ctx context.Context) error {
 	if t.handOn() {
 		return nil
@@ -30,8 +31,8 @@ func (t *tenure) giveUp(ctx context.Context) error {
 	return t.lease.Release(ctx)
 }
 
-// handOn hands a live lease to the next local waiter. It reports false if there is none, or the store should decide who
-// is next.
+// handOn hands a live lease to the next local waiter, and reports whether it did. It does not if nobody waits, or if
+// the store should decide who is next.
 func (t *tenure) handOn() bool {
 	l := t.locker
 	l.mu.Lock()
@@ -43,9 +44,9 @@ func (t *tenure) handOn() bool {
 	}
 	l.renewals.remove(t)
 	if t.renewals.Load() > 0 {
-		return false // a request on this holder's terms may reach the store after one on the next holder's
+		return false // a request on this holder's terms may reach the store after a request on the next holder's terms
 	}
-	// The next holder gets the TTL that it requested, all of it if nobody will renew it.
+	// The next holder gets the TTL that it requested, in full if nobody will renew the lease.
 	ttl := waiter.terms.leaseTTL()
 	unsure := !l.guarantees.ReportsLoss && t.age()-t.replied > handoffTrust
 	if unsure || ttl != t.ttl || waiter.terms.manual || time.Until(t.lease.Deadline()) < l.effective(ttl)/2 {
@@ -59,7 +60,7 @@ func (t *tenure) handOn() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.nextLocked(t.gate) != waiter {
-		return false // its terms may be others
+		return false // another waiter is next, perhaps with other terms
 	}
 	next := t.successor()
 	t.mu.Lock()
@@ -74,8 +75,9 @@ func (t *tenure) handOn() bool {
 	return true
 }
 
-// lasting returns the TTL of a lease whose deadline is at least d away: some stores free the key at the deadline, a
-// margin before the TTL. The store may not grant that much. Then lasting returns the longest TTL.
+// lasting returns the TTL of a lease whose deadline is at least d away. The deadline matters because some stores free
+// the key then, a margin before the end of the TTL. If the store grants no such TTL, lasting returns the longest that
+// it grants.
 func (l *Locker) lasting(d time.Duration) time.Duration {
 	d += backend.Margin(0)
 	most := backend.MaxTTL
@@ -85,7 +87,7 @@ func (l *Locker) lasting(d time.Duration) time.Duration {
 	return min(d+d/99+1, most)
 }
 
-// keep leaves the key taken for at least d more and lets the next local waiter queue at the store.
+// keep keeps the key taken for at least d more, and lets the next local waiter queue at the store.
 func (t *tenure) keep(ctx context.Context, d time.Duration) error {
 	l := t.locker
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoffTime)
@@ -93,7 +95,7 @@ func (t *tenure) keep(ctx context.Context, d time.Duration) error {
 	l.renewals.remove(t)
 	var err error
 	for again := true; again; {
-		overlaps := t.renewals.Load() > 0 // with a renewal to the TTL, which may come after this one
+		overlaps := t.renewals.Load() > 0 // with a renewal to the TTL, which may reach the store after this request
 		err = t.lease.Renew(ctx, l.lasting(d))
 		again = (err == nil && overlaps || err != nil && !errors.Is(err, ErrLost) && !kit.Definite(err)) &&
 			kit.Sleep(ctx, keepPause) == nil

@@ -7,12 +7,12 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// errEndedEarly means that the lease of the store ended before Acquire could return it.
+// errEndedEarly means that the store's lease ended before Acquire could return it.
 var errEndedEarly = fmt.Errorf("%w before Acquire returned it", ErrLost)
 
-// neverLost is the error of an acquisition that failed with err. It does not match ErrLost, by which a store reports
-// a grant that arrived too late: the caller had no lease to lose. It matches ErrUnavailable instead, unless a context
-// has ended.
+// neverLost returns the error of an acquisition that failed with err. It never matches ErrLost. A store reports a grant
+// that arrived too late as ErrLost, but the caller had no lease to lose. Such an error matches ErrUnavailable instead,
+// unless a context has ended.
 func neverLost(err error) error {
 	switch {
 	case !errors.Is(err, ErrLost):

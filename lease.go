@@ -13,16 +13,16 @@ import (
 // Key returns the key that is held, with the Locker's prefix.
 func (l *Lease) Key() string { return l.tenure.gate.key }
 
-// Owner returns the unique name under which the store knows the holder. Inside one process, holders that a lease is
-// handed on to share it.
+// Owner returns the unique name under which the store knows the holder. If a lease is handed on inside the process, all
+// its holders have the same owner.
 func (l *Lease) Owner() string { return l.tenure.owner }
 
 // Shared reports whether the lease is shared.
 func (l *Lease) Shared() bool { return l.tenure.gate.shared }
 
-// Token returns the fencing token. It is higher than that of every earlier holder of the key, within the scope that
-// Guarantees.Fencing names, and below 2^63. It is the store's number times 256, plus how often the lease has been
-// handed on inside the process. It is 0 if the store has no tokens.
+// Token returns the fencing token. It is higher than the token of every earlier holder of the key, within the scope
+// that Guarantees.Fencing names, and below 2^63. It is the store's number times 256, plus the number of hand-offs of
+// the lease inside the process. If the store has no tokens, it is 0.
 func (l *Lease) Token() uint64 { return l.tenure.token }
 
 // Deadline returns the time until which the lease is exclusive. Renewal moves it.
@@ -33,9 +33,9 @@ func (l *Lease) Deadline() time.Time { return l.tenure.deadline() }
 // holder calls Release.
 func (l *Lease) Lost() <-chan struct{} { return l.tenure.lostChan() }
 
-// Err returns nil while the lease is exclusive. It looks at the clock at the moment of the call, so that it is right
-// even after a long pause. Later it is ErrReleased if the holder has released the lease, and ErrLost if the lease ended
-// before that.
+// Err returns nil while the lease is exclusive. It checks the clock at the time of the call, so it is right even after
+// a long pause. Later it returns ErrReleased if the holder has released the lease, or ErrLost if the lease ended before
+// that.
 func (l *Lease) Err() error { return l.tenure.error("hold", l.over()) }
 
 func (l *Lease) over() error {
@@ -44,7 +44,7 @@ func (l *Lease) over() error {
 	return l.overLocked()
 }
 
-// overLocked is ErrReleased or ErrLost, nil while the lease is exclusive.
+// overLocked returns ErrReleased or ErrLost, or nil while the lease is exclusive.
 func (l *Lease) overLocked() error {
 	t := l.tenure
 	switch {
@@ -58,10 +58,11 @@ func (l *Lease) overLocked() error {
 	return ErrLost
 }
 
-// Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: if
-// the lease already lasts as long as that allows, Renew makes no request and returns nil. ErrLost means that the lease
-// has ended, ErrReleased that its holder has released it. After any other error the outcome is unknown, and the earlier
-// of the old and the new deadline applies. A Renew without an answer returns in time for automatic renewal to try.
+// Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: if the
+// lease already lasts as long as the maximum hold allows, Renew makes no request and returns nil. ErrLost means that
+// the lease has ended, ErrReleased that its holder has released it. After any other error the outcome is unknown, and
+// the earlier of the old and the new deadline applies. If the store does not reply, Renew returns early enough for
+// automatic renewal to try.
 func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.tenure.error("renew", l.renew(ctx, ttl))
 }
@@ -83,11 +84,11 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	requested, ok := t.renewToLocked(ttl)
 	t.mu.Unlock()
 	if !ok {
-		return nil // its maximum hold: the deadline that it has is its last
+		return nil // the lease has reached its maximum hold: its deadline is final
 	}
 	if t.locker.renewals.renews(t) { // automatic renewal waits for this request
 		var cancel context.CancelFunc
-		// Without an answer, the earlier deadline applies.
+		// Without an answer, the earlier of the two deadlines applies.
 		left := min(time.Until(t.lease.Deadline()), t.locker.effective(requested))
 		ctx, cancel = context.WithTimeoutCause(ctx, attemptTime(left), errNoAnswer)
 		defer cancel()
@@ -106,7 +107,7 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// errNoAnswer is the cause of a Renew's end that left time for automatic renewal to try.
+// errNoAnswer is the cause if Renew times out early, to leave time for automatic renewal to try.
 var errNoAnswer = errors.New("no answer within a third of what is left of the lease")
 
 // beginRenew waits until no other Renew is under way. The last Release cancels the returned context, and does not hand
@@ -143,11 +144,11 @@ func (l *Lease) beginRenew(caller context.Context) (ctx context.Context, finish 
 	}, nil
 }
 
-// Release hands the lease to the next goroutine that waits for the key, or gives it back to the store. It works even if
+// Release hands the lease to the next goroutine that waits for the key, or releases it at the store. It works even if
 // ctx has ended, and its time is bounded. nil means that the lease is released; a second call also returns nil. ErrLost
 // means that the lease had already ended, so that others may have held the key meanwhile. After any other error the
-// outcome is unknown, and the key is free by its TTL at the latest. With Reentrant, only the last Release of a key
-// releases the lease.
+// outcome is unknown, and the key is free when its TTL has run out, at the latest. With Reentrant, only the last
+// Release of a key releases the lease.
 func (l *Lease) Release(ctx context.Context) error {
 	return l.tenure.error("release", l.release(ctx))
 }
@@ -173,13 +174,13 @@ func (l *Lease) release(ctx context.Context) error {
 }
 
 // beginRelease ends l and, if l is the last handle, the tenure. done means that Release returns err without a request:
-// other handles remain, or an earlier Release of l is complete. repeated means that an earlier one had an unknown
+// other handles remain, or an earlier Release of l is complete. repeated means that an earlier Release had an unknown
 // outcome.
 func (l *Lease) beginRelease() (repeated, done bool, err error) {
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for t.releasing { // bounded by the store's timeout. Behind a mutex, the time of a synctest bubble would stand still
+	for t.releasing { // bounded by the store's timeout; not a mutex, which would stop the time of a synctest bubble
 		if t.released == nil {
 			t.released = sync.NewCond(&t.mu)
 		}
@@ -206,9 +207,9 @@ func (l *Lease) beginRelease() (repeated, done bool, err error) {
 	return false, false, nil
 }
 
-// finish gives up what the last handle has held.
+// finish gives up the lease after the release of its last handle.
 func (t *tenure) finish(ctx context.Context) (err error) {
-	if t.cause != nil { // another may be inside the gate already
+	if t.cause != nil { // another goroutine may be inside the gate already
 		t.discard(ctx)
 		return t.cause
 	}

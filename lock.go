@@ -1,6 +1,6 @@
-// Package lock is one lock API for many stores. A lock is an exclusive lease, or a shared one ([Shared]). It expires
-// if its holder dies, renews itself while it is held, notifies its holder when it is lost, can be released only by its
-// owner, and carries a fencing token.
+// Package lock is one lock API for many stores. A lock is an exclusive lease, or a shared one ([Shared]). It expires if
+// its holder dies, renews itself while it is held, and notifies its holder when it is lost. Only its owner can release
+// it. It carries a fencing token.
 //
 // Import the store that you use for its side effect, as with database/sql, and open it by URL:
 //
@@ -61,7 +61,7 @@ const URLEnv = "ANYLOCK_URL"
 // environment variable ANYLOCK_URL. The URL's parameter lock_prefix is WithPrefix, and lock_token_base is
 // WithTokenBase. Errors never show a password.
 //
-// Open contacts the store once, so that a wrong address shows at start-up.
+// Open contacts the store once, so that a wrong address is noticed at start-up.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	if rawURL == "" {
 		rawURL = os.Getenv(URLEnv)
@@ -90,7 +90,7 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	if base > 0 {
 		opts = append([]Option{WithTokenBase(base)}, opts...)
 	}
-	// Options are checked before the store is reached.
+	// Check the options before any request to the store.
 	s, err := newSettings(opts)
 	if err != nil {
 		return fail(err)

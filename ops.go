@@ -26,8 +26,9 @@ type Ops struct{ l *Locker }
 func (l *Locker) Ops() Ops { return Ops{l} }
 
 // Inspect returns who holds key. It is for people and tools: the answer may be out of date by the time it arrives. For
-// a free key it is the zero Holder. Of shared leases it is the one that ends last, with their number. The token is
-// that of the lease's first holder; after hand-offs the holder's own is higher by up to 255.
+// a free key, it returns the zero Holder. For shared leases, it returns the holder of the lease that ends last, and the
+// number of leases. The token is that of the lease's first holder; after hand-offs, the current holder's token is
+// higher by up to 255.
 func (o Ops) Inspect(ctx context.Context, key string) (Holder, error) {
 	l := o.l
 	full, err := l.fullKey(key)
@@ -71,7 +72,7 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 		places  = make(chan struct{}, atOnce)
 		workers sync.WaitGroup
 	)
-	// the first error ends it: a store that fails is not asked for thousands of keys
+	// the first error ends the list: do not send thousands of requests to a store that fails
 	asking, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	for i, key := range keys {
@@ -95,17 +96,17 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 	return slices.DeleteFunc(all, func(k HeldKey) bool { return !k.Held() }), nil
 }
 
-// Break ends the lease that owner has on key, whichever process holds it, and the next waiter gets the key. The holder
-// may still be working: it notices the loss at once if the store reports it, and at its next renewal at the latest. So
-// make sure that it is dead, or that what it writes to checks fencing tokens. Take owner from Inspect or List, so that
-// you do not end somebody else's lease. Of several shared leases, Break ends the one of owner: to end all, repeat
-// Inspect and Break.
+// Break ends the lease that owner has on key, no matter which process holds it, and the next waiter gets the key. The
+// holder may still be working: it notices the loss soon if the store reports it, and at its next renewal at the latest.
+// So make sure that the holder is dead, or that the resource it writes to checks fencing tokens. Get owner from Inspect
+// or List, so that you do not end somebody else's lease. If the key has several shared leases, Break ends only that of
+// owner: to end all, repeat Inspect and Break.
 //
 // "The next waiter" is the next waiter at the store. If Guarantees.ReportsLoss is false, the holder's process may hand
 // the lease on to a waiter of its own for 10 ms after the store has last confirmed the lease. Such a holder may overlap
 // with the next owner.
 //
-// ErrLost means that owner no longer holds the key, ErrUnsupported that the store cannot break leases.
+// ErrLost means that owner no longer holds the key. ErrUnsupported means that the store cannot break leases.
 func (o Ops) Break(ctx context.Context, key, owner string) error {
 	l := o.l
 	full, err := l.fullKey(key)
@@ -145,7 +146,7 @@ func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
 }
 
 // Ping makes one cheap read request to the store, for readiness probes. nil means that the store answers and that
-// NotReady is nil. Ping takes no lease, and does not check whether one could be written.
+// NotReady is nil. Ping acquires no lease, and does not check whether the store could write one.
 func (o Ops) Ping(ctx context.Context) error {
 	l := o.l
 	if err := o.NotReady(); err != nil {
@@ -155,11 +156,11 @@ func (o Ops) Ping(ctx context.Context) error {
 	return l.error("ping", "", err)
 }
 
-// pingKey is a key that Ping looks at, and nobody takes.
+// pingKey is the key that Ping inspects. Nobody acquires it.
 const pingKey = "anylock-ping"
 
-// NotReady returns why the store cannot grant leases yet: which part of it cannot, until when, and why. It is nil if
-// the store can, or does not know. It makes no request.
+// NotReady returns an error if the store cannot grant leases yet: which part of it cannot, until when, and why. It
+// returns nil if the store can grant leases, or does not know. It makes no request.
 func (o Ops) NotReady() error {
 	return o.l.error("acquire", "", o.l.notReady())
 }

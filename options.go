@@ -8,10 +8,10 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// DefaultTTL is the TTL of a lease without WithTTL.
+// DefaultTTL is the TTL of a lease if WithTTL is not used.
 const DefaultTTL = 30 * time.Second
 
-// DefaultHandoff is how often a live lease is handed on inside the process without WithHandoff.
+// DefaultHandoff is how often a live lease is handed on inside the process if WithHandoff is not used.
 const DefaultHandoff = 16
 
 // An Option configures a Locker. A nil Option has no effect.
@@ -33,7 +33,7 @@ type acquireOption func(*settings)
 func (o acquireOption) locker(s *settings)  { o(s) }
 func (o acquireOption) acquire(s *settings) { o(s) }
 
-// WithTTL sets how long the key stays taken if its holder dies. Renewal keeps the lease of a holder that is alive. A
+// WithTTL sets how long the key stays taken if its holder dies. While the holder lives, renewal keeps the lease. A
 // store may round the TTL up: see Guarantees.
 func WithTTL(ttl time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) { s.ttl = ttl })
@@ -44,28 +44,28 @@ func WithoutRenewal() AcquireOption {
 	return acquireOption(func(s *settings) { s.manual = true })
 }
 
-// WithMaxHold ends the lease after d, so that a holder that hangs does not keep the key forever. Renewals ask for no
-// more than is left, in whole units of the store's Granularity, and end when that is less than its MinTTL: the lease
-// may then end sooner, by up to a third of its TTL. The first grant may be for longer than a d that is below the
-// MinTTL or between two units. 0 is no maximum: it overrides a default.
+// WithMaxHold ends the lease after d, so that a holder that hangs does not keep the key forever. Renewals request no
+// more than the rest of d, in whole units of the store's Granularity. They end when the rest is less than the store's
+// MinTTL: the lease may then end sooner, by up to a third of its TTL. The first grant may be longer than d, if d is
+// below the MinTTL or between two units. 0 means no maximum and overrides a default.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) { s.maxHold = d })
 }
 
-// WithMinHold keeps the key taken for at least d after the grant, even if it is released sooner, so that a job that
-// is shorter than the difference between two hosts' clocks does not run twice. Release asks the store to keep the key
-// for the rest of d and about 1 % more, because clocks differ in speed, and tries for up to a second. If the store
-// does not answer, the key stays taken for what is left of the lease.
+// WithMinHold keeps the key taken for at least d after the grant, even if it is released sooner, so that a job that is
+// shorter than the difference between two hosts' clocks does not run twice. Release requests that the store keep the
+// key for the rest of d and about 1 % more, because clocks differ in speed, and tries for up to a second. If the store
+// does not answer, the key stays taken for the rest of the lease.
 //
-// A d longer than Guarantees.MaxTTL is ErrInvalid. If the process ends before d has passed, a store that ends leases
-// with their client's connection (Postgres), or with its session after about Guarantees.MaxSilence (ZooKeeper), frees
-// the key then. 0 is no minimum: it overrides a default.
+// A d longer than Guarantees.MaxTTL is ErrInvalid. If the process ends before d has passed, some stores free the key
+// then: those that end leases with their client's connection (Postgres), or with its session after about
+// Guarantees.MaxSilence (ZooKeeper). 0 means no minimum and overrides a default.
 func WithMinHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) { s.minHold = d })
 }
 
-// WithWait limits how long Acquire waits for the key. After that Acquire returns ErrHeld if the key was busy: another
-// goroutine of this process held it, or the store said so. If the store has not answered by then, it returns
+// WithWait limits how long Acquire waits for the key. After that, Acquire returns ErrHeld if the key was busy: another
+// goroutine of this process held it, or the store reported it. If the store has not answered by then, Acquire returns
 // ErrUnavailable, with the store's last error if there was one: the key may be free. The limit does not affect the
 // lease. With 0, Acquire does not wait, like TryAcquire.
 func WithWait(d time.Duration) AcquireOption {
@@ -77,7 +77,7 @@ func WithWait(d time.Duration) AcquireOption {
 // apply. Without Reentrant, a second acquisition is ErrDeadlock.
 //
 // Two goroutines that share the lease's Context count as one holder: both get the key and do not exclude each other.
-// Give each a context that is not the lease's, or put a mutex between them.
+// Use a context for each that is not the lease's, or a mutex between them.
 func Reentrant() AcquireOption {
 	return acquireOption(func(s *settings) { s.reentrant = true })
 }
@@ -95,8 +95,8 @@ func Shared() AcquireOption {
 }
 
 // WithHandoff sets how often in a row, 255 at most, a live lease is handed to the next waiting goroutine of this Locker
-// before other processes get their turn. 0 turns hand-off off. Whatever n is, a lease is not handed on later than a
-// second after the store granted it.
+// before other processes get their turn. 0 disables hand-off. For any n, a lease is handed on no later than a second
+// after the store granted it.
 func WithHandoff(n int) Option {
 	return lockerOption(func(s *settings) { s.handoff = n })
 }
@@ -107,9 +107,9 @@ func WithPrefix(prefix string) Option {
 	return lockerOption(func(s *settings) { s.prefix = prefix })
 }
 
-// WithOwnerLabel puts label behind the random part of every owner, in place of the host and process, so that others
-// find it in Holder.Label: an address where the leader can be reached, for example. Inspect, List, HeldError and the
-// command show it. label is 1 to 222 bytes of printable characters without blanks and quotes. It need not be unique.
+// WithOwnerLabel adds label to the random part of every owner, in place of the host and process, so that others find it
+// in Holder.Label: an address where the leader can be reached, for example. Inspect, List, HeldError and the command
+// show it. label is 1 to 222 bytes of printable characters without blanks and quotes. It need not be unique.
 func WithOwnerLabel(label string) Option {
 	return lockerOption(func(s *settings) {
 		s.label = label
@@ -120,23 +120,23 @@ func WithOwnerLabel(label string) Option {
 }
 
 // WithTokenBase adds n to every number of the store. After a switch to another store, tokens then continue above those
-// of the old store: see docs/switching.md. If a sum is not below 2^55, the lease is given back and the error is
-// ErrUnsupported. n counts in the store's numbers; Lease.Token is 256 times as much. A store without tokens still has
+// of the old store: see docs/switching.md. If a sum is not below 2^55, the lease is released and the error is
+// ErrUnsupported. n counts in the store's numbers; Lease.Token is 256 times as large. A store without tokens still has
 // none.
 func WithTokenBase(n uint64) Option {
 	return lockerOption(func(s *settings) { s.base = n })
 }
 
-// Require makes opening fail with ErrUnsupported if the store does not promise all of n. The error names what is
-// missing. If Require is given several times, all of them apply.
+// Require makes opening fail with ErrUnsupported if the store does not promise all of n. The error names the missing
+// promises. If Require is given several times, all of them apply.
 func Require(n Need) Option {
 	return lockerOption(func(s *settings) { s.require = append(s.require, n) })
 }
 
-// WithLogger logs renewals that failed, leases that were lost, releases whose outcome is unknown, and other warnings.
-// By default nothing is logged. Keys and owners are logged, URLs are not. Open also sends the lines of go-redis to
-// logger, at level info. go-redis has one logger for the whole process, so that lines without a context go to the
-// logger of the Locker that was opened last.
+// WithLogger logs failed renewals, lost leases, releases whose outcome is unknown, and other warnings. By default
+// nothing is logged. Keys and owners are logged, URLs are not. Open also sends the lines of go-redis to logger, at
+// level info. go-redis has one logger for the whole process, so lines without a context go to the logger of the Locker
+// that was opened last.
 func WithLogger(logger *slog.Logger) Option {
 	return lockerOption(func(s *settings) { s.logger = logger })
 }
@@ -189,7 +189,7 @@ func (s *settings) validate() error {
 	return backend.ValidateTTL(s.ttl)
 }
 
-// leaseTTL is the TTL to ask for at the start of a tenure.
+// leaseTTL returns the TTL to request at the start of a tenure.
 func (s *settings) leaseTTL() time.Duration {
 	if s.maxHold > 0 {
 		return min(s.ttl, s.maxHold)
@@ -197,8 +197,8 @@ func (s *settings) leaseTTL() time.Duration {
 	return s.ttl
 }
 
-// unsupported is ErrInvalid if s asks for longer than the store grants, and ErrUnsupported if s asks for a shared lease
-// and the store has none.
+// unsupported returns ErrInvalid if s requests a longer time than the store grants, and ErrUnsupported if s requests a
+// shared lease and the store has none.
 func (l *Locker) unsupported(s *settings) error {
 	most := l.guarantees.MaxTTL
 	switch ttl := s.leaseTTL(); {
@@ -207,7 +207,7 @@ func (l *Locker) unsupported(s *settings) error {
 	case most <= 0:
 	case ttl > most:
 		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, ttl, most)
-	case s.minHold > most: // Release would ask for what is left of it
+	case s.minHold > most: // Release would request the rest of the minimum hold as a TTL
 		return fmt.Errorf("%w: min hold %v is longer than the store grants, %v", ErrInvalid, s.minHold, most)
 	}
 	return nil

@@ -17,7 +17,7 @@ func (l *Locker) warnNotReady(ctx context.Context, key string, handed *tenure, w
 	}
 }
 
-// notReady is why the store cannot grant yet, nil if it can or does not know.
+// notReady returns an error if the store cannot grant yet, nil if it can or does not know.
 func (l *Locker) notReady() error {
 	if err := l.unopened(); err != nil {
 		return err

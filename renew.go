@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	batchSize = 1024 // leases in one request, where the store can
+	batchSize = 1024 // leases in one request, if the store can renew a batch
 
-	// How many requests there may be at once. They are many, because those that hang must not hold up the others.
+	// The maximum number of concurrent requests. It is high, because requests that hang must not hold up the others.
 	batchWorkers = 32
-	soloWorkers  = 128 // where each lease is a request of its own
+	soloWorkers  = 128 // if each lease needs a request of its own
 
-	retryLeast = 5 * time.Millisecond // between attempts that fail, however near the deadline is
+	retryLeast = 5 * time.Millisecond // minimum pause after a failed attempt, even if the deadline is near
 )
 
 var errUnanswered = errors.New("the store gave no answer for this lease")
@@ -44,7 +44,7 @@ func (r *renewer) close() {
 	r.workers.Wait()
 }
 
-// add begins to renew t, which has so much left.
+// add begins the automatic renewal of t. left is the time until its deadline.
 func (r *renewer) add(t *tenure, now time.Time, left time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +52,7 @@ func (r *renewer) add(t *tenure, now time.Time, left time.Duration) {
 	r.putLocked(t, r.nextLocked(now, left))
 }
 
-// again moves the next renewal of t, if it is renewed at all, to where its new deadline wants it.
+// again reschedules the next renewal of t for its new deadline, if t is renewed automatically.
 func (r *renewer) again(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ func (r *renewer) again(t *tenure) {
 	r.soonerLocked(t)
 }
 
-// sooner is again for a deadline that may have moved nearer, and not away: no renewal is put off.
+// sooner is again for a deadline that may have moved nearer, but not away. It never postpones a renewal.
 func (r *renewer) sooner(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +79,8 @@ func (r *renewer) renews(t *tenure) bool {
 	return !t.unrenewed
 }
 
-// remove ends the renewal of t. One that is under way goes on, as tenure.renewals says, but t does not come back.
+// remove ends the automatic renewal of t. A renewal under way continues, and tenure.renewals counts it, but t is not
+// scheduled again.
 func (r *renewer) remove(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,9 +88,9 @@ func (r *renewer) remove(t *tenure) {
 	r.clock.Remove(&t.renewal)
 }
 
-// nextLocked is when a lease is to be renewed that has so much left: when a third of it has passed, less a random part,
-// so that leases that began together drift apart. Where the store renews many at once they do so by as many as go into
-// one request.
+// nextLocked returns when to renew a lease. left is the time until its deadline. The renewal is due after a third of
+// that time, less a random part, so that leases that began together drift apart. If the store renews batches, groups
+// that fit into one request stay together.
 func (r *renewer) nextLocked(now time.Time, left time.Duration) time.Time {
 	third := left / 3
 	apart := third / 8
@@ -102,8 +103,8 @@ func (r *renewer) nextLocked(now time.Time, left time.Duration) time.Time {
 	return r.group
 }
 
-// attemptTime is how long one attempt may take when left is left of the lease: one that hangs must leave time for
-// another.
+// attemptTime returns how long one attempt may take. left is the time until the deadline. An attempt that hangs must
+// leave time for another attempt.
 func attemptTime(left time.Duration) time.Duration { return max(left/3, time.Millisecond) }
 
 func jitter(d time.Duration) time.Duration {
@@ -113,7 +114,7 @@ func jitter(d time.Duration) time.Duration {
 	return rand.N(d)
 }
 
-// putLocked has t renewed at a time, or sooner if it is to be already.
+// putLocked schedules the renewal of t at the given time, unless it is already scheduled earlier.
 func (r *renewer) putLocked(t *tenure, at time.Time) {
 	if t.unrenewed || r.closed || t.renewal.Set() && !at.Before(t.renewal.At()) {
 		return
@@ -129,8 +130,8 @@ func (r *renewer) fire(ctx context.Context) {
 	r.goOnLocked(ctx)
 }
 
-// goOnLocked starts a worker for what is due, and else sets the timer. If all are busy, the first that has finished
-// goes on.
+// goOnLocked starts a worker if a renewal is due, otherwise it sets the timer. If all workers are busy, the first to
+// finish continues.
 func (r *renewer) goOnLocked(ctx context.Context) {
 	switch {
 	case r.clock.FirstDue(time.Now()) == nil:
@@ -157,16 +158,17 @@ func (r *renewer) work(ctx context.Context) {
 	}
 }
 
-// A job is a tenure whose lease a worker renews, and when the renewal was due. Another worker may get the same tenure
-// before this one has finished.
+// A job is a tenure whose lease a worker renews, and the time when the renewal was due. Another worker may get the same
+// tenure before this worker has finished.
 type job struct {
 	tenure *tenure
 	due    time.Time
 }
 
-// takeLocked takes what is due, and where the store renews many at once also what will be soon: fewer, larger requests.
-// Leases that have much more or less time left than the first are left to another worker: a request has as long as the
-// shortest of them allows, which is what one of them has left.
+// takeLocked removes the due renewals from the clock and returns them. If the store renews batches, it also returns
+// renewals that will be due soon, which makes fewer, larger requests. It leaves leases with much more or less remaining
+// time than the first lease to another worker, because the shortest remaining time limits the whole request. shortest
+// is that time.
 func (r *renewer) takeLocked() (due []job, shortest time.Duration) {
 	now := time.Now()
 	if r.clock.FirstDue(now) == nil {
@@ -201,7 +203,7 @@ func (r *renewer) takeLocked() (due []job, shortest time.Duration) {
 	return due, shortest
 }
 
-// renew makes one request for what is due, or one each, and says when to come again.
+// renew makes one request for the leases of due, a batch or a single lease, and schedules their next renewals.
 func (r *renewer) renew(closing context.Context, due []job, shortest time.Duration) {
 	renewals := make([]backend.Renewal, 0, len(due))
 	requested := due[:0]
@@ -212,7 +214,7 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 		t.mu.Unlock()
 		if !ok {
 			t.renewals.Add(-1)
-			continue // its maximum hold: the deadline that it has is its last
+			continue // the lease has reached its maximum hold: its deadline is final
 		}
 		renewals = append(renewals, backend.Renewal{Lease: t.lease, TTL: ttl})
 		requested = append(requested, j)
@@ -225,7 +227,7 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 	var errs []error
 	if r.batch != nil {
 		errs = r.batch.RenewBatch(ctx, renewals)
-		for len(errs) < len(renewals) { // a stranger's store that breaks the contract
+		for len(errs) < len(renewals) { // a third-party store may break the contract
 			errs = append(errs, errUnanswered)
 		}
 	} else {
@@ -236,7 +238,7 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 	failures := r.putBack(requested, errs, begun, now)
 	if logger := r.locker.defaults.logger; len(failures) > 0 && closing.Err() == nil &&
 		logger.Enabled(closing, slog.LevelWarn) {
-		go func() { // a log that blocks must not keep leases from being renewed
+		go func() { // a logger that blocks must not delay renewals
 			for _, f := range failures {
 				logger.Warn("renewal: outcome unknown, trying again", "key", f.tenure.gate.key, "backend", r.locker.name,
 					"owner", f.tenure.owner, "left", f.left, "error", f.err)
@@ -255,12 +257,12 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 // A failure is a renewal whose outcome is unknown.
 type failure struct {
 	tenure *tenure
-	left   time.Duration // of the lease
+	left   time.Duration // until the deadline of the lease
 	err    error
 }
 
 // putBack schedules the next renewals after attempts that began at begun and ended with errs. Other workers may then
-// take the same holds. putBack replaces an error that means only that an attempt's time was over.
+// take the same tenures. If an error only means that an attempt has timed out, putBack replaces it in errs.
 func (r *renewer) putBack(jobs []job, errs []error, begun, now time.Time) (failures []failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +277,7 @@ func (r *renewer) putBack(jobs []job, errs []error, begun, now time.Time) (failu
 			after := min(left/8, time.Second)
 			r.putLocked(t, now.Add(max(after-jitter(after/2), retryLeast)))
 			failures = append(failures, failure{t, left, err})
-		case t.renewal.Set(): // its terms have changed meanwhile, and this was on the old ones: it may have come last
+		case t.renewal.Set(): // the terms changed meanwhile; this request, on the old terms, may have reached the store last
 			r.putLocked(t, now)
 		default:
 			r.putLocked(t, r.nextLocked(now, left))
@@ -284,8 +286,8 @@ func (r *renewer) putBack(jobs []job, errs []error, begun, now time.Time) (failu
 	return failures
 }
 
-// causeLocked returns err of an attempt to renew t, or the cause if only the attempt's own time was over: the store
-// does not answer.
+// causeLocked returns err, the error of an attempt to renew t. If err only means that the attempt has timed out,
+// causeLocked returns ErrUnavailable instead: the store does not answer.
 func (r *renewer) causeLocked(t *tenure, err error, begun, now time.Time) error {
 	if !kit.IsContextError(err) || r.closed {
 		t.silent = 0
@@ -297,7 +299,8 @@ func (r *renewer) causeLocked(t *tenure, err error, begun, now time.Time) error 
 	return fmt.Errorf("%w: no answer for %v", ErrUnavailable, (now.Sub(t.granted) - t.silent).Round(time.Millisecond))
 }
 
-// released reports whether the holder gave t up before it was lost: then a renewal under way has not failed.
+// released reports whether the holder released t before the lease was lost. A renewal that was under way then has not
+// failed.
 func (r *renewer) released(t *tenure) bool {
 	r.mu.Lock()
 	left := t.unrenewed
@@ -307,8 +310,8 @@ func (r *renewer) released(t *tenure) bool {
 	return left && t.phase != lost
 }
 
-// renewToLocked is the TTL to ask for where ttl is wanted: what the store makes of it ends within the maximum hold. Not
-// ok if the lease has all that it may get.
+// renewToLocked returns the TTL to request so that the lease gets ttl, but no more than its maximum hold, even after
+// the store has rounded the TTL. ok is false if the lease already has the longest time that it may get.
 func (t *tenure) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
 	g, left := &t.locker.guarantees, t.until-t.age()
 	if t.until == 0 || g.Round(ttl) <= left {
@@ -323,7 +326,7 @@ func (t *tenure) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool)
 	return asked, gained > backend.Margin(asked)
 }
 
-// traceRenewal reports an attempt to renew t that was due, and began.
+// traceRenewal reports to the Tracer an attempt to renew t, which was due at due and began at begun.
 func (l *Locker) traceRenewal(t *tenure, due, begun time.Time, took time.Duration, err error) {
 	l.traces.renewal.TraceRenewal(RenewalEnd{
 		Backend: l.name, Key: t.gate.key, Owner: t.owner, Shared: t.gate.shared,

@@ -10,13 +10,13 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Guarantees says what a store promises.
+// Guarantees describes what a store promises.
 type Guarantees = backend.Guarantees
 
-// Fencing says what the order of tokens survives. A higher one includes the lower.
+// Fencing describes which events the order of tokens survives. A higher value includes the lower ones.
 type Fencing = backend.Fencing
 
-// Reach says how far apart owners may be that exclude each other. A higher one includes the lower.
+// Reach describes how far apart owners may be that exclude each other. A higher value includes the lower ones.
 type Reach = backend.Reach
 
 // Values for Need.Fencing and Need.Reach.
@@ -27,19 +27,19 @@ const (
 	FencingLoss    = backend.FencingLoss    // tokens increase across loss of the store's data
 
 	ReachProcess = backend.ReachProcess // goroutines of one process exclude each other
-	ReachHost    = backend.ReachHost    // processes of one host do
-	ReachNetwork = backend.ReachNetwork // hosts that share the store do
+	ReachHost    = backend.ReachHost    // processes of one host exclude each other
+	ReachNetwork = backend.ReachNetwork // hosts that share the store exclude each other
 )
 
-// A Need is what a store must promise. The zero value of a field asks for nothing. A Need has a text form for Config
+// A Need lists what a store must promise. The zero value of a field requires nothing. A Need has a text form for Config
 // and the command, a list like "fifo,reach=network,max-late=500ms".
 type Need struct {
 	FIFO         bool // grants follow the order of arrival: "fifo"
 	Push         bool // waiters are notified and do not poll: "push"
-	Linearizable bool // owners exclude each other whatever fails in the store: "linearizable"
+	Linearizable bool // owners exclude each other no matter what fails in the store: "linearizable"
 	NoEarlyLoss  bool // the store never drops a live lease: "no-early-loss"
 	Shared       bool // the store has shared leases: "shared"
-	// a holder learns soon, not only at its next renewal, that its lease was removed: "reports-loss"
+	// a holder is notified soon, not only at its next renewal, that its lease was removed: "reports-loss"
 	ReportsLoss bool
 	Fencing     Fencing       // tokens stay in order across at least this: "fencing=restart"
 	Reach       Reach         // owners this far apart exclude each other: "reach=network"
@@ -53,9 +53,9 @@ type Need struct {
 // A need is one field of a Need.
 type need struct {
 	name  string
-	value func(n Need) (text string, set, ok bool) // a flag has no text; ok is false for a value that does not exist
+	value func(n Need) (text string, set, ok bool) // a flag has no text; ok is false for an invalid value
 	parse func(n *Need, value string) bool
-	lacks func(n Need, g Guarantees) string // what the store offers instead; empty if that is enough
+	lacks func(n Need, g Guarantees) string // what the store offers instead; "" if the store meets the need
 }
 
 // needs has a row for each field of Need.
@@ -122,7 +122,7 @@ func flag(name string, of func(*Need) *bool, lacks func(Guarantees) string) need
 	}
 }
 
-// level is a need for at least the value that has one of names.
+// level returns a need for at least the level with the given name. names lists all levels, the lowest first.
 func level[T ~int](name string, names []string, of func(*Need) *T, lacks func(Guarantees, T) string) need {
 	return need{
 		name: name,
@@ -160,7 +160,7 @@ func amount[T ~int | ~int64](name string, of func(*Need) *T, format func(T) stri
 	}
 }
 
-// text is how a Need writes the field.
+// text returns the field as the text form of a Need shows it.
 func (f need) text(value string) string {
 	if value == "" {
 		return f.name
@@ -200,7 +200,7 @@ func (n *Need) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// unmet is the error that lists what g lacks.
+// unmet returns an error that lists what g lacks, or nil if g lacks nothing.
 func unmet(g Guarantees, require []Need) error {
 	var missing []string
 	for _, n := range require {

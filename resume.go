@@ -9,11 +9,11 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// WithOwner sets the name under which the store knows the holder, instead of a random one. Use it if another process,
-// or this one after a restart, is to Resume the lease. An owner names one acquisition: never use it for two calls, not
-// even after an error, because the clean-up of a failed call ends whatever its owner holds. A lease with an owner of
-// its own is not handed on inside the process. Others of this process wait for it at the store, as another process may
-// release it. WithOwner is an option of one acquisition: as a default of a Locker it is ErrInvalid.
+// WithOwner sets the name under which the store knows the holder, instead of a random name. Use it if another process,
+// or this process after a restart, is to Resume the lease. An owner names one acquisition: never use it for two calls,
+// not even after an error, because the clean-up of a failed call ends whatever its owner holds. A lease with such an
+// owner is not handed on inside the process. Other goroutines of this process wait for it at the store, because another
+// process may release it. WithOwner is an option of one acquisition: as a default of a Locker it is ErrInvalid.
 func WithOwner(owner string) AcquireOption { return ownerOption(owner) }
 
 type ownerOption string
@@ -29,16 +29,16 @@ func (o ownerOption) acquire(s *settings) {
 	}
 }
 
-// Resume returns a Lease on what the store still keeps for owner on key, and extends it to the TTL of the options. It
+// Resume returns a Lease for what the store still keeps for owner on key, and extends it to the TTL of the options. It
 // is for a lease that another process hands over, or that this process held before a restart. The lease must have been
 // acquired with WithOwner, or by a Locker with WithHandoff(0): otherwise its token may be lower than the last holder's,
 // by up to 255.
 //
 // ErrLost means that owner does not hold the key, or not in this mode: resume a shared lease with Shared.
-// ErrUnsupported means that the store cannot return a lease to another process. After any other error the lease is as
-// it was, or has been extended. The lease then renews itself until Release, like one of Acquire. ctx bounds the request
-// alone. If two processes use the lease at the same time, neither excludes the other, and a Release by either ends it
-// for both.
+// ErrUnsupported means that the store cannot return a lease to another process. After any other error the lease is
+// unchanged or has been extended. A resumed lease renews itself until Release, like a lease from Acquire. ctx bounds
+// only the request. If two processes use the lease at the same time, neither excludes the other, and a Release by
+// either ends it for both.
 func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireOption) (*Lease, error) {
 	traceEnd := func(*Lease, error) {}
 	if l.traces.acquire != nil {
@@ -95,7 +95,7 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 	return nil, l.endedErr()
 }
 
-// Resumable reports whether Resume can return a lease to another process than the one that acquired it.
+// Resumable reports whether Resume can return a lease to a process other than the one that acquired it.
 func (l *Locker) Resumable() bool {
 	_, ok := l.backend.(backend.Resumer)
 	return ok && l.guarantees.Reach > ReachProcess

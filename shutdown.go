@@ -12,9 +12,9 @@ import (
 // with ErrClosed, and waits until no lease is held or being released, or ctx ends. Then it closes the Locker in any
 // case, like Close. Until then, held leases are renewed and may be re-entered.
 //
-// nil means that every lease was released or lost before. The context's error means that some were still held; they
-// have ended for their holders as described at Close. A second call waits like the first; once the Locker is closed, it
-// returns nil.
+// nil means that every lease was released or lost before. The context's error means that some leases were still held;
+// they have ended for their holders as described at Close. A second call waits like the first; once the Locker is
+// closed, it returns nil.
 func (l *Locker) Shutdown(ctx context.Context) error {
 	if err := l.unopened(); err != nil {
 		return l.error("shutdown", "", err)

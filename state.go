@@ -14,9 +14,10 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// The state of a Locker: its gates, what holds them, and how these refer to each other. The files above this one have
-// the methods. Files refer to files below them only, which a test checks: state · options, renew · gate · tenure ·
-// handoff · enter · context · lease · acquire · shutdown · lock · ops, config.
+// This file declares the state of a Locker: its gates, their holders, and how these refer to each other. The other
+// files have the methods. The files form a stack: none refers to a file that refers back to it, which a test checks.
+// From the bottom: state · options, renew · gate · tenure · handoff · enter · context · lease · acquire ·
+// shutdown · lock · ops, config.
 
 const (
 	handoffBits = 8
@@ -35,15 +36,15 @@ type Locker struct {
 
 	mu      sync.Mutex
 	gates   map[string]*gate
-	private map[*gate]struct{} // gates of one lease each: shared, resumed, or with an owner of its own
-	idle    *gate              // the one that was left last, with nobody inside: its key is often wanted again at once
+	private map[*gate]struct{} // gates of one lease each: shared, resumed, or acquired with WithOwner
+	idle    *gate              // the gate that was left last, empty: its key is often requested again at once
 
 	// Closed under mu.
-	stopping chan struct{} // by Shutdown, or Close: nothing new is granted
-	drained  chan struct{} // when, after that, nobody holds a key or asks for one
+	stopping chan struct{} // by Shutdown or Close: nothing new is granted
+	drained  chan struct{} // after that, once nobody holds or requests a key
 	done     chan struct{} // by Close
 
-	background sync.WaitGroup // hand-backs under way for callers who have gone
+	background sync.WaitGroup // work that no caller waits for: passing on unused turns, and inspections
 }
 
 type settings struct {
@@ -55,7 +56,7 @@ type settings struct {
 	limited   bool // wait is set
 	reentrant bool
 	shared    bool
-	owner     string // empty for a random one
+	owner     string // empty for a random owner
 
 	handoff int
 	prefix  string
@@ -65,34 +66,34 @@ type settings struct {
 	logger  *slog.Logger
 	tracer  Tracer
 
-	err error // of an option's own value
+	err error // of an option with an invalid value
 }
 
 // A gate lets one goroutine of the process at a time contend for, or hold, one key; the others queue behind it, first
-// come first served. It exists while someone is inside, or is Locker.idle. Locker.mu guards its queue.
+// come first served. A gate exists while somebody is inside, or while it is Locker.idle. Locker.mu guards its queue.
 //
-// A shared lease, and one with an owner of its own or resumed, has a private gate, where nobody queues. A shared request
-// must not wait for local requests that it does not conflict with. The others may end in another process, so that local
-// requests wait for them at the store.
+// A lease that is shared, resumed, or acquired with WithOwner has a private gate, where nobody queues. A shared request
+// must not wait for local requests that it does not conflict with. A lease that is resumed or acquired with WithOwner
+// may end in another process, so local requests wait for it at the store.
 type gate struct {
 	key      string
 	shared   bool                   // the mode of its requests
-	inside   atomic.Pointer[tenure] // who holds the key, nil while the one inside still contends for it
-	waiters  *list.List             // of *waiter; nil until the first comes
-	busy     error                  // what the store has said last of the key being busy
-	busyAt   time.Time              // when it did
+	inside   atomic.Pointer[tenure] // the holder of the key; nil while the goroutine inside still contends for it
+	waiters  *list.List             // of *waiter; nil until the first waiter
+	busy     error                  // the latest report of the store that the key is busy
+	busyAt   time.Time              // the time of that report
 	checking bool                   // an inspection for a waiter is under way
-	endWait  context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
+	endWait  context.CancelFunc     // ends the wait at the store of the goroutine inside; nil if there is none
 }
 
 type waiter struct {
-	turn  chan *tenure // a live lease handed on, or nil to contend; takes one, without blocking the giver
+	turn  chan *tenure // receives a live lease handed on, or nil to contend; has a buffer of 1, so sending never blocks
 	terms *settings
 	since time.Time     // when it began to wait
 	place *list.Element // in gate.waiters
 }
 
-// A grant is what the process knows of a lease of the store from the start. It does not change.
+// A grant is what the process knows about a store's lease from the start. It does not change.
 type grant struct {
 	locker  *Locker
 	gate    *gate
@@ -101,44 +102,44 @@ type grant struct {
 	named   bool // the caller chose owner: the lease is not handed on
 	resumed bool // by Resume
 	granted time.Time
-	ended   chan struct{} // closed when the process gives the lease up; nil where nothing waits for that
+	ended   chan struct{} // closed when the process gives the lease up; nil if nothing waits for that
 }
 
-// A tenure is one local holder's time on a lease of the store. The handles of its re-entries share it. A hand-off moves
-// the lease to another tenure.
+// A tenure is the time for which one local holder has a lease of the store. The handles of its re-entries share it. A
+// hand-off moves the lease to another tenure.
 type tenure struct {
 	grant
-	handoffs uint8         // of the lease, before this tenure
+	handoffs uint8         // of the lease, before this tenure began
 	token    uint64        // of the holder
-	since    time.Duration // of the lease's age
+	since    time.Duration // age of the lease when the tenure began
 	minHold  time.Duration
-	replied  time.Duration // of the lease's age when the store confirmed it for a hand-off
+	replied  time.Duration // age of the lease when the store last confirmed it for a hand-off
 
 	mu      sync.Mutex
 	phase   phase
-	next    *tenure                    // to which the lease was handed on
-	handles int                        // not released
+	next    *tenure                    // the tenure to which the lease was handed on
+	handles int                        // number of handles not released
 	cause   error                      // ErrLost or ErrClosed if the lease was lost while it was held
 	end     time.Time                  // the deadline when the tenure ended
-	lost    chan struct{}              // nil until it is asked for
-	derived map[*leaseContext]struct{} // the contexts that end with it
+	lost    chan struct{}              // created on first use
+	derived map[*leaseContext]struct{} // the contexts that end with the tenure
 
-	ttl         time.Duration // to renew to
-	until       time.Duration // of the lease's age: renew no further; 0 means for ever
+	ttl         time.Duration // the TTL to renew to
+	until       time.Duration // age of the lease at its maximum hold: renew no further; 0 means no maximum
 	renewTurn   chan struct{} // holds one value while a Lease.Renew is under way; nil until the first
-	cancelRenew func()        // ends the last Lease.Renew
+	cancelRenew func()        // cancels the latest Lease.Renew
 
 	releasing bool       // a release is under way
 	released  *sync.Cond // signals the end of the release; nil until somebody waits for it
 
-	renewals atomic.Int32 // requests under way, of the renewer and of Lease.Renew
+	renewals atomic.Int32 // renewal requests under way, of the renewer and of Lease.Renew
 
 	// Guarded by renewer.mu.
 	renewal   alarm.Entry[*tenure]
-	unrenewed bool          // the renewer leaves the lease alone
-	silent    time.Duration // of the lease's age when the store stopped answering renewals; 0 if it answers
+	unrenewed bool          // the renewer does not renew the lease
+	silent    time.Duration // age of the lease when the store stopped answering renewals; 0 if it answers
 
-	first Lease // the first handle: here, so that an acquisition makes one piece of memory
+	first Lease // the first handle; stored here so that an acquisition makes one allocation
 }
 
 type phase int8
@@ -146,14 +147,14 @@ type phase int8
 const (
 	unheld   phase = iota // from the grant or hand-off until the holder has the lease
 	held                  // until the last handle's release, or the loss
-	released              // the lease is given up: to the next tenure, or to the store
+	released              // the holder has given the lease up, to the next tenure or the store
 	lost                  // the store's lease has ended
 )
 
 // A Lease is the right to a key until a deadline. Its methods are safe for concurrent use.
 type Lease struct {
 	tenure    *tenure
-	reentered bool // does not change
+	reentered bool // never changes
 
 	// Guarded by tenure.mu.
 	released bool
@@ -167,13 +168,13 @@ type leaseContext struct {
 	detach func() bool // stops watching the parent
 }
 
-// A renewer renews the leases of one Locker: one clock, and a few goroutines only while requests are under
+// A renewer renews the leases of one Locker. It has one clock, and runs a few goroutines only while requests are under
 // way.
 type renewer struct {
 	locker  *Locker
-	batch   backend.BatchRenewer // nil where the store has none
-	size    int                  // leases that a worker takes at once
-	most    int                  // workers at once
+	batch   backend.BatchRenewer // nil if the store has none
+	size    int                  // maximum number of leases per request
+	most    int                  // maximum number of workers
 	cancel  context.CancelFunc   // ends the requests under way
 	workers sync.WaitGroup
 
@@ -181,11 +182,11 @@ type renewer struct {
 	clock   alarm.Clock[*tenure]
 	working int
 	closed  bool
-	group   time.Time // when those are renewed that were put in last
-	joined  int       // how many they are
+	group   time.Time // when the latest group of leases is to be renewed
+	joined  int       // number of leases in that group
 }
 
-// endedErr is why a lease has ended without a release.
+// endedErr returns why a lease has ended without a release: ErrClosed or ErrLost.
 func (l *Locker) endedErr() error {
 	if isClosed(l.done) {
 		return ErrClosed
@@ -193,7 +194,8 @@ func (l *Locker) endedErr() error {
 	return ErrLost
 }
 
-// error wraps err. An Error inside it can only be about another lock: the cause of a context's end.
+// error wraps err in an Error. If err contains an Error already, that is about another lock: the cause of a context's
+// end.
 func (l *Locker) error(op, key string, err error) error {
 	if err == nil {
 		return nil
@@ -201,13 +203,13 @@ func (l *Locker) error(op, key string, err error) error {
 	return &Error{Op: op, Backend: l.name, Key: key, Err: err}
 }
 
-// age is the time since the store's grant.
+// age returns the time since the store's grant.
 func (g *grant) age() time.Duration { return time.Since(g.granted) }
 
 // error wraps err.
 func (g *grant) error(op string, err error) error { return g.locker.error(op, g.gate.key, err) }
 
-// unopened is the error of a Locker that neither Open nor New has made.
+// unopened returns an error if the Locker was created by neither Open nor New.
 func (l *Locker) unopened() error {
 	if l.backend == nil {
 		return fmt.Errorf("%w: the Locker was made without Open or New", ErrInvalid)
@@ -215,11 +217,11 @@ func (l *Locker) unopened() error {
 	return nil
 }
 
-// withToken is a holder as the store names it, with the token that a holder of this package has.
+// withToken returns h, with the store's number converted to the token that a Lease has.
 func (l *Locker) withToken(h Holder) Holder {
 	number, err := driver.AddTokenBase(h.Token, l.defaults.base)
 	if err != nil {
-		number = 0 // nobody can have such a one
+		number = 0 // no lease can have such a token
 	}
 	h.Token = number << handoffBits
 	return h
@@ -230,7 +232,7 @@ func (l *Locker) fullKey(key string) (string, error) {
 		return "", err
 	}
 	if key == "" {
-		return "", backend.ValidateKey(key) // a prefix does not make it a key
+		return "", backend.ValidateKey(key) // even with a prefix, it is not a key
 	}
 	full := key
 	if l.defaults.prefix != "" {
@@ -239,7 +241,7 @@ func (l *Locker) fullKey(key string) (string, error) {
 	return full, backend.ValidateKey(full)
 }
 
-// effective is how far away the deadline of a lease of ttl is at first.
+// effective returns how far away the deadline of a lease of ttl is at first, not counting the margin.
 func (l *Locker) effective(ttl time.Duration) time.Duration {
 	ttl = l.guarantees.Round(ttl)
 	if most := l.guarantees.MaxSilence; most > 0 {

@@ -26,7 +26,7 @@ func (t *tenure) successor() *tenure {
 	return next
 }
 
-// watch arranges for the call of lose when the store's lease ends. The call may come after the process has given the
+// watch arranges for lose to be called when the store's lease ends. The call may come after the process has given the
 // lease up.
 func (t *tenure) watch() {
 	if lease, ok := t.lease.(backend.LossNotifier); ok {
@@ -34,7 +34,7 @@ func (t *tenure) watch() {
 		return
 	}
 	t.ended = make(chan struct{})
-	go func() { // another author's lease, which cannot call back
+	go func() { // a third-party lease without callbacks
 		select {
 		case <-t.lease.Lost():
 			t.lose()
@@ -54,7 +54,7 @@ func (t *tenure) begin(terms *settings) *Lease {
 		t.token = (token+t.locker.defaults.base)<<handoffBits | uint64(t.handoffs)
 	}
 	t.first.tenure = t
-	t.gate.inside.Store(t) // before the tenure is held: its loss may let the next one in at once
+	t.gate.inside.Store(t) // before the tenure is held, because its loss may let the next goroutine in at once
 	t.mu.Lock()
 	left := t.lease.Deadline().Sub(now)
 	if t.phase == lost || left <= 0 {
@@ -73,8 +73,8 @@ func (t *tenure) begin(terms *settings) *Lease {
 	return &t.first
 }
 
-// lose ends the tenure because the store's lease has ended, and lets the next one pass the gate: the holder may hang
-// for ever.
+// lose ends the tenure because the store's lease has ended. It lets the next goroutine pass the gate, because the
+// holder may hang forever.
 func (t *tenure) lose() {
 	t.locker.renewals.remove(t)
 	t.mu.Lock()
@@ -92,7 +92,7 @@ func (t *tenure) lose() {
 		close(t.lost)
 	}
 	err := t.lostErr()
-	t.cancelLocked(nil, err) // locked: once a call has reported the loss, the lease's contexts have ended
+	t.cancelLocked(nil, err) // under the lock: once a call has reported the loss, the lease's contexts have ended
 	t.mu.Unlock()
 	t.locker.leave(t.gate)
 	if t.locker.traces.lease != nil {
@@ -100,13 +100,13 @@ func (t *tenure) lose() {
 	}
 	if logger := t.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
 		held := t.held()
-		// A log that blocks must not keep others from learning of their loss.
+		// A logger that blocks must not delay the notification of other holders.
 		go logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.owner,
 			"token", t.token, "shared", t.gate.shared, "held", held)
 	}
 }
 
-// stop ends the watch over the lease and its renewal. Who gives the lease up calls it once.
+// stop ends the watch over the lease and its renewal. Whoever gives the lease up calls stop once.
 func (t *tenure) stop() {
 	if t.ended != nil {
 		close(t.ended)
@@ -137,7 +137,7 @@ func (t *tenure) isHeld() bool {
 	return t.phase == held
 }
 
-// held is for how long the tenure has lasted.
+// held returns how long the tenure has lasted.
 func (t *tenure) held() time.Duration { return t.age() - t.since }
 
 func (t *tenure) deadline() time.Time {
@@ -153,7 +153,7 @@ func (t *tenure) holder() Holder {
 	return Holder{Owner: t.owner, Token: t.token, TTL: max(0, time.Until(t.deadline())), Waiters: -1}
 }
 
-// lostChan is closed when the tenure is lost.
+// lostChan returns a channel that is closed when the tenure is lost.
 func (t *tenure) lostChan() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,10 +166,10 @@ func (t *tenure) lostChan() <-chan struct{} {
 	return t.lost
 }
 
-// lostErr is why a lost tenure's contexts end.
+// lostErr returns the cause with which the contexts of a lost tenure end.
 func (t *tenure) lostErr() error { return t.error("hold", t.cause) }
 
-// traceEnd reports how t has ended.
+// traceEnd reports to the Tracer how t has ended.
 func (t *tenure) traceEnd(ctx context.Context, held time.Duration, lost bool, err error) {
 	t.locker.traces.lease.TraceLeaseEnd(ctx, LeaseEnd{
 		Backend: t.locker.name, Key: t.gate.key, Owner: t.owner, Token: t.token, Shared: t.gate.shared,

@@ -49,7 +49,7 @@ const (
 	OutcomeHandedOn  Outcome = "handed_on" // by the previous holder, inside the process
 	OutcomeReentered Outcome = "reentered" // it was already held under the context
 	OutcomeResumed   Outcome = "resumed"   // Resume returned the lease
-	OutcomeHeld      Outcome = "held"      // the key was busy, and the caller did not want to wait
+	OutcomeHeld      Outcome = "held"      // the key was busy, and the caller did not wait
 	OutcomeTimeout   Outcome = "timeout"   // WithWait passed and the key was busy, or the context's deadline passed
 	OutcomeCanceled  Outcome = "canceled"  // the context was cancelled
 	OutcomeClosed    Outcome = "closed"    // the Locker is closed or shutting down
@@ -59,9 +59,9 @@ const (
 // AcquireEnd describes an acquisition that has ended.
 type AcquireEnd struct {
 	AcquireStart
-	Waited  time.Duration // since its start
+	Waited  time.Duration // from the start of the acquisition to its end
 	Outcome Outcome
-	Owner   string // of the lease; empty without one
+	Owner   string // of the lease; empty without a lease
 	Token   uint64 // of the lease
 	Err     error  // as returned to the caller
 }
@@ -74,7 +74,7 @@ type RenewalEnd struct {
 	Shared  bool
 	Late    time.Duration // how late the attempt began
 	Took    time.Duration // for the request, which may have renewed other leases too
-	// nil if the lease was renewed, ErrLost if it was over; after any other error the outcome is unknown
+	// nil if the lease was renewed, ErrLost if it had ended; after any other error the outcome is unknown
 	Err error
 }
 
@@ -90,7 +90,7 @@ type LeaseEnd struct {
 	Err     error         // nil if it was released, or the error of the loss or of the release
 }
 
-// traces is a Tracer with what else it implements, all nil without one.
+// traces is a Tracer as each of the interfaces that it implements; all fields are nil without a Tracer.
 type traces struct {
 	acquire Tracer
 	renewal RenewalTracer

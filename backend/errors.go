@@ -9,19 +9,19 @@ import (
 
 // The errors that callers act on. Match them with errors.Is.
 var (
-	// ErrHeld means that another owner holds the key. Nothing was changed. Together with a context's error it means
-	// only that the store had said so before the context ended.
+	// ErrHeld means that another owner holds the key. Nothing was changed. If the error also matches a context's error,
+	// ErrHeld means only that the store had reported the key as held before the context ended.
 	ErrHeld = errors.New("held by another owner")
 	// ErrLost means that the lease has ended: it expired, the store dropped it, or it was released before.
 	ErrLost = errors.New("lease lost")
 	// ErrClosed means that the backend or locker has been closed.
 	ErrClosed = errors.New("closed")
-	// ErrUnsupported means that this store cannot do what was asked. It matches errors.ErrUnsupported too.
+	// ErrUnsupported means that this store cannot do what was requested. It also matches errors.ErrUnsupported.
 	ErrUnsupported error = unsupported{}
 	// ErrInvalid means that an argument or URL was refused before any request.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnavailable means that the store could not be reached, or did not answer within a limit of its own. The key
-	// may be busy or free. It never stands for the end of the caller's context.
+	// ErrUnavailable means that the store could not be reached, or did not reply within a time limit of its own. The key
+	// may be busy or free. ErrUnavailable never stands for the end of the caller's context.
 	ErrUnavailable = errors.New("store unavailable")
 )
 
@@ -30,7 +30,7 @@ type unsupported struct{}
 func (unsupported) Error() string        { return "not supported by this store" }
 func (unsupported) Is(target error) bool { return target == errors.ErrUnsupported }
 
-// A HeldError matches ErrHeld and says who holds the key.
+// A HeldError matches ErrHeld and describes the holder of the key.
 type HeldError struct {
 	Holder Holder
 }
@@ -52,7 +52,7 @@ func (e *HeldError) Error() string {
 	return "held by " + who + rest
 }
 
-// printable is s as it may stand in a line of a log: quoted if it holds anything but printable characters.
+// printable returns s as it can appear in a line of a log: quoted if it contains a character that is not printable.
 func printable(s string) string {
 	for _, r := range s {
 		if r == utf8.RuneError || !strconv.IsPrint(r) {

@@ -11,25 +11,25 @@ import (
 	"unicode/utf8"
 )
 
-// MaxLabelLen is the longest label of an owner in bytes.
+// MaxLabelLen is the length in bytes of the longest label of an owner.
 const MaxLabelLen = MaxOwnerLen - randomLen - 1
 
-const randomLen = 32 // of an owner: 128 bits in hex
+const randomLen = 32 // of the random part of an owner: 128 bits in hex
 
-// NewOwner returns a new unique owner: 128 random bits, then the host and process as its label for people to read, as
-// in "4f0c…9a@web-3:4711".
+// NewOwner returns a new unique owner: 128 random bits, then host and process as a label for people, as in
+// "4f0c…9a@web-3:4711".
 func NewOwner() string { return NewLabelledOwner(hostLabel()) }
 
-// NewLabelledOwner returns a new unique owner with a label of its own, which ValidateLabel accepts.
+// NewLabelledOwner returns a new unique owner with the given label, which ValidateLabel must accept.
 func NewLabelledOwner(label string) string {
 	var b [randomLen / 2]byte
 	rand.Read(b[:])            // never fails since Go 1.24
-	var name [MaxOwnerLen]byte // with its label, the only memory to make is the string's
+	var name [MaxOwnerLen]byte // holds the label too, so that only the string is allocated
 	return string(append(append(hex.AppendEncode(name[:0], b[:]), '@'), label...))
 }
 
-// ValidateLabel reports, as ErrInvalid, a label that is empty, longer than MaxLabelLen, or has a character that is
-// not printable. Blanks and quotes are refused too, so that a label stands in a line of text as it is.
+// ValidateLabel returns ErrInvalid if label is empty, longer than MaxLabelLen, or has a character that is not
+// printable. It refuses blanks and quotes too, so that a label needs no quoting in a line of text.
 func ValidateLabel(label string) error {
 	switch {
 	case label == "":
@@ -44,8 +44,8 @@ func ValidateLabel(label string) error {
 	return nil
 }
 
-// Label returns what the owner is called by people: the label that NewLabelledOwner was given, or host and process. It
-// is empty for a free key, and for an owner that another program has named.
+// Label returns the owner's label: the one passed to NewLabelledOwner, or host and process. It is empty for a free key,
+// and for an owner that was not created by NewOwner or NewLabelledOwner.
 func (h Holder) Label() string {
 	random, label, _ := strings.Cut(h.Owner, "@")
 	if len(random) != randomLen {

@@ -10,9 +10,10 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// probe finds out, before the first check, whether the store grants at all, and how many leases it can hold.
+// probe checks, before the first check runs, that the store grants keys. It then limits three numbers to what the store
+// can hold: leases per client, leases per large batch, and parallel checks.
 func (s *suite) probe(b backend.Backend, o Options) error {
-	// Another error is the store's own fault, which the checks report.
+	// Any other error is a fault of the store. The checks report it.
 	if err := s.admitted(b, o.NotReady); errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) {
 		return err
 	}
@@ -20,7 +21,7 @@ func (s *suite) probe(b backend.Backend, o Options) error {
 	if s.h.Many <= 0 {
 		s.h.Many, s.large = mostMany, largeBatch
 	}
-	if s.g.MaxLeases > 0 { // half of them may wait, and attempts beside them need room, too
+	if s.g.MaxLeases > 0 { // leave room for as many waiters, and for attempts
 		most := max(2, s.g.MaxLeases/2-2)
 		s.h.Many, s.large = min(s.h.Many, most), min(s.large, most)
 	}
@@ -38,8 +39,8 @@ func (s *suite) probe(b backend.Backend, o Options) error {
 		return fmt.Errorf("conformance: capacity: %w", err)
 	}
 	const (
-		clients = 2  // of a check, with Many leases each
-		more    = 16 // that checks have besides
+		clients = 2  // per check, each with Many leases
+		more    = 16 // further leases per check
 	)
 	if room > 0 {
 		s.h.Many = min(s.h.Many, (room-more)/clients)
@@ -62,12 +63,13 @@ const (
 	leastMany  = 8
 	largeBatch = 1100 // more than the 1024 that package lock renews at once
 
-	admission = 10 * time.Second // for a fresh key, by a store that says that it can grant
-	readiness = 15 * time.Minute // for a store to become able to grant that says that it is not
+	admission = 10 * time.Second // time limit for granting a fresh key
+	readiness = 15 * time.Minute // time limit for a store that reports that it is not ready yet
 )
 
-// admitted returns when the store has granted a fresh key. It waits once for a store that reports that it cannot grant
-// yet.
+// admitted returns when the store has granted a fresh key. If the first attempt fails, it retries for up to admission,
+// or for up to readiness if the store reports that it is not ready. It passes that report to notReady, which may be
+// nil.
 func (s *suite) admitted(b backend.Backend, notReady func(error)) error {
 	err := s.granted(b, admission, false)
 	if err == nil || errors.Is(err, context.Canceled) {
@@ -83,7 +85,7 @@ func (s *suite) admitted(b backend.Backend, notReady func(error)) error {
 		}
 	}
 	for end := time.Now().Add(limit); ; time.Sleep(stall) {
-		// A limit of the store's own may be shorter.
+		// Repeat the attempt, because the store may have a shorter time limit of its own.
 		if err = s.granted(b, time.Until(end), true); !errors.Is(err, backend.ErrUnavailable) || !time.Now().Before(end) ||
 			s.ctx.Err() != nil {
 			break
@@ -103,7 +105,7 @@ func (s *suite) granted(b backend.Backend, limit time.Duration, wait bool) error
 	err := bounded(max(limit, 0)+soon, func() error {
 		l, err := b.Acquire(ctx, backend.Request{Key: newKey(), Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
 		if err == nil {
-			_ = l.Release(ctx) // the checks report what is wrong with the lease
+			_ = l.Release(ctx) // the checks report a Release that fails
 		}
 		return err
 	})
@@ -113,11 +115,11 @@ func (s *suite) granted(b backend.Backend, limit time.Duration, wait bool) error
 	return err
 }
 
-// errHangs is the error of a call that does not return.
+// errHangs reports that a call did not return in time.
 var errHangs = errors.New("not returned")
 
-// bounded returns the error of f. If f has not returned after d, it is left behind and the error is errHangs. A panic
-// is an error too.
+// bounded runs f and returns its error. If f does not return within d, bounded abandons f and returns errHangs. A panic
+// of f becomes an error.
 func bounded(d time.Duration, f func() error) error {
 	var err error
 	done := make(chan struct{})
@@ -136,10 +138,11 @@ func bounded(d time.Duration, f func() error) error {
 	return err
 }
 
-// open opens a client, which may take as long as a check.
+// open opens a client. It allows as much time as for a check.
 func (s *suite) open() (backend.Backend, error) {
 	ctx, cancel := context.WithCancel(s.ctx)
-	late := time.AfterFunc(s.timeout, cancel) // no deadline of ctx: a client may live by that
+	// Not by a deadline of ctx, because the client may use ctx for as long as it lives.
+	late := time.AfterFunc(s.timeout, cancel)
 	var b backend.Backend
 	err := bounded(s.timeout+soon, func() (err error) { b, err = s.h.Open(ctx); return err })
 	if !late.Stop() && err != nil {
@@ -148,10 +151,10 @@ func (s *suite) open() (backend.Backend, error) {
 	return b, err
 }
 
-// closes closes b, which may take as long as in checks.
+// closes closes b. It allows as much time as checks do.
 func (s *suite) closes(b backend.Backend) error { return bounded(2*soon, b.Close) }
 
-// useless returns when a fresh key has been granted, or the reason why the store has become useless.
+// useless opens a client and acquires a fresh key. It returns nil, or why the store can no longer be used.
 func (s *suite) useless() error {
 	b, err := s.open()
 	if err != nil {
@@ -164,8 +167,9 @@ func (s *suite) useless() error {
 	return err
 }
 
-// recovers returns when the store is prompt again, so often in a row as another attempt needs, or has not been for a
-// while. Attempts at a check would prove nothing until then.
+// recovers waits until the store has answered promptly several times in a row. Another attempt at the check would prove
+// nothing before that. recovers gives up after a while. The larger stretch is, the more prompt answers it requires and
+// the longer it waits.
 func (s *suite) recovers(stretch int) {
 	b, err := s.open()
 	if err != nil {
@@ -201,7 +205,7 @@ func (s *suite) checkUsable() {
 	}
 }
 
-// ended returns why no further check is run, or nil.
+// ended returns why the remaining checks are skipped, or nil.
 func (s *suite) ended() error {
 	s.ending <- struct{}{}
 	defer func() { <-s.ending }()

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// mostStretch is the longest that TTLs are made for a slow machine, as a multiple of the usual, where the store
-// grants such.
+// mostStretch is the largest factor by which TTLs are lengthened on a slow machine. It is smaller for a store that does
+// not grant TTLs of that length: see mostStretched.
 const mostStretch = 16
 
-// attempt runs c, and repeats it with longer TTLs while it is too late to prove anything.
+// attempt runs c. As long as the result is late, which proves nothing, it repeats c with longer TTLs.
 func (s *suite) attempt(c Check) outcome {
 	var lates []outcome
 	for n := 1; ; n = s.budget.nextStretch(n) {
@@ -31,9 +31,9 @@ func (s *suite) attempt(c Check) outcome {
 	}
 }
 
-// verdictOf returns the outcome of a check whose attempts, the last with TTLs that many times as long, were all too
-// late to prove what the check is for. What the attempts saw is a failure in two cases: all of them saw the same, or
-// the machine was not slow in the last one.
+// verdictOf returns the outcome of a check whose attempts were all too late to prove anything. stretch is the factor of
+// the TTLs in the last attempt. The check has failed in two cases: every attempt saw the same problem, or the machine
+// was not slow in the last attempt. A harmless observation is never a failure.
 func verdictOf(lates []outcome, stretch int) outcome {
 	last := lates[len(lates)-1]
 	slowest := time.Duration(0)
@@ -57,11 +57,11 @@ func verdictOf(lates []outcome, stretch int) outcome {
 	return outcome{status: NoVerdict, output: "nothing wrong was shown in " + attempts + slow + "\n" + last.output}
 }
 
-// limit bounds an attempt whose TTLs are stretch times as long.
+// limit returns the time limit of an attempt whose TTLs are stretch times as long as usual.
 func (s *suite) limit(stretch int) time.Duration {
 	const (
-		slower = 2  // that a machine may be, at most, which needs longer TTLs
-		leases = 20 // that a check may wait for the end of
+		slower = 2  // how many times slower a machine that needs longer TTLs may be
+		leases = 20 // expiries that a check may wait for
 	)
 	short := (&trial{g: s.g, stretch: 1}).short()
 	return s.timeout*time.Duration(min(stretch, slower)) + leases*time.Duration(stretch-1)*short

@@ -24,7 +24,7 @@ var batchChecks = []Check{
 	},
 }
 
-// answeredAll is answered for a batch.
+// answeredAll calls answered for each error of a batch.
 func (t *trial) answeredAll(errs []error, begun time.Time) {
 	for _, err := range errs {
 		t.answered(err, begun)
@@ -43,14 +43,14 @@ func (t *trial) batcher() backend.BatchRenewer {
 func largeBatchRenewsEach(t *trial) {
 	batcher := t.batcher()
 	n := t.large
-	round := time.Duration(n/turns+1) * t.usual() // of requests for each
+	round := time.Duration(n/turns+1) * t.usual() // the time of one request for each lease
 	if 6*round > t.timeout {
 		t.provesNothing("%d requests take %v, and there are several rounds of them", n, round)
 	}
-	// a lease that the batch leaves out is over after that
+	// a lease that the batch does not renew expires after brief
 	brief := t.g.Round(max(t.passing(), min(t.passing()+2*round, t.long()/2)))
 	released := func(i int) bool { return i%37 == 5 || i == n-2 && n > 4 }
-	// Keys of one prefix, some of which end alike too.
+	// All keys have the same prefix, and some have the same ending.
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = t.key + strings.Repeat("/long", 40*(i%2)) + fmt.Sprintf("/%05d", i) + strings.Repeat("/end", 20*(i%3))
@@ -91,14 +91,14 @@ func largeBatchRenewsEach(t *trial) {
 			return
 		}
 		t.remains(grants[i], batch[i].TTL, "RenewBatch")
-		if i%4 == 0 { // the others would be a thousand requests more
+		if i%4 == 0 { // only every fourth lease, to save hundreds of requests
 			t.refused(t.b, grants[i])
 		}
 		t.release(grants[i])
 	})
 }
 
-// batchShortens renews some of the leases of a batch for less time than they have left.
+// batchShortens renews the batch again, and some of its leases for less time than they have left.
 func (t *trial) batchShortens(grants []*grant, batch []backend.Renewal, released func(i int) bool) {
 	for i := range batch {
 		if i%5 == 3 {
@@ -192,7 +192,7 @@ func renewBatchReportsEach(t *trial) {
 	t.heldBy(first)
 }
 
-// batchOfOne renews g by a batch of its own.
+// batchOfOne renews g in a batch of one lease.
 func (t *trial) batchOfOne(ctx context.Context, g *grant, ttl time.Duration) error {
 	errs := g.client.(backend.BatchRenewer).RenewBatch(ctx, toBatch(ttl, g))
 	if len(errs) != 1 {
@@ -201,7 +201,7 @@ func (t *trial) batchOfOne(ctx context.Context, g *grant, ttl time.Duration) err
 	return errs[0]
 }
 
-// toBatch is a batch that prolongs each lease to ttl.
+// toBatch returns a batch that renews each lease for ttl.
 func toBatch(ttl time.Duration, grants ...*grant) []backend.Renewal {
 	var batch []backend.Renewal
 	for _, g := range grants {

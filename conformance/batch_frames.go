@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Batches that are larger than one frame or request of the store, whatever its size is.
+// batchFrameChecks test batches that are larger than any frame or request of the store.
 var batchFrameChecks = []Check{
 	{
 		Name: "BatchFindsLossesAnywhere",
@@ -32,21 +32,20 @@ var batchFrameChecks = []Check{
 }
 
 const (
-	// leases of a large batch, on the slowest store: more than etcd accepts in one transaction
+	// the size of a large batch on the slowest store: more leases than etcd accepts in one transaction
 	leastOfBatch = 160
-	batchBudget  = 2 * time.Second // for getting its leases
+	batchBudget  = 2 * time.Second // the time for acquiring the leases of a large batch
 )
 
-// batchSize is how many leases a large batch has if the check makes so many requests for each lease: fewer on a slow
-// store.
+// batchSize returns the size of a large batch in a check that makes requestsEach requests for each lease. A slow store
+// gets a smaller batch.
 func (t *trial) batchSize(requestsEach int) int {
-	const gain = 4 // of requests that are made turns at a time
+	const gain = 4 // how many times faster requests are if turns of them run at once
 	most := int(batchBudget * gain / (max(t.usual(), time.Microsecond) * time.Duration(requestsEach)))
 	return min(t.large, max(leastOfBatch, most))
 }
 
-// acquireMany gets up to n fresh keys for client c: as many as it gets within batchBudget, and leastOfBatch in any
-// case.
+// acquireMany acquires up to n fresh keys by client c: as many as it can within batchBudget, but at least leastOfBatch.
 func (t *trial) acquireMany(c backend.Backend, n int, ttl time.Duration) []*grant {
 	grants, end := make([]*grant, n), time.Now().Add(batchBudget)
 	t.inTurns(n, func(i int) {
@@ -57,8 +56,9 @@ func (t *trial) acquireMany(c backend.Backend, n int, ttl time.Duration) []*gran
 	return slices.DeleteFunc(grants, func(g *grant) bool { return g == nil })
 }
 
-// lossPattern chooses which of n leases are dropped: any, but at each boundary of frames of a likely size the lease
-// before and the one after differ. Together with its complement, each position is dropped once and kept once.
+// lossPattern chooses at random which of n leases are dropped. At each boundary of frames of a likely size, exactly one
+// of the two neighbouring leases is dropped. The pattern and its complement together drop each position once and keep
+// it once.
 func lossPattern(n int) []bool {
 	lost := make([]bool, n)
 	for i := range lost {
@@ -77,7 +77,7 @@ func lossPattern(n int) []bool {
 
 func batchFindsLossesAnywhere(t *trial) {
 	client, lossesWait := t.a, func() (deliver func()) { return func() {} }
-	// keep the messages back, or the client would know the losses and not ask the store
+	// Hold back the loss notifications. Otherwise the client knows of the losses and does not ask the store.
 	if t.g.ReportsLoss && t.h.Linked != nil {
 		c, link := t.linked()
 		t.usable(c)
@@ -91,7 +91,7 @@ func batchFindsLossesAnywhere(t *trial) {
 	grants := t.acquireMany(client, t.batchSize(5), ttl)
 	n := len(grants)
 	lost := lossPattern(n)
-	for range 2 { // the second time with the complement
+	for range 2 { // the second round uses the complement of the pattern
 		deliver := lossesWait()
 		taken := t.dropAll(grants, lost)
 		ttl = min(ttl+t.long()/4, t.longest())
@@ -120,7 +120,8 @@ func batchFindsLossesAnywhere(t *trial) {
 	t.inTurns(n, func(i int) { _ = grants[i].Release(t.ctx) })
 }
 
-// holdAnswers keeps back what the store sends until deliver, which waits until the client has sent something.
+// holdAnswers holds back everything that the store sends. deliver waits for a moment until the client has sent a
+// request, then delivers the data and heals the link.
 func (t *trial) holdAnswers(link Link) (deliver func()) {
 	link.Hold(FromStore)
 	sent := t.sent(link)
@@ -130,7 +131,8 @@ func (t *trial) holdAnswers(link Link) (deliver func()) {
 	}
 }
 
-// dropAll has the store drop the leases that lost marks. Every fourth of their keys gets a new owner.
+// dropAll makes the store drop the leases that lost marks. At every fourth index, it then acquires the key of the
+// dropped lease for another owner, and returns that grant in taken.
 func (t *trial) dropAll(grants []*grant, lost []bool) (taken []*grant) {
 	taken = make([]*grant, len(grants))
 	t.inTurns(len(grants), func(i int) {
@@ -147,8 +149,8 @@ func (t *trial) dropAll(grants []*grant, lost []bool) (taken []*grant) {
 	return taken
 }
 
-// renewsExactly renews grants in one batch, begun at before. The batch must renew exactly the leases that lost does not
-// mark.
+// renewsExactly renews grants in one batch. The batch must renew exactly the leases that lost does not mark. before is
+// a time before the batch is sent.
 func (t *trial) renewsExactly(
 	batcher backend.BatchRenewer, grants []*grant, lost []bool, ttl time.Duration, before time.Time,
 ) {
@@ -176,14 +178,16 @@ func (t *trial) renewsExactly(
 	}
 }
 
-// A batchFault disturbs a batch in the middle. Its context for the batch is ctx; end ends the fault.
+// A batchFault disturbs a batch that is under way. begin starts the fault and returns the context for the batch; end
+// stops the fault.
 type batchFault struct {
 	what  string
 	begin func() (ctx context.Context, end func())
 }
 
-// cutInsideBatch makes all faults one after the other. Where Inspect returns no TTL, the end of a short one must show
-// which leases were renewed: there it makes a few at the same time, each with a smaller batch.
+// cutInsideBatch makes all faults one after the other. If Inspect returns no TTL, each fault takes long, because only
+// the expiry of a short TTL shows which leases were renewed. The check then makes only a few faults, at the same time,
+// each with a smaller batch.
 func cutInsideBatch(t *trial) {
 	t.batcher()
 	n := t.batchSize(8)
@@ -221,10 +225,10 @@ func (t *trial) newCutBatch(n int, hasTTL bool) *cutBatch {
 	return b
 }
 
-// disturbAll renews the batch with each of the faults that choose returns.
+// disturbAll renews the batch under each of the faults that choose returns.
 func (b *cutBatch) disturbAll(choose func([]batchFault) []batchFault) {
 	const (
-		atMost = 3 * time.Second // slow stores have fewer faults
+		atMost = 3 * time.Second // slow stores get fewer faults
 		least  = 4
 	)
 	from := [2]int64{b.link.Passed(ToStore), b.link.Passed(FromStore)}
@@ -241,8 +245,9 @@ func (b *cutBatch) disturbAll(choose func([]batchFault) []batchFault) {
 	b.inTurns(len(b.grants), func(i int) { b.release(b.grants[i]) })
 }
 
-// faults are cuts in the middle of a batch that has so many bytes in each direction, and contexts that end there. The
-// first four differ most.
+// faults returns the faults to make: cuts in the middle of a batch, contexts that end there, and refused connections.
+// size is the number of bytes of a batch in each direction. The first four faults differ most. A slow store may get no
+// others.
 func (b *cutBatch) faults(size [2]int64) (list []batchFault) {
 	cut := func(d Direction, share float64) {
 		n := int64(float64(size[d]) * share)
@@ -282,12 +287,12 @@ func (b *cutBatch) faults(size [2]int64) (list []batchFault) {
 	return list
 }
 
-// disturb renews the batch with a fault, and compares the result with the store.
+// disturb renews the batch under f, and checks that the errors agree with the state of the store.
 func (b *cutBatch) disturb(f batchFault) {
 	t, n := b.trial, len(b.grants)
 	brief := t.g.Round(t.passing() + t.short())
 	if !b.hasTTL {
-		b.renewsAll(brief) // what the disturbed batch leaves out ends soon
+		b.renewsAll(brief) // leases that the disturbed batch does not renew expire soon
 	}
 	old := make([]time.Time, n)
 	for i, g := range b.grants {
@@ -329,8 +334,8 @@ func (b *cutBatch) disturb(f batchFault) {
 	b.replace(errs)
 }
 
-// replace gets new leases for those with an error. Their requests may still arrive and shorten the lease, so that a
-// later renewal need not count in full.
+// replace replaces each lease whose renewal failed. The failed request may still arrive and shorten the lease, so that
+// a later renewal of it might not last for its whole TTL.
 func (b *cutBatch) replace(errs []error) {
 	t := b.trial
 	t.usable(b.grants[0].client)
@@ -342,7 +347,7 @@ func (b *cutBatch) replace(errs []error) {
 	})
 }
 
-// renewsAll renews the batch without a fault. A client may still have to recover from the one before.
+// renewsAll renews the batch without a fault. It retries while the client recovers from the previous fault.
 func (b *cutBatch) renewsAll(ttl time.Duration) {
 	t, n := b.trial, len(b.grants)
 	var failed int

@@ -11,7 +11,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// ruleTexts are the rules of package backend, for failures that break another one than their check proves.
+// ruleTexts are the rules of package backend. A failure names one of these if it breaks a rule that its check does not
+// prove.
 var ruleTexts = [...]string{
 	1:  "rule 1: exclusive: on one key no two leases overlap between grant and deadline or release",
 	3:  "rule 3: the key of a dead holder is free by the granted TTL plus Guarantees.MaxLate",
@@ -24,7 +25,7 @@ var ruleTexts = [...]string{
 	10: "rule 10: leases and waiters cost O(1) goroutines and connections, and Close leaks nothing",
 }
 
-// What methods promise, which any check may find broken.
+// Promises of methods. Any check may find one of these broken.
 const (
 	openRule    = "Harness.Open opens a new client of the store"
 	answerRule  = "Backend: a store that is up answers requests"
@@ -37,26 +38,26 @@ const (
 	closeRule   = "Backend.Close returns in a bounded time, without an error"
 )
 
-// breaks records the failure of a rule of package backend, and ends the goroutine it is called on.
+// breaks records that a rule of package backend is broken, and ends the calling goroutine.
 func (t *trial) breaks(rule int, format string, args ...any) {
 	t.breaksText(t.ruleText(rule), format, args...)
 }
 
 func (t *trial) ruleText(rule int) string {
 	if slices.Contains(ruleNumbers(t.rule), rule) {
-		return t.rule // which says it in more detail
+		return t.rule // the check's rule is more detailed
 	}
 	return ruleTexts[rule]
 }
 
-// breaksText is breaks for what a method promises.
+// breaksText is breaks for a promise of a method.
 func (t *trial) breaksText(rule, format string, args ...any) {
 	t.fail(rule, format, args...)
 	runtime.Goexit()
 }
 
-// doubleGrant records that a key has had two owners at once, and ends the goroutine it is called on. Rule 1 is the one
-// that is broken then, whatever else was seen before, a lateness too.
+// doubleGrant records that a key had two owners at once, and ends the calling goroutine. The result is a failure of
+// rule 1, even if the trial was too late or had failed by another rule before.
 func (t *trial) doubleGrant(format string, args ...any) {
 	rule := t.ruleText(1)
 	t.fail(rule, "double grant: "+format, args...)
@@ -66,7 +67,8 @@ func (t *trial) doubleGrant(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// fail records a failure of rule. What follows on a lateness is not a failure: the check is repeated.
+// fail records that rule is broken. In a trial that is already late, it records only the message: the check is repeated
+// anyway.
 func (t *trial) fail(rule, format string, args ...any) {
 	where := checkLine()
 	t.mu.Lock()
@@ -80,9 +82,8 @@ func (t *trial) fail(rule, format string, args ...any) {
 	t.output.WriteString(where + fmt.Sprintf(format, args...) + "\n")
 }
 
-// notGranted records that key, which must be free, was not granted, and ends the goroutine it is called on. Where the
-// store says that its holder is an owner that requested another key, the store treats both keys as one, and rule 8 is
-// broken.
+// notGranted records that key, which must be free, was not granted, and ends the calling goroutine. If the holder that
+// the store reports has requested another key, the store treats both keys as one, and rule 8 is broken.
 func (t *trial) notGranted(what, key string, err error) {
 	if shared := t.sharedWith(key); errors.Is(err, backend.ErrHeld) && shared != "" {
 		t.breaks(8, "%s: %v%s", what, err, shared)
@@ -90,7 +91,8 @@ func (t *trial) notGranted(what, key string, err error) {
 	t.breaksText(grantRule, "%s: %v", what, err)
 }
 
-// sharedWith names the key that the holder of key in the store had requested, if it is another key.
+// sharedWith inspects key. If the holder has requested another key, sharedWith returns a text that names the other key,
+// otherwise an empty string.
 func (t *trial) sharedWith(key string) string {
 	h, err := t.b.Inspect(t.ctx, key)
 	t.mu.Lock()
@@ -101,24 +103,25 @@ func (t *trial) sharedWith(key string) string {
 	return ""
 }
 
-// framework lists files that checkLine omits if a line of another file called them.
+// framework lists the files with helpers of the suite. checkLine omits the lines in these files if it finds a line in
+// another file.
 var framework = []string{"trial.go", "pulse.go", "execute.go", "attempts.go", "run.go", "grant.go", "wait.go",
 	"ways.go"}
 
-// checkLine is where in the suite its caller was called from: "fifo.go:97: ", or the lines of the functions that have
-// called each other, as in "loss_callbacks.go:70 > loss_callbacks.go:93: ". What a goroutine does begins with the
-// goroutine.
+// checkLine returns the place in the suite that its caller was called from, as in "fifo.go:97: ". If several functions
+// of the suite called each other, it lists the line in each, as in "loss_callbacks.go:70 > loss_callbacks.go:93: ". The
+// list begins at the function of the current goroutine, not at the code that started the goroutine.
 func checkLine() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
 	var lines, helpers []string
-	inner := "" // the function before
+	inner := "" // the previous function in lines
 	for {
 		f, more := frames.Next()
 		if file := path.Base(f.File); strings.HasPrefix(f.Function, packagePath+".") {
 			line := fmt.Sprintf("%s:%d", file, f.Line)
 			switch {
-			case file == "broken.go", strings.HasPrefix(inner, f.Function+"-range"): // the loop whose body is on record
+			case file == "broken.go", strings.HasPrefix(inner, f.Function+"-range"): // a loop whose body is listed already
 			case slices.Contains(framework, file):
 				helpers = append(helpers, line)
 			default:

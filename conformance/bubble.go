@@ -90,7 +90,7 @@ func (r *bubbleRun) run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	r.unproven = s.unproven(results)
 }
 
-// result returns the result of c. A check without one was running, or had not begun, when the bubble ended.
+// result returns the result of c. A check without a result was running, or had not begun, when the bubble ended.
 func (r *bubbleRun) result(c Check) Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,8 @@ func (r *bubbleRun) result(c Check) Result {
 	return Result{Status: Fail, Broken: c.Rule, Output: output}
 }
 
-// leaks shows the goroutines that checks have left behind, up to a few checks.
+// leaks returns the stacks of the goroutines that finished checks have leaked. It includes a few attempts at most, and
+// counts the others.
 func (r *bubbleRun) leaks() (text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +119,7 @@ func (r *bubbleRun) leaks() (text string) {
 	n := 0
 	for label, name := range r.labels {
 		if _, done := r.results[name]; !done {
-			continue // result shows them
+			continue // result includes them
 		}
 		if dump := goroutineDump(label); dump != "" {
 			if n++; n <= most {
@@ -133,20 +134,21 @@ func (r *bubbleRun) leaks() (text string) {
 }
 
 const (
-	// maxStandstill is how long the clock of a bubble may stand still, in real time.
+	// maxStandstill is how long a bubble's clock may stand still, in real time.
 	maxStandstill = time.Minute
 
-	// lull is how long goroutines may need, in fake time, to end after everything else.
+	// lull is how long goroutines may take, in fake time, to end after the checks and the cleanup have ended.
 	lull = time.Minute
 )
 
-// inBubble runs f in a bubble of testing/synctest. Unlike synctest.Test, it returns an error if goroutines remain
-// blocked when f has returned and its cleanup is done, and if the bubble's clock stands still for maxStandstill: then
-// the bubble's goroutines run on.
+// inBubble runs f in a bubble of testing/synctest. Unlike synctest.Test, it returns an error in two cases: goroutines
+// are still blocked after f and its cleanup have ended, or the bubble's clock stands still for maxStandstill. In the
+// second case, the goroutines of the bubble continue to run.
 func inBubble(t *testing.T, f func(t *testing.T)) error {
 	var (
-		beats  atomic.Int64 // of the bubble's clock, so close together that a busy machine reaches the next in time
-		bubble atomic.Value // its name, a string
+		// counts ticks of the bubble's clock, so frequent that even a busy machine reaches the next in time
+		beats  atomic.Int64
+		bubble atomic.Value // the name of the bubble, a string
 	)
 	bubble.Store("")
 	done := make(chan error, 1)
@@ -189,8 +191,8 @@ func inBubble(t *testing.T, f func(t *testing.T)) error {
 	}
 }
 
-// moveClock lets time pass if none has since a moment, which happens in a bubble: its clock moves only while all
-// goroutines are blocked.
+// moveClock sleeps for an instant if no time has passed after since. That happens in a bubble, because its clock moves
+// only while all goroutines are blocked.
 func moveClock(since time.Time) {
 	if time.Since(since) == 0 {
 		time.Sleep(time.Microsecond)

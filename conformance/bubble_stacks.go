@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// bubbleName returns the name that stack traces give the bubble of the caller, as in "synctest bubble 7".
+// bubbleName returns the name of the caller's bubble as it appears in stack traces, such as "synctest bubble 7".
 func bubbleName() string {
 	header := make([]byte, 256)
 	header = header[:runtime.Stack(header, false)]
 	return string(regexp.MustCompile(`synctest bubble \d+`).Find(header))
 }
 
-// undurable shows the goroutines of that bubble which keep its clock from moving: they run, or something outside blocks
-// them.
+// undurable returns the stacks of a few goroutines that keep the bubble's clock from moving. Such a goroutine runs, or
+// is blocked by something outside the bubble.
 func undurable(bubble string) string {
 	const most, atMost = 8 << 20, 5
 	buf := make([]byte, most)

@@ -8,15 +8,15 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// mostHung is how many checks may hang before the rest is skipped: a store whose calls do not return would cost the
-// time limit of every check.
+// mostHung is how many checks may hang before the suite skips the rest. Otherwise a store whose calls do not return
+// would use up the time limit of every check.
 const mostHung = 3
 
-// A budget bounds the suite on a store that fails checks: it ends within two minutes where leases are short. Before
-// the first failure nothing is limited: a correct store may be slow.
+// A budget limits the duration of the suite on a store that fails checks. If leases are short, the suite ends within
+// two minutes. There is no limit before the first failure, because a correct store may be slow.
 type budget struct {
-	total time.Duration // that the whole suite may take once a check has failed
-	fails time.Duration // that failed checks may take of it
+	total time.Duration // time limit of the whole suite once a check has failed
+	fails time.Duration // time limit of all failed checks together
 	spent chan struct{} // closed when the suite is over
 
 	mu     sync.Mutex
@@ -27,20 +27,21 @@ type budget struct {
 	why    error // set when spent is closed
 }
 
-// newBudget returns the budget of a suite that begins now. No check's time limit is longer than limit, unless its
-// TTLs are stretched.
+// newBudget returns the budget of a suite that begins now. limit is the time limit of a check whose TTLs are not
+// stretched.
 func newBudget(g backend.Guarantees, h Harness, limit time.Duration) *budget {
 	const (
 		usual   = 90 * time.Second
-		leases  = 30 // that checks may wait for the end of, one after the other
-		outages = 10 // for each member
+		leases  = 30 // expiries that checks may wait for, one after the other
+		outages = 10 // per member
 	)
 	wait := g.Round(g.MinTTL) + g.MaxLate
 	total := max(usual+leases*wait+outages*time.Duration(len(h.Members))*h.Outage, limit)
 	return &budget{total: total, fails: total * 4 / 9, spent: make(chan struct{}), begun: time.Now()}
 }
 
-// add counts a check that has failed or has no verdict, the time it needed, and whether it reached its time limit.
+// add counts a check that failed or has no verdict. cost is the time that the check took, and hung means that it
+// reached its time limit.
 func (b *budget) add(cost time.Duration, hung bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,14 +73,14 @@ func (b *budget) endLocked(format string, args ...any) {
 	}
 }
 
-// over returns why no further check is run, or nil.
+// over returns why the remaining checks are skipped, or nil.
 func (b *budget) over() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.why
 }
 
-// left is how much of the total is left.
+// left returns how much of the total time remains.
 func (b *budget) left() time.Duration { return time.Until(b.begun.Add(b.total)) }
 
 // isWrong reports whether a check has failed.
@@ -89,8 +90,8 @@ func (b *budget) isWrong() bool {
 	return b.failed > 0
 }
 
-// nextStretch is the stretch of the attempt that follows one with stretch n, which was too late. On a store that has
-// failed a check there are only two attempts.
+// nextStretch returns the stretch of the next attempt, after an attempt with stretch n was too late. On a store that
+// has failed a check, it returns the largest stretch, so that there is only one more attempt.
 func (b *budget) nextStretch(n int) int {
 	if b.isWrong() {
 		return mostStretch

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A failed Acquire reports whether the key is busy or unknown.
+// busyChecks test whether the error of a failed Acquire distinguishes a busy key from an unknown outcome.
 var busyChecks = []Check{
 	{
 		Name: "EndedWaitReportsBusy",
@@ -29,7 +29,7 @@ var busyChecks = []Check{
 func endedWaitReportsBusy(t *trial) {
 	clients := []backend.Backend{t.a, t.b}
 	t.inChunks(3*2*len(clients), 6, func(i int) {
-		i, before := i/3, []int{0, 1, 5}[i%3] // waiters that come first, and whose contexts do not end
+		i, before := i/3, []int{0, 1, 5}[i%3] // before: waiters that queue first, whose contexts do not end
 		g := t.acquire(t.a, t.newKey(), t.long())
 		var first []*waiting
 		for n := range before {
@@ -54,7 +54,7 @@ func endedWaitReportsBusy(t *trial) {
 		}
 		if want == context.DeadlineExceeded {
 			select {
-			case <-ctx.Done(): // with longer TTLs, that may be longer than fails waits
+			case <-ctx.Done(): // if TTLs are stretched, the deadline may be later than fails waits
 			case <-w.done:
 			}
 		}
@@ -63,7 +63,7 @@ func endedWaitReportsBusy(t *trial) {
 			t.fatalf("Acquire of a held key whose context ended: %v, want %v", err, want)
 		}
 		if !errors.Is(err, backend.ErrHeld) {
-			if t.inspect(g.key).Waiters < 0 { // nothing shows that the store was asked in time
+			if t.inspect(g.key).Waiters < 0 { // it is unknown whether the store got the request in time
 				t.tooLate("Acquire of a held key whose context ended: %v", err)
 			}
 			t.fatalf("Acquire of a held key whose context ended: %v, which does not match ErrHeld although the store "+
@@ -113,7 +113,7 @@ func ownLimitIsUnavailable(t *trial) {
 			t.fatalf("%s while cut off: %v, which matches a context's error although no context has ended", what, err)
 		case errors.Is(err, backend.ErrHeld):
 			t.fatalf("%s while cut off: %v, although the store has said nothing of the key", what, err)
-		case strings.HasPrefix(what, "Renew") && errors.Is(err, backend.ErrLost): // its deadline has passed
+		case strings.HasPrefix(what, "Renew") && errors.Is(err, backend.ErrLost): // the lease has expired
 		case !errors.Is(err, backend.ErrUnavailable):
 			t.fatalf("%s while cut off: %v, want ErrUnavailable", what, err)
 		}

@@ -100,12 +100,12 @@ func cancelledWhileWaiting(t *trial) {
 	(&raced{t: t, keys: []string{t.key}}).stayFree()
 }
 
-// typical is the duration of a request, for races that aim at its parts.
+// typical returns the duration of a request, for races that aim at a moment within a request.
 func (t *trial) typical() time.Duration {
 	return min(max(t.usual(), 20*time.Microsecond), 20*time.Millisecond)
 }
 
-// usual is the median duration of a few requests.
+// usual returns the median duration of a few requests.
 func (t *trial) usual() time.Duration {
 	const samples = 5
 	var took []time.Duration
@@ -118,7 +118,7 @@ func (t *trial) usual() time.Duration {
 	return took[samples/2]
 }
 
-// cancelSoon calls cancel at a random moment of a request's typical duration.
+// cancelSoon calls cancel at a random moment of a request that usually takes typical.
 func cancelSoon(cancel context.CancelFunc, typical time.Duration) {
 	if rand.N(2) == 0 {
 		time.Sleep(rand.N(3 * typical / 2))
@@ -130,7 +130,8 @@ func cancelSoon(cancel context.CancelFunc, typical time.Duration) {
 	cancel()
 }
 
-// eitherOr checks the outcome of an Acquire that was cancelled: the lease, which it releases, or the context's error.
+// eitherOr checks the outcome of a cancelled Acquire: it must be a lease, which eitherOr releases, or the context's
+// error.
 func (t *trial) eitherOr(w *waiting) {
 	if !t.within(soon, w.done) {
 		t.fatalf("a cancelled Acquire has not returned within %v", soon)
@@ -150,8 +151,8 @@ const (
 	raceTime    = 5 * time.Second // slow stores make fewer rounds
 )
 
-// raced are keys of which some request was cancelled. Each is used for one race: a request that was given up may still
-// arrive at the store, and hold the key for a moment, when others have had it.
+// raced holds keys for which a request was cancelled. Each key is used for one race only, because an abandoned request
+// may reach the store later and hold the key for a moment.
 type raced struct {
 	t    *trial
 	mu   sync.Mutex
@@ -182,7 +183,7 @@ func cancelRacesGrant(t *trial) {
 			key := keys.fresh()
 			g := t.acquire(t.a, key, t.long())
 			w := t.wait(client, key, t.long())
-			time.Sleep(rand.N(4 * typical)) // it has arrived, mostly
+			time.Sleep(rand.N(4 * typical)) // in most rounds, the waiter has arrived
 			released := make(chan struct{})
 			t.spawn(func() { defer close(released); t.release(g) })
 			cancelSoon(w.cancel, 2*typical)
@@ -212,7 +213,7 @@ func cancelRacesAttempt(t *trial) {
 func cancelledWaiterDelaysNextBriefly(t *trial) {
 	t.inChunks(4, 2, func(i int) {
 		for round := range 5 {
-			key := t.newKey() // what was cancelled on the last one may still arrive there
+			key := t.newKey() // a cancelled request may still arrive for the previous key
 			g := t.acquire(t.a, key, t.long())
 			first := t.wait(t.a, key, t.long())
 			t.arrived(key, 1)
@@ -266,7 +267,7 @@ func cancelledReleaseReleases(t *trial) {
 	}
 }
 
-// refusedCleanUpSparesHolder cancels attempts on a held key while they are on their way.
+// refusedCleanUpSparesHolder cancels attempts on a held key while they are under way.
 func refusedCleanUpSparesHolder(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	typical := t.typical()
@@ -287,7 +288,7 @@ func refusedCleanUpSparesHolder(t *trial) {
 			}
 		}
 	})
-	// Clean-ups run in the background and are repeated.
+	// Cleanups run in the background and are repeated.
 	t.refusedFor(t.b, g, time.Second)
 	t.heldBy(g)
 	t.renew(g, t.long())

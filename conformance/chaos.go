@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// chaosActor is the first of those whose random choices are of faults.
+// chaosActor is the number of the first actor that makes faults. Each actor has its own random choices: see
+// history.random.
 const chaosActor = 1000
 
-// A linkFault begins a fault of a link, and returns its name.
+// A linkFault is a kind of fault of a link. begin starts the fault and returns its name.
 type linkFault struct {
 	begin func(link Link, random dice) string
-	brief bool // it is over when it has begun
+	brief bool // the fault has ended when begin returns
 }
 
 var linkFaults = []linkFault{
@@ -45,8 +46,8 @@ var linkFaults = []linkFault{
 
 func anyDirection(random dice) Direction { return Direction(random.IntN(2)) }
 
-// breakLink makes all faults of a link in random order, again and again. bound means that leases end with their
-// connection.
+// breakLink makes all faults of a link in random order, again and again, until the given time. bound means that leases
+// end with their connection.
 func (h *history) breakLink(link Link, client int, bound bool, until time.Time) {
 	random := h.random(chaosActor + client)
 	for {
@@ -67,19 +68,20 @@ func (h *history) breakLink(link Link, client int, bound bool, until time.Time) 
 	}
 }
 
-// calm is the time between faults.
+// calm sleeps for a random time between two faults.
 func (h *history) calm(random dice) {
 	const longest = 500 * time.Millisecond
 	time.Sleep(random.upTo(min(h.t.short()/2, longest)) + tick)
 }
 
-// troubled is how long a fault lasts at most: leases run out in it where TTLs are not long.
+// troubled returns the longest duration of a fault. If TTLs are short, leases expire during the fault.
 func (h *history) troubled() time.Duration {
 	const longest = 1500 * time.Millisecond
 	return min(h.t.short()*7/4, longest)
 }
 
-// upset freezes the store and restarts it in turn, as far as the harness can. Its leases are kept, but where it warns.
+// upset restarts and freezes the store in turn, as far as the harness has the hooks. A restart may lose leases only if
+// EarlyLoss says so.
 func (h *history) upset(until time.Time) {
 	random := h.random(chaosActor)
 	for n := 0; ; n++ {

@@ -18,8 +18,8 @@ type victim struct {
 	gone chan struct{} // closed when it has been killed
 }
 
-// workedIn has a process work, which is frozen and killed, and followed by another one, until the time given. Workers
-// and faults have the numbers from id on, the choices of faults follow from them.
+// workedIn runs workers in another process, which it freezes and kills. It then starts the next process, until the
+// given time. Workers and faults are numbered from id. Their random choices follow from these numbers.
 func (h *history) workedIn(id int, keys workKeys, shares bool, until time.Time) {
 	random := h.random(chaosActor + id)
 	for n := 0; time.Now().Before(until) && !h.t.ended(); n++ {
@@ -28,7 +28,7 @@ func (h *history) workedIn(id int, keys workKeys, shares bool, until time.Time) 
 		const each = 2
 		for i := range each {
 			w := &worker{h: h, id: id + i, client: id, actor: v, random: h.random(id + i + 100*n), keys: keys, faulty: true,
-				tries: true, expires: true, shares: shares, gone: v.gone} // a waiting worker could not be stopped
+				tries: true, expires: true, shares: shares, gone: v.gone} // tries, because a waiting worker could not be stopped
 			workers.Add(1)
 			h.t.spawn(func() {
 				defer workers.Done()
@@ -41,7 +41,8 @@ func (h *history) workedIn(id int, keys workKeys, shares bool, until time.Time) 
 	}
 }
 
-// freezeAndKill freezes v a few times, and kills it unless the time is up. It returns when it killed it, or never.
+// freezeAndKill freezes v a few times and then kills it. It returns the time of the kill, or never if it runs out of
+// time before.
 func (h *history) freezeAndKill(v *victim, id int, random dice, until time.Time) (killing instant) {
 	freezes := 1 + random.IntN(3)
 	for range freezes {
@@ -53,7 +54,7 @@ func (h *history) freezeAndKill(v *victim, id int, random dice, until time.Time)
 		v.Freeze()
 		time.Sleep(random.upTo(h.troubled()))
 		if random.IntN(4) == 0 {
-			break // killed without waking up
+			break // v is killed while it is frozen
 		}
 		v.Thaw()
 		h.fault(faultRecord{client: id, what: fmt.Sprintf("the process of worker %d is frozen", id), from: from, to: h.now()})
@@ -67,11 +68,11 @@ func (h *history) freezeAndKill(v *victim, id int, random dice, until time.Time)
 	return killing
 }
 
-// never is later than everything.
+// never is later than any other instant.
 const never = instant(math.MaxInt64 / 4)
 
-// killed enters the end of a process, whose workers have ended, with the leases that it had. A request for one that was
-// made afterwards never left it.
+// killed records that the process of client was killed at the given instant, which ended its leases. Its workers must
+// have ended. A Release that began after the kill never left the process, so it does not count.
 func (h *history) killed(client int, at instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +102,7 @@ func (v *victim) acquire(ctx context.Context, r backend.Request) (holding, error
 
 var errKilledMeanwhile = errors.New("the process was killed")
 
-// A heldElsewhere is a lease of another process. Its deadline is the earliest that it may have.
+// A heldElsewhere is a lease that another process holds. Its deadline is the earliest deadline that the lease may have.
 type heldElsewhere struct {
 	*victim
 	owner string

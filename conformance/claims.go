@@ -6,18 +6,18 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A Claim is a promise in a store's Guarantees that only a fault, or another process, can put to the test.
+// A Claim is a promise in a store's Guarantees that only a fault, or another process, can test.
 type Claim struct {
 	Field string // as in "Guarantees.Fencing"
-	Text  string // what is claimed, in a sentence
-	// the hook that a check of it lacks, as in "Harness.RestartEmpty"; empty if the check was skipped for another reason
+	Text  string // the claim, in a sentence
+	// the hook that a check of the claim lacks, as in "Harness.RestartEmpty"; empty if the check was skipped for another
+	// reason
 	Missing string
 	Reason  string // as in "not proven: needs Harness.RestartEmpty"
 }
 
-// claims are what stores may promise, and the checks by which it is proven: each of them. A store inside one process
-// (ReachProcess) ends with its clients, so that claims on failures of a server, and on other processes, promise nothing
-// there.
+// claims lists what stores may promise. A claim is proven by all of its checks together. A store inside one process
+// (ReachProcess) ends with its clients, so claims about server failures and other processes do not apply to it.
 var claims = []struct {
 	field, text string
 	made        func(g backend.Guarantees) bool
@@ -56,11 +56,12 @@ var claims = []struct {
 		func(backend.Guarantees) bool { return true }, []string{"SteppedClockEndsNoLease", "SteppedClockKeepsNoDeadHolder"}},
 }
 
-// beyondProcess reports whether the clients of a store outlive it, and each other.
+// beyondProcess reports whether several processes can use the store, so that a client may fail while the store and
+// other clients continue.
 func beyondProcess(g backend.Guarantees) bool { return g.Reach > backend.ReachProcess }
 
-// Unproven returns the claims of g that no check can test with h, because a hook is missing or Harness.Skip leaves the
-// check out, and those whose check ran and then skipped itself. They are neither proven nor disproven.
+// Unproven returns the claims of g that have not been tested. Either h lacks a hook, or Harness.Skip excludes a check,
+// or a check in results has skipped itself. Such a claim is neither proven nor disproven.
 func Unproven(g backend.Guarantees, h Harness, results ...Result) (open []Claim) {
 	for _, c := range claims {
 		if !c.made(g) {
@@ -76,7 +77,8 @@ func Unproven(g backend.Guarantees, h Harness, results ...Result) (open []Claim)
 	return open
 }
 
-// untested returns why the check of that name tests nothing, empty if it does test, and the hook that it lacks.
+// untested returns why the named check tests nothing, or an empty reason if it tests its claim. missing is the hook
+// that the check lacks, if that is the reason.
 func untested(name string, g backend.Guarantees, h Harness, results []Result) (missing, reason string) {
 	checks := Checks()
 	check := checks[slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })]

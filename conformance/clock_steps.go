@@ -38,10 +38,10 @@ var clockStepChecks = []Check{
 	},
 }
 
-// farStep is further than the TTL of a lease that is to outlive it.
+// farStep is the usual step of the store's clock. It is longer than the TTL of a lease that must survive the step.
 const farStep = 30 * time.Second
 
-// steps steps the store's clock, until back is called or the trial ends.
+// steps steps the store's clock by d. It is stepped back when back is called or the trial ends.
 func (t *trial) steps(d time.Duration) (back func()) {
 	back = sync.OnceFunc(func() { t.h.StepClock(-d) })
 	t.endsFault(back)
@@ -84,7 +84,8 @@ func steppedClockEndsNoLease(t *trial) {
 	}
 }
 
-// endedByStep reports whether a step of the store's clock has ended g, which fails unless it may.
+// endedByStep reports whether a step of the store's clock has ended g. It fails the check if the step ended g although
+// mayEnd is false.
 func (t *trial) endedByStep(g *grant, by time.Duration, mayEnd bool) bool {
 	next, err := t.attempt(t.b, g.key, t.long())
 	switch {
@@ -152,7 +153,7 @@ func steppedClockKeepsNoDeadHolder(t *trial) {
 				"MaxLate is %v, EnforcedBy is %q", time.Since(tried.after), ttl, by, err, t.g.MaxLate, t.g.EnforcedBy)
 		}
 		back()
-		_, _ = g.Release(t.ctx), next.Release(t.ctx) // the way back may have ended them
+		_, _ = g.Release(t.ctx), next.Release(t.ctx) // the step back may have ended these leases
 	}
 }
 

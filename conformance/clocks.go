@@ -11,7 +11,7 @@ import (
 func processesExclude(t *trial) {
 	const (
 		processes  = 2
-		goroutines = 3 // for each process, and as many here
+		goroutines = 3 // per process, this one included
 		rounds     = 20
 		atMost     = 3 * time.Second
 	)
@@ -33,7 +33,7 @@ func processesExclude(t *trial) {
 	h.judge()
 }
 
-// contend waits for the key as one of many workers, of which some are in other processes.
+// contend waits for the key as one of many workers, some of which act through other processes.
 func (t *trial) contend(h *history, worker int, others []Process) (l *leaseRecord, release func()) {
 	if i := worker % (len(others) + 1); i < len(others) {
 		called := h.now()
@@ -50,7 +50,7 @@ func (t *trial) contend(h *history, worker int, others []Process) (l *leaseRecor
 	return h.granted(worker, g), func() { t.release(g) }
 }
 
-// wrong starts a process whose wall clock is off by skew, if there can be one.
+// wrong starts a process whose wall clock is off by skew. It skips the check if the harness cannot start one.
 func (t *trial) wrong(skew time.Duration) Process {
 	p := t.process(skew)
 	before := time.Now()
@@ -69,7 +69,7 @@ const wrongBy = time.Hour
 func wrongClockEndsNothingEarly(t *trial) {
 	t.together(2, func(i int) {
 		p := t.wrong([]time.Duration{wrongBy, -wrongBy}[i])
-		// A lease of the wrong clock's process, as the others see it.
+		// A lease of the process with the wrong clock, as other clients see it.
 		r := t.remoteHold(p, t.newKey(), t.short())
 		if most := backend.Deadline(r.after, t.kept(t.g.Round(r.ttl))).Sub(r.before); r.answer.Left > most {
 			t.fatalf("the deadline of a lease of %v is %v away by a wrong clock", r.ttl, r.answer.Left)
@@ -79,7 +79,7 @@ func wrongClockEndsNothingEarly(t *trial) {
 		} else if err == nil {
 			t.tooLate("a lease of another process ended before a second owner was refused")
 		}
-		// Leases of the others, as that process sees them: one that it tries to get, one that it waits for.
+		// Leases of other clients, as that process sees them: it tries to acquire one key, and waits for the other.
 		tried, waited := t.acquire(t.a, t.newKey(), t.short()), t.acquire(t.a, t.newKey(), t.short())
 		refused, waits := t.remotely(p, tried.key, t.short(), false), t.remotely(p, waited.key, t.short(), true)
 		if !refused.answered(soon) {
@@ -112,7 +112,7 @@ func wrongClockKeepsOrder(t *trial) {
 	)
 	ahead, behind := t.wrong(wrongBy), t.wrong(-wrongBy)
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	t.spawn(func() { // what opening a client clears away does not belong to those at work
+	t.spawn(func() { // a client with a fast clock cleans up when it opens; it must not remove records in use
 		defer close(stopped)
 		for range rounds {
 			select {

@@ -44,8 +44,8 @@ func (t *trial) isClosed(err error, what string) {
 	}
 }
 
-// endsByClose fails unless the error of w is ErrClosed. What a limit of the store's own ended before closing, or while
-// something stood still, proves nothing.
+// endsByClose fails unless the error of w is ErrClosed. It proves nothing if w ended before closing, or if the machine
+// or the store stood still: a time limit of the store may then have ended w.
 func (w *waiting) endsByClose(t *trial, closing time.Time, what string) {
 	if w.begun.Add(w.took).Before(closing) || t.stoodStill() != "" {
 		w.failed(t)
@@ -78,7 +78,7 @@ func closeEndsWaiting(t *trial) {
 	t.arrived(t.key, len(ended)+1)
 	last := t.wait(t.a, t.key, t.long())
 	t.arrived(t.key, len(ended)+2)
-	cancelled.cancelAndFail(t) // Close lets the clean-up finish
+	cancelled.cancelAndFail(t) // Close lets its cleanup finish
 	closing := time.Now()
 	t.closes(c)
 	for _, w := range ended {

@@ -37,17 +37,18 @@ type collision struct {
 	one, two string
 }
 
-// collisions are a pair of keys for each of the hashes, all beginning with prefix.
+// collisions returns a pair of keys for each hash of hashes. All keys begin with prefix.
 func collisions(prefix string) (all []collision) {
 	table := make([]candidate, candidateSlots)
 	for i, h := range hashes() {
 		clear(table)
-		all = append(all, collide(h, prefix+strconv.Itoa(i)+"-", table)) // no key is of two pairs
+		all = append(all, collide(h, prefix+strconv.Itoa(i)+"-", table)) // no key is in two pairs
 	}
 	return all
 }
 
-// A candidate is a key by its number and hash, in an open table of many more slots than it gets keys.
+// A candidate is an entry of an open hash table: the hash of the nth key that was tried. nth is 0 in an empty slot. At
+// least half of the slots remain empty.
 type candidate struct{ sum, nth uint32 }
 
 const (
@@ -55,12 +56,12 @@ const (
 	candidateSlots = 1 << candidateBits
 )
 
-// collide looks for two keys of the same length and hash. With 32 bits it finds them among some 82 000, the square root
-// of π/2 × 2³².
+// collide returns two keys of the same length with the same hash. For a hash of 32 bits it tries about 82,000 keys, the
+// square root of π/2 × 2³².
 func collide(h namedHash, prefix string, table []candidate) collision {
 	key := make([]byte, len(prefix)+16)
 	copy(key, prefix)
-	nth := func(n uint32) []byte { // letters by SplitMix64, since CRCs of keys that are much alike never collide
+	nth := func(n uint32) []byte { // letters made by SplitMix64, because CRCs of similar keys never collide
 		x := uint64(n) * 0x9e3779b97f4a7c15
 		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 		x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -98,7 +99,7 @@ func keysDoNotCollide(t *trial) {
 	})
 }
 
-// apart fails unless the keys of c can be held at once, by either client, and are known apart.
+// apart fails unless both keys of c can be held at once, by two clients or by one, and Inspect distinguishes them.
 func (t *trial) apart(c collision) {
 	for _, clients := range [][2]backend.Backend{{t.a, t.b}, {t.b, t.b}} {
 		one := t.acquire(clients[0], c.one, t.long())
@@ -119,13 +120,14 @@ func (t *trial) apart(c collision) {
 	}
 }
 
-// shortHash holds many keys and tries others: with any hash of 16 bits or fewer, some of those are refused.
+// shortHash holds many keys and acquires others. A store that compares hashes of 16 bits or fewer refuses some of the
+// others.
 func (t *trial) shortHash() {
 	const (
 		hash   = 1 << 16
-		enough = 12              // expected collisions: all are missed once in 160 000 runs
+		enough = 12              // expected collisions: all are missed in one run of 160,000
 		most   = 20_000          // tries
-		atMost = 3 * time.Second // slow stores, and those that cannot hold many, are known less well
+		atMost = 3 * time.Second // slow stores, and stores that hold few leases, are tested less thoroughly
 	)
 	workers := min(8, t.h.Many/2)
 	each := t.h.Many - workers
@@ -157,12 +159,12 @@ func (t *trial) shortHash() {
 func keysAreNotTheirEncoding(t *trial) {
 	t.apartFromDerived()
 	k := t.key + `/a b:c%"<é` + "\x00\xff"
-	for len(k) <= 250 { // longer than what many stores take as it is
+	for len(k) <= 250 { // many stores encode longer keys differently
 		t.separate(unique(append(encodings(k), k)))
 		k += strings.Repeat("/x y", 60)
 	}
 	t.separate(append(digests(k), k))
-	// Two parts and a separator: a key must not depend on where the parts are joined.
+	// Keys of several parts with a separator: keys of different parts must stay different keys.
 	var cut []string
 	for _, sep := range []string{":", "/", "-", "_", ".", ",", "|", "#", "@", " ", "\x00", "::", "%2F"} {
 		cut = append(cut, t.key+sep+"b", t.key+sep+sep+"b", t.key+sep, sep+t.key, t.key+sep+"b"+sep+"c", t.key+sep+"b"+sep)
@@ -171,7 +173,8 @@ func keysAreNotTheirEncoding(t *trial) {
 	t.separate(t.differIn())
 }
 
-// separate fails unless all keys can be held at once, by either client, and each is known by its own owner.
+// separate fails unless all keys can be held at once, by both clients in turn, and Inspect returns each key's own
+// owner.
 func (t *trial) separate(keys []string) {
 	for keys := range slices.Chunk(keys, t.h.Many) {
 		grants := make([]*grant, len(keys))
@@ -182,7 +185,7 @@ func (t *trial) separate(keys []string) {
 			}
 			grants[i] = g
 		})
-		// Only now, when all are held.
+		// Inspect only now, when all keys are held.
 		t.inTurns(len(keys), func(i int) {
 			g := grants[i]
 			if h := t.inspect(g.key); h.Owner != g.owner && g.live(time.Now()) {
@@ -193,7 +196,8 @@ func (t *trial) separate(keys []string) {
 	}
 }
 
-// apartFromDerived tries names that stores derive from a key, while that key is held and has waiters.
+// apartFromDerived acquires keys whose names a store might derive from the trial's key, while that key is held and has
+// a waiter.
 func (t *trial) apartFromDerived() {
 	var derived []string
 	for _, name := range []string{
@@ -216,7 +220,7 @@ func (t *trial) apartFromDerived() {
 	t.release(w.granted(t, t.handOff(), "after release, when keys with names like its own had been used"))
 }
 
-// encodings are the forms of k in encodings for places that do not allow all bytes.
+// encodings returns k in the encodings that are used where not every byte is allowed, and its digests.
 func encodings(k string) []string {
 	raw := []byte(k)
 	percent := func(format string) string {
@@ -249,13 +253,13 @@ func encodings(k string) []string {
 	return all
 }
 
-// unique removes duplicates.
+// unique sorts keys and removes duplicates.
 func unique(keys []string) []string {
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
 
-// digests are what a long k is shortened to.
+// digests returns the digests to which a store might shorten a long k.
 func digests(k string) (all []string) {
 	m, s, l := md5.Sum([]byte(k)), sha1.Sum([]byte(k)), sha256.Sum256([]byte(k))
 	for _, sum := range [][]byte{m[:], s[:], l[:]} {
@@ -266,7 +270,7 @@ func digests(k string) (all []string) {
 	return all
 }
 
-// differIn are the longest keys, each different from the others in one byte only.
+// differIn returns keys of the greatest length. Each key differs from the last one in a single byte.
 func (t *trial) differIn() (keys []string) {
 	long := []byte(t.key + strings.Repeat("x", backend.MaxKeyLen-len(t.key)))
 	for _, n := range []int{32, 63, 64, 65, 100, 127, 128, 129, 199, 200, 201, 249, 250, 251, 254, 255, 256, 257, 500, 511,

@@ -19,7 +19,7 @@ var concurrentReleaseChecks = []Check{
 
 func failedReleasesMeet(t *trial) {
 	const (
-		bound    = 30 * time.Second // twice that of FrozenReleaseIsBounded: the one may wait for the other
+		bound    = 30 * time.Second // twice the bound of FrozenReleaseIsBounded: one Release may wait for the other
 		patience = 50 * time.Millisecond
 	)
 	c, link := t.linked()

@@ -17,7 +17,7 @@ var concurrentRenewalChecks = []Check{
 	},
 }
 
-// concurrentRenewalsAgree lets two renewals of a lease meet: at random moments, and while no reply arrives.
+// concurrentRenewalsAgree makes two renewals of a lease overlap: at random moments, and while no reply arrives.
 func concurrentRenewalsAgree(t *trial) {
 	const keys = 16
 	typical := t.typical()
@@ -33,7 +33,7 @@ func concurrentRenewalsAgree(t *trial) {
 		rounds = 6
 		held   = 50 * time.Millisecond
 	)
-	c, link := t.linked() // one after the other: servers limit the connections of a host
+	c, link := t.linked() // one after the other, because servers limit the connections per host
 	t.usable(c)
 	grants := make([]*grant, min(rounds, max(1, t.h.Many/2)))
 	for i := range grants {
@@ -45,8 +45,8 @@ func concurrentRenewalsAgree(t *trial) {
 	t.together(len(grants), func(i int) { t.shortenedLate(grants[i], t.short(), "whose two renewals met") })
 }
 
-// renewTwice renews g twice at once, for a short TTL and a long one; which of them begins later depends on i. It calls
-// between before the second, and then while both are under way.
+// renewTwice makes two overlapping renewals of g, for a short TTL and a long TTL. i decides which of them begins
+// second. It calls between before the second renewal, and it calls then while both are under way.
 func (t *trial) renewTwice(g *grant, i int, between, then func()) {
 	begun := time.Now()
 	t.together(3, func(j int) {

@@ -25,18 +25,18 @@
 // promise in its [backend.Guarantees] that it does not keep. The reverse does not hold: races may go unseen in one run.
 // Run the suite often, with -race.
 //
-// A check that does not end within its time limit, which follows from MinTTL and MaxLate, has failed. Once a check has
-// failed, the whole suite is limited too: to 90 seconds and 30 times MinTTL and MaxLate, with more for Members. When
-// failed checks have taken 4/9 of that, or three checks ran into their time limit, the rest is skipped and
-// [Result].Interrupted is set. So the suite ends within two minutes on a store that breaks every rule, if its leases
-// are short.
+// A check that does not end within its time limit, which depends on MinTTL and MaxLate, has failed. Once a check has
+// failed, the whole suite has a time limit too: 90 seconds plus 30 times the sum of MinTTL and MaxLate, and more for
+// Members. If failed checks have taken 4/9 of that, or three checks have reached their time limit, the rest is skipped
+// and [Result].Interrupted is set. So the suite ends within two minutes on a store that breaks every rule, if its
+// leases are short.
 //
 // # Fake time
 //
 // [RunInBubble] runs the suite of a store in memory in a bubble of [testing/synctest]: in seconds, whatever else the
 // machine does. It does not replace [Run] for races between threads, because few requests overlap in fake time.
 //
-// docs/write-a-backend.md leads from nothing to a passing suite.
+// docs/write-a-backend.md shows, step by step, how to write a store that passes the suite.
 package conformance
 
 import (
@@ -49,97 +49,95 @@ import (
 )
 
 // A Harness gives the suite access to one store. Only Open is required. The hooks cause faults; a check that needs a
-// nil hook is skipped. Hooks are called one at a time, while no other check runs on this store, except Evict, which
-// touches one key and may be called at any time.
+// nil hook is skipped. Hooks are called one at a time, while no other check runs on this store, with three exceptions:
+// Evict, which affects only one key, Linked and Process may be called at any time.
 type Harness struct {
 	// Open returns a new client of the same store, independent of the ones before: its own connections, its own state.
 	// The suite closes it.
 	Open func(ctx context.Context) (backend.Backend, error)
 
-	// Evict makes the store forget the lease on key, as an operator's delete or an eviction would: if readers share the
-	// key, all of their leases. The holder's client is not notified. It proves what the store itself refuses, where a
-	// client would refuse first.
+	// Evict makes the store forget the lease on key, as an operator's delete or an eviction would. If readers share the
+	// key, the store forgets all of their leases. Evict itself does not notify the holder's client. The client's next
+	// request then shows what the store itself refuses.
 	Evict func(ctx context.Context, key string) error
 
-	// Freeze makes the store stop answering, connections staying open, as SIGSTOP does, and returns when it has
-	// stopped. Thaw lets it go on with what it has received. Set both or none.
+	// Freeze makes the store stop answering while connections stay open, as SIGSTOP does. It returns when the store has
+	// stopped. Thaw lets the store continue with the requests that it has received. Set both or neither.
 	Freeze func()
 	Thaw   func()
 
-	// Restart kills the store, and starts it again with the data that it keeps over a restart. It
-	// returns when the store answers again. Where there is no server (a file), leave it nil: the suite reopens clients
-	// in any case.
+	// Restart kills the store, and starts it again with the data that it keeps across a restart. It returns when the store
+	// answers again. If there is no server (a file), leave it nil: the suite reopens clients in any case.
 	Restart func()
 
-	// RestartEmpty kills the store, and starts it again without its data, as when its disk was
-	// lost or it keeps none. It returns when the store answers again.
+	// RestartEmpty kills the store, and starts it again without its data, as if its disk was lost or it keeps no data. It
+	// returns when the store answers again.
 	RestartEmpty func()
 
-	// Fill leaves the store no room for anything new, like a memory limit or a full disk, and returns a function that
-	// makes room again. What the store already has stays.
+	// Fill leaves the store no room for new data, as a memory limit or a full disk does. It returns a function that makes
+	// room again. Existing data stays.
 	Fill func() (empty func())
 
-	// StepClock steps the wall clock of the store's servers by d, which is in whole seconds, at once; their monotonic
-	// clocks go on as before. The suite steps it back at the end of a check.
+	// StepClock steps the wall clocks of the store's servers by d at once. d is a whole number of seconds. The servers'
+	// monotonic clocks must continue as before. The suite steps the wall clocks back at the end of a check.
 	StepClock func(d time.Duration)
 
-	// Footprint returns how many records the store keeps for all keys: rows, nodes, files or the like. The suite calls
-	// it while no other check runs, and compares two counts: records that do not depend on leases may be counted or
-	// not.
+	// Footprint returns how many records the store keeps for all keys: rows, nodes, files or the like. The suite calls it
+	// while no other check runs, and compares two counts. Records that do not depend on leases may be included.
 	Footprint func() (int64, error)
 
-	// Linked opens a client that reaches the store through a link which the suite can break: see [Link]. Unlike other
-	// hooks it may be called at any time.
+	// Linked opens a client that reaches the store through a link that the suite can break: see [Link].
 	Linked LinkedFunc
 
-	// Process starts another process with a client of the store, to be frozen and killed: see [Process]. Unlike other
-	// hooks it may be called at any time.
+	// Process starts another process with a client of the store. The suite freezes and kills the process: see [Process].
 	Process ProcessFunc
 
-	// Cut breaks every connection that client has at the moment; the store goes on and new connections are accepted. A
-	// harness with Linked needs none: there the link does it.
+	// Cut breaks every connection that client has at the moment. The store continues to run and accepts new connections. A
+	// harness with Linked needs no Cut, because the link breaks connections.
 	Cut func(client backend.Backend)
 
-	// Members are the servers of a cluster, any one of which may fail while the others serve. Each in turn is stopped,
-	// frozen and emptied by the checks.
+	// Members are the servers of a cluster. Any one of them may fail while the others serve. The checks stop, freeze and
+	// empty each of them in turn.
 	Members []Member
 
-	// Gather returns when all of Members take part again. It is called before each of them fails: a cluster that bears
-	// the loss of one need not bear it while another, which serves again or was let go on, is still catching up. Nil
-	// where that takes no time.
+	// Gather waits until all of Members take part in the cluster again. The suite calls it before it makes a member fail:
+	// a cluster that survives the loss of one member may not survive it while another member is still catching up. Leave
+	// it nil if members need no time to catch up.
 	Gather func()
 
-	// Outage is how long the store may be without service after one of Members has failed, at most: an election, a
-	// client's change to another server. Default 10 s. It must be less than Guarantees.MaxSilence, else no lease
-	// outlives it.
+	// Outage is the longest time that the store may be unavailable after one of Members has failed: for an election, or
+	// until clients have changed to another server. The default is 10 s. If Guarantees.MaxSilence is set, Outage must be
+	// less, because otherwise no lease survives an outage.
 	Outage time.Duration
 
-	// ArrivalDelay is how long to wait for a request to have arrived in the store's queue, where Inspect does not count
-	// waiters. Default 200 ms.
+	// ArrivalDelay is how long the suite waits for a request to reach the store's queue, if Inspect does not count
+	// waiters. The default is 200 ms.
 	ArrivalDelay time.Duration
 
-	// Skip names checks that are not run, each with the reason: a documented limit of the store. Every report
-	// reports them. A name that no check has is ErrInvalid.
+	// Skip names checks that are not run, each with the reason: a documented limit of the store. Every report includes the
+	// reasons. A name that no check has is ErrInvalid.
 	Skip map[string]string
 
-	// Many is how many leases or waiters one client can have at once. The default is 256, 1100 for the one check of a
-	// large batch, and less where Guarantees.MaxLeases or backend.Capacity say so.
+	// Many is how many leases or waiters one client can have at once. The default is 256, and 1100 in checks of a large
+	// batch. It is lower if Guarantees.MaxLeases or backend.Capacity requires that.
 	Many int
 
-	// client is one of the store's, closed: it shows which optional interfaces they have. It is set when the suite begins.
+	// client is a client of the store that is closed. It shows which optional interfaces clients of the store implement.
+	// newSuite sets it.
 	client backend.Backend
 }
 
-// A Member is one server of a cluster. Each hook returns when it is done; Start and StartEmpty when the member serves
-// again. Freeze and Thaw go together and may be nil, where the store is known not to bear it; so may StartEmpty.
+// A Member is one server of a cluster. Each hook returns when it has taken effect; Start and StartEmpty return when the
+// member serves again. Set both Freeze and Thaw, or neither. They, and StartEmpty, may be nil if the store is known not
+// to survive that fault.
 type Member struct {
-	Freeze func() // stop it from running, connections staying open, as SIGSTOP does
+	Freeze func() // stops the member while connections stay open, as SIGSTOP does
 	Thaw   func()
-	Stop   func() // kill it
-	Start  func() // start a stopped one, with what it keeps over a restart
+	Stop   func() // kills the member
+	Start  func() // starts a stopped member with the data that it keeps across a restart
 
-	// StartEmpty starts a stopped one without its data, as when its disk was lost, by the steps that the store's manual
-	// gives for that.
+	// StartEmpty starts a stopped member without its data, as if its disk was lost. It follows the steps that the store's
+	// manual describes for that.
 	StartEmpty func()
 }
 
@@ -161,17 +159,17 @@ type Check struct {
 	Name  string // as in "StaleReleaseSparesNewHolder"
 	Group string // of checks on one topic, as in "ownership"
 	Rule  string // the rule of package backend, in a sentence
-	Needs []Need // what must be there for the check to run
+	Needs []Need // the conditions under which the check runs
 
-	// alone marks a check that makes faults, which others must not see.
+	// alone marks a check that makes faults. No other check runs at the same time.
 	alone bool
 	run   func(t *trial)
 }
 
-// Path is the name with the group's before it, as in "ownership/StaleReleaseSparesNewHolder".
+// Path returns the group and the name of the check, as in "ownership/StaleReleaseSparesNewHolder".
 func (c Check) Path() string { return c.Group + "/" + c.Name }
 
-// Matches reports whether run matches the name of c, that of its group, or its path. Nil matches all.
+// Matches reports whether run matches the name of c, the name of its group, or its path. A nil run matches every check.
 func (c Check) Matches(run *regexp.Regexp) bool {
 	return run == nil || run.MatchString(c.Name) || run.MatchString(c.Group) || run.MatchString(c.Path())
 }
@@ -182,7 +180,7 @@ type group struct {
 	checks []Check
 }
 
-// topic is the group of that name.
+// topic returns the group of that name with the given checks.
 func topic(name string, checks ...[]Check) group {
 	g := group{name, slices.Concat(checks...)}
 	for i := range g.checks {
@@ -191,8 +189,8 @@ func topic(name string, checks ...[]Check) group {
 	return g
 }
 
-// groups are in the order in which they are reported, and begin: those that take long soon, those that make faults
-// last.
+// groups returns the groups in the order in which they begin and are reported. Groups with long checks come early, and
+// groups with checks that make faults come last.
 func groups() []group {
 	return []group{
 		topic("guarantees", guaranteeChecks),

@@ -32,7 +32,8 @@ var connectionChecks = []Check{
 	},
 }
 
-// endedCalls are calls that a client makes of a busy key, and which end without a lease.
+// endedCalls makes calls that end without a lease, n of each kind: cancelled waits for a busy key, refused attempts,
+// List, Break, and attempts that are abandoned because no reply arrives.
 func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 	t.together(n, func(int) {
 		w := t.wait(c, busy.key, t.long())
@@ -47,7 +48,7 @@ func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 	}
 	lister, lists := c.(backend.Lister)
 	breaker, breaks := c.(backend.Breaker)
-	for range n { // other checks examine the answers
+	for range n { // other checks test the replies
 		if lists {
 			_, _ = lister.List(t.ctx, busy.key)
 		}
@@ -87,7 +88,7 @@ func closeLeavesNoConnection(t *trial) {
 			link.Hold(FromStore)
 			attempt := t.call(func() error { _, err := t.requestKey(t.ctx, c, t.newKey(), t.short(), false); return err })
 			time.Sleep(patience)
-			t.spawn(func() { // Close may wait for what is under way
+			t.spawn(func() { // Close may wait for requests that are under way
 				t.within(soon/4, attempt.done)
 				link.Heal()
 			})
@@ -102,7 +103,7 @@ func closeLeavesNoConnection(t *trial) {
 	})
 }
 
-// closesLinked closes c, which is to have no connection soon after ttl.
+// closesLinked closes c, and fails unless c has no connection soon after ttl.
 func (t *trial) closesLinked(c backend.Backend, link Link, ttl time.Duration) {
 	before := link.Connections()
 	if before == 0 {
@@ -123,7 +124,7 @@ func endedCallsLeaveNoConnection(t *trial) {
 	busy := t.acquire(t.a, t.key, t.long())
 	c, link := t.linked()
 	t.usable(c)
-	// A pool grows until it is as large as it gets; what leaks, grows every time.
+	// A pool stops growing when it has reached its limit. A leak grows in every round.
 	const rounds = 6
 	t.endedCalls(c, link, busy, n)
 	t.usable(c)
@@ -149,7 +150,7 @@ func waitingPollsSeldom(t *trial) {
 	waiters := min(4, t.h.Many/2)
 	c, link := t.linked()
 	t.usable(c)
-	// What an attempt sends, with what the client may send meanwhile for itself.
+	// The number of bytes of an attempt, including bytes that the client sends at the same time for other reasons.
 	before := link.Arrived(ToStore)
 	t.refused(c, t.acquire(t.a, t.newKey(), t.long()))
 	each := max(link.Arrived(ToStore)-before, 1)
@@ -163,7 +164,7 @@ func waitingPollsSeldom(t *trial) {
 	if n := sent(); n > most {
 		t.breaks(10, "a client that holds a lease and does nothing sends as much as %.0f attempts a second", n)
 	}
-	// A holder that renews outlives the end that the waiters have heard of as they came.
+	// The holder renews its lease, which then outlives the expiry that the waiters saw when they arrived.
 	busy := t.acquire(t.a, t.key, t.g.Round(t.awaited()+a))
 	first := busy.Deadline()
 	var waits []*waiting
@@ -183,7 +184,7 @@ func waitingPollsSeldom(t *trial) {
 	for _, w := range waits {
 		w.cancelAndFail(t)
 	}
-	time.Sleep(t.h.ArrivalDelay) // clean-ups
+	time.Sleep(t.h.ArrivalDelay) // wait for cleanups
 	if n := sent(); n > most {
 		t.breaks(10, "%d waits were cancelled, and their client sends as much as %.0f attempts a second", waiters, n)
 	}

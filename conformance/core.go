@@ -10,8 +10,8 @@ import (
 )
 
 // Core lists the checks of the core, in the order of [Checks]. The core finds every bug that the suite is known to
-// find, with about half of the checks: the others find nothing that the core does not find. It is computed from a
-// record of which check finds which bug ("make evidence"). A check that is not in this record yet belongs to the core.
+// find, with about half of the checks: the others find no further bug. It is computed from a record of which check
+// finds which bug ("make evidence"). A check that is not in this record yet belongs to the core.
 //
 // Run the whole suite on a store's usual setup, and the core on its variants: TLS, a cluster, another release, a proxy
 // in front.
@@ -20,11 +20,11 @@ func Core() []Check {
 }
 
 // RunCore is [Run] with fewer checks: those of [Core], and those that extra selects. Each of extra is the name of a
-// check or of a group. Select the checks of what the variant changes: "members" for a cluster, "cuts" and "partitions"
-// for other connections.
+// check or of a group. Select the checks that concern what the variant changes: "members" for a cluster, "cuts" and
+// "partitions" for other connections.
 //
-// With -short, RunCore leaves out the checks of the core that take the most processor time: sweeps over every byte
-// of a request, crowds, long queues, large batches, restarts.
+// With -short, RunCore leaves out the checks of the core that take the most processor time: sweeps over every byte of a
+// request, crowds, long queues, large batches, restarts.
 //
 // If the environment variable ANYLOCK_CONFORMANCE_FULL is 1, RunCore runs the whole suite.
 func RunCore(t *testing.T, newHarness func(t *testing.T) Harness, extra ...string) {
@@ -32,7 +32,7 @@ func RunCore(t *testing.T, newHarness func(t *testing.T) Harness, extra ...strin
 	run(t, newHarness, Options{Core: os.Getenv("ANYLOCK_CONFORMANCE_FULL") != "1", Extra: extra})
 }
 
-// selected returns those of checks that o selects.
+// selected returns the checks that o selects from checks.
 func (o Options) selected(checks []Check) (selected []Check) {
 	for _, c := range checks {
 		if o.selects(c) {

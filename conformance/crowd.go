@@ -38,19 +38,19 @@ var crowdChecks = []Check{
 	},
 }
 
-// contentionParksNobody has goroutines of both clients contend for a key, on two keys side by side.
+// contentionParksNobody runs goroutines of both clients that contend for a key, on two keys at the same time.
 func contentionParksNobody(t *trial) {
 	const (
 		workers = 2 // each on a key of its own
 		rounds  = 20
-		more    = 5 * rounds // where they take no longer than atLeast
+		more    = 5 * rounds // limit for fast stores, which make rounds until atLeast
 		atLeast = 2 * time.Second
 		atMost  = 10 * time.Second // slow stores make fewer rounds
 		least   = 4
 		most    = 10
 	)
 	typical := t.typical()
-	each := max(1, min(most, t.h.Many/workers-1)) // of either client
+	each := max(1, min(most, t.h.Many/workers-1)) // per client
 	begun := time.Now()
 	var all atomic.Int64
 	t.together(workers, func(int) {
@@ -61,7 +61,7 @@ func contentionParksNobody(t *trial) {
 				return
 			}
 			n := 2 * each
-			if round%3 != 0 { // a queue that runs empty meets who comes
+			if round%3 != 0 { // with few waiters, a waiter may arrive as the queue becomes empty
 				n = 2 + rand.N(min(n-1, 4))
 			}
 			c := &contention{trial: t, key: key}
@@ -73,7 +73,7 @@ func contentionParksNobody(t *trial) {
 	t.notef("%d rounds of up to %d waiters", all.Load(), 2*each)
 }
 
-// A contention is one round for a key.
+// A contention is one round of contention for a key.
 type contention struct {
 	*trial
 	key   string
@@ -86,7 +86,7 @@ func (c *contention) round(n int, typical time.Duration) {
 	var (
 		all     sync.WaitGroup
 		granted atomic.Int64
-		leaving = rand.N(n) // how many
+		leaving = rand.N(n) // how many waiters leave the queue
 	)
 	c.waits, c.ready = make([]*waiting, n), make(chan struct{})
 	for i := range n {
@@ -148,13 +148,13 @@ func cancelledWaitersLeaveNothing(t *trial) {
 	const (
 		all    = 1000
 		least  = 200
-		atMost = 6 * time.Second // slow stores have fewer
-		wave   = 64              // of either client
+		atMost = 6 * time.Second // slow stores cancel fewer waiters
+		wave   = 64              // per client
 	)
 	held := t.acquire(t.a, t.key, t.long())
 	typical := t.typical()
 	each := min(wave, t.h.Many/2)
-	cancelled := t.cancelQueued(each) // connections and workers that a client keeps are there
+	cancelled := t.cancelQueued(each) // now each client has the connections and goroutines that it keeps
 	t.queueAtMost(0)
 	before := goroutines(t.label)
 	for end := time.Now().Add(atMost); cancelled < all && (cancelled < least || time.Now().Before(end)); {
@@ -180,8 +180,8 @@ func cancelledWaitersLeaveNothing(t *trial) {
 	t.notef("%d waiters", cancelled)
 }
 
-// cancelQueued has each client wait for the held key so often at once, cancels all that wait, and returns how many
-// there were.
+// cancelQueued queues waiters for the held key, the given number for each client. It cancels all of them, and returns
+// how many there were.
 func (t *trial) cancelQueued(each int) int {
 	var waits []*waiting
 	for i := range 2 * each {
@@ -197,7 +197,7 @@ func (t *trial) cancelQueued(each int) int {
 	return 2 * each
 }
 
-// cancelArriving is cancelQueued of waiters that are on their way to the queue.
+// cancelArriving is cancelQueued for waiters that may not have reached the queue yet.
 func (t *trial) cancelArriving(each int, typical time.Duration) int {
 	t.together(2*each, func(i int) {
 		w := t.wait(t.client(i), t.key, t.long())
@@ -208,10 +208,11 @@ func (t *trial) cancelArriving(each int, typical time.Duration) int {
 	return 2 * each
 }
 
-// renewAgainstRelease races one renewal with the release, and lets the other client have the key at once.
+// renewAgainstRelease races a renewal with the release of the lease, again and again. The other client acquires the key
+// immediately afterwards.
 func renewAgainstRelease(t *trial) {
 	const (
-		workers = 4 // each on a key of its own, at most
+		workers = 4 // at most, each on a key of its own
 		rounds  = 10000 / workers
 		least   = 300 / workers
 		atMost  = 4 * time.Second // slow stores make fewer rounds

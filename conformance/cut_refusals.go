@@ -20,13 +20,13 @@ var cutRefusalChecks = []Check{
 	},
 }
 
-// insideRefusal makes an attempt while a rival acquires the key: before, between or after the requests of the attempt,
-// which a delay keeps apart. In every other round the store stays out of the client's reach after the cut, so that no
-// clean-up hides what the answer left out.
+// insideRefusal makes an attempt while a rival acquires the key: before, between or after the requests of the attempt.
+// A delay of the link separates these requests. In every other round, the client cannot reconnect after the cut, so
+// that no cleanup can remove a record that the attempt should not have left.
 func (x *cutter) insideRefusal() {
 	const moment = 2 * tick
 	t, key := x.t, x.t.newKey()
-	t.release(t.acquire(t.a, key, t.long())) // whatever a store makes for a new key exists
+	t.release(t.acquire(t.a, key, t.long())) // the store has created all that it needs for a new key
 	ctx, cancel := context.WithTimeout(t.ctx, 20*moment)
 	defer cancel()
 	x.link.Delay(ToStore, moment)
@@ -48,7 +48,7 @@ func (x *cutter) insideRefusal() {
 		g, err = t.requestKey(ctx, x.client, key, t.long(), false)
 		return err
 	})
-	arrival := 3 * moment / 2 // between the first request and the second
+	arrival := 3 * moment / 2 // between the first request and the second one
 	if x.at != nil && x.round%4 > 1 {
 		arrival = rand.N(3 * moment)
 	}
@@ -56,7 +56,7 @@ func (x *cutter) insideRefusal() {
 	rival, rivalErr := t.attempt(t.a, key, t.long())
 	err := try.ends(t, recovery, "Acquire whose connection broke")
 	close(done)
-	<-refused // or the link would be closed after end has opened it
+	<-refused // otherwise Refuse could follow the Heal of end
 	if rivalErr != nil && !errors.Is(rivalErr, backend.ErrHeld) {
 		t.fatalf("Acquire by a client without faults: %v", rivalErr)
 	}

@@ -74,12 +74,12 @@ func (x *cutter) insideAcquire() {
 	}
 }
 
-// orphanEnds proves that a lease which nobody knows of ends with its TTL: its client is cut off before it has the
-// answer. An attempt of several requests may end without a lease.
+// orphanEnds checks that a lease that no client knows of ends with its TTL. The client is cut off before it has the
+// reply. If an Acquire consists of several requests, an attempt may end without a lease, and is repeated.
 func (t *trial) orphanEnds() {
 	const (
 		attempts = 3
-		patience = 500 * time.Millisecond // a client that must connect first never sends it
+		patience = 500 * time.Millisecond // a client that must connect first never sends the request
 	)
 	c, link := t.linked()
 	for range attempts {
@@ -118,7 +118,7 @@ func (x *cutter) insideWait() {
 		x.cutOr(w, max(t.h.ArrivalDelay, 10*tick))
 	}
 	x.end()
-	time.Sleep(rand.N(tick)) // the release meets the client at any step of its recovery
+	time.Sleep(rand.N(tick)) // the release happens at a random step of the recovery
 	t.refused(t.b, g)
 	t.release(g)
 	x.gets(w, false)
@@ -128,7 +128,7 @@ func (x *cutter) insideGrant() {
 	t := x.t
 	g := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(x.client, g.key, t.long())
-	if !x.queued(w) { // that a connection broke has shown only now
+	if !x.queued(w) { // the client has noticed a broken connection only now
 		t.release(g)
 		return
 	}
@@ -139,7 +139,7 @@ func (x *cutter) insideGrant() {
 	x.gets(w, true)
 }
 
-// queued waits until w is in the store's queue and has a reply that says so. It reports false if w has failed.
+// queued waits until w is in the store's queue and has the reply. It returns false if w has ended.
 func (x *cutter) queued(w *waiting) bool {
 	t := x.t
 	ok := t.poll(soon, func() bool { return t.inspect(w.key).Waiters != 0 || w.ended() })
@@ -149,12 +149,13 @@ func (x *cutter) queued(w *waiting) bool {
 	return !t.within(t.h.ArrivalDelay*time.Duration(t.stretch), w.done)
 }
 
-// cutOr waits for the cut, or until it will not happen any more: when w has ended, or after d.
+// cutOr waits for the cut. It stops when w has ended, because no cut will follow, or after d.
 func (x *cutter) cutOr(w *waiting, d time.Duration) {
 	x.t.poll(d, func() bool { return x.isCut() || w.ended() })
 }
 
-// gets waits for w to get the free key. It may fail instead, unless the store had answered that it waits.
+// gets waits until w is granted the free key. If queued is false, w may fail instead: the store may not have replied
+// that w waits.
 func (x *cutter) gets(w *waiting, queued bool) {
 	t := x.t
 	if !t.within(recovery+t.g.MaxLate, w.done) {

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	cutters   = 6               // clients that are cut, side by side
-	cutTime   = 4 * time.Second // what a check takes for other places than the first and the last
-	cutAlways = 4               // so many first and last places are cut at in any case
-	cutOthers = 16              // and so many others: a client that takes a second to connect again is not cut at many
-	cutTries  = 3               // at a place: what travels is not always as long
+	cutters   = 6               // clients that are cut at the same time
+	cutTime   = 4 * time.Second // time for cuts at places other than the first and the last
+	cutAlways = 4               // how many of the first, and of the last, places are always cut
+	cutOthers = 16              // how many other places are always cut, even if a client takes a second to reconnect
+	cutTries  = 3               // tries per place, because requests vary in length
 )
 
 // A place is where connections break: after n bytes in one direction, counted from the beginning of a request.
@@ -24,22 +24,23 @@ type place struct {
 	n int64
 }
 
-// A cutter is a client whose connections are cut inside of one kind of request.
+// A cutter is a client whose connections are cut during one kind of request.
 type cutter struct {
 	t      *trial
 	client backend.Backend
 	link   Link
-	bound  bool // in this store leases end with their connection
+	bound  bool // leases of this store end with their connection
 	round  int
 
 	at       *place // nil while the request is measured
 	from     [2]int64
-	long     [2]int64 // bytes of the request
+	long     [2]int64 // bytes of the request, per direction
 	happened <-chan struct{}
 	hit      bool
 }
 
-// cutEverywhere makes request again and again, with a cut at every byte of its requests and replies.
+// cutEverywhere makes request again and again, with a cut at each byte of its requests and replies. On a slow store, it
+// cuts at fewer bytes.
 func (t *trial) cutEverywhere(request func(*cutter)) {
 	all := make([]*cutter, max(1, min(cutters, t.h.Many/2)))
 	for i := range all {
@@ -80,8 +81,8 @@ func (t *trial) cutEverywhere(request func(*cutter)) {
 	}
 }
 
-// placesIn lists the places in a request and its answer of so many bytes: the first and the last first, then the others
-// so that those before any point lie evenly.
+// placesIn lists the places in a request and its reply. long is the number of bytes in each direction. The first and
+// last places come first. The others follow in an order in which the places before any point are spread evenly.
 func placesIn(long [2]int64) []place {
 	var ends, others []place
 	for _, d := range []Direction{ToStore, FromStore} {
@@ -96,7 +97,7 @@ func placesIn(long [2]int64) []place {
 	return append(ends, evenly(others)...)
 }
 
-// evenly orders places by strides of the golden section, which leaves no large gap at any time.
+// evenly orders places by steps of the golden ratio, so that the places before any point of the list are spread evenly.
 func evenly(places []place) []place {
 	n := len(places)
 	ordered := make([]place, 0, n)
@@ -112,8 +113,8 @@ func evenly(places []place) []place {
 	return ordered
 }
 
-// measure makes the request a few times without a cut. The shortest counts: a client may have more to say, as when it
-// connects.
+// measure makes the request a few times without a cut, and keeps the smallest size. A client may send more than the
+// request, for example when it connects.
 func (x *cutter) measure(request func(*cutter)) {
 	const times = 3
 	var least [2]int64
@@ -129,7 +130,8 @@ func (x *cutter) measure(request func(*cutter)) {
 	x.long = least
 }
 
-// cutAt makes the request with a cut, and reports whether the cut was in time.
+// cutAt makes the request with a cut at p, and reports whether the cut happened during the request. It tries several
+// times.
 func (x *cutter) cutAt(p place, request func(*cutter)) bool {
 	x.at = &p
 	for range cutTries {
@@ -152,7 +154,7 @@ func (x *cutter) begin() {
 	x.happened = x.link.CutAfter(x.at.d, x.at.n)
 }
 
-// end marks its end.
+// end marks the end of the request. It measures the request, or heals the link if the request was cut.
 func (x *cutter) end() {
 	if x.at == nil {
 		for d, from := range x.from {
@@ -173,8 +175,8 @@ func (x *cutter) isCut() bool {
 	}
 }
 
-// bindsLeases finds out whether a broken connection ends the leases that were granted through it, which a store that
-// may drop leases can do.
+// bindsLeases tests whether a broken connection ends the leases that were granted through it. Only a store with
+// EarlyLoss may do that.
 func (x *cutter) bindsLeases() bool {
 	t := x.t
 	if t.g.EarlyLoss == "" {
@@ -194,7 +196,7 @@ func (x *cutter) where() string {
 	return fmt.Sprintf(", cut after %d bytes %v", x.at.n, x.at.d)
 }
 
-// acquire gets a fresh key. That a connection broke may show only now.
+// acquire acquires a fresh key. It retries, because the client may notice only now that a connection is broken.
 func (x *cutter) acquire() *grant {
 	var g *grant
 	var err error
@@ -215,7 +217,7 @@ func (x *cutter) unsure(err error, what string) {
 		backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported,
 	} {
 		if certain == backend.ErrHeld && ended {
-			continue // what a wait has heard last
+			continue // the last refusal of a wait
 		}
 		if errors.Is(err, certain) {
 			x.t.fatalf("%s%s: %v, which is not true", what, x.where(), err)
@@ -223,10 +225,10 @@ func (x *cutter) unsure(err error, what string) {
 	}
 }
 
-// ended reports whether g is over because its connection broke, where that is so.
+// ended reports whether g has ended with its connection, in a store whose leases do so.
 func (x *cutter) ended(g *grant) bool { return x.bound && x.t.within(soon, g.Lost()) }
 
-// holds proves that g is held in the store until its deadline. It reports false if its connection's end was its own.
+// holds checks that the store holds g until its deadline. It returns false if g has ended with its connection.
 func (x *cutter) holds(g *grant) bool {
 	t := x.t
 	if x.bound {
@@ -254,7 +256,7 @@ func (x *cutter) holds(g *grant) bool {
 	return true
 }
 
-// releaseUntilFree releases g by connections that may be broken, and waits for its key to be free.
+// releaseUntilFree releases g through connections that may be broken, and waits until its key is free.
 func (x *cutter) releaseUntilFree(g *grant) {
 	if err := g.Release(x.t.ctx); errors.Is(err, backend.ErrLost) && !x.ended(g) {
 		x.t.fatalf("Release of a live lease%s before: %v", x.where(), err)

@@ -34,7 +34,7 @@ var disconnectedChecks = []Check{
 	},
 }
 
-// A disconnection is a way in which a client loses its contact with the store, until Link.Heal.
+// A disconnection is a way in which a client loses contact with the store, until Link.Heal.
 type disconnection struct {
 	what  string
 	begin func(Link)
@@ -48,7 +48,7 @@ var silences = []disconnection{
 	{"behind a path that held everything back", func(l Link) { l.Hold(ToStore); l.Hold(FromStore) }},
 }
 
-// disconnections are all of them.
+// disconnections are all ways to lose contact.
 var disconnections = append([]disconnection{
 	{"whose connections were closed", Link.Cut},
 	{"whose connections were closed and new ones refused", Link.Refuse},
@@ -59,8 +59,8 @@ var namesConnections = regexp.MustCompile(`(?i)connection|session`)
 // mayEndLeases reports whether the store may end leases because a connection or session ends.
 func (t *trial) mayEndLeases() bool { return namesConnections.MatchString(t.g.EarlyLoss) }
 
-// disconnectedFor is how long a holder is disconnected: for longer than sessions mostly outlive their connection, and
-// for less than the store lets leases live without contact.
+// disconnectedFor returns how long a holder is disconnected. That is longer than most sessions outlive their
+// connection, and shorter than the store keeps leases without contact (Guarantees.MaxSilence).
 func (t *trial) disconnectedFor() time.Duration {
 	usual := 12 * time.Second
 	if t.hasty {
@@ -104,7 +104,7 @@ func (t *trial) grantedAfterWait(c backend.Backend) *grant {
 	return w.granted(t, t.handOff(), "after release")
 }
 
-// outlivedOutage fails unless g is held and can be renewed and released by its client, which is connected again.
+// outlivedOutage fails unless g is held, and its client, which has reconnected, can renew and release g.
 func (t *trial) outlivedOutage(g *grant, what string) {
 	var err error
 	renewed := func() bool {
@@ -120,7 +120,7 @@ func (t *trial) outlivedOutage(g *grant, what string) {
 	case !ok:
 		t.fatalf("Renew by a holder %s, %v after that ended: %v", what, recovery, err)
 	}
-	t.refusedFor(t.b, g, lateBy) // a store may end it in the background
+	t.refusedFor(t.b, g, lateBy) // the store may end the lease in the background
 	t.heldBy(g)
 	t.describes(g, t.long())
 	if err := g.Release(t.ctx); errors.Is(err, backend.ErrLost) {
@@ -158,8 +158,8 @@ func silentWaiterOutlivesOutage(t *trial) {
 	})
 }
 
-// eachWaiterOutlivesOutage has a client wait for several keys: for a while already when its connections break, or are
-// refused for seconds.
+// eachWaiterOutlivesOutage has a client wait for several keys. Either its connections break at once, or they are
+// refused for seconds after a longer wait.
 func eachWaiterOutlivesOutage(t *trial) {
 	const keys, before, outage = 4, 4 * time.Second, 4 * time.Second
 	t.inChunks(2, keys, func(i int) {

@@ -44,7 +44,7 @@ var emptyChecks = []Check{
 }
 
 func emptiedStoreServes(t *trial) {
-	for range 2 { // the first time a client may have what the second time it lacks
+	for range 2 { // in the first round, clients may have state that they lack in the second
 		held := t.acquire(t.a, t.newKey(), t.g.Round(4*t.short()))
 		waits := []*waiting{t.wait(t.b, held.key, t.long()), t.wait(t.a, held.key, t.long())}
 		t.confirmQueued(held.key, len(waits))
@@ -64,8 +64,9 @@ func emptiedStoreServes(t *trial) {
 	}
 }
 
-// outlived ends the check where one of waits was over before the store lost its leases, at the latest at: the holder's
-// TTL had run out, and the waiter's own lease, granted before, was lost with the data.
+// outlived ends the check without a verdict if a waiter has had its turn and has then lost its lease. That waiter was
+// granted the key before at, when the store had lost its leases. The holder's TTL had run out early, and the waiter's
+// lease was lost with the data.
 func (t *trial) outlived(at time.Time, waits ...*waiting) {
 	for _, w := range waits {
 		if w.ended() && w.err == nil && w.grant.after.Before(at) && t.within(time.Second, w.grant.Lost()) {
@@ -74,7 +75,7 @@ func (t *trial) outlived(at time.Time, waits ...*waiting) {
 	}
 }
 
-// wakesUp proves that a release wakes waiters of either client.
+// wakesUp checks that a release by one client wakes a waiter of the other, in both directions.
 func (t *trial) wakesUp(key string) {
 	for _, clients := range [][2]backend.Backend{{t.a, t.b}, {t.b, t.a}} {
 		t.becomesFreeAfterOutage(clients[0], key)
@@ -106,7 +107,7 @@ func emptiedStoreLosesLeases(t *trial) {
 		t.fatalf("Lost is open after Renew was ErrLost")
 	}
 	t.staysFree(renewed.key, "after Renew in a store that has lost the lease")
-	_ = taken.Release(t.ctx) // ErrLost, or nil where an answer was lost and a repeated request finds nothing
+	_ = taken.Release(t.ctx) // ErrLost, or nil if a reply was lost and the retry finds no lease
 	t.refusedFor(t.a, fresh, t.short())
 	t.heldBy(fresh)
 	t.renew(fresh, t.long())
@@ -119,7 +120,7 @@ func emptiedStoreLosesLeases(t *trial) {
 	t.free(t.a, taken.key, "after release")
 }
 
-// acquireAfterOutage gets a free key; errors of a client that still recovers are outlived.
+// acquireAfterOutage acquires a free key. It retries while the client recovers.
 func (t *trial) acquireAfterOutage(b backend.Backend, key string, ttl time.Duration) (g *grant) {
 	var err error
 	if !t.poll(recovery, func() bool {
@@ -151,8 +152,8 @@ func tokensSurviveEmptying(t *trial) {
 	inHeld.next(t.acquireAfterOutage(t.b, held, t.long()), "grant after the store lost a lease and all its data")
 }
 
-// tokensSurviveRestart restarts the store while a key is free, a lease expires, one is waited for, and requests are
-// made.
+// tokensSurviveRestart restarts the store while one key is free, one lease expires, one key is waited for, and requests
+// are under way.
 func tokensSurviveRestart(t *trial) {
 	busy := []*tokens{{t: t}, {t: t}}
 	keys := []string{t.newKey(), t.newKey()}
@@ -191,7 +192,8 @@ func tokensSurviveRestart(t *trial) {
 	expiring.next(g, "grant after restarts, and the expiry of the lease before")
 }
 
-// beBusy acquires and releases each of keys again and again until end is called, whatever errors there are.
+// beBusy acquires and releases each of keys again and again until end is called. It ignores errors. order checks the
+// tokens of each key.
 func (t *trial) beBusy(keys []string, order []*tokens) (end func()) {
 	var all sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.ctx)

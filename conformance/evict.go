@@ -130,7 +130,7 @@ func evictedKeyWakesWaiter(t *trial) {
 	if !g.live(time.Now()) {
 		t.tooLate("the lease ended by itself before it was dropped: that of the waiter may have been")
 	}
-	// The waiter may rely on a timer for the holder's TTL, as it knew it.
+	// The waiter may rely on a timer for the holder's TTL that it saw last.
 	next := w.granted(t, t.g.Round(g.ttl)+t.handOff(), "after the store dropped the lease")
 	t.wantLost("Release of a lease that the store had dropped", func() error { return g.Release(t.ctx) })
 	t.heldBy(next)

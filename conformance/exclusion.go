@@ -81,7 +81,7 @@ func (t *trial) raceAndCheck(clients ...backend.Backend) {
 	h.judge()
 }
 
-// A soleHolder notices that a key is granted while another lease of it is certainly live.
+// A soleHolder detects a grant of the key while another lease on the key is certainly live.
 type soleHolder struct {
 	t  *trial
 	mu sync.Mutex
@@ -99,7 +99,7 @@ func (h *soleHolder) granted(g *grant) {
 	}
 }
 
-// releases is called before Release.
+// releases must be called before g is released.
 func (h *soleHolder) releases(g *grant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -172,8 +172,8 @@ func oneAttemptWins(t *trial) {
 	t.becomesFree(t.b, t.key, time.Second+t.g.MaxLate, "after the races")
 }
 
-// exclusiveUnderExpiry lets leases run out, be renewed, or be released, under racing clients. Their leases follow each
-// other, so that several keys at once need no longer than one.
+// exclusiveUnderExpiry races clients whose leases expire, are renewed or are released. The leases of one key follow
+// each other, so several keys run at the same time to save time.
 func exclusiveUnderExpiry(t *trial) {
 	const keys, goroutines = 3, 6
 	t.inChunks(keys, goroutines/2, func(n int) {
@@ -192,7 +192,7 @@ func exclusiveUnderExpiry(t *trial) {
 			}
 			if (i+n)%3 == 1 {
 				time.Sleep(rand.N(t.short() / 4))
-				_ = g.Renew(t.ctx, t.short()) // ErrLost on a slow machine: the deadline stands
+				_ = g.Renew(t.ctx, t.short()) // ErrLost on a slow machine: the old deadline applies
 			}
 			end := g.Deadline()
 			if (i+n)%3 == 2 {
@@ -223,17 +223,18 @@ func keysAreIndependent(t *trial) {
 	w.granted(t, t.handOff(), "after release")
 }
 
-// A span is when a lease was certainly exclusive: from the return of Acquire to the deadline or the call of Release.
+// A span is the time in which a lease was certainly exclusive: from the return of Acquire to the deadline or the call
+// of Release.
 type span struct {
 	owner    string
 	token    uint64
 	from, to time.Time
 }
 
-// checkSpans fails if two spans overlap, or tokens do not follow their order.
+// checkSpans fails if two spans overlap, or if tokens do not increase in the order of the spans.
 func (t *trial) checkSpans(spans []span) {
-	// A lease that was over when Acquire returned, to a goroutine that had to wait for its processor, proves nothing
-	// about order.
+	// If a goroutine waited long for a processor, its lease may have ended before Acquire returned. That lease proves
+	// nothing about order.
 	spans = slices.DeleteFunc(spans, func(s span) bool { return !s.from.Before(s.to) })
 	slices.SortFunc(spans, func(x, y span) int { return x.from.Compare(y.from) })
 	for i := 1; i < len(spans); i++ {

@@ -19,33 +19,33 @@ import (
 type Options struct {
 	Run   *regexp.Regexp // only checks that it matches, see Check.Matches; nil means all
 	Core  bool           // only checks of the core, see Core, and those of Extra
-	Extra []string       // names of checks and groups that Core does not leave out
-	// how many checks run at once; the default is 8, more where they mostly wait for long TTLs, less where the server has
-	// room for few leases
+	Extra []string       // names of checks and groups that are run in addition to the core
+	// how many checks run at once; the default is 8, more if they mostly wait for long TTLs, fewer if the server has room
+	// for few leases
 	Parallel int
 	Timeout  time.Duration // of one check; the default follows from the store's MinTTL and MaxLate
-	Began    func(Check)   // called as each check begins that is not skipped for what it needs; calls may overlap
-	Observe  func(Result)  // called as each check's result comes in, one call at a time
-	// called before the first check with why the store cannot grant yet (backend.Readiness), if it is waited for
+	Began    func(Check)   // called when a check begins, unless it is skipped before; calls may overlap
+	Observe  func(Result)  // called with the result of each check, one call at a time
+	// called before the first check if the suite waits for the store to become ready, with the reason (backend.Readiness)
 	NotReady func(error)
 
-	// Short leaves out what takes longest: only the first of Members fails, random histories are half as long, and
-	// checks of what ended leases leave behind release 5,000 leases instead of 20,000. With Core, the checks that take
-	// the most processor time are left out too, except those of Extra.
+	// Short shortens the longest checks. Only the first of Members fails, random histories are half as long, and checks
+	// for the remains of ended leases release 5,000 leases instead of 20,000. With Core, it also excludes the checks that
+	// take the most processor time, except those of Extra.
 	Short bool
 }
 
 // Status is how a check ended.
 type Status string
 
-// How a check ends.
+// The ways in which a check ends.
 const (
 	Pass Status = "pass"
 	Fail Status = "fail"
 	Skip Status = "skip"
 
-	// NoVerdict is the status of a check that was too late in each attempt to prove anything, because the machine was
-	// too slow. It shows nothing wrong with the store, and it is no pass.
+	// NoVerdict is the status of a check whose every attempt was too late to prove anything, because the machine was too
+	// slow. It shows no fault of the store, but it is not a pass either.
 	NoVerdict Status = "no verdict"
 
 	// NotProven is the status of a [Claim] that no check could test, not of a check.
@@ -59,7 +59,7 @@ type Result struct {
 	Rule     string
 	Status   Status
 	Broken   string // the rule that a failed check found broken: mostly Rule; empty unless Status is Fail
-	Output   string // what it found, where in the suite, or why it was skipped; lines without a final newline
+	Output   string // what it found and where in the suite, or why it was skipped; without a final newline
 	Missing  string // what a skipped check or a claim lacks, as in Need.Missing; empty if there is another reason
 	Duration time.Duration
 
@@ -68,9 +68,9 @@ type Result struct {
 }
 
 // Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. If all
-// are selected, one for each claim follows that no check has tested: see Unproven. If ClientsShareStore fails, the
-// checks after it are skipped, and claims are not looked at. The error says that the store cannot be opened or closed
-// or grants nothing, or that ctx ended: then the results have what was found until then.
+// are selected, it adds one Result for each claim that no check has tested: see Unproven. If ClientsShareStore fails,
+// the other checks are skipped, and claims are not reported. The error reports invalid arguments, a store that cannot
+// be opened or closed or that grants nothing, or the end of ctx. If ctx ends, Execute returns the results until then.
 func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 	return execute(ctx, h, o, o.selected(Checks()))
 }
@@ -107,7 +107,8 @@ func execute(ctx context.Context, h Harness, o Options, checks []Check) ([]Resul
 	return results, ctx.Err()
 }
 
-// unproven are the claims that no check has tested; none if the store is not shared, when nothing is known of any.
+// unproven returns the claims that no check has tested. It returns none if the clients do not share a store, because
+// then no claim has been tested.
 func (s *suite) unproven(results []Result) []Claim {
 	if s.gate.failed() {
 		return nil
@@ -123,7 +124,7 @@ type suite struct {
 	timeout time.Duration
 	short   bool
 	large   int // how many leases a large batch has
-	stretch int // the longest that TTLs are made
+	stretch int // the largest factor by which TTLs are lengthened
 	began   func(Check)
 
 	labelled func(label string, c Check) // called with the goroutine label of each attempt at c; may be nil
@@ -131,22 +132,23 @@ type suite struct {
 	slots chan struct{}
 
 	started chan struct{}  // closed when the last check has been started
-	gate    *gate          // what all others wait for
-	gated   bool           // whether its check was started; until started is closed
-	shared  sync.WaitGroup // checks that run side by side
-	faults  sync.WaitGroup // checks that make faults, but for steps of a clock
-	// full while a check makes faults, when those that run side by side are done; in a bubble, a mutex would stop the
-	// clock
+	gate    *gate          // the check that all others wait for
+	gated   bool           // whether the check of gate was started; final when started is closed
+	shared  sync.WaitGroup // checks that run in parallel
+	faults  sync.WaitGroup // checks that make faults, except steps of a clock
+	// a lock for a check that makes faults, after the parallel checks have ended: holds a value while locked; blocking on
+	// a mutex would stop the clock of a bubble
 	alone chan struct{}
 
-	ending  chan struct{} // full while one goroutine reads or finds out nothing
-	nothing error         // why the store is of no use any more
+	ending  chan struct{} // a lock for the field nothing: holds a value while locked
+	nothing error         // why the remaining checks cannot run on this store
 	budget  *budget
 }
 
-// defaultParallel is how many checks run at once: more where the shortest TTL is a second or more, as they do little but
-// wait for leases to end. Each check has two clients or more, of two connections or more for some stores; a server may
-// allow few for one host: ZooKeeper 60, by default.
+// defaultParallel returns how many checks run at once. It is higher if the shortest TTL is a second or more, because
+// checks then mostly wait for leases to expire. It is limited because each check has at least two clients, in some
+// stores with two or more connections each. A server may allow few connections per host: ZooKeeper allows 60 by
+// default.
 func defaultParallel(g backend.Guarantees) int {
 	const usual, most = 8, 12
 	if g.MinTTL >= time.Second {
@@ -208,7 +210,7 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	return s, nil
 }
 
-// start starts c on a goroutine of its own, which calls observe with the result before sending it.
+// start runs c on a goroutine of its own, which calls observe with the result before it sends the result.
 func (s *suite) start(c Check, observe func(Result)) <-chan Result {
 	done := make(chan Result, 1)
 	s.gated = s.gated || c.Name == s.gate.check
@@ -226,7 +228,8 @@ func (s *suite) start(c Check, observe func(Result)) <-chan Result {
 	return done
 }
 
-// execute waits for its turn and runs c. Its output may have the text of a store or server.
+// execute waits until c may run, and runs it. It escapes unprintable characters in the output, which may contain text
+// from a store or server.
 func (s *suite) execute(c Check) (r Result) {
 	defer func() { r.Output = printableLines(r.Output) }()
 	if c.Name == s.gate.check {
@@ -271,16 +274,16 @@ func (s *suite) execute(c Check) (r Result) {
 	r.Interrupted = end.interrupted
 	r.Duration = time.Since(begun)
 	if err := s.ctx.Err(); err != nil && (r.Status == Fail || r.Status == NoVerdict) {
-		r.Status, r.Broken, r.Interrupted = Skip, "", true // it proves nothing
+		r.Status, r.Broken, r.Interrupted = Skip, "", true // an interrupted check proves nothing
 	}
 	wrong := s.budget.isWrong()
 	if r.Status == Fail || r.Status == NoVerdict {
 		cost := r.Duration
 		if r.Status == NoVerdict && !end.hung {
-			cost /= 4 // the machine may be too slow for this check alone
+			cost /= 4 // perhaps the machine is too slow only for this check
 		}
 		if !c.alone {
-			cost /= time.Duration(cap(s.slots)) // others ran beside it
+			cost /= time.Duration(cap(s.slots)) // others ran at the same time
 		}
 		s.budget.add(cost, end.hung)
 	}
@@ -290,7 +293,7 @@ func (s *suite) execute(c Check) (r Result) {
 	return r
 }
 
-// printableLines returns text with what is not printable escaped, except the ends of lines and tabs.
+// printableLines returns text with unprintable characters escaped, except newlines and tabs.
 func printableLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -303,13 +306,13 @@ func printableLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// stepsClock reports whether a check must run last: where tokens come from a clock, those that were granted while it
-// was ahead are above what a store that has lost its data grants for a while.
+// stepsClock reports whether c steps the store's clock. Such a check must run last. If tokens come from a clock, tokens
+// granted while the clock is ahead are high. After a loss of its data, the store grants lower tokens for a while.
 func (c Check) stepsClock() bool {
 	return slices.ContainsFunc(c.Needs, func(n Need) bool { return n.Missing == needsStepClock.Missing })
 }
 
-// skips returns why c is not run, empty if it is, and what it lacks, if that is the reason.
+// skips returns why c is not run, or an empty reason if it is run. missing is what c lacks, if that is the reason.
 func (s *suite) skips(c Check) (reason, missing string) {
 	if n := c.Unmet(s.g, s.h); n != nil {
 		return n.Reason, n.Missing
@@ -323,7 +326,8 @@ func (s *suite) skips(c Check) (reason, missing string) {
 	return "", ""
 }
 
-// A gate is the check that all others wait for: where it fails, they would make noise.
+// A gate is the check that all others wait for. If it fails, the others are skipped, because their results would mean
+// nothing.
 type gate struct {
 	check  string
 	opened chan struct{}
@@ -346,6 +350,6 @@ func (g *gate) failed() bool { return g.broken.Load() }
 func (s *suite) allStarted() {
 	close(s.started)
 	if !s.gated {
-		s.gate.open(false) // its check was not selected
+		s.gate.open(false) // the check of gate was not selected
 	}
 }

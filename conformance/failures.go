@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A failing is a request that must fail, and how.
+// A failing is a request that must change nothing, and the error that it must return.
 type failing struct {
 	what string
 	do   func() error
@@ -35,10 +35,10 @@ func failedRequestsChangeNothing(t *trial) {
 				t.fatalf("%s: %v, want %v", f.what, err, f.want)
 			}
 		})
-		t.queueAtMost(l.waiting()) // what was cancelled is cleaned up
+		t.queueAtMost(l.waiting()) // wait until cancelled waiters have been removed
 	}
 	t.unchanged(held, before, deadline)
-	t.refusedFor(t.b, held, t.short()/2) // clean-ups run in the background
+	t.refusedFor(t.b, held, t.short()/2) // cleanups run in the background
 	t.unchanged(held, before, deadline)
 	for _, w := range l.waits {
 		w.stillWaits(t, held, t.rule)
@@ -52,10 +52,10 @@ func failedRequestsChangeNothing(t *trial) {
 	t.becomesFree(t.b, t.key, t.handOff(), "after requests that failed")
 }
 
-// unchanged fails unless g is held as described by before.
+// unchanged fails unless the store still describes g as in before, and g still has the given deadline.
 func (t *trial) unchanged(g *grant, before backend.Holder, deadline time.Time) {
 	now := t.inspect(g.key)
-	const rounding = 10 * time.Millisecond // of clock readings that come from another machine
+	const rounding = 10 * time.Millisecond // of times that another machine's clock has measured
 	switch {
 	case now.Owner != before.Owner:
 		t.fatalf("after requests that failed: %q holds the key, before %q", now.Owner, before.Owner)
@@ -70,8 +70,8 @@ func (t *trial) unchanged(g *grant, before backend.Holder, deadline time.Time) {
 	}
 }
 
-// staleLeases are leases on the trial's key that are over: one released, one that has run out, and one that the store
-// has dropped while its client knows nothing of it, where there is a hook for that.
+// staleLeases returns leases on the trial's key that have ended: one that was released, one that has expired and, if
+// the harness has Evict, four that the store has dropped without notifying the client.
 func (t *trial) staleLeases() (stale []*grant) {
 	released := t.acquire(t.b, t.key, t.long())
 	t.release(released)
@@ -81,7 +81,8 @@ func (t *trial) staleLeases() (stale []*grant) {
 	if t.h.Evict == nil {
 		return stale
 	}
-	for _, client := range []backend.Backend{t.a, t.b, t.a, t.b} { // the first failure ends a lease for its client too
+	// each is used once, because the first failure ends a lease for its client too
+	for _, client := range []backend.Backend{t.a, t.b, t.a, t.b} {
 		g := t.acquire(client, t.key, t.long())
 		if err := t.h.Evict(t.ctx, t.key); err != nil {
 			t.fatalf("Evict: %v", err)
@@ -91,7 +92,7 @@ func (t *trial) staleLeases() (stale []*grant) {
 	return stale
 }
 
-// failures are requests that fail while g is held.
+// failures returns requests that must fail while g is held.
 func (t *trial) failures(g *grant, stale []*grant) (all []failing) {
 	ended, cancel := context.WithCancel(t.ctx)
 	cancel()

@@ -73,7 +73,7 @@ var faultChecks = []Check{
 	},
 }
 
-// recovery bounds the time from the end of an outage to a client's being of use again.
+// recovery bounds the time from the end of an outage until a client works again.
 const recovery = 15 * time.Second
 
 // freeze makes the store stop answering until thaw is called, or the trial ends.
@@ -135,7 +135,7 @@ func frozenStoreHonoursContext(t *trial) {
 	t.becomesFreeAfterOutage(t.a, t.key)
 }
 
-// becomesFreeAfterOutage waits until key can be acquired; errors of a client that still recovers are outlived.
+// becomesFreeAfterOutage waits until b can acquire and release key. It ignores errors while the client recovers.
 func (t *trial) becomesFreeAfterOutage(b backend.Backend, key string) {
 	var err error
 	ok := t.poll(recovery, func() bool {
@@ -166,7 +166,7 @@ func frozenReleaseIsBounded(t *trial) {
 }
 
 func deadlineAnchoredBeforeSend(t *trial) {
-	first := t.acquire(t.a, t.newKey(), t.long()) // the client is connected
+	first := t.acquire(t.a, t.newKey(), t.long()) // now the client is connected
 	t.anchored("Acquire", func() *grant { return t.acquire(t.a, t.newKey(), t.long()) })
 	for _, way := range t.renewals() {
 		t.anchored(way.what, func() *grant {
@@ -176,8 +176,8 @@ func deadlineAnchoredBeforeSend(t *trial) {
 	}
 }
 
-// anchored makes a request while the store is frozen for a moment. On a busy machine the request may be sent late, but
-// not every time.
+// anchored makes a request while the store is frozen for a moment. The deadline must count from before the request was
+// sent. A busy machine may send the request late, but not in every attempt.
 func (t *trial) anchored(what string, request func() *grant) {
 	const (
 		frozen   = 200 * time.Millisecond
@@ -185,7 +185,7 @@ func (t *trial) anchored(what string, request func() *grant) {
 	)
 	var late time.Duration
 	for range attempts {
-		t.release(t.acquire(t.a, t.newKey(), t.long())) // a store with a connection for each lease has a free one
+		t.release(t.acquire(t.a, t.newKey(), t.long())) // now a store with one connection per lease has a free connection
 		var g *grant
 		thaw := t.freeze()
 		done := make(chan struct{})
@@ -197,7 +197,7 @@ func (t *trial) anchored(what string, request func() *grant) {
 			t.fatalf("%s: no answer %v after a short freeze", what, recovery)
 		}
 		if g == nil {
-			runtime.Goexit() // the reason is on record
+			runtime.Goexit() // the failure is recorded
 		}
 		late = g.Deadline().Sub(backend.Deadline(before, t.g.Round(t.long())))
 		if late < frozen/2 {
@@ -245,16 +245,16 @@ func restartKeepsLeases(t *trial) {
 	renewed := t.acquire(t.a, t.newKey(), brief)
 	t.renew(renewed, t.long())
 	g := t.acquire(t.a, t.key, t.long())
-	end := g.Deadline() // without a word from the holder in between
+	end := g.Deadline() // the deadline if the holder sends nothing more
 	t.h.Restart()
 	restarted := time.Now()
 	t.keptOverRestart(g, end, "lease")
-	t.outlast(t.lastRefusal(restarted, brief)) // what the store has kept is the renewal, not the grant
+	t.outlast(t.lastRefusal(restarted, brief)) // prove that the store has kept the renewal, not only the grant
 	t.keptOverRestart(renewed, renewed.Deadline(), "renewed lease")
 }
 
-// keptOverRestart fails unless g, which lives until end at least, is still held after a restart, and can be renewed and
-// released.
+// keptOverRestart fails unless g is still held after a restart, and can be renewed and released. g must live at least
+// until end.
 func (t *trial) keptOverRestart(g *grant, end time.Time, what string) {
 	t.heldOverRestart(g, end, what)
 	t.release(g)
@@ -282,8 +282,8 @@ func (t *trial) heldOverRestart(g *grant, end time.Time, what string) {
 	t.heldBy(g)
 }
 
-// restartedBefore ends the check without a verdict unless a holder whose lease ends at end has time left to find the
-// store again.
+// restartedBefore ends the check without a verdict if the restart took too long: a holder whose lease ends at end must
+// have time left to reconnect to the store.
 func (t *trial) restartedBefore(end time.Time) {
 	const comeBack = time.Second
 	if time.Until(end) >= comeBack {
@@ -305,7 +305,7 @@ func frozenStoreKeepsOrder(t *trial) {
 	thaw()
 	next := w.granted(t, t.handOff()+recovery, "after the holder's expiry in a frozen store")
 	if !g.gone() && !g.live(next.after) {
-		if !t.within(10*tick, g.Lost()) { // its goroutine may have to run first
+		if !t.within(10*tick, g.Lost()) { // the goroutine that closes Lost may not have run yet
 			t.fatalf("the next owner is in and Lost is not closed, %v after the deadline", time.Since(g.Deadline()))
 		}
 	}

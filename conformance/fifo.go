@@ -51,14 +51,14 @@ var fifoChecks = []Check{
 	},
 }
 
-// A line is waiters in the order of their arrival, each of which notes its turn and releases.
+// A line is a queue of waiters, in the order of their arrival. Each waiter records its turn and releases the key.
 type line struct {
 	t     *trial
 	key   string
 	waits []*waiting
 	all   sync.WaitGroup
-	end   func() // of watching the store
-	after string // what has happened to it, for failures
+	end   func() // stops watching the store
+	after string // what has happened to the line, for failure messages
 
 	mu    sync.Mutex
 	turns []string
@@ -66,7 +66,7 @@ type line struct {
 
 func (t *trial) newLine(key string) *line { return &line{t: t, key: key, end: t.watchStore()} }
 
-// join adds a waiter, which has arrived when join returns.
+// join adds a waiter, which has arrived when join returns. If dies is true, the waiter does not release the key.
 func (l *line) join(b backend.Backend, ttl time.Duration, dies bool) *waiting {
 	return l.joinWith(l.t.ctx, b, ttl, dies)
 }
@@ -91,7 +91,7 @@ func (l *line) joinWith(ctx context.Context, b backend.Backend, ttl time.Duratio
 		l.turns = append(l.turns, w.owner)
 		live := w.grant.live(time.Now())
 		l.mu.Unlock()
-		if !live { // the next one may have had its turn
+		if !live { // the next waiter may have had its turn already
 			l.t.tooLate("a waiter's lease ended before its turn was noted")
 		}
 		if !dies {
@@ -112,7 +112,7 @@ func (l *line) waiting() int {
 	return n
 }
 
-// drained waits until all have had their turn or have left.
+// drained waits until every waiter has had its turn or has left.
 func (l *line) drained(d time.Duration) {
 	done := make(chan struct{})
 	go func() { l.all.Wait(); close(done) }()
@@ -122,7 +122,8 @@ func (l *line) drained(d time.Duration) {
 	l.end()
 }
 
-// inOrder waits until all have had their turn or have left, and fails unless it was in order.
+// inOrder waits until every waiter has had its turn or has left, and fails unless the turns followed the order of
+// arrival.
 func (l *line) inOrder(d time.Duration) {
 	l.drained(d)
 	var arrived []string
@@ -179,8 +180,8 @@ func fifoAfterCancel(t *trial) {
 	}
 }
 
-// queueAtMost waits until at most n waiters are in the store's queue, or for ArrivalDelay if the store does not count
-// them.
+// queueAtMost waits until the store's queue has at most n waiters. If the store does not count waiters, it waits for
+// ArrivalDelay.
 func (t *trial) queueAtMost(n int) { t.queueAtMostOf(t.key, n) }
 
 // queueAtMostOf is queueAtMost for any key.
@@ -208,11 +209,11 @@ func longWaitKeepsPlace(t *trial) {
 			l.join(t.b, t.long(), false)
 		}
 		if i == 0 {
-			others() // a place that is given up and taken anew is behind them then
+			others() // a waiter that leaves the queue and joins it again is now behind the others
 		}
 		time.Sleep(2*t.g.Round(t.short()) + t.g.MaxLate)
 		if i == 1 {
-			others() // a place that has ended is behind them then
+			others() // a waiter whose place has expired is now behind the others
 		}
 		t.release(g)
 		l.inOrder(t.handOff() * 2)
@@ -245,16 +246,16 @@ func tryDisturbsNoWaiter(t *trial) {
 	t.becomesFree(t.a, t.key, t.handOff(), "after the last waiter's release")
 }
 
-// overtakenBy fails if some of the line still wait at the moment when somebody behind them has been granted the key.
-// Those who have had their turn know, because they have released the key.
+// overtakenBy fails if waiters of the line still wait when somebody behind them has been granted the key. A waiter that
+// has had its turn does not count as waiting: it has released the key, so its Acquire has returned.
 func (l *line) overtakenBy(whom string) {
 	if n := l.waiting(); n > 0 {
 		l.t.fatalf("%s was granted the key, which %d others have waited for", whom, n)
 	}
 }
 
-// expiryIsNoGap lets leases run out that others wait for. Newcomers arrive all the time from shortly before that until
-// shortly after: half of the times they wait.
+// expiryIsNoGap lets leases expire while others wait for their keys. Newcomers arrive from shortly before the expiry
+// until shortly after. In half of the runs, the newcomers wait.
 func expiryIsNoGap(t *trial) {
 	const newcomers, pause = 16, 2 * time.Millisecond
 	t.inChunks(6, newcomers, func(i int) {
@@ -273,7 +274,7 @@ func expiryIsNoGap(t *trial) {
 	})
 }
 
-// arrives requests the key of l, whose turn is behind all of the line.
+// arrives requests the key of l for a newcomer, whose turn comes after the whole line.
 func (t *trial) arrives(l *line, b backend.Backend, waits bool) {
 	if waits {
 		w := t.wait(b, l.key, t.long())

@@ -23,7 +23,7 @@ func frozenHolderLosesKey(t *trial) {
 			}
 		}
 	}
-	// These wait at the frozen process: they are the first that it does.
+	// These requests wait in the frozen process. They are the first work of the process after the thaw.
 	stale := make(chan error, 2)
 	t.spawn(func() { stale <- p.Renew(t.ctx, waited.owner, t.short()) })
 	t.spawn(func() { stale <- p.Release(t.ctx, tried.owner) })
@@ -41,8 +41,9 @@ func frozenHolderLosesKey(t *trial) {
 	}
 }
 
-// A process may be frozen between the end of its Renew and its word of it. That looks as if a renewal that was under
-// way had succeeded; it is rare, and so is not taken for the reason twice.
+// thawedRenewalRevivesNothing accepts a single Renew that seems to have succeeded. A process may be frozen after the
+// end of its Renew but before it reports the result, which looks as if a renewal under way had succeeded. That is rare,
+// so a second such Renew is a failure.
 func thawedRenewalRevivesNothing(t *trial) {
 	for range 2 {
 		switch believed := thawedRenewals(t); {
@@ -55,13 +56,13 @@ func thawedRenewalRevivesNothing(t *trial) {
 	t.fatalf("a Renew under way in a frozen process succeeded twice, although another owner has the key")
 }
 
-// thawedRenewals freezes processes that renew, and thaws them when others have their keys. It returns how many then
-// learned that their renewal has succeeded.
+// thawedRenewals freezes processes that renew, and thaws them when others have their keys. It returns how many
+// processes then reported that their renewal had succeeded.
 func thawedRenewals(t *trial) (believed int) {
 	var succeeded atomic.Int32
 	t.together(3, func(i int) {
 		p := t.process(0)
-		delay := []time.Duration{1, t.remoteTypical(p), 2 * time.Millisecond}[i] // not begun, on its way, perhaps done
+		delay := []time.Duration{1, t.remoteTypical(p), 2 * time.Millisecond}[i] // not begun, under way, perhaps done
 		r := t.remoteHold(p, t.newKey(), t.short())
 		renewed := make(chan error, 1)
 		var answered time.Time
@@ -72,7 +73,7 @@ func thawedRenewals(t *trial) (believed int) {
 		})
 		time.Sleep(rand.N(delay))
 		p.Freeze()
-		next := t.takesOver(r, time.Now().Add(t.h.ArrivalDelay)) // the store may have yet to do what is on its way
+		next := t.takesOver(r, time.Now().Add(t.h.ArrivalDelay)) // a request may still be on its way to the store
 		if len(renewed) > 0 {
 			if err := <-renewed; errors.Is(err, backend.ErrLost) && answered.After(r.until()) {
 				t.tooLate("a lease of another process ended before it was renewed")
@@ -99,14 +100,14 @@ func frozenInsideAcquire(t *trial) {
 	var inHand atomic.Int32
 	t.together(3, func(i int) {
 		p := t.process(0)
-		delay := []time.Duration{1, 1, 2}[i] * t.remoteTypical(p) // on its way, or perhaps done
+		delay := []time.Duration{1, 1, 2}[i] * t.remoteTypical(p) // under way, or perhaps done
 		if i == 0 {
 			delay = 1 // perhaps not begun
 		}
 		r := t.remotely(p, t.newKey(), t.short(), false)
 		time.Sleep(rand.N(delay))
 		p.Freeze()
-		next := t.takesOver(r, time.Now().Add(t.h.ArrivalDelay)) // the store may have yet to do what is on its way
+		next := t.takesOver(r, time.Now().Add(t.h.ArrivalDelay)) // a request may still be on its way to the store
 		before := r.answered(0)
 		p.Thaw()
 		if !r.answered(recovery) {
@@ -183,7 +184,7 @@ func frozenWaitersDelayNextBriefly(t *trial) {
 	}
 }
 
-// finishes fails unless r, a waiter that was thawed, gets the free key after g, or fails because its turn is over.
+// finishes fails unless the thawed waiter r is granted the free key after g, or fails because its turn is over.
 func (r *remote) finishes(g *grant) {
 	t := r.t
 	if !r.answered(recovery + t.g.MaxLate) {

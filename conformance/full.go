@@ -44,7 +44,7 @@ func fullStoreKeepsLeases(t *trial) {
 		keep()
 		time.Sleep(ttl / 8)
 	}
-	keep() // they have outlived what they were granted for
+	keep() // the leases have outlived the TTL of their grant
 	again := t.acquireFull(t.b, t.newKey(), ttl)
 	for _, g := range again {
 		t.renew(g, ttl)
@@ -61,7 +61,7 @@ func fullStoreKeepsLeases(t *trial) {
 	}
 }
 
-// acquireFull requests leases from a full store. The store may fail, but not with ErrHeld.
+// acquireFull requests leases from a full store. A request may fail, but not with ErrHeld.
 func (t *trial) acquireFull(b backend.Backend, key string, ttl time.Duration) (granted []*grant) {
 	for range 3 {
 		begun := time.Now()

@@ -39,7 +39,7 @@ var goroutineChecks = []Check{
 // so that a trial can distinguish its own from those of other checks in the same process.
 const labelName = "anylock-conformance"
 
-// goroutines counts the goroutines that bear label, by function where they were created.
+// goroutines counts the goroutines that bear label.
 func goroutines(label string) int {
 	n := 0
 	for _, r := range goroutineRecords(label) {
@@ -55,14 +55,14 @@ type goroutineRecord struct {
 
 func goroutineRecords(label string) []goroutineRecord {
 	var b bytes.Buffer
-	const withLabels = 1 // the text form, equal stacks counted together
+	const withLabels = 1 // the text form with labels; equal stacks are counted together
 	_ = pprof.Lookup("goroutine").WriteTo(&b, withLabels)
 	var records []goroutineRecord
 	for _, text := range strings.Split(b.String(), "\n\n") {
 		if !strings.Contains(text, strconv.Quote(label)) {
 			continue
 		}
-		// The first record follows a line of its own, the total.
+		// The first record follows a line with the total.
 		if head, rest, ok := strings.Cut(text, "\n"); ok && strings.HasPrefix(head, "goroutine profile:") {
 			text = rest
 		}
@@ -76,7 +76,7 @@ func goroutineRecords(label string) []goroutineRecord {
 	return records
 }
 
-// goroutineDump shows the goroutines that bear label.
+// goroutineDump returns the stacks of the goroutines that bear label.
 func goroutineDump(label string) string {
 	var b strings.Builder
 	for _, r := range goroutineRecords(label) {
@@ -88,7 +88,7 @@ func goroutineDump(label string) string {
 // waitForGoroutines waits until this trial has at most most goroutines.
 func (t *trial) waitForGoroutines(most int, what string) {
 	var n int
-	pause := 100 * time.Millisecond // grows: counting stops the whole process for a moment
+	pause := 100 * time.Millisecond // grows, because counting stops the whole process for a moment
 	for end := time.Now().Add(soon); ; pause *= 2 {
 		if n = goroutines(t.label); n <= most {
 			return
@@ -112,7 +112,7 @@ func closeLeaksNoGoroutine(t *trial) {
 		t.arrived(busy, 1)
 		t.refused(c, held)
 		for _, way := range t.renewals() {
-			for range 60 { // one in so many may leave a goroutine
+			for range 60 { // so many that a rare leak shows
 				t.renewBy(own, t.long(), func() error { return way.renew(t.ctx, own, t.long()) })
 			}
 		}
@@ -126,7 +126,7 @@ func closeLeaksNoGoroutine(t *trial) {
 		w.fails(t, "Acquire waiting at Close")
 		t.release(held)
 	}
-	// What the first client runs was started before; its pool may have grown by a few.
+	// The goroutines of the first client were started before. Its pool may have grown by a few.
 	const grown = 4
 	t.waitForGoroutines(before+grown, "after closing 3 clients")
 	for _, b := range []backend.Backend{t.a, t.b} {
@@ -162,7 +162,7 @@ func endedWaitsLeakNoGoroutine(t *trial) {
 		waits = append(waits, t.wait(t.b, t.key, t.long()))
 	}
 	t.arrived(t.key, n)
-	time.Sleep(t.h.ArrivalDelay / 4) // let them get as deep as they go
+	time.Sleep(t.h.ArrivalDelay / 4) // let each waiter start all the goroutines that it needs
 	for _, w := range waits {
 		w.cancelAndFail(t)
 	}
@@ -187,7 +187,7 @@ func cutWaitsLeakNoGoroutine(t *trial) {
 		t.usable(c)
 		t.queuesAgain(t.key, n)
 	}
-	cut() // a client that has connected again may keep more
+	cut() // a reconnected client may keep more goroutines
 	before := goroutines(t.label)
 	for range cuts {
 		cut()

@@ -16,11 +16,11 @@ type grant struct {
 	backend.Lease
 	client     backend.Backend
 	key, owner string
-	ttl        time.Duration // as asked
+	ttl        time.Duration // as requested
 	before     time.Time     // taken before Acquire was called
 	after      time.Time     // taken after it returned
 	shared     bool
-	released   atomic.Bool // by a request that may be under way
+	released   atomic.Bool // Release was called; its request may be under way
 }
 
 // Release implements backend.Lease.
@@ -42,8 +42,8 @@ func (g *grant) gone() bool {
 	}
 }
 
-// lastRefusal is the last instant at which the store may still refuse the key of a holder that granted or last renewed
-// it with an answer at answered.
+// lastRefusal returns the last instant at which the store may still refuse the key of a lease of ttl. The reply to the
+// grant or last renewal arrived at answered.
 func (t *trial) lastRefusal(answered time.Time, ttl time.Duration) time.Time {
 	granted := t.g.Round(ttl)
 	return answered.Add(granted + t.g.MaxLate + backend.Margin(granted))
@@ -58,18 +58,18 @@ func newKey() string {
 	return "conformance-" + hex.EncodeToString(b[:])
 }
 
-// short is a TTL that checks wait for the end of.
+// short is a TTL whose expiry checks wait for.
 func (t *trial) short() time.Duration {
 	const usual = 250 * time.Millisecond
 	return t.g.Round(max(usual, t.g.MinTTL) * time.Duration(t.stretch))
 }
 
-// awaited is a short TTL of a lease that is to be alive still when a waiter has arrived, see arrived.
+// awaited is a short TTL of a lease that must still be live when a waiter has arrived: see arrived.
 func (t *trial) awaited() time.Duration {
 	return t.g.Round(t.short() + 2*t.h.ArrivalDelay*time.Duration(t.stretch))
 }
 
-// long is a TTL that no check sees the end of. Twice as long can be had, too.
+// long is a TTL that does not run out during a check. The store also grants twice that TTL.
 func (t *trial) long() time.Duration {
 	const usual = 2 * time.Minute
 	long := max(usual, 20*t.g.MinTTL, t.outwaited()+t.short())
@@ -80,12 +80,12 @@ func (t *trial) long() time.Duration {
 	return t.g.Round(long)
 }
 
-// outwaited is the longest that a check waits while a long lease lives.
+// outwaited is the longest time that a check waits while a long lease must live.
 func (t *trial) outwaited() time.Duration { return 3*t.short() + t.g.MaxLate }
 
-// mostStretched is the longest that TTLs can be made for a slow machine, at most mostStretch, so that a store with
-// these guarantees grants all that checks ask for, and long leases outlast what they must. It is 0 if not even the
-// usual TTLs can be had.
+// mostStretched returns the largest factor by which TTLs can be lengthened on a slow machine, up to mostStretch. The
+// store must grant every TTL that checks request, and long leases must outlive every wait. It returns 0 if not even the
+// usual TTLs are possible.
 func mostStretched(g backend.Guarantees, h Harness) int {
 	for stretch := mostStretch; stretch > 0; stretch /= 2 {
 		t := &trial{g: g, h: h, stretch: stretch}
@@ -108,7 +108,8 @@ func longest(g backend.Guarantees) time.Duration {
 	return backend.MaxTTL
 }
 
-// kept is what of a TTL the store keeps by itself: a deadline is never further away.
+// kept returns for how long the store keeps a lease of ttl without contact to the client. A deadline is never further
+// away.
 func (t *trial) kept(ttl time.Duration) time.Duration {
 	if t.g.MaxSilence > 0 {
 		return min(ttl, t.g.MaxSilence)
@@ -116,8 +117,8 @@ func (t *trial) kept(ttl time.Duration) time.Duration {
 	return ttl
 }
 
-// sameDeadline reports whether the deadline of g, which has just been read again, is still what it was. That of a lease
-// longer than Guarantees.MaxSilence moves on by itself, and must only not go back.
+// sameDeadline reports whether the deadline of g is still old. If the TTL of g is longer than Guarantees.MaxSilence,
+// the deadline moves forward by itself. It then only must not be before old.
 func (t *trial) sameDeadline(g *grant, old time.Time) bool {
 	now := g.Deadline()
 	if t.movesOn(g) {
@@ -126,10 +127,10 @@ func (t *trial) sameDeadline(g *grant, old time.Time) bool {
 	return now.Equal(old)
 }
 
-// movesOn reports whether the deadline of g moves on by itself.
+// movesOn reports whether the deadline of g moves forward by itself.
 func (t *trial) movesOn(g *grant) bool { return t.kept(g.ttl) < g.ttl }
 
-// requestKey makes one attempt by a new owner. A lease that it gets is released at the end of the trial.
+// requestKey calls Acquire for a new owner. The lease, if granted, is released at the end of the trial.
 func (t *trial) requestKey(
 	ctx context.Context, b backend.Backend, key string, ttl time.Duration, wait bool,
 ) (*grant, error) {
@@ -166,18 +167,18 @@ func (t *trial) request(ctx context.Context, b backend.Backend, r backend.Reques
 	return g, nil
 }
 
-// client is one of the two clients in turn.
+// client returns one of the two clients, in turn.
 func (t *trial) client(i int) backend.Backend { return []backend.Backend{t.a, t.b}[i%2] }
 
-// A request takes longer than slow only on a busy machine. A client that gives up after more than patient has waited
-// for an answer: it may have little time, as for the renewal of a short lease.
+// A request takes longer than slow only on a busy machine. A client that fails after more than patient has waited for a
+// reply. Its own time limit may be that short, for example for the renewal of a short lease.
 const (
 	slow    = 200 * time.Millisecond
 	patient = 20 * time.Millisecond
 )
 
-// answered gives up the trial if err, of a request begun at begun, is a timeout of the client, which a store in good
-// health has on a busy machine only.
+// answered ends the trial as late if err is a client's timeout, for a request begun at begun. A healthy store causes
+// such a timeout only on a busy machine. answered also records how long the request took.
 func (t *trial) answered(err error, begun time.Time) {
 	took := time.Since(begun)
 	t.pulse.answered(took)
@@ -192,7 +193,7 @@ func (t *trial) answered(err error, begun time.Time) {
 	}
 }
 
-// attempt makes a request that does not wait, and that the store answers.
+// attempt makes a request that does not wait. A timeout ends the trial as late.
 func (t *trial) attempt(b backend.Backend, key string, ttl time.Duration) (*grant, error) {
 	begun := time.Now()
 	g, err := t.requestKey(t.ctx, b, key, ttl, false)
@@ -200,7 +201,7 @@ func (t *trial) attempt(b backend.Backend, key string, ttl time.Duration) (*gran
 	return g, err
 }
 
-// acquire gets a key that must be free.
+// acquire acquires a key that must be free.
 func (t *trial) acquire(b backend.Backend, key string, ttl time.Duration) *grant {
 	begun := time.Now()
 	g, err := t.attempt(b, key, ttl)
@@ -213,7 +214,7 @@ func (t *trial) acquire(b backend.Backend, key string, ttl time.Duration) *grant
 	return g
 }
 
-// brief gets a key that must be free for a TTL that may be over before the answer is there: then it returns nil.
+// brief acquires a key that must be free. It returns nil if the TTL ran out before the reply arrived.
 func (t *trial) brief(b backend.Backend, key string, ttl time.Duration) *grant {
 	g := &grant{key: key, owner: backend.NewOwner(), ttl: ttl, before: time.Now()}
 	l, err := b.Acquire(t.ctx, backend.Request{Key: key, Owner: g.owner, TTL: ttl})
@@ -228,18 +229,18 @@ func (t *trial) brief(b backend.Backend, key string, ttl time.Duration) *grant {
 	return g
 }
 
-// refused requests a key that g holds, and must be refused.
+// refused requests the key that g holds, and fails unless the store refuses.
 func (t *trial) refused(b backend.Backend, g *grant) { t.refusedAs(b, g, false) }
 
-// refusedAs is refused for a request of either mode.
+// refusedAs is refused for a shared or an exclusive request.
 func (t *trial) refusedAs(b backend.Backend, g *grant, shared bool) {
 	if !t.refusedOrOver(b, g, shared) {
 		t.lateFor(ttlRule, false, "the holder's lease ended before a second owner was refused")
 	}
 }
 
-// refusedOrOver requests the key of g. It reports whether the request was refused, as it must be unless the lease has
-// ended.
+// refusedOrOver requests the key of g, and reports whether the store refused. It fails if the store granted the key
+// before g had ended.
 func (t *trial) refusedOrOver(b backend.Backend, g *grant, shared bool) bool {
 	begun := time.Now()
 	r := backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: g.ttl, Shared: shared}
@@ -278,12 +279,12 @@ func (t *trial) release(g *grant) {
 	}
 }
 
-// renew prolongs g, which must be live.
+// renew renews g, which must be live.
 func (t *trial) renew(g *grant, ttl time.Duration) {
 	t.renewBy(g, ttl, func() error { return g.Renew(t.ctx, ttl) })
 }
 
-// renewInBatch is renew by a batch, of a store that has them.
+// renewInBatch is renew in a batch of one lease. The store must be a BatchRenewer.
 func (t *trial) renewInBatch(g *grant, ttl time.Duration) {
 	t.renewBy(g, ttl, func() error { return t.batchOfOne(t.ctx, g, ttl) })
 }
@@ -298,8 +299,8 @@ func (t *trial) renewBy(g *grant, ttl time.Duration, renew func() error) {
 	}
 }
 
-// lostInTime ends the trial without a verdict if a renewal, asked for at before, says that the lease is lost, and by
-// now it may be: by its deadline before the renewal, or by the new one.
+// lostInTime ends the trial as late if a renewal that began at before returned ErrLost, and the lease may indeed have
+// expired by now: by the deadline before the renewal, or by the deadline of the renewal.
 func (t *trial) lostInTime(err error, deadline, before time.Time, ttl time.Duration) {
 	switch now := time.Now(); {
 	case !errors.Is(err, backend.ErrLost):
@@ -310,7 +311,7 @@ func (t *trial) lostInTime(err error, deadline, before time.Time, ttl time.Durat
 	}
 }
 
-// free proves that key is free now: another owner acquires it at once, and releases it.
+// free checks that key is free now: another owner acquires it at once, and releases it.
 func (t *trial) free(b backend.Backend, key, when string) *grant {
 	g, err := t.attempt(b, key, t.long())
 	if err != nil {
@@ -320,8 +321,8 @@ func (t *trial) free(b backend.Backend, key, when string) *grant {
 	return g
 }
 
-// becomesFree waits until key can be acquired, which must succeed within d, and releases it. Where something stood
-// still, a key that is free soon after proves nothing; one that stays held is a failure.
+// becomesFree waits until b can acquire key, which must succeed within d, and releases it. If the machine or the store
+// stood still, a key that becomes free soon after d proves nothing. A key that stays held is a failure.
 func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when string) {
 	var err error
 	free := func() bool {
@@ -347,7 +348,7 @@ func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when
 // inspect returns the holder of key, as seen by the second client.
 func (t *trial) inspect(key string) backend.Holder { return t.inspectBy(t.b, key) }
 
-// inspectBy returns the holder of key, as seen by a client.
+// inspectBy returns the holder of key, as seen by client b.
 func (t *trial) inspectBy(b backend.Backend, key string) backend.Holder {
 	begun := time.Now()
 	h, err := b.Inspect(t.ctx, key)
@@ -358,7 +359,7 @@ func (t *trial) inspectBy(b backend.Backend, key string) backend.Holder {
 	return h
 }
 
-// heldBy proves that g still holds its key, as both clients see it.
+// heldBy checks that g still holds its key, as seen by both clients.
 func (t *trial) heldBy(g *grant) {
 	t.refused(t.a, g)
 	t.refused(t.b, g)
@@ -373,7 +374,7 @@ func (t *trial) heldBy(g *grant) {
 	}
 }
 
-// expire waits until g is over for its holder, and the key free in the store.
+// expire waits until g has expired, both for its holder and in the store.
 func (t *trial) expire(g *grant) {
 	if !t.within(t.g.Round(g.ttl)+soon, g.Lost()) {
 		t.breaks(6, "Lost is not closed %v after the deadline", time.Since(g.Deadline()))

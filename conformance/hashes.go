@@ -7,13 +7,14 @@ import (
 	"hash/fnv"
 )
 
-// A namedHash is a hash of 32 bits by which stores distinguish keys.
+// A namedHash is a hash of 32 bits that a store might use to distinguish keys.
 type namedHash struct {
 	name string
-	sum  func(key []byte) uint32 // not for several goroutines at once
+	sum  func(key []byte) uint32 // not safe for concurrent use
 }
 
-// hashes are those at hand: a checksum, a quick hash, and what is left when a longer one is cut, at either end.
+// hashes returns the hashes that a store is likely to use: a checksum, a fast hash, and longer hashes truncated at
+// either end.
 func hashes() []namedHash {
 	short, long := fnv.New32a(), fnv.New64a()
 	return []namedHash{

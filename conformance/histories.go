@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// histories of clients under random faults
+// historyChecks record histories of clients, most of them under random faults, and test them against a model.
 var historyChecks = []Check{
 	{
 		Name: "HistoryUnderContention",
@@ -47,8 +47,7 @@ var needsOutages = Need{"Harness.Restart", "the harness has neither Freeze and T
 		return h.Restart != nil || h.Freeze != nil && h.Thaw != nil
 	}}
 
-// mixed reports whether the check is one of shared leases beside exclusive ones: most requests of its histories are
-// shared then.
+// mixed reports whether the check mixes shared and exclusive leases. Most requests of its histories are then shared.
 func (t *trial) mixed() bool { return t.group == sharedGroup }
 
 // newWorkKeys returns two fresh keys.
@@ -91,7 +90,7 @@ func historyUnderLinkFaults(t *trial) {
 
 func historyUnderProcessFaults(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
-	const first, second = 10, 20 // workers of processes
+	const first, second = 10, 20 // numbers of the first worker in each process
 	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true, shares: t.mixed()}, t.a, t.b, t.a),
 		[]func(until time.Time){
 			func(until time.Time) { h.workedIn(first, keys, t.mixed(), until) },
@@ -107,8 +106,9 @@ func historyUnderOutages(t *trial) {
 	h.drain(keys)
 }
 
-// workers are one for each client; every other one only tries. A fault belongs to the first worker of its client. Where
-// leases are shared, each worker may have two: one that it has left to expire, and the next.
+// workers returns one worker for each client. Every other worker never waits. A fault of a client has the number of the
+// first worker of that client. If leases are shared, there are fewer workers, because each may have two leases: one
+// that it left to expire, and the next.
 func (h *history) workers(keys workKeys, like worker, clients ...backend.Backend) (workers []*worker) {
 	if like.shares {
 		clients = clients[:min(len(clients), max(2, h.t.h.Many/2))]
@@ -126,7 +126,7 @@ func (h *history) workers(keys workKeys, like worker, clients ...backend.Backend
 	return workers
 }
 
-// run lets the workers and faults run for d.
+// run runs the workers and faults for d, and waits until they have ended.
 func (h *history) run(d time.Duration, workers []*worker, faults []func(until time.Time)) {
 	until := time.Now().Add(d)
 	done := make(chan struct{})
@@ -140,7 +140,7 @@ func (h *history) run(d time.Duration, workers []*worker, faults []func(until ti
 			}
 		})
 	})
-	// Then every lease is released or expires, and every waiter has its turn.
+	// After d, every lease is released or expires, and every waiter has its turn.
 	patience := time.Duration(len(workers)+1)*keeps(h.t.g, 2*h.t.short()) + h.t.handOff() + 2*recovery
 	if !h.t.within(d+patience, done) {
 		h.failf("a worker has not ended %v after the others: its request is not answered, or it waits for a free key",
@@ -163,7 +163,7 @@ func (h *history) drain(keys workKeys) {
 	h.judge()
 }
 
-// waitUntilFree acquires and releases the key. Leases that workers have abandoned must have expired in time.
+// waitUntilFree acquires and releases the key. It retries until abandoned leases must have expired, and then fails.
 func (h *history) waitUntilFree(key string, i int) {
 	t := h.t
 	w := &worker{h: h, id: 100 + i, client: wholeStore, actor: clientActor{t, t.a}, random: h.random(100 + i),
@@ -178,7 +178,7 @@ func (h *history) waitUntilFree(key string, i int) {
 			return
 		}
 		if begun > latest && !first {
-			h.judge() // a refusal that nothing explains
+			h.judge() // fails if nothing explains the refusal
 		}
 		if last {
 			h.failf("a key is not free %v after everything on it must have ended", h.now()-latest)

@@ -13,10 +13,10 @@ import (
 // Environment variables for the analysis of a failure.
 const (
 	seedVariable = "ANYLOCK_CONFORMANCE_SEED" // makes the same random choices again
-	dirVariable  = "ANYLOCK_CONFORMANCE_DIR"  // where pictures go; default the system's folder for temporary files
+	dirVariable  = "ANYLOCK_CONFORMANCE_DIR"  // where pictures are written; default: the system's temporary folder
 )
 
-// A history records what racing workers see of some keys, under faults or not, and has the model judge it.
+// A history records what racing workers see of some keys, under faults or not, and checks the record against a model.
 type history struct {
 	t     *trial
 	seed  uint64
@@ -38,27 +38,27 @@ func (t *trial) newHistory() *history {
 	return h
 }
 
-// random are the choices of one actor.
+// random returns the random choices of one actor. They depend only on the seed and on actor.
 func (h *history) random(actor int) dice { return dice{rand.New(rand.NewPCG(h.seed, uint64(actor)))} }
 
 // dice are random choices that a seed determines.
 type dice struct{ *rand.Rand }
 
-// upTo is less than most.
+// upTo returns a random duration less than most.
 func (d dice) upTo(most time.Duration) time.Duration { return time.Duration(d.Int64N(int64(most))) }
 
 func (h *history) now() instant { return time.Since(h.begun) }
 
 func (h *history) at(when time.Time) instant { return when.Sub(h.begun) }
 
-// granted enters a lease that a worker was granted. What happens to it later is entered by change.
+// granted records a lease that a worker was granted. Use change to record later events.
 func (h *history) granted(worker int, g *grant) *leaseRecord {
 	return h.lease(&leaseRecord{worker: worker, key: g.key, owner: g.owner, token: g.Token(), asked: h.at(g.before),
 		granted: h.at(g.after), ttl: g.ttl, deadline: h.at(g.Deadline()), end: endLeft, shared: g.shared})
 }
 
-// grantedElsewhere records a lease whose grant another process has just reported. Its deadline counts from after the
-// request was made here, so that it is this one or a later one.
+// grantedElsewhere records a lease whose grant another process has just reported. That process counts the deadline from
+// a time after asked. The real deadline is therefore the recorded one or later.
 func (h *history) grantedElsewhere(
 	worker int, key, owner string, token uint64, ttl time.Duration, asked instant,
 ) *leaseRecord {
@@ -74,13 +74,13 @@ func (h *history) lease(l *leaseRecord) *leaseRecord {
 	return l
 }
 
-// released enters that Release, called then, has just returned nil.
+// released records that a Release of l, called at called, has just returned nil.
 func (h *history) released(l *leaseRecord, called instant) {
 	over := h.now()
 	h.change(func() { l.end, l.ending, l.over = endReleased, called, over })
 }
 
-// change calls f, which enters something into a record.
+// change calls f, which changes a record, with the lock held.
 func (h *history) change(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,14 +99,14 @@ func (h *history) fault(f faultRecord) {
 	h.record.faults = append(h.record.faults, f)
 }
 
-// freeBy is when everything on key must be gone at the latest.
+// freeBy returns the instant by which everything on key must have ended.
 func (h *history) freeBy(key string) instant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.record.freeBy(key, h.t.g)
 }
 
-// grants is how many leases there were.
+// grants returns how many leases were granted.
 func (h *history) grants() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

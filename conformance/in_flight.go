@@ -19,8 +19,8 @@ var inFlightChecks = []Check{
 	},
 }
 
-// inFlight is how many requests two clients can have under way at once, up to a number that is past what stores queue
-// or pool.
+// inFlight returns how many requests the two clients have under way at once. It is at most 256, which is more than
+// stores queue or pool.
 func (t *trial) inFlight() int { return min(256, 2*t.h.Many) }
 
 // atOnce runs f with 0 to n-1 at the same moment.
@@ -40,7 +40,7 @@ func manyInFlight(t *trial) {
 	var holders, grants atomic.Int64
 	end := time.Now().Add(time.Second)
 	t.atOnce(n, func(i int) {
-		const most, tries = 50, 150 // a try takes no time worth mentioning on some stores
+		const most, tries = 50, 150 // tries are limited, because a try takes almost no time on some stores
 		for try := 0; try < tries && !t.ended() && grants.Load() < most && time.Now().Before(end); try++ {
 			begun := time.Now()
 			g, err := t.attempt(clients[i%2], t.key, t.long())
@@ -53,7 +53,7 @@ func manyInFlight(t *trial) {
 				t.doubleGrant("%d of %d attempts under way hold the key at once", holders.Load(), n)
 			default:
 				grants.Add(1)
-				time.Sleep(rand.N(typical)) // a second grant arrives meanwhile
+				time.Sleep(rand.N(typical)) // a second grant would arrive during this time
 				holders.Add(-1)
 				t.release(g)
 			}
@@ -62,7 +62,7 @@ func manyInFlight(t *trial) {
 	t.notef("%d grants to %d at once", grants.Load(), n)
 	t.becomesFree(t.b, t.key, time.Second+t.g.MaxLate, "after the races")
 
-	// Each has a key of its own, for a time that is over soon unless its renewal counts.
+	// Each goroutine holds a key of its own. A third of the leases expire soon unless their renewals take effect.
 	brief := t.passing()
 	held, ttls := make([]*grant, n), make([]time.Duration, n)
 	t.atOnce(n, func(i int) {

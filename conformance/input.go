@@ -88,7 +88,7 @@ func extremesAreAccepted(t *trial) {
 		t.describes(g, ttl)
 		t.release(g)
 	}
-	// A tiny TTL may be over before the answer is there; it must do no harm.
+	// A lease with a tiny TTL may expire before the reply arrives. It must do no harm.
 	for _, ttl := range []time.Duration{1, time.Microsecond, time.Millisecond} {
 		key := t.newKey()
 		t.brief(t.a, key, ttl)

@@ -97,7 +97,7 @@ func inspectHonoursContext(t *trial) {
 	t.acquire(t.a, t.key, t.long())
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
-	// Many times: where a request is made all the same, its answer and the context's end race.
+	// Repeat, because a store that sends the request anyway races its reply with the end of the context.
 	for range 100 {
 		if _, err := t.a.Inspect(ctx, t.key); !errors.Is(err, context.Canceled) {
 			t.fatalf("Inspect with an ended context: %v, want context.Canceled", err)
@@ -105,7 +105,7 @@ func inspectHonoursContext(t *trial) {
 	}
 }
 
-// heldErrorNamesHolder lets the key change hands, and requests it each time: first when nobody waits.
+// heldErrorNamesHolder passes the key from holder to holder, and requests it each time. At first, nobody waits.
 func heldErrorNamesHolder(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	t.refusedBy(t.a, g)
@@ -131,7 +131,8 @@ func heldErrorNamesHolder(t *trial) {
 	t.refusedBy(t.b, g)
 }
 
-// refusedBy fails unless a refusal to b names g as the holder, if it names any.
+// refusedBy requests the key of g by client b. It fails unless the error is ErrHeld and names g as the holder, if it
+// names any.
 func (t *trial) refusedBy(b backend.Backend, g *grant) {
 	deadline, begun := g.Deadline(), time.Now()
 	_, err := t.requestKey(t.ctx, b, g.key, t.long(), false)
@@ -141,7 +142,7 @@ func (t *trial) refusedBy(b backend.Backend, g *grant) {
 	}
 	var held *backend.HeldError
 	if !errors.As(err, &held) || !held.Holder.Held() {
-		return // the store does not know
+		return // the store does not know the holder
 	}
 	switch h := held.Holder; {
 	case h.Owner != g.owner:

@@ -28,10 +28,10 @@ var keyChecks = []Check{
 	},
 }
 
-// distinct fails unless all keys can be held at once, by client a, each is known by its own owner to client b, and its
-// lease is renewed.
+// distinct fails unless client a can hold all keys at once and renew each lease, and client b sees each key's own
+// owner.
 func (t *trial) distinct(keys []string) {
-	// On a busy machine many keys need longer than their TTL.
+	// On a busy machine, the requests for many keys may take longer than the TTL.
 	inTime := func(g *grant) {
 		if !g.live(time.Now()) {
 			t.lateFor(ttlRule, false, "key %s: its lease was over before it was looked at", show(g.key))
@@ -84,7 +84,7 @@ func (t *trial) distinct(keys []string) {
 	}
 }
 
-// show quotes key for people, cut in the middle.
+// show quotes key for messages. It shortens a long key in the middle.
 func show(key string) string {
 	const most = 80
 	if len(key) > most {
@@ -99,7 +99,7 @@ func keysAreBytes(t *trial) {
 		keys = append(keys, t.key+"-"+string([]byte{byte(i)}))
 	}
 	t.distinct(keys)
-	// A byte in front and in the middle, for those that trim or split.
+	// An odd byte in front, in the middle and at the end, for stores that trim or split keys.
 	var odd []string
 	for _, c := range []byte{0, '\t', '\n', '\r', ' ', '"', '%', '/', ':', '\\', '{', '}', 0x7f, 0x80, 0xff} {
 		odd = append(odd, string([]byte{c})+t.key, t.key+string([]byte{c})+"x", t.key+string([]byte{c, c}))
@@ -138,7 +138,7 @@ func keysAreInjective(t *trial) {
 	})
 }
 
-// pad is the trial's key made n bytes long, with that end.
+// pad returns the trial's key, extended to n bytes, with the given end.
 func (t *trial) pad(n int, end string) string {
 	return t.key + strings.Repeat("x", n-len(t.key)-len(end)) + end
 }
@@ -151,7 +151,7 @@ func keysAreLong(t *trial) {
 	for _, end := range []string{"a", "b", "A", "\x00", "\xff", "/", " "} {
 		keys = append(keys, t.pad(backend.MaxKeyLen-1, end), t.pad(backend.MaxKeyLen, end))
 	}
-	// Keys of bytes that have to be escaped get longest.
+	// Keys whose bytes have to be escaped become the longest.
 	escaped := t.key + strings.Repeat("\x00", backend.MaxKeyLen-1-len(t.key))
 	keys = append(keys, escaped+"\x00", escaped+"\x01", escaped)
 	t.distinct(keys)

@@ -16,7 +16,7 @@ var servedKeyChecks = []Check{
 	},
 }
 
-// oddKeysAreServed has each method used for each odd key: leases that are renewed outlive their first TTL.
+// oddKeysAreServed uses each method for each odd key. Renewed leases must outlive their first TTL.
 func oddKeysAreServed(t *trial) {
 	breaker, breaks := t.b.(backend.Breaker)
 	_, resumes := t.b.(backend.Resumer)

@@ -17,7 +17,7 @@ var waitedKeyChecks = []Check{
 	},
 }
 
-// oddKeys are keys that stores may confuse or cannot store.
+// oddKeys returns keys that a store might confuse with others or fail to store.
 func (t *trial) oddKeys() (keys []string) {
 	for _, end := range []string{
 		"", "A", "a", "É", "é", "e\u0301", "/b", "//b", "/./b", "/b/", ":b", ";b", "|b", " ", "\t", "\n", "\x00", "\x00b",
@@ -33,8 +33,8 @@ func (t *trial) oddKeys() (keys []string) {
 	return append(keys, t.key+strings.Repeat("\x00", backend.MaxKeyLen-len(t.key)))
 }
 
-// oddKeysAreWaitedFor holds odd keys by one client and waits for each by the other. Half of the waiters leave, the
-// others have their turns one after the other.
+// oddKeysAreWaitedFor holds odd keys by one client, while the other client waits for each. Half of the waiters leave.
+// The others have their turns one after the other.
 func oddKeysAreWaitedFor(t *trial) {
 	for keys := range slices.Chunk(t.oddKeys(), t.h.Many) {
 		held, waits := make([]*grant, len(keys)), make([]*waiting, len(keys))
@@ -51,7 +51,7 @@ func oddKeysAreWaitedFor(t *trial) {
 			}
 		})
 		for i, key := range keys {
-			t.inTurns(len(keys)-i, func(j int) { // all turns may take longer than a TTL, of a store that grants short ones alone
+			t.inTurns(len(keys)-i, func(j int) { // all turns may take longer than a TTL if the store grants only short TTLs
 				if g := held[i+j]; time.Until(g.Deadline()) < t.kept(t.long())/2 {
 					t.renew(g, t.long())
 				}

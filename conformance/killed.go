@@ -36,8 +36,8 @@ func killedWaiterDelaysNextBriefly(t *trial) {
 	})
 }
 
-// killedInside has processes killed at random moments of a request that begin begins for a key. done is called just
-// before, and returns whether the request was a release that has succeeded.
+// killedInside kills processes at random moments of a request that begin starts for a key. done is called just before
+// the kill. It reports whether the request was a Release that has succeeded.
 func (t *trial) killedInside(begin func(p Process, key string) (done func() bool)) {
 	const (
 		workers = 3
@@ -53,7 +53,7 @@ func (t *trial) killedInside(begin func(p Process, key string) (done func() bool
 			for now, until := time.Now(), time.Now().Add(rand.N(3*typical/2)); now.Before(until); now = time.Now() {
 				moveClock(now)
 				if typical > time.Millisecond {
-					time.Sleep(100 * time.Microsecond) // a shorter one is past before a timer fires
+					time.Sleep(100 * time.Microsecond) // a shorter request ends before a timer fires
 				}
 			}
 			released := done()
@@ -66,7 +66,7 @@ func (t *trial) killedInside(begin func(p Process, key string) (done func() bool
 	})
 }
 
-// remoteTypical is the shortest duration of a request of process p; the first may have to connect.
+// remoteTypical returns the shortest duration of a few requests of process p. The first request may have to connect.
 func (t *trial) remoteTypical(p Process) time.Duration {
 	least := time.Hour
 	for range 3 {
@@ -86,7 +86,7 @@ func killedInsideAcquire(t *trial) {
 		g := t.acquire(t.a, key, t.long())
 		t.remotely(p, key, t.short(), true)
 		return func() bool {
-			t.release(g) // and the turn may be on its way to the process
+			t.release(g) // now the grant may be on its way to the waiter in p
 			return false
 		}
 	})

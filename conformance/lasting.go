@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// What clients and stores keep of leases that have ended.
+// Checks on what clients and stores remember about leases that have ended.
 var lastingChecks = []Check{
 	{
 		Name: "ClientForgetsEndedLeases",
@@ -36,12 +36,12 @@ const (
 	endingGroup  = 8           // attempts that end together
 )
 
-// A wayToEnd makes leases or attempts of one kind end. end returns how many have.
+// A wayToEnd ends leases or attempts of one kind. end returns how many it has ended.
 type wayToEnd struct {
 	what string
-	most int // on a fast store
+	most int // limit on a fast store
 	end  func(e *endings, worker int) int
-	can  func(e *endings) bool // nil: every store
+	can  func(e *endings) bool // nil if every store supports it
 }
 
 var waysToEnd = []wayToEnd{
@@ -56,16 +56,16 @@ var waysToEnd = []wayToEnd{
 		func(e *endings) bool { _, ok := e.b.(backend.Resumer); return ok }},
 }
 
-// endings are leases and attempts of client a that have ended, on a few keys for each worker.
+// endings ends leases and attempts of client a in many ways, on a few keys per worker.
 type endings struct {
 	*trial
 	workers int
 	keys    [][endingGroup]string  // by worker
-	owners  [][]weak.Pointer[byte] // the memory of their names, by worker: whoever keeps a lease keeps its owner
+	owners  [][]weak.Pointer[byte] // owner names, by worker: whoever remembers a lease keeps its owner's name in memory
 }
 
 func (t *trial) newEndings() *endings {
-	const most, more = 8, 2 // leases beside those of a group
+	const most, more = 8, 2 // workers; leases per worker besides those of a group
 	if t.h.Many < endingGroup+more {
 		t.skipf("too few leases (Harness.Many) to measure")
 	}
@@ -76,13 +76,13 @@ func (t *trial) newEndings() *endings {
 			e.keys[w][i] = t.newKey()
 		}
 	}
-	for _, way := range e.ways() { // what clients and stores set up once is there afterwards
+	for _, way := range e.ways() { // so that one-time setup is not counted below
 		e.make(way, 1)
 	}
 	return e
 }
 
-// ways are the ways to end that the store has.
+// ways returns the ways to end that the store supports.
 func (e *endings) ways() (ways []wayToEnd) {
 	for _, way := range waysToEnd {
 		if way.can == nil || way.can(e) {
@@ -92,7 +92,7 @@ func (e *endings) ways() (ways []wayToEnd) {
 	return ways
 }
 
-// most is how many leases or attempts end in that way on a fast store.
+// most returns how many leases or attempts to end in that way on a fast store.
 func (e *endings) most(way wayToEnd) int {
 	if e.hasty {
 		return min(way.most, 5000)
@@ -100,7 +100,7 @@ func (e *endings) most(way wayToEnd) int {
 	return way.most
 }
 
-// make has up to n leases or attempts end in that way, as many as there is time for, and returns how many have.
+// make ends up to n leases or attempts in that way, as many as endingBudget allows, and returns how many it has ended.
 func (e *endings) make(way wayToEnd, n int) int {
 	ended, end := make([]int, e.workers), time.Now().Add(endingBudget)
 	e.together(e.workers, func(w int) {
@@ -116,14 +116,14 @@ func (e *endings) make(way wayToEnd, n int) int {
 	return all
 }
 
-// owner returns the name of a new owner, whose memory is watched.
+// owner returns a new owner name whose memory is tracked.
 func (e *endings) owner(worker int) string {
-	name := string(append([]byte("owner-"), backend.NewOwner()...)) // memory of its own
+	name := string(append([]byte("owner-"), backend.NewOwner()...)) // an allocation of its own
 	e.owners[worker] = append(e.owners[worker], weak.Make(unsafe.StringData(name)))
 	return name
 }
 
-// kept returns how many of the owners are still in memory.
+// kept returns how many owner names are still in memory.
 func (e *endings) kept() (n int) {
 	runtime.GC()
 	for _, owners := range e.owners {
@@ -136,8 +136,8 @@ func (e *endings) kept() (n int) {
 	return n
 }
 
-// lease gets a key that is free, or becomes free soon: the end of an earlier lease or wait may not have reached the
-// store.
+// lease acquires a key that is free or becomes free soon. The end of an earlier lease or wait may not have reached the
+// store yet.
 func (e *endings) lease(b backend.Backend, owner, key string, ttl time.Duration) backend.Lease {
 	begun := time.Now()
 	l, err := b.Acquire(e.ctx, backend.Request{Key: key, Owner: owner, TTL: ttl, Wait: true})
@@ -148,7 +148,7 @@ func (e *endings) lease(b backend.Backend, owner, key string, ttl time.Duration)
 	return l
 }
 
-// busy has the other client hold a key until the returned function is called.
+// busy makes the other client hold a key until the returned function is called.
 func (e *endings) busy(worker int) (key string, release func()) {
 	key = e.keys[worker][0]
 	l := e.lease(e.b, backend.NewOwner(), key, e.long())
@@ -214,18 +214,18 @@ func (e *endings) expired(worker int) int {
 	return endingGroup
 }
 
-// broken has the other client break a lease, and one that nobody has.
+// broken makes the other client call Break, first for an owner that holds nothing, then for the holder.
 func (e *endings) broken(worker int) int {
 	key, owner, breaker := e.keys[worker][0], e.owner(worker), e.b.(backend.Breaker)
 	l := e.lease(e.a, owner, key, e.long())
 	for _, owner := range []string{backend.NewOwner(), owner} {
-		_ = breaker.Break(e.ctx, key, owner) // other checks examine the answer
+		_ = breaker.Break(e.ctx, key, owner) // other checks test the result
 	}
 	_ = l.Release(e.ctx)
 	return 1
 }
 
-// resumed has the other client resume a lease, and one that nobody has.
+// resumed makes the other client call Resume, first for an owner that holds nothing, then for the holder.
 func (e *endings) resumed(worker int) int {
 	key, owner, resumer := e.keys[worker][0], e.owner(worker), e.b.(backend.Resumer)
 	l := e.lease(e.a, owner, key, e.long())
@@ -246,7 +246,7 @@ func clientForgetsEndedLeases(t *trial) {
 		n := e.make(way, e.most(way))
 		most, kept := max(perKey*endingGroup*e.workers, n/8), 0
 		end := time.Now().Add(recovery)
-		for pause := tick; ; pause *= 2 { // clean-ups may be under way; a count collects garbage, which stops the process
+		for pause := tick; ; pause *= 2 { // cleanup may still run; longer pauses, because each count collects garbage
 			if kept = e.kept(); kept <= most || time.Now().After(end) {
 				break
 			}
@@ -255,7 +255,7 @@ func clientForgetsEndedLeases(t *trial) {
 		if kept > most {
 			t.breaks(10, "the client keeps %d owners of %d %s", kept, n, way.what)
 		}
-		const grown = 32 // of a pool, with what each connection needs
+		const grown = 32 // goroutines of a connection pool
 		t.waitForGoroutines(before+grown, fmt.Sprintf("after %d %s", n, way.what))
 		t.notef("%d %s", n, way.what)
 	}

@@ -77,15 +77,16 @@ var lateChecks = []Check{
 	},
 }
 
-// endsByDeadline fails unless err, of a request whose context's deadline has passed, says so, not in the words of a
-// network or a server.
+// endsByDeadline fails unless err is context.DeadlineExceeded and contains its text. The text of a network or server
+// timeout is not enough.
 func (t *trial) endsByDeadline(err error, what string) {
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
 		t.fatalf("%s when its context's deadline has passed: %v, want context.DeadlineExceeded", what, err)
 	}
 }
 
-// unanswered makes an Acquire which the link keeps from an answer until its context ends. It may be at the store.
+// unanswered makes an Acquire whose reply the link holds back, and waits for its context to end. The request may have
+// reached the store.
 func (t *trial) unanswered(c backend.Backend, r backend.Request) {
 	const patience = 200 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.ctx, patience)
@@ -110,11 +111,11 @@ func lateGrantIsReleased(t *trial) {
 	}
 }
 
-// lateTurnIsOneLease keeps a waiter from hearing of its turn until that is over.
+// lateTurnIsOneLease holds back the notification of a waiter's turn until the turn has ended.
 func lateTurnIsOneLease(t *trial) {
 	const cases = 3
 	t.inChunks(2*cases, 1, func(i int) {
-		again := i >= cases // the waiter's connection breaks first, and it queues again
+		again := i >= cases // the waiter's connection breaks first, and the waiter queues again
 		i %= cases
 		c, link := t.linked()
 		t.usable(c)
@@ -144,7 +145,7 @@ func lateTurnIsOneLease(t *trial) {
 	})
 }
 
-// keepsWhatItHas fails unless others are refused for as long as g lasts, or most of it.
+// keepsWhatItHas fails if another owner is granted the key before g's deadline.
 func (t *trial) keepsWhatItHas(g *grant) {
 	for {
 		other, err := t.attempt(t.b, g.key, t.short())
@@ -165,7 +166,7 @@ func (t *trial) keepsWhatItHas(g *grant) {
 	}
 }
 
-// lateBy is how late answers and requests come in the checks of this file, at least.
+// lateBy is the minimum delay of late replies and requests.
 const lateBy = 150 * time.Millisecond
 
 func lateAnswerCountsFromSending(t *trial) {
@@ -203,7 +204,7 @@ func lateAnswerCountsFromSending(t *trial) {
 	})
 }
 
-// answeredLate heals link, which holds the answer to w, and returns what was granted.
+// answeredLate delivers the reply to w, which link holds back, after lateBy. It returns what w was granted.
 func (t *trial) answeredLate(w *waiting, link Link, ttl time.Duration) *grant {
 	time.Sleep(lateBy)
 	link.Heal()
@@ -216,7 +217,8 @@ func (t *trial) answeredLate(w *waiting, link Link, ttl time.Duration) *grant {
 	return w.grant
 }
 
-// overlapsNot waits for the key of g, which the holder does not renew any more: nobody gets it before the deadline.
+// overlapsNot makes another owner wait for the key of g, whose holder no longer renews it. It fails if the key is
+// granted before g's deadline.
 func (t *trial) overlapsNot(g *grant, ttl time.Duration) {
 	next := t.wait(t.b, g.key, t.short()).granted(t, t.g.Round(ttl)+t.handOff(), "after the holder's expiry")
 	if early := g.Deadline().Sub(next.after); early > 0 {
@@ -251,8 +253,8 @@ func lateReleaseSparesNext(t *trial) {
 	t.lateToNext(func(g *grant) error { return g.Release(t.ctx) })
 }
 
-// lateToNext makes a request by a live lease which reaches the store when the key has a new holder. A second one gets
-// no reply, because its connection breaks then, and may be repeated on another connection.
+// lateToNext makes a request for a live lease that reaches the store only after the key has a new holder. In a second
+// case, the connection breaks first. That request gets no reply, and the client may retry it on another connection.
 func (t *trial) lateToNext(request func(g *grant) error) {
 	t.together(2, func(i int) { t.lateRequest(t.newKey(), i == 1, request) })
 }
@@ -279,7 +281,7 @@ func (t *trial) lateRequest(key string, cut bool, request func(g *grant) error) 
 }
 
 func slowReleaseSparesNext(t *trial) {
-	keys := min(8, t.h.Many) // each release arrives at another moment around the expiry
+	keys := min(8, t.h.Many) // each release arrives at a different moment around the expiry
 	c, link := t.linked()
 	t.usable(c)
 	grants, nexts := make([]*grant, keys), make([]*waiting, keys)
@@ -291,8 +293,8 @@ func slowReleaseSparesNext(t *trial) {
 	link.Delay(ToStore, delay)
 	t.together(keys, func(i int) {
 		g := grants[i]
-		// Sent while the lease is live, it arrives in the time from half a delay before the deadline to most of one
-		// after it.
+		// The release is sent while the lease is live. It arrives between half a delay before the deadline and almost a full
+		// delay after it.
 		time.Sleep(time.Until(g.Deadline().Add(-delay*3/2 + delay*time.Duration(11*i)/time.Duration(8*keys))))
 		release := t.call(func() error { return g.Release(t.ctx) })
 		next := nexts[i].granted(t, t.g.Round(t.short())+t.handOff(), "after a release that was slow to arrive")
@@ -337,8 +339,8 @@ func slowLinkServes(t *trial) {
 	})
 }
 
-// patiently makes a request on a slow link until its outcome is known, which must be want. A client that has to connect
-// first may give up on a busy machine, but not time and again.
+// patiently repeats a request on a slow link until its outcome is known, and fails unless the outcome is want. On a
+// busy machine, a client that must connect first may time out, but not repeatedly.
 func (t *trial) patiently(what string, want error, request func() error) {
 	var err error
 	for attempt := range 4 {
@@ -355,7 +357,7 @@ func (t *trial) patiently(what string, want error, request func() error) {
 	}
 }
 
-// slowlyHandedOver hands a key to a client on a slow link, which gives it back.
+// slowlyHandedOver hands a key over to a client on a slow link, which then renews and releases it.
 func (t *trial) slowlyHandedOver(c backend.Backend) {
 	held := t.acquire(t.a, t.key, t.long())
 	t.patiently("Acquire of a held key", backend.ErrHeld, func() error {

@@ -26,7 +26,7 @@ func lateAnswerRevivesNothing(t *trial) {
 	})
 }
 
-// losesInTime waits for g's deadline, by which Lost must close.
+// losesInTime waits for g's deadline, and fails unless Lost closes promptly.
 func (t *trial) losesInTime(g *grant) {
 	const prompt = 500 * time.Millisecond
 	deadline := g.Deadline()
@@ -36,9 +36,9 @@ func (t *trial) losesInTime(g *grant) {
 }
 
 func lateShorterRenewIsCounted(t *trial) {
-	const held = 400 * time.Millisecond // whoever counts an unanswered request for a while only has stopped
+	const held = 400 * time.Millisecond // a client that counts an unanswered request only for a while has stopped by then
 	shorter := t.g.Round(max(2*held, t.g.MinTTL) * time.Duration(t.stretch))
-	t.eachRenewal(3, func(_ int, way renewal) { // the two may arrive in either order
+	t.eachRenewal(3, func(_ int, way renewal) { // the two requests may arrive in either order
 		c, link := t.linked()
 		t.usable(c)
 		g := t.acquire(c, t.newKey(), t.long())
@@ -64,8 +64,8 @@ func lateShorterRenewIsCounted(t *trial) {
 	})
 }
 
-// shortenedLate waits for what a renewal for less, which may come late, does to g, of a holder that which describes.
-// Nobody gets the key before the deadline.
+// shortenedLate waits for the effect that a late renewal to shorter may have on g. It fails if the key is granted
+// before g's deadline. which describes the holder in the failure message.
 func (t *trial) shortenedLate(g *grant, shorter time.Duration, which string) {
 	w := t.wait(t.b, g.key, t.short())
 	defer w.cancel()

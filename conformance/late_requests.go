@@ -49,7 +49,7 @@ func lateRenewalRevivesNothing(t *trial) {
 		}
 		link.Heal()
 		t.isLost(late.ends(t, 2*recovery, way.what+" that came late to the store"), way.what+" that came late to the store")
-		t.usable(c) // behind the renewal
+		t.usable(c) // these requests queue behind the renewal
 		time.Sleep(lateBy)
 		if next == nil {
 			t.free(t.b, g.key, "after a "+way.what+" that came to the store when the lease had ended")
@@ -72,7 +72,7 @@ func lateRequestSparesOwnClient(t *trial) {
 	}
 	t.inChunks(cases, 2, func(i int) {
 		acquire := t.acquire
-		if i >= len(requests) { // a reader, before a writer of its client
+		if i >= len(requests) { // a reader's lease, followed by a writer of the same client
 			acquire, i = t.read, i-len(requests)
 		}
 		c, link := t.linked()
@@ -101,7 +101,7 @@ func lateRequestSparesOwnClient(t *trial) {
 }
 
 func longLateAcquireLeavesNothing(t *trial) {
-	const outage = 6 * time.Second // a client's own limit for one clean-up may be shorter
+	const outage = 6 * time.Second // a client's own limit for one cleanup may be shorter
 	t.inChunks(2, 2, func(i int) {
 		wait := i == 1
 		c, link := t.linked()

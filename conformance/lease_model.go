@@ -9,40 +9,41 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What a store does to a key, in an order that porcupine looks for. Porcupine is a linearizability checker after G.
-// Lowe, "Testing for linearizability", 2017.
+// A leaseStep is a kind of step that a store takes on a key. Porcupine searches for a valid order of the steps. It is a
+// linearizability checker after G. Lowe, "Testing for linearizability", 2017.
 type leaseStep int
 
 const (
-	stepGrant  leaseStep = iota // the key is given to an owner, alone or beside others
+	stepGrant  leaseStep = iota // the key is granted to an owner, exclusively or shared
 	stepEnd                     // the owner's lease ends: by release, expiry or loss
-	stepRenew                   // the owner's lease is prolonged
+	stepRenew                   // the owner's lease is renewed
 	stepRefuse                  // an attempt is refused because the key is held
 )
 
-// A leaseOp is one step. When it may have been made is the interval of its porcupine.Operation: for what was answered,
-// from call to answer; for the end of a lease that nobody released, from the holder's deadline to the last instant at
-// which the store may refuse the key. The model itself therefore needs no clock.
+// A leaseOp is one step. The interval of its porcupine.Operation bounds when the store may have made the step. For an
+// answered request, the interval lasts from call to reply. If nobody released the lease, its end lies between the
+// holder's deadline and the last instant at which the store may refuse the key. The model itself therefore needs no
+// clock.
 type leaseOp struct {
 	step   leaseStep
 	key    string
 	owner  string
 	shared bool
-	token  uint64 // of the lease, in its grant and its end
-	how    string // of an end: "released", "expired", …
+	token  uint64 // of the lease; used for its grant and its end
+	how    string // how the lease ended: "released", "expired", …
 }
 
-// A leaseState is what the store keeps of a key in between.
+// A leaseState is what the store knows about a key between two steps.
 type leaseState struct {
-	holder  string // of the exclusive lease
-	readers string // the owners of shared leases, in the order of their names, each with a NUL at its end
-	token   uint64 // the highest of exclusive leases, and of shared ones that have ended
-	shared  uint64 // the highest of shared leases
+	holder  string // owner of the exclusive lease, if any
+	readers string // owners of shared leases, sorted, each followed by a NUL
+	token   uint64 // highest token of exclusive leases and of ended shared leases
+	shared  uint64 // highest token of shared leases
 }
 
-// leaseModel is a store of leases: it grants a free key, or a shared lease beside others; it ends and renews a holder's
-// lease only; it refuses a key only if a lease that conflicts with the request holds it. With tokens, every grant's is
-// higher than that of each lease before that it does not share the key with.
+// leaseModel models a store of leases. The store grants a free key, or a shared lease beside other shared leases. It
+// ends and renews only the holder's lease. It refuses a key only if a conflicting lease holds it. If tokens is set, a
+// grant's token must be higher than those of all earlier leases, except leases that share the key with it.
 func leaseModel(tokens bool) porcupine.Model {
 	return porcupine.Model{
 		Partition: partitionByKey,
@@ -81,7 +82,7 @@ func (s leaseState) grants(op leaseOp, tokens bool) bool {
 	return !tokens || op.token > s.token && (op.shared || op.token > s.shared)
 }
 
-// with is s after a grant.
+// with returns s after a grant.
 func (s leaseState) with(op leaseOp) leaseState {
 	if !op.shared {
 		s.holder, s.token = op.owner, op.token
@@ -93,7 +94,7 @@ func (s leaseState) with(op leaseOp) leaseState {
 	return s
 }
 
-// without is s after the end of a lease.
+// without returns s after the end of a lease.
 func (s leaseState) without(op leaseOp) leaseState {
 	if !op.shared {
 		s.holder = ""
@@ -153,7 +154,7 @@ func (s leaseState) String() string {
 	return fmt.Sprintf("held by %s, token %d", ofOwner(s.holder), s.token)
 }
 
-// ofOwner is what people need of an owner: the beginning of its random part.
+// ofOwner shortens an owner, for people, to the beginning of its random part.
 func ofOwner(owner string) string {
 	const enough = 6
 	return owner[:min(len(owner), enough)]

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A leaseRecord is one lease as its holder and the suite know it.
+// A leaseRecord is one lease as seen by its holder and the suite.
 type leaseRecord struct {
 	worker     int
 	client     int // as in attemptRecord
@@ -17,68 +17,70 @@ type leaseRecord struct {
 	token      uint64
 	asked      instant       // before Acquire was called
 	granted    instant       // after it returned
-	ttl        time.Duration // as asked
-	deadline   instant       // the last that the holder believed in
+	ttl        time.Duration // as requested
+	deadline   instant       // the last deadline that the holder knew
 	renewals   []renewalRecord
 
 	lostAt instant // when Lost closed, if that was before the deadline; else 0
 
 	end          endOfLease
-	ending, over instant // before and after Release was called; both when the holder was killed
+	ending, over instant // before and after the call of Release; both are the time of the kill if the holder was killed
 }
 
 type renewalRecord struct {
 	called, answered instant
 	ttl              time.Duration
-	ok               bool // otherwise it may have reached the store, or not
+	ok               bool // if false, the renewal may or may not have reached the store
 }
 
-// endOfLease is what the holder did in the end.
+// endOfLease is how a lease ended, as far as the suite knows.
 type endOfLease string
 
 const (
-	endLeft     endOfLease = "expired"         // nothing
-	endReleased endOfLease = "released"        // Release was nil
-	endUnsure   endOfLease = "ended"           // Release was an error, ErrLost too: it may have been what ended it
-	endKilled   endOfLease = "killed"          // its process was killed
-	endLost     endOfLease = "lost"            // the store notified its holder early
+	endLeft     endOfLease = "expired"         // the holder did nothing
+	endReleased endOfLease = "released"        // Release returned nil
+	endUnsure   endOfLease = "ended"           // Release failed, perhaps with ErrLost, but may have ended the lease
+	endKilled   endOfLease = "killed"          // the holder's process was killed
+	endLost     endOfLease = "lost"            // the store notified the holder early
 	endDropped  endOfLease = "lost or dropped" // a restart of the store may have ended it
 )
 
-// An attemptRecord is an Acquire that gave no lease.
+// An attemptRecord is an Acquire that returned no lease.
 type attemptRecord struct {
 	worker     int
-	client     int // that made the request, numbered as in faultRecord
+	client     int // the client that made the request, numbered as in faultRecord
 	key, owner string
 	shared     bool
 	ttl        time.Duration
 	wait       bool
 	called     instant
 	returned   instant
-	refused    bool // ErrHeld; otherwise the outcome is unknown: it may have got a lease, or get one later
+	refused    bool // ErrHeld; if false, the outcome is unknown: the store may grant a lease, now or later
 }
 
-// A faultRecord is a time of trouble.
+// A faultRecord is one period with a fault.
 type faultRecord struct {
-	client   int // which client has it; wholeStore for all
+	client   int // the affected client, or wholeStore
 	what     string
 	from, to instant
-	outage   bool // the store did not run
-	// and may have lost leases, which its Guarantees say; of the client alone, where leases end with their connection
+	outage   bool // the store was not running
+	// The store may have lost leases, as its Guarantees say. If leases end with their connection, only the client's are
+	// lost.
 	forgets bool
 }
 
 // wholeStore stands for every client.
 const wholeStore = -1
 
-// A record is all that was seen of some keys.
+// A record is everything that was observed about some keys.
 type record struct {
 	leases   []*leaseRecord
 	attempts []attemptRecord
 	faults   []faultRecord
 }
 
-// operations returns what the store must have done, and when. A model finds the order.
+// operations returns the steps that the store must have made, each with its interval. The model searches for their
+// order.
 func (r *record) operations(g backend.Guarantees) (ops []porcupine.Operation) {
 	for _, l := range r.leases {
 		step := func(s leaseStep, how endOfLease, from, to instant) {
@@ -92,7 +94,7 @@ func (r *record) operations(g backend.Guarantees) (ops []porcupine.Operation) {
 			}
 		}
 		how, earliest, latest := r.ends(l, g)
-		if l.end == endReleased && how != endReleased { // too late: there was nothing to release any more
+		if l.end == endReleased && how != endReleased { // the lease had already ended: no order explains this release
 			step(stepEnd, l.end, l.ending, l.over)
 		}
 		step(stepEnd, how, earliest, latest)
@@ -110,7 +112,7 @@ func operation(worker int, op leaseOp, from, to instant) porcupine.Operation {
 	return porcupine.Operation{ClientId: worker, Input: op, Call: int64(from), Return: int64(to)}
 }
 
-// ends returns the earliest time at which the store may have ended the lease, and the latest.
+// ends returns the earliest and the latest time at which the store may have ended the lease, and how the lease ended.
 func (r *record) ends(l *leaseRecord, g backend.Guarantees) (how endOfLease, earliest, latest instant) {
 	kept := r.kept(l, g)
 	if l.end == endReleased && l.ending <= kept {
@@ -126,7 +128,7 @@ func (r *record) ends(l *leaseRecord, g backend.Guarantees) (how endOfLease, ear
 		sooner(l.end, l.ending)
 	}
 	if l.lostAt > 0 {
-		sooner(endLost, l.lostAt-soon) // the message may have been on its way
+		sooner(endLost, l.lostAt-soon) // the notification may have been delayed
 	}
 	for _, f := range r.faults {
 		if f.forgets && f.to >= l.asked && (f.client == wholeStore || f.client == l.client) {
@@ -137,13 +139,13 @@ func (r *record) ends(l *leaseRecord, g backend.Guarantees) (how endOfLease, ear
 	return how, earliest, max(earliest, kept)
 }
 
-// kept is the last instant at which the store may keep the lease if its holder does nothing more for it.
+// kept returns the last instant at which the store may keep the lease if its holder makes no further requests.
 func (r *record) kept(l *leaseRecord, g backend.Guarantees) instant {
 	latest, longest := l.granted+keeps(g, l.ttl), l.ttl
-	var stray time.Duration // what renewals may add whose answer is unknown, whenever they arrive
+	var stray time.Duration // how much longer, because of renewals without a reply, whenever they arrive
 	for _, n := range l.renewals {
 		switch {
-		case n.called > latest: // nothing was left to renew
+		case n.called > latest: // the lease had already ended
 			continue
 		case n.ok:
 			latest = n.answered + keeps(g, n.ttl) + stray
@@ -156,13 +158,14 @@ func (r *record) kept(l *leaseRecord, g backend.Guarantees) instant {
 	return r.outlasting(latest, keeps(g, longest))
 }
 
-// keeps is how long the store may keep a lease of ttl that it has just granted: see trial.lastRefusal.
+// keeps returns how long the store may keep a lease of ttl that it has just granted: see trial.lastRefusal.
 func keeps(g backend.Guarantees, ttl time.Duration) time.Duration {
 	granted := g.Round(ttl)
 	return granted + g.MaxLate + backend.Margin(granted)
 }
 
-// outlasting is latest for a store that may have been out of service before: it may count a TTL anew when it is back.
+// outlasting extends latest for each outage that began before it. After an outage the store may count a TTL from the
+// start again, which takes again.
 func (r *record) outlasting(latest instant, again time.Duration) instant {
 	for _, f := range r.faults {
 		if f.outage && f.from <= latest {
@@ -172,9 +175,9 @@ func (r *record) outlasting(latest instant, again time.Duration) instant {
 	return latest
 }
 
-// judged reports whether the refused attempt proves that a lease was there. It does not if somebody waited: a store may
-// keep the key for the next in its queue. Nor if another attempt failed at the same time, for a store may let both
-// fail; nor while one of unknown outcome may have a lease.
+// judged reports whether the refused attempt proves that a lease existed. It proves nothing if somebody was waiting,
+// because a store may reserve the key for the next waiter. It proves nothing if another attempt failed at the same
+// time, because a store may refuse both. It proves nothing while an attempt of unknown outcome may have a lease.
 func (r *record) judged(a attemptRecord, g backend.Guarantees) bool {
 	for _, o := range r.attempts {
 		if o.owner == a.owner || o.key != a.key || o.called > a.returned {
@@ -187,7 +190,7 @@ func (r *record) judged(a attemptRecord, g backend.Guarantees) bool {
 	return true
 }
 
-// matters is until when the attempt may keep others out.
+// matters returns until when the attempt may make the store refuse others.
 func (r *record) matters(a attemptRecord, g backend.Guarantees) instant {
 	if a.refused {
 		return a.returned
@@ -195,17 +198,17 @@ func (r *record) matters(a attemptRecord, g backend.Guarantees) instant {
 	until := a.returned
 	for _, f := range r.faults {
 		if f.client == a.client && f.from <= a.returned {
-			until = max(until, f.to) // what it has sent may be on its way until then
+			until = max(until, f.to) // until then its requests may be in flight
 		}
 	}
 	until += keeps(g, a.ttl) + soon
 	if a.wait {
-		until += g.MaxLate // its place in the queue, then its lease
+		until += g.MaxLate // first its place in the queue must expire, then its lease
 	}
 	return r.outlasting(until, keeps(g, a.ttl))
 }
 
-// freeBy is when everything that is left over must be gone at the latest.
+// freeBy returns the time by which the store must have freed key.
 func (r *record) freeBy(key string, g backend.Guarantees) (at instant) {
 	for _, l := range r.leases {
 		if l.key == key {

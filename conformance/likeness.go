@@ -35,7 +35,7 @@ var likenessChecks = []Check{
 	},
 }
 
-// digits is a random number of so many decimal digits, which no other run of the suite has.
+// digits returns a random number of n decimal digits, which no other run of the suite uses.
 func digits(n int) string {
 	var b [16]byte
 	rand.Read(b[:])
@@ -43,7 +43,7 @@ func digits(n int) string {
 	return "4" + s[len(s)-n+1:]
 }
 
-// letters is a random word.
+// letters returns a random word.
 func letters() string {
 	var b [10]byte
 	rand.Read(b[:])
@@ -53,10 +53,10 @@ func letters() string {
 	return string(b[:])
 }
 
-// likePair is an owner and one that looks like it.
+// likePair is two owners with similar names.
 type likePair struct{ one, two string }
 
-// ownersAlike are pairs of owners, each new.
+// ownersAlike returns pairs of new owners with similar names.
 func ownersAlike() []likePair {
 	word := func() string { return letters() + "-" + hex.EncodeToString([]byte(letters())) }
 	var all []likePair
@@ -72,7 +72,7 @@ func ownersAlike() []likePair {
 		func(o string) string { return o + ":1" },
 		func(o string) string { return o + "@" + o },
 		func(o string) string { return o + "@host@" + o + ":1" },
-		func(o string) string { return strings.Replace(o, "-", "_", 1) }, // what a pattern of SQL stands for
+		func(o string) string { return strings.Replace(o, "-", "_", 1) }, // _ matches any character in an SQL pattern
 		func(o string) string { return strings.Replace(o, "-", "", 1) },
 		func(o string) string { return o[:5] + "*" },
 		func(o string) string { return o[:5] + "%" },
@@ -111,7 +111,7 @@ func evictedOwnersThatLookAlike(t *trial) {
 	}
 }
 
-// eachPair calls f with pairs of owners, many at once, each pair both ways round.
+// eachPair calls f for many pairs of owners at once. It tests each kind of pair in both orders.
 func (t *trial) eachPair(f func(p likePair)) {
 	pairs := ownersAlike()
 	for _, p := range ownersAlike() {
@@ -120,7 +120,7 @@ func (t *trial) eachPair(f func(p likePair)) {
 	t.inChunks(len(pairs), 2, func(i int) { f(pairs[i]) })
 }
 
-// acquireAs is acquire by an owner of that name.
+// acquireAs is acquire for an owner of the given name.
 func (t *trial) acquireAs(b backend.Backend, key, owner string) *grant {
 	begun := time.Now()
 	g, err := t.request(t.ctx, b, backend.Request{Key: key, Owner: owner, TTL: t.long()})
@@ -138,7 +138,7 @@ func (t *trial) belongsTo(g *grant, when string) {
 	}
 }
 
-// notTakenFor fails if the owner p.two is taken for p.one, which holds the key, or for another that waits for it.
+// notTakenFor fails if the store confuses p.two with p.one, which holds the key, or with a waiter of a similar name.
 func (t *trial) notTakenFor(p likePair) {
 	held := t.acquireAs(t.a, t.newKey(), p.one)
 	begun := time.Now()
@@ -152,7 +152,7 @@ func (t *trial) notTakenFor(p likePair) {
 	}
 	t.belongsTo(held, "after an attempt by "+show(p.two))
 
-	// One that leaves the queue takes itself away: not the holder, nor another in the queue.
+	// A waiter that gives up must remove only itself: neither the holder nor another waiter.
 	like := p.two + "w"
 	if len(like) > backend.MaxOwnerLen {
 		like = p.two[1:]
@@ -171,18 +171,18 @@ func (t *trial) notTakenFor(p likePair) {
 	t.release(stays.granted(t, t.handOff(), when+", and the holder has released"))
 }
 
-// notRenewedFor fails if a renewal by p.one, whose lease the store has forgotten, counts for p.two, which holds the key
-// by now.
+// notRenewedFor fails if a renewal by p.one, whose lease the store has forgotten, renews the lease of p.two, the new
+// holder.
 func (t *trial) notRenewedFor(p likePair) {
 	t.endedFor(p, "Renew", func(g *grant) error { return g.Renew(t.ctx, t.long()/2) })
 }
 
-// notRenewedInBatchFor is notRenewedFor of a renewal in a batch.
+// notRenewedInBatchFor is notRenewedFor for a renewal in a batch.
 func (t *trial) notRenewedInBatchFor(p likePair) {
 	t.endedFor(p, "RenewBatch", func(g *grant) error { return t.batchOfOne(t.ctx, g, t.long()/2) })
 }
 
-// notReleasedFor is notRenewedFor of a release.
+// notReleasedFor is notRenewedFor for a release.
 func (t *trial) notReleasedFor(p likePair) {
 	t.endedFor(p, "Release", func(g *grant) error { return g.Release(t.ctx) })
 }
@@ -200,7 +200,8 @@ func (t *trial) endedFor(p likePair, what string, request func(forgotten *grant)
 	t.release(held)
 }
 
-// keysAlike are keys that have no prefix, so that a store may take them for something else than a key; each is new.
+// keysAlike returns similar keys, all of them new. They have no prefix, so a store may mistake them for something other
+// than a key.
 func keysAlike() (keys []string) {
 	word := letters()
 	keys = append(numbersAlike(), word)
@@ -214,7 +215,7 @@ func keysAlike() (keys []string) {
 	} {
 		keys = append(keys, word+end)
 	}
-	for _, begin := range []string{ // marks, blanks, dots and signs that are dropped, or mean something
+	for _, begin := range []string{ // marks, blanks, dots and signs that a store may drop or interpret
 		"\ufeff", "\ufffe", "\xef\xbb", "\xff\xfe", "\u200b", "\u2060", "\u3000", "\u00a0", "\u0301", "\x00", "\b", "\v",
 		"\x1b",
 		"e", "é", "e\u0301", ".", "..", "./", "../", "/", "//", "~", "~/", "$", "@", "#", "-", "--", "+", "!", "*", "%", "=",
@@ -229,8 +230,8 @@ func keysAlike() (keys []string) {
 	return unique(append(keys, strings.ToUpper(word), strings.ToUpper(word[:1])+word[1:]))
 }
 
-// numbersAlike are numbers: with zeros and signs, written in other ways, and what floats and integers of 32 and 64 bits
-// cannot distinguish.
+// numbersAlike returns similar numbers: with extra zeros and signs, in other notations, and numbers that floats or
+// integers of 32 and 64 bits cannot distinguish.
 func numbersAlike() (keys []string) {
 	n, huge := digits(9), digits(17)
 	x, _ := strconv.ParseUint(n, 10, 64)
@@ -258,8 +259,8 @@ func keysThatLookAlike(t *trial) {
 	t.fixedKeys()
 }
 
-// fixedKeys are short keys that cannot be new: whoever else uses the store may hold them. They prove only what is seen
-// of this check's own owners, and are held for a moment.
+// fixedKeys tests short keys that cannot be new: other users of the store may hold them. The check judges only what it
+// sees of its own owners, and holds each key only for a moment.
 func (t *trial) fixedKeys() {
 	keys := []string{
 		".", "..", "...", "/", "//", "/.", "./", " ", "  ", "\t", "\x00", "0", "00", "-0", "7", "007", "\ufeff",
@@ -289,7 +290,7 @@ func (t *trial) fixedKeys() {
 		})
 		for _, g := range grants {
 			if g != nil {
-				_ = g.Release(t.ctx) // or its TTL ends it
+				_ = g.Release(t.ctx) // if it fails, the TTL ends the lease
 			}
 		}
 	}

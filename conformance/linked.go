@@ -8,7 +8,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// linked opens a client behind a link of its own, which is healed before leases are given back at the end.
+// linked opens a client behind a link of its own. At the end of the check, the link is healed before leases are
+// released.
 func (t *trial) linked() (backend.Backend, Link) {
 	begun := time.Now()
 	b, link, err := t.h.Linked(t.ctx)
@@ -26,7 +27,7 @@ func (t *trial) linked() (backend.Backend, Link) {
 	return b, link
 }
 
-// cuttable opens a client whose every connection cut breaks.
+// cuttable opens a client, and returns a function that breaks all of its connections.
 func (t *trial) cuttable() (b backend.Backend, cut func()) {
 	if t.h.Cut == nil {
 		b, link := t.linked()
@@ -36,8 +37,8 @@ func (t *trial) cuttable() (b backend.Backend, cut func()) {
 	return b, func() { t.h.Cut(b) }
 }
 
-// process starts another process with a client, which is killed at the end. That its client cannot be opened in time,
-// on a machine with much else to do, is no failure that a check reports.
+// process starts another process with a client; the process is killed at the end. On a busy machine the client may not
+// open in time, so process makes up to three attempts.
 func (t *trial) process(skew time.Duration) Process {
 	const attempts = 3
 	p, err := t.h.Process(t.ctx, skew)
@@ -62,7 +63,7 @@ func (t *trial) endsWith(p Process) {
 	t.endsFault(kill)
 }
 
-// endsFault arranges for end, which may be called twice, to be called before the check's leases are given back.
+// endsFault arranges for end to be called before the check's leases are released. end may be called twice.
 func (t *trial) endsFault(end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

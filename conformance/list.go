@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// List of many keys, and of keys that a pattern or a text comparison would confuse.
+// Checks of List with many keys, and with keys that a pattern or a text comparison would confuse.
 var listChecks = []Check{
 	{
 		Name: "ListIsComplete",
@@ -45,12 +45,12 @@ func (t *trial) lister() backend.Lister {
 	return lister
 }
 
-// list returns the keys that begin with prefix, which are as they must be, each once.
+// list returns the keys that begin with prefix. It fails if List returns any other key, or a key twice.
 func (t *trial) list(lister backend.Lister, prefix string) map[string]bool {
 	begun := time.Now()
 	keys, err := lister.List(t.ctx, prefix)
 	t.answered(err, begun)
-	if errors.Is(err, backend.ErrUnavailable) { // a store that is written to all the time may not have a moment for it
+	if errors.Is(err, backend.ErrUnavailable) { // constant writes may keep a store from completing a List
 		t.tooLate("List: %v", err)
 	}
 	if err != nil {
@@ -69,7 +69,7 @@ func (t *trial) list(lister backend.Lister, prefix string) map[string]bool {
 	return found
 }
 
-// misses returns a held key that found does not have, if there is one.
+// misses describes the held keys that found lacks. It returns an empty string if found has all of them.
 func misses(found map[string]bool, held []*grant) string {
 	missing, first := 0, ""
 	for _, g := range held {
@@ -85,7 +85,7 @@ func misses(found map[string]bool, held []*grant) string {
 	return fmt.Sprintf("lacks %d of %d held keys, %s among them", missing, len(held), show(first))
 }
 
-// holdMany gets up to n keys with prefix, for both clients in turn, as many as there is time for.
+// holdMany acquires up to n keys with prefix, by both clients in turn, as many as batchBudget allows.
 func (t *trial) holdMany(prefix string, n int) []*grant {
 	held, end := make([]*grant, n), time.Now().Add(batchBudget)
 	t.inTurns(n, func(i int) {
@@ -98,9 +98,9 @@ func (t *trial) holdMany(prefix string, n int) []*grant {
 
 func listIsComplete(t *trial) {
 	const (
-		room   = 8 // leases of those that come and go
+		room   = 8 // leases for keys that are acquired and released meanwhile
 		rounds = 10
-		atMost = 2 * time.Second // with others that come and go
+		atMost = 2 * time.Second // while other keys are acquired and released
 	)
 	lister, prefix := t.lister(), t.newKey()+"/"
 	held := t.holdMany(prefix, max(1, t.large-room))
@@ -115,7 +115,7 @@ func listIsComplete(t *trial) {
 	var over atomic.Bool
 	others := t.call(func() error {
 		t.together(min(room/2, t.h.Many), func(i int) {
-			for n := 0; !over.Load() && !t.ended(); n++ { // before, between and behind the others
+			for n := 0; !over.Load() && !t.ended(); n++ { // sorted before, between and after the held keys
 				t.release(t.acquire(t.client(i), fmt.Sprintf("%s%05d%s", prefix, (n*12347+i)%100000, "+"), t.long()))
 			}
 		})
@@ -166,7 +166,7 @@ func listComparesBytes(t *trial) {
 				hold(k + end + "-more")
 			}
 		}
-		// The prefix in the middle, at the end, in part, in other letters, and behind what a store might trim.
+		// The prefix in the middle, at the end, in part, in upper case, and after bytes that a store might trim.
 		for _, key := range []string{"x" + k, "/" + k + "/a", " " + k, "\x00" + k, k[1:] + k, strings.ToUpper(k),
 			k[:len(k)-1]} {
 			hold(key)
@@ -231,7 +231,7 @@ func cutListFails(t *trial) {
 	t.inTurns(len(held), func(i int) { _ = held[i].Release(t.ctx) })
 }
 
-// uncertain fails if err, of a disturbed request, claims a certain outcome.
+// uncertain fails if err, of a disturbed request, claims to know the outcome.
 func (t *trial) uncertain(err error, what string) {
 	for _, certain := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid,
 		errors.ErrUnsupported} {

@@ -16,10 +16,10 @@ var longQueueChecks = []Check{
 	},
 }
 
-// waiters is how many waits for a key two clients can have besides a lease of one of them.
+// waiters returns how many waits for a key two clients can have, besides a lease of one of them, but no more than most.
 func (t *trial) waiters(most int) int { return min(most, 2*(t.h.Many-1)) }
 
-// longQueue is the number of waiters in a long queue. It is smaller where waiters poll without a queue.
+// longQueue returns the number of waiters in a long queue. It is smaller if waiters poll without a queue.
 func (t *trial) longQueue() int {
 	const queue, pollers = 64, 24
 	if t.g.Wake == backend.WakePoll {
@@ -28,16 +28,16 @@ func (t *trial) longQueue() int {
 	return t.waiters(queue)
 }
 
-// A crowd is the holder of a key and those who wait for it.
+// A crowd is the holder of a key and the waiters for it.
 type crowd struct {
 	*trial
 	g     *grant
 	waits []*waiting
 	ttls  []time.Duration
-	batch bool // how the lease is renewed next
+	batch bool // the next renewal is in a batch
 }
 
-// kinds is how many kinds of renewals there are: alone, and in a batch.
+// kinds returns the number of kinds of renewals: alone, and in a batch if the store supports batches.
 func (c *crowd) kinds() int {
 	if _, ok := c.a.(backend.BatchRenewer); ok {
 		return 2
@@ -45,26 +45,27 @@ func (c *crowd) kinds() int {
 	return 1
 }
 
-// longQueueIsServed renews a lease while waiters arrive and leave; lets it end by itself; and has each waiter renew its
-// own.
+// longQueueIsServed renews a lease while waiters arrive and leave, and then lets the lease expire. Each waiter then
+// renews its own lease.
 func longQueueIsServed(t *trial) {
 	defer t.watchStore()()
 	c := &crowd{trial: t, g: t.acquire(t.a, t.key, t.long())}
 	c.arrive(t.longQueue())
-	// A renewal for less reaches the store: so does the next, which is of the other kind, or the key would be free.
+	// A renewal to a shorter TTL reaches the store. The next renewal, of the other kind, must reach it too, or the key
+	// would become free.
 	brief := t.passing()
 	for range c.kinds() {
 		c.renews(brief)
 		c.renews(t.long())
 		t.outlast(t.lastRefusal(time.Now(), brief))
-		c.renews(t.long()) // an odd number: the next round begins with the other kind
+		c.renews(t.long()) // an odd number of renewals, so that the next round begins with the other kind
 		t.heldBy(c.g)
 	}
 	for _, w := range c.waits {
 		w.stillWaits(t, c.g, t.rule)
 	}
 	c.leave()
-	// The last renewal is not the longest: the key is free by its TTL, and a waiter gets it.
+	// The last renewal is to a short TTL. The key becomes free by that TTL, and a waiter gets it.
 	c.renews(t.short())
 	for n := len(c.waits); n > 0; n-- {
 		c.next()
@@ -72,7 +73,7 @@ func longQueueIsServed(t *trial) {
 	t.becomesFree(t.b, t.key, t.handOff(), "after the last waiter's release")
 }
 
-// arrive has n waiters queue, one after the other where the store keeps their order.
+// arrive starts n waiters, one after the other if the store keeps their order.
 func (c *crowd) arrive(n int) {
 	ttls := []time.Duration{c.long(), c.long()/2 + 1, 2 * c.long(), c.long() + time.Second - 1, c.long() / 3,
 		c.long() * 3 / 2}
@@ -91,7 +92,7 @@ func (c *crowd) arrive(n int) {
 	c.arrived(c.key, n)
 }
 
-// renews renews the holder's lease, alone and in a batch in turn, and fails unless the store has done it.
+// renews renews the holder's lease, alternately alone and in a batch, and fails unless the renewal takes effect.
 func (c *crowd) renews(ttl time.Duration) {
 	renew, what := c.renew, "Renew with a queue"
 	if c.batch {
@@ -104,7 +105,7 @@ func (c *crowd) renews(ttl time.Duration) {
 	c.g.ttl, c.g.before, c.g.after = ttl, before, time.Now()
 }
 
-// leave has some of the waiters leave.
+// leave cancels some of the waiters.
 func (c *crowd) leave() {
 	for i := len(c.waits) - 3; i > 0; i -= 7 {
 		c.waits[i].cancelAndFail(c.trial)
@@ -113,7 +114,7 @@ func (c *crowd) leave() {
 	}
 }
 
-// next waits for the next waiter's turn, whose lease has its own TTL, renews the lease, and releases it.
+// next waits until the next waiter is granted the key for its own TTL, and then renews and releases that lease.
 func (c *crowd) next() {
 	last := c.g.Deadline()
 	turn := c.firstOf(c.waits, time.Until(last)+c.handOff(), "after the holder's end")

@@ -42,17 +42,17 @@ func (t *trial) losesOnTime(g *grant) {
 			}
 			return
 		}
-		deadline = next // it has moved on by itself
+		deadline = next // the deadline has moved on without a renewal
 	}
 }
 
-// livesUntil reports whether Lost of g is open at its deadline still, and fails if it closes before.
+// livesUntil reports whether Lost of g is still open at the deadline. It fails if Lost closes before.
 func (t *trial) livesUntil(g *grant, deadline time.Time) bool {
 	time.Sleep(time.Until(deadline) - 15*time.Millisecond)
 	if gone, now := g.gone(), time.Now(); gone && now.Before(deadline) {
 		t.fatalf("Lost is closed %v before the deadline", deadline.Sub(now))
 	}
-	// Lateness counts from when this goroutine runs again: a timer of the lease needs a processor as much.
+	// Lateness counts from when this goroutine runs again, because the lease's own timer needs a processor too.
 	wake := time.NewTimer(time.Until(deadline))
 	defer wake.Stop()
 	select {

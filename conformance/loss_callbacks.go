@@ -117,7 +117,7 @@ func (t *trial) evicts() (*grant, *lossCallbacks) {
 	return g, to
 }
 
-// callsOnStoreLoss sends no request for a lease that the store has dropped.
+// callsOnStoreLoss checks the callbacks of a lease that the store has dropped and that makes no request.
 func (t *trial) callsOnStoreLoss() {
 	g, to := t.evicts()
 	if !t.within(soon, g.Lost()) {
@@ -126,8 +126,8 @@ func (t *trial) callsOnStoreLoss() {
 	to.all("after the store has dropped the lease")
 }
 
-// callsOnLostRenewal has a renewal report that the store has dropped the lease, if the client has not been notified
-// before.
+// callsOnLostRenewal checks the callbacks when a renewal reports that the store has dropped the lease. The client may
+// have been notified before.
 func (t *trial) callsOnLostRenewal(way renewal) {
 	g, to := t.evicts()
 	begun := time.Now()
@@ -139,20 +139,20 @@ func (t *trial) callsOnLostRenewal(way renewal) {
 	to.afterLoss(way.what)
 }
 
-// callsOnLostRelease has a release report that the store has dropped the lease.
+// callsOnLostRelease checks the callbacks when a release reports that the store has dropped the lease.
 func (t *trial) callsOnLostRelease() {
 	g, to := t.evicts()
 	begun := time.Now()
 	err := g.Release(t.ctx)
 	t.answered(err, begun)
-	if took := time.Since(begun); err == nil && took > slow { // a repeated request may find the work done
+	if took := time.Since(begun); err == nil && took > slow { // a retried request may find the work done
 		t.tooLate("Release of a lease that the store has dropped: no error after %v", took)
 	}
 	t.isLost(err, "Release of a lease that the store has dropped")
 	to.afterLoss("Release")
 }
 
-// afterLoss fails unless Lost closes, and every function is called, after a request was ErrLost.
+// afterLoss fails unless Lost closes and every function is called, after a request returned ErrLost.
 func (to *lossCallbacks) afterLoss(request string) {
 	if !to.t.within(soon, to.g.Lost()) {
 		to.t.breaks(6, "Lost is not closed %v after %s failed with ErrLost", soon, request)

@@ -14,7 +14,7 @@ var maxLeasesChecks = []Check{
 		Rule: "Guarantees.MaxLeases: a client holds as many leases at once; one more is ErrUnavailable, or " +
 			"waits for its turn",
 		Needs: []Need{needsMaxLeases},
-		alone: true, // what limits them may be limited for all clients together, too
+		alone: true, // the limit may apply to all clients together
 		run:   maxLeasesAreGranted,
 	},
 }

@@ -45,11 +45,11 @@ var memberChecks = []Check{
 	},
 }
 
-// membersFail lets one member after the other fail, and proves each time that the store serves again within Outage,
-// while failed and afterwards, and that all that was held, waited for and counted before is so still.
+// membersFail lets one member after the other fail. It checks that the store serves again within Outage, both during
+// the failure and afterwards. It also checks that all leases, waits and token orders from before survive.
 func (t *trial) membersFail(how string, fail func(m Member) (restore func())) {
 	c := &clusterTrial{trial: t, order: &tokens{t: t}, orderKey: t.newKey()}
-	t.h.Gather() // another check may have left a member behind, and an election ends requests too
+	t.h.Gather() // a member may still recover from another check, and an election fails requests too
 	c.keep()
 	for i, m := range t.h.Members {
 		if i > 0 {
@@ -69,7 +69,7 @@ func (t *trial) membersFail(how string, fail func(m Member) (restore func())) {
 	c.end()
 }
 
-// A clusterTrial keeps leases and intrudes on them all the while that members fail.
+// A clusterTrial holds leases, and attempts to acquire their keys, while members fail.
 type clusterTrial struct {
 	*trial
 	order    *tokens
@@ -78,16 +78,16 @@ type clusterTrial struct {
 	kept  []*grant
 	done  chan struct{}
 	wg    sync.WaitGroup
-	tries atomic.Int64 // of the intruders that were answered
+	tries atomic.Int64 // attempts by intrude that were refused
 }
 
-// ttl outlives an outage, with time to renew.
+// ttl returns a TTL that outlives an outage and leaves time to renew.
 func (c *clusterTrial) ttl() time.Duration {
 	const least = 5 * time.Second
 	return c.g.Round(max(least, 3*c.h.Outage, 4*c.g.MinTTL))
 }
 
-// keep acquires leases by both clients, keeps renewing them, and lets the other client try to acquire them.
+// keep acquires leases by both clients and keeps renewing them, while the other client attempts to acquire their keys.
 func (c *clusterTrial) keep() {
 	c.done = make(chan struct{})
 	for _, pair := range [][2]backend.Backend{{c.a, c.b}, {c.b, c.a}, {c.a, c.b}} {
@@ -98,7 +98,7 @@ func (c *clusterTrial) keep() {
 	}
 }
 
-// repeat calls f again and again until end.
+// repeat calls f at intervals of pause until end is called.
 func (c *clusterTrial) repeat(pause time.Duration, f func()) {
 	c.wg.Add(1)
 	c.spawn(func() {
@@ -118,7 +118,7 @@ func (c *clusterTrial) repeat(pause time.Duration, f func()) {
 	})
 }
 
-// prolong renews g. An outage may lose the reply, not the lease.
+// prolong renews g. An outage may lose the reply, but not the lease.
 func (c *clusterTrial) prolong(g *grant) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.ttl()/4)
 	defer cancel()
@@ -128,20 +128,20 @@ func (c *clusterTrial) prolong(g *grant) {
 	}
 }
 
-// intrude tries to get the key of g, which must not succeed while g is live.
+// intrude attempts to acquire the key of g, which must not succeed while g is live.
 func (c *clusterTrial) intrude(b backend.Backend, g *grant) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.ttl()/4)
 	defer cancel()
 	other, err := c.requestKey(ctx, b, g.key, c.ttl(), false)
 	switch {
-	case err == nil && g.live(other.after) && !c.ended(): // a check that has ended gives its leases back
+	case err == nil && g.live(other.after) && !c.ended(): // an ended check releases its leases
 		c.doubleGrant("a second owner was granted a key %v before the holder's deadline", time.Until(g.Deadline()))
 	case errors.Is(err, backend.ErrHeld):
 		c.tries.Add(1)
 	}
 }
 
-// serves proves that either client can acquire and release a fresh key within Outage, and that tokens go on rising.
+// serves checks that both clients can acquire and release a fresh key within Outage, and that tokens still increase.
 func (c *clusterTrial) serves(when string) {
 	begun := time.Now()
 	var wg sync.WaitGroup
@@ -162,7 +162,7 @@ func (c *clusterTrial) serves(when string) {
 	}
 }
 
-// works proves that b can acquire and release key within Outage since begun.
+// works checks that b can acquire and release key within Outage since begun.
 func (c *clusterTrial) works(b backend.Backend, key string, begun time.Time, when string) (g *grant) {
 	c.succeedsBy(begun.Add(c.h.Outage), when+": Acquire of a free key", func(ctx context.Context) (err error) {
 		g, err = c.requestKey(ctx, b, key, c.ttl(), false)
@@ -172,10 +172,10 @@ func (c *clusterTrial) works(b backend.Backend, key string, begun time.Time, whe
 	return g
 }
 
-// succeedsBy repeats request until it succeeds, which it must by end.
+// succeedsBy repeats request until it succeeds, which must happen by end.
 func (c *clusterTrial) succeedsBy(end time.Time, what string, request func(ctx context.Context) error) {
 	begun := time.Now()
-	end = later(end, begun.Add(max(time.Second, c.h.Outage/2))) // what was before may have used it up
+	end = later(end, begun.Add(max(time.Second, c.h.Outage/2))) // earlier steps may have used up the time
 	ctx, cancel := context.WithDeadline(c.ctx, end)
 	defer cancel()
 	for {
@@ -197,7 +197,7 @@ func later(x, y time.Time) time.Time {
 	return y
 }
 
-// handsOver releases held, which next waits for since before the failure.
+// handsOver releases held, for which next has been waiting since before the failure.
 func (c *clusterTrial) handsOver(held *grant, next *waiting, when string) {
 	if held.gone() {
 		c.fatalf("%s: a lease of %v was lost", when, c.ttl())
@@ -210,7 +210,8 @@ func (c *clusterTrial) handsOver(held *grant, next *waiting, when string) {
 	c.succeedsBy(time.Now().Add(c.h.Outage), when+": Release", g.Release)
 }
 
-// end proves that the leases kept are there still, and that the intruders were refused rather than kept waiting.
+// end checks that the kept leases still exist, and that attempts to acquire their keys were refused rather than
+// delayed.
 func (c *clusterTrial) end() {
 	close(c.done)
 	c.wg.Wait()
@@ -227,7 +228,7 @@ func (c *clusterTrial) end() {
 	}
 }
 
-// stillGoing ends the goroutine it is called on if another one of the check has failed.
+// stillGoing ends the calling goroutine if another goroutine of the check has failed.
 func (c *clusterTrial) stillGoing() {
 	if c.ended() {
 		runtime.Goexit()

@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Everything at the shortest TTL of the store, where the margin is largest in proportion.
+// Checks at the shortest TTL of the store, where the margin is largest in proportion.
 var minTTLChecks = []Check{
 	{
 		Name: "FreeKeyIsNotLost",
@@ -29,7 +29,7 @@ var minTTLChecks = []Check{
 	},
 }
 
-// A briefWay is a way to get a free key.
+// A briefWay is a way to acquire a free key.
 type briefWay struct{ wait, shared bool }
 
 func (t *trial) briefWays() []briefWay {
@@ -40,7 +40,8 @@ func (t *trial) briefWays() []briefWay {
 	return ways
 }
 
-// granted makes an attempt on a free key with a TTL that may be over before the answer is there: then it returns nil.
+// granted attempts to acquire a free key for a TTL that may expire before the reply arrives. In that case, it returns
+// nil.
 func (t *trial) granted(key string, ttl time.Duration, way briefWay) *grant {
 	before := time.Now()
 	l, err := t.a.Acquire(t.ctx, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: way.wait,
@@ -64,7 +65,7 @@ func (t *trial) granted(key string, ttl time.Duration, way briefWay) *grant {
 	return g
 }
 
-// ownerOf is the owner of a lease of kit.Leases, empty for others.
+// ownerOf returns the owner of a lease of kit.Leases. For other leases it returns an empty string.
 func ownerOf(l backend.Lease) string {
 	if l, ok := l.(interface{ Owner() string }); ok {
 		return l.Owner()
@@ -72,13 +73,13 @@ func ownerOf(l backend.Lease) string {
 	return ""
 }
 
-// tiny are TTLs up to MinTTL, and a little above.
+// tiny returns TTLs up to MinTTL, and one slightly above.
 func (t *trial) tiny() []time.Duration {
 	return []time.Duration{1, time.Microsecond, time.Millisecond, max(1, t.g.MinTTL/2), max(1, t.g.MinTTL-1),
 		max(1, t.g.MinTTL), t.g.MinTTL + 1}
 }
 
-// attemptsInTime is how often a request for a short TTL is repeated whose answer comes after its end.
+// attemptsInTime is how often a request for a short TTL is repeated if the reply arrives after the lease's end.
 const attemptsInTime = 20
 
 func freeKeyIsNotLost(t *trial) {
@@ -100,8 +101,7 @@ func freeKeyIsNotLost(t *trial) {
 	t.provesNothing("%d grants arrived in time", inTime)
 }
 
-// eachBrief runs f with leases of short TTLs, each got with and without a wait, until it reports that it has seen
-// enough.
+// eachBrief runs f with leases of short TTLs, acquired in each briefWay, until f reports that it has seen enough.
 func (t *trial) eachBrief(ttls []time.Duration, f func(g *grant) (seen bool)) {
 	ways := t.briefWays()
 	t.inChunks(len(ways)*len(ttls), 2, func(i int) {
@@ -147,14 +147,14 @@ func ttlBelowMinTTLIsMinTTL(t *trial) {
 }
 
 func minTTLIsKept(t *trial) {
-	least := max(t.g.MinTTL, 8*time.Millisecond) // what is shorter ends before it can be looked at
+	least := max(t.g.MinTTL, 8*time.Millisecond) // a shorter lease ends before it can be inspected
 	least = t.g.Round(least * time.Duration(t.stretch))
 	t.eachBrief([]time.Duration{least, least, least},
 		func(g *grant) bool { return t.livesOn(g, least) && t.passesOn(g, least) })
 }
 
-// livesOn renews g at a third of its TTL until several TTLs have passed, in every way, and reports false if a renewal
-// came too late.
+// livesOn renews g every third of its TTL, for several TTLs, alternating between the ways to renew. It returns false if
+// a renewal was too late.
 func (t *trial) livesOn(g *grant, ttl time.Duration) bool {
 	const renewals = 8
 	ways := t.renewals()
@@ -181,8 +181,8 @@ func (t *trial) livesOn(g *grant, ttl time.Duration) bool {
 	return true
 }
 
-// passesOn has a waiter get the key of g, when that has expired, for MinTTL too. It reports false if the waiter's lease
-// ended before it could be inspected.
+// passesOn makes a waiter acquire the key of g, also for MinTTL, when g has expired. It returns false if the waiter's
+// lease ended before it could be inspected.
 func (t *trial) passesOn(g *grant, ttl time.Duration) bool {
 	w := t.wait(t.b, g.key, ttl)
 	bound := t.g.Round(ttl) + t.handOff()
@@ -190,7 +190,7 @@ func (t *trial) passesOn(g *grant, ttl time.Duration) bool {
 		t.notInTime(t.ruleText(9), "a waiter has not been granted the key of a dead holder within %v, whose lease was "+
 			"for MinTTL, %v", bound, ttl)
 	}
-	if errors.Is(w.err, backend.ErrLost) { // its turn came too late: the machine is slow
+	if errors.Is(w.err, backend.ErrLost) { // the grant arrived too late: the machine is slow
 		return false
 	}
 	next := w.granted(t, tick, "after the expiry of a lease of MinTTL")

@@ -9,15 +9,16 @@ import (
 
 // A Need is a condition under which a check applies.
 type Need struct {
-	// Missing names what is missing when the need is not met: a guarantee, as in "Guarantees.FIFO", a hook, as in
-	// "Harness.Evict", or an optional interface, as in "backend.Resumer". Only a suite that runs knows the latter.
+	// Missing names what is missing if the need is not met: a guarantee, as in "Guarantees.FIFO", a hook, as in
+	// "Harness.Evict", or an optional interface, as in "backend.Resumer". Only a running suite knows whether an optional
+	// interface is missing.
 	Missing string
 	// Reason is a sentence, as in "the store promises no order of grants (Guarantees.FIFO)".
 	Reason string
 	Met    func(g backend.Guarantees, h Harness) bool
 }
 
-// Guarantee reports whether n requires a guarantee of the store, not for a hook of the harness.
+// Guarantee reports whether n requires a guarantee of the store, rather than a hook of the harness.
 func (n Need) Guarantee() bool { return strings.HasPrefix(n.Missing, "Guarantees.") }
 
 var (

@@ -30,15 +30,15 @@ var numberChecks = []Check{
 	},
 }
 
-// passing is a TTL in which a few requests can be made before its end is waited for.
+// passing returns a TTL that leaves time for a few requests, but is short enough to wait for its end.
 func (t *trial) passing() time.Duration {
 	const some = 500 * time.Millisecond
 	return t.g.Round(t.short() + some*time.Duration(t.stretch))
 }
 
-// numbers are TTLs that do not come out even, and those that are a little longer than what fits into a number of some
-// size: where they wrap around, little is left, which is over soon. They are no more than can be looked at soon, so
-// many at once.
+// numbers returns TTLs that are not round, and TTLs slightly longer than an integer of some size can hold. If such a
+// TTL overflows, only a short TTL remains, which soon expires. numbers returns only as many as a check can test soon,
+// atOnce at a time.
 func (t *trial) numbers(atOnce int) []time.Duration {
 	const ns, us, ms, s = time.Nanosecond, time.Microsecond, time.Millisecond, time.Second
 	const day = 24 * time.Hour
@@ -58,7 +58,7 @@ func (t *trial) numbers(atOnce int) []time.Duration {
 	slices.Sort(all)
 	all = slices.Compact(all)
 	all = slices.DeleteFunc(all, func(ttl time.Duration) bool { return ttl > t.longest() || ttl <= 0 })
-	if most := 6 * atOnce; len(all) > most { // of a store that holds few leases, others each time
+	if most := 6 * atOnce; len(all) > most { // the store holds few leases: a random selection
 		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all = all[:most]
 	}
@@ -90,7 +90,7 @@ func oddTTLsAreKept(t *trial) {
 	t.together(len(ways), func(i int) { ways[i]() })
 }
 
-// grantsKept has leases of TTLs of all sorts granted.
+// grantsKept acquires leases for TTLs of all sorts, and checks that the store keeps them.
 func (t *trial) grantsKept(what string, get func(ttl time.Duration) *grant) {
 	const ways = 4 // at once
 	each := max(1, t.h.Many/ways)
@@ -111,8 +111,8 @@ func (t *trial) inspectHasTTL() bool {
 	return t.inspect(g.key).TTL > 0
 }
 
-// keptToTheEnd waits for the ends of odd TTLs, of leases granted, renewed and waited for, where Inspect does not return
-// them. What was cut to seconds is free before.
+// keptToTheEnd waits for odd TTLs to run out, of leases that were granted, renewed or waited for. It is for stores
+// whose Inspect returns no TTL. A TTL that was cut to whole seconds ends early.
 func (t *trial) keptToTheEnd() {
 	var odd []time.Duration
 	const all = 100
@@ -122,7 +122,7 @@ func (t *trial) keptToTheEnd() {
 		}
 	}
 	const ways = 3
-	var asked atomic.Int32 // in time
+	var asked atomic.Int32 // leases whose key was requested in time
 	t.together(min(ways*len(odd), t.h.Many), func(i int) {
 		ttl := odd[len(odd)-1-i/ways]
 		var g *grant
@@ -188,7 +188,8 @@ func (t *trial) renewTogether(grants []*grant, ttls []time.Duration) {
 	}
 }
 
-// renewalsKept has leases renewed to TTLs of all sorts, and back to a usual one. So many ways are tried at once.
+// renewalsKept renews leases to TTLs of all sorts, and then back to a usual one. ways is how many such tests run at
+// once.
 func (t *trial) renewalsKept(
 	what string, ways int, get func(b backend.Backend, key string, ttl time.Duration) *grant,
 	renew func(grants []*grant, ttls []time.Duration),
@@ -216,15 +217,15 @@ func (t *trial) renewalsKept(
 	}
 }
 
-// keeps fails unless g, granted or renewed for ttl by a request between before and after, lives for as long, as its
-// holder and the other client see it.
+// keeps fails unless g lives for ttl, as seen by its holder and the other client. The request that granted or renewed g
+// was made between before and after.
 func (t *trial) keeps(g *grant, ttl time.Duration, before, after time.Time, what string) {
 	t.keepsDeadline(g, ttl, before, after, what)
 	t.remains(g, ttl, what)
 	t.keepsWhole(g, ttl, before, what)
 }
 
-// keepsWhole fails unless the store keeps g for its whole TTL, not only until its deadline, which has a margin. The
+// keepsWhole fails unless the store keeps g for its whole TTL, and not only until its deadline, which has a margin. The
 // request was sent after before.
 func (t *trial) keepsWhole(g *grant, ttl time.Duration, before time.Time, what string) {
 	if t.kept(ttl) < ttl {
@@ -232,14 +233,14 @@ func (t *trial) keepsWhole(g *grant, ttl time.Duration, before time.Time, what s
 	}
 	h := t.inspect(g.key)
 	elapsed := time.Since(before)
-	// what a clock loses that runs at another speed, and what Inspect rounds off
+	// slack allows for clocks that run at different speeds, and for rounding by Inspect
 	slack := elapsed/100 + max(2*time.Millisecond, t.g.Granularity)
 	if least := ttl - elapsed - slack; h.Owner == g.owner && h.TTL != 0 && h.TTL < least {
 		t.fatalf("%s for %v: Inspect returns a TTL of %v, want %v at least, as a TTL is a minimum", what, ttl, h.TTL, least)
 	}
 }
 
-// keepsDeadline is keeps as its holder sees it.
+// keepsDeadline is the part of keeps that concerns the holder.
 func (t *trial) keepsDeadline(g *grant, ttl time.Duration, before, after time.Time, what string) {
 	deadline := g.Deadline()
 	if t.kept(ttl) < ttl { // the deadline may have moved on before it was read
@@ -253,7 +254,7 @@ func (t *trial) keepsDeadline(g *grant, ttl time.Duration, before, after time.Ti
 	}
 }
 
-// remains fails unless the store keeps g, which may have been granted or renewed for ttl a while ago.
+// remains fails unless the store still keeps g, which may have been granted or renewed for ttl a while ago.
 func (t *trial) remains(g *grant, ttl time.Duration, what string) {
 	begun, deadline := time.Now(), g.Deadline()
 	h := t.inspect(g.key)
@@ -276,13 +277,13 @@ func (t *trial) remains(g *grant, ttl time.Duration, what string) {
 	}
 }
 
-// stayKept waits until a wrapped TTL would have expired, and releases the leases.
+// stayKept waits until a TTL that overflowed would have expired, checks the leases, and releases them.
 func (t *trial) stayKept(grants []*grant, ttls []time.Duration) {
 	time.Sleep(t.short())
 	t.inTurns(len(grants), func(i int) {
 		g, again := grants[i], 4*t.short()
 		if ttls[i] < again {
-			return // it may be over, by rights
+			return // the lease may rightly have ended
 		}
 		t.refused(t.b, g)
 		t.remains(g, ttls[i], "a lease")
@@ -295,7 +296,7 @@ func (t *trial) stayKept(grants []*grant, ttls []time.Duration) {
 func tinyRenewalsAreRoundedUp(t *trial) {
 	var ttls []time.Duration
 	for _, ttl := range []time.Duration{1, time.Microsecond, time.Millisecond, t.g.MinTTL / 2, t.g.MinTTL - 1} {
-		const least = 8 * time.Millisecond // what is shorter is over before it can be looked at
+		const least = 8 * time.Millisecond // a shorter lease ends before it can be inspected
 		if ttl > 0 && t.g.Round(ttl) >= least {
 			ttls = append(ttls, ttl)
 		}
@@ -315,7 +316,7 @@ func tinyRenewalsAreRoundedUp(t *trial) {
 	}
 }
 
-// renewsTiny renews a lease for less than MinTTL, and reports false if it was over before that was known.
+// renewsTiny renews a lease for less than MinTTL. It returns false if the lease ended before the check could judge it.
 func (t *trial) renewsTiny(ttl time.Duration, way renewal) bool {
 	g, granted, what := t.acquire(t.a, t.newKey(), t.long()), t.g.Round(ttl), way.what
 	last, before := g.Deadline(), time.Now()

@@ -103,7 +103,8 @@ func breakEndsOneLease(t *trial) {
 	}
 }
 
-// breaksLease ends g by Break, which the store answers. One that had to repeat its request may find the work done.
+// breaksLease ends g by Break, and requires a reply from the store. A client that retried its request may find the work
+// done.
 func (t *trial) breaksLease(breaker backend.Breaker, g *grant) error {
 	begun := time.Now()
 	err := breaker.Break(t.ctx, g.key, g.owner)
@@ -114,8 +115,8 @@ func (t *trial) breaksLease(breaker backend.Breaker, g *grant) error {
 	return err
 }
 
-// breaksNothing breaks a lease that is not there. A store that had to repeat its request, on a busy machine, may not
-// know that nothing was.
+// breaksNothing breaks a lease that does not exist. On a busy machine, a client that retried its request may not know
+// that there was no lease.
 func (t *trial) breaksNothing(breaker backend.Breaker, key, owner, what string) {
 	begun := time.Now()
 	t.wantLost(what, func() error {

@@ -29,7 +29,7 @@ func listFailsAfterItsEnd(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	ended, cancel := context.WithCancel(t.ctx)
 	cancel()
-	// Many times: where a request is made all the same, its answer and the context's end race.
+	// Repeated, because a client that wrongly makes the request races its reply against the end of the context.
 	for range 100 {
 		if _, err := lister.List(ended, t.key); !errors.Is(err, context.Canceled) {
 			t.fatalf("List with an ended context: %v, want context.Canceled", err)
@@ -61,7 +61,7 @@ func breakRefusesBadInput(t *trial) {
 	}
 	ended, cancel := context.WithCancel(t.ctx)
 	cancel()
-	for range 100 { // as above
+	for range 100 { // for the same reason
 		if err := breaker.Break(ended, g.key, g.owner); !errors.Is(err, context.Canceled) {
 			t.fatalf("Break with an ended context: %v, want context.Canceled", err)
 		}
@@ -83,7 +83,8 @@ func breakRefusesBadInput(t *trial) {
 	}
 }
 
-// breaksNobody breaks the lease of the empty owner, which nobody is. A store may also refuse the owner as ErrInvalid.
+// breaksNobody breaks the lease of the empty owner, which no lease has. A store may also reject the owner with
+// ErrInvalid.
 func (t *trial) breaksNobody(breaker backend.Breaker, key, what string) {
 	begun := time.Now()
 	err := breaker.Break(t.ctx, key, "")

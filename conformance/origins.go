@@ -17,12 +17,12 @@ var originChecks = []Check{
 	},
 }
 
-// An origin is how a lease came about.
+// An origin is how a lease was granted.
 type origin struct {
 	how     string
-	waits   bool                         // its owner waited for the end of the lease before
-	ends    func(t *trial, first *grant) // ends the lease before; nil if there was none, or if that expires
-	expires bool                         // the lease before expires
+	waits   bool                         // its owner waited for the end of the previous lease
+	ends    func(t *trial, first *grant) // ends the previous lease; nil if there was none, or if it expires
+	expires bool                         // the previous lease expires
 	shared  bool
 }
 
@@ -49,14 +49,15 @@ func (t *trial) origins() []origin {
 	return origins
 }
 
-// mustBreak ends g, which must be live.
+// mustBreak breaks g, which must be live.
 func (t *trial) mustBreak(breaker backend.Breaker, g *grant) {
 	if err := t.breaksLease(breaker, g); err != nil {
 		t.fatalf("Break of a live lease: %v", err)
 	}
 }
 
-// lease grants a new key to client b for ttl. The lease before was that of client before, for that long.
+// lease acquires a new key by client b for ttl. The previous lease, if any, belonged to client before and was for
+// firstTTL.
 func (o origin) lease(t *trial, before, b backend.Backend, ttl, firstTTL time.Duration) *grant {
 	r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: ttl, Wait: o.waits, Shared: o.shared}
 	var first *grant
@@ -87,10 +88,10 @@ func (o origin) lease(t *trial, before, b backend.Backend, ttl, firstTTL time.Du
 	return w.granted(t, patience, "a lease granted "+o.how)
 }
 
-// A change is what happens to a lease before it ends.
+// A change is a renewal or a Resume of a lease before it ends.
 type change struct {
 	what string
-	// makes the change, for ttl, and returns the lease that is to be used from then on
+	// makes the change, for ttl, and returns the lease to use from then on
 	make func(g *grant, ttl time.Duration) *grant
 }
 
@@ -113,7 +114,7 @@ func (t *trial) changes() []change {
 	return changes
 }
 
-// other is the other of the two clients.
+// other returns the other of the two clients.
 func (t *trial) other(b backend.Backend) backend.Backend {
 	if b == t.a {
 		return t.b
@@ -121,12 +122,12 @@ func (t *trial) other(b backend.Backend) backend.Backend {
 	return t.a
 }
 
-// A likeCase is one lease of leasesAreAlike.
+// A likeCase is one lease that leasesAreAlike tests.
 type likeCase struct {
 	origin
 	change
 	i     int
-	token bool // Inspect returns the tokens of such leases that were granted at once
+	token bool // Inspect returns the tokens of leases in this mode
 }
 
 func (c likeCase) String() string {
@@ -141,18 +142,18 @@ func leasesAreAlike(t *trial) {
 	tokens := t.modesWithTokens()
 	for _, o := range t.origins() {
 		for _, c := range t.changes() {
-			for range 2 { // each client has the lease once
+			for range 2 { // once for each client
 				cases = append(cases, likeCase{o, c, len(cases), tokens[o.shared]})
 			}
 		}
 	}
 	rand.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 	const each, rounds = 5, 8
-	if most := rounds * max(1, t.h.Many/each); len(cases) > most { // of a store that holds few leases, others each time
+	if most := rounds * max(1, t.h.Many/each); len(cases) > most { // the store holds few leases: a random selection
 		cases = cases[:most]
 	}
 	ends := []func(likeCase){t.keptAlike, t.expiresAlike, t.shortenedAlike, t.brokenAlike}
-	if t.passing() > time.Second { // each lease meets one end, another each time
+	if t.passing() > time.Second { // each lease gets only one ending, at random
 		t.inChunks(len(cases), each, func(i int) { ends[i%len(ends)](cases[i]) })
 		return
 	}
@@ -175,8 +176,8 @@ func (t *trial) modesWithTokens() map[bool]bool {
 	return tokens
 }
 
-// granted returns the lease of c for ttl, changed to another TTL. The lease before it was for first. Others come to
-// wait before the change.
+// granted returns the lease of c, granted for ttl and then changed to the TTL changed. The previous lease was for
+// first. come starts waiters before the change.
 func (c likeCase) granted(t *trial, ttl, changed, first time.Duration, come func(g *grant)) *grant {
 	g := c.lease(t, t.client(c.i/2), t.client(c.i), ttl, first)
 	come(g)
@@ -189,11 +190,11 @@ func (c likeCase) granted(t *trial, ttl, changed, first time.Duration, come func
 		after: time.Now(), shared: g.shared}
 }
 
-// nobody comes.
+// nobody starts no waiters.
 func nobody(*grant) {}
 
-// keptAlike keeps a lease that has been prolonged, for longer than it or the lease before it was granted for at first.
-// Others wait meanwhile. In the end the lease is resumed, and released.
+// keptAlike keeps a renewed or resumed lease for longer than the first TTL of this lease and of the previous one.
+// Others wait meanwhile. At the end the lease is resumed and released.
 func (t *trial) keptAlike(c likeCase) {
 	first := t.awaited()
 	ttl := t.g.Round(first + t.short())
@@ -254,7 +255,7 @@ func (t *trial) notBrokenAlike(g *grant, how string) {
 	}
 }
 
-// expiresAlike lets a lease end by itself, after a longer one.
+// expiresAlike lets a lease expire, after a previous lease with a longer TTL.
 func (t *trial) expiresAlike(c likeCase) {
 	first := 2 * t.long()
 	if c.expires {
@@ -265,13 +266,13 @@ func (t *trial) expiresAlike(c likeCase) {
 	t.notBrokenAlike(g, "that has expired")
 }
 
-// endsInTime fails unless the key of g can be acquired when its TTL is over, and not before.
+// endsInTime fails unless the key of g becomes free when its TTL is over, and not before.
 func (t *trial) endsInTime(g *grant) {
-	time.Sleep(time.Until(g.Deadline()) - g.ttl/4) // what was cut is free by then, mostly
+	time.Sleep(time.Until(g.Deadline()) - g.ttl/4) // a truncated TTL has mostly expired by then
 	t.succeeds(t.b, g, g.ttl/32)
 }
 
-// shortenedAlike lets a lease end sooner, by Renew or Resume, while another owner waits.
+// shortenedAlike shortens a lease, by Renew or Resume, while another owner waits.
 func (t *trial) shortenedAlike(c likeCase) {
 	var w *waiting
 	g := c.granted(t, 2*t.long(), 2*t.long(), t.awaited(), func(g *grant) {
@@ -290,7 +291,7 @@ func (t *trial) shortenedAlike(c likeCase) {
 	t.release(next)
 }
 
-// brokenAlike breaks a lease, with or without others that wait.
+// brokenAlike breaks a lease, with or without waiters.
 func (t *trial) brokenAlike(c likeCase) {
 	breaker, ok := t.b.(backend.Breaker)
 	if !ok {

@@ -58,7 +58,7 @@ func (t *trial) isLost(err error, what string) {
 	}
 }
 
-// wantLost makes a request to the store, which must answer ErrLost.
+// wantLost makes a request to the store, which must reply ErrLost.
 func (t *trial) wantLost(what string, request func() error) {
 	begun := time.Now()
 	err := request()
@@ -66,7 +66,7 @@ func (t *trial) wantLost(what string, request func() error) {
 	t.isLost(err, what)
 }
 
-// succeedStale gets the key to a new holder by client b after the lease of client a has expired.
+// succeedStale returns an expired lease of client a and the lease of the key's new holder, client b.
 func (t *trial) succeedStale() (stale, fresh *grant) {
 	stale = t.acquire(t.a, t.key, t.short())
 	t.expire(stale)
@@ -164,7 +164,7 @@ func waiterCleanUpSparesHolder(t *trial) {
 		t.arrived(t.key, 1)
 		w.cancelAndFail(t)
 	}
-	// Clean-ups run in the background and are repeated.
+	// Cleanup runs in the background and is retried.
 	t.refusedFor(t.b, g, time.Second)
 	t.heldBy(g)
 	t.describes(g, t.long())

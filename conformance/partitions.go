@@ -66,7 +66,7 @@ func partition(link Link, directions ...Direction) {
 }
 
 func partitionLosesBeforeNext(t *trial) {
-	const noticed = 1500 * time.Millisecond // by then a client may have tried to connect anew
+	const noticed = 1500 * time.Millisecond // by then a client may have tried to reconnect
 	ttl := t.g.Round(max(noticed, 2*t.g.MinTTL) * time.Duration(t.stretch))
 	ways := [][]Direction{{ToStore, FromStore}, {ToStore}, {FromStore}}
 	t.eachRenewal(len(ways), func(i int, way renewal) {
@@ -82,7 +82,7 @@ func partitionLosesBeforeNext(t *trial) {
 		if early := g.Deadline().Sub(next.after); early > 0 && !g.gone() {
 			t.doubleGrant("the next owner was granted the key %v before the deadline of a holder that is cut off", early)
 		}
-		if !t.within(10*tick, g.Lost()) { // its goroutine may have to run first
+		if !t.within(10*tick, g.Lost()) { // the goroutine that closes Lost may have to run first
 			t.fatalf("the next owner is in and Lost is not closed, %v after the deadline", time.Since(g.Deadline()))
 		}
 		if err := renewal.ends(t, soon, way.what+" during a partition"); err == nil {
@@ -116,7 +116,7 @@ func partitionedWaiterLeavesQueue(t *trial) {
 	link.Heal()
 	t.usable(c)
 	t.heldBy(next)
-	t.within(t.h.ArrivalDelay, away.done) // it looks at the queue again
+	t.within(t.h.ArrivalDelay, away.done) // the waiter checks the queue again
 	before := time.Now()
 	t.release(next)
 	if !t.within(bound+recovery, away.done) {
@@ -142,7 +142,7 @@ func partitionHealsWaiter(t *trial) {
 		t.confirmQueued(key, 1)
 		partition(link, ToStore, FromStore)
 		if i == 0 {
-			t.release(g) // nobody notifies the waiter
+			t.release(g) // no notification reaches the waiter
 		}
 		time.Sleep(outage)
 		if w.ended() && w.err != nil {
@@ -249,7 +249,7 @@ func wakeUpCutParksNobody(t *trial) {
 			p.link.Cut()
 		}
 	}
-	bound := recovery + t.g.Round(t.short()) + t.g.MaxLate // what was granted to a connection that broke ends by its TTL
+	bound := recovery + t.g.Round(t.short()) + t.g.MaxLate // a lease granted to a broken connection ends by its TTL
 	end := time.Now().Add(atMost)
 	for round := range most {
 		if round >= least && time.Now().After(end) {
@@ -282,7 +282,7 @@ func wakeUpCutParksNobody(t *trial) {
 			t.release(g)
 			cut()
 		}
-		for served := range clients { // in any order; one may be lost with its connection, and its key free by its TTL only
+		for served := range clients { // in any order; a grant lost with its connection ends only by its TTL
 			if !t.poll(bound, func() bool { return t.serve(waits[:]) > served }) {
 				t.fatalf("a waiter is parked on a free key: %d of %d had their turn, and no other within %v after a release "+
 					"around which connections broke", served, clients, bound)
@@ -292,7 +292,7 @@ func wakeUpCutParksNobody(t *trial) {
 	}
 }
 
-// serve releases what the waits were granted, and returns how many have ended.
+// serve releases the leases that the waits were granted, and returns how many waits have ended.
 func (t *trial) serve(waits []*waiting) (ended int) {
 	for _, w := range waits {
 		if !w.ended() {

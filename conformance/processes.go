@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// other processes, frozen, killed, or with a wrong clock
+// Checks with other processes that are frozen or killed, or whose clock is wrong.
 var processChecks = []Check{
 	{
 		Name: "FrozenHolderLosesKey",
@@ -104,11 +104,11 @@ type remote struct {
 	key, owner string
 	ttl        time.Duration
 	wait       bool
-	before     time.Time // taken before it was begun
+	before     time.Time // taken before Acquire was called
 	answers    <-chan ProcessGrant
 
-	answer ProcessGrant // set when answered
-	after  time.Time    // taken then
+	answer ProcessGrant // set when the Acquire has ended
+	after  time.Time    // taken when the Acquire had ended
 }
 
 // remotely begins an Acquire in process p.
@@ -125,7 +125,7 @@ func (t *trial) remoteRequest(p Process, q backend.Request) *remote {
 	return r
 }
 
-// remoteWait begins an Acquire in process p that waits, as the n-th waiter for key.
+// remoteWait begins a waiting Acquire in process p, and returns when it is the n-th waiter for key.
 func (t *trial) remoteWait(p Process, key string, ttl time.Duration, n int) *remote {
 	r := t.remotely(p, key, ttl, true)
 	r.arrives(n)
@@ -141,14 +141,14 @@ func (r *remote) arrives(n int) {
 	}) {
 		t.fatalf("Inspect does not count %d waiters after %v, of which the last waits in another process", n, soon)
 	}
-	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch)) // so that it knows of its place, too
+	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch)) // so that the waiter knows its place, too
 	if r.answered(0) {
 		t.unavailable(r.answer.Err, r.before)
 		t.fatalf("an Acquire that waits in another process ended while the key was held: %+v", r.answer)
 	}
 }
 
-// answered reports whether the Acquire has ended, or does within d.
+// answered reports whether the Acquire has ended, or ends within d.
 func (r *remote) answered(d time.Duration) bool {
 	done := func() bool {
 		select {
@@ -179,15 +179,15 @@ func (r *remote) granted(d time.Duration, when string) {
 	}
 }
 
-// remoteHold gets a key, which must be free, in process p.
+// remoteHold acquires key, which must be free, in process p.
 func (t *trial) remoteHold(p Process, key string, ttl time.Duration) *remote {
 	r := t.remotely(p, key, ttl, false)
 	r.granted(soon, "free key")
 	return r
 }
 
-// until is the last instant at which the lease of r was certainly exclusive. If it is not known when the process
-// looked, it was after it had begun.
+// until returns the last instant at which the lease of r was certainly exclusive. If it is unknown when the process
+// read Left, Left counts from before the request.
 func (r *remote) until() time.Time {
 	if r.answer.Looked.IsZero() {
 		return r.before.Add(r.answer.Left)
@@ -195,9 +195,8 @@ func (r *remote) until() time.Time {
 	return r.answer.Looked.Add(r.answer.Left)
 }
 
-// claimsLive reports whether a thawed process still believes in its lease. A process that was
-// frozen with the answer in its hands reports the past: if the time of its answer is unknown, its lease must be lost
-// soon.
+// claimsLive reports whether a thawed process still treats its lease as live. A process that was frozen just before its
+// reply reports the past. If the time of its reading is unknown, its lease must be lost soon.
 func (r *remote) claimsLive() bool {
 	if r.answer.Err != nil || r.answer.Left <= 0 {
 		return false
@@ -223,7 +222,8 @@ func (r *remote) release() {
 	}
 }
 
-// isOver fails unless the process learns that the lease of r is lost, and every request fails with ErrLost.
+// isOver fails unless the process reports that the lease of r is lost, and every request for the lease fails with
+// ErrLost.
 func (r *remote) isOver(when string) {
 	const prompt = 500 * time.Millisecond
 	var lost bool
@@ -238,8 +238,8 @@ func (r *remote) isOver(when string) {
 	r.t.isLost(r.process.Release(r.t.ctx, r.owner), when+": Release of a lost lease")
 }
 
-// takesOver gets the key of a dead or frozen process's lease, that was granted or renewed at answered at the latest, by
-// one attempt that the store may not refuse any more.
+// takesOver acquires the key of a dead or frozen process, whose lease was granted or renewed at answered at the latest.
+// It makes one attempt, when the store must no longer refuse the key.
 func (t *trial) takesOver(r *remote, answered time.Time) *grant {
 	t.outlast(t.lastRefusal(answered, r.ttl).Add(time.Millisecond))
 	sent := time.Now()

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// stall is how long the machine must have stood still to count.
+// stall is the shortest standstill of the machine that counts.
 const stall = 50 * time.Millisecond
 
-// A pulse measures for how long this process has stood still at most, and for how long the store has not answered.
+// A pulse measures how long this process stood still at most, and how long the store took to reply at most.
 type pulse struct {
 	mu        sync.Mutex
 	longest   time.Duration
-	slowest   time.Duration // of the answers that the store owed at once
-	requested time.Time     // when watchStore sent its request, zero once it has the answer
+	slowest   time.Duration // slowest reply to a request that does not wait
+	requested time.Time     // when watchStore sent its pending request; zero if none is pending
 
-	watchers int // of the store
+	watchers int // number of active calls of watchStore
 	unwatch  func()
 }
 
-// beat measures until done is closed.
+// beat measures standstills of this process until done is closed.
 func (p *pulse) beat(done <-chan struct{}) {
 	timer := time.NewTimer(tick)
 	defer timer.Stop()
@@ -37,7 +37,7 @@ func (p *pulse) beat(done <-chan struct{}) {
 	}
 }
 
-// watchPulse measures until the function that it returns is called.
+// watchPulse measures standstills of this process until the returned function is called.
 func (t *trial) watchPulse() (end func()) {
 	done := make(chan struct{})
 	var beating sync.WaitGroup
@@ -45,7 +45,7 @@ func (t *trial) watchPulse() (end func()) {
 	return func() { close(done); beating.Wait() }
 }
 
-// stood is the longest time that this process has stood still, 0 if it hardly has.
+// stood returns the longest time that this process stood still, or 0 if that was no more than stall.
 func (p *pulse) stood() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +62,7 @@ func (p *pulse) answered(took time.Duration) {
 	p.slowest = max(p.slowest, took)
 }
 
-// silent is the longest time that the store has taken to answer, 0 if it was hardly slow.
+// silent returns the longest time that the store took to reply, or 0 if that was no more than slow.
 func (p *pulse) silent() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,9 +87,9 @@ func (p *pulse) endRequest(begun time.Time) {
 	p.beginRequest(time.Time{})
 }
 
-// watchStore measures how long the store takes to answer until the function that it returns is called. A check that
-// waits for the store sends no requests itself, and would not notice a pause of the store. The probes inspect unused
-// keys: a store may end a lease, or wake a waiter, because of a request for its key.
+// watchStore measures how long the store takes to reply, until the returned function is called. A check that waits for
+// the store sends no requests itself, and would not notice a pause of the store. The probes inspect unused keys,
+// because a request for a key may make the store end a lease or wake a waiter.
 func (t *trial) watchStore() (end func()) {
 	p := &t.pulse
 	p.mu.Lock()
@@ -132,9 +132,9 @@ func (t *trial) probeStore() {
 	t.pulse.endRequest(begun)
 }
 
-// notInTime records that the store did something too late or out of turn, and ends the goroutine that it is called on.
-// A store may pass over a client that does not answer, so nothing is proven if this process stood still. A store that
-// stood still without the check's doing breaks the rule only if every attempt sees the same.
+// notInTime records that the store did something too late or out of turn, and ends the calling goroutine. If this
+// process stood still, nothing is proven, because a store may skip a client that does not respond. If the store stood
+// still and the check did not cause that, the rule is broken only if every attempt sees the same.
 func (t *trial) notInTime(rule, format string, args ...any) {
 	if still := t.stoodStill(); still != "" {
 		t.lateFor(rule, t.machineIsSlow(), format+"; %s", append(args, still)...)
@@ -142,26 +142,25 @@ func (t *trial) notInTime(rule, format string, args ...any) {
 	t.breaksText(rule, format, args...)
 }
 
-// machineIsSlow reports whether this process has stood still for so long that it explains what a store did not do in
-// time.
+// machineIsSlow reports whether this process stood still long enough to explain that the store did not act in time.
 func (t *trial) machineIsSlow() bool {
-	const long = time.Second // a store may pass over a client that does not answer for less, but not in every attempt
+	const long = time.Second // a store may skip a client that stood still for less, but not in every attempt
 	return t.pulse.stood() >= long
 }
 
-// overdue reports whether a call that was to return soon after limit took longer, and not because this process stood
-// still for most of that.
+// overdue reports whether a call that had to return soon after limit took longer. It returns false if this process
+// stood still for half of the delay or more.
 func (t *trial) overdue(took, limit time.Duration) bool {
 	late := took - limit
 	if late <= soon {
 		return false
 	}
-	time.Sleep(tick) // the pulse has noticed by then
+	time.Sleep(tick) // until the pulse has noticed a standstill
 	return t.pulse.stood() < late/2
 }
 
-// stoodStill describes what kept the store from being in time: a pause of this process or an outage. Empty if nothing
-// did.
+// stoodStill describes what kept the store from being in time: a standstill of this process or of the store. It returns
+// an empty string if there was none.
 func (t *trial) stoodStill() string {
 	if stood := t.pulse.stood(); stood > 0 {
 		return fmt.Sprintf("this process stood still for %v", stood)
@@ -172,8 +171,8 @@ func (t *trial) stoodStill() string {
 	return ""
 }
 
-// silence is the longest time in which the store has answered nothing although the check has not disturbed it, 0 if
-// there was none.
+// silence returns the longest time in which the store did not reply, at most soon. It returns 0 if there was none, or
+// if the check may have disturbed the store.
 func (t *trial) silence() time.Duration {
 	if t.alone {
 		return 0

@@ -40,18 +40,18 @@ var queueEventChecks = []Check{
 	},
 }
 
-// queued is how many wait in each queue.
+// queued is how many waiters each queue has.
 const queued = 6
 
-// A queueEvent happens to a full queue behind a holder. It reports whether the holder's lease has ended by it.
+// A queueEvent happens to a full queue behind a holder. do reports whether the event has ended the holder's lease.
 type queueEvent struct {
 	what   string
 	do     func(t *trial, g *grant, l *line) (ended bool)
-	timing []int // places of waiters whose contexts end before it
-	holds  bool  // the first waiter does not release its lease by itself
+	timing []int // places of waiters that time out
+	holds  bool  // the first waiter does not release its lease by itself; do releases it
 }
 
-// leaves is an event: waiters give up, one after the other.
+// leaves returns the event that waiters give up, one after the other.
 func leaves(places ...int) queueEvent {
 	return queueEvent{what: fmt.Sprintf("waiters %v have given up", places), do: func(t *trial, _ *grant, l *line) bool {
 		for _, i := range places {
@@ -62,7 +62,7 @@ func leaves(places ...int) queueEvent {
 	}}
 }
 
-// timeOut is an event: the contexts of waiters have ended.
+// timeOut returns the event that waiters time out.
 func timeOut(places ...int) queueEvent {
 	what := fmt.Sprintf("waiters %v have timed out", places)
 	return queueEvent{what: what, timing: places, do: func(t *trial, _ *grant, l *line) bool {
@@ -79,21 +79,21 @@ func timeOut(places ...int) queueEvent {
 	}}
 }
 
-// patience is how long a waiter waits that is to time out when all others have arrived.
+// patience returns the timeout for waiters that are to time out after all others have arrived.
 func (t *trial) patience() time.Duration {
 	return t.short() + queued*(t.h.ArrivalDelay+stall)*time.Duration(t.stretch)
 }
 
-// leavesAtRelease is an event: waiters give up as the holder releases.
+// leavesAtRelease returns the event that waiters give up while the holder releases its lease.
 func leavesAtRelease(places ...int) queueEvent { return leavesAt("the release", release, places) }
 
-// leavesAtBreak is leavesAtRelease for a holder that is broken instead.
+// leavesAtBreak is leavesAtRelease for a holder whose lease is broken instead.
 func leavesAtBreak(places ...int) queueEvent { return leavesAt("the Break", breakOrRelease, places) }
 
-// release ends g.
+// release releases g.
 func release(t *trial, g *grant) error { t.release(g); return nil }
 
-// breakOrRelease ends g by Break where the store has it.
+// breakOrRelease ends g by Break if the store supports it, and by Release otherwise.
 func breakOrRelease(t *trial, g *grant) error {
 	if b, ok := t.b.(backend.Breaker); ok {
 		if err := t.breaksLease(b, g); err != nil {
@@ -116,7 +116,7 @@ func leavesAt(when string, end func(t *trial, g *grant) error, places []int) que
 	}}
 }
 
-// breaksWaiters is an event: Break is called for owners that wait, and for one that nobody is.
+// breaksWaiters returns the event that Break is called for waiting owners and for an unknown owner.
 func breaksWaiters(places ...int) queueEvent {
 	what := fmt.Sprintf("Break was called for waiters %v", places)
 	return queueEvent{what: what, do: func(t *trial, _ *grant, l *line) bool {
@@ -144,7 +144,7 @@ var queueEvents = []queueEvent{
 	}},
 	{holds: true, what: "waiters 1 and 5 gave up while waiter 0 had its turn", do: func(t *trial, g *grant, l *line) bool {
 		t.release(g)
-		if !t.g.FIFO { // the others may have their turns before
+		if !t.g.FIFO { // the other waiters may be granted the key first
 			t.release(l.waits[0].granted(t, queued*t.handOff(), "after release"))
 			return true
 		}
@@ -163,7 +163,7 @@ var queueEvents = []queueEvent{
 	}},
 }
 
-// timesOut requests a held key with a context that ends soon: as a waiter, or as an attempt whose answer may
+// timesOut requests a held key with a context that ends soon. It makes a waiting request, or an attempt whose reply may
 // come before.
 func (t *trial) timesOut(b backend.Backend, key string, wait bool) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.short()/8)
@@ -203,7 +203,7 @@ func eventsKeepQueue(t *trial) {
 	})
 }
 
-// queue starts waiters for the key of g, of both clients, which have arrived when it returns.
+// queue starts n waiters for the key of g, by both clients in turn, and returns when all have arrived.
 func (t *trial) queue(g *grant, n int) (waits []*waiting) {
 	for i := range n {
 		waits = append(waits, t.wait(t.client(i), g.key, t.long()))
@@ -212,7 +212,8 @@ func (t *trial) queue(g *grant, n int) (waits []*waiting) {
 	return waits
 }
 
-// next waits for the waiter whose turn it is, and returns its lease and the waiters behind it, who must wait on.
+// next waits for the next waiter to be granted the key. It returns that waiter's lease and the remaining waiters, which
+// must still wait.
 func (t *trial) next(waits []*waiting, bound time.Duration, when string) (*grant, []*waiting) {
 	first := t.firstOf(waits, bound, when)
 	if t.g.FIFO && first > 0 {
@@ -274,7 +275,7 @@ func queuesAreSeparate(t *trial) {
 		held = append(held, t.acquire(t.client(i), t.newKey(), t.long()))
 		waits = append(waits, t.queue(held[i], each))
 	}
-	for i := range keys { // each key's events in turn: the others wait, or are free
+	for i := range keys { // one key after the other; the other keys have waiters or are free
 		others := func(what string) {
 			time.Sleep(2 * tick)
 			for j := i + 1; j < keys; j++ {
@@ -338,7 +339,7 @@ func silentWaitersKeepQueue(t *trial) {
 		t.release(g)
 	}
 	link.Heal()
-	for _, w := range silent { // it has its turn, or fails because its turn is over
+	for _, w := range silent { // it is granted the key, or fails because its turn has passed
 		w.cancel()
 		if !t.within(recovery+t.handOff(), w.done) {
 			t.breaks(4, "a cancelled Acquire has not returned after its link was healed")

@@ -34,7 +34,7 @@ var reconnectedChecks = []Check{
 	},
 }
 
-// reconnects are ways in which the connections of a client break; afterwards it may connect again.
+// reconnects are ways to break the connections of a client, which can then connect again.
 var reconnects = []func(Link){
 	Link.Cut,
 	func(l Link) {
@@ -78,8 +78,8 @@ func reconnectedWaiterSparesOthers(t *trial) {
 	})
 }
 
-// sparesOthers fails if a waiter had its turn after somebody who arrived later, except those of client, which may have
-// queued again.
+// sparesOthers fails if a waiter had its turn after a waiter that arrived later. Waiters of client are exempt, because
+// they may have queued again.
 func (l *line) sparesOthers(client backend.Backend) {
 	arrival := func(owner string) int {
 		return slices.IndexFunc(l.waits, func(w *waiting) bool { return w.owner == owner })
@@ -93,8 +93,7 @@ func (l *line) sparesOthers(client backend.Backend) {
 	}
 }
 
-// reconnectedWaiterIsWoken measures as pushIsPrompt does, with waiters of clients whose connections have broken a while
-// ago.
+// reconnectedWaiterIsWoken measures like pushIsPrompt, with waiters of clients whose connections broke a while ago.
 func reconnectedWaiterIsWoken(t *trial) {
 	const keys, chances = 5, 3
 	defer t.watchStore()()
@@ -112,10 +111,10 @@ func reconnectedWaiterIsWoken(t *trial) {
 	}
 }
 
-// wakesAfterCut has two waiters of a client hear of releases, one that was there when its connections broke, and one
-// that came later.
+// wakesAfterCut measures how soon two waiters of a client learn of releases. One was waiting when the client's
+// connections broke, and the other arrived later.
 func (t *trial) wakesAfterCut(reconnect func(Link), old, recent *pushedWaiters) {
-	const backoff = 2 * time.Second // in which a client has connected all that it needs
+	const backoff = 2 * time.Second // enough for a client to re-establish its connections
 	c, link := t.linked()
 	t.usable(c)
 	g := t.acquire(t.a, t.newKey(), t.long())
@@ -151,7 +150,7 @@ func reconnectedHolderIsNotified(t *trial) {
 	}
 }
 
-// removedAfterCut removes leases of holders whose connections broke.
+// removedAfterCut removes leases whose holders' connections broke, before or after the removal.
 func (t *trial) removedAfterCut(remove func(g *grant) error) {
 	const absent = time.Second
 	cases := []struct {

@@ -76,7 +76,7 @@ func removedHolderIsNotified(t *trial) {
 	}
 }
 
-// sparesNext breaks the lease of a client whose next lease of the key must not be lost with it.
+// sparesNext breaks a lease of a client. The client's next lease of the key must survive.
 func (t *trial) sparesNext(breaker backend.Breaker) {
 	g := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(t.a, g.key, t.long())
@@ -94,7 +94,7 @@ func (t *trial) sparesNext(breaker backend.Breaker) {
 	t.release(next)
 }
 
-// heldAwhile returns a lease that is no news to its store any more.
+// heldAwhile returns a lease that was granted a while ago.
 func (t *trial) heldAwhile() *grant {
 	const awhile = 300 * time.Millisecond
 	g := t.acquire(t.a, t.newKey(), t.long())

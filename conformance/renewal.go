@@ -144,7 +144,8 @@ func renewRacesRelease(t *trial) {
 	})
 }
 
-// raceRenewals renews g from several goroutines while it is released, until all of them fail because it is released.
+// raceRenewals renews g on several goroutines while another one releases g, until every renewal fails because of the
+// release.
 func (t *trial) raceRenewals(g *grant) {
 	const renewers = 3
 	t.together(renewers+1, func(i int) {

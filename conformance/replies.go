@@ -42,7 +42,7 @@ var replyChecks = []Check{
 	},
 }
 
-// A call is a request of a lease under way on a goroutine of its own.
+// A call is a request that is under way on a goroutine of its own.
 type call struct {
 	done chan struct{}
 	err  error // set when done is closed
@@ -52,7 +52,7 @@ func (t *trial) call(f func() error) *call {
 	c := &call{done: make(chan struct{})}
 	t.spawn(func() {
 		defer close(c.done)
-		c.err = errors.New("ended without an answer") // where f ends its goroutine
+		c.err = errors.New("ended without an answer") // kept if f ends its goroutine
 		c.err = f()
 	})
 	return c
@@ -66,14 +66,14 @@ func (c *call) ends(t *trial, d time.Duration, what string) error {
 	return c.err
 }
 
-// usable waits until c can be used, and has connections, after whatever befell them.
+// usable waits until c works and has connections, whatever faults came before.
 func (t *trial) usable(c backend.Backend) { t.becomesFreeAfterOutage(c, t.newKey()) }
 
-// dropReplies drops every reply of the store to one request: it calls request, waits until seen reports that the
-// store has served it, or until it seems never to, and breaks the connections that lost something. It reports whether
-// the request was seen.
+// dropReplies calls request and drops every reply of the store. It waits until seen reports that the store has served
+// the request, or gives up after a while. Then it breaks the connections that lost data. It reports whether the request
+// was seen.
 func (t *trial) dropReplies(link Link, request func(), seen func() bool) bool {
-	const patience = 500 * time.Millisecond // a client that must connect first never sends it
+	const patience = 500 * time.Millisecond // without replies, a client that must connect first never sends it
 	link.Drop(FromStore)
 	request()
 	reached := t.poll(patience, seen)
@@ -81,7 +81,8 @@ func (t *trial) dropReplies(link Link, request func(), seen func() bool) bool {
 	return reached
 }
 
-// sent returns what reports whether the client has sent something and the store had a moment to serve it.
+// sent returns a function that reports whether the client has sent something, and the store has had a moment to serve
+// it.
 func (t *trial) sent(link Link) (seen func() bool) {
 	const moment = 50 * time.Millisecond
 	before := link.Passed(ToStore)
@@ -94,12 +95,12 @@ func (t *trial) sent(link Link) (seen func() bool) {
 	}
 }
 
-// excused reports whether err is a loss that this store may report when connections break: Lost is closed too.
+// excused reports whether err is a loss that this store may report when connections break. Lost must be closed too.
 func (t *trial) excused(g *grant, err error) bool {
 	return errors.Is(err, backend.ErrLost) && t.g.EarlyLoss != "" && g.gone()
 }
 
-const lostReplies = 3 // how often a reply gets lost in each check
+const lostReplies = 3 // how often a reply is lost in each check
 
 func lostAcquireReplyLeavesNothing(t *trial) {
 	c, link := t.linked()
@@ -187,7 +188,7 @@ func lostReleaseReplyIsNoLoss(t *trial) {
 		reached := t.dropReplies(link, func() { release = t.call(func() error { return g.Release(t.ctx) }) },
 			func() bool { return t.inspect(g.key).Owner != g.owner })
 		err := release.ends(t, recovery, "Release whose answer was lost")
-		if !reached && t.excused(g, err) { // the broken connection ended it first
+		if !reached && t.excused(g, err) { // the broken connection ended the lease first
 			continue
 		}
 		if err == nil && g.gone() {

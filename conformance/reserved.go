@@ -19,13 +19,13 @@ var reservedChecks = []Check{
 }
 
 func reservedKeyIsNotFree(t *trial) {
-	const longest = time.Second // of looking; a reservation may be over sooner
+	const longest = time.Second // of polling; a reservation may expire sooner
 	c, link := t.linked()
 	t.usable(c)
 	g := t.acquire(t.a, t.newKey(), t.long())
 	t.wait(c, g.key, t.short())
 	t.confirmQueued(g.key, 1)
-	link.Hold(ToStore) // the waiter cannot answer, so that only the end of the reservation changes the key
+	link.Hold(ToStore) // the waiter cannot respond, so only the end of the reservation changes the key
 	link.Hold(FromStore)
 	t.release(g)
 	for end := time.Now().Add(longest); time.Now().Before(end); time.Sleep(tick) {

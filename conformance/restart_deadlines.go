@@ -29,13 +29,13 @@ var restartDeadlineChecks = []Check{
 	},
 }
 
-// restartTime restarts the store and returns how long it was away.
+// restartTime restarts the store and returns how long it was unavailable.
 func (t *trial) restartTime() time.Duration { return t.restartsWith(nil) }
 
 func restartKeepsDeadlines(t *trial) {
 	const (
 		apart     = 150 * time.Millisecond
-		remaining = 450 * time.Millisecond // of the youngest brief lease when the store restarts
+		remaining = 450 * time.Millisecond // of the last brief lease, when the store restarts
 		brief     = 3
 	)
 	ttl := t.g.Round(t.passing() + brief*apart)
@@ -74,7 +74,7 @@ func restartKeepsDeadlines(t *trial) {
 	})
 }
 
-// diesNow returns a new lease of client c, whose holder does nothing any more.
+// diesNow returns a new lease of client c, whose holder makes no further requests.
 func (t *trial) diesNow(c backend.Backend, ttl time.Duration, what string) *deadLease {
 	g := t.acquire(c, t.newKey(), ttl)
 	return t.dies(what, g, g.after, ttl)
@@ -89,7 +89,7 @@ func (t *trial) wakesAfterRestart(w *waiting, d *deadLease, restarted time.Time)
 			d.deadline.Sub(next.after))
 	}
 	if t.mayEndLeases() && next.after.Before(restarted) {
-		_ = next.Release(t.ctx) // the restart may have ended it too
+		_ = next.Release(t.ctx) // the restart may have ended this lease too
 		return
 	}
 	t.release(next)

@@ -36,7 +36,7 @@ var restartChecks = []Check{
 	},
 }
 
-// oddest are the keys that a store's files and logs are likeliest to get wrong, the most important first.
+// oddest returns up to most keys that a store's files and logs are likely to get wrong, the most important first.
 func (t *trial) oddest(most int) []string {
 	k := t.key
 	keys := []string{
@@ -61,8 +61,8 @@ func restartKeepsOddKeys(t *trial) {
 	t.inTurns(len(keys), func(i int) { t.afterRestart(grants[i], t.client(i+1)) })
 }
 
-// afterRestart fails unless g is still what it was, or properly lost if the store may lose it. Other is a client that
-// did not acquire g.
+// afterRestart fails unless g is unchanged, or properly lost if the store may lose it. other is a client that did not
+// acquire g.
 func (t *trial) afterRestart(g *grant, other backend.Backend) {
 	on := "the key " + show(g.key)
 	switch {
@@ -88,7 +88,7 @@ func (t *trial) afterRestart(g *grant, other backend.Backend) {
 	case !t.within(soon, g.Lost()):
 		t.breaks(6, "%s: Lost is open after Renew was ErrLost", on)
 	default:
-		return // a store of several parts may keep the key until the TTL
+		return // a store with several parts may keep the key until the TTL
 	}
 	next := t.acquireAfterOutage(other, g.key, t.long())
 	if t.g.Fencing >= backend.FencingRestart && next.Token() <= g.Token() {
@@ -98,7 +98,7 @@ func (t *trial) afterRestart(g *grant, other backend.Backend) {
 	t.release(next)
 }
 
-// renewsOrLost renews g once the store answers after an outage, and reports whether g is live.
+// renewsOrLost renews g once the store responds after an outage, and reports whether g is live.
 func (t *trial) renewsOrLost(g *grant, on string) (live bool) {
 	var err error
 	if !t.poll(recovery, func() bool {
@@ -110,25 +110,25 @@ func (t *trial) renewsOrLost(g *grant, on string) (live bool) {
 	return err == nil
 }
 
-// A dead lease is one whose holder does nothing any more.
+// A deadLease is a lease whose holder makes no further requests.
 type deadLease struct {
 	what     string
 	grant    *grant
-	ttl      time.Duration // as granted or last prolonged
-	deadline time.Time     // until which nobody else may be granted the key; zero if it may be free
-	last     time.Time     // at which the store may refuse the key
+	ttl      time.Duration // as granted or last renewed
+	deadline time.Time     // before which nobody else may be granted the key; zero if the key may be free
+	last     time.Time     // last time at which the store may refuse the key
 }
 
-// dies returns g, which was granted or last prolonged to ttl by an answer at answered.
+// dies returns the deadLease of g, which was granted or last renewed for ttl by a reply at answered.
 func (t *trial) dies(what string, g *grant, answered time.Time, ttl time.Duration) *deadLease {
 	return &deadLease{what, g, ttl, g.Deadline(), t.lastRefusal(answered, ttl)}
 }
 
 func restartEndsDeadLeases(t *trial) {
-	// One ends while the store is down, if the restart takes any time.
+	// One lease ends while the store is down, if the restart takes any time.
 	brief := t.acquire(t.a, t.newKey(), t.short())
 	dead := []*deadLease{t.dies("a lease that ended in the outage", brief, brief.after, t.short())}
-	if t.g.EarlyLoss == "" { // else the release may be lost, too
+	if t.g.EarlyLoss == "" { // otherwise the release may be lost, too
 		g := t.acquire(t.a, t.newKey(), t.long())
 		t.release(g)
 		dead = append(dead, &deadLease{what: "a lease that was released", grant: g})
@@ -140,13 +140,13 @@ func restartEndsDeadLeases(t *trial) {
 	}
 	time.Sleep(time.Until(brief.Deadline()) - 2*tick)
 	took := t.restartsWith(dead)
-	// Others outlive it, all being of some age by then.
+	// Other leases outlive the restart. By then they have some age.
 	const age = time.Second
 	ttl := t.g.Round(t.passing() + age + 2*took)
 	t.restartsWith(t.deadLeases(ttl, age))
 }
 
-// restartsWith restarts the store and waits for the ends of leases. It returns how long the store was away.
+// restartsWith restarts the store and waits until the leases end. It returns how long the store was unavailable.
 func (t *trial) restartsWith(dead []*deadLease) time.Duration {
 	begun := time.Now()
 	t.h.Restart()
@@ -156,7 +156,8 @@ func (t *trial) restartsWith(dead []*deadLease) time.Duration {
 	return restarted.Sub(begun)
 }
 
-// deadLeases returns leases of ttl, or that were last prolonged to it, and whose holders die now. They are of that age.
+// deadLeases returns leases that were granted or last renewed for ttl, and whose holders make no further requests. The
+// leases are at least age old.
 func (t *trial) deadLeases(ttl, age time.Duration) []*deadLease {
 	closing := t.open()
 	var ways []func() *deadLease
@@ -190,7 +191,7 @@ func (t *trial) deadLeases(ttl, age time.Duration) []*deadLease {
 		func() *deadLease {
 			g := t.acquire(closing, t.newKey(), ttl)
 			d := t.dies("a lease whose client was closed", g, g.after, ttl)
-			d.deadline = time.Time{} // its holder has lost it
+			d.deadline = time.Time{} // Close has ended it for its holder
 			return d
 		},
 	}...)
@@ -201,10 +202,10 @@ func (t *trial) deadLeases(ttl, age time.Duration) []*deadLease {
 	return dead
 }
 
-// countsAnew reports whether a restart of the store counts the TTLs of dead holders anew.
+// countsAnew reports whether the store, after a restart, counts the TTLs of dead holders from the start again.
 func (t *trial) countsAnew() bool { return strings.Contains(t.g.EnforcedBy, "leader") }
 
-// lastAfterRestart is the last moment at which a store that has restarted may refuse the key of d.
+// lastAfterRestart returns the last moment at which a store that has restarted may refuse the key of d.
 func (t *trial) lastAfterRestart(d *deadLease, restarted time.Time) time.Time {
 	last := d.last
 	if t.countsAnew() && !last.IsZero() {
@@ -213,7 +214,7 @@ func (t *trial) lastAfterRestart(d *deadLease, restarted time.Time) time.Time {
 	return later(last, restarted)
 }
 
-// endsAfterRestart fails unless the key of d becomes free in time, and not too early, in a store that has restarted.
+// endsAfterRestart fails unless, after a restart of the store, the key of d becomes free in time and not too early.
 func (t *trial) endsAfterRestart(d *deadLease, restarted time.Time) {
 	last := t.lastAfterRestart(d, restarted)
 	for late := 0; ; time.Sleep(tick) {
@@ -229,7 +230,7 @@ func (t *trial) endsAfterRestart(d *deadLease, restarted time.Time) {
 			t.release(g)
 			return
 		case errors.Is(err, backend.ErrHeld) && sent.After(last):
-			const stillHeld = 2 // in a row, as the store may have stood still
+			const stillHeld = 2 // refusals; the store may have stood still
 			if late++; late > stillHeld {
 				t.notInTime(t.ruleText(3), "after a restart, the key of %s is held %v later than the store may refuse it: %v",
 					d.what, sent.Sub(last), err)
@@ -251,14 +252,14 @@ func restartServesAllWaiters(t *trial) {
 		t.arrived(key, i+1)
 	}
 	t.confirmQueued(key, waiters)
-	waits[waiters/2].cancel() // its clean-up meets the restart
+	waits[waiters/2].cancel() // its cleanup races with the restart
 	end := g.Deadline()
 	t.h.Restart()
 	for _, b := range []backend.Backend{t.a, t.b} {
 		t.becomesFreeAfterOutage(b, t.newKey())
 	}
 	t.restartedBefore(end)
-	if t.g.EarlyLoss == "" { // else one of them may have its turn by now
+	if t.g.EarlyLoss == "" { // otherwise one of the waiters may have been granted the key
 		t.confirmQueued(key, waiters-1)
 	}
 	for _, i := range []int{waiters / 2, 0} {

@@ -16,7 +16,8 @@ var needsResumer = Need{"backend.Resumer",
 	"the store cannot return a lease to another client (backend.Resumer)",
 	func(_ backend.Guarantees, h Harness) bool { _, ok := h.client.(backend.Resumer); return ok }}
 
-// resumeGroupChecks are the checks on leases that another client resumes, which all need a store that can.
+// resumeGroupChecks returns the checks on leases that another client resumes. All of them need a store that is a
+// Resumer.
 func resumeGroupChecks() []Check {
 	checks := slices.Concat(resumeChecks, resumeCloseChecks, resumeFaultChecks, resumeCutChecks)
 	for i, c := range checks {
@@ -69,10 +70,10 @@ var resumeChecks = []Check{
 	},
 }
 
-// resumeBy makes one Resume of g by client b, which the store answers.
+// resumeBy makes one Resume of g by client b, and requires a reply from the store.
 func (t *trial) resumeBy(b backend.Backend, g *grant, ttl time.Duration) (*grant, error) {
 	r := backend.Request{Key: g.key, Owner: g.owner, TTL: ttl, Shared: g.shared}
-	r.Wait = b == t.b // which has no meaning
+	r.Wait = b == t.b // Resume ignores Wait
 	before := time.Now()
 	l, err := b.(backend.Resumer).Resume(t.ctx, r)
 	after := time.Now()
@@ -109,7 +110,7 @@ func (t *trial) resume(b backend.Backend, g *grant, ttl time.Duration) *grant {
 	return resumed
 }
 
-// notResumed makes a Resume of a lease that its owner does not hold.
+// notResumed calls Resume for a lease that its owner does not hold, which must fail with ErrLost.
 func (t *trial) notResumed(b backend.Backend, r backend.Request, what string) {
 	t.wantLost(what, func() error {
 		_, err := b.(backend.Resumer).Resume(t.ctx, r)
@@ -164,7 +165,8 @@ func resumeIsForTheHolder(t *trial) {
 	})
 }
 
-// othersResumeNothing lets owners who do not hold a key resume it, and sees the holder's lease end in time.
+// othersResumeNothing calls Resume for owners that do not hold the key, and checks that the holder's lease still ends
+// in time.
 func (t *trial) othersResumeNothing() {
 	g := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(t.a, g.key, t.long())
@@ -179,7 +181,7 @@ func (t *trial) othersResumeNothing() {
 			"Resume of a free key":                          {Key: free, Owner: g.owner},
 			"Resume by an owner in front of another's name": {Key: g.key, Owner: g.owner[:len(g.owner)-1]},
 		} {
-			r.TTL, r.Wait = t.long(), b == t.b // which has no meaning
+			r.TTL, r.Wait = t.long(), b == t.b // Resume ignores Wait
 			t.notResumed(b, r, what)
 		}
 	}
@@ -198,7 +200,7 @@ func (t *trial) othersResumeNothing() {
 	t.mustBeFree(t.b, short.key, "after the TTL of a lease that another owner tried to resume")
 }
 
-// resumesNoEndedLease resumes a lease that has ended, when its key is free and when another owner holds it.
+// resumesNoEndedLease calls Resume for a lease that has ended, while its key is free and while another owner holds it.
 func (t *trial) resumesNoEndedLease(end func(g *grant), how string) {
 	g := t.acquire(t.a, t.newKey(), t.short())
 	end(g)
@@ -219,7 +221,7 @@ func (t *trial) resumesNoEndedLease(end func(g *grant), how string) {
 func resumeSetsTTL(t *trial) {
 	t.resumesForLittle()
 	t.inChunks(2, 2, func(i int) {
-		if i == 0 { // later
+		if i == 0 { // the lease ends later
 			g := t.acquire(t.a, t.newKey(), t.short())
 			resumed := t.resume(t.b, g, t.long())
 			t.expire(g)
@@ -229,7 +231,7 @@ func resumeSetsTTL(t *trial) {
 			t.release(resumed)
 			return
 		}
-		g := t.acquire(t.a, t.newKey(), t.long()) // sooner
+		g := t.acquire(t.a, t.newKey(), t.long()) // the lease ends sooner
 		w := t.wait(t.a, g.key, t.long())
 		t.arrived(g.key, 1)
 		resumed := t.resume(t.b, g, t.short())
@@ -244,9 +246,9 @@ func resumeSetsTTL(t *trial) {
 	})
 }
 
-// resumesForLittle resumes a lease for less than MinTTL, which is rounded up.
+// resumesForLittle resumes a lease for less than MinTTL, which the store rounds up.
 func (t *trial) resumesForLittle() {
-	const least, attempts = 8 * time.Millisecond, 20 // what is shorter is over before it can be looked at
+	const least, attempts = 8 * time.Millisecond, 20 // a shorter lease ends before it can be inspected
 	ttl := t.g.MinTTL / 2
 	granted := t.g.Round(ttl)
 	for n := 0; ttl > 0 && granted >= least; n++ {
@@ -270,8 +272,8 @@ func (t *trial) resumesForLittle() {
 	}
 }
 
-// twoClientsOfOneLease lets the client that acquired a lease and another that resumed it use it beside each other. The
-// other may be a second lease of the same client.
+// twoClientsOfOneLease lets the client that acquired a lease, and the client that resumed it, use the lease side by
+// side. In some cases both are the same client.
 func twoClientsOfOneLease(t *trial) {
 	t.inChunks(4, 2, func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.long())
@@ -334,8 +336,8 @@ func resumeOfReaders(t *trial) {
 	})
 }
 
-// resumesOneReader shortens one of several readers by Resume, and has another resumed in vain that has ended. Neither
-// keeps a dead reader's lease.
+// resumesOneReader shortens three of several readers by Resume. It also calls Resume for a reader that was released,
+// which must fail. Neither must prolong a dead reader's lease.
 func (t *trial) resumesOneReader() {
 	key := t.newKey()
 	readers := t.readers(key, 3, t.long())
@@ -356,7 +358,7 @@ func (t *trial) resumesOneReader() {
 	t.mustBeFree(t.b, key, "after Resume of readers to a shorter TTL, and their expiry")
 }
 
-// resumeRacesRelease lets Resume meet the release of its lease, while another owner waits for the key.
+// resumeRacesRelease races Resume against the release of its lease, while another owner waits for the key.
 func resumeRacesRelease(t *trial) {
 	const keys = 8
 	t.inChunks(keys, 3, func(i int) {

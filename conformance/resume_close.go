@@ -14,10 +14,10 @@ var resumeCloseChecks = []Check{
 	},
 }
 
-// closeRacesResume closes a client in each part of its Resume.
+// closeRacesResume closes clients at different moments of their Resume.
 func closeRacesResume(t *trial) {
 	const parts = 16
-	workers := max(1, min(4, t.h.Many/2)) // servers limit the connections of a host
+	workers := max(1, min(4, t.h.Many/2)) // few, because servers limit the connections of one host
 	rounds := parts / workers
 	part := 2 * t.typical() / parts
 	t.together(workers, func(worker int) {
@@ -27,7 +27,7 @@ func closeRacesResume(t *trial) {
 	})
 }
 
-// closeInResume closes a client so long after its Resume has begun.
+// closeInResume closes a client when its Resume has been under way for the given time.
 func (t *trial) closeInResume(after time.Duration) {
 	g := t.acquire(t.a, t.newKey(), t.long())
 	c := t.open()

@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Resume after the death of the first client, and on a link with faults
+// Checks of Resume after the death of the first client, and on a link with faults.
 var resumeFaultChecks = []Check{
 	{
 		Name: "LostResumeReplyEndsNothing",
@@ -55,7 +55,7 @@ func lostResumeReplyEndsNothing(t *trial) {
 			t.fatalf("Resume of a live lease whose answer was lost: %v", err)
 		}
 		t.usable(c)
-		t.refusedFor(t.b, g, lateBy) // a store may end it in the background
+		t.refusedFor(t.b, g, lateBy) // in case the store ends the lease in the background
 		t.renew(g, t.long())
 		t.release(t.resume(t.b, g, t.long()))
 		t.free(t.b, g.key, "after the release of a lease, of which the answer to a Resume was lost")
@@ -101,7 +101,7 @@ func lateResumeRevivesNothing(t *trial) {
 		if err := late.ends(t, 2*recovery, "Resume that came late to the store"); err == nil {
 			t.fatalf("Resume that reached the store when the lease had ended succeeded")
 		}
-		t.usable(c) // behind the request
+		t.usable(c) // these requests queue behind the Resume
 		time.Sleep(lateBy)
 		if next == nil {
 			t.mustBeFree(t.b, g.key, "after a Resume that came to the store when the lease had ended")

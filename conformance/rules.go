@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// Rules are the numbers of the rules of package backend that c proves; none where it proves what a Guarantees' field or
-// a method's comment says.
+// Rules returns the numbers of the rules of package backend that c proves. It returns none if c proves the comment of a
+// Guarantees field or of a method.
 func (c Check) Rules() []int { return ruleNumbers(c.Rule) }
 
-// Rules are the numbers of the rules of package backend that the check proves: see Check.Rules.
+// Rules returns the numbers of the rules of package backend that the check proves: see Check.Rules.
 func (r Result) Rules() []int { return ruleNumbers(r.Rule) }
 
 var (
@@ -17,7 +17,7 @@ var (
 	ruleName  = regexp.MustCompile(`[0-9]+`)
 )
 
-// ruleNumbers reads how a rule's text begins: "rule 3: …", "rules 1, 7 and 9: …".
+// ruleNumbers parses the beginning of a rule's text: "rule 3: …", "rules 1, 7 and 9: …".
 func ruleNumbers(rule string) (numbers []int) {
 	names := ruleNames.FindStringSubmatch(rule)
 	if names == nil {

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// Run runs the suite on one store, with a subtest for each check, below one for its group. newHarness is called once;
-// what it starts is stopped in t.Cleanup, after the last check. Select checks with -run, as in -run
+// Run runs the suite on one store. Each check is a subtest of its group's subtest. Run calls newHarness once. What
+// newHarness starts should be stopped by t.Cleanup, after the last check. Select checks with -run, as in -run
 // 'TestConformance/waiting' and -run 'TestConformance//FIFO'.
 //
-// Checks mostly wait, so that several run at once whatever -parallel says. If ClientsShareStore fails, the others are
-// skipped. With -short, Options.Short is set. The subtests of "unproven", which are always skipped, are named after
-// fields of Guarantees, and report claims that no check has tested: see Unproven.
+// Most checks spend their time waiting, so several run at once, whatever -parallel says. If ClientsShareStore fails,
+// the other checks are skipped. With -short, Options.Short is set. The subtests of "unproven" report claims that no
+// check has tested: see Unproven. They are named after fields of Guarantees, and are always skipped.
 func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	t.Helper()
 	run(t, newHarness, Options{})
@@ -49,15 +49,15 @@ func run(t *testing.T, newHarness func(t *testing.T) Harness, o Options) {
 			for _, c := range checks {
 				t.Run(c.Name, func(t *testing.T) { s.subtest(t, c, start) })
 			}
-			t.Parallel() // the checks of the next group start
+			t.Parallel() // lets the checks of the next group start
 		})
 	}
 	s.allStarted()
 	if o.Core {
-		return // claims are for the whole suite
+		return // claims concern the whole suite
 	}
 	t.Run("unproven", func(t *testing.T) {
-		t.Parallel() // all checks are started
+		t.Parallel() // returns when all checks have been started
 		running.Wait()
 		for _, c := range s.unproven(results) {
 			t.Run(c.Field, func(t *testing.T) { t.Skip(c.Reason) })
@@ -70,15 +70,16 @@ func (s *suite) subtest(t *testing.T, c Check, start func(Check) <-chan Result) 
 	if n := c.Unmet(s.g, s.h); n != nil {
 		t.Skip(n.Reason)
 	}
-	// The check starts now, on a goroutine of its own. Parallel then sets this subtest aside until all are started.
+	// The check starts now, on a goroutine of its own. Parallel then pauses this subtest until all checks have been
+	// started.
 	done := start(c)
 	t.Parallel()
 	(<-done).report(t)
 }
 
-// report ends t, which is the subtest of one check, with r.
+// report ends t, the subtest of one check, with r.
 func (r Result) report(t *testing.T) {
-	// Not by Log, which would show a line of this file.
+	// t.Log would show a line of this file.
 	say := func(format string, args ...any) { fmt.Fprintf(t.Output(), format+"\n", args...) }
 	if r.Output != "" {
 		say("%s", r.Output)

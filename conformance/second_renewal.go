@@ -22,8 +22,8 @@ var secondRenewalChecks = []Check{
 func cancelledSecondRenewal(t *trial) {
 	const (
 		first    = 50 * time.Millisecond
-		prompt   = 500 * time.Millisecond // the other may end, with an error of the store's own, after a second
-		patience = 100 * time.Millisecond // no limit of the store's own has passed
+		prompt   = 500 * time.Millisecond // below a second, after which the other may fail with the store's own error
+		patience = 100 * time.Millisecond // shorter than the store's own timeouts
 	)
 	c, link := t.linked()
 	t.usable(c)

@@ -17,7 +17,7 @@ func eachRenewalCounts(t *trial) {
 	t.renewalsAtMoments()
 }
 
-// renewalsInSeries makes many renewals of one lease, each of which shows where Inspect returns the TTL.
+// renewalsInSeries makes many renewals of one lease. It checks the effect of each, if Inspect returns the TTL.
 func (t *trial) renewalsInSeries() {
 	const renewals = 60
 	ways := t.renewals()
@@ -47,8 +47,8 @@ func (t *trial) renewalsInSeries() {
 	})
 }
 
-// lastOfSeries makes several renewals, of which the last is for another TTL than all before. So it shows whether that
-// one counts, after each number of others.
+// lastOfSeries makes several renewals, the last of them for a different TTL. The lease's end shows whether the last one
+// counted, whatever number of renewals came before.
 func (t *trial) lastOfSeries() {
 	most := min(24, t.h.Many/2)
 	t.eachRenewal(2*most, func(i int, way renewal) {
@@ -77,7 +77,7 @@ func (t *trial) lastOfSeries() {
 	})
 }
 
-// renewalsAtMoments renews leases to the same TTL early and late, each of which then lives until its new deadline.
+// renewalsAtMoments renews leases to the same TTL, early or late. Each lease must then live until its new deadline.
 func (t *trial) renewalsAtMoments() {
 	percents := []time.Duration{0, 1, 3, 4, 7, 9, 9, 15, 15, 22, 22, 30, 45, 45, 60, 70}
 	t.eachRenewal(len(percents), func(i int, way renewal) {
@@ -95,6 +95,6 @@ func (t *trial) renewalsAtMoments() {
 			t.provesNothing("a lease ended before it could be looked at shortly before its end")
 		}
 		t.refused(t.b, g)
-		_ = g.Release(t.ctx) // or its TTL ends it
+		_ = g.Release(t.ctx) // if it fails, the TTL ends the lease
 	})
 }

@@ -16,7 +16,7 @@ var needsShared = Need{"Guarantees.Shared",
 	"the store has no shared leases (Guarantees.Shared)",
 	func(g backend.Guarantees, _ Harness) bool { return g.Shared }}
 
-// sharedChecks are the checks on shared leases, which all need a store that has them.
+// sharedChecks returns the checks on shared leases. All of them need a store with Guarantees.Shared.
 func sharedChecks() [][]Check {
 	topics := [][]Check{sharedExclusionChecks, sharedOrderChecks, sharedQueueChecks, sharedWakeChecks, sharedTTLChecks,
 		sharedOwnershipChecks, sharedStaleChecks, sharedReportChecks, sharedFaultChecks, sharedProcessChecks,
@@ -31,7 +31,7 @@ func sharedChecks() [][]Check {
 	return topics
 }
 
-// share makes a shared request that does not wait, and that the store answers.
+// share makes a shared request that does not wait, and requires a reply from the store.
 func (t *trial) share(b backend.Backend, key string, ttl time.Duration) (*grant, error) {
 	begun := time.Now()
 	g, err := t.request(t.ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Shared: true})
@@ -39,7 +39,7 @@ func (t *trial) share(b backend.Backend, key string, ttl time.Duration) (*grant,
 	return g, err
 }
 
-// read gets a shared lease of a key that no exclusive request holds or waits for.
+// read acquires a shared lease of a key that no exclusive request holds or waits for.
 func (t *trial) read(b backend.Backend, key string, ttl time.Duration) *grant {
 	g, err := t.share(b, key, ttl)
 	if err != nil {
@@ -57,7 +57,7 @@ func (t *trial) waitToReadWith(ctx context.Context, b backend.Backend, key strin
 	return t.begin(ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: true, Shared: true})
 }
 
-// readers gets n shared leases of key, by the clients in turn.
+// readers acquires n shared leases of key, by both clients in turn.
 func (t *trial) readers(key string, n int, ttl time.Duration) (readers []*grant) {
 	for i := range n {
 		readers = append(readers, t.read(t.client(i), key, ttl))
@@ -65,7 +65,7 @@ func (t *trial) readers(key string, n int, ttl time.Duration) (readers []*grant)
 	return readers
 }
 
-// readersEnter waits until all of waits hold their key beside each other, which they must within d.
+// readersEnter waits until all of waits share their key, which must happen within d.
 func (t *trial) readersEnter(waits []*waiting, d time.Duration, when string) (readers []*grant) {
 	end := time.Now().Add(d)
 	for i, w := range waits {
@@ -84,7 +84,8 @@ func (t *trial) readersEnter(waits []*waiting, d time.Duration, when string) (re
 	return readers
 }
 
-// noReaderEnters makes attempts to share key by both clients, which must be refused because an exclusive request waits.
+// noReaderEnters makes shared attempts by both clients. They must be refused, because an exclusive request waits for
+// key.
 func (t *trial) noReaderEnters(key, when string) {
 	for _, b := range []backend.Backend{t.a, t.b} {
 		g, err := t.share(b, key, t.long())
@@ -129,7 +130,8 @@ func anyOver(grants []*grant) bool {
 	return slices.ContainsFunc(grants, func(g *grant) bool { return !g.live(time.Now()) })
 }
 
-// namesReader fails unless h describes the one of readers that ends last, where the store can tell.
+// namesReader fails unless h names one of readers. If h has a token or a TTL, the token must be that reader's, and the
+// TTL must last until the last of readers ends.
 func (t *trial) namesReader(h backend.Holder, readers []*grant, when string) {
 	i := slices.IndexFunc(readers, func(g *grant) bool { return g.owner == h.Owner })
 	if i < 0 && !readers[len(readers)-1].live(time.Now()) {
@@ -151,7 +153,7 @@ func (t *trial) namesReader(h backend.Holder, readers []*grant, when string) {
 	}
 }
 
-// mustBeFree gets key exclusively by one attempt, which the store may not refuse any more, and releases it.
+// mustBeFree acquires key exclusively by one attempt, which the store must no longer refuse, and releases it.
 func (t *trial) mustBeFree(b backend.Backend, key, when string) {
 	g, err := t.attempt(b, key, t.long())
 	if err != nil {

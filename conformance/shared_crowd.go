@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// many readers
+// Checks with many readers.
 var sharedCrowdChecks = []Check{
 	{
 		Name: "ManyReaders",
@@ -38,7 +38,7 @@ func manyReaders(t *trial) {
 	w.cancelAndFail(t)
 	freed := t.readersEnter(waits, 2*t.handOff(), "behind a writer that was cancelled, with many readers before it")
 	t.inTurns(len(freed), func(i int) { t.release(freed[i]) })
-	t.queueAtMost(0) // nobody is behind the writer if a client can have few leases
+	t.queueAtMost(0) // if no reader was behind it, the writer may still be in the queue
 	w, waits = t.parksReaders(behind)
 	t.noReaderEnters(t.key, "behind a writer that waits for many readers")
 	t.refused(t.b, readers[n-1])
@@ -64,7 +64,7 @@ func manyReaders(t *trial) {
 	t.becomesFree(t.a, t.key, t.handOff(), "after many readers")
 }
 
-// parksReaders has a writer wait, and n readers behind it.
+// parksReaders starts a waiting writer and n readers that wait behind it.
 func (t *trial) parksReaders(n int) (w *waiting, behind []*waiting) {
 	w = t.wait(t.a, t.key, t.long())
 	t.arrived(t.key, 1)
@@ -75,7 +75,8 @@ func (t *trial) parksReaders(n int) (w *waiting, behind []*waiting) {
 	return w, behind
 }
 
-// renewAll renews all grants, of which some may be in one batch.
+// renewAll renews the grants of client a in one batch, if the store supports batches. Otherwise it renews all grants,
+// one by one.
 func (t *trial) renewAll(grants []*grant) {
 	batcher, ok := t.a.(backend.BatchRenewer)
 	if !ok {
@@ -103,7 +104,7 @@ func (t *trial) renewAll(grants []*grant) {
 // storeForgetsEndedReaders ends many shared leases of a few keys in every way.
 func storeForgetsEndedReaders(t *trial) {
 	const (
-		leases = 8 // of a worker, which ends them together
+		leases = 8 // per worker, ended together
 		each   = 40
 		atMost = 3 * time.Second // for each way
 	)
@@ -124,7 +125,7 @@ func storeForgetsEndedReaders(t *trial) {
 		"readers expired": func(key string) {
 			var dead []*grant
 			for range leases {
-				if g, err := t.share(t.b, key, t.short()); err == nil { // else the clean-up of a wait is under way
+				if g, err := t.share(t.b, key, t.short()); err == nil { // otherwise the cleanup of a wait is under way
 					dead = append(dead, g)
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// readers beside each other, and never beside a writer
+// Checks that readers share a key, and that readers and writers exclude each other.
 var sharedExclusionChecks = []Check{
 	{
 		Name: "ReadersShareKey",
@@ -64,7 +64,8 @@ func readersShareKey(t *trial) {
 	t.free(t.a, t.key, "after the release of all readers")
 }
 
-// readersExcludeWriter releases readers in every order, before writers that try and one that waits.
+// readersExcludeWriter releases readers in several orders, while writers attempt to acquire the key and one writer
+// waits.
 func readersExcludeWriter(t *trial) {
 	clients := [][]backend.Backend{{t.a}, {t.b}, {t.a, t.b}, {t.b, t.a, t.a}, {t.a, t.a}, {t.a, t.b, t.b}}
 	t.inChunks(len(clients), 3, func(i int) {
@@ -97,7 +98,7 @@ func readersExcludeWriter(t *trial) {
 	})
 }
 
-// readRefused requests to share the key of g, an exclusive lease, by both clients.
+// readRefused makes shared attempts by both clients on the key of g, an exclusive lease. They must be refused.
 func (t *trial) readRefused(g *grant) {
 	t.refusedAs(t.a, g, true)
 	t.refusedAs(t.b, g, true)
@@ -129,7 +130,7 @@ func writerExcludesReaders(t *trial) {
 	}
 }
 
-// A roster notices a lease that is granted beside another one with which it conflicts.
+// A roster detects a lease that is granted while a conflicting lease is live.
 type roster struct {
 	t    *trial
 	mu   sync.Mutex
@@ -152,14 +153,14 @@ func (r *roster) granted(g *grant) {
 	}
 }
 
-// releases is called before Release.
+// releases removes g; call it before Release.
 func (r *roster) releases(g *grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.live, g)
 }
 
-// sharedUnderContention has readers and writers race for the key, some of which do not wait.
+// sharedUnderContention makes readers and writers race for the key. Some of them do not wait.
 func sharedUnderContention(t *trial) {
 	const (
 		workers = 8
@@ -197,7 +198,7 @@ func sharedUnderContention(t *trial) {
 	t.becomesFree(t.b, t.key, t.handOff(), "after readers and writers")
 }
 
-// sharedKeysAreApart holds a key in one mode, and keys that a store may derive from it in the other.
+// sharedKeysAreApart holds a key in one mode, and in the other mode keys whose names a store may derive from it.
 func sharedKeysAreApart(t *trial) {
 	ends := []string{":readers", ":shared", ":r", "/readers", "/shared", ":w", ":writers", "\x00", "/r", ".readers", ":s",
 		":queue", "-"}

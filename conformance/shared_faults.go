@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// readers and writers whose requests and answers get lost, or whose store restarts
+// Checks of readers and writers whose requests or replies get lost, or whose store restarts.
 var sharedFaultChecks = []Check{
 	{
 		Name: "CancelledReaderLeavesNothing",
@@ -44,7 +44,7 @@ var sharedFaultChecks = []Check{
 		Rule: "rules 1 and 9: readers and writers whose connections break while they wait get their turn, and none " +
 			"passes a waiting writer",
 		Needs: []Need{needsCut},
-		alone: true, // a hook may cut every client
+		alone: true, // the Cut hook may cut every client
 		run:   cutSharedWaitersGetTurn,
 	},
 	{
@@ -72,7 +72,7 @@ func cancelledReaderLeavesNothing(t *trial) {
 			key := keys.fresh()
 			var held *grant
 			var others []*grant
-			if n%3 == 0 { // it is granted the key at once, beside another
+			if n%3 == 0 { // it is granted the key at once, beside another reader
 				others = append(others, t.read(t.b, key, t.long()))
 			} else {
 				held = t.acquire(t.a, key, t.long())
@@ -80,7 +80,7 @@ func cancelledReaderLeavesNothing(t *trial) {
 			w := t.waitToRead(client, key, t.long())
 			var released chan struct{}
 			if held != nil {
-				if n%3 == 1 { // it is cancelled in the queue
+				if n%3 == 1 { // cancelled in the queue
 					t.arrived(key, 1)
 					w.cancelAndFail(t)
 				}
@@ -166,7 +166,8 @@ func lateSharedAcquireLeavesNothing(t *trial) {
 	})
 }
 
-// lateSharedTurnIsOneLease keeps a reader from hearing of its turn until that is over, as lateTurnIsOneLease does.
+// lateSharedTurnIsOneLease holds back the notification of a reader's turn until the turn has ended, like
+// lateTurnIsOneLease.
 func lateSharedTurnIsOneLease(t *trial) {
 	t.together(3, func(i int) {
 		c, link := t.linked()
@@ -192,7 +193,8 @@ func lateSharedTurnIsOneLease(t *trial) {
 	})
 }
 
-// cutSharedWaitersGetTurn cuts a reader behind a writer, and a writer behind a reader. Who is cut may lose its place.
+// cutSharedWaitersGetTurn cuts a reader behind a writer, and a writer behind a reader. A waiter that is cut may lose
+// its place.
 func cutSharedWaitersGetTurn(t *trial) {
 	t.inChunks(2, 4, func(i int) {
 		c, cut := t.cuttable()
@@ -241,13 +243,13 @@ func restartKeepsReaders(t *trial) {
 	renewed := t.read(t.a, t.key, dead.ttl)
 	t.renew(renewed, t.long())
 	renewed.ttl = t.long()
-	end := readers[0].Deadline() // without a word from the readers in between
+	end := readers[0].Deadline() // the readers make no requests in between
 	w := t.wait(t.b, t.key, t.long())
 	t.confirmQueued(t.key, 1)
 	writer := t.acquire(t.a, t.newKey(), t.long())
 	parked := []*waiting{t.waitToRead(t.a, writer.key, t.long()), t.waitToRead(t.b, writer.key, t.long())}
 	t.confirmQueued(writer.key, 2)
-	time.Sleep(time.Until(dead.after.Add(dead.ttl / 2))) // what is counted anew is late then
+	time.Sleep(time.Until(dead.after.Add(dead.ttl / 2))) // a TTL that is counted from the start again is late then
 	t.h.Restart()
 	restarted := time.Now()
 	t.sharedOverRestart(readers[0], end)
@@ -264,7 +266,7 @@ func restartKeepsReaders(t *trial) {
 	if !renewed.live(time.Now()) {
 		t.tooLate("a lease that was renewed ended before what the store keeps of it over a restart could be seen")
 	}
-	readers = append(readers, renewed) // what the store has kept is the renewal, not the grant
+	readers = append(readers, renewed) // the store must have kept the renewal's TTL, not the grant's
 	t.holdersAre(readers, "after a restart, and the expiry of a reader")
 	for _, g := range readers {
 		w.stillWaits(t, g, t.rule)
@@ -282,8 +284,8 @@ func restartKeepsReaders(t *trial) {
 	t.becomesFree(t.b, t.key, recovery, "after the last release")
 }
 
-// sharedOverRestart waits until an exclusive request for the key of g, which lives until end at least, is refused
-// after a restart.
+// sharedOverRestart waits until an exclusive request for the key of g is refused after a restart. g lives until end at
+// least.
 func (t *trial) sharedOverRestart(g *grant, end time.Time) {
 	var err error
 	if !t.poll(recovery, func() bool {
@@ -300,7 +302,7 @@ func (t *trial) sharedOverRestart(g *grant, end time.Time) {
 	}
 }
 
-// renewAfterRestart renews g, which must be live, once the store answers again.
+// renewAfterRestart renews g, which must be live, once the store responds again.
 func (t *trial) renewAfterRestart(g *grant) {
 	var err error
 	if !t.poll(recovery, func() bool {
@@ -311,13 +313,13 @@ func (t *trial) renewAfterRestart(g *grant) {
 	}
 }
 
-// evictedReadersReviveNothing has the store drop all readers of a key, which then make requests in every order.
+// evictedReadersReviveNothing evicts all readers of a key. Their later requests, of one kind in each case, must fail.
 func evictedReadersReviveNothing(t *trial) {
 	requests := t.staleRequests()
 	t.inChunks(2*len(requests), 4, func(i int) {
 		key := t.newKey()
 		readers := t.readers(key, 2, t.long())
-		for range 2 * len(readers) { // a hook may drop one lease at a time
+		for range 2 * len(readers) { // the Evict hook may drop one lease at a time
 			if err := t.h.Evict(t.ctx, key); err != nil {
 				t.fatalf("Evict: %v", err)
 			}

@@ -1,6 +1,6 @@
 package conformance
 
-// histories of readers and writers under random faults
+// Histories of readers and writers under random faults.
 var sharedHistoryChecks = []Check{
 	{
 		Name: "SharedHistoryUnderContention",

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// who waits for whom
+// Checks of which requests wait for which.
 var sharedOrderChecks = []Check{
 	{
 		Name: "NoReaderPassesWaitingWriter",
@@ -99,7 +99,7 @@ func trySharedBehindWaitingWriter(t *trial) {
 		t.release(reader)
 		t.release(second.granted(t, t.handOff(), "after the release of the only reader"))
 		t.becomesFree(t.a, t.key, t.handOff(), "after the last writer's release")
-		// Nobody waits any more.
+		// Now nobody waits.
 		reader = t.read(client, t.key, t.long())
 		last := t.wait(t.a, t.key, t.long())
 		t.arrived(t.key, 1)
@@ -111,7 +111,7 @@ func trySharedBehindWaitingWriter(t *trial) {
 	}
 }
 
-// soonShared gets a shared lease that must be granted soon.
+// soonShared acquires a shared lease, which must be granted soon.
 func (t *trial) soonShared(b backend.Backend, key, when string) (g *grant) {
 	var err error
 	if !t.poll(t.handOff(), func() bool {
@@ -123,11 +123,11 @@ func (t *trial) soonShared(b backend.Backend, key, when string) (g *grant) {
 	return g
 }
 
-// endings are the ways in which a lease ends while its key is waited for.
+// endings returns the ways in which a lease can end while others wait for its key.
 func (t *trial) endings() []func(g *grant) {
 	ends := []func(g *grant){
 		func(g *grant) { t.release(g) },
-		func(g *grant) { t.renew(g, t.short()) }, // and it expires
+		func(g *grant) { t.renew(g, t.short()) }, // and the lease expires
 	}
 	if breaker, ok := t.b.(backend.Breaker); ok {
 		ends = append(ends, func(g *grant) {
@@ -139,7 +139,7 @@ func (t *trial) endings() []func(g *grant) {
 	return ends
 }
 
-// readersEnterTogether lets no reader release its lease before all have theirs.
+// readersEnterTogether releases no reader's lease before all readers have theirs.
 func readersEnterTogether(t *trial) {
 	n, ends := max(2, min(12, t.h.Many-2)), t.endings()
 	t.inChunks(len(ends), n+1, func(i int) {
@@ -173,7 +173,7 @@ func readersIgnoreLaterWriter(t *trial) {
 		t.arrived(g.key, 4)
 		later = append(later, t.wait(t.b, g.key, t.long()))
 		t.arrived(g.key, 5)
-		last := t.waitToRead(t.a, g.key, t.long()) // passes neither
+		last := t.waitToRead(t.a, g.key, t.long()) // overtakes neither writer
 		t.arrived(g.key, 6)
 		ends[i](g)
 		readers := t.readersEnter(waits, t.g.Round(t.short())+t.handOff(), "after the writer before them, with others behind")
@@ -193,13 +193,13 @@ func readersIgnoreLaterWriter(t *trial) {
 	})
 }
 
-// writerOutwaitsStream has writers wait for a key that readers share all the time: each asks anew before the others
-// have released.
+// writerOutwaitsStream makes writers wait for a key that readers share all the time. Each reader requests the key again
+// before the others have released theirs.
 func writerOutwaitsStream(t *trial) {
 	const workers = 6
 	held := 20 * time.Millisecond
 	if t.inspect(t.key).Waiters < 0 || t.g.Wake == backend.WakePoll {
-		// A writer must wait for longer than it takes to see that it does.
+		// A writer must wait longer than the suite takes to observe that it waits.
 		held = 2 * t.h.ArrivalDelay * time.Duration(t.stretch)
 	}
 	var (
@@ -260,7 +260,7 @@ func writerOutwaitsStream(t *trial) {
 	t.becomesFree(t.a, t.key, t.handOff(), "after readers and writers")
 }
 
-// inStream waits until w is in the queue, or has had its turn. Readers do not wait before it.
+// inStream waits until w is in the queue, or has been granted the key. Until w waits, no reader does.
 func (w *waiting) inStream(t *trial) {
 	var waiters int
 	t.poll(soon, func() bool {
@@ -272,7 +272,7 @@ func (w *waiting) inStream(t *trial) {
 	}
 }
 
-// A timeLimit is a context whose deadline passes when the check says so.
+// A timeLimit is a context whose deadline passes when passes is called.
 type timeLimit struct {
 	context.Context
 	done   chan struct{}
@@ -297,7 +297,8 @@ func (l timeLimit) Err() error {
 	}
 }
 
-// leavingWriterFreesReaders has writers leave a queue in every way and from every place, while a reader holds the key.
+// leavingWriterFreesReaders makes writers leave the queue in every way and from every place, while a reader holds the
+// key.
 func leavingWriterFreesReaders(t *trial) {
 	leave := map[string]func(key string, c backend.Backend) (leave func()){
 		"a cancelled writer": func(key string, c backend.Backend) func() {
@@ -333,14 +334,14 @@ func leavingWriterFreesReaders(t *trial) {
 		t.arrived(key, queued)
 		var second *waiting
 		switch i % 3 {
-		case 1: // another writer has left before, and a reader
+		case 1: // another writer and a reader have left before
 			gone := []*waiting{t.waitToRead(t.b, key, t.long()), t.wait(t.a, key, t.long())}
 			t.arrived(key, 3)
 			for _, w := range gone {
 				w.cancelAndFail(t)
 			}
 			t.queueAtMostOf(key, queued)
-		case 2: // another one stays for a while
+		case 2: // another writer stays for a while
 			second = t.wait(t.a, key, t.long())
 			queued++
 			t.arrived(key, queued)

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// each reader has a lease of its own
+// Checks that each reader has a lease of its own.
 var sharedOwnershipChecks = []Check{
 	{
 		Name: "ReleaseEndsOneReader",
@@ -60,7 +60,7 @@ func releaseEndsOneReader(t *trial) {
 		})
 		t.isLost(g.Renew(t.ctx, t.long()), "Renew of a released shared lease")
 		t.readersKeepOut(others, "after several Releases of another reader")
-		// One that comes later, one that expires, and releases that are too late.
+		// A later reader expires. Then this reader and the released one make requests that are too late.
 		late := t.read(t.client(i), key, t.short())
 		t.expire(late)
 		for range 2 {
@@ -80,7 +80,7 @@ func releaseEndsOneReader(t *trial) {
 	})
 }
 
-// readersAreRenewedEach renews one of three readers, each way, while the others run out.
+// readersAreRenewedEach renews one of three readers in each way, while the others expire.
 func readersAreRenewedEach(t *trial) {
 	const n = 3
 	ways := t.renewals()
@@ -192,7 +192,7 @@ func mixedBatchRenewsEach(t *trial) {
 	t.mustBeFree(t.b, common, "after the release of all readers")
 }
 
-// readerLosesAlone lets leases of different TTLs run out, or be renewed, or released, beside each other.
+// readerLosesAlone holds leases of different TTLs side by side. Some expire, one is renewed, and one is released.
 func readerLosesAlone(t *trial) {
 	t.inChunks(2, 5, func(i int) {
 		key := t.newKey()

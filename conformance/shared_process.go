@@ -6,7 +6,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// readers and writers in other processes, frozen or killed
+// Checks of readers and writers in other processes that are frozen or killed.
 var sharedProcessChecks = []Check{
 	{
 		Name: "KilledReaderFreesKey",
@@ -49,7 +49,7 @@ func (t *trial) remotelyShared(p Process, key string, ttl time.Duration, wait bo
 	return t.remoteRequest(p, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait, Shared: true})
 }
 
-// remoteRead gets a shared lease in process p, of a key that no exclusive request holds or waits for.
+// remoteRead acquires a shared lease, in process p, of a key that no exclusive request holds or waits for.
 func (t *trial) remoteRead(p Process, key string, ttl time.Duration) *remote {
 	r := t.remotelyShared(p, key, ttl, false)
 	r.granted(soon, "key without a writer")
@@ -117,8 +117,8 @@ func frozenReaderLosesAlone(t *trial) {
 	}
 }
 
-// killedWriterFreesReaders kills a writer while a reader holds the key for long. Others behind it must not wait for
-// its release.
+// killedWriterFreesReaders kills a waiting writer while a reader holds the key for long. The readers behind the writer
+// must not wait for the holder's release.
 func killedWriterFreesReaders(t *trial) {
 	bound := t.g.Round(t.short()) + t.handOff() + recovery
 	t.inChunks(2, 4, func(i int) {
@@ -131,7 +131,7 @@ func killedWriterFreesReaders(t *trial) {
 			w.stillWaits(t, reader, t.rule)
 		}
 		p.Kill()
-		if i == 1 { // and its turn comes
+		if i == 1 { // the killed writer's turn comes
 			t.release(reader)
 		}
 		readers := t.readersEnter(parked, bound, "behind a writer that was killed")
@@ -146,7 +146,7 @@ func killedWriterFreesReaders(t *trial) {
 	})
 }
 
-// frozenWaitersDelayReadersBriefly freezes a writer, or a reader, in the queue until its turn has come and gone.
+// frozenWaitersDelayReadersBriefly freezes a writer or a reader in the queue until its turn has passed.
 func frozenWaitersDelayReadersBriefly(t *trial) {
 	t.inChunks(2, 4, func(i int) {
 		p, key := t.process(0), t.newKey()

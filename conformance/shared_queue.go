@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// random queues of readers and writers, against a model
+// Checks of random queues of readers and writers against a model.
 var sharedQueueChecks = []Check{
 	{
 		Name: "MixedQueueFollowsModel",
@@ -41,20 +41,20 @@ func mixedQueueFollowsModel(t *trial) {
 	})
 }
 
-// A mixedQueue is a key with the leases that hold it, and the requests that wait, in the order of their arrival.
+// A mixedQueue is a key with the leases that hold it, and the requests that wait for it in order of arrival.
 type mixedQueue struct {
 	*trial
 	key     string
 	random  dice
 	tokens  sharedTokens
-	most    int  // of holders and waiters together
-	fills   bool // until there are so many; then nobody comes until most of them have left
+	most    int  // number of holders and waiters together
+	fills   bool // requests arrive until most is reached; then none until almost all have left
 	holders []*grant
 	waits   []*waiting
-	events  []string // for failures
+	events  []string // for failure messages
 }
 
-// after describes what has led to the present state.
+// after describes the latest events.
 func (q *mixedQueue) after() string {
 	const most = 12
 	last := q.events[max(0, len(q.events)-most):]
@@ -72,7 +72,7 @@ func mode(shared bool) string {
 	return "writer"
 }
 
-// step makes one random change, and proves what follows from it.
+// step makes one random change and checks its effects.
 func (q *mixedQueue) step() {
 	shared := q.random.IntN(5) < 3
 	n := len(q.holders) + len(q.waits)
@@ -94,7 +94,7 @@ func (q *mixedQueue) step() {
 	}
 }
 
-// arrive has a new request wait, or hold the key at once.
+// arrive starts a request, which must wait or hold the key at once.
 func (q *mixedQueue) arrive(shared bool) {
 	client := q.client(q.random.IntN(2))
 	w := q.begin(q.ctx, client, backend.Request{Key: q.key, Owner: backend.NewOwner(), TTL: q.long(), Wait: true,
@@ -116,7 +116,7 @@ func (q *mixedQueue) mayEnter(i int) bool {
 		!slices.ContainsFunc(q.waits[:i], func(w *waiting) bool { return !w.shared || !shared })
 }
 
-// awaitHolders waits until all requests that may hold the key do, and fails if another one does.
+// awaitHolders waits until all requests that may hold the key do. It fails if another request holds the key.
 func (q *mixedQueue) awaitHolders() {
 	for len(q.waits) > 0 && q.mayEnter(0) {
 		w := q.waits[0]
@@ -180,18 +180,18 @@ func (q *mixedQueue) releaseOne(i int) {
 	q.ended(i)
 }
 
-// ended removes a holder whose lease is over.
+// ended removes a holder whose lease has ended.
 func (q *mixedQueue) ended(i int) {
 	q.tokens.ended(q.holders[i])
 	q.holders = slices.Delete(q.holders, i, i+1)
 	q.awaitHolders()
 }
 
-// expire lets the lease of a holder run out, while the others hold theirs.
+// expire lets the lease of a holder expire, while the others hold theirs.
 func (q *mixedQueue) expire(i int) {
 	g := q.holders[i]
 	if q.passing() > time.Second {
-		return // it would take too long
+		return // an expiry would take too long
 	}
 	q.did("the lease of a %s expired", mode(g.shared))
 	q.renew(g, q.short())
@@ -205,21 +205,22 @@ func (q *mixedQueue) expire(i int) {
 	q.ended(i)
 }
 
-// drain releases all leases, also of those that wait.
+// drain releases all leases, including those granted to waiters meanwhile.
 func (q *mixedQueue) drain() {
 	for len(q.holders) > 0 {
 		q.releaseOne(rand.N(len(q.holders)))
 	}
 }
 
-// sharedTokens are those of the leases of one key, in the order of their grants and ends.
+// sharedTokens checks the tokens of one key's leases, in the order of their grants and ends.
 type sharedTokens struct {
 	t         *trial
-	exclusive uint64 // the highest of exclusive leases, and of shared ones that have ended
-	shared    uint64 // the highest of shared leases
+	exclusive uint64 // highest token of exclusive leases and of ended shared leases
+	shared    uint64 // highest token of shared leases
 }
 
-// granted fails unless the token of g is above those of all leases before that it does not share the key with.
+// granted fails unless the token of g is higher than those of all earlier leases, except leases that share the key with
+// g.
 func (s *sharedTokens) granted(g *grant, when string) {
 	if s.t.g.Fencing == backend.FencingNone {
 		return
@@ -239,5 +240,5 @@ func (s *sharedTokens) granted(g *grant, when string) {
 	}
 }
 
-// ended enters the end of g: every later lease has a higher token.
+// ended records the end of g: every later lease must have a higher token.
 func (s *sharedTokens) ended(g *grant) { s.exclusive = max(s.exclusive, g.Token()) }

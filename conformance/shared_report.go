@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// what others see of readers
+// Checks of what others see of readers.
 var sharedReportChecks = []Check{
 	{
 		Name: "InspectCountsReaders",
@@ -93,7 +93,7 @@ func inspectCountsReaders(t *trial) {
 	t.staysFree(t.key, "after the last reader's release")
 }
 
-// refusalNames fails unless a refusal names the one of holders that ends last, if it names any.
+// refusalNames fails unless a refusal describes holders as namesReader requires, if it names a holder.
 func (t *trial) refusalNames(b backend.Backend, shared bool, holders []*grant) {
 	begun := time.Now()
 	_, err := t.request(t.ctx, b, backend.Request{Key: t.key, Owner: backend.NewOwner(), TTL: t.long(), Shared: shared})
@@ -103,7 +103,7 @@ func (t *trial) refusalNames(b backend.Backend, shared bool, holders []*grant) {
 	}
 	var held *backend.HeldError
 	if !errors.As(err, &held) || !held.Holder.Held() {
-		return // the store does not know
+		return // the store does not know the holder
 	}
 	want := len(holders)
 	if !holders[0].shared {
@@ -152,7 +152,8 @@ func listReturnsSharedKeysOnce(t *trial) {
 	}
 }
 
-// tokensOfQueue has readers and writers wait for each other: grants, not arrivals, order their tokens.
+// tokensOfQueue makes readers and writers wait for each other. Their tokens must follow the order of grants, not of
+// arrivals.
 func (t *trial) tokensOfQueue(s *sharedTokens, key string) {
 	first := t.acquire(t.b, key, t.long())
 	s.granted(first, "grant of a free key")
@@ -167,7 +168,7 @@ func (t *trial) tokensOfQueue(s *sharedTokens, key string) {
 		s.ended(g)
 	}
 	ends(first)
-	if !t.g.FIFO { // the writers may be first
+	if !t.g.FIFO { // the writers may be granted the key first
 		for _, w := range append(waits, second, last) {
 			t.spawn(func() { t.release(w.granted(t, 2*t.handOff(), "after release")) })
 		}
@@ -188,13 +189,13 @@ func (t *trial) tokensOfQueue(s *sharedTokens, key string) {
 	ends(g)
 }
 
-// sharedTokensIncrease has readers, several at once, and writers follow each other.
+// sharedTokensIncrease alternates at random between writers and groups of readers.
 func sharedTokensIncrease(t *trial) {
 	const rounds = 24
 	end := time.Now().Add(4 * time.Second)
 	t.inChunks(3, 8, func(i int) {
 		key, s := t.newKey(), &sharedTokens{t: t}
-		t.tokensOfQueue(&sharedTokens{t: t}, t.newKey()) // some of its waiters may still go on
+		t.tokensOfQueue(&sharedTokens{t: t}, t.newKey()) // some of its waiters may still be running
 		for n := range t.rounds(rounds, end) {
 			client := t.client(n + i)
 			if rand.N(2) == 0 {
@@ -267,7 +268,7 @@ func sharedBadInputIsRefused(t *trial) {
 	t.free(t.a, t.key, "after bad input")
 }
 
-// readAs is read by an owner of that name.
+// readAs is read for an owner of the given name.
 func (t *trial) readAs(b backend.Backend, key, owner string) *grant {
 	begun := time.Now()
 	g, err := t.request(t.ctx, b, backend.Request{Key: key, Owner: owner, TTL: t.long(), Shared: true})
@@ -321,7 +322,7 @@ func sharedExtremesAreAccepted(t *trial) {
 		t.free(t.b, g.key, "after the only reader's release")
 	}
 	for _, ttl := range []time.Duration{1, time.Microsecond,
-		time.Millisecond} { // it may be over before the answer is there
+		time.Millisecond} { // the lease may end before the reply arrives
 		key := t.newKey()
 		_, err := t.a.Acquire(t.ctx, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Shared: true})
 		if err != nil && !errors.Is(err, backend.ErrLost) {

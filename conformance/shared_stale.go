@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// readers whose leases have ended in the store
+// Checks of readers whose leases have ended in the store.
 var sharedStaleChecks = []Check{
 	{
 		Name: "BreakEndsOneReader",
@@ -39,7 +39,7 @@ var sharedStaleChecks = []Check{
 	},
 }
 
-// staleRequests are requests for a lease that has ended in the store.
+// staleRequests returns the kinds of requests for a lease that has ended in the store.
 func (t *trial) staleRequests() []renewal {
 	return append(t.renewals(), renewal{"Release", func(ctx context.Context, g *grant,
 		_ time.Duration) error {
@@ -124,8 +124,8 @@ func (t *trial) breaksReader(breaker backend.Breaker, g *grant) {
 	}
 }
 
-// lateReaderRequestsTouchNothing holds a request back until the lease has ended and the key is free, shared by others,
-// or held.
+// lateReaderRequestsTouchNothing holds back a reader's request until its lease has ended. By then the key is free,
+// shared by others, or held exclusively.
 func lateReaderRequestsTouchNothing(t *trial) {
 	const cases = 4
 	requests := t.staleRequests()
@@ -143,7 +143,7 @@ func lateReaderRequestsTouchNothing(t *trial) {
 		t.outlast(t.lastRefusal(g.after, g.ttl))
 		var w *waiting
 		switch next {
-		case 1: // others that came before
+		case 1: // others that came before the request
 			w = t.wait(t.a, g.key, t.long())
 			t.arrived(g.key, 1)
 		case 2:
@@ -156,7 +156,7 @@ func lateReaderRequestsTouchNothing(t *trial) {
 		if err := late.ends(t, 2*recovery, what); err == nil {
 			t.fatalf("%s succeeded", what)
 		}
-		t.usable(c) // behind the request
+		t.usable(c) // these requests queue behind the late one
 		time.Sleep(lateBy)
 		switch next {
 		case 0:
@@ -211,8 +211,8 @@ func staleReaderSparesWriter(t *trial) {
 	})
 }
 
-// readerRenewalRacesExpiry renews readers at the last moment, each before a writer that waits, some beside another
-// reader.
+// readerRenewalRacesExpiry renews readers at the last moment, while a writer waits. Some of the readers share the key
+// with another.
 func readerRenewalRacesExpiry(t *trial) {
 	const keys, rounds = 12, 2
 	ways := t.renewals()

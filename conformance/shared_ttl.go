@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// TTLs of readers
+// Checks of the TTLs of readers.
 var sharedTTLChecks = []Check{
 	{
 		Name: "ReaderTTL",
@@ -39,7 +39,7 @@ var sharedTTLChecks = []Check{
 	},
 }
 
-// readerTTL requests the key exclusively around the end of the lease of its only reader, at many phases.
+// readerTTL requests the key exclusively around the expiry of its only reader, at many phases.
 func readerTTL(t *trial) {
 	t.together(min(60, t.h.Many), func(i int) {
 		time.Sleep(rand.N(t.short()))
@@ -57,7 +57,7 @@ func readerTTL(t *trial) {
 			t.refused(t.b, g)
 		}
 		time.Sleep(time.Until(g.Deadline()) - backend.Margin(ttl) - rand.N(5*time.Millisecond))
-		if i%2 == 0 { // one attempt only: others must not be what ends the lease
+		if i%2 == 0 { // a single attempt, so that no other request can end the lease
 			t.outlast(t.lastRefusal(g.after, ttl).Add(time.Millisecond))
 		}
 		t.succeeds(t.b, g, 3*time.Millisecond+rand.N(4*time.Millisecond))
@@ -70,7 +70,7 @@ type busyness struct {
 	do   func(key string, others []*grant)
 }
 
-// busynesses are kinds of requests that must not keep a dead reader.
+// busynesses returns kinds of requests that must not prolong the lease of a dead reader.
 func (t *trial) busynesses() []busyness {
 	kinds := []busyness{
 		{"new readers came", func(key string, _ []*grant) {
@@ -99,7 +99,7 @@ func deadReaderEndsByOwnTTL(t *trial) {
 	t.inChunks(2*len(kinds), 4, func(i int) {
 		kind, key := kinds[i/2], t.newKey()
 		var others []*grant
-		if i%2 == 0 { // the dead one is neither the first nor the last
+		if i%2 == 0 { // the dead reader is neither the first nor the last
 			others = append(others, t.read(t.a, key, t.long()))
 		}
 		dead := t.read(t.a, key, t.short())
@@ -122,7 +122,7 @@ func deadReaderEndsByOwnTTL(t *trial) {
 	})
 }
 
-// shortReaderSparesLong ends short leases in every way, each beside long ones that came before and after them.
+// shortReaderSparesLong ends short leases in every way. Long leases from before and after them must survive.
 func shortReaderSparesLong(t *trial) {
 	expires := func(g *grant) { t.expire(g) }
 	ends := map[string]func(g *grant){
@@ -178,7 +178,7 @@ func writerGetsKeyOfDeadReaders(t *trial) {
 			}
 		}
 		w := t.wait(t.client(i), key, t.long())
-		if i < 3 { // meanwhile readers are refused
+		if i < 3 { // meanwhile, readers are refused
 			t.arrived(key, 1)
 			t.spawn(func() {
 				for ; !w.ended() && !t.ended(); time.Sleep(t.short() / 32) {
@@ -196,7 +196,7 @@ func writerGetsKeyOfDeadReaders(t *trial) {
 	})
 }
 
-// sharedWaitOutlivesOwnTTL has readers wait behind a writer, and a writer behind readers, for longer than the TTLs
+// sharedWaitOutlivesOwnTTL makes readers wait behind a writer, and a writer behind a reader, for longer than the TTLs
 // that they request.
 func sharedWaitOutlivesOwnTTL(t *trial) {
 	ttl := t.g.Round(2 * t.short())

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// wake-ups of readers and writers
+// Checks of how readers and writers are woken.
 var sharedWakeChecks = []Check{
 	{
 		Name: "LastReaderWakesWriter",
@@ -41,7 +41,7 @@ func lastReaderWakesWriter(t *trial) {
 		for len(readers) > 1 {
 			at := i % len(readers)
 			switch g := readers[at]; {
-			case i == 4 || i == 5 && len(readers) == n: // it dies
+			case i == 4 || i == 5 && len(readers) == n: // the reader dies
 				t.renew(g, t.short())
 				g.ttl = t.short()
 				t.expire(g)
@@ -53,7 +53,7 @@ func lastReaderWakesWriter(t *trial) {
 			w.stillWaits(t, readers[0], t.rule)
 			t.renew(readers[0], t.long())
 		}
-		if i == 3 { // the last one dies
+		if i == 3 { // the last reader dies
 			t.renew(readers[0], t.short())
 		} else {
 			t.release(readers[0])
@@ -80,13 +80,13 @@ func sharedNoLostWakeUp(t *trial) {
 		pause := func() { time.Sleep(rand.N(2 * time.Millisecond)) }
 		for range t.rounds(rounds, end) {
 			switch i % 3 {
-			case 0: // a writer comes as the last readers release
+			case 0: // a writer arrives as the last readers release
 				readers := []*grant{t.read(from, key, t.long()), t.read(to, key, t.long())}
 				w := t.wait(to, key, t.long())
 				pause()
 				t.together(2, func(j int) { t.release(readers[j]) })
 				t.release(w.granted(t, t.handOff(), "after releases of readers that met the writer coming"))
-			case 1: // readers come as a writer releases
+			case 1: // readers arrive as a writer releases
 				g := t.acquire(from, key, t.long())
 				waits := []*waiting{t.waitToRead(to, key, t.long()), t.waitToRead(from, key, t.long())}
 				pause()
@@ -94,7 +94,7 @@ func sharedNoLostWakeUp(t *trial) {
 				for _, r := range t.readersEnter(waits, t.handOff(), "after a release that met the readers coming") {
 					t.release(r)
 				}
-			default: // readers come as a waiting writer leaves
+			default: // readers arrive as a waiting writer leaves
 				reader := t.read(from, key, t.long())
 				w := t.wait(to, key, t.long())
 				waits := []*waiting{t.waitToRead(to, key, t.long()), t.waitToRead(from, key, t.long())}
@@ -105,14 +105,14 @@ func sharedNoLostWakeUp(t *trial) {
 				}
 				t.release(reader)
 				t.eitherOr(w)
-				key = t.newKey() // what was cancelled may still arrive at the old one
+				key = t.newKey() // the cancelled request may still reach the old key
 			}
 		}
 	})
 }
 
-// sharedPushIsPrompt measures how long it takes to learn of what makes the key free. As in pushIsPrompt, a busy
-// machine has more chances.
+// sharedPushIsPrompt measures how soon waiters learn that they may have the key. As in pushIsPrompt, a busy machine
+// gets more chances.
 func sharedPushIsPrompt(t *trial) {
 	const keys, chances = 4, 3
 	defer t.watchStore()()
@@ -122,7 +122,7 @@ func sharedPushIsPrompt(t *trial) {
 	freed := &pushedWaiters{who: "the last of two readers behind a writer that leaves"}
 	for chance := 1; ; chance++ {
 		t.inChunks(keys, 4, func(i int) {
-			// The keys' releases are spread over the phase of a timer, so that few of them meet it by chance.
+			// The releases are spread over the phase of a timer, so that few of them coincide with the timer by chance.
 			spread := func() time.Duration {
 				const each = pushedAfter / keys
 				return pushedAfter + time.Duration(i)*each + rand.N(each)
@@ -140,8 +140,8 @@ func sharedPushIsPrompt(t *trial) {
 	}
 }
 
-// pushesShared has a writer, then readers, then readers behind a writer that leaves learn that they may have the key.
-// They have waited for pushedAfter, once or twice, and for what spread returns.
+// pushesShared measures how soon a writer, then readers, and then readers behind a leaving writer learn that they may
+// have the key. Each wait lasts for what spread returns, plus up to two times pushedAfter.
 func (t *trial) pushesShared(
 	b backend.Backend, spread func() time.Duration, writer, readers, first, freed *pushedWaiters,
 ) {
@@ -183,7 +183,7 @@ func (t *trial) pushesShared(
 	t.release(behind[1].grant)
 }
 
-// addAll waits until all of waits have the key.
+// addAll waits until all of waits have been granted the key, and records how long that took.
 func (p *pushedWaiters) addAll(t *trial, waits []*waiting, asked time.Duration) {
 	ticks := 0 // as in add
 	for _, w := range waits {

@@ -28,7 +28,7 @@ var strandedChecks = []Check{
 	},
 }
 
-// strandable opens a client behind a link that can leave its connections dead.
+// strandable opens a client behind a link that can strand its connections.
 func (t *trial) strandable() (backend.Backend, StrandingLink) {
 	c, link := t.linked()
 	s, ok := link.(StrandingLink)
@@ -48,7 +48,7 @@ func deadConnectionIsReplaced(t *trial) {
 	link.Strand()
 	t.release(busy)
 	t.usable(c)
-	// a wait that needs its connection may notice only by TCP's probes, which the link's kernel answers
+	// A waiter that depends on its connection may notice the fault only by TCP's probes, which the link's kernel answers.
 	if t.mayEndLeases() {
 		link.Heal()
 	}
@@ -70,7 +70,7 @@ func strandedRequestChangesNothing(t *trial) {
 	requests := append(t.renewals(), renewal{"Release",
 		func(ctx context.Context, g *grant, _ time.Duration) error { return g.Release(ctx) }})
 	t.inChunks(2*len(requests), 2, func(i int) {
-		request, held := requests[i/2], i%2 == 1 // by the next holder when the request arrives
+		request, held := requests[i/2], i%2 == 1 // held: the next holder has the key when the request arrives
 		c, link := t.strandable()
 		g := t.acquire(c, t.newKey(), t.short())
 		link.Hold(ToStore)

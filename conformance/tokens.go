@@ -36,15 +36,15 @@ var tokenChecks = []Check{
 	},
 }
 
-// tokens are those of one key, in the order of its grants.
+// tokens checks the tokens of one key, in the order of its grants.
 type tokens struct {
 	t    *trial
 	last uint64
 }
 
-// next fails unless the token of g is greater than those before, and stays.
+// next fails unless the token of g is higher than all tokens before it, and below the limit.
 func (s *tokens) next(g *grant, when string) {
-	const limit = 1 << 55 // package lock keeps 8 bits for itself, below 2^63
+	const limit = 1 << 55 // package lock shifts tokens by 8 bits, and stays below 2^63
 	switch token := g.Token(); {
 	case token >= limit:
 		s.t.fatalf("%s: token %d is not below 2^55", when, token)
@@ -62,7 +62,7 @@ func tokensIncrease(t *trial) {
 			client := []backend.Backend{t.a, t.b, t.b}[i%3]
 			g := t.acquire(client, key, t.short())
 			s.next(g, "grant of a free key")
-			if i%4 == 3 && i/4 == n%3 { // one for each key, as expiries take long
+			if i%4 == 3 && i/4 == n%3 { // one expiry for each key, because expiries take long
 				t.expire(g)
 				g = t.acquire(client, key, t.long())
 				s.next(g, "grant after expiry")

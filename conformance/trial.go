@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// late is the status of a trial that was too late to prove anything: it is repeated.
+// late is the status of a trial that ran too late to prove anything. The trial is repeated.
 const late Status = "late"
 
 // A trial is one attempt at one check: two clients, a fresh key, and what went wrong.
@@ -24,8 +24,8 @@ type trial struct {
 	g       backend.Guarantees
 	timeout time.Duration
 	stretch int
-	large   int    // how many leases one client can have at once in a check that has no others
-	label   string // of every goroutine that the trial starts, see goroutines
+	large   int    // how many leases one client can have at once, if the check holds no others
+	label   string // of every goroutine that the trial starts: see goroutines
 	run     func(*trial)
 	name    string          // of the check
 	rule    string          // that the check proves
@@ -42,15 +42,15 @@ type trial struct {
 
 	mu       sync.Mutex
 	status   Status
-	broken   string // the rule that the first failure broke, or a late trial would have
-	seen     string // what made the trial late: the format of the message
-	harmless bool   // what made it late shows nothing wrong with the store
+	broken   string // the rule that the first failure broke, or that a late trial would have broken
+	seen     string // the format of the message that made the trial late
+	harmless bool   // that message shows nothing wrong with the store
 	missing  string // what a check that was skipped lacks, as in Need.Missing
 	output   strings.Builder
 	faults   []func() // each ends a fault; may be called twice
 	cleanups []func()
 	grants   []*grant
-	keyOf    map[string]string // that owners have asked for, unless in vain
+	keyOf    map[string]string // the key that each owner requested, unless the request failed
 	waits    []*waiting
 }
 
@@ -74,19 +74,20 @@ type outcome struct {
 	interrupted bool // it was skipped because the suite ended early
 
 	// of a late trial
-	seen     string        // what made it late, the same for the same message
-	harmless bool          // that shows nothing wrong with the store
-	stood    time.Duration // the longest time for which this process stood still, 0 if the machine was not slow
+	seen     string        // the format of the message that made it late
+	harmless bool          // that message shows nothing wrong with the store
+	stood    time.Duration // longest time that this process stood still, 0 if the machine was not slow
 }
 
-// perform runs the check within its time limit. A check that does not return even when its context ends is left behind.
+// perform runs the check within its time limit. If the check does not return even after its context has ended, perform
+// abandons its goroutine.
 func (t *trial) perform() outcome {
 	defer t.cancel()
 	done := make(chan struct{})
 	defer t.watchPulse()()
 	go pprof.Do(t.ctx, pprof.Labels(labelName, t.label, "check", t.name), func(context.Context) {
 		defer close(done)
-		defer t.recover() // of finish
+		defer t.recover() // for a panic in finish
 		defer t.finish()
 		defer t.recover()
 		t.a, t.b = t.open(), t.open()
@@ -104,7 +105,7 @@ func (t *trial) perform() outcome {
 	default:
 		t.errorf("not done after %v; goroutines of this check:\n%s", t.timeout, goroutineDump(t.label))
 	}
-	end := t.outcome() // without what the end of the context makes of it
+	end := t.outcome() // before the end of the context causes further failures
 	end.hung, end.interrupted = !interrupted, interrupted
 	t.cancel()
 	t.endFaults()
@@ -112,7 +113,8 @@ func (t *trial) perform() outcome {
 	return end
 }
 
-// inLimit waits for done, for the time limit of the check, or less when the result is known or no longer of use.
+// inLimit waits for done until the check's time limit, or less if the result is known or no longer needed. It reports
+// whether done was closed in time.
 func (t *trial) inLimit(done <-chan struct{}) bool {
 	const part = 10 * tick
 	for left := t.timeout; left > 0; left -= part {
@@ -126,13 +128,13 @@ func (t *trial) inLimit(done <-chan struct{}) bool {
 	return false
 }
 
-// grace is how long a check may still run when its result is known.
+// grace returns how long a check may still run after its result is known.
 func (t *trial) grace() time.Duration {
 	grace := 2 * soon
 	if t.isOver() {
 		grace = soon
 	}
-	if t.alone { // what it has stopped has to be started again
+	if t.alone { // servers that the check has stopped must be started again
 		grace += recovery + time.Duration(min(2, len(t.h.Members)))*t.h.Outage
 	}
 	return grace
@@ -198,26 +200,26 @@ func (t *trial) finish() {
 	}
 }
 
-// cleanup arranges for f to run at the end, the last first.
+// cleanup arranges for f to run at the end. The function that was added last runs first.
 func (t *trial) cleanup(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cleanups = append(t.cleanups, f)
 }
 
-// open returns a new client, closed at the end. One that connects at its first request has done it, which does not
-// count.
+// open returns a new client, which is closed at the end. It makes one request, so that a client that connects at its
+// first request is connected. The result of the request does not matter.
 func (t *trial) open() backend.Backend {
 	b := t.dial()
 	_, _ = b.Inspect(t.ctx, t.newKey())
 	return b
 }
 
-// dial is open for a client that has made no request.
+// dial is open without the first request.
 func (t *trial) dial() backend.Backend {
 	begun := time.Now()
 	b, err := t.h.Open(t.ctx)
-	if err != nil { // how long an Open takes otherwise says nothing of requests
+	if err != nil { // how long a successful Open takes does not show how long requests take
 		t.answered(err, begun)
 		t.breaksText(openRule, "open: %v", err)
 	}
@@ -237,7 +239,8 @@ func (t *trial) spawn(f func()) {
 	})
 }
 
-// together runs f n times at once, with 0 to n-1, and waits for all of them. It ends the check if one has failed.
+// together runs f n times at once, for 0 to n-1, and waits for all calls. If the check has failed, it ends the calling
+// goroutine.
 func (t *trial) together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -252,10 +255,10 @@ func (t *trial) together(n int, f func(i int)) {
 	}
 }
 
-// turns is how many are at once in inTurns.
+// turns is how many calls run at once in inTurns.
 const turns = 16
 
-// inTurns runs f with 0 to n-1, some at once.
+// inTurns runs f for 0 to n-1, up to turns calls at once.
 func (t *trial) inTurns(n int, f func(i int)) {
 	workers := min(turns, n)
 	t.together(workers, func(w int) {
@@ -265,7 +268,8 @@ func (t *trial) inTurns(n int, f func(i int)) {
 	})
 }
 
-// inChunks runs f with 0 to n-1, as many at once as one client can have leases, of which a call of f has up to so many.
+// inChunks runs f for 0 to n-1. A call of f may hold up to each leases. As many calls run at once as one client can
+// have leases for.
 func (t *trial) inChunks(n, each int, f func(i int)) {
 	atOnce := max(1, t.h.Many/each)
 	for from := 0; from < n; from += atOnce {
@@ -273,7 +277,7 @@ func (t *trial) inChunks(n, each int, f func(i int)) {
 	}
 }
 
-// rounds counts from 0 to n-1. It stops earlier if the check has ended or at end: slow stores make fewer rounds.
+// rounds counts from 0 to n-1. It stops early if the check has ended, or at end, so slow stores make fewer rounds.
 func (t *trial) rounds(n int, end time.Time) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := 0; i < n && !t.ended() && !time.Now().After(end) && yield(i); i++ {
@@ -281,14 +285,14 @@ func (t *trial) rounds(n int, end time.Time) iter.Seq[int] {
 	}
 }
 
-// ended reports whether the check has failed or given up already.
+// ended reports whether the check has failed or given up.
 func (t *trial) ended() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.status != Pass
 }
 
-// hasFailed reports whether the check has failed, so that its result does not change any more.
+// hasFailed reports whether the check has failed. From then on, its result does not change.
 func (t *trial) hasFailed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -298,27 +302,28 @@ func (t *trial) hasFailed() bool {
 // errorf records a failure of the rule that the check proves; the check continues.
 func (t *trial) errorf(format string, args ...any) { t.fail(t.rule, format, args...) }
 
-// fatalf records a failure and ends the goroutine it is called on.
+// fatalf records a failure and ends the calling goroutine.
 func (t *trial) fatalf(format string, args ...any) {
 	t.errorf(format, args...)
 	runtime.Goexit()
 }
 
-// notef records a measurement for the reader; it is no failure.
+// notef records a measurement for the reader. It is not a failure.
 func (t *trial) notef(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fmt.Fprintf(&t.output, format+"\n", args...)
 }
 
-// tooLate ends the goroutine that it is called on, and the trial is repeated with longer TTLs. What the message says
-// may be the machine's fault. If every attempt sees the same, it breaks the rule that the check proves.
+// tooLate ends the calling goroutine, and the trial is repeated with longer TTLs. What the message reports may be due
+// to a slow machine. If every attempt sees the same, the rule that the check proves is broken.
 func (t *trial) tooLate(format string, args ...any) { t.lateFor(t.rule, false, format, args...) }
 
 // provesNothing is tooLate for an observation that is never a failure, however often it is made.
 func (t *trial) provesNothing(format string, args ...any) { t.lateFor(t.rule, true, format, args...) }
 
-// lateFor is tooLate, or provesNothing if harmless, with the rule that is broken if every attempt sees the same.
+// lateFor is tooLate, or provesNothing if harmless is set. rule is the rule that is broken if every attempt sees the
+// same.
 func (t *trial) lateFor(rule string, harmless bool, format string, args ...any) {
 	where := checkLine()
 	t.mu.Lock()
@@ -330,7 +335,7 @@ func (t *trial) lateFor(rule string, harmless bool, format string, args ...any) 
 	runtime.Goexit()
 }
 
-// skipf ends the check: it does not apply to this store.
+// skipf skips the check, because it does not apply to this store, and ends the calling goroutine.
 func (t *trial) skipf(format string, args ...any) {
 	t.skip(format, args...)
 	runtime.Goexit()
@@ -339,13 +344,13 @@ func (t *trial) skipf(format string, args ...any) {
 func (t *trial) skip(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.status == Pass { // several goroutines may find it out
+	if t.status == Pass { // several goroutines may skip the check
 		t.status = Skip
 		fmt.Fprintf(&t.output, format+"\n", args...)
 	}
 }
 
-// lacks is skipf for a missing hook, where only the check itself knows that it needs one.
+// lacks is skipf for a missing hook, if only the check itself knows that it needs one.
 func (t *trial) lacks(n Need, format string, args ...any) {
 	t.mu.Lock()
 	t.missing = n.Missing

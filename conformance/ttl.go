@@ -42,8 +42,8 @@ var ttlChecks = []Check{
 	},
 }
 
-// succeeds requests the key of g until it is granted, with pauses around the end of its TTL. It fails when that is too
-// early, or too late.
+// succeeds requests the key of g, with pauses, until the key is granted. It fails if the grant is too early or too late
+// for the TTL of g.
 func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
 	floor := g.before.Add(g.ttl - backend.Margin(g.ttl))
 	last := t.lastRefusal(g.after, g.ttl)
@@ -81,7 +81,7 @@ func ttlNotEarly(t *trial) {
 		if g.live(time.Now().Add(ttl / 8)) {
 			t.refused(t.b, g)
 		}
-		// From shortly before the deadline on, at a random phase.
+		// Begin shortly before the deadline, at a random phase.
 		time.Sleep(time.Until(g.Deadline()) - backend.Margin(ttl) - rand.N(5*time.Millisecond))
 		t.succeeds(t.b, g, 3*time.Millisecond+rand.N(4*time.Millisecond))
 	})
@@ -94,7 +94,7 @@ func ttlNotLate(t *trial) {
 		if !t.within(ttl+soon+t.g.Round(ttl), g.Lost()) {
 			t.fatalf("Lost is not closed %v after the deadline", time.Since(g.Deadline()))
 		}
-		// One attempt only: others must not be what ends the lease.
+		// A single attempt, so that no other request can end the lease.
 		t.outlast(t.lastRefusal(g.after, ttl).Add(time.Millisecond))
 		t.succeeds(t.b, g, time.Millisecond)
 	})
@@ -125,7 +125,7 @@ func ttlIsRoundedUp(t *trial) {
 		if d := backend.Deadline(g.after, t.g.Round(ttl)); g.Deadline().After(d) {
 			t.fatalf("TTL %v: the deadline is %v late for a granted TTL of %v", ttl, g.Deadline().Sub(d), t.g.Round(ttl))
 		}
-		time.Sleep(time.Until(g.Deadline()) - ttl/4) // what was cut is free by then, mostly, and a busy machine wakes late
+		time.Sleep(time.Until(g.Deadline()) - ttl/4) // a truncated TTL has mostly expired by then; a busy machine wakes late
 		t.succeeds(t.b, g, 5*time.Millisecond)
 	})
 }
@@ -170,13 +170,13 @@ func refusedAttemptChangesNothing(t *trial) {
 	}
 	t.renew(g, t.long())
 	t.release(g)
-	t.becomesFree(t.b, t.key, t.handOff(), "after release") // behind what cleans up after the waits
+	t.becomesFree(t.b, t.key, t.handOff(), "after release") // the cleanup of the waits may still be under way
 }
 
 // describes fails unless Inspect returns the owner, token and TTL of g, whose last TTL is ttl.
 func (t *trial) describes(g *grant, ttl time.Duration) { t.describesLater(g, ttl, 0) }
 
-// describesLater is describes where the store may have put the expiry of g off by late.
+// describesLater is describes for a store that may have postponed the expiry of g by late.
 func (t *trial) describesLater(g *grant, ttl, late time.Duration) {
 	deadline, before := g.Deadline(), time.Now() // the deadline may move on by itself
 	h := t.inspect(g.key)
@@ -201,11 +201,11 @@ func (t *trial) describesLater(g *grant, ttl, late time.Duration) {
 	if t.kept(ttl) < ttl {
 		return
 	}
-	// By its deadline the holder knows when the request was sent, up to the answer's travel.
+	// The deadline shows when the request was sent, up to the time that its reply took to arrive.
 	sent := deadline.Add(backend.Margin(granted) - granted)
 	const slack = time.Second
 	if most := t.lastRefusal(sent, ttl).Sub(before) + slack + late; h.TTL > most {
-		if before.Sub(sent) > slack { // the store may have granted it that much later
+		if before.Sub(sent) > slack { // the store may have granted the lease that much later
 			t.tooLate("a lease was granted %v before the store could be asked about it", before.Sub(sent))
 		}
 		t.fatalf("Inspect returns a TTL of %v when the lease has at most %v left", h.TTL, most)

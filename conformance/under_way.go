@@ -19,13 +19,13 @@ var underWayChecks = []Check{
 	},
 }
 
-// A method is called with a context that ends.
+// A method is a call that is made with a context that ends.
 type method struct {
 	name string
 	do   func(ctx context.Context) error
 }
 
-// methods are all that honour their context, with the keys that they may leave behind.
+// methods returns all calls that honour their context, and the keys that they may leave behind.
 func (t *trial) methods(c backend.Backend, held *grant) (all []method, keys []string) {
 	keys = []string{t.newKey(), t.newKey()}
 	all = []method{
@@ -40,27 +40,27 @@ func (t *trial) methods(c backend.Backend, held *grant) (all []method, keys []st
 	if b, ok := c.(backend.Lister); ok {
 		all = append(all, method{"List", func(ctx context.Context) error { _, err := b.List(ctx, held.key); return err }})
 	}
-	if b, ok := c.(backend.Breaker); ok { // of nobody's lease
+	if b, ok := c.(backend.Breaker); ok { // of a lease that does not exist
 		all = append(all, method{"Break",
 			func(ctx context.Context) error { return b.Break(ctx, held.key, backend.NewOwner()) }})
 	}
-	if b, ok := c.(backend.Resumer); ok { // of nobody's lease
+	if b, ok := c.(backend.Resumer); ok { // of a lease that does not exist
 		all = append(all, method{"Resume", func(ctx context.Context) error {
 			_, err := b.Resume(ctx, backend.Request{Key: held.key, Owner: backend.NewOwner(), TTL: t.long()})
 			return err
 		}})
 	}
 	if b, ok := c.(backend.BatchRenewer); ok {
-		other := t.acquire(c, t.newKey(), t.long()) // one renewal of a lease at a time
+		other := t.acquire(c, t.newKey(), t.long()) // a lease is renewed by one call at a time
 		renewals := []backend.Renewal{{Lease: other.Lease, TTL: t.long()}}
 		all = append(all, method{"RenewBatch", func(ctx context.Context) error { return b.RenewBatch(ctx, renewals)[0] }})
 	}
 	return all, keys
 }
 
-// cancelsUnderWay calls all methods at once, while nothing answers, and cancels their contexts.
+// cancelsUnderWay calls all methods at once, while the store cannot reply, and cancels their contexts.
 func (t *trial) cancelsUnderWay(all []method, held *grant) {
-	const patience = 150 * time.Millisecond // the request is under way, and no limit of the store's own has passed
+	const patience = 150 * time.Millisecond // enough to send the request, and shorter than the store's own timeouts
 	t.together(len(all), func(i int) {
 		ctx, cancel := context.WithCancel(t.ctx)
 		begun := time.Now()

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Stores that cannot be reached: dials are refused, or nobody answers them.
+// Checks of a store that cannot be reached: dials are refused or get no reply.
 var unreachableChecks = []Check{
 	{
 		Name: "RefusedDialIsUnavailable",
@@ -89,15 +89,15 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 		t.renew(held, t.long())
 	}
 	t.release(busy)
-	// A dial that the kernel repeats may succeed now and deliver an Acquire whose caller has returned. The client
-	// releases such a lease.
+	// A dial that the kernel retries may succeed now and deliver an Acquire whose caller has returned. The client releases
+	// such a lease.
 	t.becomesFree(t.b, busy.key, recovery, "after attempts "+when)
-	const grown = 16 // of a client's pool
+	const grown = 16 // goroutines of a client's connection pool
 	t.waitForGoroutines(before+grown, "after calls "+when)
 }
 
-// opens opens a client through a link that lets no connection through. One that connects at its first request fails
-// then.
+// opens opens a client through a link that lets no connection through. A client that connects at its first request
+// fails then.
 func (t *trial) opens(ctx context.Context, link OpeningLink) error {
 	c, err := link.Open(ctx)
 	if err != nil {

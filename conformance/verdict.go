@@ -35,7 +35,8 @@ func (h *history) judge() {
 		len(ops), h.unexplained(info), h.picture(model, info), seedVariable, h.seed)
 }
 
-// doubleGrant describes two leases that were certainly live on one key at once. It is empty if there were none.
+// doubleGrant describes two conflicting leases that were certainly live on one key at once. It returns an empty string
+// if there were none.
 func (r *record) doubleGrant() string {
 	for _, x := range r.leases {
 		until := x.deadline
@@ -56,7 +57,7 @@ func (r *record) doubleGrant() string {
 	return ""
 }
 
-// tokens reports whether tokens must increase all the time.
+// tokens reports whether tokens must increase during the whole history.
 func (h *history) tokens() bool {
 	least := backend.FencingProcess
 	for _, f := range h.record.faults {
@@ -67,7 +68,7 @@ func (h *history) tokens() bool {
 	return h.t.g.Fencing >= least
 }
 
-// failf ends the check, with what leads to the history.
+// failf fails the check, and shows the last steps of the history.
 func (h *history) failf(format string, args ...any) {
 	h.mu.Lock()
 	const before = time.Second
@@ -107,7 +108,7 @@ func (h *history) unexplained(info porcupine.LinearizationInfo) string {
 		h.steps(instant(first.Call)-around, instant(first.Return)+around/4, op.key))
 }
 
-// on names a key, by its end, where there are several.
+// on names a key by its end, unless only one key is listed.
 func on(only, key string) string {
 	if only != "" {
 		return ""
@@ -121,7 +122,7 @@ func stepLine(from, to instant, worker int, what string) string {
 
 func ms(at instant) float64 { return float64(at) / float64(time.Millisecond) }
 
-// steps lists what happened on key, or on all keys, with the faults.
+// steps lists what happened on key, or on all keys if key is empty, with the faults.
 func (h *history) steps(from, to instant, key string) string {
 	type step struct {
 		at   instant
@@ -161,7 +162,7 @@ func (h *history) steps(from, to instant, key string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// picture writes porcupine's drawing, and returns its path.
+// picture writes porcupine's drawing to a file, and returns a line with the file's path.
 func (h *history) picture(model porcupine.Model, info porcupine.LinearizationInfo) string {
 	var notes []porcupine.Annotation
 	for _, f := range h.record.faults {

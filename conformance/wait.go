@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// soon bounds what the contract calls prompt. Nothing waits for it unless it fails.
+	// soon bounds what the contract calls prompt. A check waits that long only if it fails.
 	soon = 5 * time.Second
 	tick = 10 * time.Millisecond
 )
 
-// within waits for ch, for at least d. Time in which this process does not run does not count: what d bounds needs the
-// same processor.
+// within waits for ch, for at least d. Time in which this process does not run does not count, because what d bounds
+// needs the same processor.
 func (t *trial) within(d time.Duration, ch <-chan struct{}) bool { return within(d, ch) }
 
 func within(d time.Duration, ch <-chan struct{}) bool {
@@ -39,7 +39,7 @@ func within(d time.Duration, ch <-chan struct{}) bool {
 	}
 }
 
-// poll calls done until it is true, for at least d as in within.
+// poll calls done until it returns true, for at least d, counted as in within.
 func (t *trial) poll(d time.Duration, done func() bool) bool {
 	pause := time.Millisecond
 	for waited := time.Duration(0); ; {
@@ -58,23 +58,23 @@ func (t *trial) poll(d time.Duration, done func() bool) bool {
 	}
 }
 
-// stalls are times in which the machine seems to have stood still. What a store must do by itself in a certain time it
-// could not do in them.
+// stalls adds up the times in which the machine seems to have stood still. In these times, the store could not act
+// either.
 type stalls struct{ sum time.Duration }
 
-// saw records that an operation, which usually takes about usual, took longer.
+// saw records how much longer an operation took than usual.
 func (s *stalls) saw(took, usual time.Duration) {
 	if over := took - usual; over > stall {
 		s.sum = min(s.sum+over, soon)
 	}
 }
 
-// outlast sleeps until at, when the store must have done something by itself: longer by the stalls in the time in which
-// it may, and by the longest time in which the store has answered nothing.
+// outlast sleeps until at, when the store must have acted by itself. It adds the stalls since the store was first
+// allowed to act, and the longest time in which the store did not reply.
 func (t *trial) outlast(at time.Time) {
 	defer t.watchStore()()
 	var s stalls
-	asked := t.alone // such a check may have stopped the store
+	asked := t.alone // a check that runs alone may have stopped the store
 	for due := later(time.Now(), at.Add(-t.g.MaxLate)); ; {
 		time.Sleep(time.Until(due))
 		now := time.Now()
@@ -83,7 +83,7 @@ func (t *trial) outlast(at time.Time) {
 		if left <= 0 && asked {
 			return
 		}
-		if left <= 0 { // the store may stand still at this moment
+		if left <= 0 { // the store may stand still right now
 			t.probeStore()
 			asked, left = true, time.Nanosecond
 		}
@@ -91,7 +91,7 @@ func (t *trial) outlast(at time.Time) {
 	}
 }
 
-// handOff bounds the time from a key's getting free to a waiter's having it.
+// handOff bounds the time from when a key becomes free until a waiter has it.
 func (t *trial) handOff() time.Duration { return soon + t.g.MaxLate }
 
 // A waiting is an Acquire under way on a goroutine of its own.
@@ -119,7 +119,7 @@ func (t *trial) waitWith(ctx context.Context, b backend.Backend, key string, ttl
 	return t.begin(ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: true})
 }
 
-// waitAs is wait by an owner of that name.
+// waitAs is wait for an owner of the given name.
 func (t *trial) waitAs(b backend.Backend, key, owner string) *waiting {
 	return t.begin(t.ctx, b, backend.Request{Key: key, Owner: owner, TTL: t.long(), Wait: true})
 }
@@ -208,9 +208,9 @@ func (w *waiting) cancelAndFail(t *trial) {
 	}
 }
 
-// failed gives up the trial if w, which was to have its key or to wait on, has ended as a wait may whose first request
-// goes unanswered (kit.Waiter). Where the check keeps answers back itself, that proves something unless the machine
-// stood still. What it does to links and processes does not touch the trial's two clients.
+// failed is called if w has ended although it should have its key or still wait. A wait may end if its first request
+// gets no reply (kit.Waiter); then failed gives up the trial. If the check's own faults may have held back the reply,
+// failed gives up only if something stood still. Faults of links and processes do not affect the trial's two clients.
 func (w *waiting) failed(t *trial) {
 	touched := w.client != t.a && w.client != t.b
 	t.mu.Lock()
@@ -223,11 +223,11 @@ func (w *waiting) failed(t *trial) {
 	}
 }
 
-// unavailable gives up the trial if w has ended by a limit of the store's own, which may pass on a busy machine before
-// w is cancelled. One that the store has in its queue, which its first request did not take long to enter, outlives an
-// outage: where nothing stood still, it must not end so soon after.
+// unavailable gives up the trial if w ended by a timeout of the store's own, which may pass on a busy machine before w
+// is cancelled. A waiter that entered the store's queue promptly outlives an outage. If nothing stood still, it must
+// not end within a second of being seen there.
 func (w *waiting) unavailable(t *trial) {
-	const outage = time.Second // that any store's waiters outlive
+	const outage = time.Second // every store's waiters outlive that
 	t.mu.Lock()
 	seen := w.seen
 	t.mu.Unlock()
@@ -237,14 +237,14 @@ func (w *waiting) unavailable(t *trial) {
 	}
 }
 
-// unavailable gives up the trial if err, of a wait begun at begun, is such a limit.
+// unavailable gives up the trial if err, of a wait that began at begun, is a timeout of the store's own.
 func (t *trial) unavailable(err error, begun time.Time) {
 	if errors.Is(err, backend.ErrUnavailable) {
 		t.answered(err, begun)
 	}
 }
 
-// stillWaits fails, by that rule, if w has ended although g, the holder's lease, has not been given up. g is nil if the
+// stillWaits fails by the given rule if w has ended although the holder has not given up its lease, g. g is nil if the
 // holder is unknown.
 func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 	switch {
@@ -264,8 +264,8 @@ func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 	}
 }
 
-// arrived waits until n waiters are in the store's queue for key, or for the settling time where it does not count
-// them.
+// arrived waits until n waiters are in the store's queue for key, or for ArrivalDelay if the store does not count
+// waiters.
 func (t *trial) arrived(key string, n int) {
 	var h backend.Holder
 	coming, rule := t.pendingWaits(key), t.ruleText(9)
@@ -273,7 +273,7 @@ func (t *trial) arrived(key string, n int) {
 		h = t.inspect(key)
 		for _, w := range coming {
 			if w.ended() && w.err != nil {
-				w.unavailable(t) // whatever fault the check makes: none keeps the answer to a waiter's first request
+				w.unavailable(t) // whatever the check's faults: none holds back the reply to a waiter's first request
 			}
 			w.stillWaits(t, t.holderBefore(w), rule)
 		}
@@ -302,7 +302,7 @@ func (t *trial) confirmQueued(key string, n int) {
 	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 }
 
-// pendingWaits are the waits for key that have not ended, and the latest in any case.
+// pendingWaits returns the waits for key that have not ended, and in any case the latest one.
 func (t *trial) pendingWaits(key string) (waits []*waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -314,8 +314,8 @@ func (t *trial) pendingWaits(key string) (waits []*waiting) {
 	return waits
 }
 
-// holderBefore is a lease of the key of w from before w was granted it, that no client has lost or begun to release;
-// nil if there is none.
+// holderBefore returns a lease of the key of w that was granted before w, and that no client has lost or begun to
+// release. It returns nil if there is none.
 func (t *trial) holderBefore(w *waiting) *grant {
 	if !w.ended() || w.err != nil {
 		return nil

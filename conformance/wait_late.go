@@ -16,7 +16,7 @@ var waitLateChecks = []Check{
 	},
 }
 
-// lates are how late waiters were granted keys that were free by themselves, in one way of coming to it.
+// lates records how late waiters were granted keys that became free by expiry, for each way that led there.
 type lates struct {
 	mu    sync.Mutex
 	times map[string][]time.Duration
@@ -28,7 +28,7 @@ func (l *lates) add(how string, late time.Duration) {
 	l.times[how] = append(l.times[how], late)
 }
 
-// waiterIsNotLate judges the median of several waiters, as any one of them may have had a machine that stood still.
+// waiterIsNotLate judges the median of several waiters, because the machine may have stood still for any one of them.
 func waiterIsNotLate(t *trial) {
 	const each = 3
 	defer t.watchStore()()
@@ -36,20 +36,20 @@ func waiterIsNotLate(t *trial) {
 	// queued is the TTL of a lease that is still live after several waiters have arrived or left.
 	queued := t.g.Round(t.awaited() + 2*t.h.ArrivalDelay*time.Duration(t.stretch))
 	holders := []func(int){
-		func(int) { // as it was granted
+		func(int) { // the holder dies right after the grant
 			g := t.acquire(t.a, t.newKey(), t.short())
 			w := t.wait(t.b, g.key, t.long())
 			l.add("a holder that died", t.lateness(g, w, g.after))
 		},
-		func(i int) { // renewed while it is waited for
+		func(i int) { // the holder dies after a renewal, with a waiter behind it
 			g := t.acquire(t.b, t.newKey(), []time.Duration{t.awaited(), t.long()}[i%2])
 			w := t.wait(t.a, g.key, t.long())
 			t.arrived(g.key, 1)
-			t.renew(g, t.short()) // ErrLost on a slow machine
+			t.renew(g, t.short()) // may be ErrLost on a slow machine
 			g.ttl = t.short()
 			l.add("a holder that died after a renewal", t.lateness(g, w, time.Now()))
 		},
-		func(int) { // the next one dies as well
+		func(int) { // the next holder dies
 			g := t.acquire(t.a, t.newKey(), t.long())
 			first := t.wait(t.a, g.key, t.short())
 			t.arrived(g.key, 1)
@@ -60,12 +60,12 @@ func waiterIsNotLate(t *trial) {
 			}
 			t.release(g)
 			next := first.granted(t, t.handOff(), "after release")
-			if second == nil { // which would have overtaken the first
+			if second == nil { // started earlier, it might have overtaken the first
 				second = t.wait(t.b, g.key, t.long())
 			}
 			l.add("a holder that had waited itself, and died", t.lateness(next, second, next.after))
 		},
-		func(int) { // so do all before
+		func(int) { // all previous holders die
 			g := t.acquire(t.b, t.newKey(), t.awaited())
 			first := t.wait(t.b, g.key, t.awaited())
 			t.arrived(g.key, 1)
@@ -73,7 +73,7 @@ func waiterIsNotLate(t *trial) {
 			last := t.wait(t.a, g.key, t.long())
 			l.add("a holder that had waited for one that died, and died", t.lateness(next, last, next.after))
 		},
-		func(int) { // another leaves the queue
+		func(int) { // another waiter leaves the queue
 			g := t.acquire(t.a, t.newKey(), queued)
 			leaves := t.wait(t.a, g.key, t.long())
 			t.arrived(g.key, 1)
@@ -83,7 +83,7 @@ func waiterIsNotLate(t *trial) {
 			t.queueAtMostOf(g.key, 1)
 			l.add("a holder that died after the first of two waiters had left", t.lateness(g, w, g.after))
 		},
-		func(int) { // or had left it before
+		func(int) { // the only other waiter has left before
 			g := t.acquire(t.b, t.newKey(), queued)
 			leaves := t.wait(t.a, g.key, t.long())
 			t.arrived(g.key, 1)
@@ -92,7 +92,7 @@ func waiterIsNotLate(t *trial) {
 			l.add("a holder that died after the only waiter before had left",
 				t.lateness(g, t.wait(t.a, g.key, t.long()), g.after))
 		},
-		func(i int) { // who comes at the last moment
+		func(i int) { // the waiter arrives at the last moment
 			g := t.acquire(t.b, t.newKey(), t.short())
 			answered := g.after
 			time.Sleep(time.Until(g.Deadline()) - time.Duration(5+10*i)*time.Millisecond)
@@ -110,8 +110,8 @@ func waiterIsNotLate(t *trial) {
 	}
 }
 
-// lateness waits for w, which is granted the key of g, and returns how much later than allowed the grant was. Time in
-// which this process does not run does not count.
+// lateness waits until w is granted the key of g, and returns how much later than allowed the grant was. Time in which
+// this process does not run does not count.
 func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration {
 	due := t.lastRefusal(answered, g.ttl)
 	t.within(time.Until(due), w.done)
@@ -127,7 +127,7 @@ func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration
 	return late
 }
 
-// pushedWaiters measures how long waiters need to learn of a release, in ticks, and the duration of requests.
+// pushedWaiters records how long waiters take to learn of a release, in ticks, and how long requests take.
 type pushedWaiters struct {
 	who          string
 	mu           sync.Mutex
@@ -135,7 +135,7 @@ type pushedWaiters struct {
 	requestTimes []time.Duration
 }
 
-// prompt reports whether half of the waiters have learned of the release in no more than two ticks and three requests.
+// prompt reports whether half of the waiters learned of the release within two ticks and three requests.
 func (p *pushedWaiters) prompt() bool {
 	slices.Sort(p.requestTimes)
 	const most, requests = 2, 3
@@ -147,7 +147,8 @@ func (p *pushedWaiters) median() time.Duration {
 	return time.Duration(p.took[len(p.took)/2]) * tick
 }
 
-// add waits until one of waits, the first where there is an order, has the key that was released.
+// add waits until one of waits has been granted the released key, and returns its index. If there is an order, that is
+// the first.
 func (p *pushedWaiters) add(t *trial, waits []*waiting, asked time.Duration) (turn int) {
 	ticks := 0 // as in within: time in which this process does not run does not count
 	for turn = -1; turn < 0 && ticks < int(t.handOff()/tick); ticks++ {

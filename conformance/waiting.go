@@ -87,9 +87,9 @@ func waiterGetsExpiredKey(t *trial) {
 	})
 }
 
-// pushIsPrompt has waiters hear of releases, one after the other: two that have waited for a moment, and more that have
-// for a second. A machine that is too busy gets a second and a third chance, a waiter that looks now and then has none,
-// as its delays differ.
+// pushIsPrompt measures how soon waiters learn of releases. Some waiters have waited for a moment, others for a second.
+// A machine that is too busy gets a second and a third chance. They do not help a waiter that polls, because its delays
+// vary.
 func pushIsPrompt(t *trial) {
 	const keys, rounds, longRounds, chances = 3, 3, 3, 3
 	defer t.watchStore()()
@@ -134,18 +134,18 @@ func pushIsPrompt(t *trial) {
 	}
 }
 
-// breaksOnce breaks a lease of key, if the store can.
+// breaksOnce breaks a lease of key, if the store supports Break.
 func (t *trial) breaksOnce(key string) {
 	if breaker, ok := t.b.(backend.Breaker); ok {
 		t.mustBreak(breaker, t.acquire(t.a, key, t.long()))
 	}
 }
 
-// pushedAfter is how long a waiter waits at least before a release.
+// pushedAfter is the shortest time that a waiter waits before a release.
 const pushedAfter = 200 * time.Millisecond
 
-// pushes has waiters, one for each of places, hear of a release after so long and a little more, and each then give the
-// key to the next.
+// pushes starts one waiter for each of places, and releases the key after the given time and a little more. Each waiter
+// then releases the key to the next one.
 func (t *trial) pushes(key string, after time.Duration, places ...*pushedWaiters) {
 	g := t.acquire(t.a, key, t.long())
 	asked := g.after.Sub(g.before)
@@ -154,14 +154,14 @@ func (t *trial) pushes(key string, after time.Duration, places ...*pushedWaiters
 		waits = append(waits, t.wait(t.b, key, t.long()))
 		t.arrived(key, i+1)
 	}
-	time.Sleep(after + rand.N(pushedAfter)) // a timer that grows has grown
+	time.Sleep(after + rand.N(pushedAfter)) // until a growing poll interval has grown
 	for _, place := range places {
 		t.release(g)
 		turn := place.add(t, waits, asked)
 		g = waits[turn].grant
 		waits = slices.Delete(waits, turn, turn+1)
 		if len(places) > 2 {
-			time.Sleep(rand.N(pushedAfter / 2)) // timers that began at the same time are out of step with the releases
+			time.Sleep(rand.N(pushedAfter / 2)) // so that timers that began together are out of step with the releases
 		}
 	}
 	t.release(g)
@@ -183,7 +183,7 @@ func noLostWakeUp(t *trial) {
 		for range t.rounds(rounds, end) {
 			g := t.acquire(t.a, key, t.long())
 			w := t.wait(waiter, key, t.long())
-			// The release meets the waiter before, at, and after its first attempt, and while it goes to sleep.
+			// The release happens before, during or after the waiter's first attempt, or while the waiter goes to sleep.
 			time.Sleep(rand.N(2 * time.Millisecond))
 			t.release(g)
 			t.release(w.granted(t, t.handOff(), "after a release that met the waiter coming"))
@@ -259,7 +259,7 @@ func waitOutlivesOwnTTL(t *trial) {
 	})
 }
 
-// leavesLate cancels a wait that has taken longer than its own TTL, and leaves nothing.
+// leavesLate cancels a wait that has taken longer than its own TTL. The wait must leave nothing behind.
 func (t *trial) leavesLate() {
 	g := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(t.b, g.key, t.short())
@@ -271,7 +271,7 @@ func (t *trial) leavesLate() {
 	t.becomesFree(t.a, g.key, time.Second+t.g.MaxLate, "after a wait that was cancelled when its TTL was over")
 }
 
-// outwaits waits for that long by a request for ttl, and then has a lease of the whole ttl.
+// outwaits waits for long with a request for ttl, and then checks that the lease has the whole ttl.
 func (t *trial) outwaits(ttl, long time.Duration) {
 	ttl = t.g.Round(ttl)
 	g := t.acquire(t.a, t.newKey(), t.long())
@@ -285,7 +285,7 @@ func (t *trial) outwaits(ttl, long time.Duration) {
 	// The request that was granted may have been under way before the release, but not for the whole wait.
 	least := backend.Deadline(before, t.kept(ttl))
 	switch short := least.Sub(next.Deadline()); {
-	case short > min(long, ttl)*3/4 && t.stretch > 1: // once a request may have hung for so long
+	case short > min(long, ttl)*3/4 && t.stretch > 1: // a request may hang that long once, but not in a repeated trial
 		t.fatalf("a lease granted after a wait of %v is %v short of its TTL of %v", long, short, ttl)
 	case short > min(min(long, ttl)*3/4, ttl/2):
 		t.tooLate("a lease granted after a wait of %v is %v short of its TTL of %v", long, short, ttl)

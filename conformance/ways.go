@@ -13,7 +13,7 @@ type renewal struct {
 	renew func(ctx context.Context, g *grant, ttl time.Duration) error
 }
 
-// renewals are the ways to renew a lease: alone, and in a batch where the store has them.
+// renewals returns the ways to renew a lease: alone, and in a batch if the store supports batches.
 func (t *trial) renewals() []renewal {
 	ways := []renewal{{"Renew", func(ctx context.Context, g *grant, ttl time.Duration) error { return g.Renew(ctx, ttl) }}}
 	if _, ok := t.a.(backend.BatchRenewer); ok {

@@ -13,30 +13,30 @@ import (
 type worker struct {
 	h      *history
 	id     int
-	client int // which faults it has: see faultRecord
+	client int // determines which faults affect it: see faultRecord
 	actor  actor
 	random dice
 	keys   workKeys
 
-	until   time.Time       // when it ends
+	until   time.Time       // when the worker stops
 	faulty  bool            // requests may fail, with unknown outcome
 	tries   bool            // it never waits
-	expires bool            // TTLs are short, and leases are left to expire
+	expires bool            // TTLs are short, and some leases are left to expire
 	shares  bool            // most leases are shared
-	lasting time.Time       // until when the store may keep a shared lease that the worker has left, see mayLast
-	gone    <-chan struct{} // closed when its process was killed; or nil
+	lasting time.Time       // until when the store may keep a shared lease that the worker has abandoned: see mayLast
+	gone    <-chan struct{} // closed when its process has been killed; nil if it has none
 }
 
-// workKeys are what workers compete for. Attempts have a key of their own: while others wait for it, a store may refuse
-// a key that nobody holds.
+// workKeys are the keys that workers compete for. Attempts that do not wait have a key of their own: a store may refuse
+// a key that others wait for, although nobody holds it.
 type workKeys struct{ waited, tried string }
 
-// An actor makes requests: by a client of this process, or in another one.
+// An actor makes requests, by a client of this process or in another process.
 type actor interface {
 	acquire(ctx context.Context, r backend.Request) (holding, error)
 }
 
-// A holding is what a worker needs of a backend.Lease.
+// A holding is the part of a backend.Lease that a worker needs.
 type holding interface {
 	Token() uint64
 	Deadline() time.Time
@@ -52,7 +52,7 @@ type worked struct {
 
 // run works until the time given.
 func (w *worker) run(until time.Time) {
-	const most = 60 // of steps: porcupine has to look at them all
+	const most = 60 // number of steps: porcupine must check them all
 	w.until = until
 	for n := 0; n < most && time.Now().Before(until) && !w.over(); n++ {
 		w.step()
@@ -64,7 +64,7 @@ func (w *worker) failf(format string, args ...any) {
 	w.h.failf("worker %d: "+format, append([]any{w.id}, args...)...)
 }
 
-// over reports whether there is nothing to do any more.
+// over reports whether the worker has nothing left to do.
 func (w *worker) over() bool {
 	select {
 	case <-w.gone:
@@ -79,7 +79,7 @@ func (w *worker) pause(most time.Duration) {
 	time.Sleep(w.random.upTo(min(most, longest)) + 1)
 }
 
-// busy is how long a lease is held at a time.
+// busy returns how long a lease is held at a time.
 func (w *worker) busy() time.Duration {
 	if !w.expires {
 		return 2 * tick
@@ -111,9 +111,9 @@ func (w *worker) step() {
 	choices[w.random.IntN(len(choices))](l)
 }
 
-// mayLast reports whether a lease may be left to expire: not when the others would have no time for more, and less
-// often where TTLs are long. A shared lease does not keep its worker from the next one, so that a worker leaves one at
-// a time.
+// mayLast reports whether a lease may be left to expire. It returns false if too little time would remain for others,
+// and more often if TTLs are long. A shared lease does not stop its worker from acquiring the next one, so a worker
+// abandons only one at a time.
 func (w *worker) mayLast(ttl time.Duration) bool {
 	const brief = time.Second
 	if time.Until(w.until) < ttl || time.Now().Before(w.lasting) {
@@ -122,7 +122,7 @@ func (w *worker) mayLast(ttl time.Duration) bool {
 	return w.random.upTo(max(ttl, brief)) < brief
 }
 
-// acquire makes the request and enters how it ended.
+// acquire makes the request and records how it ended.
 func (w *worker) acquire(r backend.Request) (worked, bool) {
 	t, ctx := w.h.t, w.h.t.ctx
 	limit := 2 * r.TTL
@@ -152,7 +152,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 		w.failf("an Acquire that waits: %v", err)
 	case refused || w.faulty:
 	case errors.Is(err, backend.ErrLost) && returned.Sub(begun) > t.g.Round(r.TTL)/2:
-		// granted, and over when the answer came
+		// granted, but expired when the reply arrived
 	default:
 		if r.Wait {
 			t.unavailable(err, begun)
@@ -170,7 +170,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	return worked{}, false
 }
 
-// watched records when the holder learns of the loss of l before its deadline, in this process.
+// watched records when the holder, if it is in this process, learns before the deadline that l is lost.
 func (r *leaseRecord) watched(h *history, l holding) *leaseRecord {
 	if lease, ok := l.(backend.Lease); ok {
 		h.t.spawn(func() {
@@ -210,7 +210,7 @@ func (w *worker) release(l worked) {
 	}
 }
 
-// renew prolongs l, and reports whether it was.
+// renew renews l, and reports whether that succeeded.
 func (w *worker) renew(l worked) bool {
 	ttl, called := l.ttl, w.h.now()
 	if w.expires {
@@ -240,7 +240,7 @@ func (w *worker) renewThenRelease(l worked) {
 	w.release(l)
 }
 
-// renewBesideRelease renews and releases at once. The renewal may be first, or find nothing.
+// renewBesideRelease renews and releases l at the same time. The renewal may come first, or fail because l is released.
 func (w *worker) renewBesideRelease(l worked) {
 	renewed := make(chan struct{})
 	called := w.h.now()
@@ -268,7 +268,7 @@ func (w *worker) renewThenLeave(l worked) {
 	w.leave(l)
 }
 
-// expire waits until l is over, and then tries what must do nothing any more.
+// expire waits until l has expired, and then makes requests that must have no effect.
 func (w *worker) expire(l worked) {
 	time.Sleep(time.Until(l.Deadline()))
 	w.pause(w.h.t.short() / 2)

@@ -17,9 +17,9 @@ import (
 type attempt struct {
 	b      *Backend
 	r      backend.Request
-	ttl    time.Duration // as it will be granted
+	ttl    time.Duration // of the lock, rounded
 	prefix string        // of the keys of all contenders
-	rivals keyRange      // of the contenders with whom the request conflicts
+	rivals keyRange      // the keys of the contenders that conflict with the request
 	name   string        // of this contender
 	key    string        // of this contender: prefix, sharedMark if the request is for a shared lease, and name
 
@@ -27,12 +27,12 @@ type attempt struct {
 	lease *lease
 	// Leases to which a request without a reply may have bound the key, or may yet bind it.
 	unconfirmed []*lease
-	granted     bool // Leases has the grant, and cleans up
+	granted     bool // Leases owns the grant and cleans up
 
-	created  int64 // the revision at which the key was created in the queue; 0 if the attempt has no place there
-	modified int64 // the revision at which that key was last written
+	created  int64 // the revision at which the key was created in the queue; 0 if the attempt is not queued
+	modified int64 // the revision at which the queued key was last written
 
-	mustQueue bool // the key was busy: the next request takes a place in the queue
+	mustQueue bool // the key was busy: the next request joins the queue
 	place     position
 }
 
@@ -57,18 +57,19 @@ func newAttempt(b *Backend, r backend.Request) *attempt {
 	return a
 }
 
-// leaseLosses is how often in a row an attempt may find that its lease has just ended: after an outage the pool is
-// stale.
+// leaseLosses is how many times in a row an attempt may find that its lease has ended. After an outage, every lease of
+// the pool may have ended.
 const leaseLosses = 100
 
 var errLeasesLost = errors.New("leases end as soon as they are granted")
 
-// try makes one transaction: if no rival has a key, it writes the owner's. A rival that waits is ahead, too.
+// try makes one transaction, which writes the owner's key if no rival has a key. Waiting rivals count, too, so try
+// never overtakes a waiter.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	for range leaseLosses {
 		l, busy, err := a.putIfFree(ctx, a.ttl, func() []clientv3.Op {
 			first := allKeys(a.prefix).get(clientv3.SortAscend, clientv3.WithLimit(1))
-			if a.r.Shared { // there may be other shared leases before its own
+			if a.r.Shared { // the first key may belong to another shared lease
 				return []clientv3.Op{first, clientv3.OpGet(a.key)}
 			}
 			return []clientv3.Op{first}
@@ -83,7 +84,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		if len(first) == 0 {
 			return nil, backend.ErrHeld // impossible: the key is not free
 		}
-		// An earlier request without a reply has written the owner's key, when no rival had one.
+		// An earlier request, which got no reply, wrote the owner's key when no rival had one.
 		if len(own) > 0 && string(own[0].Key) == a.key && string(own[0].Value) == a.r.Owner {
 			return a.grant(ctx, found(busy.sent, own[0]), busy.refreshed)
 		}
@@ -99,14 +100,14 @@ type busyReply struct {
 	refreshed <-chan struct{} // see refreshStale
 }
 
-// keys returns what operation i of the transaction has read.
+// keys returns the keys that operation i of the transaction read.
 func (r *busyReply) keys(i int) []*mvccpb.KeyValue { return r.Responses[i].GetResponseRange().Kvs }
 
-// putIfFree writes the owner's key, bound to a lease for locks of class, if no rival has a key; then it returns the
-// granted lock. Otherwise it carries out the operations that busy returns, and returns their reply.
+// putIfFree writes the owner's key, bound to a lease for locks with the TTL class, if no rival has a key. It then
+// returns the granted lock. Otherwise it executes the operations that busy returns, and returns their reply.
 //
-// A key that the owner already has, from an earlier request without a reply, is not free: to write it again would not
-// change the revision of its creation. The rivals of an exclusive request include the owner's own key.
+// A key that the owner already has, from an earlier request without a reply, does not count as free: writing the key
+// again would not change its creation revision. The rivals of an exclusive request include the owner's own key.
 func (a *attempt) putIfFree(ctx context.Context, class time.Duration, busy func() []clientv3.Op) (
 	backend.Lease, *busyReply, error,
 ) {
@@ -145,12 +146,12 @@ func (a *attempt) putIfFree(ctx context.Context, class time.Duration, busy func(
 	return nil, r, nil
 }
 
-// put writes the owner's key, bound to the lease. Its value is the owner.
+// put returns the operation that writes the owner's key, bound to the lease. The value is the owner.
 func (a *attempt) put() clientv3.Op {
 	return clientv3.OpPut(a.key, a.r.Owner, clientv3.WithLease(clientv3.LeaseID(a.lease.id)))
 }
 
-// checkOutLease makes sure that the attempt has a lease for locks of class.
+// checkOutLease ensures that a.lease is a lease for locks with the TTL class.
 func (a *attempt) checkOutLease(ctx context.Context, class time.Duration) (err error) {
 	p := a.b.pool
 	if a.lease != nil && a.lease.class == class && (!a.b.proxied.Load() || p.covers(a.lease, time.Now())) {
@@ -171,8 +172,9 @@ func (a *attempt) addUnconfirmed(leases ...*lease) {
 	}
 }
 
-// refreshStale renews the lock's lease while the key is requested, if the lease ends before the lock would. It returns
-// nil if no renewal is needed, or the lock will get another lease.
+// refreshStale renews the lock's lease while the request for the key is under way, if the lease would expire before the
+// lock. It returns a channel that is closed when the renewal ends, or nil if no renewal is needed or the lock will move
+// to another lease.
 func (a *attempt) refreshStale(ctx context.Context) (refreshed <-chan struct{}) {
 	if a.lease.class != a.ttl || a.b.pool.covers(a.lease, time.Now()) || a.b.proxied.Load() {
 		return nil
@@ -180,7 +182,7 @@ func (a *attempt) refreshStale(ctx context.Context) (refreshed <-chan struct{}) 
 	l, done := a.lease, make(chan struct{})
 	if !a.b.leases.Go(func(context.Context) {
 		defer close(done)
-		_, _ = a.b.pool.refresh(ctx, l) // grant checks whether it has succeeded
+		_, _ = a.b.pool.refresh(ctx, l) // grant checks whether the renewal succeeded
 	}) {
 		close(done)
 	}
@@ -191,26 +193,27 @@ func (a *attempt) refreshStale(ctx context.Context) (refreshed <-chan struct{}) 
 type entry struct {
 	sent              time.Time // when the request was sent
 	created, modified int64     // the revisions at which the key was created and last written
-	lease             int64     // not the attempt's if a delayed copy of an earlier request wrote the key
+	lease             int64     // not the attempt's lease if a delayed copy of an earlier request wrote the key
 }
 
 func found(sent time.Time, kv *mvccpb.KeyValue) entry {
 	return entry{sent, kv.CreateRevision, kv.ModRevision, kv.Lease}
 }
 
-// grant begins the lease of a lock whose key no rival of the owner has.
+// grant grants the lock once no rival is ahead of the owner's key. It first ensures that the etcd lease outlives the
+// lock.
 func (a *attempt) grant(ctx context.Context, e entry, refreshed <-chan struct{}) (backend.Lease, error) {
 	p := a.b.pool
 	if refreshed != nil {
 		<-refreshed
 	}
 	mustMove := a.lease.class != a.ttl || a.lease.id != e.lease
-	for !mustMove && !p.covers(a.lease, e.sent) { // the request took long, or the renewal beside it failed
+	for !mustMove && !p.covers(a.lease, e.sent) { // the request took long, or the concurrent renewal failed
 		var err error
 		if e.sent, err = p.refresh(ctx, a.lease); errors.Is(err, errThroughProxy) {
 			mustMove = true
 		} else if err != nil {
-			a.addUnconfirmed(a.lease) // the key is bound to it
+			a.addUnconfirmed(a.lease) // the key is bound to this lease
 			return nil, err
 		}
 	}
@@ -243,8 +246,8 @@ func (a *attempt) lockedKey(created, modified int64) *lockedKey {
 	}
 }
 
-// move binds the attempt's key to another lease, one for locks of class. ErrLost means that the key is gone, and its
-// lease with it.
+// move binds the attempt's key to another lease, for locks with the TTL class. ErrLost means that the key was deleted;
+// its leases are then revoked.
 func (a *attempt) move(ctx context.Context, k *lockedKey, class time.Duration) error {
 	e := &extension{key: k, owner: a.r.Owner, ttl: class}
 	a.b.move(ctx, []*extension{e})
@@ -256,8 +259,9 @@ func (a *attempt) move(ctx context.Context, k *lockedKey, class time.Duration) e
 	return e.err
 }
 
-// cleanUp removes what a failed attempt may have left on the servers. A lease to which no key can be bound goes back to
-// the pool; others are revoked, which ends their keys and defeats requests that are still under way.
+// cleanUp removes anything that a failed attempt may have left on the servers. A lease to which no key can be bound
+// returns to the pool. Other leases are revoked, which deletes their keys and makes requests that are still under way
+// fail.
 func (a *attempt) cleanUp() {
 	b, l := a.b, a.lease
 	switch {
@@ -273,7 +277,8 @@ func (a *attempt) cleanUp() {
 	}
 }
 
-// revokeInBackground revokes leases. It repeats each revocation until it succeeds or the lease has ended by itself.
+// revokeInBackground revokes leases. It repeats failed revocations for max(a.ttl, Options.Timeout); then the leases
+// have expired or soon will.
 func (a *attempt) revokeInBackground(leases ...*lease) {
 	b, limit := a.b, max(a.ttl, a.b.options.Timeout)
 	b.leases.Go(func(ctx context.Context) {
@@ -290,7 +295,7 @@ func (a *attempt) revokeInBackground(leases ...*lease) {
 func (a *attempt) leaveQueue(ctx context.Context, l *lease) {
 	b := a.b
 	deleted, unsure, _ := b.deleteContender(ctx, a.key, a.modified)
-	if unsure || !deleted { // whoever has deleted the key may be about to revoke the lease
+	if unsure || !deleted { // another client that deleted the key may be about to revoke the lease
 		a.revokeInBackground(l)
 		return
 	}

@@ -28,7 +28,7 @@ type Backend struct {
 	watches  *watches
 	guard    *guard
 	proxied  atomic.Bool  // requests go through "etcd grpc-proxy"
-	lastBusy atomic.Int64 // when a key was last busy for an Acquire that waits, in Unix nanoseconds
+	lastBusy atomic.Int64 // when a waiting Acquire last found its key busy, in Unix nanoseconds
 
 	owned io.Closer // the client, if this Backend has opened it
 }
@@ -42,7 +42,7 @@ var (
 func newBackend(client *clientv3.Client, o Options) *Backend {
 	b := &Backend{
 		client: client,
-		// The connection counts, not the client's fields: those may be wrapped, and then keys and watches would differ.
+		// Use the client's connection, not its fields: the fields may be wrapped, and then keys and watches would differ.
 		kv:          clientv3.NewKV(client),
 		leaseClient: pb.NewLeaseClient(client.ActiveConnection()), // sends a request once, unlike RetryLeaseClient
 		options:     o,
@@ -58,8 +58,9 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 	return b
 }
 
-// Inspect implements [backend.Backend]. The holders are the first in the queue, from when the key became free for them:
-// one exclusive contender, or all shared ones before the first exclusive one. Each lease's TTL is a request of its own.
+// Inspect implements [backend.Backend]. A contender counts as a holder as soon as the key is free for it: either one
+// exclusive contender, or all shared contenders ahead of the first exclusive one. The TTL of each holder's lease takes
+// a separate request.
 func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
 	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
 		h, err = b.inspect(ctx, key)
@@ -71,7 +72,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, er
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
-// Close implements [backend.Backend]. It revokes etcd leases that no lock uses. A client given to New stays open.
+// Close implements [backend.Backend]. It revokes pooled etcd leases, which no lock uses. A client given to New stays
+// open.
 func (b *Backend) Close() (err error) {
 	b.pool.close()
 	if !b.leases.Close() {

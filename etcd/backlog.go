@@ -8,9 +8,9 @@ import (
 )
 
 // A backlog processes items in the background on one goroutine. Each call of process gets all items that were added
-// since the previous one.
+// since the previous call.
 type backlog[T any] struct {
-	leases  *kit.Leases // whose Close waits for the goroutine
+	leases  *kit.Leases // its Close waits for the goroutine
 	process func(list []T)
 
 	mu      sync.Mutex

@@ -22,23 +22,25 @@ import (
 )
 
 const (
-	// A connection with requests under way that is silent for pingAfter is pinged, and closed pingTimeout later. gRPC
-	// does not ping more often, and servers do not allow it.
+	// If a connection with requests under way is silent for pingAfter, the client pings the server. If the reply takes
+	// longer than pingTimeout, the client closes the connection. gRPC does not ping more often; by default, servers allow
+	// one ping in 5 s.
 	pingAfter   = 10 * time.Second
 	pingTimeout = 3 * time.Second
-	// dialTimeout is the time limit of one attempt to connect, and mostBackoff the longest pause before the next:
-	// clientv3 would wait for minutes for a server that was away for long.
+	// dialTimeout limits one attempt to connect. mostBackoff is the longest pause between attempts: by default, clientv3
+	// pauses for minutes if a server was down for long.
 	dialTimeout = 3 * time.Second
 	mostBackoff = 2 * time.Second
-	// window is how much a server may send ahead, more than any reply. Without a fixed window, gRPC would send a ping
-	// with each reply, to measure the connection.
+	// window is how much a server may send ahead, more than nearly every reply. Without a fixed window, gRPC would send a
+	// ping with each reply to measure the connection.
 	window = 1 << 20
 )
 
-// fromURL returns the options and the client's configuration for a URL. The configuration has no user: see login.
+// fromURL returns the options and the client's configuration for a URL. The configuration contains no user, because
+// login authenticates the requests.
 func fromURL(u driver.URL) (Options, clientv3.Config, error) {
 	o, err := (&Options{Namespace: strings.Trim(u.Path, "/"), Timeout: u.Duration(driver.ParamTimeout)}).validate()
-	if err == nil && u.HasUser && (u.User == "" || u.Password == "") { // the client would not log in
+	if err == nil && u.HasUser && (u.User == "" || u.Password == "") { // clientv3 would not log in
 		err = fmt.Errorf("%w: %s url: user without a password, or password without a user",
 			backend.ErrInvalid, u.Scheme)
 	}
@@ -68,7 +70,7 @@ func fromURL(u driver.URL) (Options, clientv3.Config, error) {
 	return o, c, err
 }
 
-// open makes a client for a URL, and opens a Backend on it.
+// open creates a client for a URL and opens a Backend on it.
 func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	o, config, err := fromURL(u)
 	if err != nil {
@@ -93,15 +95,15 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	})
 }
 
-// New returns a Backend on a client that the application owns: Close does not close it. Like opening by URL, New asks
-// the servers, within ctx, for the least TTL that they grant and for their versions: see the Guarantees. Nil opts are
-// the defaults.
+// New returns a Backend on a client that the application owns: Close does not close the client. Like opening by URL,
+// New reads the least TTL that the servers grant and their versions, within ctx: see the Guarantees. Nil opts are the
+// defaults.
 //
-// The Backend uses the client's connection, endpoints, TLS and credentials, but not its KV, Watcher and Lease: wrappers
-// of these, as by package namespace, have no effect; Options.Namespace does.
+// The Backend uses the client's connection, endpoints, TLS and credentials, but not its KV, Watcher and Lease. Wrappers
+// of these fields, such as those of package namespace, have no effect; set Options.Namespace instead.
 //
-// Configure several endpoints, and DialKeepAliveTime and DialKeepAliveTimeout, so that the client abandons connections
-// to a server that hangs.
+// Configure several endpoints, DialKeepAliveTime and DialKeepAliveTimeout, so that the client abandons connections to a
+// server that hangs.
 func New(ctx context.Context, client *clientv3.Client, opts *Options) (*Backend, error) {
 	b, err := onClient(client, opts)
 	if err != nil {
@@ -122,7 +124,7 @@ func onClient(client *clientv3.Client, opts *Options) (*Backend, error) {
 	return newBackend(client, o), nil
 }
 
-// opened returns b once its servers respond and it knows what they grant, or closes b.
+// opened connects to the servers, logs in and reads their guarantees. If a step fails, opened closes b.
 func (b *Backend) opened(ctx context.Context, logIn func() error) (*Backend, error) {
 	err := b.reach(ctx)
 	if err == nil {
@@ -138,7 +140,8 @@ func (b *Backend) opened(ctx context.Context, logIn func() error) (*Backend, err
 	return b, nil
 }
 
-// openError returns err as the caller that opens a Backend gets it.
+// openError returns the error for the caller that opens a Backend: a context error if ctx has ended, otherwise
+// ErrUnavailable if the servers could not be reached.
 func openError(ctx context.Context, err error) error {
 	if kit.Ended(ctx) {
 		return kit.ContextError(ctx, err)
@@ -162,7 +165,7 @@ func (c ownClient) Close() error {
 	return nil
 }
 
-// reach makes a request that fails as soon as each endpoint has failed. It ignores errors that a server returns, for
+// reach makes a request that fails as soon as every endpoint has failed. It ignores errors that a server returns, for
 // example because the client is not logged in yet.
 func (b *Backend) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
@@ -176,14 +179,14 @@ func (b *Backend) reach(ctx context.Context) error {
 	return err
 }
 
-// readGuarantees makes requests to find out whether the client may read the namespace, the least TTL that the servers
-// grant, their versions, and whether requests go through a proxy.
+// readGuarantees checks that the client may read the namespace. It reads the least TTL that the servers grant and their
+// versions, and detects a proxy.
 func (b *Backend) readGuarantees(ctx context.Context) error {
 	any := clientv3.OpGet(b.naming.prefix("any"), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if _, err := b.readAt(ctx, 0, any); err != nil {
 		return err
 	}
-	l, err := b.pool.request(ctx, time.Second) // the servers grant more if they must
+	l, err := b.pool.request(ctx, time.Second) // the servers raise a TTL below their minimum
 	if err != nil {
 		return err
 	}

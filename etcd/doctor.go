@@ -16,7 +16,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A clusterReading is what the rules for the cluster examine.
+// A clusterReading is the input of clusterRules.
 type clusterReading struct {
 	minTTL      time.Duration
 	alarms      []pb.AlarmType
@@ -25,7 +25,7 @@ type clusterReading struct {
 	uncompacted bool // nothing was ever compacted
 }
 
-// uncompactedMost is the number of revisions above which a cluster should have been compacted: a lock makes two.
+// uncompactedMost is the number of revisions above which a cluster should have been compacted. Each lock creates two.
 const uncompactedMost = 50_000
 
 var clusterRules = []kit.Rule[clusterReading]{
@@ -77,13 +77,13 @@ var serverRules = []kit.Rule[*clientv3.StatusResponse]{
 		Set: "compact and defragment, or a larger --quota-backend-bytes"},
 }
 
-// refused reports whether a server refused a request for lack of rights.
+// refused reports whether a server refused a request because the user lacks a permission.
 func refused(err error) bool {
 	c := code(err)
 	return c == codes.PermissionDenied || c == codes.Unauthenticated || c == codes.InvalidArgument
 }
 
-// Examine implements [backend.Examiner]. It requests the status of every endpoint of the URL.
+// Examine implements [backend.Examiner]. It requests the status of every endpoint.
 func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err error) {
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
 		if list, err = b.examineCluster(ctx); err == nil {

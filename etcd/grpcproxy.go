@@ -9,20 +9,20 @@ import (
 	"google.golang.org/grpc"
 )
 
-// errThroughProxy means that renewals go to "etcd grpc-proxy". The proxy renews a lease on a schedule of its own. It
-// answers a renewal with the result of an earlier or later renewal, so an answer does not prove how long the lease
-// lives. It also goes on renewing the lease of a client that is frozen. Behind a proxy, nothing is renewed: keys are
-// bound to new leases instead.
+// errThroughProxy means that renewals go to "etcd grpc-proxy", which renews leases on its own schedule. Its reply to a
+// renewal contains the result of an earlier or later renewal, so the reply does not prove how long the lease lives. The
+// proxy also continues to renew the lease of a frozen client. Through a proxy, nothing is renewed: keys are bound to
+// new leases instead.
 var errThroughProxy = errors.New("etcd grpc-proxy answers renewals by itself")
 
-// directLeases is a client whose streams for renewals end with errThroughProxy if they lead to a proxy.
+// directLeases is a LeaseClient whose renewal streams fail with errThroughProxy if they lead to a proxy.
 //
-// Each stream begins with the renewal of a lease that does not exist. A server answers requests in their order, this
-// request with a TTL of 0. A proxy requests the lease's remaining time from its server, which is -1, and may answer
-// other requests first.
+// Each stream begins with the renewal of a lease that does not exist. A server replies in order, and to this renewal
+// with a TTL of 0. A proxy replies with the remaining time that its server reports, -1, and may reply to other renewals
+// first.
 type directLeases struct {
 	pb.LeaseClient
-	proxied *atomic.Bool // set for good by the first stream to a proxy
+	proxied *atomic.Bool // set by the first stream to a proxy, and never reset
 }
 
 func (c directLeases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (
@@ -42,7 +42,7 @@ func (c directLeases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOptio
 type directStream struct {
 	pb.Lease_LeaseKeepAliveClient
 	proxied *atomic.Bool
-	missing int64 // the lease that does not exist; 0 after its answer
+	missing int64 // the lease that does not exist; 0 after the reply
 }
 
 func (s *directStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
@@ -60,7 +60,7 @@ func (s *directStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	return s.Lease_LeaseKeepAliveClient.Recv()
 }
 
-// findProxy finds out whether requests go through a proxy.
+// findProxy detects whether requests go through a proxy, and sets b.proxied if they do.
 func (b *Backend) findProxy(ctx context.Context) error {
 	_, err := b.repeat(ctx, func(ctx context.Context) error {
 		err := b.renewer.renew(ctx, b.attemptTime(ctx), newLeaseID())[0].err

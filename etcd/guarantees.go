@@ -9,13 +9,15 @@ import (
 const (
 	// granularity is etcd's unit of a lease's TTL.
 	granularity = time.Second
-	// usualMinTTL is the least TTL of a server with the default election timeout of 1 s: 1.5 times that, rounded up.
+	// usualMinTTL is the least TTL of a server with the default election timeout of 1 s: 1.5 times the timeout, rounded
+	// up.
 	usualMinTTL = 2 * time.Second
-	// spare is how much longer than the locks' TTL leases are granted. For nearly so long after its grant or renewal, a
-	// pooled lease serves without another renewal.
+	// spare is how much longer a lease lives than the lock's TTL. For nearly that long after its grant or renewal, a
+	// pooled lease can be used without another renewal.
 	spare = time.Second
-	// maxLate is spare, the half second between the leader's searches for expired leases, and time for the deletion of
-	// many keys through Raft, which waits for a busy server's other writes: 0.8 s was measured with a shared disk.
+	// maxLate is the sum of spare, the half second between the leader's searches for expired leases, and the time to
+	// delete many keys through Raft. The deletion waits for a busy server's other writes: 0.8 s was measured with a shared
+	// disk.
 	maxLate = spare + 500*time.Millisecond + 1500*time.Millisecond
 )
 

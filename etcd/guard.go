@@ -9,27 +9,28 @@ import (
 )
 
 const (
-	// guardAfter is how long a lock is held before its key is watched: most locks are released sooner.
+	// guardAfter is the delay before a held lock's key is watched. Most locks are released sooner.
 	guardAfter = 100 * time.Millisecond
 	// readsAtOnce is how many keys one request reads. Servers allow 128 operations.
 	readsAtOnce = 64
 )
 
-// A guard watches the keys of held locks. It reports the loss of a lock at once if somebody deletes its key, and notes
-// if another client binds the key to a lease of its own. A renewal would notice neither: the etcd lease still exists.
+// A guard watches the keys of held locks. If somebody deletes a key, the guard reports the loss of the lock at once. If
+// another client binds a key to a lease of its own, the guard notes the write, so that the next renewal binds the key
+// to a lease of this client. A renewal would detect neither, because the etcd lease still exists.
 type guard struct {
 	b *Backend
 
 	mu     sync.Mutex
-	unread backlog[*guarded]   // whose keys may have been deleted unnoticed
-	lost   backlog[*lockedKey] // whose leases must be revoked
+	unread backlog[*guarded]   // locks whose keys may have been deleted without an event
+	lost   backlog[*lockedKey] // locks whose leases must be revoked
 }
 
 // A guarded is the guard's state of a lock. guard.mu guards it.
 type guarded struct {
 	life    *kit.Life
-	timer   *time.Timer // until the watch begins; after a failed read, until the next
-	watch   *watch      // nil before it begins
+	timer   *time.Timer // starts the watch; after a failed read, starts the next read
+	watch   *watch      // nil before the watch begins
 	since   int64       // the latest revision at which the key is known to have existed
 	stopped bool
 }
@@ -41,7 +42,7 @@ func newGuard(b *Backend) *guard {
 	return g
 }
 
-// start begins to guard a lock that has just been granted.
+// start starts guarding a lock that has just been granted.
 func (g *guard) start(l *kit.Life, k *lockedKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -50,7 +51,7 @@ func (g *guard) start(l *kit.Life, k *lockedKey) {
 	e.timer = time.AfterFunc(guardAfter, func() { g.watch(k) })
 }
 
-// stop ends the guarding of a lock.
+// stop stops guarding a lock.
 func (g *guard) stop(k *lockedKey) {
 	e := &k.guarded
 	g.mu.Lock()
@@ -87,8 +88,8 @@ func (g *guard) watch(k *lockedKey) {
 	e.life.OnLost(func() { g.stop(k) })
 }
 
-// readIfMissed reads a key in the background if the key may have been deleted before its watch began at the revision
-// from, 0 if unknown.
+// readIfMissed reads a key in the background if the key may have been deleted before its watch began. from is the
+// revision at which the watch began, 0 if unknown.
 func (g *guard) readIfMissed(e *guarded, from int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,8 +129,8 @@ func (g *guard) read(list []*guarded) {
 	}
 }
 
-// readAgain repeats a failed read after a while. Nothing else would notice that a key is gone: its watch has begun too
-// late, and renewals, which are of the lease, succeed.
+// readAgain repeats a failed read after a while. Nothing else would detect that a key is deleted: its watch may have
+// begun too late, and renewals of the lease succeed.
 func (g *guard) readAgain(list []*guarded) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,8 +142,8 @@ func (g *guard) readAgain(list []*guarded) {
 	}
 }
 
-// reportLoss ends a lock whose key is gone. Its etcd leases, which would live on for their TTL, are revoked in the
-// background, because a move or a release may be under way.
+// reportLoss ends a lock whose key was deleted. It also revokes the lock's etcd leases, which would otherwise live for
+// their TTL. It revokes them in the background, because a move or a release may be under way.
 func (g *guard) reportLoss(l *kit.Life) {
 	l.Lose()
 	g.lost.add(l.Data.(*lockedKey))

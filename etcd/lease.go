@@ -14,34 +14,33 @@ import (
 
 // A lockedKey is the Data of a lock's Life: the key, and the etcd lease to which the key is bound.
 type lockedKey struct {
-	name      string // to be reused; empty if another client has chosen it
+	name      string // of the contender, reused after the release; empty if another client chose the name
 	contender contender
 	guarded   guarded
 
 	// mu is locked during a move to another lease and during a release. A renewal does not wait for either.
 	mu       sync.Mutex
-	lease    *lease // nil once the key is released or gone
-	modified int64  // the revision at which this client last wrote the key, or found that it was written
+	lease    *lease // nil once the key is released or deleted
+	modified int64  // the revision of the latest write that this client has made, or allowed for
 	// Leases to which a move without a reply may have bound the key.
 	unconfirmed []*lease
-	// unsure means that a request that writes the key, or a release, had no reply. The former may arrive after the
-	// latter.
+	// unsure means that a write of the key, or a release, got no reply. The write may arrive after the release.
 	unsure bool
 
-	written atomic.Int64 // the revision of the latest write that the guard knows of
+	written atomic.Int64 // the revision of the latest write, by any client, that the guard has seen
 }
 
-// noteWrite records that the key was written at a revision, by whichever client.
+// noteWrite records that a client has written the key at a revision.
 func (k *lockedKey) noteWrite(at int64) {
 	for old := k.written.Load(); old < at && !k.written.CompareAndSwap(old, at); {
 		old = k.written.Load()
 	}
 }
 
-// leastLimit is the least time limit for a renewal, although a short lease may end sooner.
+// leastLimit is the shortest time limit of a renewal, even if a short lease expires sooner.
 const leastLimit = 500 * time.Millisecond
 
-// requests are the requests for one lease.
+// requests makes the requests for one lease.
 type requests struct{ b *Backend }
 
 var _ kit.Requests = requests{}
@@ -58,9 +57,9 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	return granted[0], errs[0]
 }
 
-// ReleaseLease implements [kit.Requests]. It deletes the owner's key and keeps the lease for the next lock. If a
-// request that writes the key, or an earlier release, had no reply, it revokes the lease instead: that ends the key,
-// and defeats requests that are still under way.
+// ReleaseLease implements [kit.Requests]. It deletes the owner's key and keeps the lease for the next lock. If a write
+// of the key, or an earlier release, got no reply, it revokes the lease instead. The revocation deletes the key and
+// makes requests that are still under way fail.
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	b, k := q.b, l.Data.(*lockedKey)
 	b.guard.stop(k)
@@ -90,19 +89,20 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		}
 		unsure = unsureDelete
 	}
-	unsureBreak, err := b.breakContender(ctx, k.contender) // another client may have resumed the lease
+	unsureBreak, err := b.breakContender(ctx, k.contender) // another client may have resumed the lock
 	if err != nil && !errors.Is(err, backend.ErrLost) {
 		k.unsure = true
 		return err
 	}
-	b.dropLeases(k) // not reused: whoever has deleted the key may be about to revoke its lease
+	// The lease is not reused, because the client that deleted the key may be about to revoke the lease.
+	b.dropLeases(k)
 	if (unsure || unsureBreak) && err != nil {
 		return l.LostAfterDeadline()
 	}
 	return err
 }
 
-// dropLeases revokes, in the background, the leases of a lock whose key is gone. The caller has locked k.mu.
+// dropLeases revokes, in the background, the leases of a lock whose key was deleted. The caller has locked k.mu.
 func (b *Backend) dropLeases(k *lockedKey) {
 	b.pool.revokeLater(append(k.unconfirmed, k.lease)...)
 	k.lease, k.unconfirmed = nil, nil
@@ -119,11 +119,12 @@ func (b *Backend) revokeLeases(ctx context.Context, k *lockedKey) error {
 	return nil
 }
 
-// errReleasing is the error of a renewal during a release: a renewal, of one lease or of many, must not wait for a
-// release that hangs. Renewals of one lock never overlap.
+// errReleasing is the error of a renewal during a release. A renewal, of one lease or of many, must not wait for a
+// release that hangs. Renewals of one lock never overlap, so they need not wait for each other.
 var errReleasing = errors.New("the lease is being released")
 
-// leaseFor returns the lease whose renewal extends the lock by ttl, nil if the lock must move to another lease.
+// leaseFor returns the lease whose renewal extends the lock by ttl. It returns nil if the lock must move to another
+// lease.
 func (k *lockedKey) leaseFor(ttl time.Duration) (*lease, error) {
 	if !k.mu.TryLock() {
 		return nil, errReleasing
@@ -135,8 +136,8 @@ func (k *lockedKey) leaseFor(ttl time.Duration) (*lease, error) {
 	return k.lease, nil
 }
 
-// RenewBatch implements [backend.BatchRenewer]. All leases are renewed on one stream, with one message each and without
-// waiting in between. Locks whose TTL changes move to other leases.
+// RenewBatch implements [backend.BatchRenewer]. It renews all leases on one stream, with one message each, and does not
+// wait for replies in between. Locks whose TTL changes move to other leases.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	return b.leases.RenewBatch(ctx, renewals, b.extend)
 }
@@ -150,14 +151,14 @@ func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Dur
 		if e.from, e.err = e.key.leaseFor(e.ttl); e.err != nil {
 			continue
 		}
-		e.err = errNoAnswer // until there is an answer: ctx may end before any request
+		e.err = errNoAnswer // until there is a reply: ctx may end before any request
 		if e.from != nil && !b.proxied.Load() {
 			renewed = append(renewed, e)
 		} else {
 			moving = append(moving, e)
 		}
 	}
-	var moves sync.WaitGroup // beside the renewals: either may hang
+	var moves sync.WaitGroup // concurrent with the renewals, because either may hang
 	moves.Go(func() { b.moveHeld(ctx, moving) })
 	b.renewHeld(ctx, renewed)
 	var stale, lost []*extension
@@ -165,7 +166,7 @@ func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Dur
 		switch {
 		case e.err == nil && b.pool.isStale(e.from) || errors.Is(e.err, errThroughProxy):
 			e.err = errNoAnswer
-			stale = append(stale, e) // a new leader has renewed the lease, or a proxy would
+			stale = append(stale, e) // a new leader renewed the lease, or a proxy would renew it
 		case errors.Is(e.err, backend.ErrLost):
 			lost = append(lost, e)
 		}
@@ -179,14 +180,14 @@ func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Dur
 	return ttls, errs
 }
 
-// renewHeld renews the leases of locks that keep theirs.
+// renewHeld renews the leases of locks that stay on their leases.
 func (b *Backend) renewHeld(ctx context.Context, list []*extension) {
 	shortest := backend.MaxTTL
 	for _, e := range list {
 		shortest = min(shortest, e.ttl)
 	}
 	patience := min(b.options.Timeout, max(shortest/12, leastLimit))
-	// Repeat what was not answered on a new stream, several times: the next server may hang too, without a leader.
+	// Repeat unanswered renewals on a new stream, several times: the next server may hang too, because it has no leader.
 	for round := 0; round < 4 && len(list) > 0 && ctx.Err() == nil; round++ {
 		leases := make([]*lease, len(list))
 		for i, e := range list {
@@ -203,7 +204,8 @@ func (b *Backend) renewHeld(ctx context.Context, list []*extension) {
 	}
 }
 
-// resumed returns those locks, of those whose leases have ended, whose keys exist: another client has resumed them.
+// resumed returns the locks in lost whose keys still exist: their leases have ended because another client resumed the
+// locks.
 func (b *Backend) resumed(ctx context.Context, lost []*extension) (list []*extension) {
 	for some := range slices.Chunk(lost, readsAtOnce) {
 		keys := make([]contender, len(some))
@@ -224,7 +226,8 @@ func (b *Backend) resumed(ctx context.Context, lost []*extension) (list []*exten
 	return list
 }
 
-// moveHeld moves locks to other leases, as many in one transaction as possible. It skips locks that are being released.
+// moveHeld moves locks to other leases, up to movesPerRequest in one transaction. It skips locks that are being
+// released.
 func (b *Backend) moveHeld(ctx context.Context, list []*extension) {
 	for some := range slices.Chunk(list, movesPerRequest) {
 		if ctx.Err() == nil {

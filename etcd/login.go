@@ -22,10 +22,10 @@ import (
 // A login logs in with a user's password and adds the token to every request of a client.
 //
 // clientv3 logs in separately for each rejected request, within that request's time limit. If a token of many callers
-// expires, their log-ins delay each other until all of them time out. A login has at most one log-in in progress, which
-// has its own time limit. It replaces a token that says when it expires while the old token is still valid.
+// expires, their log-ins delay each other until all of them time out. A login runs at most one log-in at a time, with
+// its own time limit. If a token contains its expiry, the login replaces the token before it expires.
 //
-// The log-in itself carries no token, because servers before 3.5 reject a log-in that carries an expired token.
+// A log-in request carries no token, because servers before 3.5 reject a log-in that carries an expired token.
 type login struct {
 	user, password string
 	limit          time.Duration    // of one log-in
@@ -37,7 +37,7 @@ type login struct {
 
 	mu      sync.Mutex
 	token   *token    // nil if there is none, or the servers have rejected it
-	current *logInRun // nil if none is in progress
+	current *logInRun // nil if no log-in is in progress
 	begun   time.Time // when the last log-in began
 	closed  bool
 }
@@ -48,7 +48,7 @@ const loginInterval = 100 * time.Millisecond
 // A token is what a log-in returns.
 type token struct {
 	value   string    // empty if the servers have authentication disabled
-	replace time.Time // when to log in again; zero if the token does not say when it expires
+	replace time.Time // when to log in again; zero if the token does not contain its expiry
 }
 
 // A logInRun is one log-in. done is closed after token or err is set.
@@ -64,7 +64,7 @@ func newLogin(user, password string, limit time.Duration) *login {
 	return l
 }
 
-// options are those of a connection whose requests carry the token.
+// options returns the options of a connection whose requests carry the token.
 func (l *login) options() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.unary), grpc.WithChainStreamInterceptor(l.stream)}
 }
@@ -76,7 +76,7 @@ func (l *login) start(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// close ends the log-in in progress and waits for its goroutine.
+// close cancels the log-in in progress and waits for its goroutine.
 func (l *login) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -91,7 +91,7 @@ func (l *login) unary(ctx context.Context, method string, req, reply any, conn *
 	if l.conn == nil || method == pb.Auth_Authenticate_FullMethodName {
 		return invoke(ctx, method, req, reply, conn, opts...)
 	}
-	const attempts = 3 // the user's rights may change between a log-in and the request
+	const attempts = 3 // the user's permissions may change between a log-in and the request
 	for n := 1; ; n++ {
 		t, err := l.valid(ctx)
 		if err != nil {
@@ -125,7 +125,7 @@ func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.Cl
 	return &loggedInStream{s, l, t}, nil
 }
 
-// A loggedInStream discards its token when a server rejects the token, so that the next stream gets another one.
+// A loggedInStream discards its token when a server rejects the token, so that the next stream gets a new token.
 type loggedInStream struct {
 	grpc.ClientStream
 	login *login
@@ -135,7 +135,7 @@ type loggedInStream struct {
 func (s *loggedInStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	w, ok := m.(*pb.WatchResponse)
-	refused := ok && err == nil && w.Created && w.Canceled // the reply also to a user without the right
+	refused := ok && err == nil && w.Created && w.Canceled // a user without permission gets the same reply
 	if rejectsToken(err) || refused {
 		s.login.discard(s.token)
 	}
@@ -163,7 +163,7 @@ func (l *login) valid(ctx context.Context) (*token, error) {
 	}
 }
 
-// discard makes the next request log in again, unless the token has been replaced already.
+// discard makes the next request log in again, unless another log-in has already replaced the token.
 func (l *login) discard(t *token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +172,7 @@ func (l *login) discard(t *token) {
 	}
 }
 
-// logInLocked returns the log-in in progress and starts one if there is none.
+// logInLocked returns the log-in in progress. If there is none, it starts one.
 func (l *login) logInLocked() *logInRun {
 	if l.current != nil {
 		return l.current
@@ -214,7 +214,7 @@ func (l *login) logIn(begun time.Time) (*token, error) {
 	}
 	t := &token{value: resp.Token}
 	if remaining := validity(resp.Token, begun); remaining > 0 {
-		const least = 500 * time.Millisecond // between log-ins, if the servers' clock is behind ours
+		const least = 500 * time.Millisecond // between log-ins, if the servers' clock is behind the local clock
 		t.replace = begun.Add(max(remaining/2, least))
 	}
 	return t, nil
@@ -238,11 +238,11 @@ func rejectsToken(err error) bool {
 		errors.Is(err, rpctypes.ErrUserEmpty)
 }
 
-// validity returns for how long a JWT is valid from now on, by our clock and the expiry that the token contains. The
-// result is not positive if the token does not say, or the clocks differ by more than its lifetime.
+// validity returns how long a JWT remains valid, by the local clock and the expiry in the token. The result is not
+// positive if the token contains no expiry, or if the clocks differ by more than the token's lifetime.
 func validity(jwt string, now time.Time) time.Duration {
 	parts := strings.Split(jwt, ".")
-	if len(parts) != 3 { // the other kind of tokens, which expire when they are not used
+	if len(parts) != 3 { // a simple token, which expires when it is not used
 		return 0
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
@@ -258,12 +258,12 @@ func validity(jwt string, now time.Time) time.Duration {
 	return time.Unix(int64(claims.Expiry), 0).Sub(now)
 }
 
-// keepLoggedIn keeps an application's own client logged in, if it has a user and the servers issue tokens that say when
-// they expire.
+// keepLoggedIn keeps an application's own client logged in, if the client has a user and the tokens contain their
+// expiry.
 //
-// clientv3 logs in again for each request whose token is rejected. Then the log-ins of many callers delay each other,
-// and servers before 3.5 reject even a log-in that carries an expired token, so that the client is locked out for good.
-// But clientv3 also logs in whenever it opens a stream. So keepLoggedIn opens one while the token is still valid.
+// clientv3 logs in again for each request whose token is rejected. Then the log-ins of many callers delay each other.
+// Servers before 3.5 even reject a log-in that carries an expired token, which locks the client out permanently. But
+// clientv3 also logs in whenever it opens a stream. So keepLoggedIn opens a stream while the token is still valid.
 func (b *Backend) keepLoggedIn(ctx context.Context) error {
 	if b.client.Username == "" || b.client.Password == "" {
 		return nil
@@ -278,14 +278,14 @@ func (b *Backend) keepLoggedIn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if lifetime := validity(resp.Token, begun); lifetime > 0 { // as that of all later tokens
+	if lifetime := validity(resp.Token, begun); lifetime > 0 { // all later tokens have the same lifetime
 		err = b.logInByStream(ctx)
 		b.logInLater(lifetime / 2)
 	}
 	return err
 }
 
-// logInLater logs in after an interval, and again after the same interval, until Close.
+// logInLater logs in at every interval until Close.
 func (b *Backend) logInLater(interval time.Duration) {
 	const soonest, retry = 500 * time.Millisecond, time.Second
 	interval = max(interval, soonest)

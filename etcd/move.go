@@ -11,26 +11,26 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// An extension gives a lock more time: by the renewal of its lease, or by a move, which binds the key to another lease.
-// etcd cannot change a lease's TTL, and no lock stays on a lease that an earlier leader knows. The key stays, and with
-// it the revision of its creation, the token.
+// An extension extends a lock, either by renewing its lease or by a move, which binds the key to another lease. A move
+// is needed because etcd cannot change a lease's TTL, and because no lock stays on a lease that an earlier leader
+// knows. A move keeps the key and its creation revision, which is the token.
 type extension struct {
-	key   *lockedKey // the caller of move has locked its mutex
+	key   *lockedKey // the caller of move has locked key.mu
 	owner string
 	ttl   time.Duration
 	from  *lease // to renew
 	to    *lease // to move to
-	// Another client's lease, to which the key is bound by a Resume or before one. Its lease is revoked after the move,
-	// so that the other client's next renewal moves the key in turn.
+	// Another client's lease, to which a Resume, or a request before it, has bound the key. The lease is revoked after the
+	// move, so that the other client's next renewal moves the key in turn.
 	foreign *lease
 	err     error
 }
 
-// movesPerRequest is how many locks one transaction moves. Servers allow 128 operations, those of nested transactions
-// included.
+// movesPerRequest is how many locks one transaction moves. Servers allow 128 operations, including those of nested
+// transactions.
 const movesPerRequest = 64
 
-// move takes a new lease for each lock, all at once, and binds the keys in one transaction.
+// move checks out a new lease for each lock, all concurrently, and binds the keys in one transaction.
 func (b *Backend) move(ctx context.Context, list []*extension) {
 	var leases sync.WaitGroup
 	for _, e := range list {
@@ -38,13 +38,13 @@ func (b *Backend) move(ctx context.Context, list []*extension) {
 	}
 	leases.Wait()
 	remaining := slices.DeleteFunc(slices.Clone(list), func(e *extension) bool { return e.err != nil })
-	const attempts = 3 // a reply may tell of an earlier move, which had no reply
+	const attempts = 3 // a reply may report an earlier move, which got no reply
 	for n := 0; n < attempts && len(remaining) > 0; n++ {
 		remaining = b.bind(ctx, remaining)
 	}
 }
 
-// bind makes the transaction. It returns the extensions to repeat: those whose key an earlier move has bound.
+// bind sends the transaction. It returns the extensions to repeat: those whose key changed since k.modified.
 func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extension) {
 	ops := make([]clientv3.Op, len(list))
 	for i, e := range list {
@@ -104,13 +104,14 @@ func (k *lockedKey) mayBeBoundTo(id int64) bool {
 	return slices.ContainsFunc(append(k.unconfirmed, k.lease), func(l *lease) bool { return l != nil && l.id == id })
 }
 
-// foreignLease returns the lease of another client, for revokeLater.
+// foreignLease returns another client's lease, for revokeLater.
 func foreignLease(id int64) *lease { return &lease{id: id, ended: make(chan struct{})} }
 
-// finishMove makes e.to the lease of the key, and frees the other leases. The caller has locked k.mu.
+// finishMove makes e.to the lease of the key, and returns the other leases to the pool or revokes them. The caller has
+// locked k.mu.
 func (b *Backend) finishMove(e *extension) {
 	k := e.key
-	if k.unsure || e.foreign != nil { // the client that has bound the key to its lease may be about to revoke k.lease
+	if k.unsure || e.foreign != nil { // the client that bound the key to its lease may be about to revoke k.lease
 		b.pool.revokeLater(k.lease, e.foreign)
 	} else {
 		b.pool.checkIn(k.lease)

@@ -14,7 +14,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// naming makes etcd's keys. The keys of all contenders for a lock have one prefix, and each has a name of its client's:
+// naming builds etcd's keys. The keys of all contenders for a lock share a prefix, and end in a name that the
+// contender's client chose:
 //
 //	<namespace>/~<key, escaped>/<client>-<number>
 //
@@ -26,19 +27,20 @@ const nameMark = "~"
 
 var encoding = kit.Encoding{Extra: "."}
 
-// prefix returns what the keys of all contenders for key begin with, and no other key.
+// prefix returns the prefix of the keys of all contenders for key. No other key has that prefix.
 func (n naming) prefix(key string) string {
 	return n.namespace + "/" + nameMark + encoding.Encode(key) + "/"
 }
 
-// sharedMark begins the names of contenders for a shared lease. Other names begin with a hexadecimal digit, so the keys
-// of a lock's exclusive contenders are adjacent, and sort before those of its shared ones.
+// sharedMark is the first letter of the names of contenders for a shared lease. Other names begin with a hexadecimal
+// digit. So the keys of a lock's exclusive contenders are adjacent, and sort before those of its shared contenders.
 const sharedMark = "s"
 
-// A keyRange contains the keys from the first up to end, without end.
+// A keyRange contains the keys from first up to, but not including, end.
 type keyRange struct{ first, end string }
 
-// allKeys, exclusiveKeys and sharedKeys return the keys of those contenders whose keys begin with prefix.
+// allKeys, exclusiveKeys and sharedKeys return the ranges of all, the exclusive and the shared contenders' keys under
+// prefix.
 func allKeys(prefix string) keyRange       { return keyRange{prefix, clientv3.GetPrefixRangeEnd(prefix)} }
 func exclusiveKeys(prefix string) keyRange { return keyRange{prefix, prefix + sharedMark} }
 func sharedKeys(prefix string) keyRange    { return allKeys(prefix + sharedMark) }
@@ -47,23 +49,23 @@ func (r keyRange) isEmpty() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(r.first), "=", 0).WithRange(r.end)
 }
 
-// get reads the keys in the order of their creation.
+// get returns the operation that reads the keys, sorted by creation in the given order.
 func (r keyRange) get(order clientv3.SortOrder, opts ...clientv3.OpOption) clientv3.Op {
 	opts = append(opts, clientv3.WithRange(r.end), clientv3.WithSort(clientv3.SortByCreateRevision, order))
 	return clientv3.OpGet(r.first, opts...)
 }
 
-// isShared reports whether a contender's key is one for a shared lease.
+// isShared reports whether a contender's key is for a shared lease.
 func isShared(key []byte) bool {
 	name := key[bytes.LastIndexByte(key, '/')+1:]
 	return bytes.HasPrefix(name, []byte(sharedMark))
 }
 
-// names are the names of a client's contenders. Two contenders do not have the same name at the same time.
+// names generates the names of a client's contenders. No two contenders have the same name at the same time.
 //
-// Names are reused because etcd's index keeps every deleted key until the next compaction, and searches all those under
-// a prefix for the live ones: with a new name for each owner, each acquire would cost more than the last. A name is not
-// reused if a request without a reply may still change its key.
+// Names are reused because etcd's index keeps every deleted key until the next compaction. To find the live keys under
+// a prefix, etcd searches all of them, so with a new name for each owner, each acquire would cost more than the last. A
+// name is not reused if a request without a reply may still change its key.
 type names struct {
 	client string
 
@@ -78,7 +80,7 @@ func newNames() *names {
 	return &names{client: hex.EncodeToString(b[:])}
 }
 
-// next returns a name that no contender has.
+// next returns a name that no contender uses.
 func (n *names) next() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -91,15 +93,15 @@ func (n *names) next() string {
 	return n.client + "-" + strconv.Itoa(n.last)
 }
 
-// reuse makes next return name again. No key may have the name, nor a request under way use it.
+// reuse makes name available to next again. No key may have the name, and no request under way may use it.
 func (n *names) reuse(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.free = append(n.free, name)
 }
 
-// A contender is a key in the queue; the holder's is the first. Names are reused, so a contender is identified by the
-// revision at which its key was created: no request deletes, watches or reads a contender by its key alone.
+// A contender is a key in the queue; the holder's key is the first. Names are reused, so a contender is identified by
+// the creation revision of its key. No request deletes, watches or reads a contender by its key alone.
 type contender struct {
 	key     string
 	created int64
@@ -115,7 +117,7 @@ func unmodified(key string, since int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", since)
 }
 
-// isIn reports whether the contender is what a read of its key has found.
+// isIn reports whether found, the result of reading the contender's key, contains the contender.
 func (c contender) isIn(found []*mvccpb.KeyValue) bool {
 	return len(found) > 0 && found[0].CreateRevision == c.created
 }
@@ -125,7 +127,7 @@ func (c contender) exists() clientv3.Cmp {
 }
 
 // deleteContender deletes a contender's key if it was last written at the revision modified, and reports whether it
-// was: a Resume may have bound the key to a lease of another client since. unsure means that an earlier request had no
+// did. A Resume may have bound the key to another client's lease since. unsure means that an earlier request got no
 // reply, and may have deleted the key.
 func (b *Backend) deleteContender(ctx context.Context, key string, modified int64) (deleted, unsure bool, err error) {
 	unsure, err = b.repeat(ctx, func(ctx context.Context) error {
@@ -136,8 +138,8 @@ func (b *Backend) deleteContender(ctx context.Context, key string, modified int6
 	return deleted, unsure, err
 }
 
-// lastWrites returns the revision of each contender's latest write, 0 if its key does not exist, as of the revision at,
-// 0 for the present. It also returns the server's revision.
+// lastWrites returns the revision of each contender's latest write, or 0 if its key does not exist, as of the revision
+// at, or of the present if at is 0. It also returns the server's revision when it replied.
 func (b *Backend) lastWrites(
 	ctx context.Context, at int64, list ...contender,
 ) (writes []int64, revision int64, err error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// List implements [backend.Lister]. It reads the names of all contenders.
+// List implements [backend.Lister]. It reads the keys of all contenders.
 func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
 		keys, err = b.list(ctx, prefix)
@@ -48,8 +48,8 @@ func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err e
 	}
 }
 
-// Break implements [backend.Breaker]. It deletes the owner's key if the owner is a holder, and revokes the etcd lease
-// of the key. No other lock uses that lease, and the holder would renew it until its watch reports the deletion.
+// Break implements [backend.Breaker]. If the owner is a holder, Break deletes the owner's key and revokes the key's
+// etcd lease. No other lock uses that lease, and the holder would renew it until its watch reports the deletion.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		return b.breakLease(ctx, key, owner)
@@ -74,7 +74,7 @@ func (b *Backend) breakLease(ctx context.Context, key, owner string) error {
 // breakContender deletes a contender's key and revokes the etcd lease to which it was bound. ErrLost means that the key
 // did not exist, or, if unsure, that a request without a reply may have deleted it.
 func (b *Backend) breakContender(ctx context.Context, c contender) (unsure bool, err error) {
-	var broken []*mvccpb.KeyValue // has the lease at the deletion: an earlier one may by now be another lock's
+	var broken []*mvccpb.KeyValue // with the lease at its deletion; an earlier lease may now be another lock's
 	unsure, err = b.repeat(ctx, func(ctx context.Context) error {
 		resp, err := b.kv.Txn(ctx).If(c.exists()).Then(clientv3.OpDelete(c.key, clientv3.WithPrevKV())).Commit()
 		if err == nil && resp.Succeeded {

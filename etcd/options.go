@@ -18,13 +18,13 @@ const (
 // Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use
 // the same Namespace.
 type Options struct {
-	// Namespace begins every key, "anylock" if empty: one or more parts with a slash between them. A part is not empty
-	// and does not begin with "~".
+	// Namespace is the prefix of every key, "anylock" if empty: one or more parts, separated by slashes. A part is not
+	// empty and does not begin with "~".
 	Namespace string
 
-	// Timeout is the time limit for each request together with its repetitions, and so for how long a request may
-	// outlast its context in the background; 5 s if zero. A request that is not answered within a quarter of Timeout is
-	// sent again, to another endpoint if there are several.
+	// Timeout is the time limit for each request including its repetitions; 5 s if zero. It also limits how long a request
+	// may continue in the background after its context has ended. A request that is not answered within a quarter of
+	// Timeout is sent again, to another endpoint if there are several.
 	Timeout time.Duration
 }
 

@@ -18,38 +18,39 @@ import (
 )
 
 const (
-	// ahead is how many leases are kept ready per TTL while that TTL is in use. With a ready lease, an acquire is one
+	// ahead is how many leases are kept ready per TTL while that TTL is in use. With a ready lease, an acquire takes one
 	// request.
 	ahead = 1
 	// mostIdle is the largest number of leases that are kept per TTL after a burst.
 	mostIdle = 64
-	// freshness is subtracted from the time for which a lease serves without a renewal, because clocks differ in speed.
+	// freshness is subtracted from the time for which a lease can be used without a renewal, because clocks differ in
+	// speed.
 	freshness = 50 * time.Millisecond
 )
 
 // A lease is an etcd lease. At any time it belongs to one lock, to one waiter, or to the pool. So a lock lives exactly
-// as long as its TTL, whatever happens to other locks; and revoking the lease of a request without a reply undoes
-// whatever that request has done or may yet do.
+// as long as its TTL, whatever happens to other locks. And revoking the lease of a request without a reply undoes
+// anything that the request has done or may yet do.
 type lease struct {
 	id    int64
 	class time.Duration // the TTL of the locks that may use the lease
 	ttl   time.Duration // as granted by the server: longer than class
 
 	// term is the Raft term of the leader that granted the lease, 0 if unknown. A leader that continues after a pause
-	// believes for a moment that it still leads, and may revoke the leases that it knows, although its successor has
+	// believes for a moment that it still leads. It may then revoke leases that it knows, although its successor has
 	// renewed them. So a lock does not rely on renewals by a later leader: it moves to a lease that the old leader does
 	// not know.
 	//
-	// A reply contains the term at the time it is sent, which may already be a later leader's. So the term known before
-	// the request counts if that is lower: at worst a lock moves needlessly. A client's first grants have only their
-	// replies.
+	// A reply contains the term at the time it is sent, which may already be a later leader's. So term is the term known
+	// before the request, if that is lower: at worst, a lock moves needlessly. A client's first grants have only the terms
+	// in their replies.
 	term uint64
 
 	// Guarded by pool.mu.
-	stale     bool      // renewed by a later leader than the one that granted it
-	lastTerm  uint64    // of the leader that granted or last renewed it
-	renewed   time.Time // before the request was sent that granted or last renewed it
-	discarded time.Time // when it was queued for revocation; zero if it is not
+	stale     bool      // renewed by a later leader than the leader that granted it
+	lastTerm  uint64    // the term of the leader that granted or last renewed it
+	renewed   time.Time // just before the request that granted or last renewed it
+	discarded time.Time // when it was queued for revocation; zero if it was not
 	hasEnded  bool
 	ended     chan struct{} // closed when the server has reported that the lease does not exist
 }
@@ -74,7 +75,7 @@ type pool struct {
 	mu        sync.Mutex
 	term      uint64                     // the highest in any reply
 	idle      map[time.Duration][]*lease // the most recently used last
-	preparing map[time.Duration]int      // grants in the background
+	preparing map[time.Duration]int      // the number of grants in progress in the background
 	closed    bool
 	discarded backlog[*lease] // to be revoked
 }
@@ -85,8 +86,8 @@ func newPool(b *Backend) *pool {
 	return p
 }
 
-// checkOut returns a lease for a lock with a TTL of class, from the pool or a new one. It has the next lease granted in
-// the background.
+// checkOut returns a lease for a lock with a TTL of class, either from the pool or newly granted. If the pool runs low,
+// it grants the next lease in the background.
 func (p *pool) checkOut(ctx context.Context, class time.Duration) (*lease, error) {
 	p.mu.Lock()
 	l := p.checkOutIdleLocked(class)
@@ -116,12 +117,13 @@ func (p *pool) checkOutIdleLocked(class time.Duration) *lease {
 	return nil
 }
 
-// usableLocked reports whether a lock may use l, after a renewal if necessary. Through a proxy there are no renewals.
+// usableLocked reports whether a lock may use l, after a renewal if necessary. Through a proxy, leases cannot be
+// renewed.
 func (p *pool) usableLocked(l *lease, now time.Time) bool {
 	return !l.hasEnded && !l.stale && now.Before(l.renewed.Add(l.ttl/2)) && (!p.b.proxied.Load() || l.coversLocked(now))
 }
 
-// prepare grants a lease ahead.
+// prepare grants a lease in advance and adds it to the pool.
 func (p *pool) prepare(ctx context.Context, class time.Duration) {
 	l, err := p.grant(ctx, class)
 	p.mu.Lock()
@@ -132,7 +134,7 @@ func (p *pool) prepare(ctx context.Context, class time.Duration) {
 	}
 }
 
-// checkIn returns a lease to the pool. No key may be bound to the lease, nor a request under way bind one.
+// checkIn returns a lease to the pool. No key may be bound to the lease, and no request under way may bind one.
 func (p *pool) checkIn(l *lease) {
 	if l == nil {
 		return
@@ -148,7 +150,7 @@ func (p *pool) checkIn(l *lease) {
 	}
 }
 
-// close revokes every idle lease, and each lease that is checked in later.
+// close revokes every idle lease. A lease that is checked in later is revoked, too.
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,7 +163,8 @@ func (p *pool) close() {
 	clear(p.idle)
 }
 
-// revokeLater revokes leases in the background. That ends every key that is bound to them, or would be.
+// revokeLater revokes leases in the background. The revocation deletes their keys, and requests that would bind a key
+// to them fail.
 func (p *pool) revokeLater(leases ...*lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,9 +182,9 @@ func (p *pool) discardLocked(l *lease) {
 	}
 }
 
-// revokeDiscarded revokes one lease after the other: after a change of leader there are thousands, and other requests
-// must not wait for them. While the servers do not respond, it leaves old leases to their TTL; otherwise the backlog
-// would grow during an outage.
+// revokeDiscarded revokes leases one after the other. After a change of leader there are thousands, and other requests
+// must not wait for them. While the servers do not respond, it skips old leases, which end by their TTL; otherwise the
+// backlog would grow during an outage.
 func (p *pool) revokeDiscarded(list []*lease) {
 	var err error
 	for _, l := range list {
@@ -192,7 +195,7 @@ func (p *pool) revokeDiscarded(list []*lease) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(p.b.leases.Base(), min(max(remaining, time.Second), p.b.options.Timeout))
-		err = p.revoke(ctx, l) // its TTL ends it anyway
+		err = p.revoke(ctx, l) // after a failure, the lease expires unless somebody renews it
 		cancel()
 	}
 }
@@ -211,8 +214,8 @@ func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
 	return l, nil
 }
 
-// request requests a lease. The server may grant a longer TTL. Each attempt has its own id: a delayed attempt with the
-// same id could grant a lease again that has been revoked, and a delayed transaction could bind a key to that lease.
+// request requests a lease. The server may grant a longer TTL. Each attempt has its own id. With a common id, a delayed
+// attempt could grant a revoked lease again, and a delayed transaction could then bind a key to that lease.
 func (p *pool) request(ctx context.Context, ttl time.Duration) (*lease, error) {
 	var l *lease
 	var unconfirmed []*lease
@@ -242,11 +245,11 @@ func (p *pool) noteTerm(term uint64) uint64 {
 	return p.term
 }
 
-// newLeaseID returns a random id, not 0: for that a server would choose another.
+// newLeaseID returns a random id. It is never 0, because a server would replace 0 by an id of its own.
 func newLeaseID() int64 { return 1 + rand.Int64N(math.MaxInt64) }
 
-// revoke ends a lease, and so every key that is bound to it. nil means that the lease does not exist any more: a
-// request that would bind a key to it fails from now on.
+// revoke ends a lease, and so deletes every key that is bound to it. nil means that the lease no longer exists: from
+// then on, a request that would bind a key to it fails.
 func (p *pool) revoke(ctx context.Context, l *lease) error {
 	err := p.b.revoke(ctx, l.id)
 	if err == nil {
@@ -282,7 +285,7 @@ func (p *pool) isStale(l *lease) bool {
 	return l.stale
 }
 
-// checkOutRenewed returns a lease that has just been granted, or renewed by the leader that granted it.
+// checkOutRenewed returns a lease that was just granted, or just renewed by the leader that granted it.
 func (p *pool) checkOutRenewed(ctx context.Context, class time.Duration) (*lease, error) {
 	begun := time.Now()
 	for {
@@ -307,7 +310,7 @@ func (p *pool) patience(l *lease) time.Duration {
 }
 
 // refresh renews one lease, and returns when the answered request was sent. ErrLost means that the lease has ended.
-// Each attempt after a failure uses a new stream, and so a new log-in.
+// Each attempt after a failure opens a new stream, which also logs in again.
 func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error) {
 	end := time.Now().Add(p.b.options.Timeout)
 	pause := kit.Pause{Min: leastPause, Max: mostPause}
@@ -345,8 +348,8 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 			l.endLocked()
 			errs[i] = backend.ErrLost
 		case r.term == l.lastTerm && !answered.Before(l.renewed.Add(l.ttl)):
-			// The lease may have expired before the reply: old servers confirm renewals of leases that they are ending.
-			// A new leader has given the lease its full TTL.
+			// The lease may have expired before the reply: old servers confirm renewals of leases that they are ending. This
+			// does not apply to a new leader, which has given the lease its full TTL.
 			p.discardLocked(l)
 			l.endLocked()
 			errs[i] = backend.ErrLost

@@ -14,9 +14,9 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A queue is what a read of a key's contenders has found.
+// A queue is the result of reading a key's contenders.
 type queue struct {
-	holders []*mvccpb.KeyValue // one exclusive contender, or all shared ones before the first exclusive one
+	holders []*mvccpb.KeyValue // one exclusive contender, or all shared ones ahead of the first exclusive one
 	waiters int
 }
 
@@ -44,7 +44,7 @@ func (b *Backend) readQueue(ctx context.Context, key string) (q queue, err error
 	return q, nil
 }
 
-// heldBy returns the key of a holder, nil if owner is none.
+// heldBy returns the key that owner holds, or nil if owner is not a holder.
 func (q queue) heldBy(owner string) *mvccpb.KeyValue {
 	for _, kv := range q.holders {
 		if string(kv.Value) == owner {
@@ -54,7 +54,7 @@ func (q queue) heldBy(owner string) *mvccpb.KeyValue {
 	return nil
 }
 
-// holder describes the holders, of whom there is at least one, by the first. It sets no TTL.
+// holder describes the holders by the first one. There must be at least one. It does not set the TTL.
 func (q queue) holder() backend.Holder {
 	first := q.holders[0]
 	h := backend.Holder{Owner: string(first.Value), Token: uint64(first.CreateRevision), Waiters: q.waiters}
@@ -64,8 +64,8 @@ func (q queue) holder() backend.Holder {
 	return h
 }
 
-// refusal returns the error of a request that does not get the key. first is the key of the first holder. If it is
-// shared, another request counts the holders.
+// refusal returns the error of a request that does not get the key. first is the key of the first holder. If the first
+// holder is shared, refusal makes another request to count the holders.
 func (b *Backend) refusal(ctx context.Context, key string, first []*mvccpb.KeyValue) error {
 	q := queue{holders: first}
 	if isShared(first[0].Key) {
@@ -105,7 +105,8 @@ func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, erro
 	return h, nil
 }
 
-// remaining returns the time that an etcd lease has left, rounded up; 0 if that is unknown or the lease has ended.
+// remaining returns the remaining time of an etcd lease, rounded up. It returns 0 if the time is unknown or less than a
+// second, or the lease has ended.
 func (b *Backend) remaining(ctx context.Context, id int64) (ttl time.Duration, err error) {
 	_, err = b.repeat(ctx, func(ctx context.Context) error {
 		resp, err := b.leaseClient.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})

@@ -17,12 +17,12 @@ import (
 
 var errNoAnswer = fmt.Errorf("%w: no answer in time", backend.ErrUnavailable)
 
-// A renewer renews leases on one long stream, with one message each. Renewals that are requested during an exchange go
-// out together after its replies. clientv3's KeepAliveOnce would open a stream for each renewal, and log in for each
+// A renewer renews leases on one long stream, with one message each. Renewals that are requested during an exchange are
+// sent together after the exchange. clientv3's KeepAliveOnce would open a stream for each renewal, and log in for each
 // stream if users are authenticated.
 type renewer struct {
 	client pb.LeaseClient
-	base   context.Context // of the stream, which outlives the call that opens it
+	base   context.Context // the context of the stream, which outlives the call that opens it
 
 	waiting backlog[*renewals]
 
@@ -43,12 +43,12 @@ type renewalStream struct {
 	cancel context.CancelFunc
 }
 
-// renewals are those of one call. renewer.mu guards them.
+// renewals are the renewals of one call. renewer.mu guards them.
 type renewals struct {
 	list       []renewal
 	unanswered int
 	abandoned  bool          // the caller has returned
-	done       chan struct{} // closed when all are answered, or the stream has ended
+	done       chan struct{} // closed when all are answered or the stream has ended
 }
 
 // A renewal is the renewal of one lease, with its reply.
@@ -60,7 +60,7 @@ type renewal struct {
 	err     error  // errNoAnswer until there is a reply
 }
 
-// answerLocked records a reply, or the reason why there is none.
+// answerLocked records a reply, or the error if there is no reply.
 func (x *renewal) answerLocked(seconds int64, term uint64, err error) {
 	x.seconds, x.term, x.err = seconds, term, err
 	if x.call.unanswered--; x.call.unanswered == 0 {
@@ -68,8 +68,8 @@ func (x *renewal) answerLocked(seconds int64, term uint64, err error) {
 	}
 }
 
-// renew renews leases once, and returns the replies. It cancels a stream that does not answer within patience, so that
-// the next call reaches another server if there are several.
+// renew renews leases once, and returns the replies. If the stream does not reply within patience, renew cancels it, so
+// that the next call reaches another server if there are several.
 func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int64) []renewal {
 	c := &renewals{list: make([]renewal, len(ids)), unanswered: len(ids), done: make(chan struct{})}
 	for i, id := range ids {
@@ -94,7 +94,7 @@ func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int6
 			continue
 		}
 		defer r.mu.Unlock()
-		if !recent && c.unanswered > 0 && r.stream != nil { // its server may hang
+		if !recent && c.unanswered > 0 && r.stream != nil { // the server may hang
 			r.stream.cancel()
 		}
 		c.abandoned = true
@@ -119,14 +119,14 @@ func (r *renewer) renewAll(calls []*renewals) {
 	}
 }
 
-// exchange sends a message for each lease and waits for as many replies, or for the end of the stream. So no reply is
-// mistaken for the reply to a later renewal of the same lease.
+// exchange sends a message for each lease and waits for as many replies, or for the end of the stream. So a reply is
+// never mistaken for the reply to a later renewal of the same lease.
 func (r *renewer) exchange(requested map[int64][]*renewal) {
 	s, err := r.open()
 	ids := slices.Collect(maps.Keys(requested))
 	var sending sync.WaitGroup
 	if err == nil {
-		sending.Go(func() { // while receiving: a server whose replies nobody reads stops reading
+		sending.Go(func() { // while receiving, because a server stops reading if nobody reads its replies
 			for _, id := range ids {
 				if s.Send(&pb.LeaseKeepAliveRequest{ID: id}) != nil {
 					return // Recv returns the reason
@@ -141,7 +141,7 @@ func (r *renewer) exchange(requested map[int64][]*renewal) {
 	sending.Wait()
 }
 
-// open returns the stream, a new one if necessary.
+// open returns the stream. It opens a new one if necessary.
 func (r *renewer) open() (s *renewalStream, err error) {
 	r.mu.Lock()
 	if r.stream == nil || r.stream.ctx.Err() != nil {
@@ -156,7 +156,7 @@ func (r *renewer) open() (s *renewalStream, err error) {
 	return s, err
 }
 
-// receive records replies. It deletes what is answered from requested.
+// receive records replies, and deletes the answered renewals from requested.
 func (r *renewer) receive(s *renewalStream, requested map[int64][]*renewal) error {
 	for len(requested) > 0 {
 		resp, err := s.Recv()
@@ -173,7 +173,7 @@ func (r *renewer) receive(s *renewalStream, requested map[int64][]*renewal) erro
 	return nil
 }
 
-// fail ends the stream, and records why renewals were not answered.
+// fail ends the stream, and records the error of the unanswered renewals.
 func (r *renewer) fail(s *renewalStream, unanswered map[int64][]*renewal, err error) {
 	switch {
 	case r.base.Err() != nil:

@@ -17,17 +17,18 @@ import (
 )
 
 const (
-	// attemptShare is the part of Options.Timeout that one attempt may take before another endpoint is tried.
+	// attemptShare is the divisor of Options.Timeout that gives the time limit of one attempt. After that time, another
+	// endpoint is tried.
 	attemptShare = 4
 	leastPause   = 10 * time.Millisecond
 	mostPause    = 200 * time.Millisecond
 )
 
-// repeat sends a request until it is answered, again after an attempt that failed for a passing reason: the connection
-// broke, there was no leader, or no answer arrived in time. So op must be safe to repeat. The client spreads attempts
-// over its endpoints. Options.Timeout limits the whole.
+// repeat sends a request until it is answered. It repeats an attempt that failed for a passing reason: the connection
+// broke, there was no leader, or no reply arrived in time. So op must be safe to repeat. The client spreads attempts
+// over its endpoints. Options.Timeout limits all attempts together.
 //
-// unsure means that an attempt had no answer: it may still be carried out, even if a later one was answered.
+// unsure means that an attempt got no reply: it may still be carried out, even if a later attempt was answered.
 func (b *Backend) repeat(ctx context.Context, op func(ctx context.Context) error) (unsure bool, err error) {
 	pause := kit.Pause{Min: leastPause, Max: mostPause}
 	r := kit.Repeat{Timeout: b.options.Timeout, Pause: pause, Classify: classify}
@@ -47,7 +48,7 @@ func (b *Backend) repeat(ctx context.Context, op func(ctx context.Context) error
 	return unsure, unavailable(err)
 }
 
-// classify returns the outcome of a request that failed with err, and whether it may pass by itself.
+// classify returns the outcome of a request that failed with err, and whether another attempt may succeed.
 func classify(err error) (o kit.Outcome, passes bool) {
 	if !uncertain(err) {
 		return kit.Answered, false
@@ -55,8 +56,8 @@ func classify(err error) (o kit.Outcome, passes bool) {
 	return kit.Unknown, passing(err)
 }
 
-// unavailable returns err as callers get it if their context has not ended: ErrUnavailable, and no context error, if
-// the servers could not be reached or a time limit of ours has ended the request.
+// unavailable converts err for callers whose context has not ended. If the servers could not be reached, or an internal
+// time limit ended the request, the result is ErrUnavailable and not a context error.
 func unavailable(err error) error {
 	if err == nil || errors.Is(err, backend.ErrUnavailable) {
 		return err
@@ -68,8 +69,8 @@ func unavailable(err error) error {
 	return err
 }
 
-// attemptTime is how long one attempt may take: a share of the time until ctx ends, so that a server that hangs does
-// not use up the time of a renewal that others would answer.
+// attemptTime returns how long one attempt may take: a share of the time until ctx ends. So a server that hangs does
+// not use up the time of a renewal that other servers would answer.
 func (b *Backend) attemptTime(ctx context.Context) time.Duration {
 	limit := b.options.Timeout / attemptShare
 	if end, ok := ctx.Deadline(); ok {
@@ -78,10 +79,10 @@ func (b *Backend) attemptTime(ctx context.Context) time.Duration {
 	return limit
 }
 
-// noAnswerWithin returns the error of a request that was canceled after d. It is no context error, because the caller's
-// context has not ended.
+// noAnswerWithin returns the error of a request that was canceled after d. It is not a context error, because the
+// caller's context has not ended.
 func noAnswerWithin(d time.Duration, err error) error {
-	if code(err) == codes.Canceled { // says nothing about the cause
+	if code(err) == codes.Canceled { // the code does not reveal the cause
 		return fmt.Errorf("%w (%v)", errNoAnswer, d)
 	}
 	return fmt.Errorf("%w: %v", errNoAnswer, err)
@@ -101,7 +102,7 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// uncertain reports whether a request that failed with err may have been carried out, or may yet be.
+// uncertain reports whether a request that failed with err may have been carried out, or may still be.
 func uncertain(err error) bool {
 	switch code(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.FailedPrecondition,
@@ -111,7 +112,7 @@ func uncertain(err error) bool {
 	return true
 }
 
-// passing reports whether err may pass by itself.
+// passing reports whether another attempt may succeed after err.
 func passing(err error) bool {
 	switch {
 	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, errThroughProxy), errors.Is(err, backend.ErrLost),
@@ -133,7 +134,8 @@ func isLeaseNotFound(err error) bool {
 }
 
 // readAt reads keys in one request, as they were at the revision at, 0 for the present. Any server that has reached a
-// past revision can answer alone and at once; a read of the present waits for what the leader is writing.
+// past revision can reply alone and at once; a read of the present waits for the leader's pending writes. If the past
+// revision cannot be read, readAt reads the present.
 func (b *Backend) readAt(ctx context.Context, at int64, gets ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	if at != 0 {
 		past := slices.Clone(gets)

@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Resume implements [backend.Resumer]. It binds the owner's key to an etcd lease of this client, as a renewal does that
-// changes the TTL.
+// Resume implements [backend.Resumer]. Like a renewal that changes the TTL, it binds the owner's key to another etcd
+// lease: one of this client.
 func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
 	err = b.leases.Call(ctx, r.ValidateFor(b.guarantees), func(ctx context.Context) error {
 		life, err := b.resume(ctx, r)

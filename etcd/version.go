@@ -15,7 +15,7 @@ import (
 // A flaw is a bug of etcd that weakens a guarantee.
 type flaw struct {
 	what  string
-	fixed map[int]int // by minor version, the patch release with the fix; newer minor versions never had the flaw
+	fixed map[int]int // by minor version: the patch release with the fix; newer minor versions never had the flaw
 }
 
 var flaws = []flaw{
@@ -26,12 +26,12 @@ var flaws = []flaw{
 
 // has reports whether etcd 3.minor.patch has the flaw.
 func (f flaw) has(minor, patch int) bool {
-	const oldest = 4 // older versions are not in flaws
+	const oldest = 4 // flaws does not list older versions, which have every flaw
 	fixed, ok := f.fixed[minor]
 	return ok && patch < fixed || minor < oldest
 }
 
-// flawsOf returns the flaws of a version, none if the version cannot be parsed.
+// flawsOf returns the flaws of a version. It returns none if the version cannot be parsed.
 func flawsOf(version string) (list []string) {
 	v, ok := numbers(version)
 	for _, f := range flaws {
@@ -47,13 +47,14 @@ func numbers(version string) (v [3]int, ok bool) {
 	return v, err == nil
 }
 
-// byWallClock reports whether a version uses the wall clock to find expired leases (issue 12291), as all before 3.5 do.
+// byWallClock reports whether a version uses the wall clock to find expired leases (issue 12291). All versions before
+// 3.5 do.
 func byWallClock(version string) bool {
 	v, ok := numbers(version)
 	return ok && (v[0] < 3 || v[0] == 3 && v[1] < 5)
 }
 
-// weakened returns g as servers of a version keep it.
+// weakened returns g, weakened by the flaws of a server version.
 func weakened(g backend.Guarantees, version string) backend.Guarantees {
 	if list := flawsOf(version); len(list) > 0 {
 		g.EarlyLoss = "etcd " + version + " is old: " + strings.Join(list, "; ")
@@ -85,14 +86,15 @@ func (b *Backend) mostFlawed(ctx context.Context) (version string, err error) {
 	return "", err
 }
 
-// A serverStatus is the status of one server, or the reason why it is unknown.
+// A serverStatus is the status of one server, or the reason why the status is unknown.
 type serverStatus struct {
 	*clientv3.StatusResponse
 	endpoint string
 	err      error
 }
 
-// statuses returns the status of each server of the URL. Once one has answered, it waits for the others only briefly.
+// statuses returns the status of each endpoint. After the first reply, it waits only a quarter of Options.Timeout for
+// the others.
 func (b *Backend) statuses(ctx context.Context) []serverStatus {
 	list := make([]serverStatus, len(b.client.Endpoints()))
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)

@@ -15,28 +15,29 @@ import (
 )
 
 const (
-	// placeTTL is the longest TTL of a place in the queue: a dead waiter delays those behind it for so long. A lock
-	// with a longer TTL changes its lease when it is granted, which costs a write.
+	// placeTTL is the longest TTL of a place in the queue, because a dead waiter delays those behind it for that long. A
+	// lock with a longer TTL changes its lease when it is granted, which costs a write.
 	placeTTL = 30 * time.Second
-	// recheck is how long a waiter relies on its watch before it reads the queue, with up to half as much again; and
-	// how long a holder waits before it repeats a failed read of its key.
+	// recheck is how long a waiter relies on its watch before it reads the queue, with up to half as much again. It is
+	// also how long a holder waits before it repeats a failed read of its key.
 	recheck = 5 * time.Second
-	// contention is how long a client that met a busy key expects others to be busy too.
+	// contention is how long a client that found a key busy expects other keys to be busy, too.
 	contention = time.Second
 )
 
 // A position is a waiter's place in the queue.
 type position struct {
-	predecessor contender // the nearest rival ahead; the zero contender if there may be none
-	at          int64     // the revision at which that was so, or at which a predecessor was deleted; 0 if unknown
+	predecessor contender // the nearest rival ahead; zero if there may be none
+	at          int64     // the revision at which it was read, or at which the last predecessor was deleted; 0 if unknown
 }
 
-// tryInQueue makes requests until the key is granted or the attempt has a place behind a rival: then it returns
-// ErrHeld. etcd orders the queue by the creation of the keys. An attempt that has lost its place, or its lease, queues
-// again at the end.
+// tryInQueue makes requests until the key is granted. It returns ErrHeld once the attempt is queued behind a rival, or
+// its first request found the key busy. etcd orders the queue by the creation of the keys. An attempt that has lost its
+// place, or its lease, queues again at the end.
 //
-// An exclusive request waits until nobody is ahead. Of those ahead it watches the nearest, then the nearest of those
-// who remain: usually that one is the last to leave. A shared request waits for the exclusive ones ahead only.
+// An exclusive request waits until nobody is ahead. It watches the nearest contender ahead, then the nearest of those
+// that remain: usually, the nearest is the last to release the key. A shared request waits only for the exclusive
+// contenders ahead.
 func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
 	pause := kit.Pause{Min: leastPause, Max: time.Second}
 	for {
@@ -50,8 +51,8 @@ func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
 		case err == nil:
 			return nil, backend.ErrHeld
 		}
-		// Read the present next. At an old revision the place still exists, even if it has expired since: a process
-		// that was frozen past its turn gets old events.
+		// Read the present next. At an old revision the place still exists, even if it has expired since. A process that was
+		// frozen past its turn receives old events.
 		a.place = position{}
 		if lost {
 			err = kit.Sleep(ctx, pause.Next(0))
@@ -62,10 +63,10 @@ func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// step makes one request for the key, and updates a.place. ErrHeld means that the next request must take a place.
+// step makes one request for the key, and updates a.place. ErrHeld means that the next request must join the queue.
 //
-// The first request only takes a free key, which is a shorter transaction, unless keys have been busy lately. So it
-// does if a place needs another lease than the lock.
+// If no key has been busy lately, the first request does not queue, because its transaction is then shorter. It does
+// not queue either if a place needs a different lease than the lock.
 func (a *attempt) step(ctx context.Context) (backend.Lease, error) {
 	switch {
 	case a.created != 0:
@@ -88,7 +89,7 @@ func (a *attempt) placeClass() time.Duration {
 	return min(a.ttl, a.b.guarantees.Round(placeTTL))
 }
 
-// enqueue takes the key if it is free, otherwise a place in the queue.
+// enqueue acquires the key if it is free, and otherwise joins the queue.
 func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
 	l, busy, err := a.putIfFree(ctx, a.placeClass(), func() []clientv3.Op {
 		return []clientv3.Op{
@@ -106,7 +107,7 @@ func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
 	a.created, a.modified = own.CreateRevision, own.ModRevision
 	a.place = position{at: busy.Header.Revision}
 	for _, rival := range last {
-		if rival.CreateRevision < a.created { // not the attempt itself, nor one who has queued behind an earlier copy
+		if rival.CreateRevision < a.created { // not this attempt, nor a rival behind an earlier copy of it
 			a.place.predecessor = contenderOf(rival)
 			break
 		}
@@ -114,11 +115,11 @@ func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
 	return nil, nil
 }
 
-// checkTurn takes the key if there is no predecessor; otherwise it updates a.place.
+// checkTurn acquires the key if there is no predecessor; otherwise it updates a.place.
 //
-// It reads the queue at the revision a.place.at. Nobody enters the queue before an existing place, so whoever has no
-// rival ahead at one revision has none at all later ones, as long as the place exists. The client knows when the
-// place's lease ends.
+// It reads the queue at the revision a.place.at. Nobody can queue ahead of an existing place. So if no rival is ahead
+// at one revision, none is ahead at any later revision, as long as the place exists. The client knows when the place's
+// lease ends.
 func (a *attempt) checkTurn(ctx context.Context) (backend.Lease, error) {
 	refreshed := a.refreshStale(ctx)
 	sent := time.Now()
@@ -143,7 +144,7 @@ func (a *attempt) checkTurn(ctx context.Context) (backend.Lease, error) {
 	return a.grant(ctx, found(sent, own[0]), refreshed)
 }
 
-// awaitTurn returns when the predecessor may be gone.
+// awaitTurn waits until the predecessor may have been deleted.
 func (a *attempt) awaitTurn(ctx context.Context) error {
 	if a.place.predecessor.key == "" { // no place yet
 		return nil
@@ -154,18 +155,18 @@ func (a *attempt) awaitTurn(ctx context.Context) error {
 		a.place = position{}
 	}
 	if errors.Is(err, backend.ErrLost) || isLeaseNotFound(err) {
-		return nil // the next request finds out whether the place still exists
+		return nil // the next request checks whether the place still exists
 	}
 	return err
 }
 
-// watchPredecessor returns when the predecessor, or the waiter's own place, may be gone. deletedAt is the revision at
-// which the predecessor was gone, 0 if unknown. Meanwhile watchPredecessor renews the lease of the place.
+// watchPredecessor waits until the predecessor, or the waiter's own place, may have been deleted. Meanwhile it renews
+// the lease of the place. deletedAt is a revision at which the predecessor was deleted, 0 if unknown.
 func (a *attempt) watchPredecessor(ctx context.Context, p position) (deletedAt int64, err error) {
 	deleted, created := make(chan int64, 1), make(chan int64, 1)
 	w := a.b.watches.add(&watch{of: p.predecessor, created: func(from int64) {
 		select {
-		case <-created: // replaced by this one
+		case <-created: // replaced by from
 		default:
 		}
 		created <- from
@@ -193,7 +194,7 @@ func (a *attempt) watchPredecessor(ctx context.Context, p position) (deletedAt i
 			continue
 		case at = <-created:
 			if at != 0 && at <= p.at {
-				continue // the predecessor was read at a later revision than the watch began at
+				continue // the predecessor was read at or after the revision at which the watch began
 			}
 		case <-reread.C:
 			list = append(list, contender{a.key, a.created})
@@ -205,7 +206,7 @@ func (a *attempt) watchPredecessor(ctx context.Context, p position) (deletedAt i
 	}
 }
 
-// untilRenewal returns in how long renewPlace is due: after a third of the TTL, after a failure sooner.
+// untilRenewal returns the time until renewPlace is due: a third of the TTL after a renewal, less after a failure.
 func (a *attempt) untilRenewal() time.Duration {
 	third := a.lease.ttl / 3
 	a.b.pool.mu.Lock()
@@ -213,13 +214,13 @@ func (a *attempt) untilRenewal() time.Duration {
 	return max(time.Until(a.lease.renewed.Add(third-rand.N(third/8))), third/4)
 }
 
-// renewPlace renews the lease of the place. Through a proxy, which does not renew leases reliably, renewPlace binds the
-// place to a new lease instead; ErrLost then means that the place is gone.
+// renewPlace renews the lease of the place. Through a proxy, which does not renew leases reliably, it binds the place
+// to a new lease instead; ErrLost then means that the place is lost.
 func (a *attempt) renewPlace(ctx context.Context) error {
 	p := a.b.pool
 	if !a.b.proxied.Load() {
 		if err := p.renew(ctx, p.patience(a.lease), a.lease)[0]; !errors.Is(err, errThroughProxy) {
-			return nil // a failed renewal is soon repeated; the end of the lease is noticed by its channel
+			return nil // a failed renewal is soon repeated; lease.ended reports the end of the lease
 		}
 	}
 	return a.move(ctx, a.lockedKey(a.created, a.modified), a.lease.class)

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// silence is how long a stream with watches may be silent before the server is probed; and how long the server may
-	// take to reply to the probe.
+	// silence is how long a stream with watches may be silent before the client probes the server. It is also how long the
+	// server may take to reply to the probe.
 	silence = 1500 * time.Millisecond
 	// opening is how long a stream may take to open.
 	opening = 4 * time.Second
 )
 
-// watches report the deletion of keys, and some the writes, all on one stream.
+// watches report deletions of keys, and some of them writes, all on one stream.
 //
-// A watch begins at the server's present revision, never at an older one: servers serve those by a loop that runs every
-// 100 ms. The reply to its creation contains that revision, so that the watch's owner can check whether the key was
-// deleted before. When the stream breaks, or the server cancels a watch, all watches begin again on another stream, and
-// their owners must check again. Servers have lost events (etcd issues 17612, 18089, 19179), so waiters also read now
-// and then.
+// A watch begins at the server's present revision, never at an older one, because servers serve older watches in a loop
+// that runs every 100 ms. The reply to the creation of a watch contains that revision, so the watch's owner can check
+// whether the key was deleted earlier. When the stream breaks, or the server cancels a watch, all watches begin again
+// on another stream, and their owners must check again. Servers have lost events (etcd issues 17612, 18089, 19179), so
+// waiters also read the queue periodically.
 type watches struct {
 	b      *Backend
 	client pb.WatchClient
@@ -44,17 +44,18 @@ type watches struct {
 	running sync.WaitGroup
 }
 
-// firstID is above every number that a server or proxy chooses for a watch.
+// firstID is greater than any number that a server or proxy chooses for a watch.
 const firstID = 1 << 32
 
-// A watch is for one contender. Its functions are called on a goroutine of the stream's, and must not block.
+// A watch watches one contender. created and deleted are called on the stream's goroutine, and must not block.
 type watch struct {
 	of contender
 	id int64
-	// created means that only deletions after the revision from are reported; 0 if that is unknown, or none are.
+	// created is called when the watch has begun: it reports only deletions after the revision from. from is 0 if the
+	// revision is unknown, or if the stream broke and nothing is reported.
 	created func(from int64)
 	written func(at int64) // nil if writes are not watched; at is the revision of the write
-	deleted func(at int64) // called at most once, never by stop; at is when the key was deleted
+	deleted func(at int64) // called at most once, never by stop; at is the revision of the deletion
 
 	stopped  bool
 	remoteID int64 // its number on the current stream
@@ -64,7 +65,7 @@ func newWatches(b *Backend, client pb.WatchClient) *watches {
 	return &watches{b: b, client: client, list: make(map[int64]*watch), lastID: firstID}
 }
 
-// add begins w, and returns it.
+// add starts w, and returns it.
 func (ws *watches) add(w *watch) *watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -81,7 +82,7 @@ func (ws *watches) add(w *watch) *watch {
 	return w
 }
 
-// stop ends a watch, and reports whether it was active: it is not once its key is deleted.
+// stop ends a watch, and reports whether the watch was active. A watch is inactive once its key is deleted.
 func (ws *watches) stop(w *watch) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -135,7 +136,7 @@ func (ws *watches) serve(closing context.Context) {
 	}
 }
 
-// useStream makes s the stream of all watches, nil for none, and returns the watches.
+// useStream makes s the stream of all watches, or nil for no stream. It returns the watches.
 func (ws *watches) useStream(s *watchStream) []*watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -155,13 +156,13 @@ func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 	ws.mu.Unlock()
 	switch {
 	case resp.Canceled && (w != nil || resp.Created):
-		// Newer servers do not say which watch they refuse. The token of the stream's log-in may have expired: a new
+		// Newer servers do not identify the watch that they refuse. The token of the stream's log-in may have expired: a new
 		// stream logs in again.
 		s.cancel()
 	case resp.Created && !s.oneByOne && resp.WatchId < firstID:
 		ws.b.proxied.Store(true) // only a proxy ignores the number that the client has chosen
 		s.cancel()
-	case w == nil: // it was stopped
+	case w == nil: // the watch was stopped
 	case resp.Created:
 		w.created(resp.Header.GetRevision())
 	default:
@@ -172,7 +173,7 @@ func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 	}
 }
 
-// noteWrites reports the writes to the contender.
+// noteWrites reports the writes to the contender that are among events.
 func (w *watch) noteWrites(events []*mvccpb.Event) {
 	for _, e := range events {
 		if e.Type == mvccpb.PUT && w.written != nil && w.of.isIn([]*mvccpb.KeyValue{e.Kv}) {
@@ -181,8 +182,8 @@ func (w *watch) noteWrites(events []*mvccpb.Event) {
 	}
 }
 
-// deletedAt returns the revision at which the contender was deleted, 0 if no event is about it: a member that lags
-// behind also reports deletions of earlier contenders of the same name.
+// deletedAt returns the revision at which the contender was deleted. It returns 0 if no event is about it, because a
+// member that lags behind also reports deletions of earlier contenders with the same name.
 func (w *watch) deletedAt(events []*mvccpb.Event) int64 {
 	for _, e := range events {
 		if e.Type == mvccpb.DELETE && e.Kv.ModRevision > w.of.created {
@@ -192,7 +193,8 @@ func (w *watch) deletedAt(events []*mvccpb.Event) int64 {
 	return 0
 }
 
-// detectSilence probes a stream that is silent, and cancels it if it remains silent: its server hangs, or is cut off.
+// detectSilence probes a stream that is silent. If the stream remains silent, detectSilence cancels it: its server
+// hangs, or is disconnected.
 func (ws *watches) detectSilence(ctx context.Context, s *watchStream) {
 	tick := time.NewTicker(silence)
 	defer tick.Stop()
@@ -219,30 +221,30 @@ func (ws *watches) detectSilence(ctx context.Context, s *watchStream) {
 // close waits for the end of the stream. Close of the Backend must have begun.
 func (ws *watches) close() {
 	ws.mu.Lock()
-	ws.started = true // a timer of the guard's starts no stream from now on
+	ws.started = true // from now on, a timer of the guard starts no stream
 	ws.mu.Unlock()
 	ws.running.Wait()
 }
 
-// A watchStream creates watches on one stream, and finds the watch that a reply is for.
+// A watchStream creates watches on one stream, and matches replies to watches.
 //
 // Servers use the numbers that the client chooses for the watches of a stream. "etcd grpc-proxy" chooses the numbers
-// itself, creates the watches in any order, and does not answer requests for progress. So a stream through a proxy
-// creates each watch after the reply to the one before.
+// itself, creates the watches in any order, and does not answer progress requests. So on a stream through a proxy, each
+// watch is created after the reply to the previous one.
 //
 // watches.mu guards all fields but unsent and heard.
 type watchStream struct {
 	stream pb.Watch_WatchClient
 	cancel context.CancelFunc
-	// Messages are sent in the background: the goroutine that reports losses must not wait for a stream that takes no
-	// more messages, and a server whose replies nobody reads takes none.
+	// Messages are sent in the background, because Send may block: a server whose replies nobody reads accepts no more
+	// messages. The goroutine that reads replies and reports losses must not wait for that.
 	unsent backlog[*pb.WatchRequest]
-	heard  atomic.Bool // since the last tick
+	heard  atomic.Bool // a reply has arrived since the last tick
 
 	oneByOne bool             // through a proxy
-	creating *watch           // oneByOne: the watch whose reply is awaited
-	pending  []*watch         // oneByOne: to be created after it
-	numbered map[int64]*watch // by their numbers on this stream, without stopped ones
+	creating *watch           // oneByOne: the watch whose creation awaits a reply
+	pending  []*watch         // oneByOne: the watches to create after it
+	numbered map[int64]*watch // the active watches by their numbers on this stream
 }
 
 func newWatchStream(b *Backend, stream pb.Watch_WatchClient, cancel context.CancelFunc) *watchStream {
@@ -259,7 +261,7 @@ func (s *watchStream) send(list []*pb.WatchRequest) {
 	}
 }
 
-// createLocked requests a watch, now or in its turn.
+// createLocked creates a watch, at once or, if oneByOne, after those before it.
 func (s *watchStream) createLocked(w *watch) {
 	if s.oneByOne {
 		s.pending = append(s.pending, w)
@@ -276,7 +278,7 @@ func (s *watchStream) createNextLocked() {
 		s.pending = s.pending[1:]
 		if !w.stopped {
 			s.creating = w
-			// A proxy merges watches on the same range. This range contains only the key, and no other watch has it.
+			// A proxy merges watches on the same range. This range contains only the key, and no other watch has the same range.
 			s.unsent.add(w.request([]byte(w.of.key + "\x00" + strconv.FormatUint(rand.Uint64(), 36))))
 		}
 	}
@@ -287,7 +289,8 @@ func (s *watchStream) numberLocked(w *watch, number int64) {
 	s.numbered[number] = w
 }
 
-// watchLocked returns the watch that a reply is for, nil if the watch was stopped or refused.
+// watchLocked returns the watch that a reply is for. It returns nil if the watch was stopped, or if a refusal does not
+// identify its watch.
 func (s *watchStream) watchLocked(resp *pb.WatchResponse) *watch {
 	if !s.oneByOne || !resp.Created || resp.Canceled {
 		return s.numbered[resp.WatchId]
@@ -303,7 +306,7 @@ func (s *watchStream) watchLocked(resp *pb.WatchResponse) *watch {
 	return w
 }
 
-// stopLocked ends a watch that has just been marked as stopped.
+// stopLocked cancels a watch that was just marked as stopped.
 func (s *watchStream) stopLocked(w *watch) {
 	if s.numbered[w.remoteID] == w {
 		delete(s.numbered, w.remoteID)
@@ -311,8 +314,8 @@ func (s *watchStream) stopLocked(w *watch) {
 	}
 }
 
-// probeLocked requests a reply: a report of progress, or through a proxy a watch on a key that nobody has, which the
-// proxy passes on to its server.
+// probeLocked sends a request that the server must answer: a progress request or, through a proxy, a watch on a key
+// that nobody has, which the proxy passes on to its server.
 func (s *watchStream) probeLocked(key string) {
 	switch {
 	case !s.oneByOne:

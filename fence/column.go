@@ -33,7 +33,7 @@ func NewColumns(d Dialect, table, key, token, sharedToken string) Column {
 	}
 }
 
-// columnStatements raises column, and compares with seen.
+// columnStatements returns the statements that raise column and compare the token with seen.
 func columnStatements(s syntax, table, key, column, seen string) statements {
 	raise := `UPDATE ` + table + ` SET ` + column + ` = ` + s.max("COALESCE("+column+", 0)", s.token) +
 		` WHERE ` + key + ` = ` + s.key
@@ -41,7 +41,7 @@ func columnStatements(s syntax, table, key, column, seen string) statements {
 }
 
 // Check is like Table.Check, for the row with that key. Without such a row the error matches sql.ErrNoRows. A Column of
-// NewColumn compares with exclusive tokens alone.
+// NewColumn knows only exclusive tokens.
 func (c Column) Check(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
 	return c.exclusive.check(ctx, tx, c.row+fmt.Sprint(key), key, token)
 }

@@ -1,30 +1,30 @@
-// Package fence checks fencing tokens at the resource. It refuses the token of a holder that was overtaken, atomically
-// with the write, so that a holder that was paused beyond its lease cannot overwrite what a later holder has written.
+// Package fence checks fencing tokens at the resource, atomically with each write. It refuses the token of an earlier
+// holder. So a holder that was paused beyond its lease cannot overwrite what a later holder has written.
 //
 // The token is that of the writer's lease, [github.com/anylock/lock.Lease.Token], or any other number that rises with
 // every holder.
 //
 //   - [Table] keeps the highest tokens in a table of their own, [Column] in columns of your table. Both check inside
 //     your transaction, in Postgres, MySQL, MariaDB and SQLite.
-//   - Package redisfence runs your Lua script in Redis behind the check.
-//   - Package fencehttp has the header in which a token travels, and a middleware that refuses stale ones.
+//   - Package redisfence runs your Lua script in Redis, after the check.
+//   - Package fencehttp has the header for a token, and a middleware that refuses stale tokens.
 //   - [Guard] protects a resource inside this process.
 //
 // # What it guarantees
 //
-// Once a write with a token has taken effect, no write with a lower token does. A lower token is a [StaleError], which
-// matches [ErrStale]. The same token passes any number of times, because it is the same holder's. After any other error
-// the token was not checked: do not write.
+// Once a write with a token has taken effect, no write with a lower token does. A lower token fails with a
+// [StaleError], which matches [ErrStale]. The same token passes any number of times, because it belongs to the same
+// holder. After any other error the token was not checked: do not write.
 //
 // The resource accepts the previous holder until the new holder's first check. Therefore check the token before you
-// read what the write depends on.
+// read the data that the write depends on.
 //
 // # Shared leases
 //
 // The holders of shared leases (lock.Shared, or recipe.RW) check with CheckShared and DoShared. The resource keeps two
-// numbers, the highest exclusive and the highest shared token. A writer is refused if either is above its token. A
-// reader is refused only if the exclusive one is: the tokens of readers that overlap have no order, so that no reader
-// may exclude another. One number for both would refuse readers whose leases are live.
+// numbers, the highest exclusive and the highest shared token. A writer is refused if either number is above its token.
+// A reader is refused only if the exclusive number is above its token. The tokens of readers that overlap have no
+// order, so no reader may exclude another. One number for both would refuse readers whose leases are live.
 //
 // After the first check of a reader, no write with a lower token takes effect. After the first check of a writer, no
 // reader with a lower token passes.
@@ -40,14 +40,14 @@ import (
 )
 
 // ErrStale means that the resource has seen a higher token: the lease has ended, and a later holder has used the
-// resource. Before you repeat a write with a new token, read again what it depends on.
+// resource. Before you repeat a write with a new token, read again the data that the write depends on.
 var ErrStale = errors.New("stale fencing token")
 
-// A StaleError matches ErrStale and says which token was refused.
+// A StaleError matches ErrStale and names the token that was refused.
 type StaleError struct {
 	Resource string // as the check names it; empty for a Guard
 	Token    uint64 // refused
-	Seen     uint64 // the highest one that the resource has seen, of those that refuse this one
+	Seen     uint64 // the highest token that the resource has seen, of those that refuse Token
 }
 
 func (e *StaleError) Error() string {

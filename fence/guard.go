@@ -5,17 +5,17 @@ import "sync"
 // A Guard protects one resource inside this process, such as a file or a device that only this process writes to. The
 // tokens are lost when the process ends. The zero Guard has seen no token. Its methods are safe for concurrent use.
 type Guard struct {
-	access sync.RWMutex // held for the whole of a write, shared by reads
+	access sync.RWMutex // write-locked for each write, read-locked for each read
 
-	exclusive uint64 // highest token that a write had; constant while access is shared
+	exclusive uint64 // highest token of a write; changes only while access is write-locked
 
-	mu     sync.Mutex // of reads
-	shared uint64     // highest token that a read had
+	mu     sync.Mutex // guards shared while access is read-locked
+	shared uint64     // highest token of a read
 }
 
-// Do calls write unless a higher token has been seen, exclusive or shared. It calls one write at a time, and no read
-// meanwhile, and returns what write returns. The token counts as seen even if write fails, because it may have written
-// in part. write must not call Do or DoShared of the same Guard.
+// Do calls write unless a higher token has been seen, exclusive or shared, and returns the error of write. Only one
+// write runs at a time, and no read beside it. The token counts as seen even if write fails, because write may have
+// changed something. write must not call Do or DoShared of the same Guard.
 func (g *Guard) Do(token uint64, write func() error) error {
 	g.access.Lock()
 	defer g.access.Unlock()

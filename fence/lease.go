@@ -31,12 +31,12 @@ func NewLeases(d Dialect, name string) Leases {
 	return Leases{tablesql.CheckLease(dialect, name)}
 }
 
-// Check returns an error that matches ErrStale unless l is still the lease on its key. After nil nobody else is granted
-// the key until tx ends, even if the lease expires first: the grant waits for the row, which tx has locked. So nothing
-// that a later holder writes can be overwritten by tx. Call Check first in tx, in every transaction under the lock, and
-// roll back after any error.
+// Check returns an error that matches ErrStale unless l is still the lease on its key. If Check returns nil, nobody
+// else is granted the key until tx ends, even if the lease expires first. The grant waits for the row, which tx has
+// locked. So tx cannot overwrite anything that a later holder writes. Call Check first in tx, in every transaction
+// under the lock, and roll back after any error.
 //
-// While tx is open, it keeps the lease from being renewed and released too. End tx within a third of the TTL: a longer
+// While tx is open, the lease can be neither renewed nor released. End tx within a third of the TTL: a longer
 // transaction is safe, but its holder loses the lease.
 //
 // At the isolation levels REPEATABLE READ and SERIALIZABLE the database may fail with an error of its own: begin a new
@@ -45,7 +45,7 @@ func (t Leases) Check(ctx context.Context, tx *sql.Tx, l Held) error {
 	if t.check.Text == "" {
 		return fmt.Errorf("%w: unknown dialect, or bad name of a table", backend.ErrInvalid)
 	}
-	if err := l.Err(); err != nil { // a lease that was handed on inside this process has the same owner
+	if err := l.Err(); err != nil { // a lease that was handed off inside this process has the same owner
 		return fmt.Errorf("%q: %w: %w", l.Key(), errEnded, err)
 	}
 	var one int

@@ -18,15 +18,16 @@ const (
 	SQLite           // 3.35 or later
 )
 
-// syntax has what differs between the dialects.
+// syntax holds the parts of SQL that differ between the dialects.
 type syntax struct {
 	token, key  string // placeholders; the token is the first argument of a statement
 	greatest    string // function of two arguments
 	returning   bool   // a statement that writes can return columns
-	text, table string // type of a resource, and what ends CREATE TABLE
+	text, table string // type of the column resource, and the end of CREATE TABLE
 }
 
-// MySQL's text types treat "a", "A" and "a " as the same value.
+// syntaxes has the syntax of each dialect. MySQL's text types treat "a", "A" and "a " as the same value, so it needs
+// varbinary.
 var syntaxes = map[Dialect]syntax{
 	Postgres: {token: "$1", key: "$2", greatest: "GREATEST", returning: true, text: "text"},
 	SQLite:   {token: "?1", key: "?2", greatest: "MAX", returning: true, text: "TEXT"},
@@ -35,8 +36,8 @@ var syntaxes = map[Dialect]syntax{
 
 func (s syntax) max(a, b string) string { return s.greatest + "(" + a + ", " + b + ")" }
 
-// statements returns the statements that raise a number and compare with seen, in the row of a key. They are empty for
-// an unknown dialect.
+// statements returns the statements that raise a number and compare the token with seen, in the row of a key. They are
+// empty for an unknown dialect.
 func (s syntax) statements(raise, seen, table, key string) statements {
 	switch {
 	case s == syntax{}:
@@ -49,8 +50,8 @@ func (s syntax) statements(raise, seen, table, key string) statements {
 
 // statements check tokens of one mode in a Table or Column. A plain SELECT would not do: it reads the transaction's
 // snapshot, which may be older than the latest write. raise updates the row's newest version and locks the row until
-// the transaction ends. It raises the number of its mode even if the token is stale. That refuses nobody else: only
-// leases that have ended have tokens below a stale one of the other mode.
+// the transaction ends. It raises the number of its mode even if the token is stale. That refuses no live lease: all
+// tokens below a stale token of the other mode belong to leases that have ended.
 type statements struct {
 	raise string // raises the mode's number to the token, and returns the number to compare with unless read is set
 	read  string // returns the number to compare with and locks the row; empty if raise does
@@ -96,7 +97,7 @@ func NewTable(d Dialect, name string) Table {
 	}
 }
 
-// tableStatements raises column, and compares with seen.
+// tableStatements returns the statements that raise column and compare the token with seen.
 func tableStatements(s syntax, table, column, seen string) statements {
 	as, update := ` AS f`, `ON CONFLICT (resource) DO UPDATE SET `+column+` = `+s.max("f."+column, "excluded."+column)
 	if !s.returning {
@@ -117,7 +118,7 @@ func (t Table) Create(ctx context.Context, db interface {
 	}
 	create := `CREATE TABLE IF NOT EXISTS ` + t.name + ` (resource ` + s.text + ` PRIMARY KEY,
 		token bigint NOT NULL DEFAULT 0, shared_token bigint NOT NULL DEFAULT 0)` + s.table
-	if t.dialect == Postgres { // of concurrent CREATE TABLE IF NOT EXISTS, all but one may fail
+	if t.dialect == Postgres { // if several CREATE TABLE IF NOT EXISTS run at once, all but one may fail
 		create = `DO $anylock$ BEGIN ` + create + `;
 			EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN
 			PERFORM FROM ` + t.name + ` LIMIT 0; END $anylock$`
@@ -130,10 +131,10 @@ func (t Table) Create(ctx context.Context, db interface {
 
 // Check returns a StaleError if resource has seen a token higher than this one, exclusive or shared. Otherwise the
 // resource has seen this token once tx commits. Until tx ends, checks of the same resource in other transactions wait.
-// So call it first in tx, before you read what the writes of tx depend on, and roll back after any error.
+// So call Check first in tx, before you read the data that the writes of tx depend on, and roll back after any error.
 //
-// At the isolation levels REPEATABLE READ and SERIALIZABLE the database may fail instead of waiting, with its own
-// error: begin a new transaction, as always at these levels. resource is 1 to 1024 bytes of UTF-8 without NUL.
+// At the isolation levels REPEATABLE READ and SERIALIZABLE the database may fail with its own error instead of waiting.
+// Then begin a new transaction, as always at these levels. resource is 1 to 1024 bytes of UTF-8 without NUL.
 func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token uint64) error {
 	if err := backend.ValidateKey(resource); err != nil {
 		return err

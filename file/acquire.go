@@ -28,18 +28,18 @@ type attempt struct {
 	r   backend.Request
 	ttl time.Duration
 
-	ticket  ticket // of a waiter
+	ticket  ticket // set if the request waits
 	touched bool   // a record that names the owner may have been written
 
-	// What the last try has found.
+	// The result of the last try.
 	granted bool
 	grant   kit.Grant
 	holder  backend.Holder // when not granted
 	pause   time.Duration  // until the next poll
 }
 
-// cleanUp removes what the store may keep for an owner that has no lease: now, which takes some 20 µs, or in the
-// background if somebody keeps the bucket locked.
+// cleanUp removes the lease or the place in the queue that a failed attempt may have left in the record. It does so at
+// once, in some 20 µs, or in the background if another process keeps the bucket locked.
 func (a *attempt) cleanUp() {
 	if !a.touched {
 		return
@@ -52,7 +52,7 @@ func (a *attempt) cleanUp() {
 	}
 }
 
-// try makes one attempt: it acquires the key if it may, else it joins the queue if the request waits.
+// try acquires the key if it is available. Otherwise, try joins the queue if the request waits.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	var inbox uint64
 	if a.r.Wait {
@@ -75,7 +75,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	return a.b.leases.Grant(ctx, a.r, a.grant)
 }
 
-// change is what try does to the record. It reports whether it has changed it.
+// change tries to acquire the key in the record r, or to join its queue. It reports whether r has changed.
 func (a *attempt) change(r *record, now int64, post post, inbox uint64) (changed bool) {
 	if r.lease(a.r.Owner) == nil {
 		changed = r.offer(a.r.Owner, now, post)
@@ -83,7 +83,7 @@ func (a *attempt) change(r *record, now int64, post post, inbox uint64) (changed
 			r.enter(a.r.Owner, a.r.Shared, now, post)
 		}
 	}
-	if l := r.lease(a.r.Owner); l != nil { // granted now, reserved, or granted to this request before
+	if l := r.lease(a.r.Owner); l != nil { // reserved now or earlier, or already granted to this request
 		if l.token == 0 {
 			l.token = a.b.store.nextToken(r.last)
 			r.last = l.token

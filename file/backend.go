@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// requestTimeout bounds a release or renewal. One takes some 20 µs, or a little more than breakAfter when it meets a
-// process that was stopped at the wrong moment.
+// requestTimeout limits a release or a renewal. Either takes some 20 µs, or a little more than breakAfter if a process
+// was stopped while it had the bucket locked.
 const requestTimeout = 5 * time.Second
 
 // A Backend is one client of a directory of locks. It implements backend.Backend.
@@ -51,7 +51,7 @@ func (b *Backend) read(ctx context.Context, key string, f func(r *record, now in
 	return err
 }
 
-// update is that of the store, and notifies the waiters that change has notified by its post.
+// update runs store.update, and then notifies the waiters that change has passed to its post.
 func (b *Backend) update(
 	ctx context.Context, key string, create bool, change func(r *record, now int64, p post) (write bool, err error),
 ) error {
@@ -95,8 +95,8 @@ func (b requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	return ttl, err
 }
 
-// renew makes the lease of want's owner end ttl from now, and returns its token. ErrLost means that the owner has no
-// lease of want's mode.
+// renew sets the expiry of want.Owner's lease to ttl from now, and returns the lease's token. It returns ErrLost if the
+// owner has no lease in want's mode.
 func (b *Backend) renew(ctx context.Context, want backend.Request, ttl time.Duration) (token uint64, err error) {
 	err = b.update(ctx, want.Key, false, func(r *record, now int64, p post) (bool, error) {
 		var ok bool
@@ -118,7 +118,7 @@ func (b requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 
 // release removes the lease of owner, or its place in the queue, and notifies the next waiter.
 func (b *Backend) release(ctx context.Context, key, owner string) error {
-	removed := false // removed stays true if the removal has to be done again
+	removed := false // stays true if the update is repeated
 	err := b.update(ctx, key, false, func(r *record, now int64, p post) (bool, error) {
 		had, changed := r.release(owner, now, p)
 		removed = removed || had

@@ -8,24 +8,25 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// breakAfter is how long a file must stay locked and unchanged before its lock is broken. A lock is held for some 10
-// µs: its process was stopped in the middle.
+// breakAfter is how long a file must stay locked and unchanged before its lock is broken. A lock is normally held for
+// some 10 µs, so its process must have been stopped.
 const breakAfter = 200 * time.Millisecond
 
-// spareSuffix ends the name of the file that is to take the place of a bucket whose lock is broken.
+// spareSuffix ends the name of the file that replaces a bucket whose lock is broken.
 const spareSuffix = ".next"
 
-// breakLock bypasses the lock of a process that was stopped while it held the lock: a new file replaces the locked
-// one. It is safe at any moment, even if that process is well:
+// breakLock bypasses the lock of a process that was stopped while it held the lock: a new file replaces the locked one.
+// This is safe at any moment, even if that process is still running:
 //
-//   - The locked file is marked, for good, before its state is copied. Who has written to it and finds no mark
-//     afterwards has written before the copy; who finds the mark knows that the write may be void, and starts anew.
-//     (The kernel orders the two: both write to one file.)
-//   - The new file is ready, and locked, before it takes the old one's name in one step.
-//   - The new file has a name that its bucket alone uses, and its lock guards the break. If its process dies, whoever
-//     next wants the bucket begins again, with the same file. While its process is stopped, the bucket stays as it is.
+//   - The locked file is marked, permanently, before its state is copied. If a process writes to the file and then
+//     finds no mark, its write came before the copy. If it finds the mark, its write may have no effect, and it repeats
+//     its operation. (The kernel orders the write and the mark, because both go to one file.)
+//   - The new file is complete and locked before a rename gives it the old file's name in one step.
+//   - Each bucket has one name for its new file, and the lock of that file guards the break. If the breaking process
+//     dies, the next process that needs the bucket starts the break again, with the same file. While the breaking
+//     process is stopped, the bucket stays blocked.
 //
-// It fails silently: processes that wait for the lock continue to wait, and try again.
+// breakLock fails silently: processes that wait for the lock continue to wait, and try again.
 func (s *store) breakLock(ctx context.Context, l locked) {
 	path := l.path + spareSuffix
 	next, img, ok, err := s.tryLock(ctx, path, true)
@@ -41,7 +42,7 @@ func (s *store) breakLock(ctx context.Context, l locked) {
 		return
 	}
 	point("marked")
-	old, err := readImage(l.fd) // it is torn if the old holder writes just now
+	old, err := readImage(l.fd) // errTorn if the old holder is writing at this moment
 	if err != nil || writeImage(next.fd, img, next.size, old.body) != nil {
 		return
 	}
@@ -51,15 +52,15 @@ func (s *store) breakLock(ctx context.Context, l locked) {
 	}
 }
 
-// names reports whether a path names an open file.
+// names reports whether path is a name of the open file l.
 func names(path string, l locked) bool {
 	at, err := infoAt(path)
 	return err == nil && at.inode == l.inode
 }
 
-// lock opens and locks a bucket's file. It waits until ctx ends, never in the kernel.
+// lock opens and locks a bucket's file. It polls until ctx ends, and never blocks in the kernel.
 func (s *store) lock(ctx context.Context, path string, create bool) (locked, image, error) {
-	var since time.Time // when the file that cannot be locked was seen first, as it is now
+	var since time.Time // when the locked file was first seen in its present state
 	var seen locked
 	for pause := time.Duration(0); ; pause = nextPause(pause) {
 		l, img, ok, err := s.tryLock(ctx, path, create)
@@ -69,7 +70,7 @@ func (s *store) lock(ctx context.Context, path string, create bool) (locked, ima
 		if l.inode != seen.inode || l.changed != seen.changed {
 			since, seen = time.Now(), l
 		}
-		if ok || time.Since(since) >= breakAfter { // if ok, who broke it has not finished, or died
+		if ok || time.Since(since) >= breakAfter { // if ok, the breaking process has not finished, or has died
 			s.breakLock(ctx, l)
 		}
 		s.close(l)

@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// buckets is how many files keys are spread over. They are enough that 64 workers rarely meet in one, and so few that
-// making them all takes a moment, once.
+// buckets is the number of files that keys are spread over. It is so large that 64 workers rarely need the same file,
+// and so small that creating all files, once, takes only a moment.
 const buckets = 256
 
 // bucketPrefix begins the names of buckets.
 const bucketPrefix = "bucket."
 
-// bucketName is the name of the file that a key is in.
+// bucketName returns the name of the file that contains a key.
 func bucketName(key string) string { return fmt.Sprintf("%s%02x", bucketPrefix, bucketOf(key)) }
 
 func bucketOf(key string) uint32 { return crc32.ChecksumIEEE([]byte(key)) % buckets }
 
-// A bucket is the state of the keys of one file: those that are held or waited for.
+// A bucket is the content of one file: the state of its keys that are held or waited for.
 type bucket struct {
-	token   uint64 // the highest one granted
+	token   uint64 // the highest token granted
 	entries []entry
 }
 
 // An entry is one key of a bucket.
 type entry struct {
-	over   int64 // when it may be dropped
+	over   int64 // when the entry may be dropped
 	key    []byte
 	record []byte
 }
 
-// abandoned is how long nobody claims a free key that is waited for, until its waiters count as dead: living ones poll
-// it more often.
+// abandoned is how long a free key with waiters may stay unclaimed before the waiters are considered dead. Live waiters
+// poll more often.
 const abandoned = time.Minute
 
-// decodeBucket leaves out what is over, and what a reboot has ended: times mean something during one boot only. It
-// reports whether the bucket is of another boot. An empty body is that of a new file.
+// decodeBucket skips expired entries. If the bucket is from another boot, old is true and all entries are skipped,
+// because times are valid only during one boot. An empty body means a new file.
 func decodeBucket(body []byte, boot bootID, now int64) (b bucket, old bool, err error) {
 	if len(body) == 0 {
 		return b, false, nil
@@ -53,7 +53,7 @@ func decodeBucket(body []byte, boot bootID, now int64) (b bucket, old bool, err 
 	return b, old, d.err()
 }
 
-// record is what the bucket says of a key now.
+// record returns the state of a key at the time now.
 func (b *bucket) record(key string, now int64) (r record, err error) {
 	for _, e := range b.entries {
 		if string(e.key) == key {
@@ -65,7 +65,7 @@ func (b *bucket) record(key string, now int64) (r record, err error) {
 	return r, err
 }
 
-// encode is the bucket's body with a key's record in it.
+// encode returns the bucket's body, with r as the record of key.
 func (b *bucket) encode(boot bootID, key string, r *record) []byte {
 	size := 64 + len(key) + 96*(len(r.leases)+len(r.queue))
 	for _, e := range b.entries {
@@ -84,7 +84,8 @@ func (b *bucket) encode(boot bootID, key string, r *record) []byte {
 	return out
 }
 
-// over is when nobody has or waits for the key any more, if nothing happens until then.
+// over returns when the record may be dropped: if nothing changes until then, nobody holds or waits for the key any
+// more.
 func (r *record) over() int64 {
 	expires := r.latest().expires
 	if len(r.queue) == 0 {
@@ -93,11 +94,12 @@ func (r *record) over() int64 {
 	return max(expires, r.claimBy) + int64(len(r.queue))*int64(claimGrace) + int64(abandoned)
 }
 
-// neverOver bounds the tokens of a wall clock that is wrong by centuries, which must not use up all.
+// neverOver limits the tokens that come from the wall clock, so that a clock that is wrong by centuries does not use up
+// all tokens.
 const neverOver = 1 << 54
 
-// nextToken follows the last token of a bucket, and is the time in microseconds if that is higher: tokens rise over the
-// loss of the folder, too.
+// nextToken returns last+1, or the wall clock's microseconds if those are higher. So tokens increase even if the folder
+// is lost.
 func (s *store) nextToken(last uint64) uint64 {
 	return max(last+1, uint64(min(max(s.wall().UnixMicro(), 1), neverOver)))
 }

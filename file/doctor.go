@@ -9,19 +9,19 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A folder is what is read of a store's directory.
+// A folder describes a store's directory and its file system, for the rules.
 type folder struct {
 	dir   string
 	mode  fs.FileMode
-	kind  string // of the file system, empty where it is not one of those below
+	kind  string // of the file system; empty if the store does not treat it specially
 	bytes uint64 // free
-	nodes uint64 // free; all where the file system does not count them
+	nodes uint64 // free; leastNodes if the file system does not count them
 }
 
 const (
 	inMemory   = "tmpfs"
 	container  = "overlay"
-	least      = 16 << 20 // of bytes: a bucket file grows to some megabytes while ten thousand keys are held
+	least      = 16 << 20 // bytes: the bucket files together grow to some megabytes while ten thousand keys are held
 	leastNodes = 1000     // there are 256 bucket files, and an inbox for each process
 )
 
@@ -48,7 +48,7 @@ var rules = []kit.Rule[folder]{
 		Set: "a volume, if others share the locks"},
 }
 
-// Examine implements backend.Examiner. Opening refuses network file systems.
+// Examine implements backend.Examiner. Open has already refused network file systems.
 func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err error) {
 	err = b.leases.Call(ctx, nil, func(context.Context) error {
 		info, err := os.Stat(b.store.dir)

@@ -11,10 +11,10 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// The file of a bucket begins with a page: the name of the format, two slots, and the mark of a broken lock. The file
-// holds one image of its bucket's state. A new image goes to the other slot, so that a process killed in the middle of
-// a write leaves the old one. An image too long for a slot lies behind the page, where it does not overlap the old one,
-// and is written before the head that names it.
+// The file of a bucket begins with a page: the name of the format, two slots, and the mark of a broken lock. An image
+// of the bucket's state is in one of the slots. A new image is written to the other slot, so that the old image
+// survives if the process is killed during the write. An image that is too long for a slot is written behind the page,
+// where it does not overlap the old image. The head that refers to it is written after it.
 //
 //	slot  = head body, or head alone
 //	head  = magic, CRC-32C of the rest of the head and the body, sequence number, offset of the body, length of the body
@@ -26,7 +26,7 @@ const (
 	slotB    = pageSize / 2
 	slotSize = slotB - slotA
 	maxBody  = 64 << 20
-	// spareSize is how long a file may stay for images that have become short.
+	// spareSize is the size up to which a file is not truncated when its images become short.
 	spareSize = 64 << 10
 
 	anyFormat = "anylock bucket, format " // and the format's number
@@ -39,7 +39,7 @@ var (
 	slotStarts = [2]int{slotA, slotB}
 )
 
-// An image is the state of a file as read. The zero image is that of a new file.
+// An image is the state of a file as read. The zero image means a new file.
 type image struct {
 	seq    uint64 // grows by one with every write
 	slot   int
@@ -49,18 +49,18 @@ type image struct {
 }
 
 var (
-	// errForeign means that a file in the folder is not the store's.
+	// errForeign reports a file in the folder that this store did not create.
 	errForeign = fmt.Errorf("%w: not written by this store", backend.ErrInvalid)
 	// errOtherFormat means that another version of the store has written a bucket.
 	errOtherFormat = fmt.Errorf("%w: written by another version of this store", backend.ErrUnsupported)
-	// errTorn means that no slot is whole: two writes have overtaken a read without the lock, or else
-	// a power failure has torn it.
+	// errTorn means that no slot contains a valid image: two writes have overtaken a read without the lock, or a power
+	// failure has damaged the file.
 	errTorn = fmt.Errorf("%w: damaged, as by a power failure; remove the file while no program uses it",
 		backend.ErrInvalid)
 )
 
-// readImage reads the newest whole image. A file is new until its first image is complete: it is empty, or holds
-// nothing but a part of what the first write brings.
+// readImage reads the newest valid image. A file is new until its first image is complete: it is empty, or contains
+// only a part of the first write.
 func readImage(fd int) (image, error) {
 	page := make([]byte, pageSize)
 	n, err := readAt(fd, page, 0)
@@ -127,7 +127,7 @@ func parseHead(page []byte, slot int) (h head) {
 	return h
 }
 
-// readBody returns nil for a body that is cut off.
+// readBody returns nil if the file ends before the body does.
 func readBody(fd int, page []byte, h head) ([]byte, error) {
 	if h.off < pageSize {
 		if int(h.off)+h.size > len(page) {
@@ -147,7 +147,8 @@ func checksum(head, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum(head[8:], castagnoli), castagnoli, body)
 }
 
-// writeImage replaces old, the newest image of a file of a size. An error leaves the one or the other.
+// writeImage replaces old, the newest image of a file of that size. After an error, the file contains either the old or
+// the new image.
 func writeImage(fd int, old image, size int64, body []byte) error {
 	if len(body) > maxBody {
 		return fmt.Errorf("bucket of %d bytes is too long", len(body))
@@ -187,7 +188,7 @@ func writeImage(fd int, old image, size int64, body []byte) error {
 		return err
 	}
 	if size > spareSize && end < size/4 {
-		truncateFD(fd, end) // the old image may lie behind it, and is not needed any more
+		truncateFD(fd, end) // may cut off the old image, which is no longer needed
 	}
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"sync"
 )
 
-// An inbox is where the waiters of one Backend are notified of their turn: a FIFO of its own in the directory, with one
-// goroutine that reads tickets from it, both made by the first waiter. Opening a FIFO for writing shows whether its
-// reader lives, so that the dead are skipped at once.
+// An inbox receives the notifications for the waiters of one Backend. It has its own FIFO in the directory, and one
+// goroutine that reads tickets from the FIFO. The first waiter creates both. Opening a FIFO for writing shows whether
+// its reader is alive, so dead waiters are skipped at once.
 type inbox struct {
 	store *store
 
@@ -21,14 +21,14 @@ type inbox struct {
 	id      uint64 // 0 before the first waiter; never 0 in a queue
 	file    *os.File
 	waiting map[uint64]chan struct{} // by the number of the ticket
-	last    uint64                   // ticket
+	last    uint64                   // number of the last ticket
 	readers sync.WaitGroup
 }
 
 // A ticket identifies one waiter in an inbox.
 type ticket struct {
 	number uint64
-	turn   chan struct{} // it is the waiter's turn, or sooner than it thinks; has room for one message
+	turn   chan struct{} // receives when the waiter should try again; has room for one message
 }
 
 func (b *inbox) join() ticket {
@@ -46,7 +46,7 @@ func (b *inbox) leave(t ticket) {
 	delete(b.waiting, t.number)
 }
 
-// address returns the inbox's name in a queue. It makes the FIFO if there is none, or somebody has removed it.
+// address returns the inbox's id for a queue. It creates the FIFO if there is none, or if the FIFO was removed.
 func (b *inbox) address() (uint64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +54,7 @@ func (b *inbox) address() (uint64, error) {
 		if _, err := infoAt(b.path(b.id)); err == nil {
 			return b.id, nil
 		}
-		b.file.Close() // its reader ends
+		b.file.Close() // ends its reader
 		b.file = nil
 	}
 	err := b.makeLocked()
@@ -65,8 +65,8 @@ func (b *inbox) path(id uint64) string {
 	return b.store.path(fmt.Sprintf("%s%016x", inboxPrefix, id))
 }
 
-// makeLocked makes the FIFO, and removes those that dead processes have left. A FIFO has an inbox's name only while
-// somebody reads it, so that nobody takes a new one for that of a dead process.
+// makeLocked creates the FIFO, and removes the FIFOs of dead processes. The FIFO gets its final name only after its
+// reader has opened it: otherwise, other processes would mistake it for the FIFO of a dead process.
 func (b *inbox) makeLocked() error {
 	if err := b.store.takeFolder(); err != nil {
 		return err
@@ -155,8 +155,8 @@ func (b *inbox) close() {
 	b.readers.Wait()
 }
 
-// alive reports whether the process of a waiter is alive. Without permission, a live waiter's inbox cannot be opened
-// either: its timer wakes it.
+// alive reports whether the process of a waiter is alive. If this process may not open the waiter's inbox, alive
+// returns true; the waiter's timer then wakes it.
 func (b *inbox) alive(q queued) bool {
 	fd, err := openInbox(b.path(q.inbox))
 	if err == nil {
@@ -165,8 +165,8 @@ func (b *inbox) alive(q queued) bool {
 	return !noReader(err)
 }
 
-// An outbox has the waiters to notify once a record is written and unlocked: one that is woken sooner would wait for
-// the bucket's lock. It implements post.
+// An outbox collects the waiters to notify after the record is written and its bucket unlocked: a waiter that wakes
+// earlier would wait for the bucket's lock. It implements post.
 type outbox struct {
 	*inbox
 	to []queued

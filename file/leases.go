@@ -7,7 +7,7 @@ func (r *record) expire(now int64) {
 	r.endLeases(func(l lease) bool { return now >= l.expires })
 }
 
-// endLeases ends some leases, and reports whether there were any.
+// endLeases removes the leases for which which returns true, and reports whether there were any.
 func (r *record) endLeases(which func(lease) bool) bool {
 	before := len(r.leases)
 	if r.leases = slices.DeleteFunc(r.leases, which); len(r.leases) == 0 {
@@ -16,7 +16,7 @@ func (r *record) endLeases(which func(lease) bool) bool {
 	return len(r.leases) < before
 }
 
-// lease is the lease of an owner, nil if there is none.
+// lease returns the lease of an owner, or nil if there is none.
 func (r *record) lease(owner string) *lease {
 	i := slices.IndexFunc(r.leases, func(l lease) bool { return l.owner == owner })
 	if i < 0 {
@@ -25,7 +25,7 @@ func (r *record) lease(owner string) *lease {
 	return &r.leases[i]
 }
 
-// latest is the lease that ends last. The zero lease is that of a free key.
+// latest returns the lease that ends last, or the zero lease if the key is free.
 func (r *record) latest() (last lease) {
 	for _, l := range r.leases {
 		if l.expires > last.expires || last.owner == "" {
@@ -35,7 +35,7 @@ func (r *record) latest() (last lease) {
 	return last
 }
 
-// readers is the number of shared leases.
+// readers returns the number of shared leases.
 func (r *record) readers() int {
 	if len(r.leases) > 0 && r.leases[0].shared {
 		return len(r.leases)
@@ -43,12 +43,13 @@ func (r *record) readers() int {
 	return 0
 }
 
-// claim reports whether owner may have the key now: no lease conflicts, and nobody else is first in the queue.
+// claim reports whether owner may acquire the key now: no lease conflicts, and nobody else is first in the queue.
 func (r *record) claim(owner string, shared bool) bool {
 	return (len(r.leases) == 0 || shared && r.readers() > 0) && (len(r.queue) == 0 || r.queue[0].owner == owner)
 }
 
-// enter reserves the key for owner, who may claim it, and offers the key to the shared waiters behind a shared one.
+// enter reserves the key for owner, for which claim has returned true. If the reservation is shared, enter also offers
+// the key to the shared waiters behind owner.
 func (r *record) enter(owner string, shared bool, now int64, p post) {
 	if len(r.queue) > 0 {
 		r.remove(0)
@@ -58,8 +59,8 @@ func (r *record) enter(owner string, shared bool, now int64, p post) {
 	r.offer("", now, p)
 }
 
-// renew makes the lease of owner end at expires, and returns its token. It reports false if owner has no lease of this
-// mode. If the key may become free sooner than the first waiter knows, it notifies that.
+// renew sets the expiry of owner's lease to expires, and returns the lease's token. ok is false if owner has no lease
+// in this mode. If the key may become free sooner than the first waiter expects, renew notifies that waiter.
 func (r *record) renew(owner string, shared bool, expires int64, p post) (token uint64, ok bool) {
 	l := r.lease(owner)
 	if l == nil || l.token == 0 || l.shared != shared {

@@ -11,9 +11,9 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A folder belongs to the store once it holds the mark: a file whose first line names the format. The store takes an
-// empty folder only, and in its own it touches only what it has written: buckets, which begin with a line of their own,
-// and FIFOs of its names.
+// A folder belongs to the store if it contains the mark: a file whose first line names the format. The store puts its
+// mark only into an empty folder. In its own folder, it touches only the files that it has created: buckets, which have
+// a first line of their own, and FIFOs, which have names of their own.
 const (
 	markFile     = ".anylock"
 	markBegin    = "anylock file store, format "
@@ -23,8 +23,8 @@ const (
 var markText = fmt.Sprintf("%s%d\nThe files in this folder are locks. Remove it only while no program uses it.\n",
 	markBegin, folderFormat)
 
-// takeFolder makes the folder if it is missing, and makes sure that it has the store's mark: it puts the mark into a
-// folder that holds nothing else.
+// takeFolder creates the folder if it is missing, and puts the store's mark into the folder if it is empty. It returns
+// an error if the folder has no mark and contains other files.
 func (s *store) takeFolder() error {
 	if marked, err := s.marked(); marked || err != nil {
 		return err
@@ -39,7 +39,7 @@ func (s *store) takeFolder() error {
 	if stranger == "" {
 		return s.mark()
 	}
-	// Another process may have marked it meanwhile, and begun to use it.
+	// Another process may have marked the folder in the meantime, and started to use it.
 	marked, err := s.marked()
 	if !marked && err == nil {
 		err = fmt.Errorf("%w: %q is not empty and not a folder of this store: it has no %s, but %q; name an empty "+
@@ -49,7 +49,7 @@ func (s *store) takeFolder() error {
 	return err
 }
 
-// marked reports whether the folder has the mark of this format. Another one is an error.
+// marked reports whether the folder has the mark of this format. The mark of another format is an error.
 func (s *store) marked() (bool, error) {
 	line, err := s.firstLine(markFile)
 	switch {
@@ -67,7 +67,7 @@ func (s *store) marked() (bool, error) {
 	return false, fmt.Errorf("%s: %w", s.path(markFile), errForeign)
 }
 
-// firstLine returns the first line of a file in the folder, or the first 256 bytes of that.
+// firstLine returns the first line of a file in the folder, cut off after 256 bytes.
 func (s *store) firstLine(name string) (string, error) {
 	fd, err := openAt(s.path(name), openRead, 0)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *store) firstLine(name string) (string, error) {
 	return line, err
 }
 
-// stranger is the name of something in the folder that the store has not made; empty if there is nothing.
+// stranger returns the name of an entry in the folder that the store did not create, or "" if there is none.
 func (s *store) stranger() (string, error) {
 	all, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -93,9 +93,9 @@ func (s *store) stranger() (string, error) {
 			line, _ = s.firstLine(name)
 		}
 		switch {
-		case name == "lost+found" && e.IsDir(): // a file system made for locks
-		case name == markFile: // of a process that was first
-		case hasRandomName(name, markFile+".") && e.Type().IsRegular(): // of one that is at it, or died
+		case name == "lost+found" && e.IsDir(): // the folder is the root of a file system
+		case name == markFile: // another process was faster
+		case hasRandomName(name, markFile+".") && e.Type().IsRegular(): // a process is writing a file, or has died
 		case hasRandomName(name, inboxPrefix) && e.Type() == fs.ModeNamedPipe:
 		case strings.HasPrefix(line, anyFormat):
 		default:
@@ -111,7 +111,8 @@ func (s *store) mark() error {
 		return err
 	}
 	if dir, err := openAt(s.dir, openRead, 0); err == nil {
-		_ = syncFD(dir) // not every file system can; without it, a power failure may take the mark and what is beside it
+		// Not every file system supports this. Without it, a power failure may remove the mark and other new files.
+		_ = syncFD(dir)
 		closeFD(dir)
 	}
 	return nil
@@ -119,7 +120,7 @@ func (s *store) mark() error {
 
 func randomName() string { return fmt.Sprintf("%016x", rand.Uint64()) }
 
-// hasRandomName reports whether name is the prefix and what randomName makes.
+// hasRandomName reports whether name is prefix followed by a result of randomName.
 func hasRandomName(name, prefix string) bool {
 	random, ok := strings.CutPrefix(name, prefix)
 	return ok && len(random) == len(randomName()) && strings.Trim(random, "0123456789abcdef") == ""

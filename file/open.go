@@ -22,14 +22,14 @@ const dirMode = 0o700
 //
 // Open accepts an empty directory, or one that contains its mark, the file .anylock.
 //
-// Errors: ErrUnsupported if the system or the file system cannot do it, or if another version of this store keeps its
-// locks there; ErrInvalid if dir is not a directory or contains other files; otherwise the system's error.
+// Errors: ErrUnsupported if the system or the file system is not supported, or if another version of this store keeps
+// its locks there; ErrInvalid if dir is not a directory or contains other files; otherwise the system's error.
 func Open(ctx context.Context, dir string) (*Backend, error) {
 	s, err := openStore(dir)
 	if err != nil {
 		return nil, err
 	}
-	// Its files can be made, locked and read.
+	// Check that the files can be created, locked and read.
 	if err := s.update(ctx, "", true, func(*record, int64) (bool, error) { return false, nil }); err != nil {
 		s.spare.close()
 		return nil, cmp.Or(kit.ContextError(ctx, err), err)
@@ -78,7 +78,7 @@ func openStore(dir string) (*store, error) {
 	return s, err
 }
 
-// fileMode is the mode of files in a directory: whoever may add files to it may use its locks.
+// fileMode returns the mode of files in a directory: users who may add files to the directory may use its locks.
 func fileMode(dir fs.FileMode) uint32 {
 	mode := uint32(0o600)
 	if dir&0o020 != 0 {

@@ -20,7 +20,7 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 	return keys, err
 }
 
-// list appends the keys of a bucket.
+// list appends the keys of a bucket that begin with prefix.
 func (s *store) list(ctx context.Context, path, prefix string, keys []string) ([]string, error) {
 	l, img, err := s.lock(ctx, path, false)
 	if errors.Is(err, errAbsent) {
@@ -42,7 +42,7 @@ func (s *store) list(ctx context.Context, path, prefix string, keys []string) ([
 // Break implements backend.Breaker.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
-		holds := false // a waiter keeps its place: its Acquire would not know
+		holds := false // a waiter is not removed, because its Acquire would not notice
 		err := b.read(ctx, key, func(r *record, _ int64) { holds = r.lease(owner) != nil })
 		if err == nil && !holds {
 			err = backend.ErrLost

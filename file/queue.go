@@ -12,8 +12,8 @@ const pollEvery = time.Second
 // claimGrace is how long a free key is reserved for a notified waiter before the next one is notified.
 const claimGrace = 500 * time.Millisecond
 
-// pickUp is how much longer a shared waiter's reservation lasts for each lease beside it: hundreds of waiters that
-// enter together need the bucket's file one after the other.
+// pickUp is how much longer a shared waiter's reservation lasts for each lease beside it: hundreds of waiters that are
+// granted the key together need the bucket's file one after the other.
 const pickUp = 2 * time.Millisecond
 
 // A post notifies waiters that it is their turn.
@@ -24,13 +24,13 @@ type post interface {
 	alive(q queued) bool
 }
 
-// offer offers the key to the waiters at the head of the queue that no lease keeps out, and removes waiters that are
-// dead or have missed their turn. It stops at owner, who is here to claim the key. It reports whether the record has
-// changed.
+// offer offers the key to the waiters at the head of the queue, as long as no lease conflicts. It removes waiters that
+// are dead or have missed their turn. It stops at owner, which claims the key by itself. It reports whether the record
+// has changed.
 //
-// An exclusive waiter stays first in the queue, and the key is reserved for it until claimBy. Shared waiters enter
-// together: each gets a lease at once, which is a reservation until the waiter comes. A reservation has no token, and
-// expires after claimGrace and the pickUp of the leases beside it.
+// An exclusive waiter stays first in the queue, and the key is reserved for it until claimBy. Shared waiters are
+// granted the key together: each gets a lease at once, which is a reservation until the waiter claims it. A reservation
+// has no token. It expires after claimGrace, plus pickUp for each lease beside it.
 func (r *record) offer(owner string, now int64, p post) (changed bool) {
 	for len(r.queue) > 0 && len(r.leases) == r.readers() {
 		first, until := r.queue[0], now+int64(claimGrace)
@@ -54,7 +54,7 @@ func (r *record) offer(owner string, now int64, p post) (changed bool) {
 	return changed
 }
 
-// place is a waiter's place in the queue, -1 if it is not there.
+// place returns a waiter's position in the queue, or -1 if the waiter is not there.
 func (r *record) place(owner string) int {
 	return slices.IndexFunc(r.queue, func(q queued) bool { return q.owner == owner })
 }
@@ -66,7 +66,7 @@ func (r *record) leave(owner string) bool {
 		return false
 	}
 	if r.remove(i); i == 0 {
-		r.claimBy = 0 // if it was its turn, it is the next one's
+		r.claimBy = 0 // ends the reservation that it may have had
 	}
 	return true
 }
@@ -76,8 +76,9 @@ func (r *record) remove(i int) {
 	r.queue = r.queue[1:]
 }
 
-// pause is how long a waiter at a place in the queue sleeps if nobody notifies it. The first two poll at the end of the
-// last lease, because the first one's turn begins when somebody offers it, or at the end of that turn.
+// pause returns how long a waiter at a place in the queue sleeps unless it is notified. The first two poll when the
+// last lease ends, because the turn of the first begins only when some process offers the key. If the key is reserved
+// for the first, they poll when that reservation ends.
 func (r *record) pause(place int, now int64) time.Duration {
 	most := pollEvery * time.Duration(1+place/100)
 	most -= rand.N(most / 4)

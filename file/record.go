@@ -16,7 +16,7 @@ type record struct {
 	queue   []queued
 }
 
-// A lease of a key.
+// A lease is a lease of a key, or a reservation for one.
 type lease struct {
 	owner   string
 	token   uint64 // 0 if the lease is a reservation: see offer
@@ -24,7 +24,7 @@ type lease struct {
 	shared  bool
 }
 
-// A queued waiter.
+// A queued is a waiter in the queue.
 type queued struct {
 	owner  string
 	inbox  uint64 // where the waiter is notified
@@ -34,7 +34,7 @@ type queued struct {
 
 var errFormat = errors.New("malformed bucket")
 
-// append encodes the record.
+// append appends the encoded record to b.
 func (r *record) append(b []byte) []byte {
 	b = appendUint(b, uint64(r.claimBy))
 	b = appendUint(b, uint64(len(r.leases)))
@@ -75,13 +75,13 @@ func appendParty(b []byte, owner string, x, y uint64, shared bool) []byte {
 	return append(b, 0)
 }
 
-// A decoder reads fields one by one. After the first that is malformed, nothing is left, and err reports it.
+// A decoder reads fields one by one. After the first malformed field, no input remains, and err returns errFormat.
 type decoder struct {
 	b   []byte
 	bad bool
 }
 
-// take returns the next n bytes, nil if there are not so many.
+// take returns the next n bytes, or nil if fewer remain.
 func (d *decoder) take(n uint64) (p []byte) {
 	if d.bad = d.bad || n > uint64(len(d.b)); d.bad {
 		d.b = nil

@@ -75,7 +75,7 @@ func (r *reserve) free() bool {
 	return true
 }
 
-// closeFile closes a file. If a spare descriptor is missing, the file's becomes one in the same step.
+// closeFile closes a file. If a spare descriptor is missing, fd becomes a spare in the same step.
 func (r *reserve) closeFile(fd int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,7 +29,7 @@ type store struct {
 
 func (s *store) path(name string) string { return filepath.Join(s.dir, name) }
 
-// tempPath returns a new name for a file that is not whole yet.
+// tempPath returns a new name for a file that is not complete yet.
 func (s *store) tempPath() string { return s.path(markFile + "." + randomName()) }
 
 // errAbsent means that there is no such file.
@@ -44,19 +44,19 @@ func point(name string) {
 	}
 }
 
-// An inode identifies a file whatever its name.
+// An inode identifies a file independently of its name.
 type inode struct{ dev, ino uint64 }
 
-// A fileInfo is what the file system knows of a file.
+// A fileInfo contains the file system's attributes of a file.
 type fileInfo struct {
 	inode         inode
-	links         uint64 // its names
+	links         uint64 // number of names
 	size          int64
-	changed       int64 // when it was written, by the kernel's wall clock
+	changed       int64 // time of the last write, by the kernel's wall clock
 	regular, fifo bool
 }
 
-// A locked file is open and exclusively locked, and had its name when it was locked.
+// A locked is an open file. If tryLock has locked it, the file still had a name when it was locked.
 type locked struct {
 	path string
 	fd   int
@@ -68,9 +68,9 @@ func (s *store) close(l locked) {
 	s.spare.closeFile(l.fd)
 }
 
-// tryLock opens and locks a file, and reads it. It reports false if somebody else has the lock: then the file is open
-// only, and is to be closed. An error leaves nothing open, and names the file. It makes a missing file if create is set,
-// as a request for a new lease does. Others may use the spare descriptor.
+// tryLock opens, locks and reads a file. If another process holds the lock, ok is false, and the caller must close the
+// open file l. After an error nothing is open, and the error names the file. If create is set, as for a new lease,
+// tryLock creates a missing file. Otherwise, it may use a spare descriptor.
 func (s *store) tryLock(ctx context.Context, path string, create bool) (l locked, img image, ok bool, err error) {
 	for {
 		l = locked{path: path}
@@ -80,7 +80,7 @@ func (s *store) tryLock(ctx context.Context, path string, create bool) (l locked
 			l.fd, err = s.spare.open(ctx, path)
 		}
 		if create && errors.Is(err, errAbsent) {
-			if err = s.takeFolder(); err == nil { // the folder may have gone, too
+			if err = s.takeFolder(); err == nil { // the folder may be missing, too
 				err = s.put(path, "")
 			}
 			if err == nil {
@@ -97,7 +97,7 @@ func (s *store) tryLock(ctx context.Context, path string, create bool) (l locked
 		}
 		switch {
 		case err != nil:
-		case l.links == 0: // it has been replaced, or removed
+		case l.links == 0: // the file has been replaced or removed
 			s.close(l)
 			continue
 		case !l.regular:
@@ -113,7 +113,7 @@ func (s *store) tryLock(ctx context.Context, path string, create bool) (l locked
 	}
 }
 
-// nextPause is the time between two attempts to lock a file. The lock is held for some 10 µs.
+// nextPause returns the time until the next attempt to lock a file. The lock is held for some 10 µs.
 func nextPause(last time.Duration) time.Duration {
 	const first, most = 20 * time.Microsecond, 2 * time.Millisecond
 	if last == 0 {
@@ -122,8 +122,8 @@ func nextPause(last time.Duration) time.Duration {
 	return first + rand.N(min(2*last, most))
 }
 
-// put makes a file, unless there is one. It takes its name when it is whole and its mode is right: the umask must not
-// keep other users out, not even for a moment.
+// put creates a file, unless it exists. The file gets its name only when it is complete and has its mode: the umask
+// must not exclude other users, not even for a moment.
 func (s *store) put(path, text string) error {
 	temp := s.tempPath()
 	fd, err := openAt(temp, openNew, s.mode)
@@ -173,7 +173,8 @@ func (s *store) update(
 	}
 }
 
-// updateLocked reports whether it is done, with or without an error.
+// updateLocked changes a key's record in a locked bucket. It reports whether the update is done, with or without an
+// error. If not, the lock was broken, and the update must be repeated.
 func (s *store) updateLocked(
 	l locked, img image, key string, change func(r *record, now int64) (write bool, err error),
 ) (done bool, err error) {
@@ -199,8 +200,8 @@ func (s *store) updateLocked(
 	return !broken, err
 }
 
-// decode is decodeBucket for the file of a path. It finds out that another machine, which has another boot, writes in
-// the folder too.
+// decode runs decodeBucket on the body of the file at path. It also detects that another machine, which has another
+// boot, writes to the folder.
 func (s *store) decode(path string, body []byte, now int64) (bucket, error) {
 	b, old, err := decodeBucket(body, s.boot, now)
 	if err != nil {

@@ -10,17 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostClock returns the host's clock in nanoseconds since boot: the one that Go's timers and time.Now use, so that a
-// holder's deadline and its record agree even when the machine sleeps. It stands still then, for everybody.
+// hostClock returns the host's clock in nanoseconds since boot. Go's timers and time.Now use the same clock, so a
+// holder's deadline and its record agree even if the machine sleeps: the clock then stops for both.
 func hostClock() (monotonic func() int64, err error) {
 	offset, err := namespaceOffset()
 	return func() int64 { return nanotime(unix.CLOCK_MONOTONIC) - offset }, err
 }
 
-// namespaceOffset is what this process's time namespace (some containers have one) adds to the host's monotonic clock.
+// namespaceOffset returns the offset that this process's time namespace (some containers have one) adds to the host's
+// monotonic clock.
 func namespaceOffset() (int64, error) {
-	// The file of offsets describes the namespace of the children that the process will have, see time_namespaces(7).
-	// After unshare(CLONE_NEWTIME) the process itself is in another one.
+	// timens_offsets describes the namespace of the process's future children: see time_namespaces(7). After
+	// unshare(CLONE_NEWTIME), the process itself is in another namespace.
 	const initial = "time:[4026531834]" // PROC_TIME_INIT_INO of the kernel: the host's namespace, which adds nothing
 	own, err := os.Readlink("/proc/self/ns/time")
 	if err != nil || own == initial {
@@ -35,7 +36,8 @@ func namespaceOffset() (int64, error) {
 	return parseOffsets(string(b)), err
 }
 
-// parseOffsets finds the offset of the monotonic clock in lines of a clock's name, seconds and nanoseconds.
+// parseOffsets returns the offset of the monotonic clock. Each line of s contains a clock's name, seconds and
+// nanoseconds.
 func parseOffsets(s string) int64 {
 	for line := range strings.Lines(s) {
 		f := strings.Fields(line)
@@ -78,12 +80,12 @@ var networkFS = map[uint32]string{
 	0x19830326:             "BeeGFS",
 }
 
-// replaceFD closes the file of descriptor old, and makes old a descriptor of fd's file, in one step.
+// replaceFD closes the file of descriptor old, and makes old refer to fd's file, in one step.
 func replaceFD(fd, old int) error {
 	return retryEINTR(func() error { return unix.Dup3(fd, old, unix.O_CLOEXEC) })
 }
 
-// kindOf returns the kind of a file system, where it matters, and whether other hosts may share it.
+// kindOf returns the kind of a file system if the store treats it specially, and whether other hosts may share it.
 func kindOf(st *unix.Statfs_t) (name string, network bool) {
 	switch uint32(st.Type) {
 	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:

@@ -9,7 +9,8 @@ import (
 	"runtime"
 )
 
-// Elsewhere the store compiles, so that programs which import it do, and refuses to open: bootName is the first call.
+// On other systems the store compiles, so that programs that import it compile, too, but Open fails: its first call is
+// bootName.
 
 const openWrite, openRead, openNew, openFIFO, listenFIFO = 0, 0, 0, 0, 0
 

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls below go to the kernel directly: os.File would add a system call and a cleanup to each of them, and every
-// operation of this store opens a file. No open blocks on a FIFO that somebody else has put there.
+// The functions below call the kernel directly: os.File would add a system call and a cleanup to each of them, and
+// every operation of this store opens a file. With O_NONBLOCK, opening a foreign FIFO does not block.
 
 const (
 	openWrite  = unix.O_RDWR | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
@@ -41,8 +41,8 @@ func copyFD(fd int) (copied int, err error) {
 	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// lockFD locks an open file if its lock is free, and reports whether it has locked the file. The kernel frees it when
-// the process dies.
+// lockFD locks an open file if its lock is free, and reports whether it has locked the file. The kernel releases the
+// lock when the process dies.
 func lockFD(fd int) (bool, error) {
 	err := retryEINTR(func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -51,7 +51,8 @@ func lockFD(fd int) (bool, error) {
 	return err == nil, os.NewSyscallError("flock", err)
 }
 
-// unlockFD frees the lock at once. Closing alone would not while a child that is being forked shares the open file.
+// unlockFD releases the lock at once. Closing the file would not release it while a child that is being forked shares
+// the open file.
 func unlockFD(fd int) { _ = unix.Flock(fd, unix.LOCK_UN) }
 
 // readAt reads up to len(p) bytes, fewer at the end of the file only.
@@ -90,7 +91,7 @@ func infoOf(fd int) (fileInfo, error) {
 	return infoFrom(&st), os.NewSyscallError("fstat", err)
 }
 
-// infoAt is about what a path names now.
+// infoAt returns the attributes of the file that path names at present.
 func infoAt(path string) (fileInfo, error) {
 	var st unix.Stat_t
 	err := retryEINTR(func() error { return unix.Lstat(path, &st) })
@@ -117,7 +118,8 @@ func makeFIFO(path string, mode uint32) error {
 	return pathError("mkfifo", path, unix.Mkfifo(path, mode))
 }
 
-// openInbox opens a FIFO to write, and nothing else: what has taken its place must not be written to.
+// openInbox opens a FIFO for writing. It refuses any other kind of file, because a file that has replaced the FIFO must
+// not be written to.
 func openInbox(path string) (fd int, err error) {
 	if fd, err = openAt(path, openFIFO, 0); err != nil {
 		return -1, err
@@ -133,13 +135,14 @@ func openInbox(path string) (fd int, err error) {
 	return fd, nil
 }
 
-// unlink removes a name, unless it is a directory's.
+// unlink removes a file's name. It does not remove directories.
 func unlink(path string) { _ = unix.Unlink(path) }
 
 // writeFIFO writes a message that is small enough to be atomic. A full FIFO already holds enough to wake its reader.
 func writeFIFO(fd int, p []byte) { _, _ = unix.Write(fd, p) }
 
-// noReader reports whether err of opening a FIFO means that nobody has it open for reading: its reader is dead.
+// noReader reports whether err of opening a FIFO means that its reader is dead: nobody has the FIFO open for reading,
+// or it is missing.
 func noReader(err error) bool { return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) }
 
 func nanotime(clock int32) int64 {
@@ -165,15 +168,15 @@ func pathError(op, path string, err error) error {
 	return &os.PathError{Op: op, Path: path, Err: err}
 }
 
-// examineFS returns what rules need to know of the file system of a directory. It refuses one that other hosts may
-// share.
+// examineFS returns the facts about a directory's file system that the rules need. It refuses a file system that other
+// hosts may share.
 func examineFS(dir string) (f folder, err error) {
 	var st unix.Statfs_t
 	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
 		return f, pathError("statfs", dir, err)
 	}
 	f = folder{dir: dir, bytes: st.Bavail * uint64(st.Bsize), nodes: st.Ffree}
-	if st.Files == 0 { // they are not counted
+	if st.Files == 0 { // the file system does not count inodes
 		f.nodes = leastNodes
 	}
 	var network bool

@@ -13,14 +13,14 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A Client is somebody who may use a Server, and what it may do. It proves who it is by a bearer token, as the password
-// of HTTP's basic authentication, or by a TLS certificate that the http.Server has verified.
+// A Client may use a Server within its Rights. It authenticates with a bearer token, the token as the password of HTTP
+// basic authentication, or a TLS certificate that the http.Server has verified.
 type Client struct {
-	// letters, digits, '-', '_' and '.'; part of its owners at the store
+	// Name consists of letters, digits, '-', '_' and '.'. It is part of the client's owners at the store.
 	Name        string  `json:"name"`
 	Token       string  `json:"token,omitempty"`        // 16 characters at least
-	TokenSHA256 string  `json:"token_sha256,omitempty"` // in hexadecimal, instead of the token
-	Certificate string  `json:"certificate,omitempty"`  // the common name, or a DNS name, of its certificate
+	TokenSHA256 string  `json:"token_sha256,omitempty"` // in hexadecimal, instead of Token
+	Certificate string  `json:"certificate,omitempty"`  // the common name or a DNS name of the client's certificate
 	Rights      []Right `json:"rights"`
 }
 
@@ -42,11 +42,11 @@ const (
 
 // A caller is the client of one request.
 type caller struct {
-	id     string // for limits: the client's name, or an address
+	id     string // identifies the caller for limits: the client's name, or an address
 	client *Client
 }
 
-// name is part of its owners at the store, empty for a caller without a name.
+// name returns the client's name, which is part of its owners at the store. It is empty for a caller without a name.
 func (c caller) name() string {
 	if c.client == nil {
 		return ""
@@ -59,7 +59,7 @@ func (c caller) may(key string, actions ...Action) bool {
 	return c.client == nil || c.client.allows(actions, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// mayUnder reports whether the caller may do action to any key that begins with prefix.
+// mayUnder reports whether the caller may do action to some keys that begin with prefix.
 func (c caller) mayUnder(prefix string, action Action) bool {
 	return c.client == nil || c.client.allows([]Action{action}, func(p string) bool {
 		return strings.HasPrefix(prefix, p) || strings.HasPrefix(p, prefix)
@@ -152,7 +152,7 @@ func (c *Client) validate() error {
 	return nil
 }
 
-// identify finds the caller of r. ok is false if it must prove who it is first.
+// identify returns the caller of r. ok is false if r does not prove who the caller is.
 func (a *access) identify(r *http.Request) (_ caller, ok bool) {
 	if a.open {
 		return caller{id: addressOf(r)}, true
@@ -171,7 +171,7 @@ func (a *access) identify(r *http.Request) (_ caller, ok bool) {
 	return caller{id: addressOf(r)}, false
 }
 
-// byToken looks the token up by its hash: how long the look-up takes says nothing about the tokens themselves.
+// byToken looks up the token's hash, so that the time of the look-up reveals nothing about the tokens.
 func (a *access) byToken(token string) *Client {
 	if token == "" {
 		return nil
@@ -187,7 +187,7 @@ func tokenOf(r *http.Request) string {
 	return password
 }
 
-// addressOf is the address of the peer without its port. All peers of a Unix socket have the same.
+// addressOf returns the peer's address without its port. All peers of a Unix socket have the same address.
 func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -196,7 +196,7 @@ func addressOf(r *http.Request) string {
 	return host
 }
 
-// isHostAllowed reports whether r names a host that the server may be reached by.
+// isHostAllowed reports whether r names one of Options.Hosts. Without Hosts, every name is allowed.
 func (s *Server) isHostAllowed(r *http.Request) bool {
 	if len(s.options.Hosts) == 0 {
 		return true

@@ -17,8 +17,8 @@ var (
 	errLimit    = errors.New("too many")
 )
 
-// acquire returns the lease that want names. It waits for a busy key, up to wait. A request for a lease that its owner
-// holds already extends that lease.
+// acquire acquires the lease that want describes. It waits up to wait for a busy key. If the owner already holds the
+// lease, acquire extends it.
 func (s *Server) acquire(ctx context.Context, want want, wait time.Duration) (*claim, error) {
 	end := time.Now().Add(wait)
 	if err := s.awaitOpening(ctx, want.caller, wait); err != nil {
@@ -38,7 +38,7 @@ func (s *Server) acquire(ctx context.Context, want want, wait time.Duration) (*c
 			return c, err
 		}
 		err = s.await(ctx, c, want.caller, end, wait > 0)
-		// a request that does not wait was first
+		// The attempt of an earlier request that does not wait has failed; start an attempt that waits.
 		again := errors.Is(err, lock.ErrHeld) && c.attemptOver() && !c.waits && wait > 0
 		if again && time.Now().Before(end) {
 			continue
@@ -52,8 +52,8 @@ func isOver(err error) bool {
 	return errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrReleased)
 }
 
-// join returns the claim of want, with the request counted as waiting for its attempt, unless the lease is held
-// already.
+// join returns the claim of want, and starts an attempt if there is no claim yet. Unless the lease is already held,
+// join counts the request among those that wait for the attempt.
 func (s *Server) join(want want, waits bool) (_ *claim, held bool, err error) {
 	id, from := want.id, want.caller
 	s.mu.Lock()

@@ -17,11 +17,11 @@ type leaseAnswer struct {
 	Key      string `json:"key"` // bytes that are not UTF-8 are replaced
 	Path     string `json:"path"`
 	Owner    string `json:"owner"` // as the client sent it
-	Lease    string `json:"lease"` // its owner at the store
+	Lease    string `json:"lease"` // the owner at the store
 	Label    string `json:"label"`
 	Shared   bool   `json:"shared"`
 	Token    string `json:"token"`       // a decimal number; empty if the store has none
-	Deadline int64  `json:"deadline_ms"` // from the moment before the request was sent
+	Deadline int64  `json:"deadline_ms"` // counts from just before the client sent the request
 }
 
 // A holderAnswer describes who holds a key.
@@ -30,14 +30,14 @@ type holderAnswer struct {
 	Path    string `json:"path"`
 	Held    bool   `json:"held"`
 	Shared  int    `json:"shared"` // how many shared leases; 0 if the lease is exclusive
-	Owner   string `json:"owner"`  // as the store knows it; of the shared lease that ends last
+	Owner   string `json:"owner"`  // as the store knows it; of shared leases, the one that ends last
 	Label   string `json:"label"`
 	Token   string `json:"token"`
 	TTL     *int64 `json:"ttl_ms"`  // null if the store does not know
 	Waiters *int   `json:"waiters"` // at the store; null if it does not know
 }
 
-// An errorAnswer is the body of every answer with a status above 399.
+// An errorAnswer is the body of every reply with a status of 400 or above.
 type errorAnswer struct {
 	Code    string        `json:"code"`
 	Message string        `json:"message"`
@@ -66,17 +66,17 @@ func tokenText(token uint64) string {
 	return strconv.FormatUint(token, 10)
 }
 
-// pathOf is the path of a key, of any bytes.
+// pathOf returns the path of a key, which may contain any bytes.
 func pathOf(key string) string { return locksPath + "/" + url.PathEscape(key) }
 
-// A status is how an error is answered.
+// A status describes the reply for an error.
 type status struct {
 	http  int
 	code  string
-	retry bool // later may help
+	retry bool // a later request may succeed
 }
 
-// statusOf says how err is answered.
+// statusOf returns the status of the reply for err.
 func statusOf(err error) status {
 	switch {
 	case errors.Is(err, errStopping):
@@ -101,7 +101,7 @@ func statusOf(err error) status {
 	return status{http.StatusServiceUnavailable, "unavailable", true}
 }
 
-// fail answers with err.
+// fail replies with err.
 func (s *Server) fail(w http.ResponseWriter, err error, holder *holderAnswer) {
 	st := statusOf(err)
 	if st.http == http.StatusServiceUnavailable && st.code == "unavailable" && !errors.Is(err, context.Canceled) {
@@ -117,7 +117,7 @@ func (s *Server) refuse(w http.ResponseWriter, st status, message string, holder
 	s.write(w, st.http, errorAnswer{Code: st.code, Message: message, Holder: holder})
 }
 
-// writeTime is how long a peer may take to read an answer.
+// writeTime is how long a peer may take to read a reply.
 const writeTime = 10 * time.Second
 
 func (s *Server) write(w http.ResponseWriter, code int, v any) {
@@ -125,10 +125,10 @@ func (s *Server) write(w http.ResponseWriter, code int, v any) {
 	s.begin(w, code)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // the peer has gone
+	_ = e.Encode(v) // fails only if the peer has disconnected
 }
 
-// begin writes the head of an answer.
+// begin writes the header of a reply.
 func (s *Server) begin(w http.ResponseWriter, code int) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A claimID names a claim: the key, and the owner that the client chose with the client's name.
+// A claimID identifies a claim by its key and the owner's base: see baseOwner.
 type claimID struct{ key, base string }
 
 // A claim is a lease that a client holds or is trying to acquire through this server. Server.mu guards its fields.
@@ -20,24 +20,24 @@ type claim struct {
 	label  string
 	shared bool
 	since  time.Time
-	info   []byte // Terraform's, for the error of the next client
+	info   []byte // Terraform's lock information, for the error that the next client gets
 
 	ctx      context.Context // of the attempt
 	cancel   context.CancelFunc
 	waits    bool          // the attempt waits for a busy key
 	done     chan struct{} // closed at the end of the attempt
 	err      error         // of the attempt
-	requests int           // that wait for the attempt
-	answered bool          // the client has had the grant
+	requests int           // how many requests wait for the attempt
+	answered bool          // a request has returned the lease to the client
 	linger   *time.Timer   // ends a claim that no request waits for
 	lease    *lock.Lease   // once granted
 	ended    bool          // removed from Server.claims
-	gone     chan struct{} // closed then
-	lost     bool          // why it ended
-	dropped  bool          // by a release before the grant
+	gone     chan struct{} // closed when the claim ends
+	lost     bool          // the claim ended because its lease was lost
+	dropped  bool          // ended by a release, or because the client holds another lease
 }
 
-// newClaimLocked adds a claim, whose attempt the caller starts.
+// newClaimLocked adds a claim. The caller starts its attempt, or ends the attempt at once if it has the lease already.
 func (s *Server) newClaimLocked(want want) (*claim, error) {
 	if err := s.countLocked(want.caller, func(u *usage) *int { return &u.leases }, s.options.MaxLeases,
 		s.options.MaxLeasesPerClient, "leases"); err != nil {
@@ -52,7 +52,7 @@ func (s *Server) newClaimLocked(want want) (*claim, error) {
 	return c, nil
 }
 
-// endLocked removes a claim.
+// endLocked removes a claim. lost means that its lease ended without a release.
 func (s *Server) endLocked(c *claim, lost bool) {
 	if c.ended {
 		return
@@ -86,14 +86,14 @@ func (c *claim) attemptOver() bool {
 	}
 }
 
-// stopAttemptLocked cancels the attempt, if it is still under way.
+// stopAttemptLocked cancels the attempt if that is still running.
 func (c *claim) stopAttemptLocked() {
 	if !c.attemptOver() {
 		c.cancel()
 	}
 }
 
-// attempt acquires the key for c, and then waits in the background for the end of the lease.
+// attempt acquires the key for c. A goroutine then waits for the end of the lease.
 func (s *Server) attempt(c *claim) {
 	lease, err := s.request(c)
 	s.mu.Lock()
@@ -101,7 +101,7 @@ func (s *Server) attempt(c *claim) {
 	case err != nil:
 		c.err = err
 		s.endLocked(c, false)
-	case c.ended: // by a release, or because no request came back for it
+	case c.ended: // ended by a release, or abandoned because no further request arrived
 		c.lease = lease
 	default:
 		s.grantedLocked(c, lease)
@@ -118,7 +118,7 @@ func (s *Server) attempt(c *claim) {
 	}
 }
 
-// grantedLocked begins the life of a lease in c.
+// grantedLocked stores the lease in c, and ends c when the lease is lost.
 func (s *Server) grantedLocked(c *claim, lease *lock.Lease) {
 	c.lease, c.since = lease, time.Now()
 	s.metrics.grants.Add(1)
@@ -132,9 +132,9 @@ func (s *Server) grantedLocked(c *claim, lease *lock.Lease) {
 	})
 }
 
-// request makes the requests of an attempt.
+// request sends the requests of c's attempt to the store.
 func (s *Server) request(c *claim) (*lock.Lease, error) {
-	if c.want.name.base != "" && s.locks.Resumable() { // another server, or this one before a restart, granted it
+	if c.want.name.base != "" && s.locks.Resumable() { // granted by another server, or by this one before a restart
 		if lease, err := s.resume(c.ctx, c.id.key, c.want.name, c.ttl); !errors.Is(err, lock.ErrLost) {
 			return lease, err
 		}
@@ -158,7 +158,7 @@ func (s *Server) request(c *claim) (*lock.Lease, error) {
 	return s.locks.Acquire(c.ctx, c.id.key, s.terms(c)...)
 }
 
-// terms are the options of one attempt. Each attempt has an owner of its own at the store.
+// terms returns the options of one attempt. Each attempt has its own owner at the store.
 func (s *Server) terms(c *claim) []lock.AcquireOption {
 	return leaseOptions(newLeaseName(c.id.base, c.label, c.shared), c.ttl)
 }
@@ -171,9 +171,9 @@ func leaseOptions(name leaseName, ttl time.Duration) []lock.AcquireOption {
 	return options
 }
 
-// endUnanswered ends a lease that another server, or this one before a restart, was granted for c's client, which has
-// had no answer. The lease must not be resumed, because a server that is still alive releases it. busy is the store's
-// answer that the key is held.
+// endUnanswered ends a lease that was granted to c's client, but whose grant the client never received. Another server,
+// or this one before a restart, acquired the lease. It must not be resumed, because a server that is still alive may
+// release it. busy is the store's reply that the key is held.
 func (s *Server) endUnanswered(c *claim, busy error) (ended bool, err error) {
 	var holder lock.Holder
 	if held, ok := errors.AsType[*lock.HeldError](busy); ok {
@@ -189,8 +189,9 @@ func (s *Server) endUnanswered(c *claim, busy error) (ended bool, err error) {
 	return err == nil, err
 }
 
-// held returns the name of the lease that id holds at the store. holder is what the store has answered already, zero if
-// nothing. Of several shared leases the store names the one that ends last: held does not find the others.
+// held returns the name of the lease that id holds at the store. holder is what the store has already reported, zero if
+// nothing. If there are several shared leases, the store reports only the one that ends last, so held does not find the
+// others.
 func (s *Server) held(ctx context.Context, id claimID, holder lock.Holder) (leaseName, error) {
 	if !holder.Held() {
 		var err error
@@ -210,7 +211,7 @@ func (s *Server) resume(ctx context.Context, key string, name leaseName, ttl tim
 	return s.locks.Resume(ctx, key, name.owner(), leaseOptions(name, ttl)...)
 }
 
-// lingerLocked ends c after Options.Linger, unless a request comes for it before.
+// lingerLocked ends c after Options.Linger, unless another request for c arrives before.
 func (s *Server) lingerLocked(c *claim) {
 	if c.linger != nil {
 		c.linger.Stop()
@@ -218,7 +219,7 @@ func (s *Server) lingerLocked(c *claim) {
 	c.linger = time.AfterFunc(s.options.Linger, func() { s.abandon(c) })
 }
 
-// abandon ends a claim whose client has neither had the grant nor waits for it.
+// abandon ends a claim whose client has not received the lease and does not wait for it.
 func (s *Server) abandon(c *claim) {
 	s.mu.Lock()
 	if c.ended || c.requests > 0 || c.answered {
@@ -237,7 +238,7 @@ func (s *Server) abandon(c *claim) {
 // releaseTime bounds a release that no request waits for.
 const releaseTime = 10 * time.Second
 
-// release gives back a lease that no client knows of.
+// release releases a lease that no client knows of.
 func (s *Server) release(lease *lock.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// pingTime bounds a request to the store for a health check, and pingAge is how long its answer serves other checks.
+// pingTime limits a health check's request to the store, and pingAge is how long other checks reuse its result.
 const (
 	pingTime = 5 * time.Second
 	pingAge  = time.Second
 )
 
-// health remembers the store's last answer, so that many checks make few requests.
+// health caches the result of the last request to the store, so that many checks make few requests.
 type health struct {
 	mu    sync.Mutex
 	asked time.Time
@@ -21,7 +21,7 @@ type health struct {
 	known bool
 }
 
-// ping asks the store unless it has answered a moment ago.
+// ping makes a request to the store, unless the last result is younger than pingAge.
 func (s *Server) ping(ctx context.Context) error {
 	h := &s.health
 	h.mu.Lock()
@@ -40,7 +40,7 @@ type healthAnswer struct {
 	Status string `json:"status"`
 }
 
-// serveHealth reports whether the store answers, so that a load balancer sends requests to a server that can serve
+// serveHealth reports whether the store responds, so that a load balancer sends requests only to servers that can serve
 // them.
 func (s *Server) serveHealth(w http.ResponseWriter, c *call) {
 	select {

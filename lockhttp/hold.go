@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock"
 )
 
-// renew extends the lease that want names to its TTL from now.
+// renew extends the lease that want describes to want.ttl from now.
 func (s *Server) renew(ctx context.Context, want want) (*claim, error) {
 	c, resumed, err := s.find(ctx, want)
 	if err != nil || resumed {
@@ -19,13 +19,13 @@ func (s *Server) renew(ctx context.Context, want want) (*claim, error) {
 		return c, err
 	}
 	s.end(c, errors.Is(err, lock.ErrLost))
-	if errors.Is(err, lock.ErrLost) { // or extended by another server: the store knows
+	if errors.Is(err, lock.ErrLost) { // another server may have resumed the lease: check with the store
 		c, _, err = s.find(ctx, want)
 	}
 	return c, err
 }
 
-// find returns the claim of want with its lease. resumed means that this call has resumed the lease, with want.ttl.
+// find returns the claim of want, with its lease. resumed reports that this call has resumed the lease, with want.ttl.
 func (s *Server) find(ctx context.Context, want want) (_ *claim, resumed bool, err error) {
 	s.mu.Lock()
 	c := s.claimOfLocked(want)
@@ -47,7 +47,7 @@ func (s *Server) find(ctx context.Context, want want) (_ *claim, resumed bool, e
 	if s.stopped {
 		return nil, false, errStopping
 	}
-	if other := s.claims[want.id]; other != nil { // a request at the same time
+	if other := s.claims[want.id]; other != nil { // a concurrent request was first
 		if other.lease == nil {
 			return nil, false, lock.ErrLost
 		}
@@ -65,8 +65,8 @@ func (s *Server) find(ctx context.Context, want want) (_ *claim, resumed bool, e
 	return c, true, nil
 }
 
-// claimOfLocked returns the claim of want. It ends a claim whose lease, if any, is not the one that want names: the
-// client has been granted that one by another server since.
+// claimOfLocked returns the claim of want. If want names another lease than the claim's, another server has granted
+// that lease to the client since. claimOfLocked then ends the claim and returns nil.
 func (s *Server) claimOfLocked(want want) *claim {
 	c := s.claims[want.id]
 	if c == nil || want.name.base == "" || c.lease != nil && c.lease.Owner() == want.name.owner() {
@@ -81,7 +81,7 @@ func (s *Server) claimOfLocked(want want) *claim {
 	return nil
 }
 
-// resumeWanted resumes the lease that want names, which this server does not know.
+// resumeWanted resumes the lease that want describes, if this server does not know it.
 func (s *Server) resumeWanted(ctx context.Context, want want) (*lock.Lease, leaseName, error) {
 	if !s.locks.Resumable() {
 		return nil, leaseName{}, lock.ErrLost
@@ -97,11 +97,11 @@ func (s *Server) resumeWanted(ctx context.Context, want want) (*lock.Lease, leas
 	return lease, name, err
 }
 
-// drop releases the lease that want names, or ends its wait.
+// drop releases the lease that want describes, or ends the wait for it.
 func (s *Server) drop(ctx context.Context, want want) error {
 	s.mu.Lock()
 	c := s.claimOfLocked(want)
-	if c != nil && c.lease == nil { // its attempt ends what it may be granted
+	if c != nil && c.lease == nil { // the attempt releases whatever it is granted
 		c.dropped = true
 		s.endLocked(c, false)
 		c.stopAttemptLocked()
@@ -121,7 +121,7 @@ func (s *Server) drop(ctx context.Context, want want) error {
 	if err == nil || isOver(err) {
 		s.end(c, errors.Is(err, lock.ErrLost))
 	}
-	if errors.Is(err, lock.ErrLost) { // or extended by another server: the store knows
+	if errors.Is(err, lock.ErrLost) { // another server may have resumed the lease: check with the store
 		return s.dropUnknown(ctx, want)
 	}
 	return err
@@ -136,8 +136,8 @@ func (s *Server) dropUnknown(ctx context.Context, want want) error {
 	return lease.Release(ctx)
 }
 
-// remaining is how long after since the lease of c is exclusive, by a clock that may run faster or slower by a
-// hundredth.
+// remaining returns how long after since the lease of c is exclusive. It subtracts a hundredth, because the client's
+// clock may run slower than ours.
 func (c *claim) remaining(since time.Time) time.Duration {
 	left := c.lease.Deadline().Sub(since)
 	return left - left/100

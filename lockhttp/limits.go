@@ -4,12 +4,13 @@ import (
 	"fmt"
 )
 
-// usage is what one caller, or all of them, have in use.
+// usage counts what one caller, or all callers together, have in use.
 type usage struct{ waiters, leases, watchers int }
 
 func (u *usage) isZero() bool { return *u == usage{} }
 
-// countLocked adds one to what a caller uses. It fails if the caller, or all together, use as much as they may.
+// countLocked adds one to a caller's counter, selected by which. It fails if the caller, or all callers together, have
+// reached the limit.
 func (s *Server) countLocked(from caller, which func(*usage) *int, most, mostPerCaller int, what string) error {
 	u := s.usage[from.id]
 	if u == nil {
@@ -27,7 +28,7 @@ func (s *Server) countLocked(from caller, which func(*usage) *int, most, mostPer
 	return nil
 }
 
-// discountLocked takes one off again.
+// discountLocked undoes one countLocked.
 func (s *Server) discountLocked(from caller, which func(*usage) *int) {
 	u := s.usage[from.id]
 	*which(&s.total)--

@@ -16,8 +16,8 @@ const (
 	maxStreams     = 1000            // of one HTTP/2 connection
 )
 
-// NewHTTPServer returns an http.Server with h and the time limits that a Server needs: they bound what slow peers can
-// use, and do not end a long wait. It serves HTTP/1.1 and HTTP/2, the latter without TLS too.
+// NewHTTPServer returns an http.Server for h with the time limits that a Server needs. They limit what slow peers can
+// use, and do not end a long wait. It serves HTTP/1.1 and HTTP/2, and HTTP/2 without TLS too.
 func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -35,7 +35,7 @@ func NewHTTPServer(h http.Handler, logger *slog.Logger) *http.Server {
 	}
 }
 
-// debugWriter logs what net/http reports of failed handshakes and the like, which any peer can cause, at level debug.
+// debugWriter logs net/http's errors at level debug. Any peer can cause them, for example by a failed handshake.
 type debugWriter struct{ logger *slog.Logger }
 
 // Write implements io.Writer.
@@ -44,8 +44,8 @@ func (w debugWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// LimitListener closes a new connection at once if most are open, or mostPerHost of the same address. All connections
-// of a Unix socket have the same address; mostPerHost does not apply to them.
+// LimitListener closes a new connection at once if most connections are open, or mostPerHost from the same address. All
+// connections of a Unix socket have the same address; mostPerHost does not apply to them.
 func LimitListener(l net.Listener, most, mostPerHost int) net.Listener {
 	return &limitListener{Listener: l, most: most, mostPerHost: mostPerHost, hosts: make(map[string]int)}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock"
 )
 
-// millis reads a time of the query, in milliseconds, from 0 or 1 to most.
+// millis reads a time in milliseconds, between least and most, from the query. The default is value.
 func (c *call) millis(name string, value, least, most time.Duration) (time.Duration, error) {
 	text := c.query.Get(name)
 	if text == "" {
@@ -50,7 +50,7 @@ func (s *Server) serveRenew(w http.ResponseWriter, c *call) {
 	s.answerLease(w, c, claim, err)
 }
 
-// answerLease answers a request for a lease, which failed if err is not nil.
+// answerLease replies to a request for a lease, which failed if err is not nil.
 func (s *Server) answerLease(w http.ResponseWriter, c *call, claim *claim, err error) {
 	if err == nil {
 		left := claim.remaining(c.arrived)
@@ -76,7 +76,8 @@ func (s *Server) answerLease(w http.ResponseWriter, c *call, claim *claim, err e
 	s.fail(w, err, holder)
 }
 
-// holderOf is who holds the key of a request that was refused with err.
+// holderOf returns the holder of the key, for a request that was refused with err. It returns nil if the key is free by
+// now.
 func (s *Server) holderOf(c *call, err error) (*holderAnswer, error) {
 	held, ok := errors.AsType[*lock.HeldError](err)
 	if ok && held.Holder.Held() {
@@ -128,7 +129,7 @@ func (s *Server) serveBreak(w http.ResponseWriter, c *call) {
 	s.begin(w, http.StatusNoContent)
 }
 
-// noticeBreak ends the claim of a lease that was broken: not every store reports that to the holder.
+// noticeBreak ends the claim of a lease that was broken, because not every store reports that to the holder.
 func (s *Server) noticeBreak(c *call, owner string) {
 	name, _ := parseLeaseName(owner)
 	s.mu.Lock()

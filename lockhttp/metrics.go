@@ -34,7 +34,7 @@ func newMetrics() metrics {
 	return metrics{mu: new(sync.Mutex), requests: make(map[requestKind]*requestCount)}
 }
 
-// count notes an answer. Unknown methods are counted as one, so that their number is bounded.
+// count counts a reply. Requests without a route all count under one method, so that the number of counters is bounded.
 func (m *metrics) count(method, path string, code int, took time.Duration) {
 	if path == "none" {
 		method = "other"

@@ -17,7 +17,7 @@ const (
 	nonceBytes   = 8
 )
 
-// baseOwner is the part of an owner at the store that all requests of one client about one acquisition share.
+// baseOwner returns the part of an owner at the store that all requests of one client for one acquisition share.
 func baseOwner(owner, client string) (string, error) {
 	if owner == "" || len(owner) > maxOwnerLen {
 		return "", fmt.Errorf("%w: owner of %d bytes is not between 1 and %d", lock.ErrInvalid, len(owner), maxOwnerLen)
@@ -28,7 +28,7 @@ func baseOwner(owner, client string) (string, error) {
 	return owner, nil
 }
 
-// validateLabel accepts an empty label, too.
+// validateLabel accepts an empty label too.
 func validateLabel(label string) error {
 	switch {
 	case label == "":
@@ -41,8 +41,8 @@ func validateLabel(label string) error {
 	return backend.ValidateLabel(label)
 }
 
-// A leaseName is an owner at the store: base, label, and a random number of one attempt with the mode in front. The
-// label has no '~', so that text of a client in base cannot imitate another client's base.
+// A leaseName is an owner at the store: base, label, mode, and the random number of one attempt. The label has no '~',
+// so that a client's text in base cannot imitate another client's base.
 type leaseName struct {
 	base, label string
 	shared      bool
@@ -55,7 +55,7 @@ func newLeaseName(base, label string, shared bool) leaseName {
 	return leaseName{base, label, shared, hex.EncodeToString(b[:])}
 }
 
-// owner is the text that parseLeaseName reads.
+// owner returns the text that parseLeaseName parses.
 func (n leaseName) owner() string {
 	mode := "x"
 	if n.shared {
@@ -64,7 +64,7 @@ func (n leaseName) owner() string {
 	return n.base + "~" + n.label + "~" + mode + n.nonce
 }
 
-// parseLeaseName reports ok=false for an owner that no Server chose.
+// parseLeaseName parses an owner at the store. ok is false if no Server made the owner.
 func parseLeaseName(owner string) (n leaseName, ok bool) {
 	front, number, ok := cutLast(owner)
 	if !ok || len(number) != 1+2*nonceBytes || number[0] != 'x' && number[0] != 's' {
@@ -86,7 +86,7 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// labelOf is the label of a holder, which may be a client of a Server or of the library.
+// labelOf returns the label of a holder, which may be a client of a Server or of the library.
 func labelOf(h lock.Holder) string {
 	if n, ok := parseLeaseName(h.Owner); ok {
 		return n.label

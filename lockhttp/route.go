@@ -18,21 +18,21 @@ const (
 	terraformPath = "/v1/terraform"
 )
 
-// A call is one request with what is known of it.
+// A call is one request and what has been parsed from it.
 type call struct {
 	*http.Request
-	arrived time.Time // a bound for when the client sent it
+	arrived time.Time // an upper bound for when the client sent it
 	caller  caller
-	key     string // of the path
+	key     string // from the path
 	body    []byte
 	query   url.Values
 }
 
-// A route is what a method does to a path. A path with {key} has the key in its place.
+// A route handles one method of a path. In the path, {key} stands for a key.
 type route struct {
 	method, path string
-	public       bool     // for clients that have not proved who they are
-	needs        []Action // one of them, on the key
+	public       bool     // also for clients that have not authenticated
+	needs        []Action // the caller needs a right to one of them on the key
 	serve        func(s *Server, w http.ResponseWriter, c *call)
 }
 
@@ -56,8 +56,7 @@ func (s *Server) allRoutes() []route {
 	}
 }
 
-// match reports whether path, as it was sent, is one of the route's, and returns the key in it. A slash of the key is
-// %2F.
+// match reports whether path, still escaped, is one of the route's, and returns the key in it. A slash in a key is %2F.
 func (r *route) match(path string) (key string, ok bool) {
 	before, after, hasKey := strings.Cut(r.path, "{key}")
 	if !hasKey {
@@ -75,7 +74,7 @@ func (r *route) match(path string) (key string, ok bool) {
 	return key, err == nil
 }
 
-// routeOf returns the route of a request. methods are those that its path has.
+// routeOf returns the route of a request. If there is none, methods are the methods that exist for the path.
 func (s *Server) routeOf(method, path string) (_ *route, key string, methods []string) {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -122,7 +121,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// serve checks what all routes need, and runs r.
+// serve does the checks that all routes need, and runs r.
 func (s *Server) serve(w http.ResponseWriter, r *route, c *call) {
 	var ok bool
 	if c.caller, ok = s.access.identify(c.Request); !ok && !r.public {
@@ -156,7 +155,8 @@ func (s *Server) serve(w http.ResponseWriter, r *route, c *call) {
 // bodyTime is how long a peer may take to send a body.
 const bodyTime = 10 * time.Second
 
-// readBody reads the body, so that the end of the connection is noticed from then on. It reports whether to go on.
+// readBody reads the body, because the end of the connection is noticed only after that. It reports whether to serve
+// the request.
 func (s *Server) readBody(w http.ResponseWriter, c *call) bool {
 	if c.Body == nil || c.Body == http.NoBody || c.ContentLength == 0 {
 		return true
@@ -179,7 +179,7 @@ func (s *Server) readBody(w http.ResponseWriter, c *call) bool {
 	return false
 }
 
-// A recorder notes the status of an answer.
+// A recorder records the status of a reply.
 type recorder struct {
 	http.ResponseWriter
 	code int

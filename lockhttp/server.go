@@ -14,15 +14,15 @@ import (
 
 // Options configure a Server. A zero field has the default that its comment names.
 type Options struct {
-	Clients []Client // who may do what; without any, everybody may do everything
+	Clients []Client // clients and their rights; without any, everybody may do everything
 
 	DefaultTTL time.Duration // of a request that names none; 30 s
-	MaxTTL     time.Duration // the longest that a client may ask for; 1 h, and 1 min where leases end with the server
+	MaxTTL     time.Duration // the longest TTL of a request; 1 h, or 1 min where leases end with the server
 	MaxWait    time.Duration // the longest that one request waits; 1 min
 	Linger     time.Duration // how long a waiter keeps its place after its request has ended; 2 s
 
-	// StartDelay is how long the server grants nothing after its start. The default is MaxTTL where leases end with the
-	// server (in memory, or with its connection or session to the store), and 0 otherwise. A negative value is 0.
+	// StartDelay is how long the server grants nothing after its start. If leases end with the server (in memory, or with
+	// its connection or session to the store), the default is MaxTTL, otherwise 0. A negative value means 0.
 	StartDelay time.Duration
 
 	MaxBody              int64 // of a request, in bytes; 64 KiB
@@ -34,15 +34,15 @@ type Options struct {
 	MaxWatchersPerClient int   // of one client or address; 1 000
 
 	// Hosts are the host names that a request may name, without ports. Without any, every host is served. A server on a
-	// loopback address without Clients needs them: otherwise a web page can reach it through a name that its owner
-	// points to 127.0.0.1.
+	// loopback address without Clients needs Hosts. Otherwise the owner of a web page can point a name to 127.0.0.1,
+	// through which the page then reaches the server.
 	Hosts []string
 
 	Logger *slog.Logger // of losses and failed requests; nothing is logged by default
 }
 
-// endWithServer reports whether a store may end leases because the process that acquired them, or its connection, has
-// ended: then others may get the keys while their holders still rely on them.
+// endWithServer reports whether a store may end leases because the process that acquired them, or its connection or
+// session, has ended. Others may then get the keys while the holders still rely on them.
 func endWithServer(g lock.Guarantees) bool {
 	return g.Reach == lock.ReachProcess || strings.Contains(g.EarlyLoss, "connection") ||
 		strings.Contains(g.EarlyLoss, "session")
@@ -97,7 +97,7 @@ type Server struct {
 	routes  []route
 	origins *http.CrossOriginProtection
 	started time.Time
-	opensAt time.Time // nothing is granted before
+	opensAt time.Time // nothing is granted before this time
 	health  health
 	metrics metrics
 
@@ -113,7 +113,7 @@ type Server struct {
 	losses  []loss // the latest, oldest first
 }
 
-// New returns a Server. The Locker stays the caller's to close, after Shutdown.
+// New returns a Server. The caller must close locks, after Shutdown.
 func New(locks *lock.Locker, o Options) (*Server, error) {
 	o = o.withDefaults(locks)
 	a, err := newAccess(o.Clients)
@@ -133,12 +133,12 @@ func New(locks *lock.Locker, o Options) (*Server, error) {
 	return s, nil
 }
 
-// StartDelay is how long the server grants nothing from now on.
+// StartDelay returns how much longer the server grants nothing.
 func (s *Server) StartDelay() time.Duration { return max(0, time.Until(s.opensAt)) }
 
-// Shutdown answers every waiting request with 503 shutting_down, ends streams, and waits for attempts and releases that
-// are under way, or the end of ctx. Leases are not released: their holders still rely on them. Call it before
-// http.Server.Shutdown, which waits for the requests themselves.
+// Shutdown answers every waiting request with 503 shutting_down and ends streams. It waits for attempts and releases in
+// progress, or until ctx ends. Leases that clients have received are not released, because their holders still rely on
+// them. Call Shutdown before http.Server.Shutdown, which waits for the requests themselves.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.stopped {

@@ -67,7 +67,7 @@ type lossAnswer struct {
 	Held  int64  `json:"held_ms"`
 }
 
-// serveStatus answers what this server knows of the keys that the caller may list.
+// serveStatus reports what this server knows about the keys that the caller may list.
 func (s *Server) serveStatus(w http.ResponseWriter, c *call) {
 	now := time.Now()
 	a := statusAnswer{

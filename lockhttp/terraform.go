@@ -18,13 +18,13 @@ const (
 	methodUnlock = "UNLOCK"
 )
 
-// A lockInfo is what Terraform sends with LOCK and UNLOCK, as far as the server needs it. Terraform wants all of it
-// back when the state is locked.
+// A lockInfo is the part of Terraform's lock information that the server needs. Terraform sends the information with
+// LOCK and UNLOCK. If the state is locked, it expects all of the holder's information in the reply.
 type lockInfo struct {
 	ID string
 }
 
-// terraformLease is the lease that a request of Terraform is about.
+// terraformLease returns the lease that a request of Terraform names.
 func (s *Server) terraformLease(c *call) (w want, err error) {
 	var info lockInfo
 	if err := json.Unmarshal(c.body, &info); err != nil {
@@ -34,8 +34,8 @@ func (s *Server) terraformLease(c *call) (w want, err error) {
 	return want{id: claimID{c.key, base}, caller: c.caller, ttl: s.options.DefaultTTL}, err
 }
 
-// serveTerraformLock acquires the key for the longest TTL that the request or the server allows: Terraform does not
-// renew.
+// serveTerraformLock acquires the key for the TTL of the request. The default is the longest TTL that the server
+// allows, because Terraform does not renew.
 func (s *Server) serveTerraformLock(w http.ResponseWriter, c *call) {
 	want, err := s.terraformLease(c)
 	var wait time.Duration
@@ -63,8 +63,8 @@ func (s *Server) serveTerraformLock(w http.ResponseWriter, c *call) {
 	}
 }
 
-// terraformHeld answers with the holder's lock information. If another server has it, or this one before a restart,
-// only the holder's ID is known.
+// terraformHeld replies with the holder's lock information. If another server granted the lease, or this one before a
+// restart, only the holder's ID is known.
 func (s *Server) terraformHeld(w http.ResponseWriter, c *call, err error) {
 	holder, ierr := s.holderOf(c, err)
 	if ierr != nil {
@@ -93,8 +93,8 @@ func (s *Server) terraformHeld(w http.ResponseWriter, c *call, err error) {
 	s.writeRaw(w, http.StatusLocked, info)
 }
 
-// serveTerraformUnlock releases the lock. Terraform's force-unlock sends no lock information: it ends the lease of
-// whoever has it.
+// serveTerraformUnlock releases the lock. Terraform's force-unlock sends no lock information; the lease then ends,
+// whoever holds it.
 func (s *Server) serveTerraformUnlock(w http.ResponseWriter, c *call) {
 	if body := bytes.TrimSpace(c.body); len(body) == 0 || string(body) == "null" {
 		s.forceUnlock(w, c)

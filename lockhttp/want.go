@@ -7,13 +7,13 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A want is the lease that a request is about.
+// A want describes the lease that a request is about.
 type want struct {
 	id     claimID
 	caller caller
 	ttl    time.Duration
 
-	// Of an acquisition:
+	// Set only for an acquisition:
 	label  string
 	shared bool
 	retry  bool // no reply to the owner's earlier requests has arrived
@@ -21,7 +21,7 @@ type want struct {
 	name leaseName // at the store, from an earlier reply; zero if the client did not send it
 }
 
-// leaseOf reads which lease a request is about, and the TTL that it asks for.
+// leaseOf parses which lease a request is about, and the request's TTL.
 func (s *Server) leaseOf(c *call) (w want, err error) {
 	base, err := baseOwner(c.query.Get("owner"), c.caller.name())
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Server) leaseOf(c *call) (w want, err error) {
 	return w, nil
 }
 
-// acquisitionOf is leaseOf for a request that may acquire.
+// acquisitionOf is like leaseOf, for a request that may acquire the lease.
 func (s *Server) acquisitionOf(c *call) (w want, err error) {
 	if w, err = s.leaseOf(c); err != nil {
 		return w, err
@@ -68,7 +68,7 @@ func (s *Server) acquisitionOf(c *call) (w want, err error) {
 	return w, nil
 }
 
-// flag reads a parameter that is true or false, by default false.
+// flag parses a parameter that is true or false. The default is false.
 func (c *call) flag(name string) (bool, error) {
 	switch c.query.Get(name) {
 	case "", "false":

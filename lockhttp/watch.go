@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock"
 )
 
-// pulseTime is between comments that keep a stream alive.
+// pulseTime is the time between two comments that keep a stream alive.
 const pulseTime = 10 * time.Second
 
 // serveWatch streams server-sent events: "held" at once, then "lost", "released" or "shutting_down" at the end.
@@ -40,8 +40,8 @@ func (s *Server) serveWatch(w http.ResponseWriter, c *call) {
 	}
 }
 
-// watched is the claim to watch. The TTL of a lease that must be resumed for that becomes the default TTL, or what the
-// request says.
+// watched returns the claim to watch. If it has to resume the lease, the lease gets the TTL of the request, or the
+// default TTL.
 func (s *Server) watched(c *call) (*claim, error) {
 	want, err := s.leaseOf(c)
 	if err != nil {

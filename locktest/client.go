@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// A client is one process's way to the Store. It does not implement backend.BatchRenewer, so that each renewal is a
-// request of its own.
+// A client is the connection of one simulated process to the Store. It does not implement backend.BatchRenewer, so that
+// each renewal is a separate request.
 type client struct {
 	memory *memory.Backend
 	store  *Store
@@ -71,7 +71,7 @@ func (c *client) Guarantees() backend.Guarantees { return c.memory.Guarantees() 
 // Close implements backend.Backend.
 func (c *client) Close() error { return c.memory.Close() }
 
-// A lease is one whose requests the Store can fail.
+// A lease is a lease in memory whose requests can fail as the test demands.
 type lease struct {
 	*kit.Life
 	store *Store
@@ -85,7 +85,7 @@ func (l *lease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.Life.Renew(ctx, ttl)
 }
 
-// Release implements backend.Lease. The holder's part ends in any case.
+// Release implements backend.Lease. Even if the request fails, the holder is no longer notified of a loss.
 func (l *lease) Release(ctx context.Context) error {
 	l.store.mu.Lock()
 	delete(l.store.lives, l.Owner())

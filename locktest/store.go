@@ -1,7 +1,7 @@
-// Package locktest helps to test code that uses package lock. A [Store] keeps locks in the test's memory, and the test
-// causes the failures: a key is busy, a lease is lost, the store does not respond or is slow.
+// Package locktest helps to test code that uses package lock. A [Store] keeps locks in the test's memory. The test
+// causes the failures: a busy key, a lost lease, a store that is slow or does not respond.
 //
-// It works in a testing/synctest bubble, where TTLs and waits take no real time: call [New] inside the bubble.
+// A Store works in a testing/synctest bubble, where TTLs and waits take no real time: call [New] inside the bubble.
 package locktest
 
 import (
@@ -29,7 +29,7 @@ type Store struct {
 	lives map[string]*kit.Life // by owner
 }
 
-// New returns a Store that works. Lockers, and what they still hold, end with the test.
+// New returns a Store without faults. When the test ends, its Lockers are closed, and their leases end.
 func New(t testing.TB) *Store {
 	t.Helper()
 	s := &Store{t: t, memory: memory.NewStore(), lives: make(map[string]*kit.Life)}
@@ -37,7 +37,7 @@ func New(t testing.TB) *Store {
 	return s
 }
 
-// Locker returns a Locker on the store, as a process of its own has one. Lockers of one Store exclude each other.
+// Locker returns a Locker on the store, as for a process of its own. The Lockers of one Store exclude each other.
 func (s *Store) Locker(opts ...lock.Option) *lock.Locker {
 	s.t.Helper()
 	return s.open(&client{s.memory.Client(), s}, opts...)
@@ -96,9 +96,9 @@ func (s *Store) notify(owner string) {
 	}
 }
 
-// SetAway makes the store unreachable, or reachable again. While it is away, each request of a Locker fails with
-// lock.ErrUnavailable: leases are not renewed, and are lost at their deadline; a released key stays taken for its TTL.
-// A waiter that queues already keeps its place.
+// SetAway makes the store unreachable, or reachable again. While the store is away, each request of a Locker fails with
+// lock.ErrUnavailable. Leases are not renewed, and are lost at their deadline. A released key stays taken for its TTL.
+// A waiter that already queues keeps its place.
 func (s *Store) SetAway(away bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *Store) SetDelay(d time.Duration) {
 	s.delay = d
 }
 
-// request is the way of one request to the store. The error is nil if it arrives.
+// request simulates one request's way to the store. It returns nil if the request arrives.
 func (s *Store) request(ctx context.Context) error {
 	s.mu.Lock()
 	delay := s.delay

@@ -12,11 +12,11 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// slowToken is how long after its lock was requested a token may arrive before Acquire checks that the server still
-// holds the lock.
+// slowToken is the longest time from the request for a lock to the arrival of its token. If the token takes longer,
+// Acquire checks that the server still holds the lock.
 const slowToken = 250 * time.Millisecond
 
-// pollPause spreads the requests of waiters, because memcached does not notify clients.
+// pollPause is the pause between a waiter's requests. Waiters poll because memcached does not notify clients.
 var pollPause = kit.Pause{Min: 5 * time.Millisecond, Max: 500 * time.Millisecond}
 
 // An attempt is one call of Acquire: it ends when the key is granted or the call fails.
@@ -26,16 +26,16 @@ type attempt struct {
 	name string
 	ttl  time.Duration // rounded
 
-	polling    bool // the key was requested before
+	polling    bool // this is not the first request for the key
 	unanswered bool // a request to store the lock got no reply
 	mayHold    bool // the server may hold the key for this owner
-	granted    bool // Leases cleans up
+	granted    bool // Leases owns the grant and cleans up
 }
 
 // A grant is the server's reply to an attempt.
 type grant struct {
 	token   uint64
-	sent    time.Time // before the request that stored the lock
+	sent    time.Time // just before the request that stored the lock
 	confirm bool      // the server may have dropped the lock since
 }
 
@@ -65,15 +65,16 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	return a.b.leases.Grant(ctx, a.r, kit.Grant{Token: g.token, Sent: g.sent, TTL: a.ttl, Unsure: a.unanswered})
 }
 
-// store stores the lock, draws its token and appends the token to the lock. A token that was drawn before the lock was
-// stored could be lower than the last holder's. unanswered reports that an earlier request may have stored the lock.
+// store stores the lock, draws its token and appends the token to the lock. The order matters: a token drawn before the
+// lock was stored could be lower than the last holder's. unanswered means that an earlier request may have stored the
+// lock.
 func (a *attempt) store(c *connection, unanswered bool) (g grant, err error) {
 	a.mayHold = a.mayHold || unanswered
 	g.sent = time.Now()
 	value := record{owner: a.r.Owner, key: a.r.Key}.encode()
 	err = c.Add(&memcache.Item{Key: a.name, Value: value, Expiration: expiration(a.ttl)})
 	if errors.Is(err, memcache.ErrNotStored) {
-		if a.polling && !a.mayHold { // a poll need not know the holder
+		if a.polling && !a.mayHold { // a poll does not need the holder
 			return g, backend.ErrHeld
 		}
 		holder, err := read(c, a.name, a.r.Key)
@@ -85,7 +86,7 @@ func (a *attempt) store(c *connection, unanswered bool) (g grant, err error) {
 		case holder.owner != a.r.Owner:
 			return g, &backend.HeldError{Holder: holder.describe()}
 		}
-		g.confirm = true // an earlier request stored it
+		g.confirm = true // an earlier request stored the lock
 	} else if err != nil {
 		return g, err
 	}

@@ -15,9 +15,9 @@ import (
 // answerGrace is how long a request may still wait for its reply after its context is done.
 const answerGrace = 100 * time.Millisecond
 
-// A pool has the connections to one server. An operation has a connection to itself, so that all its requests use the
-// same one. Compare-and-swap depends on that: the server numbers items from the start again after a restart, so an old
-// number may match a new owner's item; but no connection survives a restart.
+// A pool holds the connections to one server. An operation uses one connection, exclusively, for all its requests.
+// Compare-and-swap depends on that: after a restart, the server numbers items from the start again, so an old number
+// may match a new owner's item. But no connection survives a restart.
 type pool struct {
 	addr  string
 	dial  dialer
@@ -35,7 +35,7 @@ func newPool(addr string, o Options) *pool {
 	return &pool{addr: addr, dial: o.DialContext, slots: make(chan struct{}, o.MaxConns)}
 }
 
-// A connection is a client of the library that has at most one network connection, used by one operation at a time.
+// A connection is a client of the library with at most one network connection. One operation uses it at a time.
 type connection struct {
 	*memcache.Client
 	ctx     context.Context // of the operation
@@ -117,7 +117,7 @@ func (p *pool) close() {
 	p.closeIdle()
 }
 
-// connect returns a dialled connection as the library uses it.
+// connect returns the dialled connection, wrapped for the library.
 func (c *connection) connect(conn net.Conn, err error) (net.Conn, error) {
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (c *connection) connect(conn net.Conn, err error) (net.Conn, error) {
 	c.mu.Lock()
 	c.conn = conn
 	c.mu.Unlock()
-	if c.ctx.Err() != nil { // hurry may have run before there was a connection
+	if c.ctx.Err() != nil { // hurry may have run before conn was set
 		c.hurry()
 	}
 	return libraryConn{conn, c}, nil
@@ -141,7 +141,7 @@ func (c *connection) hurry() {
 	}
 }
 
-// A libraryConn keeps the library from setting deadlines, and records whether a change is pending.
+// A libraryConn ignores the deadlines that the library sets, and records whether a change is pending.
 type libraryConn struct {
 	net.Conn
 	c *connection

@@ -11,7 +11,7 @@ import (
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// oneServer returns dial without host names that have several addresses of one family: the addresses may belong to
+// oneServer wraps dial so that it rejects host names with several addresses of one family. The addresses may belong to
 // several servers, each with its own locks.
 func oneServer(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -33,7 +33,7 @@ func oneServer(dial dialer) dialer {
 }
 
 func oneOfEach(host string, list []netip.Addr) error {
-	first := make(map[bool]netip.Addr) // of IPv4 and of IPv6
+	first := make(map[bool]netip.Addr) // the first address of each family; true is IPv4
 	for _, a := range list {
 		a = a.Unmap()
 		if other, ok := first[a.Is4()]; ok && other != a {

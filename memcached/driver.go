@@ -21,8 +21,7 @@ const paramConns = "max_idle_conns"
 func init() {
 	driver.Register(driver.Driver{
 		Name: "memcached",
-		// One host: in a longer list, a key would belong to another server when the list changes. gomemcache cannot
-		// authenticate.
+		// One host: with several, a change in the list would move keys to other servers. gomemcache cannot authenticate.
 		URLs: []driver.URLForm{{
 			Scheme: "memcached", Secure: "memcacheds", Port: "11211", Hosts: driver.OneHost, DefaultHost: "localhost",
 		}},
@@ -42,7 +41,7 @@ func init() {
 	})
 }
 
-// openTimeout bounds the check of the server on opening.
+// openTimeout limits the check of the server on opening, if Options.Timeout is longer.
 const openTimeout = 5 * time.Second
 
 func open(ctx context.Context, u driver.URL) (*Backend, error) {
@@ -60,7 +59,7 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	return checked(ctx, newBackend(u.Hosts[0], o))
 }
 
-// checked returns b if its server can keep locks, and otherwise closes b.
+// checked returns b if its server can keep locks. Otherwise it closes b and returns an error.
 func checked(ctx context.Context, b *Backend) (*Backend, error) {
 	if err := b.checkServer(ctx); err != nil {
 		calls.CloseUnopened(ctx, b)

@@ -12,8 +12,9 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// ErrOutOfMemory means that the server has no room for an item: it is full and runs with -M, which forbids eviction, or
-// its memory is assigned to items of other sizes. Nothing was changed. A renewal and a release also need room briefly.
+// ErrOutOfMemory means that the server has no room for an item. Either it is full and runs with -M, which forbids
+// eviction, or its memory is assigned to items of other sizes. Nothing was changed. A renewal and a release also need
+// room briefly.
 var ErrOutOfMemory = errors.New("memcached is out of memory")
 
 var (
@@ -23,7 +24,7 @@ var (
 	errContended = errors.New("the item changed after each of several reads")
 )
 
-// checkCAS returns an error if the server does not number items, and so would swap without comparing.
+// checkCAS returns an error if the server does not number items. Such a server would swap without comparing.
 func checkCAS(item *memcache.Item) error {
 	if item.CasID == 0 {
 		return errNoCAS
@@ -44,7 +45,7 @@ func explain(err error) error {
 	return err
 }
 
-// unavailable makes err, which is not a reply of the server, match backend.ErrUnavailable unless err is definite.
+// unavailable wraps err, which is not a reply of the server, in backend.ErrUnavailable, unless err is definite.
 func unavailable(err error) error {
 	if kit.Definite(err) || errors.Is(err, backend.ErrUnavailable) {
 		return err

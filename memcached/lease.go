@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// minRenewLimit is the shortest limit of a renewal. The deadline of a short lease may be sooner.
+	// minRenewLimit is the shortest time limit of a renewal, even if a short lease expires sooner.
 	minRenewLimit = 250 * time.Millisecond
-	// swapAttempts is how many times swap tries again because the item changed after it was read.
+	// swapAttempts is how many times swap reads the item, because the item may change after each read.
 	swapAttempts = 8
 )
 
-// requests are the requests that Leases makes.
+// requests makes the requests of kit.Leases.
 type requests struct{ b *Backend }
 
 var _ kit.Requests = requests{}
@@ -71,8 +71,8 @@ func (b *Backend) renew(ctx context.Context, name string, r record, ttl, limit t
 	return err
 }
 
-// swap replaces the lock of r's owner by value. It compares the owner, and replaces the item only if it has not changed
-// since it was read. ErrLost means that the owner does not hold the key.
+// swap replaces the lock of r's owner by value. It compares the owner, and replaces the item only if the item has not
+// changed since it was read. ErrLost means that the owner does not hold the key.
 func swap(c *connection, name string, r record, value []byte, expiration int32) error {
 	for range swapAttempts {
 		item, err := c.Get(name)

@@ -5,7 +5,7 @@ import (
 )
 
 const (
-	namespace  = "anylock" // begins the name of every item
+	namespace  = "anylock" // the prefix of every item's name
 	maxNameLen = 250       // memcached's limit for the name of an item
 )
 

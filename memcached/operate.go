@@ -11,7 +11,7 @@ import (
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		unsure, err := b.remove(ctx, record{key: key, owner: owner})
-		if unsure && errors.Is(err, backend.ErrLost) { // the earlier request has removed it
+		if unsure && errors.Is(err, backend.ErrLost) { // an earlier request, which got no reply, removed the lock
 			return nil
 		}
 		return err

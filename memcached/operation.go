@@ -8,8 +8,9 @@ import (
 )
 
 // operation runs f, which sends requests on one connection and reads their replies. If the connection breaks, f runs
-// again on another one, all within limit and ctx. A limit of 0 means Options.Timeout, which is also the longest.
-// unanswered reports that an earlier run may have changed something without a reply; f gets it too.
+// again on another connection. limit bounds all runs together; if it is 0 or longer than Options.Timeout,
+// Options.Timeout applies. unanswered means that an earlier run may have changed something without a reply; f receives
+// it, too.
 func operation[T any](
 	ctx context.Context, b *Backend, limit time.Duration, f func(c *connection, unanswered bool) (T, error),
 ) (v T, unanswered bool, err error) {
@@ -42,7 +43,7 @@ func operation[T any](
 			return err
 		}
 		if broken(err) {
-			b.pool.closeIdle() // their server has probably restarted, too
+			b.pool.closeIdle() // the server may have restarted, which broke the idle connections, too
 		}
 		return unavailable(kit.NotOurs(ctx, err))
 	})

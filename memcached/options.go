@@ -17,15 +17,15 @@ const (
 
 // Options configure a Backend. Nil and the zero Options mean the defaults.
 type Options struct {
-	// Timeout bounds each step (an acquire, a renewal, a release), with the repetitions after a broken connection; 2 s
-	// if zero. If the reply to an acquire is slow, a renewal follows, which is a step of its own.
+	// Timeout limits each step (an acquire, a renewal, a release), including repetitions after a broken connection; 2 s if
+	// zero. If the reply to an acquire is slow, a renewal follows, which is a step of its own.
 	Timeout time.Duration
 
-	// MaxConns is how many connections there are at most, one for each request at a time; 32 if zero.
+	// MaxConns is the maximum number of connections; 32 if zero. Each connection serves one operation at a time.
 	MaxConns int
 
-	// DialContext makes the connections, by TLS for example. If nil they are plain TCP, and a host name with several
-	// addresses of one family is refused, as these may be several servers.
+	// DialContext opens the connections, for example with TLS. If nil, connections are plain TCP, and a host name with
+	// several addresses of one family is rejected, because these may belong to several servers.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
@@ -49,13 +49,13 @@ func (o *Options) validate() (Options, error) {
 	return v, nil
 }
 
-// New returns a Backend on the server at addr, as host:port. Like opening by URL, it checks, within ctx, that a
-// memcached answers and keeps items. Nil opts are the defaults.
+// New returns a Backend on the server at addr, a host:port. Like opening by URL, New checks, within ctx, that memcached
+// replies and keeps items. Nil opts are the defaults.
 //
-// New takes an address and not a *memcache.Client, which does not show its servers, and may send the two requests of a
-// compare-and-swap over two connections. The numbers that a swap compares start again when the server restarts, so a
-// number that was read before a restart could be another owner's. Over one connection, which does not survive a
-// restart, that cannot happen. The fields Timeout and DialContext of a *memcache.Client fit those of Options.
+// New takes an address and not a *memcache.Client, because a Client does not reveal its servers, and may send the two
+// requests of a compare-and-swap over two connections. The numbers that a swap compares start again when the server
+// restarts. So a number that was read before a restart could match another owner's item. One connection prevents that,
+// because it does not survive a restart. The fields Timeout and DialContext of a *memcache.Client fit those of Options.
 func New(ctx context.Context, addr string, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 )
 
 // A record is the value of a lock's item, such as "anylock 2 0 16 10 4f0c9a@web:4711 invoice/42". A lock is stored
-// before its token is drawn. The token is then appended with its owner, as in " 42 16 4f0c9a@web:4711": if another
-// owner has the lock by then, that record ignores it. A renewal writes a new record, with the token in its place.
+// before its token is drawn. The token is then appended with its owner, as in " 42 16 4f0c9a@web:4711". If another
+// owner has the lock by then, decode ignores the token. A renewal writes a new record, which contains the token in its
+// first field.
 type record struct {
 	token uint64 // 0 until it is drawn
 	owner string
@@ -29,7 +30,7 @@ func (r record) encode() []byte {
 	return fmt.Appendf(nil, "%s%d %d %d %s %s", recordHead, r.token, len(r.owner), len(r.key), r.owner, r.key)
 }
 
-// encodeToken returns what is appended to the record when its token is drawn.
+// encodeToken returns the text that is appended to the record when its token is drawn.
 func (r record) encodeToken() []byte {
 	return fmt.Appendf(nil, " %d %d %s", r.token, len(r.owner), r.owner)
 }
@@ -80,8 +81,8 @@ func (d *decoder) text(n uint64) string {
 	return s
 }
 
-// describe returns the record as a holder, without its TTL: the client library cannot request an item's remaining TTL,
-// and a date in the item would be by another client's clock.
+// describe returns the record as a holder, without the TTL. The client library cannot request an item's remaining TTL,
+// and a date in the item would depend on another client's clock.
 func (r record) describe() backend.Holder {
 	return backend.Holder{Owner: r.owner, Token: r.token, Waiters: -1}
 }

@@ -27,7 +27,7 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 		switch {
 		case err != nil:
 			return g, err
-		case stored == nil || stored.owner != r.Owner || stored.token == 0: // 0: it is just being granted
+		case stored == nil || stored.owner != r.Owner || stored.token == 0: // 0: the lock is just being granted
 			return g, backend.ErrLost
 		}
 		g = kit.Grant{Token: stored.token, Sent: time.Now(), TTL: ttl}

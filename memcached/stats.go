@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A reading has the server's replies to "stats" and "stats settings".
+// A reading contains the server's replies to "stats" and "stats settings".
 type reading map[string]string
 
 func (r reading) number(name string) int64 {
@@ -32,16 +32,16 @@ func (r reading) within(now time.Time) time.Time {
 	if server.Unix() <= maxRelative {
 		return now
 	}
-	// The server may be a second ahead, because it adds the seconds begun since its start to the second of its start;
-	// or a second and serverLag behind.
+	// The server's time may be up to a second ahead, because it adds the seconds begun since its start to the second of
+	// its start. Or it may be up to a second and serverLag behind.
 	middle := server.Add(serverLag * time.Second / 2)
 	return now.Add(-now.Sub(middle).Round(clockWindow))
 }
 
 var errNoStats = errors.New("the server reports no statistics")
 
-// stats requests the statistics, for which the library has no method. The connection must have replied to a request
-// before.
+// stats requests the statistics, for which the library has no method. The connection must have replied to an earlier
+// request: stats uses its network connection, which the first request opens.
 func (c *connection) stats() (reading, error) {
 	if _, err := c.conn.Write([]byte("stats\r\nstats settings\r\n")); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (c *connection) stats() (reading, error) {
 		case !strings.HasPrefix(lines.Text(), "STAT "):
 			answers++
 			refusal = lines.Text()
-		case answers == 1 && name == "evictions": // a setting, which has the name of a counter
+		case answers == 1 && name == "evictions": // a setting with the same name as a counter
 			r["evictions_allowed"] = value
 		default:
 			r[name] = value

@@ -10,7 +10,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// tokenAttempts is how many times nextToken tries if other clients change or the server evicts the counter meanwhile.
+// tokenAttempts is how many times nextToken tries to draw a token, because other clients may change the counter, or the
+// server may evict it, at the same time.
 const tokenAttempts = 8
 
 // nextToken draws the next token from the server's counter. If the counter is missing, because the server is new or has
@@ -25,7 +26,7 @@ func (b *Backend) nextToken(c *connection) (uint64, error) {
 		switch {
 		case errors.Is(err, memcache.ErrCacheMiss):
 			token, err = b.startCounter(c, name, seen)
-		case err == nil && token <= seen: // a counter that an older server or a slow clock started
+		case err == nil && token <= seen: // the counter is behind: an older server or a slow clock started it
 			token, err = b.raiseCounter(c, name)
 		}
 		switch {
@@ -59,7 +60,7 @@ func (b *Backend) raiseCounter(c *connection, name string) (uint64, error) {
 		}
 		seen := b.maxToken.Load()
 		if value, err := strconv.ParseUint(string(item.Value), 10, 64); err != nil || value >= seen {
-			return c.Increment(name, 1) // another request has raised it
+			return c.Increment(name, 1) // another request has raised the counter
 		}
 		token, err := b.timeToken(c, seen)
 		if err != nil {
@@ -83,10 +84,10 @@ func (b *Backend) startCounter(c *connection, name string, seen uint64) (uint64,
 	return token, c.Add(&memcache.Item{Key: name, Value: strconv.AppendUint(nil, token, 10)})
 }
 
-// timeToken returns a token that is greater than seen and than the tokens of all earlier counters: the time.
+// timeToken returns the time as a token that is greater than seen and than the tokens of all earlier counters.
 //
 // A client's clock has microseconds but may be wrong. The server's clock has whole seconds but is the same for all
-// clients. So the client's time is used if both clocks are about the same; otherwise the time is moved towards the
+// clients. So if both clocks are about the same, the client's time is used. Otherwise the time is moved towards the
 // server's by whole clockWindows, so that clients whose clocks agree move alike and their tokens stay in order.
 func (b *Backend) timeToken(c *connection, seen uint64) (uint64, error) {
 	r, err := c.stats()

@@ -9,9 +9,9 @@ const (
 	// maxRelative is the longest expiration, in seconds, that counts from now. memcached reads longer ones as dates.
 	maxRelative = 30 * 24 * 60 * 60
 
-	// serverLag is by how many seconds the server's clock may be behind when it adds a TTL. The server counts whole
-	// seconds and reads the time about once a second, each time a little later in the second: the lag is one second, or
-	// two when the read has just slipped past the end of a second and skipped it, which happens every few minutes.
+	// serverLag is how many seconds the server's clock may be behind when it adds a TTL. The server counts whole seconds
+	// and reads the time about once a second, each time a little later in the second. The lag is usually one second. Every
+	// few minutes it is two, when a read slips past the end of a second and skips that second.
 	serverLag = 2
 
 	maxTTL = (maxRelative - serverLag) * time.Second

@@ -12,7 +12,7 @@ import (
 type Backend struct {
 	store  *Store
 	leases *kit.Leases
-	left   func() // what Close does last
+	left   func() // called once, at the end of Close
 }
 
 var _ interface {
@@ -22,7 +22,7 @@ var _ interface {
 
 func newBackend(s *Store, left func()) *Backend {
 	b := &Backend{store: s, left: left}
-	const timeout = time.Second // never reached: no request waits for anything but a mutex
+	const timeout = time.Second // never reached, because requests wait only for a mutex
 	b.leases = kit.NewLeases(requests{s}, timeout)
 	return b
 }
@@ -55,7 +55,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 			return l, nil
 		}
 	}
-	b.store.release(r.Key, r.Owner) // at once: here no outcome is unknown
+	b.store.release(r.Key, r.Owner) // synchronous, because in memory every outcome is known
 	if busy != nil && kit.IsContextError(err) {
 		err = kit.ContextError(ctx, busy)
 	}

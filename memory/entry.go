@@ -8,12 +8,12 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// An entry is a key that is held, by one writer or by readers, and its queue. Nobody in the queue could have the key:
-// the first conflicts with a holder, and the others are behind.
+// An entry is a held key, with its holders (one writer, or any number of readers) and its queue. The first waiter
+// conflicts with a holder, and the others queue behind it.
 type entry struct {
 	key     string
-	writer  hold             // without an owner if no lease is exclusive
-	readers map[string]*hold // by owner; nil until the first
+	writer  hold             // its owner is empty if no lease is exclusive
+	readers map[string]*hold // by owner; nil before the first reader
 	queue   []*waiter
 }
 
@@ -27,23 +27,23 @@ type hold struct {
 
 // A waiter is a request in the queue of a key.
 type waiter struct {
-	backend.Request                // its TTL is rounded
-	granted         chan kit.Grant // has room for the one that it gets
+	backend.Request                // its TTL is already rounded
+	granted         chan kit.Grant // buffered, so that sending the only grant never blocks
 }
 
 func (h *hold) isShared() bool { return h != &h.entry.writer }
 
 func (e *entry) isFree() bool { return e.writer.owner == "" && len(e.readers) == 0 }
 
-// admits reports whether a request conflicts with no holder.
+// admits reports whether a request of this mode conflicts with no holder.
 func (e *entry) admits(shared bool) bool {
 	return e.writer.owner == "" && (shared || len(e.readers) == 0)
 }
 
-// holdOf returns the lease of owner, nil if there is none, or no entry.
+// holdOf returns the lease of owner, or nil if owner has none. e may be nil.
 func (e *entry) holdOf(owner string) *hold {
 	switch {
-	case e == nil || owner == "": // no owner is empty, but the writer is beside readers
+	case e == nil || owner == "": // an empty owner would match the unused writer of a key with readers
 		return nil
 	case e.writer.owner == owner:
 		return &e.writer

@@ -2,7 +2,8 @@ package memory
 
 import "sync"
 
-// named holds the stores that URLs name, each for as long as it has clients or leases. Lock it before a Store.
+// named holds the stores that were opened by the name in a URL, each while it has clients or leases. To lock both, lock
+// named.mu before Store.mu.
 var named = struct {
 	mu     sync.Mutex
 	stores map[string]*Store
@@ -26,7 +27,7 @@ func openNamed(name string) *Backend {
 	})
 }
 
-// forget drops a named store that has neither clients nor leases.
+// forget removes s from named and stops its timer, if s is named and has neither clients nor leases.
 func forget(s *Store) {
 	named.mu.Lock()
 	defer named.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Resume implements backend.Resumer, for clients of one Store. No lease outlives the process.
+// Resume implements backend.Resumer, for all clients of one Store. No lease outlives the process.
 func (b *Backend) Resume(ctx context.Context, r backend.Request) (lease backend.Lease, err error) {
 	err = b.leases.Call(ctx, r.ValidateFor(guarantees), func(context.Context) error {
 		g := kit.Grant{Sent: time.Now(), TTL: guarantees.Round(r.TTL)}
@@ -18,7 +18,7 @@ func (b *Backend) Resume(ctx context.Context, r backend.Request) (lease backend.
 		}
 		l, err := b.leases.Resume(r, g)
 		if err == nil {
-			lease = l // not a nil *kit.Life
+			lease = l // never a nil *kit.Life: lease would not be nil then
 		}
 		return err
 	})

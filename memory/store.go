@@ -11,17 +11,17 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// A Store keeps locks that its clients share. It may be used by many goroutines at once. It needs no closing: its
-// clients do.
+// A Store keeps locks that its clients share. It is safe for concurrent use. A Store need not be closed; close its
+// clients.
 type Store struct {
 	mu    sync.Mutex
-	keys  map[string]*entry  // of keys that are held
-	clock alarm.Clock[*hold] // of leases, by their expiry
-	spare *entry             // to use again, because keys are often held for a moment
+	keys  map[string]*entry  // only held keys
+	clock alarm.Clock[*hold] // orders the leases by expiry
+	spare *entry             // the last freed entry, for reuse: many keys are held only briefly
 
 	// Guarded by named.mu.
-	name    string // in a URL; empty if there is none
-	clients int    // of a named store
+	name    string // from the URL; empty unless the store is in named
+	clients int    // open clients of a named store; 0 without a name
 }
 
 // NewStore returns an empty store.
@@ -31,13 +31,15 @@ func NewStore() *Store {
 	return s
 }
 
-// Client opens an independent client of the store. Close it after use.
+// Client returns a new, independent client of the store. Close the client after use.
 func (s *Store) Client() *Backend { return newBackend(s, func() {}) }
 
-// tokens is the last token given by any store of this process, so that no store's ever start again.
+// tokens is the last token granted by any store of this process. The stores share it, so a store that is opened again
+// never reuses a token.
 var tokens atomic.Uint64
 
-// acquire grants the key, or returns its holder, with a waiter in its queue if r waits. r's TTL is rounded.
+// acquire grants the key, or returns its holder. If the key is busy and r.Wait is set, acquire also queues r and
+// returns its waiter. r.TTL is already rounded.
 func (s *Store) acquire(r backend.Request) (g kit.Grant, w *waiter, h backend.Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +47,7 @@ func (s *Store) acquire(r backend.Request) (g kit.Grant, w *waiter, h backend.Ho
 	e := s.heldLocked(r.Key, now)
 	if e == nil {
 		e = s.newEntryLocked(r.Key)
-	} else if h := e.holdOf(r.Owner); h != nil && h.isShared() == r.Shared { // a request again that was granted before
+	} else if h := e.holdOf(r.Owner); h != nil && h.isShared() == r.Shared { // a repeated request that was granted before
 		s.prolongLocked(h, now.Add(r.TTL))
 		return kit.Grant{Token: h.token, Sent: now, Got: now, TTL: r.TTL}, nil, backend.Holder{}
 	}
@@ -61,7 +63,7 @@ func (s *Store) acquire(r backend.Request) (g kit.Grant, w *waiter, h backend.Ho
 	return g, w, e.holder(now)
 }
 
-// renew prolongs the lease of an owner to ttl from now and returns its token. held reports whether there is one, of
+// renew makes the lease of owner end ttl from now, and returns its token. held reports whether owner has a lease of
 // this mode.
 func (s *Store) renew(key, owner string, shared bool, ttl time.Duration) (token uint64, held bool) {
 	s.mu.Lock()
@@ -75,7 +77,7 @@ func (s *Store) renew(key, owner string, shared bool, ttl time.Duration) (token 
 	return h.token, true
 }
 
-// release ends the lease of owner, or its place in the queue, and reports whether it had one.
+// release ends the lease of owner, or removes owner from the queue, and reports whether owner had either.
 func (s *Store) release(key, owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +85,7 @@ func (s *Store) release(key, owner string) bool {
 	if e == nil {
 		return false
 	}
-	if h := e.holdOf(owner); h != nil { // if it ran out just now, nobody has had the key since
+	if h := e.holdOf(owner); h != nil { // an expired lease counts: no conflicting lease was granted since
 		s.endLocked(h)
 		return true
 	}
@@ -92,7 +94,7 @@ func (s *Store) release(key, owner string) bool {
 		return false
 	}
 	e.queue = slices.Delete(e.queue, i, i+1)
-	s.admitLocked(e) // those behind, which the waiter kept from the key
+	s.admitLocked(e) // the removed waiter may have blocked the waiters behind it
 	return true
 }
 
@@ -106,15 +108,15 @@ func (s *Store) inspect(key string) backend.Holder {
 	return backend.Holder{}
 }
 
-// discard stops the timer of a store that nobody can reach any more.
+// discard stops the timer of a store whose only client is closed.
 func (s *Store) discard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clock.Stop()
 }
 
-// heldLocked returns the entry of a key that is held now, nil if it is free. The timer may be late, so that leases are
-// also ended here.
+// heldLocked returns the entry of key, or nil if the key is free. It first ends expired leases, because the timer may
+// be late.
 func (s *Store) heldLocked(key string, now time.Time) *entry {
 	s.endDueLocked(now)
 	return s.keys[key]
@@ -127,7 +129,7 @@ func (s *Store) endDueLocked(now time.Time) {
 	}
 }
 
-// newEntryLocked returns the entry of a key that is not held.
+// newEntryLocked adds and returns an entry for a key that is not held.
 func (s *Store) newEntryLocked(key string) *entry {
 	e := s.spare
 	if s.spare = nil; e == nil {
@@ -139,7 +141,7 @@ func (s *Store) newEntryLocked(key string) *entry {
 	return e
 }
 
-// grantLocked grants the key to r's owner, who conflicts with no holder.
+// grantLocked grants the key to r's owner. r must conflict with no holder.
 func (s *Store) grantLocked(e *entry, r backend.Request, now time.Time) kit.Grant {
 	h := &e.writer
 	if r.Shared {
@@ -155,7 +157,7 @@ func (s *Store) prolongLocked(h *hold, expires time.Time) {
 	s.clock.Arm()
 }
 
-// endLocked ends a lease, and grants the key to those in its queue whom the lease kept from it.
+// endLocked ends a lease, and grants the key to the waiters that only this lease blocked.
 func (s *Store) endLocked(h *hold) {
 	s.clock.Remove(&h.expires)
 	e := h.entry
@@ -167,8 +169,7 @@ func (s *Store) endLocked(h *hold) {
 	}
 }
 
-// admitLocked grants the key to the first in its queue, and to those behind for as long as they conflict with no
-// holder.
+// admitLocked grants the key to waiters from the front of the queue, until one conflicts with a holder.
 func (s *Store) admitLocked(e *entry) {
 	for len(e.queue) > 0 && e.admits(e.queue[0].Shared) {
 		w := e.queue[0]
@@ -178,7 +179,7 @@ func (s *Store) admitLocked(e *entry) {
 	}
 }
 
-// expire ends the leases whose TTL has run out.
+// expire runs when the timer fires. It ends the leases whose TTL has run out, and sets the timer again.
 func (s *Store) expire() {
 	s.mu.Lock()
 	s.clock.Woken()

@@ -11,11 +11,11 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// queueAtMost is how long a waiter that holds the first store's half queues for the second's.
+// queueAtMost is the longest time that a waiter queues at the second store while it holds the first store's half.
 const queueAtMost = time.Second
 
-// SwitchDelay is how long after the first store's numbers have passed the cut processes may begin to use the second
-// alone: until then a lease may be granted with a number from before.
+// SwitchDelay is the time to wait after the first store's numbers have passed the cut. Only then may a process use the
+// second store alone, because until then a lease may be granted with a number below the cut.
 const SwitchDelay = 2 * time.Second
 
 // Acquire implements backend.Backend.
@@ -30,18 +30,19 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	})
 }
 
-// An attempt is one Acquire.
+// An attempt is one call of Acquire.
 type attempt struct {
 	pair    *Backend
 	r       backend.Request
 	ttl     time.Duration // rounded
-	pause   kit.Pause     // while there is no room
-	firsts  int           // requests to the first store
-	seconds int           // and to the second
-	busy    error         // a refusal that the Waiter does not know of yet
+	pause   kit.Pause     // between checks whether there is room for another lease
+	firsts  int           // number of requests sent to the first store
+	seconds int           // number of requests sent to the second store
+	busy    error         // a refusal not yet reported to the Waiter
 }
 
-// try makes one attempt. A waiter makes it when there is room for one more lease.
+// try acquires both halves, and starts again if the first store's number is too old. A waiter first waits until this
+// client has room for another lease.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	for {
 		for a.r.Wait && a.full() != nil {
@@ -76,20 +77,20 @@ func (a *attempt) once(ctx context.Context) (*lease, error) {
 	}
 	life, err := b.leases.Grant(ctx, a.r, kit.Grant{Token: token, Sent: b.sent(h, a.ttl), TTL: a.ttl, Data: h})
 	if err != nil {
-		return nil, err // Leases gives it back
+		return nil, err // Grant releases both halves in the background
 	}
 	h.watch(life)
 	return &lease{life, b, h}, nil
 }
 
-// lastRefusal returns the refusal that the Waiter does not know of, nil if there is none.
+// lastRefusal returns the refusal that has not been reported to the Waiter yet, or nil if there is none.
 func (a *attempt) lastRefusal() error {
 	busy := a.busy
 	a.busy = nil
 	return busy
 }
 
-// full is an error if this client holds as many leases as one of the stores lets it.
+// full returns an error if this client already holds as many leases as the stores allow.
 func (a *attempt) full() error {
 	most := a.pair.guarantees.MaxLeases
 	if most == 0 || a.pair.leases.Len() < most {
@@ -98,7 +99,7 @@ func (a *attempt) full() error {
 	return fmt.Errorf("%w: no room for another lease: all %d are held", backend.ErrUnavailable, most)
 }
 
-// both acquires the first store's half, then the second's, or neither.
+// both acquires the first store's half, then the second store's. If the second fails, both releases the first.
 func (a *attempt) both(ctx context.Context) (*halves, error) {
 	b := a.pair
 	asked := time.Now()
@@ -118,7 +119,8 @@ func (a *attempt) both(ctx context.Context) (*halves, error) {
 	return nil, err
 }
 
-// second acquires the second store's half. If it is busy, it queues, for a while.
+// second acquires the second store's half. If that half is busy, a waiter queues for it, for at most queueAtMost and no
+// longer than the first half lasts.
 func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Lease, error) {
 	s := a.pair.second
 	l, err := s.acquire(ctx, a.request(&a.seconds, false))
@@ -132,14 +134,16 @@ func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Leas
 	return s.acquire(queueing, a.request(&a.seconds, true))
 }
 
-// request is the next to a store, which has had so many before.
+// request returns the next request to one store. It increments *before, the number of requests that this attempt has
+// sent to that store.
 func (a *attempt) request(before *int, wait bool) backend.Request {
 	owner := numbered(a.r.Owner, *before)
 	*before++
 	return backend.Request{Key: a.r.Key, Owner: owner, TTL: a.ttl, Wait: wait, Shared: a.r.Shared}
 }
 
-// acquire requests the key at one store. A refusal does not say the holder's token, which only both stores know.
+// acquire requests the key at one store. It removes the holder's token from a refusal, because the token of a pair
+// depends on both stores.
 func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	r.Key = s.Prefix + r.Key
 	l, err := s.Backend.Acquire(ctx, r)
@@ -149,13 +153,14 @@ func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 	return l, err
 }
 
-// giveBack releases halves, and waits for that unless ctx ends.
+// giveBack releases halves in the background, and returns when they are released or ctx ends. After Close it does
+// nothing.
 func (b *Backend) giveBack(ctx context.Context, halves ...backend.Lease) {
 	done := make(chan struct{})
 	if !b.leases.Go(func(context.Context) {
 		defer close(done)
 		for _, half := range halves {
-			_ = half.Release(context.WithoutCancel(ctx)) // its TTL ends it in any case
+			_ = half.Release(context.WithoutCancel(ctx)) // if this fails, the half expires with its TTL
 		}
 	}) {
 		return
@@ -166,7 +171,8 @@ func (b *Backend) giveBack(ctx context.Context, halves ...backend.Lease) {
 	}
 }
 
-// token returns the token of a new lease of both halves, and makes sure that it begins with all of its TTL.
+// token returns the token of a new lease of both halves. If acquiring the second half took long, token first renews the
+// first half, so that the lease begins with nearly all of its TTL.
 func (a *attempt) token(ctx context.Context, h *halves) (uint64, error) {
 	if time.Since(h.since) > a.ttl/10 {
 		if err := h.first.Renew(ctx, a.ttl); err != nil {
@@ -180,7 +186,7 @@ func (a *attempt) token(ctx context.Context, h *halves) (uint64, error) {
 	return token, err
 }
 
-// tokenOf returns the token of a lease of both halves, and whether it is the first store's number.
+// tokenOf returns the token of a lease of both halves. isFirsts reports whether the token is the first store's number.
 func (b *Backend) tokenOf(h *halves) (token uint64, isFirsts bool, err error) {
 	first, err := driver.AddTokenBase(h.first.Token(), b.first.TokenBase)
 	if err == nil {
@@ -198,14 +204,15 @@ func (b *Backend) tokenOf(h *halves) (token uint64, isFirsts bool, err error) {
 	return token, isFirsts, nil
 }
 
-// errOld is of halves that were given back because the first store's number was too old. A new number is above the cut,
-// and all that the first store grants after it: if this lease had the second's, one that is granted next could still
-// have the first's.
+// errOld reports that both halves were released because the first store's number was too old. The next attempt gets a
+// number that is not below the cut, and so does every later lease. Using the second store's number for this lease would
+// not do, because the next lease might still get a number of the first store that is below the cut.
 var errOld = errors.New("the number is older than the cut")
 
-// checkCut returns errOld if somebody may use the second store alone by now, when both halves are held: the first
-// store's numbers have passed the cut longer than SwitchDelay ago. The half's own may be older: some stores draw it
-// when a waiter arrives.
+// checkCut returns errOld if the first store's numbers may have passed the cut more than SwitchDelay ago, because
+// another process may then use the second store alone. Call it while both halves are held. Some stores number a waiter
+// when it arrives, so the number of the first half may be old. So checkCut draws a new number, with a lease on a key of
+// its own.
 func (a *attempt) checkCut(ctx context.Context, h *halves) error {
 	if time.Since(h.asked) < SwitchDelay {
 		return nil
@@ -224,8 +231,9 @@ func (a *attempt) checkCut(ctx context.Context, h *halves) error {
 	return err
 }
 
-// sent is such that a lease of the TTL ends with the half that ends sooner. One whose deadline moves by itself reports
-// its end by its loss.
+// sent returns the Grant.Sent with which a lease of ttl ends at the earlier deadline of the two halves. If ttl is
+// longer than MaxSilence, the deadline of a half moves by itself. sent then returns the current time, and the lease
+// ends when a half reports its loss.
 func (b *Backend) sent(h *halves, ttl time.Duration) time.Time {
 	if most := b.guarantees.MaxSilence; most > 0 && ttl > most {
 		return time.Now()

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Examine implements backend.Examiner. Where names the store that a finding is about.
+// Examine implements backend.Examiner. Where begins with the name of the store that a finding is about.
 func (b *Backend) Examine(ctx context.Context) (all []backend.Finding, err error) {
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
 		for _, s := range []Store{b.first, b.second} {

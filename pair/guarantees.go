@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// weaker is what two stores promise together, as the package's comment lists field by field.
+// weaker returns what two stores promise together. The package's comment lists each field.
 func weaker(first, second Store) backend.Guarantees {
 	a, b := first.Backend.Guarantees(), second.Backend.Guarantees()
 	return backend.Guarantees{
@@ -28,7 +28,7 @@ func weaker(first, second Store) backend.Guarantees {
 	}
 }
 
-// smaller is the smaller of two limits, of which 0 is none.
+// smaller returns the smaller of two limits, where 0 means no limit.
 func smaller[T int | time.Duration](a, b T) T {
 	if a == 0 || b == 0 {
 		return max(a, b)

@@ -10,22 +10,23 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A lease is a Life whose deadline is never later than either half's. Their losses end it.
+// A lease is a Life whose deadline is never later than either half's. The loss of either half ends it.
 type lease struct {
 	*kit.Life
 	pair *Backend
 	*halves
 }
 
-// The halves of a lease, one at each store.
+// halves are the two leases, one at each store, that make up a lease of the pair.
 type halves struct {
 	first, second backend.Lease
-	asked, since  time.Time     // when the first was asked for, and when it was there
-	over          chan struct{} // closed when they are given up
-	once          sync.Once     // closes it
+	asked, since  time.Time     // when the first half was requested, and when it was granted
+	over          chan struct{} // closed when the release of the halves begins
+	once          sync.Once     // closes over
 }
 
-// Deadline implements backend.Lease. A half's may be earlier, or move by itself (Guarantees.MaxSilence).
+// Deadline implements backend.Lease. The deadline of a half may be earlier than the Life's, or move by itself (see
+// Guarantees.MaxSilence).
 func (l *lease) Deadline() time.Time {
 	return earlier(l.Life.Deadline(), earlier(l.first.Deadline(), l.second.Deadline()))
 }
@@ -37,35 +38,35 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Release implements backend.Lease. The half that is left of a lost lease is given back too.
+// Release implements backend.Lease. If the lease is lost, Release also releases the remaining half, in the background.
 func (l *lease) Release(ctx context.Context) error {
 	err := l.Life.Release(ctx)
 	if errors.Is(err, backend.ErrLost) {
 		l.pair.leases.Go(func(context.Context) {
-			_ = l.release(context.WithoutCancel(ctx)) // its TTL ends it in any case
+			_ = l.release(context.WithoutCancel(ctx)) // if this fails, the half expires with its TTL
 		})
 	}
 	return err
 }
 
-// release releases both halves, the second first. The first is released even if that of the second fails.
+// release releases both halves, the second first. The first half is released even if the release of the second fails.
 func (h *halves) release(ctx context.Context) error {
 	h.once.Do(func() { close(h.over) })
 	err := h.second.Release(ctx)
 	if ferr := h.first.Release(ctx); err == nil || ferr != nil && errors.Is(err, backend.ErrLost) {
-		err = ferr // an unknown outcome counts more than a loss
+		err = ferr // an unknown outcome takes precedence over a loss
 	}
 	return err
 }
 
-// watch ends life when a half is lost.
+// watch makes the loss of either half end life.
 func (h *halves) watch(life *kit.Life) {
 	for _, half := range []backend.Lease{h.first, h.second} {
 		if n, ok := half.(backend.LossNotifier); ok {
 			n.OnLost(life.Lose)
 			continue
 		}
-		go func() { // ends with the half, or when its holder gives it up: from then on its loss changes nothing
+		go func() { // ends when the half is lost, or the halves are released: a later loss has no effect
 			select {
 			case <-half.Lost():
 				life.Lose()
@@ -81,8 +82,8 @@ type requests struct{ guarantees *backend.Guarantees }
 // Guarantees implements kit.Requests.
 func (q requests) Guarantees() backend.Guarantees { return *q.guarantees }
 
-// RenewLease implements kit.Requests. If the first has lost the lease, or has not answered, there is no request to the
-// second.
+// RenewLease implements kit.Requests. If the first store has lost the lease or does not answer, no request is sent to
+// the second.
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	h := l.Data.(*halves)
 	err := h.first.Renew(ctx, ttl)
@@ -92,8 +93,8 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	return ttl, err
 }
 
-// ReleaseLease implements kit.Requests. Stores bound their releases by themselves; that of a pair's ends with its
-// Close.
+// ReleaseLease implements kit.Requests. Each store limits the time of its own releases. Close ends releases that are
+// still under way.
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return l.Data.(*halves).release(ctx)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A listing pair is one of two stores that list their keys.
+// A listing adds List to a pair. Both stores must be Listers.
 type listing struct{ pair *Backend }
 
-// List implements backend.Lister. It returns what either store lists, since a key that one of them knows to be held
+// List implements backend.Lister. It returns the keys that either store lists, because a key that is held at one store
 // counts as held.
 func (l listing) List(ctx context.Context, prefix string) (keys []string, err error) {
 	b := l.pair
@@ -34,8 +34,8 @@ func (l listing) List(ctx context.Context, prefix string) (keys []string, err er
 	return slices.Compact(keys), err
 }
 
-// Break implements backend.Breaker: it ends both halves, the second store's first, or the only half of a process that
-// uses one store. A process that holds the first store and finds the second busy is waiting, and has no lease to end.
+// Break implements backend.Breaker. It ends both halves, the second store's first, or the only half if owner's process
+// uses one store. A process that holds the first half and finds the second busy is waiting, and has no lease to end.
 // ErrUnsupported means that one of the stores cannot break leases.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, b.validateKey(key), func(ctx context.Context) error {
@@ -69,8 +69,8 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	})
 }
 
-// namesOf returns the names under which a store may know the half of owner, if h is what it knows of the key. It is not
-// found among readers after more than eight requests to the store.
+// namesOf returns the owners under which a store may hold the half of owner. h is the store's answer for the key. If
+// another reader's lease ends later, namesOf finds the half only if at most eight requests to the store preceded it.
 func namesOf(owner string, h backend.Holder) (names []string) {
 	switch {
 	case h.Owner == numbered(owner, 0), plainOwner(h.Owner) == plainOwner(numbered(owner, 1)):
@@ -83,7 +83,7 @@ func namesOf(owner string, h backend.Holder) (names []string) {
 	return names
 }
 
-// tryEach calls f with one name after the other while it returns ErrLost.
+// tryEach calls f with each name in turn, until f returns anything but ErrLost.
 func tryEach(names []string, f func(name string) error) error {
 	for _, name := range names {
 		if err := f(name); !errors.Is(err, backend.ErrLost) {
@@ -93,7 +93,7 @@ func tryEach(names []string, f func(name string) error) error {
 	return backend.ErrLost
 }
 
-// plainOwner is the owner of the request that numbered has made owner of.
+// plainOwner returns owner without the number that numbered has appended, if any.
 func plainOwner(owner string) string {
 	if i := strings.LastIndexByte(owner, '#'); i >= 0 {
 		if _, err := strconv.ParseUint(owner[i+1:], 10, 64); err == nil {

@@ -14,28 +14,29 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A Store is one of the two, and what package lock would add to it where it is alone.
+// A Store is one of the two stores, with the settings that package lock applies to a store that is used alone.
 type Store struct {
 	Backend   backend.Backend
-	Name      string // for people
+	Name      string // for errors and findings
 	Prefix    string // put before every key
-	TokenBase uint64 // added to every number
+	TokenBase uint64 // added to every number of the store
 }
 
-// A Backend is two stores as one. It implements backend.Backend.
+// A Backend combines two stores into one. It implements backend.Backend.
 type Backend struct {
 	first, second Store
 	cut           uint64
 	guarantees    backend.Guarantees
 	leases        *kit.Leases
-	closeStores   func() error // once
+	closeStores   func() error // closes both stores, once
 }
 
-// releaseTimeout is above every store's own.
+// releaseTimeout is longer than the release timeout of any store.
 const releaseTimeout = time.Minute
 
-// New makes one store of two, whose tokens are the first's numbers while these are below cut. Its Close closes both. It
-// is a backend.Lister if both are, and a backend.Resumer if both are. It renews each lease by itself.
+// New combines two stores into one. Its tokens are the first store's numbers while these are below cut, and the second
+// store's numbers from then on. Its Close closes both stores. It is a backend.Lister if both stores are, and a
+// backend.Resumer if both stores are. It renews each lease separately.
 func New(first, second Store, cut uint64) backend.Backend {
 	first.Name, second.Name = cmp.Or(first.Name, "first"), cmp.Or(second.Name, "second")
 	b := &Backend{first: first, second: second, cut: cut, guarantees: weaker(first, second)}
@@ -46,7 +47,7 @@ func New(first, second Store, cut uint64) backend.Backend {
 		err := b.second.Backend.Close()
 		return errors.Join(<-first, err)
 	})
-	context.AfterFunc(b.leases.Base(), func() { _ = b.closeStores() }) // which ends releases that hang
+	context.AfterFunc(b.leases.Base(), func() { _ = b.closeStores() }) // ends releases that hang
 	return b.withOptional()
 }
 
@@ -73,7 +74,7 @@ func (b *Backend) withOptional() backend.Backend {
 	return b
 }
 
-// can reports whether both stores are a T.
+// can reports whether both stores implement T.
 func can[T any](b *Backend) bool {
 	_, first := b.first.Backend.(T)
 	_, second := b.second.Backend.(T)
@@ -112,8 +113,9 @@ func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 	return leases, err
 }
 
-// Inspect implements backend.Backend. A key that one store alone knows to be held counts as held. Where two hold it,
-// the one at the second store has it: the other waits for that. Of readers, the larger number counts.
+// Inspect implements backend.Backend. A key that is held at only one store counts as held. If the stores have different
+// holders, the holder at the second store has the key, and the other waits for it. If both have readers, the larger
+// number counts.
 func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
 	err = b.leases.Call(ctx, b.validateKey(key), func(ctx context.Context) (err error) {
 		h, err = b.inspect(ctx, key)
@@ -137,10 +139,10 @@ func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, erro
 		h = first
 		h.TTL = smaller(first.TTL, second.TTL)
 		if h.Token >= b.cut {
-			h.Token = second.Token // or nobody has one yet
+			h.Token = second.Token // 0 if the second store is free: the first half alone has no token
 		}
 	case first.Shared > 0 && second.Shared > 0 && b.cut > 0:
-		h.Token = 0 // it may be the number of this reader at the first store, which is unknown
+		h.Token = 0 // the token may be this reader's number at the first store, which is unknown
 	}
 	if second.Shared > 0 { // readers of the second store alone, or of both
 		h.Shared = max(first.Shared, second.Shared)
@@ -176,9 +178,9 @@ func (b *Backend) validateKey(key string) error {
 		backend.ValidateKey(b.second.Prefix+key))
 }
 
-// numbered is the owner of a store's half: that of the pair's request, with a number appended if the store has had a
-// request before, or if the owner ends like one with a number. It is never used twice: a store may still be cleaning up
-// after the one before, even if that was released.
+// numbered returns the owner of the next request to a store. It is the pair's owner, with a number appended if the
+// store has had a request before, or if owner already ends like a numbered one. No owner is used twice, because a store
+// may still be cleaning up after the previous request, even if that lease was released.
 func numbered(owner string, before int) string {
 	if before == 0 && plainOwner(owner) == owner {
 		return owner

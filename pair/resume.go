@@ -7,12 +7,11 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A resuming pair is one of two stores that return leases to other clients.
+// A resuming adds Resume to a pair. Both stores must be Resumers.
 type resuming struct{ pair *Backend }
 
 // Resume implements backend.Resumer. It resumes both halves, the second store's first: a process that waits for the
-// second store has no lease, only the first store's half. If one half cannot be resumed, the other may have been
-// extended.
+// second store has no lease, only the first half. If one half cannot be resumed, the other may have been extended.
 func (p resuming) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
 	b := p.pair
 	bad := r.ValidateFor(b.guarantees)
@@ -22,7 +21,7 @@ func (p resuming) Resume(ctx context.Context, r backend.Request) (l backend.Leas
 	err = b.leases.Call(ctx, bad, func(ctx context.Context) error {
 		resumed, err := b.resume(ctx, r)
 		if err == nil {
-			l = resumed // not a nil *lease
+			l = resumed // never a nil *lease: l would not be nil then
 		}
 		return err
 	})
@@ -32,7 +31,7 @@ func (p resuming) Resume(ctx context.Context, r backend.Request) (l backend.Leas
 func (b *Backend) resume(ctx context.Context, r backend.Request) (*lease, error) {
 	stores := []Store{b.second, b.first}
 	var names [2][]string
-	for i, s := range stores { // before either half is extended
+	for i, s := range stores { // check both stores before extending either half
 		h, err := s.Backend.Inspect(ctx, s.Prefix+r.Key)
 		if err != nil {
 			return nil, err

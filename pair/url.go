@@ -37,7 +37,7 @@ func init() {
 	})
 }
 
-// URL is the URL of the store that is made of the two whose URLs are given. It holds their passwords.
+// URL returns the URL of the pair of the two stores whose URLs are given. It contains their passwords.
 func URL(first, second string, cut uint64) string {
 	raw := scheme + ":?" + paramFirst + "=" + url.QueryEscape(first) + "&" + paramSecond + "=" + url.QueryEscape(second)
 	if cut > 0 {
@@ -77,8 +77,8 @@ func open(ctx context.Context, u driver.URL) (backend.Backend, error) {
 	return New(first, second, uint64(u.Number(paramCut))), nil
 }
 
-// OpenStore opens one of the two, and takes the parameters from its URL that package lock takes where it is alone. Its
-// errors do not show passwords.
+// OpenStore opens one of the two stores. It applies the parameters of the URL that package lock applies to a store that
+// is used alone: lock_prefix and lock_token_base. Its errors do not show passwords.
 func OpenStore(ctx context.Context, rawURL string) (s Store, err error) {
 	rest, prefix, err := driver.TakePrefix(rawURL)
 	if err != nil {

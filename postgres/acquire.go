@@ -11,26 +11,28 @@ import (
 )
 
 const (
-	// Waiters who are not in the server's queue ask again and again.
+	// pollMin and pollMax bound the pause between the attempts of a waiter that is not in the server's queue.
 	pollMin = 20 * time.Millisecond
 	pollMax = 500 * time.Millisecond
-	// lateGrant is the part of its TTL that a wait may take before the lease is renewed to have its full TTL.
+	// If a wait takes longer than TTL/lateGrant, the lease is renewed at once, so that its holder has the full TTL. The
+	// deadline counts from when the wait was sent.
 	lateGrant = 20
 )
 
-// Acquire implements [backend.Backend]. Waiters queue at the server, each on a connection of its own, and ask again and
-// again where that is not possible.
+// Acquire implements [backend.Backend]. Waiters wait in the server's queue, each on its own connection. A waiter polls
+// if MaxLeases/2 waiters of this Backend are already in the queue.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	return b.leases.Acquire(ctx, r, kit.Waiter{
 		Try:     func(ctx context.Context) (backend.Lease, error) { return b.try(ctx, r) },
 		Pause:   kit.Pause{Min: pollMin, Max: pollMax},
 		Passing: func(err error) bool { return !errors.Is(err, ErrExhausted) },
-		CleanUp: func() {}, // an attempt that failed has closed its connection, or given the lock up
+		CleanUp: func() {}, // a failed attempt has already closed its connection or released the lock
 	})
 }
 
-// try makes an attempt, and another where a connection that was at rest turns out to have ended before. A waiter also
-// waits for connections to come back; a full lock table is everybody's trouble.
+// try makes an attempt. It repeats the attempt if the connection had been idle and had already ended. A waiter also
+// retries while the server has no free connection. If the server's lock table is full, even a waiter gets the error,
+// because the full table affects every client.
 func (b *Backend) try(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	pause := kit.Pause{Min: pollMin, Max: pollMax}
 	for n := 0; ; n++ {
@@ -45,7 +47,8 @@ func (b *Backend) try(ctx context.Context, r backend.Request) (backend.Lease, er
 	}
 }
 
-// attempt asks for the lock on one session. again reports that the session was at rest and had ended before.
+// attempt requests the lock on one session. again reports whether another attempt may succeed: the session had been
+// used before, has ended, and holds no lock.
 func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error) {
 	h := &held{h: hashOf(r.Key), shared: r.Shared, wait: r.Wait, ttl: b.guarantees.Round(r.TTL)}
 	h.entry = labelEntry(h.h, r.Owner)
@@ -65,7 +68,7 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 			return backend.ErrHeld
 		}
 		busy = true
-		s.limit(ctx, 0) // the wait takes as long as it takes
+		s.limit(ctx, 0) // the wait has no time limit
 		g.Sent = time.Now()
 		if g.Token, err = s.lock(h, stWait); err != nil || time.Since(g.Sent) <= h.ttl/lateGrant {
 			return err
@@ -82,24 +85,24 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 		return l, false, err
 	}
 	b.pool.drop(h)
-	if busy { // the statement that waits answers nothing before it is granted
+	if busy { // the key was held: the server replies to a wait only when the lock is granted
 		return nil, false, fmt.Errorf("%w, then: %w", backend.ErrHeld, err)
 	}
 	again = used && neverHeld(err)
 	if again && errors.Is(err, errUnanswered) {
-		// The path may have broken and not the session, which may have the lock by now, and would refuse it to the next
+		// Perhaps only the network path has broken. The session may still live and hold the lock, which would block the next
 		// attempt.
 		again = b.terminateNow(ctx, s.server) == nil
 	}
 	return nil, again, err
 }
 
-// grant begins the life of what g grants.
+// grant registers the lease that g describes, and connects it with its session.
 func (b *Backend) grant(ctx context.Context, r backend.Request, g kit.Grant) (backend.Lease, error) {
 	h := g.Data.(*held)
 	life, err := b.leases.Grant(ctx, r, g)
 	if err != nil {
-		return nil, err // Leases gives it back
+		return nil, err // Leases releases the lock
 	}
 	if !b.pool.granted(h, life) {
 		life.Lose()
@@ -108,14 +111,14 @@ func (b *Backend) grant(ctx context.Context, r backend.Request, g kit.Grant) (ba
 	return life, nil
 }
 
-// expired gives up a lock whose lease is over: its session may live on.
+// expired releases the lock of a lost lease, because the session may still be alive.
 func (b *Backend) expired(h *held) {
 	if b.leases.Closed() {
-		return // its key stays held until the TTL has run out
+		return // Close releases nothing: the key stays held until the TTL has run out
 	}
 	b.leases.Go(func(ctx context.Context) {
 		if err := b.giveUp(ctx, h); errors.Is(err, errBroken) {
-			b.terminateLater(h.s.server) // with others, as many may have broken at once
+			b.terminateLater(h.s.server) // in one batch, because many sessions may break at once
 		}
 	})
 }

@@ -13,15 +13,15 @@ import (
 
 // A Backend keeps locks in Postgres. It implements [backend.Backend].
 type Backend struct {
-	config     *pgx.ConnConfig // of the application; see connConfig
+	config     *pgx.ConnConfig // the application's; see connConfig
 	options    Options
 	guarantees backend.Guarantees
 	leases     *kit.Leases
 	pool       pool
 	mint       mint
-	probed     atomic.Bool // that the server, and what is before it, can do what the mode needs
+	probed     atomic.Bool // the first connection has shown that the server can keep locks
 
-	orphansMu sync.Mutex // guards what follows
+	orphansMu sync.Mutex // guards orphans
 	orphans   []server   // sessions to terminate
 }
 
@@ -36,7 +36,8 @@ func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 	return b
 }
 
-// room keeps leases to a quarter of the server's lock table, because a full one stops everybody's statements.
+// room limits MaxLeases to a quarter of the server's lock table, because a full table makes every client's statements
+// fail.
 func (b *Backend) room(locks int64) {
 	const part = 4
 	if n := int(locks / part); n > 0 {
@@ -48,13 +49,13 @@ func (b *Backend) room(locks int64) {
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
-// call makes a call of Backend, unless it is invalid.
+// call runs do as one call of the Backend. If invalid is not nil, call returns invalid and does not run do.
 func (b *Backend) call(ctx context.Context, invalid error, do func(ctx context.Context) error) error {
 	return b.leases.Call(ctx, invalid, func(ctx context.Context) error { return unavailable(do(ctx)) })
 }
 
-// Close implements [backend.Backend]. Connections that carry leases stay open, with nobody reading from them, until the
-// server's timer ends them: the holders may still be at work.
+// Close implements [backend.Backend]. It does not release leases, because their holders may still be working.
+// Connections that carry leases stay open, without a reader, until the server's timer ends them.
 func (b *Backend) Close() error {
 	if b.leases.Close() {
 		b.pool.end()

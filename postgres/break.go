@@ -6,8 +6,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Break implements [backend.Breaker]. It ends the holder's session, which takes the same role, or one with
-// pg_signal_backend.
+// Break implements [backend.Breaker]. It terminates the holder's session. The server permits this to the same role and
+// to members of pg_signal_backend.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		h := hashOf(key)

@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// Capacity implements [backend.Capacity]: for how many more connections the server has room, by max_connections, what
-// of it is reserved, and the limits of the database and the role, less those that are open.
+// Capacity implements [backend.Capacity]. It returns how many more connections the server accepts, but at least 1. The
+// limits are max_connections minus the reserved connections, and the connection limits of the database and of the role,
+// each minus the open connections.
 func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 	err = b.call(ctx, nil, func(ctx context.Context) error {
 		rows, err := b.query(ctx, capacitySQL)

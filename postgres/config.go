@@ -11,7 +11,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// connConfig returns the configuration of the next connection: the application's, with what the store needs.
+// connConfig returns the configuration of the next connection: the application's configuration with the changes that
+// the store needs.
 func (b *Backend) connConfig(ctx context.Context) (*pgconn.Config, error) {
 	config := b.config.Copy()
 	if before := b.options.BeforeConnect; before != nil {
@@ -20,11 +21,11 @@ func (b *Backend) connConfig(ctx context.Context) (*pgconn.Config, error) {
 		}
 	}
 	c := &config.Config
-	limit := logins * b.options.Timeout // in all: pgx dials a host that takes connections and is silent again, without TLS
+	limit := logins * b.options.Timeout // for all dials: pgx redials a silent host without TLS
 	if n := hosts(c); n > 1 {
 		limit = connectLimit
 		if c.ConnectTimeout == 0 {
-			c.ConnectTimeout = connectLimit / time.Duration(n+1) // a silent host leaves time for the others
+			c.ConnectTimeout = connectLimit / time.Duration(n+1) // so that a silent host does not use up the time of the others
 		}
 	}
 	c.DialFunc = guarded(c.DialFunc, time.Now().Add(limit))
@@ -49,7 +50,8 @@ func (b *Backend) connConfig(ctx context.Context) (*pgconn.Config, error) {
 	return c, nil
 }
 
-// timeouts are settings that setup.sql sets. The application's values could end the session before.
+// timeouts are the settings that setup.sql overrides. The application's values are removed, because they could end the
+// session before setup.sql runs.
 var timeouts = []string{"statement_timeout", "lock_timeout", "idle_session_timeout"}
 
 // hosts counts the servers that config names.

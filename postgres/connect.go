@@ -13,19 +13,19 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A server is what a connection finds at its other end.
+// A server describes the server process at the other end of a connection.
 type server struct {
-	pid   string // of the session
-	begun string // when the session began; with pid it is unique
-	locks int64  // room in the shared lock table
+	pid   string // process id
+	begun string // when the session began; pid and begun together are unique
+	locks int64  // size of the shared lock table
 }
 
 const (
 	connectLimit = 10 * time.Second
-	logins       = 2 // time-outs of a request for a login
+	logins       = 2 // a login may take this many times Options.Timeout
 )
 
-// connect makes a session that nobody has checked out yet.
+// connect opens a session, which is not yet in the pool.
 func (b *Backend) connect(ctx context.Context) (*session, error) {
 	limit := replyLimit(ctx)
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
@@ -70,7 +70,7 @@ func (s *session) prepare() error {
 	case row[0] == "t":
 		return refused("the server is a standby; locks on it exclude nobody on the primary " +
 			"(target_session_attrs=primary finds that)")
-	case s.server.pid != strconv.FormatUint(uint64(s.conn.PID()), 10): // a pooler makes one up
+	case s.server.pid != strconv.FormatUint(uint64(s.conn.PID()), 10): // a pooler invents a process id
 		return refused("a pooler is before the server, and session locks do not work through poolers: " +
 			"connect to the server itself, or keep leases in a table, with a URL that begins with postgres+table://")
 	}
@@ -89,15 +89,16 @@ func (s *session) prepare() error {
 	if _, err = s.simple(checkIntervalSQL); s.isBroken() {
 		return err
 	}
-	return nil // what has no such setting goes without
+	return nil // a platform without this setting works without it
 }
 
-// refused reports a server that cannot keep locks, or a pooler before it.
+// refused returns the error for a server that cannot keep locks, or for a pooler in front of it.
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", backend.ErrUnsupported, fmt.Sprintf(format, args...))
 }
 
-// guarded lets the kernel find out about connections whose other end is gone, and ends their login at end.
+// guarded wraps dial. It lets the kernel detect that the other end of a connection is gone, and sets end as the
+// deadline of the login.
 func guarded(dial pgconn.DialFunc, end time.Time) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
@@ -107,7 +108,7 @@ func guarded(dial pgconn.DialFunc, end time.Time) pgconn.DialFunc {
 		if tcp, ok := c.(*net.TCPConn); ok {
 			_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second,
 				Count: 3})
-			limitSilence(tcp, 30*time.Second) // the same when a request is on its way, which keeps the probes back
+			limitSilence(tcp, 30*time.Second) // while a request is unacknowledged, the kernel sends no probes
 		}
 		_ = c.SetDeadline(end)
 		return c, nil

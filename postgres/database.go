@@ -14,11 +14,12 @@ import (
 
 // NewFromDB is [New] with the configuration of db, which must use the driver of pgx (package stdlib). It reads the
 // configuration from one connection of db, which it returns to db at once. If all connections of db are in use,
-// NewFromDB waits for one until ctx ends. Another driver is ErrUnsupported: its settings cannot be read.
+// NewFromDB waits for one until ctx ends. For any other driver it returns ErrUnsupported, because it cannot read that
+// driver's settings.
 //
 // The Backend opens its own connections. They do not count against the limits of db, and closing the Backend does not
-// close db. The hooks of stdlib do not run on them: OptionBeforeConnect had its effect on the configuration that was
-// read, so a password that expires needs Options.BeforeConnect.
+// close db. The hooks of stdlib do not run on them: OptionBeforeConnect has changed only the configuration that was
+// read. If a password expires, use Options.BeforeConnect.
 func NewFromDB(ctx context.Context, db *sql.DB, opts *Options) (*Backend, error) {
 	if _, err := opts.validate(); err != nil {
 		return nil, err

@@ -11,11 +11,11 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A reading is what the server says of itself.
+// A reading contains the settings that the server reports.
 type reading struct {
 	values map[string]string
 	o      Options
-	room   int // for leases; 0 for no limit
+	room   int // number of further leases for which the server has room; 0 means no limit
 }
 
 func (r reading) number(name string) int64 {

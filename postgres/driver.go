@@ -18,7 +18,7 @@ const (
 func init() {
 	driver.Register(driver.Driver{
 		Name: "postgres",
-		// Hosts stay as they are written: they may be sockets, and pgx knows ports of its own.
+		// Hosts are passed to pgx unchanged: they may be sockets, and pgx has its own default port.
 		URLs: []driver.URLForm{
 			{Scheme: "postgres", Hosts: driver.ManyHosts, User: true, Path: driver.OptionalPath},
 			{Scheme: "postgresql", Hosts: driver.ManyHosts, User: true, Path: driver.OptionalPath},

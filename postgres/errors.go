@@ -13,7 +13,7 @@ import (
 )
 
 // ErrExhausted means that nothing was granted because a limit is reached: Options.MaxLeases, the server's
-// max_connections, or the server's shared lock table, which is max_locks_per_transaction × max_connections in size. It
+// max_connections, or the size of the server's shared lock table (max_locks_per_transaction × max_connections). It
 // matches backend.ErrUnavailable.
 var ErrExhausted = fmt.Errorf("%w: no room for another lease", backend.ErrUnavailable)
 
@@ -23,7 +23,7 @@ const (
 	codeTooMany        = "53300" // too_many_connections
 	classNotSupported  = "0A"
 	classWrong         = "42" // undefined functions, tables, settings
-	classTransaction   = "25" // a transaction is not what it should be
+	classTransaction   = "25" // invalid transaction state
 	classConnection    = "08"
 	classResources     = "53"
 	classIntervention  = "57P"
@@ -39,14 +39,15 @@ func code(err error) string {
 	return ""
 }
 
-// lacking reports whether err is about something that the server cannot do at all.
+// lacking reports whether err means that the server does not support a feature at all.
 func lacking(err error) bool {
 	c := code(err)
 	return c == codeUnknownSetting ||
 		strings.HasPrefix(c, classNotSupported) || strings.HasPrefix(c, classWrong) || strings.HasPrefix(c, classTransaction)
 }
 
-// unavailable is err as callers see it: ErrUnavailable if the server could not be asked or did not answer.
+// unavailable returns err in the form that callers see. The result matches ErrUnavailable if the server was not reached
+// or did not reply.
 func unavailable(err error) error {
 	c := code(err)
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
@@ -54,7 +55,7 @@ func unavailable(err error) error {
 	case errors.Is(err, backend.ErrLost), errors.Is(err, backend.ErrClosed), errors.Is(err, backend.ErrUnavailable):
 		return err
 	case c == codeOutOfMemory, c == codeTooMany:
-		if kit.IsContextError(err) { // one host was full, and another silent
+		if kit.IsContextError(err) { // one host was full, and another one timed out
 			return fmt.Errorf("%w: %v", ErrExhausted, err)
 		}
 		return fmt.Errorf("%w: %w", ErrExhausted, err)
@@ -66,9 +67,9 @@ func unavailable(err error) error {
 	return err
 }
 
-// neverHeld reports whether err says that a request on a session which has ended left nothing behind: it was not sent,
-// or the session ended, and with it the locks. pgx says so of all reads that fail; where only the time is over it is
-// not true.
+// neverHeld reports whether err proves that a request on an ended session left no lock behind. Either the request was
+// not sent, or the session ended and its locks with it. pgx reports every failed read as safe to retry, which is wrong
+// for a read that only timed out.
 func neverHeld(err error) bool {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
@@ -76,7 +77,7 @@ func neverHeld(err error) bool {
 	return pgconn.SafeToRetry(err) || errors.Is(err, errBroken) || endedByServer(err)
 }
 
-// endedByServer reports whether err is the server's word that it has ended the session.
+// endedByServer reports whether err is the server's message that it has ended the session.
 func endedByServer(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.SeverityUnlocalized == "FATAL" || e.SeverityUnlocalized == "PANIC")

@@ -14,15 +14,15 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A port that is not Postgres' often waits for the end of a line, and so never sends a byte. While a store is opened,
-// the wait for the first byte has a limit of its own. A busy Postgres can take two seconds: a caller whose context has
-// a deadline has the patience for that.
+// A server that is not Postgres often waits for the end of a line, and so never sends a byte. Therefore the wait for
+// the first byte has a separate limit while a store is opened. A busy Postgres can take two seconds to reply. If the
+// caller's context has a deadline, the longer limit applies.
 const (
 	firstReplyLimit   = 1800 * time.Millisecond
 	patientReplyLimit = 3500 * time.Millisecond
 
-	// Limits are counted in ticks. If this machine is too busy to run the process, ticks come late and the limit grows:
-	// a server on the same machine is late for the same reason.
+	// Limits are counted in ticks. If this machine is too busy to run the process, ticks come late and the limit grows,
+	// because a server on the same machine is then slow, too.
 	replyTick = 20 * time.Millisecond
 )
 
@@ -36,8 +36,8 @@ func replyLimit(ctx context.Context) time.Duration {
 	return firstReplyLimit
 }
 
-// expectReply makes connections of dial wait at most limit for the first byte. An address that stayed silent is not
-// dialled again, because pgx would try the address without TLS. The result is for one call of pgconn.ConnectConfig.
+// expectReply wraps dial: its connections wait at most limit for the first byte. If pgx dials a silent address again,
+// to try it without TLS, that dial fails at once. The result is for one call of pgconn.ConnectConfig.
 func expectReply(dial pgconn.DialFunc, limit time.Duration) pgconn.DialFunc {
 	var mu sync.Mutex
 	silent := make(map[string]bool)
@@ -64,18 +64,18 @@ func expectReply(dial pgconn.DialFunc, limit time.Duration) pgconn.DialFunc {
 	}
 }
 
-// A repliedConn ends reads with noReply if its first byte does not arrive in time.
+// A repliedConn fails reads with noReply if its first byte does not arrive in time.
 type repliedConn struct {
 	net.Conn
 	noReply   error
 	onSilence func()
 
 	mu    sync.Mutex
-	timer *time.Timer // nil once the first byte has arrived, the connection is closed, or the time is over
-	over  bool        // the time is over
+	timer *time.Timer // nil after the first byte, after Close, or when the time limit has passed
+	over  bool        // the time limit has passed
 }
 
-// wait ends the wait for the first byte after so many ticks.
+// wait starts the time limit for the first byte, in ticks.
 func (c *repliedConn) wait(ticks int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,7 @@ func (c *repliedConn) wait(ticks int) {
 	})
 }
 
-// stop ends the wait, and reports whether its time was over before.
+// stop cancels the time limit, and reports whether the limit had already passed.
 func (c *repliedConn) stop() (over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// minTTL leaves a grant time to arrive: a shorter lease would often be over before its holder hears of it.
+	// minTTL leaves time for a grant to arrive: a shorter lease would often expire before its holder receives the grant.
 	minTTL      = 100 * time.Millisecond
 	granularity = time.Millisecond
-	// maxLate is what the server's timer and the end of its process add to a TTL: 13 ms at most on a machine with four
-	// processors that had little to do, 97 ms with 25 processes that wanted them, and 310 ms in containers that
-	// starved.
+	// maxLate bounds the delay between the TTL and the moment when the key is free. The server's timer may fire late, and
+	// its process takes time to end. Measured maxima are 13 ms on an almost idle machine with four processors, 97 ms if 25
+	// processes compete for them, and 310 ms in containers without enough CPU time.
 	maxLate = 500 * time.Millisecond
-	// maxTTL is about the longest that the server's timer can be set to, 2^31 ms.
+	// maxTTL is just below the longest timeout that the server accepts, 2^31 ms.
 	maxTTL = 24 * 24 * time.Hour
 )
 

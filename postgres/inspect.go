@@ -10,15 +10,15 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Inspect implements [backend.Backend]. The owner comes from the label of the holder's session, which only the same
-// role and members of pg_read_all_stats may see, and only where track_activities is on; otherwise, and for a lock that
-// is not ours, Owner names the session. Token is 0. TTL is what is left of the session's timer, 0 where that is not
-// known. If readers hold the key, the owner and the TTL are those of the reader that ends last.
+// Inspect implements [backend.Backend]. It reads the owner from the label of the holder's session. The label is visible
+// only to the same role and to members of pg_read_all_stats, and only if track_activities is on. If the label is not
+// visible, or another tool holds the lock, Owner names the session. Token is 0. TTL is the remaining time of the
+// session's timer, or 0 if unknown. If readers hold the key, Owner and TTL are those of the reader that ends last.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	var holder backend.Holder
 	err := b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
 		h := hashOf(key)
-		for range 10 { // a session may get its label and its lock while the server reads them
+		for range 10 { // a session may change its label and its lock while the server reads both
 			var certain bool
 			if holder, certain, err = b.inspect(ctx, h); err != nil || certain {
 				break
@@ -35,7 +35,7 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 	if err != nil {
 		return holder, false, err
 	}
-	var foreign backend.Holder // of a session that does not name its owner
+	var foreign backend.Holder // a session whose label does not name the owner
 	waiters, readers := 0, 0
 	for _, row := range rows {
 		if row[0] != "t" {
@@ -62,7 +62,7 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 	return holder, !foreign.Held(), nil
 }
 
-// holderOf reads a row of inspect.sql. certain means that the session's label names the owner.
+// holderOf reads a row of inspect.sql. certain reports whether the session's label names the owner.
 func holderOf(row []string, h hash) (holder backend.Holder, certain bool) {
 	pid, query, application, state := row[1], row[2], row[3], row[4]
 	owner, timeout, ok := readLabel(query, h)

@@ -10,13 +10,13 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// requests are what Leases asks of the server.
+// requests implements [kit.Requests]: the requests that kit.Leases sends to the server.
 type requests struct{ *Backend }
 
 var _ kit.Requests = requests{}
 
-// RenewLease implements [kit.Requests]. The end of ctx does not interrupt the request, which would break the connection
-// and lose the lease.
+// RenewLease implements [kit.Requests]. If ctx ends, the request continues in the background, because an interruption
+// would break the connection and lose the lease.
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	h := l.Data.(*held)
 	err := h.s.take(ctx)
@@ -50,7 +50,7 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	return ttl, unavailable(err)
 }
 
-// renew starts the idle time of h's session anew, with the timeout ttl.
+// renew restarts the idle timer of h's session with the timeout ttl.
 func (s *session) renew(h *held, ttl time.Duration) error {
 	_, err := s.run(label(ttl, h.entry), ttl, stRenew)
 	if err == nil {
@@ -63,23 +63,23 @@ func (s *session) renew(h *held, ttl time.Duration) error {
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	h, ok := l.Data.(*held)
 	if !ok {
-		return nil // an attempt that failed has closed its connection or given the lock up
+		return nil // a failed attempt has already closed its connection or released the lock
 	}
 	err := q.giveUp(ctx, h)
 	if errors.Is(err, errBroken) {
 		if err = q.terminateNow(ctx, h.s.server); err == nil {
-			err = backend.ErrLost // nobody has the key any more
+			err = backend.ErrLost // the session has ended, and its lock with it
 		}
 	}
 	return unavailable(err)
 }
 
-// giveUp releases what h holds. After errBroken its session may still have it.
+// giveUp releases h's lock. After errBroken, the session may still hold the lock.
 func (b *Backend) giveUp(ctx context.Context, h *held) error {
 	if err := h.s.take(ctx); err != nil {
 		return err
 	}
-	h.s.limit(context.Background(), b.options.Timeout) // ctx ends no sooner, but with Close
+	h.s.limit(context.Background(), b.options.Timeout) // ctx ends no earlier, except at Close
 	err := h.s.unlock(h)
 	h.s.give()
 	if err == nil || errors.Is(err, backend.ErrLost) {
@@ -88,7 +88,7 @@ func (b *Backend) giveUp(ctx context.Context, h *held) error {
 	return err
 }
 
-// lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
+// lock requests h's lock with the statement st, a try or a wait. It returns token 0 if the lock is refused.
 func (s *session) lock(h *held, st statement) (token uint64, err error) {
 	if h.shared {
 		st += stTryShared - stTry
@@ -101,12 +101,12 @@ func (s *session) lock(h *held, st statement) (token uint64, err error) {
 		token, err = mint.token(row[0], own, now)
 	}
 	if err != nil {
-		s.close() // what it holds is not certain
+		s.close() // whether the session holds the lock is unknown
 	}
 	return token, err
 }
 
-// unlock gives up h's lock. ErrLost means that the session did not have it.
+// unlock releases h's lock. It returns ErrLost if the session did not hold the lock.
 func (s *session) unlock(h *held) error {
 	if s.b.pool.isGone(h) {
 		return backend.ErrLost
@@ -120,7 +120,7 @@ func (s *session) unlock(h *held) error {
 	case endedByServer(err):
 		return fmt.Errorf("%w: %w", backend.ErrLost, err)
 	case err != nil:
-		s.close() // which releases
+		s.close() // which releases the lock
 	case row[0] != "t":
 		err = backend.ErrLost
 	}

@@ -21,25 +21,25 @@ const (
 // Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use
 // the same database.
 type Options struct {
-	// MaxLeases is how many leases a Backend may have, held or waited for at the server: at least 4, by default 32, and
-	// at most a quarter of the server's shared lock table, because everybody's statements fail when that is full. Each
-	// has its own connection, also each of several shared leases on one key; there is one more connection to look
-	// around with. Half of MaxLeases may wait at the server, others poll. One more lease is ErrExhausted, or waits for
-	// its turn in order of arrival if it may wait.
-	// Connections that were idle for a minute are closed, except one.
+	// MaxLeases is the maximum number of leases that a Backend holds or waits for at the server: at least 4, by default
+	// 32. It is at most a quarter of the server's shared lock table, because a full table makes every client's statements
+	// fail. Each lease has its own connection, even if several shared leases are on one key. One extra connection is used
+	// for inspection. Half of MaxLeases may wait in the server's queue; other waiters poll. Beyond the limit, a request
+	// that may wait does so in order of arrival, and any other request fails with ErrExhausted. Connections that have been
+	// idle for a minute are closed, except one.
 	MaxLeases int
 
-	// Durable makes every grant wait until the server's log is on its own disk, so that tokens also increase across a
-	// crash of the server, though not across a failover: Guarantees.Fencing is FencingRestart then.
+	// Durable delays a grant until its transaction id is in the server's log on the server's own disk. Tokens then
+	// increase even across a crash of the server, but not across a failover. Guarantees.Fencing becomes FencingRestart.
 	Durable bool
 
 	// Timeout bounds each request; 2 s if zero.
 	Timeout time.Duration
 
-	// BeforeConnect, if not nil, may change the copy of the configuration that the next connection uses, for example
-	// to set a password that expires. Connections are opened as long as the Backend is open. BeforeConnect must return
-	// soon after its context ends, and may be called concurrently. Its error fails the call that needs the connection,
-	// with ErrUnavailable. The field of this name in pgxpool.Config fits.
+	// BeforeConnect, if not nil, may change the copy of the configuration that the next connection uses, for example to
+	// set a password that expires. Connections are opened at any time while the Backend is open. BeforeConnect must return
+	// soon after its context ends, and may be called concurrently. If it returns an error, the call that needs the
+	// connection fails with ErrUnavailable. The function of the same name in pgxpool.Config can be used.
 	BeforeConnect func(ctx context.Context, config *pgx.ConnConfig) error
 }
 
@@ -67,18 +67,17 @@ func (o *Options) validate() (Options, error) {
 }
 
 // New returns a Backend that opens its own connections with config, which it copies. Like opening by URL, New checks
-// the server once, within ctx. Close closes only these connections. Nil opts are the defaults.
+// the server once, within ctx. Close closes only these connections. Nil opts mean the defaults.
 //
-// New takes a configuration and not a pool, because a lease is a session: a pool would pass the session on with its
-// locks, and only a reader on the connection notices at once that the session has ended. A *pgxpool.Pool has the
-// configuration:
+// New needs a configuration instead of a pool, because a lease is a session. A pool would hand the session to other
+// callers, with its locks. Besides, only a reader on the connection detects at once that the session has ended. A
+// *pgxpool.Pool provides the configuration:
 //
 //	c := pool.Config()
 //	store, err := postgres.New(ctx, c.ConnConfig, &postgres.Options{BeforeConnect: c.BeforeConnect})
 //
 // The store's connections do not count against the pool's limits, and the pool's AfterConnect does not run on them. Put
-// settings of the session in RuntimeParams, for example RuntimeParams["role"] for SET ROLE. For a *sql.DB see
-// [NewFromDB].
+// session settings in RuntimeParams, for example RuntimeParams["role"] for SET ROLE. For a *sql.DB see [NewFromDB].
 func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {
@@ -95,7 +94,7 @@ func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, 
 	return b, nil
 }
 
-// look connects for the first time.
+// look opens the first connection, which checks the server.
 func (b *Backend) look(ctx context.Context) error {
 	return b.onFreeSession(ctx, func(s *session) error {
 		b.probed.Store(true)

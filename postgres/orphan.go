@@ -9,9 +9,9 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// An orphan is a session whose connection is broken for the client, and not for the server. It keeps its locks.
+// An orphan is a session whose connection is broken for the client, but not for the server. It keeps its locks.
 
-// terminateLater ends the session of orphan in the background.
+// terminateLater terminates the session of orphan in the background.
 func (b *Backend) terminateLater(orphan server) {
 	b.orphansMu.Lock()
 	defer b.orphansMu.Unlock()
@@ -21,10 +21,10 @@ func (b *Backend) terminateLater(orphan server) {
 	}
 }
 
-// terminateOrphans looks for all orphans together until they have gone, or until Close begins. It does not give up
-// after a TTL: the server may have carried out a renewal to a longer TTL, and the TTL of a session in the queue begins
-// when it gets the lock. The server ends most of them by itself, so that one look finds none. It comes after one to
-// three seconds, and later where looks fail.
+// terminateOrphans terminates all orphans with one query. It repeats the query until no orphan is left or Close begins.
+// It does not stop after a TTL: the server may have executed a renewal to a longer TTL, and the TTL of a queued session
+// begins when the session gets the lock. The first query runs after one to three seconds: by then the server has ended
+// most orphans by itself, and one query suffices. The pauses grow if queries fail.
 func (b *Backend) terminateOrphans() {
 	pause := kit.Pause{Min: time.Second, Max: 10 * time.Second}
 	for kit.Sleep(b.leases.Closing(), pause.Next(0)) == nil {
@@ -45,8 +45,8 @@ func (b *Backend) terminateOrphans() {
 	}
 }
 
-// terminateNow ends sessions, in case the server has not noticed that their connections are broken, and waits for their
-// end, by which their locks are free.
+// terminateNow terminates sessions, because the server may not have noticed that their connections are broken. It waits
+// until they have ended and their locks are free.
 func (b *Backend) terminateNow(ctx context.Context, orphans ...server) error {
 	var pids, begun []string
 	for _, g := range orphans {
@@ -56,10 +56,10 @@ func (b *Backend) terminateNow(ctx context.Context, orphans ...server) error {
 	return err
 }
 
-// terminate repeats sql, which terminates sessions and returns a row for each, until none is left, but not for longer
-// than a request may take. found reports whether there was one.
+// terminate repeats sql, which terminates sessions and returns a row for each, until no session is left or
+// Options.Timeout has passed. found reports whether there was one.
 func (b *Backend) terminate(ctx context.Context, sql string, params ...string) (found bool, err error) {
-	limit, cancel := context.WithTimeout(ctx, b.options.Timeout) // of the wait; a query may need a new connection first
+	limit, cancel := context.WithTimeout(ctx, b.options.Timeout) // for the pauses; a query may need a new connection
 	defer cancel()
 	pause := kit.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
 	for ; ; found = true {

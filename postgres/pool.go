@@ -11,41 +11,43 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A pool keeps the sessions of a Backend within its limits. A session goes back when its lease ends, never before.
+// A pool keeps the sessions of a Backend within its limits. A session returns to the pool when its lease ends, never
+// earlier.
 type pool struct {
 	b *Backend
 
 	mu    sync.Mutex
 	all   map[*session]struct{}
 	idle  []*session // not checked out; the last one is used first
-	taken int        // how many are checked out, or being made
-	line  []*held    // wait for a session, first come, first served
+	taken int        // number of sessions that are checked out or being opened
+	line  []*held    // waiting for a session, first come, first served
 
-	quiet time.Duration // after which a session is watched
-	rest  time.Duration // after which an idle session is closed
+	quiet time.Duration // idle time after which a session is watched
+	rest  time.Duration // further idle time after which a session without a lease is closed
 }
 
-// held is a lease, the attempt to get one, or a query. Each has a session of its own: the server grants a session any
-// lock that conflicts only with locks of the same session.
+// held is a lease, an attempt to get a lease, or a query. Each has its own session, because the server grants a session
+// any lock that conflicts only with locks of the same session.
 type held struct {
-	s      *session // nil before there is one
+	s      *session // nil until a session is assigned
 	h      hash
-	entry  string // of the label
+	entry  string // see labelEntry
 	shared bool   // the mode of the lock
-	query  bool   // it locks nothing; there is one session more than leases, for queries
-	wait   bool   // stand in line if no session is free
+	query  bool   // takes no lock; may use the one session beyond MaxLeases
+	wait   bool   // wait for the lock, and in line if no session is free
 
 	ttl time.Duration // guarded by the session's turn
 
 	// Guarded by pool.mu.
 	seat   chan error // receives when the wait in line ends
-	seated bool       // it counts in pool.taken
-	queued bool       // it waits in the server's queue
-	life   *kit.Life  // nil until it is granted
-	gone   bool       // its session is no longer its own
+	seated bool       // counts in pool.taken
+	queued bool       // waits in the server's queue
+	life   *kit.Life  // nil until granted
+	gone   bool       // dropped: s may belong to another held
 }
 
-// checkOut returns a session for h. If none is free and h may wait, it waits in line. Its caller drops h.
+// checkOut returns a session for h. If no session is free and h may wait, checkOut waits in line. The caller must drop
+// h, even after an error.
 func (p *pool) checkOut(ctx context.Context, h *held) (*session, error) {
 	p.mu.Lock()
 	ok, err := p.seatLocked(h)
@@ -67,15 +69,16 @@ func (p *pool) checkOut(ctx context.Context, h *held) (*session, error) {
 	return p.dial(ctx, h)
 }
 
-// seatLocked reports whether h's wait is over: it has an idle session, the place for a new one, or an error.
+// seatLocked reports whether h need not wait in line: it has got an idle session, a place for a new session, or an
+// error.
 func (p *pool) seatLocked(h *held) (ok bool, err error) {
 	most := p.b.options.MaxLeases
 	switch {
 	case p.b.leases.Closed():
 		return true, backend.ErrClosed
 	case p.taken < most || h.query && p.taken == most:
-	case h.wait || p.countLocked(func(h *held) bool { return h.queued || h.life != nil }) < most: // others end soon
-		return false, nil
+	case h.wait || p.countLocked(func(h *held) bool { return h.queued || h.life != nil }) < most:
+		return false, nil // h may wait, or some sessions will be free soon
 	default:
 		return true, fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, most, paramMaxLeases)
 	}
@@ -97,7 +100,7 @@ func (p *pool) countLocked(counts func(h *held) bool) (n int) {
 	return n
 }
 
-// serveLocked ends the wait of those in line for whom there is a session.
+// serveLocked wakes all in line that need not wait any longer: see seatLocked.
 func (p *pool) serveLocked() {
 	p.line = slices.DeleteFunc(p.line, func(h *held) bool {
 		ok, err := p.seatLocked(h)
@@ -108,7 +111,7 @@ func (p *pool) serveLocked() {
 	})
 }
 
-// dial makes a session for h, which has a place.
+// dial opens a session for h, which already counts in pool.taken.
 func (p *pool) dial(ctx context.Context, h *held) (*session, error) {
 	s, err := p.b.connect(ctx)
 	if err != nil {
@@ -126,7 +129,7 @@ func (p *pool) dial(ctx context.Context, h *held) (*session, error) {
 	return s, nil
 }
 
-// drop gives back h's session, or its place.
+// drop returns h's session to the pool, or frees h's place.
 func (p *pool) drop(h *held) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,16 +161,16 @@ func (p *pool) isGone(h *held) bool {
 	return h.gone
 }
 
-// queue reports whether h may wait in the server's queue: half of the leases may.
+// queue reports whether h may wait in the server's queue. At most MaxLeases/2 may.
 func (p *pool) queue(h *held) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.queued = p.countLocked(func(h *held) bool { return h.queued }) < p.b.options.MaxLeases/2
-	p.serveLocked() // an attempt in line that may not wait for long is refused now
+	p.serveLocked() // if no session will be free soon, attempts in line that may not wait are refused
 	return h.queued
 }
 
-// granted records the life of h, and reports whether its session still lives.
+// granted records the life of h, and reports whether h's session is still alive.
 func (p *pool) granted(h *held, life *kit.Life) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,8 +179,8 @@ func (p *pool) granted(h *held, life *kit.Life) bool {
 	return !h.gone
 }
 
-// retire reports whether s, which has rested, is to be closed, and keeps it from being used. One is kept, to spare the
-// next call a connection.
+// retire reports whether the caller must close s, which has been idle for too long, and removes s from the idle
+// sessions. One idle session is kept, so that the next call need not connect.
 func (p *pool) retire(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,7 +192,7 @@ func (p *pool) retire(s *session) bool {
 	return true
 }
 
-// discard removes a session whose connection is closed. Its lease is lost.
+// discard removes a session whose connection is closed. The session's lease is lost.
 func (p *pool) discard(s *session) {
 	p.mu.Lock()
 	var life *kit.Life
@@ -209,7 +212,7 @@ func (p *pool) discard(s *session) {
 	}
 }
 
-// wake refuses those who wait for a session, and ends all watches.
+// wake rejects all requests in line for a session, and ends all watches. It runs when Close begins.
 func (p *pool) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +222,7 @@ func (p *pool) wake() {
 	}
 }
 
-// stop ends all requests without an answer.
+// stop ends all pending requests.
 func (p *pool) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,7 +231,7 @@ func (p *pool) stop() {
 	}
 }
 
-// end closes the sessions without leases, and lets the others last until the server ends them.
+// end closes the sessions without leases. The other sessions stay open until the server ends them.
 func (p *pool) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

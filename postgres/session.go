@@ -11,31 +11,31 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A session is one connection, with the lease that it carries. It belongs to one goroutine at a time, which has its
-// turn: to take, renew or release the lease, or, when nobody does, to read from it (watch.go). A goroutine of its own
-// for the requests too would cost each of them two changes of goroutine, which is as much as a near server takes to
-// answer.
+// A session is one connection, with the lease that it carries. One goroutine at a time may use it: the one that has the
+// turn. That goroutine acquires, renews or releases the lease. While there is no request, a watcher has the turn and
+// reads from the connection (watch.go). A session has no goroutine for its requests: that would add two goroutine
+// switches to each request, which take as long as the reply of a nearby server.
 type session struct {
 	b      *Backend
 	conn   *pgconn.PgConn
 	server server
-	since  time.Time   // when it had connected
-	quiet  *time.Timer // begins a watch
+	since  time.Time   // when the connection was established
+	quiet  *time.Timer // starts a watch
 
-	turn     chan struct{} // holds an element while it is somebody's turn
-	answered atomic.Bool   // it has been used since it was made
+	turn     chan struct{} // holds an element while a goroutine has the turn
+	answered atomic.Bool   // the session has been used before
 
-	mu      sync.Mutex // guards what follows
-	wanted  int        // how many wait for the turn
-	watched bool       // it is being read from, until somebody wants the turn
+	mu      sync.Mutex // guards wanted and watched
+	wanted  int        // number of goroutines that wait for the turn
+	watched bool       // a watcher reads from the connection, until another goroutine wants the turn
 
 	// Guarded by pool.mu.
-	held    *held         // who has checked it out; nil if it is idle
-	timeout time.Duration // for how long the server lets it be idle; 0 for ever
+	held    *held         // the lease, attempt or query that has checked it out; nil if idle
+	timeout time.Duration // idle timeout at the server; 0 means none
 	dead    bool
 }
 
-// take gets the turn, which ends a watch.
+// take waits for the turn, and interrupts a watch.
 func (s *session) take(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -64,7 +64,7 @@ func (s *session) want(n int) {
 	}
 }
 
-// give ends the turn. A connection that broke meanwhile takes its lease with it.
+// give ends the turn. If the connection has broken, give discards the session, and the lease is lost.
 func (s *session) give() {
 	p := &s.b.pool
 	if s.isBroken() {
@@ -75,11 +75,11 @@ func (s *session) give() {
 	s.answered.Store(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	<-s.turn // before the watch can begin, which ends where it finds the turn taken
+	<-s.turn // before the timer: a watch ends at once if the turn is taken
 	s.quiet.Reset(p.quiet)
 }
 
-// bound makes what is asked from now on end without an answer after limit, or at the end of ctx, until leave is called.
+// bound limits requests until leave is called: they fail after limit, or when ctx ends. 0 means no limit.
 func (s *session) bound(ctx context.Context, limit time.Duration) (leave func()) {
 	s.limit(ctx, limit)
 	done := make(chan struct{})
@@ -89,24 +89,26 @@ func (s *session) bound(ctx context.Context, limit time.Duration) (leave func())
 	})
 	return func() {
 		if !stop() {
-			<-done // the next request sets a deadline of its own
+			<-done // otherwise longAgo could replace the next request's deadline
 		}
 	}
 }
 
-// limit gives what is asked so long from now on, but no time once ctx has ended; 0 is for ever.
+// limit sets the connection's deadline to limit from now; 0 means no deadline. If ctx has already ended, pending
+// requests fail at once.
 func (s *session) limit(ctx context.Context, limit time.Duration) {
 	var end time.Time
 	if limit > 0 {
 		end = time.Now().Add(limit)
 	}
 	_ = s.conn.Conn().SetDeadline(end)
-	if ctx.Err() != nil || s.b.leases.Base().Err() != nil { // whose end may have set a deadline just before
+	if ctx.Err() != nil || s.b.leases.Base().Err() != nil { // longAgo may have been set just before
 		_ = s.conn.Conn().SetDeadline(longAgo)
 	}
 }
 
-// request calls do with the turn, and limits what it asks. The end of ctx breaks the connection.
+// request calls do with the turn, and limits its requests to Options.Timeout. If ctx ends meanwhile, the connection
+// breaks.
 func (s *session) request(ctx context.Context, do func() error) error {
 	if err := s.take(ctx); err != nil {
 		return err
@@ -116,8 +118,8 @@ func (s *session) request(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// onFreeSession calls do with the turn of a session that carries no lease, and again with another where one that was at
-// rest turns out to have ended before. do can be repeated, and has Options.Timeout.
+// onFreeSession calls do with the turn of a session that carries no lease. If the session had been used before and has
+// ended, onFreeSession repeats do on another session. do must be safe to repeat. Each call has Options.Timeout.
 func (b *Backend) onFreeSession(ctx context.Context, do func(s *session) error) error {
 	for n := 0; ; n++ {
 		h := &held{query: true, wait: true}
@@ -133,7 +135,7 @@ func (b *Backend) onFreeSession(ctx context.Context, do func(s *session) error) 
 	}
 }
 
-// query asks one thing of the server, as onFreeSession does.
+// query runs one query, as onFreeSession does.
 func (b *Backend) query(ctx context.Context, sql string, params ...string) (rows [][]string, err error) {
 	err = b.onFreeSession(ctx, func(s *session) error {
 		rows, err = s.query(sql, params...)
@@ -142,20 +144,21 @@ func (b *Backend) query(ctx context.Context, sql string, params ...string) (rows
 	return rows, err
 }
 
-// isBroken reports, with the turn, whether the connection is of no more use.
+// isBroken reports whether the connection is closed. The caller must have the turn.
 func (s *session) isBroken() bool { return s.conn.IsClosed() }
 
-// close ends the session, with the turn. It is buried at the end of the turn.
+// close closes the connection. The caller must have the turn; give then discards the session.
 func (s *session) close() {
 	if s.isBroken() {
 		return
 	}
-	_ = s.conn.Conn().SetDeadline(time.Now().Add(s.b.options.Timeout)) // the last request's has passed
-	_ = s.conn.Close(context.Background())                             // it is closed in any case
+	_ = s.conn.Conn().SetDeadline(time.Now().Add(s.b.options.Timeout)) // the last request's deadline has passed
+	_ = s.conn.Close(context.Background())                             // Close closes the connection even if it fails
 }
 
-// abort ends the session while its request may still be running: the server does not look at a connection whose
-// statement waits for a lock. The server may not hear of the end either.
+// abort closes the session while its request may still be running. The server may not notice that, because it does not
+// read from a connection whose statement waits for a lock. So abort also cancels the statement. In case the
+// cancellation does not arrive, it later terminates a session that may hold a lock.
 func (s *session) abort() {
 	s.close()
 	b := s.b

@@ -9,8 +9,8 @@ import (
 // tcpUserTimeout is the option TCP_USER_TIMEOUT, which package syscall does not name.
 const tcpUserTimeout = 18
 
-// limitSilence lets the kernel end a connection on which what was sent is not acknowledged for as long as limit. By
-// itself it would send it again for a quarter of an hour, and a wait in the server's queue has no limit of its own.
+// limitSilence makes the kernel close a connection if sent data is not acknowledged within limit. By default, the
+// kernel retransmits for a quarter of an hour, and a wait in the server's queue has no time limit.
 func limitSilence(c *net.TCPConn, limit time.Duration) {
 	raw, err := c.SyscallConn()
 	if err != nil {

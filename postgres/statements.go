@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// Every statement names the schema of what it uses, because a role's search_path may put another schema before
-// pg_catalog. An operator without its schema would be looked up there too.
+// Every statement qualifies its names with their schema, because a role's search_path may put another schema before
+// pg_catalog. This includes operators, which are looked up in the same way.
 //
 //go:embed *.sql
 var files embed.FS
@@ -40,9 +40,9 @@ func sqlOf(name string) string {
 	return string(text)
 }
 
-const tokenPlace = "TOKEN" // in SQL, for what gives a grant its token
+const tokenPlace = "TOKEN" // placeholder in SQL for the expression that returns the token
 
-// A statement is one that a session prepares when it connects.
+// A statement is a prepared statement. Each session prepares all of them when it connects.
 type statement int
 
 const (
@@ -54,10 +54,10 @@ const (
 	stRenew
 )
 
-// prepare is the SQL that prepares the statements.
+// prepare returns the SQL that prepares the statements.
 func (o Options) prepare() string {
 	token := "pg_catalog.pg_current_xact_id()::pg_catalog.text"
-	// the message makes the commit wait for the write-ahead log, so that no crash gives the same token again
+	// With the message, the commit waits for the write-ahead log, so that no token repeats after a crash.
 	if o.Durable {
 		token += " OPERATOR(pg_catalog.||) pg_catalog.left(pg_catalog.pg_logical_emit_message(true, 'anylock', " +
 			"'')::pg_catalog.text, 0)"
@@ -76,15 +76,15 @@ func (o Options) prepare() string {
 	return sql.String()
 }
 
-// name is that of a prepared statement.
+// name returns the name of the prepared statement.
 func (st statement) name() string { return "anylock_" + strconv.Itoa(int(st)) }
 
-// run sends a label and a statement with its parameters as one request, with one before it that sets the session's idle
-// timeout where that is another. It returns the statement's first row.
+// run sends a label and a statement with its parameters as one request, and returns the statement's first row. If the
+// session's idle timeout differs from timeout, the request first sets it.
 //
-// It is one message, which the server carries out when it is whole, and after which it starts its timer by itself. Of
-// several, as prepared statements are called by pgx, the last may get lost with the path: a session that waits for it
-// holds what it was granted by those before, and none of the server's timers runs.
+// The request is one message. The server executes it when it is complete, and then starts its own timer. pgx would send
+// several messages for a prepared statement. If the path breaks, the last of them may get lost. The session would then
+// wait for that message while it holds the lock, and none of the server's timers would run.
 func (s *session) run(label string, timeout time.Duration, st statement, params ...int64) (row []string, err error) {
 	sql := label
 	if s.timeout != timeout {
@@ -98,7 +98,7 @@ func (s *session) run(label string, timeout time.Duration, st statement, params 
 	return row, err
 }
 
-// execute is the call of a statement.
+// execute returns the SQL that executes a statement.
 func execute(st statement, params ...int64) string {
 	sql := "EXECUTE " + st.name()
 	if len(params) > 0 {
@@ -140,14 +140,14 @@ func (s *session) query(sql string, params ...string) (rows [][]string, err erro
 	})
 }
 
-// Functions have these numbers in the catalogue of every server.
+// These functions have the same object id in the catalog of every server.
 const (
 	pgAdvisoryUnlock       = 2884 // pg_advisory_unlock(bigint)
 	pgAdvisoryUnlockShared = 2885 // pg_advisory_unlock_shared(bigint)
 )
 
-// call has the server call a function of one number, in one message too. It spares the server to parse and plan, a
-// quarter of its work.
+// call calls a server function that has one integer parameter. Like run, it sends one message. The server need not
+// parse or plan a statement, which saves a quarter of its work.
 func (s *session) call(function uint32, param int64) (row []string, err error) {
 	return firstRow(s.ask(func(f *pgproto3.Frontend) {
 		text := strconv.AppendInt(nil, param, 10)
@@ -155,11 +155,12 @@ func (s *session) call(function uint32, param int64) (row []string, err error) {
 	}))
 }
 
-// ask sends one request, with the turn, and returns the rows of its last statement that returns some. A session that
-// does not answer in time is given up.
+// ask sends one request, and returns the rows of its last statement that returns rows. The caller must have the turn.
+// If the reply does not arrive in time, ask aborts the session.
 func (s *session) ask(send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
 	rows, err = exchange(s.conn, send)
-	if errors.Is(err, errUnanswered) && s.b.leases.Base().Err() == nil { // Close leaves a session with leases to its timer
+	// During Close, the session is not aborted: if it has a lease, the server's timer ends it.
+	if errors.Is(err, errUnanswered) && s.b.leases.Base().Err() == nil {
 		s.abort()
 	}
 	return rows, err

@@ -7,23 +7,25 @@ import (
 	"time"
 )
 
-// A transaction id costs the server a record in its log, and up to Postgres 16 a wake-up of its log writer: more than
-// all else that a grant takes. A client to which the newest id of the whole server belongs needs no other one: every
-// grant before this one, of any client, has a lower or the same id, and those with the same one are its own, which it
-// counts. So a token is an id with such a number. The server compares under the lock (the age of an id is its distance
-// to the next one that nobody has yet, read when it is first asked for in a transaction; Postgres 14 to 17, xid_age).
+// A new transaction id costs the server more than the rest of a grant: a record in its log and, up to Postgres 16, a
+// wake-up of its log writer. A client can share its last id as long as no client of the server has a newer one. Every
+// earlier grant, of any client, then has a lower id or the same one. Grants with the same id are the client's own, and
+// the client numbers them. So a token is an id and such a number. The server compares the ids while the session holds
+// the lock. (The age of an id is its distance to the next unassigned id, read at the first call of age in a
+// transaction; Postgres 14 to 17, xid_age.)
 //
-// Grants of one key are counted in the order of their answers. That is the order of the grants as well, because of the
-// attempts on one key that are under way at a time, shared or not, all but the first need an id of their own. And a
-// session shares only ids that were taken after it had connected: a server that has crashed since, and may give an id
-// twice, has ended it.
+// Grants of one key are numbered in the order of their replies. That is also the order of the grants: of several
+// concurrent attempts on one key, shared or not, all but the first need a new id. Besides, a session shares only ids
+// that were assigned after it connected. A server that crashes may assign an id twice, but the crash also ends the
+// session.
 
 const (
-	grantBits = 10             // of a token: the client's grants with one id
-	idBits    = 55 - grantBits // what package lock leaves for the id
-	// ownFor is for how long an id is known to be the client's: it must not come round, after 2^32 others.
+	grantBits = 10             // bits of a token that number the client's grants with one id
+	idBits    = 55 - grantBits // bits for the id: package lock accepts tokens of 55 bits
+	// ownFor is how long a client may share an id. The server compares 32 bits of the id, which repeat after 2^32 other
+	// ids.
 	ownFor = 10 * time.Minute
-	// ownID is what the server answers if the client's id is the newest.
+	// ownID is the server's reply if the client's id is the newest.
 	ownID = "="
 )
 
@@ -31,19 +33,19 @@ const (
 type mint struct {
 	mu     sync.Mutex
 	newest *ownedID
-	asking map[hash]int // attempts under way
+	asking map[hash]int // number of attempts under way, by key
 }
 
-// An ownedID is a transaction id that is the client's. The mint's mutex guards it.
+// An ownedID is a transaction id that was assigned to the client. The mint's mutex guards it.
 type ownedID struct {
 	id     uint64
-	asked  time.Time // when it was asked for
+	asked  time.Time // just before the id was requested
 	uses   int       // attempts that have shared it
-	grants uint64    // to those
+	grants uint64    // grants to those attempts
 }
 
-// begin counts in an attempt on h, by a session that is there since then, and returns the id that it may share; nil if
-// it needs a new one.
+// begin registers an attempt on h by a session that connected at since. It returns the id that the attempt may share,
+// or nil if the attempt needs a new one.
 func (m *mint) begin(h hash, now, since time.Time) *ownedID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +62,7 @@ func (m *mint) begin(h hash, now, since time.Time) *ownedID {
 	return own
 }
 
-// end counts an attempt out.
+// end unregisters an attempt.
 func (m *mint) end(h hash) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,7 +71,8 @@ func (m *mint) end(h hash) {
 	}
 }
 
-// short is an id in the 32 bits by which the server compares; 0 is never the newest.
+// short returns the low 32 bits of the id, which the server compares. For a nil own it returns 0, which is never the
+// newest id.
 func (own *ownedID) short() uint32 {
 	if own == nil {
 		return 0
@@ -77,7 +80,8 @@ func (own *ownedID) short() uint32 {
 	return uint32(own.id)
 }
 
-// token makes a token of the server's answer to an attempt that began at asked, and shared own.
+// token makes a token from the server's reply to an attempt. The attempt began at asked and shared own, if own is not
+// nil.
 func (m *mint) token(answer string, own *ownedID, asked time.Time) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +99,7 @@ func (m *mint) token(answer string, own *ownedID, asked time.Time) (uint64, erro
 	return token, err
 }
 
-// parseToken makes the first token of a new transaction id.
+// parseToken returns the first token with a new transaction id.
 func parseToken(text string) (uint64, error) {
 	id, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || id == 0 || id >= 1<<idBits {

@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// A connection that is quiet is read from, so that its end is known when it comes. Starting and stopping that costs
-// about as much as a request's overhead, so it begins when a connection has been quiet for a while: a short lease never
-// pays for it.
+// quiet is how long a connection must be idle before a watcher reads from it, to detect its end at once. Starting and
+// stopping a watcher costs about as much as the overhead of a request. The delay saves this cost for short leases.
 const quiet = 20 * time.Millisecond
 
-// restLimit is for how long a session without a lease stays: the server has other clients who need connections.
+// restLimit is how long a session without a lease stays open: other clients of the server need connections, too.
 const restLimit = time.Minute
 
-// watch reads from the connection until somebody wants the turn. The server sends nothing that matters but the reason
-// for which it ends the session.
+// watch reads from the connection until another goroutine wants the turn. The only message that matters is the reason
+// why the server ends the session.
 func (s *session) watch() {
 	if s.b.leases.Enter(context.Background(), nil) != nil {
 		return
@@ -25,14 +24,14 @@ func (s *session) watch() {
 	select {
 	case s.turn <- struct{}{}:
 	default:
-		return // it is in use, and quiet some other time
+		return // the session is in use; give restarts the timer
 	}
 	defer s.give()
 	p := &s.b.pool
 	p.mu.Lock()
 	rest, park := p.rest, s.held == nil && s.timeout > 0
 	p.mu.Unlock()
-	if park && !s.isBroken() { // or the timer of its last lease would end it
+	if park && !s.isBroken() { // otherwise, the timer of its last lease would end the session
 		s.limit(context.Background(), s.b.options.Timeout)
 		if _, err := s.run("", 0, stRenew); err != nil {
 			s.close()
@@ -42,7 +41,7 @@ func (s *session) watch() {
 	}
 }
 
-// listen reads until the turn is wanted or something comes, and reports whether to go on.
+// listen reads until a message arrives, the turn is wanted, or rest has passed. It reports whether to read again.
 func (s *session) listen(rest time.Duration) (more bool) {
 	s.mu.Lock()
 	if s.wanted > 0 || s.isBroken() || s.b.leases.Closed() {
@@ -59,7 +58,7 @@ func (s *session) listen(rest time.Duration) (more bool) {
 	s.mu.Unlock()
 	switch {
 	case err == nil:
-		return true // a notification, which is nobody's
+		return true // a notification, which is ignored
 	case !errors.Is(err, os.ErrDeadlineExceeded), !wanted && s.b.pool.retire(s):
 		s.close()
 		return false

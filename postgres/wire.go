@@ -11,21 +11,21 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// Requests go through pgconn's frontend rather than its Exec: that sends a cancel request whenever a context ends, by
-// which PgBouncer 1.18 can crash ("bad client state"), and asks for descriptions that are known.
+// Requests use pgconn's Frontend instead of its Exec. Exec sends a cancel request whenever a context ends, which can
+// crash PgBouncer 1.18 ("bad client state"). It also requests row descriptions, which are already known.
 
-// errUnanswered means that the connection broke, or was given up, before the answer was there. It must be closed.
+// errUnanswered means that the connection broke or was closed before the reply arrived. The connection must be closed.
 var errUnanswered = errors.New("no answer from the server")
 
-// longAgo as a connection's deadline ends the request on it.
+// longAgo, set as a connection's deadline, ends the pending request at once.
 var longAgo = time.Unix(1, 0)
 
-// exchange sends one request, and returns the rows of its last statement that returns some. NULL is empty. It lasts
-// until the connection's deadline.
+// exchange sends one request, and returns the rows of its last statement that returns rows. NULL becomes the empty
+// string. The connection's deadline limits the exchange.
 func exchange(conn *pgconn.PgConn, send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
 	f := conn.Frontend()
 	send(f)
-	ferr := f.Flush() // where it fails, the server may have said why
+	ferr := f.Flush() // after a failure, the server's message may still be readable
 	for {
 		m, rerr := conn.ReceiveMessage(context.Background())
 		if rerr != nil && code(rerr) != "" {
@@ -36,7 +36,7 @@ func exchange(conn *pgconn.PgConn, send func(f *pgproto3.Frontend)) (rows [][]st
 		}
 		switch m := m.(type) {
 		case *pgproto3.RowDescription:
-			rows = nil // another statement's
+			rows = nil // drop the rows of an earlier statement
 		case *pgproto3.DataRow:
 			row := make([]string, len(m.Values))
 			for i, v := range m.Values {

@@ -1,5 +1,6 @@
-// Package recipe has what is often built on a lock: leader election ([Lead]), several keys at once ([AcquireAll]), a
-// limit on concurrent holders ([Semaphore]), and readers and writers on stores without shared leases ([RW]).
+// Package recipe provides common building blocks on top of locks: leader election ([Lead]), several keys at once
+// ([AcquireAll]), a limit on concurrent holders ([Semaphore]), and readers and writers on stores without shared leases
+// ([RW]).
 //
 // Each uses only leases of package lock, so it works on every store with the guarantees of that store: leases are
 // renewed automatically, expire if their holder dies, report their loss, and carry fencing tokens. Everything is safe

@@ -8,8 +8,9 @@ import (
 	"github.com/anylock/lock"
 )
 
-// exclusive returns what Locker.Acquire has returned, unless the lease is shared, by an option of the call or a default
-// of the Locker: several leaders, or several holders of one permit, could have one.
+// exclusive returns the result of Locker.Acquire, but refuses a shared lease: it releases the lease and returns an
+// error. An option of the call or a default of the Locker can make a lease shared. Then there could be several leaders,
+// or several holders of one permit.
 func exclusive(lease *lock.Lease, err error) (*lock.Lease, error) {
 	if err != nil || !lease.Shared() {
 		return lease, err

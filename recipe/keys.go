@@ -10,7 +10,8 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A Set is the right to several keys until the earliest of their deadlines. Its methods are safe for concurrent use.
+// A Set is a set of leases on several keys, which is exclusive until the earliest of their deadlines. Its methods are
+// safe for concurrent use.
 type Set struct {
 	keys   []string // sorted
 	leases []*lock.Lease
@@ -20,12 +21,13 @@ type Set struct {
 // order, so that two calls never wait for each other. It holds the first keys while it waits for the others.
 //
 // After an error this call holds none of the keys. The error is that of Locker.Acquire for the key that failed, or
-// ErrLost if a lease was lost during the wait for another key. If the release of a key had an unknown outcome, that
-// error is joined to it, and the key is free by its TTL. WithMinHold keeps the keys of a failed call taken too.
+// ErrLost if a lease was lost during the wait for another key. If the outcome of a key's release is unknown, the error
+// of that release is joined, and the key is free after its TTL at the latest. WithMinHold keeps the keys of a failed
+// call taken too.
 //
-// WithWait limits the wait for each key. Each TTL begins with its own grant: with WithoutRenewal, the first lease may
-// run out during the wait for the last. A caller that already holds a key may still deadlock with callers that acquire
-// the keys in another order.
+// WithWait limits the wait for each key. The TTL of each key begins with its own grant: with WithoutRenewal, the first
+// lease may expire during the wait for the last key. A caller that already holds a key may still deadlock with callers
+// that acquire the keys in another order.
 func AcquireAll(ctx context.Context, locks *lock.Locker, keys []string, opts ...lock.AcquireOption) (*Set, error) {
 	return collect(ctx, keys, func(ctx context.Context, key string) (*lock.Lease, error) {
 		return locks.Acquire(ctx, key, opts...)

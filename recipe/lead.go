@@ -54,7 +54,7 @@ func Lead(ctx context.Context, locks *lock.Locker, key string, f func(ctx contex
 
 // term calls f while the key is held, and reports whether the lease was lost before f returned.
 func term(ctx context.Context, lease *lock.Lease, f func(context.Context, *lock.Lease) error) (lost bool, err error) {
-	defer lease.Release(ctx) // if the outcome is unknown, the TTL ends it
+	defer lease.Release(ctx) // if the outcome is unknown, the lease ends with its TTL
 	err = f(lease.Context(ctx), lease)
 	return errors.Is(lease.Err(), lock.ErrLost), err
 }

@@ -79,7 +79,8 @@ func (l *RW) TryAcquireShared(ctx context.Context, opts ...lock.AcquireOption) (
 // acquireKey is Locker.Acquire or Locker.TryAcquire.
 type acquireKey func(ctx context.Context, key string, opts ...lock.AcquireOption) (*lock.Lease, error)
 
-// exclusive acquires the queue and then all permits. The writer keeps the queue, so that others wait for one key.
+// exclusive acquires the queue and then all permits. The writer keeps the queue, so that others wait for that key
+// alone.
 func (l *RW) exclusive(ctx context.Context, acquire acquireKey, opts []lock.AcquireOption) (*RWLease, error) {
 	if err := l.errNested(ctx); err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func (l *RW) shared(ctx context.Context, acquire acquireKey,
 	if err != nil {
 		return nil, err
 	}
-	defer place.Release(ctx) // if the outcome is unknown, the TTL ends it
+	defer place.Release(ctx) // if the outcome is unknown, the lease ends with its TTL
 	under := place.Context(ctx)
 	permit, err := get(under, rand.IntN(l.permits.n), opts)
 	if err != nil {
@@ -134,8 +135,8 @@ func (l *RW) shared(ctx context.Context, acquire acquireKey,
 	return &RWLease{rw: l, permits: []*lock.Lease{permit}, token: place.Token()}, nil
 }
 
-// errNested is lock.ErrDeadlock if ctx is that of a live lease of l. A reader that acquired again would wait behind a
-// writer that waits for this reader.
+// errNested returns lock.ErrDeadlock if ctx is the context of a live lease of l. A reader that acquired again would
+// wait behind a writer that waits for this reader.
 func (l *RW) errNested(ctx context.Context) error {
 	if held, ok := ctx.Value(l.contextKey()).(*RWLease); ok && held.Err() == nil {
 		return fmt.Errorf("recipe: %q: %w", l.permits.key, lock.ErrDeadlock)
@@ -151,8 +152,8 @@ type rwContextKey struct {
 	key   string
 }
 
-// lossOr returns the cause of the end of under, the context of a lease, if that is why a request failed with err: under
-// has ended, and its parent ctx has not.
+// lossOr returns the cause of the end of under, the context of a lease, if that made a request fail with err. That is
+// so if under has ended and its parent ctx has not. Otherwise lossOr returns err.
 func lossOr(err error, ctx, under context.Context) error {
 	if err != nil && ctx.Err() == nil && under.Err() != nil {
 		return context.Cause(under)

@@ -13,7 +13,7 @@ import (
 // methods are safe for concurrent use.
 type RWLease struct {
 	rw      *RW
-	place   *lock.Lease // in the queue, which a writer keeps; nil for a reader
+	place   *lock.Lease // on the queue's key, for a writer; nil for a reader, which does not keep it
 	permits []*lock.Lease
 	token   uint64
 }
@@ -27,7 +27,7 @@ func (r *RWLease) Token() uint64 { return r.token }
 // Shared reports whether the lease is a reader's.
 func (r *RWLease) Shared() bool { return r.place == nil }
 
-// set returns all keys that the lease consists of, the queue last.
+// set returns the leases on all keys, with that on the queue last.
 func (r *RWLease) set() *Set {
 	s := &Set{leases: r.permits[:len(r.permits):len(r.permits)]}
 	if r.place != nil {
@@ -64,8 +64,8 @@ func (r *RWLease) Release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// acquireAtOnce acquires n keys concurrently. It returns those granted, and the first error, which ends the other
-// waits. The loss of a key that was granted ends them too.
+// acquireAtOnce acquires n keys concurrently. It returns the granted leases and the first error. An error ends the
+// other waits, and so does the loss of a lease that was granted.
 func acquireAtOnce(
 	ctx context.Context, n int, acquire func(ctx context.Context, i int) (*lock.Lease, error),
 ) ([]*lock.Lease, error) {

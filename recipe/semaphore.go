@@ -154,7 +154,7 @@ func (s *Semaphore) wait(ctx context.Context, permits []string, opts []lock.Acqu
 	cancel()
 	for range len(permits) - 1 {
 		if r := <-ended; r.err == nil {
-			_ = r.lease.Release(ctx) // if the outcome is unknown, the TTL ends it
+			_ = r.lease.Release(ctx) // if the outcome is unknown, the lease ends with its TTL
 		}
 	}
 	return first.lease, first.err

@@ -19,19 +19,19 @@ type attempt struct {
 	b     *Backend
 	r     backend.Request
 	names names
-	ttl   time.Duration // as it will be granted
+	ttl   time.Duration // as granted: r.TTL, rounded
 
-	waiter     *waiter                  // its registration with the inbox; nil before it needs one
-	recheck    time.Duration            // after a refusal, when to request the key again without a message
-	sent       time.Time                // before the last request
+	waiter     *waiter                  // registered with the inbox; nil before
+	recheck    time.Duration            // how long a waiter pauses after a refusal, without a notification
+	sent       time.Time                // read before sending the last request
 	unanswered bool                     // a request without a reply may have run, or may still run
 	queued     bool                     // the server keeps a queue entry that must be removed
-	granted    bool                     // Leases cleans up
+	granted    bool                     // Leases cleans up if Grant fails
 	failed     atomic.Bool              // the attempt has ended without a lease
-	lease      atomic.Pointer[kit.Life] // the granted lease, if unanswered
+	lease      atomic.Pointer[kit.Life] // the granted lease, if an earlier request is unanswered
 }
 
-// try requests the key once. A waiter is queued if there is a subscription.
+// try requests the key once. It queues the attempt if the attempt is registered with the inbox.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	// An uncontended acquire does not subscribe, so the first request queues only if the subscription exists already. A
 	// waiter registers before it queues, because the notification may arrive before the reply.
@@ -40,7 +40,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	}
 	if a.waiter != nil {
 		select {
-		case <-a.waiter.wake: // this request answers earlier notifications
+		case <-a.waiter.wake: // this request makes earlier notifications obsolete
 		default:
 		}
 	}
@@ -55,13 +55,13 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	return nil, &backend.HeldError{Holder: reply.holder}
 }
 
-// request sends the request, and queues the owner if queue is true.
+// request sends one acquire request. If queue is true and the key is taken, the server queues the owner.
 func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error) {
 	b := a.b
 	keys := []string{a.names.lock, a.names.queue, a.names.fence}
 	var q exchange.Request
 	if a.r.Shared {
-		unanswered := a.unanswered || b.batcher == nil // clients of several servers repeat requests
+		unanswered := a.unanswered || b.batcher == nil // a client of several servers may repeat a request by itself
 		q = acquireSharedScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, flag(queue),
 			before(a.queued, unanswered))
 		q.Again = slices.Clone(q.Args)
@@ -87,7 +87,7 @@ func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error)
 	return reply, err
 }
 
-// flag is a condition as an argument of scripts.
+// flag returns a condition as a script argument.
 func flag(set bool) any {
 	if set {
 		return "1"
@@ -95,7 +95,7 @@ func flag(set bool) any {
 	return "0"
 }
 
-// before describes earlier requests to acquireSharedScript.
+// before returns the argument of acquireSharedScript that describes the earlier requests of the attempt.
 func before(refused, unanswered bool) any {
 	switch {
 	case unanswered:
@@ -134,8 +134,8 @@ func (a *attempt) cleanUp() {
 	}
 }
 
-// lateReply runs when a request ends after its caller has stopped waiting. The request may have restored what was
-// removed.
+// lateReply runs when a request ends after its caller has stopped waiting. If the attempt or its lease has ended by
+// then, it removes the owner again, because the request may have recreated what was removed.
 func (a *attempt) lateReply() {
 	ended := a.failed.Load()
 	if l := a.lease.Load(); l != nil { // a later request of this attempt was granted
@@ -151,5 +151,5 @@ func (a *attempt) lateReply() {
 	}
 }
 
-// abandon removes whatever the server has of the owner, until nothing more can arrive.
+// abandon removes, in the background, everything that the server keeps of the owner, until no late request can arrive.
 func (a *attempt) abandon() { a.b.leases.Abandon(a.r, a.ttl) }

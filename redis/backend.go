@@ -20,12 +20,12 @@ type Backend struct {
 	client     redis.UniversalClient
 	options    Options
 	naming     naming
-	channel    any // of the inbox: a string, as an argument of scripts
+	channel    any // the inbox's channel: a string, as an argument of scripts
 	guarantees backend.Guarantees
 	leases     *kit.Leases
 	inbox      *inbox
-	batcher    *exchange.Batcher // nil for a client of several servers, or of a type that is not go-redis'
-	crossSlot  atomic.Bool       // the server belongs to a cluster: it has refused a script on keys of several slots
+	batcher    *exchange.Batcher // nil unless client is a *redis.Client
+	crossSlot  atomic.Bool       // the server has refused a script on keys of several slots, so it belongs to a cluster
 	owned      io.Closer         // the client, if this Backend opened it
 
 	closeClients func() error // closes the clients that this Backend opened, once
@@ -44,8 +44,8 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 	}
 	b.leases = kit.NewLeases(requests{b}, o.Timeout)
 	b.closeClients = sync.OnceValue(b.closeOwned)
-	// Releases and requests of Acquire do not end with Leases' contexts, which would cost them a timer each. They end
-	// with their connections.
+	// Requests of Acquire and Release do not use the contexts of Leases, because each would need a timer. They end when
+	// their connections are closed.
 	context.AfterFunc(b.leases.Base(), func() { _ = b.closeClients() })
 	if c, ok := client.(*redis.Client); ok {
 		b.batcher = exchange.NewBatcher(c, b.leases.Go)
@@ -66,7 +66,8 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	})
 }
 
-// Inspect implements [backend.Backend]. A key that is reserved for a waiter is reported as held by it, with token 0.
+// Inspect implements [backend.Backend]. A key that is reserved for a waiter is reported as held by that waiter, with
+// token 0.
 func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
 	err = b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
 		h, err = b.inspect(ctx, key, "")
@@ -75,7 +76,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, er
 	return h, err
 }
 
-// inspect returns who holds key: owner, if its lease is one of several shared ones.
+// inspect returns the holder of key. If owner has one of several shared leases, owner is the holder.
 func (b *Backend) inspect(ctx context.Context, key, owner string) (backend.Holder, error) {
 	n := b.naming.names(key)
 	v, _, err := b.eval(ctx, inspectScript.Request([]string{n.lock, n.queue}, owner))
@@ -88,7 +89,7 @@ func (b *Backend) inspect(ctx context.Context, key, owner string) (backend.Holde
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
-// call makes a call of Backend, unless the call is invalid.
+// call runs do as a call of one of Backend's methods, unless invalid is an error. It converts the error for callers.
 func (b *Backend) call(ctx context.Context, invalid error, do func(ctx context.Context) error) error {
 	return b.leases.Call(ctx, invalid, func(ctx context.Context) error { return unavailable(ctx, do(ctx)) })
 }

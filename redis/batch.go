@@ -12,15 +12,15 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// RenewBatch implements [backend.BatchRenewer]: leases are renewed by the dozen in one script, and scripts
-// travel together. In a cluster a script covers the leases of one slot.
+// RenewBatch implements [backend.BatchRenewer]. One script renews up to 64 leases, and scripts share pipelines. In a
+// cluster, each script covers the leases of one slot.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	return b.leases.RenewBatch(ctx, renewals, b.sendBatch)
 }
 
 // A scriptBatch is the part of a batch that one script renews.
 type scriptBatch struct {
-	index  []int // of its leases in the batch
+	index  []int // positions of the leases in the batch
 	leases []*kit.Life
 	ttls   []time.Duration
 	ttl    time.Duration // the shortest
@@ -50,8 +50,8 @@ func (b *Backend) sendBatch(
 	return ttls, errs
 }
 
-// split divides the leases of todo among scripts, by mode. A lease that was refused because its slot is moving gets its
-// own script: the server that has a key always serves a request for this key alone.
+// split divides the leases of todo among scripts, by mode and, in a cluster, by slot. If a lease was refused because
+// its slot is moving, it gets its own script: the server that has a key always serves a request for this key alone.
 func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, errs []error) []*scriptBatch {
 	_, single := b.client.(*redis.Client)
 	bySlot := !single || b.crossSlot.Load()
@@ -67,7 +67,7 @@ func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, er
 			slot = endpoint.Slot(leases[i].Key())
 		}
 		if errs[i] != nil && redis.HasErrorPrefix(errs[i], "TRYAGAIN") {
-			slot = -1 - i // no slot
+			slot = -1 - i // a group of its own, because slots are not negative
 		}
 		g := group{slot, leases[i].Shared()}
 		s := open[g]
@@ -104,7 +104,7 @@ func (b *Backend) sendScripts(ctx context.Context, scripts []*scriptBatch, errs 
 		}
 		for k, err := range renewErrors(r.V, len(s.index)) {
 			if err == nil {
-				err = r.Err // too few replicas have it
+				err = r.Err // too few replicas have the renewal
 			}
 			errs[s.index[k]] = err
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// carry sends requests for keys of one server, through a client of several servers.
+// carry sends requests for keys of one server through a client of several servers.
 func (b *Backend) carry(ctx context.Context, list []exchange.Request) []exchange.Result {
 	var client exchange.Sender = b.client // a cluster client follows moving slots, but sends WAIT to any server
 	if list[0].Replicas > 0 {
@@ -32,7 +32,7 @@ func (b *Backend) carry(ctx context.Context, list []exchange.Request) []exchange
 	return results
 }
 
-// carryAll sends requests for keys of several servers, concurrently by server.
+// carryAll sends requests for keys of several servers, concurrently with one pipeline for each server.
 func (b *Backend) carryAll(ctx context.Context, list []exchange.Request) []exchange.Result {
 	byNode := make(map[*redis.Client][]int) // requests without a known server form one group
 	for i, q := range list {

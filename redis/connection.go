@@ -8,9 +8,9 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// eval sends a request, and repeats it after a temporary error, within its limit and ctx: a repeated script returns the
-// same reply. It returns promptly when ctx ends, whatever the client does. unanswered reports whether the request may
-// have run, or may still run, without a reply.
+// eval sends a request, and retries it after a temporary error, within the request's limit and ctx. Requests must be
+// safe to repeat. eval returns promptly when ctx ends, whatever the client does. unanswered reports whether an attempt
+// without a reply may have run, or may still run.
 func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswered bool, err error) {
 	timeout := b.options.Timeout
 	if q.Limit > 0 {
@@ -19,7 +19,7 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 	end := time.Now().Add(timeout)
 	attempts := 4
 	if b.batcher == nil {
-		attempts = 0 // while a slot moves to another server, the servers of a cluster refuse its scripts
+		attempts = 0 // no limit: while a slot moves to another server, the servers of a cluster refuse its scripts
 	}
 	repeat := kit.Repeat{
 		Timeout: timeout, Attempts: attempts,
@@ -41,7 +41,8 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 	return v, unanswered, nil
 }
 
-// outcomeOf returns what err says about the request. single says that the client has one server.
+// outcomeOf returns whether err means that the request was answered, was not sent, or may have run. single means that
+// the client has one server.
 func outcomeOf(err error, single bool) kit.Outcome {
 	switch {
 	case exchange.IsReply(err):
@@ -52,7 +53,7 @@ func outcomeOf(err error, single bool) kit.Outcome {
 	return kit.Unknown
 }
 
-// unavailable returns err as callers may see it. The error of an ended ctx stays as it is.
+// unavailable converts err for callers: see exchange.Unavailable. The error of an ended ctx stays unchanged.
 func unavailable(ctx context.Context, err error) error {
 	if kit.IsContextError(err) && kit.Ended(ctx) {
 		return err
@@ -68,7 +69,7 @@ func (b *Backend) deliver(ctx context.Context, end time.Time, q exchange.Request
 	return b.batcher.Do(ctx, end, q)
 }
 
-// await is deliver through a client of several servers.
+// await sends a request once, through a client of several servers.
 func (b *Backend) await(ctx context.Context, end time.Time, q exchange.Request) (any, error) {
 	return exchange.Await(ctx, b.leases.Go, end, q, func(ctx context.Context) (any, error) {
 		r := b.carry(ctx, []exchange.Request{q})[0]
@@ -76,7 +77,7 @@ func (b *Backend) await(ctx context.Context, end time.Time, q exchange.Request) 
 	})
 }
 
-// deliverAll sends requests concurrently, once, each within its limit: a server that hangs delays only its own
+// deliverAll sends each request once, concurrently and within its own limit. A server that hangs delays only its own
 // requests.
 func (b *Backend) deliverAll(ctx context.Context, list []exchange.Request) []exchange.Result {
 	if b.batcher == nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A masterReading is what a master reports about itself, and what this Backend requires of it.
+// A masterReading is the state that a master reports, and the requirements of this Backend.
 type masterReading struct {
 	endpoint.Reading
 	replicas  int   // Options.MinReplicas
-	forbidden error // why messages to waiters are refused, nil if they are not
+	forbidden error // why the server refused a message to the inbox; nil if it did not
 }
 
 var rules = append([]kit.Rule[masterReading]{
@@ -64,7 +64,7 @@ var rules = append([]kit.Rule[masterReading]{
 		Set:   "the rights in docs/stores/redis.md, including the channels"},
 }, endpoint.ServerRules(func(r masterReading) endpoint.Reading { return r.Reading })...)
 
-// Examine implements [backend.Examiner]. It looks at every master.
+// Examine implements [backend.Examiner]. It inspects every master.
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 	var v any
 	err := b.call(ctx, nil, func(ctx context.Context) (err error) {

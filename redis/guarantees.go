@@ -11,12 +11,12 @@ const (
 	// reply.
 	minTTL      = 100 * time.Millisecond
 	granularity = time.Millisecond
-	// maxLate bounds what the server's expiry (1 ms) and a waiter's timer (timerJitter) add to a TTL, with reserve for
-	// a slow network.
+	// maxLate is the most that the server's expiry (1 ms) and a waiter's timer (timerJitter) add to a TTL, with room for a
+	// slow network.
 	maxLate = 250 * time.Millisecond
 )
 
-// earlyLoss applies to every Redis. Opening adds what the servers report.
+// earlyLoss applies to every Redis. Opening adds what it learns from the servers.
 const earlyLoss = "a restart that loses recent writes, a failover to a replica that lags behind (and a partition, " +
 	"while it lasts), FLUSHALL, " +
 	"or a step forward of the server's wall clock"

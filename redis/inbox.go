@@ -15,10 +15,10 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// An inbox receives, on one subscription for the whole Backend, the messages of scripts to its waiters: the owner for
-// which a key is reserved.
+// An inbox receives the notifications that scripts publish for the waiters of one Backend, on one subscription. A
+// message is the owner for which a key is reserved.
 //
-// Messages are hints. A new subscription wakes all waiters, because messages may have been lost.
+// Messages are hints, because they may be lost. So a new subscription wakes all waiters.
 type inbox struct {
 	client  redis.UniversalClient
 	id      string // inboxLen bytes, as the scripts expect
@@ -27,11 +27,11 @@ type inbox struct {
 	mu      sync.Mutex
 	waiters map[string]*waiter // by owner
 	up      bool               // the server has confirmed the subscription
-	err     error              // why it is not up, if an attempt has failed
+	err     error              // why the subscription is not up, if an attempt has failed
 	changed chan struct{}      // closed at every change of up or err
 	alive   chan struct{}      // not nil while a probe waits for a message; closed by any message
 	pubsub  *redis.PubSub
-	stop    context.CancelFunc // ends the reader; nil before it is started
+	stop    context.CancelFunc // ends the reader; nil before the reader is started
 	done    chan struct{}      // closed when the reader and probes have ended
 	closed  bool
 	probes  sync.WaitGroup
@@ -39,7 +39,7 @@ type inbox struct {
 
 const inboxLen = 32
 
-// A waiter is a queued Acquire.
+// A waiter is an Acquire that is registered for notifications.
 type waiter struct {
 	owner string
 	wake  chan struct{} // of capacity 1
@@ -78,7 +78,7 @@ func (in *inbox) ready() bool {
 	return in.up
 }
 
-// confirm subscribes, unless that was done before, and waits for the server's confirmation. It fails if the server
+// confirm starts the subscription if necessary, and waits until the server has confirmed it. It fails if the server
 // refuses, or cannot be reached within patience.
 func (in *inbox) confirm(ctx context.Context, patience time.Duration) error {
 	limit := time.NewTimer(patience)
@@ -151,7 +151,7 @@ func (in *inbox) setPubSub(ps *redis.PubSub) {
 	in.pubsub = ps
 }
 
-// set records the state of the subscription, and wakes all waiters if it is new.
+// set records the state of the subscription. If the subscription is new, it wakes all waiters.
 func (in *inbox) set(up bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -190,16 +190,16 @@ func (in *inbox) dispatch(m any) (confirmed bool) {
 func (in *inbox) notify(owner string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if w := in.waiters[owner]; w != nil { // otherwise its attempt has ended, and removes it from the queue
+	if w := in.waiters[owner]; w != nil { // otherwise the attempt has ended, and removes its queue entry
 		w.notify()
 	}
 }
 
-// probeTimeout is how long a subscription may take to answer a ping.
+// probeTimeout is how long the server may take to reply to a ping on the subscription.
 const probeTimeout = 2 * time.Second
 
-// checkSubscription pings, in the background, a subscription that missed a message, for example because a firewall
-// dropped the connection. A dead subscription is replaced.
+// checkSubscription pings the server on the subscription, in the background, after a message was missed: a firewall may
+// have dropped the connection. It replaces a dead subscription.
 func (in *inbox) checkSubscription() {
 	in.mu.Lock()
 	defer in.mu.Unlock()

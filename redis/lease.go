@@ -14,10 +14,10 @@ import (
 // minRenewLimit is the shortest time limit of a renewal; a short lease's deadline may be sooner.
 const minRenewLimit = 250 * time.Millisecond
 
-// leaseData is the Data of a lease.
+// leaseData is the Data of a granted lease.
 type leaseData struct {
 	names    names
-	value    string      // of that key, or the member of the readers
+	value    string      // value of the lock's key, or the lease's member in the set of readers
 	released atomic.Bool // a release has begun
 }
 
@@ -26,7 +26,7 @@ func lockValue(token uint64, owner string) string {
 	return strconv.FormatUint(token, 10) + ":" + owner
 }
 
-// requests are what Leases sends to the server.
+// requests sends the requests of Leases to the server.
 type requests struct{ b *Backend }
 
 var _ kit.Requests = requests{}
@@ -36,7 +36,7 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
 // RenewLease implements [kit.Requests].
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
-	// If the connection hangs, a renewal fails while there is time for another.
+	// If the connection hangs, this renewal fails early enough for another.
 	limit := max(ttl/3, minRenewLimit)
 	v, _, err := q.b.eval(ctx, q.b.renewRequest([]*kit.Life{l}, []time.Duration{ttl}, limit))
 	if err == nil {
@@ -52,7 +52,7 @@ func renewScriptFor(shared bool) exchange.Script {
 	return renewScript
 }
 
-// renewRequest is the request that renews leases of one mode to ttls, within limit.
+// renewRequest returns the request that renews leases of one mode to ttls, within limit.
 func (b *Backend) renewRequest(leases []*kit.Life, ttls []time.Duration, limit time.Duration) exchange.Request {
 	keys, args := make([]string, len(leases)), make([]any, 0, len(leases)+1)
 	same := true
@@ -93,9 +93,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return backend.ErrLost
 }
 
-// release removes from a key the lease, reservation or queue entry of the owner in value, and reports whether there was
-// any. The value is that of the owner's lease, or has token 0 if the owner may have no lease. unsure reports whether an
-// earlier request, which got no reply, may have removed it.
+// release removes the lease, reservation or queue entry of the owner in value, and reports whether there was one. value
+// is lockValue of the lease, with token 0 if the owner may have no lease. unsure reports whether an earlier attempt,
+// which got no reply, may have removed it.
 func (b *Backend) release(ctx context.Context, n names, value string, shared bool) (removed, unsure bool, err error) {
 	script := releaseScript
 	if shared {

@@ -32,10 +32,10 @@ func (n naming) lock(key string) string {
 	return n.namespace + ":{" + tags()[endpoint.Slot(key)] + "}lock:" + key
 }
 
-// channels is the prefix of the channels of inboxes.
+// channels returns the prefix of the inboxes' channels.
 func (n naming) channels() string { return n.namespace + ":inbox:" }
 
-// tags holds for every slot a text that hashes to it.
+// tags returns, for every slot, a text that hashes to the slot.
 var tags = sync.OnceValue(func() []string {
 	found := make([]string, endpoint.Slots)
 	for i, missing := 0, endpoint.Slots; missing > 0; i++ {

@@ -18,8 +18,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// inspectServers contacts the servers once, rejects those that cannot keep locks, and adds to the guarantees how they
-// may lose keys.
+// inspectServers contacts the servers once, rejects those that cannot keep locks, and adds to the guarantees how the
+// servers may lose keys.
 func (b *Backend) inspectServers(ctx context.Context) error {
 	v, err := exchange.Await(ctx, b.leases.Go, time.Now().Add(endpoint.OpenTimeout), exchange.Request{},
 		func(ctx context.Context) (any, error) { return b.findLosses(ctx) })
@@ -65,7 +65,7 @@ func (b *Backend) findLosses(ctx context.Context) ([]string, error) {
 		err = errors.New("the cluster has no masters")
 	}
 	if err == nil {
-		err = b.probe(ctx) // one master stands for all
+		err = b.probe(ctx) // one master is representative
 	}
 	return slices.Sorted(maps.Keys(found)), err
 }
@@ -92,7 +92,7 @@ func inspectServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss str
 	if policy := endpoint.Evicts(info); policy != "" {
 		losses = append(losses, "eviction, because maxmemory-policy is "+policy)
 	}
-	// INFO counts reachable replicas only if min-replicas-to-write is set.
+	// INFO has this field only if min-replicas-to-write is set.
 	if _, set := info["min_slaves_good_slaves"]; !set && info["connected_slaves"] != "" &&
 		info["connected_slaves"] != "0" {
 		losses = append(losses, "a partition, because min-replicas-to-write is not set on a master with replicas")

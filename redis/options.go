@@ -20,13 +20,13 @@ type Options struct {
 	// Namespace begins the name of every key and channel; "anylock" if empty. Braces are not allowed.
 	Namespace string
 
-	// MinReplicas is how many replicas must have received a grant or renewal before it counts, by the command WAIT. The
-	// default 0 waits for none. If fewer replicas can be reached, nothing is granted. MinReplicas makes the loss of a
-	// lease in a failover unlikely, not impossible: the failover may choose a replica that has not received it.
+	// MinReplicas is how many replicas must have received a grant or renewal before it counts (command WAIT). The default
+	// 0 waits for none. If fewer replicas can be reached, nothing is granted. MinReplicas makes the loss of a lease in a
+	// failover unlikely, not impossible: the failover may choose a replica that has not received the lease.
 	MinReplicas int
 
-	// Timeout limits each request, and so how long a request may go on in the background after its context has ended; 2
-	// s if zero.
+	// Timeout limits each request, and so how long a request may continue in the background after its context has ended;
+	// 2 s if zero.
 	Timeout time.Duration
 }
 
@@ -41,13 +41,13 @@ func (o *Options) validate() (Options, error) {
 	return v, endpoint.Complete(&v.Namespace, &v.Timeout)
 }
 
-// New returns a Backend on a client that the application owns: Close does not close it. Like opening by URL, it asks
-// the servers, within ctx, whether they can keep locks and what makes them lose keys: see the Guarantees. Nil opts are
+// New returns a Backend on a client that the application owns: Close does not close it. Like opening by URL, New
+// checks, within ctx, whether the servers can keep locks and how they may lose keys: see the Guarantees. Nil opts are
 // the defaults.
 //
 // The client may be a *redis.Client, also one made by redis.NewFailoverClient, or a *redis.ClusterClient. A *redis.Ring
-// is ErrUnsupported: it moves keys to other servers when one is down, and so would let two owners in. With a client of
-// another type, MinReplicas and List are ErrUnsupported.
+// is ErrUnsupported: it moves keys to other servers when one is down, and so could give two owners the key. With a
+// client of another type, MinReplicas and List are ErrUnsupported.
 //
 // Acquire returns when its context ends whatever the client's options are, but the client's own timeouts decide how
 // long an unanswered request then occupies a goroutine and a connection. Clients should set ContextTimeoutEnabled and

@@ -12,7 +12,7 @@ import (
 type acquireReply struct {
 	granted bool
 	token   uint64
-	number  string         // the token as the server has it
+	number  string         // the token as the server wrote it
 	holder  backend.Holder // of a refusal
 	added   bool           // the owner was not in the queue before
 }
@@ -42,7 +42,7 @@ func parseInspect(v any) (backend.Holder, error) {
 	return h, f.Err()
 }
 
-// What renewScript returns for a lease.
+// The replies of renewScript for a lease.
 const (
 	renewLost = int64(0)
 	renewDone = int64(1)
@@ -52,7 +52,7 @@ const (
 func renewErrors(v any, n int) []error {
 	errs := make([]error, n)
 	list, _ := v.([]any)
-	if len(list) == 1 && list[0] == renewDone { // all
+	if len(list) == 1 && list[0] == renewDone { // all leases were renewed
 		return errs
 	}
 	for i := range errs {
@@ -68,7 +68,7 @@ func renewErrors(v any, n int) []error {
 	return errs
 }
 
-// needsReplicas reports whether a reply is a grant, or renews a lease. Replicas need not have any other.
+// needsReplicas reports whether a reply is a grant, or renews a lease. Other replies do not have to wait for replicas.
 func needsReplicas(v any) bool {
 	if _, granted := v.(string); granted {
 		return true

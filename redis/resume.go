@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Resume implements [backend.Resumer]. It takes two round trips: the value of a lock's key has the token in front of
-// the owner.
+// Resume implements [backend.Resumer]. It takes two round trips: one reads the lease's token from the server, the other
+// renews the lease.
 func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
 	err = b.call(ctx, r.ValidateFor(b.guarantees), func(ctx context.Context) error {
 		life, err := b.resume(ctx, r)

@@ -9,7 +9,7 @@ import (
 //go:embed *.lua
 var lua embed.FS
 
-// script joins parts, which are files without their extension.
+// script joins parts, which are the names of files without their extension.
 func script(digest string, parts ...string) exchange.Script {
 	s := exchange.Script{Digest: digest}
 	for _, part := range parts {
@@ -22,8 +22,8 @@ func script(digest string, parts ...string) exchange.Script {
 	return s
 }
 
-// The scripts return before a function is made if the key is uncontended. Those of exclusive leases return before the
-// functions for readers are made if there are none.
+// If the key is uncontended, a script returns before it creates any Lua function. If the key has no readers, the
+// scripts of exclusive leases return before they create the functions for readers.
 var (
 	acquireScript = script("15a4e8cc099060a8b90a192515e771f3ae5f2ea9",
 		"acquire_arguments", "acquire_free", "reserve", "enqueue", "acquire", "readers", "admit", "acquire_readers")

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxRecheck is the longest pause of a waiter between its requests. It bounds how long a key may stay free before a
-	// waiter whose message was lost, or whose predecessor in the queue is dead.
+	// maxRecheck is the longest pause of a waiter between its requests. It bounds how long a key may stay free if the
+	// waiter's message was lost, or the waiter in front of it is dead.
 	maxRecheck = time.Second
 	// timerJitter spreads the timers of waiters that expect the key to expire at the same instant.
 	timerJitter = 100 * time.Millisecond
@@ -25,14 +25,14 @@ func (a *attempt) register() {
 	}
 }
 
-// unregister ends what register began.
+// unregister undoes register.
 func (a *attempt) unregister() {
 	if a.waiter != nil {
 		a.b.inbox.remove(a.waiter)
 	}
 }
 
-// sleep returns when a waiter should request the key again: after a notification, or after recheck.
+// sleep returns when a waiter should request the key again: after a notification, or after a.recheck.
 func (a *attempt) sleep(ctx context.Context) error {
 	if !a.queued { // the key may have been released before the subscription existed: request the key at once
 		a.register()
@@ -50,10 +50,11 @@ func (a *attempt) sleep(ctx context.Context) error {
 	}
 }
 
-// passing reports whether a waiter outlives err. A waiter that cannot subscribe has waited for its patience already.
+// passing reports whether a waiter keeps trying after err. A waiter that cannot subscribe stops, because confirm has
+// already waited for its full patience.
 func passing(err error) bool { return exchange.Passing(err) && !errors.Is(err, errSubscribe) }
 
-// recheckAfter returns when to request a key again that expires after remaining.
+// recheckAfter returns how long to wait before requesting a key again that expires after remaining.
 func recheckAfter(remaining time.Duration) time.Duration {
 	if remaining <= 0 || remaining > maxRecheck {
 		return maxRecheck - rand.N(maxRecheck/10)

@@ -15,11 +15,11 @@ type attempt struct {
 	b       *Backend
 	request backend.Request
 	ttl     time.Duration
-	look    bool // look before writing, because the key was held
-	unsure  bool // a statement got no answer, and may still be carried out
+	look    bool // read before writing, because the key was held
+	unsure  bool // a statement got no reply, and may still be executed
 }
 
-// poll is the time between attempts. Half of the waiters learn of a release within 50 ms.
+// poll is the pause between tries. Half of the waiters notice a release within 50 ms.
 var poll = kit.Pause{Min: 5 * time.Millisecond, Max: 150 * time.Millisecond}
 
 // Acquire implements [backend.Backend].
@@ -40,7 +40,8 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	return l, err
 }
 
-// try makes one attempt to get the key. A waiter that only looks writes nothing and locks nothing.
+// try tries once to acquire the key. If the key was held before, try first reads the row: while the key is held, a
+// waiter writes nothing and locks nothing.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	b, r := a.b, a.request
 	if a.look {
@@ -64,7 +65,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		if err := a.refusal(ctx); err != nil {
 			return nil, err
 		}
-		return nil, backend.ErrHeld // it was, and is free by now
+		return nil, backend.ErrHeld // the key was held, and is free by now
 	case (unsure || classify(err) == conflict) && !kit.Ended(ctx):
 		// The last holder's transaction may have locked the row (package fence), so that the statement had to wait.
 		if h, ok := b.lastOwner(ctx, r.Key); ok && h.Owner != r.Owner {
@@ -108,7 +109,7 @@ func (b *Backend) take(ctx context.Context, r backend.Request, ttl time.Duration
 	return b.update(ctx, args)
 }
 
-// update is take for MySQL, where the row must exist.
+// update implements take for MySQL. The row must exist.
 func (b *Backend) update(ctx context.Context, args []any) (token uint64, err error) {
 	s := b.statements.take
 	result, err := b.db.ExecContext(ctx, s.Text, s.Args(args...)...)
@@ -122,7 +123,7 @@ func (b *Backend) update(ctx context.Context, args []any) (token uint64, err err
 	return uint64(id), err
 }
 
-// microseconds rounds up: a TTL is a minimum.
+// microseconds returns d in microseconds, rounded up because a TTL is a minimum.
 func microseconds(d time.Duration) int64 {
 	us := int64(d / time.Microsecond)
 	if d%time.Microsecond != 0 {

@@ -12,7 +12,7 @@ import (
 // minTTL is the shortest TTL. On a slow disk, a shorter lease would expire before its holder receives the answer.
 const minTTL = 100 * time.Millisecond
 
-// Guarantees returns what a table in a database of that dialect promises.
+// Guarantees returns the guarantees of a table in a database of dialect d.
 func Guarantees(d Dialect) backend.Guarantees {
 	g := backend.Guarantees{
 		MinTTL:      minTTL,
@@ -29,7 +29,8 @@ func Guarantees(d Dialect) backend.Guarantees {
 		g.EarlyLoss = "a step forward of the host's wall clock, loss of the database file"
 		g.EnforcedBy = "wall clock of the host"
 		g.Reach = backend.ReachHost
-		g.Fencing = backend.FencingRestart // the clock has milliseconds: a row that is lost may have had the same token
+		// The clock has a resolution of 1 ms: if a row is lost, the next row may get the same token.
+		g.Fencing = backend.FencingRestart
 	}
 	return g
 }

@@ -19,7 +19,7 @@ type facts map[string]string
 // A rule is [kit.Rule] for facts.
 type rule = kit.Rule[facts]
 
-// is finds a setting that has one of the values, which are lower case.
+// is returns a check that reports the setting name if it has one of the values, which are lower case.
 func is(name string, values ...string) func(facts) string {
 	return func(f facts) string {
 		return kit.When(slices.Contains(values, strings.ToLower(f[name])), "%s is %s", name, f[name])
@@ -73,7 +73,7 @@ var rules = map[Dialect][]rule{
 	},
 }
 
-// queries read facts: each returns rows of a name and a value. $1 is the table's name.
+// queries are the queries that read facts: each returns rows of a name and a value. $1 is the table's name.
 var queries = map[Dialect][]string{
 	Postgres: {`SELECT * FROM (VALUES ('isolation', current_setting('default_transaction_isolation')),
 		('synchronous_commit', current_setting('synchronous_commit')), ('fsync', current_setting('fsync')),
@@ -148,7 +148,7 @@ func (b *Backend) readInto(ctx context.Context, f facts, query string, args []an
 	return rows.Err()
 }
 
-// Findings returns what Examine looks for, for driver.Driver.Findings.
+// Findings returns all findings that Examine can report, for driver.Driver.Findings.
 func Findings(d Dialect) []backend.Finding { return kit.Findings(rules[d]) }
 
 // Examine implements [backend.Examiner].

@@ -13,7 +13,7 @@ const (
 	paramCreate = driver.ParamPrefix + "create"
 )
 
-// Driver completes d, which has names, URLs and examples, by what the tables of all databases have in common. open
+// Driver completes d, which has names, URLs and examples, with the fields that are the same for all databases. open
 // opens the database of a URL, and need not connect to it.
 func Driver(dialect Dialect, d driver.Driver, open func(u driver.URL) (*sql.DB, error)) driver.Driver {
 	d.Params = append(d.Params,

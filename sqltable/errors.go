@@ -16,17 +16,19 @@ type class int
 
 const (
 	other      class = iota // whether the statement ran is unknown
-	conflict                // another statement was in the way; nothing has changed
-	away                    // the connection or the server is gone: a new connection may reach it, or its successor
+	conflict                // another statement conflicted; nothing has changed
+	away                    // the connection or the server is gone: a new connection may reach the server or its successor
 	noTable                 // the table is missing
-	impossible              // the database cannot or may not do that
-	refused                 // any other answer of the database; nothing has changed
+	impossible              // the database does not support or permit the statement
+	refused                 // any other error from the database; nothing has changed
 )
 
-// MySQL's driver has no method for the number, only its text: "Error 1213 (40001): Deadlock found…".
+// MySQL's driver has no method that returns the error number. Only the text contains it: "Error 1213 (40001): Deadlock
+// found…".
 var mysqlError = regexp.MustCompile(`\bError (\d+) \([0-9A-Z]{5}\): `)
 
-// classes are SQLSTATEs, as Postgres's drivers have them, or their first two characters, and MySQL's numbers.
+// classes maps error codes to classes: SQLSTATEs, as Postgres's drivers return them, or their first two characters, and
+// MySQL's error numbers.
 var classes = map[string]class{
 	"40001": conflict, "40P01": conflict, "55P03": conflict, // serialization, deadlock, lock_timeout
 	"57P01": away, "57P02": away, "57P03": away, "25006": away, // shutdown, crash, starting, read-only
@@ -40,7 +42,8 @@ var classes = map[string]class{
 	"1142": impossible, "1044": impossible, "1045": impossible, "1054": impossible, "1049": impossible,
 }
 
-// classify uses interfaces and texts instead of the drivers' types, because the application's driver may be any.
+// classify returns the class of err. It uses interfaces and texts instead of the drivers' types, because the
+// application may use any driver.
 func classify(err error) class {
 	if state, ok := errors.AsType[interface {
 		error
@@ -76,7 +79,7 @@ func classify(err error) class {
 	return away
 }
 
-// outcome is what an error means for [kit.Repeat].
+// outcome returns the meaning of an error for [kit.Repeat].
 func outcome(err error) (o kit.Outcome, passing bool) {
 	switch classify(err) {
 	case conflict:

@@ -25,13 +25,14 @@ func (b *Backend) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	switch {
 	case err != nil || changed > 0:
 		return err
-	case unsure: // a repeated request may find what the first one has done
+	case unsure: // the first try may have released the lease, so that a repetition found none
 		return l.LostAfterDeadline()
 	}
 	return backend.ErrLost
 }
 
-// RenewBatch implements [backend.BatchRenewer]. A statement renews up to 1024 leases; on MySQL, those of one TTL.
+// RenewBatch implements [backend.BatchRenewer]. One statement renews up to 1024 leases; on MySQL, all of them have the
+// same TTL.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	return b.leases.RenewBatch(ctx, renewals, b.renewAll)
 }
@@ -70,7 +71,7 @@ func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttls []time.Dura
 	}
 	size := batchSize(len(lives))
 	for i := range size {
-		i = min(i, len(lives)-1) // the last one fills the statement up
+		i = min(i, len(lives)-1) // repeat the last lease to fill the statement
 		args = append(args, []byte(lives[i].Key()), []byte(lives[i].Owner()))
 		if b.dialect != MySQL {
 			args = append(args, microseconds(ttls[i]))
@@ -96,7 +97,7 @@ func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttls []time.Dura
 	return errs
 }
 
-// remaining returns how long the leases on the keys of lives last.
+// remaining returns the remaining time of the leases on the keys of lives.
 func (b *Backend) remaining(ctx context.Context, lives []*kit.Life, size int) (map[holding]time.Duration, error) {
 	args := make([]any, size)
 	for i := range args {
@@ -122,7 +123,8 @@ func (b *Backend) remaining(ctx context.Context, lives []*kit.Life, size int) (m
 
 type holding struct{ key, owner string }
 
-// verdicts says for each lease whether it lasts as long as it must some time after its renewal.
+// verdicts returns an error for each lease that does not last as long as its renewal requires. since is the time since
+// the renewal was sent; left is the remaining time of each lease.
 func verdicts(lives []*kit.Life, ttls []time.Duration, left map[holding]time.Duration, since time.Duration) []error {
 	errs := make([]error, len(lives))
 	for i, l := range lives {

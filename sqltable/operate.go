@@ -37,7 +37,7 @@ func (b *Backend) holder(ctx context.Context, key string) (h backend.Holder, err
 
 // lastOwner returns the owner of a row whose lease has ended but was not released.
 func (b *Backend) lastOwner(ctx context.Context, key string) (h backend.Holder, ok bool) {
-	const share = 4 // of a request's time, in addition to that of the request before
+	const share = 4 // the time limit is Options.Timeout/share, on top of the previous request's
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout/share)
 	defer cancel()
 	_, err := b.request(ctx, func(ctx context.Context) (err error) {
@@ -83,7 +83,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 			changed, err = b.exec(ctx, b.statements.release, []byte(key), []byte(owner))
 			return err
 		})
-		if err == nil && changed == 0 && !unsure { // a repeated request may find what the first one has done
+		if err == nil && changed == 0 && !unsure { // if unsure, the first try may have ended the lease
 			return backend.ErrLost
 		}
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/internal/tablesql"
 )
 
-// A Dialect is the SQL of a database.
+// A Dialect is the SQL dialect of a database.
 type Dialect = tablesql.Dialect
 
 // The databases that can keep the table.
@@ -23,7 +23,7 @@ const (
 
 const defaultTimeout = 2 * time.Second
 
-// DefaultTable is the name of the table unless Options say otherwise.
+// DefaultTable is the name of the table if Options.Table is empty.
 const DefaultTable = tablesql.DefaultTable
 
 // Options configure a Backend. Nil and the zero Options mean the defaults.
@@ -64,8 +64,8 @@ func (o *Options) validate(d Dialect) (Options, error) {
 	return v, nil
 }
 
-// New returns a Backend that keeps locks in a table of db, which must be of that dialect. It creates the table if
-// necessary, and checks that the database can keep locks. Nil opts are the defaults.
+// New returns a Backend that keeps locks in a table of db, which must be of dialect d. It creates the table if
+// necessary, and checks that the database can keep locks. Nil opts mean the defaults.
 //
 // Each request uses a connection of db for the length of one statement. Leases and waiters occupy none. If the
 // application may use all connections of db at once, give New a *sql.DB of its own: otherwise renewals wait for a

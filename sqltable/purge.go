@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// purgeAge is for how long a key must have been free before its row is deleted. A token that follows is higher all
-	// the same, because it is not below the database's time, unless that has stepped back by a day.
+	// purgeAge is how long a key must have been free before its row is deleted. Later tokens of the key are still higher,
+	// because a token is at least the database's time, unless the clock has stepped back by a day.
 	purgeAge = 24 * time.Hour
 	// purgePause is the time between purges by one Backend.
 	purgePause = time.Hour
@@ -26,9 +26,9 @@ func (b *Backend) purgeSometimes() {
 	})
 }
 
-// purge deletes up to a thousand rows of keys that have been free for age. It deletes them one by one: a statement for
-// all would lock the rows of live leases, too, where the database has no index on expires. Such an index would slow
-// every renewal down.
+// purge deletes up to a thousand rows of keys that have been free for age. It deletes them one by one: one statement
+// for all would also lock the rows of live leases, unless the table has an index on expires. Such an index would slow
+// down every renewal.
 func (b *Backend) purge(ctx context.Context, age time.Duration) (deleted int64, err error) {
 	var keys []string
 	_, err = b.request(ctx, func(ctx context.Context) (err error) {

@@ -9,12 +9,12 @@ import (
 	"github.com/anylock/lock/internal/tablesql"
 )
 
-// maxReconnects is how many times a request is repeated because its connection broke or the server was away, in
-// addition to once for each idle connection of the pool, which may be broken, too.
+// maxReconnects is how often a request is repeated because its connection broke or the server was unreachable. Each
+// idle connection of the pool adds one repetition, because it may be broken, too.
 const maxReconnects = 3
 
-// request runs do, whose statements may be repeated, for up to the timeout. unsure reports that a statement may still
-// be carried out by the database although it was not answered.
+// request runs do, and repeats it after some errors, for up to Options.Timeout. The statements of do must be safe to
+// repeat. unsure reports that the database may still execute a statement that got no reply.
 func (b *Backend) request(ctx context.Context, do func(ctx context.Context) error) (unsure bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
@@ -38,7 +38,7 @@ func (b *Backend) request(ctx context.Context, do func(ctx context.Context) erro
 	unsure, err = repeat.Do(limited, func(bool) error {
 		err := do(limited)
 		if err != nil && classify(err) == noTable && !b.options.NoCreate && !created {
-			created = true // a database that lost its data has lost the table
+			created = true // if the database has lost its data, it has lost the table
 			if err = b.create(limited); err == nil {
 				err = do(limited)
 			}

@@ -10,7 +10,7 @@ import (
 
 var _ backend.Resumer = (*Backend)(nil)
 
-// Resume implements [backend.Resumer]. It takes two statements: a renewal, and one that reads the token.
+// Resume implements [backend.Resumer]. It needs two statements: one renews the lease, and one reads the token.
 func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
 	err = b.leases.Call(ctx, r.ValidateFor(b.guarantees), func(ctx context.Context) error {
 		life, err := b.resume(ctx, r)

@@ -8,20 +8,21 @@ import (
 	"github.com/anylock/lock/internal/tablesql"
 )
 
-// A row stays when its lease ends, because of its token, and is deleted a day later (see purge.go). A released row has
-// no owner, and minus the time of its release for expires. Times are microseconds since 1970 by the database's clock.
+// statements are the SQL statements of a Backend. A row remains after its lease ends, to keep the last token, and is
+// deleted a day later (see purge.go). A released row has an empty owner, and expires is minus the time of its release.
+// Times are microseconds since 1970 by the database's clock.
 type statements struct {
 	take    tablesql.Statement // grants the key $1 to the owner $2 for $3 µs unless another owner holds the key
 	add     tablesql.Statement // MySQL only: adds a free row for the key $1
-	look    tablesql.Statement // owner, token and remaining time of the key $1
+	look    tablesql.Statement // reads owner, token and remaining time of the key $1
 	release tablesql.Statement // frees the key $1 if $2 is its owner and the lease has not expired
-	list    tablesql.Statement // the held keys from $1 on
-	ended   tablesql.Statement // keys that are free since $1 µs
-	purge   tablesql.Statement // deletes the key $2 if it is free since $1 µs
+	list    tablesql.Statement // lists the held keys from $1 on
+	ended   tablesql.Statement // lists keys that have been free for $1 µs
+	purge   tablesql.Statement // deletes the key $2 if it has been free for $1 µs
 }
 
-// One statement decides and writes. Postgres and SQLite first look for a holder, so that a refusal writes nothing. If
-// the same owner repeats the statement, an older one that had to wait must not shorten the lease.
+// upsert checks and writes in one statement, on Postgres and SQLite. It first looks for a holder, so that a refusal
+// writes nothing. If the same owner repeats the statement, an earlier copy that had to wait must not shorten the lease.
 const upsert = `INSERT INTO TABLE AS l (name, owner, token, expires)
 	SELECT CAST($1 AS BYTES), CAST($2 AS BYTES), NOW, NOW+CAST($3 AS bigint)
 	WHERE NOT EXISTS (SELECT 1 FROM TABLE AS h WHERE h.name=$1 AND h.owner<>$2 AND h.expires>NOW)
@@ -31,7 +32,8 @@ const upsert = `INSERT INTO TABLE AS l (name, owner, token, expires)
 	WHERE l.expires<=NOW OR l.owner=excluded.owner
 	RETURNING token`
 
-// MySQL assigns from left to right, so that owner comes last. INSERT … ON DUPLICATE KEY UPDATE would deadlock.
+// update is upsert for MySQL. MySQL assigns from left to right, so owner must come last. INSERT … ON DUPLICATE KEY
+// UPDATE would deadlock.
 const update = `UPDATE TABLE SET
 	token=last_insert_id(CASE WHEN owner=$2 AND expires>NOW THEN token ELSE greatest(token+1, NOW) END),
 	expires=CASE WHEN owner=$2 THEN greatest(expires, NOW+$3) ELSE NOW+$3 END,
@@ -58,7 +60,7 @@ func newStatements(d Dialect, table string) statements {
 // maxBatch is how many leases one statement renews. SQLite and MySQL allow more than 32 000 placeholders.
 const maxBatch = 1024
 
-// batchSize returns n rounded up to a power of two, so that drivers which cache statements have few of them to cache.
+// batchSize returns n rounded up to a power of two, so that drivers that cache statements have few to cache.
 func batchSize(n int) int {
 	size := 1
 	for size < n {
@@ -67,10 +69,10 @@ func batchSize(n int) int {
 	return size
 }
 
-// renewal returns the statement that makes n leases end later. The arguments of each lease are its key, its owner and
-// the time from now in µs, in $1 to $3, $4 to $6 and so on; MySQL takes one time for all, in $1, before the keys and
-// owners. With several leases it skips rows that a transaction has locked (package fence): otherwise one long
-// transaction would keep all leases from being renewed.
+// renewal returns the statement that renews n leases. The arguments of each lease are its key, its owner and the time
+// from now in µs, in $1 to $3, $4 to $6 and so on. MySQL has one time for all, in $1, before the keys and owners. For
+// several leases on Postgres or MySQL, the statement skips rows that a transaction has locked (package fence):
+// otherwise one long transaction would delay the renewal of all leases.
 func renewal(d Dialect, table string, n int) tablesql.Statement {
 	switch {
 	case d == MySQL && n == 1:
@@ -96,7 +98,7 @@ func rows(d Dialect, table string, n int) tablesql.Statement {
 	return tablesql.Make(d, table, `SELECT name, owner, expires-NOW FROM TABLE WHERE name IN (`+list(n, 1, 1)+`)`)
 }
 
-// list returns n placeholders from $first on, each step after the one before.
+// list returns n placeholders: $first, and each next one higher by step.
 func list(n, first, step int) string {
 	var s strings.Builder
 	for i := range n {
@@ -116,7 +118,7 @@ func triples(d Dialect, n int) string {
 			s.WriteString(", ")
 		}
 		row := "($%d, $%d, $%d)"
-		if i == 0 && d == Postgres { // the first row decides on the types of all
+		if i == 0 && d == Postgres { // the first row determines the types of all rows
 			row = "(CAST($%d AS BYTES), CAST($%d AS BYTES), CAST($%d AS bigint))"
 		}
 		fmt.Fprintf(&s, row, 3*i+1, 3*i+2, 3*i+3)

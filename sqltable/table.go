@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// MySQL's text types treat "a", "A" and "a " as the same value. Postgres keeps a renewed row on its page if there is
-// room.
+// columns are the columns of the table. They are binary, because MySQL's text types treat "a", "A" and "a " as the same
+// value. Postgres keeps a renewed row on its page if the page has room, hence the fillfactor.
 var columns = map[Dialect]string{
 	Postgres: `(
 	name bytea PRIMARY KEY,
@@ -42,7 +42,8 @@ func DDL(d Dialect, table string) (string, error) {
 	return "CREATE TABLE IF NOT EXISTS " + o.Table + " " + columns[d], nil
 }
 
-// create creates the table. Of several clients that create it at once, Postgres lets one succeed.
+// create creates the table. If several clients create it at once, Postgres lets only one succeed; the errors of the
+// others are ignored.
 func (b *Backend) create(ctx context.Context) error {
 	ddl, err := DDL(b.dialect, b.options.Table)
 	if err != nil {
@@ -56,7 +57,7 @@ func (b *Backend) create(ctx context.Context) error {
 	return err
 }
 
-// open checks that the table is there and may be written.
+// open checks that the table exists and is writable, and that the database can keep locks.
 func (b *Backend) open(ctx context.Context) error {
 	key, owner := []byte("anylock: open"), []byte("nobody")
 	_, err := b.request(ctx, func(ctx context.Context) error {
@@ -72,7 +73,7 @@ func (b *Backend) open(ctx context.Context) error {
 	return b.refuse(ctx)
 }
 
-// refuse returns an error if the database would let two owners in.
+// refuse returns an error if a finding makes the database unusable: see refusals.
 func (b *Backend) refuse(ctx context.Context) error {
 	f, err := b.read(ctx)
 	if err != nil {

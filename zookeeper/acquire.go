@@ -19,19 +19,19 @@ type attempt struct {
 	r     backend.Request
 	dir   string        // the key's container
 	ttl   time.Duration // as it will be granted
-	class time.Duration // of its session
+	class time.Duration // the class of its session
 	begun time.Time
 
-	s     *session  // in use from the first request of a place in the queue to the end of the attempt
+	s     *session  // checked out from the first create until the grant or withdraw
 	n     *node     // nil without a place in the queue
-	sent  time.Time // before the latest write that proved n and s
+	sent  time.Time // taken before the latest write that proved n and s was sent
 	queue []string  // the container's children, read after n was created; nil if unknown
-	ahead []place   // those that refused the request when the key was last found busy, in order
+	ahead []place   // the places that last refused the request, in the order of the queue
 	first bool      // no place in front of n conflicts with the request
 	busy  bool      // the key was found busy
 
 	missing   bool // the key has no container
-	mayRemain bool // a node of this attempt may still exist although it was given up
+	mayRemain bool // a node that this attempt no longer uses may still exist
 }
 
 // errUnconfirmed reports a refused attempt whose node may still exist. As long as that node exists, it refuses
@@ -56,7 +56,7 @@ func newAttempt(b *Backend, r backend.Request) *attempt {
 	}
 }
 
-// try acquires the key if it is free. A waiter keeps its place in the queue otherwise. If the session ends meanwhile,
+// try acquires the key if it is free. Otherwise a waiter keeps its place in the queue. If the session ends meanwhile,
 // try starts again in another session, once.
 func (a *attempt) try(ctx context.Context) (l backend.Lease, err error) {
 	for range 2 {
@@ -79,8 +79,8 @@ func (a *attempt) tryOnce(ctx context.Context) (backend.Lease, error) {
 	return a.tryPlace(ctx)
 }
 
-// tryPlace acquires the key if no place in front of n conflicts. An attempt that does not wait leaves the queue
-// otherwise, and returns ErrHeld only when its node is deleted, if possible.
+// tryPlace acquires the key if no place in front of n conflicts. Otherwise an attempt that does not wait deletes its
+// node before it returns ErrHeld. If that fails, withdraw deletes the node in the background.
 func (a *attempt) tryPlace(ctx context.Context) (backend.Lease, error) {
 	if a.s != nil && a.s.hasEnded() {
 		a.withdraw()
@@ -95,8 +95,8 @@ func (a *attempt) tryPlace(ctx context.Context) (backend.Lease, error) {
 	return l, err
 }
 
-// checkBusy returns ErrHeld if the key is busy, which costs one read. One of several servers may not know yet that the
-// key was released, so its answer is checked by a current read.
+// checkBusy returns ErrHeld if the key is busy, which costs one read. If there are several servers, one of them may not
+// know yet that the key was released. So a second, current read must confirm a refusal.
 func (a *attempt) checkBusy(ctx context.Context) error {
 	s, err := a.b.checkOutAny(a.class)
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *attempt) checkBusy(ctx context.Context) error {
 	return a.refusedBy(names)
 }
 
-// refusedBy returns ErrHeld if a request that does not wait is refused behind all of children.
+// refusedBy returns ErrHeld if children refuse a request that does not wait and would queue behind all of them.
 func (a *attempt) refusedBy(children []string) error {
 	if a.r.Shared && onlyShared(children) {
 		return nil
@@ -127,7 +127,7 @@ func (a *attempt) refusedBy(children []string) error {
 	return nil
 }
 
-// isRefusedBy reports whether a request that does not wait is refused behind the places in q.
+// isRefusedBy reports whether the places in q refuse a request that does not wait and queues behind them.
 func (a *attempt) isRefusedBy(q []place) bool {
 	return len(conflicting(q, a.r.Shared)) > 0 && !(a.r.Shared && isUndecided(q))
 }
@@ -206,7 +206,7 @@ func (a *attempt) checkFirst(ctx context.Context) error {
 	}
 }
 
-// readQueue returns the container's children, with n among them. It sends a request unless create has just read them.
+// readQueue returns the container's children, which include n. It sends no request if create has just read them.
 func (a *attempt) readQueue(ctx context.Context) (names []string, err error) {
 	names, a.queue = a.queue, nil
 	if names == nil {
@@ -231,18 +231,18 @@ func (a *attempt) refuse(q, ahead []place) error {
 	return heldError(q)
 }
 
-// isRecent reports whether a lease may count from a.sent. Nobody can have removed the node since then, as long as the
-// lease lasts, so a waiter whose turn comes soon needs no other write.
+// isRecent reports whether the lease may count from a.sent. The servers cannot have deleted the node since then,
+// because the session outlasts such a lease. So a waiter whose turn comes soon needs no other write.
 func (a *attempt) isRecent() bool {
-	const share = 8 // of the TTL is lost at most
+	const share = 8 // the lease loses at most one eighth of its TTL
 	return !a.countsFromWrite() || time.Since(a.sent) < min(a.ttl, a.b.guarantees.MaxSilence)/share
 }
 
-// countsFromWrite reports whether the lease counts from its last write, and not from the start of the attempt. A
-// waiter's lease does, and so does a lease that the session keeps only for MaxSilence.
+// countsFromWrite reports whether the lease counts from its last write, and not from the start of the attempt. It does
+// if the key was found busy, or if the session keeps the lease only for MaxSilence.
 func (a *attempt) countsFromWrite() bool { return a.busy || a.ttl > a.b.guarantees.MaxSilence }
 
-// proveNode makes sure by a write that n and its session exist.
+// proveNode proves by a write that n and its session exist.
 func (a *attempt) proveNode(ctx context.Context) error {
 	sent := time.Now()
 	err := a.s.check(ctx, a.n.path())
@@ -263,7 +263,7 @@ func (s *session) missingNode() error {
 	return errDeleted
 }
 
-// grant begins the lease of n: no place in front of n conflicts.
+// grant begins the lease of n. No place in front of n may conflict.
 func (a *attempt) grant(ctx context.Context) (backend.Lease, error) {
 	kept := min(a.ttl, a.b.guarantees.MaxSilence)
 	floor := a.begun
@@ -307,7 +307,7 @@ func (a *attempt) deleteNode(ctx context.Context) bool {
 	return true
 }
 
-// withdraw ends the use of the session, and deletes n in the background. It does nothing after a grant.
+// withdraw ends the use of the session, and deletes n in the background. It must not be called after a grant.
 func (a *attempt) withdraw() {
 	if a.s == nil {
 		return

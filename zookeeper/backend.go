@@ -42,12 +42,12 @@ var (
 	_ backend.BatchRenewer = (*Backend)(nil)
 )
 
-// New returns a Backend on the ensemble of servers, each host:port. It connects to the ensemble once, within ctx, to
-// learn which sessions the servers grant.
+// New returns a Backend on the ensemble of servers, each host:port. It connects to the ensemble, within ctx, to learn
+// which session timeouts the servers grant.
 //
-// New takes no *zk.Conn of the application. Such a client is one session with one timeout, but leases with different
-// TTLs need sessions with different timeouts. The client also replaces an expired session by itself, and shows neither
-// its servers nor its credentials. Options.Dial configures connections.
+// New does not accept a *zk.Conn of the application. A *zk.Conn is one session with one timeout, but leases with
+// different TTLs need sessions with different timeouts. It also replaces an expired session by itself, and exposes
+// neither its servers nor its credentials. Use Options.Dial to configure connections.
 func New(ctx context.Context, servers []string, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {
@@ -96,7 +96,7 @@ func (b *Backend) prepare(ctx context.Context) error {
 		return err
 	}
 	defer b.checkIn(s)
-	// The server that is tried first may hang for as long as a request may take.
+	// Repeat the request, because the server that is tried first may hang for the whole time limit of a request.
 	for end := time.Now().Add(openTimeout); ; {
 		err = s.checkContainers(ctx)
 		if !errors.Is(err, backend.ErrUnavailable) || time.Now().After(end) {
@@ -113,9 +113,10 @@ func (b *Backend) prepare(ctx context.Context) error {
 	return err
 }
 
-// checkContainers fails if the servers do not know the request for a container. The container that it requests exists.
+// checkContainers returns ErrUnsupported if the server does not support containers. It requests a container that
+// exists, so the request changes nothing.
 func (s *session) checkContainers(ctx context.Context) error {
-	const unimplemented = ": -6" // the end of the library's error for an unknown code
+	const unimplemented = ": -6" // the suffix of the library's error for an unknown code
 	_, _, err := ask(ctx, s, func(c *zk.Conn) (string, error) {
 		return c.CreateContainer(rootPath, nil, zk.FlagContainer, s.b.acl)
 	})
@@ -134,7 +135,7 @@ func (b *Backend) dir(key string) string { return b.root + "/" + keyNames.Encode
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
-// call makes a call by f, with any session, unless it is invalid.
+// call runs f with any session, as one call of a method of Backend. If invalid is not nil, call returns it instead.
 func (b *Backend) call(ctx context.Context, invalid error, f func(ctx context.Context, s *session) error) error {
 	return b.leases.Call(ctx, invalid, func(ctx context.Context) error {
 		s, err := b.checkOutAny(b.limits.longest)
@@ -146,7 +147,7 @@ func (b *Backend) call(ctx context.Context, invalid error, f func(ctx context.Co
 	})
 }
 
-// Inspect implements [backend.Backend]. It does not report how long the lease lasts, which only its holder knows.
+// Inspect implements [backend.Backend]. It does not report how long the lease lasts, because only its holder knows.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	var h backend.Holder
 	err := b.call(ctx, backend.ValidateKey(key), func(ctx context.Context, s *session) (err error) {
@@ -156,7 +157,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	return h, err
 }
 
-// inspect returns who holds the container dir; nobody if its queue is empty.
+// inspect returns the holder of the key whose container is dir, or the zero Holder if the queue is empty.
 func (s *session) inspect(ctx context.Context, dir string) (backend.Holder, error) {
 	const attempts = 10 // a holder may release its lease between the two reads
 	for i := 1; ; i++ {
@@ -185,7 +186,8 @@ func (s *session) inspect(ctx context.Context, dir string) (backend.Holder, erro
 	}
 }
 
-// record reads the token of a node, and the owner in its data; empty if another client has written the data.
+// record reads the token of a node and the owner in its data. The owner is empty if another client has written the
+// data.
 func (s *session) record(ctx context.Context, path string) (token uint64, owner string, err error) {
 	data, created, err := s.read(ctx, path)
 	if err != nil {
@@ -203,8 +205,8 @@ func (b *Backend) isClosing() bool { return b.leases.Closed() }
 // closeTimeout limits how long Close waits for the end of sessions.
 const closeTimeout = 2 * time.Second
 
-// Close implements [backend.Backend]. A session with leases is left to expire, which keeps their keys taken until then;
-// the other sessions are closed.
+// Close implements [backend.Backend]. It lets a session with leases expire, so that their keys stay taken until then,
+// and closes the other sessions.
 func (b *Backend) Close() error {
 	if !b.leases.Close() {
 		return nil

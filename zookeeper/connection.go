@@ -16,7 +16,7 @@ const (
 	opCreate   = 1
 	opChildren = 12
 	opAuth     = 100
-	opSetWatch = 101 // the watches of the session, on a new connection
+	opSetWatch = 101 // restores the session's watches on a new connection
 	xidAuth    = -4
 )
 
@@ -28,34 +28,34 @@ var (
 	be       = binary.BigEndian
 )
 
-// A connection is a connection of a session. All requests but one are the library's: a read of the queue goes out
-// together with each create. The connection sees every frame, and so what the library does not report: the negotiated
-// timeout, when a frame was received, the zxid of a create. It restricts the library to one session, and works around
-// its defects (conn.go of v1.0.4):
+// A connection is one connection of a session. The library makes the requests; the connection adds a read of the queue
+// to each create, and credentials to each handshake. The connection sees every frame, so it knows what the library does
+// not report: the negotiated timeout, when a frame was received, the zxid of a create. It restricts the library to one
+// session, and works around its defects (conn.go of v1.0.4):
 //
-//   - recvLoop writes lastZxid (849) while sendSetWatches (614) reads it, a data race, and with a zxid that is too new
-//     the servers would not report what happened in between. So the connection removes zxids from replies, and puts
-//     them into requests. (TestReconnectSendsLatestZxid, TestBrokenConnectionIsReplaced)
-//   - authenticate (683) waits for the answer to a handshake for ten times two thirds of the session's timeout: see
-//     SetReadDeadline. (TestOpensPastHungServer, TestNewSessionLeavesHungServer)
-//   - AddAuth (967) is a request like others, which may be sent after them, or not at all: the connection sends the
+//   - recvLoop writes lastZxid (849) while sendSetWatches (614) reads it, which is a data race. If the zxid is too new,
+//     the servers do not report the changes in between. So the connection removes zxids from replies, and inserts them
+//     into requests. (TestReconnectSendsLatestZxid, TestBrokenConnectionIsReplaced)
+//   - authenticate (683) waits for the reply to a handshake for ten times two thirds of the session's timeout. So
+//     SetReadDeadline sets a shorter limit. (TestOpensPastHungServer, TestNewSessionLeavesHungServer)
+//   - AddAuth (967) is a request like others, which may be sent after them, or not at all. So the connection sends the
 //     credentials with each handshake. (TestDigest)
 type connection struct {
 	net.Conn
 	s     *session
-	begun time.Time // before the handshake was sent
-	seen  int64     // the session's zxid then
+	begun time.Time // taken before the handshake was sent
+	seen  int64     // the session's latest zxid when the handshake was sent
 
-	// Of the reading goroutine.
+	// Used only by the reading goroutine.
 	in    *bufio.Reader
-	frame []byte // the rest of the frame that the library reads
+	frame []byte // the unread rest of the frame that the library is reading
 	buf   []byte
 
 	mu        sync.Mutex
 	shaken    bool                // the handshake was answered
-	asked     time.Time           // when the first heartbeat since the last frame was sent; zero before
-	creations map[int32]*creation // under way, by xid
-	reads     map[int32]*creation // whose queues are being read, by xid of the read
+	asked     time.Time           // when the first heartbeat after the last received frame was sent; zero if none was
+	creations map[int32]*creation // creates under way, by xid
+	reads     map[int32]*creation // creates whose reads of the queue are under way, by xid of the read
 }
 
 func newConnection(c net.Conn, s *session) *connection {
@@ -64,7 +64,7 @@ func newConnection(c net.Conn, s *session) *connection {
 	}
 }
 
-// Write takes one whole frame, as the library writes them, and sends it, perhaps with changes.
+// Write sends one whole frame, perhaps with changes. The library writes each frame by one call.
 func (c *connection) Write(p []byte) (int, error) {
 	const size, header = 4, 12
 	if len(p) < header || len(p) != size+int(be.Uint32(p)) {
@@ -104,10 +104,10 @@ type creation struct {
 	names chan []string // receives the children of dir, read after the create; closed if the connection ends before
 }
 
-// withRead returns the frame of a create followed by a read of the queue. A server receives both at once, so the read
+// withRead returns the frame of a create, followed by a read of the queue. A server receives both at once, so the read
 // costs no round trip, and does not wait for writes that arrive in between.
 func (c *connection) withRead(frame []byte, n *creation) []byte {
-	const readBit = 1 << 30 // no request so many before the create is still under way
+	const readBit = 1 << 30 // makes a unique xid: no request made 2^30 requests before the create is still under way
 	xid := int32(be.Uint32(frame[4:]))
 	c.mu.Lock()
 	c.creations[xid] = n
@@ -123,7 +123,7 @@ func appendText[T string | []byte](frame []byte, text T) []byte {
 	return append(be.AppendUint32(frame, uint32(len(text))), text...)
 }
 
-// framePath returns the text at the beginning of a body, empty if there is none.
+// framePath returns the path at the beginning of a body, or an empty string if there is none.
 func framePath(body []byte) string {
 	text, _, _ := cutText(body)
 	return text
@@ -141,7 +141,8 @@ func cutText(body []byte) (text string, rest []byte, ok bool) {
 	return string(body[size : size+n]), body[size+n:], true
 }
 
-// handshake returns the request for a session, which the library makes whenever it is not connected.
+// handshake returns the frames to send for p, the library's request for a session, which is the first on each
+// connection.
 func (c *connection) handshake(p []byte) ([]byte, error) {
 	const (
 		zxidAt = 4 + 4          // after length, version
@@ -153,7 +154,7 @@ func (c *connection) handshake(p []byte) ([]byte, error) {
 	}
 	if isNew := be.Uint64(p[idAt:]) == 0; !c.s.mayHandshake(isNew) {
 		err := errAbandoned
-		if isNew { // the library asks for a new session because a server has answered that the last one expired
+		if isNew { // the library requests a new session because a server has reported that the last one expired
 			err = errExpired
 		}
 		c.s.end(err)
@@ -174,13 +175,14 @@ func (c *connection) handshake(p []byte) ([]byte, error) {
 }
 
 // mayHandshake reports whether another handshake may be sent, and counts it. A handshake keeps its session alive at the
-// servers even if its answer never arrives, because one direction of the link may be broken. A client that tried again
-// and again would keep the keys of leases that it has lost.
+// servers even if its reply never arrives, for example because only one direction of the link works. A client that
+// repeated handshakes forever would keep the keys of leases that it has lost.
 //
-// The first handshake after a connection has ended is always sent, because it may find the session expired. Others
-// are sent only for a live lease; or for the places of waiters, while the servers may keep them, unless there is a
-// node that they should not keep. A handshake for a new session (isNew) is sent once, because requests that were
-// queued for the first session would be sent in the second.
+// The first handshake after a connection has ended is always sent, because the session may prove to have expired.
+// Others are sent only for a live lease, or to keep the places of waiters while the servers may still have them. A
+// session that may contain the node of a lost lease is not kept for waiters. A handshake for a new session (isNew) is
+// sent only until the session exists, because the library would send requests that were queued for the first session in
+// the second.
 func (s *session) mayHandshake(isNew bool) bool {
 	s.mu.Lock()
 	exists, first := s.id != 0, s.handshakes == 0
@@ -203,7 +205,8 @@ func (s *session) mayHandshake(isNew bool) bool {
 	return len(lives) == 0 && s.orphans.Load() == 0 && now.Before(expiry)
 }
 
-// silence records a heartbeat, and returns how long ago the first heartbeat since the last frame was sent.
+// silence records a heartbeat that was sent at sent. It returns the time since the first heartbeat after the last
+// received frame.
 func (c *connection) silence(sent time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,9 +249,10 @@ func (c *connection) nextFrame() error {
 	return err
 }
 
-// inspect reads a reply, and removes its zxid. ours reports a reply that the library does not wait for.
+// inspect reads a reply, and removes its zxid. ours reports a reply to the connection's own request, which the library
+// does not expect.
 func (c *connection) inspect(p []byte) (ours bool, err error) {
-	const header = 4 + 8 + 4 // a handshake is no shorter
+	const header = 4 + 8 + 4 // the reply to a handshake is no shorter
 	if len(p) < header {
 		return false, errFrame
 	}
@@ -268,7 +272,7 @@ func (c *connection) inspect(p []byte) (ours bool, err error) {
 	case xid == xidAuth && code != 0:
 		c.s.end(errAuth)
 		return false, errAuth
-	case xid >= 0 && int64(zxid) > c.s.zxid.Load(): // only one goroutine stores it: connections follow each other
+	case xid >= 0 && int64(zxid) > c.s.zxid.Load(): // no race: a session has one connection at a time
 		c.s.zxid.Store(int64(zxid))
 	}
 	switch {
@@ -281,7 +285,7 @@ func (c *connection) inspect(p []byte) (ours bool, err error) {
 	return read != nil, nil
 }
 
-// childrenOf returns the names in the reply to a read of a queue, nil after an error.
+// childrenOf returns the names in the reply to a read of a queue, or nil after an error.
 func childrenOf(code int32, body []byte) (names []string) {
 	if code != 0 || len(body) < 4 {
 		return nil
@@ -309,7 +313,8 @@ func (c *connection) Close() error {
 	return err
 }
 
-// SetReadDeadline limits the handshake, for which the library would wait for several times the session's timeout.
+// SetReadDeadline sets a shorter deadline until the handshake is answered, because the library would wait for several
+// times the session's timeout.
 func (c *connection) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	shaken := c.shaken

@@ -14,23 +14,26 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// The server numbers the children of a container with a counter of 31 bits. The counter does not wrap around:
-// DataTree.createNode only raises it, so it stays at 2147483647, and all later children have that number (or a
-// negative number while requests are in flight). Numbers above lastNumber, or below 0, therefore give no order.
+// lastNumber is the last number that gives an order. The server numbers the children of a container with a counter of
+// 31 bits, which does not wrap around. DataTree.createNode only raises it, so it stays at 2147483647, and all later
+// children have that number (or a negative number while requests are in flight). So numbers above lastNumber, or below
+// 0, give no order.
 //
-// A shared request whose node has such a number needs no order if its read of the queue finds no exclusive node: a
-// request that is created later finds the reader, and no container is deleted while it contains a node.
+// A shared request whose node has such a number needs no order if its read of the queue finds no exclusive node. Any
+// exclusive request that is created later finds the node of the reader, and no container is deleted while it contains a
+// node.
 //
-// The exclusive node with such a number never holds the key. Its request waits until nobody does, deletes the node and
-// the container at once, and begins again: the next container counts from 0. Until then the node keeps new readers out.
+// An exclusive node with such a number never holds the key. Its request waits until nobody holds the key, deletes the
+// node and the container in one write, and starts again: the next container counts from 0. Until then the node keeps
+// new readers out.
 const lastNumber = math.MaxInt32 - 1<<20
 
 func isOrdered(number int32) bool { return number >= 0 && number <= lastNumber }
 
 func (p place) isOrdered() bool { return isOrdered(p.number) }
 
-// enterUnordered decides what becomes of n, whose number gives no order. If n may hold the key, a.first is true. After
-// ErrHeld the attempt waits. Otherwise the attempt has to create another node.
+// enterUnordered handles n, whose number gives no order. If n may hold the key, it sets a.first. If it returns ErrHeld,
+// the attempt waits or is refused. Otherwise the attempt must create another node.
 func (a *attempt) enterUnordered(ctx context.Context) error {
 	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 250 * time.Millisecond}
 	for end := time.Now().Add(a.b.options.Timeout); ; {
@@ -48,7 +51,7 @@ func (a *attempt) enterUnordered(ctx context.Context) error {
 			return nil
 		case !a.r.Shared && len(ahead) > 0:
 			return a.refuse(others, ahead)
-		case a.r.Shared, i > 0: // n would be in the way of the exclusive request that deletes the container
+		case a.r.Shared, i > 0: // n would keep the exclusive request from deleting the container
 			if !a.deleteNode(ctx) {
 				a.withdraw()
 				return errUnconfirmed
@@ -83,7 +86,7 @@ func (a *attempt) deleteContainer(ctx context.Context) (deleted bool, err error)
 	case isReply(err):
 		return false, fmt.Errorf("%w: %w", a.usedUp(), err)
 	}
-	a.withdraw() // n may be deleted
+	a.withdraw() // the outcome is unknown: n may be deleted
 	return false, err
 }
 

@@ -13,15 +13,16 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// create makes n's node, and its container if missing reports that there is none. names are the children of the
-// container, read after the create; nil if they are unknown. sent is from before the write that proves the node and the
+// create creates n's node, and before it the container if missing is set. names are the container's children, read
+// after the create, or nil if they are unknown. sent is taken before the create is sent, which proves the node and the
 // session. After an error the node does not exist, or is deleted in the background.
 //
-// If a connection breaks, the outcome of a create is unknown. Its node is deleted before another create is sent, which
-// would queue behind it. So a node counts only if its own create was answered. (The library's protected create adopts
-// the node that it finds: it gives up if that read fails, and does not compare sessions.)
+// If the connection breaks, the outcome of a create is unknown. Another create would queue behind the node of the
+// first. So before it sends another, create searches for that node and deletes it. If create cannot find or delete the
+// node, deleteLater continues in the background. A node counts only if its own create was answered. (The library's
+// protected create adopts the node that it finds. It fails if the search fails, and does not compare sessions.)
 func (s *session) create(ctx context.Context, n *node, missing bool) (names []string, sent time.Time, err error) {
-	const attempts = 5 // the servers remove an empty container now and then
+	const attempts = 5 // the servers may remove an empty container before the create
 	for i := 1; ; i++ {
 		if missing {
 			if err = s.createContainer(ctx, n.dir); err != nil {
@@ -55,7 +56,7 @@ func (s *session) create(ctx context.Context, n *node, missing bool) (names []st
 
 // createOnce sends the create, and a read of the queue with it.
 func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent time.Time, err error) {
-	prefix := n.prefix // the next create has another one
+	prefix := n.prefix // copied, because the next create has another prefix
 	wanted := n.dir + "/" + prefix
 	c := &creation{dir: n.dir, names: make(chan []string, 1)}
 	path, sent, err := await(ctx, s, request[string]{
@@ -116,7 +117,7 @@ func (s *session) createRoot(ctx context.Context) error {
 		_, _, err := ask(ctx, s, func(c *zk.Conn) (string, error) {
 			return c.Create(path, nil, zk.FlagPersistent, s.b.acl)
 		})
-		if errors.Is(err, zk.ErrNoAuth) && s.exists(ctx, path) == nil { // somebody else owns it, as the chroot
+		if errors.Is(err, zk.ErrNoAuth) && s.exists(ctx, path) == nil { // another user owns it, for example the chroot
 			continue
 		}
 		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
@@ -126,11 +127,11 @@ func (s *session) createRoot(ctx context.Context) error {
 	return nil
 }
 
-// A pendingDelete is a node that must be deleted. While its session lives, nothing else deletes it.
+// A pendingDelete is a node that must be deleted. While its session lives, the servers do not delete it.
 type pendingDelete struct {
 	dir    string
 	name   string // empty if it is unknown: a create was not answered
-	prefix string // of the name then; each create has another prefix
+	prefix string // of an unknown name; each create has another prefix
 	orphan bool   // its lease was lost
 
 	searched bool      // the container was read
@@ -140,8 +141,8 @@ type pendingDelete struct {
 // lateArrival is how long an unanswered create may take to arrive at the server after its connection broke.
 const lateArrival = time.Second
 
-// deleteLater deletes a node in the background, until the servers have confirmed that or the session has ended. Once
-// Close has begun, it no longer waits for a late create.
+// deleteLater deletes a node in the background, until the servers have confirmed the delete or the session has ended.
+// Once Close has begun, deleteLater no longer waits for a late create.
 func (s *session) deleteLater(d *pendingDelete) {
 	if d.orphan {
 		s.orphans.Add(1)

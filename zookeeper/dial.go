@@ -8,8 +8,8 @@ import (
 
 const maxHandshake = 2 * time.Second
 
-// handshakeLimit limits a dial, and a handshake, so that there is time for another server if one hangs. While a request
-// waits for a new session, the servers share the request's timeout.
+// handshakeLimit returns the time limit of a dial, and of a handshake, so that time remains for another server if one
+// hangs. Until each server has been dialled once for a new session, the servers share the timeout of a request.
 func (s *session) handshakeLimit() time.Duration {
 	const least = 250 * time.Millisecond
 	limit := min(max(s.class/4, least), maxHandshake)
@@ -24,8 +24,8 @@ func (s *session) handshakeLimit() time.Duration {
 	return limit
 }
 
-// hosts is the library's HostProvider for one session: the servers by name, so that each dial looks them up anew. The
-// library's own resolves names once, and pauses for a second after each round.
+// hosts is the library's HostProvider for one session. It returns the names of servers, so that each dial resolves the
+// name again. The library's own provider resolves names once, and pauses for a second after each round.
 type hosts struct {
 	s    *session
 	list []string
@@ -41,8 +41,8 @@ func (h *hosts) Init(servers []string) error {
 // Len implements zk.HostProvider.
 func (h *hosts) Len() int { return len(h.list) }
 
-// Next implements zk.HostProvider. One goroutine calls it. With retryStart, the library fails queued requests and
-// checks whether it is closed.
+// Next implements zk.HostProvider. Only one goroutine calls it. If retryStart is true, the library fails queued
+// requests and checks whether it is closed.
 func (h *hosts) Next() (server string, retryStart bool) {
 	server = h.list[h.next%len(h.list)]
 	h.next++
@@ -52,8 +52,8 @@ func (h *hosts) Next() (server string, retryStart bool) {
 // Connected implements zk.HostProvider.
 func (h *hosts) Connected() {}
 
-// dial is the library's Dialer. The library dials again at once after a failure, so dial pauses: not while each
-// server is tried once, then longer and longer until a session is established.
+// dial is the library's Dialer. The library dials again at once after a failure, so dial pauses. There is no pause
+// while each server is tried once. Then the pauses grow until a session is established.
 func (s *session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	var pause time.Duration
 	s.mu.Lock()

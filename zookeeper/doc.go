@@ -9,13 +9,13 @@
 // deleted and the waiter knows of no other node in front, the waiter is first. A release is one delete. A renewal is
 // one write that changes nothing, for many leases at once (RenewBatch).
 //
-// ZooKeeper has no TTLs, only session timeouts, which servers keep between two limits: 2 and 20 ticks, 4 s and 40 s,
-// unless they are configured otherwise. So leases with about the same TTL share a session whose timeout is a little
-// longer. A session is opened when it is first needed, and closed when it has not been used for a while. A renewal
-// for a TTL of a longer class moves the node to that session: one write deletes the node and creates it under the
-// same name, so that it keeps its place. When the TTL gets shorter, the node stays. This process enforces the TTL
-// itself, and deletes the node of a lease that is not renewed. If the process has died or hangs, the end of the
-// session deletes it.
+// ZooKeeper has no TTLs, only session timeouts, which servers keep between two limits. These are 2 and 20 ticks by
+// default, which is 4 s and 40 s. So leases with about the same TTL share a session whose timeout is a little longer. A
+// session is opened when it is first needed, and closed when it has not been used for a while. A renewal for a TTL of a
+// longer class moves the node to that session: one write deletes the node and creates it under the same name, so that
+// it keeps its place. When the TTL gets shorter, the node does not move. This process enforces the TTL itself, and
+// deletes the node of a lease that is not renewed. If the process has died or hangs, the end of the session deletes the
+// node.
 //
 // # Shared leases
 //
@@ -26,34 +26,34 @@
 // readers. A writer behind n readers may be woken up to n times, and reads the queue each time.
 //
 // The place of a writer whose process has died keeps new readers out until its session ends, as late as a dead holder's
-// key becomes free (MaxLate). Inspect does not know which of several readers ends last: it reports the one that was
-// the last to queue.
+// key becomes free (MaxLate). Inspect does not know which of several readers ends last, so it reports the last in the
+// queue.
 //
 // # Guarantees
 //
 //   - Exclusion is linearizable. A deadline is never later than the time until which the ensemble certainly keeps the
 //     session. Only writes prove that time, because a ping may be answered by a server that was cut off from the
-//     leader, or by a leader that was deposed. The time counts from the last sign of life before the write that the
-//     leader must know by then: servers report to the leader each half tick, and a whole tick is allowed for that.
-//     Nothing else is assumed about time, except that clocks run at about the same speed.
+//     leader, or by a leader that was deposed. The time counts from the last sign of life that the leader must have
+//     received before the write. Servers report signs of life to the leader each half tick, and a whole tick is allowed
+//     for that. Nothing else is assumed about time, except that clocks run at about the same speed.
 //   - MinTTL, MaxSilence and MaxLate follow from what the servers negotiate at opening. With default settings MinTTL is
-//     1 s and MaxSilence 33 s. The shortest session is assumed to be two ticks, unless the longest one implies longer
-//     ticks, of 2 s at most. A server with minSessionTimeout below two ticks is misjudged if these are longer than 2 s,
-//     or if maxSessionTimeout is below 20 ticks, too.
+//     1 s and MaxSilence 33 s. The shortest session is assumed to be two ticks, unless the longest session implies
+//     longer ticks, of 2 s at most. A server with minSessionTimeout below two ticks is misjudged if its ticks are
+//     longer than 2 s, or if its maxSessionTimeout is also below 20 ticks.
 //   - A TTL over MaxSilence is kept while the client is in contact with the ensemble. Without contact for MaxSilence,
 //     the lease is lost: its deadline is never further away than the ensemble is known to keep the session. Raise
 //     maxSessionTimeout on the servers for a longer MaxSilence.
-//   - MaxLate is the longest session plus one and a half ticks and 250 ms. A key is free that late if its process
+//   - MaxLate is the longest session plus one and a half ticks and 250 ms. A key becomes free that late if its process
 //     dies just before the end of a lease that it has not renewed: while the process lives, it keeps all leases of a
-//     session alive. The key of a process that dies right after a renewal is free after the TTL and three ticks, up
-//     to seven for the longest. The longest TTL that the lease has had counts. The parameter session_timeout shortens
-//     MaxLate, and MaxSilence with it.
+//     session alive. If a process dies right after a renewal, its key is free after the TTL and three ticks, or up to
+//     seven ticks for the longest TTLs. The longest TTL that the lease has had counts. The parameter session_timeout
+//     shortens MaxLate, and MaxSilence with it.
 //   - Tokens are the zxids of the nodes' creation, not their sequence numbers, which start again when the servers have
 //     removed an empty container.
-//   - A container has 2^31 sequence numbers, and the last ones have no order. A key that has used up the others stays
-//     in use: readers enter without such a number while no exclusive request is there. An exclusive request waits until
-//     the queue is empty, deletes the container, and numbers start again. Clients that wait at that moment are served
-//     in any order.
+//   - A container has 2^31 sequence numbers, and the last ones give no order. A key that has used up the others stays
+//     in use: readers enter without an ordered number while no exclusive request is there. An exclusive request waits
+//     until the queue is empty and deletes the container, and numbers start again. Clients that wait at that moment are
+//     served in any order.
 //   - Waiters are served in the order in which their creates were committed, whichever server they are connected to. A
 //     waiter reads the queue from time to time (5 to 10 s), in case its watch got lost.
 //   - Idle leases and waiters cost no goroutine of their own, except those of the calls that wait. A session costs one
@@ -61,7 +61,7 @@
 //
 // # Failure modes
 //
-//   - After a change of leader every session's timeout starts again: the key of a process that had died is free up to a
+//   - After a change of leader every session's timeout starts again. So the key of a dead process may be free up to a
 //     session timeout later.
 //   - If a majority of the servers loses its data, or a snapshot is restored, leases and the order of tokens are lost.
 //   - An operator who deletes the node of a lease ends the lease. The holder is notified at once, by a watch that a
@@ -73,9 +73,9 @@
 //     to 4 s.
 //   - Close lets a session with live leases expire, so that their keys stay taken until then. The nodes of waiters in
 //     the session are deleted.
-//   - If the connection breaks after a create was sent, the node that it may have made is found by its name and
-//     deleted, before another create is sent. The node of an attempt that fails is deleted as soon as the ensemble
-//     answers again, or with the session.
+//   - If the connection breaks after a create was sent, the client searches for the node by its name, and deletes it,
+//     before it sends another create. The node of an attempt that fails is deleted as soon as the ensemble answers
+//     again, or with the session.
 //   - If the last sign of life is too old to cover a lease's TTL, for example on a machine that stood still for a
 //     moment, a grant or renewal takes up to a tick longer.
 //
@@ -90,12 +90,12 @@
 //
 //	session_timeout=duration
 //	                       the longest session to request; by default as long as the servers grant. It is refused if it
-//	                       and the servers' shortest are below one and a half ticks and 100 ms
+//	                       and the servers' shortest are both below one and a half ticks plus 100 ms
 //	timeout=duration       time limit for each request; default 2s
 //	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
 //	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that require one
 //
-// Clients exclude each other if they use the same ensemble and chroot. For TLS, use a server's secureClientPort.
-// Read-only servers and observers may be in the list. Clients of an observer also depend on its connection to the
-// others.
+// Clients exclude each other if they use the same ensemble and chroot. For TLS, use the secureClientPort of the
+// servers. Read-only servers and observers may be in the list. Clients of an observer also depend on its connection to
+// the other servers.
 package zookeeper

@@ -16,15 +16,15 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A reading is what was read of the ensemble. A serverReading compares a server's configuration with the limits that
-// another server granted.
+// A reading is the input of rules: facts about the ensemble. A serverReading is the input of serverRules: a server's
+// configuration, and the limits that another server has granted.
 type (
 	reading struct {
 		limits limits
 		keys   int
 	}
 	serverReading struct {
-		conf   string // its answer to the command conf
+		conf   string // the server's reply to the command conf
 		limits limits
 	}
 )
@@ -56,7 +56,7 @@ var (
 	}
 )
 
-// durationOf finds name=milliseconds in the answer to conf.
+// durationOf returns the value of the line name=milliseconds in conf, the reply to the command conf.
 func durationOf(conf, name string) (time.Duration, bool) {
 	for line := range strings.Lines(conf) {
 		var ms int64
@@ -67,7 +67,8 @@ func durationOf(conf, name string) (time.Duration, bool) {
 	return 0, false
 }
 
-// Examine implements [backend.Examiner]. It asks each server of the URL. Opening rejects servers without containers.
+// Examine implements [backend.Examiner]. It queries each configured server. No rule checks for containers, because New
+// rejects servers without them.
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 	r := reading{limits: b.limits}
 	var all []backend.Finding

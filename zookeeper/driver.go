@@ -16,7 +16,7 @@ import (
 	"github.com/anylock/lock/backend/tlsurl"
 )
 
-const paramSessionTimeout = "session_timeout" // as clients of other languages call it
+const paramSessionTimeout = "session_timeout" // the name that clients in other languages use
 
 func init() {
 	driver.Register(driver.Driver{
@@ -24,7 +24,7 @@ func init() {
 		URLs: []driver.URLForm{{
 			Scheme: "zookeeper", Secure: "zookeepers", Hosts: driver.ManyHosts, DefaultHost: "localhost",
 			User: true, Path: driver.OptionalPath,
-			Port: "2181", SecurePort: "2281", // as ZooKeeper's documentation has it for secureClientPort
+			Port: "2181", SecurePort: "2281", // the secureClientPort in ZooKeeper's documentation
 		}},
 		Params: []driver.Param{
 			driver.TimeoutParam(defaultTimeout),

@@ -13,8 +13,9 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A lease is a Life whose deadline is never later than the ensemble certainly keeps its session, and never further away
-// than MaxSilence. The deadline of a Life is later only if its TTL is longer than that.
+// A lease is a Life whose deadline is limited: it is never later than the time until which the ensemble certainly keeps
+// the session, and never further away than MaxSilence. The deadline of the Life itself is later only if its TTL is
+// longer than MaxSilence.
 type lease struct {
 	*kit.Life
 	n *node
@@ -31,8 +32,8 @@ func (l lease) Deadline() time.Time {
 	return earlier(l.Life.Deadline(), limit)
 }
 
-// begin makes the lease of a grant. When the lease ends without a release, this process deletes its node. If the
-// process hangs, the end of the session does.
+// begin returns the lease of n. If the lease ends without a release, this process deletes the node. If the process
+// hangs, the end of the session deletes the node.
 func (b *Backend) begin(n *node, life *kit.Life) backend.Lease {
 	n.mu.Lock()
 	n.life = life
@@ -44,7 +45,7 @@ func (b *Backend) begin(n *node, life *kit.Life) backend.Lease {
 			b.calls.Background(func() { b.deleteOrphan(n) })
 		}
 	})
-	if s, _ := n.sessions(); s.hasEnded() { // since addNode
+	if s, _ := n.sessions(); s.hasEnded() { // the session may have ended since addNode
 		life.Lose()
 	} else {
 		s.watchSoon(n)
@@ -52,7 +53,7 @@ func (b *Backend) begin(n *node, life *kit.Life) backend.Lease {
 	return lease{life, n}
 }
 
-// deleteOrphan deletes the node of a lease that has ended, in whichever session it is.
+// deleteOrphan deletes the node of a lease that has ended, in each session to which the node may belong.
 func (b *Backend) deleteOrphan(n *node) {
 	s, target := n.end()
 	for _, s := range []*session{s, target} {
@@ -63,7 +64,7 @@ func (b *Backend) deleteOrphan(n *node) {
 	}
 }
 
-// requests are the requests of Leases to the ensemble.
+// requests implements [kit.Requests] for an ensemble.
 type requests struct{ b *Backend }
 
 var _ kit.Requests = requests{}
@@ -105,10 +106,11 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return unavailable(ctx, err)
 }
 
-// batchPaths are checked by one request: their names, of 3 KiB at most, are well below what servers accept.
+// batchPaths is the number of paths that one request checks. A path is about 3 KiB long at most, so the request is well
+// below the size that servers accept.
 const batchPaths = 64
 
-// RenewBatch implements [backend.BatchRenewer]: one request for the leases of each session.
+// RenewBatch implements [backend.BatchRenewer]. One request renews up to batchPaths leases of one session.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	lives := make([]backend.Renewal, len(renewals))
 	for i, r := range renewals {
@@ -172,8 +174,8 @@ func (b *Backend) renewAll(
 	return ttls, errs
 }
 
-// renewMoving renews a lease whose last move was not answered, or whose TTL needs a longer session. A move is a
-// write, so it proves the node. It is never to a shorter session.
+// renewMoving renews a lease whose last move was not answered, or whose TTL needs a longer session. A move is a write,
+// so it proves the node. A lease never moves to a shorter session.
 func (b *Backend) renewMoving(ctx context.Context, n *node, begun time.Time, ttl time.Duration) error {
 	if err := n.finishMove(ctx); err != nil {
 		return err
@@ -193,13 +195,14 @@ func (b *Backend) renewMoving(ctx context.Context, n *node, begun time.Time, ttl
 	return s.proveRenewal(ctx, n, begun, ttl)
 }
 
-// proveRenewal makes sure that the session is kept for as long as a renewal of n promises.
+// proveRenewal proves that the session is kept for as long as a renewal of n promises.
 func (s *session) proveRenewal(ctx context.Context, n *node, begun time.Time, ttl time.Duration) error {
 	return s.proveUntil(ctx, backend.Deadline(begun, min(ttl, s.b.guarantees.MaxSilence)),
 		func(ctx context.Context) error { return s.check(ctx, n.path()) })
 }
 
-// checkEach checks many nodes. The ensemble checks all or none, so if a node is missing, each is checked by itself.
+// checkEach checks that each of paths exists. The ensemble checks all paths of a request or none, so if a node is
+// missing, checkEach sends one request for each.
 func (s *session) checkEach(ctx context.Context, paths []string) []error {
 	err := s.check(ctx, paths...)
 	if !errors.Is(err, zk.ErrNoNode) || len(paths) == 1 {
@@ -219,10 +222,10 @@ func (s *session) checkEach(ctx context.Context, paths []string) []error {
 // it. If the node was deleted before, the read finds it missing.
 const (
 	watchAfter  = 100 * time.Millisecond
-	watchAtOnce = 64 // concurrent reads of a session
+	watchAtOnce = 64 // concurrent reads that set watches, for each session
 )
 
-// watchSoon makes this session watch n, which belongs to it.
+// watchSoon makes this session watch n after watchAfter. n must belong to this session.
 func (s *session) watchSoon(n *node) {
 	time.AfterFunc(s.b.watchAfter, func() { s.watchNow(n) })
 }
@@ -238,8 +241,9 @@ func (s *session) watchNow(n *node) {
 	})
 }
 
-// watchLease watches the node of a lease, and ends the lease if the node is missing. A server that has seen the node
-// does not miss it before it is deleted: a move creates it again by the same write.
+// watchLease watches the node of a lease, and ends the lease if the node is missing. Once a server has seen the node,
+// the node is missing only if it was deleted. A move deletes the node and creates it again in one write, so no read
+// finds the node missing.
 func (s *session) watchLease(n *node) {
 	_, err := s.watch(context.Background(), n.path(), func(bool) { s.watchNow(n) })
 	current, _ := n.sessions()

@@ -9,11 +9,11 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Limits are what the servers negotiate, found at opening.
+// limits are the session timeouts that the servers grant, found at opening.
 type limits struct {
 	tick     time.Duration // tickTime of the servers, as far as a client can tell
 	shortest time.Duration // minSessionTimeout
-	longest  time.Duration // maxSessionTimeout, or the shorter timeout that the application asked for
+	longest  time.Duration // maxSessionTimeout, or the shorter timeout that the application requests
 }
 
 const (
@@ -29,9 +29,9 @@ const (
 // defaultLimits are the limits of servers in their default configuration.
 func defaultLimits() limits { return limitsOf(ticksLeast*defaultTick, ticksMost*defaultTick, 0) }
 
-// limitsOf returns the limits for the shortest and the longest session that a server grants. Both show the tick,
-// unless they were configured: then the longer plausible tick counts. It is rounded up to whole milliseconds, in
-// which sessions are requested.
+// limitsOf returns the limits for the shortest and the longest session that a server grants. If most is not 0, it
+// limits the longest. By default both sessions are multiples of the tick; if they were configured, the longer plausible
+// tick counts. The tick is rounded up to whole milliseconds, the unit of session timeouts.
 func limitsOf(shortest, longest, most time.Duration) limits {
 	tick := max(shortest/ticksLeast, min(longest/ticksMost, defaultTick))
 	tick = (tick + time.Millisecond - 1).Truncate(time.Millisecond)
@@ -41,21 +41,21 @@ func limitsOf(shortest, longest, most time.Duration) limits {
 	return limits{tick: tick, shortest: shortest, longest: longest}
 }
 
-// hop is how long a sign of life may take from the server that received it to the leader, which expires sessions:
-// servers report to the leader each half tick which sessions they have heard of. The other half is for delays.
+// hop returns the longest time that a sign of life may take to reach the leader, which expires sessions. Each half
+// tick, servers report to the leader which sessions have shown a sign of life. The other half tick allows for delays.
 func (l limits) hop() time.Duration { return l.tick }
 
-// heartbeat is the interval between signs of life of a session.
+// heartbeat returns the interval between signs of life of a session.
 func (l limits) heartbeat(session time.Duration) time.Duration { return max(l.tick/4, session/16) }
 
-// capacity is the longest TTL that a session keeps although nothing is heard of its client after the request that
-// granted it: the leader may have last heard of the session a hop and a heartbeat before. The other heartbeat is for
-// delays, and the session's own margin.
+// capacity returns the longest TTL for which a session keeps a lease if the client is silent after the grant. The
+// leader may have received the last sign of life a hop and a heartbeat before the request. The other heartbeat allows
+// for delays, and for the session's own margin.
 func (l limits) capacity(session time.Duration) time.Duration {
 	return session - l.hop() - 2*l.heartbeat(session)
 }
 
-// validate rejects sessions that keep no lease without contact.
+// validate rejects sessions that are too short to keep any lease without contact.
 func (l limits) validate() error {
 	if l.capacity(l.longest) >= leastTTL {
 		return nil
@@ -68,14 +68,14 @@ func (l limits) validate() error {
 		backend.ErrInvalid, l.longest, l.tick, least)
 }
 
-// sessionTimeout returns the timeout of the session for leases of ttl: one of a few classes, the shortest that is long
-// enough, or the longest.
+// sessionTimeout returns the timeout of the session for leases of ttl. It is one of a few classes: the shortest that is
+// long enough, or else the longest.
 func (l limits) sessionTimeout(ttl time.Duration) time.Duration {
 	for s := l.shortest; s < l.longest; {
 		if l.capacity(s) >= ttl {
 			return s
 		}
-		step := l.tick // to the next class; about an eighth of the timeout if that is more
+		step := l.tick // to the next class; a sixteenth to an eighth of the timeout if that is more
 		for step < s/16 {
 			step *= 2
 		}
@@ -84,8 +84,8 @@ func (l limits) sessionTimeout(ttl time.Duration) time.Duration {
 	return l.longest
 }
 
-// expiryDelay is how much later than a session's timeout the leader may expire it, counted from when the client was
-// last heard of: the report takes half a tick, and the leader rounds up to a tick.
+// expiryDelay returns how much later than its timeout the leader may expire a session, counted from the last sign of
+// life. The report to the leader takes up to half a tick, and the leader rounds up to a tick.
 func (l limits) expiryDelay() time.Duration { return 3 * l.tick / 2 }
 
 func (l limits) guarantees() backend.Guarantees {
@@ -105,11 +105,11 @@ func (l limits) guarantees() backend.Guarantees {
 	}
 }
 
-// openTimeout limits the requests of opening.
+// openTimeout limits how long New waits for the ensemble, in findLimits and again in prepare.
 const openTimeout = 5 * time.Second
 
-// findLimits connects to the ensemble once, and finds its limits by asking for the shortest and for the longest
-// session.
+// findLimits finds the limits of the ensemble. It opens two sessions: it requests the shortest possible timeout, and
+// then the longest.
 func (b *Backend) findLimits(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -118,7 +118,8 @@ func (b *Backend) findLimits(ctx context.Context) error {
 	if err == nil {
 		longest, err = b.grantedTimeout(limited, math.MaxInt32*time.Millisecond)
 	}
-	if err != nil && limited.Err() != nil && ctx.Err() == nil { // the context's error would be mistaken for the caller's
+	// The error is not wrapped: limited's would be mistaken for that of ctx.
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return fmt.Errorf("%w within %v: %v", errNoConnection, openTimeout, err)
 	}
 	if err != nil {

@@ -11,30 +11,30 @@ import (
 
 // A contact knows until when the ensemble certainly keeps a session.
 //
-// Any request that a server receives is a sign of life, but the leader, which expires sessions, hears of it up to a
-// hop later. An answer from a server alone proves nothing: the server may have been cut off from the leader, or be a
-// leader that was deposed. The answer to a write does prove something: a majority followed this leader after the
-// write was sent, so that any other leader starts later and gives every session its whole timeout anew; and the
-// server's link to the leader was up then, so that signs of life received a hop before have arrived. So
+// Any request that a server receives is a sign of life, but it may reach the leader, which expires sessions, up to a
+// hop later. A reply from a server alone proves nothing: the server may have been cut off from the leader, or be a
+// leader that was deposed. The reply to a write proves two things. First, a majority followed this leader after the
+// write was sent, so any other leader starts later, and gives every session its whole timeout again. Second, the server
+// was connected to the leader then, so signs of life that it had received a hop before have arrived. So
 //
 //	keptUntil = sent time of the last sign of life that was a hop old when a committed write was sent, plus the timeout.
 type contact struct {
 	mu        sync.Mutex
 	hop       time.Duration
 	timeout   time.Duration
-	signs     []sign // in order, spaced
+	signs     []sign // in order, at least a sixteenth of a hop apart
 	until     time.Time
 	lastWrite time.Time // when the last committed write was sent
 }
 
-// A sign of life was received by the ensemble at or after at. If a write that is sent at or after ready is committed,
-// the leader had received the sign.
+// A sign is a sign of life that the ensemble received at or after at. If a write that is sent at or after ready is
+// committed, the leader has received the sign.
 type sign struct{ at, ready time.Time }
 
 const maxSigns = 64
 
-// connected records a connection, made by a handshake sent at sent. The leader itself has answered it. Signs of life
-// that the previous server had not yet reported may be lost.
+// connected records a connection, made by a handshake sent at sent. The leader itself has answered the handshake. Signs
+// of life that the previous server had not yet reported may be lost.
 func (c *contact) connected(sent time.Time, timeout time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,9 +132,9 @@ func (c *contact) writeTime(end time.Time) (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// keepAlive sends heartbeats while the session lives, and changes the server if they are not answered. The library's
-// own pings are a third of the timeout apart, which is too rare. It also checks leases that are longer than the
-// session: they live as long as the ensemble is known to keep it.
+// keepAlive sends heartbeats while the session lives, and switches to another server if they are not answered. The
+// library's own pings are too rare: a third of the timeout apart. keepAlive also checks leases that are longer than the
+// session, which live only as long as the ensemble certainly keeps the session.
 func (s *session) keepAlive() {
 	interval := s.b.limits.heartbeat(s.class)
 	t := time.NewTimer(interval)
@@ -150,7 +150,7 @@ func (s *session) keepAlive() {
 	}
 }
 
-// heartbeat sends a sign of life. If the server has answered nothing for too long, heartbeat closes the connection, and
+// heartbeat sends a sign of life. If the server has sent no frame for too long, heartbeat closes the connection, and
 // the library connects to the next server.
 func (s *session) heartbeat() {
 	s.mu.Lock()
@@ -171,8 +171,9 @@ func (s *session) heartbeat() {
 	}
 }
 
-// checkLongLeases ends the leases that live longer than the ensemble is known to keep the session, once the session may
-// have expired, and sends a write in time that proves that it has not. It returns when to check again.
+// checkLongLeases checks the leases that would end, by their TTL, after the time until which the ensemble certainly
+// keeps the session. In good time it sends a write that proves that the session is kept for longer. Once the session
+// may have expired, it ends these leases. It returns the time until the next check.
 func (s *session) checkLongLeases() time.Duration {
 	s.mu.Lock()
 	leases := make(map[*node]*kit.Life)
@@ -183,7 +184,7 @@ func (s *session) checkLongLeases() time.Duration {
 	}
 	timeout := s.timeout
 	s.mu.Unlock()
-	next, now := timeout+time.Second, time.Now() // before limit: a renewal may go on meanwhile
+	next, now := timeout+time.Second, time.Now() // before limit: a renewal may run at the same time
 	limit := s.contact.limit(s.b.guarantees.MaxSilence)
 	remaining := limit.Sub(now)
 	for n, l := range leases {
@@ -205,11 +206,11 @@ func (s *session) checkLongLeases() time.Duration {
 	return next
 }
 
-// prove makes a write that changes nothing, to learn that the ensemble keeps the session.
+// prove makes a write that changes nothing, to prove that the ensemble keeps the session.
 func (s *session) prove(ctx context.Context) error { return s.check(ctx, s.b.root) }
 
-// proveUntil calls write, a write, until the ensemble certainly keeps the session until end. If the last sign of life
-// is too old, this takes up to a hop. It fails if no sign of life is answered.
+// proveUntil calls write, which makes a write, until the ensemble certainly keeps the session until end. If the last
+// sign of life is too old, this takes up to a hop. It fails if no sign of life is answered.
 func (s *session) proveUntil(ctx context.Context, end time.Time, write func(ctx context.Context) error) error {
 	for last := time.Now().Add(s.b.options.Timeout + s.b.limits.hop()); s.contact.keptUntil().Before(end); {
 		if time.Now().After(last) {

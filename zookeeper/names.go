@@ -9,22 +9,24 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Keys are containers below the root. '.' is escaped, because ZooKeeper forbids "." and ".." as names.
+// keyNames encodes keys as names of containers below the root. '.' is escaped, because ZooKeeper forbids "." and ".."
+// as names.
 var keyNames = kit.Encoding{Extra: ":@=,+"}
 
-// Owners are in the names of their nodes, so that a refused attempt finds the holder with one request. A long owner is
-// cut in the name, and whole only in the node's data.
+// ownerNames encodes owners in the names of their nodes, so that a refused attempt finds the holder with one request. A
+// long owner is cut in the name, and complete only in the node's data.
 var ownerNames = kit.Encoding{Max: 200, Extra: ":@."}
 
 const (
-	nodeBegin = "_c_" // as protected nodes of other libraries begin
+	nodeBegin = "_c_" // the prefix of protected nodes in other libraries
 	hexDigits = 16    // base
 	counter   = 10    // base
 	bits32    = 32    // of the server's counter
 	rootPath  = "/"
 )
 
-// A mode is what kind of request made a node. It stands in the node's name, before the number that the server appends.
+// A mode is the kind of request that created a node. It is part of the node's name, before the number that the server
+// appends.
 type mode string
 
 const (
@@ -78,7 +80,7 @@ func parsePlace(name string) (p place, ok bool) {
 	return place{}, false
 }
 
-// owner returns the owner in the name, empty if it was cut.
+// owner returns the owner in the name, or an empty string if the owner was cut.
 func (p place) owner() string {
 	s := strings.TrimSuffix(strings.TrimPrefix(p.prefix, nodeBegin), string(p.mode))
 	if i := strings.LastIndexByte(s, '.'); i >= 0 {
@@ -88,7 +90,7 @@ func (p place) owner() string {
 	return owner
 }
 
-// record returns the data of a node: the owner, and the token of a node that was moved, whose zxid is another one.
+// record returns the data of a node. token is 0, unless the node was moved: then its zxid is no longer its token.
 func record(token uint64, owner string) []byte {
 	return []byte(strconv.FormatUint(token, counter) + " " + owner)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// errDeleted reports that a waiter's node was deleted by somebody else.
+// errDeleted reports that another client has deleted a waiter's node.
 var errDeleted = errors.New("the node of this request was deleted by another client")
 
-// A node is the place of one owner in the queue of a key, and then its lease: an ephemeral sequential node.
+// A node is an ephemeral sequential node: the place of one owner in the queue of a key, and later its lease.
 type node struct {
 	owner string
 	mode  mode
@@ -30,7 +30,7 @@ type node struct {
 
 	mu     sync.Mutex
 	s      *session      // to which the node belongs
-	target *session      // to which it may belong: a move is under way, or was not answered
+	target *session      // to which the node may belong: a move is under way, or was not answered
 	moved  chan struct{} // closed when the request of the latest move has ended; nil before the first move
 	ended  bool          // the lease is released or lost, so no session has to keep the node
 	life   *kit.Life
@@ -58,7 +58,7 @@ func (n *node) lease() *kit.Life {
 	return n.life
 }
 
-// freezeDeadline keeps the deadline of a lost lease from moving forward with what is known of its session.
+// freezeDeadline sets the final deadline of a lost lease. Later contact of its session does not move the deadline.
 func (n *node) freezeDeadline(limit time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -111,21 +111,21 @@ func (s *session) removeNode(n *node) {
 	}
 }
 
-// move makes n a node of another session, by one write: the node is deleted and created again under the same name,
-// which alone decides its place in the queue, and belongs to the session that makes the write. No reader sees the
-// place empty. The same write changes the node's data first, so watchers are notified of a change and not of a
-// deletion. If the node is missing, the error is zk.ErrNoNode; if the lease has ended, ErrLost.
+// move makes n a node of another session, by one write. The write deletes the node and creates it again under the same
+// name, which alone decides its place in the queue. The node then belongs to the session that makes the write. No
+// reader sees the place empty. The same write changes the node's data first, so watchers are notified of a change and
+// not of a deletion. If the node is missing, the error is zk.ErrNoNode; if the lease has ended, ErrLost.
 //
-// If a move is not answered, finishMove repeats it. Until then the node may belong to either session. So the target
-// must be kept until end, as far as that is known beforehand: end is after the lease's deadline, as its TTL gets
-// longer.
+// If a move is not answered, finishMove repeats it. Until then the node may belong to either session. So the ensemble
+// must keep target until end, as far as that can be proved before the move. end is after the lease's deadline, because
+// its TTL gets longer.
 func (n *node) move(ctx context.Context, target *session, end time.Time) error {
 	b := target.b
 	from, earlier := n.sessions()
 	if from.hasEnded() {
 		return backend.ErrLost
 	}
-	// Before its first connection, nothing is known of a session.
+	// The contact of a session is empty before its first connection.
 	if _, err := target.whenConnected(ctx, time.Now().Add(b.options.Timeout)); err != nil {
 		return err
 	}
@@ -183,9 +183,9 @@ func (n *node) move(ctx context.Context, target *session, end time.Time) error {
 	return err
 }
 
-// finishMove repeats a move that was not answered, and so decides to which session n belongs. A move to a third
-// session, or back, would not do: the first request could arrive after it, and make the node part of a session that
-// nobody keeps.
+// finishMove repeats a move that was not answered, which decides to which session n belongs. A move to a third session,
+// or back, would not do. The first request could arrive after it, and make the node part of a session that nobody
+// keeps.
 func (n *node) finishMove(ctx context.Context) error {
 	n.mu.Lock()
 	target, moved := n.target, n.moved

@@ -15,8 +15,8 @@ import (
 // listAtOnce is how many requests of a List are under way at once.
 const listAtOnce = 64
 
-// List implements [backend.Lister]. It reads the container of each key that begins with prefix: the servers delete the
-// containers of free keys only after a while.
+// List implements [backend.Lister]. It reads the container of each key that begins with prefix, because the servers
+// delete the containers of free keys only after a while.
 func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
 	err = b.call(ctx, nil, func(ctx context.Context, s *session) error {
 		names, err := s.currentChildren(ctx, b.root)
@@ -70,8 +70,8 @@ func (s *session) inUse(ctx context.Context, keys []string) (used []string, err 
 	return used, first
 }
 
-// Break implements [backend.Breaker]. It deletes the nodes of owner among those that hold the key: a holder watches its
-// node. Other readers keep theirs.
+// Break implements [backend.Breaker]. It deletes the nodes of owner that hold the key, and their watches notify the
+// holder. Other readers keep their nodes.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.call(ctx, backend.ValidateKey(key), func(ctx context.Context, s *session) error {
 		dir := b.dir(key)

@@ -24,15 +24,15 @@ type Options struct {
 	// is created if it is missing. Empty means the root of the tree.
 	Chroot string
 
-	// User and Password authenticate by the scheme "digest". Created nodes then belong to this user alone. Without a
-	// user they belong to everybody.
+	// User and Password authenticate by the scheme "digest". Created nodes then belong to this user alone. Without a user,
+	// created nodes belong to everybody.
 	User, Password string
 
 	// ACL is set on created nodes, instead of the ACL that follows from User.
 	ACL []zk.ACL
 
-	// SessionTimeout is the longest session to ask for; by default the longest that the servers grant. It limits
-	// MaxLate and MaxSilence of the Guarantees.
+	// SessionTimeout is the longest session to request; by default the longest that the servers grant. It limits MaxLate
+	// and MaxSilence of the Guarantees.
 	SessionTimeout time.Duration
 
 	// Timeout limits each request; 2 s if zero.

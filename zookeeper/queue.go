@@ -64,7 +64,7 @@ func holdersOf(q []place) []place {
 	return nil
 }
 
-// onlyShared reports whether no exclusive place is among children. That is quicker than queueOf.
+// onlyShared reports whether no exclusive place is among children. It is faster than queueOf.
 func onlyShared(children []string) bool {
 	return !slices.ContainsFunc(children, func(name string) bool {
 		p, ok := parsePlace(name)
@@ -82,13 +82,14 @@ func conflicting(q []place, isShared bool) []place {
 }
 
 // isUndecided reports whether readers hold the key, and only exclusive requests that do not wait are behind them. These
-// delete their nodes unless the last reader is faster, so a shared request behind q cannot be refused yet.
+// requests delete their nodes, unless the last reader releases its lease first. So a shared request behind q cannot be
+// refused yet.
 func isUndecided(q []place) bool {
 	return len(q) > 0 && q[0].mode == shared && !slices.ContainsFunc(q, func(p place) bool { return p.mode == exclusive })
 }
 
-// heldError reports the holders in q. Of several readers it names the one that came last: the store does not know which
-// of them ends last.
+// heldError reports the holders in q. Of several readers it names the last in the queue, because the store does not
+// know which lease ends last.
 func heldError(q []place) error {
 	holders := holdersOf(q)
 	if len(holders) == 0 {
@@ -101,7 +102,7 @@ func heldError(q []place) error {
 	return &backend.HeldError{Holder: h}
 }
 
-// holder returns what the names of nodes say about the holders of q.
+// holder describes the holders of q, as far as the names of their nodes do.
 func holder(q, holders []place) backend.Holder {
 	last := holders[len(holders)-1]
 	h := backend.Holder{Owner: last.owner(), Waiters: len(q) - len(holders)}

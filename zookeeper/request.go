@@ -15,23 +15,24 @@ import (
 
 var (
 	errNoConnection = fmt.Errorf("%w: no connection to zookeeper", backend.ErrUnavailable)
-	// errNoAnswer is an unknown outcome: the request was sent, or is about to be, and no answer arrived in time.
+	// errNoAnswer reports an unknown outcome: the request was sent, or is about to be, and no reply arrived in time.
 	errNoAnswer = fmt.Errorf("%w: no answer from zookeeper in time", backend.ErrUnavailable)
 )
 
-// answerGrace is how much later than its context a request may return, because an answer that has nearly arrived
-// makes an outcome known.
+// answerGrace is how much later than its context a request may return. A reply that arrives in this time makes the
+// outcome known.
 const answerGrace = 100 * time.Millisecond
 
-// A request is one call of the library, which knows no contexts and may block for as long as the servers hang.
+// A request is one call of the library. The library does not support contexts, and may block for as long as the servers
+// hang.
 type request[T any] struct {
 	do func(c *zk.Conn) (T, error)
-	// late is called with the result if the caller of await does not wait for it any more.
+	// late is called with the result if await has returned without it.
 	late func(v T, err error)
 }
 
-// await makes a request of s on a goroutine of its own, and returns its result; or errNoAnswer, or ctx's error. sent is
-// from before the request was sent.
+// await makes a request of s on a goroutine of its own, and returns its result. After a timeout it returns errNoAnswer;
+// if ctx or the session ends, the reason. sent is taken before the request is sent.
 func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time.Time, err error) {
 	timeout := s.b.options.Timeout
 	end := time.Now().Add(timeout)
@@ -90,7 +91,7 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 	return v, sent, err
 }
 
-// whenConnected returns the library's client when it is connected, or an error at end.
+// whenConnected waits until s is connected, and returns the library's client. It fails at end.
 func (s *session) whenConnected(ctx context.Context, end time.Time) (*zk.Conn, error) {
 	s.mu.Lock()
 	conn, ready, connected := s.conn, s.ready, s.connected
@@ -119,8 +120,7 @@ func (s *session) whenConnected(ctx context.Context, end time.Time) (*zk.Conn, e
 	return nil, errNoConnection
 }
 
-// ask is await for a request that changes nothing the second time. If a connection breaks, ask repeats the request on
-// the next one.
+// ask is await for an idempotent request. If a connection breaks, ask repeats the request on the next one.
 func ask[T any](ctx context.Context, s *session, do func(c *zk.Conn) (T, error)) (v T, sent time.Time, err error) {
 	_, err = s.repeat().Do(ctx, func(bool) (err error) {
 		v, sent, err = await(ctx, s, request[T]{do: do})
@@ -129,9 +129,9 @@ func ask[T any](ctx context.Context, s *session, do func(c *zk.Conn) (T, error))
 	return v, sent, err
 }
 
-// repeat returns how a request is repeated after a connection broke.
+// repeat returns the policy for repeating a request after a connection broke.
 func (s *session) repeat() *kit.Repeat {
-	const pause = 5 * time.Millisecond // the library notices soon
+	const pause = 5 * time.Millisecond // the library detects a broken connection soon
 	return &kit.Repeat{
 		Timeout: s.b.options.Timeout, Pause: kit.Pause{Min: pause, Max: pause},
 		Classify: func(err error) (kit.Outcome, bool) {
@@ -146,8 +146,8 @@ func (s *session) repeat() *kit.Repeat {
 	}
 }
 
-// isBroken reports whether the connection ended before the answer: an error of the library, or of the network while the
-// request was written.
+// isBroken reports whether err means that the connection ended before the reply. It is an error of the library, or of
+// the network while the request was written.
 func isBroken(err error) bool {
 	var n net.Error
 	return errors.Is(err, zk.ErrConnectionClosed) || errors.As(err, &n) && !errors.Is(err, context.DeadlineExceeded)
@@ -164,7 +164,7 @@ func wasNotSent(err error) bool {
 	return errors.As(err, &n)
 }
 
-// isReply reports whether err is a server's answer, so that the outcome is known.
+// isReply reports whether err is a server's reply, so that the outcome is known.
 func isReply(err error) bool {
 	for _, reply := range []error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNoAuth, zk.ErrBadVersion, zk.ErrNotEmpty, zk.ErrInvalidACL,
@@ -178,7 +178,7 @@ func isReply(err error) bool {
 }
 
 // unavailable makes err match backend.ErrUnavailable if the ensemble was not reached, or did not answer. A time limit
-// of the store, or of the network's dial, is not mistaken for the end of the caller's context.
+// of the store, or of a dial, does not match the error of the caller's context.
 func unavailable(ctx context.Context, err error) error {
 	if passing(err) && !errors.Is(err, backend.ErrHeld) && !errors.Is(err, backend.ErrUnavailable) &&
 		!kit.IsContextError(err) && !kit.Ended(ctx) {
@@ -202,10 +202,10 @@ func (s *session) children(ctx context.Context, dir string) ([]string, error) {
 	return names, err
 }
 
-// currentChildren is children that misses no write committed before. The server answers the write before the read,
-// which changes nothing, when it has applied everything that was committed earlier; a standalone server always has.
-// Sync would not do: a leader answers it before it has applied what followers have confirmed to others (its
-// CommitProcessor does not order syncs).
+// currentChildren returns the names of dir's children, and misses no write that was committed before the call. It first
+// makes a write that changes nothing, which the server answers only when it has applied all earlier writes. A
+// standalone server has always applied them. Sync would not do: a leader answers it before it has applied writes that
+// followers have already confirmed to others (its CommitProcessor does not order syncs).
 func (s *session) currentChildren(ctx context.Context, dir string) ([]string, error) {
 	if !s.b.standalone {
 		if err := s.check(ctx, s.b.root); err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -215,7 +215,8 @@ func (s *session) currentChildren(ctx context.Context, dir string) ([]string, er
 	return s.children(ctx, dir)
 }
 
-// check makes a write that changes nothing. If one of paths is missing, the error is zk.ErrNoNode.
+// check makes a write that changes nothing: it checks that paths exist. If one of paths is missing, the error is
+// zk.ErrNoNode.
 func (s *session) check(ctx context.Context, paths ...string) error {
 	_, sent, err := ask(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 		ops := make([]any, len(paths))
@@ -257,7 +258,7 @@ func (s *session) read(ctx context.Context, path string) (data []byte, created u
 	return v.data, uint64(v.stat.Czxid), nil
 }
 
-// childCount returns how many children the node at path has, 0 if there is no such node.
+// childCount returns how many children the node at path has, or 0 if there is no such node.
 func (s *session) childCount(ctx context.Context, path string) (int, error) {
 	n, _, err := ask(ctx, s, func(c *zk.Conn) (int, error) {
 		found, stat, err := c.Exists(path)

@@ -14,19 +14,19 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A session is one session of the ensemble, from its opening to its end: never the next session, which the library
-// would open by itself. All leases and waiters of a class of TTLs share it.
+// A session is one session of the ensemble, from its opening to its end. It never continues in the next session, which
+// the library would open by itself. All leases and waiters of a class of TTLs share one session.
 type session struct {
 	b       *Backend
 	class   time.Duration // the requested timeout
-	probing bool          // it is opened to learn which timeout the servers grant
+	probing bool          // opened only to learn which timeout the servers grant
 	contact contact
-	ended   chan struct{} // closed at the end
+	ended   chan struct{} // closed when the session ends
 
 	watching  chan struct{} // limits the concurrent reads that set watches on leases
 	creations sync.Map      // *creation, by path
-	zxid      atomic.Int64  // the latest that a server reported
-	proving   atomic.Bool   // a write is under way to learn that the session lives
+	zxid      atomic.Int64  // the latest zxid that a server reported
+	proving   atomic.Bool   // a write is under way to prove that the session lives
 	orphans   atomic.Int64  // pending deletes of nodes whose leases were lost
 
 	mu         sync.Mutex
@@ -36,7 +36,7 @@ type session struct {
 	connection *connection   // the current one
 	ready      chan struct{} // closed while the session is connected
 	connected  bool
-	dials      int       // since the last connection
+	dials      int       // since the last answered handshake
 	redial     kit.Pause // between dials
 	dialErr    error     // of the last dial
 	handshakes int       // since the last one was answered
@@ -49,7 +49,7 @@ type session struct {
 	idle  *time.Timer
 }
 
-// bufferSize is the longest request; the library's own is 1.5 MB for each session.
+// bufferSize is the longest request, in bytes. The library's default is 1.5 MB for each session.
 const bufferSize = 256 << 10
 
 func newSession(b *Backend, class time.Duration) *session {
@@ -65,13 +65,13 @@ func newSession(b *Backend, class time.Duration) *session {
 	}
 }
 
-// open starts to connect. The channels ready and ended report the result. Close waits until the library's client has
-// ended, too.
+// open starts to connect. The channels ready and ended report the result. Close also waits until the library's client
+// has ended.
 func (s *session) open() error {
 	if !s.b.calls.Begin() {
 		return backend.ErrClosed
 	}
-	s.mu.Lock() // dial needs it too, so a connected session has its conn
+	s.mu.Lock() // dial locks it too, so a connected session has its conn
 	conn, events, err := zk.Connect(s.b.servers, s.class,
 		zk.WithDialer(s.dial),
 		zk.WithHostProvider(&hosts{s: s}),
@@ -102,7 +102,7 @@ func (s *session) open() error {
 	return nil
 }
 
-// quiet is the library's logger: errors are returned.
+// quiet discards the library's log, because the library returns its errors.
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
@@ -154,18 +154,18 @@ func (s *session) established(c *connection, id int64, timeout time.Duration) {
 
 var (
 	errExpired = errors.New("the session has expired")
-	// errAbandoned reports a session that this client gave up. Unlike an expired session, it may live on at the
-	// servers, with its nodes.
+	// errAbandoned reports a session that this client abandoned. Unlike an expired session, it may live on at the servers,
+	// with its nodes.
 	errAbandoned = errors.New("the session was abandoned: zookeeper does not answer handshakes")
 	errIdle      = errors.New("the session was not in use")
-	// errLeftToExpire ends a session without a request to the servers, which keep its nodes until it expires.
+	// errLeftToExpire ends a session without a request to the servers, which keep its nodes until the session expires.
 	errLeftToExpire = fmt.Errorf("%w: the session is left to expire", backend.ErrClosed)
 )
 
 // endedSession reports whether err is the end of a session, so that another session may succeed.
 func endedSession(err error) bool { return errors.Is(err, errExpired) || errors.Is(err, errAbandoned) }
 
-// end ends the session: it has expired, or cannot or need not be kept. Its leases are lost.
+// end ends the session, which has expired, cannot be kept, or is not needed. err is the reason. Its leases are lost.
 func (s *session) end(err error) {
 	s.mu.Lock()
 	if s.err != nil {
@@ -200,14 +200,14 @@ func (s *session) hasEnded() bool {
 	}
 }
 
-// endReason returns why the session has ended, nil if it has not.
+// endReason returns why the session has ended, or nil if it has not.
 func (s *session) endReason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// hangUp closes the connection. The library cannot send a request to end the session then.
+// hangUp closes the connection, so that the library cannot send a request to end the session.
 func (s *session) hangUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +226,7 @@ func (s *session) livesLocked() (lives []*kit.Life) {
 	return lives
 }
 
-// sleep waits for d, or until ctx or the session ends, and returns the reason then.
+// sleep waits for d. If ctx or the session ends first, it returns the reason.
 func (s *session) sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -289,7 +289,7 @@ func (s *session) stopIdleLocked() {
 	}
 }
 
-// checkIn ends a use of s. A session without users is closed after a while.
+// checkIn ends a use of s. A session without users is closed after b.idle.
 func (b *Backend) checkIn(s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,18 +11,19 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// recheck is how long a waiter relies on its watch: wake-ups are hints.
+// recheck is the shortest interval at which a waiter checks the queue without a notification, because notifications are
+// hints. The longest is twice that.
 const recheck = 5 * time.Second
 
 // wait returns when the nearest conflicting node in front changes or is deleted, or when it is time to check the queue
-// in any case. If the node was deleted and was the only conflicting one in front of n, then n is first: a node that
-// moves to another session is changed before it is deleted.
+// in any case. If the node was deleted and was the only conflicting node in front of n, then n is first. A move to
+// another session is no deletion here, because it changes the node before it deletes the node.
 func (a *attempt) wait(ctx context.Context) error {
 	changed := make(chan bool, 1) // notify is called once
 	front := a.ahead[len(a.ahead)-1]
 	stop, err := a.s.watch(ctx, a.dir+"/"+front.name, func(deleted bool) { changed <- deleted })
 	switch {
-	case errors.Is(err, zk.ErrNoNode): // perhaps after a notification
+	case errors.Is(err, zk.ErrNoNode): // deleted before the watch was set
 		a.frontChanged(true)
 		return nil
 	case err != nil:
@@ -44,12 +45,12 @@ func (a *attempt) wait(ctx context.Context) error {
 	}
 }
 
-// frontChanged records that the nearest conflicting node was deleted, or has changed.
+// frontChanged records that the nearest conflicting node was deleted, or was changed.
 func (a *attempt) frontChanged(deleted bool) {
 	a.first = deleted && a.n != nil && isOrdered(a.n.number) && len(a.ahead) == 1
 }
 
-// A watch is one watch at the server on a node, which all watchers of a session share. It stays until the node changes,
+// A watch is one watch at the server on a node, shared by all watchers of a session. It remains until the node changes,
 // because the library cannot remove a watch.
 type watch struct {
 	armed    bool // the server has the watch
@@ -66,8 +67,8 @@ func (w *watch) notify(deleted bool) {
 	w.watchers = nil
 }
 
-// watch calls notify once the node at path changes or is deleted, or the session ends. If the node is missing, the
-// error is zk.ErrNoNode. A caller that needs no notification any more calls stop.
+// watch arranges for one call of notify: when the node at path changes or is deleted, or the session ends. If the node
+// is missing, the error is zk.ErrNoNode. A caller that no longer needs the notification calls stop.
 func (s *session) watch(ctx context.Context, path string, notify func(deleted bool)) (stop func(), err error) {
 	c := &watcher{notify}
 	s.mu.Lock()
@@ -108,7 +109,7 @@ func (s *session) watch(ctx context.Context, path string, notify func(deleted bo
 	return stop, nil
 }
 
-// notifyWatchers reports to the watchers of path that its node was deleted, or that something else happened.
+// notifyWatchers notifies the watchers of path that its node was deleted, or that something else happened.
 func (s *session) notifyWatchers(path string, deleted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

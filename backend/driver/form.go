@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A URLForm is a form of a store's URLs: the parts that they have beside their parameters.
+// A URLForm describes one form of a store's URLs: all parts except the parameters.
 type URLForm struct {
 	Scheme string // lower case: "etcd"
 	Secure string // the scheme with TLS, if there is one: "etcds". Its URLs have parameters for TLS: see package tlsurl
@@ -17,10 +17,10 @@ type URLForm struct {
 	User   bool // a user and a password are allowed
 	Path   PathRule
 
-	// Port completes hosts without a port, and SecurePort does if the scheme is Secure; Port if empty. Without Port,
-	// hosts stay as they are written, and may be the same.
+	// Port is added to hosts without a port. If the scheme is Secure, SecurePort is added instead, or Port if SecurePort
+	// is empty. Without Port, hosts stay as they are written, and may be repeated.
 	Port, SecurePort string
-	// DefaultHost stands for a URL without hosts. It needs a Port.
+	// DefaultHost is the host of a URL without hosts. It requires a Port.
 	DefaultHost string
 }
 
@@ -33,7 +33,8 @@ const (
 	ManyHosts HostLimit = 1 << 16
 )
 
-// A PathRule says whether a URL has a path. A lone slash counts as no path, except for RequiredPath.
+// A PathRule determines whether a URL has a path. Slashes alone count as no path: NoPath accepts them, RequiredPath
+// does not.
 type PathRule int
 
 const (
@@ -45,7 +46,8 @@ const (
 // has reports whether a URL with the scheme has the form.
 func (f URLForm) has(scheme string) bool { return scheme == f.Scheme || scheme == f.Secure }
 
-// params lists the parameters that URLs of the form may have: those given, and those for TLS.
+// params returns the parameters that URLs of the form may have, sorted by name: own, and those for TLS if the form has
+// a scheme with TLS.
 func (f URLForm) params(own []Param) []Param {
 	list := slices.Clone(own)
 	if f.Secure != "" {
@@ -55,7 +57,7 @@ func (f URLForm) params(own []Param) []Param {
 	return list
 }
 
-// Schemes lists the schemes of d's URLs.
+// Schemes returns the schemes of d's URLs.
 func (d Driver) Schemes() (list []string) {
 	for _, f := range d.URLs {
 		list = append(list, f.Scheme)
@@ -114,7 +116,7 @@ func (u *URL) checkParts(form URLForm, d Driver) (wrong string) {
 	return u.completeHosts(form)
 }
 
-// tooManyHosts names the schemes with several hosts.
+// tooManyHosts returns the end of the error message for too many hosts: it names the schemes that allow several.
 func (d Driver) tooManyHosts() string {
 	var list []string
 	for _, f := range d.URLs {
@@ -128,7 +130,7 @@ func (d Driver) tooManyHosts() string {
 	return " instead of one (" + strings.Join(list, " and ") + " have several)"
 }
 
-// examples shows d's examples of a form.
+// examples returns the end of an error message: it lists d's examples of a form.
 func (d Driver) examples(form URLForm) string {
 	list := slices.DeleteFunc(slices.Clone(d.Examples), func(example string) bool {
 		scheme, _, _ := strings.Cut(example, ":")

@@ -8,12 +8,12 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// openGrace is how much later than its context an open may return. Most stores return by then with the last error of
-// the server.
+// openGrace is how long openWithin still waits for open after ctx has ended. Most stores return within that time, with
+// the last error of the server.
 const openGrace = 50 * time.Millisecond
 
-// openWithin calls open and returns when ctx ends, whatever a client library waits for. A backend that is ready later
-// is closed.
+// openWithin calls open. It returns when ctx ends, even if a client library keeps waiting. If open returns a backend
+// later, openWithin closes it.
 func openWithin(
 	ctx context.Context, open func(context.Context, URL) (backend.Backend, error), u URL,
 ) (backend.Backend, error) {

@@ -12,10 +12,10 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// ParamPrefix begins the names of parameters that a client library could have too.
+// ParamPrefix begins the names of those parameters that a client library could also have.
 const ParamPrefix = "lock_"
 
-// Names of parameters that are the same for every store that has them.
+// Names of parameters that several stores have, with the same meaning.
 const (
 	ParamTimeout = "timeout" // time limit for one request
 	ParamCA      = "cacert"  // see package tlsurl
@@ -30,12 +30,12 @@ type Param struct {
 	Type ParamType
 	// Min and Max bound a Number. The zero Max means no bound.
 	Min, Max int64
-	// OneOf lists the values that a Text may have, if not any.
+	// OneOf lists the values that a Text may have; if it is empty, any value is allowed.
 	OneOf []string
 	// Many allows a URL to have the parameter several times.
 	Many bool
 
-	secure bool // only with TLS
+	secure bool // allowed only in URLs with TLS
 }
 
 // A ParamType is the type of a parameter's value. No value may be empty.
@@ -47,7 +47,7 @@ const (
 	Number             // decimal
 )
 
-// TypeName returns text, duration or number, or the values that are allowed, with | between them.
+// TypeName returns text, duration or number, or the allowed values with | between them.
 func (p Param) TypeName() string {
 	if len(p.OneOf) > 0 {
 		return strings.Join(p.OneOf, "|")
@@ -55,7 +55,7 @@ func (p Param) TypeName() string {
 	return [...]string{Text: "text", Duration: "duration", Number: "number"}[p.Type]
 }
 
-// TimeoutParam is the parameter for the time limit of one request, with the limit that holds without the parameter.
+// TimeoutParam returns the parameter for the time limit of one request. usual is the limit without the parameter.
 func TimeoutParam(usual time.Duration) Param {
 	return Param{Name: ParamTimeout, Type: Duration, Help: "time limit for one request; default " + usual.String()}
 }
@@ -66,13 +66,14 @@ var tlsParams = []Param{
 	{Name: ParamKey, secure: true, Help: "PEM file with the key of the client's certificate"},
 }
 
-// AllParams lists the parameters that any of d's URLs may have, by name.
+// AllParams returns the parameters that any of d's URLs may have, sorted by name.
 func (d Driver) AllParams() []Param {
 	secure := slices.IndexFunc(d.URLs, func(f URLForm) bool { return f.Secure != "" })
 	return d.URLs[max(secure, 0)].params(d.Params)
 }
 
-// check returns what is wrong with a value, or "". It does not show the value, which may be a part of a password.
+// check returns what is wrong with a value, or "". The result does not contain the value, which may be part of a
+// password.
 func (p Param) check(value string) (wrong string) {
 	switch p.Type {
 	case Duration:
@@ -99,15 +100,15 @@ func (p Param) check(value string) (wrong string) {
 	return ""
 }
 
-// readParams moves the parameters in known from u.Query to u.params. All others must be a client library's, if others
-// names one.
+// readParams moves the parameters in known from u.Query to u.params. All others must belong to the client library that
+// others names; if others is empty, they are an error.
 func (u *URL) readParams(known []Param, others string) error {
 	var kept []string
 	query := u.Query
 	u.params = make(map[string][]string)
 	for param := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(param, "=")
-		// A client library decodes names, so that an escaped name would slip past us.
+		// Client libraries decode names, so without this an escaped name would bypass the checks.
 		name, err := url.QueryUnescape(name)
 		if err != nil {
 			return errors.New("bad %XX escape in a parameter's name")
@@ -150,36 +151,37 @@ func namesOf(known []Param) string {
 	return "; known: " + strings.Join(names, ", ")
 }
 
-// Has reports whether the URL has a parameter of its Driver. Only for a URL from Parse, as all methods for parameters.
+// Has reports whether the URL has a parameter of its Driver. Like all methods for parameters, it requires a URL from
+// Parse.
 func (u URL) Has(name string) bool { return len(u.params[name]) > 0 }
 
-// Text is a parameter's value, or empty without the parameter.
+// Text returns a parameter's value, or "" if the URL does not have the parameter.
 func (u URL) Text(name string) string { return strings.Join(u.params[name], "") }
 
-// Texts are the values of a parameter that may be given several times.
+// Texts returns the values of a parameter that may be given several times.
 func (u URL) Texts(name string) []string { return u.params[name] }
 
-// Duration is the value of a parameter of that type, or 0 without the parameter.
+// Duration returns the value of a parameter of type Duration, or 0 if the URL does not have the parameter.
 func (u URL) Duration(name string) time.Duration {
 	d, _ := time.ParseDuration(u.Text(name))
 	return d
 }
 
-// Number is the value of a parameter of that type, or 0 without the parameter.
+// Number returns the value of a parameter of type Number, or 0 if the URL does not have the parameter.
 func (u URL) Number(name string) int64 {
 	n, _ := strconv.ParseInt(u.Text(name), 10, 64)
 	return n
 }
 
-// TakePrefix removes the parameter lock_prefix from a URL and returns it: what begins every key. It is empty if the
-// parameter is missing.
+// TakePrefix removes the parameter lock_prefix from a URL. It returns the rest of the URL and the prefix, which begins
+// every key. The prefix is empty if the parameter is missing.
 func TakePrefix(raw string) (rest, prefix string, err error) {
 	rest, prefix, _, err = takeParam(raw, ParamPrefix+"prefix")
 	return rest, prefix, err
 }
 
-// takeParam removes a parameter from a URL's query and returns its value with the rest of the URL, which keeps every
-// byte. ok reports whether the URL had the parameter.
+// takeParam removes a parameter from a URL's query. It returns the rest of the URL, byte for byte, and the parameter's
+// value. ok reports whether the URL had the parameter.
 func takeParam(raw, name string) (rest, value string, ok bool, err error) {
 	if _, err := SplitURL(raw); err != nil {
 		return "", "", false, err
@@ -209,8 +211,9 @@ func takeParam(raw, name string) (rest, value string, ok bool, err error) {
 	return base + "?" + strings.Join(kept, "&"), value, true, nil
 }
 
-// UnknownParam says that a store does not know the parameter name of query. It names the parameter only if no secret
-// precedes the parameter, because a secret with an unescaped & looks like several parameters.
+// UnknownParam returns the error message for the parameter name of query, which a store does not know. The message
+// contains the name only if no secret precedes the parameter, because a secret with an unescaped & looks like several
+// parameters.
 func UnknownParam(query, name string) string {
 	for param := range strings.SplitSeq(query, "&") {
 		given, value, _ := strings.Cut(param, "=")

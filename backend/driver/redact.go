@@ -12,14 +12,14 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// ParamPassword is the parameter of a URL with other URLs in its parameters, each of which may have *** instead of a
-// password: the first lock_password replaces the first ***, and so on. See FillPasswords.
+// ParamPassword is a parameter of URLs that contain other URLs in their parameters. The inner URLs may have *** instead
+// of a password: the first lock_password replaces the first ***, and so on. See FillPasswords.
 const ParamPassword = ParamPrefix + "password"
 
 const mask = "***"
 
-// Redact returns raw without its user, password and query: what may be logged. Of a URL that SplitURL refuses it
-// returns only the scheme.
+// Redact returns raw without its user, password and query, so that it may be logged. If SplitURL refuses raw, Redact
+// returns nothing of raw but the scheme.
 func Redact(raw string) string {
 	u, err := SplitURL(raw)
 	scheme, rest, ok := strings.Cut(raw, ":")
@@ -36,9 +36,9 @@ func Redact(raw string) string {
 	return scheme + strings.Join(u.Hosts, ",") + u.Path
 }
 
-// Mask returns raw with *** for each password, and is empty if SplitURL refuses raw. To get a URL that works, replace
-// each *** by the password in its place, written as Escape writes it. The passwords of URLs in parameters follow at the
-// end, as lock_password.
+// Mask returns raw with *** in place of each password, or "" if SplitURL refuses raw. To get a URL that works, replace
+// each *** with the password in its place, escaped by Escape. The passwords of URLs in parameters follow at the end, as
+// lock_password.
 func Mask(raw string) string {
 	if _, err := SplitURL(raw); err != nil {
 		return ""
@@ -72,8 +72,8 @@ func countMasks(raw string) int {
 
 func same(url string) string { return url }
 
-// HasPassword reports whether raw, or a URL in one of its parameters, has a password. It is true if SplitURL refuses
-// raw.
+// HasPassword reports whether raw, or a URL in one of its parameters, has a password. It returns true if SplitURL
+// refuses raw.
 func HasPassword(raw string) bool {
 	if _, err := SplitURL(raw); err != nil {
 		return true
@@ -81,8 +81,8 @@ func HasPassword(raw string) bool {
 	return len(secrets(raw)) > 0
 }
 
-// FillPasswords replaces each *** that stands for a password in urls by the next of passwords. Without passwords it
-// returns urls. Errors match ErrInvalid.
+// FillPasswords replaces each *** that stands for a password in urls with the next element of passwords. If passwords
+// is empty, it returns urls. Errors match ErrInvalid.
 func FillPasswords(urls, passwords []string) ([]string, error) {
 	if len(passwords) == 0 {
 		return urls, nil
@@ -110,10 +110,10 @@ func FillPasswords(urls, passwords []string) ([]string, error) {
 	return filled, nil
 }
 
-// CleanError keeps the passwords of raw, the URL that err came from, out of err's message: those of three bytes or
-// more, as they are written in raw and decoded. Client libraries like to quote the URL that they could not parse, or
-// its parts. The message for a raw that SplitURL refuses is SplitURL's. The result matches what err matches, and does
-// not unwrap.
+// CleanError removes the passwords of raw, the URL that err came from, from err's message, because client libraries
+// often quote a URL that they could not parse, or its parts. It removes passwords of three bytes or more, as written in
+// raw and decoded. If SplitURL refuses raw, the message is SplitURL's. If the message needs no change, CleanError
+// returns err. Otherwise the result matches whatever err matches, and does not unwrap.
 func CleanError(raw string, err error) error {
 	if err == nil || raw == "" {
 		return err
@@ -134,7 +134,7 @@ func CleanError(raw string, err error) error {
 	return &cleanError{clean, err}
 }
 
-// A cleanError does not unwrap: the message of the error that it contains must not be shown.
+// A cleanError does not unwrap, because the message of the error inside must not be shown.
 type cleanError struct {
 	msg string
 	err error
@@ -144,9 +144,9 @@ func (e *cleanError) Error() string        { return e.msg }
 func (e *cleanError) Is(target error) bool { return errors.Is(e.err, target) }
 func (e *cleanError) As(target any) bool   { return errors.As(e.err, target) }
 
-// secrets lists the passwords of raw, the longest first: as written, decoded, and quoted by Go.
+// secrets returns the passwords of raw, the longest first: as written, decoded, and quoted by Go.
 func secrets(raw string) []string {
-	const least = 3 // a shorter one would garble the message
+	const least = 3 // replacing a shorter password would garble the message
 	var list []string
 	add := func(text string) {
 		for _, s := range []string{text, unquoted(strconv.Quote(text))} {
@@ -172,8 +172,8 @@ func secrets(raw string) []string {
 	return slices.DeleteFunc(slices.Compact(list), func(s string) bool { return s == mask })
 }
 
-// rewrite returns raw, which SplitURL accepts, with each of its passwords, as written, replaced by what secret returns
-// for it, and each URL in a parameter by what nested returns for the URL.
+// rewrite returns raw, which SplitURL must accept, with replaced passwords and inner URLs. secret returns the
+// replacement for each password, as written; nested returns the replacement for each URL in a parameter.
 func rewrite(raw string, secret, nested func(string) string) string {
 	base, query, hasQuery := strings.Cut(raw, "?")
 	if userinfo, rest, ok := strings.Cut(base, "@"); ok {
@@ -200,7 +200,7 @@ func rewrite(raw string, secret, nested func(string) string) string {
 	return base + "?" + strings.Join(params, "&")
 }
 
-// innerURL returns the URL in the value of a parameter, if it is a URL.
+// innerURL returns the URL in the value of a parameter, and whether there is one.
 func innerURL(value string) (string, bool) {
 	inner, err := url.QueryUnescape(value)
 	if err != nil || !strings.Contains(inner, ":") || inner == value && !strings.Contains(value, "://") {
@@ -210,7 +210,8 @@ func innerURL(value string) (string, bool) {
 	return inner, err == nil
 }
 
-// secretParam reports whether a parameter has a secret: by its name, or in a URL that is its value.
+// secretParam reports whether a parameter may contain a secret: by its name, or because its value contains an @, as a
+// URL with a password does.
 func secretParam(name, value string) bool {
 	if plain, err := url.QueryUnescape(name); err == nil {
 		name = plain
@@ -219,7 +220,7 @@ func secretParam(name, value string) bool {
 	return secretName(name) || err == nil && strings.Contains(plain, "@")
 }
 
-// secretName reports whether the parameter's name says that its value is secret.
+// secretName reports whether a parameter with this name has a secret value.
 func secretName(name string) bool {
 	name = strings.ToLower(name)
 	return name != paramTokenBase &&

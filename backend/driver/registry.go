@@ -10,34 +10,34 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A Driver opens a store by URL. Its URLs and Params say what a URL may contain: Parse refuses everything else, and the
-// command line and the documentation are made from them.
+// A Driver opens a store by URL. Its URLs and Params describe what a URL may contain. Parse refuses everything else,
+// and the command line and the documentation are generated from them.
 type Driver struct {
 	// Name is the store's short name, as errors and logs show it: "redis".
 	Name string
 	// URLs are the forms of the store's URLs, at least one.
 	URLs []URLForm
-	// Params are the parameters of those URLs. The parameters for TLS are added where a form has a scheme with TLS.
+	// Params are the parameters of those URLs. If a form has a scheme with TLS, the parameters for TLS are added.
 	Params []Param
-	// OtherParams names the client library that reads all other parameters, which do not begin with ParamPrefix. If it
-	// is empty, there are none.
+	// OtherParams names the client library that reads all other parameters; their names do not begin with ParamPrefix. If
+	// OtherParams is empty, no other parameters are allowed.
 	OtherParams string
-	// Examples are URLs for people, at least one.
+	// Examples are example URLs for people, at least one.
 	Examples []string
-	// Guarantees are what a store promises that is opened by the first example.
+	// Guarantees are the promises of a store that is opened with the first example.
 	Guarantees backend.Guarantees
-	// RoundTrips are the requests of one that nobody else contends with, as a test counts them on the wire.
+	// RoundTrips are the requests that operations on such a store need without contention. A test counts them on the wire.
 	RoundTrips RoundTrips
-	// Findings are what the store's Examine looks for, where it is an Examiner: each without what was found.
+	// Findings lists the findings that the store's Examine can return, if it is an Examiner, without what was found.
 	Findings []backend.Finding
-	// Open opens the store at a URL that Parse has accepted, less the parameters of package lock. It contacts the store
-	// once, within ctx, so that a wrong address shows at start-up. What Open finds wrong with the URL is ErrInvalid,
-	// before any request. The backend that it returns owns its client and closes it. Call OpenURL instead, which keeps
-	// to ctx and hides passwords.
+	// Open opens the store at a URL that Parse has accepted, without the parameters of package lock. It contacts the store
+	// once, within ctx, so that a wrong address is noticed at start-up. If Open finds an error in the URL, it returns
+	// ErrInvalid before any request. The backend that it returns owns its client and closes it. Callers use OpenURL
+	// instead, which keeps to ctx and hides passwords.
 	Open func(ctx context.Context, u URL) (backend.Backend, error)
 }
 
-// OpenURL parses raw and opens the store. Errors show no password. It returns at the end of ctx even if d.Open does
+// OpenURL parses raw and opens the store. Errors show no password. OpenURL returns when ctx ends even if d.Open does
 // not: a backend that d.Open returns later is closed.
 func (d Driver) OpenURL(ctx context.Context, raw string) (backend.Backend, error) {
 	u, err := d.Parse(raw)
@@ -48,13 +48,12 @@ func (d Driver) OpenURL(ctx context.Context, raw string) (backend.Backend, error
 	return b, CleanError(raw, err)
 }
 
-// RoundTrips are how many requests, one after the other, an uncontended operation costs: "1", or "1-2" where that
-// depends.
+// RoundTrips is how many sequential requests an uncontended operation needs: "1", or "1-2" if the number varies.
 type RoundTrips struct {
 	Acquire, Renew, Release string
 }
 
-// A registry maps schemes to drivers. The zero registry is empty and ready. It may be used by many goroutines at once.
+// A registry maps schemes to drivers. The zero registry is empty and ready to use. It is safe for concurrent use.
 type registry struct {
 	mu      sync.RWMutex
 	drivers map[string]*Driver
@@ -96,7 +95,8 @@ func (m *registry) list() []Driver {
 	return list
 }
 
-// lookup finds the driver for a URL by its scheme. ErrInvalid says which schemes there are.
+// lookup returns the driver for a URL by its scheme. If the scheme is unknown, the error matches ErrInvalid and lists
+// the registered schemes.
 func (m *registry) lookup(rawURL string) (Driver, error) {
 	u, err := SplitURL(rawURL)
 	if err != nil {
@@ -119,7 +119,7 @@ func (m *registry) lookup(rawURL string) (Driver, error) {
 	return Driver{}, fmt.Errorf("%w: unknown url scheme %q (%s; forgotten import?)", backend.ErrInvalid, u.Scheme, have)
 }
 
-// open opens the store that rawURL names, and returns the name of its driver too.
+// open opens the store that rawURL names. It also returns the name of the store's driver.
 func (m *registry) open(ctx context.Context, rawURL string) (backend.Backend, string, error) {
 	d, err := m.lookup(rawURL)
 	if err != nil {
@@ -129,20 +129,21 @@ func (m *registry) open(ctx context.Context, rawURL string) (backend.Backend, st
 	return b, d.Name, err
 }
 
-// drivers are those that Register has added, from the init functions of the stores' packages.
+// drivers holds the drivers that the init functions of the stores' packages have added with Register.
 var drivers registry
 
-// Register adds d, so that package lock finds it by the schemes of its URLs. It panics if d is incomplete or one of its
-// schemes is registered already.
+// Register adds d, so that package lock finds it by the schemes of its URLs. It panics if d is incomplete, or if one of
+// its schemes is invalid or already registered.
 func Register(d Driver) { drivers.register(d) }
 
 // Registered returns the registered drivers, sorted by name.
 func Registered() []Driver { return drivers.list() }
 
-// Lookup returns the driver for a URL by its scheme. ErrInvalid says which schemes there are.
+// Lookup returns the driver for a URL by its scheme. If the scheme is unknown, the error matches ErrInvalid and lists
+// the registered schemes.
 func Lookup(rawURL string) (Driver, error) { return drivers.lookup(rawURL) }
 
-// Open opens the store that rawURL names, and returns the name of its driver too.
+// Open opens the store that rawURL names. It also returns the name of the store's driver.
 func Open(ctx context.Context, rawURL string) (backend.Backend, string, error) {
 	return drivers.open(ctx, rawURL)
 }

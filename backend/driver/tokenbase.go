@@ -9,8 +9,9 @@ import (
 
 const paramTokenBase = ParamPrefix + "token_base"
 
-// TakeTokenBase removes the parameter lock_token_base from a URL and returns it: what is added to every number of the
-// store, so that a store that replaces another continues where the other ended. It is 0 if the parameter is missing.
+// TakeTokenBase removes the parameter lock_token_base from a URL. It returns the rest of the URL and the base, which is
+// added to every number of the store: a store that replaces another then continues where the other ended. The base is 0
+// if the parameter is missing.
 func TakeTokenBase(raw string) (rest string, base uint64, err error) {
 	rest, text, ok, err := takeParam(raw, paramTokenBase)
 	if err != nil || !ok {

@@ -10,33 +10,32 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A URL is a store's URL, split into its parts by SplitURL, or by Driver.Parse, which also checks the parts and reads
-// the parameters. It is not split by net/url, which refuses several hosts and escaped sockets that client libraries
-// accept.
+// A URL is a store's URL, split into its parts by SplitURL or by Driver.Parse. Parse also checks the parts and reads
+// the parameters. Neither uses net/url, which refuses several hosts and escaped sockets that client libraries accept.
 type URL struct {
 	Raw      string // the whole URL, with its passwords
 	Scheme   string // lower case
-	Secure   bool   // the scheme is one with TLS; set by Parse
+	Secure   bool   // the scheme uses TLS; set by Parse
 	User     string // decoded
 	Password string // decoded
-	HasUser  bool   // there was an @, even if User is empty
+	HasUser  bool   // the URL has an @, even if User is empty
 	Hosts    []string
-	Path     string // with its leading slash; without //, everything after the scheme. Only Parse decodes the path
+	Path     string // with its leading slash; in a URL without //, everything after the scheme; decoded by Parse only
 	Query    string // not decoded, without ?; from Parse, only the parameters of the client library
 
 	hasSlashes bool // // follows the scheme
 	params     map[string][]string
 }
 
-// String returns Redact of the URL.
+// String returns the URL as Redact shows it.
 func (u URL) String() string { return Redact(u.Raw) }
 
 // GoString returns String with the type's name, for %#v.
 func (u URL) GoString() string { return "URL(" + u.String() + ")" }
 
-// SplitURL cuts raw into its parts. It refuses a URL that two readers could cut in different places, such as one with
-// an unescaped / ? # @ [ or ] in its password. Errors match ErrInvalid. They show the scheme and what to escape, and
-// nothing else of raw.
+// SplitURL splits raw into its parts. It refuses an ambiguous URL, which two parsers could split in different places:
+// for example one with an unescaped / ? # @ [ or ] in its password. Errors match ErrInvalid. They show the scheme and
+// what to escape, and nothing else of raw.
 func SplitURL(raw string) (URL, error) {
 	scheme, rest, ok := strings.Cut(raw, ":")
 	if !ok || !validScheme(scheme) {
@@ -49,7 +48,7 @@ func SplitURL(raw string) (URL, error) {
 	return u, nil
 }
 
-// split cuts rest, which follows the scheme and its colon. It returns what is wrong with rest, or "".
+// split splits rest, which follows the scheme and its colon. It returns what is wrong with rest, or "".
 func (u *URL) split(rest string) (wrong string) {
 	for i := range len(rest) {
 		if rest[i] <= ' ' || rest[i] == 0x7f {
@@ -121,8 +120,8 @@ func (u *URL) splitAuthority(authority string) (wrong string) {
 	return ""
 }
 
-// ambiguousQuery returns what is wrong with a query, or "": an @ in it may end a password that began before it, and a
-// parameter behind a secret may be the rest of the secret.
+// ambiguousQuery returns what makes a query ambiguous, or "". An @ in the query may end a password that began before
+// the query. A parameter after a secret may be the rest of the secret.
 func ambiguousQuery(query string) (wrong string) {
 	if strings.Contains(query, "@") {
 		return "'@' behind a '?'; escape ? as %3F in a password, and @ as %40 everywhere else"
@@ -152,7 +151,8 @@ func plainName(name string) bool {
 	return name != ""
 }
 
-// validHost reports whether the colon of a host, if any, precedes a number, and brackets enclose all before it.
+// validHost reports whether a host's colon, if any, precedes a number, and its brackets, if any, enclose everything
+// before the colon.
 func validHost(host string) bool {
 	if address, ok := strings.CutPrefix(host, "["); ok {
 		if address, host, ok = strings.Cut(address, "]"); !ok || strings.ContainsAny(address, `[\`) {
@@ -186,11 +186,11 @@ func validScheme(s string) bool {
 	return s != ""
 }
 
-// Escape returns text as it is written in any part of a URL: every byte but letters, digits and - _ . ~ becomes %XX.
+// Escape escapes text for any part of a URL: every byte except letters, digits and - _ . ~ becomes %XX.
 func Escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
 // HostPort returns a host of a URL with its port, or with the given port if the host has none. An IPv6 address without
-// a port may stand in brackets or not. Errors do not show the host, and match none of ours.
+// a port may be in brackets or not. Errors do not show the host, and match no error of package backend.
 func HostPort(host, port string) (string, error) {
 	bare := host
 	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {

@@ -9,13 +9,13 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// errUnanswered is the unknown outcome of a renewal for which a batch brought no answer.
+// errUnanswered is the error of a renewal for which a batch returned no result. Its outcome is unknown.
 var errUnanswered = errors.New("no answer to this renewal")
 
-// RenewBatch does the work of BatchRenewer for a store: it drops the leases that are over, calls send once with the
-// rest, and enters the answers. send gets each TTL as rounded by Guarantees.Round, and returns a granted TTL and an
-// error for each lease, in order, with the meaning of Requests.RenewLease; ctx ends when the last of their deadlines
-// has passed.
+// RenewBatch implements BatchRenewer for a store. It skips the leases that have ended or are already being renewed,
+// calls send once with the others, and records the results. send gets each TTL as rounded by Guarantees.Round. It
+// returns a granted TTL and an error for each lease, in order, with the same meaning as in Requests.RenewLease. Its ctx
+// ends when the last deadline of these leases has passed.
 func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	send func(ctx context.Context, lives []*Life, ttls []time.Duration) (granted []time.Duration, errs []error),
 ) []error {
@@ -53,7 +53,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 		return errs
 	}
 	sctx, cancel := context.WithDeadline(ctx, last)
-	stop := context.AfterFunc(s.base, cancel) // Close
+	stop := context.AfterFunc(s.base, cancel) // Close ends the request
 	granted, sendErrs := send(sctx, lives, ttls)
 	stop()
 	cancel()
@@ -73,9 +73,9 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	return errs
 }
 
-// inParts calls f with 0 to n-1 and the time, with the lock, which it leaves to others now and then, and at last does
-// what f has left for afterwards. The time is read under the lock: nobody has seen a later one for which a lease was
-// over.
+// inParts calls f with each i from 0 to n-1 and the current time, under the lock. It releases the lock after each part,
+// so that other goroutines do not wait for long. At the end, without the lock, it runs what f has added to then. It
+// reads the time under the lock, so that no earlier holder of the lock can have ended a lease at a later time.
 func (s *Leases) inParts(n int, f func(i int, now time.Time, then *afterwards)) {
 	const part = 64
 	var then afterwards

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// A bounded context is that of a release or a call. That of a release has its caller's values but not its end, and ends
-// after a timeout, or with base. That of a call ends with its caller's too, or when Close begins. What makes it end is
-// set up when a store first asks for more than values and an error, because many do not: they answer at once, or bound
-// their requests themselves.
+// A bounded is the context of a release or a call. The context of a release has its caller's values but not its end: it
+// ends after a timeout, or with Leases.base. The context of a call ends with its caller's context, or when Close
+// begins. The underlying context is created only when a store needs more than values and one Err. Many stores do not,
+// because they answer at once or bound their requests themselves.
 type bounded struct {
-	parent context.Context // for its values; for a call, its end too
+	parent context.Context // for its values; for a call, also its end
 	leases *Leases
 	inner  atomic.Pointer[waited]
 }
 
-// A waited context is the one that really ends.
+// A waited is the underlying context, which really ends.
 type waited struct {
 	context.Context
-	cancel func() // frees it
+	cancel func() // frees its resources
 }
 
-// What stands for a context that is not set up.
+// Placeholders for an underlying context that has not been created.
 var (
-	askedOnce = &waited{} // a release's, which has been asked for its error
-	ofCall    = &waited{}
+	askedOnce = &waited{} // of a release, after the first Err
+	ofCall    = &waited{} // of a call
 )
 
-// callOver stands for the context of a call that has returned.
+// callOver is the underlying context of every call that has returned.
 var callOver = func() *waited {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -42,7 +42,7 @@ func newCallContext(parent context.Context, s *Leases) *bounded {
 	return c
 }
 
-// isSetUp reports whether w is a context that really ends.
+// isSetUp reports whether w is an underlying context, not a placeholder.
 func (w *waited) isSetUp() bool { return w != nil && w != askedOnce && w != ofCall }
 
 func (c *bounded) waited() *waited {
@@ -61,17 +61,18 @@ func (c *bounded) waited() *waited {
 	}
 	stop := context.AfterFunc(end, cancel)
 	if end.Err() != nil {
-		cancel() // now: Err may have returned an error already
+		cancel() // at once, because Err may have returned an error already
 	}
 	w := &waited{ctx, func() { stop(); cancel() }}
 	if c.inner.CompareAndSwap(old, w) {
 		return w
 	}
-	w.cancel() // another was first
+	w.cancel() // another goroutine was first
 	return c.waited()
 }
 
-// cancel ends the context of a call, and frees what was set up. That of a release is not used afterwards.
+// cancel ends the context of a call, and frees the underlying context. The context of a release must not be used
+// afterwards.
 func (c *bounded) cancel() {
 	if c.inner.CompareAndSwap(ofCall, callOver) {
 		return
@@ -103,8 +104,8 @@ func (c *bounded) Err() error {
 	return c.waited().Err()
 }
 
-// Value implements context.Context. The context that a store derives from c asks for it too, after Done, and then finds
-// the one that ends.
+// Value implements context.Context. When a store derives a context from c, package context calls Done and then Value,
+// which must find the underlying context.
 func (c *bounded) Value(key any) any {
 	switch w := c.inner.Load(); {
 	case w == ofCall, w == callOver:

@@ -11,34 +11,36 @@ import (
 const (
 	cleanupFirst = 20 * time.Millisecond // the first pause between attempts; it doubles
 	cleanupMost  = time.Second           // the longest pause
-	// lateArrival is how long a request that was given up may still take to reach the store: a server's thread, or one
-	// processor of a virtual machine, can stand still for hundreds of milliseconds. An owner counts as removed when the
-	// store has had nothing of it for so long.
+	// lateArrival is how long an abandoned request may still take to reach the store: a server's thread, or one processor
+	// of a virtual machine, can stall for hundreds of milliseconds. An owner counts as removed when the store has had
+	// nothing of the owner for that long.
 	lateArrival = time.Second
 )
 
-// Abandon removes, in the background, what the store may keep of r's owner after an Acquire whose outcome is unknown.
-// It asks at once, then again, until the store has had nothing of the owner for a second, or ttl has run out. After
-// Close it does nothing.
+// Abandon removes, in the background, anything that the store may keep of r's owner after an Acquire whose outcome is
+// unknown. It sends the first request at once, and repeats it until the store has had nothing of the owner for a
+// second, or ttl has passed (at least the timeout of NewLeases). After Close it does nothing.
 func (s *Leases) Abandon(r backend.Request, ttl time.Duration) {
 	s.cleanUp(&Life{leases: s, key: r.Key, owner: r.Owner, shared: r.Shared}, ttl, true)
 }
 
-// Withdraw removes, in the background, what the store keeps of r's owner after an Acquire that failed, such as its
-// place in a queue. All requests of the owner must have been answered: the store's answer to the removal is final.
-// Withdraw asks until there is one, or ttl has run out.
+// Withdraw removes, in the background, anything that the store keeps of r's owner after an Acquire that failed, such as
+// its place in a queue. All requests of the owner must have been answered, so that the store's first answer to the
+// removal is final. Withdraw repeats the removal until it is answered, or ttl has passed (at least the timeout of
+// NewLeases).
 func (s *Leases) Withdraw(r backend.Request, ttl time.Duration) {
 	s.cleanUp(&Life{leases: s, key: r.Key, owner: r.Owner, shared: r.Shared}, ttl, false)
 }
 
-// cleanUp removes, in the background, what the store may keep of l's owner. The first answer counts, unless an
-// unanswered request may grant the key again. Once Close has begun, the second answer counts.
+// cleanUp removes, in the background, anything that the store may keep of l's owner. If mayReturn is false, it stops at
+// the first answer. Otherwise an unanswered request may still grant the key: cleanUp then stops when the store has had
+// nothing of the owner for lateArrival or, once Close has begun, at the second answer.
 func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayReturn bool) {
 	l = &Life{Data: l.Data, leases: s, key: l.key, owner: l.owner, shared: l.shared, state: lost}
 	s.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, max(ttl, s.timeout))
 		defer cancel()
-		var absent time.Time // since when the store has had nothing
+		var absent time.Time // since when the store has had nothing of the owner
 		closing := s.closing.Done()
 		for pause := cleanupFirst; ; pause = min(2*pause, cleanupMost) {
 			err := s.request(ctx, l)
@@ -71,12 +73,14 @@ func (s *Leases) request(ctx context.Context, l *Life) error {
 	return s.requests.ReleaseLease(ctx, l)
 }
 
-// releaseOnce gives back, once and within the timeout, what the store may keep of a lease that is over for its holder.
+// releaseOnce makes one attempt, within the timeout, to release a lease that has ended for its holder, in case the
+// store still keeps it.
 func (s *Leases) releaseOnce(l *Life) {
-	_ = s.request(context.Background(), l) // its TTL ends it in any case
+	_ = s.request(context.Background(), l) // the TTL ends the lease in any case
 }
 
-// giveBack is releaseOnce in the background, for leases that the store has prolonged after their end.
+// giveBack releases, in the background and with one attempt each, leases that the store has extended after they had
+// ended for their holders.
 func (s *Leases) giveBack(lives ...*Life) {
 	if len(lives) == 0 {
 		return

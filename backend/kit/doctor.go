@@ -9,18 +9,18 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A Rule is something to look for in T, which is what was read from a server.
+// A Rule describes one problem to look for in T, the data read from a server.
 type Rule[T any] struct {
 	Severity       backend.Severity
 	Code, Why, Set string
-	Found          func(T) string // what was found, empty if nothing is wrong
+	Found          func(T) string // returns what was found, or "" if nothing is wrong
 }
 
 func (r Rule[T]) finding(where, found string) backend.Finding {
 	return backend.Finding{Severity: r.Severity, Code: r.Code, Where: where, Found: found, Why: r.Why, Set: r.Set}
 }
 
-// When returns the text for Rule.Found, formatted by fmt.Sprintf, or an empty one unless something is wrong.
+// When returns the text for Rule.Found: formatted by fmt.Sprintf if wrong is true, otherwise "".
 func When(wrong bool, format string, args ...any) string {
 	if !wrong {
 		return ""
@@ -28,7 +28,8 @@ func When(wrong bool, format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// Apply returns what rules find in what was read of one server. where names it, empty where there is one alone.
+// Apply returns the findings of rules for read, the data read from one server. where names the server, and is empty if
+// there is only one.
 func Apply[T any](rules []Rule[T], where string, read T) (list []backend.Finding) {
 	for _, r := range rules {
 		if found := r.Found(read); found != "" {
@@ -38,7 +39,7 @@ func Apply[T any](rules []Rule[T], where string, read T) (list []backend.Finding
 	return list
 }
 
-// Findings returns what rules look for, for Driver.Findings.
+// Findings returns, for Driver.Findings, a finding for each of rules, without what was found.
 func Findings[T any](rules []Rule[T]) (list []backend.Finding) {
 	for _, r := range rules {
 		list = append(list, r.finding("", ""))
@@ -46,7 +47,7 @@ func Findings[T any](rules []Rule[T]) (list []backend.Finding) {
 	return list
 }
 
-// What may be found at any store.
+// Findings that are possible on any store.
 var (
 	notExamined = Rule[error]{Severity: backend.Info, Code: "not-examined",
 		Why: "only round trips were measured", Set: "nothing; the store does not implement backend.Examiner"}
@@ -65,29 +66,29 @@ var (
 		Set: "a longer TTL, or a store that is closer or less busy"}
 )
 
-// CommonFindings returns what may be found on any store.
+// CommonFindings returns the findings that are possible on any store, without what was found.
 func CommonFindings() []backend.Finding {
 	return slices.Concat(Findings([]Rule[error]{notExamined, unseen, unreachable}),
 		Findings([]Rule[time.Duration]{clockSkew, slowRoundTrip}))
 }
 
-// Unseen returns a finding that says what could not be looked at.
+// Unseen returns a finding that names what could not be inspected.
 func Unseen(where, what string, err error) backend.Finding {
 	return unseen.finding(where, fmt.Sprintf("cannot look at %s: %v", what, err))
 }
 
-// Unreachable is the finding of one of several servers that does not answer.
+// Unreachable returns the finding for a server, one of several, that does not respond.
 func Unreachable(where string, err error) backend.Finding {
 	return unreachable.finding(where, err.Error())
 }
 
-// mostSkew is more than NTP leaves between two machines.
+// mostSkew is more than the difference that NTP leaves between the clocks of two machines.
 const mostSkew = time.Second
 
-// CompareClocks returns a finding if a server's clock differs from ours. The server reported its time, rounded down to
-// a unit, between the times sent and received of our clock.
+// CompareClocks returns a finding if a server's clock differs from ours. server is the time that the server reported,
+// rounded down to unit. sent and received are the times on our clock before the request and after the reply.
 func CompareClocks(where string, server time.Time, unit time.Duration, sent, received time.Time) []backend.Finding {
-	server, sent, received = server.Round(0), sent.Round(0), received.Round(0) // the wall clocks
+	server, sent, received = server.Round(0), sent.Round(0), received.Round(0) // without the monotonic clocks
 	ahead, behind := server.Sub(received), sent.Sub(server.Add(unit))
 	switch {
 	case ahead > mostSkew:
@@ -100,8 +101,8 @@ func CompareClocks(where string, server time.Time, unit time.Duration, sent, rec
 	return nil
 }
 
-// Examine returns what there is to know about a store and locks of ttl on it, the worst first. It asks several times
-// who holds key, to see how long a request takes.
+// Examine returns the findings for a store and for locks of ttl on it, the worst first. It inspects key several times,
+// to measure how long a request takes.
 func Examine(ctx context.Context, b backend.Backend, key string, ttl time.Duration) ([]backend.Finding, error) {
 	list := []backend.Finding{notExamined.finding("", "the store cannot be examined")}
 	if e, ok := b.(backend.Examiner); ok {
@@ -118,7 +119,7 @@ func Examine(ctx context.Context, b backend.Backend, key string, ttl time.Durati
 		if _, err := b.Inspect(ctx, key); err != nil {
 			return nil, err
 		}
-		if i > 0 { // the first may make a connection
+		if i > 0 { // the first request may open a connection
 			slowest = max(slowest, time.Since(begun))
 		}
 	}

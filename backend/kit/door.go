@@ -8,9 +8,9 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Enter begins a call of one of the client's methods. It returns the error of a call that must not begin: invalid, if
-// that is not nil, the error of a context that has ended, or ErrClosed. Otherwise the call ends with Leave, and Close
-// waits for it.
+// Enter begins a call of one of the client's methods. It returns an error if the call must not begin: invalid if that
+// is not nil, the error of ctx if ctx has ended, or ErrClosed. Otherwise the caller must end the call with Leave, and
+// Close waits for that.
 func (s *Leases) Enter(ctx context.Context, invalid error) error {
 	if invalid != nil {
 		return invalid
@@ -18,7 +18,7 @@ func (s *Leases) Enter(ctx context.Context, invalid error) error {
 	if err := ContextError(ctx, nil); err != nil {
 		return err
 	}
-	s.underway.Add(1) // before it asks, or Close might not wait
+	s.underway.Add(1) // before checking closed: otherwise Close might not wait for the call
 	if s.closed.Load() {
 		s.Leave()
 		return backend.ErrClosed
@@ -26,7 +26,7 @@ func (s *Leases) Enter(ctx context.Context, invalid error) error {
 	return nil
 }
 
-// Leave ends what Enter has begun.
+// Leave ends the call that Enter began.
 func (s *Leases) Leave() {
 	if s.underway.Add(-1) == 0 && s.closed.Load() {
 		select {
@@ -36,10 +36,10 @@ func (s *Leases) Leave() {
 	}
 }
 
-// Call makes a call of one of the client's methods: it calls do between Enter and Leave, with a context that also ends
-// when Close begins, and returns do's error as callers may see it. If ctx has ended, that is ctx's, joined with do's.
-// If Close has begun, it is ErrClosed. The end of another context is ErrUnavailable. ErrHeld, ErrLost, ErrInvalid and
-// ErrUnsupported, which say what the store answered, stay as they are.
+// Call runs a call of one of the client's methods. It calls do between Enter and Leave, with a context that also ends
+// when Close begins, and converts do's error for callers. If ctx has ended, the result is ctx's error, joined with
+// do's. If Close has begun, it is ErrClosed. If another context has ended, it is ErrUnavailable. ErrHeld, ErrLost,
+// ErrInvalid and ErrUnsupported stay as they are, because they are the store's answer.
 func (s *Leases) Call(ctx context.Context, invalid error, do func(ctx context.Context) error) error {
 	if err := s.Enter(ctx, invalid); err != nil {
 		return err
@@ -59,8 +59,8 @@ func (s *Leases) Call(ctx context.Context, invalid error, do func(ctx context.Co
 	return NotOurs(ctx, err)
 }
 
-// Acquire is a Backend's Acquire by w: one attempt, or as many as it takes if r waits. If they fail, it removes in the
-// background what the store may keep of the owner.
+// Acquire implements a Backend's Acquire with w: it makes one attempt, or as many as needed if r waits. If it fails, it
+// removes, in the background, anything that the store may keep of the owner.
 func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (l backend.Lease, err error) {
 	g := s.requests.Guarantees()
 	err = s.Call(ctx, r.ValidateFor(g), func(ctx context.Context) (err error) {
@@ -78,7 +78,7 @@ func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (l ba
 		case refused:
 		case w.unsure:
 			s.Abandon(r, g.Round(r.TTL))
-		case !errors.Is(err, backend.ErrLost): // which Grant has seen to
+		case !errors.Is(err, backend.ErrLost): // after ErrLost, Grant has begun the clean-up
 			s.Withdraw(r, g.Round(r.TTL))
 		}
 		return err
@@ -89,8 +89,8 @@ func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (l ba
 	return l, nil
 }
 
-// Go runs f on a goroutine for which Close waits. Its context ends when Close can wait no longer. Go reports whether it
-// runs f: not after that.
+// Go runs f on a goroutine that Close waits for. f's context ends when Close stops waiting. Go reports whether it runs
+// f: after Close has stopped waiting, it does not.
 func (s *Leases) Go(f func(ctx context.Context)) bool {
 	s.underway.Add(1)
 	if s.base.Err() != nil {
@@ -113,10 +113,10 @@ func (s *Leases) Closed() bool { return s.closed.Load() }
 // Closing returns a context that ends when Close begins.
 func (s *Leases) Closing() context.Context { return s.closing }
 
-// Base returns the context of releases, clean-ups and background work. It ends when Close can wait for them no longer.
+// Base returns the context of releases, clean-ups and background work. It ends when Close stops waiting for them.
 func (s *Leases) Base() context.Context { return s.base }
 
-// Drain waits, after Close, until no call, release or background work is under way, or for a second.
+// Drain waits, after Close, until no call, release or background work is under way, but no longer than a second.
 func (s *Leases) Drain() {
 	t := time.NewTimer(closeGrace)
 	defer t.Stop()

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// An Encoding turns keys into names for a store that does not take any bytes or any length. It is injective: different
-// keys get different names (for names cut short, as far as SHA-256 has no collisions).
+// An Encoding turns keys into names for a store that does not accept arbitrary bytes or lengths. It is injective:
+// different keys get different names (names that are cut short rely on SHA-256 having no collisions).
 //
 // Letters, digits, '-', '_' and Extra stand for themselves; any other byte becomes Escape and two hex digits, with '%'
-// as the default escape. A name longer than Max is cut and gets a hash of the whole key, behind an escape that no other
-// name has.
+// as the default escape. A name longer than Max is cut, and ends with a hash of the whole key after an escape sequence
+// that no other name has.
 type Encoding struct {
 	Max      int    // the longest name in bytes, at least 64; 0 means no limit
 	Escape   byte   // default '%'; it must not be a letter, digit or in Extra
 	Extra    string // more bytes that stand for themselves
-	FoldCase bool   // upper-case letters are escaped, for stores that do not tell A from a
+	FoldCase bool   // upper-case letters are escaped, for stores that ignore case
 }
 
 const hexDigits = "0123456789abcdef"
@@ -29,7 +29,7 @@ func (e Encoding) Encode(key string) string {
 	escape := cmp.Or(e.Escape, '%')
 	var b strings.Builder
 	b.Grow(len(key))
-	cut := -1             // where the name is cut if it grows too long: after a whole character
+	cut := -1             // where the name is cut if it gets too long: never inside an escape sequence
 	const hashed = 2 + 52 // escape, '=', 256 bits in base 32
 	for i := range len(key) {
 		c := key[i]
@@ -62,8 +62,8 @@ func (e Encoding) plain(c byte) bool {
 	return strings.IndexByte(e.Extra, c) >= 0
 }
 
-// Decode returns the key that has name. It is false for a name that Encode does not make, and for one that it has cut
-// short.
+// Decode returns the key whose name is name. ok is false for a name that Encode does not produce, and for a name that
+// Encode has cut short.
 func (e Encoding) Decode(name string) (key string, ok bool) {
 	escape := cmp.Or(e.Escape, '%')
 	var b strings.Builder

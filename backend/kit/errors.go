@@ -9,9 +9,10 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// ContextError returns the error of an ended context, joined with its cause if that says more, and with last, the last
-// error seen before the context ended, if there was one. It matches ctx.Err(). It is nil while ctx lives. A cause that
-// matches an error of this package is about another lock, as with errgroup: the result shows it but does not match it.
+// ContextError returns nil while ctx lives. Then it returns ctx's error, joined with ctx's cause if that is another
+// error, and with last, the last error seen before ctx ended, if there was one. The result matches ctx.Err(). A cause
+// that matches an error of package backend is about another lock, as with errgroup: the result shows that cause but
+// does not match it.
 func ContextError(ctx context.Context, last error) error {
 	if !Ended(ctx) {
 		return nil
@@ -19,7 +20,7 @@ func ContextError(ctx context.Context, last error) error {
 	return endError(ctx, last)
 }
 
-// endError is ContextError of a context that has ended.
+// endError is ContextError for a context that has ended.
 func endError(ctx context.Context, last error) error {
 	err := ctx.Err()
 	if err == nil {
@@ -42,7 +43,7 @@ func endError(ctx context.Context, last error) error {
 	return err
 }
 
-// A joinedError is the error of a context that has ended, joined with the last error before.
+// A joinedError is the error of an ended context, joined with the last error before.
 type joinedError struct{ error }
 
 // Unwrap returns the context's error and the last error.
@@ -56,13 +57,13 @@ func Ended(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && time.Until(d) <= 0
 }
 
-// IsContextError reports whether err says that a context has ended, perhaps not the caller's.
+// IsContextError reports whether err means that a context has ended, not necessarily the caller's.
 func IsContextError(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// NotOurs returns err as the caller that passed ctx may see it: the end of another context, which is a time limit of
-// the store itself, becomes ErrUnavailable.
+// NotOurs converts err for the caller that passed ctx. If another context has ended, which is a time limit of the store
+// itself, NotOurs returns ErrUnavailable.
 func NotOurs(ctx context.Context, err error) error {
 	if err == nil || !IsContextError(err) || Ended(ctx) {
 		return err

@@ -11,9 +11,9 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// Leases is what every client of a store needs: it tracks the leases that the client has been granted, with one timer
-// and, while idle, no goroutine; it counts the calls of the client ([Leases.Call]), cleans up after those that failed,
-// and ends all of it in Close. It is safe for concurrent use.
+// Leases does the bookkeeping for one client of a store. It tracks the leases that the client has been granted, with
+// one timer and, while idle, no goroutine. It counts the calls of the client ([Leases.Call]), cleans up after failed
+// calls, and ends everything in Close. It is safe for concurrent use.
 type Leases struct {
 	requests Requests
 	timeout  time.Duration
@@ -21,11 +21,11 @@ type Leases struct {
 	mu    sync.Mutex
 	clock alarm.Clock[*Life] // of the deadlines of live leases
 
-	closed   atomic.Bool     // Close has begun; set with mu
+	closed   atomic.Bool     // Close has begun; set under mu
 	underway atomic.Int64    // calls, releases and background work
-	idle     chan struct{}   // receives when the last of them ends after Close has begun
+	idle     chan struct{}   // receives a value when the last of these ends after Close has begun
 	closing  context.Context // ends when Close begins
-	base     context.Context // ends when every request must
+	base     context.Context // ends when Close stops waiting: every request must end
 	begin    context.CancelFunc
 	cancel   context.CancelFunc
 }
@@ -39,22 +39,22 @@ func NewLeases(r Requests, timeout time.Duration) *Leases {
 	return s
 }
 
-// A Grant is what a store reports about a request that succeeded.
+// A Grant describes a request that granted or extended a lease.
 type Grant struct {
 	Token uint64        // the store's fencing number
 	Sent  time.Time     // taken before sending the request that granted (or last extended) the lease
-	Got   time.Time     // when the answer came; zero if the store has not looked at the clock then, and Grant is to
-	TTL   time.Duration // as granted, at least what was asked
+	Got   time.Time     // when the reply arrived; if zero, Grant reads the clock
+	TTL   time.Duration // as granted, at least the requested TTL
 	Data  any           // kept in Life.Data
-	// Unsure means that a request for this grant went unanswered and may still reach the store. The owner is cleaned up
+	// Unsure means that a request for this grant got no reply and may still reach the store. The owner is then cleaned up
 	// once more after the release.
 	Unsure bool
 }
 
-// Grant begins the life of a lease that the store has given to r. It fails, and gives the lease back in the background,
-// when ctx has ended, the grant arrived after its own deadline (ErrLost), its token is not below 2^55 (ErrUnsupported),
-// or Leases is closed. After a failure the owner is spent: asking again under its name would race with giving the first
-// grant back.
+// Grant begins the life of a lease that the store has granted to r. It fails if ctx has ended, the grant arrived after
+// its own deadline (ErrLost), its token is not below 2^55 (ErrUnsupported), or Leases is closed. A failed Grant
+// releases the lease in the background. Do not use the owner again then: another request could be granted, and the
+// release would end that grant, too.
 func (s *Leases) Grant(ctx context.Context, r backend.Request, g Grant) (*Life, error) {
 	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, shared: r.Shared, token: g.Token, mayReturn: g.Unsure}
 	l.place.Item = l
@@ -92,21 +92,21 @@ func (s *Leases) Grant(ctx context.Context, r backend.Request, g Grant) (*Life, 
 	return nil, err
 }
 
-// Len is the number of live leases.
+// Len returns the number of live leases.
 func (s *Leases) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clock.Len()
 }
 
-// closeGrace is how long Close waits for calls, releases and clean-ups, and again for the end of those that it has
-// cancelled.
+// closeGrace is how long Close waits for calls, releases and clean-ups. It waits as long again after it has cancelled
+// the remaining ones.
 const closeGrace = time.Second
 
-// Close ends the client's work in this order: it refuses new calls, ends the context of those under way and loses every
-// live lease; it waits for calls, releases and clean-ups, up to a second; it ends their contexts ([Leases.Go]), and
-// waits again, up to a second. Then nothing uses the client's connections, unless it ignores its context: close them
-// after Close, and call Drain. Close reports whether this was the first call.
+// Close ends the client's work in this order. It refuses new calls, ends the contexts of those under way, and ends
+// every live lease as lost. It waits up to a second for calls, releases and clean-ups. Then it ends their contexts
+// ([Leases.Go]), and waits up to a second again. After Close, nothing uses the client's connections, except work that
+// ignores its context: close the connections then, and call Drain. Close reports whether this was the first call.
 func (s *Leases) Close() bool {
 	s.mu.Lock()
 	if s.closed.Swap(true) {

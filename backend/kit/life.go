@@ -8,23 +8,24 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// Requests are the requests that a store makes to its servers for one lease. Leases calls them; a store implements only
-// these and its own Acquire. Both must be safe for concurrent use and honour ctx. If the client library does not honour
-// ctx, they need a timeout of their own.
+// Requests makes a store's requests to its servers for one lease. Leases calls it; a store implements only these
+// methods and its own Acquire. The requests must be safe for concurrent use and honour ctx. If the client library does
+// not honour ctx, they need a timeout of their own.
 type Requests interface {
-	// Guarantees returns the store's, as in Backend. The TTLs of renewals are rounded up by them. It makes no request.
+	// Guarantees returns the store's guarantees, as in Backend. Leases uses them to round up the TTLs of renewals.
+	// Guarantees makes no request.
 	Guarantees() backend.Guarantees
 
-	// RenewLease makes the lease of l.Key and l.Owner end ttl after the store sees the request, and returns the TTL
-	// granted, which is at least ttl. It makes one attempt. ttl is already rounded by Guarantees.Round. ErrLost means
-	// that the store answered and the owner does not hold the key; RenewLease never creates a new lease. Any other
-	// error means unknown.
+	// RenewLease makes the lease of l.Key and l.Owner end ttl after the store sees the request, and returns the granted
+	// TTL, which is at least ttl. It makes one attempt. ttl is already rounded by Guarantees.Round. ErrLost means that the
+	// store answered and the owner does not hold the key; RenewLease never creates a new lease. Any other error means that
+	// the outcome is unknown.
 	RenewLease(ctx context.Context, l *Life, ttl time.Duration) (granted time.Duration, err error)
 
-	// ReleaseLease removes whatever the store keeps of l.Owner on l.Key: its lease, or its place in a queue. nil means
-	// removed. ErrLost means that the store answered and had nothing of this owner. Any other error means unknown. It
-	// is repeated after an unknown outcome. It is also called for an owner whose Acquire failed ([Leases.Abandon]):
-	// then l.Data is nil.
+	// ReleaseLease removes anything that the store keeps of l.Owner on l.Key: its lease, or its place in a queue. nil
+	// means removed. ErrLost means that the store answered and had nothing of this owner. After any other error the
+	// outcome is unknown, and ReleaseLease is called again. It is also called for an owner whose Acquire failed
+	// ([Leases.Abandon]): then l.Data is nil.
 	ReleaseLease(ctx context.Context, l *Life) error
 }
 
@@ -38,42 +39,41 @@ const (
 	closed // its Leases was closed
 )
 
-// A Life is the life of one granted lease: granted, renewed, then released or lost. It is the Lease that stores built
-// on Leases hand out.
+// A Life is one granted lease, from its grant to its release or loss. Stores that use Leases return it as their Lease.
 type Life struct {
-	Data any // the store's own, set at grant; the store guards it
+	Data any // the store's own data, set at grant; the store synchronizes access to it
 
 	leases *Leases
 	key    string
 	owner  string
 	token  uint64
 
-	granted time.Time // when the reply came
+	granted time.Time // when the reply arrived
 	release bounded   // the context of the first release
 
 	// Guarded by leases.mu.
-	place       alarm.Entry[*Life] // at the deadline
-	shared      bool               // never changes, and needs no lock: beside the flags it adds nothing to the size
+	place       alarm.Entry[*Life] // due at the deadline
+	shared      bool               // never changes, so needs no lock; next to the flags it takes no extra memory
 	state       state
 	ending      bool          // a release is under way
-	unsure      bool          // a renewal had an unknown outcome: the store may hold the key for longer than we do
+	unsure      bool          // a renewal had an unknown outcome: the store may keep the key beyond our deadline
 	lateRelease bool          // Release was called after the loss
 	mayReturn   bool          // an unanswered request may grant the key to the owner again, after the release
 	renewing    bool          // a renewal is under way
-	lost        chan struct{} // nil until it is asked for
-	asked       time.Duration // after granted, when the latest renewal began
-	renewed     chan struct{} // closed at its end; nil until somebody waits for that
-	ended       chan struct{} // of the release under way; nil until somebody waits for that
-	kept        time.Duration // for how long after granted the store may keep the key, whatever requests went unanswered
-	// the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none
+	lost        chan struct{} // created on first use
+	asked       time.Duration // when the latest renewal began, counted from granted
+	renewed     chan struct{} // closed when the renewal ends; nil until somebody waits for it
+	ended       chan struct{} // closed when the release ends; nil until somebody waits for it
+	kept        time.Duration // how long after granted the store may keep the key, including unanswered requests
+	// the shortest TTL of the unanswered renewals that may still reach the store; 0 if there are none
 	lateTTL time.Duration
 	onLost  func()
 }
 
-// Key is the key that is leased.
+// Key returns the leased key.
 func (l *Life) Key() string { return l.key }
 
-// Owner is the owner that holds the lease.
+// Owner returns the owner of the lease.
 func (l *Life) Owner() string { return l.owner }
 
 // Shared reports whether the lease was requested as shared.
@@ -125,8 +125,8 @@ func (l *Life) OnLost(f func()) {
 	}
 }
 
-// Lose ends the lease because the store said that it is gone, as when a session or connection has ended. It does
-// nothing once the lease is over or its holder has begun to release it.
+// Lose ends the lease because the store has reported its loss, for example the end of a session or connection. It does
+// nothing once the lease has ended or its holder has begun to release it.
 func (l *Life) Lose() {
 	l.leases.mu.Lock()
 	call := l.endLocked(lost)
@@ -134,10 +134,10 @@ func (l *Life) Lose() {
 	call()
 }
 
-// pastLocked reports whether the deadline has passed, also when the timer has not run yet.
+// pastLocked reports whether the deadline has passed, even if the timer has not fired yet.
 func (l *Life) pastLocked() bool { return time.Until(l.place.At()) <= 0 }
 
-// endLocked moves a live lease to lost or closed, closes Lost, and returns what to run after unlocking.
+// endLocked moves a live lease to lost or closed, closes Lost, and returns a function to call after unlocking.
 func (l *Life) endLocked(to state) (call func()) {
 	if l.state != live {
 		return func() {}
@@ -145,7 +145,7 @@ func (l *Life) endLocked(to state) (call func()) {
 	return l.loseLocked(to)
 }
 
-// loseLocked is endLocked for a lease that may be under release too.
+// loseLocked is endLocked for a lease that may also be under release.
 func (l *Life) loseLocked(to state) (call func()) {
 	l.state = to
 	l.leases.removeLocked(l)
@@ -159,7 +159,7 @@ func (l *Life) loseLocked(to state) (call func()) {
 	return call
 }
 
-// overLocked is the error of a call on a lease that is not live, nil if it is.
+// overLocked returns the error of a call on a lease that is not live, or nil if it is live.
 func (l *Life) overLocked() error {
 	switch l.state {
 	case live:

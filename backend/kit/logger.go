@@ -7,18 +7,18 @@ import (
 
 type loggerKey struct{}
 
-// WithLogger returns a context with the logger for what a store's client library logs by itself.
+// WithLogger returns a context that carries logger, for messages that a store's client library logs by itself.
 func WithLogger(ctx context.Context, logger *slog.Logger) context.Context {
 	return context.WithValue(ctx, loggerKey{}, logger)
 }
 
-// LoggerOf returns the logger of WithLogger, if any.
+// LoggerOf returns the logger that WithLogger has added to ctx, if any.
 func LoggerOf(ctx context.Context) (*slog.Logger, bool) {
 	logger, ok := ctx.Value(loggerKey{}).(*slog.Logger)
 	return logger, ok
 }
 
-// Logger returns the logger of WithLogger, or one that discards everything.
+// Logger returns the logger that WithLogger has added to ctx, or a logger that discards everything.
 func Logger(ctx context.Context) *slog.Logger {
 	if logger, ok := LoggerOf(ctx); ok {
 		return logger

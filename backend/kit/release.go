@@ -17,11 +17,11 @@ func (l *Life) Release(ctx context.Context) error {
 	}
 	bound := &l.release
 	if repeated {
-		bound = new(bounded) // something of an earlier attempt may still go by the first
+		bound = new(bounded) // an earlier attempt may still use the first context
 	}
-	bound.parent, bound.leases = ctx, l.leases // its base ends with Close's grace
+	bound.parent, bound.leases = ctx, l.leases // base ends when Close stops waiting
 	err = l.leases.requests.ReleaseLease(bound, l)
-	switch { // a context that has ended is not the caller's, whose does not count here
+	switch { // a context error is not the caller's: bound ignores the end of the caller's context
 	case !IsContextError(err):
 	case Ended(bound):
 		err = fmt.Errorf("%w: no answer within %v", backend.ErrUnavailable, l.leases.timeout)
@@ -32,8 +32,8 @@ func (l *Life) Release(ctx context.Context) error {
 	return l.endRelease(err, repeated)
 }
 
-// beginRelease moves a live lease to releasing, once no other release is under way. over means that there is nothing to
-// send, and err what Release returns then. repeated means that an earlier attempt had an unknown outcome.
+// beginRelease waits until no other release is under way, and moves a live lease to releasing. over means that there is
+// nothing to send, and that Release returns err. repeated means that an earlier attempt had an unknown outcome.
 func (l *Life) beginRelease() (repeated, over bool, err error) {
 	s := l.leases
 	s.mu.Lock()
@@ -43,7 +43,7 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 		}
 		other := l.ended
 		s.mu.Unlock()
-		<-other // bounded: one release request
+		<-other // bounded by one release request
 		s.mu.Lock()
 	}
 	call := func() {}
@@ -78,7 +78,7 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 	return false, true, err
 }
 
-// endRelease enters the answer to a release.
+// endRelease records the answer to a release. It returns the error for the caller.
 func (l *Life) endRelease(err error, repeated bool) error {
 	s := l.leases
 	call := func() {}
@@ -90,7 +90,7 @@ func (l *Life) endRelease(err error, repeated bool) error {
 	}
 	answered := err == nil || errors.Is(err, backend.ErrLost)
 	switch {
-	case answered && (err == nil || repeated && !l.pastLocked()): // the attempt that went unanswered did it
+	case answered && (err == nil || repeated && !l.pastLocked()): // or the unanswered attempt released the lease
 		l.state = released
 		l.onLost = nil
 		err = nil
@@ -110,8 +110,8 @@ func (l *Life) endRelease(err error, repeated bool) error {
 }
 
 // LostAfterDeadline returns the result of a release that finds nothing of the lease after an earlier request for it got
-// no reply: nil before the deadline, because that request has removed the lease, and [backend.ErrLost] later, because
-// the lease may have ended first.
+// no reply. Before the deadline it is nil, because the earlier request has removed the lease. Later it is
+// [backend.ErrLost], because the lease may have ended first.
 func (l *Life) LostAfterDeadline() error {
 	if time.Now().Before(l.Deadline()) {
 		return nil

@@ -22,7 +22,7 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	rctx, cancel := context.WithDeadline(ctx, bound)
-	stop := context.AfterFunc(l.leases.base, cancel) // Close
+	stop := context.AfterFunc(l.leases.base, cancel) // Close ends the request
 	granted, err := l.leases.requests.RenewLease(rctx, l, ttl)
 	stop()
 	cancel()
@@ -34,10 +34,10 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 	return renewError(ctx, over, err)
 }
 
-// afterwards is what renewals leave to be done without the lock.
+// afterwards collects the work that renewals must do after unlocking.
 type afterwards struct {
 	callbacks []func() // that notify holders of a loss
-	giveBack  []*Life  // leases that the store has extended after their end
+	giveBack  []*Life  // leases to release, because the store has extended them after their end
 }
 
 // add adds a callback, unless it is nil.
@@ -54,13 +54,14 @@ func (a *afterwards) run(s *Leases) {
 	s.giveBack(a.giveBack...)
 }
 
-// An underway is a renewal that has been asked for.
+// An underway describes a renewal that has begun.
 type underway struct {
 	ttl  time.Duration
 	sent time.Time
 }
 
-// waitingLocked is the unknown outcome of a renewal that was not sent because the store has not answered another one.
+// waitingLocked returns the error of a renewal that was not sent, because the store has not answered an earlier
+// renewal. It means that the outcome is unknown.
 func (l *Life) waitingLocked(now time.Time) error {
 	silence := now.Sub(l.granted) - l.asked
 	return fmt.Errorf("%w: no answer for %v to the previous renewal", backend.ErrUnavailable,
@@ -93,19 +94,19 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u underway, b
 	return u, bound, err
 }
 
-// beginRenewLocked begins a renewal sent now, unless the lease is over, or else ended is an error. bound is the
-// deadline that the lease has when the request is sent: no answer after it counts.
+// beginRenewLocked begins a renewal that is sent at now. It fails if the lease is over, and otherwise with ended, if
+// that is not nil. bound is the deadline of the lease when the request is sent: a reply after bound does not count.
 func (l *Life) beginRenewLocked(
 	ended error, ttl time.Duration, now time.Time, then *afterwards,
 ) (bound time.Time, err error) {
 	bound = l.place.At()
-	if l.state == live && !now.Before(bound) { // the process slept past it and the timer has not run yet
+	if l.state == live && !now.Before(bound) { // the process stalled past bound, and the timer has not fired yet
 		then.add(l.endLocked(lost))
 	}
 	if err := cmp.Or(l.overLocked(), ended); err != nil {
 		return bound, err
 	}
-	// The store may shorten the lease although its answer never arrives.
+	// The store may shorten the lease even if its reply never arrives.
 	if d := backend.Deadline(now, ttl); d.Before(bound) {
 		l.setDeadlineLocked(d)
 	}
@@ -113,8 +114,8 @@ func (l *Life) beginRenewLocked(
 	return bound, nil
 }
 
-// unansweredLocked notes that a request for ttl may still be on its way to the store. Nothing says when it arrives, as
-// long as the lease lives.
+// unansweredLocked records that a request for ttl may still be on its way to the store. It may arrive at any time in
+// the life of the lease.
 func (l *Life) unansweredLocked(ttl time.Duration) {
 	if l.lateTTL > 0 {
 		ttl = min(ttl, l.lateTTL)
@@ -123,8 +124,8 @@ func (l *Life) unansweredLocked(ttl time.Duration) {
 	l.unsure = true
 }
 
-// prolongedLocked returns the TTL to count on of one granted. An earlier, shorter renewal that arrives after it cuts
-// the lease short.
+// prolongedLocked returns how much of a newly granted TTL is certain. If an earlier, shorter renewal arrives later, it
+// shortens the lease.
 func (l *Life) prolongedLocked(granted time.Duration) time.Duration {
 	if l.lateTTL > 0 {
 		return min(granted, l.lateTTL)
@@ -132,12 +133,12 @@ func (l *Life) prolongedLocked(granted time.Duration) time.Duration {
 	return granted
 }
 
-// keptLocked notes that a request for ttl which has ended just now may have reached the store.
+// keptLocked records that a request for ttl, which has ended at now, may have reached the store.
 func (l *Life) keptLocked(now time.Time, ttl time.Duration) {
 	l.kept = max(l.kept, now.Sub(l.granted)+ttl)
 }
 
-// endRenewLocked enters the answer to a renewal. over is the error of a lease that is not live any more.
+// endRenewLocked records the answer to a renewal. over is the error of a lease that is no longer live, or nil.
 func (l *Life) endRenewLocked(
 	u underway, granted time.Duration, err error, now time.Time, then *afterwards,
 ) (over error) {
@@ -147,13 +148,13 @@ func (l *Life) endRenewLocked(
 		l.renewed = nil
 	}
 	l.keptLocked(now, max(u.ttl, granted))
-	extended := false // after its end
+	extended := false // by the store, after the lease had ended
 	switch {
 	case errors.Is(err, backend.ErrLost):
 		l.unsure = false
 		then.add(l.endLocked(lost))
 	case l.state == live && !now.Before(l.place.At()):
-		// Answered or not, it came after the lease had ended: a renewal never revives.
+		// Even if it was answered, the renewal ended after the deadline, and a renewal never revives a lease.
 		then.add(l.endLocked(lost))
 		extended = err == nil
 		l.unsure = l.unsure || err != nil
@@ -164,7 +165,7 @@ func (l *Life) endRenewLocked(
 		extended = l.state == lost
 	default:
 		l.unansweredLocked(u.ttl)
-		extended = l.state == lost && l.lateRelease // perhaps
+		extended = l.state == lost && l.lateRelease // possibly
 	}
 	if extended {
 		then.giveBack = append(then.giveBack, l)
@@ -172,7 +173,7 @@ func (l *Life) endRenewLocked(
 	return l.overLocked()
 }
 
-// renewError is what a renewal returns that ended with err, of a lease that is over if that is not nil.
+// renewError returns the error of a renewal. err is the error of its request. over is not nil if the lease is over.
 func renewError(ctx context.Context, over, err error) error {
 	err = NotOurs(ctx, err)
 	switch {

@@ -7,8 +7,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Resume begins, in this client, the life of a lease that r.Owner holds at the store already ([backend.Resumer]). g is
-// the answer to the request that extended it. Unlike Grant, it ends nothing at the store when it fails: the lease is
+// Resume begins, in this client, the life of a lease that r.Owner already holds at the store ([backend.Resumer]). g
+// describes the request that extended the lease. Unlike Grant, a failed Resume ends nothing at the store: the lease is
 // not this client's to end.
 func (s *Leases) Resume(r backend.Request, g Grant) (*Life, error) {
 	if g.Token >= backend.TokenLimit {

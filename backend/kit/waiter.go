@@ -11,15 +11,15 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A Pause is the growing, jittered time between attempts: exponential with full decorrelation, so that waiters of many
-// processes spread out (M. Brooker, "Exponential Backoff and Jitter", 2015).
+// A Pause is the growing, jittered time between attempts: exponential backoff with full decorrelation, so that waiters
+// of many processes spread out (M. Brooker, "Exponential Backoff and Jitter", 2015).
 type Pause struct {
 	Min, Max time.Duration
 	last     time.Duration
 }
 
-// Next returns the next pause, between Min and Max. hint, if positive, is when the store expects the key to be free:
-// the pause ends then, with a little jitter, if that is sooner.
+// Next returns the next pause, between Min and Max. hint, if positive, is the time until the store expects the key to
+// be free. If hint is shorter, the pause is hint plus a little jitter.
 func (p *Pause) Next(hint time.Duration) time.Duration {
 	upper := min(3*max(p.last, p.Min), p.Max)
 	d := p.Min
@@ -50,33 +50,33 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	return ContextError(ctx, nil)
 }
 
-// leastPatience is the shortest time for which a waiter outlives an outage of the store.
+// leastPatience is the shortest Patience of Leases.Acquire, and the default of a Waiter.
 const leastPatience = 10 * time.Second
 
-// A Waiter acquires a key that may be busy. Once the store has said that it is, other errors count as an outage, which
-// the waiter outlives for its patience. A failing first attempt ends it at once.
+// A Waiter acquires a key that may be busy. Once the store has reported that the key is busy, other errors count as an
+// outage, which the waiter survives for its Patience. If the first attempt fails in another way, the wait ends at once.
 type Waiter struct {
-	// Try makes one attempt. A busy key is an error that matches ErrHeld. After ErrLost, a grant that arrived too late,
-	// there is no other attempt: [Leases.Grant] gives the grant back, and with it the next one of the same owner. For
-	// the same reason Try must not [Leases.Abandon] what it may have been granted.
+	// Try makes one attempt. If the key is busy, the error matches ErrHeld. After ErrLost, a grant that arrived too late,
+	// there is no further attempt: the clean-up of [Leases.Grant] would also release the next grant to the same owner. For
+	// the same reason Try must not call [Leases.Abandon] after an unknown outcome.
 	Try func(ctx context.Context) (backend.Lease, error)
-	// Sleep returns after a refusal when it is time to try again. Its error is treated as one of Try. If Sleep is nil,
-	// the waiter polls: it pauses, at most until the end of the TTL of a HeldError.
+	// Sleep returns, after a refusal, when it is time to try again. An error of Sleep counts as an error of Try. If Sleep
+	// is nil, the waiter polls: each pause lasts at most until the end of the TTL in a HeldError.
 	Sleep func(ctx context.Context) error
-	// Refused returns a refusal that a Try met before it failed with another error, once; nil if there was none. A
-	// store whose Try waits by itself sets it.
+	// Refused returns, once, a refusal that a Try received before it failed with another error; nil if there was none. A
+	// store sets Refused if its Try waits by itself.
 	Refused func() error
-	// Pause is the time between attempts without Sleep, and after a failure.
+	// Pause is the time between attempts if Sleep is nil, and after a failure.
 	Pause Pause
-	// Patience is how long the waiter outlives an outage, from its first failure on; 10 s if it is 0. [Leases.Acquire]
-	// makes it no shorter than the TTL.
+	// Patience is how long the waiter survives an outage, counted from its first failure; 0 means 10 s. [Leases.Acquire]
+	// raises it to at least the TTL and 10 s.
 	Patience time.Duration
-	// Passing reports whether an error other than ErrHeld may pass by itself; other errors end the wait. nil: all may,
-	// except those of this package that no attempt can change.
+	// Passing reports whether an error other than ErrHeld may pass by itself; other errors end the wait. If Passing is
+	// nil, every error may pass, except ErrLost and those for which Definite is true: no attempt can change them.
 	Passing func(err error) bool
-	// CleanUp removes what the store may keep of the owner, or begins to do so in the background. [Leases.Acquire]
-	// calls it whenever it fails. nil stands for [Leases.Withdraw], or [Leases.Abandon] if a Try had an unknown
-	// outcome; for nothing if the key was refused without a wait.
+	// CleanUp removes anything that the store may keep of the owner, or begins to do so in the background.
+	// [Leases.Acquire] calls it whenever its attempts fail. If CleanUp is nil, Acquire calls [Leases.Withdraw], or
+	// [Leases.Abandon] if a Try had an unknown outcome. If the key was refused without a wait, it calls neither.
 	CleanUp func()
 
 	unsure bool // a Try had an unknown outcome
@@ -86,7 +86,7 @@ type Waiter struct {
 func (w *Waiter) Wait(ctx context.Context) (backend.Lease, error) {
 	patience := cmp.Or(w.Patience, leastPatience)
 	var busy error        // the last refusal
-	var failing time.Time // since when the store has not answered
+	var failing time.Time // since when attempts have failed
 	for {
 		l, err := w.try(ctx)
 		if err == nil {
@@ -135,12 +135,12 @@ func (w *Waiter) try(ctx context.Context) (backend.Lease, error) {
 	return l, err
 }
 
-// isAnswer reports whether err says what the store has answered.
+// isAnswer reports whether err is an answer, so that the outcome of the request is known.
 func isAnswer(err error) bool {
 	return Definite(err) || errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrHeld) && !IsContextError(err)
 }
 
-// endOfWait is the error of a wait whose context has ended. busy is the last refusal, err the last error.
+// endOfWait returns the error of a wait whose context has ended. busy is the last refusal, err the last error.
 func endOfWait(ctx context.Context, busy, err error) error {
 	switch {
 	case busy == nil:
@@ -151,7 +151,8 @@ func endOfWait(ctx context.Context, busy, err error) error {
 	return ContextError(ctx, fmt.Errorf("%w, then: %w", busy, err))
 }
 
-// Definite reports whether err is one of this package's errors that no further attempt can change.
+// Definite reports whether err is an error of package backend that no further attempt can change: ErrClosed, ErrInvalid
+// or ErrUnsupported.
 func Definite(err error) bool {
 	return errors.Is(err, backend.ErrClosed) || errors.Is(err, backend.ErrInvalid) || errors.Is(err, errors.ErrUnsupported)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// Config returns the configuration for u, or nil if u's scheme is one without TLS. Without cacert, the authorities of
-// this machine are trusted. The client's certificate is read again for each connection, because it may have been
+// Config returns the configuration for u, or nil if u's scheme does not use TLS. Without cacert, it trusts the
+// authorities of this machine. The client's certificate is read again for each connection, because it may have been
 // renewed. Errors match [backend.ErrInvalid].
 func Config(u driver.URL) (*tls.Config, error) {
 	if !u.Secure {

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/recipe"
 )
 
-// acquire takes the key, and waits for it if it may.
+// acquire acquires the key. It waits for a held key unless -n is set or the standard input of hold has ended.
 func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, error) {
 	if err := r.heldOutside(ctx, locks); err != nil {
 		return nil, err
@@ -24,16 +24,17 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 	if r.nonblock || r.inputIsOver() {
 		lease, err = keys.TryAcquire(ctx, r.mode()...)
 	} else if lease, err = r.await(ctx, locks, keys); err != nil && !errors.Is(err, lock.ErrHeld) && r.inputIsOver() {
-		// The first request may have been cut short, and is cleaned up. hold takes a free key even so.
+		// The end of the input may have cut the first request short. hold still acquires a free key: the second request waits
+		// up to a second for the cleanup of the first.
 		lease, err = keys.Acquire(ctx, append(r.mode(), lock.WithWait(time.Second))...)
 	}
 	return lease, r.refusal(ctx, locks, err)
 }
 
-// await takes the key, and waits for it until the time of -w, or while somebody is there for whom to wait.
+// await acquires the key. It waits for a held key until -w has passed or, for hold, until standard input ends.
 func (r *runner) await(ctx context.Context, locks *lock.Locker, keys acquirer) (*lock.Lease, error) {
 	defer r.tellWaiting(ctx, locks.Ops())()
-	if r.inputEnded != nil { // of hold; the lease of run has the context of its wait
+	if r.inputEnded != nil { // only hold sets inputEnded
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
@@ -52,7 +53,7 @@ func (r *runner) await(ctx context.Context, locks *lock.Locker, keys acquirer) (
 	return keys.Acquire(ctx, opts...)
 }
 
-// An acquirer acquires what KEY names: a lock, or one permit of a semaphore.
+// An acquirer acquires the lock KEY, or one permit of the semaphore KEY.
 type acquirer interface {
 	Acquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error)
 	TryAcquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error)
@@ -79,7 +80,7 @@ func (k oneKey) TryAcquire(ctx context.Context, opts ...lock.AcquireOption) (*lo
 	return k.locks.TryAcquire(ctx, k.key, opts...)
 }
 
-// mode is what --shared asks of each request.
+// mode returns lock.Shared with --shared, and no option otherwise.
 func (r *runner) mode() []lock.AcquireOption {
 	if r.shared {
 		return []lock.AcquireOption{lock.Shared()}
@@ -87,7 +88,7 @@ func (r *runner) mode() []lock.AcquireOption {
 	return nil
 }
 
-// inputIsOver reports whether the program that waits for hold has closed its end.
+// inputIsOver reports whether the standard input of hold has ended.
 func (r *runner) inputIsOver() bool {
 	select {
 	case <-r.inputEnded:
@@ -97,7 +98,7 @@ func (r *runner) inputIsOver() bool {
 	}
 }
 
-// refusal is the exit for a lease that was not granted.
+// refusal returns the exit error for a lease that was not granted because of err.
 func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) error {
 	switch held := (*lock.HeldError)(nil); {
 	case err == nil:
@@ -114,13 +115,12 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 	case errors.As(err, &held):
 		return r.conflict(held.Holder)
 	}
-	holder, _ := inspect(ctx, locks.Ops(), r.key) // the store did not say; for the message only
+	holder, _ := inspect(ctx, locks.Ops(), r.key) // err does not name the holder; needed for the message only
 	return r.conflict(holder)
 }
 
-// heldOutside returns an error if the key is held by an anylock run around this process, because waiting would never
-// end. An owner is unique in all stores, so that the owner identifies the lease, also if the URL or the prefix of the
-// key differs.
+// heldOutside returns an error if an enclosing anylock run holds the key, because waiting would never end. An owner is
+// unique across all stores, so it identifies the lease even if the URL or the prefix of the key differs.
 func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) error {
 	owners := heldOwners()
 	if len(owners) == 0 || r.permits > 0 {

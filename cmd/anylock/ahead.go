@@ -8,30 +8,30 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// room is how long after a grant the command may run before it has to be stopped for want of a renewal.
+// room returns how long the command may run after a grant without a renewal before it must be stopped.
 func room(ttl, grace time.Duration) time.Duration {
 	return ttl - backend.Margin(ttl) - killMargin(ttl) - grace
 }
 
-// maxGrace is the longest grace that leaves time for renewals, a twentieth of the TTL.
+// maxGrace returns the longest grace that leaves a twentieth of the TTL for renewals.
 func maxGrace(ttl time.Duration) time.Duration {
 	const least = 20
 	return max(0, room(ttl, 0)-ttl/least)
 }
 
-// keepAhead renews a lease more often than package lock does, where that would be too late with another attempt after
-// one without an answer: with a long grace or a short TTL. Failed attempts need no care here: the supervisor looks at
-// the deadline only.
+// keepAhead renews the lease earlier than package lock does if the grace is long or the TTL short. If one attempt got
+// no reply, package lock's next attempt would then come too late. keepAhead ignores failed attempts, because the
+// supervisor checks only the deadline.
 func keepAhead(l *lock.Lease, ttl, grace time.Duration) (stop func()) {
 	room := room(ttl, grace)
-	// Package lock begins when a third of the TTL has passed, waits for a third of what is left, and pauses for an
-	// eighth of the rest.
+	// Package lock starts its first attempt after 1/3 of the TTL. The attempt may take 1/3 of the remaining time, and the
+	// pause after it 1/8 of the rest. So the second attempt starts after 11/18 of the TTL.
 	const again, of = 11, 18
 	if room >= ttl*again/of {
 		return func() {}
 	}
-	// Attempts last as long as package lock's, or a slow store would be taken for a silent one. Two of them and a pause
-	// fill the room.
+	// Two attempts and a pause fill the room. Each attempt may take 2/5 of it: with much less, a slow store would look
+	// like a store that does not respond.
 	const parts, attempts, each = 5, 2, 2
 	pause := room / parts
 	return repeat(pause, func(ctx context.Context) {

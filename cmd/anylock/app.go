@@ -16,10 +16,10 @@ type app struct {
 
 	backend, backendFile text
 	verbose              bool
-	reachGiven           bool // the user has said how far the lock must reach
+	reachGiven           bool // --require or $ANYLOCK_REQUIRE demands more than the reach of one process
 }
 
-func init() { cobra.EnableCommandSorting = false } // run comes first
+func init() { cobra.EnableCommandSorting = false } // keep the order in which we add commands: run first
 
 func (a *app) rootCommand() *cobra.Command {
 	printVersion := false
@@ -96,7 +96,7 @@ func helpFor(help *cobra.Command, args []string) error {
 	return cmd.Help()
 }
 
-// unknownCommand is the exit for a subcommand of cmd that does not exist. It suggests those with similar names.
+// unknownCommand returns the exit error for an unknown subcommand of cmd. It suggests similar names.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	const distance = 2 // Levenshtein's, as in cobra
 	cmd.SuggestionsMinimumDistance = distance
@@ -118,7 +118,7 @@ func (a *app) sayVerbose(format string, args ...any) {
 	}
 }
 
-// finish prints what there is to say about the error of a command and returns the exit code.
+// finish prints the error of a command, unless the error is silent, and returns the exit code.
 func (a *app) finish(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exitOK
@@ -126,10 +126,10 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 	exit, wrong := (*exitError)(nil), (*fs.PathError)(nil)
 	switch {
 	case errors.As(err, &exit):
-	case errors.As(err, &wrong): // of standard output, or a file to write: other errors say what they were for
+	case errors.As(err, &wrong): // standard output or a report file; all other path errors are exit errors already
 		exit = &exitError{code: exitOutput, err: err}
 	default:
-		exit = &exitError{code: exitUsage, err: err, usage: true} // cobra's own complaint
+		exit = &exitError{code: exitUsage, err: err, usage: true} // usually an error of cobra
 	}
 	switch {
 	case exit.err == nil:

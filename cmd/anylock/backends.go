@@ -44,7 +44,7 @@ func (a *app) backendsCommand() *cobra.Command {
 	return cmd
 }
 
-// shownDrivers are the stores without pair, which promises what its two stores do: docs/switching.md.
+// shownDrivers returns all drivers except pair, whose guarantees are those of its two stores: see docs/switching.md.
 func shownDrivers() []driver.Driver {
 	return slices.DeleteFunc(driver.Registered(), func(d driver.Driver) bool { return d.Name == "pair" })
 }

@@ -103,7 +103,7 @@ func (b *benchRun) run(cmd *cobra.Command) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	// The files first: nobody may be there to read the other.
+	// Write the files first: nobody may be reading standard output.
 	if err := errors.Join(files.write(report), b.print(report)); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (b *benchRun) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// setOptions checks what was asked for, before any store is reached.
+// setOptions checks the flags and sets b.options, before any store is opened.
 func (b *benchRun) setOptions(cmd *cobra.Command) error {
 	for _, name := range []string{"clients", "workers", "rounds", "held"} {
 		if f := cmd.Flags().Lookup(name); f.Changed {
@@ -142,7 +142,8 @@ func (b *benchRun) setOptions(cmd *cobra.Command) error {
 	return nil
 }
 
-// urls are those of the stores that were asked for, or of those that need no server.
+// urls returns the URLs that the flags name. By default it returns those of the memory store and of a temporary file
+// store, which need no server. cleanUp removes the temporary directory.
 func (b *benchRun) urls(ctx context.Context) (urls []string, cleanUp func(), err error) {
 	urls = b.backends
 	b.warnOfPassword("--backend", urls...)
@@ -166,7 +167,7 @@ func (b *benchRun) urls(ctx context.Context) (urls []string, cleanUp func(), err
 	return []string{"memory:", fileURL(dir)}, func() { os.RemoveAll(dir) }, err
 }
 
-// openStores opens the stores. Two of a kind differ by their number.
+// openStores opens the stores. If several stores have the same name, it numbers them.
 func (b *benchRun) openStores(ctx context.Context, urls []string) error {
 	named := make(map[string]int)
 	for _, rawURL := range urls {
@@ -187,7 +188,7 @@ func (b *benchRun) openStores(ctx context.Context, urls []string) error {
 	return nil
 }
 
-// openForBench opens a store in the process that is to hold a key.
+// openForBench opens a store in a child process that holds a key.
 func openForBench(rawURL string) (bench.Store, error) { return bench.URL(context.Background(), rawURL) }
 
 func (b *benchRun) measure(ctx context.Context) (*bench.Report, error) {
@@ -197,7 +198,7 @@ func (b *benchRun) measure(ctx context.Context) (*bench.Report, error) {
 	line := newLiveLine(b.stderr, os.Getenv("TERM"), func() string { return now.Load().(string) })
 	defer line.end()
 	b.options.Observe = func(p bench.Progress) {
-		left := "" // is a guess
+		left := "" // an estimate
 		if p.Done > 0 {
 			rest := time.Since(begun) / time.Duration(p.Done) * time.Duration(p.Total-p.Done)
 			left = fmt.Sprintf(", %d s left", int(rest.Seconds()+0.5))

@@ -10,17 +10,17 @@ import (
 	"github.com/anylock/lock/bench"
 )
 
-// reportFiles are where the report of a benchmark goes besides.
+// reportFiles are the files that get the report of a benchmark in addition to standard output.
 type reportFiles []*reportFile
 
 type reportFile struct {
 	*os.File
-	isNew bool // there was none before
+	isNew bool // created by openReports, and not written yet
 	write func(b *bench.Report, w io.Writer) error
 }
 
-// openReports opens the files before anything is measured: a wrong path shows at once. What is in them stays until
-// there is a report.
+// openReports opens the files before the benchmark starts, so that a wrong path fails at once. Their old contents stay
+// until there is a report.
 func openReports(jsonFile, htmlFile string) (files reportFiles, err error) {
 	if jsonFile != "" && jsonFile == htmlFile {
 		return nil, usagef("--json and --html name the same file")
@@ -43,7 +43,7 @@ func openReports(jsonFile, htmlFile string) (files reportFiles, err error) {
 	return files, nil
 }
 
-// write puts the report into the files, instead of what was there.
+// write replaces the contents of the files with the report, and closes them.
 func (files reportFiles) write(b *bench.Report) (err error) {
 	for _, f := range files {
 		f.isNew = false
@@ -58,7 +58,7 @@ func (files reportFiles) write(b *bench.Report) (err error) {
 	return nil
 }
 
-// close leaves things as they were where no report was written.
+// close closes the files. If no report was written, it removes those that openReports created.
 func (files reportFiles) close() {
 	for _, f := range files {
 		_ = f.Close()

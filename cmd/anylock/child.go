@@ -5,41 +5,42 @@ import (
 	"time"
 )
 
-// A child is the command that runs under the lock, with the processes of its group: all that it has started and that
-// have not left it. A supervisor is its only caller.
+// A child is the command that runs under the lock, with its process group. The group has all processes that the command
+// has started and that have not left it. Only a supervisor calls a child.
 type child interface {
-	// events reports every time the command itself has stopped, and last that it has ended. It is not closed.
+	// events reports each stop of the command itself, and finally its end. The channel is never closed.
 	events() <-chan childEvent
 	// forward passes a signal on to the group.
 	forward(sig os.Signal)
-	// terminate asks the group to end. With wake a stopped one is continued, so that it can.
+	// terminate asks the group to end. With wake it also continues a stopped group, because a stopped process cannot end.
 	terminate(wake bool)
 	// kill ends every process of the group.
 	kill()
-	// gone reports whether nothing of the group runs any more. It is meant for after the command itself has ended.
+	// gone reports whether all processes of the group have ended. Call it only after the command itself has ended.
 	gone() bool
-	// foreign reports whether something of the group runs that this process may not signal.
+	// foreign reports whether a process of the group runs that this process may not signal.
 	foreign() bool
-	// stopped decides, after the command was stopped by sig, whether this process has to stop too for the shell to get
-	// its terminal back; otherwise it does what lets the command go on.
+	// stopped handles a stop of the command by sig. It returns true if this process must stop too, so that the shell gets
+	// its terminal back. If the command only lacks the terminal, stopped hands it over and continues the command.
 	stopped(sig os.Signal) (suspend bool)
-	// suspend takes the terminal back and stops this process as the command was. The shell's SIGCONT continues it.
+	// suspend takes the terminal back and stops this process as the command was stopped. The shell's SIGCONT continues
+	// this process.
 	suspend()
-	// resume gives the terminal to the command and continues the group.
+	// resume returns the terminal to the command, if the command had it, and continues the group.
 	resume()
-	// close takes the terminal back and dismisses the guard. Call it when all is over.
+	// close takes the terminal back and dismisses the guard. It must be the last call.
 	close()
 }
 
-// A childEvent is what happened to the command itself.
+// A childEvent reports that the command itself has stopped or ended.
 type childEvent struct {
-	stopped os.Signal // not nil: it was stopped by this signal
-	code    int       // else it has ended, with this exit code: 128 + N for signal N
-	signal  os.Signal // that ended it, nil if it exited
+	stopped os.Signal // the signal that stopped the command; nil if the command has ended
+	code    int       // the exit code of an ended command: 128 + N for signal N
+	signal  os.Signal // the signal that ended the command; nil if the command exited
 }
 
-// A program is what to start, with our own standard files, and until when it may run at most, whatever happens to this
-// process.
+// A program is a command to start with our own standard files. The guard kills its group shortly before deadline if
+// this process cannot.
 type program struct {
 	file      string
 	argv, env []string

@@ -13,27 +13,27 @@ import (
 
 // A process is a child in a process group of its own.
 type process struct {
-	pid     int // of the command, and of its group
+	pid     int // of the command; also the ID of its group
 	happens chan childEvent
 	tty     *terminal // nil without a controlling terminal
 	guard   *guard    // nil for none
 
 	mu     sync.Mutex
-	reaped bool // the command has ended and its number is free unless the group still uses it
-	over   bool // the group has been seen to be empty: its number may be another's by now
+	reaped bool // the command was reaped; its PID may be reused once the group is empty
+	over   bool // the group was found empty; its ID may belong to another group by now
 
 	stopAsked bool // a SIGTSTP was forwarded
 }
 
-// startChild starts p. From now on signalsStopping are sent to signals.
+// startChild starts p. From now on it also relays signalsStopping to signals.
 func startChild(p program, signals chan<- os.Signal) (child, error) {
-	notify(signals, signalsStopping) // at once: to be stopped alone would let the command run on without its lock
+	notify(signals, signalsStopping) // first: if only this process stopped, the command would run without its lock
 	c := &process{happens: make(chan childEvent), tty: openTerminal(), guard: p.guard}
 	c.guard.protect(p.ttl, p.deadline)
 	started, handed := make(chan error), make(chan struct{})
 	go func() {
-		// The kernel takes the death of the thread that started a child for the death of its parent (see
-		// processAttributes).
+		// With Pdeathsig (see processAttributes), the kernel kills the child when the thread that started the child ends. So
+		// this goroutine keeps its thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		proc, err := ownChildren.start(func() (*os.Process, error) {
@@ -47,7 +47,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		}
 		started <- err
 		if err == nil {
-			<-handed // a stop for want of the terminal is over then: a later report would undo a Ctrl-Z
+			<-handed // handOver ends a stop for lack of the terminal; a later report of that stop would undo a Ctrl-Z
 			c.happens <- c.wait()
 			proc.Release()
 		}
@@ -61,7 +61,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 	return c, nil
 }
 
-// wait reports stops until the command has ended. os.Process.Wait would not tell of them.
+// wait reports each stop of the command, and returns its end. os.Process.Wait would not report stops.
 func (c *process) wait() childEvent {
 	for {
 		var status unix.WaitStatus
@@ -78,7 +78,7 @@ func (c *process) wait() childEvent {
 		c.reaped = true
 		c.mu.Unlock()
 		switch {
-		case err != nil: // somebody else has reaped it: its code is not known
+		case err != nil: // something else has reaped the command: its exit code is unknown
 			return childEvent{code: exitSignal}
 		case status.Signaled():
 			return childEvent{code: exitSignal + int(status.Signal()), signal: status.Signal()}
@@ -110,8 +110,8 @@ func (c *process) terminate(wake bool) {
 
 func (c *process) kill() { c.signal(unix.SIGKILL) }
 
-// signal sends s to the group. The kernel does not give the group's number to another process while the group has
-// members or its leader is not reaped.
+// signal sends s to the group. The kernel does not reuse the group's ID while the group has members or its leader is
+// not reaped.
 func (c *process) signal(s unix.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func (c *process) gone() bool {
 	c.signal(0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Members that have ended stay as long as their parent does not reap them, and still get signals.
+	// Ended members still accept signals until their parents reap them, so also check for running members.
 	return c.over || c.reaped && !groupRuns(c.pid)
 }
 

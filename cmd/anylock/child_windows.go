@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A process is a child in a job object, which holds what the command starts too and dies with this process.
+// A process is a child in a job object. The job also contains every process that the command starts, and is killed when
+// this process ends.
 type process struct {
 	cmd     *exec.Cmd
 	job     windows.Handle
 	happens chan childEvent
 }
 
-// startChild starts p. There is no job control here, so that signals is not used.
+// startChild starts p. Windows has no job control, so the channel for signals is not used.
 func startChild(p program, _ chan<- os.Signal) (child, error) {
 	job, err := newJob()
 	if err != nil {
@@ -24,7 +25,7 @@ func startChild(p program, _ chan<- os.Signal) (child, error) {
 	}
 	c := &process{job: job, happens: make(chan childEvent), cmd: &exec.Cmd{
 		Path: p.file, Args: p.argv, Env: p.env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		// A group of its own gets no Ctrl-C from the console: we pass it on, as Ctrl-Break.
+		// A new process group gets no Ctrl-C from the console: we forward it as Ctrl-Break.
 		SysProcAttr: &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP},
 	}}
 	if err := c.cmd.Start(); err != nil {
@@ -101,7 +102,7 @@ func (c *process) suspend() {}
 
 func (c *process) resume() {}
 
-// close lets what the command has left in the background live on.
+// close releases the job without killing it: processes that the command left in the background keep running.
 func (c *process) close() {
 	limitJob(c.job, 0)
 	windows.CloseHandle(c.job)

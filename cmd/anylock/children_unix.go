@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// children are the processes that this process has started and waits for. Others are orphans: see reapOrphans.
+// children is the set of processes that this process has started and reaps itself. Any other child is an orphan: see
+// reapOrphans.
 type children struct {
 	mu   sync.Mutex
 	pids map[int]bool
@@ -15,7 +16,8 @@ type children struct {
 
 var ownChildren = children{pids: make(map[int]bool)}
 
-// start calls f, which starts a process. Nobody mistakes the process for an orphan, however early it ends.
+// start calls f, which starts a process, and adds the process. Meanwhile reapOthers has to wait, so it never mistakes
+// the process for an orphan.
 func (c *children) start(f func() (*os.Process, error)) (*os.Process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,7 +28,7 @@ func (c *children) start(f func() (*os.Process, error)) (*os.Process, error) {
 	return p, err
 }
 
-// remove forgets a process that has been reaped.
+// remove removes a process that has been reaped.
 func (c *children) remove(pid int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A choice is the value of a flag that takes one of a few words, the first by default.
+// A choice is the value of a flag that accepts one of a few words. The first word is the default.
 type choice struct {
 	words []string
 	word  string

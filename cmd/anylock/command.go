@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// splitCommand takes the key and the command from the arguments that follow our own flags: KEY [--] CMD [ARG...], or,
-// as flock(1) does, KEY -c LINE for a line of shell.
+// splitCommand splits the arguments that follow our own flags into key and command: KEY [--] CMD [ARG...] or, as in
+// flock(1), KEY -c LINE for a line of shell.
 func splitCommand(args []string) (key string, argv []string, err error) {
 	if len(args) == 0 {
 		return "", nil, errors.New("KEY is missing")
@@ -39,7 +39,7 @@ func splitCommand(args []string) (key string, argv []string, err error) {
 	return key, argv, nil
 }
 
-// findCommand finds the program to run. It is looked up before the lock is taken, so that a typing error does not make
+// findCommand finds the program to run. run calls it before it acquires the lock, so that a typing error does not make
 // others wait.
 func findCommand(name string) (string, error) {
 	file, err := lookup(name, os.Getenv("PATH"))
@@ -49,12 +49,12 @@ func findCommand(name string) (string, error) {
 	return file, nil
 }
 
-// startError is the exit for a command that could not be found or started.
+// startError returns the exit error for a command that could not be found or started.
 func startError(name string, err error) error {
 	return &exitError{code: commandExit(err), err: fmt.Errorf("%s: %w", show(name), reason(err))}
 }
 
-// reason is what is wrong without the path and system call around it.
+// reason returns err without the path and the system call around it.
 func reason(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
 		return e.Err

@@ -15,14 +15,14 @@ import (
 // completionTime limits how long the shell waits for the keys of a store.
 const completionTime = 2 * time.Second
 
-// requirable are the texts of --require, with a value where they take one.
+// requirable lists the words that complete --require. A word that ends with "=" needs a value.
 var requirable = []string{
 	"fifo", "push", "linearizable", "no-early-loss", "reports-loss", "shared", "fencing=process", "fencing=restart",
 	"fencing=loss", "reach=host", "reach=network", "max-late=", "min-ttl=", "max-ttl=", "max-silence=", "max-leases=",
 }
 
-// addCompletion adds the command "completion", which is cobra's with a help of 80 columns. It completes the values of
-// flags, and KEY by the keys that are held.
+// addCompletion adds cobra's command "completion", with a help of 80 columns. It completes the values of flags, and KEY
+// from the held keys.
 func (a *app) addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
@@ -41,7 +41,7 @@ func (a *app) addCompletion(root *cobra.Command) {
 	for _, cmd := range append(root.Commands(), root) {
 		for name, complete := range values {
 			if cmd.Flag(name) != nil {
-				_ = cmd.RegisterFlagCompletionFunc(name, complete) // the error is for a flag that does not exist
+				_ = cmd.RegisterFlagCompletionFunc(name, complete) // fails only if the flag does not exist
 			}
 		}
 		if f := cmd.Flag("format"); f != nil {
@@ -68,10 +68,10 @@ func words(list ...string) cobra.CompletionFunc {
 	}
 }
 
-// isBeginning reports whether the user types on after the word.
+// isBeginning reports whether more text must follow the word, so that the shell adds no space.
 func isBeginning(word string) bool { return strings.ContainsAny(word[len(word)-1:], "=:/") }
 
-// schemes are the beginnings of URLs.
+// schemes returns the beginnings of URLs, such as redis://.
 func schemes() (list []string) {
 	for _, d := range driver.Registered() {
 		for _, form := range d.URLs {
@@ -85,7 +85,8 @@ func schemes() (list []string) {
 	return list
 }
 
-// completeKey lists the held keys that the shell can complete. The rest of a command line of run is a command.
+// completeKey completes KEY from the held keys, without keys that need quoting. After KEY, run has a command, so the
+// shell completes files.
 func (a *app) completeKey(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault

@@ -18,7 +18,7 @@ import (
 	otherprocess "github.com/anylock/lock/conformance/process"
 )
 
-// A conformRun is a call of "anylock conform".
+// A conformRun is one call of "anylock conform".
 type conformRun struct {
 	*app
 	only     string
@@ -165,7 +165,7 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 	return nil
 }
 
-// harness reaches the store that rawURL names.
+// harness returns the harness for the store that rawURL names.
 func (c *conformRun) harness(d driver.Driver, rawURL string) conformance.Harness {
 	h := conformance.Harness{
 		Open: func(ctx context.Context) (backend.Backend, error) {
@@ -183,7 +183,7 @@ func (c *conformRun) harness(d driver.Driver, rawURL string) conformance.Harness
 	return h
 }
 
-// openForSuite opens a store for the suite, here and in the processes that it starts.
+// openForSuite opens a store for the suite, in this process and in the processes that the suite starts.
 func openForSuite(ctx context.Context, rawURL string) (backend.Backend, error) {
 	b, _, err := driver.Open(ctx, rawURL)
 	return b, err

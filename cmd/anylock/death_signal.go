@@ -4,8 +4,8 @@ package main
 
 import "syscall"
 
-// processAttributes puts the command in a group of its own, and has the kernel kill it when anylock is killed, after
-// which nobody could stop it at the end of the lease.
+// processAttributes puts the command into its own process group. If anylock is killed, the kernel kills the command
+// too, because nobody could stop it at the end of the lease.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,7 +4,8 @@ package main
 
 import "syscall"
 
-// processAttributes puts the command in a group of its own. This system cannot tie its life to ours.
+// processAttributes puts the command into its own process group. This system cannot kill the command when anylock is
+// killed.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

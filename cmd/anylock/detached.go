@@ -24,10 +24,10 @@ func notResumable() error {
 	return usagef("this store cannot return a lease to another process: use hold, run or serve")
 }
 
-// A detachedRecord is what acquire and renew print of a lease.
+// A detachedRecord is the output of acquire and renew for a lease.
 type detachedRecord struct {
 	leaseRecord
-	// Left is how long the lease is exclusive, counted from the start of this command.
+	// Left is how long the lease is exclusive, in seconds from the start of this command.
 	Left float64 `json:"left_seconds"`
 }
 
@@ -81,7 +81,7 @@ Exit codes: 0 acquired;
 	r.termFlags(cmd.Flags())
 	r.sharedFlag(cmd.Flags())
 	cmd.Flags().StringVar(&label, "label", "", "show `TEXT` to others in the owner, in place of host and process id")
-	cmd.Flags().Lookup("lost-exit-code").Hidden = true // nobody watches the lease
+	cmd.Flags().Lookup("lost-exit-code").Hidden = true // this process does not watch the lease after the grant
 	cmd.Flags().Var(format, "format", format.usage())
 	cmd.Flags().BoolVar(&export, "export", false,
 		"print shell commands that set $ANYLOCK_KEY, $ANYLOCK_OWNER and $ANYLOCK_TOKEN")
@@ -89,7 +89,7 @@ Exit codes: 0 acquired;
 	return cmd
 }
 
-// acquireDetached acquires the lock, prints it, and leaves the lease at the store.
+// acquireDetached acquires the lock, prints the lease, and keeps the lease at the store when anylock exits.
 func (r *runner) acquireDetached(ctx context.Context, print func(detachedRecord) error) error {
 	signals := r.begin()
 	defer r.notices.close()
@@ -115,11 +115,11 @@ func (r *runner) acquireDetached(ctx context.Context, print func(detachedRecord)
 	case err != nil:
 		return cmp.Or(interrupted, err)
 	case interrupted != nil:
-		_ = lease.Release(ctx) // its TTL ends it in any case
+		_ = lease.Release(ctx) // if this fails, the lease ends with its TTL
 		return interrupted
 	}
 	if err := print(newDetachedRecord(r.key, lease, r.began)); err != nil {
-		_ = lease.Release(ctx) // nobody knows of the lease
+		_ = lease.Release(ctx) // the caller does not know the owner
 		return err
 	}
 	return nil
@@ -157,7 +157,7 @@ func writeExport(a *app, record detachedRecord) error {
 	return err
 }
 
-// quoteShell is s as one word of a POSIX shell.
+// quoteShell returns s as one word of a POSIX shell.
 func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func (a *app) renewCommand() *cobra.Command {
@@ -221,7 +221,8 @@ func ownerFlag(cmd *cobra.Command, owner *string) {
 	cmd.Flags().StringVar(owner, "owner", "", "the `OWNER` that acquire printed")
 }
 
-// resumed calls f with the lease that owner holds on key. The lease stays at the store unless f releases it.
+// resumed resumes the lease that owner holds on key, and calls f with it. The lease stays at the store unless f
+// releases it.
 func (a *app) resumed(
 	ctx context.Context, key, owner string, ttl time.Duration, f func(context.Context, *lock.Lease) error,
 ) error {
@@ -249,7 +250,7 @@ func (a *app) resume(
 	}
 	terms := []lock.AcquireOption{lock.WithTTL(ttl), lock.WithoutRenewal()}
 	lease, err := locks.Resume(ctx, key, owner, terms...)
-	if errors.Is(err, lock.ErrLost) && locks.Guarantees().Shared { // perhaps of the other mode
+	if errors.Is(err, lock.ErrLost) && locks.Guarantees().Shared { // the lease may be shared
 		lease, err = locks.Resume(ctx, key, owner, append(terms, lock.Shared())...)
 	}
 	if err == nil {
@@ -262,5 +263,5 @@ func (a *app) resume(
 	case errors.As(err, &lerr):
 		return storeError(err)
 	}
-	return err // of standard output, if any
+	return err // nil, or a failed write to standard output
 }

@@ -40,7 +40,7 @@ opened; 74 the findings cannot be written.`,
 			}
 			locks, err := a.open(cmd.Context(), lock.WithTTL(ttl.d))
 			if exit := (*exitError)(nil); errors.As(err, &exit) && errors.Is(err, lock.ErrUnsupported) {
-				exit.code = exitUnavailable // it never keeps locks
+				exit.code = exitUnavailable // the store can never keep locks; the usage is correct
 			}
 			if err != nil {
 				return err
@@ -55,7 +55,7 @@ opened; 74 the findings cannot be written.`,
 			} else {
 				_, err = fmt.Fprint(a.stdout, findingsText(list))
 			}
-			if err == nil && len(list) > 0 && list[0].Severity > backend.Info { // the worst comes first
+			if err == nil && len(list) > 0 && list[0].Severity > backend.Info { // the list begins with the worst
 				err = exitWith(exitWarning + int(list[0].Severity-backend.Warning))
 			}
 			return err
@@ -66,7 +66,7 @@ opened; 74 the findings cannot be written.`,
 	return cmd
 }
 
-// findingsText is a block of lines for each finding.
+// findingsText returns a block of lines for each finding.
 func findingsText(list []backend.Finding) string {
 	if len(list) == 0 {
 		return "nothing found\n"

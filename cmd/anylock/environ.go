@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// What a command that runs under a lock finds in its environment.
+// The environment variables of a command that runs under a lock.
 const (
 	keyVariable   = "ANYLOCK_KEY"
 	ownerVariable = "ANYLOCK_OWNER"
 	tokenVariable = "ANYLOCK_TOKEN"
-	heldVariable  = "ANYLOCK_HELD" // the owners of all locks around the command, outermost first, with spaces between them
+	heldVariable  = "ANYLOCK_HELD" // the owners of all locks around the command: outermost first, separated by spaces
 )
 
-// heldOwners are the owners of the locks that the anylocks around this process hold.
+// heldOwners returns the owners of the locks that enclosing anylock processes hold.
 func heldOwners() []string { return strings.Fields(os.Getenv(heldVariable)) }
 
-// childEnv is env for a command that holds key. What it inherits from an outer anylock goes, so that no program finds
-// the outer values first. (Names that differ only by case are one on Windows, and there os/exec keeps the last.)
+// childEnv returns env for a command that holds key. It removes the variables of an enclosing anylock, because a
+// program may read the first of two equal names. (On Windows, names that differ only by case are equal, and os/exec
+// keeps the last.)
 func childEnv(env []string, key, owner string, token uint64) []string {
 	held := owner
 	env = slices.DeleteFunc(slices.Clone(env), func(e string) bool {

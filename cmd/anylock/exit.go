@@ -10,29 +10,29 @@ import (
 	"github.com/anylock/lock"
 )
 
-// Exit codes. A command that ran gives its own code, and 128 + N when signal N ended it.
+// Exit codes. After a command has run, its own code is returned, or 128 + N if signal N ended the command.
 const (
 	exitOK            = 0
-	exitConflict      = 1   // run: the key is held by another; -E sets another code
+	exitConflict      = 1   // run, hold, acquire: somebody else holds the key; -E sets another code
 	exitWarning       = 1   // doctor: the worst finding is a warning
 	exitCritical      = 2   // doctor: the worst finding is critical
-	exitFree          = 1   // inspect, break: nobody holds the key, or not that owner
-	exitChecksFailed  = 1   // conform: the store breaks a rule
+	exitFree          = 1   // inspect, break, renew, release: the key is free, or another owner holds it
+	exitChecksFailed  = 1   // conform, bench: the store failed a check or a scenario
 	exitUsage         = 64  // EX_USAGE of sysexits.h, as in flock(1)
 	exitUnavailable   = 69  // EX_UNAVAILABLE: the store cannot be reached
-	exitNoGuard       = 71  // EX_OSERR, run: the guard process cannot be started
-	exitOutput        = 74  // EX_IOERR: what there is to tell cannot be written
-	exitLost          = 113 // run: the lock was lost while the command ran; --lost-exit-code sets another code
+	exitNoGuard       = 71  // EX_OSERR: run cannot start the guard process, or serve cannot listen
+	exitOutput        = 74  // EX_IOERR: the output cannot be written
+	exitLost          = 113 // run, hold: the lock was lost; --lost-exit-code sets another code
 	exitNotExecutable = 126 // run: as in a shell
 	exitNotFound      = 127 // run: as in a shell
-	exitSignal        = 128 // run: + the signal's number
+	exitSignal        = 128 // + the signal's number: a signal ended the command or anylock
 )
 
-// An exitError ends the program with a code. Without err it is silent: everything has been said.
+// An exitError ends the program with a code. Without err the program prints nothing more.
 type exitError struct {
 	code  int
 	err   error
-	usage bool // the help of the command says more
+	usage bool // refer to the help of the command
 }
 
 func (e *exitError) Error() string {
@@ -50,7 +50,7 @@ func usagef(format string, args ...any) error {
 	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), usage: true}
 }
 
-// exactArgs is cobra.ExactArgs with a message that names what is wanted.
+// exactArgs is like cobra.ExactArgs, but its message names the missing argument.
 func exactArgs(what ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -63,7 +63,7 @@ func exactArgs(what ...string) cobra.PositionalArgs {
 	}
 }
 
-// storeError turns an error of package lock into the exit that it means, other than ErrHeld.
+// storeError returns the exit error for an error of package lock other than ErrHeld.
 func storeError(err error) error {
 	code, cause := exitUnavailable, err
 	if errors.Is(err, lock.ErrInvalid) || errors.Is(err, lock.ErrUnsupported) {

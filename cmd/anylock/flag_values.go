@@ -10,13 +10,13 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A text is the value of a flag or variable that may be missing, which is not the same as empty.
+// A text is the value of a flag or variable. isSet distinguishes an empty value from a missing one.
 type text struct {
 	s     string
 	isSet bool
 }
 
-// envText is the variable of that name.
+// envText returns the environment variable of that name.
 func envText(name string) text {
 	s, isSet := os.LookupEnv(name)
 	return text{s, isSet}
@@ -31,7 +31,7 @@ func (t *text) Set(s string) error {
 	return nil
 }
 
-// A seconds is the value of a flag that takes a time as flock(1) does, "2.5", or as Go does, "2m30s".
+// A seconds is the value of a flag for a duration: "2.5" in seconds, as in flock(1), or "2m30s", as in Go.
 type seconds struct {
 	d     time.Duration
 	isSet bool
@@ -39,7 +39,7 @@ type seconds struct {
 
 func (s *seconds) String() string {
 	if s.d == 0 {
-		return "" // shown as no default
+		return "" // so that the help shows no default
 	}
 	return s.d.String()
 }

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupRuns reports whether any process of the group has not ended yet, reaped or not.
+// groupRuns reports whether any process of the group has not ended yet. A process that waits to be reaped has ended.
 func groupRuns(group int) bool {
 	members, known := membersOf(group)
 	return !known || len(members) > 0
 }
 
-// groupIsForeign reports whether there are processes in the group that we may not signal. A signal to the whole group
-// shows only where it reaches none.
+// groupIsForeign reports whether the group has processes that we may not signal. A signal to the group fails with EPERM
+// only if we may signal no member at all, so each member is checked too.
 func groupIsForeign(group int) bool {
 	members, _ := membersOf(group)
 	return slices.ContainsFunc(append(members, -group),

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupRuns reports whether any process of the group has not ended yet. Here one that only waits to be reaped counts.
+// groupRuns always returns true: on this system, processes that wait to be reaped count as running.
 func groupRuns(int) bool { return true }
 
-// groupIsForeign reports whether there are processes in the group that we may not signal. Here those are not seen that
-// run beside others that we may.
+// groupIsForeign reports whether the group has processes that we may not signal. On this system it does not find them
+// if we may signal another member.
 func groupIsForeign(group int) bool { return errors.Is(unix.Kill(-group, 0), unix.EPERM) }

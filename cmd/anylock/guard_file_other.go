@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// An image is the program file at the time when this process started.
+// An image is the program file as it was at the first call of guardImage.
 type image struct {
 	path string
 	info os.FileInfo
@@ -24,8 +24,8 @@ var guardImage = sync.OnceValue(func() image {
 	return image{path, info, err}
 })
 
-// guardFile returns the file to run as the guard. This system can run a program only by its path, so that a file which
-// was replaced after the first call is an error.
+// guardFile returns the file to run as the guard. This system can run a program only by its path, so guardFile fails if
+// the file has been replaced since the first call.
 func guardFile() (string, error) {
 	first := guardImage()
 	if first.err != nil {
@@ -41,5 +41,5 @@ func guardFile() (string, error) {
 	return first.path, nil
 }
 
-// setProcessName does nothing: the name is that of the file.
+// setProcessName does nothing: ps and killall show the name of the file.
 func setProcessName(string) {}

@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guardCommand is the program that startGuard starts. It is not for people.
+// guardCommand returns the hidden command that startGuard runs.
 func guardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: guardArg, Hidden: true, Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
 			setProcessName(guardName)
 			for _, list := range [][]os.Signal{signalsEnding, signalsStopping} {
-				signal.Ignore(list...) // they are for anylock, which passes them on
+				signal.Ignore(list...) // they are meant for anylock, which passes them on
 			}
 			if group := groupToKill(os.Stdin); group > 1 {
 				unix.Kill(-group, unix.SIGKILL)
@@ -31,7 +31,8 @@ func guardCommand() *cobra.Command {
 	}
 }
 
-// groupToKill reads messages, and returns when a group has to be killed, or 0 when none has to be any more.
+// groupToKill reads messages. It returns the group to kill when the deadline has passed or the messages end, or 0 if
+// there is none.
 func groupToKill(messages io.Reader) (group int) {
 	lines := make(chan string)
 	go func() {
@@ -49,13 +50,13 @@ func groupToKill(messages io.Reader) (group int) {
 		select {
 		case line, ok = <-lines:
 		case <-due.C:
-			select { // it may be us who did not run, and a message waits
+			select { // if this process did not run for a while, a message may be waiting
 			case line, ok = <-lines:
 			default:
 				if group > 0 {
 					return group
 				}
-				continue // until we know of one, which is then overdue
+				continue // no group yet: the next message sets the timer
 			}
 		}
 		if !ok {

@@ -18,40 +18,40 @@ import (
 )
 
 const (
-	// guardName is the name of the guard's process, in ps and for killall. It must not contain the name of the command,
-	// because "killall anylock" and "pkill anylock" must not kill both.
+	// guardName is the name of the guard process in ps and for killall. It must not contain "anylock", because "killall
+	// anylock" and "pkill anylock" must not kill both processes.
 	guardName = "lock-guard"
-	guardArg  = "guard" // the subcommand that makes this program a guard
+	guardArg  = "guard" // the subcommand that runs a guard
 
-	guardPatience = 100 * time.Millisecond // for a guard that does not read, once the pipe is full
+	guardPatience = 100 * time.Millisecond // how long to wait for a guard that does not read while the pipe is full
 
 	// guardStarts is how many starts in a row may fail. A guard that ends within guardLife counts as a failed start.
 	guardStarts = 5
 	guardLife   = time.Second
-	guardPause  = 10 * time.Millisecond // before the first new start; it doubles with each failure
+	guardPause  = 10 * time.Millisecond // before the first restart; doubles with each failure
 )
 
-// A guard is a second process that kills the command's group when this process cannot: when this process was killed, or
-// is stopped at the end of the lease. Messages go through a pipe; the end of the pipe means that this process is dead.
-// A guard that ends or is stopped is replaced. Methods may be called by many goroutines; those of a nil guard do
-// nothing.
+// A guard is a second process. It kills the command's group when this process cannot, because this process was killed
+// or is stopped at the end of the lease. Messages go through a pipe; the end of the pipe means that this process is
+// dead. A guard process that ends or is stopped is replaced. Methods are safe for concurrent use, but protect must
+// return before dismiss is called. On a nil guard, methods do nothing.
 type guard struct {
 	say    func(format string, args ...any)
-	starts int // failed ones in a row
+	starts int // restarts in a row without a process that lived longer than guardLife
 
-	ctx    context.Context // ends with dismiss, and with a cause if no process runs any more and none can be started
+	ctx    context.Context // canceled by dismiss, or with a cause if no process runs and none can be started
 	cancel context.CancelCauseFunc
-	stop   func() // ends the reports of new deadlines; nil before protect
+	stop   func() // stops the updates of the deadline; nil before protect
 
 	mu       sync.Mutex
-	pipe     *os.File // to the process that runs now
-	group    int      // 0 while there is none
+	pipe     *os.File // to the current process
+	group    int      // 0 if there is none
 	ttl      time.Duration
 	deadline func() time.Time // nil before protect
 }
 
-// startGuard starts a guard that has nothing to kill yet. Start it before anything that may take long: the process runs
-// the program that this process runs, even if the file is replaced or deleted later.
+// startGuard starts a guard that has nothing to kill yet. Call it before any long wait: the guard then runs the same
+// program as this process, even if the file is replaced or deleted later.
 func startGuard(say func(format string, args ...any)) (*guard, error) {
 	g := &guard{say: say}
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
@@ -64,7 +64,7 @@ func startGuard(say func(format string, args ...any)) (*guard, error) {
 	return g, nil
 }
 
-// start starts a process and sends it everything that the process before knew.
+// start starts a guard process, and sends it everything that its predecessor knew.
 func (g *guard) start() (pid int, err error) {
 	file, err := guardFile()
 	if err != nil {
@@ -93,13 +93,13 @@ func (g *guard) start() (pid int, err error) {
 	}
 	g.pipe = ours
 	if g.ctx.Err() != nil {
-		g.pipe.Close() // the process ends
+		g.pipe.Close() // ends the new process
 	}
 	g.send()
 	return pid, nil
 }
 
-// watch replaces the process when it ends or is stopped.
+// watch replaces the guard process whenever that ends or is stopped.
 func (g *guard) watch(pid int) {
 	for {
 		started := time.Now()
@@ -120,7 +120,7 @@ func (g *guard) watch(pid int) {
 	}
 }
 
-// awaitGuard returns when the process has ended. It kills a process that is stopped, because that guards nothing.
+// awaitGuard returns when the process has ended. It kills a stopped process, because a stopped guard protects nothing.
 func awaitGuard(pid int) {
 	for {
 		var status unix.WaitStatus
@@ -151,8 +151,8 @@ func (g *guard) restart() (pid int, err error) {
 	return 0, fmt.Errorf("the guard process was killed, and cannot be started again: %w", reason(err))
 }
 
-// protect lets the guard know until when a group may run, now and whenever deadline changes. Call it before the group
-// exists: if this process were stopped in between, nobody would kill the group.
+// protect sends the guard the deadline of a group, now and whenever deadline changes. Call it before the group exists:
+// if this process stopped in between, nobody would kill the group.
 func (g *guard) protect(ttl time.Duration, deadline func() time.Time) {
 	if g == nil {
 		return
@@ -162,7 +162,7 @@ func (g *guard) protect(ttl time.Duration, deadline func() time.Time) {
 	g.ttl, g.deadline = ttl, deadline
 	g.send()
 	g.mu.Unlock()
-	const times = 10 // while the lease lasts
+	const times = 10 // checks for a new deadline per TTL
 	g.stop = repeat(max(ttl/times, time.Millisecond), func(context.Context) {
 		if d := deadline(); !d.Equal(sent) {
 			sent = d
@@ -184,19 +184,19 @@ func (g *guard) kills(group int) {
 	g.send()
 }
 
-// send sends the group, and when to kill it, by monotonic. An error means that the process has ended, which watch
-// notices. The caller holds mu.
+// send sends the group and the time to kill it, on the clock of monotonic. It ignores errors: if the process has ended
+// or is stopped, watch replaces it. The caller holds mu.
 func (g *guard) send() {
 	if g.deadline == nil {
 		return
 	}
-	// Half of the margin is for us, who say why.
+	// In the first half of the margin, this process can kill the group itself and report why.
 	killAt := monotonic() + time.Until(g.deadline()) - killMargin(g.ttl)/2
 	g.pipe.SetWriteDeadline(time.Now().Add(guardPatience)) //nolint:errcheck // pipes have deadlines
 	fmt.Fprintln(g.pipe, g.group, int64(killAt))           //nolint:errcheck // see above
 }
 
-// dismiss ends the guard, which leaves the group alone.
+// dismiss ends the guard without killing the group.
 func (g *guard) dismiss() {
 	if g == nil {
 		return
@@ -211,7 +211,8 @@ func (g *guard) dismiss() {
 	g.pipe.Close()
 }
 
-// context ends, with a cause, if the guard has ended and cannot be replaced.
+// context returns a context that ends, with a cause, if the guard has ended and cannot be replaced. dismiss ends it
+// too.
 func (g *guard) context() context.Context {
 	if g == nil {
 		return context.Background()
@@ -219,7 +220,7 @@ func (g *guard) context() context.Context {
 	return g.ctx
 }
 
-// monotonic is the time since an arbitrary instant that all processes of this machine share.
+// monotonic returns the time since an arbitrary instant that all processes of this machine share.
 func monotonic() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

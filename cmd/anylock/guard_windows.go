@@ -2,7 +2,7 @@ package main
 
 import "context"
 
-// A guard is not needed: the job object ends the command with this process.
+// A guard does nothing: the job object kills the command when this process ends.
 type guard struct{}
 
 func startGuard(func(format string, args ...any)) (*guard, error) { return nil, nil }

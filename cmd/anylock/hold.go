@@ -51,21 +51,21 @@ Exit codes: 0 released; 128 + N released because of signal N;
 	return cmd
 }
 
-// A leaseRecord is what hold prints of its lease.
+// A leaseRecord is the output of hold for its lease.
 type leaseRecord struct {
 	Key   string  `json:"key"`
 	Owner string  `json:"owner"`
-	Token *uint64 `json:"token,string"` // a text, as in a holderRecord; null where the store has none
+	Token *uint64 `json:"token,string"` // a string, as in a holderRecord; null if the store has no tokens
 }
 
-// holdAlone holds the lock until standard input ends, a signal comes, or the lock is lost.
+// holdAlone holds the lock until standard input ends, a signal arrives, or the lock is lost.
 func (r *runner) holdAlone(ctx context.Context) error {
 	signals := r.begin()
 	defer r.notices.close()
 	ctx, stop := untilSignal(ctx, signals)
 	ended := make(chan struct{})
 	r.inputEnded = ended
-	go func() { // until the program ends
+	go func() { // ends with standard input or the process
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(ended)
 	}()

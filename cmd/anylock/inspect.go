@@ -55,7 +55,7 @@ cannot be reached; 74 the answer cannot be written.`,
 	return cmd
 }
 
-// look opens the store and asks it who holds key. end closes the store.
+// look opens the store and inspects key. end closes the store.
 func (a *app) look(ctx context.Context, key string) (locks *lock.Locker, h lock.Holder, end func() error, err error) {
 	if err := backend.ValidateKey(key); err != nil {
 		return nil, h, nil, usagef("KEY: %w", err)
@@ -69,15 +69,15 @@ func (a *app) look(ctx context.Context, key string) (locks *lock.Locker, h lock.
 	return locks, h, locks.Close, nil
 }
 
-// A holderRecord is the JSON form of a holder. What the store cannot tell is null.
+// A holderRecord is the JSON form of a holder. Fields that the store does not know are null.
 type holderRecord struct {
 	Key     string   `json:"key"`
 	Held    bool     `json:"held"`
 	Owner   *string  `json:"owner"`
-	Token   *uint64  `json:"token,string"` // a text: programs that read numbers as floats would round it
+	Token   *uint64  `json:"token,string"` // a string: programs that parse numbers as floats would round it
 	TTL     *float64 `json:"ttl_seconds"`
 	Waiters *int     `json:"waiters"`
-	Shared  int      `json:"shared"` // how many hold the key together, 0 for one exclusive holder
+	Shared  int      `json:"shared"` // how many shared holders the key has; 0 for an exclusive holder
 }
 
 func newHolderRecord(key string, h lock.Holder) holderRecord {
@@ -98,11 +98,11 @@ func newHolderRecord(key string, h lock.Holder) holderRecord {
 	return r
 }
 
-// writeJSON is encodeJSON for people, too.
+// writeJSON is encodeJSON with indentation, for human readers too.
 func writeJSON(w io.Writer, v any) error { return encodeJSON(w, v, "  ") }
 
-// encodeJSON writes nothing that moves a cursor or turns a line around: what cannot be printed is escaped. Without
-// indent it is one line.
+// encodeJSON writes v as JSON. It escapes characters that are not printable, such as those that move the cursor or
+// reverse the text direction. Without indent the output is one line.
 func encodeJSON(w io.Writer, v any, indent string) error {
 	var b strings.Builder
 	e := json.NewEncoder(&b)

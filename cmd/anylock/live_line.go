@@ -10,23 +10,24 @@ import (
 	"unicode/utf8"
 )
 
-// A liveLine is a line on a terminal that is written again and again, to show how far something is. Without a terminal
-// there is none.
+// A liveLine is a line on a terminal that is rewritten again and again to show progress. Without a terminal it shows
+// nothing.
 type liveLine struct {
 	out   io.Writer     // nil without a terminal
 	width func() int    // of the terminal
-	text  func() string // what the line says now
+	text  func() string // returns the current text of the line
 
 	stop func()
 
 	mu    sync.Mutex
-	shown int // runes of the line as it is on the terminal
+	shown int // length of the line on the terminal, in runes
 }
 
-// livePause is how often the line is written.
+// livePause is the time between two updates of the line.
 const livePause = 100 * time.Millisecond
 
-// newLiveLine begins to show text on terminal, if it is one that can show it. kind is the environment's TERM.
+// newLiveLine starts to show text on terminal, unless terminal is no terminal or a dumb one. kind is the value of
+// $TERM.
 func newLiveLine(terminal *os.File, kind string, text func() string) *liveLine {
 	l := &liveLine{text: text, stop: func() {}}
 	l.width = func() int { return widthOf(terminal) }
@@ -44,25 +45,24 @@ func (l *liveLine) rewrite(context.Context) {
 	l.showLocked(text)
 }
 
-// live reports whether there is a line.
+// live reports whether the line is shown.
 func (l *liveLine) live() bool { return l.out != nil }
 
-// above writes text to w, which may be the terminal: it then stands above the line.
+// above writes text to w. If w is the terminal, the text appears above the line.
 func (l *liveLine) above(w io.Writer, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.showLocked("")
-	io.WriteString(w, text) //nolint:errcheck // what is printed last reports it
+	io.WriteString(w, text) //nolint:errcheck // the write of the summary will fail too
 }
 
-// end takes the line off the terminal.
+// end stops the updates and removes the line from the terminal.
 func (l *liveLine) end() {
 	l.stop()
 	l.above(io.Discard, "")
 }
 
-// showLocked writes the line anew, over what it was. It uses nothing but carriage returns and blanks, which every
-// terminal knows.
+// showLocked replaces the line. It uses only carriage returns, blanks and backspaces, which every terminal supports.
 func (l *liveLine) showLocked(text string) {
 	if l.out == nil {
 		return
@@ -75,12 +75,12 @@ func (l *liveLine) showLocked(text string) {
 		s += "\r"
 	}
 	if n > 0 || l.shown > 0 {
-		io.WriteString(l.out, s) //nolint:errcheck // for people who look
+		io.WriteString(l.out, s) //nolint:errcheck // only a display
 	}
 	l.shown = n
 }
 
-// shorten cuts s to n runes.
+// shorten cuts s to at most n runes.
 func shorten(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s

@@ -9,7 +9,7 @@ import (
 )
 
 // A reasons is the log handler for package lock. It keeps the last error, for the message that explains a loss, and
-// shows what is logged only with --verbose.
+// prints records only with --verbose.
 type reasons struct {
 	notices *notices
 	verbose bool
@@ -21,7 +21,7 @@ func newReasons(n *notices, verbose bool) *reasons {
 	return &reasons{notices: n, verbose: verbose, last: new(atomic.Value)}
 }
 
-// lastError is the text of the last error that was logged, empty if there was none.
+// lastError returns the last error that was logged, or an empty string.
 func (r *reasons) lastError() string {
 	text, _ := r.last.Load().(string)
 	return text
@@ -60,5 +60,5 @@ func (r *reasons) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &with
 }
 
-// WithGroup implements slog.Handler. Package lock has no groups; their names would be left out.
+// WithGroup implements slog.Handler. It ignores the name, because package lock uses no groups.
 func (r *reasons) WithGroup(string) slog.Handler { return r }

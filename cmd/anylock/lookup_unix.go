@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// lookup finds the file that execvp(3) would run for name. exec.LookPath alone would not tell a file that may not
-// be executed from one that is not there.
+// lookup finds the file that execvp(3) would run for name. Unlike exec.LookPath, it distinguishes a file that may not
+// be executed from a missing file.
 func lookup(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		return exec.LookPath(name)
@@ -23,13 +23,13 @@ func lookup(name, path string) (string, error) {
 		if dir == "" {
 			dir = "." // POSIX
 		}
-		file := dir + "/" + name // filepath.Join would drop the ./ that makes it a path
+		file := dir + "/" + name // filepath.Join would drop a leading ./, without which this is no path
 		_, err := exec.LookPath(file)
 		if err == nil {
 			return file, nil
 		}
-		// A folder that we may not look into, as in a $PATH that su(1) has left from root, does not show that it is
-		// there.
+		// Stat also fails in a directory that we may not search, such as one in a $PATH that su(1) kept from root. Such a
+		// failure does not show that the file exists.
 		if _, missing := os.Stat(file); denied == nil && missing == nil {
 			denied = err
 		}
@@ -42,7 +42,7 @@ func lookup(name, path string) (string, error) {
 
 var errNotInPath = errors.New("not found in $PATH")
 
-// commandExit is the exit code for a command that could not be started, as in a shell.
+// commandExit returns the exit code for a command that could not be started, as a shell would.
 func commandExit(err error) int {
 	if errors.Is(err, errNotInPath) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return exitNotFound

@@ -6,7 +6,7 @@ import (
 	"os/exec"
 )
 
-// lookup finds the program that name stands for, with the extensions of %PATHEXT%.
+// lookup finds the program for name, with the extensions of %PATHEXT%.
 func lookup(name, _ string) (string, error) {
 	file, err := exec.LookPath(name)
 	if err != nil {
@@ -15,7 +15,7 @@ func lookup(name, _ string) (string, error) {
 	return file, nil
 }
 
-// commandExit is the exit code for a command that could not be started, as in a shell.
+// commandExit returns the exit code for a command that could not be started, as a shell would.
 func commandExit(err error) int {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return exitNotFound

@@ -16,8 +16,8 @@ import (
 )
 
 func main() {
-	bench.Main(openForBench)        // "anylock bench" starts holders to kill
-	otherprocess.Main(openForSuite) // "anylock conform --faults" starts others of this program
+	bench.Main(openForBench)        // does not return in a process that "anylock bench" started to hold a key
+	otherprocess.Main(openForSuite) // does not return in a process that "anylock conform --faults" started
 	a := &app{stdout: os.Stdout, stderr: os.Stderr}
 	cmd, err := a.rootCommand().ExecuteC()
 	os.Exit(a.finish(cmd, err))

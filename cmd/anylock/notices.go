@@ -2,17 +2,17 @@ package main
 
 import "time"
 
-// A notices prints lines in the background. A terminal that is held with Ctrl-S, or a pipe that nobody reads, must not
-// keep a command from being stopped in time, nor a lease from being renewed.
+// A notices prints lines in the background. Even if the output blocks (a terminal held with Ctrl-S, a pipe that nobody
+// reads), commands must be stopped and leases renewed in time.
 type notices struct {
 	lines chan string
-	last  chan struct{} // closed with close: no more will come
+	last  chan struct{} // closed by close: later lines are not printed
 	done  chan struct{}
 }
 
 const (
-	noticesKept     = 64          // lines that wait to be printed; more are dropped
-	noticesPatience = time.Second // how long close waits for the reader
+	noticesKept     = 64          // size of the queue, in lines; further lines are dropped
+	noticesPatience = time.Second // how long close waits for a blocked output
 )
 
 func newNotices(print func(line string)) *notices {
@@ -41,7 +41,8 @@ func (n *notices) add(line string) {
 	}
 }
 
-// close waits until everything is printed, unless that is blocked. What is added later is not printed.
+// close waits until all lines are printed, or for noticesPatience if the output blocks. Lines added later are not
+// printed.
 func (n *notices) close() {
 	close(n.last)
 	select {

@@ -2,5 +2,5 @@
 
 package main
 
-// reapOrphans does nothing: containers, whose process 1 may be any program, are Linux'.
+// reapOrphans does nothing: only in a Linux container can any program be process 1.
 func reapOrphans() (stop func()) { return func() {} }

@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// currentUser is by the user's token, whatever the environment says.
+// currentUser returns the user of the process token, whatever the environment contains.
 func currentUser() (*user.User, error) { return user.Current() }
 
-// readableByAll is false: modes are not what protects files here.
+// readableByAll returns false, because modes do not protect files on Windows.
 func readableByAll(os.FileMode) bool { return false }
 
-// addHidden adds the commands that anylock starts itself.
+// addHidden does nothing: anylock runs no hidden commands on Windows.
 func addHidden(*cobra.Command) {}

@@ -12,8 +12,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A progress shows how far the suite is, in a live line. Results are printed through it, so that they stand above that
-// line.
+// A progress shows the progress of the suite in a live line. It prints results above that line.
 type progress struct {
 	*liveLine
 	results io.Writer
@@ -23,10 +22,10 @@ type progress struct {
 	mu      sync.Mutex
 	done    int
 	failed  int
-	running []string // in the order in which they began
+	running []string // in the order of their start
 }
 
-// newProgress begins to show the progress of total checks on terminal, if it is one that can show it.
+// newProgress starts to show the progress of total checks on terminal, if a live line can be shown there.
 func newProgress(results io.Writer, terminal *os.File, kind string, total int) *progress {
 	p := &progress{results: results, total: total, begun: time.Now()}
 	p.liveLine = newLiveLine(terminal, kind, func() string { return p.text(time.Since(p.begun)) })
@@ -39,7 +38,7 @@ func (p *progress) began(c conformance.Check) {
 	p.running = append(p.running, c.Name)
 }
 
-// ended counts r, and prints text, if there is any.
+// ended counts r and prints text, unless text is empty.
 func (p *progress) ended(r conformance.Result, text string) {
 	p.mu.Lock()
 	p.done++

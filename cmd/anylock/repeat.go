@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// repeat calls f after every pause, until stop is called. That ends the context of a call in progress, and waits for
-// it.
+// repeat calls f after every pause until stop is called. stop cancels the context of a call in progress and waits for
+// the call.
 func repeat(pause time.Duration, f func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var repeating sync.WaitGroup

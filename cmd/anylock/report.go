@@ -9,13 +9,13 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A suiteResult is what a run of the suite has found.
+// A suiteResult is the result of one run of the suite.
 type suiteResult struct {
 	driver  string
 	results []conformance.Result
 }
 
-// write writes the report in a format.
+// write writes the report in the given format.
 func (s suiteResult) write(w io.Writer, format string) error {
 	switch format {
 	case "json":
@@ -29,10 +29,10 @@ func (s suiteResult) write(w io.Writer, format string) error {
 type counts struct {
 	Passed      int `json:"passed"`
 	Failed      int `json:"failed"`
-	NoVerdict   int `json:"no_verdict,omitempty"` // on a machine that was too slow
+	NoVerdict   int `json:"no_verdict,omitempty"` // because the machine was too slow
 	Skipped     int `json:"skipped"`
 	NotProven   int `json:"not_proven,omitempty"`  // claims, not checks
-	Interrupted int `json:"interrupted,omitempty"` // kept from an end by a signal
+	Interrupted int `json:"interrupted,omitempty"` // ended early, by a signal or by the suite
 }
 
 func (n *counts) add(r conformance.Result) {
@@ -61,7 +61,7 @@ func count(results []conformance.Result) (n counts) {
 	return n
 }
 
-// writeSummary writes what follows the lines of the checks, which are printed as they end.
+// writeSummary writes the summary. The lines of the checks precede it, because each is printed when its check ends.
 func writeSummary(w io.Writer, s suiteResult) error {
 	var b strings.Builder
 	writeRules(&b, s.results)
@@ -83,8 +83,8 @@ func writeSummary(w io.Writer, s suiteResult) error {
 	return err
 }
 
-// resultText is what there is to print when a check ends: of those that were skipped nothing, as the summary lists
-// them. A brief one leaves out those that passed: where the progress shows their number.
+// resultText returns the text to print when a check ends. It is empty for a skipped check, because the summary lists
+// those. If brief is set, it is also empty for a passed check, because the live line counts those.
 func resultText(r conformance.Result, brief bool) string {
 	unproven := r.Status == conformance.Fail || r.Status == conformance.NoVerdict
 	if !unproven && (brief || r.Status != conformance.Pass) {

@@ -8,7 +8,7 @@ type suiteRecord struct {
 }
 
 type ruleRecord struct {
-	Rule  int    `json:"rule"` // 0 for what the methods' comments and the guarantees say
+	Rule  int    `json:"rule"` // 0 for checks of methods, errors and guarantees: see ruleTitles
 	Title string `json:"title"`
 	counts
 }
@@ -18,7 +18,7 @@ type resultRecord struct {
 	Group       string  `json:"group,omitempty"`
 	Rule        string  `json:"rule"`
 	Rules       []int   `json:"rules,omitempty"`
-	Broken      string  `json:"broken,omitempty"` // the rule that a failure broke, mostly Rule
+	Broken      string  `json:"broken,omitempty"` // the rule that a failed check found broken; mostly the same as Rule
 	Status      string  `json:"status"`
 	Missing     string  `json:"missing,omitempty"`
 	Interrupted bool    `json:"interrupted,omitempty"`

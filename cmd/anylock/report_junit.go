@@ -10,7 +10,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// The JUnit format has no authority; these are the elements and attributes that every reader knows.
+// junitSuites is the root element. JUnit's format has no official definition: these types use the elements and
+// attributes that every reader knows.
 type junitSuites struct {
 	XMLName xml.Name   `xml:"testsuites"`
 	Suite   junitSuite `xml:"testsuite"`
@@ -55,7 +56,7 @@ func writeJUnit(w io.Writer, s suiteResult) error {
 			c.Failure = &junitMessage{Message: cmp.Or(r.Broken, r.Rule), Text: r.Output}
 		case r.Status == conformance.NoVerdict:
 			c.Error = &junitMessage{Message: "no verdict", Text: r.Output}
-		case r.Interrupted: // an error, so that nobody takes half a run for a whole one
+		case r.Interrupted: // reported as an error, so that nobody mistakes an interrupted run for a complete one
 			c.Error = &junitMessage{Message: "interrupted", Text: r.Output}
 		case r.Status == conformance.NotProven:
 			c.Skipped = &junitMessage{Message: r.Output + ": " + r.Rule}
@@ -73,7 +74,7 @@ func writeJUnit(w io.Writer, s suiteResult) error {
 	return err
 }
 
-// junitClass is by what readers of the format group cases.
+// junitClass returns the class name, by which readers of the format group cases.
 func junitClass(driver string, r conformance.Result) string {
 	return "anylock.conformance." + driver + "." + cmp.Or(r.Group, "unproven")
 }

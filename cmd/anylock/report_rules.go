@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// ruleTitles are the rules of package backend in a few words, the first for checks of what a method or guarantee says.
+// ruleTitles are short titles for the rules of package backend. The first is for checks of a method or a guarantee.
 var ruleTitles = [...]string{
 	"methods, errors, guarantees",
 	"exclusive: never two leases on one key",
@@ -22,7 +22,7 @@ var ruleTitles = [...]string{
 	"leases are cheap, Close leaks nothing",
 }
 
-// rulesOf are the lines of the summary to which a result belongs.
+// rulesOf returns the rules under which the summary counts r, as indexes of ruleTitles.
 func rulesOf(r conformance.Result) []int {
 	var known []int
 	for _, n := range r.Rules() {
@@ -36,7 +36,7 @@ func rulesOf(r conformance.Result) []int {
 	return known
 }
 
-// byRule counts the results of each rule. A check that proves several counts for each.
+// byRule counts the results of each rule. A check that tests several rules counts for each of them.
 func byRule(results []conformance.Result) (n [len(ruleTitles)]counts) {
 	for _, r := range results {
 		if r.Status == conformance.NotProven {
@@ -69,7 +69,7 @@ func writeRules(b *strings.Builder, results []conformance.Result) {
 	b.WriteString("\n")
 }
 
-// writeNotProven lists what the store claims and no check has tested.
+// writeNotProven lists the claims of the store that no check has tested.
 func writeNotProven(b *strings.Builder, results []conformance.Result) {
 	lines := ""
 	for _, r := range results {
@@ -87,11 +87,11 @@ func writeSection(b *strings.Builder, title, lines string) {
 	}
 }
 
-// A lack is why checks were skipped: for want of something, or for another reason.
+// A lack is the reason why checks were skipped: missing if they need something, otherwise reason.
 type lack struct{ missing, reason string }
 
-// writeSkipped says why checks were skipped: for want of a promise, which is the store's affair, of a hook, which is
-// the caller's, or for another reason.
+// writeSkipped lists why checks were skipped: for a guarantee that the store does not promise, for a missing hook or
+// optional interface, or for another reason.
 func writeSkipped(b *strings.Builder, results []conformance.Result) {
 	var lacks []lack // in the order of the checks
 	checks := make(map[lack][]string)

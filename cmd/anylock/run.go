@@ -15,31 +15,31 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A runner is one "anylock run".
+// A runner is one call of run, hold or acquire.
 type runner struct {
 	app     *app
 	notices *notices
 	reasons *reasons
 
 	key   string
-	label string // of acquire
+	label string // the owner's label; only for acquire
 	argv  []string
 
 	ttl, wait, grace                 seconds
 	minHold, maxHold                 seconds
 	began, acquired                  time.Time
-	inputEnded                       <-chan struct{} // of hold
+	inputEnded                       <-chan struct{} // closed when standard input ends; only for hold
 	require                          []string
 	nonblock, noGuard, shared, quiet bool
-	permits                          int // 0 if the key is a lock and no semaphore
+	permits                          int // 0 if the key is a lock, not a semaphore
 	conflictExit, lostExitCode       uint8
 }
 
 const (
 	defaultTTL      = 30 * time.Second
 	defaultMaxGrace = 10 * time.Second
-	graceShare      = 3 // the default grace is at most this part of the TTL
-	// leastTTL leaves a few milliseconds for renewals beside the default grace and the margins.
+	graceShare      = 3 // the default grace is at most TTL/graceShare
+	// leastTTL leaves a few milliseconds for renewals in addition to the default grace and the margins.
 	leastTTL = 10 * time.Millisecond
 )
 
@@ -131,7 +131,7 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
 		},
 	}
 	flags := cmd.Flags()
-	flags.SetInterspersed(false) // what follows KEY is the command's
+	flags.SetInterspersed(false) // flags after KEY belong to the command
 	r.termFlags(flags)
 	r.modeFlags(flags)
 	flags.Var(&r.minHold, "min-hold", "keep the key for at least this long, even if the command ends sooner")
@@ -143,7 +143,7 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
 	return cmd
 }
 
-// check finds everything that can be wrong before anything is done.
+// check validates the arguments and flags before anything is done.
 func (r *runner) check(args []string) (err error) {
 	if r.key, r.argv, err = splitCommand(args); err != nil {
 		return err
@@ -164,7 +164,8 @@ func (r *runner) check(args []string) (err error) {
 	return r.checkGrace("--ttl")
 }
 
-// checkGrace sets the grace that was not given, and refuses one that leaves no time to renew.
+// checkGrace sets the default grace if none was given. It refuses a grace that leaves no time to renew; ttl names the
+// limit in the message.
 func (r *runner) checkGrace(ttl string) error {
 	if !r.grace.isSet {
 		r.grace.d = min(defaultMaxGrace, r.ttl.d/graceShare)
@@ -175,7 +176,7 @@ func (r *runner) checkGrace(ttl string) error {
 	return nil
 }
 
-// fit shortens the TTL to what the store keeps without hearing of us: no deadline is further away.
+// fit limits the TTL to Guarantees.MaxSilence, because no deadline is ever further away.
 func (r *runner) fit(g lock.Guarantees) error {
 	if g.MaxSilence == 0 || r.ttl.d <= g.MaxSilence {
 		return nil
@@ -187,19 +188,19 @@ func (r *runner) fit(g lock.Guarantees) error {
 	return nil
 }
 
-// begin listens for signals that end us, and gathers what there is to tell until notices are closed.
+// begin starts to receive the signals that end us, and to collect notices until the caller closes them.
 func (r *runner) begin() (signals chan os.Signal) {
 	const queued = 16
 	r.began = time.Now()
 	signals = make(chan os.Signal, queued)
 	notify(signals, signalsEnding)
-	notify(make(chan os.Signal, 1), signalsOfPipes) // nobody receives them
+	notify(make(chan os.Signal, 1), signalsOfPipes) // nobody receives them: only their default action is prevented
 	r.notices = newNotices(func(line string) { r.app.say("%s", line) })
 	r.reasons = newReasons(r.notices, r.app.verbose)
 	return signals
 }
 
-// take opens the store and takes the key. closeStore is for after the release.
+// take opens the store and acquires the key. Call closeStore after the release.
 func (r *runner) take(ctx context.Context) (lease *lock.Lease, closeStore func(), err error) {
 	opts, err := r.options()
 	if err != nil {
@@ -219,8 +220,8 @@ func (r *runner) take(ctx context.Context) (lease *lock.Lease, closeStore func()
 	return lease, closeStore, err
 }
 
-// run holds the lock around the command. Nothing that it started is left when it returns, but for what the command
-// itself has left in the background.
+// run holds the lock while the command runs. When run returns, no process that it started is left, except processes
+// that the command itself left in the background.
 func (r *runner) run(ctx context.Context) error {
 	file, err := findCommand(r.argv[0])
 	if err != nil {
@@ -255,9 +256,9 @@ func (r *runner) run(ctx context.Context) error {
 	return r.finish(lease, out, lingered, err)
 }
 
-// hold runs the command under the lease.
+// hold runs the command while the lease is held.
 func (r *runner) hold(l *lock.Lease, file string, guard *guard, signals chan os.Signal) (outcome, error) {
-	if l.Err() != nil { // we did not run for a while
+	if l.Err() != nil { // this process did not run for a while
 		r.say("the lock was lost before the command could run")
 		return outcome{lost: true}, nil
 	}
@@ -282,8 +283,8 @@ func (r *runner) hold(l *lock.Lease, file string, guard *guard, signals chan os.
 	return s.run(), nil
 }
 
-// finish releases the lease, says what was not as it should be, and makes the exit. err is the exit of a command that
-// did not run.
+// finish releases the lease, reports problems, and returns the exit error. err is the error of a command that did not
+// run.
 func (r *runner) finish(l *lock.Lease, out outcome, lingered bool, err error) error {
 	lost := r.release(l)
 	switch {
@@ -303,7 +304,7 @@ func (r *runner) finish(l *lock.Lease, out outcome, lingered bool, err error) er
 	return nil
 }
 
-// release ends the lease, and reports whether it was lost before.
+// release releases the lease. It reports whether the lease had been lost before.
 func (r *runner) release(l *lock.Lease) (lost bool) {
 	switch err := l.Release(context.Background()); {
 	case errors.Is(err, lock.ErrLost):
@@ -316,8 +317,8 @@ func (r *runner) release(l *lock.Lease) (lost bool) {
 	return false
 }
 
-// linger keeps the lease for what is left of the shortest hold, until a signal comes: some stores end it with our
-// connection. It reports whether there was something left.
+// linger keeps the lease until --min-hold has passed or a signal arrives, because some stores end the lease with our
+// connection. It reports whether there was time left to wait.
 func (r *runner) linger(l *lock.Lease, signals <-chan os.Signal) bool {
 	left := r.minHold.d - time.Since(r.acquired)
 	if left <= 0 || l.Err() != nil {
@@ -330,7 +331,7 @@ func (r *runner) linger(l *lock.Lease, signals <-chan os.Signal) bool {
 	return true
 }
 
-// say prints a line about this key, without waiting for whoever reads it.
+// say prints a line about this key in the background. It never waits for the reader of the output.
 func (r *runner) say(format string, args ...any) {
 	r.notices.add(show(r.key) + ": " + fmt.Sprintf(format, args...))
 }

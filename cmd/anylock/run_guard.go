@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// startGuard starts the guard, unless the user wants none.
+// startGuard starts the guard, unless --no-guard is set.
 func (r *runner) startGuard() (*guard, error) {
 	if r.noGuard {
 		return nil, nil
@@ -17,7 +17,7 @@ func (r *runner) startGuard() (*guard, error) {
 	return g, nil
 }
 
-// guardFailure is the exit for a guard that has ended, nil if it has not.
+// guardFailure returns the exit error if the guard has ended, nil otherwise.
 func guardFailure(g *guard) error {
 	if err := context.Cause(g.context()); err != nil {
 		return guardError(err)

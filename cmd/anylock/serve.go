@@ -23,7 +23,7 @@ import (
 	"github.com/anylock/lock/lockhttp"
 )
 
-// A serving is one "anylock serve".
+// A serving is one call of "anylock serve".
 type serving struct {
 	app *app
 
@@ -155,7 +155,7 @@ func (s *serving) run(ctx context.Context) error {
 	return s.shutDown(handler, server)
 }
 
-// shutdownTime is how long requests that are under way may take after the signal.
+// shutdownTime is how long requests in progress may take after the signal.
 const shutdownTime = 10 * time.Second
 
 func (s *serving) shutDown(handler *lockhttp.Server, server *http.Server) error {
@@ -197,7 +197,7 @@ func (s *serving) options(clients []lockhttp.Client, logger *slog.Logger) lockht
 
 func (s *serving) isSocket() bool { return strings.HasPrefix(s.listen, unixPrefix) }
 
-// check finds what is wrong with the flags, and reads the files that they name.
+// check validates the flags, and reads the files that they name.
 func (s *serving) check() (clients []lockhttp.Client, config *tls.Config, err error) {
 	if s.clients != "" {
 		if clients, err = s.readClients(); err != nil {
@@ -281,7 +281,7 @@ func (s *serving) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// bind listens, and returns the URL that clients use.
+// bind starts to listen, and returns the URL that clients use.
 func (s *serving) bind(isTLS bool) (_ net.Listener, url string, err error) {
 	if s.isSocket() {
 		path := strings.TrimPrefix(s.listen, unixPrefix)
@@ -299,7 +299,7 @@ func (s *serving) bind(isTLS bool) (_ net.Listener, url string, err error) {
 	return l, scheme + "://" + l.Addr().String(), nil
 }
 
-// listenUnix listens on a socket for this user alone. It replaces the socket of a server that has died.
+// listenUnix listens on a socket that only this user can open. It replaces the socket of a server that has died.
 func listenUnix(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
 		conn, err := net.Dial("unix", path)

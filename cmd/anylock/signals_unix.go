@@ -9,20 +9,20 @@ import (
 )
 
 var (
-	// signalsEnding end waiting for the lock; the command gets them once it runs.
+	// signalsEnding end the wait for the lock. Once the command runs, they are passed on to it.
 	signalsEnding = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
-	// signalsPassed mean something only to the command.
+	// signalsPassed are meant only for the command.
 	signalsPassed = []os.Signal{unix.SIGCONT, unix.SIGWINCH}
-	// signalsOfPipes come if nobody reads what we print. Then the write fails, and the command is still stopped in
-	// time.
+	// signalsOfPipes arrive if nobody reads our output. They are caught so that only the write fails: the command must
+	// still be stopped in time.
 	signalsOfPipes = []os.Signal{unix.SIGPIPE}
-	// signalsStopping are caught once there is a command to stop too. Until then they simply stop us.
+	// signalsStopping are caught only while there is a command to stop too. Until then they simply stop this process.
 	signalsStopping = []os.Signal{unix.SIGTSTP}
 
-	// signalsToEnd ask a command to end, whatever its exit code is then. A command may handle SIGUSR1 and SIGUSR2 and
-	// continue.
+	// signalsToEnd ask a command to end, whatever its exit code is then. SIGUSR1 and SIGUSR2 are not among them, because a
+	// command may handle them and continue.
 	signalsToEnd = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
-	// signalsOfTerminal are sent by the terminal to the whole group of the command, and not to us.
+	// signalsOfTerminal are sent by the terminal to the command's whole group, but not to this process.
 	signalsOfTerminal = []os.Signal{unix.SIGINT, unix.SIGHUP, unix.SIGQUIT}
 
 	signalContinue os.Signal = unix.SIGCONT

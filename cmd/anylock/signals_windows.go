@@ -6,12 +6,12 @@ import (
 )
 
 var (
-	// signalsEnding end waiting for the lock; the command gets a Ctrl-Break for them once it runs.
+	// signalsEnding end the wait for the lock. Once the command runs, they are passed on to it as Ctrl-Break.
 	signalsEnding                 = []os.Signal{os.Interrupt, syscall.SIGTERM}
 	signalsPassed, signalsOfPipes []os.Signal
 
 	signalsToEnd      = signalsEnding
-	signalsOfTerminal []os.Signal // the console sends its signals to us too, and we pass them on
+	signalsOfTerminal []os.Signal // empty: the console sends its signals to this process too, which passes them on
 
-	signalContinue os.Signal // there is none
+	signalContinue os.Signal // nil: Windows has none
 )

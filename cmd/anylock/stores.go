@@ -16,6 +16,6 @@ import (
 	_ "github.com/anylock/lock/zookeeper"
 )
 
-// go-redis prints every failed connection on standard error, which is the command's. What matters of it reaches us as
-// errors.
+// go-redis prints every failed connection on standard error, which belongs to the command. Relevant failures reach us
+// as errors.
 func init() { logging.Disable() }

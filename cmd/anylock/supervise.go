@@ -9,83 +9,85 @@ import (
 	"time"
 )
 
-// A lease is what a supervisor needs of a *lock.Lease.
+// A lease is the part of *lock.Lease that a supervisor needs.
 type lease interface {
 	Deadline() time.Time
 	Lost() <-chan struct{}
 }
 
 const (
-	// lateGrace is what a command gets between SIGTERM and SIGKILL that is found running after its lease has ended.
+	// lateGrace limits the grace of a command that is found running after its lease has ended.
 	lateGrace = 100 * time.Millisecond
-	// groupPoll is how often to look whether a group that got SIGTERM has gone: no event says so.
+	// groupPoll is how often to check whether a group has ended after SIGTERM, because no event reports that.
 	groupPoll = 5 * time.Millisecond
-	// restPoll is how often to check a group whose command has ended after a signal. Its cleanup may take a while.
+	// restPoll is how often to check a group whose command has ended after a signal. The group's cleanup may take a while.
 	restPoll = 20 * time.Millisecond
-	// killPatience is how long to wait for killed processes. One in an uninterruptible system call takes its time.
+	// killPatience is how long to wait for the end of killed processes. A process in an uninterruptible system call may
+	// take a while.
 	killPatience = time.Second
-	// resumeAfter is when to continue a stopped command if this process could not be stopped with it: a shell that
-	// could continue us is not there.
+	// resumeAfter is when to continue a stopped command if this process could not be stopped with it: then there is no
+	// shell that could continue this process.
 	resumeAfter = 200 * time.Millisecond
-	// foreignFirst is when to look first for processes of other users. The pauses grow to foreignLast.
+	// foreignFirst is the pause after the first check for processes of other users. The pause doubles up to foreignLast.
 	foreignFirst, foreignLast = 100 * time.Millisecond, 10 * time.Second
-	// maxHoldShare is the part of the TTL by which a lease may end before the longest hold: see lock.WithMaxHold.
+	// maxHoldShare limits how long before --max-hold a lease may end: TTL/maxHoldShare. See lock.WithMaxHold.
 	maxHoldShare = 3
 )
 
-// killMargin is how long before its deadline a lease's command is killed: what killing takes on a busy machine.
+// killMargin returns how long before the lease's deadline the command is killed: the time to kill it on a busy machine.
 func killMargin(ttl time.Duration) time.Duration {
 	const most, share = time.Second, 10
 	return min(most, ttl/share)
 }
 
-// A supervisor keeps a command from running without its lock: it is stopped, with all its group, before the lease ends.
-// The order of events is of no matter: each turn looks at the clock first, so that after a stop of this process itself
-// nothing is continued that must end.
+// A supervisor keeps a command from running without its lock: it stops the command and its group before the lease ends.
+// The order of events does not matter, because each iteration checks the clock first. So after a stop of this process
+// itself, the supervisor does not continue a command that must end.
 type supervisor struct {
 	lease   lease
 	child   child
 	signals <-chan os.Signal
-	ttl     time.Duration // as asked for; the lease's may be longer
+	ttl     time.Duration // as requested; the lease's TTL may be longer
 	grace   time.Duration // between SIGTERM and SIGKILL
-	maxHold time.Duration // at which the lease ends for good, 0 for never
+	maxHold time.Duration // after which the lease ends for good; 0 for no limit
 	say     func(format string, args ...any)
-	// guarded ends, with a cause, when no guard runs any more. Without a guard the command must not run.
+	// guarded ends, with a cause, when no guard runs and none can be started. Without a guard the command must not run.
 	guarded context.Context
-	// lastError is why renewals do not succeed, as far as is known.
+	// lastError returns the last known reason why renewals fail, or an empty string.
 	lastError func() string
 
 	begun    time.Time
 	exited   bool // the command itself has ended, with code
 	code     int
-	stopping bool // SIGTERM was sent because the lock is lost, or will be
+	stopping bool // SIGTERM was sent because the lock or its guard is lost, or will be
 	killed   bool
-	killAt   time.Time // when SIGKILL is due; of the kill, once killed
+	killAt   time.Time // when SIGKILL is due, or when it was sent
 	resumeAt time.Time // not zero while suspended
 
 	passed  []os.Signal   // signals of signalsEnding that were passed on
-	asked   bool          // the command has ended because of a signal, as far as can be known
-	rest    bool          // the command ended after that signal, but not all of its group: the lock is kept
-	foreign bool          // some processes were seen that are not ours to stop
-	outlive bool          // only such processes are left
-	lookAt  time.Time     // when to look for such processes
-	every   time.Duration // and how long after the last time
+	asked   bool          // the command probably ended because of a signal
+	rest    bool          // the command ended after that signal, but its group did not: the lock is kept
+	foreign bool          // the group has had processes that we may not signal
+	outlive bool          // the command has ended, but its group still has such processes
+	lookAt  time.Time     // when to check next for such processes
+	every   time.Duration // the pause before that check
 }
 
 // An outcome is how a command ended.
 type outcome struct {
 	code int
-	lost bool // the lock, or its guard, did not last as long as the command
+	lost bool // the lock or its guard was lost before the command had ended
 }
 
-// run returns when the command has ended and, if its lock was lost, all of its group too.
+// run returns when the command has ended. If the lock was lost or a signal ended the command, run also waits for the
+// rest of the group.
 func (s *supervisor) run() outcome {
 	s.begun = time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	lost, unguarded := s.lease.Lost(), s.guarded.Done()
 	for {
-		// A command that has ended by itself is not taken for one that has to be stopped.
+		// Check first whether the command has ended: if it ended by itself, it must not be treated as stopped.
 		select {
 		case e := <-s.child.events():
 			s.happened(e)
@@ -102,7 +104,7 @@ func (s *supervisor) run() outcome {
 		case sig := <-s.signals:
 			s.received(sig)
 		case <-lost:
-			lost = nil // look sees it
+			lost = nil // look handles the loss
 		case <-unguarded:
 			unguarded = nil
 			if !s.stopping {
@@ -119,7 +121,7 @@ func (s *supervisor) happened(e childEvent) {
 		s.exited, s.code = true, e.code
 		s.asked = s.wasAsked(e)
 		if reason := s.over(); reason != nil && !s.stopping {
-			s.stop(fmt.Errorf("%w while the command ran", reason)) // what it has left running ends too
+			s.stop(fmt.Errorf("%w while the command ran", reason)) // the processes that it left must end too
 		}
 	case s.stopping:
 	case s.child.stopped(e.stopped):
@@ -128,8 +130,8 @@ func (s *supervisor) happened(e childEvent) {
 	}
 }
 
-// wasAsked reports whether the command has ended because of a signal, to us or from its terminal. The exit code does
-// not matter if the signal asks every program to end, because a program may handle it.
+// wasAsked reports whether the command has ended because of a signal, passed on by us or sent by its terminal. If the
+// signal asks every program to end, the exit code does not matter, because a program may handle the signal.
 func (s *supervisor) wasAsked(e childEvent) bool {
 	return e.signal != nil && slices.Contains(signalsOfTerminal, e.signal) ||
 		slices.ContainsFunc(s.passed, func(sig os.Signal) bool {
@@ -146,7 +148,7 @@ func (s *supervisor) received(sig os.Signal) {
 		s.child.forward(sig)
 		return
 	}
-	// We may have been stopped for long.
+	// This process may have been stopped for long, so check the clock first.
 	s.look()
 	if !s.stopping {
 		s.resumeAt = time.Time{}
@@ -154,7 +156,7 @@ func (s *supervisor) received(sig os.Signal) {
 	}
 }
 
-// look does what the clock and the lease ask for.
+// look checks the clock and the lease, and stops, kills or continues the command if that is due.
 func (s *supervisor) look() {
 	if s.exited && !s.stopping && !s.rest {
 		return
@@ -190,8 +192,8 @@ func (s *supervisor) kill() {
 	}
 }
 
-// lookForForeign says once that there are processes which only another user can stop. sudo takes a moment to be one, so
-// that it looks often at first.
+// lookForForeign reports once that the group has processes that only another user can stop. The first checks are
+// frequent, because sudo takes a moment to change the user.
 func (s *supervisor) lookForForeign(now time.Time) {
 	s.every = min(max(2*s.every, foreignFirst), foreignLast)
 	s.lookAt = now.Add(s.every)
@@ -212,7 +214,7 @@ func (s *supervisor) noRenewal(left time.Duration) error {
 	return fmt.Errorf("no renewal has succeeded%s, the lease ends in %s", because, shortDuration(left))
 }
 
-// over is why the lease has ended, nil if it has not.
+// over returns why the lease has ended, nil if it has not.
 func (s *supervisor) over() error {
 	late := time.Since(s.lease.Deadline())
 	select {
@@ -228,7 +230,7 @@ func (s *supervisor) over() error {
 	return fmt.Errorf("the lock is lost: its lease ended %s ago", shortDuration(late))
 }
 
-// stop sends SIGTERM and sets the time for SIGKILL, before the deadline unless that has passed.
+// stop sends SIGTERM and schedules SIGKILL: before the deadline, unless that has passed.
 func (s *supervisor) stop(why error) {
 	s.stopping = true
 	now := time.Now()
@@ -260,7 +262,7 @@ func (s *supervisor) done() bool {
 	if !s.stopping && !s.rest {
 		s.rest, s.killAt = true, time.Now().Add(s.grace)
 	}
-	s.outlive = s.child.foreign() // no next holder may run beside such a process while we can keep the lock
+	s.outlive = s.child.foreign() // while we can keep the lock, no next holder may run beside such a process
 	if !s.outlive && s.killed && time.Since(s.killAt) > killPatience {
 		s.say("some processes of the command have been killed but have not ended yet")
 		return true
@@ -268,7 +270,7 @@ func (s *supervisor) done() bool {
 	return false
 }
 
-// pause is how long nothing can be due.
+// pause returns how long run may wait for an event until something is due.
 func (s *supervisor) pause() time.Duration {
 	switch {
 	case s.outlive:
@@ -278,7 +280,7 @@ func (s *supervisor) pause() time.Duration {
 	case s.stopping && s.exited:
 		return groupPoll
 	case s.stopping && s.killed:
-		return killPatience // only its end is awaited
+		return killPatience // only the end of the command is pending
 	case s.stopping:
 		return time.Until(s.killAt)
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// A switched store is one of the two.
+// A switched is one of the two stores of a switch.
 type switched struct {
 	pair.Store
-	other backend.Backend // one more client: a number of the same session may cost less than one of the next
-	url   string          // without a base
-	file  string          // that the URL was read from, if it was
-	key   string          // of probes, which nobody else has
+	other backend.Backend // a second client; probes alternate, because the next number of the same session may cost less
+	url   string          // without the token base
+	file  string          // the file that the URL was read from, if any
+	key   string          // of probes; unique, so that nobody else uses it
 }
 
-// openSwitched opens the store of a flag, or of the one for a file.
+// openSwitched opens the store whose URL is given by the flag, or by a file that the flag with the suffix -file names.
 func (a *app) openSwitched(ctx context.Context, flag string, rawURL, file text) (*switched, error) {
 	url, err := readURL(ctx, flag, rawURL, flag+"-file", file)
 	switch {
@@ -63,7 +63,8 @@ func openSwitched(ctx context.Context, rawURL string) (*switched, error) {
 
 func (s *switched) close() error { return errors.Join(s.other.Close(), s.Backend.Close()) }
 
-// number takes a lock, and returns its number. 0 means that the store has none.
+// number acquires and releases a lock, and returns the lock's number with the token base. 0 means that the store has no
+// numbers.
 func (s *switched) number(ctx context.Context) (uint64, error) {
 	s.Backend, s.other = s.other, s.Backend
 	l, err := s.Backend.Acquire(ctx, backend.Request{Key: s.Prefix + s.key, Owner: backend.NewOwner(),
@@ -77,15 +78,15 @@ func (s *switched) number(ctx context.Context) (uint64, error) {
 	return driver.AddTokenBase(l.Token(), s.TokenBase)
 }
 
-// A cut is a number that a store does not reach within the time.
+// A cut is a number that a store does not reach within a given time.
 type cut struct {
 	number uint64
-	found  string // how
-	limit  string // what a deploy has to keep, so that it is not reached
+	found  string // how the cut was found, for people
+	limit  string // when the deploy must be complete, so that the store does not reach the cut before
 }
 
-// findCut takes numbers one after the other, to see what one takes, and then one after a second, to see what time or
-// others take.
+// findCut draws numbers in a row, to measure by how much one lock advances them. It draws another number a second
+// later, to measure by how much time or other processes advance them.
 func (s *switched) findCut(ctx context.Context, within time.Duration) (*cut, error) {
 	const probes, watched = 20, time.Second
 	first, err := s.number(ctx)
@@ -109,14 +110,14 @@ func (s *switched) findCut(ctx context.Context, within time.Duration) (*cut, err
 	if err != nil {
 		return nil, err
 	}
-	// A clock grew by a time between the shortest and the longest that can have passed between the two numbers.
+	// If the numbers follow a clock, they have grown by a time between the shortest and the longest that can have passed.
 	shortest, longest := uint64(begun.Sub(answered).Microseconds()), uint64(time.Since(asked).Microseconds())
 	if grown := now - last; grown > shortest*9/10 && grown < longest*11/10+step {
 		return &cut{number: now + uint64(within.Microseconds()), limit: "within " + within.String(),
 			found: fmt.Sprintf("the number %d of a probe now; they follow a clock in microseconds, so it is reached in %v", now,
 				within)}, nil
 	}
-	// All that others took in the second that was watched, twice, and never fewer than some thousands.
+	// Leave room for twice what others used per second, and for at least 10,000 locks.
 	const least = 10_000
 	others := now - last - min(now-last, step)
 	room := max(least*step, 2*others*uint64(within/watched+1))
@@ -126,8 +127,8 @@ func (s *switched) findCut(ctx context.Context, within time.Duration) (*cut, err
 			now, room, step, others)}, nil
 }
 
-// pass takes numbers until they have reached n, and waits until the store that follows may be used alone. It returns
-// the last.
+// pass draws numbers until they have reached n. It then waits until processes may use the next store alone, and returns
+// the last number. It calls tell with each number below n.
 func (s *switched) pass(ctx context.Context, n uint64, tell func(number uint64)) (uint64, error) {
 	for {
 		now, err := s.number(ctx)
@@ -140,7 +141,7 @@ func (s *switched) pass(ctx context.Context, n uint64, tell func(number uint64))
 			return now, kit.Sleep(ctx, pair.SwitchDelay)
 		}
 		tell(now)
-		const clock = 1_000_000 // further away than this, do not take numbers as fast as they come
+		const clock = 1_000_000 // if n is further away than this, pause between numbers
 		if n-now > clock {
 			if err := kit.Sleep(ctx, 10*time.Millisecond); err != nil {
 				return 0, err

@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// unsafeSwitch says why two stores cannot follow each other, whatever the deploys are.
+// unsafeSwitch returns why no switch between two stores is safe, whatever is deployed in which order. It returns nil if
+// one is.
 func unsafeSwitch(old, next *switched, withoutTokens bool) error {
 	g, h := old.Backend.Guarantees(), next.Backend.Guarantees()
 	switch {
@@ -35,21 +36,21 @@ func unsafeSwitch(old, next *switched, withoutTokens bool) error {
 	return nil
 }
 
-// A switchPlan is what switch prints.
+// A switchPlan is the output of switch.
 type switchPlan struct {
 	From    string   `json:"from"`
 	Both    string   `json:"both"`
 	To      string   `json:"to"`
-	Cut     uint64   `json:"cut,string"` // texts: programs that read numbers as floats would round them
+	Cut     uint64   `json:"cut,string"` // strings: programs that parse numbers as floats would round them
 	Base    uint64   `json:"token_base,string"`
 	Found   string   `json:"found_by"`
 	Changes []string `json:"guarantees_changed"`
 	Steps   []string `json:"steps"`
 }
 
-// spare is how much above the cut the next store's numbers begin. Who uses the old store alone beyond the cut, because
-// a deploy took too long or numbers have leapt, gets tokens there, and all owners after it would be below them for
-// good. It is twelve days of a clock in microseconds, and 256 leaders of ZooKeeper.
+// spare is how far above the cut the numbers of the next store begin. If a deploy took too long or the numbers have
+// jumped, processes may use the old store alone beyond the cut. Without spare, their tokens would stay above those of
+// all later owners. spare is twelve days of a clock in microseconds, or 256 leaders of ZooKeeper.
 const spare = 1 << 40
 
 func planSwitch(ctx context.Context, old, next *switched, within time.Duration) (*switchPlan, error) {
@@ -57,7 +58,7 @@ func planSwitch(ctx context.Context, old, next *switched, within time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	const most = backend.TokenLimit / 2 // the numbers of the next store come on top
+	const most = backend.TokenLimit / 2 // leaves room for the numbers of the next store
 	if cut.number >= most {
 		return nil, fmt.Errorf("%w: the cut %d leaves no room for numbers below 2^55", backend.ErrUnsupported, cut.number)
 	}
@@ -95,7 +96,7 @@ func (p *switchPlan) setURLs(from, to string) {
 	p.From, p.Both, p.To = driver.Mask(from), driver.Mask(pair.URL(from, to, p.Cut)), driver.Mask(to)
 }
 
-// fillRule says how a URL with *** becomes a URL that works.
+// fillRule explains how to turn a URL with *** into a working URL.
 const fillRule = "replace each *** by the password in its place, with %XX for every byte but letters and digits. " +
 	"At the end of a URL, lock_password=*** has the passwords of the URLs inside, in their order"
 
@@ -111,7 +112,7 @@ func withBase(rawURL string, base uint64) string {
 	return rawURL + sep + "lock_token_base=" + strconv.FormatUint(base, 10)
 }
 
-// changes lists what is promised otherwise.
+// changes lists the guarantees that differ.
 func changes(g, h backend.Guarantees) []string {
 	list := []string{}
 	for _, c := range []struct {

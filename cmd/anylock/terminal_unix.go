@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal is the controlling terminal of this process. Only one process group, the foreground, may read from it; it
-// gets the signals of the keyboard. A nil terminal is none, and its methods do nothing.
+// A terminal is the controlling terminal of this process. Only one process group, the foreground group, may read from
+// the terminal and gets the signals of the keyboard. A nil terminal means that there is none; its methods do nothing.
 type terminal struct {
 	file   *os.File
 	opened bool // by us
 	own    int  // our process group
-	eager  bool // the command gets it at once, not when it asks
-	given  bool // the command has got it
+	eager  bool // hand it to the command at once, not only when the command needs it
+	given  bool // handed to the command
 }
 
-// openTerminal finds the controlling terminal. The command gets it at once if both its input and its output are the
-// terminal; otherwise, when it is stopped for lack of it, because in "anylock run KEY -- CMD | less" it is less that
-// reads the keyboard.
+// openTerminal finds the controlling terminal. If both our input and output are the terminal, the command gets the
+// terminal at once. Otherwise the command gets the terminal when it is stopped for lack of it: in "anylock run KEY --
+// CMD | less", less reads the keyboard.
 func openTerminal() *terminal {
 	t := &terminal{file: os.Stdin, own: unix.Getpgrp()}
 	if _, ok := foreground(os.Stdin); ok {
@@ -37,7 +37,7 @@ func openTerminal() *terminal {
 	return t
 }
 
-// foreground is the group in the foreground of the terminal f. ok is false where f is not our controlling terminal.
+// foreground returns the foreground group of the terminal f. ok is false if f is not our controlling terminal.
 func foreground(f *os.File) (group int, ok bool) {
 	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	return group, err == nil
@@ -52,21 +52,21 @@ func (t *terminal) foregroundIs(group int) bool {
 }
 
 func (t *terminal) give(group int) {
-	unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) //nolint:errcheck // the terminal has gone: nothing to give
+	unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) //nolint:errcheck // fails only if the tty is gone
 }
 
-// handOver gives the terminal to a new command. That is done here and not in the new process, which would have to
-// ignore SIGTTOU for it, and the command would inherit that.
+// handOver gives the terminal to a new command. The new process does not do this itself, because it would have to
+// ignore SIGTTOU, and the command would inherit that.
 func (t *terminal) handOver(group int) {
 	if t == nil {
 		return
 	}
-	// Lets us take the terminal back, and write messages to one that is set to stop writers in the background.
+	// This lets us take the terminal back, and write to a terminal that is set to stop background writers.
 	signal.Ignore(unix.SIGTTOU)
 	if t.eager && t.foregroundIs(t.own) {
 		t.given = true
 		t.give(group)
-		unix.Kill(-group, unix.SIGCONT) // it may have asked too early
+		unix.Kill(-group, unix.SIGCONT) // the command may have been stopped for lack of it already
 	}
 }
 
@@ -87,11 +87,11 @@ func (c *process) stopped(sig os.Signal) (suspend bool) {
 	c.stopAsked = false
 	switch {
 	case c.tty == nil:
-		return false // no shell waits for its terminal: we keep the lock until somebody continues the command
+		return false // no shell waits for its terminal: keep the lock until somebody continues the command
 	case !asked && (sig == unix.SIGTTIN || sig == unix.SIGTTOU):
-		// to continue it would undo a Ctrl-Z that came to us meanwhile
+		// Do not continue the command if a Ctrl-Z has stopped our job meanwhile, because that would undo the Ctrl-Z.
 		if !c.tty.foregroundIs(c.tty.own) && !c.tty.foregroundIs(c.pid) {
-			return true // we are in the background ourselves
+			return true // we are in the background too
 		}
 		c.tty.given = true
 		c.resume()
@@ -99,13 +99,14 @@ func (c *process) stopped(sig os.Signal) (suspend bool) {
 	case c.tty.foregroundIs(c.pid):
 		return true // Ctrl-Z
 	}
-	// Somebody has stopped the command alone. As long as we run, the lock stays its own.
+	// If no SIGTSTP was forwarded, somebody has stopped the command alone. Then this process keeps running, and keeps the
+	// lock.
 	return asked
 }
 
-// suspend stops the whole job, as the terminal would have done, but with SIGSTOP: package os/signal cannot bring back
-// the default action of SIGTSTP once that was caught. In the group of the session's leader there is no shell that could
-// continue us, as in a container that was started with anylock.
+// suspend stops the whole job, as the terminal would have done. It sends SIGSTOP, because package os/signal cannot
+// restore the default action of SIGTSTP once that was caught. In the session leader's own group it does not stop us,
+// because no shell could continue us. That is so in a container that was started with anylock.
 func (c *process) suspend() {
 	c.tty.takeBack(c.pid)
 	if session, err := unix.Getsid(0); err == nil && session != unix.Getpgrp() {

@@ -11,9 +11,9 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-const requireEnv = "ANYLOCK_REQUIRE" // what the store must promise, as --require
+const requireEnv = "ANYLOCK_REQUIRE" // guarantees that the store must have, as in --require
 
-// termFlags are the flags about how the lock is acquired and held.
+// termFlags adds the flags for how the lock is acquired and held.
 func (r *runner) termFlags(flags *pflag.FlagSet) {
 	flags.Var(&r.ttl, "ttl", "how long the key stays taken if its holder dies")
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "print nothing if somebody else holds the key")
@@ -27,7 +27,7 @@ func (r *runner) termFlags(flags *pflag.FlagSet) {
 			"$ANYLOCK_REQUIRE)")
 }
 
-// modeFlags are the flags that let several hold the key at once.
+// modeFlags adds the flags that let several holders have the key at once.
 func (r *runner) modeFlags(flags *pflag.FlagSet) {
 	r.sharedFlag(flags)
 	flags.IntVar(&r.permits, "permits", 0, "let `N` holders hold the key at once; all must use the same N")
@@ -38,7 +38,7 @@ func (r *runner) sharedFlag(flags *pflag.FlagSet) {
 		"share the key with other holders that use --shared")
 }
 
-// checkTerms checks the key and termFlags.
+// checkTerms validates the key and the flags of termFlags and modeFlags.
 func (r *runner) checkTerms() error {
 	if err := backend.ValidateKey(r.key); err != nil {
 		return fmt.Errorf("KEY: %w", err)
@@ -64,7 +64,7 @@ func (r *runner) checkTerms() error {
 	return nil
 }
 
-// options are those of the Locker.
+// options returns the options of the Locker.
 func (r *runner) options() ([]lock.Option, error) {
 	opts := []lock.Option{
 		lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)),

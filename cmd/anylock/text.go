@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock"
 )
 
-// show is s for a message of one line: as it is where that is readable, else quoted.
+// show returns s for a message of one line: unchanged if readable, otherwise quoted.
 func show(s string) string {
 	plain := s != "" && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
 		return !unicode.IsPrint(r) || r == ' ' || r == '"'
@@ -22,7 +22,8 @@ func show(s string) string {
 	return strconv.Quote(s)
 }
 
-// oneLine keeps what others wrote, such as a server's error, from breaking a message of one line or moving the cursor.
+// oneLine replaces unprintable characters with blanks, so that foreign text, such as a server's error, cannot break the
+// line or move the cursor.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -54,7 +55,7 @@ func holderText(h lock.Holder) string {
 	return s
 }
 
-// shortOwner cuts the random part of an owner, which people do not compare by eye.
+// shortOwner shortens the random part of an owner, because people do not compare it by eye.
 func shortOwner(owner string) string {
 	const most = 8
 	if random, host, ok := strings.Cut(owner, "@"); ok && len(random) > most {

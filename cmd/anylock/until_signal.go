@@ -8,11 +8,12 @@ import (
 	"syscall"
 )
 
-// interrupted is the exit that a shell would report for a command that the signal ended.
+// interrupted returns the exit error for a signal: the code that a shell would report for a command that the signal
+// ended.
 func interrupted(sig os.Signal) error { return exitWith(exitSignal + int(sig.(syscall.Signal))) }
 
-// untilSignal returns a context that ends when one of signalsEnding comes. stop ends the watch, leaves further signals
-// in the channel, and returns the exit for the one that came, if any; the context lives on.
+// untilSignal returns a context that ends when one of signalsEnding arrives. stop ends the watch, so that later signals
+// stay in the channel. It returns the exit error for the signal that arrived, if any. stop does not end the context.
 func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Context, stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	quit, done := make(chan struct{}), make(chan error, 1)
@@ -37,8 +38,8 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Conte
 	}
 }
 
-// interruptible is untilSignal for a command that has results to print. A second signal ends the program, and so does
-// one after stop.
+// interruptible is untilSignal with a channel of its own. After the first signal, or after stop, a further signal ends
+// the program.
 func interruptible(ctx context.Context) (_ context.Context, stop func() error) {
 	signals := make(chan os.Signal, 1)
 	notify(signals, signalsEnding)
@@ -52,7 +53,8 @@ func interruptible(ctx context.Context) (_ context.Context, stop func() error) {
 
 func ending(sig os.Signal) bool { return slices.Contains(signalsEnding, sig) }
 
-// notify is signal.Notify but for signals that we were started with ignored, as by nohup(1): the command inherits that.
+// notify is signal.Notify without the signals that were ignored when we started, as by nohup(1): the command inherits
+// that they are ignored.
 func notify(signals chan<- os.Signal, which []os.Signal) {
 	for _, s := range which {
 		if !signal.Ignored(s) {

@@ -16,7 +16,8 @@ import (
 
 const urlFileEnv = "ANYLOCK_URL_FILE" // names a file with the store's URL
 
-// backendURL is the store to use: that of the flags, else that of the environment, else a directory of this user.
+// backendURL returns the URL of the store to use: from the flags, else from the environment, else a directory of this
+// user.
 func (a *app) backendURL(ctx context.Context) (string, error) {
 	given, err := readURL(ctx, "--backend", a.backend, "--backend-file", a.backendFile)
 	a.warnOfPassword("--backend", a.backend.s)
@@ -46,7 +47,7 @@ func (a *app) backendURL(ctx context.Context) (string, error) {
 	return fileURL(dir), nil
 }
 
-// homeOfUser is the home directory of the user that the system knows, and not $HOME.
+// homeOfUser returns the home directory from the system's user database, not $HOME.
 var homeOfUser = func() (string, error) {
 	u, err := currentUser()
 	if err != nil {
@@ -55,8 +56,8 @@ var homeOfUser = func() (string, error) {
 	return u.HomeDir, nil
 }
 
-// readURL is the URL that is given itself or in a file, empty if it is not given. One that is given and empty is a
-// mistake, such as a variable that is not set: another store in its place would keep nobody out.
+// readURL returns the URL that is given directly or in a file, empty if neither is given. A URL that is given but empty
+// is an error, for example an unset variable: the default store in its place would exclude nobody.
 func readURL(ctx context.Context, urlName string, rawURL text, fileName string, file text) (string, error) {
 	switch {
 	case rawURL.isSet && file.isSet:
@@ -78,14 +79,14 @@ func readURL(ctx context.Context, urlName string, rawURL text, fileName string, 
 	return line, nil
 }
 
-// warnOfPassword is for URLs on the command line, of a flag beside which there is one for a file.
+// warnOfPassword warns of passwords in URLs on the command line. The flag has a counterpart with the suffix -file.
 func (a *app) warnOfPassword(flag string, rawURLs ...string) {
 	if slices.ContainsFunc(rawURLs, func(rawURL string) bool { return rawURL != "" && driver.HasPassword(rawURL) }) {
 		a.say("everybody on this machine can see the password in %s; use %s-file instead", flag, flag)
 	}
 }
 
-// fileURL is the URL of an absolute path.
+// fileURL returns the URL of an absolute path.
 func fileURL(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") { // C:/Users on Windows
@@ -94,8 +95,8 @@ func fileURL(path string) string {
 	return (&url.URL{Scheme: "file", Path: path}).String()
 }
 
-// sharedURL is rawURL as the suite and the benchmarks need it: without lock_prefix and lock_token_base, which are
-// package lock's, and naming a store that several clients share. Memory without a name gets one that begins with name.
+// sharedURL returns rawURL for the suite and the benchmarks: a store that several clients share, without lock_prefix
+// and lock_token_base, which belong to package lock. A memory store without a name gets a name that begins with name.
 func sharedURL(rawURL, name string) (string, error) {
 	rest, _, err := driver.TakePrefix(rawURL)
 	if err != nil {
@@ -114,7 +115,7 @@ func sharedURL(rawURL, name string) (string, error) {
 	return rest, nil
 }
 
-// open opens the store. Its errors are exits.
+// open opens the store. Its errors are exit errors.
 func (a *app) open(ctx context.Context, opts ...lock.Option) (*lock.Locker, error) {
 	rawURL, err := a.backendURL(ctx)
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// firstLine returns the first line of a file, without its end. It returns when ctx ends even if the file cannot be
-// opened or read yet, as a named pipe without a writer.
+// firstLine returns the first line of a file without the newline. It returns when ctx ends, even if the file cannot be
+// opened or read yet, like a named pipe without a writer.
 func firstLine(ctx context.Context, file string) (string, error) {
 	type result struct {
 		line string
 		err  error
 	}
 	read := make(chan result, 1)
-	go func() { // a blocked one ends with the program
+	go func() { // a blocked goroutine ends with the program
 		line, err := readFirstLine(file)
 		read <- result{line, err}
 	}()
@@ -54,7 +54,8 @@ func checkFirstLine(line string) error {
 	return nil
 }
 
-// warnOfReaders warns of a file with a password that every user of this machine may read. flag names the file.
+// warnOfReaders warns of a file with a password that every user of this machine may read. flag is the option that names
+// the file.
 func (a *app) warnOfReaders(flag, file, rawURL string) {
 	if file == "" || rawURL == "" || !driver.HasPassword(rawURL) {
 		return

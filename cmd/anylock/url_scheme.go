@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// schemesByPort are the schemes of the stores' usual ports.
+// schemesByPort maps the stores' usual ports to their schemes.
 var schemesByPort = map[string]string{
 	"2181": "zookeeper", "2379": "etcd", "5432": "postgres", "6379": "redis", "11211": "memcached",
 }

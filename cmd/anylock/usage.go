@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// columns is the width of the help: that of a terminal, and of a mail.
+// columns is the width of the help: the usual width of a terminal and of an email.
 const columns = 80
 
-// printUsage prints what follows the description in a command's help. Cobra's own does not break the lines of flags,
-// and its templates make the linker keep every exported method in the program.
+// printUsage prints what follows the description in a command's help. Cobra's own function does not wrap the lines of
+// flags, and its templates make the linker keep every exported method in the program.
 func printUsage(c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
@@ -38,7 +38,7 @@ func printUsage(c *cobra.Command) error {
 	return err
 }
 
-// storeless are the commands that open no store by --backend or --backend-file.
+// storeless lists the commands that do not open the store of --backend or --backend-file.
 var storeless = []string{"backends", "table", "switch", "version", "completion", "help"}
 
 // inheritedFlags returns the flags of the root command that have an effect on c.

@@ -26,8 +26,8 @@ func (a *app) printVersion() error {
 // releaseVersion is set by scripts/release.
 var releaseVersion string
 
-// version returns the release, or what the Go toolchain recorded when it built the program, and the commit with its
-// date.
+// version returns the release, or else the version that the Go toolchain recorded when it built the program. The commit
+// with its date, the version of Go and the platform follow.
 func version() string {
 	v, commit := "devel", ""
 	if info, ok := debug.ReadBuildInfo(); ok {

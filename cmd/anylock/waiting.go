@@ -10,17 +10,17 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// waitNotice is how long a wait lasts before people see what for.
+// waitNotice is how long a wait lasts before the holder is reported.
 const waitNotice = 2 * time.Second
 
-// A waitable is what lock.Ops reports while one waits for a key.
+// A waitable reports why a wait for a key is not over. lock.Ops implements it.
 type waitable interface {
 	Inspect(ctx context.Context, key string) (lock.Holder, error)
-	NotReady() error // why the store cannot grant anything yet: which of its servers, until when and why
+	NotReady() error // why the store cannot grant yet: which of its servers cannot, until when, and why
 }
 
-// tellWaiting says why there is no lease yet: at once if the store is not ready, and after waitNotice who holds the
-// key, where somebody looks. stop ends it.
+// tellWaiting reports why the key is not granted yet. If the store is not ready, it reports that at once. Otherwise it
+// reports the holder after waitNotice, if standard error is a terminal or with --verbose. stop ends the reports.
 func (r *runner) tellWaiting(ctx context.Context, locks waitable) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var telling sync.WaitGroup
@@ -55,7 +55,7 @@ func (r *runner) sayHolder(ctx context.Context, locks waitable) {
 	}
 }
 
-// inspectPatience is how long asking for the holder may take, for a message only.
+// inspectPatience limits a request for the holder, which is needed for a message only.
 const inspectPatience = 2 * time.Second
 
 func inspect(ctx context.Context, locks waitable, key string) (lock.Holder, error) {

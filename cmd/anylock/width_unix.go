@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// widthOf is how many characters a line of the terminal f has, 0 if it is none.
+// widthOf returns the width of the terminal f in characters, or 0 if f is not a terminal.
 func widthOf(f *os.File) int {
-	const usual = 80 // of those that do not say
+	const usual = 80 // for a terminal that does not report its width
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
 		return 0

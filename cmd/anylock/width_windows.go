@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// widthOf is how many characters a line of the terminal f has, 0 if it is none.
+// widthOf returns the width of the terminal f in characters, or 0 if f is not a terminal.
 func widthOf(f *os.File) int {
 	var info windows.ConsoleScreenBufferInfo
 	if windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info) != nil {

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// setBacklog sets how many connections the kernel makes that nobody accepts. On Linux, listen may be called again for
-// that.
+// setBacklog sets the length of the kernel's queue of connections that wait for Accept. On Linux, listen may be called
+// again to change it.
 func setBacklog(l *net.TCPListener, n int) error {
 	conn, err := l.SyscallConn()
 	if err != nil {

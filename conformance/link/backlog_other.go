@@ -7,5 +7,6 @@ import (
 	"net"
 )
 
-// setBacklog sets how many connections the kernel makes that nobody accepts, where that is possible.
+// setBacklog would set the length of the kernel's queue of connections that wait for Accept. It is implemented on Linux
+// only.
 func setBacklog(*net.TCPListener, int) error { return errors.ErrUnsupported }

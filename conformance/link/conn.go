@@ -11,13 +11,13 @@ import (
 type conn struct {
 	link           *Link
 	client, server net.Conn
-	broken         chan struct{} // closed to end it
-	over           chan struct{} // closed when it has ended at both sides
+	broken         chan struct{} // closed to break the connection
+	over           chan struct{} // closed when both directions have ended
 
 	// guarded by link.mu
 	isBroken bool
-	lossy    bool // something was swallowed
-	stranded bool // nothing passes, except to the store once it is delivered
+	lossy    bool // data was dropped
+	stranded bool // no data passes, except to the store if deliver is set
 	deliver  bool
 	ways     int // directions that have not ended
 }
@@ -53,10 +53,10 @@ func (c *conn) breakLocked() {
 	}
 }
 
-// lastWrite is how long a receiver has to take what was on its way when the connection is broken.
+// lastWrite is how long a receiver has to read data that is in flight when its connection is broken.
 const lastWrite = 20 * time.Millisecond
 
-// endWay notes that one direction has ended.
+// endWay records that one direction has ended.
 func (c *conn) endWay() {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *conn) endWay() {
 	}
 }
 
-// end breaks it, as one side has ended it.
+// end breaks the connection, because one side has ended it.
 func (c *conn) end() {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
@@ -80,23 +80,23 @@ type way struct {
 	conn      *conn
 	direction conformance.Direction
 	from, to  net.Conn
-	arrived   chan struct{} // full when something has come
+	arrived   chan struct{} // holds a value when data has arrived
 
-	queue []arrival // what has come and not yet gone; guarded by link.mu
+	queue []arrival // data that has arrived but was not forwarded yet; guarded by link.mu
 
-	// of the goroutine that runs it
-	staged []byte        // what goes next
-	cut    chan struct{} // set when the cut comes after what is staged: its happened
-	eof    bool          // the end goes next
+	// owned by the goroutine in run
+	staged []byte        // the data to write next
+	cut    chan struct{} // if the cut follows the staged data: the cut's happened channel
+	eof    bool          // the end of the connection follows
 }
 
-// An arrival is a piece of data; an empty one is the end of the connection.
+// An arrival is a piece of data, or the end of the connection if data is nil.
 type arrival struct {
 	data []byte
 	at   time.Time
 }
 
-// read queues arriving data until both sides, or the sender, have ended the connection.
+// read queues arriving data until the sender, or both sides, have ended the connection.
 func (w *way) read() {
 	buf := make([]byte, 32<<10)
 	for {
@@ -131,7 +131,7 @@ func (w *way) run() {
 			w.conn.end()
 			return
 		}
-		var due <-chan time.Time // of its own: delays are rare
+		var due <-chan time.Time // a new timer each time, because delays are rare
 		if wait > 0 {
 			due = time.After(wait)
 		}
@@ -145,7 +145,7 @@ func (w *way) run() {
 	}
 }
 
-// reached makes the cut, whose place has been reached.
+// reached makes the cut, because the data before it has been forwarded.
 func (w *way) reached() {
 	w.conn.link.reached(w.cut)
 	w.cut = nil
@@ -174,14 +174,14 @@ func (w *way) wake() {
 	}
 }
 
-// stage removes the data that may pass now from the queue. changed is closed when that may have become more, and wait
-// how long until more may go by itself, if it is known.
+// stage moves the data that may pass now from the queue to w.staged. changed is closed when a fault changes, because
+// more data may pass then. If wait is positive, more data may pass after that time.
 func (w *way) stage() (changed <-chan struct{}, wait time.Duration) {
 	l := w.conn.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := &l.ways[w.direction]
-	// Nothing passes between the last byte before a cut and the cut.
+	// No data passes between the last byte before a cut and the cut.
 	if l.ways[conformance.ToStore].last || l.ways[conformance.FromStore].last || w.conn.isBroken {
 		return l.changed, 0
 	}
@@ -213,7 +213,7 @@ func (w *way) stage() (changed <-chan struct{}, wait time.Duration) {
 	}
 	f.passed += int64(n)
 	w.staged = next.data[:n]
-	if next.data = next.data[n:]; len(next.data) == 0 { // the rest goes next if the cut is called off
+	if next.data = next.data[n:]; len(next.data) == 0 { // the rest follows if the cut is cancelled
 		w.queue = w.queue[1:]
 	}
 	if len(w.queue) > 0 {

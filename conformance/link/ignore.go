@@ -9,9 +9,9 @@ import (
 
 var _ conformance.IgnoringLink = (*Link)(nil)
 
-// Ignore implements conformance.IgnoringLink. On Linux the kernel drops the SYN of each new dial, as the queue of
-// connections to accept is full. On other systems the kernel may still accept connections, on which nothing is
-// answered.
+// Ignore implements conformance.IgnoringLink. On Linux the kernel drops the SYN of each new dial, because the queue of
+// connections that wait for Accept is full. On other systems the kernel may still accept connections, but they get no
+// replies.
 func (l *Link) Ignore() {
 	l.dials.Lock()
 	defer l.dials.Unlock()
@@ -21,10 +21,10 @@ func (l *Link) Ignore() {
 	for _, p := range l.ports {
 		if p.listener != nil {
 			listening++
-			_ = p.listener.SetDeadline(time.Unix(1, 0)) // ends Accept
+			_ = p.listener.SetDeadline(time.Unix(1, 0)) // makes Accept return
 		}
 	}
-	l.awaitPause(listening) // a connection that is accepted after fill would leave room for a dial
+	l.awaitPause(listening) // a connection accepted after fill would make room for a dial
 	for _, p := range l.ports {
 		if p.listener != nil {
 			l.fill(p.listener)
@@ -33,7 +33,7 @@ func (l *Link) Ignore() {
 	l.Cut()
 }
 
-// fill makes the kernel's queue of connections to accept as short as possible, and fills it.
+// fill makes the kernel's queue of connections that wait for Accept as short as possible, and fills it.
 func (l *Link) fill(listener *net.TCPListener) {
 	if setBacklog(listener, 0) != nil {
 		return
@@ -53,7 +53,7 @@ func (l *Link) fill(listener *net.TCPListener) {
 	}
 }
 
-// stopIgnoring lets dials be answered again.
+// stopIgnoring restores the listeners. They accept dials again once ignore is unset.
 func (l *Link) stopIgnoring() {
 	l.mu.Lock()
 	ignored, fillers := l.ignore, l.fillers
@@ -87,7 +87,7 @@ func (l *Link) awaitPause(n int) {
 	}
 }
 
-// mayAccept waits while dials are ignored. It reports false once the link is closed.
+// mayAccept blocks while dials are ignored. It returns false once the link is closed.
 func (l *Link) mayAccept() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,8 +5,8 @@
 //		Linked: link.URL("redis://localhost:6379"),
 //	}
 //
-// The link is a proxy for TCP. Any store that is reached by host and port can have one: by its URL ([URL]), or by
-// a function that opens a client for given addresses ([Linked]).
+// The link is a TCP proxy. Any store that is reached by host and port can use one: by its URL ([URL]), or by a function
+// that opens a client for given addresses ([Linked]).
 package link
 
 import (
@@ -19,40 +19,40 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A Link is a [conformance.Link] of TCP connections, to one server or to several which are cut off together.
+// A Link is a [conformance.Link] made of TCP connections, to one server or to several servers that fail together.
 type Link struct {
 	ports   []*port
-	open    context.Context // ends with Close
+	open    context.Context // ends with Close of the link
 	close   func()
 	running sync.WaitGroup
 
 	dials sync.Mutex // held while the link changes how it answers dials: Refuse, Ignore, Heal, Close
 
 	mu      sync.Mutex
-	ways    [2]fault      // by conformance.Direction
-	changed chan struct{} // closed when a fault comes or goes
+	ways    [2]fault      // indexed by conformance.Direction
+	changed chan struct{} // closed and replaced when a fault begins or ends
 	refuse  bool
 	ignore  bool
-	fillers []net.Conn // keep the queue of connections to accept full
-	paused  int        // listeners that accept nothing while dials are ignored
+	fillers []net.Conn // connections that keep the kernel's accept queue full
+	paused  int        // number of listeners that do not accept while dials are ignored
 	closed  bool
 	conns   map[*conn]struct{}
 }
 
 var _ conformance.Link = (*Link)(nil)
 
-// A fault is the state of one direction: its active fault, and the data that has passed.
+// A fault is the state of one direction: its active faults and its byte counts.
 type fault struct {
 	came, passed int64
 	hold, drop   bool
 	delay        time.Duration
 	cutting      bool
 	left         int64 // bytes that may pass before the cut
-	last         bool  // the last of them are on their way
+	last         bool  // the last bytes before the cut are being written
 	happened     chan struct{}
 }
 
-// New makes a link to the servers at upstreams, each host:port. It is free of faults.
+// New makes a link without faults to the servers at upstreams, each host:port.
 func New(upstreams ...string) (*Link, error) {
 	l := &Link{changed: make(chan struct{}), conns: make(map[*conn]struct{})}
 	l.open, l.close = context.WithCancel(context.Background())
@@ -71,7 +71,7 @@ func New(upstreams ...string) (*Link, error) {
 	return l, nil
 }
 
-// Addrs are where clients find the link: one address for each server, in the order given to New.
+// Addrs returns the addresses at which clients reach the link: one for each server, in the order given to New.
 func (l *Link) Addrs() []string {
 	addrs := make([]string, len(l.ports))
 	for i, p := range l.ports {
@@ -80,7 +80,7 @@ func (l *Link) Addrs() []string {
 	return addrs
 }
 
-// change changes the faults, and lets the connections know.
+// change calls f, which changes the faults, and wakes the goroutines that wait for a change.
 func (l *Link) change(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +88,7 @@ func (l *Link) change(f func()) {
 	l.changedLocked()
 }
 
-// changedLocked wakes those who wait for a change. It is called with mu held.
+// changedLocked wakes the goroutines that wait for a change. The caller holds mu.
 func (l *Link) changedLocked() {
 	close(l.changed)
 	l.changed = make(chan struct{})
@@ -113,8 +113,8 @@ func (l *Link) breakLocked(which func(*conn) bool) (broken []*conn) {
 	return broken
 }
 
-// await returns when broken connections have ended at both sides. A write to a peer that reads nothing may hang: the
-// connection is broken all the same.
+// await returns when both directions of every broken connection have ended, or after a second. A write to a peer that
+// does not read may hang, but its connection is broken all the same.
 func await(broken []*conn) {
 	enough := time.NewTimer(time.Second)
 	defer enough.Stop()
@@ -137,7 +137,7 @@ func (l *Link) CutAfter(d conformance.Direction, n int64) <-chan struct{} {
 	return happened
 }
 
-// reached makes the cut that CutAfter has arranged, unless it was called off.
+// reached makes the cut that CutAfter has arranged, unless the cut was cancelled.
 func (l *Link) reached(happened chan struct{}) {
 	happens := false
 	var broken []*conn
@@ -150,7 +150,7 @@ func (l *Link) reached(happened chan struct{}) {
 		}
 	})
 	if happens {
-		go func() { // which the connections' own goroutines end
+		go func() { // the caller must return, so that its own connection can end
 			await(broken)
 			close(happened)
 		}()
@@ -158,7 +158,7 @@ func (l *Link) reached(happened chan struct{}) {
 }
 
 // Refuse implements conformance.Link. The kernel refuses each new dial, because nobody listens on the link's ports. No
-// other program gets the ports meanwhile, except on Windows.
+// other program can bind the ports meanwhile, except on systems other than Unix, such as Windows.
 func (l *Link) Refuse() {
 	l.dials.Lock()
 	defer l.dials.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// Linked makes a [conformance.LinkedFunc] of whatever opens a client for the servers' addresses, each host:port. Open
-// gets the link's addresses in their stead.
+// Linked makes a [conformance.LinkedFunc] from a function that opens a client for the servers' addresses, each
+// host:port. open gets the link's addresses instead of addrs.
 func Linked(
 	addrs []string, open func(ctx context.Context, addrs []string) (backend.Backend, error),
 ) conformance.LinkedFunc {
@@ -41,10 +41,11 @@ var _ conformance.OpeningLink = opening{}
 // Open implements conformance.OpeningLink.
 func (l opening) Open(ctx context.Context) (backend.Backend, error) { return l.open(ctx, l.Addrs()) }
 
-// URL makes a [conformance.LinkedFunc] for a store by its URL, as driver.DefaultMux opens it, with the hosts replaced
-// by the link's. What travels is not looked at: with TLS the client must be given the server's name, or trust the
-// link's address. Clients that ask the servers for further addresses (of a cluster, of a master behind sentinels) would
-// go round the link: the error is ErrInvalid for them, and for URLs without hosts.
+// URL makes a [conformance.LinkedFunc] for the store at rawURL. It replaces the hosts by the link's addresses, and
+// opens the new URL as driver.DefaultMux does. The link does not inspect the data: with TLS, the client must be given
+// the server's name, or trust the link's address. The error is ErrInvalid for a URL without hosts. It is also
+// ErrInvalid if clients discover further servers (of a cluster, or a master behind sentinels), because they would
+// bypass the link.
 func URL(rawURL string) conformance.LinkedFunc {
 	return func(ctx context.Context) (backend.Backend, conformance.Link, error) {
 		hosts, err := hostsOf(rawURL)
@@ -58,13 +59,13 @@ func URL(rawURL string) conformance.LinkedFunc {
 	}
 }
 
-// Linkable reports, as ErrInvalid, why URL cannot put a link before the store that rawURL names.
+// Linkable reports, as ErrInvalid, why URL cannot put a link in front of the store that rawURL names.
 func Linkable(rawURL string) error {
 	_, err := hostsOf(rawURL)
 	return err
 }
 
-// defaultPorts are those of servers whose URL names none, by scheme.
+// defaultPorts are the ports of servers whose URL names none, by scheme.
 var defaultPorts = map[string]string{
 	"redis": "6379", "rediss": "6379", "redis+redlock": "6379", "rediss+redlock": "6379",
 	"memcached": "11211", "memcacheds": "11211", "zookeeper": "2181", "zookeepers": "2281", "etcd": "2379",
@@ -102,7 +103,7 @@ func hostsOf(rawURL string) ([]string, error) {
 	return hosts, nil
 }
 
-// withHosts returns a URL that hostsOf knows with other hosts.
+// withHosts replaces the hosts of rawURL, which hostsOf accepts.
 func withHosts(rawURL string, hosts []string) string {
 	scheme, rest, _ := strings.Cut(rawURL, "://")
 	end := strings.IndexAny(rest, "/?")

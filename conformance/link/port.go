@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// A port is the address at which clients find one server. Its fields are guarded by link.dials.
+// A port is the address at which clients reach one server. Its fields are guarded by link.dials.
 type port struct {
 	link           *Link
 	addr, upstream string
-	release        func()           // gives the port back; nil once that is done
+	release        func()           // frees the port; nil once that is done
 	listener       *net.TCPListener // nil while dials are refused
-	accepting      chan struct{}    // closed when nothing accepts from listener any more
+	accepting      chan struct{}    // closed when the accept loop of listener has ended
 }
 
-// listen has dials accepted again.
+// listen starts to accept dials again.
 func (p *port) listen() error {
 	if p.listener != nil || p.release == nil {
 		return nil
@@ -36,7 +36,7 @@ func (p *port) listen() error {
 	return nil
 }
 
-// stop has dials refused.
+// stop closes the listener, so that the kernel refuses dials.
 func (p *port) stop() {
 	if p.listener == nil {
 		return
@@ -54,7 +54,8 @@ func (p *port) free() {
 	}
 }
 
-// listen has dials to every port accepted again. Where another program has got a port, it retries for a few seconds.
+// listen starts to accept dials on every port again. If another program has bound a port, listen retries for a few
+// seconds.
 func (l *Link) listen() {
 	const (
 		patience = 5 * time.Second
@@ -69,7 +70,8 @@ func (l *Link) listen() {
 
 // accept makes a connection to upstream for each connection that listener accepts.
 func (l *Link) accept(listener *net.TCPListener, upstream string) {
-	// Labels of who made the link count goroutines of clients, which the link's own are not.
+	// The labels of the goroutine that made the link count a client's goroutines. The link's own goroutines must not
+	// inherit them.
 	pprof.SetGoroutineLabels(context.Background())
 	for l.mayAccept() {
 		client, err := listener.Accept()

@@ -4,7 +4,7 @@ package link
 
 import "net"
 
-// reserve finds a free port of 127.0.0.1. While the link refuses connections, another program may get the port.
+// reserve finds a free port of 127.0.0.1. While the link refuses connections, another program may bind the port.
 func reserve() (addr string, release func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -14,5 +14,5 @@ func reserve() (addr string, release func(), err error) {
 	return l.Addr().String(), func() {}, nil
 }
 
-// portSharing is the configuration of a listener on such a port.
+// portSharing configures a listener on such a port.
 var portSharing net.ListenConfig

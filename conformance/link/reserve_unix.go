@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// reserve binds a socket that never listens to a free port of 127.0.0.1. No other program gets the port until release
-// is called, and while nobody listens on it, the kernel refuses connections. listenOn can share the port.
+// reserve binds a socket that never listens to a free port of 127.0.0.1. No other program can bind the port until
+// release is called. While nobody listens on the port, the kernel refuses connections. A listener configured by
+// portSharing can share the port.
 func reserve() (addr string, release func(), err error) {
 	syscall.ForkLock.RLock()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -39,12 +40,12 @@ func reserve() (addr string, release func(), err error) {
 	return netip.AddrPortFrom(netip.AddrFrom4(loopback), port).String(), release, nil
 }
 
-// share lets two sockets of which at most one listens be bound to one port.
+// share allows two sockets to be bound to one port if at most one of them listens.
 func share(fd int) error {
 	return os.NewSyscallError("setsockopt", syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, sharedPort, 1))
 }
 
-// portSharing is the configuration of a listener on a reserved port.
+// portSharing configures a listener on a reserved port.
 var portSharing = net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) error {
 	var failed error
 	if err := conn.Control(func(fd uintptr) { failed = share(int(fd)) }); err != nil {

@@ -9,7 +9,7 @@ import (
 
 const canFreeze = true
 
-// freeze returns when the process has stopped running. An error of the signal says that it has ended.
+// freeze returns when the process has stopped running. If the signal fails, the process has ended.
 func freeze(p *os.Process) {
 	if p.Signal(syscall.SIGSTOP) == nil {
 		awaitStop(p.Pid)

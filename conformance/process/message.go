@@ -17,7 +17,7 @@ const (
 	opNow     = "now"
 )
 
-// A request is sent by the parent. Keys and owners are any bytes, which a string of JSON would not carry.
+// A request is sent by the parent. Keys and owners are byte slices, because a JSON string cannot carry arbitrary bytes.
 type request struct {
 	ID     int64
 	Op     string
@@ -28,28 +28,28 @@ type request struct {
 	Shared bool          `json:",omitempty"`
 }
 
-// An answer is the reply of the process to the request of that ID; the one with ID 0 comes when its client is open. An
-// Acquire is answered twice: when it is begun, and with its result.
+// An answer is the process's reply to the request with the same ID. The reply with ID 0 reports whether the client has
+// been opened. An Acquire gets two replies: one when it has begun, and one with its result.
 type answer struct {
 	ID    int64
 	Begun bool          `json:",omitempty"`
 	Token uint64        `json:",omitempty"`
 	Left  time.Duration `json:",omitempty"`
-	Clock time.Duration `json:",omitempty"` // sharedClock before Left
+	Clock time.Duration `json:",omitempty"` // sharedClock just before Left was read
 	Lost  bool          `json:",omitempty"`
 	Now   time.Time     `json:",omitzero"`
 	Error string        `json:",omitempty"`
 	Is    []string      `json:",omitempty"` // names of the sentinels that the error matches
 }
 
-// sentinels are the errors that callers decide on.
+// sentinels are the errors that callers distinguish, by the names that an answer uses.
 var sentinels = map[string]error{
 	"held": backend.ErrHeld, "lost": backend.ErrLost, "closed": backend.ErrClosed, "invalid": backend.ErrInvalid,
 	"unsupported": errors.ErrUnsupported, "unavailable": backend.ErrUnavailable, "cancelled": context.Canceled,
 	"deadline": context.DeadlineExceeded,
 }
 
-// setError puts err into a.
+// setError stores err in a.
 func (a *answer) setError(err error) {
 	if err == nil {
 		return
@@ -62,7 +62,7 @@ func (a *answer) setError(err error) {
 	}
 }
 
-// err is the error that setError has put into the answer at the other end, or nil.
+// err returns the error that setError stored at the other end, or nil.
 func (a answer) err() error {
 	if a.Error == "" && len(a.Is) == 0 {
 		return nil
@@ -74,7 +74,7 @@ func (a answer) err() error {
 	return e
 }
 
-// A remoteError is an error of another process.
+// A remoteError is an error from another process.
 type remoteError struct {
 	text string
 	is   []error

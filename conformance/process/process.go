@@ -1,19 +1,19 @@
-// Package process starts other processes with a client of the store, which the suite of package conformance can freeze
-// and kill. They run the test's own program.
+// Package process starts other processes, each with a client of the store, which the suite of package conformance can
+// freeze and kill. They run the test's own program.
 //
-// A store's test needs two things. Its TestMain serves the suite if it was started for that:
+// A store's test needs two things. Its TestMain calls Main, which serves the suite if the program was started for that:
 //
 //	func TestMain(m *testing.M) {
 //		process.Main(func(ctx context.Context, address string) (backend.Backend, error) { return mystore.Dial(ctx, address) })
 //		os.Exit(m.Run())
 //	}
 //
-// and its harness starts it:
+// Its harness starts the processes:
 //
 //	conformance.Harness{Process: process.Self(address), …}
 //
-// The processes communicate over the child's standard input and output, one line of JSON for each request and reply.
-// The child ends with its parent. Its output goes to its standard error, which is the parent's.
+// The processes communicate over the child's standard input and output, with one line of JSON for each request and
+// reply. The child ends with its parent. What the child prints goes to its standard error, which is the parent's.
 package process
 
 import (
@@ -30,13 +30,14 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// variable holds the argument of the opener, and makes a program serve.
+// variable makes a program serve. It holds the argument of Self.
 const variable = "ANYLOCK_CONFORMANCE_PROCESS"
 
 // Self returns a ProcessFunc that starts this program again, whose Main opens a client by arg: an address, for
-// instance. It is nil, so that the checks that need it are skipped, on systems where a process cannot be frozen.
+// instance. Self returns nil on systems where a process cannot be frozen. The checks that need it are then skipped.
 //
-// A process whose wall clock is off can be had on linux/amd64 only; elsewhere the error matches errors.ErrUnsupported.
+// A process with a wrong wall clock is available on linux/amd64 only; elsewhere the error matches
+// errors.ErrUnsupported.
 func Self(arg string) conformance.ProcessFunc {
 	if !canFreeze {
 		return nil
@@ -49,7 +50,7 @@ func Self(arg string) conformance.ProcessFunc {
 		if err != nil {
 			return nil, err
 		}
-		cmd := exec.Command(program, "-test.run=^$") // a test without Main ends, and does not start itself for ever
+		cmd := exec.Command(program, "-test.run=^$") // a test without Main ends, instead of starting itself forever
 		cmd.Env = append(os.Environ(), variable+"="+arg)
 		c, err := start(cmd, skew)
 		if err != nil {
@@ -80,7 +81,7 @@ var errNoMain = errors.New("the process does not serve: TestMain must call proce
 // A child is a running process, as its parent sees it.
 type child struct {
 	cmd   *exec.Cmd
-	ready chan error    // of opening its client
+	ready chan error    // the result of opening the client
 	ended chan struct{} // closed when the process has ended and every pending call has failed
 
 	sending sync.Mutex
@@ -88,12 +89,12 @@ type child struct {
 
 	mu      sync.Mutex
 	last    int64
-	waiting map[int64]*call // nil when the child has ended
+	waiting map[int64]*call // by request ID; nil once the child has ended
 }
 
-// A call is a request without an answer yet.
+// A call is a request that has no reply yet.
 type call struct {
-	begun  chan error // gets the answer to an Acquire that has been begun
+	begun  chan error // for an Acquire: receives nil once it has begun, or an error
 	answer func(answer)
 }
 
@@ -112,7 +113,7 @@ func start(cmd *exec.Cmd, skew time.Duration) (*child, error) {
 		cmd: cmd, ready: make(chan error, 1), ended: make(chan struct{}),
 		out: json.NewEncoder(in), waiting: make(map[int64]*call),
 	}
-	c.waiting[0] = &call{answer: func(a answer) { c.ready <- a.err() }} // nobody asks for this one
+	c.waiting[0] = &call{answer: func(a answer) { c.ready <- a.err() }} // no request precedes this reply
 	if skew == 0 {
 		err = cmd.Start()
 	} else {
@@ -126,18 +127,18 @@ func start(cmd *exec.Cmd, skew time.Duration) (*child, error) {
 		for in := json.NewDecoder(out); ; {
 			var a answer
 			if err := in.Decode(&a); err != nil {
-				break // it has ended, perhaps in the middle of an answer
+				break // the process has ended, perhaps in the middle of a reply
 			}
 			c.deliver(a)
 		}
-		_ = cmd.Process.Kill() // one that speaks nonsense
+		_ = cmd.Process.Kill() // in case it sent an invalid reply
 		_ = cmd.Wait()
 		c.failAll()
 	}()
 	return c, nil
 }
 
-// checkClock checks that the process's clock has the intended error: how Go reads the clock depends on its runtime.
+// checkClock checks that the process's clock is off by skew, because replacing the clock depends on Go's runtime.
 func (c *child) checkClock(ctx context.Context, skew time.Duration) error {
 	if skew == 0 {
 		return nil
@@ -153,7 +154,7 @@ func (c *child) checkClock(ctx context.Context, skew time.Duration) error {
 	return nil
 }
 
-// deliver passes an answer to the call that waits for it.
+// deliver passes a reply to the call that waits for it.
 func (c *child) deliver(a answer) {
 	c.mu.Lock()
 	w := c.waiting[a.ID]
@@ -179,7 +180,7 @@ func (c *child) failAll() {
 	for _, w := range rest {
 		select {
 		case w.begun <- errEnded:
-		default: // begun, or nothing to begin
+		default: // already begun, or no Acquire
 		}
 		w.answer(answer{Error: errEnded.Error()})
 	}
@@ -187,7 +188,7 @@ func (c *child) failAll() {
 
 var errEnded = errors.New("the process has ended")
 
-// send sends a request whose answer w gets.
+// send sends a request. w receives the replies.
 func (c *child) send(r request, w *call) error {
 	c.mu.Lock()
 	if c.waiting == nil {
@@ -200,10 +201,10 @@ func (c *child) send(r request, w *call) error {
 	c.mu.Unlock()
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	return c.out.Encode(r) // an error ends the process, which fails every pending call
+	return c.out.Encode(r) // an error means that the process is ending, which fails every pending call
 }
 
-// call sends a request and waits for its answer.
+// call sends a request and waits for its reply.
 func (c *child) call(ctx context.Context, r request) (answer, error) {
 	got := make(chan answer, 1)
 	if err := c.send(r, &call{answer: func(a answer) { got <- a }}); err != nil {
@@ -267,6 +268,6 @@ func (c *child) Thaw() { thaw(c.cmd.Process) }
 
 // Kill implements conformance.Process.
 func (c *child) Kill() {
-	_ = c.cmd.Process.Kill() // an error: it has ended
+	_ = c.cmd.Process.Kill() // an error means that the process has ended
 	<-c.ended
 }

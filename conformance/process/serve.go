@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Main serves, and then ends the program, where Self has started it; elsewhere it returns at once. Call it first in
+// Main serves the suite and then exits, if Self has started the program; otherwise it returns at once. Call it first in
 // TestMain. open gets the argument of Self.
 func Main(open func(ctx context.Context, arg string) (backend.Backend, error)) {
 	arg, ok := os.LookupEnv(variable)
@@ -20,12 +20,12 @@ func Main(open func(ctx context.Context, arg string) (backend.Backend, error)) {
 		return
 	}
 	out := os.Stdout
-	os.Stdout = os.Stderr // what others print must not come between the answers
+	os.Stdout = os.Stderr // other output must not mix with the replies
 	serve(open, arg, os.Stdin, out)
-	os.Exit(0) // the parent has ended or wants no more: the client is not closed, nothing given back, as when killed
+	os.Exit(0) // no more requests: as after a kill, the client is not closed and no lease is released
 }
 
-// A server is the process as it sees itself.
+// A server serves the parent's requests, in the child process.
 type server struct {
 	client backend.Backend
 
@@ -34,7 +34,7 @@ type server struct {
 	leases map[string]backend.Lease // by owner
 }
 
-// serve answers until there are no more requests.
+// serve replies to requests until there are no more.
 func serve(
 	open func(ctx context.Context, arg string) (backend.Backend, error), arg string, in io.Reader, out io.Writer,
 ) {
@@ -54,7 +54,7 @@ func serve(
 	requests := json.NewDecoder(in)
 	for {
 		var r request
-		if err := requests.Decode(&r); err != nil { // also while the client is being opened
+		if err := requests.Decode(&r); err != nil { // also while the client is opening
 			return
 		}
 		if opened != nil && !<-opened {
@@ -65,11 +65,11 @@ func serve(
 	}
 }
 
-// reply sends one answer.
+// reply sends one reply.
 func (s *server) reply(a answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.out.Encode(a) // an error: the parent is gone, and the input ends
+	_ = s.out.Encode(a) // an error means that the parent has ended, which also ends the input
 }
 
 func (s *server) serve(r request) {

@@ -12,10 +12,10 @@ import (
 	"github.com/anylock/lock/internal/skew"
 )
 
-// startSkewed starts cmd with a wall clock that is off by so much, in whole seconds, for every package in it. The clock
-// is replaced while the process is traced and has not run yet.
+// startSkewed starts cmd with a wall clock that is off by the given time, in whole seconds, for every package in the
+// program. It replaces the clock while the process is traced, before the process runs.
 func startSkewed(cmd *exec.Cmd, by time.Duration) error {
-	runtime.LockOSThread() // the tracer is a thread
+	runtime.LockOSThread() // ptrace is bound to the tracing thread
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr.Ptrace = true
 	if err := cmd.Start(); err != nil {
@@ -40,7 +40,7 @@ func unskewed(err error) error {
 	return fmt.Errorf("%w: no process with a wrong clock: %w", backend.ErrUnsupported, err)
 }
 
-// awaitTrap waits until a traced child has become its program.
+// awaitTrap waits until a traced child has replaced itself by its program (exec).
 func awaitTrap(pid int) error {
 	var status syscall.WaitStatus
 	for {

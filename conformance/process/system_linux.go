@@ -14,7 +14,8 @@ import (
 // dieWithParent makes the kernel kill the child when this process dies, even if the child is frozen.
 func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// sharedClock is the time since boot by a clock that all processes share and that nobody sets; 0 if there is none.
+// sharedClock returns the time since boot by a clock that all processes share and nobody sets. It returns 0 if there is
+// none.
 func sharedClock() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
@@ -23,8 +24,8 @@ func sharedClock() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// awaitStop waits until every thread of a process has stopped that was sent SIGSTOP. On a busy machine some run on for
-// milliseconds, and do something that nobody expects of a frozen process.
+// awaitStop waits until every thread of a process has stopped after SIGSTOP. On a busy machine some threads keep
+// running for milliseconds, and may act although the process counts as frozen.
 func awaitStop(pid int) {
 	const most, pause = 10 * time.Second, 200 * time.Microsecond
 	for end := time.Now().Add(most); !stopped(pid) && time.Now().Before(end); {
@@ -32,7 +33,7 @@ func awaitStop(pid int) {
 	}
 }
 
-// stopped reports whether no thread of a process runs, also when there is none.
+// stopped reports whether no thread of a process is running. It is also true if the process does not exist.
 func stopped(pid int) bool {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	threads, err := os.ReadDir(dir)
@@ -42,9 +43,9 @@ func stopped(pid int) bool {
 	for _, thread := range threads {
 		stat, err := os.ReadFile(dir + "/" + thread.Name() + "/stat")
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
-		// "pid (name) state …", where the name may be anything.
+		// The format is "pid (name) state …", where the name may contain any characters.
 		if _, state, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" ")); !ok ||
 			!bytes.ContainsAny(state[:1], "TtZX") {
 			return false

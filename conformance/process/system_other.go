@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// dieWithParent does nothing: the child finds its input ended, unless it is frozen.
+// dieWithParent does nothing. When the parent dies, the child's input ends, but a frozen child does not notice.
 func dieWithParent(*exec.Cmd) {}
 
-// awaitStop does nothing: there is no portable way to know.
+// awaitStop does nothing, because there is no portable way to detect a stop.
 func awaitStop(int) {}
 
-// sharedClock is 0: there is no portable one.
+// sharedClock returns 0, because there is no portable shared clock.
 func sharedClock() time.Duration { return 0 }

@@ -1,5 +1,5 @@
-// Package fencehttp carries fencing tokens over HTTP: the holder of a lease sends its token in a header, and the
-// resource refuses a token lower than the highest one that it has seen.
+// Package fencehttp carries fencing tokens over HTTP. The holder of a lease sends its token in a header. The resource
+// refuses a token lower than the highest token that it has seen.
 package fencehttp
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/fence"
 )
 
-// Header has the fencing token of the lease under which a request is sent: a decimal number.
+// Header names the header with the fencing token of the lease under which a request is sent: a decimal number.
 const Header = "Fencing-Token"
 
 // ErrNoToken means that a request has no fencing token.
@@ -21,7 +21,7 @@ var ErrNoToken = errors.New("no fencing token")
 // SetToken puts a lease's token into a request.
 func SetToken(r *http.Request, token uint64) { r.Header.Set(Header, strconv.FormatUint(token, 10)) }
 
-// Token returns the token of a request. The error is ErrNoToken, or says what is wrong with the header.
+// Token returns the token of a request. The error is ErrNoToken, or describes what is wrong with the header.
 func Token(r *http.Request) (uint64, error) {
 	values := r.Header.Values(Header)
 	if len(values) == 0 {
@@ -34,20 +34,20 @@ func Token(r *http.Request) (uint64, error) {
 	return token, nil
 }
 
-// Protect returns a handler that lets a request through to next if its token is not stale. guard returns the Guard of
-// the resource that a request is about, the same one for each of its requests, or nil for a request that needs no
-// token, such as a GET. One request of a Guard is served at a time, so that no request overtakes one with a higher
-// token. A Guard is in memory: a resource that outlives this process, or that others write to, must keep the highest
-// token beside its data instead (fence.Table).
+// Protect returns a handler that passes a request on to next if its token is not stale. guard returns the Guard of the
+// resource that a request is about: the same Guard for all requests about one resource. It returns nil for a request
+// that needs no token, such as a GET. The requests of one Guard are served one at a time, so that no request overtakes
+// one with a higher token. A Guard is in memory. If a resource outlives this process, or other processes write to it,
+// keep the highest token beside its data instead (fence.Table).
 //
-// A stale token is answered with 412, a missing one with 428, and one that is not a token with 400.
+// The reply to a stale token is 412, to a missing token 428, and to an invalid token 400.
 func Protect(next http.Handler, guard func(*http.Request) *fence.Guard) http.Handler {
 	return protect(next, guard, (*fence.Guard).Do)
 }
 
-// ProtectShared is like Protect for requests under shared leases: a token is stale only if a request with a higher one
-// has passed Protect. Several requests are served at a time, and none beside one that has passed Protect with the same
-// Guard.
+// ProtectShared is like Protect for requests under shared leases: a token is stale only if a request with a higher
+// token has passed Protect. Several requests are served at a time, but none beside a request that has passed Protect
+// with the same Guard.
 func ProtectShared(next http.Handler, guard func(*http.Request) *fence.Guard) http.Handler {
 	return protect(next, guard, (*fence.Guard).DoShared)
 }

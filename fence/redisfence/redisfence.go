@@ -19,19 +19,20 @@ var check string
 // A Script is a Lua script behind a check of the token. It is safe for concurrent use.
 type Script struct{ script *redis.Script }
 
-// NewScript returns the script that checks the token, and then runs body. body finds its keys and arguments in KEYS and
-// ARGV from 1 on, and may return any value.
+// NewScript returns the script that checks the token, and then runs body. KEYS and ARGV of body begin at 1 with its own
+// keys and arguments. body may return any value.
 func NewScript(body string) *Script {
 	return &Script{redis.NewScript(check + body)}
 }
 
-// Run runs the script's body with keys and args for the holder of an exclusive lease, unless the key fenceKey has seen
-// a higher token, exclusive or shared: then the command's error is a *fence.StaleError. Other errors are those of
-// go-redis. The token counts as seen even if the body fails. c is a client, not a pipeline.
+// Run runs the script's body with keys and args for the holder of an exclusive lease. If fenceKey has seen a higher
+// token, exclusive or shared, the body does not run, and the command's error is a *fence.StaleError. Other errors are
+// those of go-redis. The token counts as seen even if the body fails. c is a client, not a pipeline.
 //
 // The highest tokens are kept in fenceKey without a TTL. They are lost only if an operator deletes the key, an
-// allkeys-… policy evicts it, or Redis loses recent writes: a restart without persistence, or a failover to a replica
-// that lags behind. In a cluster fenceKey and keys need one hash tag, as in {account/7}:fence and {account/7}:balance.
+// allkeys-… policy evicts the key, or Redis loses recent writes. Redis may lose writes by a restart without
+// persistence, or by a failover to a replica that lags behind. In a cluster fenceKey and keys need one hash tag, as in
+// {account/7}:fence and {account/7}:balance.
 //
 // After a network error go-redis may send the script again, as with every command, unless MaxRetries is -1.
 func (s *Script) Run(

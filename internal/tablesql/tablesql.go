@@ -1,5 +1,5 @@
-// Package tablesql has the SQL that package sqltable and package fence share: how each database reads its clock, and
-// how a statement locks a lease's row.
+// Package tablesql contains the SQL that package sqltable and package fence share: how each database reads its clock,
+// and how a statement locks a lease's row.
 package tablesql
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Dialect is the SQL of a database. Its values are those of fence.Dialect.
+// A Dialect is the SQL dialect of a database. Its values are those of fence.Dialect.
 type Dialect int
 
 // The databases that can keep a table of leases.
@@ -42,9 +42,9 @@ var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Z
 // ValidTable reports whether name, which may have a schema, can stand unquoted in a statement.
 func ValidTable(name string) bool { return tableName.MatchString(name) }
 
-// Words that differ between the dialects. NOW is the database's clock in microseconds since 1970, read when the
-// statement runs. Postgres's now() is the time at which the transaction began, which may be long ago. MySQL's NOW() is
-// local time, which repeats an hour in autumn.
+// words are the words of a template that differ between the dialects. NOW is the database's clock in microseconds since
+// 1970, read when the statement runs. Postgres's now() is the time at which the transaction began, which may be long
+// ago. MySQL's NOW() is local time, which repeats an hour in autumn.
 var words = map[Dialect]*strings.Replacer{
 	Postgres: strings.NewReplacer(
 		"NOW", "(extract(epoch FROM clock_timestamp())*1000000)::bigint", "EMPTY", "''::bytea", "BYTES", "bytea"),
@@ -59,10 +59,10 @@ var placeholder = regexp.MustCompile(`\$[0-9]+`)
 // A Statement is SQL for one dialect.
 type Statement struct {
 	Text  string
-	order []int // MySQL's arguments have no numbers: which argument each placeholder stands for
+	order []int // argument of each placeholder on MySQL, whose placeholders have no numbers
 }
 
-// Make writes template, whose placeholders are $1, $2 and so on, in the SQL of d.
+// Make translates template, whose placeholders are $1, $2 and so on, into the SQL of d.
 func Make(d Dialect, table, template string) Statement {
 	s := Statement{Text: words[d].Replace(strings.ReplaceAll(template, "TABLE", table))}
 	switch d {

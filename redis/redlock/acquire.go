@@ -30,8 +30,8 @@ func (r *Backend) Acquire(ctx context.Context, q backend.Request) (backend.Lease
 	})
 }
 
-// try makes one attempt. While it is uncertain whether the key is held, it makes others, for up to Options.Timeout: a
-// minority may name an owner that has released the key and is still being removed.
+// try makes one attempt. If the attempt cannot show whether the key is held, try makes more attempts for up to
+// Options.Timeout: a minority of the nodes may still name an owner that has released the key.
 func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
 	for begun := time.Now(); ; {
 		l, uncertain, err := r.elect(ctx, q, c)
@@ -52,7 +52,7 @@ func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend
 	}
 }
 
-// elect makes one attempt, and withdraws the attempt if it fails. uncertain is the election's.
+// elect makes one attempt, and withdraws the attempt if it fails. uncertain is that of the election.
 func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, uncertain bool, err error) {
 	e := r.newElection(c)
 	r.ask(ctx, e.t, e.window, e.ask)
@@ -69,21 +69,21 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 	}
 	l, err := r.leases.Grant(ctx, q, kit.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
 	if err != nil {
-		r.abandon(c) // Leases gives it back too, but perhaps not before Close has ended the connections
+		r.abandon(c) // Leases releases it too, but perhaps only after Close has closed the connections
 		return nil, false, err
 	}
 	return l, false, nil
 }
 
-// clear returns when the nodes that granted the key to a failed attempt have removed it, unless they hang. So the next
-// attempt finds no key of this one.
+// clear removes the key of a failed attempt from the nodes, and waits for all nodes that do not hang. So the next
+// attempt does not find this attempt's key.
 func (r *Backend) clear(ctx context.Context, c *claim) {
 	limit := nodeTimeout(c.ttl)
 	r.removeAll(ctx, r.newTallyOfAll(), c, window{node: limit, outage: limit}, func() {})
 }
 
-// removeAll gives a claim up, removes it from all nodes, and calls gone for each node that had its key. Nodes that do
-// not answer in time are cleaned up in the background.
+// removeAll cancels the unsent requests of a claim, removes the claim from all nodes, and calls gone for each node that
+// had its key. Nodes that do not reply in time are cleaned up in the background.
 func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, gone func()) {
 	c.giveUp(lastNumber)
 	r.ask(ctx, t, w, func(i int, enter entry) {
@@ -97,7 +97,7 @@ func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, g
 	})
 	for i, said := range t.said {
 		if said == silent {
-			r.cleanUpLater(i, c, lastNumber) // before the removal fails, so that a node that hangs is soon skipped
+			r.cleanUpLater(i, c, lastNumber) // do not wait for the removal to fail, so that a node that hangs is soon skipped
 		}
 	}
 }
@@ -105,7 +105,8 @@ func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, g
 // abandon removes, in the background, every key that the claim has or may still get.
 func (r *Backend) abandon(c *claim) { r.withdraw(c, lastNumber) }
 
-// withdraw gives up the requests up to number, and removes the keys that they have written in the background.
+// withdraw cancels the unsent requests up to number, and removes, in the background, the keys that requests up to
+// number have written.
 func (r *Backend) withdraw(c *claim, number uint64) {
 	c.giveUp(number)
 	for i := range r.nodes {

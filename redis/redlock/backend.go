@@ -17,19 +17,19 @@ import (
 // A Backend keeps locks on a fleet of independent Redis servers, of which any minority may fail. It implements
 // [backend.Backend] and [backend.BatchRenewer].
 //
-// A key is granted when a quorum of the nodes, more than half, has granted it. docs/redlock.md says why two owners
-// cannot both have a quorum, under which assumptions, and what breaks them.
+// A key is granted when a quorum of the nodes, more than half, has granted it. docs/redlock.md proves that two owners
+// cannot both have a quorum, and lists the assumptions and what breaks them.
 //
-// Exclusion is best effort, because nodes end leases by their wall clocks: steps of them that go unseen, on so many
-// nodes that a quorum forgets a lease, let a second owner in. Crashes, restarts, lost data, hung nodes and cut networks
-// do not.
+// Exclusion is best effort, because nodes end leases by their wall clocks. If clock steps that nobody notices end a
+// lease on so many nodes that another owner gets a quorum, two owners hold the key. Crashes, restarts, lost data, hung
+// nodes and network partitions cannot cause this.
 type Backend struct {
 	nodes      []*node
 	comparing  sync.Mutex // held while the handshake of a node is compared with those of the others
 	options    Options
 	naming     naming
 	guarantees backend.Guarantees
-	ban        time.Duration // for which a node has no vote that has forgotten leases
+	ban        time.Duration // how long a node has no vote after it has ended leases early
 	leases     *kit.Leases
 	closing    sync.Mutex  // guards owned once Close has begun
 	owned      []io.Closer // clients that this Backend opened
@@ -56,10 +56,9 @@ func newBackend(clients []*redis.Client, o Options) *Backend {
 // Guarantees implements [backend.Backend].
 func (r *Backend) Guarantees() backend.Guarantees { return r.guarantees }
 
-// NotReady says why no key can be granted at the moment: too few nodes have a vote. The error matches
-// [backend.ErrUnavailable] and names them, until when each has none and why. It is nil while a quorum may vote. It asks
-// no server: it goes by what nodes have said last, on opening and since, so that it costs nothing and may be called at
-// any time.
+// NotReady returns an error if no key can be granted at the moment, because too few nodes have a vote. The error
+// matches [backend.ErrUnavailable]; it names the nodes without a vote, until when, and why. NotReady sends no request:
+// it uses what the nodes last replied, on opening and since. So it is cheap and may be called at any time.
 func (r *Backend) NotReady() error {
 	errs := make([]error, len(r.nodes))
 	able := 0
@@ -74,7 +73,7 @@ func (r *Backend) NotReady() error {
 	return r.noQuorum(errs)
 }
 
-// round returns the TTL to grant, ErrInvalid for one that is longer than the fleet allows.
+// round returns the TTL to grant, or ErrInvalid for a TTL that is longer than the fleet allows.
 func (r *Backend) round(ttl time.Duration) (time.Duration, error) {
 	if ttl > r.options.MaxTTL {
 		return 0, fmt.Errorf("%w: ttl %v is longer than %s, %v", backend.ErrInvalid, ttl, paramMaxTTL, r.options.MaxTTL)
@@ -88,11 +87,11 @@ func (r *Backend) Close() error {
 		return nil
 	}
 	err := r.closeOwned()
-	r.leases.Drain() // closed connections end their requests
+	r.leases.Drain() // closing the connections has ended the requests
 	return err
 }
 
-// closeOwned closes the clients that this Backend opened, the first time.
+// closeOwned closes the clients that this Backend opened, once.
 func (r *Backend) closeOwned() error {
 	r.closing.Lock()
 	defer r.closing.Unlock()

@@ -10,68 +10,70 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// lastNumber is higher than that of any request that gives a key to its owner. Lua's numbers are exact up to it.
+// lastNumber is higher than the number of any request that writes a key. Lua's numbers are exact up to lastNumber.
 const lastNumber = 1<<53 - 1
 
-// A claim is what one owner has at the nodes, or may have: from its first request on, and through the life of its
+// A claim records what one owner has, or may have, at the nodes: from its first request on, and through the life of its
 // lease.
 //
-// Requests of one owner to one node that write or remove its key are sent one after the other, because the connections
-// of a pool do not keep order. A request that was given up is not sent any more. A request or removal that arrives late
-// has a lower number than the request that wrote the key, so that the node ignores it.
+// Requests of one owner to one node that may create or remove its key are sent one after the other, because the
+// connections of a pool do not keep order. A request that was cancelled is not sent. If a request or removal arrives
+// after a later request has written the key, the node ignores it, because its number is lower.
 type claim struct {
-	keys []string // at a node: the lock, its fence, and the node's birth
-	// id is what nodes call the owner: with a random part, so that two that are given one name exclude each other.
+	keys []string // names at each node: the lock, its fence, and the birth record
+	// id is the owner's name at the nodes. It begins with a random part, so that two owners with the same name exclude
+	// each other.
 	id     string
 	ttl    time.Duration // as granted
-	token  uint64        // set at the grant
+	token  uint64        // set once the owner is elected
 	number atomic.Uint64 // of the last request
 
 	mu      sync.Mutex
-	longest time.Duration // that a request has had the nodes keep the key
-	given   uint64        // requests up to this number are given up, and not sent any more
-	renewed *renewal      // the last that a quorum has confirmed; nil before the first
+	longest time.Duration // the longest TTL of any request
+	given   uint64        // requests up to this number are cancelled: they will not be sent
+	renewed *renewal      // the last renewal that a quorum has confirmed; nil before the first
 	at      []part        // by node
 }
 
-// A part is a claim at one node.
+// A part is the state of a claim at one node.
 //
-// there is false only if the node does not have the key and nothing is on its way that may write it. So whoever gives
-// up requests, and removes the key from the nodes where it may be afterwards, leaves nothing.
+// there is false only if the node does not have the key and no request in flight may write it. So if a caller first
+// cancels requests, and then removes the key from every node where there is true, no key remains.
 type part struct {
-	requests []func() // the request that is under way, and those that wait for its end
+	requests []func() // the request in progress, then those that wait for its end
 	there    bool     // the node may have the key
 	wrote    uint64   // number of the last request that may have written it
-	unsure   bool     // a request went unanswered that may yet write the key
-	lost     bool     // the node had nothing in the place of the lease when it was last renewed, and has not got it back
+	unsure   bool     // a request that got no reply may still write the key
+	lost     bool     // the last renewal found no key at the node, and no repair has begun
 }
 
 func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
 	return r.claimOf(q.Key, newID()+q.Owner, ttl)
 }
 
-// claimOf is the claim of an owner that nodes call id.
+// claimOf returns a new claim of an owner whose name at the nodes is id.
 func (r *Backend) claimOf(key, id string, ttl time.Duration) *claim {
 	keys := []string{r.naming.lock(key), r.naming.fence(key), r.naming.birth()}
 	return &claim{keys: keys, id: id, ttl: ttl, longest: ttl, at: make([]part, len(r.nodes))}
 }
 
-// part is what is known of the claim at node i.
+// part returns the state of the claim at node i.
 func (c *claim) part(i int) part {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at[i]
 }
 
-// giveUp lets no request up to number be sent any more. What may be at a node already is known to part from now on.
+// giveUp cancels the requests up to number that have not been sent. From now on, part shows all nodes that may have the
+// key.
 func (c *claim) giveUp(number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.given = max(c.given, number)
 }
 
-// inOrder runs f when the requests to node i before it have ended, which may be at once. f makes at most one request,
-// and calls requestEnded at the end.
+// inOrder runs f when the earlier requests to node i have ended, possibly at once. f calls requestEnded when its own
+// request has ended.
 func (c *claim) inOrder(i int, f func()) {
 	c.mu.Lock()
 	p := &c.at[i]
@@ -95,27 +97,28 @@ func (c *claim) requestEnded(i int) {
 	f()
 }
 
-// isBusy reports whether a request to node i is under way.
+// isBusy reports whether a request to node i is in progress.
 func (c *claim) isBusy(i int) bool { return len(c.part(i).requests) > 0 }
 
-// A trace is what the reply to a request says about the owner's key at the node.
+// A trace is what a reply shows about the owner's key at the node.
 type trace int
 
 const (
-	traceUnknown trace = iota // nothing: it is as it was
-	tracePresent              // it is there, by this request or a later one
-	traceMissing              // it is not
+	traceUnknown trace = iota // nothing: the request has not changed it
+	tracePresent              // the node has it, from this request or a later one
+	traceMissing              // the node does not have it
 )
 
-// write has send make a request of this number that may write the key at node i, in order, unless it is given up by
-// then: that is ErrLost. send returns the outcome, and then done is called.
+// write sends a request that may write the key at node i, in order. If the request has been cancelled before it is
+// sent, write calls done with ErrLost. Otherwise it calls send, which sends the request and passes the outcome to
+// ended; then done gets its error.
 func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace, error)), done func(error)) {
 	c.inOrder(i, func() {
 		c.mu.Lock()
 		p := &c.at[i]
 		had, last, given := p.there, p.wrote, number <= c.given
 		if !given {
-			p.there, p.wrote = true, number // whoever ends the claim meanwhile must know
+			p.there, p.wrote = true, number // set before sending, for callers that end the claim meanwhile
 		}
 		c.mu.Unlock()
 		if given {
@@ -126,7 +129,7 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 		send(func(found trace, err error) {
 			c.mu.Lock()
 			switch {
-			case err == nil && found == traceUnknown, err != nil && exchange.Definite(err, true): // it has not been carried out
+			case err == nil && found == traceUnknown, err != nil && exchange.Definite(err, true): // it has not run
 				p.there, p.wrote = had, last
 			case err == nil:
 				p.there = found == tracePresent || p.unsure
@@ -140,7 +143,7 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 	})
 }
 
-// ownerOf is the owner of a claim's id. What is not an id is somebody else's, and shown as it is.
+// ownerOf returns the owner in a claim's id. A foreign value that is too short for an id is returned unchanged.
 func ownerOf(id string) string {
 	if len(id) <= idLen {
 		return id
@@ -148,14 +151,14 @@ func ownerOf(id string) string {
 	return id[idLen:]
 }
 
-// remove removes the key from node i, in order, if a request up to number has written it, and calls done with whether
-// the node had the key. A key that cannot be removed now, or may come back, gets a cleanup. If the node does not answer,
-// only an urgent removal is tried.
+// remove removes the key from node i, in order, if a request up to number has written it. It calls done with whether
+// the node had the key. If the key cannot be removed now, or may come back, remove schedules a cleanup. If the node is
+// unresponsive, only an urgent removal is tried at once.
 func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(gone bool, err error)) {
 	n := r.nodes[i]
 	c.inOrder(i, func() {
 		switch {
-		case !c.part(i).there: // what was under way has been refused, perhaps
+		case !c.part(i).there: // for example because the request in progress was refused
 			c.requestEnded(i)
 			done(false, nil)
 			return
@@ -176,7 +179,7 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 	})
 }
 
-// clear requests a removal, in order. sure means that the key cannot come back.
+// clear sends a removal. The caller must be inOrder's f. sure means that the key cannot come back.
 func (c *claim) clear(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
 	n.flag(releaseScript.Request(c.keys[:1], c.id, number),
 		func(gone bool, err error) {

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// A cleanup is a key that must be removed from one node. The node may have the key, or may still get it, because a
-// request was not answered. The cleanup ends when the node has answered a removal, or two if a request may still be on
-// its way, or when the key would have expired. One goroutine for each node makes all of its cleanups.
+// A cleanup is a key that must be removed from one node. The node may have the key, or may still get it from a request
+// without a reply. The cleanup ends when the node has replied to a removal, or to two if a request may still be in
+// flight, or when the key must have expired. Each node has one goroutine for all of its cleanups.
 type cleanup struct {
 	claim  *claim
 	number uint64
 	until  time.Time
-	absent time.Time // when the node first answered
+	absent time.Time // when the node first replied to a removal; zero before
 }
 
 const (
-	cleanupFirst = 20 * time.Millisecond // the first pause between attempts; it doubles
-	cleanupMost  = time.Second           // the longest pause
-	cleanupGap   = 200 * time.Millisecond
-	cleanupBatch = 256 // at most so many at a time: votes and renewals come between
+	cleanupFirst = 20 * time.Millisecond  // the first pause between attempts; it doubles
+	cleanupMost  = time.Second            // the longest pause
+	cleanupGap   = 200 * time.Millisecond // the least time between the two removals of a key
+	cleanupBatch = 256                    // the most at a time, so that votes and renewals can run in between
 )
 
-// cleanUpLater has the key of c removed from node i in the background, if a request up to number has written it.
+// cleanUpLater schedules the removal of the key of c from node i, if a request up to number has written it.
 func (r *Backend) cleanUpLater(i int, c *claim, number uint64) {
 	c.mu.Lock()
 	longest := c.longest
@@ -34,14 +34,15 @@ func (r *Backend) cleanUpLater(i int, c *claim, number uint64) {
 	if old := n.cleanups[c]; old != nil {
 		number = max(old.number, number)
 	}
-	// The last request may have been carried out until it was given up.
+	// The last request may run as late as its limit, and the node then keeps the key for longest + keepPad.
 	n.cleanups[c] = &cleanup{claim: c, number: number, until: time.Now().Add(longest + keepPad + n.limit)}
 	if !n.cleaning {
 		n.cleaning = r.leases.Go(func(context.Context) { r.runCleanups(i) })
 	}
 }
 
-// cancelCleanup ends the cleanup for requests of a claim up to number: the node has no key of theirs any more.
+// cancelCleanup cancels the cleanup for requests of a claim up to number, because the node has no key of theirs any
+// more.
 func (n *node) cancelCleanup(c *claim, number uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,7 +51,7 @@ func (n *node) cancelCleanup(c *claim, number uint64) {
 	}
 }
 
-// runCleanups makes the cleanups of node i until there are none, or the Backend is closed.
+// runCleanups runs the cleanups of node i until there are none, or the Backend is closed.
 func (r *Backend) runCleanups(i int) {
 	n := r.nodes[i]
 	pause := cleanupFirst
@@ -90,8 +91,8 @@ func (r *Backend) runCleanups(i int) {
 	}
 }
 
-// dueCleanups drops the cleanups that have lapsed and returns some that can be made now; one, while the node does not
-// answer.
+// dueCleanups drops expired cleanups, and returns some that can run now. It returns only one while the node is
+// unresponsive.
 func (n *node) dueCleanups(i int) (list []*cleanup) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,12 +109,12 @@ func (n *node) dueCleanups(i int) (list []*cleanup) {
 	return list
 }
 
-// noteCleanup notes that the node has answered the removal of d.
+// noteCleanup records that the node has replied to the removal of d.
 func (n *node) noteCleanup(d *cleanup, sure bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case n.cleanups[d.claim] != d: // it is another one by now
+	case n.cleanups[d.claim] != d: // another cleanup has replaced d, or it was cancelled
 	case !sure && d.absent.IsZero():
 		d.absent = time.Now()
 	default:

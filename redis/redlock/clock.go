@@ -3,27 +3,27 @@ package redlock
 import "time"
 
 const (
-	// jumpSlack and 1 % of the time between are what a node's clock may differ from ours between two looks at it. More
-	// is taken for a step.
+	// jumpSlack, plus 1 % of the elapsed time, is how much the clocks of a node and this client may drift apart between
+	// two samples. A larger difference counts as a step.
 	jumpSlack = 50 * time.Millisecond
-	// fleetSkew is how far the clocks of nodes that vote together may be apart. One whose clock was set forward, and
-	// has dropped its leases, is found by it even by a client that has never asked it before.
+	// fleetSkew is how far the clocks of nodes that vote together may be apart. If a node's clock was set forward, the
+	// node has ended leases early. By fleetSkew, even a client that has never contacted the node before detects this.
 	fleetSkew = 500 * time.Millisecond
-	// sampleAge is the least age of the older of two samples once time has passed, so that a clock that is slewed fast
-	// in small portions is noticed too.
+	// sampleAge is the least age of the older of two samples, once enough time has passed. So a clock that is slewed fast
+	// in small steps is detected too.
 	sampleAge = time.Second
 )
 
-// A clockSample is a server's time in µs and the bounds of the instant at which it was taken.
+// A clockSample is a server's time in µs. The server read it between sent and received.
 type clockSample struct {
 	server         int64
 	sent, received time.Time
 }
 
-// A serverClock compares a server's wall clock with our monotonic one. The caller guards it.
+// A serverClock compares a server's wall clock with our monotonic clock. The caller guards it with a mutex.
 type serverClock struct{ older, newer clockSample }
 
-// observe enters a sample and returns by how much the clock has been set, 0 if it runs as ours does.
+// observe adds a sample, and returns by how much the clock was set: 0 if it runs like ours.
 func (c *serverClock) observe(s clockSample) (step time.Duration) {
 	for _, ref := range []clockSample{c.older, c.newer} {
 		if ref.sent.IsZero() {
@@ -43,7 +43,8 @@ func (c *serverClock) observe(s clockSample) (step time.Duration) {
 	return 0
 }
 
-// step is what the server's clock went more than ours since ref, 0 within what is allowed.
+// step returns how much further the server's clock has advanced since ref than ours. It is 0 if the difference is
+// within the slack.
 func (s clockSample) step(ref clockSample) time.Duration {
 	went := time.Duration(s.server-ref.server) * time.Microsecond
 	least, most := s.sent.Sub(ref.received), s.received.Sub(ref.sent)
@@ -57,16 +58,16 @@ func (s clockSample) step(ref clockSample) time.Duration {
 	return 0
 }
 
-// trails reports whether s's clock may be behind o's, which was asked in one go with it, by fleetSkew at most.
+// trails reports whether s's clock may be behind o's, by at most fleetSkew. Both samples must be from one round.
 func (s clockSample) trails(o clockSample) bool {
-	// Both as they would have been when one request was sent, at the earliest and at the latest.
+	// The bounds of both clocks at the same time, when the request for s was sent.
 	zero := s.sent
 	lo, hi := s.offset(zero)
 	olo, ohi := o.offset(zero)
 	return lo <= ohi && olo-fleetSkew <= hi
 }
 
-// offset bounds the server's clock at zero.
+// offset returns the bounds of the server's clock at the local time zero.
 func (s clockSample) offset(zero time.Time) (lo, hi time.Duration) {
 	server := time.Duration(s.server) * time.Microsecond
 	return server - s.received.Sub(zero), server - s.sent.Sub(zero)

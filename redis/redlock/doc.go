@@ -5,21 +5,21 @@
 // them.
 //
 // An acquire, a renewal and a release send one request to every node, all at once, and finish when a quorum has
-// answered. An acquire sends a second one if the nodes' token counters differ. The whole suite runs on three and five
-// servers of Redis 7.0, and on a fleet of Redis 6.0, Redis 8.0 and Valkey 8.1.
+// replied. An acquire sends a second request if the nodes' token counters differ. The whole suite runs on three and
+// five servers of Redis 7.0, and on a fleet of Redis 6.0, Redis 8.0 and Valkey 8.1.
 //
-// Import it for its URL schemes, or call [New] with go-redis clients that the application owns. Applications use
-// package lock on top.
+// Import this package for its URL schemes, or call [New] with go-redis clients that the application owns. Applications
+// use package lock on top.
 //
 // # Guarantees
 //
-//   - No crash, restart, lost data, hung server or cut network lets two owners in. Exclusion is still only best effort,
-//     because nodes end leases by their wall clocks. A clock that is set forward unnoticed, on a node that two quorums
-//     share, can let a second owner in.
-//   - TTLs are between 1 s and MaxTTL, a minute by default. A longer one is ErrInvalid.
+//   - No crash, restart, lost data, hung server or network partition gives two owners the key. Exclusion is still only
+//     best effort, because nodes end leases by their wall clocks. If the clock of a node that two quorums share is set
+//     forward unnoticed, a second owner can get the key.
+//   - TTLs are between 1 s and MaxTTL, a minute by default. A longer TTL is ErrInvalid.
 //   - Tokens increase across all nodes, even if the nodes lose their data, as long as their clocks do not step back.
-//   - Once a quorum has answered, a node that hangs delays an operation by at most min(50 ms, TTL/20). An operation
-//     that cannot succeed without that node waits for Options.Timeout, or TTL/4 if that is less, the first time.
+//   - Once a quorum has replied, a node that hangs delays an operation by at most min(50 ms, TTL/20). An operation that
+//     cannot succeed without that node waits for Options.Timeout, or TTL/4 if that is less, the first time.
 //   - A held lease needs no goroutine and no connection of its own. A failed node needs one goroutine.
 //
 // # Failure modes
@@ -29,10 +29,10 @@
 //     restart.
 //   - If a majority loses its data at the same time, its leases end at their next renewal.
 //   - Clients with different lists of nodes do not exclude each other. Nothing can detect that.
-//   - Waiters poll and are served in no order. A waiter's first attempt fails if no quorum answers. Later attempts
-//     survive an outage of max(TTL, 10 s).
-//   - While no quorum answers, an operation fails after the request timeout (timeout of the URL or
-//     Options.Timeout, 2 s by default), and opening and List fail after 5 s.
+//   - Waiters poll, and are served in no order. If no quorum replies, a waiter's first attempt fails, after about 5 s
+//     if nodes hang. Later attempts survive an outage of max(TTL, 10 s).
+//   - While no quorum replies, an operation that does not wait fails after the request timeout (timeout of the URL or
+//     Options.Timeout, 2 s by default). Opening and List fail after 5 s.
 //   - After a client's machine has slept, the clocks of all nodes seem to have been set forward. The client then gets
 //     no lease for MaxTTL.
 //

@@ -11,10 +11,10 @@ import (
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
-// A fleetReading is what is known of a fleet as a whole.
+// A fleetReading is the known state of a fleet as a whole.
 type fleetReading struct {
 	r      *Backend
-	clocks []clockSample // by node; zero for one that has not answered
+	clocks []clockSample // by node; zero for a node that has not replied
 }
 
 var fleetRules = []kit.Rule[fleetReading]{
@@ -38,10 +38,10 @@ var fleetRules = []kit.Rule[fleetReading]{
 		Why: "nodes whose clocks differ do not count together, so there may be no quorum", Set: "NTP on all nodes"},
 }
 
-// A nodeReading is what is known of a node.
+// A nodeReading is the known state of a node.
 type nodeReading struct {
 	endpoint.Reading
-	vote error // why it has none
+	vote error // why the node has no vote; nil if it has one
 }
 
 var nodeRules = append([]kit.Rule[nodeReading]{
@@ -51,8 +51,8 @@ var nodeRules = append([]kit.Rule[nodeReading]{
 		Set:   "wait; with appendfsync always, a restarted node need not wait"},
 }, endpoint.ServerRules(func(n nodeReading) endpoint.Reading { return n.Reading })...)
 
-// Examine implements [backend.Examiner]. It looks at every node; one that does not answer is a finding. An even number
-// of nodes, and fewer than three, are refused at opening, and so are nodes that evict keys or are replicas.
+// Examine implements [backend.Examiner]. It inspects every node; a node that does not reply is a finding. Opening has
+// already rejected an even number of nodes, fewer than three, and nodes that evict keys or are replicas.
 func (r *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 	var all []backend.Finding
 	err := r.leases.Call(ctx, nil, func(ctx context.Context) (err error) {

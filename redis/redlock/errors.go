@@ -13,18 +13,18 @@ import (
 
 var errOvertaken = errors.New("overtaken by a later renewal")
 
-// A noQuorumError means that too few nodes have done what was asked, and why.
+// A noQuorumError means that too few nodes have done what was requested, and why.
 type noQuorumError struct {
 	nodes  []*node
 	quorum int
-	errs   []error       // by node, nil for those that did
-	left   time.Duration // until a quorum may have its vote, if that is all there is to wait for
+	errs   []error       // by node; nil for nodes that did
+	left   time.Duration // how long until a quorum has its vote; 0 if other nodes are needed too
 }
 
 func (r *Backend) noQuorum(errs []error) error {
 	e := &noQuorumError{nodes: r.nodes, quorum: len(r.nodes)/2 + 1, errs: errs}
 	for i, n := range r.nodes {
-		// The round may have been over before this node could say again what is known of it.
+		// The round may have ended before this node could repeat that it has no vote.
 		if barred := n.notReady(); errors.Is(errs[i], exchange.ErrNoAnswer) && errors.As(barred, new(*noVoteError)) {
 			errs[i] = barred
 		}
@@ -33,8 +33,8 @@ func (r *Backend) noQuorum(errs []error) error {
 	return e
 }
 
-// wait is when so many nodes will have their vote that there is a quorum, 0 if other nodes than those without a vote
-// are needed.
+// wait returns how long it takes until so many nodes have their vote that there is a quorum. It is 0 if a quorum also
+// needs nodes that have failed for other reasons.
 func (e *noQuorumError) wait() time.Duration {
 	var lefts []time.Duration
 	for _, err := range e.errs {
@@ -53,8 +53,8 @@ func (e *noQuorumError) wait() time.Duration {
 	return lefts[e.quorum-1]
 }
 
-// slow reports whether nodes were missed only because they did not answer in time, or because the connection broke that
-// they were asked on, which says nothing of the next one.
+// slow reports whether nodes are missing only because they did not reply in time, or because a connection broke during
+// the request. Neither predicts how the next attempt ends.
 func (e *noQuorumError) slow() bool {
 	missed := 0
 	for _, err := range e.errs {
@@ -81,7 +81,7 @@ func (e *noQuorumError) Error() string {
 	return s
 }
 
-// Is makes a noQuorumError match ErrUnavailable: nobody knows whether the key is busy.
+// Is makes a noQuorumError match ErrUnavailable, because it is unknown whether the key is held.
 func (e *noQuorumError) Is(target error) bool { return target == backend.ErrUnavailable }
 
 // A noVoteError means that a node has no vote for some time.

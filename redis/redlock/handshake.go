@@ -15,27 +15,27 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// birthNew is what an operator, or Bootstrap, writes as the birth record of a node that has forgotten no lease.
+// birthNew is the birth record that an operator, or Bootstrap, writes to a node that has forgotten no lease.
 const birthNew = "new"
 
-// errCopied means that another handshake is needed, in which the node learns that its record is that of another node.
+// errCopied means that the node has the record of another node. Another handshake is needed, in which the node gets its
+// own record.
 var errCopied = errors.New("its data was copied from another node")
 
-// A handshake is what the client learns of a node before the node may vote. The zero handshake stands for none, or for a
-// node that cannot vote.
+// A handshake is the state of a node that the client learns before the node may vote. The zero handshake means that
+// there was none.
 type handshake struct {
-	run, id            string // the incarnation of its server, and the name of its data
-	record, born, from string // for acquire.lua
-	unfit              error  // why it must not vote; nil if it may
-	left               time.Duration
-	at                 time.Time // when it began
+	run, id            string        // the run_id of the node's server, and the random name of its data
+	record, born, from string        // arguments of acquire.lua
+	unfit              error         // why the node must not vote; nil if it may
+	left               time.Duration // until the node has its vote
+	at                 time.Time     // when the handshake began
 }
 
-// handshake finds out whether a node's server can keep locks, and agrees with the node from when on it votes. A
-// handshake that began after since is used again. It takes several round trips, and mostly a
-// new connection.
+// handshake checks whether a node's server can keep locks, and agrees with the node from when on it votes. A handshake
+// that began after since is reused. It takes several round trips, and usually a new connection.
 func (r *Backend) handshake(n *node, limit time.Duration, since time.Time) error {
-	n.handshaking.Lock() // bounded by the limit of another handshake
+	n.handshaking.Lock() // waits at most for the limit of another handshake
 	defer n.handshaking.Unlock()
 	if found := n.lastHandshake(); found.at.After(since) {
 		return found.unfit
@@ -45,7 +45,7 @@ func (r *Backend) handshake(n *node, limit time.Duration, since time.Time) error
 	if err != nil && kit.IsContextError(err) {
 		err = exchange.NoAnswer(time.Since(begun), err)
 	}
-	r.comparing.Lock() // so that of two at once the second is compared with the first
+	r.comparing.Lock() // of two concurrent handshakes, the second is compared with the first
 	defer r.comparing.Unlock()
 	for _, o := range r.nodes {
 		switch other := o.lastHandshake(); {
@@ -76,7 +76,7 @@ func (n *node) isUnfit(now time.Time) bool {
 func (r *Backend) requestHandshake(ctx context.Context, n *node) (handshake, error) {
 	pipe := n.client.Pipeline()
 	text := pipe.Info(ctx)
-	// One pattern for appendonly, appendfsync and no-appendfsync-on-rewrite. It may be forbidden.
+	// One pattern for appendonly, appendfsync and no-appendfsync-on-rewrite. CONFIG may be forbidden.
 	config := pipe.ConfigGet(ctx, "*append*")
 	if _, err := pipe.Exec(ctx); text.Val() == "" && err != nil { // a connection that fails leaves commands without errors
 		return handshake{}, err
@@ -142,7 +142,7 @@ func unusable(info map[string]string) error {
 	return endpoint.TooOld(info)
 }
 
-// idLen is the length of newID's.
+// idLen is the length of an id that newID returns.
 const idLen = 16
 
 func newID() string {
@@ -151,7 +151,7 @@ func newID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// handshakeAll makes a handshake with every node. It fails if a quorum cannot be reached, or if any node that answers
+// handshakeAll makes a handshake with every node. It fails if a quorum cannot be reached, or if any node that replies
 // cannot be used.
 func (r *Backend) handshakeAll(ctx context.Context) error {
 	begun := time.Now()
@@ -187,21 +187,21 @@ func isTimeout(err error) bool {
 	return errors.Is(err, exchange.ErrNoAnswer) || errors.As(err, &net) && net.Timeout()
 }
 
-// openWait is how long opening waits for a minority of the nodes.
+// openWait is how long opening waits for the other nodes once a quorum has replied.
 const openWait = time.Second
 
-// Bootstrap declares that no lease of this fleet is live, and gives every node its vote at once: for a fleet that is
-// used for the first time, which would otherwise have to wait for MaxTTL. While leases are live it lets two owners in.
-// It is an error if any node cannot be reached; it may then be repeated.
+// Bootstrap declares that no lease of this fleet is live, and gives every node its vote at once. It is for a fleet that
+// is used for the first time, which would otherwise have to wait for MaxTTL. If leases are live, Bootstrap can give two
+// owners the key. It fails if any node cannot be reached; it may then be repeated.
 //
-// The command SET anylock:redlock:birth new does the same for one node that no client has asked yet.
+// The command SET anylock:redlock:birth new does the same for one node that no client has contacted yet.
 func (r *Backend) Bootstrap(ctx context.Context) error {
 	return r.leases.Call(ctx, nil, r.bootstrap)
 }
 
 func (r *Backend) bootstrap(ctx context.Context) error {
 	t := r.newTallyOfAll()
-	t.quorum = len(r.nodes) // all of them must answer
+	t.quorum = len(r.nodes) // all nodes must reply
 	r.ask(ctx, t, window{outage: endpoint.OpenTimeout}, r.onGoroutines(func(i int) (verdict, func(), error) {
 		n := r.nodes[i]
 		end := time.Now().Add(n.limit)

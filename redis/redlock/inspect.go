@@ -11,9 +11,9 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// Inspect implements [backend.Backend]. The holder is the owner that a quorum names. While nodes do not answer that
-// could make it one, an owner that fewer name is reported too. The token is 0 where the nodes differ, as they may until
-// the lease is renewed.
+// Inspect implements [backend.Backend]. The holder is the owner that a quorum of the nodes names. If fewer nodes name
+// an owner, but missing replies could complete a quorum, the holder is that owner too. The token is 0 if the nodes do
+// not agree on it, which they may not until the lease is renewed.
 func (r *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
 	err = r.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
 		h, err = r.holder(ctx, key)
@@ -23,11 +23,11 @@ func (r *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, er
 	return h, err
 }
 
-// holder is who holds a key, with its id for its owner.
+// holder returns the holder of a key, with the claim's id as its Owner.
 func (r *Backend) holder(ctx context.Context, key string) (backend.Holder, error) {
 	answers := make([]backend.Holder, len(r.nodes))
 	t := r.newTally()
-	// The nodes that have not answered can change nothing in the result.
+	// The missing replies cannot change the result.
 	t.over = func() bool {
 		h, named := t.holder(answers)
 		return t.won() && (!h.Held() || named >= t.quorum && h.TTL > 0 && h.Token > 0)
@@ -61,7 +61,7 @@ func parseInspect(v any) (backend.Holder, error) {
 	return readHolder(f), f.Err()
 }
 
-// holder is what the answers of the nodes amount to, and how many name it.
+// holder returns the holder that results from the replies, and how many nodes name it.
 func (t *tally) holder(answers []backend.Holder) (h backend.Holder, named int) {
 	best := mostNamed(answers)
 	if mute := len(t.said) - t.number(yes); len(best) == 0 || len(best)+mute < t.quorum {
@@ -76,7 +76,7 @@ func (t *tally) holder(answers []backend.Holder) (h backend.Holder, named int) {
 	return h, len(best)
 }
 
-// mostNamed are the answers that name the owner that most of them name.
+// mostNamed returns the replies that name the owner that most replies name.
 func mostNamed(answers []backend.Holder) (best []backend.Holder) {
 	byOwner := make(map[string][]backend.Holder)
 	for _, a := range answers {
@@ -92,8 +92,8 @@ func mostNamed(answers []backend.Holder) (best []backend.Holder) {
 	return best
 }
 
-// quorumTTL is for how long a quorum has a key, of which some nodes have said how long they have it: the lease is over
-// when fewer than a quorum have. It is 0 where that hangs on nodes that have not answered.
+// quorumTTL returns how long a quorum will have a key, from the remaining TTLs that nodes have reported. The lease ends
+// when fewer than a quorum have the key. quorumTTL is 0 if the missing replies could change it by more than 100 ms.
 func (t *tally) quorumTTL(left []time.Duration) time.Duration {
 	const much = 100 * time.Millisecond
 	slices.SortFunc(left, func(a, b time.Duration) int { return cmp.Compare(b, a) })
@@ -104,8 +104,8 @@ func (t *tally) quorumTTL(left []time.Duration) time.Duration {
 	return least
 }
 
-// agreedToken is the token that a quorum of answers which name one owner has, 0 if none is: a node has its own number
-// until it hears of the token that was chosen.
+// agreedToken returns the token that a quorum of answers has, or 0 if there is none. All answers name one owner. They
+// may differ, because a node has its own number until it receives the chosen token.
 func (t *tally) agreedToken(answers []backend.Holder) uint64 {
 	tokens := make(map[uint64]int)
 	for _, a := range answers {

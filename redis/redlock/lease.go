@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// requests are what Leases asks of the nodes.
+// requests sends the requests of Leases to the nodes.
 type requests struct{ r *Backend }
 
 var _ kit.Requests = requests{}
@@ -31,9 +31,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return err
 }
 
-// release returns when a quorum of the nodes is free of a claim, and a moment later if the others are about to answer.
-// It waits longer for nodes that decide whether the claim was lost. Nodes that do not answer are cleaned up in the
-// background. had means that a quorum had the claim until then.
+// release removes a claim from the nodes. It returns when a quorum of the nodes is free of the claim, and a moment
+// later if the others are about to reply. It waits longer for nodes that decide whether the claim was lost. Nodes that
+// do not reply are cleaned up in the background. had means that a quorum had the claim until then.
 func (r *Backend) release(ctx context.Context, c *claim) (had bool, err error) {
 	t := r.newTallyOfAll()
 	gone := 0
@@ -43,7 +43,7 @@ func (r *Backend) release(ctx context.Context, c *claim) (had bool, err error) {
 	case free-gone > len(r.nodes)-t.quorum:
 		return false, backend.ErrLost // a quorum cannot have had it
 	case free >= t.quorum:
-		return gone >= t.quorum, nil // if not, perhaps it had been lost, of which nodes decide that do not answer
+		return gone >= t.quorum, nil // if not, the claim may have been lost: missing replies would decide
 	}
 	return false, r.noQuorum(t.misses())
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A node that does not answer, and has so many cleanups left, is asked for no votes: the cleanups show when it answers
-// again.
+// mostCleanups is the most cleanups that an unresponsive node may have before it gets no more vote requests. The
+// cleanups show when the node replies again.
 const mostCleanups = 32
 
 var errStuck = fmt.Errorf("request not sent, because of earlier ones: %w", exchange.ErrNoAnswer)
@@ -21,19 +21,19 @@ type node struct {
 	name        string
 	client      *redis.Client
 	batcher     *exchange.Batcher
-	limit       time.Duration // of a request, Options.Timeout
+	limit       time.Duration // time limit of a request: Options.Timeout
 	handshaking sync.Mutex    // held during a handshake
 
 	mu           sync.Mutex
-	found        handshake // the last one that had a result
-	handshakeErr error     // why the last one failed
-	noVoteUntil  time.Time // it has no vote before, by what it said last
-	bannedUntil  time.Time // it has no vote with us before, because its clock was set forward
+	found        handshake // the last handshake that had a result
+	handshakeErr error     // why the last handshake failed
+	noVoteUntil  time.Time // the node has no vote before, according to its last reply
+	bannedUntil  time.Time // we do not count its vote before, because its clock was set forward
 	clock        serverClock
-	unresponsive bool          // the last request that has ended was not answered
-	usual        time.Duration // how long an answer takes, smoothed
+	unresponsive bool          // the last request that has ended got no reply
+	usual        time.Duration // smoothed response time
 	cleanups     map[*claim]*cleanup
-	cleaning     bool // a goroutine makes them
+	cleaning     bool // a goroutine runs the cleanups
 }
 
 func newNode(c *redis.Client, limit time.Duration, start exchange.Starter) *node {
@@ -43,8 +43,8 @@ func newNode(c *redis.Client, limit time.Duration, start exchange.Starter) *node
 	}
 }
 
-// post makes a request; done gets its outcome, and must not block. No operation waits as long as the request may take,
-// while others suffice; the answer of a slow node still says what there is to clean up.
+// post sends a request, and passes its outcome to done, which must not block. If the replies of other nodes suffice,
+// operations do not wait for this one. A late reply still shows whether a cleanup is needed.
 func (n *node) post(q exchange.Request, done func(v any, err error)) {
 	begun := time.Now()
 	n.batcher.Post(begun.Add(n.limit), q, func(r exchange.Result) {
@@ -53,12 +53,12 @@ func (n *node) post(q exchange.Request, done func(v any, err error)) {
 	})
 }
 
-// noteReply notes how a request ended.
+// noteReply records how a request ended.
 func (n *node) noteReply(answered bool, took time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.unresponsive = !answered
-	const weight, pause = 8, 100 * time.Millisecond // what takes longer shows a pause, not of what is usual
+	const weight, pause = 8, 100 * time.Millisecond // a longer time shows a pause, not the usual response time
 	if answered && took < pause {
 		n.usual += (took - n.usual) / weight
 	}
@@ -70,15 +70,15 @@ func (n *node) isUnresponsive() bool {
 	return n.unresponsive
 }
 
-// isSkipped reports whether the node is asked for no votes.
+// isSkipped reports whether the node gets no vote requests.
 func (n *node) isSkipped() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.unresponsive && len(n.cleanups) > mostCleanups
 }
 
-// patience is how long to wait for the node when a quorum has answered: a few times what it usually takes. If what it
-// says is needed it is waited for longer, unless it has left a request unanswered.
+// patience returns how long to wait for the node once a quorum has replied: four times its usual response time, at most
+// w.node. If its reply is needed, patience is w.needed, unless the last request to the node got no reply.
 func (n *node) patience(w window) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,7 +89,7 @@ func (n *node) patience(w window) time.Duration {
 	return min(w.node, max(few*n.usual, least))
 }
 
-// flag makes a request that is answered by 1 or 0.
+// flag sends a request whose reply is 1 or 0.
 func (n *node) flag(q exchange.Request, done func(set bool, err error)) {
 	n.post(q, func(v any, err error) {
 		if err == nil && v != int64(0) && v != int64(1) {
@@ -99,8 +99,8 @@ func (n *node) flag(q exchange.Request, done func(set bool, err error)) {
 	})
 }
 
-// observe compares the node's clock with ours. A clock that was set forward has ended leases early: the node loses its
-// vote for as long as one of them could have lasted.
+// observe compares the node's clock with ours. A clock that was set forward has ended leases early, so the node loses
+// its vote for as long as one of them could have lasted.
 func (n *node) observe(s clockSample, ban time.Duration) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -117,21 +117,21 @@ func (n *node) observe(s clockSample, ban time.Duration) error {
 	return nil
 }
 
-// lastHandshake is the last handshake that had a result.
+// lastHandshake returns the last handshake that had a result.
 func (n *node) lastHandshake() handshake {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.found
 }
 
-// deferVote notes for how long the node says that it has no vote.
+// deferVote records for how long the node has no vote, according to its reply.
 func (n *node) deferVote(left time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.handshakeErr, n.noVoteUntil = nil, time.Now().Add(left)
 }
 
-// notReady says why the node has no vote, as far as is known.
+// notReady returns why the node has no vote, as far as is known; nil if it has one.
 func (n *node) notReady() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -18,8 +18,8 @@ var (
 	_ backend.Breaker = (*Backend)(nil)
 )
 
-// List implements [backend.Lister]. It scans every key of every node, a thousand at a time, and returns those that a
-// quorum has, or may have with nodes that do not answer. It gives up after 5 s, whatever ctx allows.
+// List implements [backend.Lister]. It scans every key of every node, a thousand at a time, and returns the keys that a
+// quorum has, or may have if some nodes do not reply. It times out after 5 s, whatever ctx allows.
 func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 	var keys []string
 	err := r.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
@@ -56,7 +56,7 @@ func (r *Backend) list(ctx context.Context, prefix string) ([]string, error) {
 	return keys, nil
 }
 
-// scanKeys are the keys that begin with prefix among the names of one server that begin with before.
+// scanKeys returns the keys of one server that begin with prefix. Their names begin with before.
 func scanKeys(ctx context.Context, c *redis.Client, before, prefix string) (map[string]bool, error) {
 	const page = 1000
 	keys := make(map[string]bool)
@@ -69,7 +69,7 @@ func scanKeys(ctx context.Context, c *redis.Client, before, prefix string) (map[
 	return keys, scan.Err()
 }
 
-// Break implements [backend.Breaker]. It is done when a quorum is free of the lease.
+// Break implements [backend.Breaker]. It returns when a quorum is free of the lease.
 func (r *Backend) Break(ctx context.Context, key, owner string) error {
 	return r.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		return r.breakLease(ctx, key, owner)
@@ -84,8 +84,8 @@ func (r *Backend) breakLease(ctx context.Context, key, owner string) error {
 	case ownerOf(h.Owner) != owner:
 		return backend.ErrLost
 	}
-	// A node that hangs is asked again for a moment only: an Acquire that goes on may be granted the key under the same
-	// name.
+	// moment limits the cleanup of a node that hangs, because an Acquire in progress may be granted the key under the same
+	// id.
 	const moment = time.Second
 	c := r.claimOf(key, h.Owner, moment)
 	for i := range c.at {

@@ -25,14 +25,14 @@ type Options struct {
 	// Namespace begins the name of every key; "anylock" if empty. Braces are not allowed.
 	Namespace string
 
-	// MaxTTL is the longest TTL that a caller may ask for, a minute if zero. A node that is new, or may have forgotten
-	// leases in a restart, has no vote for that long. The nodes remember MaxTTL and refuse clients with a different
-	// one.
+	// MaxTTL is the longest TTL that a caller may request, a minute if zero. A node that is new, or may have forgotten
+	// leases in a restart, has no vote for that long. The nodes remember MaxTTL and reject clients with a different
+	// MaxTTL.
 	MaxTTL time.Duration
 
-	// Timeout limits each request to a node, and each operation while no quorum of the nodes answers; 2 s if zero. If a
-	// quorum answers, an Acquire, renewal or release waits for one node more only if it cannot succeed without it, for
-	// TTL/4 at most.
+	// Timeout limits each request to a node, and each operation while no quorum of the nodes replies; 2 s if zero. Once a
+	// quorum has replied, an Acquire, renewal or release waits for one more node only if it cannot succeed without that
+	// node, and for at most TTL/4.
 	Timeout time.Duration
 }
 
@@ -56,14 +56,13 @@ func (o *Options) validate() (Options, error) {
 }
 
 // New returns a Backend on clients that the application owns, one for each node: an odd number, at least three. Close
-// does not close them. Like opening by URL, New asks the nodes, within ctx, and fails if a node cannot be used (a
-// replica, or a server that evicts keys) or no quorum answers. A node that did not answer is checked when it is next
-// asked. Nil opts are the defaults.
+// does not close them. Like opening by URL, New contacts the nodes, within ctx, and fails if a node cannot be used (a
+// replica, or a server that evicts keys) or no quorum replies. A node that did not reply is checked when it is next
+// contacted. Nil opts are the defaults.
 //
 // A client must be for one server, not a failover or cluster client. Operations keep to their time limits whatever the
-// clients' options are. Still, clients should set ContextTimeoutEnabled and timeouts of about Timeout: those end
-// requests that nobody waits for any more. Requests about leases are not repeated by a client itself, whatever its
-// MaxRetries is.
+// clients' options are. Still, clients should set ContextTimeoutEnabled and timeouts of about Timeout, which end
+// requests that nobody waits for any more. A client does not retry requests for leases, whatever its MaxRetries is.
 func New(ctx context.Context, nodes []*redis.Client, opts *Options) (*Backend, error) {
 	r, err := onClients(nodes, opts)
 	if err != nil {
@@ -98,7 +97,7 @@ func onClients(nodes []*redis.Client, opts *Options) (*Backend, error) {
 	return newBackend(nodes, o), nil
 }
 
-// validateNodes refuses a fleet that cannot form a quorum as it should.
+// validateNodes rejects an even number of nodes, too few nodes, and duplicates.
 func validateNodes(addrs []string) error {
 	if n := len(addrs); n < leastNodes || n%2 == 0 {
 		return fmt.Errorf("%w: %d nodes: redlock needs an odd number, at least %d", backend.ErrInvalid, n, leastNodes)

@@ -13,12 +13,12 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// What renew.lua says of a lease.
+// The replies of renew.lua for a lease.
 const (
 	leaseMissing = int64(0)
 	leaseRenewed = int64(1)
 	leaseOther   = int64(3)
-	leaseUnknown = int64(-1) // it says nothing that can be used
+	leaseUnknown = int64(-1) // not a reply of the script: the reply does not count
 )
 
 var errMissing = errors.New("it does not have the lease")
@@ -28,7 +28,7 @@ func (r *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	return r.leases.RenewBatch(ctx, renewals, r.sendBatch)
 }
 
-// sendBatch renews leases. It repeats what requests of another client of the lease have overtaken.
+// sendBatch renews leases. It repeats renewals that requests of another client of the lease have overtaken.
 func (r *Backend) sendBatch(ctx context.Context, lives []*kit.Life, ttls []time.Duration) ([]time.Duration, []error) {
 	errs := make([]error, len(lives))
 	var list []*renewal
@@ -46,7 +46,7 @@ func (r *Backend) sendBatch(ctx context.Context, lives []*kit.Life, ttls []time.
 	return ttls, errs
 }
 
-// renewInRounds renews leases by the dozen, each dozen in a round of its own.
+// renewInRounds renews leases in concurrent rounds, each of up to 64 leases.
 func (r *Backend) renewInRounds(ctx context.Context, list []*renewal) {
 	var rounds sync.WaitGroup
 	for dozen := range slices.Chunk(list, exchange.ScriptLeases) {
@@ -55,19 +55,19 @@ func (r *Backend) renewInRounds(ctx context.Context, list []*renewal) {
 	rounds.Wait()
 }
 
-// A renewal is that of one lease, which is renewed if a quorum still had it. Nodes that had lost it do not count, and
-// get it back afterwards.
+// A renewal renews one lease, if a quorum still has the lease. Nodes that have lost the lease do not count, and get it
+// back afterwards.
 type renewal struct {
 	claim  *claim
 	ttl    time.Duration
 	number uint64
 	sent   time.Time
-	have   int    // nodes that had it
-	lack   int    // nodes that said they had not
-	err    *error // what came of it
+	have   int    // nodes that had the lease
+	lack   int    // nodes that replied that they had not
+	err    *error // receives the result
 }
 
-// renew renews leases in one round, and reports to each what came of it.
+// renew renews leases in one round, and sets the error of each.
 func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	shortest := slices.MinFunc(list, func(a, b *renewal) int { return cmp.Compare(a.ttl, b.ttl) }).ttl
 	t := r.newTally()
@@ -139,11 +139,11 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 			done(nil, err)
 			return
 		}
-		_ = n.observe(clock, r.ban) // a key that is there counts whatever the clock did before
+		_ = n.observe(clock, r.ban) // a key that still exists counts, whatever the clock did before
 		for k, w := range list {
 			w.claim.overtakenBy(answers[k])
 			if answers[k] == leaseMissing && w.claim.isBusy(i) {
-				answers[k] = leaseUnknown // the grant may still be on its way to this node
+				answers[k] = leaseUnknown // the request that writes the key to this node may still be in progress
 			}
 			r.found(i, w, answers[k] == leaseMissing)
 		}
@@ -151,8 +151,8 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 	})
 }
 
-// found notes whether node i had lost the lease of w. If a quorum has confirmed already that it had it, the node gets
-// it back at once, and otherwise when one has.
+// found records whether node i has lost the lease of w. If a quorum has already confirmed this renewal, the node gets
+// the lease back at once. Otherwise it does when a quorum has.
 func (r *Backend) found(i int, w *renewal, lost bool) {
 	c := w.claim
 	c.mu.Lock()
@@ -165,8 +165,8 @@ func (r *Backend) found(i int, w *renewal, lost bool) {
 	}
 }
 
-// repair puts a lease that has been renewed back on the nodes that had lost it, in the background. It counts there from
-// the next renewal on: to count it at once would revive a lease that has expired.
+// repair puts a renewed lease back, in the background, on the nodes that had lost it. The lease counts there only from
+// the next renewal on, because counting it at once would revive a lease that has expired.
 func (r *Backend) repair(w *renewal) {
 	c := w.claim
 	var nodes []int
@@ -180,7 +180,7 @@ func (r *Backend) repair(w *renewal) {
 	}
 	c.mu.Unlock()
 	for _, i := range nodes {
-		r.repairAt(i, w, func(error) {}) // where it fails the next renewal finds it again
+		r.repairAt(i, w, func(error) {}) // if it fails, the next renewal detects the loss again
 	}
 }
 

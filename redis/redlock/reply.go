@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// What acquire.lua answers.
+// The results in a reply of acquire.lua.
 const (
 	voteGranted  = "granted"
 	voteHeld     = "held"
@@ -15,13 +15,13 @@ const (
 	voteStranger = "stranger"
 )
 
-// A vote is what one node answers to an acquire.
+// A vote is one node's reply to an acquire request.
 type vote struct {
 	what   string
 	clock  clockSample
-	token  uint64         // granted
-	left   time.Duration  // granted: until the node has a vote
-	holder backend.Holder // held
+	token  uint64         // if granted
+	left   time.Duration  // if granted: until the node has a vote
+	holder backend.Holder // if held
 }
 
 func parseVote(v any, sent, received time.Time) (vote, error) {
@@ -40,7 +40,7 @@ func parseVote(v any, sent, received time.Time) (vote, error) {
 	return a, f.Err()
 }
 
-// readHolder reads a holder by its id, with the TTL as it was granted, without the pad.
+// readHolder reads a holder whose Owner is the claim's id. Its TTL is as granted, without keepPad.
 func readHolder(f *exchange.Fields) backend.Holder {
 	h := f.Holder()
 	if h.TTL > 0 {

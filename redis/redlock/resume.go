@@ -20,8 +20,8 @@ var resumeScript = exchange.Script{Text: prelude + resumeLua, Digest: "d616b04dc
 
 var _ backend.Resumer = (*Backend)(nil)
 
-// Resume implements [backend.Resumer]. It takes two round trips: one finds the owner's name at the nodes, the token and
-// the number of the last request; the other is a renewal. If the nodes that answer do not agree on the token, the error
+// Resume implements [backend.Resumer]. It takes two round trips: one reads the owner's id at the nodes, the token and
+// the number of the last request; the other is a renewal. If the nodes that reply do not agree on the token, the error
 // is ErrUnavailable; they agree once the lease has been renewed.
 func (r *Backend) Resume(ctx context.Context, q backend.Request) (l backend.Lease, err error) {
 	err = r.leases.Call(ctx, q.ValidateFor(r.guarantees), func(ctx context.Context) error {
@@ -54,7 +54,7 @@ func (r *Backend) resume(ctx context.Context, q backend.Request) (*kit.Life, err
 	return r.leases.Resume(q, kit.Grant{Token: c.token, Sent: sent, TTL: c.ttl, Data: c})
 }
 
-// heldClaim returns the claim of the lease that q's owner holds. Until its lease has been renewed, the claim removes
+// heldClaim returns the claim of the lease that q's owner holds. Until the lease has been renewed, the claim removes
 // nothing from any node.
 func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, error) {
 	ttl, err := r.round(q.TTL)
@@ -111,10 +111,11 @@ func parseResume(v any) (h backend.Holder, number uint64, err error) {
 	return h, number, f.Err()
 }
 
-// Two clients of one lease number their requests apart. A node ignores a request whose number is below that of the
-// last, and reports that number. The client goes on from there.
+// Two clients of one lease number their requests independently. If the number of a request is lower than the last, a
+// node ignores the request and returns the last number. The client continues from that number.
 
-// overtakenBy notes the answer of a node to a renewal, if it is that of a node that ignored the renewal.
+// overtakenBy handles a node's reply to a renewal. If the node ignored the renewal, the claim continues from the number
+// in the reply.
 func (c *claim) overtakenBy(answer int64) {
 	if answer >= leaseUnknown {
 		return
@@ -124,7 +125,7 @@ func (c *claim) overtakenBy(answer int64) {
 	}
 }
 
-// overtaken returns those of list that failed and that nodes have ignored, to be repeated by a higher number.
+// overtaken returns repetitions, with higher numbers, of the renewals in list that failed because nodes ignored them.
 func overtaken(list []*renewal) (again []*renewal) {
 	for _, w := range list {
 		if *w.err == nil || errors.Is(*w.err, backend.ErrLost) || w.claim.number.Load() <= w.number {

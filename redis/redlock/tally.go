@@ -9,17 +9,17 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A verdict is what one node says in a round.
+// A verdict is one node's result in a round.
 type verdict int
 
 const (
-	silent verdict = iota // nothing yet
+	silent verdict = iota // no reply yet
 	yes
 	no
-	failed // it could not be asked, or its answer says nothing
+	failed // the request failed, or the reply is of no use
 )
 
-// verdictOf is the verdict of a node that has done what was asked, or failed with err.
+// verdictOf returns yes if err is nil, and otherwise failed.
 func verdictOf(err error) verdict {
 	if err != nil {
 		return failed
@@ -27,18 +27,19 @@ func verdictOf(err error) verdict {
 	return yes
 }
 
-// A tally counts the verdicts of one round, in which one question is put to every node.
+// A tally counts the verdicts of one round, in which every node gets the same request.
 type tally struct {
 	quorum int
 	begun  time.Time
 	said   []verdict   // by node
 	errs   []error     // by node
-	over   func() bool // whether the outcome is certain, so that the round may end
-	// decided reports whether the outcome is certain although the round goes on: then window.needed ends; nil for never
+	over   func() bool // reports whether the outcome is certain, so that the round may end
+	// decided reports whether the outcome is certain although the round continues. Then window.needed no longer applies.
+	// nil means never.
 	decided func() bool
 }
 
-// newTally returns a tally that ends when a quorum has said yes, or cannot any more.
+// newTally returns a tally whose round ends when a quorum of yes is reached, or no longer possible.
 func (r *Backend) newTally() *tally {
 	n := len(r.nodes)
 	t := &tally{quorum: n/2 + 1, begun: time.Now(), said: make([]verdict, n), errs: make([]error, n)}
@@ -46,14 +47,14 @@ func (r *Backend) newTally() *tally {
 	return t
 }
 
-// newTallyOfAll returns a tally that waits for all nodes, if they answer.
+// newTallyOfAll returns a tally whose round waits for all nodes, within its window.
 func (r *Backend) newTallyOfAll() *tally {
 	t := r.newTally()
 	t.over = func() bool { return false }
 	return t
 }
 
-// number is how many nodes have said v.
+// number returns how many nodes have the verdict v.
 func (t *tally) number(v verdict) (n int) {
 	for _, said := range t.said {
 		if said == v {
@@ -63,42 +64,41 @@ func (t *tally) number(v verdict) (n int) {
 	return n
 }
 
-// answered counts the nodes that have said something.
+// answered returns how many nodes have the verdict yes or no.
 func (t *tally) answered() int { return t.number(yes) + t.number(no) }
 
-// won reports whether a quorum has said yes.
+// won reports whether a quorum of nodes has the verdict yes.
 func (t *tally) won() bool { return t.number(yes) >= t.quorum }
 
-// cannotWin reports whether no quorum can say yes any more.
+// cannotWin reports whether a quorum of yes is no longer possible.
 func (t *tally) cannotWin() bool { return t.number(yes)+t.number(silent) < t.quorum }
 
-// A window says how long a round lasts.
+// A window limits how long a round lasts.
 type window struct {
-	// node is how long to wait at most for the other nodes when a quorum has answered: what a hung one costs. It is
-	// less for a node that usually answers sooner.
+	// node is how long to wait at most for the other nodes once a quorum has replied, and so the delay by a node that
+	// hangs. The wait is shorter for a node that usually replies sooner.
 	node time.Duration
-	// needed takes its place, if not 0, for nodes without which the round would fail, and that have not left the last
-	// request unanswered.
+	// needed, if not 0, replaces node until the outcome is decided. It does not apply to nodes whose last request got no
+	// reply.
 	needed time.Duration
-	// outage is how long to wait for a quorum to answer. With fewer there is nothing to be had by returning sooner: it
-	// is not a node that hangs, but a machine or network that is slow with all of them.
+	// outage is how long to wait for a quorum to reply. Returning sooner gains nothing: the cause is not one node that
+	// hangs, but a machine or network that is slow for all nodes.
 	outage time.Duration
 }
 
-// windowFor is the window of a request about a lease of ttl.
+// windowFor returns the window of a request about a lease of ttl.
 func (r *Backend) windowFor(ttl time.Duration) window {
 	return window{node: nodeTimeout(ttl), outage: r.options.Timeout}
 }
 
-// needing is the window of a request that goes on after a quorum has answered only if it needs the nodes that have not:
-// to give up would be to fail.
+// needing returns the window of a request that waits longer for a missing node if it would fail without that node.
 func (w window) needing(ttl time.Duration) window {
 	const share = 4
 	w.needed = max(w.node, min(ttl/share, w.outage))
 	return w
 }
 
-// An answer is what one node says; record, if not nil, runs if it comes in time.
+// An answer is one node's result. record, if not nil, runs if the answer arrives in time.
 type answer struct {
 	node   int
 	said   verdict
@@ -106,20 +106,21 @@ type answer struct {
 	err    error
 }
 
-// An entry enters the answer of one node.
+// An entry is a function that delivers one node's answer.
 type entry func(v verdict, record func(), err error)
 
-// ask puts one question to every node at once and returns when the outcome is certain, the window closes, or ctx ends.
-// one asks node i, without waiting for it. Nodes that have not answered by then go on, and count no more.
+// ask sends one request to every node at once, and returns when the outcome is certain, the window closes, or ctx ends.
+// one sends the request to node i without waiting for the reply. Replies that arrive after ask has returned do not
+// count.
 func (r *Backend) ask(ctx context.Context, t *tally, w window, one func(i int, enter entry)) {
-	answers := make(chan answer, len(r.nodes)) // so that a late one blocks nobody
+	answers := make(chan answer, len(r.nodes)) // buffered, so that a late answer blocks nobody
 	for i := range r.nodes {
 		one(i, func(v verdict, record func(), err error) { answers <- answer{i, v, record, err} })
 	}
 	limit := time.NewTimer(w.outage)
 	defer limit.Stop()
 	for hurried, late := false, false; ; {
-		for len(answers) > 0 { // whatever has come by now counts
+		for len(answers) > 0 { // every answer that has arrived counts
 			t.enter(<-answers)
 		}
 		if late || t.number(silent) == 0 || t.over() {
@@ -150,7 +151,7 @@ func (t *tally) enter(a answer) {
 	}
 }
 
-// patience is how long to wait for the nodes that are silent when a quorum has answered.
+// patience returns how long to wait for the silent nodes once a quorum has replied.
 func (r *Backend) patience(t *tally, w window) (longest time.Duration) {
 	for i, n := range r.nodes {
 		if t.said[i] == silent {
@@ -160,7 +161,7 @@ func (r *Backend) patience(t *tally, w window) (longest time.Duration) {
 	return longest
 }
 
-// apart is a question that is put on goroutines of its own, because it blocks.
+// onGoroutines returns a function for ask that calls one on a new goroutine, because one blocks.
 func (r *Backend) onGoroutines(one func(i int) (verdict, func(), error)) func(i int, enter entry) {
 	return func(i int, enter entry) {
 		if !r.leases.Go(func(context.Context) { enter(one(i)) }) {
@@ -169,7 +170,7 @@ func (r *Backend) onGoroutines(one func(i int) (verdict, func(), error)) func(i 
 	}
 }
 
-// misses is the error of each node, ErrNoAnswer for those that have not answered.
+// misses returns the error of each node: ErrNoAnswer for nodes that have not replied.
 func (t *tally) misses() []error {
 	errs := slices.Clone(t.errs)
 	for i, said := range t.said {

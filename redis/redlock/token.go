@@ -8,9 +8,10 @@ import (
 
 // agree returns the fencing token of an owner that has been elected.
 //
-// Each elector has stored a number of its own for the key, greater than those before: the one that the owner proposed,
-// mostly. The token is the greatest. It must be stored by a quorum before anyone hears of it: then every later election
-// has an elector that knows it, and mints a greater one. docs/redlock.md has the proof.
+// Each elector has stored its own number for the key, greater than its earlier numbers; usually it is the number that
+// the owner proposed. The token is the greatest of these numbers. A quorum must store the token before the owner gets
+// it. Then every later election has an elector that knows the token, and returns a greater number. docs/redlock.md has
+// the proof.
 func (e *election) agree(ctx context.Context) (uint64, error) {
 	var token uint64
 	electors := e.electors()
@@ -45,14 +46,14 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 	return token, nil
 }
 
-// confirm raises the counter of node i to token, behind the node's own vote, if that is still on its way.
+// confirm raises the counter of node i to token, after the node's vote if that request is still in progress.
 func (e *election) confirm(i int, token uint64, done func(verdict, error)) {
 	q := confirmScript.Request(e.c.keys[:2], e.c.id, token, e.number)
 	e.c.inOrder(i, func() {
 		e.r.nodes[i].flag(q, func(has bool, err error) {
 			e.c.requestEnded(i)
 			if err == nil && !has {
-				done(no, errMissing) // its vote has expired meanwhile
+				done(no, errMissing) // the key has expired since the vote
 				return
 			}
 			done(verdictOf(err), err)

@@ -11,10 +11,10 @@ import (
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
-// nodeURLs parses the URLs of single nodes, whose time limit is the fleet's.
+// nodeURLs parses the URLs of single nodes. Their time limit is the fleet's.
 var nodeURLs = driver.Driver{Name: "a redlock node", URLs: endpoint.ServerForms, OtherParams: endpoint.OtherParams}
 
-// nodeOptions returns the options of every node: of the hosts of a URL, and of the URLs in its parameters.
+// nodeOptions returns the options of every node: those of the hosts of u, then those of the URLs in its parameters.
 func nodeOptions(u driver.URL) (list []*redis.Options, err error) {
 	if len(u.Hosts) == 0 && strings.Trim(u.Path, "/") != "" {
 		return nil, fmt.Errorf("%w: %s url: a path without hosts", backend.ErrInvalid, u.Scheme)

@@ -19,9 +19,9 @@ type election struct {
 	window window
 	t      *tally
 
-	votes []vote // by node; they count where the node's verdict is yes
+	votes []vote // by node; a vote counts if the node's verdict is yes
 
-	uncertain bool // it was refused, but by so few nodes that the others, if they had answered, could have granted the key
+	uncertain bool // refused by so few nodes that the others could have granted the key if they had replied
 }
 
 func (r *Backend) newElection(c *claim) *election {
@@ -29,15 +29,15 @@ func (r *Backend) newElection(c *claim) *election {
 		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: r.windowFor(c.ttl).needing(c.ttl),
 		votes: make([]vote, len(r.nodes)), sent: time.Now(),
 	}
-	// It fails as soon as no quorum is possible, but not before a quorum has answered: whether the key is held or the
-	// fleet is down makes a difference to the caller.
+	// The election fails as soon as no quorum is possible, but not before a quorum has replied, because callers must be
+	// able to distinguish a held key from a fleet that is down.
 	e.t.over = func() bool {
 		return len(e.electors()) >= e.t.quorum || e.t.cannotWin() && e.t.answered() >= e.t.quorum
 	}
 	return e
 }
 
-// ask asks node i for its vote.
+// ask requests the vote of node i.
 func (e *election) ask(i int, enter entry) {
 	n := e.r.nodes[i]
 	if n.isSkipped() {
@@ -57,11 +57,11 @@ func (e *election) ask(i int, enter entry) {
 	})
 }
 
-// vote makes the request, a second time if a handshake had to come first.
+// vote sends the request. If the node needs a handshake first, vote makes one and sends the request again.
 func (e *election) vote(i int, done func(vote, error)) {
 	n := e.r.nodes[i]
 	var v vote
-	// It may stand behind the removal of what the attempt before has left, which a slow node takes its time for.
+	// The request may have to wait while a slow node removes the key of the previous attempt.
 	e.c.write(n, i, e.number, func(ended func(trace, error)) {
 		begun := time.Now()
 		answered := func(a vote, err error) {
@@ -75,7 +75,7 @@ func (e *election) vote(i int, done func(vote, error)) {
 		e.request(n, func(a vote, err error) {
 			shake := func(context.Context) {
 				if e.r.handshake(n, n.limit, begun) != nil {
-					answered(a, err) // judge decides what it is worth
+					answered(a, err) // judge decides whether the vote counts
 				} else {
 					e.request(n, answered)
 				}
@@ -87,7 +87,7 @@ func (e *election) vote(i int, done func(vote, error)) {
 	}, func(err error) { done(v, err) })
 }
 
-// request makes the request once.
+// request sends the request once.
 func (e *election) request(n *node, done func(vote, error)) {
 	sent, c := time.Now(), e.c
 	known := n.lastHandshake()
@@ -102,7 +102,7 @@ func (e *election) request(n *node, done func(vote, error)) {
 	})
 }
 
-// trace is what a vote says about the owner's key at the node.
+// trace returns what a vote shows about the owner's key at the node.
 func (v vote) trace() trace {
 	switch v.what {
 	case voteGranted, voteLate:
@@ -110,10 +110,10 @@ func (v vote) trace() trace {
 	case voteHeld:
 		return traceMissing
 	}
-	return traceUnknown // refused before the node looked who holds it
+	return traceUnknown // refused before the node could write the key
 }
 
-// judge says why a vote does not count, nil if it does.
+// judge returns why a vote does not count, or nil if it does.
 func (r *Backend) judge(n *node, v vote) error {
 	if v.what == voteStranger {
 		if err := n.notReady(); err != nil {
@@ -136,8 +136,8 @@ func (r *Backend) judge(n *node, v vote) error {
 	return jump
 }
 
-// electors are the largest set of counting votes from nodes whose clocks agree: with the one furthest behind, and so
-// with each other.
+// electors returns the nodes of the largest set of counting votes whose clocks agree: each with the clock furthest
+// behind, and so with each other.
 func (e *election) electors() []int {
 	var best []int
 	for i, said := range e.t.said {
@@ -157,7 +157,7 @@ func (e *election) electors() []int {
 	return best
 }
 
-// outcome is nil if the owner is elected.
+// outcome returns nil if the owner is elected.
 func (e *election) outcome() error {
 	electors := e.electors()
 	if len(electors) >= e.t.quorum {
@@ -175,12 +175,12 @@ func (e *election) outcome() error {
 	return e.r.noQuorum(errs)
 }
 
-// held is the refusal if a quorum has answered and some of it holds the key for another owner; nil otherwise. It names
-// the owner that a quorum names: an owner that fewer name may have released the key, and the release has not reached a
-// slow node yet.
+// held returns the refusal if a quorum has replied and some of its nodes hold the key for another owner, and otherwise
+// nil. The refusal names an owner only if a quorum does: an owner that fewer nodes name may have released the key, and
+// the release may not have reached a slow node yet.
 func (e *election) held() error {
 	var named []backend.Holder
-	others, barred := 0, 0 // that do not name a holder
+	others, barred := 0, 0 // nodes that do not name a holder
 	for i, err := range e.t.errs {
 		switch {
 		case e.votes[i].what == voteHeld:

@@ -12,14 +12,14 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A waiter asks again after pauses that grow, at random, from leastPause to mostPause. Elections that tie, because
-// several owners got a part of the nodes each, are decided by chance.
+// A waiter retries after random pauses that grow from leastPause to mostPause. If an election ties, because several
+// owners got some of the nodes each, the random pauses decide.
 const (
 	leastPause = 2 * time.Millisecond
 	mostPause  = 100 * time.Millisecond
 )
 
-// slowStart is for how long a waiter does not take a fleet to be down that is slow to answer.
+// slowStart is how long a waiter treats a fleet that does not reply as slow, and not as down.
 const slowStart = endpoint.OpenTimeout
 
 // A waiter is one Acquire that waits.
@@ -28,9 +28,9 @@ type waiter struct {
 	q       backend.Request
 	c       *claim
 	begun   time.Time
-	busy    *backend.HeldError // what a quorum has said last
-	failure error              // busy, or why there was no quorum that could say so
-	peeks   int
+	busy    *backend.HeldError // the last refusal by a quorum; nil before the first
+	failure error              // busy, or before the first refusal why there was no quorum
+	peeks   int                // number of peeks, which selects the first node of the next
 }
 
 func (r *Backend) newWaiter(q backend.Request, c *claim) *waiter {
@@ -46,7 +46,7 @@ func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
 	return l, err
 }
 
-// attempt makes an attempt, unless the key is busy as before; others while there is a quorum to be waited for.
+// attempt makes an attempt, unless the key is still busy. It makes more attempts while a quorum may soon reply.
 func (w *waiter) attempt(ctx context.Context) (backend.Lease, error) {
 	if w.busy != nil && w.r.peek(ctx, w) {
 		return nil, w.busy
@@ -65,7 +65,7 @@ func (w *waiter) attempt(ctx context.Context) (backend.Lease, error) {
 		if w.busy == nil {
 			w.failure = none
 		}
-		const most = time.Second // another node may come back sooner
+		const most = time.Second // another node may reply sooner
 		left := min(none.left, most)
 		if left <= 0 && (!none.slow() || time.Since(w.begun) > slowStart) {
 			return l, err
@@ -76,10 +76,9 @@ func (w *waiter) attempt(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// peek asks nodes one after the other, beginning with another each time, whether they still have the key, until one has
-// it or a quorum is free of it: that costs a node one command, where an attempt costs every node a script. A node that
-// is slow to answer is passed over. It is a hint: where it is wrong, because a node has missed a release, the next one
-// begins elsewhere.
+// peek checks one node after the other, until one has the key or a quorum is free of it. This costs a node one command,
+// while an attempt costs every node a script. Nodes that are slow to reply are skipped. The result is a hint: if it is
+// wrong, because a node has missed a release, the next peek begins with another node.
 func (r *Backend) peek(ctx context.Context, w *waiter) (there bool) {
 	w.peeks++
 	free := 0
@@ -107,10 +106,10 @@ func (r *Backend) peek(ctx context.Context, w *waiter) (there bool) {
 	return false
 }
 
-// keyAbsent is what PTTL says of a key that is not there.
+// keyAbsent is the reply of PTTL for a missing key.
 const keyAbsent = -2 * time.Millisecond
 
-// peekAt asks one node for how long it has the key.
+// peekAt returns for how long one node still has the key.
 func (r *Backend) peekAt(ctx context.Context, n *node, c *claim) (left time.Duration, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout(c.ttl))
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A connector makes connections for database/sql. pgx has a driver for database/sql, too, but that needs modules which
-// no other store needs, and prepared statements, which poolers may lose.
+// A connector opens connections for database/sql. pgx also has a driver for database/sql, but it needs modules that no
+// other store needs, and prepared statements, which poolers may lose.
 type connector struct{ config *pgconn.Config }
 
 func (c connector) Driver() driver.Driver { return noDriver{} }
@@ -24,8 +24,8 @@ type noDriver struct{}
 
 func (noDriver) Open(string) (driver.Conn, error) { return nil, errors.ErrUnsupported }
 
-// setUp overrides the database's default isolation level if the connection is to the server itself: a pooler would keep
-// the setting for its other clients. It reports whether that is so.
+// setUp overrides the database's default isolation level if the connection is to the server itself. A pooler would keep
+// the setting for its other clients. setUp returns whether the connection is direct.
 const setUp = `SELECT CASE WHEN pg_backend_pid() = $1::bigint
 	THEN set_config('default_transaction_isolation', 'read committed', false) END IS NOT NULL`
 
@@ -48,13 +48,13 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 // A conn is one connection. Statements commit by themselves: there are no transactions.
 type conn struct {
 	pg       *pgconn.PgConn
-	prepares bool              // statements are prepared, because no pooler is between
+	prepares bool              // prepare statements, because there is no pooler in between
 	prepared map[string]string // names of prepared statements, by their text
 }
 
 const (
 	maxPrepared     = 64
-	codeNoStatement = "26000" // the session is another one: a pooler is between after all
+	codeNoStatement = "26000" // the session has changed: there is a pooler in between after all
 	binary          = 1
 	oidBytea        = 17
 	closeTimeout    = time.Second
@@ -62,7 +62,7 @@ const (
 
 func (c *conn) run(ctx context.Context, query string, args []driver.NamedValue) (*pgconn.Result, error) {
 	if c.pg.IsClosed() {
-		return nil, driver.ErrBadConn // nothing was sent. pgx says the same of each read that fails, which is wrong
+		return nil, driver.ErrBadConn // nothing was sent. pgx claims that for every failed read, which is wrong
 	}
 	values, formats := make([][]byte, len(args)), make([]int16, len(args))
 	for i, a := range args {
@@ -143,7 +143,7 @@ func (c *conn) Close() error {
 func (c *conn) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
 func (c *conn) Begin() (driver.Tx, error)           { return nil, errors.ErrUnsupported }
 
-// rows are the rows of an answer that was read as a whole.
+// rows are the rows of a reply that has been read completely.
 type rows struct {
 	result *pgconn.Result
 	next   int

@@ -3,7 +3,7 @@
 //
 //	postgres+table://[user[:password]@][host[:5432]][,…][/database]
 //
-// All but our own parameters go to pgx as they are. Our own:
+// pgx receives all parameters unchanged except the store's own:
 //
 //	lock_table=name         name of the table, with its schema if necessary; default anylock
 //	lock_create=false       do not create the table if it is missing

@@ -15,21 +15,21 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A Reading is what a server says of itself: INFO, and CONFIG where that is permitted.
+// A Reading is the state that a server reports: INFO, and CONFIG if permitted.
 type Reading struct {
-	Info, Config map[string]string // config is empty where CONFIG is not permitted
+	Info, Config map[string]string // Config is empty if CONFIG is not permitted
 
-	Clock           time.Time // what the server's says, zero where TIME is not permitted
-	Asked, Answered time.Time // before the request and after the reply
+	Clock           time.Time // the server's time; zero if TIME is not permitted
+	Asked, Answered time.Time // before the request for Clock and after the reply
 }
 
-// Number is a number in INFO, 0 if there is none.
+// Number returns a number in INFO, or 0 if there is none.
 func (r Reading) Number(name string) int64 {
 	n, _ := strconv.ParseInt(r.Info[name], 10, 64)
 	return n
 }
 
-// ServerRules are those of any server, for a T that contains the reading of one.
+// ServerRules returns the rules for any server. of returns the Reading in a T.
 func ServerRules[T any](of func(T) Reading) []kit.Rule[T] {
 	return []kit.Rule[T]{
 		{Severity: backend.Warning, Code: "old-version", Found: func(t T) string {
@@ -46,14 +46,14 @@ func ServerRules[T any](of func(T) Reading) []kit.Rule[T] {
 	}
 }
 
-// olderThan reports whether a version is one before major.minor. One that cannot be parsed is not.
+// olderThan reports whether version is before major.minor. It is false for a version that cannot be parsed.
 func olderThan(version string, major, minor int) bool {
 	var v [2]int
 	n, _ := fmt.Sscanf(version, "%d.%d", &v[0], &v[1])
 	return n == len(v) && (v[0] < major || v[0] == major && v[1] < minor)
 }
 
-// Read asks a server about itself, and reports what it does not say, and whether its clock is wrong.
+// Read inspects a server. Its findings are the commands that the server refused, and a wrong clock.
 func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list []backend.Finding, err error) {
 	r = Reading{Info: make(map[string]string), Config: make(map[string]string)}
 	refused := func(what string, err error) error {
@@ -83,17 +83,16 @@ func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list [
 	return r, list, err
 }
 
-// KeepsWrites reports whether a server with this configuration still has, when it starts again, every write that it has
-// answered.
+// KeepsWrites reports whether a server with this configuration keeps every acknowledged write across a restart.
 func KeepsWrites(config map[string]string) bool {
 	return config["appendonly"] == "yes" && config["appendfsync"] == "always" &&
 		config["no-appendfsync-on-rewrite"] == "no"
 }
 
-// oldestMajor is the first version of Redis that has all commands of the scripts, ZPOPMIN above all.
+// oldestMajor is the first major version of Redis that has all commands of the scripts, in particular ZPOPMIN.
 const oldestMajor = 5
 
-// TooOld is the error of a server that lacks commands, nil if it has all, or says nothing of its version.
+// TooOld returns an error if the server is too old to have all commands, and nil if its version is unknown.
 func TooOld(info map[string]string) error {
 	if olderThan(info["redis_version"], oldestMajor, 0) {
 		return fmt.Errorf("redis %q is older than %d.0", info["redis_version"], oldestMajor)
@@ -101,7 +100,7 @@ func TooOld(info map[string]string) error {
 	return nil
 }
 
-// Evicts returns the policy by which a server evicts keys when it is full, "" if it does not.
+// Evicts returns the policy by which a full server evicts keys, or "" if it does not evict.
 func Evicts(info map[string]string) (policy string) {
 	if p := info["maxmemory_policy"]; p != "noeviction" && info["maxmemory"] != "0" {
 		return p
@@ -120,5 +119,5 @@ func ParseInfo(text string) map[string]string {
 	return info
 }
 
-// GlobEscaper makes a pattern of SCAN that matches a text.
+// GlobEscaper escapes a text for a pattern of SCAN.
 var GlobEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

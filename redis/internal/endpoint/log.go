@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A clientLogger writes the lines of go-redis, which has one logger for the whole process: to the logger of the
+// A clientLogger is the logger of go-redis, which has only one for the whole process. It writes to the logger of the
 // context, or else to that of the Locker that was opened last.
 type clientLogger struct{ last atomic.Pointer[slog.Logger] }
 

@@ -16,13 +16,13 @@ const (
 	maxNamespaceLen  = 128
 )
 
-// NamespaceParam is the parameter of a URL for the namespace. lock_prefix does not replace it: access control lists
-// know keys by how they begin.
+// NamespaceParam is the URL parameter for the namespace. lock_prefix cannot replace it: access control lists match the
+// beginning of a Redis key, and lock_prefix comes later in the key.
 var NamespaceParam = driver.Param{
 	Name: driver.ParamPrefix + "namespace", Help: "begins the name of every key and channel; default " + DefaultNamespace,
 }
 
-// Complete sets the defaults of the options that all stores here have, and refuses values out of range.
+// Complete sets the defaults of the options that the Redis stores share, and rejects invalid values.
 func Complete(namespace *string, timeout *time.Duration) error {
 	if *namespace == "" {
 		*namespace = DefaultNamespace

@@ -18,11 +18,12 @@ var probeLua string
 
 var ProbeScript = exchange.Script{Text: probeLua, Digest: "8389474eeb96a0bdb96d64e076182cab8bae1a9c"}
 
-// momentary is how errors of a server begin that could not serve just then, also within the text that scripts see.
+// momentary matches errors of a server that is temporarily unable to serve, also within the text that scripts see.
 var momentary = regexp.MustCompile(`(^|[ -])(OOM|READONLY|MISCONF|NOREPLICAS|MASTERDOWN|LOADING|BUSY|CLUSTERDOWN|TRYAGAIN) `)
 
-// Probe has the server try commands, every one that scripts need, and fails with ErrUnsupported and the names of those
-// that it lacks or forbids. It leaves nothing behind, and says nothing of a server that cannot serve just now.
+// Probe makes the server run commands: all commands that scripts need. If the server lacks or forbids any, Probe fails
+// with ErrUnsupported, which names them. It leaves no keys behind, and ignores errors of a server that is temporarily
+// unable to serve.
 func Probe(ctx context.Context, c redis.UniversalClient, keys []string, channel string, commands []string) error {
 	args := []any{channel}
 	for _, command := range commands {
@@ -36,7 +37,7 @@ func Probe(ctx context.Context, c redis.UniversalClient, keys []string, channel 
 	}
 	var lacking []string
 	note := func(command, reason string) {
-		// A user without the channels can lock, and is refused when it has to wait.
+		// A user without the channels can acquire locks, but an Acquire that has to wait fails.
 		if !momentary.MatchString(reason) && !(command == "PUBLISH" && strings.Contains(reason, "channel")) {
 			lacking = append(lacking, fmt.Sprintf("%s (%s)", command, reason))
 		}

@@ -2,7 +2,7 @@ package endpoint
 
 const Slots = 16384
 
-// Slot is the cluster slot to which Redis hashes s, for an s without braces.
+// Slot returns the cluster slot to which Redis hashes s, if s has no braces.
 func Slot(s string) int { return int(crc16(s)) % Slots }
 
 // crc16 is CRC-16/XMODEM, which Redis Cluster uses (Redis Cluster specification, appendix A).

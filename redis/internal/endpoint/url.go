@@ -1,5 +1,5 @@
-// Package endpoint is what a URL and a Redis server itself tell of the server: clients, commands, settings, clock and
-// cluster slots.
+// Package endpoint creates clients from URLs, and inspects Redis servers: their commands, settings, clocks and cluster
+// slots.
 package endpoint
 
 import (
@@ -22,7 +22,8 @@ import (
 
 const redisPort = "6379"
 
-// ServerForms are the forms of URLs of one server, Forms those of whatever has one master for each key.
+// ServerForms are the URL forms of a single server. Forms adds those of Sentinel and Cluster, which also have one
+// master for each key. FleetForm is that of Redlock.
 var (
 	ServerForms = []driver.URLForm{
 		{
@@ -31,7 +32,7 @@ var (
 		},
 		{Scheme: "redis+unix", User: true, Path: driver.RequiredPath},
 	}
-	Forms = append(slices.Clip(ServerForms), // the user is the data nodes'
+	Forms = append(slices.Clip(ServerForms), // the user is for the data nodes
 		driver.URLForm{
 			Scheme: "redis+sentinel", Secure: "rediss+sentinel", Port: "26379",
 			Hosts: driver.ManyHosts, DefaultHost: "localhost", User: true, Path: driver.RequiredPath,
@@ -46,17 +47,17 @@ var (
 	}
 )
 
-// OtherParams is the client library that reads the parameters that are not ours.
+// OtherParams names the client library that parses all other parameters.
 const OtherParams = "go-redis"
 
-// A Target is what a URL names: the options of exactly one kind of client.
+// A Target holds what a URL specifies: the options of exactly one kind of client.
 type Target struct {
 	Single   *redis.Options
 	sentinel *redis.FailoverOptions
 	cluster  *redis.ClusterOptions
 }
 
-// TargetOf turns a URL of Forms into options of go-redis. go-redis parses a URL that is built anew from u's parts.
+// TargetOf converts a URL of Forms to options of go-redis. It builds a new URL from u's parts, which go-redis parses.
 func TargetOf(u driver.URL) (Target, error) {
 	t, err := parse(u)
 	if err == nil {
@@ -72,7 +73,8 @@ func TargetOf(u driver.URL) (Target, error) {
 	return t, err
 }
 
-// secure makes config the client's, with the server's name and the verification that go-redis has read from the URL.
+// secure sets the client's TLS configuration to config. It keeps the verification and, for a single server, the
+// server's name that go-redis has read from the URL.
 func (t Target) secure(config *tls.Config) {
 	var at **tls.Config
 	switch {
@@ -133,7 +135,7 @@ func parse(u driver.URL) (t Target, err error) {
 	return t, err
 }
 
-// native lets go-redis parse n with query. Its errors name the parameter that go-redis refuses, but no values.
+// native makes go-redis parse n with query. Its errors name the parameter that go-redis rejects, but no values.
 func native(n url.URL, query url.Values, raw string, parse func(string) error) error {
 	n.RawQuery = query.Encode()
 	err := parse(n.String())
@@ -156,7 +158,7 @@ func native(n url.URL, query url.Values, raw string, parse func(string) error) e
 	return fmt.Errorf("several parameters are unknown or have values that are not valid")
 }
 
-// database returns the path of a URL, which is a database's number or empty.
+// database returns the path of a URL, which is a database's number with a slash in front, or empty.
 func database(path string) (string, error) {
 	path = strings.Trim(path, "/")
 	if path == "" {
@@ -168,8 +170,9 @@ func database(path string) (string, error) {
 	return "/" + path, nil
 }
 
-// sentinelURL translates. With us the user belongs to the data nodes, as in the URLs of other languages' clients; with
-// go-redis to the Sentinels, and the data nodes' user, the master's name and further hosts are parameters.
+// sentinelURL translates u for go-redis. In our URLs the user is for the data nodes, as in the URLs of other languages'
+// clients. In go-redis' URLs the user is for the Sentinels, and parameters name the data nodes' user, the master and
+// further hosts.
 func sentinelURL(n *url.URL, u driver.URL, query url.Values) (err error) {
 	master, db, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
 	if master == "" {
@@ -196,13 +199,13 @@ func sentinelURL(n *url.URL, u driver.URL, query url.Values) (err error) {
 	return err
 }
 
-// Native is the scheme of go-redis for one server.
+// Native returns go-redis' scheme for one server.
 func Native(scheme string) string {
 	scheme, _, _ = strings.Cut(scheme, "+")
 	return scheme
 }
 
-// check refuses options that would send locks to replicas, and databases that do not exist.
+// check rejects options that would read from replicas, and negative numbers of databases.
 func (t Target) check() error {
 	replicas := false
 	if t.Single != nil && t.Single.DB < 0 {
@@ -220,7 +223,8 @@ func (t Target) check() error {
 	return nil
 }
 
-// open makes the client, whose requests take timeout at most. It leaves repeating to us.
+// open creates the client, whose requests take at most timeout. It turns off go-redis' retries, unless the URL sets
+// them, because the stores retry.
 func (t Target) open(timeout time.Duration) redis.UniversalClient {
 	const never = -1
 	switch {
@@ -248,8 +252,8 @@ func (t Target) open(timeout time.Duration) redis.UniversalClient {
 	}
 }
 
-// NameMaster returns err, from the first request to t's servers. It says so if the Sentinels answered that they do not
-// know t's master.
+// NameMaster returns err, the error of the first request to t's servers. If the Sentinels replied that they do not know
+// t's master, the error names the master.
 func (t Target) NameMaster(err error) error {
 	if t.sentinel == nil || err == nil || !errors.Is(err, redis.Nil) && !strings.Contains(err.Error(), redis.Nil.Error()) {
 		return err
@@ -257,8 +261,8 @@ func (t Target) NameMaster(err error) error {
 	return fmt.Errorf("%w: the Sentinels do not know a master %q", backend.ErrUnavailable, t.sentinel.MasterName)
 }
 
-// NewClient makes t's client, whose requests take timeout at most. Options that go-redis cannot satisfy, such as an
-// absurd pool_size, make it panic.
+// NewClient creates t's client, whose requests take at most timeout. Options that go-redis cannot satisfy, such as an
+// absurd pool_size, make go-redis panic: NewClient returns that as an error.
 func NewClient(t Target, timeout time.Duration) (client redis.UniversalClient, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -268,5 +272,5 @@ func NewClient(t Target, timeout time.Duration) (client redis.UniversalClient, e
 	return t.open(timeout), nil
 }
 
-// OpenTimeout bounds the look at the server on opening.
+// OpenTimeout bounds the inspection of the servers on opening.
 const OpenTimeout = 5 * time.Second

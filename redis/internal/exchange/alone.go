@@ -2,7 +2,8 @@ package exchange
 
 import "time"
 
-// enterAlone reports whether a request may use the connection for lone requests: no other request is in progress.
+// enterAlone reports whether a request may use the connection for lone requests, and if so counts the request as open.
+// It may if no other request is in progress and the connection has not just failed.
 func (l *Batcher) enterAlone() bool {
 	if l.Solo == nil {
 		return false
@@ -16,7 +17,7 @@ func (l *Batcher) enterAlone() bool {
 	return true
 }
 
-// shunTime is how long lone requests avoid their connection after it has failed: another dial may hang.
+// shunTime is how long lone requests avoid their connection after it has failed, because another dial may hang.
 const shunTime = 2 * time.Second
 
 func (l *Batcher) leaveAlone(err error) {

@@ -7,12 +7,13 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A Starter runs f on a goroutine for which Close waits, and reports whether it does, as [kit.Leases.Go].
+// A Starter runs f on a goroutine for which Close waits, and reports whether it does, like [kit.Leases.Go].
 type Starter = func(f func(ctx context.Context)) bool
 
-// Await runs f, which sends a request without a Batcher, and returns as [Batcher.Do] does. go-redis does not end a
-// request when its context is cancelled, nor, by default, at its deadline. So f runs on its own goroutine, with a
-// context that ends only at end; if the client ignores deadlines, its own timeouts end f.
+// Await runs f, which sends a request without a Batcher. Like [Batcher.Do], it stops waiting at end, or q.Grace after
+// ctx has ended. go-redis does not end a request when its context is cancelled, nor, by default, at its deadline. So f
+// runs on its own goroutine, with a context that ends only at end. If the client ignores deadlines, its own timeouts
+// end f.
 func Await(
 	ctx context.Context, start Starter, end time.Time, q Request, f func(context.Context) (any, error),
 ) (any, error) {

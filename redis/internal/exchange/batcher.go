@@ -12,36 +12,37 @@ import (
 )
 
 const (
-	// one sends, one delivers replies, and the server always has the requests of the third
+	// UsualWorkers keep the server busy: while one sends and one delivers replies, the server has the third's requests.
 	UsualWorkers = 3
-	linger       = 2 * time.Millisecond // the time in the queue after which another worker starts
-	mostCalls    = 32                   // in one pipeline: the first waits until the server has done the last
-	// idleTime is how long a worker without requests waits for others. With a few callers the queue is often empty for
-	// a moment, and the stack of a new goroutine has to grow first.
+	linger       = 2 * time.Millisecond // time in the queue after which another worker starts
+	mostCalls    = 32                   // in one pipeline: the first call waits until the server has run the last
+	// idleTime is how long an idle worker waits for requests before it ends. With few callers the queue is often empty for
+	// a moment, and a new goroutine would first have to grow its stack.
 	idleTime = 5 * time.Millisecond
 )
 
 // A Batcher sends the requests of one client to its server. If no other request is in progress, a request runs on its
 // caller's goroutine, on the connection of Solo. Otherwise it is queued for a worker: a goroutine with a connection of
-// the pool, which sends the whole queue in one pipeline. A worker ends when the queue has been empty for idleTime.
+// the pool, which sends up to mostCalls queued requests in one pipeline. A worker ends when the queue has been empty
+// for idleTime.
 //
 // A connection that hangs delays only its own requests: if a request is queued for longer than linger, another worker
 // starts, up to the size of the client's pool.
 type Batcher struct {
 	client *redis.Client
 	start  Starter
-	Solo   *solo // for requests alone; nil where there is none
-	most   int
+	Solo   *solo // sends lone requests; nil if they are queued too
+	most   int   // the most workers
 
 	mu    sync.Mutex
-	open  int     // workers that are not idle, and the request that is alone
+	open  int     // workers that are not idle, plus the lone request
 	idle  int     // workers that wait for requests
-	queue []*call // not empty only while a worker is open
+	queue []*call // empty unless a worker or lone request is open
 	timer *time.Timer
-	armed bool
-	shun  time.Time // until when nothing goes alone, because that failed
+	armed bool      // timer runs
+	shun  time.Time // until then no request uses Solo, because Solo has failed
 
-	resume chan struct{} // receives once for each idle worker that is to continue
+	resume chan struct{} // gets one value for each idle worker that must continue
 }
 
 func NewBatcher(client *redis.Client, start Starter) *Batcher {
@@ -62,18 +63,18 @@ const (
 	ended // answered, or abandoned by its caller
 )
 
-// A call is a request that waits for a worker or for its answer.
+// A call is a request that waits for a worker or for its reply.
 type call struct {
 	request Request
-	ctx     context.Context // for its values
+	ctx     context.Context // of the caller
 	end     time.Time
 	since   time.Time
 	state   atomic.Int32 // changed by the worker or by a caller that stops waiting, whichever is first
 	answer  chan Result
-	posted  func(Result) // receives the reply of Post
+	posted  func(Result) // gets the result of a Post; nil for other calls
 	timer   *time.Timer
 
-	// Of the goroutine that sends.
+	// Used only by the goroutine that sends the call.
 	command command
 	result  Result
 }
@@ -84,7 +85,7 @@ var callPool = sync.Pool{New: func() any {
 	return &call{answer: make(chan Result, 1), timer: t}
 }}
 
-// Do sends a request, once. It returns at end, or q.Grace after ctx has ended, whichever is first.
+// Do sends a request, once. It stops waiting at end, or q.Grace after ctx has ended, whichever is first.
 func (l *Batcher) Do(ctx context.Context, end time.Time, q Request) (any, error) {
 	if l.enterAlone() {
 		v, err := l.Solo.do(ctx, end, q)
@@ -147,7 +148,7 @@ func (c *call) Wait() (any, error) {
 	return c.abandon(ctx)
 }
 
-// recycle frees an answered call, and returns its result.
+// recycle returns an answered call to the pool, and returns its result.
 func (c *call) recycle(r Result) (any, error) {
 	c.timer.Stop()
 	c.request, c.ctx, c.result = Request{}, nil, Result{}
@@ -201,7 +202,7 @@ func (l *Batcher) enqueue(c *call) {
 	}
 }
 
-// trimLocked removes abandoned calls from the head of the queue: while all connections hang, no worker does.
+// trimLocked removes abandoned calls from the head of the queue, because no worker does so while all connections hang.
 func (l *Batcher) trimLocked() {
 	n := 0
 	for n < len(l.queue) && l.queue[n].state.Load() == ended {
@@ -247,7 +248,7 @@ func (l *Batcher) overdue() {
 	l.armLocked(remaining)
 }
 
-// A worker is its Batcher's client, with one Pipeliner for all pipelines.
+// A worker sends through the client of its Batcher, with one Pipeliner for all pipelines.
 type worker struct {
 	*redis.Client
 	pipe redis.Pipeliner
@@ -260,12 +261,12 @@ func (w *worker) Pipeline() redis.Pipeliner {
 	return w.pipe
 }
 
-// run is what a worker does.
+// run sends pipelines until the worker has been idle for idleTime.
 func (l *Batcher) run() {
 	w, idle := &worker{Client: l.client}, time.NewTimer(idleTime)
 	var batch []*call
 	for {
-		// Let callers that were just answered send their next requests: pipelines become fewer and larger.
+		// Let callers that just got their replies queue their next requests, so that pipelines are fewer and larger.
 		runtime.Gosched()
 		if batch = l.dequeue(batch[:0]); len(batch) > 0 {
 			w.send(batch)
@@ -275,7 +276,8 @@ func (l *Batcher) run() {
 	}
 }
 
-// waitIdle waits until an idle worker is to continue, and reports whether it is: not if it has waited for idleTime.
+// waitIdle waits until an idle worker must continue, and reports true. After idleTime it reports false, and the worker
+// must end.
 func (l *Batcher) waitIdle(t *time.Timer) bool {
 	t.Reset(idleTime)
 	defer t.Stop()
@@ -294,7 +296,7 @@ func (l *Batcher) waitIdle(t *time.Timer) bool {
 	return false
 }
 
-// dequeue returns the calls of the next pipeline. If there are none, the worker is idle.
+// dequeue returns the calls of the next pipeline. If there are none, it counts the worker as idle.
 func (l *Batcher) dequeue(batch []*call) []*call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -304,7 +306,7 @@ func (l *Batcher) dequeue(batch []*call) []*call {
 			break
 		}
 		if len(batch) > 0 && c.request.Replicas != batch[0].request.Replicas {
-			break // no call waits for replicas that only others need
+			break // a call must not wait for replicas that only others need
 		}
 		n++
 		if c.state.CompareAndSwap(queued, sent) {
@@ -319,7 +321,7 @@ func (l *Batcher) dequeue(batch []*call) []*call {
 	return batch
 }
 
-// dropOverdue ends posted calls whose time is over. Other calls have a caller that does so.
+// dropOverdue ends posted calls whose deadline has passed. The callers of other calls time out by themselves.
 func dropOverdue(batch []*call) []*call {
 	return slices.DeleteFunc(batch, func(c *call) bool {
 		late := c.posted != nil && !time.Now().Before(c.end)
@@ -350,8 +352,8 @@ func (w *worker) send(batch []*call) {
 	}
 }
 
-// A DeadlineContext has the values of its context, but not its end. It has a deadline, which go-redis sets on the
-// connection, but no timer.
+// A DeadlineContext has the values of its context, but not its cancellation. Its deadline is End. It has no timer,
+// because go-redis sets the deadline on the connection.
 type DeadlineContext struct {
 	context.Context
 	End time.Time

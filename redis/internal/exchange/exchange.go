@@ -1,4 +1,4 @@
-// Package exchange sends scripts and commands to one Redis server and reads what it answers.
+// Package exchange sends scripts and commands to Redis, and parses the replies.
 package exchange
 
 import (
@@ -11,25 +11,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Request is one script on the keys of one slot, as [Script.Request] returns it, or the command that Args spell.
+// A Request is one script on the keys of one slot, as [Script.Request] returns it, or the command in Args.
 type Request struct {
 	Args     []any
-	Again    []any // replaces Args after an attempt without a reply; nil for Args
-	Replicas int   // that must have the grant or renewal; 0 for none
-	// Kept reports whether a reply needs replicas: whether it is a grant or a renewal. It is required if Replicas is
-	// not 0.
+	Again    []any // replaces Args after an attempt without a reply; if nil, Args is sent again
+	Replicas int   // replicas that must have the grant or renewal; 0 for none
+	// Kept reports whether a reply needs replicas because it is a grant or a renewal. It is required if Replicas is not 0.
 	Kept func(v any) bool
-	// Grace is how long to wait for the reply after the caller's context has ended: the reply nearly always arrives in
-	// that time, and a known outcome is cleaned up at once and for good.
+	// Grace is how long to wait for the reply after the caller's context has ended. The reply nearly always arrives in
+	// that time, and if the outcome is known, one cleanup request is enough.
 	Grace time.Duration
 	Limit time.Duration // for all attempts, if shorter than Options.Timeout
 	// Late runs when a request ends after its caller has stopped waiting.
 	Late func()
 
-	text string // of the script that Args name by its digest; empty for a command
+	text string // of the script whose digest is in Args; empty for a command
 }
 
-const firstKey = 3 // in the arguments of a script
+const firstKey = 3 // index in a script's Args
 
 // FirstKey returns the first key of a script's request.
 func (q *Request) FirstKey() string { return q.Args[firstKey].(string) }
@@ -45,11 +44,11 @@ type Sender interface {
 	Pipeline() redis.Pipeliner
 }
 
-// Send sends requests in one pipeline. It names a script by its digest, and sends the text only to a server that does
-// not know the script, for example after a restart, a failover or SCRIPT FLUSH. WAIT follows requests that need
-// replicas, because WAIT refers to earlier commands of its own connection; if too few replicas acknowledge, the result
-// has a reply and ErrReplicas. If ctx ends a request, its error is ErrNoAnswer: the error of ctx would be mistaken for
-// that of the caller's context.
+// Send sends requests in one pipeline. It sends the digest of a script, and the text only if the server does not know
+// the script, for example after a restart, a failover or SCRIPT FLUSH. WAIT follows requests that need replicas,
+// because WAIT refers to earlier commands of its own connection. If too few replicas acknowledge, the result has both a
+// reply and ErrReplicas. If ctx ends a request, its error is ErrNoAnswer, because callers would mistake the error of
+// ctx for that of their own context.
 func Send(ctx context.Context, c Sender, list []Request) []Result {
 	calls := make([]*call, len(list))
 	for i, q := range list {
@@ -63,7 +62,7 @@ func Send(ctx context.Context, c Sender, list []Request) []Result {
 	return results
 }
 
-// sendCalls is Send for calls. It sets their results.
+// sendCalls sends calls as Send does, and sets their results.
 func sendCalls(ctx context.Context, c Sender, calls []*call) {
 	begun := time.Now()
 	unknown := sendOnce(ctx, c, calls, false, begun)
@@ -72,8 +71,8 @@ func sendCalls(ctx context.Context, c Sender, calls []*call) {
 	}
 }
 
-// sendOnce sends calls, with the text of scripts or without. It returns the calls whose script the server does not
-// know.
+// sendOnce sends calls once. If text is true, it sends the text of scripts instead of their digests. It returns the
+// calls whose script the server does not know.
 func sendOnce(ctx context.Context, c Sender, calls []*call, text bool, begun time.Time) (unknown []*call) {
 	replicas := 0
 	for _, q := range calls {
@@ -101,8 +100,9 @@ func sendOnce(ctx context.Context, c Sender, calls []*call, text bool, begun tim
 // DefaultTimeout bounds a request that has no other bound.
 const DefaultTimeout = 2 * time.Second
 
-// transmit sends the commands of calls, and sets the error of each. If the connection breaks in between, all commands
-// get an error, including those whose replies have arrived: their outcomes are unknown, and they are sent again.
+// transmit sends the commands of calls, and sets the error of each. failed is the error of the pipeline, and short that
+// of WAIT. If the connection breaks in between, all commands get an error, including those whose replies have arrived:
+// their outcomes are unknown, and callers send them again.
 func transmit(ctx context.Context, c Sender, calls []*call, replicas int) (failed, short error) {
 	if len(calls) == 1 && replicas == 0 {
 		return c.Process(ctx, calls[0].command), nil
@@ -121,7 +121,7 @@ func transmit(ctx context.Context, c Sender, calls []*call, replicas int) (faile
 	if d, ok := ctx.Deadline(); ok {
 		remaining = time.Until(d)
 	}
-	// Half of the remaining time, so that the reply to WAIT arrives. 0 would wait forever.
+	// Half of the remaining time, so that the reply to WAIT arrives in time. 0 would wait forever.
 	wait := pipe.Do(ctx, "WAIT", replicas, max(remaining.Milliseconds()/2, 1))
 	_, failed = pipe.Exec(ctx)
 	acks, short := wait.Int64()
@@ -141,7 +141,7 @@ type command struct{ *redis.Cmd }
 // NoRetry implements [redis.Cmder].
 func (command) NoRetry() bool { return true }
 
-// command is the request as a command of go-redis.
+// command returns the request as a go-redis command, with the text of its script if text is true.
 func (q *Request) command(ctx context.Context, text bool) command {
 	args := q.Args
 	if text {
@@ -173,5 +173,5 @@ func IsNoScript(err error) bool {
 	return err != nil && (errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT"))
 }
 
-// ScriptLeases is the most leases in one run of the script, which blocks the server for some 0.1 ms.
+// ScriptLeases is the most leases that one script renews. Such a script blocks the server for about 0.1 ms.
 const ScriptLeases = 64

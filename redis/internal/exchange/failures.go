@@ -13,12 +13,12 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// ErrNoAnswer is an unknown outcome: no answer came in time. The request may never have been sent.
+// ErrNoAnswer means that no reply arrived in time, so the outcome is unknown. The request may never have been sent.
 var ErrNoAnswer = fmt.Errorf("%w: no answer from redis in time", backend.ErrUnavailable)
 
-// Unavailable wraps an error that says nothing about the key, such as a failed connection, in ErrUnavailable. If a
-// limit of this package ended the request, the result is not a context error, which would be mistaken for that of the
-// caller's context.
+// Unavailable wraps an error that is no reply about the key, such as a failed connection, in ErrUnavailable. If a limit
+// of this package ended the request, the result is not a context error, because callers would mistake that for the
+// error of their own context.
 func Unavailable(err error) error {
 	switch {
 	case err == nil || errors.Is(err, backend.ErrUnavailable) && !kit.IsContextError(err):
@@ -31,10 +31,10 @@ func Unavailable(err error) error {
 	return err
 }
 
-// NoAnswer is the error of a request without a reply within that time. err, if not nil, is the cause.
+// NoAnswer returns the error of a request that got no reply within that time. err, if not nil, is the cause.
 func NoAnswer(within time.Duration, err error) error {
 	none := fmt.Errorf("%w (%v)", ErrNoAnswer, within.Round(time.Millisecond))
-	// A context's error would be mistaken for the caller's.
+	// A context's error would be mistaken for that of the caller's context.
 	if err != nil && !kit.IsContextError(err) {
 		return fmt.Errorf("%w: %w", none, err)
 	}
@@ -47,15 +47,15 @@ func IsReply(err error) bool {
 	return errors.As(err, &e)
 }
 
-// Definite reports whether err means that the request did not run. single says that the client has one server, and so
-// made one attempt (see command); a cluster client may have tried several servers.
+// Definite reports whether err means that the request did not run. single means that the client has one server, and so
+// made one attempt (see command). A cluster client may have tried several servers.
 func Definite(err error, single bool) bool {
 	var op *net.OpError
 	var none notSentError
 	switch {
 	case IsReply(err), kit.Definite(err), errors.As(err, &none):
 		return true
-	case single: // nothing was sent in this attempt, nor by the client in one before it
+	case single: // nothing was sent, and the client made no earlier attempt
 		return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"
 	}
 	return false
@@ -84,7 +84,7 @@ func Passing(err error) bool {
 		errors.Is(err, redis.ErrPoolExhausted)
 }
 
-// LeastPatience is how long an outage a queued waiter survives at least.
+// LeastPatience is the shortest time for which a queued waiter survives an outage.
 const LeastPatience = 10 * time.Second
 
 // ErrReplicas means that a grant or renewal has not reached enough replicas. Such a grant is released.

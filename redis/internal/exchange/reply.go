@@ -10,7 +10,7 @@ import (
 
 func ErrReply(v any) error { return fmt.Errorf("unexpected reply from redis: %q", fmt.Sprint(v)) }
 
-// Fields reads the elements of an array reply in order. Err reports any that was not as expected.
+// Fields reads the elements of an array reply in order. Err reports whether any was unexpected.
 type Fields struct {
 	reply any
 	rest  []any
@@ -37,7 +37,7 @@ func (f *Fields) Text() string { return next[string](f) }
 
 func (f *Fields) Number() int64 { return next[int64](f) }
 
-// Millis reads a time in ms.
+// Millis reads a duration in ms.
 func (f *Fields) Millis() time.Duration { return time.Duration(f.Number()) * time.Millisecond }
 
 // Token reads a fencing token: text, because Lua numbers would lose digits.

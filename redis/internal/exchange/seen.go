@@ -1,9 +1,9 @@
 package exchange
 
-// What follows is for tests of the stores.
+// The functions below are for tests of the stores.
 
-// Gather keeps workers from opening, so that requests gather, until release is called. It is false while a worker is
-// open or will be.
+// Gather keeps workers from starting until release is called, so that requests gather in the queue. ok is false if a
+// request is in progress or a worker is about to start.
 func (l *Batcher) Gather() (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -20,7 +20,7 @@ func (l *Batcher) Gather() (release func(), ok bool) {
 	}, true
 }
 
-// Waiting is how many requests wait for a worker.
+// Waiting returns how many requests wait for a worker.
 func (l *Batcher) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

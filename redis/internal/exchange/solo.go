@@ -13,18 +13,18 @@ import (
 	"github.com/anylock/lock/internal/eager"
 )
 
-// A solo is a client with one connection, for lone requests on their caller's goroutine: a switch to another goroutine
-// would take a large part of a lone request's time. go-redis does not end a request when its context is cancelled. Here
-// the connection's deadline does so, because the connection has only one request at a time. Package eager polls for a
-// reply that arrives soon.
+// A solo is a client with one connection. It sends lone requests on their caller's goroutine, because a switch to
+// another goroutine would take a large part of a lone request's time. go-redis does not end a request when its context
+// is cancelled. Here the connection's deadline ends it, because the connection has only one request at a time. Package
+// eager polls for a reply that arrives soon.
 type solo struct {
 	Client *redis.Client
 
 	mu   sync.Mutex
-	n    uint64    // of the request
-	conn net.Conn  // the latest
-	end  time.Time // of the request in progress, zero if there is none
-	cut  time.Time // when the request must end, zero if its own deadline stands
+	n    uint64    // number of the latest request
+	conn net.Conn  // the latest connection
+	end  time.Time // of the request in progress; zero if there is none
+	cut  time.Time // when the request must end because its context has ended; zero if that is still live
 }
 
 // NewSolo returns a client with these options, except those of the pool.
@@ -45,7 +45,7 @@ func NewSolo(options *redis.Options) *solo {
 	return s
 }
 
-// do sends a request. No other may be in progress.
+// do sends a request. No other request may be in progress.
 func (s *solo) do(ctx context.Context, end time.Time, q Request) (any, error) {
 	sctx := soloContext{ctx, end}
 	n := s.begin(end)
@@ -82,8 +82,8 @@ func (s *solo) finish() {
 	s.end = time.Time{}
 }
 
-// dialTimeout limits a dial to the end of its request, because go-redis ignores the request's deadline. go-redis' own
-// probes of an unreachable server belong to no request, and get most.
+// dialTimeout limits a dial to the end of its request, because go-redis ignores the request's deadline when it dials.
+// go-redis also dials by itself, to probe an unreachable server: then the limit is most.
 func (s *solo) dialTimeout(most time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ func (c soloContext) Err() error {
 	return DeadlineContext{End: c.end}.Err()
 }
 
-// A soloConn is a solo's connection. It moves no deadline past the end of the request.
+// A soloConn is a solo's connection. It sets no deadline later than solo.cut.
 type soloConn struct {
 	net.Conn
 	solo *solo
