@@ -58,6 +58,7 @@ var beyondCore = []string{
 	"WaiterCleanUpSparesHolder",
 	"RefusedCleanUpSparesHolder",
 	"TwoClientsOfOneLease",
+	"LostResumeReplyEndsNothing",
 	"RenewKeepsAlive",
 	"RenewShortens",
 	"RenewAfterRelease",

@@ -12,6 +12,7 @@ var costly = []string{
 	"CutInsideAcquire",
 	"CutInsideRefusal",
 	"CutInsideRenew",
+	"CutInsideResume",
 	"DisconnectedHolderKeepsLease",
 	"EmptiedStoreServes",
 	"EventsKeepQueue",
