@@ -55,9 +55,10 @@ func (c *client) resume(ctx context.Context, r backend.Request) (*kit.Life, erro
 	var held bool
 	if err := c.do(ctx, func() { token, held = c.server.resume(c, r, g.Sent) }); err != nil {
 		switch {
-		case held && c.is("renewal extends nothing after a Resume without a reply"):
+		case c.is("renewal extends nothing after a Resume without a reply"):
 			c.server.mu.Lock()
-			c.server.entryLocked(c.server.name(r.Key)).unsureResume = true
+			e := c.server.entryLocked(c.server.name(r.Key))
+			e.unsureResume = e.owner == r.Owner && e.resumedBy == c
 			c.server.mu.Unlock()
 		case c.is("resume that is not answered is cleaned up"):
 			c.leases.Abandon(r, r.TTL)
