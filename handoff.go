@@ -20,9 +20,9 @@ const handoffTrust = 10 * time.Millisecond
 // keepPause is the pause between attempts to set a minimum hold.
 const keepPause = 100 * time.Millisecond
 
-// giveUp hands the lease to the next local waiter. If that is not possible, it releases the lease and lets the next
-// waiter contend. The error is the release's.
-func (t *tenure) giveUp(ctx context.Context) error {
+// handOnOrRelease hands the lease to the next local waiter. If that is not possible, it releases the lease and lets the
+// next waiter contend. The error is the release's.
+func (t *tenure) handOnOrRelease(ctx context.Context) error {
 	if t.handOn() {
 		return nil
 	}
@@ -87,8 +87,8 @@ func (l *Locker) lasting(d time.Duration) time.Duration {
 	return min(d+d/99+1, most)
 }
 
-// keep keeps the key taken for at least d more, and lets the next local waiter queue at the store.
-func (t *tenure) keep(ctx context.Context, d time.Duration) error {
+// keepForMinHold keeps the key taken for at least d more, and lets the next local waiter queue at the store.
+func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 	l := t.locker
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoffTime)
 	defer cancel()

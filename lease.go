@@ -94,7 +94,7 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 		defer cancel()
 	}
 	if err := t.lease.Renew(ctx, requested); err != nil {
-		t.locker.renewals.sooner(t)
+		t.locker.renewals.rescheduleSooner(t)
 		if over := l.over(); errors.Is(over, ErrReleased) {
 			return over // Release has cancelled the request
 		}
@@ -103,7 +103,7 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	t.mu.Lock()
 	t.ttl = ttl
 	t.mu.Unlock()
-	t.locker.renewals.again(t)
+	t.locker.renewals.reschedule(t)
 	return nil
 }
 
@@ -219,10 +219,10 @@ func (t *tenure) finish(ctx context.Context) (err error) {
 	}
 	if t.minHold > 0 {
 		if left := t.minHold - t.held(); left > 0 {
-			return t.keep(ctx, left)
+			return t.keepForMinHold(ctx, left)
 		}
 	}
-	err = t.giveUp(ctx)
+	err = t.handOnOrRelease(ctx)
 	if err != nil && !isLoss(err) {
 		t.locker.defaults.logger.Warn("release: outcome unknown", "key", t.gate.key, "backend", t.locker.name,
 			"owner", t.owner, "error", err)

@@ -52,22 +52,22 @@ func (r *renewer) add(t *tenure, now time.Time, left time.Duration) {
 	r.putLocked(t, r.nextLocked(now, left))
 }
 
-// again reschedules the next renewal of t for its new deadline, if t is renewed automatically.
-func (r *renewer) again(t *tenure) {
+// reschedule reschedules the next renewal of t for its new deadline, if t is renewed automatically.
+func (r *renewer) reschedule(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clock.Remove(&t.renewal)
-	r.soonerLocked(t)
+	r.rescheduleSoonerLocked(t)
 }
 
-// sooner is again for a deadline that may have moved nearer, but not away. It never postpones a renewal.
-func (r *renewer) sooner(t *tenure) {
+// rescheduleSooner is again for a deadline that may have moved nearer, but not away. It never postpones a renewal.
+func (r *renewer) rescheduleSooner(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.soonerLocked(t)
+	r.rescheduleSoonerLocked(t)
 }
 
-func (r *renewer) soonerLocked(t *tenure) {
+func (r *renewer) rescheduleSoonerLocked(t *tenure) {
 	now := time.Now()
 	r.putLocked(t, r.nextLocked(now, t.lease.Deadline().Sub(now)))
 }
@@ -127,12 +127,12 @@ func (r *renewer) fire(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clock.Woken()
-	r.goOnLocked(ctx)
+	r.dispatchLocked(ctx)
 }
 
-// goOnLocked starts a worker if a renewal is due, otherwise it sets the timer. If all workers are busy, the first to
-// finish continues.
-func (r *renewer) goOnLocked(ctx context.Context) {
+// dispatchLocked starts a worker if a renewal is due, otherwise it sets the timer. If all workers are busy, the first
+// to finish continues.
+func (r *renewer) dispatchLocked(ctx context.Context) {
 	switch {
 	case r.clock.FirstDue(time.Now()) == nil:
 		r.clock.Arm()
@@ -145,11 +145,11 @@ func (r *renewer) goOnLocked(ctx context.Context) {
 func (r *renewer) work(ctx context.Context) {
 	for {
 		r.mu.Lock()
-		due, shortest := r.takeLocked()
+		due, shortest := r.takeDueLocked()
 		if len(due) == 0 {
 			r.working--
 		}
-		r.goOnLocked(ctx)
+		r.dispatchLocked(ctx)
 		r.mu.Unlock()
 		if len(due) == 0 {
 			return
@@ -165,11 +165,11 @@ type job struct {
 	due    time.Time
 }
 
-// takeLocked removes the due renewals from the clock and returns them. If the store renews batches, it also returns
+// takeDueLocked removes the due renewals from the clock and returns them. If the store renews batches, it also returns
 // renewals that will be due soon, which makes fewer, larger requests. It leaves leases with much more or less remaining
 // time than the first lease to another worker, because the shortest remaining time limits the whole request. shortest
 // is that time.
-func (r *renewer) takeLocked() (due []job, shortest time.Duration) {
+func (r *renewer) takeDueLocked() (due []job, shortest time.Duration) {
 	now := time.Now()
 	if r.clock.FirstDue(now) == nil {
 		return nil, 0
@@ -313,8 +313,8 @@ func (r *renewer) released(t *tenure) bool {
 // renewToLocked returns the TTL to request so that the lease gets ttl, but no more than its maximum hold, even after
 // the store has rounded the TTL. ok is false if the lease already has the longest time that it may get.
 func (t *tenure) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
-	g, left := &t.locker.guarantees, t.until-t.age()
-	if t.until == 0 || g.Round(ttl) <= left {
+	g, left := &t.locker.guarantees, t.maxAge-t.age()
+	if t.maxAge == 0 || g.Round(ttl) <= left {
 		return ttl, true
 	}
 	asked = min(ttl, left)

@@ -111,7 +111,7 @@ type tenure struct {
 	grant
 	handoffs uint8         // of the lease, before this tenure began
 	token    uint64        // of the holder
-	since    time.Duration // age of the lease when the tenure began
+	startAge time.Duration // age of the lease when the tenure began
 	minHold  time.Duration
 	replied  time.Duration // age of the lease when the store last confirmed it for a hand-off
 
@@ -125,7 +125,7 @@ type tenure struct {
 	derived map[*leaseContext]struct{} // the contexts that end with the tenure
 
 	ttl         time.Duration // the TTL to renew to
-	until       time.Duration // age of the lease at its maximum hold: renew no further; 0 means no maximum
+	maxAge      time.Duration // age of the lease at its maximum hold: renew no further; 0 means no maximum
 	renewTurn   chan struct{} // holds one value while a Lease.Renew is under way; nil until the first
 	cancelRenew func()        // cancels the latest Lease.Renew
 

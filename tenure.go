@@ -46,9 +46,9 @@ func (t *tenure) watch() {
 // begin makes the caller the holder. It returns nil if the lease has ended meanwhile.
 func (t *tenure) begin(terms *settings) *Lease {
 	if t.handoffs > 0 {
-		t.since = t.age()
+		t.startAge = t.age()
 	}
-	now := t.granted.Add(t.since)
+	now := t.granted.Add(t.startAge)
 	t.minHold = terms.minHold
 	if token := t.lease.Token(); token != 0 { // 0: the store has none
 		t.token = (token+t.locker.defaults.base)<<handoffBits | uint64(t.handoffs)
@@ -64,7 +64,7 @@ func (t *tenure) begin(terms *settings) *Lease {
 	}
 	t.phase, t.handles = held, 1
 	if terms.maxHold > 0 {
-		t.until = t.since + min(terms.maxHold, math.MaxInt64-t.since)
+		t.maxAge = t.startAge + min(terms.maxHold, math.MaxInt64-t.startAge)
 	}
 	t.mu.Unlock()
 	if !terms.manual {
@@ -138,7 +138,7 @@ func (t *tenure) isHeld() bool {
 }
 
 // held returns how long the tenure has lasted.
-func (t *tenure) held() time.Duration { return t.age() - t.since }
+func (t *tenure) held() time.Duration { return t.age() - t.startAge }
 
 func (t *tenure) deadline() time.Time {
 	t.mu.Lock()

@@ -71,7 +71,7 @@ const (
 // or for up to readiness if the store reports that it is not ready. It passes that report to notReady, which may be
 // nil.
 func (s *suite) admitted(b backend.Backend, notReady func(error)) error {
-	err := s.granted(b, admission, false)
+	err := s.tryGrant(b, admission, false)
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -86,7 +86,7 @@ func (s *suite) admitted(b backend.Backend, notReady func(error)) error {
 	}
 	for end := time.Now().Add(limit); ; time.Sleep(stall) {
 		// Repeat the attempt, because the store may have a shorter time limit of its own.
-		if err = s.granted(b, time.Until(end), true); !errors.Is(err, backend.ErrUnavailable) || !time.Now().Before(end) ||
+		if err = s.tryGrant(b, time.Until(end), true); !errors.Is(err, backend.ErrUnavailable) || !time.Now().Before(end) ||
 			s.ctx.Err() != nil {
 			break
 		}
@@ -97,8 +97,8 @@ func (s *suite) admitted(b backend.Backend, notReady func(error)) error {
 	return nil
 }
 
-// granted acquires and releases a fresh key.
-func (s *suite) granted(b backend.Backend, limit time.Duration, wait bool) error {
+// tryGrant acquires and releases a fresh key.
+func (s *suite) tryGrant(b backend.Backend, limit time.Duration, wait bool) error {
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
 	ttl := min(s.g.Round(10*time.Second), longest(s.g))
@@ -154,8 +154,8 @@ func (s *suite) open() (backend.Backend, error) {
 // closes closes b. It allows as much time as checks do.
 func (s *suite) closes(b backend.Backend) error { return bounded(2*soon, b.Close) }
 
-// useless opens a client and acquires a fresh key. It returns nil, or why the store can no longer be used.
-func (s *suite) useless() error {
+// whyUnusable opens a client and acquires a fresh key. It returns nil, or why the store can no longer be used.
+func (s *suite) whyUnusable() error {
 	b, err := s.open()
 	if err != nil {
 		return fmt.Errorf("no client can be opened any more: %w", err)
@@ -189,7 +189,7 @@ func (s *suite) recovers(stretch int) {
 	end := time.Now().Add(most * time.Duration(stretch))
 	for prompt := 0; prompt < enough*stretch && time.Now().Before(end) && s.ctx.Err() == nil; time.Sleep(stall) {
 		begun := time.Now()
-		if prompt++; s.granted(b, slow, false) != nil || time.Since(begun) > slow {
+		if prompt++; s.tryGrant(b, slow, false) != nil || time.Since(begun) > slow {
 			prompt = 0
 		}
 	}
@@ -198,19 +198,19 @@ func (s *suite) recovers(stretch int) {
 // checkUsable checks, after a failed check, whether the store still grants. If it does not, the remaining checks would
 // fail too.
 func (s *suite) checkUsable() {
-	s.ending <- struct{}{}
-	defer func() { <-s.ending }()
-	if s.nothing == nil {
-		s.nothing = s.useless()
+	s.unusableLock <- struct{}{}
+	defer func() { <-s.unusableLock }()
+	if s.unusable == nil {
+		s.unusable = s.whyUnusable()
 	}
 }
 
-// ended returns why the remaining checks are skipped, or nil.
-func (s *suite) ended() error {
-	s.ending <- struct{}{}
-	defer func() { <-s.ending }()
-	if s.nothing != nil {
-		return s.nothing
+// stopReason returns why the remaining checks are skipped, or nil.
+func (s *suite) stopReason() error {
+	s.unusableLock <- struct{}{}
+	defer func() { <-s.unusableLock }()
+	if s.unusable != nil {
+		return s.unusable
 	}
 	return s.budget.over()
 }

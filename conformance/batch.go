@@ -27,7 +27,7 @@ var batchChecks = []Check{
 // answeredAll calls answered for each error of a batch.
 func (t *trial) answeredAll(errs []error, begun time.Time) {
 	for _, err := range errs {
-		t.answered(err, begun)
+		t.lateOnTimeout(err, begun)
 	}
 }
 
@@ -186,7 +186,7 @@ func renewBatchReportsEach(t *trial) {
 			t.errorf("number %d of a batch whose context had ended: %v, want context.Canceled", i, err)
 		}
 	}
-	if first.Deadline().After(deadline) && !t.movesOn(first) {
+	if first.Deadline().After(deadline) && !t.deadlineSlides(first) {
 		t.errorf("a batch whose context had ended moved a deadline")
 	}
 	t.heldBy(first)

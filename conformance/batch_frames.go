@@ -321,7 +321,7 @@ func (b *cutBatch) disturb(f batchFault) {
 		case t.excused(g, err):
 		case errors.Is(err, backend.ErrLost) && !after.Before(old[i]):
 			t.tooLate("a lease ended before it was renewed")
-		case g.Deadline().After(old[i]) && !t.movesOn(g):
+		case g.Deadline().After(old[i]) && !t.deadlineSlides(g):
 			t.fatalf("lease %d of a batch of %d %s: the error is %v, and the deadline has moved by %v", i, n, f.what, err,
 				g.Deadline().Sub(old[i]))
 		default:

@@ -103,9 +103,9 @@ func (t *trial) sharedWith(key string) string {
 	return ""
 }
 
-// framework lists the files with helpers of the suite. checkLine omits the lines in these files if it finds a line in
+// helperFiles lists the files with helpers of the suite. checkLine omits the lines in these files if it finds a line in
 // another file.
-var framework = []string{"trial.go", "pulse.go", "execute.go", "attempts.go", "run.go", "grant.go", "wait.go",
+var helperFiles = []string{"trial.go", "pulse.go", "execute.go", "attempts.go", "run.go", "grant.go", "wait.go",
 	"ways.go"}
 
 // checkLine returns the place in the suite that its caller was called from, as in "fifo.go:97: ". If several functions
@@ -122,7 +122,7 @@ func checkLine() string {
 			line := fmt.Sprintf("%s:%d", file, f.Line)
 			switch {
 			case file == "broken.go", strings.HasPrefix(inner, f.Function+"-range"): // a loop whose body is listed already
-			case slices.Contains(framework, file):
+			case slices.Contains(helperFiles, file):
 				helpers = append(helpers, line)
 			default:
 				lines = append(lines, line)

@@ -240,7 +240,7 @@ func cancelledAfterGrant(t *trial) {
 		ctx, cancel := context.WithCancel(t.ctx)
 		begun := time.Now()
 		g, err := t.requestKey(ctx, t.a, t.key, t.long(), wait)
-		t.answered(err, begun)
+		t.lateOnTimeout(err, begun)
 		if err != nil {
 			t.fatalf("Acquire of a free key: %v", err)
 		}
@@ -259,7 +259,7 @@ func cancelledReleaseReleases(t *trial) {
 		g := t.acquire(t.a, t.key, t.long())
 		begun := time.Now()
 		err := g.Release(ctx)
-		t.answered(err, begun)
+		t.lateOnTimeout(err, begun)
 		if err != nil {
 			t.fatalf("Release with an ended context: %v", err)
 		}
@@ -282,7 +282,7 @@ func refusedCleanUpSparesHolder(t *trial) {
 			<-cancelled
 			if other != nil || !errors.Is(err, backend.ErrHeld) && !errors.Is(err, context.Canceled) {
 				if errors.Is(err, backend.ErrUnavailable) {
-					t.answered(err, begun)
+					t.lateOnTimeout(err, begun)
 				}
 				t.fatalf("Acquire of a held key: lease %v, error %v, want ErrHeld or the context's", other != nil, err)
 			}

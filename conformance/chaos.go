@@ -52,14 +52,14 @@ func (h *history) breakLink(link Link, client int, bound bool, until time.Time) 
 	random := h.random(chaosActor + client)
 	for {
 		for _, i := range random.Perm(len(linkFaults)) {
-			h.calm(random)
+			h.sleepBetweenFaults(random)
 			if !time.Now().Before(until) || h.t.ended() {
 				return
 			}
 			from := h.now()
 			what := linkFaults[i].begin(link, random)
 			if !linkFaults[i].brief {
-				time.Sleep(random.upTo(h.troubled()))
+				time.Sleep(random.upTo(h.maxFaultDuration()))
 			}
 			link.Heal()
 			h.fault(faultRecord{client: client, what: fmt.Sprintf("link of worker %d %s", client, what), from: from, to: h.now(),
@@ -68,24 +68,24 @@ func (h *history) breakLink(link Link, client int, bound bool, until time.Time) 
 	}
 }
 
-// calm sleeps for a random time between two faults.
-func (h *history) calm(random dice) {
+// sleepBetweenFaults sleeps for a random time between two faults.
+func (h *history) sleepBetweenFaults(random dice) {
 	const longest = 500 * time.Millisecond
 	time.Sleep(random.upTo(min(h.t.short()/2, longest)) + tick)
 }
 
-// troubled returns the longest duration of a fault. If TTLs are short, leases expire during the fault.
-func (h *history) troubled() time.Duration {
+// maxFaultDuration returns the longest duration of a fault. If TTLs are short, leases expire during the fault.
+func (h *history) maxFaultDuration() time.Duration {
 	const longest = 1500 * time.Millisecond
 	return min(h.t.short()*7/4, longest)
 }
 
-// upset restarts and freezes the store in turn, as far as the harness has the hooks. A restart may lose leases only if
-// EarlyLoss says so.
-func (h *history) upset(until time.Time) {
+// disturbStore restarts and freezes the store in turn, as far as the harness has the hooks. A restart may lose leases
+// only if EarlyLoss says so.
+func (h *history) disturbStore(until time.Time) {
 	random := h.random(chaosActor)
 	for n := 0; ; n++ {
-		h.calm(random)
+		h.sleepBetweenFaults(random)
 		if !time.Now().Before(until) || h.t.ended() {
 			return
 		}
@@ -96,7 +96,7 @@ func (h *history) upset(until time.Time) {
 		} else if h.t.h.Freeze != nil {
 			f.what = "the store is frozen"
 			thaw := h.t.freeze()
-			time.Sleep(random.upTo(h.troubled()))
+			time.Sleep(random.upTo(h.maxFaultDuration()))
 			thaw()
 		}
 		f.to = h.now()

@@ -28,7 +28,7 @@ func (h *history) workedIn(id int, keys workKeys, shares bool, until time.Time) 
 		const each = 2
 		for i := range each {
 			w := &worker{h: h, id: id + i, client: id, actor: v, random: h.random(id + i + 100*n), keys: keys, faulty: true,
-				tries: true, expires: true, shares: shares, gone: v.gone} // tries, because a waiting worker could not be stopped
+				tries: true, expires: true, shares: shares, processKilled: v.gone} // tries: a waiting worker could not be stopped
 			workers.Add(1)
 			h.t.spawn(func() {
 				defer workers.Done()
@@ -46,20 +46,20 @@ func (h *history) workedIn(id int, keys workKeys, shares bool, until time.Time) 
 func (h *history) freezeAndKill(v *victim, id int, random dice, until time.Time) (killing instant) {
 	freezes := 1 + random.IntN(3)
 	for range freezes {
-		h.calm(random)
+		h.sleepBetweenFaults(random)
 		if !time.Now().Before(until) {
 			return never
 		}
 		from := h.now()
 		v.Freeze()
-		time.Sleep(random.upTo(h.troubled()))
+		time.Sleep(random.upTo(h.maxFaultDuration()))
 		if random.IntN(4) == 0 {
 			break // v is killed while it is frozen
 		}
 		v.Thaw()
 		h.fault(faultRecord{client: id, what: fmt.Sprintf("the process of worker %d is frozen", id), from: from, to: h.now()})
 	}
-	h.calm(random)
+	h.sleepBetweenFaults(random)
 	killing = h.now()
 	v.Kill()
 	h.fault(faultRecord{client: id, what: fmt.Sprintf("the process of worker %d is killed", id), from: killing,
@@ -77,8 +77,8 @@ func (h *history) killed(client int, at instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, l := range h.record.leases {
-		if l.client == client && (l.end == endLeft || l.ending > at) {
-			l.end, l.ending, l.over = endKilled, at, at
+		if l.client == client && (l.end == endAbandoned || l.releaseCalled > at) {
+			l.end, l.releaseCalled, l.releaseReturned = endKilled, at, at
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (t *trial) endedByStep(g *grant, by time.Duration, mayEnd bool) bool {
 
 func steppedClockKeepsNoDeadHolder(t *trial) {
 	steps := []time.Duration{-farStep, farStep}
-	if t.hasty {
+	if t.shortMode {
 		steps = steps[:1]
 	}
 	for _, by := range steps {

@@ -50,8 +50,9 @@ func (t *trial) contend(h *history, worker int, others []Process) (l *leaseRecor
 	return h.granted(worker, g), func() { t.release(g) }
 }
 
-// wrong starts a process whose wall clock is off by skew. It skips the check if the harness cannot start one.
-func (t *trial) wrong(skew time.Duration) Process {
+// startSkewedProcess starts a process whose wall clock is off by skew. It skips the check if the harness cannot start
+// one.
+func (t *trial) startSkewedProcess(skew time.Duration) Process {
 	p := t.process(skew)
 	before := time.Now()
 	now, err := p.Now(t.ctx)
@@ -68,7 +69,7 @@ const wrongBy = time.Hour
 
 func wrongClockEndsNothingEarly(t *trial) {
 	t.together(2, func(i int) {
-		p := t.wrong([]time.Duration{wrongBy, -wrongBy}[i])
+		p := t.startSkewedProcess([]time.Duration{wrongBy, -wrongBy}[i])
 		// A lease of the process with the wrong clock, as other clients see it.
 		r := t.remoteHold(p, t.newKey(), t.short())
 		if most := backend.Deadline(r.after, t.kept(t.g.Round(r.ttl))).Sub(r.before); r.answer.Left > most {
@@ -92,7 +93,7 @@ func wrongClockEndsNothingEarly(t *trial) {
 		case err == nil || errors.Is(err, backend.ErrLost):
 			t.tooLate("the holder's lease ended before a second owner was refused")
 		case !errors.Is(err, backend.ErrHeld):
-			t.answered(err, refused.before)
+			t.lateOnTimeout(err, refused.before)
 			t.fatalf("Acquire of a held key by a process with a wrong clock: %v, want ErrHeld", err)
 		}
 		waits.granted(t.g.Round(waited.ttl)+t.handOff(), "after the holder's expiry, in a process with a wrong clock")
@@ -110,7 +111,7 @@ func wrongClockKeepsOrder(t *trial) {
 		rounds = 10
 		atMost = 2 * time.Second
 	)
-	ahead, behind := t.wrong(wrongBy), t.wrong(-wrongBy)
+	ahead, behind := t.startSkewedProcess(wrongBy), t.startSkewedProcess(-wrongBy)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	t.spawn(func() { // a client with a fast clock cleans up when it opens; it must not remove records in use
 		defer close(stopped)
@@ -119,7 +120,7 @@ func wrongClockKeepsOrder(t *trial) {
 			case <-stop:
 				return
 			default:
-				t.wrong(wrongBy).Kill()
+				t.startSkewedProcess(wrongBy).Kill()
 			}
 		}
 	})

@@ -177,7 +177,7 @@ func closeRacesAcquire(t *trial) {
 			begun := time.Now()
 			g, err := t.requestKey(ctx, t.b, key, t.long(), true)
 			if ctx.Err() == nil {
-				t.answered(err, begun)
+				t.lateOnTimeout(err, begun)
 			}
 			cancel()
 			if err != nil {

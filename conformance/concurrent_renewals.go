@@ -58,7 +58,7 @@ func (t *trial) renewTwice(g *grant, i int, between, then func()) {
 			return
 		}
 		err := g.Renew(t.ctx, []time.Duration{t.long(), t.short()}[(i+j)%2])
-		t.answered(err, begun)
+		t.lateOnTimeout(err, begun)
 		switch {
 		case err == nil, t.excused(g, err):
 		case errors.Is(err, backend.ErrLost) && !time.Now().Before(backend.Deadline(begun, t.short())):

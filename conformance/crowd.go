@@ -253,7 +253,7 @@ func (t *trial) raceOneRenewal(g *grant, typical time.Duration) {
 		}
 		begun := time.Now()
 		err := g.Renew(t.ctx, t.long())
-		t.answered(err, begun)
+		t.lateOnTimeout(err, begun)
 		if err != nil && !errors.Is(err, backend.ErrLost) {
 			t.fatalf("Renew racing with Release: %v, want nil or ErrLost", err)
 		}

@@ -211,7 +211,7 @@ func (x *cutter) insideRenew() {
 	case x.bound && (err != nil || g.gone()):
 	case err != nil:
 		x.unsure(err, "Renew of a live lease")
-		if earlier := backend.Deadline(before, ttl); g.Deadline().After(old) && !t.movesOn(g) ||
+		if earlier := backend.Deadline(before, ttl); g.Deadline().After(old) && !t.deadlineSlides(g) ||
 			g.Deadline().Before(earlier) && g.Deadline().Before(old) {
 			t.fatalf("Renew failed%s: the deadline is %v from the old one, and %v from that of the request",
 				x.where(), g.Deadline().Sub(old), g.Deadline().Sub(earlier))

@@ -247,7 +247,7 @@ func (x *cutter) holds(g *grant) bool {
 	}
 	deadline := g.Deadline()
 	h := t.inspect(g.key)
-	if h.Owner != g.owner || h.TTL == 0 || t.movesOn(g) {
+	if h.Owner != g.owner || h.TTL == 0 || t.deadlineSlides(g) {
 		return true
 	}
 	if early := deadline.Sub(time.Now().Add(h.TTL + t.g.Granularity)); early > 0 {

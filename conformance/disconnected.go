@@ -63,7 +63,7 @@ func (t *trial) mayEndLeases() bool { return namesConnections.MatchString(t.g.Ea
 // connection, and shorter than the store keeps leases without contact (Guarantees.MaxSilence).
 func (t *trial) disconnectedFor() time.Duration {
 	usual := 12 * time.Second
-	if t.hasty {
+	if t.shortMode {
 		usual = 6 * time.Second
 	}
 	if t.g.MaxSilence > 0 {

@@ -140,9 +140,9 @@ type suite struct {
 	// a mutex would stop the clock of a bubble
 	alone chan struct{}
 
-	ending  chan struct{} // a lock for the field nothing: holds a value while locked
-	nothing error         // why the remaining checks cannot run on this store
-	budget  *budget
+	unusableLock chan struct{} // a lock for the field nothing: holds a value while locked
+	unusable     error         // why the remaining checks cannot run on this store
+	budget       *budget
 }
 
 // defaultParallel returns how many checks run at once. It is higher if the shortest TTL is a second or more, because
@@ -172,7 +172,7 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	s := &suite{
 		ctx: ctx, h: h.withDefaults(), timeout: cmp.Or(max(o.Timeout, 0), time.Minute), began: o.Began,
 		started: make(chan struct{}), gate: newGate(), short: o.Short,
-		alone: make(chan struct{}, 1), ending: make(chan struct{}, 1),
+		alone: make(chan struct{}, 1), unusableLock: make(chan struct{}, 1),
 	}
 	if o.Short {
 		s.h.Members = s.h.Members[:min(1, len(s.h.Members))]
@@ -261,7 +261,7 @@ func (s *suite) execute(c Check) (r Result) {
 		r.Status, r.Output, r.Interrupted = Skip, err.Error(), true
 		return r
 	}
-	if err := s.ended(); err != nil {
+	if err := s.stopReason(); err != nil {
 		r.Status, r.Output, r.Interrupted = Skip, fmt.Sprintf("not run: %v", err), true
 		return r
 	}

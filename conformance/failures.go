@@ -31,7 +31,7 @@ func failedRequestsChangeNothing(t *trial) {
 			f, begun := failures[i], time.Now()
 			err := f.do()
 			if !errors.Is(err, f.want) {
-				t.answered(err, begun)
+				t.lateOnTimeout(err, begun)
 				t.fatalf("%s: %v, want %v", f.what, err, f.want)
 			}
 		})
@@ -63,7 +63,7 @@ func (t *trial) unchanged(g *grant, before backend.Holder, deadline time.Time) {
 		t.fatalf("after requests that failed: the token is %d, before %d", now.Token, before.Token)
 	case now.Waiters != before.Waiters:
 		t.notInTime(t.rule, "after requests that failed: %d wait, before %d", now.Waiters, before.Waiters)
-	case now.TTL > before.TTL+rounding+t.g.Granularity && !t.movesOn(g):
+	case now.TTL > before.TTL+rounding+t.g.Granularity && !t.deadlineSlides(g):
 		t.fatalf("after requests that failed: the TTL left is %v, before %v", now.TTL, before.TTL)
 	case !t.sameDeadline(g, deadline):
 		t.fatalf("requests that failed moved the holder's deadline")

@@ -80,7 +80,7 @@ func (l *line) joinWith(ctx context.Context, b backend.Backend, ttl time.Duratio
 		defer l.all.Done()
 		<-w.done
 		switch {
-		case w.over || w.err != nil && l.t.ended():
+		case w.contextEnded || w.err != nil && l.t.ended():
 			return
 		case w.err != nil:
 			w.failed(l.t)

@@ -72,7 +72,7 @@ func (t *trial) acquireFull(b backend.Backend, key string, ttl time.Duration) (g
 		case errors.Is(err, backend.ErrHeld):
 			t.fatalf("Acquire of a free key in a full store: %v", err)
 		default:
-			t.answered(err, begun)
+			t.lateOnTimeout(err, begun)
 		}
 	}
 	return granted

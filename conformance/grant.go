@@ -121,14 +121,14 @@ func (t *trial) kept(ttl time.Duration) time.Duration {
 // the deadline moves forward by itself. It then only must not be before old.
 func (t *trial) sameDeadline(g *grant, old time.Time) bool {
 	now := g.Deadline()
-	if t.movesOn(g) {
+	if t.deadlineSlides(g) {
 		return !now.Before(old)
 	}
 	return now.Equal(old)
 }
 
-// movesOn reports whether the deadline of g moves forward by itself.
-func (t *trial) movesOn(g *grant) bool { return t.kept(g.ttl) < g.ttl }
+// deadlineSlides reports whether the deadline of g moves forward by itself.
+func (t *trial) deadlineSlides(g *grant) bool { return t.kept(g.ttl) < g.ttl }
 
 // requestKey calls Acquire for a new owner. The lease, if granted, is released at the end of the trial.
 func (t *trial) requestKey(
@@ -177,9 +177,9 @@ const (
 	patient = 20 * time.Millisecond
 )
 
-// answered ends the trial as late if err is a client's timeout, for a request begun at begun. A healthy store causes
-// such a timeout only on a busy machine. answered also records how long the request took.
-func (t *trial) answered(err error, begun time.Time) {
+// lateOnTimeout ends the trial as late if err is a client's timeout, for a request begun at begun. A healthy store
+// causes such a timeout only on a busy machine. answered also records how long the request took.
+func (t *trial) lateOnTimeout(err error, begun time.Time) {
 	took := time.Since(begun)
 	t.pulse.answered(took)
 	for _, answer := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid,
@@ -197,7 +197,7 @@ func (t *trial) answered(err error, begun time.Time) {
 func (t *trial) attempt(b backend.Backend, key string, ttl time.Duration) (*grant, error) {
 	begun := time.Now()
 	g, err := t.requestKey(t.ctx, b, key, ttl, false)
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	return g, err
 }
 
@@ -218,7 +218,7 @@ func (t *trial) acquire(b backend.Backend, key string, ttl time.Duration) *grant
 func (t *trial) brief(b backend.Backend, key string, ttl time.Duration) *grant {
 	g := &grant{key: key, owner: backend.NewOwner(), ttl: ttl, before: time.Now()}
 	l, err := b.Acquire(t.ctx, backend.Request{Key: key, Owner: g.owner, TTL: ttl})
-	t.answered(err, g.before)
+	t.lateOnTimeout(err, g.before)
 	switch {
 	case errors.Is(err, backend.ErrLost):
 		return nil
@@ -245,7 +245,7 @@ func (t *trial) refusedOrOver(b backend.Backend, g *grant, shared bool) bool {
 	begun := time.Now()
 	r := backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: g.ttl, Shared: shared}
 	other, err := t.request(t.ctx, b, r)
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	switch {
 	case errors.Is(err, backend.ErrHeld):
 		return true
@@ -270,7 +270,7 @@ func (t *trial) refusedFor(b backend.Backend, g *grant, d time.Duration) {
 func (t *trial) release(g *grant) {
 	deadline, begun := g.Deadline(), time.Now()
 	err := g.Release(t.ctx)
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	if errors.Is(err, backend.ErrLost) && !time.Now().Before(deadline) {
 		t.lateFor(ttlRule, false, "a lease ended before it was released")
 	}
@@ -292,7 +292,7 @@ func (t *trial) renewInBatch(g *grant, ttl time.Duration) {
 func (t *trial) renewBy(g *grant, ttl time.Duration, renew func() error) {
 	deadline, before := g.Deadline(), time.Now()
 	err := renew()
-	t.answered(err, before)
+	t.lateOnTimeout(err, before)
 	t.lostInTime(err, deadline, before, ttl)
 	if err != nil {
 		t.breaksText(renewRule, "Renew of a live lease: %v", err)
@@ -352,7 +352,7 @@ func (t *trial) inspect(key string) backend.Holder { return t.inspectBy(t.b, key
 func (t *trial) inspectBy(b backend.Backend, key string) backend.Holder {
 	begun := time.Now()
 	h, err := b.Inspect(t.ctx, key)
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	if err != nil {
 		t.breaksText(inspectRule, "Inspect: %v", err)
 	}

@@ -57,7 +57,7 @@ func (t *trial) newWorkKeys() workKeys { return workKeys{waited: t.newKey(), tri
 func (t *trial) span() time.Duration {
 	const least, most = 3 * time.Second, 6 * time.Second
 	d := min(max(12*t.short(), least), most)
-	if t.hasty {
+	if t.shortMode {
 		d /= 2
 	}
 	return d
@@ -102,7 +102,7 @@ func historyUnderProcessFaults(t *trial) {
 func historyUnderOutages(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
 	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true, shares: t.mixed()}, t.a, t.b, t.a, t.b, t.a),
-		[]func(until time.Time){h.upset})
+		[]func(until time.Time){h.disturbStore})
 	h.drain(keys)
 }
 

@@ -54,7 +54,7 @@ func (h *history) at(when time.Time) instant { return when.Sub(h.begun) }
 // granted records a lease that a worker was granted. Use change to record later events.
 func (h *history) granted(worker int, g *grant) *leaseRecord {
 	return h.lease(&leaseRecord{worker: worker, key: g.key, owner: g.owner, token: g.Token(), asked: h.at(g.before),
-		granted: h.at(g.after), ttl: g.ttl, deadline: h.at(g.Deadline()), end: endLeft, shared: g.shared})
+		granted: h.at(g.after), ttl: g.ttl, deadline: h.at(g.Deadline()), end: endAbandoned, shared: g.shared})
 }
 
 // grantedElsewhere records a lease whose grant another process has just reported. That process counts the deadline from
@@ -64,7 +64,7 @@ func (h *history) grantedElsewhere(
 ) *leaseRecord {
 	return h.lease(&leaseRecord{worker: worker, key: key, owner: owner, token: token, asked: asked, granted: h.now(),
 		ttl:      ttl,
-		deadline: asked + ttl - backend.Margin(ttl), end: endLeft})
+		deadline: asked + ttl - backend.Margin(ttl), end: endAbandoned})
 }
 
 func (h *history) lease(l *leaseRecord) *leaseRecord {
@@ -77,7 +77,7 @@ func (h *history) lease(l *leaseRecord) *leaseRecord {
 // released records that a Release of l, called at called, has just returned nil.
 func (h *history) released(l *leaseRecord, called instant) {
 	over := h.now()
-	h.change(func() { l.end, l.ending, l.over = endReleased, called, over })
+	h.change(func() { l.end, l.releaseCalled, l.releaseReturned = endReleased, called, over })
 }
 
 // change calls f, which changes a record, with the lock held.

@@ -70,7 +70,7 @@ func extremesAreAccepted(t *trial) {
 	} {
 		begun := time.Now()
 		g, err := t.request(t.ctx, t.a, backend.Request{Key: t.newKey(), Owner: owner, TTL: t.long()})
-		t.answered(err, begun)
+		t.lateOnTimeout(err, begun)
 		if err != nil {
 			t.fatalf("owner %q: Acquire: %v", owner, err)
 		}

@@ -136,7 +136,7 @@ func heldErrorNamesHolder(t *trial) {
 func (t *trial) refusedBy(b backend.Backend, g *grant) {
 	deadline, begun := g.Deadline(), time.Now()
 	_, err := t.requestKey(t.ctx, b, g.key, t.long(), false)
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	if !errors.Is(err, backend.ErrHeld) {
 		t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
 	}

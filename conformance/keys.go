@@ -50,7 +50,7 @@ func (t *trial) distinct(keys []string) {
 		t.inTurns(len(keys), func(i int) {
 			g, begun := grants[i], time.Now()
 			h, err := t.b.Inspect(t.ctx, g.key)
-			t.answered(err, begun)
+			t.lateOnTimeout(err, begun)
 			inTime(g)
 			if err != nil || h.Owner != g.owner {
 				t.breaks(8, "key %s: Inspect says that %q holds it (error %v), want %q%s", show(g.key), h.Owner, err, g.owner,
@@ -67,7 +67,7 @@ func (t *trial) distinct(keys []string) {
 			for _, way := range ways {
 				deadline, begun := g.Deadline(), time.Now()
 				err := way.renew(t.ctx, g, t.long())
-				t.answered(err, begun)
+				t.lateOnTimeout(err, begun)
 				t.lostInTime(err, deadline, begun, t.long())
 				if err != nil {
 					t.fatalf("key %s: %s: %v", show(g.key), way.what, err)
@@ -76,7 +76,7 @@ func (t *trial) distinct(keys []string) {
 			begun := time.Now()
 			inTime(g)
 			err := g.Release(t.ctx)
-			t.answered(err, begun)
+			t.lateOnTimeout(err, begun)
 			if err != nil {
 				t.fatalf("key %s: Release: %v", show(g.key), err)
 			}

@@ -94,7 +94,7 @@ func (e *endings) ways() (ways []wayToEnd) {
 
 // most returns how many leases or attempts to end in that way on a fast store.
 func (e *endings) most(way wayToEnd) int {
-	if e.hasty {
+	if e.shortMode {
 		return min(way.most, 5000)
 	}
 	return way.most
@@ -142,7 +142,7 @@ func (e *endings) lease(b backend.Backend, owner, key string, ttl time.Duration)
 	begun := time.Now()
 	l, err := b.Acquire(e.ctx, backend.Request{Key: key, Owner: owner, TTL: ttl, Wait: true})
 	if err != nil {
-		e.answered(err, begun)
+		e.lateOnTimeout(err, begun)
 		e.tooLate("Acquire of a key that is or becomes free: %v", err)
 	}
 	return l

@@ -22,11 +22,11 @@ func held(owner string, token uint64, from int) *leaseRecord {
 	at := time.Duration(from) * ms1
 	return &leaseRecord{key: "k", owner: owner, token: token, asked: at, granted: at + 2*ms1, ttl: 100 * ms1,
 		deadline: at + 97*ms1,
-		end:      endLeft}
+		end:      endAbandoned}
 }
 
 func (l *leaseRecord) finished(how endOfLease, from, to int) *leaseRecord {
-	l.end, l.ending, l.over = how, time.Duration(from)*ms1, time.Duration(to)*ms1
+	l.end, l.releaseCalled, l.releaseReturned = how, time.Duration(from)*ms1, time.Duration(to)*ms1
 	return l
 }
 

@@ -23,8 +23,9 @@ type leaseRecord struct {
 
 	lostAt instant // when Lost closed, if that was before the deadline; else 0
 
-	end          endOfLease
-	ending, over instant // before and after the call of Release; both are the time of the kill if the holder was killed
+	end endOfLease
+	// before and after the call of Release; both are the time of the kill if the holder was killed
+	releaseCalled, releaseReturned instant
 }
 
 type renewalRecord struct {
@@ -37,12 +38,12 @@ type renewalRecord struct {
 type endOfLease string
 
 const (
-	endLeft     endOfLease = "expired"         // the holder did nothing
-	endReleased endOfLease = "released"        // Release returned nil
-	endUnsure   endOfLease = "ended"           // Release failed, perhaps with ErrLost, but may have ended the lease
-	endKilled   endOfLease = "killed"          // the holder's process was killed
-	endLost     endOfLease = "lost"            // the store notified the holder early
-	endDropped  endOfLease = "lost or dropped" // a restart of the store may have ended it
+	endAbandoned endOfLease = "expired"         // the holder did nothing
+	endReleased  endOfLease = "released"        // Release returned nil
+	endUnsure    endOfLease = "ended"           // Release failed, perhaps with ErrLost, but may have ended the lease
+	endKilled    endOfLease = "killed"          // the holder's process was killed
+	endLost      endOfLease = "lost"            // the store notified the holder early
+	endDropped   endOfLease = "lost or dropped" // a restart of the store may have ended it
 )
 
 // An attemptRecord is an Acquire that returned no lease.
@@ -95,12 +96,12 @@ func (r *record) operations(g backend.Guarantees) (ops []porcupine.Operation) {
 		}
 		how, earliest, latest := r.ends(l, g)
 		if l.end == endReleased && how != endReleased { // the lease had already ended: no order explains this release
-			step(stepEnd, l.end, l.ending, l.over)
+			step(stepEnd, l.end, l.releaseCalled, l.releaseReturned)
 		}
 		step(stepEnd, how, earliest, latest)
 	}
 	for _, a := range r.attempts {
-		if a.refused && r.judged(a, g) {
+		if a.refused && r.provesHeld(a, g) {
 			ops = append(ops, operation(a.worker, leaseOp{step: stepRefuse, key: a.key, owner: a.owner, shared: a.shared},
 				a.called, a.returned))
 		}
@@ -115,17 +116,17 @@ func operation(worker int, op leaseOp, from, to instant) porcupine.Operation {
 // ends returns the earliest and the latest time at which the store may have ended the lease, and how the lease ended.
 func (r *record) ends(l *leaseRecord, g backend.Guarantees) (how endOfLease, earliest, latest instant) {
 	kept := r.kept(l, g)
-	if l.end == endReleased && l.ending <= kept {
-		return endReleased, l.ending, l.over
+	if l.end == endReleased && l.releaseCalled <= kept {
+		return endReleased, l.releaseCalled, l.releaseReturned
 	}
-	how, earliest = endLeft, min(l.deadline, kept)
+	how, earliest = endAbandoned, min(l.deadline, kept)
 	sooner := func(e endOfLease, at instant) {
 		if at < earliest {
 			how, earliest = e, at
 		}
 	}
 	if l.end == endUnsure || l.end == endKilled {
-		sooner(l.end, l.ending)
+		sooner(l.end, l.releaseCalled)
 	}
 	if l.lostAt > 0 {
 		sooner(endLost, l.lostAt-soon) // the notification may have been delayed
@@ -175,23 +176,23 @@ func (r *record) outlasting(latest instant, again time.Duration) instant {
 	return latest
 }
 
-// judged reports whether the refused attempt proves that a lease existed. It proves nothing if somebody was waiting,
-// because a store may reserve the key for the next waiter. It proves nothing if another attempt failed at the same
-// time, because a store may refuse both. It proves nothing while an attempt of unknown outcome may have a lease.
-func (r *record) judged(a attemptRecord, g backend.Guarantees) bool {
+// provesHeld reports whether the refused attempt proves that a lease existed. It proves nothing if somebody was
+// waiting, because a store may reserve the key for the next waiter. It proves nothing if another attempt failed at the
+// same time, because a store may refuse both. It proves nothing while an attempt of unknown outcome may have a lease.
+func (r *record) provesHeld(a attemptRecord, g backend.Guarantees) bool {
 	for _, o := range r.attempts {
 		if o.owner == a.owner || o.key != a.key || o.called > a.returned {
 			continue
 		}
-		if a.called <= r.matters(o, g) {
+		if a.called <= r.blocksUntil(o, g) {
 			return false
 		}
 	}
 	return true
 }
 
-// matters returns until when the attempt may make the store refuse others.
-func (r *record) matters(a attemptRecord, g backend.Guarantees) instant {
+// blocksUntil returns until when the attempt may make the store refuse others.
+func (r *record) blocksUntil(a attemptRecord, g backend.Guarantees) instant {
 	if a.refused {
 		return a.returned
 	}
@@ -218,7 +219,7 @@ func (r *record) freeBy(key string, g backend.Guarantees) (at instant) {
 	}
 	for _, a := range r.attempts {
 		if a.key == key {
-			at = max(at, r.matters(a, g))
+			at = max(at, r.blocksUntil(a, g))
 		}
 	}
 	return at

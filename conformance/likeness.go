@@ -124,7 +124,7 @@ func (t *trial) eachPair(f func(p likePair)) {
 func (t *trial) acquireAs(b backend.Backend, key, owner string) *grant {
 	begun := time.Now()
 	g, err := t.request(t.ctx, b, backend.Request{Key: key, Owner: owner, TTL: t.long()})
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	if err != nil {
 		t.notGranted("owner "+show(owner)+": Acquire of a free key", key, err)
 	}
@@ -143,7 +143,7 @@ func (t *trial) notTakenFor(p likePair) {
 	held := t.acquireAs(t.a, t.newKey(), p.one)
 	begun := time.Now()
 	_, err := t.request(t.ctx, t.b, backend.Request{Key: held.key, Owner: p.two, TTL: t.long()})
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	switch {
 	case err == nil:
 		t.doubleGrant("owner %s was granted the key that %s holds", show(p.two), show(p.one))
@@ -277,7 +277,7 @@ func (t *trial) fixedKeys() {
 		t.inTurns(len(keys), func(i int) {
 			begun := time.Now()
 			g, err := t.request(t.ctx, t.client(i), backend.Request{Key: keys[i], Owner: owners[i], TTL: 4 * t.short()})
-			t.answered(err, begun)
+			t.lateOnTimeout(err, begun)
 			if err != nil && !errors.Is(err, backend.ErrHeld) && !errors.Is(err, backend.ErrLost) {
 				t.fatalf("key %s: Acquire: %v", show(keys[i]), err)
 			}

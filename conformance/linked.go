@@ -14,7 +14,7 @@ func (t *trial) linked() (backend.Backend, Link) {
 	begun := time.Now()
 	b, link, err := t.h.Linked(t.ctx)
 	if err != nil {
-		t.answered(err, begun)
+		t.lateOnTimeout(err, begun)
 		t.fatalf("open a client behind a link: %v", err)
 	}
 	t.cleanup(link.Close)

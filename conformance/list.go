@@ -49,7 +49,7 @@ func (t *trial) lister() backend.Lister {
 func (t *trial) list(lister backend.Lister, prefix string) map[string]bool {
 	begun := time.Now()
 	keys, err := lister.List(t.ctx, prefix)
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	if errors.Is(err, backend.ErrUnavailable) { // constant writes may keep a store from completing a List
 		t.tooLate("List: %v", err)
 	}

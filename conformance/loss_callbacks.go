@@ -132,7 +132,7 @@ func (t *trial) callsOnLostRenewal(way renewal) {
 	g, to := t.evicts()
 	begun := time.Now()
 	err := way.renew(t.ctx, g, t.long())
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	if !errors.Is(err, backend.ErrLost) {
 		t.breaks(5, "%s of a lease that the store has dropped: %v, want ErrLost", way.what, err)
 	}
@@ -144,7 +144,7 @@ func (t *trial) callsOnLostRelease() {
 	g, to := t.evicts()
 	begun := time.Now()
 	err := g.Release(t.ctx)
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	if took := time.Since(begun); err == nil && took > slow { // a retried request may find the work done
 		t.tooLate("Release of a lease that the store has dropped: no error after %v", took)
 	}

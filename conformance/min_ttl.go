@@ -47,7 +47,7 @@ func (t *trial) granted(key string, ttl time.Duration, way briefWay) *grant {
 	l, err := t.a.Acquire(t.ctx, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: way.wait,
 		Shared: way.shared})
 	after := time.Now()
-	t.answered(err, before)
+	t.lateOnTimeout(err, before)
 	switch deadline := backend.Deadline(before, t.kept(t.g.Round(ttl))); {
 	case errors.Is(err, backend.ErrLost) && after.Before(deadline):
 		t.breaks(2, "Acquire of a free key for %v: %v, %v before the deadline of a lease granted for %v", ttl, err,
@@ -165,7 +165,7 @@ func (t *trial) livesOn(g *grant, ttl time.Duration) bool {
 		way, deadline, before := ways[i%len(ways)], g.Deadline(), time.Now()
 		err := way.renew(t.ctx, g, ttl)
 		after := time.Now()
-		t.answered(err, before)
+		t.lateOnTimeout(err, before)
 		switch now := g.Deadline(); {
 		case !after.Before(deadline), err != nil && !after.Before(backend.Deadline(before, t.kept(ttl))):
 			return false

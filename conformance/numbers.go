@@ -322,7 +322,7 @@ func (t *trial) renewsTiny(ttl time.Duration, way renewal) bool {
 	last, before := g.Deadline(), time.Now()
 	err := way.renew(t.ctx, g, ttl)
 	after, deadline := time.Now(), g.Deadline()
-	t.answered(err, before)
+	t.lateOnTimeout(err, before)
 	switch {
 	case errors.Is(err, backend.ErrLost) && (!after.Before(last) || !after.Before(backend.Deadline(before, granted))):
 		return false
@@ -334,7 +334,7 @@ func (t *trial) renewsTiny(ttl time.Duration, way renewal) bool {
 		t.fatalf("%s to %v, which is rounded up to %v: the deadline is %v away", what, ttl, granted, deadline.Sub(after))
 	}
 	other, err := t.requestKey(t.ctx, t.b, g.key, t.long(), false)
-	t.answered(err, after)
+	t.lateOnTimeout(err, after)
 	switch {
 	case err != nil && !errors.Is(err, backend.ErrHeld):
 		t.fatalf("Acquire of a held key: %v, want ErrHeld", err)

@@ -108,7 +108,7 @@ func breakEndsOneLease(t *trial) {
 func (t *trial) breaksLease(breaker backend.Breaker, g *grant) error {
 	begun := time.Now()
 	err := breaker.Break(t.ctx, g.key, g.owner)
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	if took := time.Since(begun); errors.Is(err, backend.ErrLost) && took > slow {
 		t.tooLate("Break of a live lease: %v after %v", err, took)
 	}

@@ -91,7 +91,7 @@ func (t *trial) breaksNobody(breaker backend.Breaker, key, what string) {
 	if errors.Is(err, backend.ErrInvalid) {
 		return
 	}
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	if took := time.Since(begun); err == nil && took > slow {
 		t.tooLate("Break of the empty owner: no error after %v", took)
 	}

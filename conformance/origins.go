@@ -71,7 +71,7 @@ func (o origin) lease(t *trial, before, b backend.Backend, ttl, firstTTL time.Du
 		}
 		begun := time.Now()
 		g, err := t.request(t.ctx, b, r)
-		if t.answered(err, begun); err != nil {
+		if t.lateOnTimeout(err, begun); err != nil {
 			t.notGranted("Acquire of a free key", r.Key, err)
 		}
 		return g

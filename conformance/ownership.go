@@ -62,7 +62,7 @@ func (t *trial) isLost(err error, what string) {
 func (t *trial) wantLost(what string, request func() error) {
 	begun := time.Now()
 	err := request()
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	t.isLost(err, what)
 }
 
@@ -117,7 +117,7 @@ func releaseTwice(t *trial) {
 	t.together(8, func(int) {
 		begun := time.Now()
 		err := g.Release(t.ctx)
-		t.answered(err, begun)
+		t.lateOnTimeout(err, begun)
 		if err != nil {
 			t.fatalf("one of several Releases: %v, want nil", err)
 		}

@@ -173,7 +173,7 @@ func (r *remote) granted(d time.Duration, when string) {
 		if r.wait {
 			r.t.unavailable(err, r.before)
 		} else {
-			r.t.answered(err, r.before)
+			r.t.lateOnTimeout(err, r.before)
 		}
 		r.t.fatalf("%s: Acquire in another process: %v", when, err)
 	}
@@ -217,7 +217,7 @@ func (r *remote) release() {
 		if errors.Is(err, backend.ErrLost) && !time.Now().Before(r.until()) {
 			r.t.tooLate("a lease of another process ended before it was released")
 		}
-		r.t.answered(err, begun)
+		r.t.lateOnTimeout(err, begun)
 		r.t.fatalf("Release of a live lease in another process: %v", err)
 	}
 }
@@ -244,7 +244,7 @@ func (t *trial) takesOver(r *remote, answered time.Time) *grant {
 	t.outlast(t.lastRefusal(answered, r.ttl).Add(time.Millisecond))
 	sent := time.Now()
 	g, err := t.requestKey(t.ctx, t.a, r.key, t.long(), false)
-	t.answered(err, sent)
+	t.lateOnTimeout(err, sent)
 	if err != nil {
 		t.notInTime(t.rule, "the key of another process is still refused %v after its grant for %v, of which "+
 			"Guarantees.MaxLate is %v: %v",

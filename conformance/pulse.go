@@ -45,8 +45,8 @@ func (t *trial) watchPulse() (end func()) {
 	return func() { close(done); beating.Wait() }
 }
 
-// stood returns the longest time that this process stood still, or 0 if that was no more than stall.
-func (p *pulse) stood() time.Duration {
+// longestStandstill returns the longest time that this process stood still, or 0 if that was no more than stall.
+func (p *pulse) longestStandstill() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.longest <= stall {
@@ -62,8 +62,8 @@ func (p *pulse) answered(took time.Duration) {
 	p.slowest = max(p.slowest, took)
 }
 
-// silent returns the longest time that the store took to reply, or 0 if that was no more than slow.
-func (p *pulse) silent() time.Duration {
+// slowestReply returns the longest time that the store took to reply, or 0 if that was no more than slow.
+func (p *pulse) slowestReply() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	longest := p.slowest
@@ -145,7 +145,7 @@ func (t *trial) notInTime(rule, format string, args ...any) {
 // machineIsSlow reports whether this process stood still long enough to explain that the store did not act in time.
 func (t *trial) machineIsSlow() bool {
 	const long = time.Second // a store may skip a client that stood still for less, but not in every attempt
-	return t.pulse.stood() >= long
+	return t.pulse.longestStandstill() >= long
 }
 
 // overdue reports whether a call that had to return soon after limit took longer. It returns false if this process
@@ -156,13 +156,13 @@ func (t *trial) overdue(took, limit time.Duration) bool {
 		return false
 	}
 	time.Sleep(tick) // until the pulse has noticed a standstill
-	return t.pulse.stood() < late/2
+	return t.pulse.longestStandstill() < late/2
 }
 
 // stoodStill describes what kept the store from being in time: a standstill of this process or of the store. It returns
 // an empty string if there was none.
 func (t *trial) stoodStill() string {
-	if stood := t.pulse.stood(); stood > 0 {
+	if stood := t.pulse.longestStandstill(); stood > 0 {
 		return fmt.Sprintf("this process stood still for %v", stood)
 	}
 	if silent := t.silence(); silent > 0 {
@@ -177,5 +177,5 @@ func (t *trial) silence() time.Duration {
 	if t.alone {
 		return 0
 	}
-	return min(t.pulse.silent(), soon)
+	return min(t.pulse.slowestReply(), soon)
 }

@@ -171,7 +171,7 @@ func (t *trial) timesOut(b backend.Backend, key string, wait bool) {
 	begun := time.Now()
 	g, err := t.requestKey(ctx, b, key, t.long(), wait)
 	if g != nil || !errors.Is(err, backend.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
-		t.answered(err, begun)
+		t.lateOnTimeout(err, begun)
 		t.fatalf("Acquire of a held key with a timeout: lease %v, error %v", g != nil, err)
 	}
 }

@@ -157,7 +157,7 @@ func (t *trial) raceRenewals(g *grant) {
 		for {
 			begun := time.Now()
 			err := g.Renew(t.ctx, t.long())
-			t.answered(err, begun)
+			t.lateOnTimeout(err, begun)
 			if errors.Is(err, backend.ErrLost) {
 				return
 			}
@@ -187,7 +187,7 @@ func renewRacesExpiry(t *trial) {
 			before := time.Now()
 			err := g.Renew(t.ctx, t.short())
 			end := g.Deadline()
-			t.answered(err, before)
+			t.lateOnTimeout(err, before)
 			switch {
 			case err == nil && end.Before(backend.Deadline(before, t.kept(t.short()))):
 				t.fatalf("a renewal at the last moment was granted less than its TTL")
@@ -238,7 +238,7 @@ func renewHonoursContext(t *trial) {
 			t.fatalf("Renew with an ended context: %v, want %v", err, want)
 		}
 	}
-	if g.Deadline().After(deadline) && !t.movesOn(g) {
+	if g.Deadline().After(deadline) && !t.deadlineSlides(g) {
 		t.fatalf("a Renew whose context had ended moved the deadline")
 	}
 	if g.gone() && g.live(time.Now()) {

@@ -77,7 +77,7 @@ func (t *trial) resumeBy(b backend.Backend, g *grant, ttl time.Duration) (*grant
 	before := time.Now()
 	l, err := b.(backend.Resumer).Resume(t.ctx, r)
 	after := time.Now()
-	t.answered(err, before)
+	t.lateOnTimeout(err, before)
 	switch {
 	case err != nil && l != nil:
 		t.fatalf("Resume returned a lease and the error %v", err)
@@ -370,7 +370,7 @@ func resumeRacesRelease(t *trial) {
 			if j == 0 {
 				time.Sleep(rand.N(2 * time.Millisecond)) // sleeps: the two meet at another moment each time
 				err := g.Release(t.ctx)
-				t.answered(err, begun)
+				t.lateOnTimeout(err, begun)
 				if errors.Is(err, backend.ErrLost) && !time.Now().Before(backend.Deadline(begun, t.short())) {
 					t.lateFor(ttlRule, false, "a lease that Resume had shortened ended before it was released")
 				}

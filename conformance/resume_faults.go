@@ -74,7 +74,7 @@ func resumeCountsFromSending(t *trial) {
 	}
 	sent := resumed.after.Add(-lateBy) // at the latest
 	if late := resumed.Deadline().Sub(backend.Deadline(sent, t.kept(t.g.Round(t.long())))); late > 0 &&
-		!t.movesOn(resumed) {
+		!t.deadlineSlides(resumed) {
 		t.fatalf("the deadline is %v later than the TTL allows, of a request that was sent %v before its answer came", late,
 			lateBy)
 	}

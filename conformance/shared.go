@@ -35,7 +35,7 @@ func sharedChecks() [][]Check {
 func (t *trial) share(b backend.Backend, key string, ttl time.Duration) (*grant, error) {
 	begun := time.Now()
 	g, err := t.request(t.ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Shared: true})
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	return g, err
 }
 

@@ -53,7 +53,7 @@ func releaseEndsOneReader(t *trial) {
 		t.together(4, func(int) {
 			begun := time.Now()
 			err := g.Release(t.ctx)
-			t.answered(err, begun)
+			t.lateOnTimeout(err, begun)
 			if err != nil {
 				t.fatalf("one of several Releases of a reader: %v, want nil", err)
 			}

@@ -148,7 +148,7 @@ func (q *mixedQueue) try(shared bool) {
 	may := shared && !slices.ContainsFunc(q.holders, func(g *grant) bool { return !g.shared }) && len(q.waits) == 0
 	begun := time.Now()
 	g, err := q.request(q.ctx, q.client(q.random.IntN(2)), r)
-	q.answered(err, begun)
+	q.lateOnTimeout(err, begun)
 	q.did("a %s tried", mode(shared))
 	switch {
 	case g == nil && may:

@@ -97,7 +97,7 @@ func inspectCountsReaders(t *trial) {
 func (t *trial) refusalNames(b backend.Backend, shared bool, holders []*grant) {
 	begun := time.Now()
 	_, err := t.request(t.ctx, b, backend.Request{Key: t.key, Owner: backend.NewOwner(), TTL: t.long(), Shared: shared})
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	if !errors.Is(err, backend.ErrHeld) {
 		t.fatalf("Acquire%s of a key that is held: %v, want ErrHeld", inMode(shared), err)
 	}
@@ -272,7 +272,7 @@ func sharedBadInputIsRefused(t *trial) {
 func (t *trial) readAs(b backend.Backend, key, owner string) *grant {
 	begun := time.Now()
 	g, err := t.request(t.ctx, b, backend.Request{Key: key, Owner: owner, TTL: t.long(), Shared: true})
-	t.answered(err, begun)
+	t.lateOnTimeout(err, begun)
 	if err != nil {
 		t.fatalf("owner %s: shared Acquire of a key that nobody holds or waits for exclusively: %v", show(owner), err)
 	}

@@ -234,7 +234,7 @@ func readerRenewalRacesExpiry(t *trial) {
 			before := time.Now()
 			err := way.renew(t.ctx, g, t.short())
 			end := g.Deadline()
-			t.answered(err, before)
+			t.lateOnTimeout(err, before)
 			switch {
 			case err == nil && end.Before(backend.Deadline(before, t.kept(t.short()))):
 				t.fatalf("a renewal at the last moment was granted less than its TTL")

@@ -64,15 +64,15 @@ func readerTTL(t *trial) {
 	})
 }
 
-// A busyness is what others do with a key while one of its readers is dead.
-type busyness struct {
+// A activity is what others do with a key while one of its readers is dead.
+type activity struct {
 	what string
 	do   func(key string, others []*grant)
 }
 
-// busynesses returns kinds of requests that must not prolong the lease of a dead reader.
-func (t *trial) busynesses() []busyness {
-	kinds := []busyness{
+// activities returns kinds of requests that must not prolong the lease of a dead reader.
+func (t *trial) activities() []activity {
+	kinds := []activity{
 		{"new readers came", func(key string, _ []*grant) {
 			t.release(t.read(t.a, key, 2*t.long()))
 			t.release(t.read(t.b, key, t.short()))
@@ -84,7 +84,7 @@ func (t *trial) busynesses() []busyness {
 		{"nothing happened", func(string, []*grant) {}},
 	}
 	for _, way := range t.renewals() {
-		kinds = append(kinds, busyness{"others were renewed by " + way.what, func(_ string, others []*grant) {
+		kinds = append(kinds, activity{"others were renewed by " + way.what, func(_ string, others []*grant) {
 			for _, g := range others {
 				g.ttl = 2 * t.long()
 				t.renewBy(g, g.ttl, func() error { return way.renew(t.ctx, g, g.ttl) })
@@ -95,7 +95,7 @@ func (t *trial) busynesses() []busyness {
 }
 
 func deadReaderEndsByOwnTTL(t *trial) {
-	kinds := t.busynesses()
+	kinds := t.activities()
 	t.inChunks(2*len(kinds), 4, func(i int) {
 		kind, key := kinds[i/2], t.newKey()
 		var others []*grant

@@ -18,21 +18,21 @@ const late Status = "late"
 
 // A trial is one attempt at one check: two clients, a fresh key, and what went wrong.
 type trial struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	h       Harness
-	g       backend.Guarantees
-	timeout time.Duration
-	stretch int
-	large   int    // how many leases one client can have at once, if the check holds no others
-	label   string // of every goroutine that the trial starts: see goroutines
-	run     func(*trial)
-	name    string          // of the check
-	rule    string          // that the check proves
-	group   string          // of the check
-	hasty   bool            // as in Options.Short
-	alone   bool            // as in Check: it makes faults
-	over    <-chan struct{} // closed when the suite ends early, see budget
+	ctx       context.Context
+	cancel    context.CancelFunc
+	h         Harness
+	g         backend.Guarantees
+	timeout   time.Duration
+	stretch   int
+	large     int    // how many leases one client can have at once, if the check holds no others
+	label     string // of every goroutine that the trial starts: see goroutines
+	run       func(*trial)
+	name      string          // of the check
+	rule      string          // that the check proves
+	group     string          // of the check
+	shortMode bool            // as in Options.Short
+	alone     bool            // as in Check: it makes faults
+	over      <-chan struct{} // closed when the suite ends early, see budget
 
 	a, b backend.Backend // two independent clients
 	key  string          // fresh
@@ -56,7 +56,7 @@ type trial struct {
 
 func newTrial(s *suite, c Check, stretch int) *trial {
 	t := &trial{h: s.h, g: s.g, timeout: s.limit(stretch), stretch: stretch, large: s.large, run: c.run, name: c.Name,
-		rule: c.Rule, group: c.Group, hasty: s.short, alone: c.alone, over: s.budget.spent,
+		rule: c.Rule, group: c.Group, shortMode: s.short, alone: c.alone, over: s.budget.spent,
 		status: Pass, keyOf: make(map[string]string)}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
 	t.key = t.newKey()
@@ -155,7 +155,7 @@ func (t *trial) outcome() outcome {
 	defer t.mu.Unlock()
 	return outcome{status: t.status, broken: t.broken, missing: t.missing,
 		output: strings.TrimRight(t.output.String(), "\n"),
-		seen:   t.seen, harmless: t.harmless, stood: t.pulse.stood()}
+		seen:   t.seen, harmless: t.harmless, stood: t.pulse.longestStandstill()}
 }
 
 // recover turns a panic of the check's goroutine into a failure.
@@ -220,7 +220,7 @@ func (t *trial) dial() backend.Backend {
 	begun := time.Now()
 	b, err := t.h.Open(t.ctx)
 	if err != nil { // how long a successful Open takes does not show how long requests take
-		t.answered(err, begun)
+		t.lateOnTimeout(err, begun)
 		t.breaksText(openRule, "open: %v", err)
 	}
 	t.cleanup(func() {

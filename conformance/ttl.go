@@ -50,7 +50,7 @@ func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
 	for s := (stalls{}); ; {
 		sent := time.Now()
 		next, err := t.requestKey(t.ctx, b, g.key, t.long(), false)
-		t.answered(err, sent)
+		t.lateOnTimeout(err, sent)
 		switch {
 		case err == nil && g.live(next.after):
 			t.doubleGrant("a key held for %v was granted to a second owner %v before the holder's deadline", g.ttl,
@@ -155,7 +155,7 @@ func refusedAttemptChangesNothing(t *trial) {
 			other, err := t.requestKey(ctx, client, t.key, ttl, wait)
 			cancel()
 			if !wait {
-				t.answered(err, begun)
+				t.lateOnTimeout(err, begun)
 			}
 			switch {
 			case other != nil:

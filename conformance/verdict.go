@@ -40,8 +40,8 @@ func (h *history) judge() {
 func (r *record) doubleGrant() string {
 	for _, x := range r.leases {
 		until := x.deadline
-		if x.end != endLeft {
-			until = min(until, x.ending)
+		if x.end != endAbandoned {
+			until = min(until, x.releaseCalled)
 		}
 		if x.lostAt > 0 {
 			until = min(until, x.lostAt)

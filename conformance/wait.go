@@ -96,18 +96,18 @@ func (t *trial) handOff() time.Duration { return soon + t.g.MaxLate }
 
 // A waiting is an Acquire under way on a goroutine of its own.
 type waiting struct {
-	client backend.Backend
-	key    string
-	owner  string
-	shared bool
-	begun  time.Time
-	cancel context.CancelFunc
-	done   chan struct{}
-	grant  *grant        // set when done is closed
-	err    error         // set when done is closed
-	took   time.Duration // set when done is closed
-	over   bool          // it failed, and its own context had ended; set when done is closed
-	seen   time.Time     // when it was counted in the store's queue; guarded by trial.mu
+	client       backend.Backend
+	key          string
+	owner        string
+	shared       bool
+	begun        time.Time
+	cancel       context.CancelFunc
+	done         chan struct{}
+	grant        *grant        // set when done is closed
+	err          error         // set when done is closed
+	took         time.Duration // set when done is closed
+	contextEnded bool          // it failed, and its own context had ended; set when done is closed
+	seen         time.Time     // when it was counted in the store's queue; guarded by trial.mu
 }
 
 // wait starts an Acquire that waits.
@@ -140,7 +140,7 @@ func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request)
 		w.err = errors.New("ended without an answer")
 		w.grant, w.err = t.request(ctx, b, r)
 		w.took = time.Since(w.begun)
-		w.over = w.err != nil && kit.Ended(ctx)
+		w.contextEnded = w.err != nil && kit.Ended(ctx)
 	})
 	return w
 }
@@ -240,7 +240,7 @@ func (w *waiting) unavailable(t *trial) {
 // unavailable gives up the trial if err, of a wait that began at begun, is a timeout of the store's own.
 func (t *trial) unavailable(err error, begun time.Time) {
 	if errors.Is(err, backend.ErrUnavailable) {
-		t.answered(err, begun)
+		t.lateOnTimeout(err, begun)
 	}
 }
 
@@ -249,7 +249,7 @@ func (t *trial) unavailable(err error, begun time.Time) {
 func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 	switch {
 	case !w.ended():
-	case w.over:
+	case w.contextEnded:
 		t.provesNothing("a wait's own context ended before it was seen to wait")
 	case w.err != nil:
 		w.failed(t)

@@ -18,13 +18,13 @@ type worker struct {
 	random dice
 	keys   workKeys
 
-	until   time.Time       // when the worker stops
-	faulty  bool            // requests may fail, with unknown outcome
-	tries   bool            // it never waits
-	expires bool            // TTLs are short, and some leases are left to expire
-	shares  bool            // most leases are shared
-	lasting time.Time       // until when the store may keep a shared lease that the worker has abandoned: see mayLast
-	gone    <-chan struct{} // closed when its process has been killed; nil if it has none
+	until          time.Time       // when the worker stops
+	faulty         bool            // requests may fail, with unknown outcome
+	tries          bool            // it never waits
+	expires        bool            // TTLs are short, and some leases are left to expire
+	shares         bool            // most leases are shared
+	abandonedUntil time.Time       // until when the store may keep its abandoned shared lease: see mayLast
+	processKilled  <-chan struct{} // closed when its process has been killed; nil if it has none
 }
 
 // workKeys are the keys that workers compete for. Attempts that do not wait have a key of their own: a store may refuse
@@ -67,7 +67,7 @@ func (w *worker) failf(format string, args ...any) {
 // over reports whether the worker has nothing left to do.
 func (w *worker) over() bool {
 	select {
-	case <-w.gone:
+	case <-w.processKilled:
 		return true
 	default:
 		return w.h.t.ended()
@@ -116,7 +116,7 @@ func (w *worker) step() {
 // abandons only one at a time.
 func (w *worker) mayLast(ttl time.Duration) bool {
 	const brief = time.Second
-	if time.Until(w.until) < ttl || time.Now().Before(w.lasting) {
+	if time.Until(w.until) < ttl || time.Now().Before(w.abandonedUntil) {
 		return false
 	}
 	return w.random.upTo(max(ttl, brief)) < brief
@@ -141,7 +141,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 		return worked{l, w.h.lease(&leaseRecord{
 			worker: w.id, client: w.client, key: r.Key, owner: r.Owner, shared: r.Shared, token: l.Token(), asked: w.h.at(begun),
 			granted: w.h.at(returned), ttl: r.TTL,
-			deadline: w.h.at(l.Deadline()), end: endLeft,
+			deadline: w.h.at(l.Deadline()), end: endAbandoned,
 		}).watched(w.h, l)}, true
 	}
 	held := errors.Is(err, backend.ErrHeld)
@@ -157,7 +157,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 		if r.Wait {
 			t.unavailable(err, begun)
 		} else {
-			t.answered(err, begun)
+			t.lateOnTimeout(err, begun)
 		}
 		w.failf("Acquire: %v", err)
 	}
@@ -195,15 +195,15 @@ func (w *worker) release(l worked) {
 	w.h.change(func() {
 		switch {
 		case err == nil:
-			l.end, l.ending, l.over = endReleased, called, over
+			l.end, l.releaseCalled, l.releaseReturned = endReleased, called, over
 		case called < l.deadline:
-			l.end, l.ending, l.over = endUnsure, called, over
+			l.end, l.releaseCalled, l.releaseReturned = endUnsure, called, over
 		}
 	})
 	switch {
 	case err == nil || w.faulty || w.over():
 	case !errors.Is(err, backend.ErrLost):
-		w.h.t.answered(err, w.h.begun.Add(called))
+		w.h.t.lateOnTimeout(err, w.h.begun.Add(called))
 		w.failf("Release: %v", err)
 	case over < w.h.at(l.Deadline()):
 		w.failf("Release, %v before the deadline of a lease that nobody ended: %v", w.h.at(l.Deadline())-over, err)
@@ -224,7 +224,7 @@ func (w *worker) renew(l worked) bool {
 		l.deadline = w.h.at(l.Deadline())
 	})
 	if err != nil && !w.faulty && !errors.Is(err, backend.ErrLost) && !w.over() {
-		w.h.t.answered(err, w.h.begun.Add(called))
+		w.h.t.lateOnTimeout(err, w.h.begun.Add(called))
 		w.failf("Renew: %v", err)
 	}
 	return err == nil
@@ -259,7 +259,7 @@ func (w *worker) renewBesideRelease(l worked) {
 // leave abandons l, which expires while its former holder continues.
 func (w *worker) leave(l worked) {
 	if l.shared {
-		w.lasting = l.Deadline().Add(keeps(w.h.t.g, l.ttl))
+		w.abandonedUntil = l.Deadline().Add(keeps(w.h.t.g, l.ttl))
 	}
 }
 

@@ -154,7 +154,7 @@ func (a *attempt) put() clientv3.Op {
 // checkOutLease ensures that a.lease is a lease for locks with the TTL class.
 func (a *attempt) checkOutLease(ctx context.Context, class time.Duration) (err error) {
 	p := a.b.pool
-	if a.lease != nil && a.lease.class == class && (!a.b.proxied.Load() || p.covers(a.lease, time.Now())) {
+	if a.lease != nil && a.lease.lockTTL == class && (!a.b.proxied.Load() || p.covers(a.lease, time.Now())) {
 		return nil
 	}
 	if !slices.Contains(a.unconfirmed, a.lease) {
@@ -176,7 +176,7 @@ func (a *attempt) addUnconfirmed(leases ...*lease) {
 // lock. It returns a channel that is closed when the renewal ends, or nil if no renewal is needed or the lock will move
 // to another lease.
 func (a *attempt) refreshStale(ctx context.Context) (refreshed <-chan struct{}) {
-	if a.lease.class != a.ttl || a.b.pool.covers(a.lease, time.Now()) || a.b.proxied.Load() {
+	if a.lease.lockTTL != a.ttl || a.b.pool.covers(a.lease, time.Now()) || a.b.proxied.Load() {
 		return nil
 	}
 	l, done := a.lease, make(chan struct{})
@@ -207,7 +207,7 @@ func (a *attempt) grant(ctx context.Context, e entry, refreshed <-chan struct{})
 	if refreshed != nil {
 		<-refreshed
 	}
-	mustMove := a.lease.class != a.ttl || a.lease.id != e.lease
+	mustMove := a.lease.lockTTL != a.ttl || a.lease.id != e.lease
 	for !mustMove && !p.covers(a.lease, e.sent) { // the request took long, or the concurrent renewal failed
 		var err error
 		if e.sent, err = p.refresh(ctx, a.lease); errors.Is(err, errThroughProxy) {

@@ -87,7 +87,7 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	}
 	b := newBackend(client, o)
 	b.owned = ownClient{client, l}
-	return b.opened(ctx, func() error {
+	return b.connect(ctx, func() error {
 		if l == nil {
 			return nil
 		}
@@ -109,7 +109,7 @@ func New(ctx context.Context, client *clientv3.Client, opts *Options) (*Backend,
 	if err != nil {
 		return nil, err
 	}
-	return b.opened(ctx, func() error { return b.keepLoggedIn(ctx) })
+	return b.connect(ctx, func() error { return b.keepLoggedIn(ctx) })
 }
 
 // onClient returns a Backend that has made no request.
@@ -124,8 +124,8 @@ func onClient(client *clientv3.Client, opts *Options) (*Backend, error) {
 	return newBackend(client, o), nil
 }
 
-// opened connects to the servers, logs in and reads their guarantees. If a step fails, opened closes b.
-func (b *Backend) opened(ctx context.Context, logIn func() error) (*Backend, error) {
+// connect connects to the servers, logs in and reads their guarantees. If a step fails, opened closes b.
+func (b *Backend) connect(ctx context.Context, logIn func() error) (*Backend, error) {
 	err := b.reach(ctx)
 	if err == nil {
 		err = logIn()

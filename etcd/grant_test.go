@@ -107,7 +107,7 @@ func TestAbandonedLeasesAreGivenUp(t *testing.T) {
 		for range 10 {
 			r := req("k", ttl)
 			a := &attempt{b: b, r: r, ttl: ttl}
-			a.revokeInBackground(&lease{id: newLeaseID(), class: ttl, ttl: ttl + spare, ended: make(chan struct{})})
+			a.revokeInBackground(&lease{id: newLeaseID(), lockTTL: ttl, ttl: ttl + extraTTL, ended: make(chan struct{})})
 			time.Sleep(rand.N(time.Second))
 		}
 		time.Sleep(ttl - 15*time.Second)

@@ -144,7 +144,7 @@ func TestQuietStreamThroughProxyStays(t *testing.T) {
 	l := acquire(t, b, req("k", time.Minute))
 	watched(t, b, l)
 	before := b.watches.stream()
-	time.Sleep(2*silence + silence/2) // sleeps: the stream must be silent for longer than it may be
+	time.Sleep(2*silenceLimit + silenceLimit/2) // sleeps: the stream must be silent for longer than it may be
 	if now := b.watches.stream(); now == nil || now != before {
 		t.Errorf("the stream was replaced: %p, was %p", now, before)
 	}
@@ -204,7 +204,7 @@ func TestPlaceIsRenewed(t *testing.T) {
 	r := waiting("k", ttl)
 	done := queueUp(t, b, r, 1)
 	place := get(t, w, ownKey(t, w, r.Owner))
-	time.Sleep(ttl + spare + 1500*time.Millisecond) // sleeps: the lease must have expired without renewals
+	time.Sleep(ttl + extraTTL + 1500*time.Millisecond) // sleeps: the lease must have expired without renewals
 	if now := find(t, w, ownKey(t, w, r.Owner)); now == nil || *now != place {
 		t.Errorf("the place is %+v, was %+v", now, place)
 	}

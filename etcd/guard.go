@@ -21,9 +21,9 @@ const (
 type guard struct {
 	b *Backend
 
-	mu     sync.Mutex
-	unread backlog[*guarded]   // locks whose keys may have been deleted without an event
-	lost   backlog[*lockedKey] // locks whose leases must be revoked
+	mu          sync.Mutex
+	unread      backlog[*guarded]   // locks whose keys may have been deleted without an event
+	revocations backlog[*lockedKey] // locks whose leases must be revoked
 }
 
 // A guarded is the guard's state of a lock. guard.mu guards it.
@@ -38,7 +38,7 @@ type guarded struct {
 func newGuard(b *Backend) *guard {
 	g := &guard{b: b}
 	g.unread = backlog[*guarded]{leases: b.leases, process: g.read}
-	g.lost = backlog[*lockedKey]{leases: b.leases, process: g.dropLeases}
+	g.revocations = backlog[*lockedKey]{leases: b.leases, process: g.dropLeases}
 	return g
 }
 
@@ -72,7 +72,7 @@ func (g *guard) watch(k *lockedKey) {
 		return
 	}
 	e := &k.guarded
-	w := g.b.watches.add(&watch{of: k.contender,
+	w := g.b.watches.add(&watch{contender: k.contender,
 		created: func(from int64) { g.readIfMissed(e, from) },
 		written: k.noteWrite,
 		deleted: func(int64) { g.reportLoss(e.life) },
@@ -106,7 +106,7 @@ func (g *guard) read(list []*guarded) {
 		}
 		writes, at, err := g.b.lastWrites(g.b.leases.Base(), 0, keys...)
 		if err != nil {
-			if len(some) > 1 && !uncertain(err) { // the server allows fewer operations
+			if len(some) > 1 && !mayHaveRun(err) { // the server allows fewer operations
 				for i := range some {
 					g.read(some[i : i+1])
 				}
@@ -146,7 +146,7 @@ func (g *guard) readAgain(list []*guarded) {
 // their TTL. It revokes them in the background, because a move or a release may be under way.
 func (g *guard) reportLoss(l *kit.Life) {
 	l.Lose()
-	g.lost.add(l.Data.(*lockedKey))
+	g.revocations.add(l.Data.(*lockedKey))
 }
 
 func (g *guard) dropLeases(list []*lockedKey) {

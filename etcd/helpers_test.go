@@ -102,7 +102,8 @@ func watched(t testing.TB, b *Backend, leases ...backend.Lease) {
 	for range 2 {
 		created := make(chan struct{})
 		var once sync.Once
-		w := b.watches.add(&watch{of: contender{"watched", 1}, created: func(int64) { once.Do(func() { close(created) }) }})
+		begun := func(int64) { once.Do(func() { close(created) }) }
+		w := b.watches.add(&watch{contender: contender{"watched", 1}, created: begun})
 		select {
 		case <-created:
 		case <-time.After(3 * soon): // a stream that broke is opened again in a while

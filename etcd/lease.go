@@ -130,7 +130,7 @@ func (k *lockedKey) leaseFor(ttl time.Duration) (*lease, error) {
 		return nil, errReleasing
 	}
 	defer k.mu.Unlock()
-	if k.lease == nil || k.lease.class != ttl || len(k.unconfirmed) > 0 || k.written.Load() > k.modified {
+	if k.lease == nil || k.lease.lockTTL != ttl || len(k.unconfirmed) > 0 || k.written.Load() > k.modified {
 		return nil, nil
 	}
 	return k.lease, nil

@@ -132,7 +132,7 @@ func TestBatchTriesOtherStreams(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 		const ttl, rounds = time.Hour, 4
 		l, err := b.leases.Grant(t.Context(), req("k", ttl), kit.Grant{Token: 1, Sent: time.Now(), TTL: ttl,
-			Data: &lockedKey{lease: &lease{id: 1, class: ttl, ttl: ttl + spare, ended: make(chan struct{})}}})
+			Data: &lockedKey{lease: &lease{id: 1, lockTTL: ttl, ttl: ttl + extraTTL, ended: make(chan struct{})}}})
 		if err != nil {
 			t.Fatal(err)
 		}

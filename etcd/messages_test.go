@@ -110,7 +110,7 @@ func warm(t testing.TB, b *Backend, ttl time.Duration) {
 	}
 	release(t, l)
 	until(t, 10*soon, "the next lease is there", func() bool {
-		if b.pool.ready(b.guarantees.Round(ttl)) > ahead {
+		if b.pool.ready(b.guarantees.Round(ttl)) > readyPerTTL {
 			return true
 		}
 		// a lease that could not be granted ahead is asked for again by the next acquire
@@ -198,7 +198,7 @@ func TestRequestsAfterAPause(t *testing.T) {
 	b, w := wired(t, shared(t))
 	const ttl = 20 * time.Second
 	warm(t, b, ttl)
-	time.Sleep(spare + 100*time.Millisecond) // sleeps: the pooled lease must need a renewal
+	time.Sleep(extraTTL + 100*time.Millisecond) // sleeps: the pooled lease must need a renewal
 	w.take()
 	l := acquire(t, b, req("k", ttl))
 	counts, _ := w.take()
@@ -229,7 +229,7 @@ func TestFailedTriesLeaveNothing(t *testing.T) {
 	// The holder's key is looked for once when its watch begins. One that meets a pooled lease older than a second
 	// renews it on the side. A try is repeated that is not answered in time, and its lease not used again.
 	const repeated = tries / 100
-	renewals := int(2*time.Since(begun)/spare) + tries/50
+	renewals := int(2*time.Since(begun)/extraTTL) + tries/50
 	if n := counts["Txn"]; n < tries || n > tries+1+repeated || counts["LeaseGrant"] > 2*repeated || counts["Put"] > 0 ||
 		counts["LeaseKeepAlive"] > renewals {
 		t.Errorf("%d failed tries sent %v", tries, counts)
@@ -237,7 +237,7 @@ func TestFailedTriesLeaveNothing(t *testing.T) {
 	if keys := s.countKeys(t, c); keys != 1 {
 		t.Errorf("%d keys, want the holder's", keys)
 	}
-	const most = 1 + ahead + 1 + ahead + 1 // when those are revoked whose try was repeated
+	const most = 1 + readyPerTTL + 1 + readyPerTTL + 1 // when those are revoked whose try was repeated
 	until(t, soon, fmt.Sprintf("there are the holder's lease and the pool's of two TTLs, %d at most", most), func() bool {
 		return countLeases(t, c) <= most
 	})

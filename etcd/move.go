@@ -66,7 +66,7 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 			k.unconfirmed = append(k.unconfirmed, e.to)
 		}
 		if e.err = err; err != nil {
-			if len(list) > 1 && !uncertain(err) { // a lease has ended, or the server allows fewer operations
+			if len(list) > 1 && !mayHaveRun(err) { // a lease has ended, or the server allows fewer operations
 				again = append(again, b.bind(ctx, list[i:i+1])...)
 			} else if !slices.Contains(k.unconfirmed, e.to) {
 				b.pool.revokeLater(e.to)

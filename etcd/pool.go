@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// ahead is how many leases are kept ready per TTL while that TTL is in use. With a ready lease, an acquire takes one
-	// request.
-	ahead = 1
+	// readyPerTTL is how many leases are kept ready per TTL while that TTL is in use. With a ready lease, an acquire takes
+	// one request.
+	readyPerTTL = 1
 	// mostIdle is the largest number of leases that are kept per TTL after a burst.
 	mostIdle = 64
-	// freshness is subtracted from the time for which a lease can be used without a renewal, because clocks differ in
+	// clockMargin is subtracted from the time for which a lease can be used without a renewal, because clocks differ in
 	// speed.
-	freshness = 50 * time.Millisecond
+	clockMargin = 50 * time.Millisecond
 )
 
 // A lease is an etcd lease. At any time it belongs to one lock, to one waiter, or to the pool. So a lock lives exactly
 // as long as its TTL, whatever happens to other locks. And revoking the lease of a request without a reply undoes
 // anything that the request has done or may yet do.
 type lease struct {
-	id    int64
-	class time.Duration // the TTL of the locks that may use the lease
-	ttl   time.Duration // as granted by the server: longer than class
+	id      int64
+	lockTTL time.Duration // the TTL of the locks that may use the lease
+	ttl     time.Duration // as granted by the server: longer than class
 
 	// term is the Raft term of the leader that granted the lease, 0 if unknown. A leader that continues after a pause
 	// believes for a moment that it still leads. It may then revoke leases that it knows, although its successor has
@@ -57,7 +57,7 @@ type lease struct {
 
 // coversLocked reports whether the lease outlives a lock whose request was sent at sent.
 func (l *lease) coversLocked(sent time.Time) bool {
-	return !sent.Add(l.class).After(l.renewed.Add(l.ttl - freshness))
+	return !sent.Add(l.lockTTL).After(l.renewed.Add(l.ttl - clockMargin))
 }
 
 func (l *lease) endLocked() {
@@ -91,7 +91,7 @@ func newPool(b *Backend) *pool {
 func (p *pool) checkOut(ctx context.Context, class time.Duration) (*lease, error) {
 	p.mu.Lock()
 	l := p.checkOutIdleLocked(class)
-	if len(p.idle[class])+p.preparing[class] < ahead && !p.closed {
+	if len(p.idle[class])+p.preparing[class] < readyPerTTL && !p.closed {
 		p.preparing[class]++
 		if !p.b.leases.Go(func(ctx context.Context) { p.prepare(ctx, class) }) {
 			p.preparing[class]--
@@ -143,10 +143,10 @@ func (p *pool) checkIn(l *lease) {
 	defer p.mu.Unlock()
 	switch {
 	case l.hasEnded:
-	case p.closed || len(p.idle[l.class]) >= mostIdle || !p.usableLocked(l, time.Now()):
+	case p.closed || len(p.idle[l.lockTTL]) >= mostIdle || !p.usableLocked(l, time.Now()):
 		p.discardLocked(l)
 	default:
-		p.idle[l.class] = append(p.idle[l.class], l)
+		p.idle[l.lockTTL] = append(p.idle[l.lockTTL], l)
 	}
 }
 
@@ -202,15 +202,15 @@ func (p *pool) revokeDiscarded(list []*lease) {
 
 // grant requests a lease for locks with a TTL of class.
 func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
-	l, err := p.request(ctx, class+spare)
+	l, err := p.request(ctx, class+extraTTL)
 	if err != nil {
 		return nil, err
 	}
-	if l.ttl > class+spare {
+	if l.ttl > class+extraTTL {
 		p.revokeLater(l)
 		return nil, fmt.Errorf("%w: ttl %v: the server grants at least %v", backend.ErrUnsupported, class, l.ttl)
 	}
-	l.class = class
+	l.lockTTL = class
 	return l, nil
 }
 
@@ -228,7 +228,7 @@ func (p *pool) request(ctx context.Context, ttl time.Duration) (*lease, error) {
 			l.ttl, l.lastTerm = time.Duration(resp.TTL)*time.Second, resp.Header.GetRaftTerm()
 			l.term = cmp.Or(min(before, l.lastTerm), l.lastTerm)
 			p.noteTerm(l.lastTerm)
-		case uncertain(err):
+		case mayHaveRun(err):
 			unconfirmed = append(unconfirmed, l)
 		}
 		return err

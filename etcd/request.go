@@ -37,7 +37,7 @@ func (b *Backend) repeat(ctx context.Context, op func(ctx context.Context) error
 		limited, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 		defer cancel()
 		err := op(limited)
-		if err != nil && uncertain(err) && kit.Ended(limited) && !kit.Ended(ctx) {
+		if err != nil && mayHaveRun(err) && kit.Ended(limited) && !kit.Ended(ctx) {
 			err = noAnswerWithin(limit, err)
 		}
 		return err
@@ -50,7 +50,7 @@ func (b *Backend) repeat(ctx context.Context, op func(ctx context.Context) error
 
 // classify returns the outcome of a request that failed with err, and whether another attempt may succeed.
 func classify(err error) (o kit.Outcome, passes bool) {
-	if !uncertain(err) {
+	if !mayHaveRun(err) {
 		return kit.Answered, false
 	}
 	return kit.Unknown, passing(err)
@@ -102,8 +102,8 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// uncertain reports whether a request that failed with err may have been carried out, or may still be.
-func uncertain(err error) bool {
+// mayHaveRun reports whether a request that failed with err may have been carried out, or may still be.
+func mayHaveRun(err error) bool {
 	switch code(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.FailedPrecondition,
 		codes.OutOfRange, codes.Unimplemented, codes.Unauthenticated:

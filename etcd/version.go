@@ -72,7 +72,7 @@ func (b *Backend) mostFlawed(ctx context.Context) (version string, err error) {
 	responds := false
 	for _, s := range b.statuses(ctx) {
 		switch {
-		case s.err != nil && uncertain(s.err):
+		case s.err != nil && mayHaveRun(s.err):
 			err = s.err
 			continue
 		case s.err == nil && len(flawsOf(s.Version)) >= len(flawsOf(version)):

@@ -164,7 +164,7 @@ func (a *attempt) awaitTurn(ctx context.Context) error {
 // the lease of the place. deletedAt is a revision at which the predecessor was deleted, 0 if unknown.
 func (a *attempt) watchPredecessor(ctx context.Context, p position) (deletedAt int64, err error) {
 	deleted, created := make(chan int64, 1), make(chan int64, 1)
-	w := a.b.watches.add(&watch{of: p.predecessor, created: func(from int64) {
+	w := a.b.watches.add(&watch{contender: p.predecessor, created: func(from int64) {
 		select {
 		case <-created: // replaced by from
 		default:
@@ -223,5 +223,5 @@ func (a *attempt) renewPlace(ctx context.Context) error {
 			return nil // a failed renewal is soon repeated; lease.ended reports the end of the lease
 		}
 	}
-	return a.move(ctx, a.lockedKey(a.created, a.modified), a.lease.class)
+	return a.move(ctx, a.lockedKey(a.created, a.modified), a.lease.lockTTL)
 }

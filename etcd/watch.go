@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// silence is how long a stream with watches may be silent before the client probes the server. It is also how long the
-	// server may take to reply to the probe.
-	silence = 1500 * time.Millisecond
-	// opening is how long a stream may take to open.
-	opening = 4 * time.Second
+	// silenceLimit is how long a stream with watches may be silent before the client probes the server. It is also how
+	// long the server may take to reply to the probe.
+	silenceLimit = 1500 * time.Millisecond
+	// openLimit is how long a stream may take to open.
+	openLimit = 4 * time.Second
 )
 
 // watches report deletions of keys, and some of them writes, all on one stream.
@@ -49,8 +49,8 @@ const firstID = 1 << 32
 
 // A watch watches one contender. created and deleted are called on the stream's goroutine, and must not block.
 type watch struct {
-	of contender
-	id int64
+	contender contender
+	id        int64
 	// created is called when the watch has begun: it reports only deletions after the revision from. from is 0 if the
 	// revision is unknown, or if the stream broke and nothing is reported.
 	created func(from int64)
@@ -115,7 +115,7 @@ func (ws *watches) run() {
 func (ws *watches) serve(closing context.Context) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(closing))
 	defer cancel()
-	opened := time.AfterFunc(opening, cancel)
+	opened := time.AfterFunc(openLimit, cancel)
 	stream, err := ws.client.Watch(ctx)
 	if !opened.Stop() || err != nil {
 		return
@@ -176,7 +176,7 @@ func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 // noteWrites reports the writes to the contender that are among events.
 func (w *watch) noteWrites(events []*mvccpb.Event) {
 	for _, e := range events {
-		if e.Type == mvccpb.PUT && w.written != nil && w.of.isIn([]*mvccpb.KeyValue{e.Kv}) {
+		if e.Type == mvccpb.PUT && w.written != nil && w.contender.isIn([]*mvccpb.KeyValue{e.Kv}) {
 			w.written(e.Kv.ModRevision)
 		}
 	}
@@ -186,7 +186,7 @@ func (w *watch) noteWrites(events []*mvccpb.Event) {
 // member that lags behind also reports deletions of earlier contenders with the same name.
 func (w *watch) deletedAt(events []*mvccpb.Event) int64 {
 	for _, e := range events {
-		if e.Type == mvccpb.DELETE && e.Kv.ModRevision > w.of.created {
+		if e.Type == mvccpb.DELETE && e.Kv.ModRevision > w.contender.created {
 			return e.Kv.ModRevision
 		}
 	}
@@ -196,7 +196,7 @@ func (w *watch) deletedAt(events []*mvccpb.Event) int64 {
 // detectSilence probes a stream that is silent. If the stream remains silent, detectSilence cancels it: its server
 // hangs, or is disconnected.
 func (ws *watches) detectSilence(ctx context.Context, s *watchStream) {
-	tick := time.NewTicker(silence)
+	tick := time.NewTicker(silenceLimit)
 	defer tick.Stop()
 	for probed := false; ; {
 		select {
@@ -279,7 +279,7 @@ func (s *watchStream) createNextLocked() {
 		if !w.stopped {
 			s.creating = w
 			// A proxy merges watches on the same range. This range contains only the key, and no other watch has the same range.
-			s.unsent.add(w.request([]byte(w.of.key + "\x00" + strconv.FormatUint(rand.Uint64(), 36))))
+			s.unsent.add(w.request([]byte(w.contender.key + "\x00" + strconv.FormatUint(rand.Uint64(), 36))))
 		}
 	}
 }
@@ -323,14 +323,14 @@ func (s *watchStream) probeLocked(key string) {
 			RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}},
 		})
 	case s.creating == nil: // otherwise a reply is due anyway
-		probe := &watch{of: contender{key: key}, id: firstID}
+		probe := &watch{contender: contender{key: key}, id: firstID}
 		s.createLocked(probe)
 		probe.stopped = true // it is canceled when the reply arrives
 	}
 }
 
 func (w *watch) request(rangeEnd []byte) *pb.WatchRequest {
-	r := &pb.WatchCreateRequest{Key: []byte(w.of.key), RangeEnd: rangeEnd, WatchId: w.id}
+	r := &pb.WatchCreateRequest{Key: []byte(w.contender.key), RangeEnd: rangeEnd, WatchId: w.id}
 	if w.written == nil {
 		r.Filters = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
 	}

@@ -12,8 +12,8 @@ import (
 // some 10 µs, so its process must have been stopped.
 const breakAfter = 200 * time.Millisecond
 
-// spareSuffix ends the name of the file that replaces a bucket whose lock is broken.
-const spareSuffix = ".next"
+// replacementSuffix ends the name of the file that replaces a bucket whose lock is broken.
+const replacementSuffix = ".next"
 
 // breakLock bypasses the lock of a process that was stopped while it held the lock: a new file replaces the locked one.
 // This is safe at any moment, even if that process is still running:
@@ -27,8 +27,8 @@ const spareSuffix = ".next"
 //     process is stopped, the bucket stays blocked.
 //
 // breakLock fails silently: processes that wait for the lock continue to wait, and try again.
-func (s *store) breakLock(ctx context.Context, l locked) {
-	path := l.path + spareSuffix
+func (s *store) breakLock(ctx context.Context, l openFile) {
+	path := l.path + replacementSuffix
 	next, img, ok, err := s.tryLock(ctx, path, true)
 	if err != nil {
 		return
@@ -53,15 +53,15 @@ func (s *store) breakLock(ctx context.Context, l locked) {
 }
 
 // names reports whether path is a name of the open file l.
-func names(path string, l locked) bool {
+func names(path string, l openFile) bool {
 	at, err := infoAt(path)
 	return err == nil && at.inode == l.inode
 }
 
 // lock opens and locks a bucket's file. It polls until ctx ends, and never blocks in the kernel.
-func (s *store) lock(ctx context.Context, path string, create bool) (locked, image, error) {
+func (s *store) lock(ctx context.Context, path string, create bool) (openFile, image, error) {
 	var since time.Time // when the locked file was first seen in its present state
-	var seen locked
+	var seen openFile
 	for pause := time.Duration(0); ; pause = nextPause(pause) {
 		l, img, ok, err := s.tryLock(ctx, path, create)
 		if err != nil || ok && !img.broken {
@@ -75,7 +75,7 @@ func (s *store) lock(ctx context.Context, path string, create bool) (locked, ima
 		}
 		s.close(l)
 		if err := kit.Sleep(ctx, pause); err != nil {
-			return locked{}, image{}, err
+			return openFile{}, image{}, err
 		}
 	}
 }

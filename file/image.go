@@ -26,8 +26,8 @@ const (
 	slotB    = pageSize / 2
 	slotSize = slotB - slotA
 	maxBody  = 64 << 20
-	// spareSize is the size up to which a file is not truncated when its images become short.
-	spareSize = 64 << 10
+	// truncateAbove is the size up to which a file is not truncated when its images become short.
+	truncateAbove = 64 << 10
 
 	anyFormat = "anylock bucket, format " // and the format's number
 )
@@ -187,7 +187,7 @@ func writeImage(fd int, old image, size int64, body []byte) error {
 	if err := writeAt(fd, out, at-int64(len(begin))); err != nil {
 		return err
 	}
-	if size > spareSize && end < size/4 {
+	if size > truncateAbove && end < size/4 {
 		truncateFD(fd, end) // may cut off the old image, which is no longer needed
 	}
 	return nil

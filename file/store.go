@@ -56,14 +56,14 @@ type fileInfo struct {
 	regular, fifo bool
 }
 
-// A locked is an open file. If tryLock has locked it, the file still had a name when it was locked.
-type locked struct {
+// A openFile is an open file. If tryLock has locked it, the file still had a name when it was locked.
+type openFile struct {
 	path string
 	fd   int
 	fileInfo
 }
 
-func (s *store) close(l locked) {
+func (s *store) close(l openFile) {
 	unlockFD(l.fd)
 	s.spare.closeFile(l.fd)
 }
@@ -71,9 +71,9 @@ func (s *store) close(l locked) {
 // tryLock opens, locks and reads a file. If another process holds the lock, ok is false, and the caller must close the
 // open file l. After an error nothing is open, and the error names the file. If create is set, as for a new lease,
 // tryLock creates a missing file. Otherwise, it may use a spare descriptor.
-func (s *store) tryLock(ctx context.Context, path string, create bool) (l locked, img image, ok bool, err error) {
+func (s *store) tryLock(ctx context.Context, path string, create bool) (l openFile, img image, ok bool, err error) {
 	for {
-		l = locked{path: path}
+		l = openFile{path: path}
 		if create {
 			l.fd, err = openAt(path, openWrite, 0)
 		} else {
@@ -88,7 +88,7 @@ func (s *store) tryLock(ctx context.Context, path string, create bool) (l locked
 			}
 		}
 		if err != nil {
-			return locked{}, image{}, false, err
+			return openFile{}, image{}, false, err
 		}
 		point("opened")
 		ok, err = lockFD(l.fd)
@@ -107,7 +107,7 @@ func (s *store) tryLock(ctx context.Context, path string, create bool) (l locked
 		}
 		if err != nil {
 			s.close(l)
-			return locked{}, image{}, false, fmt.Errorf("%s: %w", path, err)
+			return openFile{}, image{}, false, fmt.Errorf("%s: %w", path, err)
 		}
 		return l, img, ok, nil
 	}
@@ -176,7 +176,7 @@ func (s *store) update(
 // updateLocked changes a key's record in a locked bucket. It reports whether the update is done, with or without an
 // error. If not, the lock was broken, and the update must be repeated.
 func (s *store) updateLocked(
-	l locked, img image, key string, change func(r *record, now int64) (write bool, err error),
+	l openFile, img image, key string, change func(r *record, now int64) (write bool, err error),
 ) (done bool, err error) {
 	now := s.clock()
 	b, err := s.decode(l.path, img.body, now)

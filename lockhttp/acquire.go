@@ -19,7 +19,7 @@ var (
 
 // acquire acquires the lease that want describes. It waits up to wait for a busy key. If the owner already holds the
 // lease, acquire extends it.
-func (s *Server) acquire(ctx context.Context, want want, wait time.Duration) (*claim, error) {
+func (s *Server) acquire(ctx context.Context, want leaseRequest, wait time.Duration) (*claim, error) {
 	end := time.Now().Add(wait)
 	if err := s.awaitOpening(ctx, want.caller, wait); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func isOver(err error) bool {
 
 // join returns the claim of want, and starts an attempt if there is no claim yet. Unless the lease is already held,
 // join counts the request among those that wait for the attempt.
-func (s *Server) join(want want, waits bool) (_ *claim, held bool, err error) {
+func (s *Server) join(want leaseRequest, waits bool) (_ *claim, held bool, err error) {
 	id, from := want.id, want.caller
 	s.mu.Lock()
 	defer s.mu.Unlock()

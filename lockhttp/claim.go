@@ -16,7 +16,7 @@ type claim struct {
 	id     claimID
 	caller caller
 	ttl    time.Duration
-	want   want // of the request that made the claim
+	want   leaseRequest // of the request that made the claim
 	label  string
 	shared bool
 	since  time.Time
@@ -38,7 +38,7 @@ type claim struct {
 }
 
 // newClaimLocked adds a claim. The caller starts its attempt, or ends the attempt at once if it has the lease already.
-func (s *Server) newClaimLocked(want want) (*claim, error) {
+func (s *Server) newClaimLocked(want leaseRequest) (*claim, error) {
 	if err := s.countLocked(want.caller, func(u *usage) *int { return &u.leases }, s.options.MaxLeases,
 		s.options.MaxLeasesPerClient, "leases"); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 )
 
 // renew extends the lease that want describes to want.ttl from now.
-func (s *Server) renew(ctx context.Context, want want) (*claim, error) {
+func (s *Server) renew(ctx context.Context, want leaseRequest) (*claim, error) {
 	c, resumed, err := s.find(ctx, want)
 	if err != nil || resumed {
 		return c, err
@@ -26,7 +26,7 @@ func (s *Server) renew(ctx context.Context, want want) (*claim, error) {
 }
 
 // find returns the claim of want, with its lease. resumed reports that this call has resumed the lease, with want.ttl.
-func (s *Server) find(ctx context.Context, want want) (_ *claim, resumed bool, err error) {
+func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, resumed bool, err error) {
 	s.mu.Lock()
 	c := s.claimOfLocked(want)
 	if c != nil && c.lease != nil {
@@ -67,7 +67,7 @@ func (s *Server) find(ctx context.Context, want want) (_ *claim, resumed bool, e
 
 // claimOfLocked returns the claim of want. If want names another lease than the claim's, another server has granted
 // that lease to the client since. claimOfLocked then ends the claim and returns nil.
-func (s *Server) claimOfLocked(want want) *claim {
+func (s *Server) claimOfLocked(want leaseRequest) *claim {
 	c := s.claims[want.id]
 	if c == nil || want.name.base == "" || c.lease != nil && c.lease.Owner() == want.name.owner() {
 		return c
@@ -82,7 +82,7 @@ func (s *Server) claimOfLocked(want want) *claim {
 }
 
 // resumeWanted resumes the lease that want describes, if this server does not know it.
-func (s *Server) resumeWanted(ctx context.Context, want want) (*lock.Lease, leaseName, error) {
+func (s *Server) resumeWanted(ctx context.Context, want leaseRequest) (*lock.Lease, leaseName, error) {
 	if !s.locks.Resumable() {
 		return nil, leaseName{}, lock.ErrLost
 	}
@@ -98,7 +98,7 @@ func (s *Server) resumeWanted(ctx context.Context, want want) (*lock.Lease, leas
 }
 
 // drop releases the lease that want describes, or ends the wait for it.
-func (s *Server) drop(ctx context.Context, want want) error {
+func (s *Server) drop(ctx context.Context, want leaseRequest) error {
 	s.mu.Lock()
 	c := s.claimOfLocked(want)
 	if c != nil && c.lease == nil { // the attempt releases whatever it is granted
@@ -128,7 +128,7 @@ func (s *Server) drop(ctx context.Context, want want) error {
 }
 
 // dropUnknown releases a lease that this server does not know.
-func (s *Server) dropUnknown(ctx context.Context, want want) error {
+func (s *Server) dropUnknown(ctx context.Context, want leaseRequest) error {
 	lease, _, err := s.resumeWanted(ctx, want)
 	if err != nil {
 		return err

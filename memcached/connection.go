@@ -58,7 +58,7 @@ func (p *pool) do(ctx context.Context, f func(c *connection) error) (pending boo
 		return false, err
 	}
 	c.ctx, c.pending = ctx, false
-	stop := context.AfterFunc(ctx, c.hurry)
+	stop := context.AfterFunc(ctx, c.limitReply)
 	err = f(c)
 	pending = c.pending // before another operation may use c
 	if !stop() || broken(err) {
@@ -126,14 +126,14 @@ func (c *connection) connect(conn net.Conn, err error) (net.Conn, error) {
 	c.conn = conn
 	c.mu.Unlock()
 	if c.ctx.Err() != nil { // hurry may have run before conn was set
-		c.hurry()
+		c.limitReply()
 	}
 	return libraryConn{conn, c}, nil
 }
 
-// hurry limits the request in progress to answerGrace, because its context is done. The reply nearly always arrives in
-// that time, and a known outcome needs no cleanup.
-func (c *connection) hurry() {
+// limitReply limits the request in progress to answerGrace, because its context is done. The reply nearly always
+// arrives in that time, and a known outcome needs no cleanup.
+func (c *connection) limitReply() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != nil {

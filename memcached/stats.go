@@ -25,9 +25,9 @@ func (r reading) time() time.Time { return time.Unix(r.number("time"), 0) }
 // clockWindow is the width of the interval around the server's time in which a client's time is used unchanged.
 const clockWindow = 10 * time.Second
 
-// within returns now, moved by whole clockWindows into the interval around the server's time. It returns now if the
-// server's time is missing or its clock was never set.
-func (r reading) within(now time.Time) time.Time {
+// nearServerTime returns now, moved by whole clockWindows into the interval around the server's time. It returns now if
+// the server's time is missing or its clock was never set.
+func (r reading) nearServerTime(now time.Time) time.Time {
 	server := r.time()
 	if server.Unix() <= maxRelative {
 		return now

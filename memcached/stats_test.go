@@ -44,7 +44,7 @@ func TestClocksWithinAServersThatIsOff(t *testing.T) {
 		now = now.Add(37 * time.Millisecond)
 		for off := -3; off <= 4; off++ { // it counts whole seconds, and those late
 			server := strconv.FormatInt(now.Unix()-int64(off), 10)
-			if got := (reading{"time": server}).within(now); !got.Equal(now) {
+			if got := (reading{"time": server}).nearServerTime(now); !got.Equal(now) {
 				t.Errorf("by a server's clock that is %d s behind %v counts as %v", off, now.UTC(), got.UTC())
 			}
 		}
@@ -52,7 +52,7 @@ func TestClocksWithinAServersThatIsOff(t *testing.T) {
 	last := time.Time{}
 	for range 200 { // an hour off
 		now = now.Add(37 * time.Millisecond)
-		got := reading{"time": strconv.FormatInt(now.Add(-time.Hour).Unix(), 10)}.within(now)
+		got := reading{"time": strconv.FormatInt(now.Add(-time.Hour).Unix(), 10)}.nearServerTime(now)
 		if !got.After(last) {
 			t.Errorf("%v after %v", got, last)
 		}
@@ -68,11 +68,11 @@ func TestClockThatWasNeverSet(t *testing.T) {
 		"1700000100": now.Add(100 * time.Second), "1600000000": time.Unix(1_600_000_000, 0), "1699999999": now,
 		"5": now, "": now, "yesterday": now,
 	} {
-		if got := (reading{"time": server}).within(now); !got.Equal(want) {
+		if got := (reading{"time": server}).nearServerTime(now); !got.Equal(want) {
 			t.Errorf("by a server's clock of %q: %v, want %v", server, got, want)
 		}
 	}
-	if got := reading(nil).within(now); !got.Equal(now) {
+	if got := reading(nil).nearServerTime(now); !got.Equal(now) {
 		t.Errorf("without statistics: %v", got)
 	}
 }

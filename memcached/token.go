@@ -94,7 +94,7 @@ func (b *Backend) timeToken(c *connection, seen uint64) (uint64, error) {
 	if err != nil && !errors.Is(err, errNoStats) {
 		return 0, err
 	}
-	return max(uint64(max(r.within(b.now()).UnixMicro(), 0)), seen+1), nil
+	return max(uint64(max(r.nearServerTime(b.now()).UnixMicro(), 0)), seen+1), nil
 }
 
 // raiseMaxToken records a token that was drawn.

@@ -10,9 +10,9 @@ import (
 
 // A Backend is one client of a Store. It implements backend.Backend and backend.BatchRenewer.
 type Backend struct {
-	store  *Store
-	leases *kit.Leases
-	left   func() // called once, at the end of Close
+	store   *Store
+	leases  *kit.Leases
+	onClose func() // called once, at the end of Close
 }
 
 var _ interface {
@@ -21,7 +21,7 @@ var _ interface {
 } = (*Backend)(nil)
 
 func newBackend(s *Store, left func()) *Backend {
-	b := &Backend{store: s, left: left}
+	b := &Backend{store: s, onClose: left}
 	const timeout = time.Second // never reached, because requests wait only for a mutex
 	b.leases = kit.NewLeases(requests{s}, timeout)
 	return b
@@ -90,7 +90,7 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 // Close implements backend.Backend.
 func (b *Backend) Close() error {
 	if b.leases.Close() {
-		b.left()
+		b.onClose()
 	}
 	return nil
 }

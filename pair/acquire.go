@@ -32,26 +32,26 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 
 // An attempt is one call of Acquire.
 type attempt struct {
-	pair    *Backend
-	r       backend.Request
-	ttl     time.Duration // rounded
-	pause   kit.Pause     // between checks whether there is room for another lease
-	firsts  int           // number of requests sent to the first store
-	seconds int           // number of requests sent to the second store
-	busy    error         // a refusal not yet reported to the Waiter
+	pair           *Backend
+	r              backend.Request
+	ttl            time.Duration // rounded
+	pause          kit.Pause     // between checks whether there is room for another lease
+	firstRequests  int           // number of requests sent to the first store
+	secondRequests int           // number of requests sent to the second store
+	busy           error         // a refusal not yet reported to the Waiter
 }
 
 // try acquires both halves, and starts again if the first store's number is too old. A waiter first waits until this
 // client has room for another lease.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	for {
-		for a.r.Wait && a.full() != nil {
+		for a.r.Wait && a.checkRoom() != nil {
 			if err := kit.Sleep(ctx, a.pause.Next(0)); err != nil {
 				return nil, err
 			}
 		}
 		l, err := a.once(ctx)
-		again := errors.Is(err, errOld) || a.r.Wait && errors.Is(err, backend.ErrUnavailable) && a.full() != nil
+		again := errors.Is(err, errOld) || a.r.Wait && errors.Is(err, backend.ErrUnavailable) && a.checkRoom() != nil
 		switch {
 		case err == nil:
 			return l, nil
@@ -63,7 +63,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 
 func (a *attempt) once(ctx context.Context) (*lease, error) {
 	b := a.pair
-	if full := a.full(); full != nil && !a.r.Wait {
+	if full := a.checkRoom(); full != nil && !a.r.Wait {
 		return nil, full
 	}
 	h, err := a.both(ctx)
@@ -72,7 +72,7 @@ func (a *attempt) once(ctx context.Context) (*lease, error) {
 	}
 	token, err := a.token(ctx, h)
 	if err != nil {
-		b.giveBack(ctx, h.second, h.first)
+		b.releaseHalves(ctx, h.second, h.first)
 		return nil, kit.NotOurs(ctx, err)
 	}
 	life, err := b.leases.Grant(ctx, a.r, kit.Grant{Token: token, Sent: b.sent(h, a.ttl), TTL: a.ttl, Data: h})
@@ -90,8 +90,8 @@ func (a *attempt) lastRefusal() error {
 	return busy
 }
 
-// full returns an error if this client already holds as many leases as the stores allow.
-func (a *attempt) full() error {
+// checkRoom returns an error if this client already holds as many leases as the stores allow.
+func (a *attempt) checkRoom() error {
 	most := a.pair.guarantees.MaxLeases
 	if most == 0 || a.pair.leases.Len() < most {
 		return nil
@@ -103,7 +103,7 @@ func (a *attempt) full() error {
 func (a *attempt) both(ctx context.Context) (*halves, error) {
 	b := a.pair
 	asked := time.Now()
-	first, err := b.first.acquire(ctx, a.request(&a.firsts, a.r.Wait))
+	first, err := b.first.acquire(ctx, a.request(&a.firstRequests, a.r.Wait))
 	if err != nil {
 		return nil, err
 	}
@@ -113,9 +113,9 @@ func (a *attempt) both(ctx context.Context) (*halves, error) {
 	}
 	second, err := a.second(ctx, first)
 	if err == nil {
-		return &halves{first: first, second: second, asked: asked, since: since, over: make(chan struct{})}, nil
+		return &halves{first: first, second: second, asked: asked, since: since, releaseBegun: make(chan struct{})}, nil
 	}
-	b.giveBack(ctx, first)
+	b.releaseHalves(ctx, first)
 	return nil, err
 }
 
@@ -123,7 +123,7 @@ func (a *attempt) both(ctx context.Context) (*halves, error) {
 // longer than the first half lasts.
 func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Lease, error) {
 	s := a.pair.second
-	l, err := s.acquire(ctx, a.request(&a.seconds, false))
+	l, err := s.acquire(ctx, a.request(&a.secondRequests, false))
 	if err == nil || !a.r.Wait || !errors.Is(err, backend.ErrHeld) || kit.Ended(ctx) {
 		return l, err
 	}
@@ -131,7 +131,7 @@ func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Leas
 	until := earlier(time.Now().Add(queueAtMost), first.Deadline())
 	queueing, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	return s.acquire(queueing, a.request(&a.seconds, true))
+	return s.acquire(queueing, a.request(&a.secondRequests, true))
 }
 
 // request returns the next request to one store. It increments *before, the number of requests that this attempt has
@@ -153,9 +153,9 @@ func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 	return l, err
 }
 
-// giveBack releases halves in the background, and returns when they are released or ctx ends. After Close it does
+// releaseHalves releases halves in the background, and returns when they are released or ctx ends. After Close it does
 // nothing.
-func (b *Backend) giveBack(ctx context.Context, halves ...backend.Lease) {
+func (b *Backend) releaseHalves(ctx context.Context, halves ...backend.Lease) {
 	done := make(chan struct{})
 	if !b.leases.Go(func(context.Context) {
 		defer close(done)
@@ -223,7 +223,7 @@ func (a *attempt) checkCut(ctx context.Context, h *halves) error {
 	if err != nil {
 		return err
 	}
-	b.giveBack(ctx, probe)
+	b.releaseHalves(ctx, probe)
 	n, err := driver.AddTokenBase(probe.Token(), b.first.TokenBase)
 	if err == nil && n >= b.cut {
 		err = errOld

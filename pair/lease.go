@@ -21,7 +21,7 @@ type lease struct {
 type halves struct {
 	first, second backend.Lease
 	asked, since  time.Time     // when the first half was requested, and when it was granted
-	over          chan struct{} // closed when the release of the halves begins
+	releaseBegun  chan struct{} // closed when the release of the halves begins
 	once          sync.Once     // closes over
 }
 
@@ -51,7 +51,7 @@ func (l *lease) Release(ctx context.Context) error {
 
 // release releases both halves, the second first. The first half is released even if the release of the second fails.
 func (h *halves) release(ctx context.Context) error {
-	h.once.Do(func() { close(h.over) })
+	h.once.Do(func() { close(h.releaseBegun) })
 	err := h.second.Release(ctx)
 	if ferr := h.first.Release(ctx); err == nil || ferr != nil && errors.Is(err, backend.ErrLost) {
 		err = ferr // an unknown outcome takes precedence over a loss
@@ -70,7 +70,7 @@ func (h *halves) watch(life *kit.Life) {
 			select {
 			case <-half.Lost():
 				life.Lose()
-			case <-h.over:
+			case <-h.releaseBegun:
 			}
 		}()
 	}

@@ -42,7 +42,7 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*lease, error)
 	}
 	half := r
 	half.TTL = b.guarantees.Round(r.TTL)
-	h := &halves{over: make(chan struct{})}
+	h := &halves{releaseBegun: make(chan struct{})}
 	for i, l := range []*backend.Lease{&h.second, &h.first} {
 		err := tryEach(names[i], func(name string) (err error) {
 			half.Key, half.Owner = stores[i].Prefix+r.Key, name

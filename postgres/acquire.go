@@ -50,7 +50,7 @@ func (b *Backend) try(ctx context.Context, r backend.Request) (backend.Lease, er
 // attempt requests the lock on one session. again reports whether another attempt may succeed: the session had been
 // used before, has ended, and holds no lock.
 func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error) {
-	h := &held{h: hashOf(r.Key), shared: r.Shared, wait: r.Wait, ttl: b.guarantees.Round(r.TTL)}
+	h := &checkout{h: hashOf(r.Key), shared: r.Shared, wait: r.Wait, ttl: b.guarantees.Round(r.TTL)}
 	h.entry = labelEntry(h.h, r.Owner)
 	s, err := b.pool.checkOut(ctx, h)
 	if err != nil {
@@ -99,7 +99,7 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 
 // grant registers the lease that g describes, and connects it with its session.
 func (b *Backend) grant(ctx context.Context, r backend.Request, g kit.Grant) (backend.Lease, error) {
-	h := g.Data.(*held)
+	h := g.Data.(*checkout)
 	life, err := b.leases.Grant(ctx, r, g)
 	if err != nil {
 		return nil, err // Leases releases the lock
@@ -107,12 +107,12 @@ func (b *Backend) grant(ctx context.Context, r backend.Request, g kit.Grant) (ba
 	if !b.pool.granted(h, life) {
 		life.Lose()
 	}
-	life.OnLost(func() { b.expired(h) })
+	life.OnLost(func() { b.releaseLost(h) })
 	return life, nil
 }
 
-// expired releases the lock of a lost lease, because the session may still be alive.
-func (b *Backend) expired(h *held) {
+// releaseLost releases the lock of a lost lease, because the session may still be alive.
+func (b *Backend) releaseLost(h *checkout) {
 	if b.leases.Closed() {
 		return // Close releases nothing: the key stays held until the TTL has run out
 	}

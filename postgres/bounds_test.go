@@ -117,7 +117,7 @@ func TestUnansweredGivingUp(t *testing.T) {
 	until(t, soon, "the connection is given up, and no lease is counted", func() bool {
 		b.pool.mu.Lock()
 		defer b.pool.mu.Unlock()
-		return l.(*kit.Life).Data.(*held).s.dead && b.pool.leases() == 0
+		return l.(*kit.Life).Data.(*checkout).s.dead && b.pool.leases() == 0
 	})
 	p.set(func(p *proxy) { p.mute = false })
 }
@@ -133,13 +133,13 @@ func TestGivingUpWaitsForTheTurn(t *testing.T) {
 	if err := kept.Renew(context.Background(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	shared := over.(*kit.Life).Data.(*held).s
-	if err := shared.take(context.Background()); err != nil {
+	shared := over.(*kit.Life).Data.(*checkout).s
+	if err := shared.acquireTurn(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	lost(t, over, soon)
 	time.Sleep(2 * b.options.Timeout) // sleeps: longer than a request may wait for its turn
-	shared.give()
+	shared.releaseTurn()
 	until(t, soon, "the lock is given up", func() bool { return locks(t, c) == 1 })
 	if err := kept.Renew(context.Background(), time.Minute); err != nil {
 		t.Error(err)

@@ -63,7 +63,7 @@ func TestOwnContextWatcher(t *testing.T) {
 	}
 	defer b.Close()
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
-	until(t, soon, "the connection is watched", l.(*kit.Life).Data.(*held).s.isWatched)
+	until(t, soon, "the connection is watched", l.(*kit.Life).Data.(*checkout).s.isWatched)
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()
 	if err := l.Renew(ctx, time.Minute); err != nil {
@@ -77,7 +77,7 @@ func unwatch(b *Backend) {
 	defer b.pool.mu.Unlock()
 	b.pool.quiet = time.Hour
 	for s := range b.pool.all {
-		s.quiet.Stop()
+		s.watchTimer.Stop()
 	}
 }
 
@@ -121,7 +121,7 @@ func TestAnswerAtTheLimit(t *testing.T) {
 	t.Parallel()
 	b := opened(t, gentleURL(t))
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
-	s := l.(*kit.Life).Data.(*held).s
+	s := l.(*kit.Life).Data.(*checkout).s
 	if err := s.request(context.Background(), func() error {
 		s.limit(context.Background(), time.Nanosecond)
 		until(t, soon, "the request is given up", func() bool {

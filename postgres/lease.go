@@ -18,12 +18,12 @@ var _ kit.Requests = requests{}
 // RenewLease implements [kit.Requests]. If ctx ends, the request continues in the background, because an interruption
 // would break the connection and lose the lease.
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
-	h := l.Data.(*held)
-	err := h.s.take(ctx)
+	h := l.Data.(*checkout)
+	err := h.s.acquireTurn(ctx)
 	if err == nil {
 		done := make(chan error, 1)
 		renew := func(ctx context.Context) {
-			defer h.s.give()
+			defer h.s.releaseTurn()
 			h.s.limit(ctx, max(q.options.Timeout, h.ttl, ttl))
 			err := backend.ErrLost
 			if !q.pool.isGone(h) {
@@ -35,7 +35,7 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 			done <- err
 		}
 		if !q.leases.Go(renew) {
-			h.s.give()
+			h.s.releaseTurn()
 			return 0, backend.ErrClosed
 		}
 		select {
@@ -51,7 +51,7 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 }
 
 // renew restarts the idle timer of h's session with the timeout ttl.
-func (s *session) renew(h *held, ttl time.Duration) error {
+func (s *session) renew(h *checkout, ttl time.Duration) error {
 	_, err := s.run(label(ttl, h.entry), ttl, stRenew)
 	if err == nil {
 		h.ttl = ttl
@@ -61,7 +61,7 @@ func (s *session) renew(h *held, ttl time.Duration) error {
 
 // ReleaseLease implements [kit.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
-	h, ok := l.Data.(*held)
+	h, ok := l.Data.(*checkout)
 	if !ok {
 		return nil // a failed attempt has already closed its connection or released the lock
 	}
@@ -75,13 +75,13 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 }
 
 // giveUp releases h's lock. After errBroken, the session may still hold the lock.
-func (b *Backend) giveUp(ctx context.Context, h *held) error {
-	if err := h.s.take(ctx); err != nil {
+func (b *Backend) giveUp(ctx context.Context, h *checkout) error {
+	if err := h.s.acquireTurn(ctx); err != nil {
 		return err
 	}
 	h.s.limit(context.Background(), b.options.Timeout) // ctx ends no earlier, except at Close
 	err := h.s.unlock(h)
-	h.s.give()
+	h.s.releaseTurn()
 	if err == nil || errors.Is(err, backend.ErrLost) {
 		b.pool.drop(h)
 	}
@@ -89,7 +89,7 @@ func (b *Backend) giveUp(ctx context.Context, h *held) error {
 }
 
 // lock requests h's lock with the statement st, a try or a wait. It returns token 0 if the lock is refused.
-func (s *session) lock(h *held, st statement) (token uint64, err error) {
+func (s *session) lock(h *checkout, st statement) (token uint64, err error) {
 	if h.shared {
 		st += stTryShared - stTry
 	}
@@ -107,7 +107,7 @@ func (s *session) lock(h *held, st statement) (token uint64, err error) {
 }
 
 // unlock releases h's lock. It returns ErrLost if the session did not hold the lock.
-func (s *session) unlock(h *held) error {
+func (s *session) unlock(h *checkout) error {
 	if s.b.pool.isGone(h) {
 		return backend.ErrLost
 	}

@@ -85,13 +85,13 @@ func TestBreakOfABusySession(t *testing.T) {
 	c := dialed(t, s.PostgresURL())
 	r := req("k", time.Minute)
 	l := acquire(t, b, r)
-	h := l.(*kit.Life).Data.(*held)
-	if err := h.s.take(context.Background()); err != nil {
+	h := l.(*kit.Life).Data.(*checkout)
+	if err := h.s.acquireTurn(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer h.s.give()
+		defer h.s.releaseTurn()
 		h.s.limit(context.Background(), time.Minute)
 		_, err := h.s.simple(label(h.ttl, h.entry) + "SELECT pg_sleep(60)")
 		done <- err

@@ -63,7 +63,7 @@ func TestPollingWaiterJoinsQueue(t *testing.T) {
 	waiters := func() int {
 		b.pool.mu.Lock()
 		defer b.pool.mu.Unlock()
-		return b.pool.countLocked(func(h *held) bool { return h.queued })
+		return b.pool.countLocked(func(h *checkout) bool { return h.queued })
 	}
 	if n := waiters(); n != 2 {
 		t.Errorf("%d waiters in the queue of the server, want half of 4", n)

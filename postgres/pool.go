@@ -18,17 +18,17 @@ type pool struct {
 
 	mu    sync.Mutex
 	all   map[*session]struct{}
-	idle  []*session // not checked out; the last one is used first
-	taken int        // number of sessions that are checked out or being opened
-	line  []*held    // waiting for a session, first come, first served
+	idle  []*session  // not checked out; the last one is used first
+	taken int         // number of sessions that are checked out or being opened
+	line  []*checkout // waiting for a session, first come, first served
 
 	quiet time.Duration // idle time after which a session is watched
 	rest  time.Duration // further idle time after which a session without a lease is closed
 }
 
-// held is a lease, an attempt to get a lease, or a query. Each has its own session, because the server grants a session
-// any lock that conflicts only with locks of the same session.
-type held struct {
+// checkout is a lease, an attempt to get a lease, or a query. Each has its own session, because the server grants a
+// session any lock that conflicts only with locks of the same session.
+type checkout struct {
 	s      *session // nil until a session is assigned
 	h      hash
 	entry  string // see labelEntry
@@ -39,16 +39,16 @@ type held struct {
 	ttl time.Duration // guarded by the session's turn
 
 	// Guarded by pool.mu.
-	seat   chan error // receives when the wait in line ends
-	seated bool       // counts in pool.taken
-	queued bool       // waits in the server's queue
-	life   *kit.Life  // nil until granted
-	gone   bool       // dropped: s may belong to another held
+	seat    chan error // receives when the wait in line ends
+	seated  bool       // counts in pool.taken
+	queued  bool       // waits in the server's queue
+	life    *kit.Life  // nil until granted
+	dropped bool       // dropped: s may belong to another held
 }
 
 // checkOut returns a session for h. If no session is free and h may wait, checkOut waits in line. The caller must drop
 // h, even after an error.
-func (p *pool) checkOut(ctx context.Context, h *held) (*session, error) {
+func (p *pool) checkOut(ctx context.Context, h *checkout) (*session, error) {
 	p.mu.Lock()
 	ok, err := p.seatLocked(h)
 	if !ok {
@@ -71,13 +71,13 @@ func (p *pool) checkOut(ctx context.Context, h *held) (*session, error) {
 
 // seatLocked reports whether h need not wait in line: it has got an idle session, a place for a new session, or an
 // error.
-func (p *pool) seatLocked(h *held) (ok bool, err error) {
+func (p *pool) seatLocked(h *checkout) (ok bool, err error) {
 	most := p.b.options.MaxLeases
 	switch {
 	case p.b.leases.Closed():
 		return true, backend.ErrClosed
 	case p.taken < most || h.query && p.taken == most:
-	case h.wait || p.countLocked(func(h *held) bool { return h.queued || h.life != nil }) < most:
+	case h.wait || p.countLocked(func(h *checkout) bool { return h.queued || h.life != nil }) < most:
 		return false, nil // h may wait, or some sessions will be free soon
 	default:
 		return true, fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, most, paramMaxLeases)
@@ -91,7 +91,7 @@ func (p *pool) seatLocked(h *held) (ok bool, err error) {
 	return true, nil
 }
 
-func (p *pool) countLocked(counts func(h *held) bool) (n int) {
+func (p *pool) countLocked(counts func(h *checkout) bool) (n int) {
 	for s := range p.all {
 		if s.held != nil && counts(s.held) {
 			n++
@@ -102,7 +102,7 @@ func (p *pool) countLocked(counts func(h *held) bool) (n int) {
 
 // serveLocked wakes all in line that need not wait any longer: see seatLocked.
 func (p *pool) serveLocked() {
-	p.line = slices.DeleteFunc(p.line, func(h *held) bool {
+	p.line = slices.DeleteFunc(p.line, func(h *checkout) bool {
 		ok, err := p.seatLocked(h)
 		if ok {
 			h.seat <- err
@@ -112,7 +112,7 @@ func (p *pool) serveLocked() {
 }
 
 // dial opens a session for h, which already counts in pool.taken.
-func (p *pool) dial(ctx context.Context, h *held) (*session, error) {
+func (p *pool) dial(ctx context.Context, h *checkout) (*session, error) {
 	s, err := p.b.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -124,27 +124,27 @@ func (p *pool) dial(ctx context.Context, h *held) (*session, error) {
 		return nil, backend.ErrClosed
 	}
 	p.all[s] = struct{}{}
-	s.quiet = time.AfterFunc(p.quiet, s.watch)
+	s.watchTimer = time.AfterFunc(p.quiet, s.watch)
 	s.held, h.s = h, s
 	return s, nil
 }
 
 // drop returns h's session to the pool, or frees h's place.
-func (p *pool) drop(h *held) {
+func (p *pool) drop(h *checkout) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dropLocked(h)
 }
 
-func (p *pool) dropLocked(h *held) {
-	if h.gone {
+func (p *pool) dropLocked(h *checkout) {
+	if h.dropped {
 		return
 	}
-	h.gone = true
+	h.dropped = true
 	if h.seated {
 		p.taken--
 	} else {
-		p.line = slices.DeleteFunc(p.line, func(other *held) bool { return other == h })
+		p.line = slices.DeleteFunc(p.line, func(other *checkout) bool { return other == h })
 	}
 	if s := h.s; s != nil {
 		s.held = nil
@@ -155,28 +155,28 @@ func (p *pool) dropLocked(h *held) {
 	p.serveLocked()
 }
 
-func (p *pool) isGone(h *held) bool {
+func (p *pool) isGone(h *checkout) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return h.gone
+	return h.dropped
 }
 
 // queue reports whether h may wait in the server's queue. At most MaxLeases/2 may.
-func (p *pool) queue(h *held) bool {
+func (p *pool) queue(h *checkout) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h.queued = p.countLocked(func(h *held) bool { return h.queued }) < p.b.options.MaxLeases/2
+	h.queued = p.countLocked(func(h *checkout) bool { return h.queued }) < p.b.options.MaxLeases/2
 	p.serveLocked() // if no session will be free soon, attempts in line that may not wait are refused
 	return h.queued
 }
 
 // granted records the life of h, and reports whether h's session is still alive.
-func (p *pool) granted(h *held, life *kit.Life) bool {
+func (p *pool) granted(h *checkout, life *kit.Life) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.life, h.queued = life, false
 	p.serveLocked() // as in queue
-	return !h.gone
+	return !h.dropped
 }
 
 // retire reports whether the caller must close s, which has been idle for too long, and removes s from the idle
@@ -198,7 +198,7 @@ func (p *pool) discard(s *session) {
 	var life *kit.Life
 	if !s.dead {
 		s.dead = true
-		s.quiet.Stop()
+		s.watchTimer.Stop()
 		delete(p.all, s)
 		p.idle = slices.DeleteFunc(p.idle, func(other *session) bool { return other == s })
 		if h := s.held; h != nil {
@@ -236,7 +236,7 @@ func (p *pool) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for s := range p.all {
-		s.quiet.Stop()
+		s.watchTimer.Stop()
 		if s.held == nil {
 			_ = s.conn.Conn().Close()
 		} else {

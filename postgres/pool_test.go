@@ -23,7 +23,7 @@ func only(t *testing.T, b *Backend) *session {
 	if n != 1 {
 		t.Fatalf("%d sessions, want 1", n)
 	}
-	if err := s.take(context.Background()); err != nil {
+	if err := s.acquireTurn(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -36,7 +36,7 @@ func TestExhaustedByWaiters(t *testing.T) {
 	for range 3 {
 		defer release(t, acquire(t, b, req(backend.NewOwner(), time.Minute)))
 	}
-	h := &held{wait: true}
+	h := &checkout{wait: true}
 	defer b.pool.drop(h)
 	if _, err := b.pool.checkOut(context.Background(), h); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestWaitThatNeverBegan(t *testing.T) {
 	if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, want the end of the context", err)
 	}
-	s.give()
+	s.releaseTurn()
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
 	if s.held != nil || b.pool.taken != 0 || len(b.pool.idle) != 1 {
@@ -86,7 +86,7 @@ func TestBadTokenLeavesNoLock(t *testing.T) {
 		" (bigint, xid) AS SELECT CASE WHEN pg_try_advisory_lock($1) THEN 'x' || $2::text END; SELECT 1"); err != nil {
 		t.Fatal(err)
 	}
-	bad.give()
+	bad.releaseTurn()
 	if _, err := b.Acquire(context.Background(), req("k", time.Minute)); err == nil || errors.Is(err, backend.ErrHeld) {
 		t.Errorf("%v, want an error of the token", err)
 	}
@@ -102,15 +102,15 @@ func TestWatchedAgain(t *testing.T) {
 	b := opened(t, s.PostgresURL())
 	c := dialed(t, s.PostgresURL())
 	l := acquire(t, b, req("k", time.Minute))
-	held := l.(*kit.Life).Data.(*held).s
+	held := l.(*kit.Life).Data.(*checkout).s
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
 	for {
 		until(t, soon, "the connection is watched", held.isWatched)
-		if held.take(cancelled) != nil {
+		if held.acquireTurn(cancelled) != nil {
 			break
 		}
-		held.give() // the watch had ended already
+		held.releaseTurn() // the watch had ended already
 	}
 	until(t, soon, "the connection is watched again", held.isWatched)
 	endSession(t, c, "k")
@@ -126,7 +126,7 @@ func TestWatchBeginsAfterTurn(t *testing.T) {
 	b.pool.mu.Unlock()
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
 	for range 200 {
-		until(t, soon, "the connection is watched", l.(*kit.Life).Data.(*held).s.isWatched)
+		until(t, soon, "the connection is watched", l.(*kit.Life).Data.(*checkout).s.isWatched)
 		if err := l.Renew(context.Background(), time.Minute); err != nil {
 			t.Fatal(err)
 		}

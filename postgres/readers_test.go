@@ -39,7 +39,7 @@ func modes(t testing.TB, c *pgx.Conn) (readers, writers, waiting int) {
 }
 
 // sessionOf is the number of the session that carries l.
-func sessionOf(l backend.Lease) string { return l.(*kit.Life).Data.(*held).s.server.pid }
+func sessionOf(l backend.Lease) string { return l.(*kit.Life).Data.(*checkout).s.server.pid }
 
 // Readers of one client and of two hold one key, each on its own session, and each release ends one lease only. A
 // session that has carried a shared lease is used for an exclusive one next, and the other way round, with no lock left

@@ -16,11 +16,11 @@ import (
 // reads from the connection (watch.go). A session has no goroutine for its requests: that would add two goroutine
 // switches to each request, which take as long as the reply of a nearby server.
 type session struct {
-	b      *Backend
-	conn   *pgconn.PgConn
-	server server
-	since  time.Time   // when the connection was established
-	quiet  *time.Timer // starts a watch
+	b          *Backend
+	conn       *pgconn.PgConn
+	server     server
+	since      time.Time   // when the connection was established
+	watchTimer *time.Timer // starts a watch
 
 	turn     chan struct{} // holds an element while a goroutine has the turn
 	answered atomic.Bool   // the session has been used before
@@ -30,13 +30,13 @@ type session struct {
 	watched bool       // a watcher reads from the connection, until another goroutine wants the turn
 
 	// Guarded by pool.mu.
-	held    *held         // the lease, attempt or query that has checked it out; nil if idle
+	held    *checkout     // the lease, attempt or query that has checked it out; nil if idle
 	timeout time.Duration // idle timeout at the server; 0 means none
 	dead    bool
 }
 
-// take waits for the turn, and interrupts a watch.
-func (s *session) take(ctx context.Context) error {
+// acquireTurn waits for the turn, and interrupts a watch.
+func (s *session) acquireTurn(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
 	default:
@@ -64,8 +64,8 @@ func (s *session) want(n int) {
 	}
 }
 
-// give ends the turn. If the connection has broken, give discards the session, and the lease is lost.
-func (s *session) give() {
+// releaseTurn ends the turn. If the connection has broken, give discards the session, and the lease is lost.
+func (s *session) releaseTurn() {
 	p := &s.b.pool
 	if s.isBroken() {
 		p.discard(s)
@@ -76,7 +76,7 @@ func (s *session) give() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	<-s.turn // before the timer: a watch ends at once if the turn is taken
-	s.quiet.Reset(p.quiet)
+	s.watchTimer.Reset(p.quiet)
 }
 
 // bound limits requests until leave is called: they fail after limit, or when ctx ends. 0 means no limit.
@@ -110,10 +110,10 @@ func (s *session) limit(ctx context.Context, limit time.Duration) {
 // request calls do with the turn, and limits its requests to Options.Timeout. If ctx ends meanwhile, the connection
 // breaks.
 func (s *session) request(ctx context.Context, do func() error) error {
-	if err := s.take(ctx); err != nil {
+	if err := s.acquireTurn(ctx); err != nil {
 		return err
 	}
-	defer s.give()
+	defer s.releaseTurn()
 	defer s.bound(ctx, s.b.options.Timeout)()
 	return do()
 }
@@ -122,7 +122,7 @@ func (s *session) request(ctx context.Context, do func() error) error {
 // ended, onFreeSession repeats do on another session. do must be safe to repeat. Each call has Options.Timeout.
 func (b *Backend) onFreeSession(ctx context.Context, do func(s *session) error) error {
 	for n := 0; ; n++ {
-		h := &held{query: true, wait: true}
+		h := &checkout{query: true, wait: true}
 		s, err := b.pool.checkOut(ctx, h)
 		used := err == nil && s.answered.Load()
 		if err == nil {

@@ -11,7 +11,7 @@ func TestSilenceIsLimited(t *testing.T) {
 	t.Parallel()
 	b := opened(t, shared(t).PostgresURL())
 	s := only(t, b)
-	defer s.give()
+	defer s.releaseTurn()
 	conn := s.wire()
 	if replied, ok := conn.(*repliedConn); ok {
 		conn = replied.Conn

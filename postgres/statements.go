@@ -113,7 +113,7 @@ func execute(st statement, params ...int64) string {
 
 // simple sends SQL by the simple protocol, and returns the first row of the last statement that returns rows.
 func (s *session) simple(sql string) (row []string, err error) {
-	return firstRow(s.ask(func(f *pgproto3.Frontend) { f.SendQuery(&pgproto3.Query{String: sql}) }))
+	return firstRow(s.roundTrip(func(f *pgproto3.Frontend) { f.SendQuery(&pgproto3.Query{String: sql}) }))
 }
 
 func firstRow(rows [][]string, err error) ([]string, error) {
@@ -128,7 +128,7 @@ func firstRow(rows [][]string, err error) ([]string, error) {
 
 // query sends one statement with parameters and returns its rows.
 func (s *session) query(sql string, params ...string) (rows [][]string, err error) {
-	return s.ask(func(f *pgproto3.Frontend) {
+	return s.roundTrip(func(f *pgproto3.Frontend) {
 		var bind pgproto3.Bind
 		for _, p := range params {
 			bind.Parameters = append(bind.Parameters, []byte(p))
@@ -149,15 +149,15 @@ const (
 // call calls a server function that has one integer parameter. Like run, it sends one message. The server need not
 // parse or plan a statement, which saves a quarter of its work.
 func (s *session) call(function uint32, param int64) (row []string, err error) {
-	return firstRow(s.ask(func(f *pgproto3.Frontend) {
+	return firstRow(s.roundTrip(func(f *pgproto3.Frontend) {
 		text := strconv.AppendInt(nil, param, 10)
 		f.Send(&pgproto3.FunctionCall{Function: function, Arguments: [][]byte{text}})
 	}))
 }
 
-// ask sends one request, and returns the rows of its last statement that returns rows. The caller must have the turn.
-// If the reply does not arrive in time, ask aborts the session.
-func (s *session) ask(send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
+// roundTrip sends one request, and returns the rows of its last statement that returns rows. The caller must have the
+// turn. If the reply does not arrive in time, ask aborts the session.
+func (s *session) roundTrip(send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
 	rows, err = exchange(s.conn, send)
 	// During Close, the session is not aborted: if it has a lease, the server's timer ends it.
 	if errors.Is(err, errUnanswered) && s.b.leases.Base().Err() == nil {

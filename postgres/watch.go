@@ -26,7 +26,7 @@ func (s *session) watch() {
 	default:
 		return // the session is in use; give restarts the timer
 	}
-	defer s.give()
+	defer s.releaseTurn()
 	p := &s.b.pool
 	p.mu.Lock()
 	rest, park := p.rest, s.held == nil && s.timeout > 0

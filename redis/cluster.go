@@ -12,8 +12,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// carry sends requests for keys of one server through a client of several servers.
-func (b *Backend) carry(ctx context.Context, list []exchange.Request) []exchange.Result {
+// sendToNode sends requests for keys of one server through a client of several servers.
+func (b *Backend) sendToNode(ctx context.Context, list []exchange.Request) []exchange.Result {
 	var client exchange.Sender = b.client // a cluster client follows moving slots, but sends WAIT to any server
 	if list[0].Replicas > 0 {
 		node, err := b.node(ctx, list[0].FirstKey())
@@ -32,8 +32,8 @@ func (b *Backend) carry(ctx context.Context, list []exchange.Request) []exchange
 	return results
 }
 
-// carryAll sends requests for keys of several servers, concurrently with one pipeline for each server.
-func (b *Backend) carryAll(ctx context.Context, list []exchange.Request) []exchange.Result {
+// sendByNode sends requests for keys of several servers, concurrently with one pipeline for each server.
+func (b *Backend) sendByNode(ctx context.Context, list []exchange.Request) []exchange.Result {
 	byNode := make(map[*redis.Client][]int) // requests without a known server form one group
 	for i, q := range list {
 		node, _ := b.node(ctx, q.FirstKey())
@@ -50,7 +50,7 @@ func (b *Backend) carryAll(ctx context.Context, list []exchange.Request) []excha
 				limit = min(limit, list[i].Limit)
 			}
 			v, err := exchange.Await(ctx, b.leases.Go, time.Now().Add(limit), exchange.Request{},
-				func(ctx context.Context) (any, error) { return b.carry(ctx, some), nil })
+				func(ctx context.Context) (any, error) { return b.sendToNode(ctx, some), nil })
 			for k, i := range index {
 				if results[i].Err = err; err == nil {
 					results[i] = v.([]exchange.Result)[k]

@@ -72,7 +72,7 @@ func (b *Backend) deliver(ctx context.Context, end time.Time, q exchange.Request
 // await sends a request once, through a client of several servers.
 func (b *Backend) await(ctx context.Context, end time.Time, q exchange.Request) (any, error) {
 	return exchange.Await(ctx, b.leases.Go, end, q, func(ctx context.Context) (any, error) {
-		r := b.carry(ctx, []exchange.Request{q})[0]
+		r := b.sendToNode(ctx, []exchange.Request{q})[0]
 		return r.V, r.Err
 	})
 }
@@ -81,7 +81,7 @@ func (b *Backend) await(ctx context.Context, end time.Time, q exchange.Request) 
 // requests.
 func (b *Backend) deliverAll(ctx context.Context, list []exchange.Request) []exchange.Result {
 	if b.batcher == nil {
-		return b.carryAll(ctx, list)
+		return b.sendByNode(ctx, list)
 	}
 	return b.batcher.DoAll(ctx, list)
 }

@@ -12,11 +12,11 @@ import (
 
 // An attempt is one call of Acquire.
 type attempt struct {
-	b       *Backend
-	request backend.Request
-	ttl     time.Duration
-	look    bool // read before writing, because the key was held
-	unsure  bool // a statement got no reply, and may still be executed
+	b         *Backend
+	request   backend.Request
+	ttl       time.Duration
+	readFirst bool // read before writing, because the key was held
+	unsure    bool // a statement got no reply, and may still be executed
 }
 
 // poll is the pause between tries. Half of the waiters notice a release within 50 ms.
@@ -24,7 +24,7 @@ var poll = kit.Pause{Min: 5 * time.Millisecond, Max: 150 * time.Millisecond}
 
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	a := &attempt{b: b, request: r, ttl: b.guarantees.Round(r.TTL), look: b.dialect == SQLite}
+	a := &attempt{b: b, request: r, ttl: b.guarantees.Round(r.TTL), readFirst: b.dialect == SQLite}
 	l, err := b.leases.Acquire(ctx, r, kit.Waiter{
 		Pause: poll,
 		Try:   a.try,
@@ -44,7 +44,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 // waiter writes nothing and locks nothing.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	b, r := a.b, a.request
-	if a.look {
+	if a.readFirst {
 		if err := a.refusal(ctx); err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	var sent time.Time
 	unsure, err := b.request(ctx, func(ctx context.Context) (err error) {
 		sent = time.Now() // a repeated statement never shortens the lease
-		token, err = b.take(ctx, r, a.ttl)
+		token, err = b.grant(ctx, r, a.ttl)
 		return err
 	})
 	a.unsure = a.unsure || unsure
@@ -61,7 +61,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	case err == nil && token != 0:
 		return b.leases.Grant(ctx, r, kit.Grant{Token: token, Sent: sent, TTL: a.ttl, Unsure: a.unsure})
 	case err == nil:
-		a.look = true
+		a.readFirst = true
 		if err := a.refusal(ctx); err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	case (unsure || classify(err) == conflict) && !kit.Ended(ctx):
 		// The last holder's transaction may have locked the row (package fence), so that the statement had to wait.
 		if h, ok := b.lastOwner(ctx, r.Key); ok && h.Owner != r.Owner {
-			a.look = true
+			a.readFirst = true
 			return nil, &backend.HeldError{Holder: h}
 		}
 	}
@@ -80,16 +80,16 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 func (a *attempt) refusal(ctx context.Context) error {
 	h, err := a.b.holder(ctx, a.request.Key)
 	if err == nil && h.Held() && h.Owner != a.request.Owner {
-		a.look = true
+		a.readFirst = true
 		return &backend.HeldError{Holder: h}
 	}
 	return err
 }
 
-// take grants the key and returns its token, or 0 if another owner holds the key.
-func (b *Backend) take(ctx context.Context, r backend.Request, ttl time.Duration) (token uint64, err error) {
+// grant grants the key and returns its token, or 0 if another owner holds the key.
+func (b *Backend) grant(ctx context.Context, r backend.Request, ttl time.Duration) (token uint64, err error) {
 	args := []any{[]byte(r.Key), []byte(r.Owner), microseconds(ttl)}
-	s := b.statements.take
+	s := b.statements.grant
 	if b.dialect != MySQL {
 		err := b.db.QueryRowContext(ctx, s.Text, args...).Scan(&token)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -111,7 +111,7 @@ func (b *Backend) take(ctx context.Context, r backend.Request, ttl time.Duration
 
 // update implements take for MySQL. The row must exist.
 func (b *Backend) update(ctx context.Context, args []any) (token uint64, err error) {
-	s := b.statements.take
+	s := b.statements.grant
 	result, err := b.db.ExecContext(ctx, s.Text, s.Args(args...)...)
 	if err != nil {
 		return 0, err

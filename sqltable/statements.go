@@ -12,7 +12,7 @@ import (
 // deleted a day later (see purge.go). A released row has an empty owner, and expires is minus the time of its release.
 // Times are microseconds since 1970 by the database's clock.
 type statements struct {
-	take    tablesql.Statement // grants the key $1 to the owner $2 for $3 µs unless another owner holds the key
+	grant   tablesql.Statement // grants the key $1 to the owner $2 for $3 µs unless another owner holds the key
 	add     tablesql.Statement // MySQL only: adds a free row for the key $1
 	look    tablesql.Statement // reads owner, token and remaining time of the key $1
 	release tablesql.Statement // frees the key $1 if $2 is its owner and the lease has not expired
@@ -43,7 +43,7 @@ const update = `UPDATE TABLE SET
 func newStatements(d Dialect, table string) statements {
 	make := func(template string) tablesql.Statement { return tablesql.Make(d, table, template) }
 	s := statements{
-		take:    make(upsert),
+		grant:   make(upsert),
 		look:    make(`SELECT owner, token, expires-NOW FROM TABLE WHERE name=$1`),
 		release: make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2 AND expires>NOW`),
 		list:    make(`SELECT name FROM TABLE WHERE name>=$1 AND expires>NOW`),
@@ -51,7 +51,7 @@ func newStatements(d Dialect, table string) statements {
 		purge:   make(`DELETE FROM TABLE WHERE abs(expires)<NOW-$1 AND name=$2`),
 	}
 	if d == MySQL {
-		s.take = make(update)
+		s.grant = make(update)
 		s.add = make(`INSERT IGNORE INTO TABLE (name, owner, token, expires) VALUES ($1, EMPTY, 0, -NOW)`)
 	}
 	return s

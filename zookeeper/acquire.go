@@ -44,7 +44,7 @@ var errUnconfirmed = fmt.Errorf("%w: the key is held, and zookeeper has not conf
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	a := newAttempt(b, r)
 	return b.leases.Acquire(ctx, r, kit.Waiter{
-		Try: a.try, Sleep: a.wait, Passing: passing, CleanUp: a.withdraw,
+		Try: a.try, Sleep: a.wait, Passing: isTransient, CleanUp: a.withdraw,
 		Pause: kit.Pause{Min: 20 * time.Millisecond, Max: time.Second},
 	})
 }
@@ -299,7 +299,7 @@ func (a *attempt) deleteNode(ctx context.Context) bool {
 		return true
 	}
 	path := a.n.path() // the request may outlive this call
-	_, _, err := ask(ctx, a.s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) })
+	_, _, err := awaitIdempotent(ctx, a.s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) })
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return false
 	}

@@ -117,7 +117,7 @@ func (b *Backend) prepare(ctx context.Context) error {
 // exists, so the request changes nothing.
 func (s *session) checkContainers(ctx context.Context) error {
 	const unimplemented = ": -6" // the suffix of the library's error for an unknown code
-	_, _, err := ask(ctx, s, func(c *zk.Conn) (string, error) {
+	_, _, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (string, error) {
 		return c.CreateContainer(rootPath, nil, zk.FlagContainer, s.b.acl)
 	})
 	switch {

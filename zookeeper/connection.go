@@ -51,11 +51,11 @@ type connection struct {
 	frame []byte // the unread rest of the frame that the library is reading
 	buf   []byte
 
-	mu        sync.Mutex
-	shaken    bool                // the handshake was answered
-	asked     time.Time           // when the first heartbeat after the last received frame was sent; zero if none was
-	creations map[int32]*creation // creates under way, by xid
-	reads     map[int32]*creation // creates whose reads of the queue are under way, by xid of the read
+	mu              sync.Mutex
+	shaken          bool                // the handshake was answered
+	unansweredSince time.Time           // when the first heartbeat since the last received frame was sent, or zero
+	creations       map[int32]*creation // creates under way, by xid
+	reads           map[int32]*creation // creates whose reads of the queue are under way, by xid of the read
 }
 
 func newConnection(c net.Conn, s *session) *connection {
@@ -210,10 +210,10 @@ func (s *session) mayHandshake(isNew bool) bool {
 func (c *connection) silence(sent time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.asked.IsZero() {
-		c.asked = sent
+	if c.unansweredSince.IsZero() {
+		c.unansweredSince = sent
 	}
-	return sent.Sub(c.asked)
+	return sent.Sub(c.unansweredSince)
 }
 
 // Read returns inspected frames to the library.
@@ -258,7 +258,7 @@ func (c *connection) inspect(p []byte) (ours bool, err error) {
 	}
 	xid, zxid, code := int32(be.Uint32(p)), be.Uint64(p[4:]), int32(be.Uint32(p[12:]))
 	c.mu.Lock()
-	c.asked = time.Time{}
+	c.unansweredSince = time.Time{}
 	first, created, read := !c.shaken, c.creations[xid], c.reads[xid]
 	c.shaken = true
 	delete(c.creations, xid)

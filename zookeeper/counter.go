@@ -74,7 +74,7 @@ func (a *attempt) enterUnordered(ctx context.Context) error {
 // deleteContainer deletes n and the key's container, and reports whether n was the only child.
 func (a *attempt) deleteContainer(ctx context.Context) (deleted bool, err error) {
 	path := a.n.path() // the request may outlive this call
-	_, _, err = ask(ctx, a.s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+	_, _, err = awaitIdempotent(ctx, a.s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 		return c.Multi(&zk.DeleteRequest{Path: path, Version: -1}, &zk.DeleteRequest{Path: a.dir, Version: -1})
 	})
 	switch {

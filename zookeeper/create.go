@@ -94,12 +94,12 @@ func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent
 // createContainer creates dir, a key's container, unless it exists.
 func (s *session) createContainer(ctx context.Context, dir string) error {
 	create := func(c *zk.Conn) (string, error) { return c.CreateContainer(dir, nil, zk.FlagContainer, s.b.acl) }
-	_, _, err := ask(ctx, s, create)
+	_, _, err := awaitIdempotent(ctx, s, create)
 	if errors.Is(err, zk.ErrNoNode) {
 		if err = s.createRoot(ctx); err != nil {
 			return err
 		}
-		_, _, err = ask(ctx, s, create)
+		_, _, err = awaitIdempotent(ctx, s, create)
 	}
 	if errors.Is(err, zk.ErrNodeExists) {
 		return nil
@@ -114,7 +114,7 @@ func (s *session) createRoot(ctx context.Context) error {
 			continue
 		}
 		path := s.b.root[:i]
-		_, _, err := ask(ctx, s, func(c *zk.Conn) (string, error) {
+		_, _, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (string, error) {
 			return c.Create(path, nil, zk.FlagPersistent, s.b.acl)
 		})
 		if errors.Is(err, zk.ErrNoAuth) && s.exists(ctx, path) == nil { // another user owns it, for example the chroot

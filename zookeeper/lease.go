@@ -235,8 +235,8 @@ func (s *session) watchNow(n *node) {
 		return
 	}
 	s.b.calls.Background(func() {
-		s.watching <- struct{}{}
-		defer func() { <-s.watching }()
+		s.watchSlots <- struct{}{}
+		defer func() { <-s.watchSlots }()
 		s.watchLease(n)
 	})
 }

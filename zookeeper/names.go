@@ -18,11 +18,11 @@ var keyNames = kit.Encoding{Extra: ":@=,+"}
 var ownerNames = kit.Encoding{Max: 200, Extra: ":@."}
 
 const (
-	nodeBegin = "_c_" // the prefix of protected nodes in other libraries
-	hexDigits = 16    // base
-	counter   = 10    // base
-	bits32    = 32    // of the server's counter
-	rootPath  = "/"
+	nodeBegin   = "_c_" // the prefix of protected nodes in other libraries
+	hexDigits   = 16    // base
+	counterBase = 10    // base
+	bits32      = 32    // of the server's counter
+	rootPath    = "/"
 )
 
 // A mode is the kind of request that created a node. It is part of the node's name, before the number that the server
@@ -30,9 +30,9 @@ const (
 type mode string
 
 const (
-	exclusive mode = "-lock-"
-	tried     mode = "-try-" // exclusive, of a request that does not wait
-	shared    mode = "-shared-"
+	exclusive       mode = "-lock-"
+	exclusiveNoWait mode = "-try-" // exclusive, of a request that does not wait
+	shared          mode = "-shared-"
 )
 
 func modeOf(r backend.Request) mode {
@@ -42,7 +42,7 @@ func modeOf(r backend.Request) mode {
 	case r.Wait:
 		return exclusive
 	}
-	return tried
+	return exclusiveNoWait
 }
 
 // nodePrefix returns a new, unique beginning of a node's name. After an unanswered create, the node is found by its
@@ -67,11 +67,11 @@ func parsePlace(name string) (p place, ok bool) {
 		i--
 	}
 	prefix := name[:i]
-	for _, m := range [...]mode{exclusive, tried, shared} {
+	for _, m := range [...]mode{exclusive, exclusiveNoWait, shared} {
 		if !strings.HasSuffix(prefix, string(m)) {
 			continue
 		}
-		n, err := strconv.ParseInt(name[i:], counter, bits32)
+		n, err := strconv.ParseInt(name[i:], counterBase, bits32)
 		if err != nil || !strings.HasPrefix(prefix, nodeBegin) || len(prefix) < len(nodeBegin)+len(m) {
 			return place{}, false
 		}
@@ -92,12 +92,12 @@ func (p place) owner() string {
 
 // record returns the data of a node. token is 0, unless the node was moved: then its zxid is no longer its token.
 func record(token uint64, owner string) []byte {
-	return []byte(strconv.FormatUint(token, counter) + " " + owner)
+	return []byte(strconv.FormatUint(token, counterBase) + " " + owner)
 }
 
 // parseRecord parses the data of a node.
 func parseRecord(data []byte) (token uint64, owner string, ok bool) {
 	number, owner, found := strings.Cut(string(data), " ")
-	token, err := strconv.ParseUint(number, counter, 64)
+	token, err := strconv.ParseUint(number, counterBase, 64)
 	return token, owner, found && err == nil && owner != ""
 }

@@ -13,7 +13,7 @@ func TestNames(t *testing.T) {
 		backend.NewOwner(), "o", "a-lock-0000000001", "_c_x-lock-", "_c_x-shared-", "-try-0000000001",
 		"a b/c", "%", "a.b.c", "\x00\xff", "ö", strings.Repeat("o", 150),
 	} {
-		for _, m := range []mode{exclusive, tried, shared} {
+		for _, m := range []mode{exclusive, exclusiveNoWait, shared} {
 			prefix := nodePrefix(owner, m)
 			for _, number := range []string{"0000000000", "2147483647", "-2147483648", "-000000001"} {
 				p, ok := parsePlace(prefix + number)

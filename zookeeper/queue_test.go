@@ -14,7 +14,7 @@ func childrenNamed(text string) (names []string) {
 	for name := range strings.FieldsSeq(text) {
 		var number int
 		_, _ = fmt.Sscan(name[1:], &number)
-		m := map[byte]mode{'w': exclusive, 't': tried, 'r': shared}[name[0]]
+		m := map[byte]mode{'w': exclusive, 't': exclusiveNoWait, 'r': shared}[name[0]]
 		names = append(names, nodePrefix(name, m)+fmt.Sprintf("%010d", number))
 	}
 	return append(names, "foreign")

@@ -184,13 +184,13 @@ func TestReaderBesideRefusedTry(t *testing.T) {
 		}
 	}
 	reader := acquire(t, b, asReader(req("k", time.Minute)))
-	path := queue("k", tried)
+	path := queue("k", exclusiveNoWait)
 	done := storetest.Start(t.Context(), b, asReader(req("k", time.Minute)))
 	until(t, soon, "the second reader queues", func() bool { return len(places(t, c, b, "k")) == 3 })
 	remove(path)
 	release(t, storetest.Granted(t, done, wakeUp).Lease)
 
-	path = queue("k", tried)
+	path = queue("k", exclusiveNoWait)
 	done = storetest.Start(t.Context(), b, asReader(req("k", time.Minute)))
 	until(t, soon, "the second reader queues", func() bool { return len(places(t, c, b, "k")) == 3 })
 	release(t, reader)

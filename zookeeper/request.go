@@ -120,8 +120,10 @@ func (s *session) whenConnected(ctx context.Context, end time.Time) (*zk.Conn, e
 	return nil, errNoConnection
 }
 
-// ask is await for an idempotent request. If a connection breaks, ask repeats the request on the next one.
-func ask[T any](ctx context.Context, s *session, do func(c *zk.Conn) (T, error)) (v T, sent time.Time, err error) {
+// awaitIdempotent is await for an idempotent request. If a connection breaks, ask repeats the request on the next one.
+func awaitIdempotent[T any](
+	ctx context.Context, s *session, do func(c *zk.Conn) (T, error),
+) (v T, sent time.Time, err error) {
 	_, err = s.repeat().Do(ctx, func(bool) (err error) {
 		v, sent, err = await(ctx, s, request[T]{do: do})
 		return err
@@ -180,22 +182,22 @@ func isReply(err error) bool {
 // unavailable makes err match backend.ErrUnavailable if the ensemble was not reached, or did not answer. A time limit
 // of the store, or of a dial, does not match the error of the caller's context.
 func unavailable(ctx context.Context, err error) error {
-	if passing(err) && !errors.Is(err, backend.ErrHeld) && !errors.Is(err, backend.ErrUnavailable) &&
+	if isTransient(err) && !errors.Is(err, backend.ErrHeld) && !errors.Is(err, backend.ErrUnavailable) &&
 		!kit.IsContextError(err) && !kit.Ended(ctx) {
 		err = fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
 	return kit.NotOurs(ctx, err)
 }
 
-// passing reports whether another attempt may succeed soon after err.
-func passing(err error) bool {
+// isTransient reports whether another attempt may succeed soon after err.
+func isTransient(err error) bool {
 	return err != nil && !isReply(err) && !kit.Definite(err) && !errors.Is(err, errAuth) &&
 		!errors.Is(err, errDeleted) && !errors.Is(err, backend.ErrLost)
 }
 
 // children returns the names of dir's children. If dir is missing, the error is zk.ErrNoNode.
 func (s *session) children(ctx context.Context, dir string) ([]string, error) {
-	names, _, err := ask(ctx, s, func(c *zk.Conn) ([]string, error) {
+	names, _, err := awaitIdempotent(ctx, s, func(c *zk.Conn) ([]string, error) {
 		names, _, err := c.Children(dir)
 		return names, err
 	})
@@ -218,7 +220,7 @@ func (s *session) currentChildren(ctx context.Context, dir string) ([]string, er
 // check makes a write that changes nothing: it checks that paths exist. If one of paths is missing, the error is
 // zk.ErrNoNode.
 func (s *session) check(ctx context.Context, paths ...string) error {
-	_, sent, err := ask(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+	_, sent, err := awaitIdempotent(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 		ops := make([]any, len(paths))
 		for i, p := range paths {
 			ops[i] = &zk.CheckVersionRequest{Path: p, Version: -1}
@@ -248,7 +250,7 @@ func (s *session) read(ctx context.Context, path string) (data []byte, created u
 		data []byte
 		stat *zk.Stat
 	}
-	v, _, err := ask(ctx, s, func(c *zk.Conn) (content, error) {
+	v, _, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (content, error) {
 		data, stat, err := c.Get(path)
 		return content{data, stat}, err
 	})
@@ -260,7 +262,7 @@ func (s *session) read(ctx context.Context, path string) (data []byte, created u
 
 // childCount returns how many children the node at path has, or 0 if there is no such node.
 func (s *session) childCount(ctx context.Context, path string) (int, error) {
-	n, _, err := ask(ctx, s, func(c *zk.Conn) (int, error) {
+	n, _, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (int, error) {
 		found, stat, err := c.Exists(path)
 		if err != nil || !found {
 			return 0, err
@@ -272,7 +274,7 @@ func (s *session) childCount(ctx context.Context, path string) (int, error) {
 
 // exists returns zk.ErrNoNode if there is no node at path.
 func (s *session) exists(ctx context.Context, path string) error {
-	found, _, err := ask(ctx, s, func(c *zk.Conn) (bool, error) {
+	found, _, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (bool, error) {
 		found, _, err := c.Exists(path)
 		return found, err
 	})

@@ -23,11 +23,11 @@ type session struct {
 	contact contact
 	ended   chan struct{} // closed when the session ends
 
-	watching  chan struct{} // limits the concurrent reads that set watches on leases
-	creations sync.Map      // *creation, by path
-	zxid      atomic.Int64  // the latest zxid that a server reported
-	proving   atomic.Bool   // a write is under way to prove that the session lives
-	orphans   atomic.Int64  // pending deletes of nodes whose leases were lost
+	watchSlots chan struct{} // limits the concurrent reads that set watches on leases
+	creations  sync.Map      // *creation, by path
+	zxid       atomic.Int64  // the latest zxid that a server reported
+	proving    atomic.Bool   // a write is under way to prove that the session lives
+	orphans    atomic.Int64  // pending deletes of nodes whose leases were lost
 
 	mu         sync.Mutex
 	conn       *zk.Conn
@@ -55,13 +55,13 @@ const bufferSize = 256 << 10
 func newSession(b *Backend, class time.Duration) *session {
 	return &session{
 		b: b, class: class,
-		contact:  contact{hop: b.limits.hop()},
-		redial:   kit.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond},
-		ended:    make(chan struct{}),
-		ready:    make(chan struct{}),
-		watching: make(chan struct{}, watchAtOnce),
-		nodes:    make(map[*node]struct{}),
-		watches:  make(map[string]*watch),
+		contact:    contact{hop: b.limits.hop()},
+		redial:     kit.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond},
+		ended:      make(chan struct{}),
+		ready:      make(chan struct{}),
+		watchSlots: make(chan struct{}, watchAtOnce),
+		nodes:      make(map[*node]struct{}),
+		watches:    make(map[string]*watch),
 	}
 }
 

@@ -58,7 +58,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	stop()
 	cancel()
 	s.inParts(len(lives), func(k int, now time.Time, then *afterwards) {
-		l, u := lives[k], underway{ttl: ttls[k], sent: sent}
+		l, u := lives[k], renewalAttempt{ttl: ttls[k], sent: sent}
 		var ttl time.Duration
 		err := errUnanswered
 		if k < len(sendErrs) {

@@ -14,26 +14,26 @@ import (
 type bounded struct {
 	parent context.Context // for its values; for a call, also its end
 	leases *Leases
-	inner  atomic.Pointer[waited]
+	inner  atomic.Pointer[underlyingContext]
 }
 
-// A waited is the underlying context, which really ends.
-type waited struct {
+// A underlyingContext is the underlying context, which really ends.
+type underlyingContext struct {
 	context.Context
 	cancel func() // frees its resources
 }
 
 // Placeholders for an underlying context that has not been created.
 var (
-	askedOnce = &waited{} // of a release, after the first Err
-	ofCall    = &waited{} // of a call
+	errCalled = &underlyingContext{} // of a release, after the first Err
+	ofCall    = &underlyingContext{} // of a call
 )
 
 // callOver is the underlying context of every call that has returned.
-var callOver = func() *waited {
+var callOver = func() *underlyingContext {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return &waited{ctx, cancel}
+	return &underlyingContext{ctx, cancel}
 }()
 
 func newCallContext(parent context.Context, s *Leases) *bounded {
@@ -43,9 +43,9 @@ func newCallContext(parent context.Context, s *Leases) *bounded {
 }
 
 // isSetUp reports whether w is an underlying context, not a placeholder.
-func (w *waited) isSetUp() bool { return w != nil && w != askedOnce && w != ofCall }
+func (w *underlyingContext) isSetUp() bool { return w != nil && w != errCalled && w != ofCall }
 
-func (c *bounded) waited() *waited {
+func (c *bounded) underlying() *underlyingContext {
 	old := c.inner.Load()
 	if old.isSetUp() {
 		return old
@@ -63,12 +63,12 @@ func (c *bounded) waited() *waited {
 	if end.Err() != nil {
 		cancel() // at once, because Err may have returned an error already
 	}
-	w := &waited{ctx, func() { stop(); cancel() }}
+	w := &underlyingContext{ctx, func() { stop(); cancel() }}
 	if c.inner.CompareAndSwap(old, w) {
 		return w
 	}
 	w.cancel() // another goroutine was first
-	return c.waited()
+	return c.underlying()
 }
 
 // cancel ends the context of a call, and frees the underlying context. The context of a release must not be used
@@ -87,21 +87,21 @@ func (c *bounded) Deadline() (time.Time, bool) {
 	if c.inner.Load() == ofCall {
 		return c.parent.Deadline()
 	}
-	return c.waited().Deadline()
+	return c.underlying().Deadline()
 }
 
 // Done implements context.Context.
-func (c *bounded) Done() <-chan struct{} { return c.waited().Done() }
+func (c *bounded) Done() <-chan struct{} { return c.underlying().Done() }
 
 // Err implements context.Context.
 func (c *bounded) Err() error {
 	switch {
 	case c.inner.Load() == ofCall:
 		return cmp.Or(c.parent.Err(), c.leases.closing.Err())
-	case c.inner.CompareAndSwap(nil, askedOnce):
+	case c.inner.CompareAndSwap(nil, errCalled):
 		return c.leases.base.Err()
 	}
-	return c.waited().Err()
+	return c.underlying().Err()
 }
 
 // Value implements context.Context. When a store derives a context from c, package context calls Done and then Value,

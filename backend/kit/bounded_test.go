@@ -75,7 +75,7 @@ func TestBounded(t *testing.T) {
 		if c.Value(key{}) != "v" || context.Cause(c) != nil { // the end of its caller's shows in no value
 			t.Errorf("value %v, cause %v", c.Value(key{}), context.Cause(c))
 		}
-		if w := c.inner.Load(); w != nil && w != askedOnce {
+		if w := c.inner.Load(); w != nil && w != errCalled {
 			t.Error("set up for a value")
 		}
 		c.cancel()

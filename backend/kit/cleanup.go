@@ -79,9 +79,9 @@ func (s *Leases) releaseOnce(l *Life) {
 	_ = s.request(context.Background(), l) // the TTL ends the lease in any case
 }
 
-// giveBack releases, in the background and with one attempt each, leases that the store has extended after they had
+// releaseEnded releases, in the background and with one attempt each, leases that the store has extended after they had
 // ended for their holders.
-func (s *Leases) giveBack(lives ...*Life) {
+func (s *Leases) releaseEnded(lives ...*Life) {
 	if len(lives) == 0 {
 		return
 	}

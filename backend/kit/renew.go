@@ -37,7 +37,7 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 // afterwards collects the work that renewals must do after unlocking.
 type afterwards struct {
 	callbacks []func() // that notify holders of a loss
-	giveBack  []*Life  // leases to release, because the store has extended them after their end
+	toRelease []*Life  // leases to release, because the store has extended them after their end
 }
 
 // add adds a callback, unless it is nil.
@@ -51,11 +51,11 @@ func (a *afterwards) run(s *Leases) {
 	for _, callback := range a.callbacks {
 		callback()
 	}
-	s.giveBack(a.giveBack...)
+	s.releaseEnded(a.toRelease...)
 }
 
-// An underway describes a renewal that has begun.
-type underway struct {
+// An renewalAttempt describes a renewal that has begun.
+type renewalAttempt struct {
 	ttl  time.Duration
 	sent time.Time
 }
@@ -69,7 +69,7 @@ func (l *Life) waitingLocked(now time.Time) error {
 }
 
 // beginRenew waits until no other renewal is under way, and begins one.
-func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u underway, bound time.Time, err error) {
+func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u renewalAttempt, bound time.Time, err error) {
 	s := l.leases
 	s.mu.Lock()
 	for l.state == live && l.renewing {
@@ -86,7 +86,7 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u underway, b
 		}
 		s.mu.Lock()
 	}
-	u = underway{ttl, time.Now()}
+	u = renewalAttempt{ttl, time.Now()}
 	var then afterwards
 	bound, err = l.beginRenewLocked(ContextError(ctx, nil), ttl, u.sent, &then)
 	s.mu.Unlock()
@@ -140,7 +140,7 @@ func (l *Life) keptLocked(now time.Time, ttl time.Duration) {
 
 // endRenewLocked records the answer to a renewal. over is the error of a lease that is no longer live, or nil.
 func (l *Life) endRenewLocked(
-	u underway, granted time.Duration, err error, now time.Time, then *afterwards,
+	u renewalAttempt, granted time.Duration, err error, now time.Time, then *afterwards,
 ) (over error) {
 	l.renewing = false
 	if l.renewed != nil {
@@ -168,7 +168,7 @@ func (l *Life) endRenewLocked(
 		extended = l.state == lost && l.lateRelease // possibly
 	}
 	if extended {
-		then.giveBack = append(then.giveBack, l)
+		then.toRelease = append(then.toRelease, l)
 	}
 	return l.overLocked()
 }

@@ -33,7 +33,7 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 
 // await acquires the key. It waits for a held key until -w has passed or, for hold, until standard input ends.
 func (r *runner) await(ctx context.Context, locks *lock.Locker, keys acquirer) (*lock.Lease, error) {
-	defer r.tellWaiting(ctx, locks.Ops())()
+	defer r.reportWaiting(ctx, locks.Ops())()
 	if r.inputEnded != nil { // only hold sets inputEnded
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)

@@ -8,22 +8,22 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// room returns how long the command may run after a grant without a renewal before it must be stopped.
-func room(ttl, grace time.Duration) time.Duration {
+// maxUnrenewed returns how long the command may run after a grant without a renewal before it must be stopped.
+func maxUnrenewed(ttl, grace time.Duration) time.Duration {
 	return ttl - backend.Margin(ttl) - killMargin(ttl) - grace
 }
 
 // maxGrace returns the longest grace that leaves a twentieth of the TTL for renewals.
 func maxGrace(ttl time.Duration) time.Duration {
 	const least = 20
-	return max(0, room(ttl, 0)-ttl/least)
+	return max(0, maxUnrenewed(ttl, 0)-ttl/least)
 }
 
 // keepAhead renews the lease earlier than package lock does if the grace is long or the TTL short. If one attempt got
 // no reply, package lock's next attempt would then come too late. keepAhead ignores failed attempts, because the
 // supervisor checks only the deadline.
 func keepAhead(l *lock.Lease, ttl, grace time.Duration) (stop func()) {
-	room := room(ttl, grace)
+	room := maxUnrenewed(ttl, grace)
 	// Package lock starts its first attempt after 1/3 of the TTL. The attempt may take 1/3 of the remaining time, and the
 	// pause after it 1/8 of the rest. So the second attempt starts after 11/18 of the TTL.
 	const again, of = 11, 18

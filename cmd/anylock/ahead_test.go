@@ -72,7 +72,7 @@ func TestRenewalWithoutAnswer(t *testing.T) {
 }
 
 func runOnDeafStore(t *testing.T, ttl, grace time.Duration, deaf int) {
-	store := newDeafStore(min(ttl/100, room(ttl, grace)/20), deaf)
+	store := newDeafStore(min(ttl/100, maxUnrenewed(ttl, grace)/20), deaf)
 	locks, err := lock.New(store, lock.WithTTL(ttl))
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ reached.`,
 			if owner == "" && cmd.Flags().Changed("owner") {
 				return usagef("--owner is empty")
 			}
-			locks, h, end, err := a.look(cmd.Context(), key)
+			locks, h, end, err := a.openAndInspect(cmd.Context(), key)
 			if err != nil {
 				return err
 			}

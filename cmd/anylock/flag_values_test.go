@@ -45,12 +45,12 @@ func TestRoomToRenew(t *testing.T) {
 			t.Errorf("ttl %v: the longest grace is %v", ttl, most)
 		}
 		for _, grace := range []time.Duration{0, ttl / graceShare, most} {
-			if left := room(ttl, grace); left < ttl/20 {
+			if left := maxUnrenewed(ttl, grace); left < ttl/20 {
 				t.Errorf("ttl %v, grace %v: %v to renew in", ttl, grace, left)
 			}
 		}
 		// Package lock renews every third of the TTL. The default grace leaves room for that.
-		if left := room(ttl, ttl/graceShare); left < ttl*2/5 {
+		if left := maxUnrenewed(ttl, ttl/graceShare); left < ttl*2/5 {
 			t.Errorf("ttl %v, default grace: %v to renew in", ttl, left)
 		}
 	}

@@ -69,7 +69,7 @@ func (r *runner) holdAlone(ctx context.Context) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(ended)
 	}()
-	lease, closeStore, err := r.take(ctx)
+	lease, closeStore, err := r.openAndAcquire(ctx)
 	if err != nil {
 		return cmp.Or(stop(), err)
 	}

@@ -32,7 +32,7 @@ cannot be reached; 74 the answer cannot be written.`,
 		Args: exactArgs("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := args[0]
-			_, h, end, err := a.look(cmd.Context(), key)
+			_, h, end, err := a.openAndInspect(cmd.Context(), key)
 			if err != nil {
 				return err
 			}
@@ -55,8 +55,10 @@ cannot be reached; 74 the answer cannot be written.`,
 	return cmd
 }
 
-// look opens the store and inspects key. end closes the store.
-func (a *app) look(ctx context.Context, key string) (locks *lock.Locker, h lock.Holder, end func() error, err error) {
+// openAndInspect opens the store and inspects key. end closes the store.
+func (a *app) openAndInspect(
+	ctx context.Context, key string,
+) (locks *lock.Locker, h lock.Holder, end func() error, err error) {
 	if err := backend.ValidateKey(key); err != nil {
 		return nil, h, nil, usagef("KEY: %w", err)
 	}

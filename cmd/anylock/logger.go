@@ -8,32 +8,32 @@ import (
 	"sync/atomic"
 )
 
-// A reasons is the log handler for package lock. It keeps the last error, for the message that explains a loss, and
-// prints records only with --verbose.
-type reasons struct {
+// A lastErrorHandler is the log handler for package lock. It keeps the last error, for the message that explains a
+// loss, and prints records only with --verbose.
+type lastErrorHandler struct {
 	notices *notices
 	verbose bool
 	attrs   []slog.Attr
 	last    *atomic.Value // of string
 }
 
-func newReasons(n *notices, verbose bool) *reasons {
-	return &reasons{notices: n, verbose: verbose, last: new(atomic.Value)}
+func newReasons(n *notices, verbose bool) *lastErrorHandler {
+	return &lastErrorHandler{notices: n, verbose: verbose, last: new(atomic.Value)}
 }
 
 // lastError returns the last error that was logged, or an empty string.
-func (r *reasons) lastError() string {
+func (r *lastErrorHandler) lastError() string {
 	text, _ := r.last.Load().(string)
 	return text
 }
 
 // Enabled implements slog.Handler.
-func (r *reasons) Enabled(_ context.Context, level slog.Level) bool {
+func (r *lastErrorHandler) Enabled(_ context.Context, level slog.Level) bool {
 	return r.verbose || level >= slog.LevelWarn
 }
 
 // Handle implements slog.Handler.
-func (r *reasons) Handle(_ context.Context, record slog.Record) error {
+func (r *lastErrorHandler) Handle(_ context.Context, record slog.Record) error {
 	var line strings.Builder
 	line.WriteString(record.Message)
 	add := func(a slog.Attr) bool {
@@ -54,11 +54,11 @@ func (r *reasons) Handle(_ context.Context, record slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (r *reasons) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (r *lastErrorHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	with := *r
 	with.attrs = append(with.attrs[:len(with.attrs):len(with.attrs)], attrs...)
 	return &with
 }
 
 // WithGroup implements slog.Handler. It ignores the name, because package lock uses no groups.
-func (r *reasons) WithGroup(string) slog.Handler { return r }
+func (r *lastErrorHandler) WithGroup(string) slog.Handler { return r }

@@ -19,7 +19,7 @@ import (
 type runner struct {
 	app     *app
 	notices *notices
-	reasons *reasons
+	reasons *lastErrorHandler
 
 	key   string
 	label string // the owner's label; only for acquire
@@ -176,8 +176,8 @@ func (r *runner) checkGrace(ttl string) error {
 	return nil
 }
 
-// fit limits the TTL to Guarantees.MaxSilence, because no deadline is ever further away.
-func (r *runner) fit(g lock.Guarantees) error {
+// limitTTL limits the TTL to Guarantees.MaxSilence, because no deadline is ever further away.
+func (r *runner) limitTTL(g lock.Guarantees) error {
 	if g.MaxSilence == 0 || r.ttl.d <= g.MaxSilence {
 		return nil
 	}
@@ -200,8 +200,8 @@ func (r *runner) begin() (signals chan os.Signal) {
 	return signals
 }
 
-// take opens the store and acquires the key. Call closeStore after the release.
-func (r *runner) take(ctx context.Context) (lease *lock.Lease, closeStore func(), err error) {
+// openAndAcquire opens the store and acquires the key. Call closeStore after the release.
+func (r *runner) openAndAcquire(ctx context.Context) (lease *lock.Lease, closeStore func(), err error) {
 	opts, err := r.options()
 	if err != nil {
 		return nil, nil, err
@@ -211,7 +211,7 @@ func (r *runner) take(ctx context.Context) (lease *lock.Lease, closeStore func()
 		return nil, nil, err
 	}
 	closeStore = func() { locks.Shutdown(context.Background()) }
-	if err = r.fit(locks.Guarantees()); err == nil {
+	if err = r.limitTTL(locks.Guarantees()); err == nil {
 		lease, err = r.acquire(ctx, locks)
 	}
 	if err != nil {
@@ -240,7 +240,7 @@ func (r *runner) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(guard.context(), cancel)()
-	lease, closeStore, err := r.take(ctx)
+	lease, closeStore, err := r.openAndAcquire(ctx)
 	interrupted := stop()
 	if err != nil {
 		return cmp.Or(interrupted, guardFailure(guard), err)

@@ -64,13 +64,13 @@ type supervisor struct {
 	killAt   time.Time // when SIGKILL is due, or when it was sent
 	resumeAt time.Time // not zero while suspended
 
-	passed  []os.Signal   // signals of signalsEnding that were passed on
-	asked   bool          // the command probably ended because of a signal
-	rest    bool          // the command ended after that signal, but its group did not: the lock is kept
-	foreign bool          // the group has had processes that we may not signal
-	outlive bool          // the command has ended, but its group still has such processes
-	lookAt  time.Time     // when to check next for such processes
-	every   time.Duration // the pause before that check
+	passed            []os.Signal   // signals of signalsEnding that were passed on
+	asked             bool          // the command probably ended because of a signal
+	keepsLockForGroup bool          // the command ended after that signal, but its group did not: the lock is kept
+	foreign           bool          // the group has had processes that we may not signal
+	foreignRemains    bool          // the command has ended, but its group still has such processes
+	lookAt            time.Time     // when to check next for such processes
+	every             time.Duration // the pause before that check
 }
 
 // An outcome is how a command ended.
@@ -93,7 +93,7 @@ func (s *supervisor) run() outcome {
 			s.happened(e)
 		default:
 		}
-		s.look()
+		s.checkDeadlines()
 		if s.done() {
 			return outcome{s.code, s.stopping}
 		}
@@ -120,7 +120,7 @@ func (s *supervisor) happened(e childEvent) {
 	case e.stopped == nil:
 		s.exited, s.code = true, e.code
 		s.asked = s.wasAsked(e)
-		if reason := s.over(); reason != nil && !s.stopping {
+		if reason := s.lossReason(); reason != nil && !s.stopping {
 			s.stop(fmt.Errorf("%w while the command ran", reason)) // the processes that it left must end too
 		}
 	case s.stopping:
@@ -149,16 +149,16 @@ func (s *supervisor) received(sig os.Signal) {
 		return
 	}
 	// This process may have been stopped for long, so check the clock first.
-	s.look()
+	s.checkDeadlines()
 	if !s.stopping {
 		s.resumeAt = time.Time{}
 		s.child.resume()
 	}
 }
 
-// look checks the clock and the lease, and stops, kills or continues the command if that is due.
-func (s *supervisor) look() {
-	if s.exited && !s.stopping && !s.rest {
+// checkDeadlines checks the clock and the lease, and stops, kills or continues the command if that is due.
+func (s *supervisor) checkDeadlines() {
+	if s.exited && !s.stopping && !s.keepsLockForGroup {
 		return
 	}
 	now := time.Now()
@@ -167,15 +167,15 @@ func (s *supervisor) look() {
 	}
 	switch left := s.lease.Deadline().Sub(now); {
 	case s.stopping:
-	case s.over() != nil:
-		s.stop(s.over())
+	case s.lossReason() != nil:
+		s.stop(s.lossReason())
 	case left <= s.grace+killMargin(s.ttl):
 		s.stop(s.noRenewal(left))
 	case !s.resumeAt.IsZero() && !now.Before(s.resumeAt):
 		s.resumeAt = time.Time{}
 		s.child.resume()
 	}
-	if (s.stopping || s.rest) && !s.killed && !now.Before(s.killAt) {
+	if (s.stopping || s.keepsLockForGroup) && !s.killed && !now.Before(s.killAt) {
 		s.killed, s.killAt = true, now
 		s.kill()
 	}
@@ -214,8 +214,8 @@ func (s *supervisor) noRenewal(left time.Duration) error {
 	return fmt.Errorf("no renewal has succeeded%s, the lease ends in %s", because, shortDuration(left))
 }
 
-// over returns why the lease has ended, nil if it has not.
-func (s *supervisor) over() error {
+// lossReason returns why the lease has ended, nil if it has not.
+func (s *supervisor) lossReason() error {
 	late := time.Since(s.lease.Deadline())
 	select {
 	case <-s.lease.Lost():
@@ -239,7 +239,7 @@ func (s *supervisor) stop(why error) {
 	if left := deadline.Sub(now); left > 0 {
 		killAt = now.Add(min(s.grace, left-killMargin(s.ttl)))
 	}
-	if !s.rest || killAt.Before(s.killAt) && !s.killed {
+	if !s.keepsLockForGroup || killAt.Before(s.killAt) && !s.killed {
 		s.killAt = killAt
 	}
 	s.child.terminate(now.Before(deadline))
@@ -259,11 +259,11 @@ func (s *supervisor) done() bool {
 	case !s.stopping && !s.asked, s.child.gone():
 		return true
 	}
-	if !s.stopping && !s.rest {
-		s.rest, s.killAt = true, time.Now().Add(s.grace)
+	if !s.stopping && !s.keepsLockForGroup {
+		s.keepsLockForGroup, s.killAt = true, time.Now().Add(s.grace)
 	}
-	s.outlive = s.child.foreign() // while we can keep the lock, no next holder may run beside such a process
-	if !s.outlive && s.killed && time.Since(s.killAt) > killPatience {
+	s.foreignRemains = s.child.foreign() // while we can keep the lock, no next holder may run beside such a process
+	if !s.foreignRemains && s.killed && time.Since(s.killAt) > killPatience {
 		s.say("some processes of the command have been killed but have not ended yet")
 		return true
 	}
@@ -273,9 +273,9 @@ func (s *supervisor) done() bool {
 // pause returns how long run may wait for an event until something is due.
 func (s *supervisor) pause() time.Duration {
 	switch {
-	case s.outlive:
+	case s.foreignRemains:
 		return foreignFirst
-	case s.rest && !s.stopping:
+	case s.keepsLockForGroup && !s.stopping:
 		return restPoll
 	case s.stopping && s.exited:
 		return groupPoll

@@ -13,8 +13,8 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// A switched is one of the two stores of a switch.
-type switched struct {
+// A switchStore is one of the two stores of a switch.
+type switchStore struct {
 	pair.Store
 	other backend.Backend // a second client; probes alternate, because the next number of the same session may cost less
 	url   string          // without the token base
@@ -23,7 +23,7 @@ type switched struct {
 }
 
 // openSwitched opens the store whose URL is given by the flag, or by a file that the flag with the suffix -file names.
-func (a *app) openSwitched(ctx context.Context, flag string, rawURL, file text) (*switched, error) {
+func (a *app) openSwitched(ctx context.Context, flag string, rawURL, file text) (*switchStore, error) {
 	url, err := readURL(ctx, flag, rawURL, flag+"-file", file)
 	switch {
 	case err != nil:
@@ -44,8 +44,8 @@ func (a *app) openSwitched(ctx context.Context, flag string, rawURL, file text) 
 	return s, nil
 }
 
-func openSwitched(ctx context.Context, rawURL string) (*switched, error) {
-	s := &switched{key: "anylock-switch-" + rand.Text()}
+func openSwitched(ctx context.Context, rawURL string) (*switchStore, error) {
+	s := &switchStore{key: "anylock-switch-" + rand.Text()}
 	other := pair.Store{}
 	var err error
 	if s.Store, err = pair.OpenStore(ctx, rawURL); err == nil {
@@ -61,11 +61,11 @@ func openSwitched(ctx context.Context, rawURL string) (*switched, error) {
 	return s, err
 }
 
-func (s *switched) close() error { return errors.Join(s.other.Close(), s.Backend.Close()) }
+func (s *switchStore) close() error { return errors.Join(s.other.Close(), s.Backend.Close()) }
 
 // number acquires and releases a lock, and returns the lock's number with the token base. 0 means that the store has no
 // numbers.
-func (s *switched) number(ctx context.Context) (uint64, error) {
+func (s *switchStore) number(ctx context.Context) (uint64, error) {
 	s.Backend, s.other = s.other, s.Backend
 	l, err := s.Backend.Acquire(ctx, backend.Request{Key: s.Prefix + s.key, Owner: backend.NewOwner(),
 		TTL: 10 * time.Second})
@@ -87,7 +87,7 @@ type cut struct {
 
 // findCut draws numbers in a row, to measure by how much one lock advances them. It draws another number a second
 // later, to measure by how much time or other processes advance them.
-func (s *switched) findCut(ctx context.Context, within time.Duration) (*cut, error) {
+func (s *switchStore) findCut(ctx context.Context, within time.Duration) (*cut, error) {
 	const probes, watched = 20, time.Second
 	first, err := s.number(ctx)
 	if err != nil || first == 0 {
@@ -129,7 +129,7 @@ func (s *switched) findCut(ctx context.Context, within time.Duration) (*cut, err
 
 // pass draws numbers until they have reached n. It then waits until processes may use the next store alone, and returns
 // the last number. It calls tell with each number below n.
-func (s *switched) pass(ctx context.Context, n uint64, tell func(number uint64)) (uint64, error) {
+func (s *switchStore) pass(ctx context.Context, n uint64, tell func(number uint64)) (uint64, error) {
 	for {
 		now, err := s.number(ctx)
 		switch {

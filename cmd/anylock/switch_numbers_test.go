@@ -21,7 +21,7 @@ import (
 func TestCutOfCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
-		s := &switched{Store: pair.Store{Backend: store.Client(), TokenBase: 1 << 40}, other: store.Client(), key: "probe"}
+		s := &switchStore{Store: pair.Store{Backend: store.Client(), TokenBase: 1 << 40}, other: store.Client(), key: "probe"}
 		defer s.close()
 		others := store.Client()
 		defer others.Close()
@@ -84,7 +84,7 @@ func TestCutOfClock(t *testing.T) {
 						}
 					}}
 				}
-				s := &switched{Store: pair.Store{Backend: client()}, other: client(), key: "probe"}
+				s := &switchStore{Store: pair.Store{Backend: client()}, other: client(), key: "probe"}
 				defer s.close()
 				const within = 10 * time.Minute
 				c, err := s.findCut(t.Context(), within)
@@ -166,7 +166,7 @@ func TestBaseLeavesRoomForLateOnes(t *testing.T) {
 	}
 	defer old.close()
 	store := memory.NewStore() // which counts from 1
-	next := &switched{Store: pair.Store{Backend: store.Client()}, url: "memory:", other: store.Client()}
+	next := &switchStore{Store: pair.Store{Backend: store.Client()}, url: "memory:", other: store.Client()}
 	defer next.close()
 	const within = time.Millisecond
 	p, err := planSwitch(t.Context(), old, next, within)

@@ -17,7 +17,7 @@ import (
 
 // unsafeSwitch returns why no switch between two stores is safe, whatever is deployed in which order. It returns nil if
 // one is.
-func unsafeSwitch(old, next *switched, withoutTokens bool) error {
+func unsafeSwitch(old, next *switchStore, withoutTokens bool) error {
 	g, h := old.Backend.Guarantees(), next.Backend.Guarantees()
 	switch {
 	case old.url == next.url:
@@ -53,7 +53,7 @@ type switchPlan struct {
 // all later owners. spare is twelve days of a clock in microseconds, or 256 leaders of ZooKeeper.
 const spare = 1 << 40
 
-func planSwitch(ctx context.Context, old, next *switched, within time.Duration) (*switchPlan, error) {
+func planSwitch(ctx context.Context, old, next *switchStore, within time.Duration) (*switchPlan, error) {
 	cut, err := old.findCut(ctx, within)
 	if err != nil {
 		return nil, err

@@ -19,9 +19,9 @@ type waitable interface {
 	NotReady() error // why the store cannot grant yet: which of its servers cannot, until when, and why
 }
 
-// tellWaiting reports why the key is not granted yet. If the store is not ready, it reports that at once. Otherwise it
-// reports the holder after waitNotice, if standard error is a terminal or with --verbose. stop ends the reports.
-func (r *runner) tellWaiting(ctx context.Context, locks waitable) (stop func()) {
+// reportWaiting reports why the key is not granted yet. If the store is not ready, it reports that at once. Otherwise
+// it reports the holder after waitNotice, if standard error is a terminal or with --verbose. stop ends the reports.
+func (r *runner) reportWaiting(ctx context.Context, locks waitable) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var telling sync.WaitGroup
 	telling.Go(func() {

@@ -53,7 +53,7 @@ func TestTellWaiting(t *testing.T) {
 			var said []string
 			r := &runner{app: &app{stderr: null, verbose: test.verbose}, key: "k"}
 			r.notices = newNotices(func(line string) { said = append(said, line) })
-			stop := r.tellWaiting(t.Context(), slowStore{time.Now().Add(test.bar)})
+			stop := r.reportWaiting(t.Context(), slowStore{time.Now().Add(test.bar)})
 			time.Sleep(test.wait)
 			stop()
 			r.notices.close()

@@ -157,7 +157,7 @@ func (w *way) receive(data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := &l.ways[w.direction]
-	f.came += int64(len(data))
+	f.received += int64(len(data))
 	if f.drop {
 		w.conn.lossy = true
 		return

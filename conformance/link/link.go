@@ -29,8 +29,8 @@ type Link struct {
 	dials sync.Mutex // held while the link changes how it answers dials: Refuse, Ignore, Heal, Close
 
 	mu      sync.Mutex
-	ways    [2]fault      // indexed by conformance.Direction
-	changed chan struct{} // closed and replaced when a fault begins or ends
+	ways    [2]directionState // indexed by conformance.Direction
+	changed chan struct{}     // closed and replaced when a fault begins or ends
 	refuse  bool
 	ignore  bool
 	fillers []net.Conn // connections that keep the kernel's accept queue full
@@ -41,15 +41,15 @@ type Link struct {
 
 var _ conformance.Link = (*Link)(nil)
 
-// A fault is the state of one direction: its active faults and its byte counts.
-type fault struct {
-	came, passed int64
-	hold, drop   bool
-	delay        time.Duration
-	cutting      bool
-	left         int64 // bytes that may pass before the cut
-	last         bool  // the last bytes before the cut are being written
-	happened     chan struct{}
+// A directionState is the state of one direction: its active faults and its byte counts.
+type directionState struct {
+	received, passed int64
+	hold, drop       bool
+	delay            time.Duration
+	cutting          bool
+	left             int64 // bytes that may pass before the cut
+	last             bool  // the last bytes before the cut are being written
+	happened         chan struct{}
 }
 
 // New makes a link without faults to the servers at upstreams, each host:port.
@@ -192,7 +192,7 @@ func (l *Link) Heal() {
 		l.refuse, l.ignore = false, false
 		for d := range l.ways {
 			f := &l.ways[d]
-			*f = fault{came: f.came, passed: f.passed}
+			*f = directionState{received: f.received, passed: f.passed}
 		}
 		broken = l.breakLocked(func(c *conn) bool { return c.lossy || c.stranded })
 	})
@@ -210,7 +210,7 @@ func (l *Link) Passed(d conformance.Direction) int64 {
 func (l *Link) Arrived(d conformance.Direction) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ways[d].came
+	return l.ways[d].received
 }
 
 // Connections implements conformance.Link.

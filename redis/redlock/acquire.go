@@ -55,7 +55,7 @@ func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend
 // elect makes one attempt, and withdraws the attempt if it fails. uncertain is that of the election.
 func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, uncertain bool, err error) {
 	e := r.newElection(c)
-	r.ask(ctx, e.t, e.window, e.ask)
+	r.runRound(ctx, e.t, e.window, e.ask)
 	err = e.outcome()
 	if ended := kit.ContextError(ctx, err); ended != nil {
 		err = ended
@@ -85,8 +85,8 @@ func (r *Backend) clear(ctx context.Context, c *claim) {
 // removeAll cancels the unsent requests of a claim, removes the claim from all nodes, and calls gone for each node that
 // had its key. Nodes that do not reply in time are cleaned up in the background.
 func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, gone func()) {
-	c.giveUp(lastNumber)
-	r.ask(ctx, t, w, func(i int, enter entry) {
+	c.cancelUpTo(lastNumber)
+	r.runRound(ctx, t, w, func(i int, enter deliverFunc) {
 		c.remove(r, i, lastNumber, true, func(had bool, err error) {
 			record := gone
 			if !had {
@@ -95,7 +95,7 @@ func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, g
 			enter(verdictOf(err), record, err)
 		})
 	})
-	for i, said := range t.said {
+	for i, said := range t.verdicts {
 		if said == silent {
 			r.cleanUpLater(i, c, lastNumber) // do not wait for the removal to fail, so that a node that hangs is soon skipped
 		}
@@ -108,7 +108,7 @@ func (r *Backend) abandon(c *claim) { r.withdraw(c, lastNumber) }
 // withdraw cancels the unsent requests up to number, and removes, in the background, the keys that requests up to
 // number have written.
 func (r *Backend) withdraw(c *claim, number uint64) {
-	c.giveUp(number)
+	c.cancelUpTo(number)
 	for i := range r.nodes {
 		c.remove(r, i, number, false, func(bool, error) {})
 	}

@@ -28,23 +28,23 @@ type claim struct {
 	token  uint64        // set once the owner is elected
 	number atomic.Uint64 // of the last request
 
-	mu      sync.Mutex
-	longest time.Duration // the longest TTL of any request
-	given   uint64        // requests up to this number are cancelled: they will not be sent
-	renewed *renewal      // the last renewal that a quorum has confirmed; nil before the first
-	at      []part        // by node
+	mu            sync.Mutex
+	longest       time.Duration // the longest TTL of any request
+	cancelledUpTo uint64        // requests up to this number are cancelled: they will not be sent
+	renewed       *renewal      // the last renewal that a quorum has confirmed; nil before the first
+	at            []part        // by node
 }
 
 // A part is the state of a claim at one node.
 //
-// there is false only if the node does not have the key and no request in flight may write it. So if a caller first
-// cancels requests, and then removes the key from every node where there is true, no key remains.
+// mayHaveKey is false only if the node does not have the key and no request in flight may write it. So if a caller
+// first cancels requests, and then removes the key from every node where mayHaveKey is true, no key remains.
 type part struct {
-	requests []func() // the request in progress, then those that wait for its end
-	there    bool     // the node may have the key
-	wrote    uint64   // number of the last request that may have written it
-	unsure   bool     // a request that got no reply may still write the key
-	lost     bool     // the last renewal found no key at the node, and no repair has begun
+	requests   []func() // the request in progress, then those that wait for its end
+	mayHaveKey bool     // the node may have the key
+	wrote      uint64   // number of the last request that may have written it
+	unsure     bool     // a request that got no reply may still write the key
+	lost       bool     // the last renewal found no key at the node, and no repair has begun
 }
 
 func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
@@ -64,12 +64,12 @@ func (c *claim) part(i int) part {
 	return c.at[i]
 }
 
-// giveUp cancels the requests up to number that have not been sent. From now on, part shows all nodes that may have the
-// key.
-func (c *claim) giveUp(number uint64) {
+// cancelUpTo cancels the requests up to number that have not been sent. From now on, part shows all nodes that may have
+// the key.
+func (c *claim) cancelUpTo(number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.given = max(c.given, number)
+	c.cancelledUpTo = max(c.cancelledUpTo, number)
 }
 
 // inOrder runs f when the earlier requests to node i have ended, possibly at once. f calls requestEnded when its own
@@ -116,9 +116,9 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 	c.inOrder(i, func() {
 		c.mu.Lock()
 		p := &c.at[i]
-		had, last, given := p.there, p.wrote, number <= c.given
+		had, last, given := p.mayHaveKey, p.wrote, number <= c.cancelledUpTo
 		if !given {
-			p.there, p.wrote = true, number // set before sending, for callers that end the claim meanwhile
+			p.mayHaveKey, p.wrote = true, number // set before sending, for callers that end the claim meanwhile
 		}
 		c.mu.Unlock()
 		if given {
@@ -130,9 +130,9 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 			c.mu.Lock()
 			switch {
 			case err == nil && found == traceUnknown, err != nil && exchange.Definite(err, true): // it has not run
-				p.there, p.wrote = had, last
+				p.mayHaveKey, p.wrote = had, last
 			case err == nil:
-				p.there = found == tracePresent || p.unsure
+				p.mayHaveKey = found == tracePresent || p.unsure
 			default:
 				p.unsure = true
 			}
@@ -158,7 +158,7 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 	n := r.nodes[i]
 	c.inOrder(i, func() {
 		switch {
-		case !c.part(i).there: // for example because the request in progress was refused
+		case !c.part(i).mayHaveKey: // for example because the request in progress was refused
 			c.requestEnded(i)
 			done(false, nil)
 			return
@@ -168,7 +168,7 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 			done(false, errStuck)
 			return
 		}
-		c.clear(n, i, number, func(gone, sure bool, err error) {
+		c.sendRemoval(n, i, number, func(gone, sure bool, err error) {
 			if sure {
 				n.cancelCleanup(c, number)
 			} else {
@@ -179,14 +179,14 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 	})
 }
 
-// clear sends a removal. The caller must be inOrder's f. sure means that the key cannot come back.
-func (c *claim) clear(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
-	n.flag(releaseScript.Request(c.keys[:1], c.id, number),
+// sendRemoval sends a removal. The caller must be inOrder's f. sure means that the key cannot come back.
+func (c *claim) sendRemoval(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
+	n.postBool(releaseScript.Request(c.keys[:1], c.id, number),
 		func(gone bool, err error) {
 			c.mu.Lock()
 			p := &c.at[i]
 			sure := err == nil && !p.unsure
-			p.there = !sure || number < p.wrote
+			p.mayHaveKey = !sure || number < p.wrote
 			c.mu.Unlock()
 			c.requestEnded(i)
 			done(gone, sure, err)

@@ -67,7 +67,7 @@ func (r *Backend) runCleanups(i int) {
 		for _, d := range n.dueCleanups(i) {
 			removals.Add(1)
 			d.claim.inOrder(i, func() {
-				d.claim.clear(n, i, d.number, func(_, sure bool, err error) {
+				d.claim.sendRemoval(n, i, d.number, func(_, sure bool, err error) {
 					defer removals.Done()
 					if err == nil {
 						n.noteCleanup(d, sure)

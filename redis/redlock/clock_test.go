@@ -153,7 +153,7 @@ func TestVotersClocksAgree(t *testing.T) {
 		e := &election{t: new(tally)}
 		for _, ms := range c.ahead {
 			clock := time.Hour + time.Duration(ms)*time.Millisecond
-			e.t.said = append(e.t.said, yes)
+			e.t.verdicts = append(e.t.verdicts, yes)
 			e.votes = append(e.votes, vote{clock: clockSample{clock.Microseconds(), begun, begun.Add(c.took)}})
 		}
 		if got := len(e.electors()); got != c.count {

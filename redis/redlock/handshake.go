@@ -156,7 +156,7 @@ func newID() string {
 func (r *Backend) handshakeAll(ctx context.Context) error {
 	begun := time.Now()
 	t := r.newTallyOfAll()
-	r.ask(ctx, t, window{node: openWait, needed: openWait, outage: endpoint.OpenTimeout},
+	r.runRound(ctx, t, window{node: openWait, needed: openWait, outage: endpoint.OpenTimeout},
 		r.onGoroutines(func(i int) (verdict, func(), error) {
 			n := r.nodes[i]
 			err := r.handshake(n, endpoint.OpenTimeout, begun)
@@ -171,7 +171,7 @@ func (r *Backend) handshakeAll(ctx context.Context) error {
 	if err := kit.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
-	for i, said := range t.said {
+	for i, said := range t.verdicts {
 		if said == no {
 			return fmt.Errorf("node %s: %w", r.nodes[i].name, t.errs[i])
 		}
@@ -202,7 +202,7 @@ func (r *Backend) Bootstrap(ctx context.Context) error {
 func (r *Backend) bootstrap(ctx context.Context) error {
 	t := r.newTallyOfAll()
 	t.quorum = len(r.nodes) // all nodes must reply
-	r.ask(ctx, t, window{outage: endpoint.OpenTimeout}, r.onGoroutines(func(i int) (verdict, func(), error) {
+	r.runRound(ctx, t, window{outage: endpoint.OpenTimeout}, r.onGoroutines(func(i int) (verdict, func(), error) {
 		n := r.nodes[i]
 		end := time.Now().Add(n.limit)
 		_, err := n.batcher.Do(context.Background(), end, exchange.Request{Args: []any{"set", r.naming.birth(), birthNew}})

@@ -34,7 +34,7 @@ func (r *Backend) holder(ctx context.Context, key string) (backend.Holder, error
 	}
 	w := r.windowFor(time.Minute)
 	w.needed = w.outage
-	r.ask(ctx, t, w, func(i int, enter entry) {
+	r.runRound(ctx, t, w, func(i int, enter deliverFunc) {
 		r.nodes[i].post(inspectScript.Request([]string{r.naming.lock(key)}), func(v any, err error) {
 			var h backend.Holder
 			if err == nil {
@@ -64,7 +64,7 @@ func parseInspect(v any) (backend.Holder, error) {
 // holder returns the holder that results from the replies, and how many nodes name it.
 func (t *tally) holder(answers []backend.Holder) (h backend.Holder, named int) {
 	best := mostNamed(answers)
-	if mute := len(t.said) - t.number(yes); len(best) == 0 || len(best)+mute < t.quorum {
+	if mute := len(t.verdicts) - t.number(yes); len(best) == 0 || len(best)+mute < t.quorum {
 		return backend.Holder{}, 0
 	}
 	var left []time.Duration
@@ -98,7 +98,7 @@ func (t *tally) quorumTTL(left []time.Duration) time.Duration {
 	const much = 100 * time.Millisecond
 	slices.SortFunc(left, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 	least := left[min(t.quorum, len(left))-1]
-	if most := left[max(t.quorum-(len(t.said)-t.number(yes)), 1)-1]; most-least > much {
+	if most := left[max(t.quorum-(len(t.verdicts)-t.number(yes)), 1)-1]; most-least > much {
 		return 0
 	}
 	return least

@@ -31,7 +31,7 @@ type node struct {
 	bannedUntil  time.Time // we do not count its vote before, because its clock was set forward
 	clock        serverClock
 	unresponsive bool          // the last request that has ended got no reply
-	usual        time.Duration // smoothed response time
+	smoothedTime time.Duration // smoothed response time
 	cleanups     map[*claim]*cleanup
 	cleaning     bool // a goroutine runs the cleanups
 }
@@ -60,7 +60,7 @@ func (n *node) noteReply(answered bool, took time.Duration) {
 	n.unresponsive = !answered
 	const weight, pause = 8, 100 * time.Millisecond // a longer time shows a pause, not the usual response time
 	if answered && took < pause {
-		n.usual += (took - n.usual) / weight
+		n.smoothedTime += (took - n.smoothedTime) / weight
 	}
 }
 
@@ -86,11 +86,11 @@ func (n *node) patience(w window) time.Duration {
 		return w.needed
 	}
 	const few, least = 4, time.Millisecond
-	return min(w.node, max(few*n.usual, least))
+	return min(w.node, max(few*n.smoothedTime, least))
 }
 
-// flag sends a request whose reply is 1 or 0.
-func (n *node) flag(q exchange.Request, done func(set bool, err error)) {
+// postBool sends a request whose reply is 1 or 0.
+func (n *node) postBool(q exchange.Request, done func(set bool, err error)) {
 	n.post(q, func(v any, err error) {
 		if err == nil && v != int64(0) && v != int64(1) {
 			err = exchange.ErrReply(v)

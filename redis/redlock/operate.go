@@ -33,7 +33,7 @@ func (r *Backend) list(ctx context.Context, prefix string) ([]string, error) {
 	found := make(map[string]int)
 	t := r.newTallyOfAll()
 	w := window{node: endpoint.OpenTimeout, needed: endpoint.OpenTimeout, outage: endpoint.OpenTimeout}
-	r.ask(ctx, t, w, r.onGoroutines(func(i int) (verdict, func(), error) {
+	r.runRound(ctx, t, w, r.onGoroutines(func(i int) (verdict, func(), error) {
 		keys, err := scanKeys(ctx, r.nodes[i].client, r.naming.lock(""), prefix)
 		return verdictOf(err), func() {
 			for key := range keys {
@@ -49,7 +49,7 @@ func (r *Backend) list(ctx context.Context, prefix string) ([]string, error) {
 	}
 	var keys []string
 	for key, nodes := range found {
-		if nodes+len(t.said)-t.number(yes) >= t.quorum {
+		if nodes+len(t.verdicts)-t.number(yes) >= t.quorum {
 			keys = append(keys, key)
 		}
 	}
@@ -89,7 +89,7 @@ func (r *Backend) breakLease(ctx context.Context, key, owner string) error {
 	const moment = time.Second
 	c := r.claimOf(key, h.Owner, moment)
 	for i := range c.at {
-		c.at[i].there = true
+		c.at[i].mayHaveKey = true
 	}
 	if _, err = r.release(ctx, c); errors.Is(err, backend.ErrUnavailable) && kit.Ended(ctx) {
 		err = kit.ContextError(ctx, err)

@@ -74,7 +74,7 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	t.over = func() bool {
 		return t.won() && !slices.ContainsFunc(list, func(w *renewal) bool { return !t.kept(w) && !t.lost(w) })
 	}
-	r.ask(ctx, t, r.windowFor(shortest).needing(shortest), func(i int, enter entry) {
+	r.runRound(ctx, t, r.windowFor(shortest).needing(shortest), func(i int, enter deliverFunc) {
 		r.renewAt(i, list, func(answers []int64, err error) {
 			enter(verdictOf(err), func() {
 				for k, a := range answers {
@@ -94,7 +94,7 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 			*w.err = kit.ContextError(ctx, nil)
 		default:
 			errs := t.misses()
-			for i, said := range t.said {
+			for i, said := range t.verdicts {
 				if said == yes && w.claim.part(i).lost {
 					errs[i] = errMissing
 				}
@@ -105,7 +105,7 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 }
 
 func (t *tally) kept(w *renewal) bool { return w.have >= t.quorum }
-func (t *tally) lost(w *renewal) bool { return w.lack > len(t.said)-t.quorum }
+func (t *tally) lost(w *renewal) bool { return w.lack > len(t.verdicts)-t.quorum }
 
 func (w *renewal) count(answer int64) {
 	switch answer {
@@ -192,7 +192,7 @@ func (r *Backend) repairAt(i int, w *renewal, done func(error)) {
 			ended(traceUnknown, nil)
 			return
 		}
-		n.flag(repairScript.Request(c.keys[:2], c.id, keepFor(left), w.number, c.token), func(there bool, err error) {
+		n.postBool(repairScript.Request(c.keys[:2], c.id, keepFor(left), w.number, c.token), func(there bool, err error) {
 			if there {
 				ended(tracePresent, err)
 			} else {

@@ -47,7 +47,7 @@ func (r *Backend) resume(ctx context.Context, q backend.Request) (*kit.Life, err
 	}
 	c.mu.Lock()
 	for i := range c.at {
-		c.at[i].there = true
+		c.at[i].mayHaveKey = true
 	}
 	sent := c.renewed.sent
 	c.mu.Unlock()
@@ -69,7 +69,7 @@ func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, err
 	}
 	w := r.windowFor(time.Minute)
 	w.needed = w.outage
-	r.ask(ctx, t, w, func(i int, enter entry) {
+	r.runRound(ctx, t, w, func(i int, enter deliverFunc) {
 		r.nodes[i].post(resumeScript.Request([]string{r.naming.lock(q.Key)}), func(v any, err error) {
 			var h backend.Holder
 			var number uint64

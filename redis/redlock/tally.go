@@ -29,11 +29,11 @@ func verdictOf(err error) verdict {
 
 // A tally counts the verdicts of one round, in which every node gets the same request.
 type tally struct {
-	quorum int
-	begun  time.Time
-	said   []verdict   // by node
-	errs   []error     // by node
-	over   func() bool // reports whether the outcome is certain, so that the round may end
+	quorum   int
+	begun    time.Time
+	verdicts []verdict   // by node
+	errs     []error     // by node
+	over     func() bool // reports whether the outcome is certain, so that the round may end
 	// decided reports whether the outcome is certain although the round continues. Then window.needed no longer applies.
 	// nil means never.
 	decided func() bool
@@ -42,7 +42,7 @@ type tally struct {
 // newTally returns a tally whose round ends when a quorum of yes is reached, or no longer possible.
 func (r *Backend) newTally() *tally {
 	n := len(r.nodes)
-	t := &tally{quorum: n/2 + 1, begun: time.Now(), said: make([]verdict, n), errs: make([]error, n)}
+	t := &tally{quorum: n/2 + 1, begun: time.Now(), verdicts: make([]verdict, n), errs: make([]error, n)}
 	t.over = func() bool { return t.won() || t.cannotWin() }
 	return t
 }
@@ -56,7 +56,7 @@ func (r *Backend) newTallyOfAll() *tally {
 
 // number returns how many nodes have the verdict v.
 func (t *tally) number(v verdict) (n int) {
-	for _, said := range t.said {
+	for _, said := range t.verdicts {
 		if said == v {
 			n++
 		}
@@ -100,19 +100,19 @@ func (w window) needing(ttl time.Duration) window {
 
 // An answer is one node's result. record, if not nil, runs if the answer arrives in time.
 type answer struct {
-	node   int
-	said   verdict
-	record func()
-	err    error
+	node    int
+	verdict verdict
+	record  func()
+	err     error
 }
 
-// An entry is a function that delivers one node's answer.
-type entry func(v verdict, record func(), err error)
+// A deliverFunc is a function that delivers one node's answer.
+type deliverFunc func(v verdict, record func(), err error)
 
-// ask sends one request to every node at once, and returns when the outcome is certain, the window closes, or ctx ends.
-// one sends the request to node i without waiting for the reply. Replies that arrive after ask has returned do not
-// count.
-func (r *Backend) ask(ctx context.Context, t *tally, w window, one func(i int, enter entry)) {
+// runRound sends one request to every node at once, and returns when the outcome is certain, the window closes, or ctx
+// ends. one sends the request to node i without waiting for the reply. Replies that arrive after runRound has returned
+// do not count.
+func (r *Backend) runRound(ctx context.Context, t *tally, w window, one func(i int, enter deliverFunc)) {
 	answers := make(chan answer, len(r.nodes)) // buffered, so that a late answer blocks nobody
 	for i := range r.nodes {
 		one(i, func(v verdict, record func(), err error) { answers <- answer{i, v, record, err} })
@@ -145,7 +145,7 @@ func (r *Backend) ask(ctx context.Context, t *tally, w window, one func(i int, e
 }
 
 func (t *tally) enter(a answer) {
-	t.said[a.node], t.errs[a.node] = a.said, a.err
+	t.verdicts[a.node], t.errs[a.node] = a.verdict, a.err
 	if a.record != nil {
 		a.record()
 	}
@@ -154,7 +154,7 @@ func (t *tally) enter(a answer) {
 // patience returns how long to wait for the silent nodes once a quorum has replied.
 func (r *Backend) patience(t *tally, w window) (longest time.Duration) {
 	for i, n := range r.nodes {
-		if t.said[i] == silent {
+		if t.verdicts[i] == silent {
 			longest = max(longest, n.patience(w))
 		}
 	}
@@ -162,8 +162,8 @@ func (r *Backend) patience(t *tally, w window) (longest time.Duration) {
 }
 
 // onGoroutines returns a function for ask that calls one on a new goroutine, because one blocks.
-func (r *Backend) onGoroutines(one func(i int) (verdict, func(), error)) func(i int, enter entry) {
-	return func(i int, enter entry) {
+func (r *Backend) onGoroutines(one func(i int) (verdict, func(), error)) func(i int, enter deliverFunc) {
+	return func(i int, enter deliverFunc) {
 		if !r.leases.Go(func(context.Context) { enter(one(i)) }) {
 			enter(failed, nil, backend.ErrClosed)
 		}
@@ -173,7 +173,7 @@ func (r *Backend) onGoroutines(one func(i int) (verdict, func(), error)) func(i 
 // misses returns the error of each node: ErrNoAnswer for nodes that have not replied.
 func (t *tally) misses() []error {
 	errs := slices.Clone(t.errs)
-	for i, said := range t.said {
+	for i, said := range t.verdicts {
 		if said == silent {
 			errs[i] = exchange.NoAnswer(time.Since(t.begun), nil)
 		}

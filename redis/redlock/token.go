@@ -30,7 +30,7 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 		return token, nil
 	}
 	t := e.r.newTally()
-	e.r.ask(ctx, t, e.window, func(i int, enter entry) {
+	e.r.runRound(ctx, t, e.window, func(i int, enter deliverFunc) {
 		if stored[i] {
 			enter(yes, nil, nil)
 			return
@@ -50,7 +50,7 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 func (e *election) confirm(i int, token uint64, done func(verdict, error)) {
 	q := confirmScript.Request(e.c.keys[:2], e.c.id, token, e.number)
 	e.c.inOrder(i, func() {
-		e.r.nodes[i].flag(q, func(has bool, err error) {
+		e.r.nodes[i].postBool(q, func(has bool, err error) {
 			e.c.requestEnded(i)
 			if err == nil && !has {
 				done(no, errMissing) // the key has expired since the vote

@@ -279,7 +279,8 @@ func TestQuorumTTL(t *testing.T) {
 		{3, []time.Duration{short, short, short}, short},
 		{3, []time.Duration{long}, long},
 	} {
-		tally := &tally{quorum: 3, said: append(slices.Repeat([]verdict{yes}, c.answered), make([]verdict, 5-c.answered)...)}
+		verdicts := append(slices.Repeat([]verdict{yes}, c.answered), make([]verdict, 5-c.answered)...)
+		tally := &tally{quorum: 3, verdicts: verdicts}
 		if got := tally.quorumTTL(c.left); got != c.want {
 			t.Errorf("%d nodes answered, left %v: %v, want %v", c.answered, c.left, got, c.want)
 		}

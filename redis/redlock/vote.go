@@ -38,7 +38,7 @@ func (r *Backend) newElection(c *claim) *election {
 }
 
 // ask requests the vote of node i.
-func (e *election) ask(i int, enter entry) {
+func (e *election) ask(i int, enter deliverFunc) {
 	n := e.r.nodes[i]
 	if n.isSkipped() {
 		enter(failed, nil, errStuck)
@@ -140,12 +140,12 @@ func (r *Backend) judge(n *node, v vote) error {
 // behind, and so with each other.
 func (e *election) electors() []int {
 	var best []int
-	for i, said := range e.t.said {
+	for i, said := range e.t.verdicts {
 		if said != yes {
 			continue
 		}
 		set := make([]int, 0, len(e.votes))
-		for k, said := range e.t.said {
+		for k, said := range e.t.verdicts {
 			if said == yes && e.votes[i].clock.trails(e.votes[k].clock) {
 				set = append(set, k)
 			}
@@ -167,7 +167,7 @@ func (e *election) outcome() error {
 		return held
 	}
 	errs := e.t.misses()
-	for i, said := range e.t.said {
+	for i, said := range e.t.verdicts {
 		if said == yes && !slices.Contains(electors, i) {
 			errs[i] = fmt.Errorf("its clock differs from that of others by more than %v", fleetSkew)
 		}
@@ -187,7 +187,7 @@ func (e *election) held() error {
 			named = append(named, e.votes[i].holder)
 		case errors.As(err, new(*noVoteError)):
 			barred++
-		case e.t.said[i] == yes, errors.Is(err, errOvertaken):
+		case e.t.verdicts[i] == yes, errors.Is(err, errOvertaken):
 			others++
 		}
 	}

@@ -10,24 +10,24 @@ func (l *Batcher) enterAlone() bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open > 0 || !l.shun.IsZero() && time.Now().Before(l.shun) {
+	if l.open > 0 || !l.soloRetryAt.IsZero() && time.Now().Before(l.soloRetryAt) {
 		return false
 	}
 	l.open++
 	return true
 }
 
-// shunTime is how long lone requests avoid their connection after it has failed, because another dial may hang.
-const shunTime = 2 * time.Second
+// soloRetryAfter is how long lone requests avoid their connection after it has failed, because another dial may hang.
+const soloRetryAfter = 2 * time.Second
 
 func (l *Batcher) leaveAlone(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open--
 	if err != nil && !IsReply(err) {
-		l.shun = time.Now().Add(shunTime)
-	} else if !l.shun.IsZero() {
-		l.shun = time.Time{}
+		l.soloRetryAt = time.Now().Add(soloRetryAfter)
+	} else if !l.soloRetryAt.IsZero() {
+		l.soloRetryAt = time.Time{}
 	}
 	if len(l.queue) > 0 && l.open < UsualWorkers {
 		l.openLocked()

@@ -34,13 +34,13 @@ type Batcher struct {
 	Solo   *solo // sends lone requests; nil if they are queued too
 	most   int   // the most workers
 
-	mu    sync.Mutex
-	open  int     // workers that are not idle, plus the lone request
-	idle  int     // workers that wait for requests
-	queue []*call // empty unless a worker or lone request is open
-	timer *time.Timer
-	armed bool      // timer runs
-	shun  time.Time // until then no request uses Solo, because Solo has failed
+	mu          sync.Mutex
+	open        int     // workers that are not idle, plus the lone request
+	idle        int     // workers that wait for requests
+	queue       []*call // empty unless a worker or lone request is open
+	timer       *time.Timer
+	armed       bool      // timer runs
+	soloRetryAt time.Time // until then no request uses Solo, because Solo has failed
 
 	resume chan struct{} // gets one value for each idle worker that must continue
 }

@@ -12,7 +12,7 @@ const IdleTime = idleTime
 func (l *Batcher) Shuns() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.shun.IsZero()
+	return !l.soloRetryAt.IsZero()
 }
 
 // Workers returns the number of workers, and of those that are idle.

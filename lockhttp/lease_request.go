@@ -7,8 +7,8 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A want describes the lease that a request is about.
-type want struct {
+// A leaseRequest describes the lease that a request is about.
+type leaseRequest struct {
 	id     claimID
 	caller caller
 	ttl    time.Duration
@@ -22,12 +22,12 @@ type want struct {
 }
 
 // leaseOf parses which lease a request is about, and the request's TTL.
-func (s *Server) leaseOf(c *call) (w want, err error) {
+func (s *Server) leaseOf(c *call) (w leaseRequest, err error) {
 	base, err := baseOwner(c.query.Get("owner"), c.caller.name())
 	if err != nil {
 		return w, err
 	}
-	w = want{id: claimID{c.key, base}, caller: c.caller}
+	w = leaseRequest{id: claimID{c.key, base}, caller: c.caller}
 	if w.ttl, err = c.millis("ttl_ms", s.options.DefaultTTL, time.Millisecond, s.options.MaxTTL); err != nil {
 		return w, err
 	}
@@ -42,7 +42,7 @@ func (s *Server) leaseOf(c *call) (w want, err error) {
 }
 
 // acquisitionOf is like leaseOf, for a request that may acquire the lease.
-func (s *Server) acquisitionOf(c *call) (w want, err error) {
+func (s *Server) acquisitionOf(c *call) (w leaseRequest, err error) {
 	if w, err = s.leaseOf(c); err != nil {
 		return w, err
 	}
