@@ -64,7 +64,7 @@ func readerTTL(t *trial) {
 	})
 }
 
-// A activity is what others do with a key while one of its readers is dead.
+// An activity is what others do with a key while one of its readers is dead.
 type activity struct {
 	what string
 	do   func(key string, others []*grant)

@@ -56,7 +56,7 @@ type fileInfo struct {
 	regular, fifo bool
 }
 
-// A openFile is an open file. If tryLock has locked it, the file still had a name when it was locked.
+// An openFile is an open file. If tryLock has locked it, the file still had a name when it was locked.
 type openFile struct {
 	path string
 	fd   int

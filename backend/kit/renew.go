@@ -54,7 +54,7 @@ func (a *afterwards) run(s *Leases) {
 	s.releaseEnded(a.toRelease...)
 }
 
-// An renewalAttempt describes a renewal that has begun.
+// A renewalAttempt describes a renewal that has begun.
 type renewalAttempt struct {
 	ttl  time.Duration
 	sent time.Time
