@@ -60,7 +60,7 @@ func (r *renewer) reschedule(t *tenure) {
 	r.rescheduleSoonerLocked(t)
 }
 
-// rescheduleSooner is again for a deadline that may have moved nearer, but not away. It never postpones a renewal.
+// rescheduleSooner is reschedule for a deadline that may have moved nearer, but not away: it never postpones a renewal.
 func (r *renewer) rescheduleSooner(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

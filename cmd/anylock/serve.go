@@ -65,9 +65,10 @@ reaches the server may do everything.
 The server does not renew leases: its clients do. On most stores, clients
 continue their leases after a restart of the server, or at another server on
 the same store. On memory:, postgres: and zookeeper:, they lose their leases
-with the server, and the store frees the keys at once: there the server grants
-nothing for --start-delay, so that the clients of an earlier server have noticed
-their loss before. A pair: with one of these loses its leases too.
+with the server. zookeeper: keeps the keys taken until the session of the server
+has timed out. memory: and postgres: free the keys at once: there the server
+grants nothing for --start-delay, so that the clients of an earlier server have
+noticed their loss before. A pair: with one of these loses its leases too.
 
 SIGTERM and SIGINT end the server: it answers waiting requests with 503, and
 exits with 0. Leases stay at the store.
