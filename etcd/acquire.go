@@ -32,7 +32,7 @@ type attempt struct {
 	created  int64 // the revision at which the key was created in the queue; 0 if the attempt is not queued
 	modified int64 // the revision at which the queued key was last written
 
-	mustQueue bool // the key was busy: the next request joins the queue
+	mustQueue bool // the key was busy, or the attempt may be queued: the next request joins the queue
 	place     position
 }
 

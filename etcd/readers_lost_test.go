@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -101,4 +102,40 @@ func TestReaderWaitsForNoLaterWriter(t *testing.T) {
 	waits(t, "a writer behind a reader", second)
 	release(t, reader)
 	release(t, granted(t, second, soon).Lease)
+}
+
+// A shared request that has joined the queue behind an exclusive holder, without a reply, is not granted by the request
+// that it makes next, even if no key has been busy lately.
+func TestReaderThatQueuedWithoutReplyWaits(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	var lossy atomic.Bool
+	b := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any,
+		cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if _, ok := req.(*pb.TxnRequest); ok && lossy.Load() && err == nil {
+			return status.Error(codes.Unavailable, "the reply is lost")
+		}
+		return err
+	})
+	writer := acquire(t, opened(t, s.URL()), req("k", readerTTL))
+	r := asReader(waiting("k", readerTTL))
+	a := newAttempt(b, r)
+	defer a.cleanUp()
+	b.lastBusy.Store(time.Now().UnixNano())
+	lossy.Store(true)
+	if l, err := a.step(t.Context()); l != nil || !errors.Is(unavailable(err), backend.ErrUnavailable) {
+		t.Fatalf("a request without a reply: %v, %v", l, err)
+	}
+	lossy.Store(false)
+	b.lastBusy.Store(0)
+	l, err := a.step(t.Context())
+	if l != nil {
+		t.Fatalf("a reader is granted the key beside a writer: %v, %v", l, err)
+	}
+	if err != nil || a.place.predecessor.key == "" {
+		t.Fatalf("after the request without a reply: %v, the predecessor is %q", err, a.place.predecessor.key)
+	}
+	release(t, writer)
 }

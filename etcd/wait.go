@@ -90,7 +90,11 @@ func (a *attempt) placeClass() time.Duration {
 }
 
 // enqueue acquires the key if it is free, and otherwise joins the queue.
+//
+// From now on every request joins the queue: try would take the key that a request without a reply has left in the
+// queue for one that was written when no rival had a key.
 func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
+	a.mustQueue = true
 	l, busy, err := a.putIfFree(ctx, a.placeClass(), func() []clientv3.Op {
 		return []clientv3.Op{
 			// A delayed copy must not change the key.

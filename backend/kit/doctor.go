@@ -53,7 +53,7 @@ var (
 		Why: "only round trips were measured", Set: "nothing; the store does not implement backend.Examiner"}
 	unseen = Rule[error]{Severity: backend.Info, Code: "unseen",
 		Why: "a managed server or missing rights may hide something that would be a warning",
-		Set: "grant the right to look, or check it yourself"}
+		Set: "grant the missing rights, or check the settings yourself"}
 	unreachable = Rule[error]{Severity: backend.Warning, Code: "unreachable",
 		Why: "if another server fails too, nothing may be granted", Set: "start it, or remove it from the URL"}
 	clockSkew = Rule[time.Duration]{Severity: backend.Warning, Code: "clock-skew",

@@ -54,9 +54,9 @@ a change of its version or settings.
 Ctrl-C stops the run and prints the results so far; a second Ctrl-C ends it at
 once.
 
-Exit codes: 0 all checks passed; 1 some failed; 64 wrong usage; 69 the store
-cannot be reached; 74 the report cannot be written; 128 + N if signal N came
-before the end and nothing had failed.`,
+Exit codes: 0 all checks passed; 1 some failed or gave no verdict; 64 wrong
+usage; 69 the store cannot be reached; 74 the report cannot be written; 128 + N
+if signal N came before the end and nothing had failed.`,
 		Example: `  anylock conform --backend redis://cache-1:6379
   anylock conform --backend redis://cache-1:6379 --faults
   anylock conform --core --format json

@@ -13,9 +13,8 @@ func (f *findings) summary() string {
 	var b strings.Builder
 	core := f.core()
 	b.WriteString(generated + "# What the suite finds\n\n")
-	b.WriteString(wrap(fmt.Sprintf("A check that cannot fail proves nothing. Package conformance has %d checks. For "+
-		"each check there is a bug "+
-		"that it must find:", len(f.checks))))
+	b.WriteString(wrap(fmt.Sprintf("Package conformance has %d checks. Each check is proven by at least one bug that it "+
+		"must find:", len(f.checks))))
 	b.WriteString("\n" + item(fmt.Sprintf("%d **mutants**: the suite's reference store, each with one bug. The check "+
 		"fails for the mutant and passes "+
 		"for the reference store. Every run of `go test ./conformance` proves this.", f.bugs())))
