@@ -11,8 +11,9 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// What an uncontended cycle allocates: the lock's part in one piece, its owner's name, the store's lease, and the call
-// at its loss. A tracer that is not there adds nothing, and its fields do not make the piece one of the next size.
+// An uncontended cycle makes at most four allocations: the lock's own state in one piece, the owner, the store's lease,
+// and the callback for its loss. Without a Tracer, tracing allocates nothing, and its fields do not move that piece to
+// the next size class.
 func TestCycleAllocatesLittle(t *testing.T) {
 	l, err := lock.New(memory.New())
 	if err != nil {
@@ -35,7 +36,7 @@ func TestCycleAllocatesLittle(t *testing.T) {
 	if got > 4 {
 		t.Errorf("%v allocations, want at most 4", got)
 	}
-	// 720, and what else the process does
+	// 720 bytes; the rest allows for other work of the process
 	if bytes := float64(after.TotalAlloc-before.TotalAlloc) / (times + 1); bytes > 736 {
 		t.Errorf("%.0f bytes, want at most 736", bytes)
 	}

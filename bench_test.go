@@ -10,7 +10,8 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// What package lock itself costs: the memory store's own share is BenchmarkUncontended in package memory.
+// BenchmarkLocker measures package lock on a store in memory. BenchmarkUncontended in package memory measures that
+// store alone.
 func BenchmarkLocker(b *testing.B) {
 	open := func(b *testing.B) *lock.Locker {
 		l, err := lock.New(memory.New())

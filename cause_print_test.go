@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// What a server says, and errors that are joined, stay in one line of a log.
+// An Error is one line of valid UTF-8, even if a server's message or joined errors have several lines.
 func TestErrorIsOneLine(t *testing.T) {
 	for _, cause := range []error{errors.New("ERR a\r\nb\x1b[2J\xff"), errors.Join(ErrLost, errors.New("second"))} {
 		err := &Error{Op: "renew", Key: "k\n", Backend: "x", Err: cause}

@@ -10,8 +10,8 @@ import (
 	"github.com/anylock/lock"
 )
 
-// What ended a context may be an error about another lock, as with errgroup or under another lease's context. It says
-// nothing about this one.
+// The cause of a context's end may be an error about another lock, as with errgroup or under the context of another
+// lease. The errors of this lock then do not match the errors of that lock.
 func TestCauseFromAnotherLock(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		other := acquire(t, b, "other")
@@ -21,7 +21,8 @@ func TestCauseFromAnotherLock(t *testing.T) {
 		<-lostLease.Lost()
 		lease := acquire(t, a, "k")
 		for _, cause := range []error{heldErr, context.Cause(lostLease.Context(t.Context()))} {
-			// waited is the holder that a wait was behind: its error is about that one.
+			// only checks that err is about this lock alone. If the call waited for a holder, that is waited, and err describes
+			// it. Otherwise waited is nil.
 			only := func(op, key string, err error, waited *lock.Lease) {
 				t.Helper()
 				wantErr(t, err, context.Canceled)
@@ -60,7 +61,8 @@ func TestCauseFromAnotherLock(t *testing.T) {
 	})
 }
 
-// A network error as the cause leaves the outer error whole.
+// If the cause is an error of another lock, the error still names this call. It also matches the network error in the
+// cause.
 func TestCauseIsAnError(t *testing.T) {
 	bubble(t, func(t *testing.T, a, _ *lock.Locker) {
 		ctx, cancel := context.WithCancelCause(t.Context())

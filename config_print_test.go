@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock"
 )
 
-// However a Config is printed, its password is not.
+// No way of printing a Config shows its password.
 func TestConfigHidesPassword(t *testing.T) {
 	for rawURL, shown := range map[string]string{
 		"redis://u:secret@h:1/0?password=secret":          "redis://h:1/0",
@@ -48,7 +48,7 @@ func configHidesPassword(t *testing.T, rawURL, shown string) {
 	}
 }
 
-// A long key is cut between two characters, and printed in one line.
+// An Error cuts a long key between two characters, and prints every key on one line, as valid UTF-8.
 func TestErrorShowsKey(t *testing.T) {
 	for _, key := range []string{strings.Repeat("é", 100), "a" + strings.Repeat("é", 100), strings.Repeat("日", 50), "a" +
 		strings.Repeat("日", 50)} {

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// The context of Acquire bounds the wait alone. A helper that limits its own wait and cancels on return, as everybody
-// writes it, returns a lease that is whole: it renews, and contexts derived from it live.
+// The context of Acquire bounds only the wait. A helper may limit the wait with a context that it cancels on return:
+// the lease still renews itself, and the contexts derived from it live.
 func TestContextOfAcquireBoundsTheWaitOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		helper := func(get func(context.Context, string, ...lock.AcquireOption) (*lock.Lease, error)) *lock.Lease {
@@ -33,10 +33,10 @@ func TestContextOfAcquireBoundsTheWaitOnly(t *testing.T) {
 			}
 			busy(t, b, "k")
 		}
-		lease := helper(a.Acquire) // from the store
+		lease := helper(a.Acquire) // granted by the store
 		whole(lease)
 		handed := make(chan *lock.Lease)
-		go func() { handed <- helper(a.Acquire) }() // from hand to hand
+		go func() { handed <- helper(a.Acquire) }() // handed on
 		synctest.Wait()
 		release(t, lease)
 		lease = <-handed
@@ -59,7 +59,8 @@ func TestContextOfAcquireBoundsTheWaitOnly(t *testing.T) {
 	})
 }
 
-// A lease cannot depend on the context of Acquire, because nothing that belongs to it has a place for one.
+// A lease cannot depend on the context of Acquire, because no type that it refers to in this package has a field for a
+// context.
 func TestLeaseKeepsNoContext(t *testing.T) {
 	ctx := reflect.TypeFor[context.Context]()
 	seen := map[reflect.Type]bool{}
@@ -91,7 +92,7 @@ func TestLeaseKeepsNoContext(t *testing.T) {
 	}
 }
 
-// A derived context ends with its parent, with the release, and with the loss, whichever is first.
+// A derived context ends with its parent, the release or the loss, whichever is first.
 func TestLeaseContext(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		type name struct{}
@@ -126,7 +127,7 @@ func TestLeaseContext(t *testing.T) {
 	})
 }
 
-// A context whose parent has ended costs the lease nothing more.
+// A lease does not keep a derived context whose parent has ended.
 func TestEndedContextsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := acquire(t, locker(t, memory.New()), "k")

@@ -12,8 +12,9 @@ import (
 
 const module = "github.com/anylock/lock"
 
-// What each package that applications import may depend on, so that they pay only for the store they use: packages of
-// this module, and others by the beginning of their path. The standard library is free. A new store adds its line here.
+// dependencies lists what each package for applications may depend on, so that an application links only the store that
+// it uses: own are packages of this module, others are beginnings of other import paths. The standard library is always
+// allowed. Add a line here for a new store.
 var dependencies = map[string]struct{ own, others []string }{
 	"":                {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
 	"/backend":        {},
@@ -63,7 +64,7 @@ var dependencies = map[string]struct{ own, others []string }{
 		others: []string{"github.com/anishathalye/porcupine"}},
 }
 
-// These are not for import by applications, and may depend on anything.
+// freePackages are not for applications to import, and may depend on anything.
 var freePackages = []string{"/cmd/", "/internal/", "/redis/internal/", "/bench"}
 
 func TestDependencies(t *testing.T) {
@@ -94,7 +95,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// The standard library alone, by what the go command itself says.
+// According to the go command, these packages depend on nothing but this module and the standard library.
 func TestRootNeedsNoModule(t *testing.T) {
 	for _, path := range []string{"", "/backend", "/memory", "/pair", "/recipe", "/fence", "/lockhttp"} {
 		out := goList(t, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+path)
@@ -106,8 +107,8 @@ func TestRootNeedsNoModule(t *testing.T) {
 	}
 }
 
-// listImports returns what each package of this module imports outside of its tests, on all systems that differ. What
-// only another system needs may be out of reach: -e lists our packages all the same.
+// listImports returns what each package of this module imports outside of its tests, on Linux, macOS and Windows. -e
+// lists our packages even if a module that only another system needs is not available.
 func listImports(t *testing.T) map[string][]string {
 	t.Helper()
 	imports := make(map[string][]string)
@@ -133,7 +134,8 @@ func reach(imports map[string][]string, path string) []string {
 	return found
 }
 
-// thirdParty reports whether a package is neither ours nor the standard library's, whose paths have no dot in front.
+// thirdParty reports whether a package belongs neither to this module nor to the standard library. The first element of
+// a standard library path has no dot.
 func thirdParty(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return strings.Contains(first, ".") && !under(path, module)
@@ -174,7 +176,8 @@ func goListFor(t *testing.T, system string, args ...string) []string {
 // The go line of go.mod is as low as the modules that we import allow.
 func TestGoLine(t *testing.T) {
 	lowest := "go1"
-	// By the packages, which are there: "go list -m all" asks a proxy for modules that nothing here is built of.
+	// List packages, whose modules have been downloaded. "go list -m all" would also request modules from a proxy that no
+	// package here is built from.
 	const format = "-f={{with .Module}}{{if not (or .Main .Indirect)}}go{{.GoVersion}}{{end}}{{end}}"
 	for _, v := range goList(t, "-deps", "-test", format, "./...") {
 		if version.Compare(v, lowest) > 0 {

@@ -15,8 +15,8 @@ import (
 	_ "github.com/anylock/lock/memory"
 )
 
-// A leader is a holder that does not let go. The other candidates wait in line, here in one process, otherwise on other
-// hosts.
+// A leader keeps its key for as long as it can. The other candidates wait in the queue for the key: here in one
+// process, otherwise on other hosts.
 func ExampleLocker_Do_election() {
 	locks, err := lock.Open(context.Background(), "memory:", lock.WithTTL(10*time.Second))
 	if err != nil {
@@ -55,7 +55,7 @@ func ExampleLocker_Do_election() {
 	// b leads, with a higher token: true
 }
 
-// On SIGTERM a process takes no new lock, lets its holders finish, and leaves every key free for the next one.
+// On SIGTERM, a process acquires no new lock and waits for its holders, so that every key is free when it ends.
 func ExampleLocker_Shutdown() {
 	stopping, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -1,6 +1,6 @@
 package lock
 
-// Kept is how many gates with someone inside, and renewals, l has.
+// Kept returns how many gates somebody is inside of, and how many renewals are scheduled.
 func (l *Locker) Kept() (gates, renewals int) {
 	l.mu.Lock()
 	gates = l.busyLocked()
@@ -10,7 +10,7 @@ func (l *Locker) Kept() (gates, renewals int) {
 	return gates, l.renewals.clock.Len()
 }
 
-// DerivedContexts is the number of contexts that a lease will cancel.
+// DerivedContexts returns the number of contexts that the end of a lease will cancel.
 func DerivedContexts(l *Lease) int {
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// A gate that was left last is kept for its key, but lets in one at a time as ever, and no more than that one is kept.
+// The Locker keeps the gate that was left last, and no other empty gate. The kept gate still admits one goroutine at a
+// time.
 func TestGateLeftLast(t *testing.T) {
 	l, err := lock.New(memory.New())
 	if err != nil {
@@ -39,14 +40,14 @@ func TestGateLeftLast(t *testing.T) {
 		check("a")
 		a.Release(t.Context())
 		check()
-		a = take("a") // by the gate that is there
+		a = take("a") // through the kept gate
 		check("a")
 		b := take("b")
 		check("a", "b")
 		a.Release(t.Context())
-		b.Release(t.Context()) // only b's gate stays
+		b.Release(t.Context()) // only b's gate is kept
 		check()
-		if err := a.Release(t.Context()); err != nil { // again, when its gate is gone
+		if err := a.Release(t.Context()); err != nil { // again, after its gate was deleted
 			t.Error(err)
 		}
 		b = take("b")

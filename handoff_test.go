@@ -14,7 +14,8 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// queue starts n goroutines that wait for k one after the other, and returns what they get, in the order they get it.
+// queue starts n goroutines that queue for k, one after the other. The channel receives their leases in the order of
+// the grants.
 func queue(t *testing.T, l *lock.Locker, n int, opts ...lock.AcquireOption) <-chan *lock.Lease {
 	t.Helper()
 	got := make(chan *lock.Lease, n)
@@ -48,8 +49,8 @@ func TestHandoffNeedsNoRequest(t *testing.T) {
 				t.Error("the store was asked")
 			}
 			wantErr(t, last.Err(), lock.ErrReleased)
-			wantErr(t, last.Renew(t.Context(), time.Hour), lock.ErrReleased) // must not prolong the next one's
-			release(t, last)                                                 // nor release it
+			wantErr(t, last.Renew(t.Context(), time.Hour), lock.ErrReleased) // must not extend the next holder's lease
+			release(t, last)                                                 // and must not release it
 			if next.Err() != nil {
 				t.Error(next.Err())
 			}
@@ -69,7 +70,7 @@ func TestHandoffIsBounded(t *testing.T) {
 		name  string
 		opt   lock.Option
 		hold  time.Duration
-		share int // how many in a row a process gets while another waits
+		share int // how many holders in a row one process has while another process waits
 	}{
 		{"in count", lock.WithHandoff(3), 0, 4},
 		{"in time", lock.WithHandoff(255), 300 * time.Millisecond, 4},
@@ -107,7 +108,7 @@ func TestHandoffIsBounded(t *testing.T) {
 	}
 }
 
-// A lease with less than half its TTL left, or granted on other terms, is renewed before it is handed on.
+// A lease is renewed before it is handed on if less than half of its TTL remains, or if the next holder's terms differ.
 func TestHandoffRenewsFirst(t *testing.T) {
 	const second = time.Second
 	for _, c := range []struct {
@@ -116,7 +117,7 @@ func TestHandoffRenewsFirst(t *testing.T) {
 		hold     time.Duration
 		next     []lock.AcquireOption
 		renewals int
-		left     time.Duration // that the next holder has at least
+		left     time.Duration // the shortest time to the next holder's deadline
 	}{
 		{"fresh", nil, 0, nil, 0, 900 * time.Millisecond},
 		{"old", []lock.AcquireOption{lock.WithoutRenewal()}, 600 * time.Millisecond, nil, 1, 900 * time.Millisecond},
@@ -147,7 +148,7 @@ func TestHandoffRenewsFirst(t *testing.T) {
 	}
 }
 
-// A lease that is lost on its way, or cannot be renewed, is not handed on: the next one asks the store.
+// A lease that has been lost, or cannot be renewed, is not handed on: the next waiter requests a lease from the store.
 func TestHandoffOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(memory.New())
@@ -172,7 +173,7 @@ func TestHandoffOfALostLease(t *testing.T) {
 	})
 }
 
-// A lease that somebody has removed is not handed on, though the store does not report the removal.
+// A lease that somebody has removed is not handed on, even if the store does not report the removal.
 func TestHandoffOfARemovedLease(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		first := acquire(t, a, "k")
@@ -196,7 +197,7 @@ func TestHandoffOfARemovedLease(t *testing.T) {
 	})
 }
 
-// A slow renewal does not make the hand-off later than it may be.
+// If the renewal before a hand-off is slow, the lease is not handed on later than a second after its grant.
 func TestHandoffRenewalIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(memory.New())
@@ -216,7 +217,7 @@ func TestHandoffRenewalIsBounded(t *testing.T) {
 	})
 }
 
-// A waiter that has gone is passed over, in the queue and in the moment of its turn.
+// A cancelled waiter is skipped, in the queue and at the moment of its turn.
 func TestCancelledWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		first := acquire(t, a, "k")
@@ -258,7 +259,8 @@ func TestCancelledWaiters(t *testing.T) {
 	})
 }
 
-// A TryAcquire does not pass the goroutines that queue.
+// While another process holds the key and a goroutine waits for it, TryAcquire returns ErrHeld. It does not disturb the
+// waiter.
 func TestTryDoesNotBarge(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		first := acquire(t, b, "k")
@@ -269,7 +271,7 @@ func TestTryDoesNotBarge(t *testing.T) {
 	})
 }
 
-// Many goroutines of two Lockers, real time, under the race detector: one at a time, tokens rise.
+// Many goroutines of two Lockers contend for a key, in real time. One holds it at a time, and tokens increase.
 func TestStress(t *testing.T) {
 	store := memory.NewStore()
 	const workers, rounds = 8, 100
@@ -285,7 +287,7 @@ func TestStress(t *testing.T) {
 			for n := range rounds {
 				ctx, cancel := context.WithCancel(t.Context())
 				if n%10 == 9 {
-					go cancel() // some of these come too late
+					go cancel() // some of these cancel too late
 				}
 				lease, err := l.Acquire(ctx, "k", lock.WithTTL(time.Duration(1+n%3)*time.Minute))
 				if err != nil {
@@ -306,6 +308,6 @@ func TestStress(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// What a cancelled waiter was given at the last moment may still be on its way back.
+	// A lease that was granted to a waiter at the moment of its cancellation may still be under release.
 	release(t, acquire(t, lockers[0], "k", lock.WithWait(5*time.Second)))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// Others find the label of a holder wherever they find the holder, and owners stay unique.
+// HeldError, Inspect and List show the label of a holder, and owners with the same label are still unique.
 func TestWithOwnerLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const address = "10.0.0.7:8080"
@@ -43,7 +43,7 @@ func TestWithOwnerLabel(t *testing.T) {
 	})
 }
 
-// The longest label fits in an owner. A label that a line of text would not show as it is, is refused.
+// The longest label fits in an owner. A label with a blank, a quote, or a character that is not printable is refused.
 func TestOwnerLabelIsValidated(t *testing.T) {
 	longest := strings.Repeat("é", backend.MaxLabelLen/2)
 	for _, good := range []string{"a", "host:1@zone", "köln-3", longest, "http://10.0.0.7:8080/leader?x=1&y"} {

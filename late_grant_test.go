@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// A lateStore grants every lease too late.
+// A lateStore calls acquire, which grants every lease too late.
 type lateStore struct {
 	backend.Backend
 	acquire func(ctx context.Context, inner backend.Backend, r backend.Request) (backend.Lease, error)
@@ -24,7 +24,8 @@ func (s lateStore) Acquire(ctx context.Context, r backend.Request) (backend.Leas
 	return s.acquire(ctx, s.Backend, r)
 }
 
-// A caller that never had a lease cannot lose one: a store that grants too late is unavailable.
+// If every grant arrives too late, Acquire returns ErrUnavailable or the context's error. It never returns ErrLost,
+// because its caller had no lease to lose.
 func TestAcquireIsNeverLost(t *testing.T) {
 	const ttl = time.Second
 	errLate := fmt.Errorf("%w: the grant arrived too late", backend.ErrLost)

@@ -121,7 +121,8 @@ func TestWithWait(t *testing.T) {
 	})
 }
 
-// A store that cannot be reached is an error at once; one that was heard of keeps its own counsel.
+// If the store fails before it has reported the key as busy, Acquire returns the store's error. The next attempt can
+// pass the gate.
 func TestStoreErrorsPassThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(memory.New())
@@ -135,11 +136,11 @@ func TestStoreErrorsPassThrough(t *testing.T) {
 			t.Errorf("%#v", err)
 		}
 		f.acquire = nil
-		free(t, l, "k") // the gate is open again
+		free(t, l, "k") // the attempt has left the gate
 	})
 }
 
-// A grant that arrives after its own deadline is asked for again.
+// If a grant arrives after its own deadline, Acquire makes another request, up to a limit. TryAcquire does not.
 func TestLateGrantIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(memory.New())
@@ -191,12 +192,12 @@ func TestDo(t *testing.T) {
 		}, lock.WithoutRenewal())
 		wantErr(t, err, mine)
 		wantErr(t, err, lock.ErrLost)
-		time.Sleep(time.Second) // the holder's deadline is a little earlier than the store's
+		time.Sleep(time.Second) // the deadline is a little earlier than the store's expiry
 		free(t, b, "k")
 	})
 }
 
-// Do adds nothing to f's error when there is nothing to add, and releases however f ends.
+// Do returns f's own error if the release succeeds, and releases the key even if f calls runtime.Goexit.
 func TestDoIsTransparent(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		err := a.Do(t.Context(), "k", func(context.Context, *lock.Lease) error { return io.EOF })
@@ -220,7 +221,7 @@ func TestDoIsTransparent(t *testing.T) {
 	})
 }
 
-// The context ends before the next holder can begin.
+// The lease's context ends before the store gets the request to release the lease, or to renew it for a hand-off.
 func TestContextEndsBeforeTheKeyIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(memory.New())
@@ -337,7 +338,7 @@ func TestPrefixKeepsApplicationsApart(t *testing.T) {
 	})
 }
 
-// Errors, like leases, name the key that the store knows.
+// Errors name the whole key, with the Locker's prefix.
 func TestErrorsNameTheWholeKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locker(t, memory.New(), lock.WithPrefix("app/"))

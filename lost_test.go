@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// A holder that hangs and never releases does not keep the key from the goroutines of its own process.
+// If a holder hangs until its lease is lost, other goroutines of its process can acquire the key.
 func TestLostLeaseIsOutOfTheWay(t *testing.T) {
 	bubble(t, func(t *testing.T, a, _ *lock.Locker) {
 		hung := acquire(t, a, "k", lock.WithMaxHold(time.Minute))
@@ -25,7 +25,7 @@ func TestLostLeaseIsOutOfTheWay(t *testing.T) {
 			t.Error("a lost lease was handed on")
 		}
 		wantErr(t, hung.Renew(t.Context(), time.Hour), lock.ErrLost)
-		wantErr(t, hung.Release(t.Context()), lock.ErrLost) // does not let a third one pass
+		wantErr(t, hung.Release(t.Context()), lock.ErrLost) // does not admit a third goroutine
 		busy(t, a, "k")
 		if next.Err() != nil {
 			t.Error(next.Err())
@@ -33,11 +33,11 @@ func TestLostLeaseIsOutOfTheWay(t *testing.T) {
 		release(t, next)
 		release(t, <-got)
 
-		// The same without anybody in the queue, and under the lost lease's own context.
+		// The same with an empty queue, and under the context of the lost lease.
 		lease := acquire(t, a, "k", lock.WithoutRenewal())
 		ctx := context.WithoutCancel(lease.Context(t.Context()))
 		<-lease.Lost()
-		time.Sleep(time.Second) // the holder's deadline is a little earlier than the store's
+		time.Sleep(time.Second) // the deadline is a little earlier than the store's expiry
 		again, err := a.TryAcquire(ctx, "k")
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func TestLostLeaseIsOutOfTheWay(t *testing.T) {
 	})
 }
 
-// A log that blocks does not keep others from learning of their loss.
+// A logger that blocks does not delay the notification of other holders.
 func TestBlockedLogDoesNotDelayLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocked := make(chan struct{})

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
-// bubble runs f under synctest with two Lockers on one store.
+// bubble runs f in a synctest bubble, with two Lockers on one store.
 func bubble(t *testing.T, f func(t *testing.T, a, b *lock.Locker), opts ...lock.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func release(t *testing.T, lease *lock.Lease) {
 	}
 }
 
-// free fails unless key can be had at once by l.
+// free fails the test unless l can acquire key at once.
 func free(t *testing.T, l *lock.Locker, key string) {
 	t.Helper()
 	lease, err := l.TryAcquire(t.Context(), key)
@@ -69,7 +69,7 @@ func free(t *testing.T, l *lock.Locker, key string) {
 	release(t, lease)
 }
 
-// busy fails unless key is held for l.
+// busy fails the test unless key is busy for l.
 func busy(t *testing.T, l *lock.Locker, key string) {
 	t.Helper()
 	lease, err := l.TryAcquire(t.Context(), key)
@@ -97,14 +97,15 @@ func lost(l *lock.Lease) bool {
 	}
 }
 
-// A faulty store does as the test sets with renewals and releases, and counts requests.
+// A faulty store counts requests, and calls a function of the test before each. If the function returns an error, the
+// request fails with that error.
 type faulty struct {
 	backend.Backend
 	mu       sync.Mutex
 	acquire  func(ctx context.Context, r backend.Request) error
 	renew    func(ctx context.Context) error
 	release  func(ctx context.Context) error
-	lives    map[string]*kit.Life // the last granted of each key
+	lives    map[string]*kit.Life // the latest lease granted on each key
 	acquires int
 	renewals int
 	releases int
@@ -176,7 +177,7 @@ func (l *faultyLease) Release(ctx context.Context) error {
 	return l.Life.Release(ctx)
 }
 
-// hang is a request that gets no answer.
+// hang blocks until ctx ends, like a request that gets no reply.
 func hang(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()

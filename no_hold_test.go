@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// A minimum or maximum hold of 0 is none, also where the Locker has another default.
+// A minimum or maximum hold of 0 means none, even if the Locker has another default.
 func TestNoHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
@@ -34,7 +34,7 @@ func TestNoHold(t *testing.T) {
 	})
 }
 
-// A nil option changes nothing, wherever options are taken.
+// A nil option has no effect, wherever options are accepted.
 func TestNilOptions(t *testing.T) {
 	var (
 		option lock.Option

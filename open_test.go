@@ -55,7 +55,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A leaky store shows the URL in its errors.
+// The store "leaky" shows the URL in its errors.
 func init() {
 	driver.Register(driver.Driver{
 		Name: "leaky", URLs: []driver.URLForm{{Scheme: "leaky", Hosts: driver.OneHost, User: true,
@@ -67,7 +67,7 @@ func init() {
 	})
 }
 
-// A password in a URL that a store refuses stays out of the error.
+// Errors of Open do not show the URL's passwords, even if the store's error contains the URL.
 func TestOpenErrorsHideThePassword(t *testing.T) {
 	_, err := lock.Open(t.Context(), "leaky://user:hunter22@host/x?password=swordfish")
 	if err == nil || strings.Contains(err.Error(), "hunter22") || strings.Contains(err.Error(), "swordfish") {
@@ -98,7 +98,8 @@ func TestRequire(t *testing.T) {
 	l.Close()
 }
 
-// Each field has a text that is read back, and a store that offers nothing lacks each of them.
+// The text of each field of a Need can be parsed again. A store with the weakest promises meets none of the fields, and
+// the error names each.
 func TestNeedText(t *testing.T) {
 	var all lock.Need
 	fields := reflect.ValueOf(&all).Elem()
@@ -148,7 +149,7 @@ func TestNeedText(t *testing.T) {
 	}
 }
 
-// worst is a store that promises as little as one can.
+// worst is a store with the weakest promises.
 type worst struct{ *memory.Backend }
 
 func (worst) Guarantees() backend.Guarantees {
@@ -204,7 +205,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// A value that does not exist is no requirement that some store meets, and no text that cannot be read back.
+// Requiring an unknown level or a negative duration is ErrInvalid.
 func TestRequireOfAnUnknownValue(t *testing.T) {
 	for _, r := range []lock.Need{{Fencing: -1}, {Fencing: 99}, {Reach: -1}, {Reach: 99}, {MinTTL: -1}} {
 		if _, err := lock.New(memory.New(), lock.Require(r)); !errors.Is(err, lock.ErrInvalid) {
@@ -213,8 +214,8 @@ func TestRequireOfAnUnknownValue(t *testing.T) {
 	}
 }
 
-// bounded is a store that grants no lease for longer than a minute, nor keeps one for longer than a second by itself,
-// nor more than ten at once.
+// bounded is a store with limits: TTLs of at most a minute, leases that end after a second without contact with the
+// client, and at most ten leases at once.
 type bounded struct{ *memory.Backend }
 
 func (b bounded) Guarantees() backend.Guarantees {
@@ -246,7 +247,7 @@ func TestRequireWhatIsBounded(t *testing.T) {
 	}
 }
 
-// A TTL that every Acquire would be refused for is refused at opening.
+// A TTL that the store does not grant is refused when the Locker is opened, because every Acquire would fail.
 func TestTTLThatTheStoreRefuses(t *testing.T) {
 	b := bounded{memory.New()}
 	defer b.Close()
@@ -259,7 +260,8 @@ func TestTTLThatTheStoreRefuses(t *testing.T) {
 	}
 }
 
-// A minimum hold that no Release could ask for is refused before the key is taken.
+// A minimum hold that is longer than the store grants is refused before the key is acquired, because Release could not
+// request it.
 func TestMinHoldThatTheStoreRefuses(t *testing.T) {
 	b := bounded{memory.New()}
 	if _, err := lock.New(b, lock.WithMinHold(time.Hour)); !errors.Is(err, lock.ErrInvalid) ||

@@ -75,7 +75,7 @@ func TestStoreThatCannotListOrBreakSaysSo(t *testing.T) {
 	wantErr(t, l.Ops().Break(t.Context(), "k", "somebody"), lock.ErrUnsupported)
 }
 
-// manyKeys lists more keys than anybody wants to ask for in vain.
+// manyKeys lists a thousand keys, and counts how many of them are inspected.
 type manyKeys struct {
 	*memory.Backend
 	asked   atomic.Int32
@@ -95,7 +95,7 @@ func (m *manyKeys) Inspect(ctx context.Context, _ string) (backend.Holder, error
 	return backend.Holder{}, m.inspect(ctx)
 }
 
-// A store that fails is not asked for the rest of the keys, and its error is not reported for each.
+// After the first error, List does not inspect the remaining keys. It returns that error once.
 func TestListStopsAtTheFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outage := errors.New("outage")

@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// A slowStore grants all that it is asked for, and answers a renewal when renew returns.
+// A slowStore grants every request. A renewal ends when renew returns.
 type slowStore struct {
 	backend.Backend
 	leases *kit.Leases
@@ -42,7 +42,7 @@ func (s *slowStore) Close() error {
 	return s.Backend.Close()
 }
 
-// slowly is a renewal that takes a while, or for ever if its key begins with "dead".
+// slowly takes 200 ms for a renewal. If the key begins with "dead", the renewal hangs.
 func slowly(ctx context.Context, key string) error {
 	if strings.HasPrefix(key, "dead") {
 		return hang(ctx)
@@ -50,14 +50,15 @@ func slowly(ctx context.Context, key string) error {
 	return kit.Sleep(ctx, 200*time.Millisecond)
 }
 
-// A Renew to a longer TTL stands although automatic renewal, to the TTL of before, begins while it is under way.
+// A Renew to a longer TTL takes effect even if automatic renewal, to the previous TTL, begins while the Renew is under
+// way.
 func TestRenewOverlapsRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locker(t, newSlowStore(slowly), lock.WithTTL(ttl))
 		for range 20 {
 			lease := acquire(t, l, "k")
 			third := time.Until(lease.Deadline()) / 3
-			time.Sleep(third - third/8 - 10*time.Millisecond) // automatic renewal comes within the next eighth
+			time.Sleep(third - third/8 - 10*time.Millisecond) // automatic renewal is due within the next eighth
 			if err := lease.Renew(t.Context(), 10*ttl); err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +75,7 @@ func TestRenewOverlapsRenewal(t *testing.T) {
 	})
 }
 
-// overlapping lets the first renewal that l's store is asked for go on when the channel that it returns is closed.
+// overlapping blocks the first renewal at f until the returned channel is closed.
 func overlapping(f *faulty) (goOn chan struct{}) {
 	goOn = make(chan struct{})
 	first := true
@@ -93,7 +94,7 @@ func overlapping(f *faulty) (goOn chan struct{}) {
 	return goOn
 }
 
-// A renewal that is under way when a lease is given up, on its holder's terms, does not change the next holder's.
+// If a renewal on the holder's terms is under way at the release, it does not change the next holder's lease.
 func TestHandoffOverlapsRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(memory.New())
@@ -138,7 +139,7 @@ func TestReleaseOverlapsRenew(t *testing.T) {
 	})
 }
 
-// Nor does it free a key before its minimum hold.
+// A renewal that is under way at the release does not free the key before its minimum hold has passed.
 func TestMinHoldOverlapsRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
@@ -156,7 +157,7 @@ func TestMinHoldOverlapsRenewal(t *testing.T) {
 	})
 }
 
-// Renewals that hang, however many, do not keep others from being made.
+// Fifty renewals that hang do not delay the renewals of other leases.
 func TestHungRenewalsDoNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locker(t, newSlowStore(slowly), lock.WithTTL(10*time.Minute))
@@ -164,7 +165,7 @@ func TestHungRenewalsDoNotHoldUpOthers(t *testing.T) {
 		for i := range dead {
 			dead[i] = acquire(t, l, fmt.Sprint("dead", i))
 		}
-		time.Sleep(200 * time.Second) // all of them are being renewed, or wait for it
+		time.Sleep(200 * time.Second) // by now the renewals of all these leases hang
 		for range 5 {
 			alive := acquire(t, l, "k", lock.WithTTL(2*time.Second))
 			time.Sleep(30 * time.Second)

@@ -19,7 +19,7 @@ type unready struct {
 
 func (u unready) NotReady() error { return u.err }
 
-// A store that cannot grant yet says so, and a wait for it is logged with the reason, once.
+// NotReady returns why the store cannot grant yet. An Acquire logs that reason once; a TryAcquire does not.
 func TestNotReady(t *testing.T) {
 	barred := errors.New("node 2 is barred until 12:00")
 	for _, c := range []struct {

@@ -20,7 +20,7 @@ func TestSelfDeadlockIsRefused(t *testing.T) {
 			_, err := try(ctx, "k")
 			wantErr(t, err, lock.ErrDeadlock)
 		}
-		// Through another key held meanwhile.
+		// The same under the context of another key's lease.
 		inner, err := a.Acquire(ctx, "other")
 		if err != nil {
 			t.Fatal(err)
@@ -28,13 +28,13 @@ func TestSelfDeadlockIsRefused(t *testing.T) {
 		_, err = a.Acquire(inner.Context(ctx), "k")
 		wantErr(t, err, lock.ErrDeadlock)
 		release(t, inner)
-		// Another Locker's key of that name is another lock's business: it waits.
+		// b is another Locker, so a's lease is not re-entered: the call waits.
 		_, err = b.Acquire(ctx, "k", lock.WithWait(time.Second))
 		wantErr(t, err, lock.ErrHeld)
 		release(t, lease)
 		_, err = a.Acquire(ctx, "k")
 		wantErr(t, err, context.Canceled)
-		// The values of the context without its end: not held any more.
+		// A context that carries the released lease and has not ended: the key is acquired anew.
 		lease, err = a.Acquire(context.WithoutCancel(ctx), "k")
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +67,7 @@ func TestReentrant(t *testing.T) {
 		wantErr(t, inner.Err(), lock.ErrReleased)
 		busy(t, b, "k")
 		release(t, outer)
-		busy(t, b, "k") // the last release releases, whichever it is
+		busy(t, b, "k") // only the last release frees the key, whichever handle it is
 		if third.Err() != nil {
 			t.Error(third.Err())
 		}
@@ -95,7 +95,8 @@ func TestReentrantLoss(t *testing.T) {
 	})
 }
 
-// A lease that ends while it is being entered again is not held any more: the key is acquired as by anybody.
+// If the lease is released during a re-entry, Acquire either shares the lease or acquires the key anew. Both results
+// are live leases.
 func TestReentryRacesWithRelease(t *testing.T) {
 	a := locker(t, memory.New())
 	for range 3000 {

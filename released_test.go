@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// A lease that was released is not lost, and one that was lost is not released.
+// Errors of a released lease do not match ErrLost, and errors of a lost lease do not match ErrReleased.
 func TestReleasedIsNotLost(t *testing.T) {
 	is := func(t *testing.T, what string, err, want, not error) {
 		t.Helper()
@@ -44,7 +44,7 @@ func TestReleasedIsNotLost(t *testing.T) {
 		}
 		is(t, "cause", context.Cause(expired.Context(t.Context())), lock.ErrLost, lock.ErrReleased)
 	})
-	synctest.Test(t, func(t *testing.T) { // the store says at the release that the lease was gone
+	synctest.Test(t, func(t *testing.T) { // the store answers the release with ErrLost
 		f := newFaulty(memory.New())
 		lease := acquire(t, locker(t, f), "k")
 		f.set(func() { f.release = func(context.Context) error { return lock.ErrLost } })
@@ -66,7 +66,7 @@ func TestReleasedIsNotLost(t *testing.T) {
 	})
 }
 
-// A programming error is not skipped as a busy key is.
+// ErrDeadlock does not match ErrHeld, so that code that skips busy keys does not hide a programming error.
 func TestDeadlockIsNotHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, a, _ *lock.Locker) {
 		lease := acquire(t, a, "k")
@@ -81,7 +81,8 @@ func TestDeadlockIsNotHeld(t *testing.T) {
 	})
 }
 
-// A second Release waits for the first, also in the time of a synctest bubble, which stands still behind a mutex.
+// A second Release waits for the first, without a mutex: a goroutine that waits for a mutex would stop the time of a
+// synctest bubble.
 func TestReleaseTwiceInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(memory.New())

@@ -18,7 +18,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A batchStore is a slowStore that renews many leases in one request, which is answered when renew returns.
+// A batchStore is a slowStore that renews a batch of leases by one call of renew.
 type batchStore struct{ *slowStore }
 
 func (s batchStore) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
@@ -28,7 +28,7 @@ func (s batchStore) RenewBatch(ctx context.Context, renewals []backend.Renewal) 
 	return s.leases.RenewBatch(ctx, renewals, send)
 }
 
-// A syncBuffer is a buffer for a log.
+// A syncBuffer is a buffer for a log. It is safe for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -52,10 +52,11 @@ func (b *syncBuffer) lastLine(text string) (last string) {
 	return last
 }
 
-// silent does not answer a renewal.
+// silent hangs, like a renewal that gets no reply.
 func silent(ctx context.Context, _ string) error { return hang(ctx) }
 
-// The log of a store that does not answer names the key, the cause, and for how long the store has been silent.
+// If the store answers no renewals, the log names the key, the cause, and how long the store has been silent. The
+// Tracer gets ErrUnavailable.
 func TestSilentStoreIsTheCause(t *testing.T) {
 	for name, store := range map[string]func() backend.Backend{
 		"one by one": func() backend.Backend { return newSlowStore(silent) },
@@ -91,7 +92,7 @@ func TestSilentStoreIsTheCause(t *testing.T) {
 	}
 }
 
-// A caller's own renewal, which also waits for the answer, is not the cause.
+// The log names the silent store as the cause even if a Renew of the caller also waits for a reply.
 func TestSilentStoreIsTheCauseBesideRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log syncBuffer

@@ -61,7 +61,7 @@ func TestRenewalCostsOneRequestPerThirdOfTheTTL(t *testing.T) {
 	})
 }
 
-// Lost closes at the deadline, and the context says why, although renewals hang.
+// If renewals hang, Lost closes at the deadline at the latest, and the cause of the context is ErrLost.
 func TestHungRenewalsLose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(memory.New())
@@ -109,7 +109,7 @@ func TestRenewalOutlivesErrors(t *testing.T) {
 	})
 }
 
-// A loss that the store reports reaches the holder at once, before the deadline.
+// If the store reports a loss, the holder is notified at once, before the deadline.
 func TestLossAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(memory.New())
@@ -157,7 +157,7 @@ func TestRenewChangesTheTTL(t *testing.T) {
 		if left := time.Until(lease.Deadline()); left > time.Second {
 			t.Errorf("%v left of a second", left)
 		}
-		time.Sleep(time.Minute) // renewal goes on, with the new TTL
+		time.Sleep(time.Minute) // automatic renewal continues with the new TTL
 		if left := time.Until(lease.Deadline()); lost(lease) || left > time.Second {
 			t.Errorf("lost %v, %v left", lost(lease), left)
 		}
@@ -220,7 +220,7 @@ func TestWithMinHold(t *testing.T) {
 	}, lock.WithTTL(ttl))
 }
 
-// Some stores free a key at the deadline of its lease: that is not before the minimum hold.
+// The deadline is not before the end of the minimum hold, because some stores free the key at the deadline.
 func TestMinHoldEndsBeforeTheDeadline(t *testing.T) {
 	for _, store := range []struct {
 		b     func() backend.Backend
@@ -245,7 +245,7 @@ func TestMinHoldEndsBeforeTheDeadline(t *testing.T) {
 	}
 }
 
-// One request that fails does not free the key before its minimum hold.
+// If one request of the release fails, the key still stays busy for its minimum hold.
 func TestWithMinHoldOutlivesAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(memory.New())
@@ -264,7 +264,7 @@ func TestWithMinHoldOutlivesAnError(t *testing.T) {
 		time.Sleep(time.Minute - time.Second)
 		busy(t, l, "k")
 
-		// A store that stays broken holds the release up for a bounded time.
+		// If the store keeps failing, the release returns after a limited time.
 		lease = acquire(t, l, "other", lock.WithMinHold(time.Minute))
 		f.set(func() { failures = 1 << 30 })
 		start := time.Now()
@@ -275,7 +275,7 @@ func TestWithMinHoldOutlivesAnError(t *testing.T) {
 	})
 }
 
-// Ten thousand leases cost no goroutine each, and none is lost over three TTLs.
+// Ten thousand leases need at most eight goroutines together, and none is lost within three TTLs.
 func TestManyLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10_000
@@ -302,7 +302,7 @@ func TestManyLeases(t *testing.T) {
 	})
 }
 
-// A lease whose store cannot call back is watched all the same.
+// The loss of a lease that is not a LossNotifier reaches its holder too.
 func TestLeaseWithoutCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locker(t, plainStore{memory.New()}, lock.WithTTL(ttl), lock.WithoutRenewal())
@@ -329,12 +329,13 @@ func (p plainStore) Acquire(ctx context.Context, r backend.Request) (backend.Lea
 	return plainLease{l}, nil
 }
 
-// A lease that had all that its maximum hold allows, and was then made shorter, is renewed again.
+// A lease that lasts until its maximum hold is not renewed. If Renew shortens the lease, automatic renewal extends it
+// again.
 func TestShortenedUnderMaxHold(t *testing.T) {
 	bubble(t, func(t *testing.T, a, _ *lock.Locker) {
 		start := time.Now()
 		lease := acquire(t, a, "k", lock.WithMaxHold(ttl))
-		time.Sleep(ttl / 2) // renewal has found that there is nothing to gain
+		time.Sleep(ttl / 2) // automatic renewal has found that it cannot extend the lease
 		if err := lease.Renew(t.Context(), time.Second); err != nil {
 			t.Error(err)
 		}
@@ -346,7 +347,7 @@ func TestShortenedUnderMaxHold(t *testing.T) {
 	}, lock.WithTTL(ttl))
 }
 
-// coarse is a store whose shortest TTL is two seconds.
+// coarse is a store with a MinTTL of two seconds and the given granularity.
 type coarse struct {
 	backend.Backend
 	granularity time.Duration
@@ -376,11 +377,11 @@ func (l coarseLease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.Lease.Renew(ctx, l.store.Guarantees().Round(ttl))
 }
 
-// A lease that the store grants for longer than was asked is renewed until its maximum hold, and not beyond.
+// If the store rounds the TTL up, the lease is renewed until its maximum hold, and not beyond.
 func TestMaxHoldOfRoundedTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locker(t, coarse{Backend: memory.New()})
-		const most, early = time.Minute, 2 * time.Second / 3 // what renewal leaves of the TTL at its last look
+		const most, early = time.Minute, 2 * time.Second / 3 // a third of the granted TTL
 		for _, ttl := range []time.Duration{time.Second, 1900 * time.Millisecond} {
 			start := time.Now()
 			lease := acquire(t, l, "k", lock.WithTTL(ttl), lock.WithMaxHold(most))
@@ -389,12 +390,12 @@ func TestMaxHoldOfRoundedTTL(t *testing.T) {
 				t.Errorf("with a TTL of %v: lost after %v, want %v, or up to %v less", ttl, d, most, early)
 			}
 			wantErr(t, lease.Release(t.Context()), lock.ErrLost)
-			time.Sleep(time.Second) // the store keeps the key for longer than the lease, by the margin
+			time.Sleep(time.Second) // the store keeps the key beyond the deadline, by the margin
 		}
 	})
 }
 
-// Neither renewal nor Renew asks for what the store would round up beyond the maximum hold.
+// Neither automatic renewal nor Renew requests a TTL that the store would round up beyond the maximum hold.
 func TestMaxHoldBetweenUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locker(t, coarse{memory.New(), time.Second})
@@ -405,7 +406,7 @@ func TestMaxHoldBetweenUnits(t *testing.T) {
 			if d := time.Since(start); d > most || d < most-10*time.Second/3 {
 				t.Errorf("lost after %v, want %v, or up to a third of the TTL less", d, most)
 			}
-			time.Sleep(time.Second) // the store keeps the key for longer than the lease, by the margin
+			time.Sleep(time.Second) // the store keeps the key beyond the deadline, by the margin
 		}
 		day := acquire(t, l, "k", lock.WithTTL(2*time.Second), lock.WithMaxHold(most), lock.WithoutRenewal())
 		if err := day.Renew(t.Context(), 24*time.Hour); err != nil || time.Until(day.Deadline()) < most-time.Second {
@@ -429,10 +430,10 @@ func TestMaxHoldBetweenUnits(t *testing.T) {
 	})
 }
 
-// A Renew that gets no answer does not keep automatic renewal from trying.
+// A Renew that gets no reply does not stop automatic renewal.
 func TestHungRenewDoesNotStopRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var hangs atomic.Bool // the next request
+		var hangs atomic.Bool // the next request hangs
 		l := locker(t, newSlowStore(func(ctx context.Context, _ string) error {
 			if hangs.Swap(false) {
 				return hang(ctx)
@@ -453,7 +454,7 @@ func TestHungRenewDoesNotStopRenewal(t *testing.T) {
 	})
 }
 
-// A Renew that asks for a shorter TTL and fails brings the deadline nearer: automatic renewal comes in time for it.
+// A failed Renew to a shorter TTL may bring the deadline nearer. Automatic renewal still extends the lease in time.
 func TestFailedRenewToAShorterTTL(t *testing.T) {
 	reset := errors.New("connection reset")
 	for name, fault := range map[string]func(context.Context) error{
@@ -462,7 +463,7 @@ func TestFailedRenewToAShorterTTL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var fails atomic.Bool // the next request
+				var fails atomic.Bool // the next request fails
 				l := locker(t, newSlowStore(func(ctx context.Context, _ string) error {
 					if fails.Swap(false) {
 						return fault(ctx)
@@ -485,7 +486,8 @@ func TestFailedRenewToAShorterTTL(t *testing.T) {
 	}
 }
 
-// Leases of a short TTL that the store is too slow for do not cost the others their time to answer.
+// Short leases, which this slow store cannot renew in time, do not shorten the time limit for the renewal of other
+// leases.
 func TestShortLeasesDoNotHurryOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locker(t, slowBatches{memory.New()}, lock.WithTTL(time.Minute))
@@ -523,7 +525,7 @@ func (s slowBatches) RenewBatch(ctx context.Context, renewals []backend.Renewal)
 	return s.Backend.RenewBatch(ctx, renewals)
 }
 
-// A store that answers a batch with too few errors loses leases, and does no other harm.
+// If a store returns fewer errors than the batch has leases, the remaining leases count as not renewed, and are lost.
 func TestShortBatchAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := locker(t, mute{memory.New()}, lock.WithTTL(ttl))
@@ -537,7 +539,7 @@ type mute struct{ *memory.Backend }
 
 func (mute) RenewBatch(context.Context, []backend.Renewal) []error { return nil }
 
-// brokenBatches fails the first requests for renewals.
+// brokenBatches fails the first batches of renewals.
 type brokenBatches struct {
 	*memory.Backend
 	failures atomic.Int32
@@ -554,7 +556,7 @@ func (b *brokenBatches) RenewBatch(ctx context.Context, renewals []backend.Renew
 	return errs
 }
 
-// A log that blocks does not keep leases whose renewal has failed from being renewed.
+// A logger that blocks does not stop the renewal of leases whose previous renewal failed.
 func TestBlockedLogDoesNotStopRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &brokenBatches{Backend: memory.New()}
@@ -573,7 +575,7 @@ func TestBlockedLogDoesNotStopRenewal(t *testing.T) {
 	})
 }
 
-// countedBatches counts the requests for renewals, and what is in them.
+// countedBatches counts the requests for renewals, and the leases in them.
 type countedBatches struct {
 	*memory.Backend
 	mu               sync.Mutex
@@ -588,7 +590,7 @@ func (c *countedBatches) RenewBatch(ctx context.Context, renewals []backend.Rene
 	return c.Backend.RenewBatch(ctx, renewals)
 }
 
-// Leases that were acquired one after the other are renewed together, in time, and stay together.
+// Leases that were acquired one after the other share requests for renewals, and none is lost.
 func TestRenewalsShareRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const leases, long = 2000, time.Minute
@@ -601,7 +603,7 @@ func TestRenewalsShareRequests(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		const times = 6
-		// each is renewed after a third of what is left, or up to an eighth earlier
+		// each is renewed after a third of the remaining time, or up to an eighth of that third earlier
 		time.Sleep(time.Until(begun.Add(2*long + long/8)))
 		store.mu.Lock()
 		defer store.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// A second Locker continues a lease whose first Locker has been closed, with the same token.
+// After a Locker has been closed, a second Locker can resume its lease, with the same token.
 func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, store := t.Context(), memory.NewStore()
@@ -58,7 +58,7 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// Shutdown waits for resumed leases, whatever the key's other holders and waiters do.
+// Shutdown waits for a resumed lease, although it ends the wait of another goroutine for the same key.
 func TestShutdownWaitsForResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, store := t.Context(), memory.NewStore()
@@ -100,8 +100,8 @@ func TestShutdownWaitsForResumed(t *testing.T) {
 	})
 }
 
-// A lease with an owner of its own is neither handed on nor handed over: the store would know its holder by another
-// name.
+// No lease is handed on from or to a holder that uses WithOwner, because the store would know the next holder by
+// another owner.
 func TestOwnersAreNotHandedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -137,7 +137,7 @@ func owned(owner string) []lock.AcquireOption {
 	return []lock.AcquireOption{lock.WithOwner(owner)}
 }
 
-// noResume is a store whose leases end with its client.
+// noResume hides that the store is a Resumer.
 type noResume struct{ backend.Backend }
 
 func TestResumeErrors(t *testing.T) {
@@ -195,8 +195,8 @@ func (s quietStore) Acquire(ctx context.Context, r backend.Request) (backend.Lea
 	return quietLease{l}, nil
 }
 
-// A lease with an owner of its own may be released by another process. Then those who wait in this process get the key
-// at once, although the store reports no loss, and TryAcquire goes by the store.
+// Another process may release a lease that was acquired WithOwner. Waiters of this process then get the key at once,
+// even if the store reports no loss, and TryAcquire succeeds.
 func TestNamedLeaseEndsElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, store := t.Context(), memory.NewStore()

@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// begin starts an Acquire of k and returns a channel with its lease, once the request waits or has been granted.
+// begin starts an Acquire of k, and returns once the request waits or is granted. The channel receives the lease.
 func begin(t *testing.T, l *lock.Locker, opts ...lock.AcquireOption) <-chan *lock.Lease {
 	t.Helper()
 	return queue(t, l, 1, opts...)
@@ -75,14 +75,14 @@ func TestReadersOfAProcessShareAKey(t *testing.T) {
 	})
 }
 
-// A local writer at the head of the process's queue has a place in the store's, which no later reader passes. The
+// The first writer in the queue of a process has a place in the store's queue, which no later reader overtakes. The
 // writers behind it follow.
 func TestLocalReadersDoNotStarveLocalWriters(t *testing.T) {
 	bubble(t, func(t *testing.T, a, _ *lock.Locker) {
 		held := acquire(t, a, "k", lock.Shared())
 		first, second := begin(t, a), begin(t, a)
 		var readers sync.WaitGroup
-		readers.Go(func() { // each reader begins before the end of the one before
+		readers.Go(func() { // each reader begins before the previous one ends
 			for range 200 {
 				readers.Go(func() {
 					l, err := a.Acquire(t.Context(), "k", lock.Shared())
@@ -110,7 +110,7 @@ func TestLocalReadersDoNotStarveLocalWriters(t *testing.T) {
 	}, lock.WithHandoff(0))
 }
 
-// Local readers wait at the store, each in its place among the writers of the process and of others.
+// The readers of a process queue at the store, in order with the writers of other processes.
 func TestLocalReadersQueueAtTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		held := acquire(t, a, "k")
@@ -135,7 +135,7 @@ func TestLocalReadersQueueAtTheStore(t *testing.T) {
 	}, lock.WithHandoff(0))
 }
 
-// A lease keeps its mode under a context that carries it.
+// Under the context of a lease, a request in the other mode is ErrDeadlock, even with Reentrant.
 func TestUpgradeIsADeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T, a, _ *lock.Locker) {
 		shared, again := []lock.AcquireOption{lock.Shared()}, []lock.AcquireOption{lock.Reentrant()}
@@ -177,7 +177,7 @@ func TestUpgradeIsADeadlock(t *testing.T) {
 	})
 }
 
-// Re-entry needs no place behind a writer that waits for the outer lease.
+// A re-entry does not wait behind a writer that waits for the outer lease.
 func TestReaderReentersBeforeAWaitingWriter(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {
 		outer := acquire(t, a, "k", lock.Shared())
@@ -243,7 +243,7 @@ func TestStoreWithoutSharedLeases(t *testing.T) {
 	}
 }
 
-// Shutdown ends readers that wait at the store, and waits for those that have the key.
+// Shutdown ends the waits of readers at the store, and waits for the readers that hold the key.
 func TestShutdownWithReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()

@@ -11,14 +11,14 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// shutdown begins a Shutdown and returns where its error comes.
+// shutdown begins a Shutdown. The channel receives its error.
 func shutdown(ctx context.Context, l *lock.Locker) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- l.Shutdown(ctx) }()
 	return done
 }
 
-// acquiring begins an Acquire and returns where its error comes.
+// acquiring begins an Acquire. The channel receives its error.
 func acquiring(l *lock.Locker, key string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -78,7 +78,7 @@ func TestShutdownWaitsForHolders(t *testing.T) {
 	})
 }
 
-// The end of its context ends a Shutdown, and the leases that are left.
+// When its context ends, Shutdown returns the context's error, and the remaining leases end.
 func TestShutdownEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := lock.New(memory.New())

@@ -14,9 +14,10 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// Everything at once, in real time: short leases that are lost, renewed, entered again, released twice and kept for a
-// time, by readers and writers that give up, on Lockers that are closed meanwhile. Nobody enters before the other's
-// lease is over, every error is one that is documented, and at the end every key is free and no goroutine is left.
+// Everything happens at once, in real time. Readers and writers hold short leases that are lost, renewed, re-entered,
+// released twice, or kept for a minimum hold. Some give up waiting, and some of their Lockers are closed meanwhile. The
+// token of a live lease is above the tokens of the earlier holders that it excludes, and every error is a documented
+// one. At the end every key is free, and no gate or renewal remains.
 func TestStressEverything(t *testing.T) {
 	store := memory.NewStore()
 	const keys, workers = 3, 12
@@ -33,7 +34,7 @@ func TestStressEverything(t *testing.T) {
 	)
 	goesOn := func() bool {
 		late := time.Since(end)
-		return late < 0 || grants.Load() < least && late < 20*time.Second // a machine that stands still
+		return late < 0 || grants.Load() < least && late < 20*time.Second // the machine may have stalled
 	}
 	known := func(op string, err error) {
 		for _, e := range []error{
@@ -69,7 +70,7 @@ func TestStressEverything(t *testing.T) {
 			}
 			grants.Add(1)
 			mu.Lock()
-			// A writer that is live now has the highest token of its key, and a reader a higher one than every writer.
+			// A live writer has the highest token of its key. A live reader's token is above that of every earlier writer.
 			last := &tokens[k]
 			below := last.any
 			if lease.Shared() {
@@ -93,9 +94,9 @@ func TestStressEverything(t *testing.T) {
 	for range workers / 3 {
 		wg.Go(func() { worker(survivor) })
 	}
-	wg.Go(func() { // Lockers come and go
+	wg.Go(func() { // opens and closes Lockers
 		for goesOn() {
-			// A lease that meets Close is not released: all of them are short.
+			// A lease that is held at Close is not released, so all TTLs are short.
 			l, err := lock.New(store.Client(), lock.WithHandoff(rand.N(256)), lock.WithTTL(70*time.Millisecond))
 			if err != nil {
 				t.Error(err)
@@ -135,7 +136,7 @@ func randomTerms() (opts []lock.AcquireOption) {
 	return opts
 }
 
-// useUp does all that can be done with a lease at once, and releases it.
+// useUp calls random methods of a lease concurrently, and releases it.
 func useUp(l *lock.Locker, lease *lock.Lease, key string, known func(string, error)) {
 	var wg sync.WaitGroup
 	for range 1 + rand.N(4) {
@@ -158,7 +159,7 @@ func useUp(l *lock.Locker, lease *lock.Lease, key string, known func(string, err
 		case 2:
 			wg.Go(func() {
 				other, err := l.TryAcquire(context.Background(), key)
-				if known("try", err); err == nil { // it had ended
+				if known("try", err); err == nil { // the lease had ended
 					known("release of a try", other.Release(context.Background()))
 				}
 			})

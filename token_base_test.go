@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// The tokens of leases, of holders and of refusals all begin at the base.
+// The token base is added to the tokens of leases, of Inspect and of refusals.
 func TestTokenBase(t *testing.T) {
 	const base = 1 << 50
 	ctx := context.Background()
@@ -86,7 +86,7 @@ func TestTokenBaseOfURL(t *testing.T) {
 	}
 }
 
-// A sum that has no room is an error, and the key is free again.
+// If the number plus the base is too large, Acquire fails with ErrUnsupported, and the key is free again.
 func TestTokenBaseOverflow(t *testing.T) {
 	ctx := context.Background()
 	store := memory.NewStore()

@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// recorder keeps what it gets.
+// A recorder is a Tracer that records every call.
 type recorder struct {
 	mu       sync.Mutex
 	started  []lock.AcquireStart
@@ -53,7 +53,7 @@ func (r *recorder) TraceLeaseEnd(_ context.Context, e lock.LeaseEnd) {
 	r.ended = append(r.ended, e)
 }
 
-// outcomes are those of the acquisitions that have ended, in order.
+// outcomes returns the outcomes of the acquisitions that have ended, in order.
 func (r *recorder) outcomes() (all []lock.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,7 +182,7 @@ func TestTracerIsToldHowLeasesEnd(t *testing.T) {
 	})
 }
 
-// A release of unknown outcome ends the lease once.
+// If a release has an unknown outcome and is repeated, the Tracer gets the end of the lease only once.
 func TestTracerIsToldOfUnknownRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
@@ -235,12 +235,12 @@ func TestTracerIsToldOfRenewals(t *testing.T) {
 	})
 }
 
-// A renewal that a release overtakes has not failed.
+// A renewal that ends after the release of its lease is not reported as failed.
 func TestTracerIsNotToldOfOvertakenRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
 		l := locker(t, slowBatches{memory.New()}, lock.WithTracer(r), lock.WithTTL(3*time.Second))
-		for range 20 { // renewals begin after a second at the latest, and take half of one
+		for range 20 { // renewals begin within a second, and take half a second
 			lease := acquire(t, l, "k")
 			time.Sleep(1100 * time.Millisecond)
 			release(t, lease)
@@ -254,7 +254,7 @@ func TestTracerIsNotToldOfOvertakenRenewals(t *testing.T) {
 	})
 }
 
-// slowRecorder takes its time for each renewal.
+// A slowRecorder takes 200 ms to record each renewal.
 type slowRecorder struct{ recorder }
 
 func (r *slowRecorder) TraceRenewal(e lock.RenewalEnd) {
@@ -262,7 +262,8 @@ func (r *slowRecorder) TraceRenewal(e lock.RenewalEnd) {
 	r.recorder.TraceRenewal(e)
 }
 
-// While one worker reports a batch that failed, others try its leases again: the race detector is the judge.
+// While one worker reports a failed batch to the Tracer, other workers renew its leases again. This test is for the
+// race detector.
 func TestTracerIsToldWhileRenewalGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &brokenBatches{Backend: memory.New()}
@@ -290,7 +291,7 @@ func TestTracerIsToldWhileRenewalGoesOn(t *testing.T) {
 	})
 }
 
-// Renewals that wait for others tell by how much they are late.
+// If a renewal has to wait for other renewals, the Tracer gets how late it began.
 func TestTracerIsToldOfLateRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, slow = 200, 500 * time.Millisecond

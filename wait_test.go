@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// An early store sees the end of a wait by the clock, before the context's own timer has run.
+// An early store notices the end of a wait by the clock, before the context's own timer has fired.
 type early struct{ backend.Backend }
 
 func (early) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, error) {
@@ -23,8 +23,8 @@ func (early) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, err
 	return nil, kit.ContextError(ctx, nil)
 }
 
-// A wait that is over at a store that says nothing is ErrUnavailable, whoever notices first; a context that is over is
-// its own error.
+// If the limit of WithWait passes and the store has not answered, the error is ErrUnavailable, no matter whether the
+// store or the context's timer notices first. If the caller's context ends, the error is the context's.
 func TestWaitEndsByClock(t *testing.T) {
 	l, err := lock.New(early{memory.New()})
 	if err != nil {
@@ -45,12 +45,11 @@ func TestWaitEndsByClock(t *testing.T) {
 	}
 }
 
-// A silentStore answers no request; what it has seen before, and what it was asked at last, are in what it says at the
-// end.
+// A silentStore answers no Acquire. When the request's context ends, the error contains last, as the last error before.
 type silentStore struct {
 	backend.Backend
-	last    error // of Acquire
-	answers bool  // Inspect
+	last    error // the last error of Acquire
+	answers bool  // Inspect answers
 }
 
 func (m silentStore) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, error) {
@@ -71,7 +70,7 @@ var (
 	someone    = &backend.HeldError{Holder: backend.Holder{Owner: "someone", Token: 1}}
 )
 
-// matches fails unless err matches all of want and none of the other errors that tell why a wait is over.
+// matches fails the test unless err matches all of want, and none of the other errors that can end a wait.
 func matches(t *testing.T, what string, err error, want ...error) {
 	t.Helper()
 	for _, e := range []error{lock.ErrHeld, lock.ErrUnavailable, context.DeadlineExceeded, context.Canceled, errRefused} {
@@ -85,13 +84,14 @@ func matches(t *testing.T, what string, err error, want ...error) {
 	}
 }
 
-// Busy is what a store has said to be busy. A store that says nothing is unavailable, however long one waits.
+// A wait ends with ErrHeld only if the store has reported that the key is busy. If the store has not answered, the wait
+// ends with ErrUnavailable.
 func TestWaitTellsBusyFromSilent(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		last error
-		want []error // of WithWait
-		also []error // of a context that ends, besides its own
+		want []error // after the limit of WithWait
+		also []error // after the end of a context, besides the context's error
 	}{
 		{"silent", nil, []error{lock.ErrUnavailable}, nil},
 		{"unreachable", errRefused, []error{lock.ErrUnavailable, errRefused}, []error{errRefused}},
@@ -125,7 +125,8 @@ func TestWaitTellsBusyFromSilent(t *testing.T) {
 	}
 }
 
-// The same inside the process: behind a holder is busy; behind one who asks a store that says nothing is not.
+// Inside a process, a waiter behind a holder gets ErrHeld. Behind a goroutine whose request the store does not answer,
+// a waiter gets ErrHeld only if Inspect answers.
 func TestLocalWaitTellsBusyFromSilent(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -169,7 +170,8 @@ func TestLocalWaitTellsBusyFromSilent(t *testing.T) {
 		cancel()
 		matches(t, "queued behind a holder, deadline", err, lock.ErrHeld, context.DeadlineExceeded)
 
-		// The holder goes when the store has fallen silent: the key was busy all the same.
+		// The holder releases the key after the store has stopped answering. The key was busy before, so the error is
+		// ErrHeld.
 		f.set(func() { f.acquire = func(ctx context.Context, _ backend.Request) error { return hang(ctx) } })
 		time.AfterFunc(900*time.Millisecond, func() { release(t, lease) })
 		_, err = l.Acquire(t.Context(), "k", lock.WithWait(time.Second))

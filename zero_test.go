@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A Locker that nobody has opened says so, whatever it is asked.
+// These methods of a zero Locker return ErrInvalid, and do not panic.
 func TestZeroLocker(t *testing.T) {
 	t.Parallel()
 	var l lock.Locker

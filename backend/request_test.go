@@ -8,7 +8,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// What a store does not promise is refused before any request. Validate knows of no promise.
+// ValidateFor refuses a request that exceeds the guarantees of a store. Validate assumes a store without a MaxTTL of
+// its own and without shared leases.
 func TestValidateFor(t *testing.T) {
 	good := backend.Request{Key: "k", Owner: "o", TTL: time.Minute}
 	shared, long := good, good

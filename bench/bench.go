@@ -1,5 +1,5 @@
-// Package bench measures lock stores side by side. It runs the same scenarios on each, and the stores take turns in
-// rounds, so that noise on the machine affects all alike. It uses package lock as an application would, including
+// Package bench compares lock stores. It runs the same scenarios on each store. The stores take turns in rounds, so
+// that noise on the machine affects all of them equally. It uses package lock as an application would, including
 // hand-off inside the process, renewal and fencing tokens.
 //
 //	stores := []bench.Store{memory, redis} // each by bench.URL, or made by hand
@@ -20,47 +20,47 @@ import (
 	"time"
 )
 
-// A Store is one that is measured: a lock server with the library that uses it.
+// A Store is a store to measure: a lock server and the library that uses it.
 type Store struct {
 	// Name is the store's name in the report, as in "redis".
 	Name string
 
-	// About says what it is: the library with its version, its settings.
+	// About describes the library, its version and its settings.
 	About string
 
-	// Open returns a new client, independent of those before: its own connections, its own state. Its leases have the
-	// TTL ttl, which the store may round up, and are renewed while held.
+	// Open returns a new client, independent of earlier ones, with its own connections and state. Its leases have the TTL
+	// ttl, which the store may round up, and are renewed while held.
 	Open func(ctx context.Context, ttl time.Duration) (Client, error)
 
-	// Requests counts what the server has done so far, commands inside of scripts too, or is nil where that cannot be
-	// counted. The request for the count is not counted. It is called once at a time.
+	// Requests returns how many commands the server has executed so far, including those in scripts, but not the request
+	// for this number. It is nil if the commands cannot be counted. Calls do not overlap.
 	Requests func(ctx context.Context) (int64, error)
 
-	// Child is what the program needs to open this store in a process of its own, see [Main]. Without it there is no
-	// scenario recovery.
+	// Child is the text from which another process can open this store, see [Main]. If it is empty, the scenario recovery
+	// is skipped.
 	Child string
 
 	// MinTTL is the shortest TTL that the store grants.
 	MinTTL time.Duration
 
-	// MaxLeases is how many leases one client can hold at once, 0 for many.
+	// MaxLeases is how many leases one client can hold at the same time; 0 means no limit.
 	MaxLeases int
 }
 
-// A Client is one client of a store. Its methods are called by many goroutines at once.
+// A Client is one client of a store. Its methods must be safe for concurrent use.
 type Client interface {
 	// Acquire waits until key is granted.
 	Acquire(ctx context.Context, key string) (Lease, error)
-	// Try makes one attempt: a busy key is ErrBusy.
+	// Try makes one attempt. It returns ErrBusy if the key is held.
 	Try(ctx context.Context, key string) (Lease, error)
 	Close() error
 }
 
-// A SharedClient is a Client that can hold a key beside others. Without it there are no scenarios with readers.
+// A SharedClient is a Client with shared leases. On a store without them, the scenarios with readers are skipped.
 type SharedClient interface {
 	Client
-	// AcquireShared waits until key is granted beside other shared leases. ErrUnsupported means that the store has
-	// none.
+	// AcquireShared waits until key is granted together with other shared leases. ErrUnsupported means that the store has
+	// no shared leases.
 	AcquireShared(ctx context.Context, key string) (Lease, error)
 }
 
@@ -69,29 +69,28 @@ type Lease interface {
 	Release(ctx context.Context) error
 }
 
-// ErrBusy is the error of Client.Try at a key that is held.
+// ErrBusy is the error of Client.Try if the key is held.
 var ErrBusy = errors.New("the key is held")
 
-// ErrUnsupported is the error of a Client that cannot do what a scenario needs: the store is left out of it.
+// ErrUnsupported is the error of a Client that lacks what a scenario needs. The scenario then skips the store.
 var ErrUnsupported = errors.New("the library cannot do that")
 
-// Options configure a measurement. Zero values are replaced by defaults, which for two stores take less than half a
-// minute.
+// Options configure a measurement. Zero values mean the defaults, which for two stores take less than half a minute.
 type Options struct {
 	Stores    []Store
 	Scenarios []string // names, see Scenarios; nil means all
 	Rounds    int      // default 5
-	// of one scenario on one store in one round; default 60 ms; 20 times Hold at least where a contended key is held
+	// of one scenario on one store in one round; default 60 ms; at least 20 times Hold if a contended key is held
 	Duration time.Duration
-	Clients  int // how many independent clients contend where several do; default 8
-	Workers  int // goroutines: of the one client, default 64, or of each of several, default 8
-	// how long a worker holds a contended key; 0 means the scenario's own: 1 ms between clients, none within one; negative
-	// means none
+	Clients  int // number of independent clients in scenarios with several; default 8
+	Workers  int // goroutines: of a single client, default 64, or of each of several clients, default 8
+	// how long a worker holds a contended key; 0 means the scenario's own time: 1 ms between clients, none within one;
+	// negative means none
 	Hold    time.Duration
-	Held    int           // how many leases the scenario held keeps; default 1000
-	Waiters []int         // the crowds of the scenario waiters; default 1, 10, 100, 1000
+	Held    int           // number of leases in the scenario held; default 1000
+	Waiters []int         // numbers of waiters in the scenario waiters; default 1, 10, 100, 1000
 	TTL     time.Duration // of leases; default 30 s, in the scenario held 3 s
-	Server  string        // what the stores run on, as in "Redis 7.0.15", for the report
+	Server  string        // the server of the stores, such as "Redis 7.0.15", for the report
 
 	// Observe is called before each step and at the end.
 	Observe func(Progress)
@@ -99,7 +98,7 @@ type Options struct {
 
 // Progress describes the next step.
 type Progress struct {
-	Done, Total int // steps: a round of a scenario on a store each
+	Done, Total int // steps; each is a round of one scenario on one store
 	Round       int // from 1
 	Scenario    string
 	Store       string
@@ -131,7 +130,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate reports, before anything is measured, what makes no sense.
+// Validate returns an error if the options make no sense, before anything is measured.
 func (o Options) Validate() error {
 	switch {
 	case len(o.Stores) == 0:
@@ -154,9 +153,9 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Run measures. When ctx ends it stops early: the report has what was measured until then, and Interrupted is set. A
-// store that fails in a scenario is left out of it from then on, and the report says why; other errors are of bad
-// options.
+// Run measures. If ctx ends, Run stops early, and the report contains the measurements so far and has Interrupted set.
+// If a store fails in a scenario, the scenario skips the store from then on, and the report contains the reason. Run
+// returns an error only for invalid options.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -184,7 +183,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			if !sc.in(round) {
 				continue
 			}
-			// Each round begins with another store, so that none always follows the same one.
+			// Each round begins with another store, so that no store always follows the same one.
 			for i := range o.Stores {
 				s := o.Stores[(i+round)%len(o.Stores)]
 				if ctx.Err() != nil {
@@ -213,12 +212,12 @@ func (b *Report) measure(ctx context.Context, o Options, sc Scenario, s Store) {
 			return
 		}
 	}
-	runtime.GC() // what others left is not this one's to clear away
+	runtime.GC() // the garbage of others must not cost this store time
 	t := &trial{Options: o, store: s, sample: make(Sample)}
 	err := sc.run(ctx, t)
 	err = errors.Join(err, t.close())
 	switch {
-	case ctx.Err() != nil: // half a round says nothing
+	case ctx.Err() != nil: // half a round is not comparable
 	case errors.Is(err, ErrUnsupported):
 		r.Skipped = ErrUnsupported.Error()
 	case err != nil:

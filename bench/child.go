@@ -15,15 +15,15 @@ import (
 // childEnv makes a process hold a key and do nothing else.
 const childEnv = "ANYLOCK_BENCH_HOLD"
 
-// An order names what the child holds.
+// An order names the key that the child process holds.
 type order struct {
 	Store string // Store.Child
 	Key   string
 	TTL   time.Duration
 }
 
-// Main is called first by a program that measures recovery, with what opens a store by Store.Child. In the process that
-// is started to hold a key it does so, and never returns.
+// Main must be the first call of a program that measures recovery. open opens a store from its Store.Child. In a
+// process that was started to hold a key, Main holds the key and never returns.
 func Main(open func(child string) (Store, error)) {
 	text := os.Getenv(childEnv)
 	if text == "" {
@@ -66,7 +66,7 @@ type holder struct {
 	once  sync.Once
 }
 
-// startHolder starts this program again to hold key.
+// startHolder starts this program as a child process that holds key.
 func startHolder(ctx context.Context, store, key string, ttl time.Duration) (*holder, error) {
 	text, err := json.Marshal(order{store, key, ttl})
 	if err != nil {
@@ -98,7 +98,7 @@ func startHolder(ctx context.Context, store, key string, ttl time.Duration) (*ho
 	return h, nil
 }
 
-// kill ends the process at once, as a crash would.
+// kill kills the process, as a crash would.
 func (h *holder) kill() {
 	h.once.Do(func() {
 		_ = h.cmd.Process.Kill()

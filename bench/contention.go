@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// How many workers there are unless Options.Workers says otherwise.
+// The numbers of workers if Options.Workers is 0.
 const (
-	workersOfOne  = 64 // client
+	workersOfOne  = 64 // of a single client
 	workersOfEach = 8
 )
 
@@ -19,7 +19,7 @@ func serial(ctx context.Context, t *trial) error {
 	return t.cycles(ctx, []*worker{{client: c, key: newKey()}})
 }
 
-// distinct has n workers; 0 for as many as the options say.
+// distinct has n workers, or as many as the options specify if n is 0.
 func distinct(n int) run {
 	return func(ctx context.Context, t *trial) error {
 		c, err := t.open(ctx, t.ttl())
@@ -55,8 +55,8 @@ func hotLocal(ctx context.Context, t *trial) error {
 	return t.cycles(ctx, all)
 }
 
-// hotClients has as many workers in each client, and holds the key for as long, as the options say, or as usual. One
-// worker stays one.
+// hotClients uses the number of workers per client and the hold of the options, or usual and usualHold if the options
+// specify none. If usual is 1, each client always has one worker.
 func hotClients(usual int, usualHold time.Duration) run {
 	return func(ctx context.Context, t *trial) error {
 		clients, err := t.openSeveral(ctx, t.Clients)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// held keeps many leases for a while.
+// held holds and renews many leases for a while.
 func held(ctx context.Context, t *trial) error {
 	const usual = 3 * time.Second
 	ttl := max(usual, t.store.MinTTL)
@@ -44,7 +44,7 @@ func held(ctx context.Context, t *trial) error {
 	if err != nil {
 		return errors.Join(context.Cause(filling), err)
 	}
-	const renewals = 3 // in a TTL, at least
+	const renewals = 3 // per TTL, at least
 	if err := t.rest(ctx, max(t.Duration, ttl/renewals*5/4)); err != nil {
 		return err
 	}
@@ -53,10 +53,10 @@ func held(ctx context.Context, t *trial) error {
 	return few(len(leases), func(i int) error { return leases[i].Release(ctx) })
 }
 
-// fillTime bounds the time in which a store grants the leases that it then holds.
+// fillTime limits the time in which a store grants the leases of the scenario held.
 const fillTime = 30 * time.Second
 
-// rest measures the load while there are no calls.
+// rest measures the load of the client and the server without any calls.
 func (t *trial) rest(ctx context.Context, d time.Duration) error {
 	before, err := t.begin(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (t *trial) rest(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// waiters releases a key to n that wait for it, in all clients, and measures how fast they get their turn.
+// waiters releases a key to n waiters in several clients, and measures how fast they are granted the key.
 func waiters(n int) run {
 	return func(ctx context.Context, t *trial) error {
 		clients, err := t.openSeveral(ctx, min(t.Clients, n)+1)
@@ -117,7 +117,7 @@ func waiters(n int) run {
 			})
 		}()
 		ready.Wait()
-		time.Sleep(10*arrivalDelay + time.Duration(n)*100*time.Microsecond) // they have arrived
+		time.Sleep(10*arrivalDelay + time.Duration(n)*100*time.Microsecond) // all waiters have arrived
 		mu.Lock()
 		released = time.Now()
 		mu.Unlock()
@@ -130,7 +130,7 @@ func waiters(n int) run {
 	}
 }
 
-// few runs f n times, by so many goroutines as an application has that is busy.
+// few runs f n times, on as many goroutines as a busy application has.
 func few(n int, f func(i int) error) error {
 	const workers = 64
 	var next atomic.Int64
@@ -144,7 +144,7 @@ func few(n int, f func(i int) error) error {
 	})
 }
 
-// together runs f n times at once.
+// together runs f n times in parallel.
 func together(n int, f func(i int) error) error {
 	var (
 		wg    sync.WaitGroup

@@ -7,14 +7,13 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// pageHead is the page up to its body, with the styles. The body is written by hand: a program that links html/template
-// keeps every exported method of every type, which makes the command a third larger.
+// pageHead is the page up to its body, with the styles. The body is not built with html/template, because a program
+// that links html/template keeps every exported method of every type, which makes the command a third larger.
 //
 //go:embed page_head.html
 var pageHead string
 
-// WriteHTML writes the report as one page that needs nothing else: styles and charts are inside, and there are no
-// scripts.
+// WriteHTML writes the report as one self-contained page: styles and charts are inside, and there are no scripts.
 func (b *Report) WriteHTML(w io.Writer) error {
 	p := new(page)
 	p.add(pageHead, "<h1>Locks side by side</h1>\n")
@@ -40,7 +39,7 @@ func (b *Report) WriteHTML(w io.Writer) error {
 	return err
 }
 
-// colors is how many the page's style has for stores.
+// colors is the number of store colors in the page's style.
 const colors = 8
 
 // A rowView is a line of a table.
@@ -57,7 +56,7 @@ type cellView struct {
 	Best   bool
 }
 
-// A table is a scenario's figures, a row for each store.
+// A table contains a scenario's figures, with a row for each store.
 type table struct {
 	Heads []Measure
 	Rows  []rowView
@@ -80,7 +79,8 @@ func (b *Report) overviewRow(sc ScenarioInfo) rowView {
 	return row
 }
 
-// best reports whether a store's figure is better than every other's, so clearly that the rounds of no two overlap.
+// best reports whether a store's figure is better than every other store's, so clearly that their rounds do not
+// overlap.
 func (b *Report) best(scenario, store string, m Measure) bool {
 	f, _ := b.Figure(scenario, store, m)
 	others := 0
@@ -97,7 +97,7 @@ func (b *Report) best(scenario, store string, m Measure) bool {
 	return others > 0
 }
 
-// table has the measures that any store has in the scenario.
+// table returns the table of a scenario, with the measures that any store has.
 func (b *Report) table(scenario string) table {
 	t := table{Heads: b.measuresOf(scenario)}
 	for i, s := range b.Stores {
@@ -139,7 +139,7 @@ func measureNamed(name string) Measure {
 	return Measure{Name: name}
 }
 
-// bars are those of a chart: the stores that have the measure.
+// bars returns the bars of a chart, for the stores that have the measure.
 func (b *Report) bars(scenario string, m Measure) (bars []bar) {
 	for i, s := range b.Stores {
 		if f, ok := b.Figure(scenario, s.Name, m); ok {

@@ -10,13 +10,12 @@ import (
 // arrivalDelay is how long a waiter needs to reach the store's queue.
 const arrivalDelay = 5 * time.Millisecond
 
-// parked is how long after its release a key has not been granted to the one who waits for it, where nobody will wake
-// it.
+// parked is how long after the release of a key a waiter may still be granted the key. After that, nobody will wake it.
 const parked = time.Minute
 
 var errParked = errors.New("a waiter is not granted a free key, long after it was released")
 
-// granted waits for key, whose earlier holders may hold it for so long together.
+// granted waits for key. others is how long earlier holders may hold the key in total.
 func granted(ctx context.Context, c Client, key string, others time.Duration) (Lease, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, parked+others, errParked)
 	defer stop()
@@ -27,7 +26,7 @@ func granted(ctx context.Context, c Client, key string, others time.Duration) (L
 	return l, err
 }
 
-// handOff passes a key from one client to the other, back and forth.
+// handOff passes a key between two clients, back and forth.
 func handOff(ctx context.Context, t *trial) error {
 	clients, err := t.openSeveral(ctx, 2)
 	if err != nil {
@@ -60,16 +59,16 @@ func handOff(ctx context.Context, t *trial) error {
 			return n.err
 		}
 		held = n.lease
-		times = append(times, max(n.at.Sub(released), 0)) // the grant may overtake the answer to the release
+		times = append(times, max(n.at.Sub(released), 0)) // the grant may arrive before the reply to the release
 	}
 	t.waited(times)
-	if times[0] == 0 { // they are sorted now
+	if times[0] == 0 { // waited has sorted them
 		t.note = "0: granted before Release returned"
 	}
 	return held.Release(ctx)
 }
 
-// try requests a key that another client holds.
+// try attempts to acquire a key that another client holds.
 func try(ctx context.Context, t *trial) error {
 	clients, err := t.openSeveral(ctx, 2)
 	if err != nil {
@@ -101,7 +100,7 @@ func try(ctx context.Context, t *trial) error {
 	}
 	var times []time.Duration
 	begun := time.Now()
-	// one at least, also by a machine that stood still
+	// at least one, even if the machine was paused
 	for end := begun.Add(t.Duration); len(times) == 0 || time.Now().Before(end); {
 		took, err := attempt()
 		if err != nil {
@@ -119,7 +118,7 @@ func try(ctx context.Context, t *trial) error {
 	return held.Release(ctx)
 }
 
-// recovery kills a process that holds a key which a client here waits for.
+// recovery kills a process that holds a key for which a client of this process waits.
 func recovery(ctx context.Context, t *trial) error {
 	const usual = time.Second
 	ttl := max(usual, t.store.MinTTL)

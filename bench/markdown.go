@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// MarkdownTable is the table of a scenario for a page of documentation: medians, and of the main measure the spread
-// over rounds.
+// MarkdownTable returns the table of a scenario for a page of documentation. It shows medians, and for the main measure
+// also the spread over rounds.
 func (b *Report) MarkdownTable(scenario string) string {
 	var t strings.Builder
 	view, main := b.table(scenario), b.main(scenario)
@@ -29,7 +29,7 @@ func (b *Report) MarkdownTable(scenario string) string {
 	return t.String()
 }
 
-// main is the measure to compare a scenario by.
+// main returns the main measure of a scenario.
 func (b *Report) main(scenario string) Measure {
 	for _, s := range b.Scenarios {
 		if s.Name == scenario {
@@ -39,8 +39,8 @@ func (b *Report) main(scenario string) Measure {
 	return Measure{}
 }
 
-// chartStyle is what the page's style says, for a chart that stands alone. The ground is left out: it suits light and
-// dark pages.
+// chartStyle contains the page's styles for a chart in its own file. It sets no background, so the chart suits light
+// and dark pages.
 const chartStyle = `<style>
 text{fill:#1d2129;font:12px system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}.head{font-weight:650;font-size:13px}.sub{fill:#5d6673;font-size:11px}
 .whisker{stroke:#1d2129;stroke-width:1.3;opacity:.55;fill:none}
@@ -48,7 +48,7 @@ text{fill:#1d2129;font:12px system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif
 @media (prefers-color-scheme:dark){text{fill:#e8eaee}.sub{fill:#9aa4b2}.whisker{stroke:#e8eaee}}
 </style>`
 
-// ChartFile is the chart of a scenario's main measure as an SVG file, empty if no store has it.
+// ChartFile returns the chart of a scenario's main measure as an SVG file. It returns "" if no store has the measure.
 func (b *Report) ChartFile(scenario string) string {
 	m := b.main(scenario)
 	bars := b.bars(scenario, m)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Measure is something that is measured.
+// A Measure is a quantity that is measured.
 type Measure struct {
 	Name  string `json:"name"`
 	Unit  string `json:"unit"` // "/s", "s", "" for a plain number, "%"
@@ -16,7 +16,7 @@ type Measure struct {
 // The measures, in the order of tables.
 var (
 	Rate = Measure{"rate", "/s", "cycles of acquire and release per second", true}
-	// P50, P99 and Max of a result are those of the acquisitions of all rounds together.
+	// P50, P99 and Max of a result cover the acquisitions of all rounds together.
 	P50  = Measure{"p50", "s", "half of the acquisitions waited no longer than this", false}
 	P99  = Measure{"p99", "s", "99 of 100 acquisitions waited no longer than this", false}
 	Max  = Measure{"max", "s", "the longest wait of an acquisition", false}
@@ -34,19 +34,19 @@ var (
 // Measures lists every measure, in the order of tables.
 var Measures = []Measure{Rate, P50, P99, Max, Jain, Requests, Allocs, Work, CPU, Load, Goroutines}
 
-// A Sample is what one round measured, by the names of measures.
+// A Sample contains the measurements of one round, by the names of measures.
 type Sample map[string]float64
 
 func (s Sample) set(m Measure, v float64) { s[m.Name] = v }
 
-// A Figure is a measure over all rounds.
+// A Figure summarizes a measure over all rounds.
 type Figure struct {
 	Median float64 `json:"median"` // for P50, P99 and Max, the value for all rounds together
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
 }
 
-// newFigure sums up what the rounds measured.
+// newFigure summarizes the values of the rounds.
 func newFigure(values []float64) Figure {
 	v := slices.Sorted(slices.Values(values))
 	n := len(v)
@@ -57,7 +57,7 @@ func newFigure(values []float64) Figure {
 	return f
 }
 
-// jain is Jain's fairness index of shares (R. Jain, D. Chiu, W. Hawe, 1984).
+// jain returns Jain's fairness index of shares (R. Jain, D. Chiu, W. Hawe, 1984).
 func jain(shares []int) float64 {
 	var sum, squares float64
 	for _, n := range shares {
@@ -70,13 +70,13 @@ func jain(shares []int) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// leastForP99 is how many acquisitions P99 needs, leastTurns how many turns of each worker Jain needs.
+// leastForP99 is how many acquisitions P99 needs. leastTurns is how many turns per worker Jain needs.
 const (
 	leastForP99 = 100
 	leastTurns  = 10
 )
 
-// waited keeps the waiting times of the round, which it sorts, and puts their quantiles into the sample.
+// waited sorts and keeps the waiting times of the round, and adds their quantiles to the sample.
 func (t *trial) waited(times []time.Duration) {
 	if len(times) == 0 {
 		return
@@ -90,9 +90,9 @@ func (t *trial) waited(times []time.Duration) {
 	t.sample.set(Max, times[len(times)-1].Seconds())
 }
 
-// setQuantiles replaces the figures of waiting times by those of all rounds together. A median of the rounds' quantiles
-// would put P99 below P50 or above Max, because rounds differ in length. Low and High are quantiles of single rounds,
-// also of those that are too short for a P99 of their own.
+// setQuantiles replaces the figures of waiting times by quantiles over all rounds. A median of the rounds' quantiles
+// could put P99 below P50 or above Max, because rounds differ in length. Low and High are quantiles of single rounds,
+// even of rounds that are too short for their own P99.
 func setQuantiles(figures map[string]Figure, rounds [][]time.Duration) {
 	all := slices.Concat(rounds...)
 	delete(figures, P99.Name)
@@ -114,7 +114,7 @@ func setQuantiles(figures map[string]Figure, rounds [][]time.Duration) {
 	}
 }
 
-// quantile is the smallest of the sorted times that at least the share q of them do not exceed.
+// quantile returns the smallest of the sorted times that at least the share q of the times do not exceed.
 func quantile(times []time.Duration, q float64) time.Duration {
 	i := int(q*float64(len(times))+0.9999999) - 1
 	return times[min(max(i, 0), len(times)-1)]

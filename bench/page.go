@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A page is HTML that is being written. Texts that are not markup go through esc.
+// A page is HTML under construction. Text that is not markup must go through esc.
 type page struct{ strings.Builder }
 
 func (p *page) add(parts ...string) {
@@ -14,7 +14,7 @@ func (p *page) add(parts ...string) {
 	}
 }
 
-// dot shows the color of a store.
+// dot returns a dot in the color of a store.
 func dot(color int) string { return `<span class="dot c` + strconv.Itoa(color) + `"></span>` }
 
 func (p *page) overview(b *Report) {
@@ -66,7 +66,7 @@ func (p *page) cell(c cellView, below string) {
 	p.add("<td", class, "><span>", esc(c.Text), "</span>", below, "</td>")
 }
 
-// words explains the measures.
+// words writes the explanations of the measures.
 func (p *page) words(measures []Measure) {
 	p.add("\n<section class=\"card\">\n<h2>What the words mean</h2>\n<dl>")
 	for _, m := range measures {

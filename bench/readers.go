@@ -10,7 +10,7 @@ const (
 	mostReads = 9
 )
 
-// readers is distinct with one key that all workers share: the two compare what sharing a key costs.
+// readers is distinct with one key that all workers share. The comparison of the two shows the cost of sharing a key.
 func readers(ctx context.Context, t *trial) error {
 	c, err := t.open(ctx, t.ttl())
 	if err != nil {
@@ -24,8 +24,8 @@ func readers(ctx context.Context, t *trial) error {
 	return t.cycles(ctx, all)
 }
 
-// readersWriter measures how long one writer waits for its turn beside readers that come and go. Without a fair queue
-// it would wait for ever.
+// readersWriter measures how long one writer waits while readers come and go. Without a fair queue the writer might
+// wait forever.
 func readersWriter(ctx context.Context, t *trial) error {
 	clients, err := t.openSeveral(ctx, t.Clients)
 	if err != nil {
@@ -43,8 +43,8 @@ func readersWriter(ctx context.Context, t *trial) error {
 	return t.cycles(ctx, all)
 }
 
-// readersWriters measures how writers share a key that readers stream through: each client has one writer, and its
-// other workers read.
+// readersWriters measures how writers share a key with a stream of readers. Each client has one writer, and its other
+// workers read.
 func readersWriters(ctx context.Context, t *trial) error {
 	clients, err := t.openSeveral(ctx, t.Clients)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Report is what was measured.
+// A Report contains the results of a run.
 type Report struct {
 	Time        time.Time      `json:"time"`
 	Machine     string         `json:"machine"`
@@ -47,15 +47,15 @@ type ScenarioInfo struct {
 	Main  string `json:"main_measure"`
 }
 
-// A Result is one scenario on one store.
+// A Result contains the measurements of one scenario on one store.
 type Result struct {
 	Scenario string            `json:"scenario"`
 	Store    string            `json:"store"`
 	Figures  map[string]Figure `json:"figures,omitempty"`
 	Rounds   []Sample          `json:"rounds,omitempty"`
-	Note     string            `json:"note,omitempty"`    // what was other than asked for
-	Skipped  string            `json:"skipped,omitempty"` // why it does not apply
-	Problem  string            `json:"problem,omitempty"` // why there is nothing, or no more
+	Note     string            `json:"note,omitempty"`    // how the run differed from the options
+	Skipped  string            `json:"skipped,omitempty"` // why the scenario does not apply
+	Problem  string            `json:"problem,omitempty"` // why there are no results, or no further ones
 
 	waits [][]time.Duration // of every round, sorted
 }
@@ -77,7 +77,7 @@ func newReport(o Options, scenarios []Scenario) *Report {
 	return b
 }
 
-// machine describes the one this runs on.
+// machine describes this machine.
 func machine() string {
 	model := runtime.GOARCH
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -91,7 +91,7 @@ func machine() string {
 	return fmt.Sprintf("%s, %d cores, %s", model, runtime.NumCPU(), runtime.GOOS)
 }
 
-// result returns that of a scenario on a store, a new one at first.
+// result returns the Result of a scenario on a store, and adds it if there is none.
 func (b *Report) result(scenario, store string) *Result {
 	if r := b.Result(scenario, store); r != nil {
 		return r
@@ -101,7 +101,7 @@ func (b *Report) result(scenario, store string) *Result {
 	return r
 }
 
-// Result returns that of a scenario on a store, nil if there is none.
+// Result returns the Result of a scenario on a store, or nil if there is none.
 func (b *Report) Result(scenario, store string) *Result {
 	for _, r := range b.Results {
 		if r.Scenario == scenario && r.Store == store {
@@ -111,7 +111,7 @@ func (b *Report) Result(scenario, store string) *Result {
 	return nil
 }
 
-// Figure returns a measure of a scenario on a store, and whether it was measured.
+// Figure returns a measure of a scenario on a store, and reports whether it was measured.
 func (b *Report) Figure(scenario, store string, m Measure) (Figure, bool) {
 	r := b.Result(scenario, store)
 	if r == nil {
@@ -128,8 +128,8 @@ func (r *Result) add(s Sample, waits []time.Duration) {
 	}
 }
 
-// finish sums up the rounds, and puts results in the order of scenarios and stores. What an interruption has left
-// without a result goes.
+// finish summarizes the rounds, and orders the results by scenario and store. It removes the results that an
+// interruption has left empty.
 func (b *Report) finish() *Report {
 	ordered := []*Result{}
 	scenarios := []ScenarioInfo{}

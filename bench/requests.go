@@ -11,10 +11,11 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// requestCounter returns a counter of the requests that a URL's servers have served; nil if they do not report it.
+// requestCounter returns a function that counts the requests served by a URL's servers. It returns nil if they do not
+// report the number.
 func requestCounter(ctx context.Context, raw string, u driver.URL) func(ctx context.Context) (int64, error) {
 	s := serversOf[u.Scheme]
-	if s.requests == nil || len(u.Hosts) == 0 || strings.Contains(u.Query, "lock_node=") { // which names further hosts
+	if s.requests == nil || len(u.Hosts) == 0 || strings.Contains(u.Query, "lock_node=") { // lock_node names further hosts
 		return nil
 	}
 	hosts := s.hosts(u, raw)
@@ -40,8 +41,8 @@ func redisRequests(ctx context.Context, h *host) (int64, error) {
 	return RedisCommands(ctx, h.redisClient())
 }
 
-// RedisCommands counts what a Redis has executed by INFO commandstats, commands inside of scripts too; INFO itself is
-// left out.
+// RedisCommands returns the number of commands that a Redis has executed, including those in scripts. The number comes
+// from INFO commandstats, and does not include INFO itself.
 func RedisCommands(ctx context.Context, c *redis.Client) (sum int64, err error) {
 	text, err := c.Info(ctx, "commandstats").Result()
 	if err != nil {
@@ -62,7 +63,7 @@ func RedisCommands(ctx context.Context, c *redis.Client) (sum int64, err error) 
 	return sum, nil
 }
 
-// memcachedRequests counts commands that reach items.
+// memcachedRequests returns the number of commands on items.
 func memcachedRequests(ctx context.Context, h *host) (sum int64, err error) {
 	err = ask(ctx, h.addr, "stats\r\n", func(line string) bool {
 		f := strings.Fields(line)
@@ -78,7 +79,8 @@ func memcachedRequests(ctx context.Context, h *host) (sum int64, err error) {
 	return sum, err
 }
 
-// zookeeperRequests counts packets received, pings too, by the command srvr, less its own.
+// zookeeperRequests returns the number of packets received, from the command srvr. The number includes pings and srvr
+// itself.
 func zookeeperRequests(ctx context.Context, h *host) (int64, error) {
 	received, err := firstAfter(ctx, h.addr, "srvr", "Received: ")
 	if err != nil {
@@ -87,7 +89,8 @@ func zookeeperRequests(ctx context.Context, h *host) (int64, error) {
 	return strconv.ParseInt(received, 10, 64)
 }
 
-// etcdRequests counts requests by the metrics of the server: unary calls handled, and messages in streams.
+// etcdRequests returns the number of messages received, from the server's metrics: one for each unary call, and those
+// in streams.
 func etcdRequests(ctx context.Context, h *host) (sum int64, err error) {
 	metrics, err := get(ctx, h.addr, "/metrics")
 	if err != nil {

@@ -11,23 +11,23 @@ import (
 type Scenario struct {
 	Name  string
 	Title string
-	Main  Measure // what to compare by
+	Main  Measure // the measure to compare stores by
 
 	slow  bool               // takes seconds: every other round is enough
-	unfit func(Store) string // why a store cannot do it, or ""
+	unfit func(Store) string // why a store cannot run it, or ""
 	run   run
 }
 
-// Scenarios lists what can be measured, with the crowds of waiters that o selects.
+// Scenarios lists the scenarios, with the numbers of waiters in o.
 func Scenarios(o Options) []Scenario { return selected(nil, o.withDefaults()) }
 
-// Scenarios that a number may follow: of those who wait, and of workers.
+// The names of scenarios that may have a number, of waiters or of workers.
 const (
 	crowd = "waiters"
 	many  = "distinct"
 )
 
-// selected returns the scenarios of these names; all if there are none.
+// selected returns the scenarios with these names, or all if names is empty.
 func selected(names []string, o Options) []Scenario {
 	all := []Scenario{
 		{Name: "serial", Title: "One worker, its own key: acquire, release, again", Main: Rate, run: serial},
@@ -69,7 +69,8 @@ func selected(names []string, o Options) []Scenario {
 	return all
 }
 
-// numbered are the sizes of a scenario that names select: all, by its name, or one, as in waiters-250.
+// numbered returns the sizes of a scenario that names select: all sizes by the scenario's name, or one size, as in
+// waiters-250.
 func numbered(names []string, scenario string, all []int) (sizes []int) {
 	for _, name := range names {
 		if name == scenario {
@@ -92,7 +93,7 @@ func scenarioNames() []string {
 	return append(names, crowd)
 }
 
-// in reports whether the scenario is measured in a round, the first of which is 0.
+// in reports whether the scenario is measured in a round. The first round is 0.
 func (s Scenario) in(round int) bool { return !s.slow || round%2 == 0 }
 
 func noChild(s Store) string {
@@ -102,7 +103,7 @@ func noChild(s Store) string {
 	return ""
 }
 
-// ttl is the TTL of leases that no scenario sees the end of.
+// ttl returns the TTL of leases in scenarios without expiry.
 func (t *trial) ttl() time.Duration {
 	if t.TTL > 0 {
 		return max(t.TTL, t.store.MinTTL)

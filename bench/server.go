@@ -18,15 +18,15 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// A server is a kind of server, and how it reports its version and load.
+// A server is a kind of server. It defines how to read the version and the load.
 type server struct {
 	name     string
-	port     string // unless the URL names another
+	port     string // the default port
 	version  func(ctx context.Context, h *host) (string, error)
-	requests func(ctx context.Context, h *host) (int64, error) // nil where it does not count them
+	requests func(ctx context.Context, h *host) (int64, error) // nil if the server does not count them
 }
 
-// A host is one of those that a URL names.
+// A host is one of the hosts in a URL.
 type host struct {
 	addr string
 	url  driver.URL
@@ -50,7 +50,7 @@ var (
 	postgresServer = server{"Postgres", "5432", postgresVersion, nil}
 )
 
-// hosts are those of a URL.
+// hosts returns the hosts of a URL.
 func (s server) hosts(u driver.URL, raw string) (hosts []*host) {
 	for _, h := range u.Hosts {
 		if addr, err := driver.HostPort(h, s.port); err == nil {
@@ -60,12 +60,12 @@ func (s server) hosts(u driver.URL, raw string) (hosts []*host) {
 	return hosts
 }
 
-// reportTimeout is how long a server may take to report its state before a measurement. One that does not, because its
-// metrics are closed or the user may not ask, goes without.
+// reportTimeout is how long a server may take to report its state before a measurement. Without a report, because its
+// metrics are closed or the user lacks permission, the measurement has no such figures.
 const reportTimeout = 2 * time.Second
 
-// serverOf says which server a URL leads to, as in "Redis 7.0.15": the first that it names. It is empty where there is
-// none, or the server does not report.
+// serverOf returns the name and version of the first server of a URL, such as "Redis 7.0.15". It returns "" if there is
+// no server, or the server does not report its version.
 func serverOf(ctx context.Context, raw string, u driver.URL) string {
 	s, ok := serversOf[u.Scheme]
 	if !ok || len(u.Hosts) == 0 {
@@ -80,7 +80,7 @@ func serverOf(ctx context.Context, raw string, u driver.URL) string {
 	return s.name + " " + version
 }
 
-// redisClient is the same for all requests: to open a connection costs commands too.
+// redisClient returns the same client for all requests, because opening a connection costs commands too.
 func (h *host) redisClient() *redis.Client {
 	if h.redis == nil {
 		h.redis = redis.NewClient(&redis.Options{
@@ -140,7 +140,7 @@ func postgresVersion(ctx context.Context, h *host) (version string, err error) {
 	return version, err
 }
 
-// ask sends a request and passes the lines of its answer until more is false, or the connection ends.
+// ask sends a request and calls more with each line of the reply, until more returns false or the connection ends.
 func ask(ctx context.Context, addr, request string, more func(line string) bool) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -159,7 +159,7 @@ func ask(ctx context.Context, addr, request string, more func(line string) bool)
 	return s.Err()
 }
 
-// firstAfter is what follows prefix in the answer's line that begins with it.
+// firstAfter returns the rest of the reply's first line that begins with prefix.
 func firstAfter(ctx context.Context, addr, request, prefix string) (rest string, err error) {
 	found := false
 	err = ask(ctx, addr, request, func(line string) bool {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A bar is one line of a chart.
+// A bar is one bar of a chart.
 type bar struct {
 	name  string
 	color int
 	Figure
 }
 
-// Sizes in the units of the drawing, which scales with the page.
+// Sizes are in units of the drawing, which scales with the page.
 const (
 	chartWidth  = 460.0
 	labelWidth  = 128.0
@@ -23,11 +23,11 @@ const (
 	barGap      = 12.0
 	chartTop    = 26.0
 	chartBottom = 8.0
-	logFrom     = 20.0 // largest by smallest
+	logFrom     = 20.0 // the ratio of the largest to the smallest value from which the scale is logarithmic
 )
 
-// chart draws bars with their medians, and whiskers from the lowest to the highest round. Where the stores lie far
-// apart the scale is logarithmic, and says so.
+// chart draws bars with their medians, and whiskers from the lowest to the highest round. If the values are far apart,
+// the scale is logarithmic, and the chart shows this.
 func chart(m Measure, bars []bar) string {
 	scale, kind := scaleOf(bars)
 	height := chartTop + float64(len(bars))*(barHeight+barGap) + chartBottom
@@ -59,7 +59,7 @@ func chart(m Measure, bars []bar) string {
 	return b.String()
 }
 
-// scaleOf maps values to lengths of bars, the highest to the whole width.
+// scaleOf returns a function from values to lengths of bars. The highest value has the full width.
 func scaleOf(bars []bar) (scale func(v float64) float64, kind string) {
 	const width = chartWidth - labelWidth - valueWidth
 	high, low := 0.0, math.Inf(1)
@@ -75,7 +75,7 @@ func scaleOf(bars []bar) (scale func(v float64) float64, kind string) {
 	case high/low < logFrom:
 		return func(v float64) float64 { return width * v / high }, ""
 	}
-	from := math.Floor(math.Log10(low)) - 0.3 // the smallest is still a bar
+	from := math.Floor(math.Log10(low)) - 0.3 // the smallest value still has a bar
 	whole := math.Log10(high) - from
 	return func(v float64) float64 {
 		if v <= 0 {
@@ -85,7 +85,7 @@ func scaleOf(bars []bar) (scale func(v float64) float64, kind string) {
 	}, ", logarithmic"
 }
 
-// tip is the text of a bar's tooltip.
+// tip returns the text of a bar's tooltip.
 func tip(m Measure, x bar) string {
 	return fmt.Sprintf("%s: %s, rounds from %s to %s", x.name, m.Show(x.Median, true), m.Show(x.Low, true),
 		m.Show(x.High, true))

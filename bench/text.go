@@ -12,12 +12,12 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// WriteText writes the report as tables, one for each scenario, and explains their columns. A table has medians, and
-// for the scenario's main measure the spread over rounds.
+// WriteText writes the report as tables, one for each scenario, and explains their columns. A table shows medians, and
+// for the scenario's main measure also the spread over rounds.
 func (b *Report) WriteText(w io.Writer) error { return b.WriteTextWithin(w, 0) }
 
-// WriteTextWithin is WriteText for a terminal of that width in characters; 0 is any width. A wider table is broken into
-// several, one below the other.
+// WriteTextWithin is WriteText for a terminal of that width in characters; 0 means any width. It splits a wider table
+// into several, one below the other.
 func (b *Report) WriteTextWithin(w io.Writer, width int) error {
 	var t strings.Builder
 	fmt.Fprintf(&t, "%s, %s\n%s\n", b.Machine, b.Go, b.setting())
@@ -100,7 +100,7 @@ func (b *Report) writeTable(t *strings.Builder, sc ScenarioInfo, width int) {
 	align(t, rows, width)
 }
 
-// remark is what there is to say on a result, on one line: a problem may have the text of a server.
+// remark returns the remark on a result, on one line. A problem may contain text of a server.
 func (r *Result) remark() string {
 	switch {
 	case r.Skipped != "":
@@ -111,8 +111,8 @@ func (r *Result) remark() string {
 	return kit.Printable(r.Note)
 }
 
-// align writes rows as columns, numbers to the right, and behind them remarks, which have no head. Columns for which a
-// line has no room go below, each time with the first one.
+// align writes rows as columns, with numbers aligned to the right. The remarks, which have no head, follow the last
+// column. Columns that do not fit into the line follow below, each time after the first column.
 func align(t *strings.Builder, rows [][]string, width int) {
 	const gap = 2
 	columns := len(rows[0])
@@ -142,7 +142,7 @@ func align(t *strings.Builder, rows [][]string, width int) {
 	}
 }
 
-// Show writes v in the measure's unit, a dash if there is nothing.
+// Show returns v in the measure's unit, or a dash if v was not measured.
 func (m Measure) Show(v float64, measured bool) string {
 	if !measured {
 		return "-"
@@ -158,7 +158,7 @@ func (m Measure) Show(v float64, measured bool) string {
 	return ShowNumber(v)
 }
 
-// ShowNumber writes three digits, and thousands with a space between.
+// ShowNumber returns v with three digits, or with spaces between thousands.
 func ShowNumber(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 1000:
@@ -179,7 +179,7 @@ func ShowNumber(v float64) string {
 	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.3f", v), "0"), ".")
 }
 
-// showTime writes seconds with three digits in the unit that suits.
+// showTime returns seconds with three digits, in a suitable unit.
 func showTime(seconds float64) string {
 	for _, u := range []struct {
 		name string
@@ -199,7 +199,7 @@ func showTime(seconds float64) string {
 	return fmt.Sprintf("%.0f ns", seconds*1e9)
 }
 
-// spread is how far the rounds lay from the median, downwards and upwards.
+// spread returns how far the rounds were below and above the median.
 func (f Figure) spread(measured bool) string {
 	if !measured || f.Median == 0 {
 		return "-"

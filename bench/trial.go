@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// run measures a scenario once.
+// A run measures a scenario once.
 type run func(ctx context.Context, t *trial) error
 
 // A trial is one round of one scenario on one store.
@@ -21,12 +21,12 @@ type trial struct {
 	store  Store
 	sample Sample
 	waits  []time.Duration // of every acquisition, sorted
-	note   string          // what is other than asked for
+	note   string          // how the run differs from the options
 
 	clients []Client
 }
 
-// open returns a new client, closed at the end.
+// open returns a new client, which is closed at the end of the trial.
 func (t *trial) open(ctx context.Context, ttl time.Duration) (Client, error) {
 	c, err := t.store.Open(ctx, ttl)
 	if err != nil {
@@ -60,35 +60,35 @@ func newKey() string {
 	return "bench-" + hex.EncodeToString(b[:])
 }
 
-// A worker goes through cycles of acquire and release on one key.
+// A worker repeats a cycle on one key: acquire, hold, release.
 type worker struct {
 	client Client
 	key    string
 	hold   time.Duration
-	reads  int  // how many of ten cycles ask for a shared lease
+	reads  int  // how many of ten cycles request a shared lease
 	hidden bool // its waits and its share are not measured
 
 	cycles int             // granted before the end
-	waits  []time.Duration // of all acquisitions, those cut off at last too
+	waits  []time.Duration // of all acquisitions, including those cut off at the end
 }
 
-// room is for how many waits there is room at first, of all workers together: a slice that grows is copied again and
-// again, in time that counts as the store's.
+// room is the initial capacity for waits, of all workers together. A slice that grows is copied repeatedly, and the
+// time for this would count as the store's.
 const room = 1 << 20
 
-// patience is how long after the end of a round those who still wait may get their turn.
+// patience is how long after the end of a round the waiters may still be granted the key.
 const patience = 2 * time.Second
 
-// A span is the time in which the workers go round.
+// A span is the time in which the workers repeat their cycles.
 type span struct {
 	start   time.Time
 	length  time.Duration
-	acquire context.Context // ends some time after it
-	release context.Context // does not
+	acquire context.Context // ends some time after the span
+	release context.Context // does not end
 }
 
-// work repeats the cycle until the end of the span. The clock is read twice in a cycle: some stores take little longer
-// than that.
+// work repeats the cycle until the end of the span. It reads the clock only twice per cycle, because some stores take
+// little longer than that.
 func (w *worker) work(s *span) error {
 	for begun := time.Since(s.start); begun < s.length; begun = time.Since(s.start) {
 		if err := w.cycle(s, begun); err != nil {
@@ -98,12 +98,12 @@ func (w *worker) work(s *span) error {
 	return nil
 }
 
-// cycle is one turn of a worker; it counts only if the key is granted before the end of the span.
+// cycle runs one cycle of a worker. The cycle counts only if the key is granted before the end of the span.
 func (w *worker) cycle(s *span, begun time.Duration) error {
 	l, err := w.acquire(s.acquire)
 	got := time.Since(s.start)
 	if err != nil {
-		if s.acquire.Err() != nil { // it has waited for at least that long
+		if s.acquire.Err() != nil { // the worker has waited for at least that long
 			w.waits = append(w.waits, got-begun)
 		}
 		return err
@@ -127,7 +127,8 @@ func (w *worker) acquire(ctx context.Context) (Lease, error) {
 	return c.AcquireShared(ctx, w.key)
 }
 
-// keep holds the key. A long hold ends with ctx; a short one makes nothing that would count as the store's.
+// keep holds the key. A long hold ends with ctx. A short hold allocates nothing, because that would count as the
+// store's.
 func (w *worker) keep(ctx context.Context) {
 	const short = 100 * time.Millisecond
 	if w.hold <= short {
@@ -142,10 +143,10 @@ func (w *worker) keep(ctx context.Context) {
 	}
 }
 
-// cycles lets the workers go round for the duration, and measures.
+// cycles lets the workers repeat their cycles for the duration, and measures.
 func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	release := context.WithoutCancel(ctx)
-	for _, w := range workers { // connections are there, scripts are loaded
+	for _, w := range workers { // warm up: open connections, load scripts
 		warm := worker{client: w.client, key: newKey(), reads: w.reads}
 		if err := warm.cycle(&span{acquire: ctx, release: release}, 0); err != nil {
 			return err
@@ -211,14 +212,14 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	return nil
 }
 
-// A spending is what the client's process and the server have used up so far.
+// A spending is what the client's process and the server have used so far.
 type spending struct {
 	requests int64
 	allocs   uint64
 	cpu      time.Duration
 }
 
-// begin and end count before and after a span. To ask a server for its count takes something too: both do it outside of
+// begin and end count before and after a span. Asking a server for its count uses resources too, so both do it outside
 // the span.
 func (t *trial) begin(ctx context.Context) (s spending, err error) {
 	s.requests, err = t.served(ctx)
@@ -239,7 +240,7 @@ func (s *spending) look() {
 	s.allocs, s.cpu = m.Mallocs, processCPU()
 }
 
-// served is how many requests the server has served, 0 if it does not report the number.
+// served returns how many requests the server has served, or 0 if it does not report the number.
 func (t *trial) served(ctx context.Context) (int64, error) {
 	if t.store.Requests == nil {
 		return 0, nil
@@ -256,7 +257,7 @@ func (t *trial) served(ctx context.Context) (int64, error) {
 // countTime is how long a server may take to report its count.
 const countTime = 5 * time.Second
 
-// spent puts what was used up between two counts into the sample, for each cycle.
+// spent adds to the sample what each cycle used between two counts.
 func (t *trial) spent(before, after spending, cycles int) {
 	t.sample.set(Allocs, float64(after.allocs-before.allocs)/float64(cycles))
 	if used := after.cpu - before.cpu; used > 0 {
@@ -267,7 +268,7 @@ func (t *trial) spent(before, after spending, cycles int) {
 	}
 }
 
-// number is how many leases one client holds: the configured number, or as many as it can.
+// number returns how many leases one client holds: the number in the options, but no more than the store allows.
 func (t *trial) number(asked, usual int) int {
 	n := asked
 	if n == 0 {
@@ -280,7 +281,7 @@ func (t *trial) number(asked, usual int) int {
 	return n
 }
 
-// holding is how long a contended key is held. A round lasts long enough for some cycles.
+// holding returns how long a contended key is held. It extends the rounds so that each has time for some cycles.
 func (t *trial) holding(usual time.Duration) time.Duration {
 	switch {
 	case t.Hold < 0:

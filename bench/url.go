@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// URL is the store that package lock opens for rawURL; the program has imported the store's package. It reaches the
-// store once, so that a wrong address shows before anything is measured.
+// URL returns the store that package lock opens for rawURL. The program must have imported the store's package. URL
+// connects to the store once, so that a wrong address is reported before anything is measured.
 func URL(ctx context.Context, rawURL string) (Store, error) {
 	d, err := driver.Lookup(rawURL)
 	if err != nil {
@@ -43,7 +43,7 @@ func URL(ctx context.Context, rawURL string) (Store, error) {
 	if g.Reach == lock.ReachProcess {
 		s.Child = "" // no other process can reach it
 	}
-	if g.MaxLeases > 0 { // half of them may wait, and one may look on besides
+	if g.MaxLeases > 0 { // half of them may wait, and one may be needed for inspection
 		s.MaxLeases = g.MaxLeases/2 - 2
 	}
 	s.Requests = requestCounter(ctx, rawURL, u)
@@ -53,7 +53,7 @@ func URL(ctx context.Context, rawURL string) (Store, error) {
 	return s, l.Close()
 }
 
-// version is that of a module in this program.
+// version returns the version of a module in this program.
 func version(module string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range append(info.Deps, &info.Main) {
@@ -65,7 +65,7 @@ func version(module string) string {
 	return "(devel)"
 }
 
-// A lockerClient is a Locker as a client.
+// A lockerClient is a Client that uses a Locker.
 type lockerClient struct{ *lock.Locker }
 
 func (c lockerClient) Acquire(ctx context.Context, key string) (Lease, error) {
@@ -91,7 +91,7 @@ func (c lockerClient) Try(ctx context.Context, key string) (Lease, error) {
 
 func leaseOrNil(l *lock.Lease, err error) (Lease, error) {
 	if err != nil {
-		return nil, err // and not l: an interface that holds a nil pointer is not nil
+		return nil, err // not l: an interface that holds a nil pointer is not nil
 	}
 	return l, nil
 }

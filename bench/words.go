@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// spreadAbout explains the column "spread" of a text report, which is no measure of its own.
+// spreadAbout explains the column "spread" of a text report, which is not a measure.
 const spreadAbout = "how far the lowest and the highest round were from the median in the column before it"
 
 // usualWidth is the width of the explanations if the report has no width of its own.
@@ -51,7 +51,7 @@ func (b *Report) shows(m Measure) bool {
 	return false
 }
 
-// wrap breaks text between words into lines of at most width characters; a longer word has a line of its own.
+// wrap breaks text into lines of at most width characters. A longer word has its own line.
 func wrap(text string, width int) (lines []string) {
 	for word := range strings.FieldsSeq(text) {
 		last := len(lines) - 1

@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// An admitting is a right store that may be barred, and has room for so many.
+// An admitting is a client of a correct store. It grants nothing while barred returns an error. Its capacity is room
+// leases.
 type admitting struct {
 	backend.Backend
 	barred func() error
@@ -40,7 +41,8 @@ func (a *admitting) NotReady() error { return a.barred() }
 
 func (a *admitting) Capacity(context.Context) (int, error) { return a.room, nil }
 
-// admit runs checks on a store that is barred while barred returns an error. It also returns the calls of NotReady.
+// admit runs checks on a store that grants nothing while barred returns an error. It also returns the errors that were
+// passed to NotReady.
 func admit(t *testing.T, o conformance.Options, room int, barred func() error) (
 	results []conformance.Result, notReady []string, err error,
 ) {
@@ -60,7 +62,7 @@ func admit(t *testing.T, o conformance.Options, room int, barred func() error) (
 
 func never() error { return nil }
 
-// The suite waits once for a store that reports why it cannot grant yet.
+// If a store reports that it is not ready, the suite calls NotReady once, and waits until the store grants.
 func TestWaitsForYoungStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		young := time.Now().Add(time.Minute)
@@ -81,7 +83,7 @@ func TestWaitsForYoungStore(t *testing.T) {
 	})
 }
 
-// A store that grants nothing is no store whose every check fails.
+// If the store grants nothing, Execute returns an error and no results.
 func TestGrantsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		results, _, err := admit(t, conformance.Options{}, 0,
@@ -92,7 +94,7 @@ func TestGrantsNothing(t *testing.T) {
 	})
 }
 
-// When a store no longer grants anything, the remaining checks are not run.
+// If the store stops granting during the suite, the remaining checks are not run.
 func TestGrantsNothingAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Bool
@@ -119,7 +121,8 @@ func TestGrantsNothingAnyMore(t *testing.T) {
 	})
 }
 
-// Checks request no more leases than the server can hold: here 2 clients with 8 leases each, and a few more.
+// Execute returns ErrUnavailable if the server has room for fewer than 32 leases: 2 clients with 8 leases each, and 16
+// more. A capacity of 0 means no limit.
 func TestKeepsToCapacity(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

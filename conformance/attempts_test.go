@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// What every attempt at a check saw is reported as a broken rule. The machine is blamed only where it was slow.
+// verdictOf reports a broken rule if every attempt saw the same problem, or if the machine was not slow in the last
+// attempt. It mentions a slow machine only if the machine was slow.
 func TestVerdictOfLateAttempts(t *testing.T) {
 	over := outcome{status: late, broken: ttlRule, seen: "over", output: "x.go:1: the lease was over"}
 	silent := outcome{status: late, broken: answerRule, seen: "silent", output: "x.go:2: no answer"}

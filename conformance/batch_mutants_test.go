@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// batches whose replies are late, or report a loss
+// batchMutants are bugs of batches whose replies are late, or report a loss.
 var batchMutants = []mutant{
 	{"batch's deadline counts from the answer", "LateAnswerCountsFromSending"},
 	{"batch's deadline counts from the answer", "DeadlineAnchoredBeforeSend"},
@@ -21,14 +21,15 @@ var batchMutants = []mutant{
 	{"loss that a batch hears of ends no lease whose key is held", "EvictedBatchSparesNewHolder"},
 }
 
-// batchBehindBack renews a lease without its knowledge where that is the bug.
+// batchBehindBack applies the bugs in which a batch renews a lease without informing its Life. done reports whether err
+// is the result.
 func (c *client) batchBehindBack(ctx context.Context, life *kit.Life, ttl time.Duration) (err error, done bool) {
 	switch {
 	case c.is("late answer of a batch revives the lease"):
 		_, err = requests{c}.RenewLease(context.WithoutCancel(ctx), life, ttl)
 	case c.is("unanswered shorter batch is not counted") && ttl < time.Until(life.Deadline())/2:
 		err = c.do(ctx, func() {
-			time.Sleep(50 * time.Millisecond) // sleeps: the store takes its time
+			time.Sleep(50 * time.Millisecond) // sleeps: the store is slow
 			c.server.renew(life.Key(), life.Owner(), c, ttl)
 		})
 	default:
@@ -37,14 +38,14 @@ func (c *client) batchBehindBack(ctx context.Context, life *kit.Life, ttl time.D
 	return err, true
 }
 
-// hides reports whether a batch hides err from its lease.
+// hides reports whether a batch hides err from its lease, as a bug.
 func (c *client) hides(life *kit.Life, err error) bool {
 	return errors.Is(err, backend.ErrLost) && (c.is("loss that a batch hears of ends no lease") ||
 		c.is("loss that a batch hears of ends no lease whose key is held") && c.server.inspect(life.Key()).Held())
 }
 
-// hangs has the leases of a batch keep Lost open while it is under way, which is until the store answers, where that is
-// the bug.
+// hangs applies the bug that the leases of a batch keep Lost open until the store replies. The caller calls answered
+// after the batch.
 func (c *client) hangs(renewals []backend.Renewal) (answered func()) {
 	if !c.is("hung batch keeps Lost open") {
 		return func() {}
@@ -64,14 +65,14 @@ func (c *client) hangs(renewals []backend.Renewal) (answered func()) {
 	}
 }
 
-// closesLost closes Lost when a batch of which b is has been answered.
+// closesLost closes Lost once the batch that contains b has been answered.
 func (b *bent) closesLost() {
 	for ; b.hung.Load(); time.Sleep(time.Millisecond) {
 	}
 	close(b.lost)
 }
 
-// anchorsLate has the deadlines of a batch count from the answer where that is the bug.
+// anchorsLate applies the bug that the deadlines of a batch count from the reply.
 func (c *client) anchorsLate(renewals []backend.Renewal, errs []error) {
 	for i, r := range renewals {
 		if b, ok := r.Lease.(*bent); ok && errs[i] == nil && c.is("batch's deadline counts from the answer") {

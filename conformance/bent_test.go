@@ -23,7 +23,7 @@ type bent struct {
 
 	renewing  atomic.Int64 // renewals under way
 	releasing atomic.Int64
-	silent    atomic.Bool // OnLost calls nothing
+	silent    atomic.Bool // OnLost callbacks are suppressed
 }
 
 // bend returns life, or a lease with the mutant's bug.
@@ -150,7 +150,7 @@ func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
 		return b.late(ctx, ttl)
 	case b.is("hung Renew keeps Lost open"):
 		err := b.Life.Renew(ctx, ttl)
-		_ = b.c.do(context.Background(), func() {}) // answered when the store is
+		_ = b.c.do(context.Background(), func() {}) // returns when the store replies
 		close(b.lost)
 		return err
 	}

@@ -1,4 +1,4 @@
 package conformance
 
-// InBubble is inBubble.
+// InBubble exports inBubble to package conformance_test.
 var InBubble = inBubble

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// TestRunInBubbleReportsBrokenStores runs the suite in a bubble on stores whose goroutines never end, in a process of
-// its own: they fail checks, with the others reported, and the process does not panic.
+// TestRunInBubbleReportsBrokenStores runs the suite in a bubble, in a child process, on stores whose goroutines never
+// end. Their checks fail, the other checks are still reported, and the process does not panic.
 func TestRunInBubbleReportsBrokenStores(t *testing.T) {
 	t.Parallel()
 	const child = "ANYLOCK_TEST_BROKEN_IN_BUBBLE"

@@ -9,7 +9,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// errors of failed requests, a full store, and a client that holds MaxLeases
+// busyMutants are bugs in the errors of failed requests, of a full store, of a client that holds MaxLeases leases, and
+// in the turns of waiters that do not respond.
 var busyMutants = []mutant{
 	{"ended wait does not report that the key is busy", "EndedWaitReportsBusy"},
 	{"wait past its deadline does not report that the key is busy", "EndedWaitReportsBusy"},
@@ -36,7 +37,7 @@ var busyMutants = []mutant{
 	{"waiter whose turn came too late waits for ever", "LateTurnIsOneLease"},
 }
 
-// endOfWait is the error of a wait for a busy key whose context has ended.
+// endOfWait returns the error of a wait for a busy key whose context has ended.
 func (c *client) endOfWait(ctx context.Context) error {
 	switch {
 	case c.is("cancelled wait is ErrHeld"):
@@ -48,7 +49,7 @@ func (c *client) endOfWait(ctx context.Context) error {
 	return kit.ContextError(ctx, backend.ErrHeld)
 }
 
-// ownLimit is the error of a request that the client has timed out.
+// ownLimit returns the error of a request that the client has timed out.
 func (c *client) ownLimit() error {
 	switch {
 	case c.is("own limit is reported as a context's"):
@@ -63,7 +64,7 @@ func (c *client) ownLimit() error {
 
 var errFull = fmt.Errorf("%w: out of memory", backend.ErrUnavailable)
 
-// fill makes the server refuse new leases.
+// fill makes the server refuse new leases until empty is called.
 func (s *server) fill() (empty func()) {
 	set := func(full bool) {
 		s.mu.Lock()
@@ -74,7 +75,8 @@ func (s *server) fill() (empty func()) {
 	return func() { set(false) }
 }
 
-// refusal is a full server's reply to a request: an attempt, a renewal, or a release.
+// refusal returns the error with which a full server replies to a request, or nil. request is "attempt", "renewal" or
+// "release".
 func (s *server) refusal(key, request string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,12 +95,11 @@ func (s *server) refusal(key, request string) error {
 	return nil
 }
 
-// mostLeases is how many leases a client with a limit holds.
+// mostLeases is the MaxLeases of a client with a limit.
 const mostLeases = 6
 
-// turn waits until the client may have one more lease, or returns an error if it may not. The caller calls done with
-// the lease, or nil if the attempt has failed. An attempt whose context has ended no longer counts, whatever the server
-// does.
+// turn waits until the client may hold one more lease, or returns an error if it may not. The caller calls done with
+// the lease, or with nil if the attempt failed. A failed attempt no longer counts, even if the server grants it later.
 func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(*kit.Life), err error) {
 	most := c.Guarantees().MaxLeases
 	if c.is("one lease less than MaxLeases") {
@@ -124,7 +125,7 @@ func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(*
 	}, nil
 }
 
-// takes reports whether c, which may hold so many leases, takes one more, for owner.
+// takes reports whether c holds fewer than most leases. If so, it counts one more attempt, by owner.
 func (s *server) takes(c *client, owner string, most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// Stores that claim too much pass where no hook can put the claim to the test. The report names the unproven claim;
-// with the hook, they fail.
+// Unproven reports a claim if the hook that tests it is missing, or if Harness.Skip excludes its check. With every
+// hook, it reports no claim.
 func TestClaimsAreNotProvenWithoutTheirHook(t *testing.T) {
 	t.Parallel()
 	for _, lie := range []struct{ bug, field, missing, check string }{
@@ -53,7 +53,7 @@ func TestClaimsAreNotProvenWithoutTheirHook(t *testing.T) {
 	}
 }
 
-// Every claim is reported that no check can test with the hooks that there are, for every reach.
+// For every reach, Unproven reports the claims that the existing hooks cannot test, and none that they can.
 func TestClaimsOfEveryReach(t *testing.T) {
 	s := newServer("")
 	defer close(s.stop)
@@ -80,7 +80,7 @@ func TestClaimsOfEveryReach(t *testing.T) {
 		what    string
 		g       backend.Guarantees
 		field   string
-		missing map[backend.Reach]string // the hook that is named; empty where nothing is claimed
+		missing map[backend.Reach]string // the hook that must be reported; empty if nothing is claimed
 		proves  func(h *conformance.Harness)
 	}{
 		{"tokens over a restart", claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingRestart }),
@@ -114,7 +114,7 @@ func TestClaimsOfEveryReach(t *testing.T) {
 		{"notified of losses", claim(func(g *backend.Guarantees) { g.ReportsLoss = true }), "Guarantees.ReportsLoss",
 			map[backend.Reach]string{p: "Harness.Evict", h: "Harness.Evict", n: "Harness.Evict"}, evict},
 	} {
-		// Whether there is anything to remove a lease with, only the check knows when it runs.
+		// Only the running check knows whether it can remove a lease.
 		skipped := conformance.Result{Name: "RemovedHolderIsNotified", Status: conformance.Skip, Missing: "Harness.Evict"}
 		for _, reach := range []backend.Reach{p, h, n} {
 			g := test.g
@@ -140,7 +140,7 @@ func TestClaimsOfEveryReach(t *testing.T) {
 	}
 }
 
-// A boaster claims to notify holders of losses, and is no Breaker, which could prove the claim.
+// A boaster claims to notify holders of losses. It is no Breaker: a Break could prove the claim.
 type boaster struct{ backend.Backend }
 
 func (b boaster) Guarantees() backend.Guarantees {
@@ -149,9 +149,9 @@ func (b boaster) Guarantees() backend.Guarantees {
 	return g
 }
 
-// skippedAsTheyRun is a harness with which checks of claims find out only when they run that they cannot test them: the
-// store is no Breaker and the harness has no Evict hook, no process can have a wrong clock, and a lease without contact
-// is over before its holder could find the store again.
+// skippedAsTheyRun returns a harness with which three checks of claims skip themselves while they run. The store is no
+// Breaker and the harness has no Evict hook. No process can have a wrong clock. A lease without contact ends before its
+// holder can reconnect to the store.
 func skippedAsTheyRun(t *testing.T) conformance.Harness {
 	s := newServer("deadline stands at MaxSilence")
 	t.Cleanup(func() { close(s.stop) })
@@ -177,7 +177,8 @@ func skippedAsTheyRun(t *testing.T) conformance.Harness {
 	return h
 }
 
-// skippedClaims are the claims of that harness, and what is reported for each.
+// skippedClaims are the claims of the harness of skippedAsTheyRun that no check tests, with the expected report of
+// each.
 var skippedClaims = map[string]struct{ missing, reason string }{
 	"Guarantees.ReportsLoss": {"Harness.Evict", "not proven: needs Harness.Evict"},
 	"Guarantees.EnforcedBy": {"",
@@ -185,7 +186,7 @@ var skippedClaims = map[string]struct{ missing, reason string }{
 	"Guarantees.EarlyLoss": {"", "not proven: RestartKeepsLeases was skipped: a lease ends"},
 }
 
-// A claim whose check skips itself when it runs is not proven either.
+// A claim is not proven if its check skips itself while it runs.
 func TestSkippedChecksProveNoClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +205,7 @@ func TestSkippedChecksProveNoClaim(t *testing.T) {
 	})
 }
 
-// "go test" reports such claims too, after all checks have ended. The test starts its own binary again.
+// RunInBubble also reports the claims of skipped checks. The test runs it in a child process.
 func TestRunReportsSkippedClaims(t *testing.T) {
 	t.Parallel()
 	const child = "ANYLOCK_TEST_SKIPPED_CLAIMS"
@@ -225,7 +226,7 @@ func TestRunReportsSkippedClaims(t *testing.T) {
 	}
 }
 
-// The results of a whole run list unproven claims; those of a selection do not.
+// The results of a whole run include the unproven claims. The results of a selection do not.
 func TestExecuteReportsClaims(t *testing.T) {
 	t.Parallel()
 	s := newServer("")
@@ -254,7 +255,8 @@ func TestExecuteReportsClaims(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	// fencing twice, consistency, early loss, reach, lateness, the clients' clocks and the servers', shared leases twice
+	// The claims are: fencing twice, consistency, early loss, reach, lateness, the clocks of clients and of servers, and
+	// shared leases twice.
 	const made = 10
 	if claims != made {
 		t.Errorf("%d claims are not proven, want %d", claims, made)
@@ -265,7 +267,7 @@ func TestExecuteReportsClaims(t *testing.T) {
 	}
 }
 
-// A name that no check has skips nothing.
+// Execute rejects a name in Harness.Skip that no check has, before it opens a client.
 func TestSkipNamesAreChecked(t *testing.T) {
 	h := newServer("").harness()
 	h.Skip = map[string]string{"NoSuchCheck": "why not"}
@@ -276,7 +278,7 @@ func TestSkipNamesAreChecked(t *testing.T) {
 	}
 }
 
-// A store of each client's own makes no more noise than one failure.
+// If each client has a store of its own, ClientsShareStore fails and every other check is skipped.
 func TestUnsharedStoreStopsTheSuite(t *testing.T) {
 	t.Parallel()
 	s := newServer("each client has a store of its own")
@@ -296,13 +298,14 @@ func TestUnsharedStoreStopsTheSuite(t *testing.T) {
 	}
 }
 
-// A failure names the line of the check, and the broken rule if it is not the check's.
+// A failure names the broken rule, which need not be the rule of the check. Its output begins with the line of the
+// check.
 func TestFailuresNameRuleAndLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct{ bug, check, rule, output string }{
 			{"no exclusion", "RenewKeepsAlive", "rule 1: ", "double grant"},
-			// also after a release of a lease that another's grant has ended
+			// also if a release fails because a second grant has ended the lease
 			{"no exclusion", "ExclusiveAcrossClients", "rule 1: ", "double grant"},
 			{"keys share one lock", "KeysAreIndependent", "rule 8: ", "shares a lock with the key"},
 			{"keys are folded to lower case", "KeysAreInjective", "rule 8: ", "shares a lock with the key"},

@@ -64,8 +64,8 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	return c.bend(ctx, life, r), nil
 }
 
-// acquire repeats its request until the key is granted or refused, or ctx ends. It queues again when it may have lost
-// its place.
+// acquire repeats its request until the key is granted or refused, or ctx ends. It queues again if it may have lost its
+// place.
 func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, error) {
 	for refused := false; ; {
 		a, err := c.requestKey(ctx, r)
@@ -75,7 +75,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 		}
 		switch {
 		case err != nil && refused && ctx.Err() == nil && !c.leases.Closed():
-			time.Sleep(10 * time.Millisecond) // sleeps: the outage ends
+			time.Sleep(10 * time.Millisecond) // sleeps: before the next attempt in an outage
 			continue
 		case errors.Is(err, errReset) && c.is("repeated shared request adds a reader"):
 			continue
@@ -125,10 +125,10 @@ type answer struct {
 	granted
 	place   *place
 	holder  backend.Holder
-	refused error // by a server that is full
+	refused error // the error of a full server
 	sent    time.Time
 	kicked  <-chan struct{} // closed when the place may be lost
-	conn    *conn           // that it was asked on, nil without a wire
+	conn    *conn           // of the request; nil without a wire
 }
 
 // requestKey makes one attempt.
@@ -152,8 +152,8 @@ func (c *client) requestKey(ctx context.Context, r backend.Request) (answer, err
 	return a, nil
 }
 
-// await waits for its turn. A broken connection or a restart may have cost the place: then the same owner repeats its
-// request.
+// await waits for the turn of a waiter. If a broken connection or a restart may have cost the place, it returns
+// errAgain, and the same owner repeats its request.
 func (c *client) await(ctx context.Context, r backend.Request, a answer) (granted, error) {
 	p, kicked, turn := a.place, a.kicked, (<-chan granted)(a.place.turn)
 	var cut <-chan struct{}
@@ -243,7 +243,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		return granted{}, backend.ErrClosed
 	}
 	select {
-	case g := <-turn: // it came at the same time
+	case g := <-turn: // the turn came at the same time
 		return g, nil
 	default:
 	}
@@ -251,7 +251,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	return granted{}, errAgain
 }
 
-// leave removes the waiter from the queue, unless its process was killed.
+// leave removes r's owner from the server, unless the client's process was killed.
 func (c *client) leave(r backend.Request) {
 	if c.wire == nil || !c.wire.isDead() {
 		c.server.releaseMode(r.Key, r.Owner, r.Shared)
@@ -264,7 +264,7 @@ func (c *client) kicked() <-chan struct{} {
 	return c.server.kick
 }
 
-// patient is the context that a request honours.
+// patient returns the context that a request honours.
 func (c *client) patient(ctx context.Context) context.Context {
 	if c.is("attempt ignores the context while the store hangs") {
 		return context.WithoutCancel(ctx)

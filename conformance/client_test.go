@@ -14,32 +14,32 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A client is one of a server.
+// A client is a client of the reference store: see server.
 type client struct {
 	server *server
 	leases *kit.Leases
 	done   chan struct{} // closed by Close
 	ending sync.Once
 	token  uint64          // guarded by server.mu
-	taking map[string]bool // owners whose leases are being taken; guarded by server.mu
-	// keys of the leases of a client with MaxLeases, some of them ended, by owner; guarded by server.mu
+	taking map[string]bool // owners whose attempts are under way; guarded by server.mu
+	// by owner, the keys of the leases of a client with MaxLeases, some of them ended; guarded by server.mu
 	held map[string]string
-	wire *wire         // what lies between, nil for nothing
-	skew time.Duration // of its wall clock
+	wire *wire         // the link to the server; nil for a direct connection
+	skew time.Duration // the error of its wall clock
 
 	contact contact
 
 	mu    sync.Mutex
-	asked int         // how often for its guarantees
+	asked int         // number of calls of Guarantees
 	lives []*kit.Life // see keepsLives
-	kept  []any       // by a bug
+	kept  []any       // data that a bug retains
 
 	resumed []backend.Request
 
 	pushed sync.Map // owners whose loss the server has reported
-	again  sync.Map // cuts after which a waiter has queued again
+	again  sync.Map // numbers of the cuts after which a waiter has queued again
 
-	emptied int // how often the server had lost its data when the client came about
+	emptied int // how often the server had lost its data when the client was opened
 }
 
 const requestTimeout = 5 * time.Second
@@ -56,14 +56,14 @@ func newClient(s *server) *client {
 
 func (c *client) is(bugs ...string) bool { return c.server.is(bugs...) }
 
-// isOlder reports whether the server has lost its data since the client came about.
+// isOlder reports whether the server has lost its data since the client was opened.
 func (c *client) isOlder() bool {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	return c.emptied != c.server.emptied
 }
 
-// do sends a request, which is delayed. The server serves it even if nobody waits for the reply any more.
+// do sends a request, with a short delay. The server serves the request even if nobody waits for the reply any more.
 func (c *client) do(ctx context.Context, serve func()) error {
 	if c.wire != nil {
 		return c.exchange(ctx, serve)
@@ -133,7 +133,7 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 		return h, err
 	}
 	ctx = c.only(ctx, "Inspect under way ignores cancellation")
-	var found backend.Holder // not h, which a late answer would write to
+	var found backend.Holder // not h: a late reply may still write to found
 	if err := c.do(ctx, func() { found = c.server.inspect(key) }); err != nil {
 		return h, err
 	}
@@ -263,7 +263,7 @@ func (s *server) drop() {
 	}
 }
 
-// requests are the calls by which a client's leases reach its server.
+// requests makes the requests of a client's leases to the server.
 type requests struct{ c *client }
 
 func (q requests) Guarantees() backend.Guarantees { return q.c.Guarantees() }
@@ -304,7 +304,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	ok, err := q.release(ctx, l)
 	if errors.Is(err, errReset) && q.c.is("release sent again is ErrLost",
 		"release sent again is done, whatever it finds") {
-		ok, err = q.release(ctx, l) // the first may be under way yet
+		ok, err = q.release(ctx, l) // the first request may still be in flight
 		ok = ok || q.c.is("release sent again is done, whatever it finds")
 	}
 	if err != nil {
@@ -320,7 +320,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return nil
 }
 
-// release makes the request of a release once.
+// release makes one release request.
 func (q requests) release(ctx context.Context, l *kit.Life) (ok bool, err error) {
 	var released bool
 	var refused error

@@ -10,10 +10,10 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// byWallClock is no bug: a store whose leases end by a wall clock, as its Guarantees state.
+// byWallClock is not a bug. With it, leases end by a wall clock, as the Guarantees state.
 const byWallClock = "wall clock ends leases"
 
-// what a step of the store's clock does
+// clockMutants are bugs that a step of the store's clock triggers.
 var clockMutants = []mutant{
 	{"step of the clock forward ends leases, and nobody says so", "SteppedClockEndsNoLease"},
 	{"step of the clock back ends leases", "SteppedClockEndsNoLease"},
@@ -71,7 +71,7 @@ func (s *server) stepClock(d time.Duration) {
 	}
 }
 
-// clockToken is a token that a wall clock has to do with.
+// clockToken returns the token of a bug that depends on the wall clock. ok is false without such a bug.
 func (s *server) clockToken() (token uint64, ok bool) {
 	switch {
 	case s.is("token is the time of the wall clock"):

@@ -8,10 +8,10 @@ import (
 
 const losesSecond = "failed Release that has met another is ErrLost"
 
-// releases of one lease that meet
+// concurrentReleaseMutants are bugs of overlapping releases of one lease.
 var concurrentReleaseMutants = []mutant{{losesSecond, "FailedReleasesMeet"}}
 
-// releaseSecond is a Release that has met another, as a bug.
+// releaseSecond is a Release that overlaps another, with the bug losesSecond.
 func (b *bent) releaseSecond(ctx context.Context) error {
 	if b.Life.Release(ctx) != nil {
 		return backend.ErrLost

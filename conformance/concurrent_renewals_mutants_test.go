@@ -7,10 +7,10 @@ import (
 
 const keepsLater = "Renew that meets another keeps the later deadline"
 
-// renewals of one lease that meet
+// concurrentRenewalMutants are bugs of overlapping renewals of one lease.
 var concurrentRenewalMutants = []mutant{{keepsLater, "ConcurrentRenewalsAgree"}}
 
-// renewLater is a Renew that met another and never makes the lease end sooner for its holder.
+// renewLater is a Renew that overlaps another. With the bug keepsLater, it never moves the deadline back.
 func (b *bent) renewLater(ctx context.Context, ttl time.Duration) error {
 	deadline := b.Deadline()
 	err := b.Life.Renew(ctx, ttl)

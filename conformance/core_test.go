@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// noClient is a harness that cannot open a client: an error in Options must be found earlier.
+// noClient returns a harness whose Open fails the test. Execute must find an error in Options before it opens a client.
 func noClient(t *testing.T) conformance.Harness {
 	return conformance.Harness{Open: func(context.Context) (backend.Backend, error) {
 		t.Error("a client was opened")
@@ -27,7 +27,7 @@ func TestUnknownExtraIsRefused(t *testing.T) {
 	}
 }
 
-// The core runs in the order of the suite, with what Extra adds, and without claims, which are for the whole suite.
+// Options.Core with Extra selects the core and the checks of Extra, in the order of the suite.
 func TestCoreWithExtraChecks(t *testing.T) {
 	t.Parallel()
 	core := names(conformance.Core())
@@ -47,7 +47,7 @@ func TestCoreWithExtraChecks(t *testing.T) {
 	s := newServer("")
 	results, err := conformance.Execute(ctx, s.harness(), conformance.Options{
 		Core: true, Extra: []string{one, group},
-		Began: func(conformance.Check) { cancel() }, // what is selected is all that matters
+		Began: func(conformance.Check) { cancel() }, // the test needs only the selection, not the verdicts
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Options.Short narrows the core by the costly checks, and by nothing else. Extra brings them back.
+// Options.Short removes exactly the costly checks from the core. Options.Extra adds them again.
 func TestCostlyChecks(t *testing.T) {
 	t.Parallel()
 	core := Core()

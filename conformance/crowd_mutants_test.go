@@ -1,7 +1,7 @@
 package conformance_test
 
-// crowds: many rounds of contention, many cancelled waiters, races repeated ten thousand times, keys that collide in
-// naive encodings
+// crowdMutants are bugs that appear in crowds: many rounds of contention, many cancelled waiters, races repeated ten
+// thousand times, and keys that collide in naive encodings.
 var crowdMutants = []mutant{
 	{"release that meets a waiter coming is missed", "ContentionParksNobody"},
 	{"waiter that leaves at its turn takes the turn along", "ContentionParksNobody"},

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// connections cut at every byte of a request
+// cutMutants are bugs that appear when a connection breaks at some byte of a request.
 var cutMutants = []mutant{
 	{"attempt whose connection broke is not cleaned up", "CutInsideAcquire"},
 	{"attempt sent again meets its own ghost", "CutInsideAcquire"},
@@ -30,7 +30,7 @@ var cutMutants = []mutant{
 	{"broken connection ends the client's leases", "CutInsideRenew"},
 }
 
-// cutAttempt is the error of an attempt whose connection broke.
+// cutAttempt returns the error of an attempt whose request failed with err. It applies the bugs of broken connections.
 func (c *client) cutAttempt(r backend.Request, err error) error {
 	switch {
 	case !errors.Is(err, errReset):
@@ -47,7 +47,7 @@ func (c *client) cutAttempt(r backend.Request, err error) error {
 	return err
 }
 
-// staysQueued adds a place to the queue of the key if another owner holds it.
+// staysQueued adds a waiter to the queue of r's key if another owner holds the key, and reports whether it did.
 func (s *server) staysQueued(c *client, r backend.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *server) staysQueued(c *client, r backend.Request) bool {
 	return true
 }
 
-// cutRenewal is the error of a renewal whose connection broke.
+// cutRenewal returns the error of a renewal whose request failed with err. It applies the bugs of broken connections.
 func (c *client) cutRenewal(l *kit.Life, err error) error {
 	switch {
 	case !errors.Is(err, errReset):
@@ -73,7 +73,7 @@ func (c *client) cutRenewal(l *kit.Life, err error) error {
 	return err
 }
 
-// cutRelease is the error of a release whose connection broke.
+// cutRelease returns the error of a release whose request failed with err. It applies the bugs of broken connections.
 func (c *client) cutRelease(err error) error {
 	switch {
 	case !errors.Is(err, errReset):

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A double grant is proven, whatever another goroutine of the check was too late for.
+// A double grant breaks rule 1, even if another goroutine of the check was late before it, or fails after it.
 func TestDoubleGrantOutweighsLateness(t *testing.T) {
 	trial := &trial{status: Pass, rule: "rule 9: as an example"}
 	for _, f := range []func(){

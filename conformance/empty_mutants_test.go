@@ -1,6 +1,6 @@
 package conformance_test
 
-// stores that restart without their data, and tokens across restarts
+// emptyMutants are bugs of stores that restart without their data, and of tokens across restarts.
 var emptyMutants = []mutant{
 	{"emptied store parks waiters", "EmptiedStoreServes"},
 	{"emptied store wakes nobody", "EmptiedStoreServes"},

@@ -9,7 +9,8 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// What a check's other goroutines see once it is too late for a verdict proves nothing: its leases are given back then.
+// A check that is too late releases its leases. If another goroutine of the check is then granted the key, that is not
+// a double grant.
 func TestLateTrialGivesKeysBack(t *testing.T) {
 	b := memory.New()
 	defer b.Close()
@@ -26,7 +27,7 @@ func TestLateTrialGivesKeysBack(t *testing.T) {
 	}
 }
 
-// A request that has failed its check has not succeeded.
+// A call counts as failed if its goroutine has failed the check.
 func TestCallWithoutAnswerIsNoSuccess(t *testing.T) {
 	trial := &trial{ctx: context.Background(), status: Pass}
 	c := trial.call(func() error { trial.fatalf("a batch of 1 lease has 0 errors"); return nil })
@@ -35,7 +36,7 @@ func TestCallWithoutAnswerIsNoSuccess(t *testing.T) {
 	}
 }
 
-// ends runs f, which may end its goroutine.
+// ends runs f, which may end its goroutine, and waits for it.
 func (t *trial) ends(f func()) {
 	var ended sync.WaitGroup
 	ended.Go(f)

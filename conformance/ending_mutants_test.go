@@ -10,7 +10,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// how things end: who is notified of a loss, what a cancellation ends, what a client that was closed keeps
+// endingMutants are bugs in how things end: who is notified of a loss, what a cancellation ends, and what a closed
+// client keeps.
 var endingMutants = []mutant{
 	{"OnLost is silent on Close", "OnLostCallsWhateverEndsIt"},
 	{"OnLost is silent when a renewal hears of the loss", "OnLostCallsWhateverEndsIt"},
@@ -45,7 +46,7 @@ var endingMutants = []mutant{
 	{"waiter whose turn comes after 200 ms gets a connection error", "WrongClockEndsNothingEarly"},
 }
 
-// atTurn is the error that a waiter gets at its turn instead of the key.
+// atTurn returns the error that a waiter gets at its turn instead of the key, as a bug.
 func (c *client) atTurn(p *place) error {
 	waited := time.Since(p.since)
 	switch {
@@ -58,7 +59,8 @@ func (c *client) atTurn(p *place) error {
 	return nil
 }
 
-// only is ctx without its cancellation where that is the bug: its deadline counts.
+// only returns ctx without its cancellation, but with its deadline, if the client has the bug. It changes ctx only
+// behind a wire, or while the store is frozen.
 func (c *client) only(ctx context.Context, bug string) context.Context {
 	if !c.is(bug) || c.wire == nil && !c.server.frozen.Load() {
 		return ctx
@@ -72,7 +74,7 @@ func (c *client) only(ctx context.Context, bug string) context.Context {
 	return left
 }
 
-// keeps leaves a connection open.
+// keeps leaves a connection open, if the client has one of bugs.
 func (c *client) keeps(bugs ...string) {
 	if c.wire != nil && c.is(bugs...) {
 		c.wire.mu.Lock()
@@ -81,7 +83,7 @@ func (c *client) keeps(bugs ...string) {
 	}
 }
 
-// hangUp ends the connections of a client that is closed.
+// hangUp closes the connections of a client that is closed.
 func (c *client) hangUp() {
 	if c.wire == nil || c.is("Close keeps its connection") ||
 		c.is("Close keeps its connection while a lease is live") && c.server.holdsOf(c) ||
@@ -107,7 +109,7 @@ func (w *wire) Connections() int {
 	return n
 }
 
-// holdsOf reports whether c holds a lease.
+// holdsOf reports whether c holds an exclusive lease.
 func (s *server) holdsOf(c *client) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +171,7 @@ func (b *bent) onLost(f func()) {
 	}
 }
 
-// pushed reports whether the server has reported the loss.
+// pushed reports whether the server has reported the loss of b.
 func (b *bent) pushed() bool {
 	_, pushed := b.c.pushed.Load(b.Owner())
 	return pushed

@@ -54,7 +54,8 @@ func TestExecuteReportsEverySelectedCheck(t *testing.T) {
 	})
 }
 
-// Tokens that come from a clock and were granted while it was ahead are above those of a store that has lost its data.
+// Checks that step the clock run after checks that empty the store. Tokens from a clock that is ahead are higher than
+// the tokens that a store grants after a loss of its data.
 func TestClockIsSteppedLast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +92,8 @@ func TestExecuteNeedsAStore(t *testing.T) {
 	}
 }
 
-// TestOutageEndsEveryLease has a store that forgets leases sooner than its cluster serves again, which proves nothing.
+// TestOutageEndsEveryLease proves that Outage must be less than MaxSilence. Otherwise no lease outlives an outage, and
+// the checks would prove nothing.
 func TestOutageEndsEveryLease(t *testing.T) {
 	t.Parallel()
 	s := newServer("deadline is further away than MaxSilence")
@@ -109,7 +111,8 @@ func TestOutageEndsEveryLease(t *testing.T) {
 	}
 }
 
-// TestExecuteEndsHungChecks has a store that hangs even after its caller's context has ended.
+// TestExecuteEndsHungChecks runs a check that hangs even after its context has ended. The check fails at its time
+// limit, and reports its goroutines.
 func TestExecuteEndsHungChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("wait ignores the context")
@@ -131,7 +134,8 @@ func TestExecuteEndsHungChecks(t *testing.T) {
 	})
 }
 
-// A restart that lasts as long as the lease proves nothing about the data that the store keeps: the check is repeated.
+// If a restart takes as long as the lease, it proves nothing about the data that the store keeps. The check is
+// repeated.
 func TestSlowRestartProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")
@@ -155,7 +159,7 @@ func TestSlowRestartProvesNothing(t *testing.T) {
 	})
 }
 
-// Where no lease can outlive a restart, as slow as it is, nothing is known of the store.
+// If no lease can outlive a restart because of MaxSilence, RestartKeepsLeases is skipped.
 func TestRestartSlowerThanSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("deadline stands at MaxSilence")
@@ -171,7 +175,7 @@ func TestRestartSlowerThanSilence(t *testing.T) {
 	})
 }
 
-// An eviction after the lease's end hits the next lease.
+// If an eviction comes after the lease's end, it may hit the next lease. The check is repeated.
 func TestSlowEvictionProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")

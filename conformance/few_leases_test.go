@@ -11,13 +11,13 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// TestFewLeases proves that no check requests more leases than a small store can hold.
+// TestFewLeases proves that no check requests more leases than a client with a small MaxLeases can hold.
 func TestFewLeases(t *testing.T) {
 	t.Parallel()
 	conformance.RunInBubble(t, func(*testing.T) conformance.Harness { return newServer("limited").harness() })
 }
 
-// A counting is a client of a right store that notes for which TTLs leases are renewed.
+// A counting is a client of a correct store that records the TTLs of renewals.
 type counting struct {
 	backend.Backend
 	renewed *sync.Map
@@ -41,7 +41,7 @@ func (l countingLease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.Lease.Renew(ctx, ttl)
 }
 
-// A client that can hold few leases at once tries all TTLs, one after the other.
+// If a client can hold only few leases at once, the check tries all TTLs, one after the other.
 func TestFewLeasesTryAllTTLs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// batches that travel in frames
+// frameMutants are bugs of batches that are sent in frames.
 var frameMutants = []mutant{
 	{"answers of a batch's frames come in the order of arrival", "BatchFindsLossesAnywhere"},
 	{"second frame of a batch reports no loss", "BatchFindsLossesAnywhere"},
@@ -26,22 +26,22 @@ var frameMutants = []mutant{
 	{"batch of frames that were not sent loses its leases", "CutInsideBatch"},
 }
 
-// framed reports whether batches travel in frames.
+// framed reports whether batches are sent in frames.
 func (s *server) framed() bool {
 	return slices.ContainsFunc(frameMutants, func(m mutant) bool { return s.is(m.bug) })
 }
 
-// frameLen is how many leases travel in one frame.
+// frameLen is the number of leases in one frame.
 const frameLen = 64
 
-// renewFrames renews a batch, a frame at a time.
+// renewFrames renews a batch, one frame at a time.
 func (c *client) renewFrames(
 	ctx context.Context, lives []*kit.Life, ttls []time.Duration,
 ) (granted []time.Duration, errs []error) {
 	var frames [][]error
 	for from := 0; from < len(lives); from += frameLen {
 		to := min(from+frameLen, len(lives))
-		answers := make([]error, to-from) // a late reply still writes to it
+		answers := make([]error, to-from) // a late reply may still write to answers
 		if ctx.Err() != nil && c.is("frame that was not sent in time is reported as renewed") {
 			frames = append(frames, answers)
 			continue
@@ -88,7 +88,8 @@ func (c *client) renewFrames(
 	return ttls, errs
 }
 
-// bendFrame is what becomes of the answers of frame n, whose request failed with err.
+// bendFrame returns the answers of frame n with the bug. err is the error of the frame's request. A nil result removes
+// the frame.
 func (c *client) bendFrame(frame []error, err error, n int) []error {
 	lost := slices.ContainsFunc(frame, func(err error) bool { return errors.Is(err, backend.ErrLost) })
 	switch {

@@ -11,11 +11,11 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A loitering is a client of a right store, on a machine that stands still once while the store is full, as long as a
-// lease lasts.
+// A loitering is a client of a correct store, on a machine that stands still once while the store is full, for longer
+// than a lease lasts.
 type loitering struct {
 	*client
-	before string // the request before which it does
+	before string // the request before which the machine stands still
 	once   *sync.Once
 }
 
@@ -25,7 +25,7 @@ func (c loitering) loiters(before string) {
 	c.server.mu.Unlock()
 	if full && before == c.before {
 		const longer = 2 * time.Second
-		c.once.Do(func() { time.Sleep(longer) }) // sleeps: in fake time
+		c.once.Do(func() { time.Sleep(longer) }) // sleeps: the machine stands still, in fake time
 	}
 }
 
@@ -39,7 +39,7 @@ func (c loitering) RenewBatch(ctx context.Context, renewals []backend.Renewal) [
 	return c.client.RenewBatch(ctx, renewals)
 }
 
-// A lease that ended before the request proves nothing about a full store.
+// If a lease ends before the request, it proves nothing about a full store. The check is repeated.
 func TestLeaseOverInFullStoreProvesNothing(t *testing.T) {
 	for _, before := range []string{"RenewBatch", "Inspect"} {
 		t.Run(before, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// Every check has a group and a name that is its own, and those of a group follow each other.
+// Every check has a group and a unique name. The checks of a group are consecutive.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	var groups, names []string

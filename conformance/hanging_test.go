@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A clinging is a client whose Close does not return, once it hangs.
+// A clinging is a client whose Close does not return if hangs returns true.
 type clinging struct {
 	*client
 	hangs func() bool
@@ -25,7 +25,7 @@ func (c clinging) Close() error {
 	return c.client.Close()
 }
 
-// A client that cannot be closed is reported before the first check.
+// If a client cannot be closed, Execute reports an error before the first check.
 func TestHangingCloseIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")
@@ -39,7 +39,8 @@ func TestHangingCloseIsReported(t *testing.T) {
 	})
 }
 
-// TestHangingStoreIsReported has a store hang from the second check on, as if it had not recovered from a restart.
+// TestHangingStoreIsReported makes a store hang from the second check on, as if the store had not recovered from a
+// restart. The remaining checks are not run.
 func TestHangingStoreIsReported(t *testing.T) {
 	for what, test := range map[string]struct {
 		open func(ctx context.Context, s *server, down func() bool) (backend.Backend, error)
@@ -68,7 +69,7 @@ func TestHangingStoreIsReported(t *testing.T) {
 				s := newServer("")
 				defer func() {
 					close(s.stop)
-					time.Sleep(time.Hour) // what was left behind ends
+					time.Sleep(time.Hour) // until abandoned goroutines have ended
 				}()
 				var down atomic.Bool
 				open := func(ctx context.Context) (backend.Backend, error) { return test.open(ctx, s, down.Load) }

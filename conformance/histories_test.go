@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// TestFailedHistoryIsShown expects the picture at the requested path, and the given seed.
+// TestFailedHistoryIsShown expects a picture in the requested directory, and the requested seed.
 func TestFailedHistoryIsShown(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("ANYLOCK_CONFORMANCE_DIR", dir)

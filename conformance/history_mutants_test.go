@@ -1,6 +1,6 @@
 package conformance_test
 
-// histories of clients under random faults
+// historyMutants are bugs that appear in histories of clients under random faults.
 var historyMutants = []mutant{
 	{"token goes back once in a while", "HistoryUnderContention"},
 	{"released key is refused for a moment", "HistoryUnderContention"},

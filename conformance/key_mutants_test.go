@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// keys that only some requests confuse or cannot store
+// keyMutants are bugs in which only some requests confuse keys, or cannot store them.
 var keyMutants = []mutant{
 	{"renewal takes keys in lower case", "KeysAreInjective"},
 	{"renewal finds no key over 255 bytes", "KeysAreLong"},
@@ -23,7 +23,7 @@ var keyMutants = []mutant{
 	{"release wakes who waits for the key and a NUL, too", "OddKeysAreWaitedFor"},
 }
 
-// renewed is the key that a renewal uses.
+// renewed returns the key that a renewal uses.
 func (s *server) renewed(key string) string {
 	switch {
 	case s.is("renewal takes keys in lower case"):
@@ -34,13 +34,14 @@ func (s *server) renewed(key string) string {
 	return key
 }
 
-// missedByBatch reports whether a batch does not find key.
+// missedByBatch reports whether a batch does not find key, as a bug.
 func (s *server) missedByBatch(key string) bool {
 	return s.is("batch finds no keys that are no text") && !utf8.ValidString(key) ||
 		s.is("batch finds no key over 250 bytes") && len(key) > 250
 }
 
-// queueOf is the entry of key, or that in whose queue its waiters are where that is the bug.
+// queueOf returns the entry whose queue contains the waiters for key. With bug, that is the entry of the key in lower
+// case.
 func (s *server) queueOf(key string, bug string) *entry {
 	if s.is(bug) {
 		key = strings.ToLower(key)
@@ -48,7 +49,7 @@ func (s *server) queueOf(key string, bug string) *entry {
 	return s.entryLocked(key)
 }
 
-// mayWait is the error of a wait for key.
+// mayWait returns the error of a wait for r's key, or nil.
 func (s *server) mayWait(r backend.Request) error {
 	if s.is("wait for a key over 255 bytes fails") && r.Wait && len(r.Key) > 255 {
 		return errors.New("name too long")
@@ -56,7 +57,7 @@ func (s *server) mayWait(r backend.Request) error {
 	return nil
 }
 
-// wakesOther grants another key than the one that was released.
+// wakesOther grants a key other than the released key, as a bug.
 func (s *server) wakesOther(key string) {
 	other := s.keys[key+"\x00"]
 	if !s.is("release wakes who waits for the key and a NUL, too") || other == nil || len(other.queue) == 0 {

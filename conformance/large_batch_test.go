@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A distant is a client of a right store that is far away.
+// A distant is a client of a correct store that is far away.
 type distant struct{ *client }
 
 func (c distant) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -24,11 +24,12 @@ func (c distant) Inspect(ctx context.Context, key string) (backend.Holder, error
 }
 
 func (c distant) travels() {
-	const there = 300 * time.Millisecond // and back
+	const there = 300 * time.Millisecond // the round trip
 	time.Sleep(there)                    // sleeps: the request is under way
 }
 
-// A thousand leases of a store that is far away are there long after the first one.
+// In a distant store, the first of a thousand leases is granted long before the last. LargeBatchRenewsEach allows for
+// that.
 func TestLargeBatchOfDistantStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")

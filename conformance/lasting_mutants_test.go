@@ -1,6 +1,6 @@
 package conformance_test
 
-// what is kept of leases that have ended
+// lastingMutants are bugs that retain data of ended leases.
 var lastingMutants = []mutant{
 	{"client keeps released leases", "ClientForgetsEndedLeases"},
 	{"client keeps owners of refused attempts", "ClientForgetsEndedLeases"},
@@ -13,7 +13,7 @@ var lastingMutants = []mutant{
 	{"store keeps a record of each expired lease", "StoreForgetsEndedLeases"},
 }
 
-// keep keeps for good what a client with that bug should forget.
+// keep retains what for good, if the client has the bug.
 func (c *client) keep(bug string, what any) {
 	if c.is(bug) {
 		c.mu.Lock()
@@ -22,14 +22,14 @@ func (c *client) keep(bug string, what any) {
 	}
 }
 
-// recordsLocked counts a record that a store with that bug leaves.
+// recordsLocked counts a record that remains for good, if the store has the bug.
 func (s *server) recordsLocked(bug string) {
 	if s.is(bug) {
 		s.records++
 	}
 }
 
-// footprint counts the keys that are in use, and what bugs leave.
+// footprint counts the keys in use, and the records that bugs have left.
 func (s *server) footprint() (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

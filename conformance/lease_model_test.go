@@ -9,15 +9,16 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// The store of the histories below grants 100 ms, of which the holder believes in 97, and is late by 20 ms at most:
-// what was granted or renewed by an answer at 0 is kept until 123 ms at the latest.
+// historyGuarantees are those of the store in the histories below. Its TTLs are 100 ms, and its deadlines 97 ms after
+// the request. A lease that was granted or renewed by a reply at 0 is kept until 123 ms at the latest, because MaxLate
+// is 20 ms.
 var historyGuarantees = backend.Guarantees{
 	MinTTL: 10 * ms1, Granularity: ms1, MaxLate: 20 * ms1, Fencing: backend.FencingRestart,
 }
 
 const ms1 = time.Millisecond
 
-// held is a lease on "k" asked for at from, in ms, granted at from+2 and left to expire.
+// held returns a lease on "k" that is requested at from, in ms, is granted at from+2, and expires.
 func held(owner string, token uint64, from int) *leaseRecord {
 	at := time.Duration(from) * ms1
 	return &leaseRecord{key: "k", owner: owner, token: token, asked: at, granted: at + 2*ms1, ttl: 100 * ms1,
@@ -66,12 +67,12 @@ func trouble(f faultRecord, from, to int) faultRecord {
 	return f
 }
 
-// TestLeaseModel has for each rule a history that keeps it and one that does not.
+// TestLeaseModel has, for each rule, a history that keeps it and a history that breaks it.
 func TestLeaseModel(t *testing.T) {
 	type leases = []*leaseRecord
 	type attempts = []attemptRecord
 	type faults = []faultRecord
-	const late = 20000 // ms after which nothing of long ago matters
+	const late = 20000 // in ms; early events no longer matter by then
 	for _, c := range []struct {
 		name string
 		r    record
@@ -196,7 +197,7 @@ func TestLeaseModel(t *testing.T) {
 	}
 }
 
-// TestLeaseModelWithoutTokens accepts grants whose tokens say nothing.
+// TestLeaseModelWithoutTokens accepts grants whose tokens do not increase.
 func TestLeaseModelWithoutTokens(t *testing.T) {
 	r := record{leases: []*leaseRecord{held("a", 0, 0).finished(endReleased, 10, 12), held("b", 0, 20)}}
 	if !porcupine.CheckOperations(leaseModel(false), r.operations(historyGuarantees)) {
@@ -204,7 +205,7 @@ func TestLeaseModelWithoutTokens(t *testing.T) {
 	}
 }
 
-// TestLeaseModelKeysAreIndependent holds two keys at once.
+// TestLeaseModelKeysAreIndependent accepts leases on two keys at once.
 func TestLeaseModelKeysAreIndependent(t *testing.T) {
 	other := held("b", 1, 0)
 	other.key = "other"

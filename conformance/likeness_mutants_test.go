@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// likeness: owners, keys and holders that are taken for others that look like them
+// likenessMutants are bugs that confuse owners, keys or holders that look alike.
 var likenessMutants = []mutant{
 	{"attempt knows its owner by a prefix", "OwnersThatLookAlike"},
 	{"attempt looks for its owner in the holder's", "OwnersThatLookAlike"},
@@ -47,8 +47,8 @@ var likenessMutants = []mutant{
 	{"HeldError is remembered for a while", "HeldErrorNamesHolder"},
 }
 
-// isOf reports whether what the store keeps of holder is taken for owner's by a request: an attempt, a renewal, alone
-// or in a batch, a release, a release of a place in the queue, or a break.
+// isOf reports whether a request by owner treats the lease or place of holder as its own. request is "attempt",
+// "renewal", "batch" (a renewal in a batch), "release", "place" (a release of a place in the queue), or "break".
 func (s *server) isOf(holder, owner, request string) bool {
 	if holder == owner || holder == "" || !s.likeness {
 		return holder == owner
@@ -80,7 +80,7 @@ func (s *server) isOf(holder, owner, request string) bool {
 	return false
 }
 
-// likeName is the name that keys share which look alike.
+// likeName returns the name under which the server keeps key. With a bug, keys that look alike have the same name.
 func (s *server) likeName(key string) string {
 	switch s.bug {
 	case "numbers are keys without their zeros":
@@ -117,7 +117,7 @@ func (s *server) likeName(key string) string {
 	return key
 }
 
-// heldBy is the holder that a refused attempt on e gets.
+// heldBy returns the holder that a refused attempt on e reports.
 func (s *server) heldBy(e *entry, now time.Time) backend.Holder {
 	h := e.holder(now)
 	n := len(e.queue)

@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// The wire of the reference store cuts where the test sets it to: at every byte of an attempt, both ways.
+// The wire of the reference store breaks exactly where CutAfter sets the cut: at every byte of an attempt, both ways.
 func TestWireCuts(t *testing.T) { synctest.Test(t, wireCuts) }
 
 func wireCuts(t *testing.T) {
@@ -57,7 +57,8 @@ func wireCuts(t *testing.T) {
 	}
 }
 
-// What is dropped never arrives; what is held arrives late.
+// While the wire holds or drops messages, attempts time out. After Heal, attempts get replies again. A wire that
+// refuses connections fails every attempt.
 func TestWireHoldsAndDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")
@@ -97,7 +98,7 @@ func TestWireHoldsAndDrops(t *testing.T) {
 	})
 }
 
-// A process that is frozen sends nothing, and one that was killed holds its key until the TTL is over.
+// A frozen process returns nothing until it is thawed. The key of a killed process is granted to a waiter.
 func TestShamProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")
@@ -142,7 +143,7 @@ func TestShamProcess(t *testing.T) {
 	})
 }
 
-// Where clients have no links, the harness cuts them by its hook: it is called for a client that is waiting.
+// If the harness has no links, the suite calls its Cut hook for a client that waits.
 func TestCutHook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

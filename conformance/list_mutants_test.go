@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// lists that are read in pages, and prefixes that are no bytes
+// listMutants are bugs of lists that are read in pages, and of prefixes that are not compared as bytes.
 var listMutants = []mutant{
 	{"list ends at 100 keys", "ListIsComplete"},
 	{"list ends at 1000 keys", "ListIsComplete"},
@@ -55,7 +55,8 @@ func (c *client) listPages(ctx context.Context, prefix string) (keys []string, e
 	}
 }
 
-// page returns the first keys behind after, or behind n others.
+// page returns the next page of the list of prefix, in order. The page before ended with the key after. n is the number
+// of keys that have been read already.
 func (s *server) page(prefix, after string, n int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +81,7 @@ func (s *server) page(prefix, after string, n int) []string {
 	return all[:min(pageLen, len(all))]
 }
 
-// lists reports whether key is one of those that begin with prefix.
+// lists reports whether key belongs to the list of prefix.
 func (s *server) lists(key, prefix string) bool {
 	switch {
 	case s.is("list looks for the prefix anywhere"):

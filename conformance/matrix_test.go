@@ -18,9 +18,9 @@ import (
 	"github.com/anylock/lock/internal/bugmatrix"
 )
 
-// The matrix of bugs and checks is recorded by "make evidence", which sets ANYLOCK_UPDATE: each bug is tried on each
-// check, alone and in fake time. Only bugs and checks without a record are tried; remove the file to try all of them
-// again.
+// matrixFile records which check finds which bug. "make evidence" sets ANYLOCK_UPDATE to write it. Each bug is tried on
+// each check of its area (see areaOfBug), alone and in fake time. Only bugs and checks without a record are tried. To
+// try all of them again, remove the file.
 var matrixFile = filepath.Join("testdata", "matrix.tsv")
 
 const (
@@ -30,8 +30,8 @@ const (
 	notFound  = "matrix: not found by "
 )
 
-// TestMatrixRow is the child process that tries one bug. By itself it shows that a bug is found and that a right
-// store fails nothing.
+// TestMatrixRow is the child process that tries one bug. In a usual run, it proves that the check of the first mutant
+// fails on the mutant, and does not fail on a correct store.
 func TestMatrixRow(t *testing.T) {
 	bug, ok := os.LookupEnv(rowBug)
 	if !ok {
@@ -43,7 +43,7 @@ func TestMatrixRow(t *testing.T) {
 	}
 	for _, check := range strings.Fields(os.Getenv(rowChecks)) {
 		verdict := found
-		for range 2 { // a find must not be luck
+		for range 2 { // a check must find the bug twice, not by luck
 			if !fails(t, bug, check) {
 				verdict = notFound
 				break
@@ -55,7 +55,7 @@ func TestMatrixRow(t *testing.T) {
 
 // fails reports whether check fails on the reference store with bug.
 func fails(t *testing.T, bug, check string) (failed bool) {
-	_ = conformance.InBubble(t, func(t *testing.T) { // an error is of no interest, as a wrong store may do anything
+	_ = conformance.InBubble(t, func(t *testing.T) { // ignore the error: a wrong store may do anything
 		s := newServer(bug)
 		defer close(s.stop)
 		results, err := conformance.Execute(t.Context(), s.harness(), conformance.Options{Run: only(check)})
@@ -64,13 +64,13 @@ func fails(t *testing.T, bug, check string) (failed bool) {
 	return failed
 }
 
-// try tries bug on checks in child processes and returns those that find it. A check that takes too much real time
-// finds nothing, as the bug stops fake time by keeping a processor busy or a mutex locked; so does a check that ends
-// its process. After a few of those the remaining checks are not tried, and find nothing either: the core may then be
-// larger than necessary, but lacks no check.
+// try tries bug on checks in child processes, and returns the checks that find it. A check that takes too much real
+// time finds nothing: the bug stops fake time, because it keeps a processor busy or a mutex locked. A check that ends
+// its process finds nothing either. After a few of those, the remaining checks are not tried, and find nothing. The
+// core may then be larger than necessary, but it lacks no check.
 func try(ctx context.Context, bug string, checks []string) (finders []string) {
 	const (
-		most    = 20 * time.Second // of real time for one check; most need some milliseconds
+		most    = 20 * time.Second // of real time for one check; most checks need milliseconds
 		strikes = 3
 	)
 	for failed := 0; len(checks) > 0 && failed < strikes; failed++ {
@@ -100,13 +100,13 @@ func try(ctx context.Context, bug string, checks []string) (finders []string) {
 		_ = child.Wait()
 		cancel()
 		if len(checks) > 0 {
-			checks = checks[1:] // this one ended the process
+			checks = checks[1:] // this check ended the process, or took too long
 		}
 	}
 	return finders
 }
 
-// recordMatrix tries what the matrix has no record of, and writes it row by row.
+// recordMatrix tries the pairs of bugs and checks that the matrix does not have, and writes the matrix row by row.
 func recordMatrix(t *testing.T) {
 	m, err := bugmatrix.Read(matrixFile)
 	if err != nil {
@@ -135,7 +135,7 @@ func recordMatrix(t *testing.T) {
 			row = append(row, try(t.Context(), bug, tried)...)
 			mu.Lock()
 			defer mu.Unlock()
-			// else the rows that are not done lack the new checks
+			// With new checks, write only at the end, because the rows that are not done yet would lack the new checks.
 			if next.Rows[bug] = row; len(fresh) == 0 || len(m.Checks) == 0 {
 				if err := next.Write(matrixFile); err != nil {
 					t.Error(err)
@@ -149,8 +149,8 @@ func recordMatrix(t *testing.T) {
 	}
 }
 
-// areaOfBug is the group of checks on which bug is tried, if only requests of that group meet it, and empty for other
-// bugs. Each finds what it is there for, and trying all pairs takes hours.
+// areaOfBug returns the group of checks on which bug is tried: "shared" or "resume" if the bug is in the table of that
+// group. It is empty for other bugs, which are tried on the checks outside these groups. Trying all pairs takes hours.
 func areaOfBug(bug string) string {
 	is := func(m mutant) bool { return m.bug == bug }
 	switch {
@@ -162,7 +162,7 @@ func areaOfBug(bug string) string {
 	return ""
 }
 
-// areaOfCheck is the group of a check on which only the bugs of that area are tried, and empty for other checks.
+// areaOfCheck returns the group of a check on which only the bugs of that area are tried. It is empty for other checks.
 func areaOfCheck(name string) string {
 	checks := conformance.Checks()
 	group := checks[slices.IndexFunc(checks, func(c conformance.Check) bool { return c.Name == name })].Group
@@ -182,11 +182,12 @@ func mutantBugs() (bugs []string) {
 	return bugs
 }
 
-// TestMatrixRecord checks that the matrix has the bugs and checks of today, and that the core finds every bug of it.
+// TestMatrixRecord checks that the matrix contains exactly the current bugs and checks, and that the core finds every
+// bug in the matrix.
 func TestMatrixRecord(t *testing.T) {
 	if os.Getenv("ANYLOCK_UPDATE") == "1" {
 		recordMatrix(t)
-		return // the core is made from the record next
+		return // make evidence computes the core from the record next
 	}
 	m, err := bugmatrix.Read(matrixFile)
 	if err != nil {
@@ -196,7 +197,7 @@ func TestMatrixRecord(t *testing.T) {
 	sameNames(t, "bug", m.Bugs(), mutantBugs())
 	core := names(conformance.Core())
 	for bug, finders := range m.Rows {
-		if len(finders) == 0 { // only chance finds it: all checks that are there for it must be tried
+		if len(finders) == 0 { // no check finds the bug reliably: the core needs every check of its mutants
 			for _, mutant := range mutants {
 				if mutant.bug == bug && !slices.Contains(core, mutant.check) {
 					t.Errorf("%q: the core lacks %s: run make evidence", bug, mutant.check)

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A confined is a right store that grants few TTLs, and is slow.
+// A confined is a client of a correct store that grants a narrow range of TTLs, and is slow.
 type confined struct {
 	backend.Backend
 	g       backend.Guarantees
@@ -59,7 +59,7 @@ func (l confinedLease) Release(ctx context.Context) error {
 	return l.Lease.Release(ctx)
 }
 
-// confine runs checks on a store that grants TTLs between two.
+// confine runs checks on a store with MinTTL least and MaxTTL most.
 func confine(t *testing.T, checks string, least, most, latency time.Duration) ([]conformance.Result, error) {
 	s := newServer("")
 	defer close(s.stop)
@@ -74,7 +74,7 @@ func confine(t *testing.T, checks string, least, most, latency time.Duration) ([
 	return conformance.Execute(t.Context(), h, conformance.Options{Run: regexp.MustCompile(checks), Timeout: time.Hour})
 }
 
-// TestShortMaxTTL proves that checks ask for no TTL that a store refuses, and outlast none that they count on.
+// TestShortMaxTTL proves that checks request no TTL that the store refuses, and do not outlast a lease that they need.
 func TestShortMaxTTL(t *testing.T) {
 	for _, test := range []struct {
 		checks               string
@@ -100,7 +100,7 @@ func TestShortMaxTTL(t *testing.T) {
 	}
 }
 
-// A store whose TTLs the suite cannot use is refused at once.
+// Execute rejects a store whose range of TTLs is too narrow for the suite.
 func TestTooShortMaxTTL(t *testing.T) {
 	if _, err := confine(t, "^$", 5*time.Second, 30*time.Second, 0); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("TTLs from 5 s to 30 s: %v, want ErrInvalid", err)

@@ -7,8 +7,9 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// member is one of the servers on which the store runs: while one of them is away, the others need a moment to go on.
-// They cannot if another member has restarted and has not caught up.
+// member returns one of the servers on which the store runs. When one member fails, the others elect a leader, and the
+// store serves again after a moment. If another member has restarted and has not caught up, the store stops until the
+// failed member returns.
 func (s *server) member() conformance.Member {
 	const election = 50 * time.Millisecond
 	thaw := func() {}

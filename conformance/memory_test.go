@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// TestMemory runs the suite on a store that is known to be good.
+// TestMemory runs the suite on a store that is known to be correct.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	conformance.RunInBubble(t, func(t *testing.T) conformance.Harness {

@@ -6,7 +6,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// leases of the shortest TTL
+// minTTLMutants are bugs of leases with the shortest TTL.
 var minTTLMutants = []mutant{
 	{"short lease of a free key is lost", "FreeKeyIsNotLost"},
 	{"wait for a free key for MinTTL is lost", "FreeKeyIsNotLost"},
@@ -20,13 +20,13 @@ var minTTLMutants = []mutant{
 // shortest is the MinTTL of the reference store.
 const shortest = 10 * time.Millisecond
 
-// lostAtOnce reports whether a grant is reported as lost although it is live.
+// lostAtOnce reports whether a grant is reported as lost although it is live, as a bug.
 func (c *client) lostAtOnce(r backend.Request) bool {
 	return r.TTL <= shortest && (c.is("short lease of a free key is lost") ||
 		c.is("wait for a free key for MinTTL is lost") && r.Wait)
 }
 
-// keepShortest is how long the store keeps a grant of ttl.
+// keepShortest returns how long the store keeps a grant of ttl.
 func (s *server) keepShortest(r backend.Request, ttl time.Duration) time.Duration {
 	switch {
 	case r.TTL > shortest:
@@ -40,7 +40,7 @@ func (s *server) keepShortest(r backend.Request, ttl time.Duration) time.Duratio
 	return ttl
 }
 
-// renewShortest reports whether a renewal for about MinTTL is refused, or not done.
+// renewShortest reports whether a renewal to MinTTL or less is refused, or skipped, as a bug.
 func (s *server) renewShortest(e *entry, ttl time.Duration) (refused, skipped bool) {
 	if ttl > shortest {
 		return false, false

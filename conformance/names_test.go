@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// name is the name under which the server keeps key.
+// name returns the name under which the server keeps key.
 func (s *server) name(key string) string {
 	switch s.bug {
 	case "keys are folded to lower case":

@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// numbers: TTLs that do not fit where a store puts them, that are cut to a coarser unit, or that are too small
+// numberMutants are bugs of TTLs that overflow a store's type, are cut to a coarser unit, or are too small.
 var numberMutants = []mutant{
 	{"renewal's TTL in milliseconds is an int32", "RenewalsAreKept"},
 	{"renewal's TTL in milliseconds is a uint32", "RenewalsAreKept"},
@@ -59,7 +59,7 @@ func (s *server) keepRenewed(ttl time.Duration) time.Duration {
 	return s.keep(ttl)
 }
 
-// keepOdd is what the store keeps of a TTL that is no round one.
+// keepOdd returns how long the store keeps a lease whose TTL is not a round number.
 func (s *server) keepOdd(ttl time.Duration) time.Duration {
 	switch {
 	case s.is("TTL over 10 s is cut to seconds", "TTL over 10 s is cut, and Inspect returns none") && ttl > 10*time.Second:
@@ -74,7 +74,7 @@ func (s *server) keepOdd(ttl time.Duration) time.Duration {
 	return ttl
 }
 
-// keepWaited is keep for a grant to one who may have waited.
+// keepWaited is keep for a grant to an owner that may have waited.
 func (s *server) keepWaited(r backend.Request, ttl time.Duration) time.Duration {
 	switch {
 	case !r.Wait:
@@ -89,7 +89,7 @@ func (s *server) keepWaited(r backend.Request, ttl time.Duration) time.Duration 
 	return s.keepShortest(r, s.keep(ttl))
 }
 
-// renewTiny is Renew for less than the store grants.
+// renewTiny applies the bugs of renewals below MinTTL. done reports whether err is the result.
 func (b *bent) renewTiny(ctx context.Context, ttl time.Duration) (err error, done bool) {
 	switch {
 	case b.is("renewal below MinTTL ends the lease"):

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// List and Break that must not begin
+// operateEndedMutants are bugs of calls of List and Break that must fail before they begin.
 var operateEndedMutants = []mutant{
 	{"List of a closed client is empty", "ListFailsAfterItsEnd"},
 	{"List with an ended context is empty", "ListFailsAfterItsEnd"},

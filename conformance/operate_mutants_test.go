@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// requests of operators' tools
+// operateMutants are bugs in the requests of operators' tools.
 var operateMutants = []mutant{
 	{"list returns keys of its own client alone", "ListReturnsHeldKeys"},
 	{"list leaves out what is waited for", "ListReturnsHeldKeys"},

@@ -7,7 +7,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// what a lease was granted after, and what has happened to it since, changes what is done with it
+// originMutants are bugs in which the history of a lease changes how its requests are served: which lease came before
+// it, and what has happened to it since.
 var originMutants = []mutant{
 	{"lease after a Break keeps the end of the broken one", "LeasesAreAlike"},
 	{"waiter has the rest of a broken lease's time", "LeasesAreAlike"},
@@ -43,7 +44,7 @@ var originMutants = []mutant{
 	{"restart puts a resumed lease back to its first TTL", "RestartEndsDeadLeases"},
 }
 
-// grantedAfter changes a lease that has just been granted. The lease before it was to end at end.
+// grantedAfter applies the bugs of a lease that has just been granted. The lease before it would have expired at end.
 func (s *server) grantedAfter(e *entry, r backend.Request, end time.Time) {
 	e.brokenBefore, e.wasBroken = e.wasBroken, false
 	switch later := end.After(e.expires); {
@@ -54,7 +55,7 @@ func (s *server) grantedAfter(e *entry, r backend.Request, end time.Time) {
 	}
 }
 
-// endsOthers ends the lease of e at the time at, whoever has it then, if others wait.
+// endsOthers ends whichever lease e has at the time at, if others wait then and the store has the bug.
 func (s *server) endsOthers(bug, key string, e *entry, at time.Time) {
 	if !s.is(bug) {
 		return
@@ -68,7 +69,7 @@ func (s *server) endsOthers(bug, key string, e *entry, at time.Time) {
 	})
 }
 
-// breakDiffers reports whether a Break by owner has another result than it should.
+// breakDiffers applies the bugs of a Break of owner. differs reports whether a bug sets the result, which is done.
 func (s *server) breakDiffers(key string, e *entry, owner string) (done, differs bool) {
 	r := e.reader(owner)
 	switch holds := e.owner == owner; {
@@ -88,7 +89,7 @@ func (s *server) breakDiffers(key string, e *entry, owner string) (done, differs
 	return false, false
 }
 
-// unlisted reports whether a list leaves e out.
+// unlisted reports whether a list omits e, as a bug.
 func (s *server) unlisted(e *entry) bool {
 	return e.owner != "" && (!e.renewed.IsZero() && s.is("list leaves out renewed leases") ||
 		e.resumedBy != nil && s.is("list leaves out resumed leases") ||
@@ -97,7 +98,7 @@ func (s *server) unlisted(e *entry) bool {
 		e.ttl > 24*time.Hour && s.is("list leaves out leases over a day"))
 }
 
-// missesResumed reports whether Resume by the holder finds nothing.
+// missesResumed reports whether Resume by the holder finds no lease, as a bug.
 func (s *server) missesResumed(e *entry, c *client, r backend.Request) bool {
 	return e.waited && s.is("resume finds no lease that was waited for") ||
 		e.client == c && !e.renewed.IsZero() && s.is("resume finds no renewed lease of its own client") ||
@@ -107,7 +108,7 @@ func (s *server) missesResumed(e *entry, c *client, r backend.Request) bool {
 		slices.Contains([]byte(r.Key), '%') && s.is("resume finds no key with %")
 }
 
-// resumedTTL is the TTL for which r extends the lease of e.
+// resumedTTL returns the TTL to which r extends the lease of e.
 func (s *server) resumedTTL(e *entry, r backend.Request) time.Duration {
 	left := time.Until(e.expires)
 	switch {
@@ -121,7 +122,7 @@ func (s *server) resumedTTL(e *entry, r backend.Request) time.Duration {
 	return r.TTL
 }
 
-// restartDiffers does to the lease of e what a restart must not do. It reports false if it does nothing.
+// restartDiffers applies the bugs of a restart to the lease of e. It reports whether there was one.
 func (s *server) restartDiffers(key string, e *entry) bool {
 	end, now := e.granted.Add(e.ttl), time.Now()
 	switch {

@@ -1,6 +1,6 @@
 package conformance_test
 
-// partitions and broken wake-ups
+// partitionMutants are bugs that partitions and broken wake-ups trigger.
 var partitionMutants = []mutant{
 	{"hung Renew keeps Lost open", "PartitionLosesBeforeNext"},
 	{"Lost closes 3 seconds late", "PartitionLosesBeforeNext"},

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// Texts of a store in the output of a check do not move a terminal's cursor.
+// Control characters in the output of a check are escaped, because they could move the cursor of a terminal.
 func TestHostileOutput(t *testing.T) {
 	t.Parallel()
 	const hostile = "a\x1b[2J\r\u202eb"

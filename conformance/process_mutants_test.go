@@ -1,6 +1,6 @@
 package conformance_test
 
-// other processes, frozen, killed, or with a wrong clock
+// processMutants are bugs that appear with other processes: frozen, killed, or with a wrong clock.
 var processMutants = []mutant{
 	{"other processes have a store of their own", "ProcessesExclude"},
 	{"lease ends a second late", "FrozenHolderLosesKey"},

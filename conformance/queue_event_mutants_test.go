@@ -1,6 +1,6 @@
 package conformance_test
 
-// what happens to a queue while others wait in it
+// queueEventMutants are bugs in which an event disturbs the queue of other waiters.
 var queueEventMutants = []mutant{
 	{"break turns the queue round", "EventsKeepQueue"},
 	{"break of a waiter's owner puts the waiter last", "EventsKeepQueue"},

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// many at once: long queues, large batches, many requests in flight
+// queueMutants are bugs that appear with large numbers: long queues, large batches, many requests in flight.
 var queueMutants = []mutant{
 	{"batch skips lease 100", "LargeBatchRenewsEach"},
 	{"batch ends at 200", "LargeBatchRenewsEach"},
@@ -44,13 +44,14 @@ var queueMutants = []mutant{
 	{"renewal above 150 in flight does nothing", "ManyInFlight"},
 }
 
-// busy reports whether the server has more requests to serve than the number in the bug's name.
+// busy reports whether the server has the bug, and more requests in flight than the number in the bug's name. bug
+// contains %d for the number.
 func (s *server) busy(bug string) bool {
 	return strings.Contains(s.bug, " in flight") && slices.ContainsFunc([]int64{48, 150},
 		func(n int64) bool { return s.is(fmt.Sprintf(bug, n)) && s.inFlight.Load() > n })
 }
 
-// latency is how long a request takes at most: longer where many are to be under way at once.
+// latency returns the longest delay of a request. It is longer for bugs that need many requests in flight.
 func (s *server) latency() time.Duration {
 	if strings.Contains(s.bug, "above 150 in flight") {
 		return 20 * time.Millisecond
@@ -58,7 +59,7 @@ func (s *server) latency() time.Duration {
 	return 50 * time.Microsecond
 }
 
-// renewInCrowd does what a renewal must not do of the queue, and reports whether that is all.
+// renewInCrowd applies the bugs of a renewal while others wait. It reports whether the renewal does nothing else.
 func (s *server) renewInCrowd(e *entry) (done bool) {
 	n := len(e.queue)
 	switch {
@@ -71,8 +72,8 @@ func (s *server) renewInCrowd(e *entry) (done bool) {
 		s.busy("renewal above %d in flight does nothing")
 }
 
-// renewOfBatch does for one lease of a batch what must not be done, of the queue or for an owner like its own, and
-// reports whether that is all.
+// renewOfBatch applies the bugs of one renewal in a batch: while others wait, or for an owner that looks like the
+// holder. It reports whether the renewal does nothing else.
 func (s *server) renewOfBatch(key, owner string) (done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *server) renewOfBatch(key, owner string) (done bool) {
 	return s.is("batch does nothing once 10 wait") && n >= 10 || e.owner != owner && s.isOf(e.owner, owner, "batch")
 }
 
-// enqueueInCrowd puts p where it must not be, and reports whether it did.
+// enqueueInCrowd puts p at a wrong place in the queue, or parks it, as a bug. It reports whether it did.
 func (s *server) enqueueInCrowd(e *entry, p *place) (done bool) {
 	n := len(e.queue)
 	switch {
@@ -106,7 +107,7 @@ func (s *server) enqueueInCrowd(e *entry, p *place) (done bool) {
 	return true
 }
 
-// grantInCrowd is the TTL that a grant is for.
+// grantInCrowd returns the TTL of a grant that was requested for ttl.
 func (s *server) grantInCrowd(e *entry, ttl time.Duration) time.Duration {
 	before := e.ttl
 	e.ttl = ttl
@@ -120,7 +121,7 @@ func (s *server) grantInCrowd(e *entry, ttl time.Duration) time.Duration {
 	return ttl
 }
 
-// straight is a batch of the leases that bent ones are made of.
+// straight returns renewals with each bent lease replaced by its Life.
 func straight(renewals []backend.Renewal) []backend.Renewal {
 	renewals = slices.Clone(renewals)
 	for i, r := range renewals {
@@ -131,7 +132,7 @@ func straight(renewals []backend.Renewal) []backend.Renewal {
 	return renewals
 }
 
-// renewBatch is one request for all of a batch.
+// renewBatch calls renew for each lease of a batch. It applies the bugs of large batches.
 func (c *client) renewBatch(ttls []time.Duration, renew func(i int, ttl time.Duration) (time.Duration, error)) (
 	granted []time.Duration, errs []error,
 ) {
@@ -158,7 +159,7 @@ func (c *client) renewBatch(ttls []time.Duration, renew func(i int, ttl time.Dur
 	return granted, errs
 }
 
-// answersOfBatch mixes up what a batch brought.
+// answersOfBatch swaps two results of a large batch, as a bug.
 func (c *client) answersOfBatch(errs []error) []error {
 	if n := len(errs); c.is("batch of more than 100 swaps two answers") && n > 100 {
 		for i := 100; i+1 < n; i += 2 {

@@ -1,6 +1,6 @@
 package conformance_test
 
-// clients that are disconnected for seconds, and requests that arrive late
+// reconnectMutants are bugs that appear if clients are disconnected for seconds, or requests arrive late.
 var reconnectMutants = []mutant{
 	{"lease ends 3 seconds after its connection was closed", "DisconnectedHolderKeepsLease"},
 	{"lease ends 3 seconds after its client fell silent", "DisconnectedHolderKeepsLease"},
@@ -31,7 +31,7 @@ var reconnectMutants = []mutant{
 	{"clean-up of a cancelled wait gives up after 3 seconds", "LongLateAcquireLeavesNothing"},
 }
 
-// reconnectLossMutants are stores that claim to notify a holder of the removal of its lease.
+// reconnectLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
 var reconnectLossMutants = []mutant{
 	{"removal after a cut is reported by a renewal alone", "ReconnectedHolderIsNotified"},
 	{"removal while disconnected is reported by a renewal alone", "ReconnectedHolderIsNotified"},

@@ -1,14 +1,14 @@
 package conformance_test
 
-// A gate is a readers-writer lock made of channels: a goroutine that waits for it is durably blocked in a bubble of
-// testing/synctest, as one that waits for a sync.RWMutex is not.
+// A gate is a readers-writer lock made of channels. In a bubble of testing/synctest, a goroutine that waits for a gate
+// is durably blocked. A goroutine that waits for a sync.RWMutex is not.
 type gate struct {
-	readers chan struct{} // a place for each
+	readers chan struct{} // holds a value for each reader
 	writer  chan struct{}
 }
 
 func newGate() gate {
-	const most = 128 // more readers at once wait for each other
+	const most = 128 // further readers wait
 	return gate{make(chan struct{}, most), make(chan struct{}, 1)}
 }
 

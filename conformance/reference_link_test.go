@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// What the messages of the reference store would weigh on a network, in bytes.
+// The sizes of the reference store's messages, in bytes.
 const (
 	requestLen = 24
 	replyLen   = 16
@@ -35,32 +35,32 @@ type wire struct {
 	refuse bool
 	ignore bool
 	server *server
-	owner  *client // whose wire it is
-	dead   bool    // for good: its process was killed
+	owner  *client // the client behind the wire
+	dead   bool    // the wire was closed, or its process was killed
 	hold   [2]bool
 	drop   [2]bool
 	delay  [2]time.Duration
 	arms   [2]*arm
-	dying  []*conn // stranded
+	dying  []*conn // stranded connections
 	kept   int     // connections that a bug keeps open
 	broke  func()  // called when a connection breaks; may be nil
 	passed [2]int64
 	came   [2]int64
-	asking atomic.Int64  // requests that are under way
+	asking atomic.Int64  // requests in flight
 	change chan struct{} // closed when a fault begins or ends
 }
 
 // A conn is one connection of a wire.
 type conn struct {
 	broken chan struct{}
-	lossy  bool // something was dropped
+	lossy  bool // a message was dropped
 
 	stranded  bool          // guarded by wire.mu
 	delivered chan struct{} // closed when stranded requests reach the server
-	healed    chan struct{} // closed when they cannot any more
+	healed    chan struct{} // closed when stranded requests can no longer reach the server
 }
 
-// An arm waits for its byte to cut the wire.
+// An arm is a pending CutAfter of one direction.
 type arm struct {
 	left     int64
 	happened chan struct{}
@@ -68,7 +68,7 @@ type arm struct {
 
 func newWire() *wire { return &wire{change: make(chan struct{})} }
 
-// dial returns the connection there is, or a new one.
+// dial returns the existing connection, or a new one.
 func (w *wire) dial() (*conn, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,8 +81,8 @@ func (w *wire) dial() (*conn, error) {
 	return w.conn, nil
 }
 
-// pass takes a message of n bytes through, and reports whether it arrived whole. It returns when the message arrived or
-// c broke.
+// pass forwards a message of n bytes on c, and reports whether it arrived whole. It returns when the message has
+// arrived, or can no longer arrive because c broke.
 func (w *wire) pass(c *conn, d conformance.Direction, n int64) bool {
 	w.mu.Lock()
 	w.came[d] += n
@@ -143,7 +143,7 @@ func (w *wire) breakLocked() {
 	}
 }
 
-// set changes faults, and wakes those who wait for a change.
+// set changes faults, and wakes the goroutines that wait for a change.
 func (w *wire) set(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -179,7 +179,7 @@ func (w *wire) Heal() {
 	})
 }
 
-// kill ends the wire for good.
+// kill breaks the wire for good.
 func (w *wire) kill() {
 	w.set(func() {
 		w.dead = true
@@ -188,7 +188,7 @@ func (w *wire) kill() {
 	})
 }
 
-// isDead reports whether the wire's process was killed.
+// isDead reports whether the wire was closed or its process was killed.
 func (w *wire) isDead() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,7 +221,7 @@ func (s *server) linked(context.Context) (backend.Backend, conformance.Link, err
 	return c, c.wire, nil
 }
 
-// dropOf ends what the client holds.
+// dropOf ends the exclusive leases of the client.
 func (s *server) dropOf(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +232,7 @@ func (s *server) dropOf(c *client) {
 	}
 }
 
-// exchange sends a request through the wire, has it served, and waits for the answer to come through.
+// exchange sends a request through the wire, has the server serve it, and waits for the reply.
 func (c *client) exchange(ctx context.Context, serve func()) error {
 	conn, err := c.dial(ctx)
 	if err != nil {
@@ -268,18 +268,18 @@ func (c *client) exchange(ctx context.Context, serve func()) error {
 	case <-conn.broken:
 	}
 	select {
-	case <-answered: // it came through last
+	case <-answered: // the reply was the last message to arrive
 		return nil
 	default:
 		return errReset
 	}
 }
 
-// wirePatience is how long a client behind a wire waits for an answer.
+// wirePatience is how long a client behind a wire waits for a reply.
 const wirePatience = 2 * time.Second
 
-// turnThrough brings the message that it is a waiter's turn through the wire. broken is closed if the connection breaks
-// before.
+// turnThrough forwards the notification of a waiter's turn through the wire. The notification is lost if the connection
+// breaks first. The caller closes over when the wait ends.
 func (c *client) turnThrough(p *place, conn *conn, turn <-chan granted, over <-chan struct{}) <-chan granted {
 	through := make(chan granted, 1)
 	go func() {

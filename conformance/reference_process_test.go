@@ -12,14 +12,14 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A sham process is a client behind a wire, with a gate through which every call goes and every answer comes back.
+// A sham is a simulated process: a client behind a wire. While it is frozen, calls neither begin nor return.
 type sham struct {
 	*client
 	skew time.Duration
 
 	mu     sync.Mutex
 	leases map[string]backend.Lease // by owner
-	frozen chan struct{}            // closed by a thaw; nil while it runs
+	frozen chan struct{}            // closed by Thaw; nil while the process runs
 	killed bool
 }
 
@@ -35,7 +35,7 @@ func (s *server) process(_ context.Context, skew time.Duration) (conformance.Pro
 	return &sham{client: c, skew: skew, leases: make(map[string]backend.Lease)}, nil
 }
 
-// run calls f as the process would, when it runs.
+// run waits until the process is not frozen, calls f, and waits again.
 func (p *sham) run(f func() error) error {
 	p.wait()
 	err := f()
@@ -48,7 +48,7 @@ func (p *sham) run(f func() error) error {
 	return err
 }
 
-// wait returns when the process runs, or has been killed.
+// wait returns when the process is not frozen, or has been killed.
 func (p *sham) wait() {
 	p.mu.Lock()
 	frozen := p.frozen
@@ -107,7 +107,7 @@ func (p *sham) Renew(ctx context.Context, owner string, ttl time.Duration) error
 		return err
 	}
 	select {
-	case <-l.Lost(): // a process that does not run looks at an answer when it is thawed
+	case <-l.Lost(): // a frozen process sees the reply only after the thaw, perhaps too late
 		return backend.ErrLost
 	default:
 		return nil
@@ -179,15 +179,15 @@ func (p *sham) Kill() {
 	}
 	p.killed = true
 	p.wire.kill()
-	go p.server.dropPlaces(p.client) // the server sees that the connection has ended
+	go p.server.dropPlaces(p.client) // the server notices that the connection has ended
 	p.thawLocked()
-	dying.Go(func() { _ = p.client.Close() }) // what goes on in a process that is dead reaches nobody
+	dying.Go(func() { _ = p.client.Close() }) // the server does not notice, because the wire is dead
 }
 
-// dying are the clients of killed processes, whose goroutines end in a moment.
+// dying waits for the calls of Close on the clients of killed processes.
 var dying sync.WaitGroup
 
-// twoSteps makes a lease endless, and later sets its end to ttl: a process may be killed in between.
+// twoSteps sets a lease's TTL to an hour, and then to ttl with a second request. The process may be killed in between.
 func (c *client) twoSteps(key, owner string, ttl time.Duration) {
 	_ = c.exchange(context.Background(), func() { c.server.renew(key, owner, c, time.Hour) })
 	time.Sleep(time.Millisecond) // sleeps: the process may be killed meanwhile

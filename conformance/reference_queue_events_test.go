@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// breakQueue does to the queue of e, whose holder is being broken, what must not be done.
+// breakQueue applies the bugs in which a Break of the holder of e disturbs a queue.
 func (s *server) breakQueue(key string, e *entry) {
 	n := len(e.queue)
 	switch {
@@ -23,7 +23,7 @@ func (s *server) breakQueue(key string, e *entry) {
 	}
 }
 
-// breakWaiter does what Break of an owner that waits must not do.
+// breakWaiter applies the bug in which a Break of a waiter's owner disturbs the queue.
 func (s *server) breakWaiter(e *entry, owner string) {
 	i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == owner })
 	if i >= 0 && s.is("break of a waiter's owner puts the waiter last") {
@@ -32,7 +32,8 @@ func (s *server) breakWaiter(e *entry, owner string) {
 	}
 }
 
-// lateFromBroken does what a request of an owner that has no lease must not do, while others wait.
+// lateFromBroken applies the bugs in which a late request of an owner without a lease disturbs the queue, after a
+// Break.
 func (s *server) lateFromBroken(e *entry, bug string) {
 	n := len(e.queue)
 	if n < 2 || !e.broken || !s.is(bug) {
@@ -54,7 +55,7 @@ func rotated(queue []*place) []*place {
 	return append(queue[1:], queue[0])
 }
 
-// elsewhere changes the queue of the first other key in which client waits, with others.
+// elsewhere changes the queue of another key: the first, by name, in which client and others wait.
 func (s *server) elsewhere(key string, client *client, change func(queue []*place) []*place) {
 	for _, other := range slices.Sorted(maps.Keys(s.keys)) {
 		e := s.keys[other]
@@ -66,7 +67,7 @@ func (s *server) elsewhere(key string, client *client, change func(queue []*plac
 	}
 }
 
-// gaveUpPlace does what the end of a wait must not do to others.
+// gaveUpPlace applies the bugs in which the end of a wait disturbs other waiters.
 func (s *server) gaveUpPlace(key string, e *entry, client *client) {
 	const soon = 20 * time.Millisecond
 	switch {
@@ -77,7 +78,7 @@ func (s *server) gaveUpPlace(key string, e *entry, client *client) {
 	}
 }
 
-// expiredQueue does what the end of a lease by itself must not do.
+// expiredQueue applies the bugs in which the expiry of a lease disturbs a queue.
 func (s *server) expiredQueue(key string, e *entry) {
 	unreached := e.waited && e.client != nil && e.client.wire != nil
 	switch n := len(e.queue); {
@@ -90,7 +91,7 @@ func (s *server) expiredQueue(key string, e *entry) {
 	}
 }
 
-// timedOut does what the time-out of a wait must not do to the place before it.
+// timedOut applies the bugs in which a wait that times out disturbs the waiters next to it.
 func (c *client) timedOut(r backend.Request) {
 	s := c.server
 	s.mu.Lock()

@@ -13,26 +13,25 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A contact is what a client with a bug knows about its wire.
+// A contact records what a client with a bug knows about its wire.
 type contact struct {
-	cuts    atomic.Int64  // how often its connection broke
+	cuts    atomic.Int64  // number of times that the connection broke
 	silent  atomic.Bool   // the path was silent for 2 seconds at least once
 	expired atomic.Bool   // the session has ended
-	gaveUp  chan struct{} // closed when that happens
-	late    atomic.Bool   // a request has reached the server by a stranded connection
-	batched sync.Map      // owners in a batch
-	asked   sync.Map      // owners that have queued
+	gaveUp  chan struct{} // closed when waiters give up
+	late    atomic.Bool   // a request has reached the server through a stranded connection
+	batched sync.Map      // owners whose leases were in a batch
+	asked   sync.Map      // owners that queue again, because their connection broke
 }
 
-// outOfContact returns for how long the wire has been closed or silent.
+// outOfContact reports whether the wire is closed, silent, or connected.
 func (w *wire) outOfContact() (closed, silent bool, connected bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.refuse || w.conn == nil, w.hold != [2]bool{} || w.drop != [2]bool{}, w.conn != nil && !w.refuse
 }
 
-// watchContact makes the faults of bugs that depend on how long a client has been out of contact. It ends with the
-// wire.
+// watchContact applies the bugs that depend on how long a client has been out of contact. It ends with the wire.
 func (s *server) watchContact(c *client) {
 	c.contact.gaveUp = make(chan struct{})
 	earlier := c.wire.broke
@@ -68,7 +67,7 @@ func prolong(d time.Duration, lasts bool, by time.Duration) time.Duration {
 	return d + by
 }
 
-// outOfContact makes the faults of a client that has been out of contact for so long.
+// outOfContact applies the bugs of a client whose wire has been closed, and silent, for the given times.
 func (s *server) outOfContact(c *client, closed, silent time.Duration) {
 	const ends, forgets = 3 * time.Second, 2 * time.Second
 	switch {
@@ -113,14 +112,15 @@ func (c *client) isSilent() bool {
 	return silent
 }
 
-// begins ends what the client holds if its session has ended.
+// begins ends the client's leases if its session has ended.
 func (c *client) begins() {
 	if c.contact.expired.CompareAndSwap(true, false) {
 		c.server.dropOf(c)
 	}
 }
 
-// newsIsLate delays, or keeps back for ever, the message that it is a waiter's turn.
+// newsIsLate delays the notification of a waiter's turn, as a bug. never reports whether the notification must not
+// arrive.
 func (c *client) newsIsLate(p *place) (never bool) {
 	_, again := c.contact.asked.Load(p.Owner)
 	switch {
@@ -133,13 +133,14 @@ func (c *client) newsIsLate(p *place) (never bool) {
 	return c.contact.silent.Load() && c.is("waiter behind a path that was silent for 2 seconds hears nothing more")
 }
 
-// queuesAgain notes that the connection of a waiter broke.
+// queuesAgain records that the connection of a waiter broke.
 func (c *client) queuesAgain(r backend.Request) { c.contact.asked.Store(r.Owner, true) }
 
 // errSilent is the error of a waiter that gives up.
 var errSilent = fmt.Errorf("%w: no heartbeat", backend.ErrUnavailable)
 
-// enqueueAgain queues a waiter whose connection has broken, where a bug does that differently.
+// enqueueAgain applies the bugs of a waiter that queues again after its connection broke. It reports whether it has
+// queued p.
 func (s *server) enqueueAgain(e *entry, p *place) bool {
 	if _, again := p.client.contact.asked.Load(p.Owner); !again {
 		return false
@@ -154,7 +155,7 @@ func (s *server) enqueueAgain(e *entry, p *place) bool {
 	return false
 }
 
-// takesAlong drops the other places of the client of p, a place that is given up.
+// takesAlong removes all places of p's client from the queue, as a bug, when p leaves it. It reports whether it did.
 func (s *server) takesAlong(e *entry, p *place) bool {
 	if !p.client.wasCut() || !s.is("cancelled waiter takes its client's other places along after a cut") {
 		return false
@@ -163,7 +164,7 @@ func (s *server) takesAlong(e *entry, p *place) bool {
 	return true
 }
 
-// revives restores an expired lease for the owner of a late renewal.
+// revives restores an expired lease for the owner of a late renewal, as a bug.
 func (s *server) revives(e *entry, owner string, c *client) {
 	_, batch := c.contact.batched.Load(owner)
 	if e.owner == "" && e.expired && e.last == owner &&
@@ -174,7 +175,8 @@ func (s *server) revives(e *entry, owner string, c *client) {
 	}
 }
 
-// meansOther reports whether a late request of an owner that has lost its lease is taken for one of the present holder.
+// meansOther reports whether a late request of an owner that has lost its lease applies to the present holder, as a
+// bug.
 func (s *server) meansOther(e *entry, owner, request string) bool {
 	c := e.lastOf
 	if c == nil || e.owner == "" || e.last != owner {
@@ -189,7 +191,7 @@ func (s *server) meansOther(e *entry, owner, request string) bool {
 		s.is("late "+request+" in a batch is for any owner")
 }
 
-// abandonsBriefly cleans up for 3 seconds at most.
+// abandonsBriefly cleans up for at most 3 seconds, as a bug. It reports whether it does.
 func (c *client) abandonsBriefly(r backend.Request, of string) bool {
 	if !c.is("clean-up of " + of + " gives up after 3 seconds") {
 		return false
@@ -207,7 +209,7 @@ func (c *client) abandonsBriefly(r backend.Request, of string) bool {
 	return true
 }
 
-// notifyThrough notifies a client behind a wire of a removal, as soon as the client is connected.
+// notifyThrough returns a function that notifies a client behind a wire of a removal, once the client is connected.
 func (s *server) notifyThrough(c *client, e *entry) func() {
 	owner, cutBefore := e.owner, e.cuts
 	return func() {
@@ -239,7 +241,8 @@ func (c *client) hearsOfRemoval(owner string) {
 	}
 }
 
-// keepsLives reports whether clients keep their leases, which some bugs and the news of removals need.
+// keepsLives reports whether clients keep a list of their leases, which some bugs and the notifications of removals
+// need.
 func (s *server) keepsLives() bool {
 	return s.notifies() ||
 		s.is("loss of a reader is that of its client's others",

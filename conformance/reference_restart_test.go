@@ -2,7 +2,7 @@ package conformance_test
 
 import "time"
 
-// restartEmpty forgets all.
+// restartEmpty makes the server forget everything.
 func (s *server) restartEmpty() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -21,7 +21,7 @@ func (s *server) restartEmpty() {
 	}
 }
 
-// restart forgets who waits, keeps who holds, and the tokens.
+// restart makes the server forget its waiters. The server keeps leases and tokens.
 func (s *server) restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// restartLocked does to one key what a restart must not do.
+// restartLocked applies the bugs of a restart to one key.
 func (s *server) restartLocked(key string, e *entry) {
 	now := time.Now()
 	began := e.granted
@@ -54,7 +54,8 @@ func (s *server) restartLocked(key string, e *entry) {
 	}
 }
 
-// queueOverRestart is the queue after a restart, whose waiters repeat their requests.
+// queueOverRestart returns the queue after a restart. Without a bug, the queue is empty, because waiters repeat their
+// requests.
 func (s *server) queueOverRestart(queue []*place) []*place {
 	if !s.is("restart keeps the places of waiters that ask again") {
 		return nil
@@ -67,19 +68,20 @@ func (s *server) queueOverRestart(queue []*place) []*place {
 	return queue
 }
 
-// missesRestart reports whether a waiter does not hear of a restart.
+// missesRestart reports whether a waiter is not notified of a restart, as a bug.
 func (c *client) missesRestart(p *place) bool {
 	const heard = 4
 	return c.is("restart parks all but the first four waiters") && p.before >= heard
 }
 
-// releaseMissesOdd reports whether a release finds nothing because of its key.
+// releaseMissesOdd reports whether a release finds nothing because of its key, as a bug.
 func (s *server) releaseMissesOdd(key string) bool {
 	odd := "release of an odd key finds nothing after a restart"
 	return s.restarts > 0 && s.is(odd) && strings.ContainsAny(key, "\x00\n")
 }
 
-// takesNextAlong removes two places instead of that of i: that of the next, or of the one before if i is the last.
+// takesNextAlong removes two places instead of place i, as a bug: also the next place, or the place before if i is the
+// last. It reports whether it did.
 func (s *server) takesNextAlong(e *entry, i int) bool {
 	if s.restarts == 0 || !s.is("waiter that leaves after a restart takes the next along") {
 		return false

@@ -95,7 +95,7 @@ func (c *client) resume(ctx context.Context, r backend.Request) (*kit.Life, erro
 	return c.leases.Resume(r, g)
 }
 
-// endsResumed is a Close that ends what the client has resumed, as a bug.
+// endsResumed releases the leases that the client has resumed, as a bug of Close.
 func (c *client) endsResumed() {
 	c.mu.Lock()
 	resumed := slices.Clone(c.resumed)
@@ -153,7 +153,8 @@ func (s *server) resume(c *client, r backend.Request, sent time.Time) (token uin
 	return e.token, true
 }
 
-// mayResume reports whether r is from the holder of an exclusive lease.
+// mayResume reports whether r is from the holder of the exclusive lease of e, or passes for the holder because of a
+// bug.
 func (s *server) mayResume(e *entry, r backend.Request) bool {
 	switch {
 	case e.owner == "":
@@ -168,7 +169,7 @@ func (s *server) mayResume(e *entry, r backend.Request) bool {
 	return e.owner == r.Owner
 }
 
-// resumeRefused does what no Resume must do that is not from the holder.
+// resumeRefused applies the bugs of a Resume that is not from the holder.
 func (s *server) resumeRefused(
 	key string, e *entry, c *client, r backend.Request, late bool,
 ) (token uint64, held bool) {
@@ -210,13 +211,13 @@ func (s *server) resumeReader(key string, e *entry, r backend.Request, now time.
 	return own.token, true
 }
 
-// renewsResumed reports whether c may renew a lease, which another client may have resumed.
+// renewsResumed reports whether c may renew the lease of e, which another client may have resumed.
 func (s *server) renewsResumed(e *entry, c *client) bool {
 	return e.resumedBy == nil || !s.is("resumed lease is not renewed") &&
 		!(s.is("resume ends the lease of the first client") && e.resumedBy != c)
 }
 
-// keepsResumed reports whether a release does not end the lease, as a bug.
+// keepsResumed reports whether a release leaves a resumed lease live, as a bug.
 func (s *server) keepsResumed(e *entry) bool {
 	if e.resumedBy == nil {
 		return false

@@ -14,7 +14,7 @@ type endedReader struct {
 	*reader
 }
 
-// renewReader reports whether owner has a shared lease of the key, and if so keeps it for ttl from now.
+// renewReader makes the shared lease of owner end ttl from now. It reports whether owner has a shared lease of the key.
 func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +50,7 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 	return true
 }
 
-// renewEndedReader is a renewal by an owner that has no shared lease.
+// renewEndedReader applies the bugs of a renewal by an owner that has no shared lease.
 func (s *server) renewEndedReader(key string, e *entry, owner string, expires time.Time) bool {
 	switch {
 	case s.is("stale reader's renewal revives its lease") && e.owner == "",
@@ -79,7 +79,7 @@ func (s *server) renewEndedReader(key string, e *entry, owner string, expires ti
 	return false
 }
 
-// releaseReader removes what the store keeps of a shared request, and reports whether there was anything.
+// releaseReader removes the shared lease of owner, or its place in the queue. It reports whether there was any.
 func (s *server) releaseReader(key, owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *server) breakReader(key string, e *entry, owner string) bool {
 	return true
 }
 
-// dropPlaces removes the places that a killed process has in queues behind readers.
+// dropPlaces removes the places of a killed process from the queues of keys that readers hold.
 func (s *server) dropPlaces(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +195,7 @@ func (e *entry) sharedHolder(now time.Time) backend.Holder {
 		Shared: len(e.readers)}
 }
 
-// refusalHolder is the holder that a refused attempt at a key with readers, or of a reader, reports.
+// refusalHolder returns the holder that a refused attempt reports, if the key has readers or the attempt is shared.
 func (s *server) refusalHolder(e *entry, now time.Time) backend.Holder {
 	h := s.heldBy(e, now)
 	if s.is("HeldError does not count readers") {
@@ -204,7 +204,7 @@ func (s *server) refusalHolder(e *entry, now time.Time) backend.Holder {
 	return h
 }
 
-// inspectReaders is what Inspect returns of a key that readers hold.
+// inspectReaders returns the result of Inspect for a key that readers hold.
 func (s *server) inspectReaders(e *entry, now time.Time) backend.Holder {
 	h := e.holder(now)
 	switch {
@@ -231,7 +231,7 @@ func (s *server) inspectReaders(e *entry, now time.Time) backend.Holder {
 	return h
 }
 
-// releaseMode is release, or releaseReader.
+// releaseMode is releaseReader if shared is set, and release otherwise.
 func (s *server) releaseMode(key, owner string, shared bool) bool {
 	if shared {
 		return s.releaseReader(key, owner)
@@ -251,7 +251,7 @@ func (c *client) renewed(l *kit.Life, ttl time.Duration) bool {
 	return ok
 }
 
-// losesReaders ends the shared leases of the client for their holders, except l, as a bug.
+// losesReaders marks the client's other shared leases of l's key as lost, as a bug.
 func (c *client) losesReaders(l *kit.Life) {
 	c.mu.Lock()
 	lives := slices.Clone(c.lives)

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A reader is a shared lease, with an end and a timer of its own.
+// A reader is a shared lease, with its own expiry and timer.
 type reader struct {
 	owner   string
 	client  *client
@@ -16,7 +16,7 @@ type reader struct {
 	granted time.Time
 	expires time.Time
 	ttl     time.Duration
-	waited  bool // granted to an owner that had waited
+	waited  bool // granted to an owner that may have waited
 	timer   *time.Timer
 }
 
@@ -24,7 +24,7 @@ func (e *entry) readerIndex(owner string) int {
 	return slices.IndexFunc(e.readers, func(r *reader) bool { return r.owner == owner })
 }
 
-// reader returns the shared lease of owner, nil if there is none.
+// reader returns the shared lease of owner, or nil if there is none.
 func (e *entry) reader(owner string) *reader {
 	if i := e.readerIndex(owner); i >= 0 {
 		return e.readers[i]
@@ -32,7 +32,7 @@ func (e *entry) reader(owner string) *reader {
 	return nil
 }
 
-// readerOf is readerIndex for a request by owner, which a bug may take for another.
+// readerOf is readerIndex for a request by owner. With a bug, it may return the lease of an owner that looks alike.
 func (s *server) readerOf(e *entry, owner string) int {
 	cut := func(o string) string { return o[:min(len(o), 64)] }
 	return slices.IndexFunc(e.readers, func(r *reader) bool {
@@ -113,7 +113,8 @@ func (s *server) readerMayEnter(e *entry, r backend.Request, c *client) bool {
 	return !slices.ContainsFunc(e.queue, func(p *place) bool { return !p.Shared })
 }
 
-// writerMayEnter reports whether nobody holds the key. Nobody waits then either: the first in the queue would hold it.
+// writerMayEnter reports whether nobody holds the key. Then nobody waits either, because the first waiter would hold
+// the key.
 func (s *server) writerMayEnter(e *entry, c *client) bool {
 	if e.owner != "" {
 		return false
@@ -130,7 +131,7 @@ func (s *server) writerMayEnter(e *entry, c *client) bool {
 	return len(e.readers) == 0
 }
 
-// refuseAmongReaders does what no refused attempt must do.
+// refuseAmongReaders applies the bugs of a refused attempt on a key that readers hold.
 func (s *server) refuseAmongReaders(key string, e *entry, r backend.Request, c *client) {
 	switch {
 	case r.Shared && s.is("refused attempt of a reader prolongs the readers"),
@@ -161,7 +162,7 @@ func (s *server) enterLocked(key string, e *entry, r backend.Request, c *client,
 	return granted{read.token, now}
 }
 
-// sharedToken is the token of a new reader.
+// sharedToken returns the token of a new reader.
 func (s *server) sharedToken(key string, e *entry, c *client) uint64 {
 	switch {
 	case s.is("reader gets the token of the last lease"):
@@ -236,7 +237,7 @@ func (s *server) expireReaders(key string, e *entry, now time.Time) {
 	}
 }
 
-// removeReader ends one reader. The last one's end is the next waiter's turn.
+// removeReader ends one reader. After the last reader, the next waiter is granted the key.
 func (s *server) removeReader(key string, e *entry, i int) {
 	e.readers[i].timer.Stop()
 	e.readers = slices.Delete(e.readers, i, i+1)

@@ -8,7 +8,8 @@ import (
 
 var _ conformance.StrandingLink = (*wire)(nil)
 
-// Strand implements conformance.StrandingLink. The client notices by its heartbeat.
+// Strand implements conformance.StrandingLink. The client notices a dead connection after wirePatience, as by a
+// heartbeat.
 func (w *wire) Strand() {
 	w.set(func() {
 		w.hold = [2]bool{}
@@ -86,7 +87,7 @@ func (w *wire) passStrandedLocked(c *conn, d conformance.Direction, n int64) boo
 	return arrived
 }
 
-// dropOfWire ends what the client behind w holds.
+// dropOfWire ends the exclusive leases of the client behind w.
 func (s *server) dropOfWire(w *wire) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,31 +12,31 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A server is a store in memory that keeps every rule and can be broken by every hook, so that no check is skipped.
-// With a bug, it is a mutant: see mutants.
+// A server is the reference store: a store in memory that keeps every rule and has every hook, so that no check is
+// skipped for want of a hook. With a bug, it is a mutant: see mutants.
 type server struct {
 	bug      string
-	likeness bool // the bug is one of likenessMutants: most requests need not ask for each
+	likeness bool // the bug is one of likenessMutants; false saves most comparisons
 	gate     gate // held for writing while frozen
 	frozen   atomic.Bool
-	stop     chan struct{} // closed at the end: what leaks ends
+	stop     chan struct{} // closed at the end of the test, which ends leaked goroutines
 
-	inFlight atomic.Int64 // requests that are under way
-	calls    atomic.Int64 // of a wrongStore
+	inFlight atomic.Int64 // requests in flight
+	calls    atomic.Int64 // calls of a wrongStore
 
 	mu       sync.Mutex
 	keys     map[string]*entry
 	tokens   map[string]uint64 // outlives a restart
 	clients  int
-	kick     chan struct{} // closed by a restart: waiters ask again
-	emptied  int           // how often it has lost its data
-	restarts int           // how often it was restarted
-	nth      int           // counts what a bug spares mostly
+	kick     chan struct{} // closed by a restart, which makes waiters repeat their requests
+	emptied  int           // number of times that it has lost its data
+	restarts int           // number of restarts
+	nth      int           // counts events, for bugs that affect one event in n
 	full     bool          // there is no room for more leases
-	lastTTL  time.Duration // of any grant
-	stepped  time.Duration // what the clock was stepped by
-	records  int64         // that a bug leaves
-	apart    bool          // a member has come back and not caught up; only for hooks
+	lastTTL  time.Duration // of the last grant of any key
+	stepped  time.Duration // the sum of the steps of the clock
+	records  int64         // number of records that a bug has left
+	apart    bool          // a member has returned and not caught up; only hooks use this field
 	ended    []endedReader // shared leases that have expired
 }
 
@@ -47,44 +47,44 @@ type entry struct {
 	expires       time.Time
 	released      time.Time
 	queue         []*place
-	readers       []*reader // who share the key
+	readers       []*reader // leases that share the key
 	readerLeft    bool      // a reader has left the queue
 	granted       time.Time
 	renewed       time.Time
 	ttl           time.Duration  // of the last grant
-	parked        bool           // a waiter has been
-	left          bool           // a waiter has
-	expired       bool           // the lease before has, and was not given up
-	refusedAt     time.Time      // when an attempt was refused
-	refusedHolder backend.Holder // this holder
-	gaveUp        string         // the owner that released it last
-	broken        bool           // a lease of it has been
-	waited        bool           // granted to one who had waited
-	late          bool           // granted when there was no room for it
-	timer         *time.Timer    // while there is a queue
-	last          string         // the owner whose lease has expired last
-	lastOf        *client        // whose it was
+	parked        bool           // a waiter was parked, as a bug
+	left          bool           // a waiter has left the queue
+	expired       bool           // the last lease expired, rather than being released
+	refusedAt     time.Time      // when an attempt last got refusedHolder
+	refusedHolder backend.Holder // the holder that refused attempts report for a while, as a bug
+	gaveUp        string         // the last owner that released the key
+	broken        bool           // a lease of the key was broken
+	waited        bool           // the lease was granted to an owner that may have waited
+	late          bool           // an attempt came while the store was full, as a bug
+	timer         *time.Timer    // ends an expired lease while others wait
+	last          string         // the last owner whose lease expired
+	lastOf        *client        // the client of that owner
 	restored      bool           // the lease is older than the last restart
-	cuts          int64          // of the holder's client before the grant
-	resumedBy     *client        // who has resumed the lease last
+	cuts          int64          // number of cuts of the holder's client before the grant
+	resumedBy     *client        // the last client that resumed the lease
 	unsureResume  bool           // a Resume of the lease got no reply
-	clients       int            // how many have
-	renewals      int            // of the holder's lease
-	wasBroken     bool           // the last lease was
-	brokenBefore  bool           // the lease before the holder's was
-	brokenOwner   string         // whose lease was broken last
+	clients       int            // number of calls of Resume, less releases
+	renewals      int            // number of renewals of the holder's lease
+	wasBroken     bool           // the last lease was broken
+	brokenBefore  bool           // the lease before the holder's was broken
+	brokenOwner   string         // the last owner whose lease was broken
 }
 
-// A place is one in a queue.
+// A place is a waiter's place in a queue.
 type place struct {
 	backend.Request
 	client *client
 	turn   chan granted
 	since  time.Time
-	before int       // how many waited before it
-	first  time.Time // when the holder's lease was to end as it came
+	before int       // number of waiters before it
+	first  time.Time // when the holder's lease was due to expire at its arrival
 	token  uint64    // of its lease, if not 0
-	beside bool      // readers held the key as it came
+	beside bool      // readers held the key at its arrival
 }
 
 type granted struct {
@@ -104,7 +104,7 @@ func (s *server) is(bugs ...string) bool { return s.bug != "" && slices.Contains
 func (s *server) harness() conformance.Harness {
 	outage := time.Second
 	if s.is("deadline stands at MaxSilence") {
-		outage = 100 * time.Millisecond // less than that
+		outage = 100 * time.Millisecond // less than MaxSilence
 	}
 	return conformance.Harness{
 		Open: func(context.Context) (backend.Backend, error) {
@@ -203,7 +203,7 @@ func (s *server) enqueueLocked(key string, e *entry, p *place) {
 	s.armLocked(key, e)
 }
 
-// refuseLocked does what no refused attempt must do.
+// refuseLocked applies the bugs of a refused attempt.
 func (s *server) refuseLocked(key string, e *entry, r backend.Request, c *client, now time.Time) {
 	switch {
 	case s.is("refused attempt prolongs the holder's lease"):
@@ -269,7 +269,7 @@ func (s *server) nextToken(key string, c *client) uint64 {
 	return s.tokens[key]
 }
 
-// keep is how long the store keeps a lease of ttl.
+// keep returns how long the store keeps a lease of ttl.
 func (s *server) keep(ttl time.Duration) time.Duration {
 	switch {
 	case s.is("lease ends after 9/10 of its TTL"):
@@ -309,7 +309,7 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 	}
 }
 
-// endLocked frees the key, or hands it to the next in the queue.
+// endLocked ends the holder's lease. It grants the key to the next in the queue, or frees it.
 func (s *server) endLocked(key string, e *entry) {
 	e.owner, e.client = "", nil
 	s.wakesOther(key)
@@ -343,7 +343,7 @@ func (s *server) endLocked(key string, e *entry) {
 	p.turn <- s.grantLocked(key, e, p.Request, p.client, from)
 }
 
-// armLocked sees to it that an expired lease is noticed while others wait.
+// armLocked sets the timer that ends an expired lease while others wait.
 func (s *server) armLocked(key string, e *entry) {
 	if len(e.queue) == 0 || len(e.readers) > 0 || s.is("expiry wakes nobody") || e.restored &&
 		s.is("lease that outlives a restart has no timer") || e.timer != nil && s.is("timer of the first TTL only") {
@@ -361,7 +361,7 @@ func (s *server) armLocked(key string, e *entry) {
 	})
 }
 
-// renew reports whether owner holds the key, and if so keeps it for ttl from now.
+// renew makes the lease of owner end ttl from now. It reports whether owner holds the key.
 func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -385,7 +385,7 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 		return false
 	case !s.renewsResumed(e, c):
 		return false
-	case e.unsureResume: // of the mutant alone
+	case e.unsureResume: // only in a mutant
 		return true
 	case s.skipsRenewal(key, e, ttl):
 		return true
@@ -411,7 +411,7 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	return true
 }
 
-// release removes what the store keeps of owner, and reports whether there was anything.
+// release removes the lease of owner, or its place in the queue. It reports whether there was any.
 func (s *server) release(key, owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -477,7 +477,7 @@ func (s *server) release(key, owner string) bool {
 	return true
 }
 
-// leave removes owner, and hands on to nobody.
+// leave removes the lease and the places of owner, without granting the key to a waiter.
 func (s *server) leave(key, owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -494,7 +494,7 @@ func (s *server) oneInLocked(n int) bool {
 	return s.oneIn(n)
 }
 
-// oneIn is true once in n times.
+// oneIn returns true once in n calls.
 func (s *server) oneIn(n int) bool {
 	s.nth++
 	return s.nth%n == 0

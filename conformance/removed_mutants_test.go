@@ -11,10 +11,10 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// notifiesLoss is no bug: it makes the store notify the holder of a removed lease.
+// notifiesLoss is not a bug. With it, the store notifies the holder of a removed lease.
 const notifiesLoss = "notifies holders of losses"
 
-// stores that claim to notify a holder of the removal of its lease
+// removedMutants are bugs of stores that claim to notify a holder of the removal of its lease.
 var removedMutants = []mutant{
 	{"removal of a reader is reported by a renewal alone", "RemovedHolderIsNotified"},
 	{"removal is reported to the next holder of its client too", "RemovedHolderIsNotified"},
@@ -36,7 +36,7 @@ func (s *server) notifies() bool {
 	return s.is(notifiesLoss) || slices.ContainsFunc(removedMutants, is) || slices.ContainsFunc(reconnectLossMutants, is)
 }
 
-// notify returns a function that notifies the holder of e of a removal. Clients behind a wire are notified when
+// notify returns a function that notifies the holder of e of a removal. A client behind a wire is notified once it is
 // connected.
 func (s *server) notify(e *entry, broken bool) func() {
 	c, owner := e.client, e.owner
@@ -69,7 +69,8 @@ func (s *server) notify(e *entry, broken bool) func() {
 	}
 }
 
-// reportsToNext reports the removal of owner's lease to whatever holds its key in c when the message arrives.
+// reportsToNext reports the removal of owner's lease to every lease of c on the same key, also to one granted before
+// the message arrives.
 func (s *server) reportsToNext(c *client, owner string) {
 	const underWay = 20 * time.Millisecond
 	time.AfterFunc(underWay, func() {
@@ -92,7 +93,7 @@ func (s *server) notifyReader(r *reader, broken bool) func() {
 	return s.notify(&entry{owner: r.owner, client: r.client}, broken)
 }
 
-// remove ends the lease of e, and notifies its holder.
+// removeLocked ends the lease of e, and notifies its holder.
 func (s *server) removeLocked(key string, e *entry, broken bool) {
 	notifyHolder := s.notify(e, broken)
 	if !s.is("removal is reported and nothing removed") {

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// replies that are lost, held or late
+// replyMutants are bugs that appear if replies are lost, held or late.
 var replyMutants = []mutant{
 	{"attempt whose connection broke is not cleaned up", "LostAcquireReplyLeavesNothing"},
 	{"attempt sent again meets its own ghost", "LostAcquireReplyLeavesNothing"},
@@ -32,7 +32,7 @@ var replyMutants = []mutant{
 	{"deadline counts from the answer", "SlowLinkServes"},
 }
 
-// unanswered cleans up after an attempt that got no answer.
+// unanswered cleans up after an attempt that got no reply.
 func (c *client) unanswered(ctx context.Context, r backend.Request) {
 	switch {
 	case c.is("attempt whose connection broke is not cleaned up") && ctx.Err() == nil,
@@ -52,13 +52,13 @@ func (c *client) unanswered(ctx context.Context, r backend.Request) {
 	c.abandon(r)
 }
 
-// An ioTimeout is the error of package net for a deadline that has passed.
+// An ioTimeout imitates the error of package net for a deadline that has passed.
 type ioTimeout struct{}
 
 func (ioTimeout) Error() string        { return "i/o timeout" }
 func (ioTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// reportedError is the error that an attempt returns for err.
+// reportedError returns the error that an attempt reports for err.
 func (c *client) reportedError(ctx context.Context, err error) error {
 	if c.is("hanging store is reported as busy") && ctx.Err() != nil {
 		return kit.ContextError(ctx, backend.ErrHeld)
@@ -69,10 +69,10 @@ func (c *client) reportedError(ctx context.Context, err error) error {
 	return err
 }
 
-// late renews behind the back of b.Life, which counts requests that go unanswered. The store takes its time.
+// late renews at the server without informing b.Life, which would count a request without a reply. The store is slow.
 func (b *bent) late(ctx context.Context, ttl time.Duration) error {
 	return b.c.do(ctx, func() {
-		time.Sleep(50 * time.Millisecond) // sleeps: the store takes its time
+		time.Sleep(50 * time.Millisecond) // sleeps: the store is slow
 		b.c.server.renew(b.Key(), b.Owner(), b.c, ttl)
 	})
 }

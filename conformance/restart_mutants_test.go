@@ -1,6 +1,6 @@
 package conformance_test
 
-// what a restart makes of keys, of leases whose holders are gone, and of those who wait
+// restartMutants are bugs in what a restart does to odd keys, to leases of dead holders, and to waiters.
 var restartMutants = []mutant{
 	{"restart forgets keys with a NUL", "RestartKeepsOddKeys"},
 	{"restart forgets keys that are not UTF-8", "RestartKeepsOddKeys"},

@@ -1,8 +1,8 @@
 package conformance_test
 
-// resumed leases
+// resumeMutants are bugs of resumed leases.
 var resumeMutants = []mutant{
-	// what is resumed
+	// the resumed lease
 	{"resume returns another token", "ResumeContinuesLease"},
 	{"resume counts the token up", "ResumeContinuesLease"},
 	{"resumed lease is not renewed", "ResumeContinuesLease"},
@@ -11,7 +11,7 @@ var resumeMutants = []mutant{
 	{"resumed deadline is a second late", "ResumeContinuesLease"},
 	{"resume drops who waits first", "ResumeContinuesLease"},
 
-	// who resumes
+	// the owner
 	{"resume ignores the owner", "ResumeIsForTheHolder"},
 	{"resume knows an owner by a prefix", "ResumeIsForTheHolder"},
 	{"resume knows an owner in any case", "ResumeIsForTheHolder"},
@@ -53,7 +53,7 @@ var resumeMutants = []mutant{
 	{"resume with an ended context ends the lease", "ResumeRefusesBadInput"},
 	{"Resume after Close is unavailable", "ResumeRefusesBadInput"},
 
-	// for other TTLs, and beside others
+	// other TTLs, and other owners of the key
 	{"resume that waits is refused", "ResumeContinuesLease"},
 	{"resume below MinTTL is kept as asked", "ResumeSetsTTL"},
 	{"waiter sleeps until the end before Resume", "ResumeSetsTTL"},

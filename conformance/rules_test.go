@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// TestRules keeps the texts of rules such that their numbers can be read, and every rule proved by a check.
+// TestRules checks that the numbers of rules can be read from their texts, and that checks prove every rule.
 func TestRules(t *testing.T) {
 	var proved []int
 	for _, c := range conformance.Checks() {
@@ -30,7 +30,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestNeeds checks that Missing names an existing field, or an optional interface that the reference store has.
+// TestNeeds checks that Missing names an existing field, or backend.Resumer.
 func TestNeeds(t *testing.T) {
 	fields := map[string]reflect.Type{
 		"Guarantees": reflect.TypeFor[backend.Guarantees](),

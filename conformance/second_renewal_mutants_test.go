@@ -1,12 +1,12 @@
 package conformance_test
 
-// how renewals and releases end that get no reply
+// secondRenewalMutants are bugs in how renewals and releases without a reply end.
 var secondRenewalMutants = []mutant{
 	{"Renew that meets another ignores its context", "CancelledSecondRenewal"},
 	{"Release's timeout is a context's error", "FrozenReleaseIsBounded"},
 }
 
-// a Close that meets Resume
+// resumeCloseMutants are bugs of a Close that overlaps a Resume.
 var resumeCloseMutants = []mutant{
 	{"Resume that meets Close returns a live lease", "CloseRacesResume"},
 	{"Resume that meets Close returns neither lease nor error", "CloseRacesResume"},

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Failing checks leave pictures of histories.
+	// Failing checks write pictures of histories to TMPDIR.
 	dir, err := os.MkdirTemp("", "conformance-")
 	if err != nil {
 		panic(err)
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// whole is a run of all tests that ends when killed processes have.
+// A whole runs all tests, and then waits until the clients of killed processes are closed.
 type whole struct{ *testing.M }
 
 func (w whole) Run() int {
@@ -41,13 +41,13 @@ func (w whole) Run() int {
 	return w.M.Run()
 }
 
-// TestReference runs the suite on a store that keeps every rule and has every hook. With -short it has no members, each
-// of which fails three times, one after the other.
+// TestReference runs the suite on a store that keeps every rule and has every hook. With -short the store has no
+// members, because each member would fail three times, one after the other.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	conformance.RunInBubble(t, func(*testing.T) conformance.Harness {
 		h := newServer("").harness()
-		h.Many = 256 // as by default, but in a large batch too: the mutants beside it leave little of the machine
+		h.Many = 256 // the default, but also in large batches: the mutants that run at the same time need the machine
 		if testing.Short() {
 			h.Members = nil
 		}
@@ -72,9 +72,9 @@ func passes(t *testing.T, h conformance.Harness, o conformance.Options) {
 	}
 }
 
-// TestMutants proves the suite: the check of each bug finds the bug, and each check has a bug. Random histories, kills
-// at random moments, and a clean-up that meets a restart have a few attempts; all other checks find the bug at the
-// first attempt. The mutants run in bubbles. With the race detector there is one bug for each check.
+// TestMutants proves the suite: each check finds its bugs, and each check has a bug. Some checks find a bug by chance
+// and have five attempts: random histories, kills at random moments, and a cleanup that overlaps a restart. All others
+// must find the bug at the first attempt. The mutants run in bubbles. With the race detector, each check has one bug.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	var (
@@ -131,7 +131,7 @@ func (m mutant) foundInBubble(t *testing.T) (found bool, output string) {
 	return found, output
 }
 
-// found reports whether the mutant's check finds it, and calls it what it is.
+// found reports whether the mutant's check fails, and names the rule that the bug breaks.
 func (m mutant) found(t *testing.T) (found bool, output string) {
 	s := newServer(m.bug)
 	defer close(s.stop)
@@ -150,8 +150,8 @@ func (m mutant) found(t *testing.T) (found bool, output string) {
 	return true, ""
 }
 
-// TestMutantsRecord keeps testdata/mutants.json, which docs/evidence/kill-table.md is made of, as the table of mutants
-// is. Set ANYLOCK_UPDATE=1 to write it ("make evidence").
+// TestMutantsRecord checks that testdata/mutants.json equals the table of mutants. docs/evidence/kill-table.md is made
+// from that file. Set ANYLOCK_UPDATE=1 to write it ("make evidence").
 func TestMutantsRecord(t *testing.T) {
 	type line struct {
 		Bug   string `json:"bug"`

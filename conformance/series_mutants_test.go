@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// renewals and waits that are not served because of what came before
+// seriesMutants are bugs in which renewals and waits are not served because of what happened before.
 var seriesMutants = []mutant{
 	{"each seventh renewal of a lease does nothing", "EachRenewalCounts"},
 	{"each twentieth renewal of a lease does nothing", "EachRenewalCounts"},
@@ -44,7 +44,7 @@ var seriesMutants = []mutant{
 	{"Inspect cuts the owner at its last of several @", "EvictedOwnersThatLookAlike"},
 }
 
-// skipsRenewal reports whether a renewal by the holder does nothing.
+// skipsRenewal reports whether a renewal by the holder does nothing, as a bug.
 func (s *server) skipsRenewal(key string, e *entry, ttl time.Duration) bool {
 	e.renewals++
 	left, now := time.Until(e.expires), time.Now()
@@ -56,7 +56,8 @@ func (s *server) skipsRenewal(key string, e *entry, ttl time.Duration) bool {
 		len(key) > 255 && s.is("renewal of a key over 255 bytes does nothing")
 }
 
-// inBatch returns the TTL for which a batch renews l, which comes after others; 0 to leave it out.
+// inBatch returns the TTL to which a batch renews l, or 0 if a bug skips l. others are the leases before l in the
+// batch.
 func (c *client) inBatch(others []*kit.Life, l *kit.Life, ttl time.Duration) time.Duration {
 	const alike = 64
 	switch {
@@ -71,7 +72,8 @@ func (c *client) inBatch(others []*kit.Life, l *kit.Life, ttl time.Duration) tim
 	return ttl
 }
 
-// overtakes grants an expired key to r although others wait for it.
+// overtakes ends an expired lease without waking waiters, as a bug, so that r can be granted the key although others
+// wait. It reports whether it did.
 func (s *server) overtakes(e *entry, r backend.Request, now time.Time) bool {
 	bug := "attempt that meets an expired lease passes those who wait"
 	if r.Wait {
@@ -84,7 +86,7 @@ func (s *server) overtakes(e *entry, r backend.Request, now time.Time) bool {
 	return true
 }
 
-// endsOddly is the result of a wait whose context has ended, if that is not what it should be.
+// endsOddly applies the bugs of a wait whose context has ended. odd reports whether err is the result.
 func (c *client) endsOddly(ctx context.Context, r backend.Request, p *place) (err error, odd bool) {
 	switch {
 	case p.before > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) &&
@@ -102,7 +104,7 @@ func (c *client) endsOddly(ctx context.Context, r backend.Request, p *place) (er
 	return err, true
 }
 
-// looksRarely reports whether the waiter of p finds out by its timer.
+// looksRarely reports whether the waiter of p polls only once a second, as a bug.
 func (c *client) looksRarely(p *place) bool {
 	s := c.server
 	s.mu.Lock()
@@ -112,7 +114,7 @@ func (c *client) looksRarely(p *place) bool {
 		s.entryLocked(s.name(p.Key)).broken && s.is("waiter for a key that was broken before looks once a second")
 }
 
-// cutWhileWaiting does what a waiter must not do whose connection has broken: it leaves a goroutine, gives up, or is
+// cutWhileWaiting applies the bugs of a waiter whose connection has broken: it leaves a goroutine, gives up, or is
 // parked if another waiter of the client queues again.
 func (c *client) cutWhileWaiting(ctx context.Context, p *place) error {
 	switch {

@@ -20,7 +20,7 @@ func tryToRead(owner string, from, to int) attemptRecord {
 	return a
 }
 
-// TestLeaseModelOfReaders has for each rule on shared leases a history that keeps it and one that does not.
+// TestLeaseModelOfReaders has, for each rule on shared leases, a history that keeps it and a history that breaks it.
 func TestLeaseModelOfReaders(t *testing.T) {
 	type leases = []*leaseRecord
 	type attempts = []attemptRecord
@@ -81,7 +81,8 @@ func TestLeaseModelOfReaders(t *testing.T) {
 	}
 }
 
-// TestDoubleGrantOfReaders describes a writer beside a reader, not two readers.
+// TestDoubleGrantOfReaders expects a double grant to be described for a writer beside a reader, but not for two
+// readers.
 func TestDoubleGrantOfReaders(t *testing.T) {
 	readers := record{leases: []*leaseRecord{reading("a", 1, 0), reading("b", 2, 10)}}
 	if double := readers.doubleGrant(); double != "" {

@@ -1,6 +1,6 @@
 package conformance_test
 
-// shared leases
+// sharedMutants are bugs of shared leases.
 var sharedMutants = []mutant{
 	// exclusion
 	{"readers exclude each other", "ReadersShareKey"},
@@ -96,7 +96,7 @@ var sharedMutants = []mutant{
 	{"break finds no reader", "BreakEndsOneReader"},
 	{"break of the last reader wakes nobody", "BreakEndsOneReader"},
 
-	// what others see
+	// reports to other clients
 	{"Inspect does not count readers", "InspectCountsReaders"},
 	{"Inspect reports readers as one exclusive lease", "InspectCountsReaders"},
 	{"Inspect counts waiting readers as readers", "InspectCountsReaders"},

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// what is right for one kind of request or lease, and wrong for another
+// siblingMutants are bugs of one kind of request or lease, where a similar kind is correct.
 var siblingMutants = []mutant{
 	{"batch whose context has ended has no answers", "RenewBatchReportsEach"},
 	{"Inspect returns no token of a lease that was waited for", "LeasesAreAlike"},
@@ -27,7 +27,8 @@ var siblingMutants = []mutant{
 	{"list keeps a connection until Close", "EndedCallsLeaveNoConnection"},
 }
 
-// dropsCleanUp cleans up after a cancelled wait unless the client is closed soon, where that is the bug.
+// dropsCleanUp cleans up after a cancelled wait, but not if the client is closed soon, as a bug. It reports whether it
+// has the bug.
 func (c *client) dropsCleanUp(r backend.Request) bool {
 	if !c.is("Close drops the clean-up of cancelled waits") {
 		return false
@@ -43,14 +44,14 @@ func (c *client) dropsCleanUp(r backend.Request) bool {
 	return true
 }
 
-// leavesGoroutine leaves one for good, as a bug.
+// leavesGoroutine leaves a goroutine until the end of the test, if the client has the bug.
 func (c *client) leavesGoroutine(bug string) {
 	if c.is(bug) {
 		go func() { <-c.server.stop }()
 	}
 }
 
-// resumeError is the error of a Resume that failed with err.
+// resumeError returns the error of a Resume that failed with err.
 func (c *client) resumeError(err error) error {
 	switch {
 	case errors.Is(err, backend.ErrLost):
@@ -61,7 +62,8 @@ func (c *client) resumeError(err error) error {
 	return err
 }
 
-// endsWriterOf ends the exclusive lease of e if it is of the client whose reader owner was, as a bug.
+// endsWriterOf ends the exclusive lease of e if the same client held an expired shared lease of owner, as a bug. It
+// reports whether it did.
 func (s *server) endsWriterOf(key string, e *entry, owner string) bool {
 	if e.owner == "" || !s.is("late release of a reader ends the lease of a writer of its client") ||
 		!slices.ContainsFunc(s.ended, func(old endedReader) bool {

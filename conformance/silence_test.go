@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A touching is a client of a right store that keeps leases for as long as it hears of their client.
+// A touching is a client of a correct store that keeps leases for at most MaxSilence without contact to the client.
 type touching struct{ *client }
 
 const touch = 200 * time.Millisecond
@@ -29,7 +29,7 @@ func (c touching) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	return touchedLease{l}, nil
 }
 
-// A touchedLease has a deadline that moves on by itself.
+// A touchedLease has a deadline that moves forward by itself.
 type touchedLease struct{ backend.Lease }
 
 func (l touchedLease) Deadline() time.Time {
@@ -45,7 +45,8 @@ func (l touchedLease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.Lease.Renew(ctx, ttl)
 }
 
-// Where no deadline is further away than MaxSilence, one that is not is neither early nor moved by the request.
+// If MaxSilence limits every deadline, checks must not take a deadline at that limit for too early, or for moved by a
+// request that failed.
 func TestRenewalsOfTouchedLeases(t *testing.T) {
 	for _, check := range []string{"RenewKeepsAlive", "RenewRacesExpiry", "RenewHonoursContext"} {
 		t.Run(check, func(t *testing.T) {

@@ -7,13 +7,13 @@ const (
 	silentRelease = "OnLost is silent when a release hears of the loss"
 )
 
-// requests whose answer ends a lease
+// silentMutants are bugs of requests whose reply ends a lease.
 var silentMutants = []mutant{
 	{silentBatch, "OnLostCallsWhateverEndsIt"},
 	{silentRelease, "OnLostCallsWhateverEndsIt"},
 }
 
-// silences makes OnLost call nothing until the returned function is called, as a bug.
+// silences suppresses the OnLost callbacks of renewals until end is called, as a bug.
 func (c *client) silences(renewals []backend.Renewal) (end func()) {
 	set := func(silent bool) {
 		for _, r := range renewals {

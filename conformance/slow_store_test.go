@@ -16,20 +16,20 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A mute is a client of a right server that once leaves requests of one kind unanswered until its own timeout has
-// passed, as on a machine that stands still.
+// A mute is a client of a correct server. Some requests of one kind get no reply within the client's own timeout, as on
+// a machine that stands still.
 type mute struct {
 	*client
 	once *muteness
 }
 
 type muteness struct {
-	kind  string             // of the requests, empty for any
-	mutes func(i int64) bool // whether the i-th, from 1, has no answer
+	kind  string             // of the requests; empty for every kind
+	mutes func(i int64) bool // whether request i, counted from 1, gets no reply
 	asked atomic.Int64
 }
 
-// answered counts a request of that kind, and returns the error of one that has no answer.
+// answered counts a request of that kind. If the request gets no reply, answered returns the error after the timeout.
 func (m *muteness) answered(kind string) error {
 	if m.kind != "" && kind != m.kind {
 		return nil
@@ -38,7 +38,7 @@ func (m *muteness) answered(kind string) error {
 		return nil
 	}
 	const timeout = 2 * time.Second
-	time.Sleep(timeout) // sleeps: nothing answers
+	time.Sleep(timeout) // sleeps: no reply arrives
 	return fmt.Errorf("%w: no answer in %v", backend.ErrUnavailable, timeout)
 }
 
@@ -59,7 +59,7 @@ func (c mute) Acquire(ctx context.Context, r backend.Request) (backend.Lease, er
 
 func (c mute) Break(ctx context.Context, key, owner string) error {
 	if c.server.inspect(key).Owner == owner {
-		if c.once.answered("break answered late") != nil { // the client repeats it
+		if c.once.answered("break answered late") != nil { // the first Break takes effect, and the client repeats it
 			_ = c.client.Break(ctx, key, owner)
 		}
 		if err := c.once.answered("break"); err != nil {
@@ -83,7 +83,7 @@ type muteLease struct {
 }
 
 func (l muteLease) Renew(ctx context.Context, ttl time.Duration) error {
-	const some = 10 * time.Second // shorter ones may end by themselves
+	const some = 10 * time.Second // shorter leases may expire before the timeout
 	if ttl > some {
 		if err := l.once.answered("renewal"); err != nil {
 			return err
@@ -92,13 +92,13 @@ func (l muteLease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.Life.Renew(ctx, ttl)
 }
 
-// TestUnansweredRequestProvesNothing has one request of a check go unanswered.
+// TestUnansweredRequestProvesNothing leaves one request of a check without a reply. The check must pass.
 func TestUnansweredRequestProvesNothing(t *testing.T) {
 	for _, test := range []struct {
 		check, kind string
-		number      int64 // of the one that goes unanswered
+		number      int64 // of the request that gets no reply
 	}{
-		{"ClientsShareStore", "attempt", 3}, // the first is that of a fresh key, before all checks
+		{"ClientsShareStore", "attempt", 3}, // the first attempt is for a fresh key, before all checks
 		{"OneAttemptWins", "attempt", 4},
 		{"OnLostCallsWhateverEndsIt", "renewal", 1},
 		{"BreakEndsOneLease", "break", 1},
@@ -108,10 +108,10 @@ func TestUnansweredRequestProvesNothing(t *testing.T) {
 		{"WaiterGetsExpiredKey", "wait", 3},
 		{"ManyWaitersDrain", "wait", 7},
 		{"ContentionParksNobody", "wait", 9},
-		{"LateAnswerCountsFromSending", "wait", 1}, // of a client that no fault touches
+		{"LateAnswerCountsFromSending", "wait", 1}, // of a client without a fault
 		{"PartitionLosesBeforeNext", "wait", 1},
 		{"KilledHolderFreesKey", "wait", 1},
-		{"RestartKeepsWaiters", "wait", 1}, // before anything restarts
+		{"RestartKeepsWaiters", "wait", 1}, // before the restart
 	} {
 		t.Run(test.check+"/"+test.kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestUnansweredRequestProvesNothing(t *testing.T) {
 	}
 }
 
-// passes runs a check that must pass on a store with m.
+// passes runs check on a store with m. The check must pass.
 func (m *muteness) passes(t *testing.T, s *server, check string) {
 	t.Helper()
 	h := s.harness()
@@ -135,7 +135,8 @@ func (m *muteness) passes(t *testing.T, s *server, check string) {
 	passes(t, h, conformance.Options{Run: only(check), Timeout: time.Hour})
 }
 
-// TestDeterministicBugIsNoSlowMachine has requests of one kind go unanswered in every attempt.
+// TestDeterministicBugIsNoSlowMachine leaves requests of one kind without a reply in every attempt. The check must
+// fail, and must not report a slow machine.
 func TestDeterministicBugIsNoSlowMachine(t *testing.T) {
 	for _, test := range []struct{ check, kind, rule, says string }{
 		{"OnLostCallsWhateverEndsIt", "renewal", "Backend: a store that is up answers", "no answer after"},
@@ -164,12 +165,13 @@ func TestDeterministicBugIsNoSlowMachine(t *testing.T) {
 	}
 }
 
-// TestSlowStoreIsWaitedFor has a store answer nothing for a while, or hardly ever.
+// TestSlowStoreIsWaitedFor runs a store that replies to no request for a while, or not to every seventh attempt. The
+// check must pass.
 func TestSlowStoreIsWaitedFor(t *testing.T) {
 	for _, test := range []struct {
 		kind  string
-		every int64         // so many requests, one has no answer
-		until time.Duration // from the beginning
+		every int64         // one request in every so many gets no reply
+		until time.Duration // how long the fault lasts, from the beginning
 	}{{"", 1, 7 * time.Second}, {"attempt", 7, 25 * time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer("")
@@ -203,7 +205,8 @@ func (c *lazy) Inspect(ctx context.Context, key string) (backend.Holder, error) 
 	return c.connected().Inspect(ctx, key)
 }
 
-// TestSlowOpenExcusesNothing has clients of a store with a bug that are slow to open or to connect.
+// TestSlowOpenExcusesNothing runs a store with a bug, whose clients are slow to open or to connect. The check must
+// fail.
 func TestSlowOpenExcusesNothing(t *testing.T) {
 	for what, open := range map[string]func(s *server) backend.Backend{
 		"open": func(s *server) backend.Backend {
@@ -230,7 +233,7 @@ func TestSlowOpenExcusesNothing(t *testing.T) {
 	}
 }
 
-// TestProcessIsStartedAgain has the first process with a wrong clock not start.
+// TestProcessIsStartedAgain makes the first start of a process fail. The check must pass.
 func TestProcessIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

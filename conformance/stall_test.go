@@ -18,13 +18,14 @@ type stalling struct {
 }
 
 type stalled struct {
-	waiters int // it stands still a moment after so many wait for a key; 0: after the first Acquire
+	waiters int // it stands still soon after so many wait for a key; 0: soon after the first Acquire
 	once    sync.Once
 	mu      sync.Mutex
 	until   time.Time
 }
 
-// stall has who waits first not answer in that time, so that it is passed over; leases end later by it.
+// stall makes the server stand still. It moves the first waiter of each queue to the end, as a store does with a waiter
+// that does not respond in time. All leases end later by that time.
 func (s *stalled) stall(server *server) {
 	const length = time.Second
 	s.mu.Lock()
@@ -69,11 +70,11 @@ func (c stalling) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	return h, err
 }
 
-// TestStalledStoreProvesNothing has a store stand still while a check waits for it.
+// TestStalledStoreProvesNothing makes a store stand still while a check waits for it. The check must pass.
 func TestStalledStoreProvesNothing(t *testing.T) {
 	for _, test := range []struct {
 		check   string
-		waiters int // 0: it stands still after the first grant
+		waiters int // 0: it stands still after the first Acquire
 	}{{"FIFOAfterExpiry", 5}, {"LongQueueIsServed", 64}, {"TTLNotLate", 0}, {"ReleaseAfterExpiry", 0}} {
 		t.Run(test.check, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -111,14 +112,15 @@ func (c tardy) Acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 	return c.client.Acquire(ctx, r)
 }
 
-// Guarantees are those of a store whose leases have a small margin.
+// Guarantees returns a short MaxTTL, so that long leases have a small margin.
 func (c tardy) Guarantees() backend.Guarantees {
 	g := c.client.Guarantees()
 	g.MaxTTL = time.Minute
 	return g
 }
 
-// A lease that is granted long after its request lives longer than its holder knows.
+// If a lease is granted long after its request, the store keeps it for longer than the holder knows. The check must
+// pass.
 func TestLateGrantProvesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

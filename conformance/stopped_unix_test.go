@@ -17,11 +17,11 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A suspended is a client of a right store whose process is stopped once, in an Acquire that has little time.
+// A suspended is a client of a correct store that stops its own process once, in an Acquire whose context ends soon.
 type suspended struct {
 	*client
-	frozen bool          // it is stopped while the store is frozen, else in one of many
-	asked  *atomic.Int64 // how often it might have been
+	frozen bool          // stop while the store is frozen; if false, stop in one of many calls
+	asked  *atomic.Int64 // number of calls in which it might have stopped
 }
 
 func (c suspended) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -35,8 +35,8 @@ func (c suspended) Acquire(ctx context.Context, r backend.Request) (backend.Leas
 	return c.client.Acquire(ctx, r)
 }
 
-// TestStoppedProcessIsNotLate has another run of this program be stopped, as by Ctrl-Z, for longer than a call may
-// take.
+// TestStoppedProcessIsNotLate runs checks in child processes that are stopped, as by Ctrl-Z, for longer than a call may
+// take. The checks must pass.
 func TestStoppedProcessIsNotLate(t *testing.T) {
 	const variable = "ANYLOCK_TEST_STOPS_IN"
 	if check := os.Getenv(variable); check != "" {
@@ -53,7 +53,7 @@ func TestStoppedProcessIsNotLate(t *testing.T) {
 		return
 	}
 	storetest.Long(t, "a process is stopped for eight seconds")
-	const stop = 8 * time.Second // longer than calls may be late, after a TTL of little more than a second
+	const stop = 8 * time.Second // longer than checks allow calls to be late, after a TTL of little more than a second
 	children := []*stoppedChild{
 		startStopped(t, variable+"=FrozenStoreHonoursContext"), startStopped(t, variable+"=HistoryUnderLinkFaults"),
 	}
@@ -65,13 +65,13 @@ func TestStoppedProcessIsNotLate(t *testing.T) {
 	}
 }
 
-// A stoppedChild is another run of TestStoppedProcessIsNotLate, which has stopped itself.
+// A stoppedChild is a child process that runs TestStoppedProcessIsNotLate, and has stopped itself.
 type stoppedChild struct {
 	*exec.Cmd
 	output bytes.Buffer
 }
 
-// startStopped starts a child with a variable of the environment, and returns once the child has stopped.
+// startStopped starts a child with a variable in its environment, and returns once the child has stopped.
 func startStopped(t *testing.T, variable string) *stoppedChild {
 	t.Helper()
 	c := &stoppedChild{Cmd: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")}

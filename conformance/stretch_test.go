@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// However long TTLs become, a store grants all TTLs that checks request.
+// For every stretch up to mostStretched, the store grants all TTLs that checks request.
 func TestStretchedTTLsCanBeHad(t *testing.T) {
 	for _, test := range []struct {
 		least, most, unit, lateness time.Duration // of TTLs, and MaxLate
@@ -15,7 +15,7 @@ func TestStretchedTTLsCanBeHad(t *testing.T) {
 	}{
 		{10 * time.Millisecond, 0, 1, 20 * time.Millisecond, 16},
 		{4 * time.Second, 0, time.Millisecond, 40 * time.Second, 16},
-		{time.Second, time.Minute, time.Millisecond, 500 * time.Millisecond, 8}, // as of Redlock
+		{time.Second, time.Minute, time.Millisecond, 500 * time.Millisecond, 8}, // the guarantees of Redlock
 		{time.Second, 45 * time.Second, time.Second, 0, 4},
 		{5 * time.Second, 30 * time.Second, 1, 0, 0},
 		{5 * time.Second, 7 * time.Second, time.Second, 0, 0},

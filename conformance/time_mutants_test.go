@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// how late a waiter learns of its turn, and how often it polls until then
+// timeMutants are bugs in how late a waiter learns of its turn, and in how often it polls until then.
 var timeMutants = []mutant{
 	{"expiry wakes a waiter 4 seconds late", "WaiterIsNotLate"},
 	{"expiry of a renewed lease wakes a waiter 3 seconds late", "WaiterIsNotLate"},
@@ -34,8 +34,7 @@ var timeMutants = []mutant{
 	{"holder asks after its lease without pause", "WaitingPollsSeldom"},
 }
 
-// lateFor is how much later than it is over the end of e's lease is noticed. The lease was renewed at some time, or it
-// is being granted to p, or p has just come to wait; p may be nil.
+// lateFor returns how long after the expiry of e's lease the server ends the lease.
 func (s *server) lateFor(e *entry) time.Duration {
 	const late = 3 * time.Second
 	switch {
@@ -56,7 +55,7 @@ func (s *server) lateFor(e *entry) time.Duration {
 	return 0
 }
 
-// looks delays a waiter's notice of its turn until its next poll.
+// looks delays a waiter at its turn until its next poll, as a bug.
 func (c *client) looks(p *place) {
 	every := func(d time.Duration) {
 		time.Sleep(d - time.Since(p.since)%d) // sleeps: until the waiter polls next
@@ -81,7 +80,7 @@ func (c *client) looks(p *place) {
 	}
 }
 
-// asks keeps polling for a waiter whose wait ends with over.
+// asks applies the bugs of a waiter that polls too often. over is closed when the wait ends.
 func (c *client) asks(p *place, over <-chan struct{}) {
 	if c.wire == nil {
 		return
@@ -109,7 +108,7 @@ func (c *client) asks(p *place, over <-chan struct{}) {
 	go c.asksUntil(over, pause)
 }
 
-// asksFrom polls without pause from at on.
+// asksFrom polls without pause from the time at, until over is closed.
 func (c *client) asksFrom(at time.Time, over <-chan struct{}) {
 	timer := time.AfterFunc(time.Until(at), func() { c.asksUntil(over, 0) })
 	go func() {
@@ -118,7 +117,7 @@ func (c *client) asksFrom(at time.Time, over <-chan struct{}) {
 	}()
 }
 
-// asksUntil keeps sending requests without effect.
+// asksUntil sends requests without effect until over is closed or the client is closed.
 func (c *client) asksUntil(over <-chan struct{}, pause time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -134,7 +133,7 @@ func (c *client) asksUntil(over <-chan struct{}, pause time.Duration) {
 	}
 }
 
-// asksAfter keeps asking after a lease that is held.
+// asksAfter polls without pause while life is held, for at most 3 seconds, as a bug.
 func (c *client) asksAfter(life *kit.Life) {
 	if c.wire == nil || !c.is("holder asks after its lease without pause") {
 		return

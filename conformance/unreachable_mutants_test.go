@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// clients that cannot connect
+// unreachableMutants are bugs of clients that cannot connect.
 var unreachableMutants = []mutant{
 	{"refused dial is an error of the network", "RefusedDialIsUnavailable"},
 	{"refused dial calls a key busy", "RefusedDialIsUnavailable"},
@@ -46,7 +46,7 @@ func (w *wire) Open(ctx context.Context) (backend.Backend, error) {
 	return c, nil
 }
 
-// answers waits until dials are answered.
+// answers waits until dials get replies. It returns false if ctx ends first.
 func (w *wire) answers(ctx context.Context) bool {
 	for {
 		w.mu.Lock()
@@ -63,7 +63,7 @@ func (w *wire) answers(ctx context.Context) bool {
 	}
 }
 
-// dial returns the connection there is, or a new one.
+// dial returns the existing connection, or a new one.
 func (c *client) dial(ctx context.Context) (*conn, error) {
 	if c.is("dial ignores the context") {
 		ctx = context.WithoutCancel(ctx)

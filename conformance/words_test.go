@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// doubleGrants are mutants whose check sees two owners of a key at once, and must report a double grant. Races that may
-// end otherwise, and checks that may see something else first, are not among them.
+// doubleGrants are mutants whose check sees two owners of a key at once, and must report a double grant. The list omits
+// races that may end otherwise, and checks that may see another problem first.
 var doubleGrants = []mutant{
 	{"each client has a store of its own", "ClientsShareStore"},
 	{"re-entrant per client", "OwnersOfOneClientExclude"},
@@ -50,7 +50,8 @@ var doubleGrants = []mutant{
 	{"step of the clock back ends leases", "SteppedClockEndsNoLease"},
 }
 
-// exactTexts are mutants whose check must report the error that it got, and not that the machine is slow.
+// exactTexts maps mutants to the text of the error that their check must report. The check must not report a slow
+// machine.
 var exactTexts = map[mutant]string{
 	{"wait for a key over 255 bytes fails",
 		"OddKeysAreWaitedFor"}: "ended while the key was held: name too long",
@@ -69,7 +70,8 @@ func (m mutant) collides() bool {
 	return strings.HasPrefix(m.check, "Keys") && m.bug != "longer keys are taken" && !slices.Contains(keyMutants, m)
 }
 
-// misnamed returns what is wrong with the rule that the failure of m's check names. It is empty if nothing is.
+// misnamed returns what is wrong with the report of m's check, which has failed: the broken rule, or the text. It is
+// empty if nothing is wrong.
 func (m mutant) misnamed(r conformance.Result) string {
 	broken := conformance.Result{Rule: r.Broken}.Rules()
 	double := strings.Contains(r.Output, "double grant: ")

@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A wrongStore is a client of the reference store that is wrong in everything, in one way.
+// A wrongStore is a client of the reference store with one fault that affects nearly every check.
 type wrongStore struct {
 	*client
 	acquire func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error)
@@ -40,12 +40,12 @@ func (w *wrongStore) Close() error {
 	return w.client.Close()
 }
 
-// A wrongLease is a lease whose store is wrong in everything, in one way.
+// A wrongLease is a lease of a wrongStore.
 type wrongLease struct {
 	backend.Lease
-	over  bool          // it has ended as it is granted
-	twice bool          // OnLost calls back twice
-	after time.Duration // answers come so late
+	over  bool          // the lease has already ended when it is granted
+	twice bool          // OnLost calls each callback twice
+	after time.Duration // delay of each reply
 }
 
 func (l wrongLease) Deadline() time.Time {
@@ -97,7 +97,7 @@ func (w *wrongStore) RenewBatch(ctx context.Context, renewals []backend.Renewal)
 	return w.client.RenewBatch(ctx, renewals)
 }
 
-// wraps returns the lease that c grants, in l.
+// wraps acquires a lease from c, and returns l around that lease.
 func wraps(ctx context.Context, c *client, r backend.Request, l wrongLease) (backend.Lease, error) {
 	lease, err := c.Acquire(ctx, r)
 	if err != nil {
@@ -107,11 +107,11 @@ func wraps(ctx context.Context, c *client, r backend.Request, l wrongLease) (bac
 	return l, nil
 }
 
-// wrongStores are stores on which many checks fail or hang, by what is wrong with them.
+// wrongStores are stores on which many checks fail or hang, by their fault.
 var wrongStores = map[string]struct {
 	wrong func(c *client) *wrongStore
-	says  string // in a failure, or in the suite's error
-	long  bool   // the suite computes for seconds: not with the race detector
+	says  string // the text that a failure, or the suite's error, must contain
+	long  bool   // the suite computes for seconds; skipped with the race detector
 }{
 	"every call hangs": {func(c *client) *wrongStore {
 		return &wrongStore{client: c, acquire: func(context.Context, *client, backend.Request) (backend.Lease, error) {
@@ -180,9 +180,10 @@ var wrongStores = map[string]struct {
 	}, "called a function 2 times", true},
 }
 
-// TestWrongStoresEndSoon runs the suite on stores that are wrong in everything. It ends within two minutes, with
-// failures that report what was seen. The budget begins with the first failure: a store that is late with every answer
-// fails its first check only at the check's time limit, a minute after it began.
+// TestWrongStoresEndSoon runs the suite on stores with a fault that affects nearly every check. The suite ends within
+// two minutes, and its failures report what the checks saw. The limit applies only once a check has failed. If every
+// reply is late, the first check fails only at its time limit, a minute after it began: then the suite may take four
+// minutes.
 func TestWrongStoresEndSoon(t *testing.T) {
 	t.Parallel()
 	const most = 2 * time.Minute
@@ -199,7 +200,7 @@ func TestWrongStoresEndSoon(t *testing.T) {
 				s := newServer("")
 				defer func() {
 					close(s.stop)
-					time.Sleep(time.Hour) // what was left behind ends
+					time.Sleep(time.Hour) // until abandoned goroutines have ended
 				}()
 				whole := s.harness()
 				h := conformance.Harness{

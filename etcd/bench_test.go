@@ -14,17 +14,18 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// What all stores' benchmarks do.
+// Helpers that the benchmarks of all stores share.
 var (
 	together = storetest.Together
 	cycle    = storetest.Cycle
 	holdMany = storetest.HoldMany
 )
 
-// benchTTL is package lock's default.
+// benchTTL is the default TTL of package lock.
 const benchTTL = 30 * time.Second
 
-// BenchmarkUncontended compares one goroutine's acquire and release, and its failed try, with concurrency.Mutex.
+// BenchmarkUncontended compares acquire and release, and a failed try, with concurrency.Mutex, on one goroutine. It
+// also measures renewals.
 func BenchmarkUncontended(b *testing.B) {
 	s := servers.EtcdCurrent(b)
 	ctx := context.Background()
@@ -70,7 +71,8 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// BenchmarkHandOff passes one key around clients, each with a connection of its own, that hold it for no time.
+// BenchmarkHandOff passes one key between clients that release it at once. Each client has its own connection. Up to 8
+// clients are compared with concurrency.Mutex.
 func BenchmarkHandOff(b *testing.B) {
 	s := servers.EtcdCurrent(b)
 	for _, clients := range []int{2, 8, 64} {

@@ -17,14 +17,15 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// E6. A waiter whose client is connected to a member that is cut off moves on to another one: it gets the key that
-// others release, and in the meantime keeps its place.
+// E6. If the member to which a waiter is connected freezes, the waiter keeps its place. Once the holder has released
+// the key, the waiter is granted the key.
 func TestWaiterLeavesFrozenMember(t *testing.T) {
 	storetest.Long(t, "freezes each of three members")
 	t.Parallel()
 	c := servers.EtcdClusterCurrent(t, 3)
 	for i, s := range c.Servers {
-		// Two waiters whose endpoints begin with each member; which one serves the watch is for the client to choose.
+		// The first waiter's client may be connected to member i: clientv3 chooses the member. The second waiter's client is
+		// not.
 		b := opened(t, "etcd://"+strings.Join(addrs(c), ","))
 		other := opened(t, "etcd://"+strings.Join(without(addrs(c), i), ","))
 		holder := acquire(t, other, req("k", time.Minute))
@@ -48,7 +49,7 @@ func TestWaiterLeavesFrozenMember(t *testing.T) {
 	}
 }
 
-// releaseAfterAll releases while a member is away, by as many attempts as it takes.
+// releaseAfterAll releases a lease while a member is frozen or killed. It repeats the release until it succeeds.
 func releaseAfterAll(t *testing.T, l backend.Lease) {
 	t.Helper()
 	until(t, outage, "a lease is released", func() bool { return l.Release(context.Background()) == nil })
@@ -58,8 +59,8 @@ func without(list []string, i int) []string {
 	return append(append([]string(nil), list[:i]...), list[i+1:]...)
 }
 
-// E9. A leader that is paused for longer than a TTL, and goes on, ends no lease early that was renewed at its
-// successor. A lock that stays on its lease fails this in one of ten trials or so, with 3.7.3 too.
+// E9. A leader that continues after a pause longer than a TTL ends no lease early that its successor has renewed. If
+// locks stayed on their leases, this would fail in about one of ten trials, also with 3.7.3.
 func TestPausedLeaderEndsNothingEarly(t *testing.T) {
 	storetest.Long(t, "pauses a leader for longer than a lease lives")
 	t.Parallel()
@@ -77,8 +78,8 @@ func TestPausedLeaderEndsNothingEarly(t *testing.T) {
 	}
 }
 
-// keptOverPause renews a lease while the leader is paused, and after it goes on. It returns false if the lease ran out
-// because no renewal was answered in its time.
+// keptOverPause renews a lease while the leader is paused and after it continues. It returns false if the lease expired
+// because no renewal was answered in time.
 func keptOverPause(t *testing.T, c *servers.EtcdMembers, ttl time.Duration) bool {
 	t.Helper()
 	leader := c.Leader()
@@ -113,7 +114,7 @@ func keptOverPause(t *testing.T, c *servers.EtcdMembers, ttl time.Duration) bool
 	return true
 }
 
-// With the first renewal after a change of leader a lock changes to a lease that the old leader does not know.
+// At the first renewal after a change of leader, a lock moves to a lease that the old leader does not know.
 func TestNewLeaderNewLease(t *testing.T) {
 	storetest.Long(t, "a cluster")
 	t.Parallel()
@@ -133,7 +134,7 @@ func TestNewLeaderNewLease(t *testing.T) {
 	l, batched := acquire(t, b, r), acquire(t, b, inBatch)
 	own, other := ownKey(t, w, r.Owner), ownKey(t, w, inBatch.Owner)
 	was, wasOther := get(t, w, own), get(t, w, other)
-	// else there was an election: the machine stood still
+	// If the machine stood still, there may have been an election, which raises the term.
 	if err := l.Renew(t.Context(), ttl); err != nil || get(t, w, own) != was && term() == before {
 		t.Fatalf("a renewal at the same leader: %v, the key is %+v, was %+v", err, get(t, w, own), was)
 	}
@@ -154,7 +155,8 @@ func TestNewLeaderNewLease(t *testing.T) {
 	c.Servers[leader].Start()
 }
 
-// A server that takes its time to tell its version is not taken for one without flaws, where there is no other.
+// If the only server is slow to report its version, New waits for the version: the guarantees include the flaws of that
+// version.
 func TestSlowServerTellsItsVersion(t *testing.T) {
 	t.Parallel()
 	const timeout = 8 * time.Second

@@ -14,9 +14,9 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A slowLink delays the answer to one look of a waiter for who is before, and deletions before they are sent.
+// A slowLink delays the reply to one read of the contender ahead. It also delays deletions before they are sent.
 type slowLink struct {
-	answer    atomic.Int64 // the delay of the next look's answer
+	answer    atomic.Int64 // the delay of the next reply to a read of the contender ahead
 	deletions time.Duration
 }
 
@@ -34,7 +34,7 @@ func (s *slowLink) unary(ctx context.Context, method string, req, reply any, cc 
 	return err
 }
 
-// looksBefore reports whether a request asks who is before a place in the queue.
+// looksBefore reports whether a request reads the contender ahead of a place in the queue.
 func looksBefore(req any) bool {
 	txn, _ := req.(*pb.TxnRequest)
 	for _, op := range txn.GetSuccess() {
@@ -56,20 +56,20 @@ func deletes(req any) bool {
 	return false
 }
 
-// A grant that came too late is given back, and its owner is spent: an Acquire that went on under it would be granted
-// the key that is just being deleted, and there would be two owners.
+// If the reply to a grant arrives after the deadline, the Acquire fails and deletes its key. If it continued with that
+// key, it could be granted the key that is being deleted, and there would be two owners.
 func TestOwnerGivenBackIsNotGranted(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	link := &slowLink{deletions: 50 * time.Millisecond}
-	// one attempt may take longer than the TTL
+	// With this Timeout, one attempt may take longer than the TTL.
 	b := intercepted(t, s.Addr, &Options{Namespace: s.namespace, Timeout: 20 * time.Second}, link.unary)
 	other := opened(t, s.URL())
-	const ttl = 2 * usualMinTTL // for so long the machine may stand still before the waiter's turn
+	const ttl = 2 * usualMinTTL // the machine may stand still for this long before the waiter's turn
 	holder := acquire(t, other, req("k", time.Minute))
 	done := queueUp(t, b, waiting("k", ttl), 1)
 	next := queueUp(t, other, waiting("k", time.Minute), 2)
-	link.answer.Store(int64(ttl)) // to the look that finds it the first
+	link.answer.Store(int64(ttl)) // for the read that finds the waiter first
 	release(t, holder)
 	o := <-done
 	if link.answer.Load() != 0 {
@@ -90,8 +90,8 @@ func TestOwnerGivenBackIsNotGranted(t *testing.T) {
 	release(t, second.Lease)
 }
 
-// A laggingWatch is a member's that has not come further than a revision: a watch of the present begins there, and
-// sends what comes after as the member catches up.
+// A laggingWatch belongs to a member that lags behind at the revision at; 0 means that it does not lag. A watch of the
+// present begins at that revision, and reports later changes as the member catches up.
 type laggingWatch struct {
 	pb.WatchClient
 	at atomic.Int64
@@ -122,8 +122,7 @@ func (s *laggingStream) Recv() (*pb.WatchResponse, error) {
 	return r, err
 }
 
-// A waiter that is notified of the deletion of an earlier key of the same name, by a member that lags behind, keeps its
-// place.
+// A waiter keeps its place if a member that lags behind reports the deletion of an earlier key with the same name.
 func TestEarlierKeyOfTheSameName(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -138,7 +137,7 @@ func TestEarlierKeyOfTheSameName(t *testing.T) {
 	lagging.watches.client = watch
 	const ttl = 20 * time.Second
 	holder := acquire(t, b, req("k", ttl))
-	until(t, soon, "a name is used again", func() bool { // not after a release that was repeated
+	until(t, soon, "a name is used again", func() bool { // a release that was repeated does not reuse its name
 		earlier := holder
 		watch.at.Store(int64(earlier.Token()))
 		release(t, earlier)
@@ -149,8 +148,8 @@ func TestEarlierKeyOfTheSameName(t *testing.T) {
 	first := queueUp(t, lagging, r, 1)
 	place := get(t, c, ownKey(t, c, r.Owner)).CreateRevision
 	second := queueUp(t, behind, waiting("k", ttl), 2)
-	// The member catches up within the 100 ms for which a server leaves watches of the past alone.
-	time.Sleep(300 * time.Millisecond) // sleeps: longer than the 100 ms for which a server leaves watches of the past alone
+	// The member catches up within 100 ms, the interval at which a server serves watches of the past.
+	time.Sleep(300 * time.Millisecond) // sleeps: longer than the interval at which a server serves watches of the past
 	release(t, holder)
 	o := granted(t, first, soon)
 	if o.Lease.Token() != uint64(place) {
@@ -165,5 +164,5 @@ func TestEarlierKeyOfTheSameName(t *testing.T) {
 	release(t, granted(t, second, soon).Lease)
 }
 
-// name is what the contender of a lease is called.
+// name returns the name of a lease's contender.
 func name(l backend.Lease) string { return l.(*kit.Life).Data.(*lockedKey).name }

@@ -21,7 +21,7 @@ func TestDoctorWellConfigured(t *testing.T) {
 	storetest.Healthy(t, opened(t, "etcd://"+servers.EtcdCurrent(t).Addr))
 }
 
-// The release that is installed here has flaws; nothing else is wrong.
+// Examine of the installed release finds at most that its version is old.
 func TestDoctorInstalled(t *testing.T) {
 	t.Parallel()
 	for _, f := range storetest.Examined(t, opened(t, shared(t).URL())) {
@@ -81,7 +81,7 @@ func TestDoctorQuotaNearlyFull(t *testing.T) {
 	storetest.Finds(t, opened(t, "etcd://"+s.Addr), "quota-nearly-full")
 }
 
-// A server whose quota is switched off is never nearly full.
+// A server whose quota is disabled is never reported as nearly full.
 func TestDoctorNoQuota(t *testing.T) {
 	storetest.Long(t, "the current release of etcd")
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/etcd"
 )
 
-// An application that has a client of its own shares it with its locks.
+// An application can share its own client with its locks.
 func ExampleNew() {
 	ctx := context.Background()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"localhost:2379"}})
@@ -32,7 +32,7 @@ func ExampleNew() {
 	fmt.Println("exclusion:", g.Consistency)
 }
 
-// A wrong URL fails before any request, and shows no password.
+// An invalid URL fails before any request. The error does not contain the password.
 func Example_url() {
 	_, _, err := driver.Open(context.Background(), "etcd://app:secret@h1,h2?timeout=1")
 	fmt.Println(err)

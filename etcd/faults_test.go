@@ -31,7 +31,7 @@ func TestOneClientTwoOwners(t *testing.T) {
 	release(t, l)
 }
 
-// E2. An acquire whose answer is lost, and whose context ends before there is another one, leaves no key behind.
+// E2. If the reply to an acquire is lost, and its context ends before a retry is answered, no key remains.
 func TestLostReplyLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -40,9 +40,8 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 		p := storetest.NewProxy(t, s.Addr)
 		b := opened(t, s.via(p.Addr))
 		for range 5 {
-			warm(t, b, 30*time.Second) // it is connected and has a lease
-			// The server does what is asked; no answer comes, and no connection can be made, until the context has
-			// ended.
+			warm(t, b, 30*time.Second) // now the client is connected and has a lease
+			// Until the context has ended, the server executes requests, but every reply is lost, also on new connections.
 			p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
 			r := req("k", 30*time.Second)
 			r.Wait = wait
@@ -61,15 +60,15 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 	}
 }
 
-// A server that is silent is reported as that, and not as the end of a context that has not ended: callers give up for
-// that.
+// If a server does not reply, the error is ErrUnavailable. It is not a context error, because the caller's context has
+// not ended: callers give up after a context error.
 func TestSilenceIsNoContextError(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, s.via(p.Addr))
 	warm(t, b, 30*time.Second)
-	// in which a renewal finds the servers silent, also where the machine stands still for a while
+	// Long enough that a renewal can detect the silence, even if the machine stands still for a while.
 	const ttl = 12 * time.Second
 	l, batched, ending := acquire(t, b, req("k", ttl)), acquire(t, b, req("b", ttl)), acquire(t, b, req("e", time.Minute))
 	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
@@ -101,7 +100,7 @@ func TestSilenceIsNoContextError(t *testing.T) {
 	asked.Wait()
 }
 
-// An endingLink ends a context when a transaction is answered.
+// An endingLink cancels a context when a transaction is answered.
 type endingLink struct {
 	end atomic.Pointer[context.CancelFunc]
 }
@@ -117,7 +116,7 @@ func (e *endingLink) unary(ctx context.Context, method string, req, reply any, c
 	return err
 }
 
-// Break says that it has broken nothing also where its first look was not answered.
+// Break reports that the owner does not hold the key, even if its first read got no reply.
 func TestBreakThatLooksTwice(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -139,8 +138,8 @@ func TestBreakThatLooksTwice(t *testing.T) {
 	release(t, l)
 }
 
-// A Break revokes no lease of etcd's that another lock uses by then: the broken lock may have changed to another one
-// after it was looked for.
+// Break revokes no etcd lease that another lock uses by then. Between the read and the delete, the broken lock may have
+// moved to another etcd lease, and another lock may use the old one.
 func TestBreakSparesReusedLease(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -190,7 +189,7 @@ func leaseOf(l backend.Lease) *lease {
 	return h.lease
 }
 
-// Whoever waits until its context ends learns whether the key was busy, or nothing was heard of it.
+// If the context of a waiting Acquire ends, the error matches ErrHeld if the key was busy, but not if no reply arrived.
 func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -199,7 +198,7 @@ func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
 	b := intercepted(t, p.Addr, s.options(), link.unary)
 	other := opened(t, s.URL())
 	holder := acquire(t, other, req("k", time.Minute))
-	for _, lately := range []bool{false, true} { // by its first request it finds out, or queues at once
+	for _, lately := range []bool{false, true} { // the first request finds the key busy, or queues at once
 		if lately {
 			b.lastBusy.Store(time.Now().Add(time.Hour).UnixNano())
 		}
@@ -223,7 +222,7 @@ func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
 	}
 }
 
-// An acquire whose answer is lost is asked for again, and recognises its own key.
+// If the reply to an acquire is lost, the request is repeated, and recognizes the key that it has written.
 func TestLostReplyIsRepeated(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -246,8 +245,8 @@ func TestLostReplyIsRepeated(t *testing.T) {
 	}
 }
 
-// E3. A waiter whose lease was revoked has lost its place. It notices before the holder releases, and queues again; it
-// never takes the key on its old place.
+// E3. A waiter whose lease was revoked has lost its place. Before the holder releases the key, the waiter detects that
+// and queues again. It is never granted the key for its old place.
 func TestRevokedWaiterQueuesAgain(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -275,7 +274,8 @@ func TestRevokedWaiterQueuesAgain(t *testing.T) {
 	}
 }
 
-// A waiter outlives an outage also when it has been queued for longer than that is to last.
+// A waiter outlives an outage even if it was queued for longer than its patience, which counts from its first failed
+// request.
 func TestOldWaiterOutlivesOutage(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -288,7 +288,7 @@ func TestOldWaiterOutlivesOutage(t *testing.T) {
 	holder := acquire(t, opened(t, s.URL()), req("k", time.Minute))
 	const leastPatience = 10 * time.Second
 	done := queueUp(t, b, waiting("k", leastPatience), 1)
-	time.Sleep(leastPatience + time.Second) // sleeps: a wait that is longer than the outage may be
+	time.Sleep(leastPatience + time.Second) // sleeps: the waiter must be queued for longer than its patience
 	p.Refuse(true)
 	p.Cut()
 	select {
@@ -301,8 +301,8 @@ func TestOldWaiterOutlivesOutage(t *testing.T) {
 	release(t, granted(t, done, 3*soon).Lease)
 }
 
-// The key that a waiter finds on its turn may be bound to another lease than its own, as where a copy of a request
-// comes after the place was lost. It is bound to the lock's then: nobody renews the other.
+// When its turn comes, a waiter's key may be bound to a foreign lease, for example if a delayed request wrote the key
+// after the place was lost. The grant binds the key to the lock's own lease, because nobody renews the other lease.
 func TestGrantedKeyHasTheLocksLease(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -336,7 +336,7 @@ func TestGrantedKeyHasTheLocksLease(t *testing.T) {
 	release(t, l)
 }
 
-// E4. A holder that is cut off knows that its lease is lost before another client gets the key.
+// E4. A holder that is cut off reports the loss of its lease before another client is granted the key.
 func TestCutOffHolderLosesFirst(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -345,7 +345,7 @@ func TestCutOffHolderLosesFirst(t *testing.T) {
 	const ttl = 4 * time.Second
 	l := acquire(t, b, req("k", time.Minute))
 	done := queueUp(t, other, waiting("k", time.Minute), 1)
-	for range 2 { // the second changes nothing but the deadline
+	for range 2 { // the first shortens the TTL; the second only moves the deadline
 		if err := l.Renew(t.Context(), ttl); err != nil {
 			t.Fatal(err)
 		}
@@ -366,7 +366,7 @@ func TestCutOffHolderLosesFirst(t *testing.T) {
 	release(t, o.Lease)
 }
 
-// E5. A waiter keeps its place and wakes, although the revisions that it waits from have been compacted.
+// E5. A waiter keeps its place and is woken, even if the revisions since it began to wait have been compacted.
 func TestCompactionKeepsWaiter(t *testing.T) {
 	t.Parallel()
 	s := private(t)
@@ -390,7 +390,7 @@ func TestCompactionKeepsWaiter(t *testing.T) {
 		t.Fatal(err)
 	}
 	stream := other.watches.stream()
-	p.Cut() // the watch has to begin again, behind the compaction
+	p.Cut() // the watch must begin again, after the compaction
 	until(t, soon, "the stream has broken", func() bool { return other.watches.stream() != stream })
 	watched(t, other)
 	begun := time.Now()
@@ -409,7 +409,7 @@ func TestCompactionKeepsWaiter(t *testing.T) {
 	release(t, granted(t, next, soon).Lease)
 }
 
-// E8. Keys and namespaces that begin alike share nothing.
+// E8. Keys and namespaces with common prefixes do not conflict.
 func TestPrefixesAreSeparate(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -425,8 +425,8 @@ func TestPrefixesAreSeparate(t *testing.T) {
 	}
 }
 
-// A key that somebody deletes while its lease lives on is lost to its holder at once, not at its next renewal: that
-// would succeed.
+// If somebody deletes a held key or revokes its lease, the holder reports the loss at once, and the lease is revoked. A
+// renewal would not detect a deleted key.
 func TestDeletedKeyIsLost(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -463,7 +463,7 @@ func TestDeletedKeyIsLost(t *testing.T) {
 		}
 		until(t, soon, "the lease of a key that is gone is revoked", func() bool { return isGone(t, c, bound) })
 	}
-	// One deleted before the watch began.
+	// A key that is deleted before its watch begins.
 	r := req("soon", time.Hour)
 	l := acquire(t, b, r)
 	own := ownKey(t, c, r.Owner)
@@ -479,7 +479,7 @@ func TestDeletedKeyIsLost(t *testing.T) {
 	until(t, soon, "the lease of a key that is gone is revoked", func() bool { return isGone(t, c, bound) })
 }
 
-// A change to another TTL that finds the key gone leaves no lease behind.
+// If a renewal with another TTL finds the key deleted, it fails with ErrLost, and the old lease of the lock is revoked.
 func TestChangeOfDeletedKeyLeavesNoLease(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -498,7 +498,8 @@ func TestChangeOfDeletedKeyLeavesNoLease(t *testing.T) {
 	until(t, soon, "the lease of a key that is gone is revoked", func() bool { return isGone(t, c, bound) })
 }
 
-// A lease whose key somebody else has deleted is not used again: whoever did it may be about to revoke it, as Break is.
+// A lease whose key another client has deleted is not reused, because that client may be about to revoke it, as Break
+// does.
 func TestLeaseOfDeletedKeyIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -510,7 +511,7 @@ func TestLeaseOfDeletedKeyIsNotUsedAgain(t *testing.T) {
 		}
 		return bound
 	}
-	var before atomic.Pointer[func()] // the next deletion, which is not answered
+	var before atomic.Pointer[func()] // called instead of sending the next deletion, which gets no reply
 	b := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
 		invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {
@@ -549,7 +550,7 @@ func isGone(t testing.TB, c *clientv3.Client, id clientv3.LeaseID) bool {
 	return resp.TTL < 0
 }
 
-// A holder whose lease ends between the two requests of Inspect is reported without the time that is left.
+// If a holder's lease ends between the two requests of Inspect, the holder is reported without a TTL.
 func TestInspectOfALeaseThatHasJustEnded(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -571,7 +572,8 @@ func TestInspectOfALeaseThatHasJustEnded(t *testing.T) {
 	}
 }
 
-// What was watched is watched again when the stream broke.
+// If a key is deleted after its watch stream broke, the loss is still reported: the key is read when the watch begins
+// again.
 func TestGuardOutlivesCut(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -587,10 +589,10 @@ func TestGuardOutlivesCut(t *testing.T) {
 	if _, err := c.Delete(t.Context(), ownKey(t, c, r.Owner)); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Lost(t, l, 3*soon) // the watch begins anew when the stream is made again
+	storetest.Lost(t, l, 3*soon) // the watch begins again only when a new stream is open
 }
 
-// A lock that is not renewed ends on time, although other locks of its client are renewed, and the pool.
+// A lock that is not renewed ends on time, even while its client renews another lock and uses its pool.
 func TestLockTTLIsItsOwn(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -598,7 +600,7 @@ func TestLockTTLIsItsOwn(t *testing.T) {
 	const ttl = 2 * time.Second
 	still := acquire(t, b, req("not renewed", ttl))
 	end := time.Now().Add(ttl + b.Guarantees().MaxLate)
-	// Others of the same TTL, and the pool, are kept alive all the time.
+	// Meanwhile another lock with the same TTL is renewed, and the pool is in use.
 	stop, renewing, renewals := make(chan struct{}), make(chan struct{}), 0
 	go func() {
 		defer close(renewing)
@@ -613,9 +615,9 @@ func TestLockTTLIsItsOwn(t *testing.T) {
 			switch err := l.Renew(context.Background(), ttl); {
 			case err == nil:
 				renewals++
-			case errors.Is(err, backend.ErrLost): // the machine stood still for so long
+			case errors.Is(err, backend.ErrLost): // the machine stood still for the whole TTL
 				l = acquire(t, b, req(backend.NewOwner(), ttl))
-			case errors.Is(err, backend.ErrUnavailable): // or for a third of it
+			case errors.Is(err, backend.ErrUnavailable): // or for a third of the TTL
 			default:
 				t.Error(err)
 			}

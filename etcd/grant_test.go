@@ -18,7 +18,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A lateLeases hides the answer to the first grant.
+// A lateLeases loses the first request for a grant.
 type lateLeases struct {
 	pb.LeaseClient
 	mu  sync.Mutex
@@ -38,8 +38,8 @@ func (l *lateLeases) LeaseGrant(
 	return l.LeaseClient.LeaseGrant(ctx, r, opts...)
 }
 
-// A grant that went unanswered may be carried out when the lease of the repeated one has been revoked: had it the same
-// id, a late transaction could bind a key to it that nobody would remove.
+// A repeated grant requests another lease id. An unanswered grant may be executed after the lease of the repeated grant
+// was revoked. With the same id, a delayed transaction could then bind a key that nobody would delete.
 func TestLateGrantMakesAnotherLease(t *testing.T) {
 	t.Parallel()
 	b, _ := wired(t, shared(t))
@@ -52,14 +52,15 @@ func TestLateGrantMakesAnotherLease(t *testing.T) {
 	late.mu.Lock()
 	ids := late.ids
 	late.mu.Unlock()
-	last := len(ids) - 1 // the second, or a later one where the machine stood still
+	last := len(ids) - 1 // the second, or a later one if the machine stood still
 	if last < 1 || slices.Contains(ids[:last], ids[last]) || l.id != ids[last] {
 		t.Errorf("asked for leases %v, got %d", ids, l.id)
 	}
 	b.pool.revokeLater(l)
 }
 
-// The server's word that a lease is gone is final: repeating the renewal only delays whoever has to queue again.
+// If the server reports that a lease does not exist, the renewal is not repeated, because that would only delay a
+// waiter that must queue again.
 func TestRenewalOfGoneLeaseIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -78,7 +79,7 @@ func TestRenewalOfGoneLeaseIsNotRepeated(t *testing.T) {
 	}
 }
 
-// deadLeases does not answer.
+// deadLeases does not answer revocations.
 type deadLeases struct {
 	pb.LeaseClient
 	requests atomic.Int64
@@ -91,14 +92,14 @@ func (d *deadLeases) LeaseRevoke(
 	return nil, status.Error(codes.Unavailable, "no answer")
 }
 
-// inUse reports whether requests are made within a few seconds.
+// inUse reports whether revocations are requested within 10 s.
 func (d *deadLeases) inUse() bool {
 	before := d.requests.Load()
 	time.Sleep(10 * time.Second) // sleeps: in fake time
 	return d.requests.Load() > before
 }
 
-// What attempts have left in a store that stays away is being ended until it has ended by itself.
+// While the servers do not respond, the leases of failed attempts are revoked again and again, until they have expired.
 func TestAbandonedLeasesAreGivenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
 		dead := &deadLeases{}
@@ -121,7 +122,7 @@ func TestAbandonedLeasesAreGivenUp(t *testing.T) {
 	})
 }
 
-// Leases that are dropped while the servers are away are soon left to their TTL: there would be more and more.
+// While the servers do not respond, dropped leases are soon left to expire. Otherwise the backlog would grow.
 func TestDroppedLeasesAreGivenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
 		dead := &deadLeases{}
@@ -137,7 +138,7 @@ func TestDroppedLeasesAreGivenUp(t *testing.T) {
 	})
 }
 
-// A termedLeases grants leases with answers that tell one term after the other.
+// A termedLeases grants leases. Its replies contain terms, in this order.
 type termedLeases struct {
 	pb.LeaseClient
 	terms []uint64
@@ -151,8 +152,8 @@ func (c *termedLeases) LeaseGrant(
 	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{RaftTerm: term}, ID: r.ID, TTL: r.TTL}, nil
 }
 
-// A lease whose grant is the first answer to tell of a new leader may have been granted by the one before: no lock
-// counts on its renewals.
+// If the reply to a grant is the first with a new leader's term, the previous leader may have granted the lease. So no
+// lock relies on renewals of that lease.
 func TestGrantThatTellsOfANewLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 		b.leaseClient = &termedLeases{terms: []uint64{5, 6, 6, 7}}
@@ -162,10 +163,10 @@ func TestGrantThatTellsOfANewLeader(t *testing.T) {
 			term  uint64 // of the leader that renews
 			stale bool
 		}{
-			{5, false}, // the client's first
+			{5, false}, // the client's first grant
 			{6, true},
-			{7, true},  // granted by 6 for certain
-			{7, false}, // which a renewal has reported
+			{7, true},  // certainly granted by the leader of term 6
+			{7, false}, // a renewal has already reported term 7
 		} {
 			l, err := b.pool.request(t.Context(), 10*time.Second)
 			if err != nil {

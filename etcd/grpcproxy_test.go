@@ -18,8 +18,8 @@ func throughProxy(t *testing.T, s site) *Backend {
 	return opened(t, s.via(servers.EtcdProxy(t, s.Addr).Addr))
 }
 
-// Waiters behind a proxy get the key as fast as those that are connected to the server itself, also if the proxy serves
-// both the holder and the waiter.
+// Waiters behind a proxy are granted the key soon after its release, whether or not the holder is behind the same
+// proxy.
 func TestHandOverThroughProxy(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -37,20 +37,20 @@ func TestHandOverThroughCurrentProxy(t *testing.T) {
 	handOverSoon(t, s, b)
 }
 
-// handOverSoon hands a key from a client of s to b, and from b to itself.
+// handOverSoon hands a key over from a direct client of s to b, and then from b to b.
 func handOverSoon(t *testing.T, s site, b *Backend) {
 	t.Helper()
 	direct := opened(t, s.URL())
 	const (
 		rounds = 10
-		quick  = 100 * time.Millisecond // more often than not on a quiet machine, sometimes on a busy one
-		most   = time.Second            // a hand-over that only a recheck notices takes several seconds
+		quick  = 100 * time.Millisecond // most hand-overs on a quiet machine, some on a busy one
+		most   = time.Second            // a hand-over that only a recheck detects takes several seconds
 	)
 	quickly, slow, slowest := 0, 0, time.Duration(0)
 	holder := acquire(t, direct, req("k", time.Minute))
 	for range rounds {
 		next := queueUp(t, b, waiting("k", time.Minute), 1)
-		time.Sleep(2 * guardAfter) // sleeps: both watch the holder's key by then
+		time.Sleep(2 * guardAfter) // sleeps: until the holder and the waiter watch the holder's key
 		begun := time.Now()
 		release(t, holder)
 		o := granted(t, next, 2*recheck)
@@ -71,7 +71,7 @@ func handOverSoon(t *testing.T, s site, b *Backend) {
 	}
 }
 
-// A holder behind a proxy learns of the loss of its own key, and of no other key.
+// A holder behind a proxy is notified of the loss of its own key, and of no other key.
 func TestLossThroughProxy(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -104,8 +104,8 @@ func TestLossThroughProxy(t *testing.T) {
 	}
 }
 
-// A lease behind a proxy lives as long as it is renewed. It ends on time without renewals: the proxy does not renew it
-// by itself.
+// A lease behind a proxy lives as long as it is renewed. Without renewals it ends on time, because the proxy does not
+// renew it by itself.
 func TestRenewalThroughProxy(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -136,22 +136,21 @@ func TestRenewalThroughProxy(t *testing.T) {
 	release(t, next)
 }
 
-// A stream through a proxy is quiet for as long as nothing happens, and stays, although the proxy does not report
-// progress.
+// A silent watch stream through a proxy is not replaced, although the proxy does not answer progress requests.
 func TestQuietStreamThroughProxyStays(t *testing.T) {
 	t.Parallel()
 	b := throughProxy(t, shared(t))
 	l := acquire(t, b, req("k", time.Minute))
 	watched(t, b, l)
 	before := b.watches.stream()
-	time.Sleep(2*silenceLimit + silenceLimit/2) // sleeps: the stream must be silent for longer than it may be
+	time.Sleep(2*silenceLimit + silenceLimit/2) // sleeps: an unanswered probe would end the stream by then
 	if now := b.watches.stream(); now == nil || now != before {
 		t.Errorf("the stream was replaced: %p, was %p", now, before)
 	}
 	release(t, l)
 }
 
-// A waiter behind a proxy keeps its place for longer than the lease of the place lives.
+// A waiter behind a proxy keeps its place for longer than one etcd lease of the place lives.
 func TestPlaceThroughProxy(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -182,7 +181,7 @@ func TestPlaceThroughProxy(t *testing.T) {
 	release(t, granted(t, second, soon).Lease)
 }
 
-// A client with several addresses may reach a proxy by one of them only after it was opened. The reply to a watch
+// A client with several addresses may reach a proxy only after it was opened. The reply to the creation of a watch
 // reveals the proxy.
 func TestWatchRevealsProxy(t *testing.T) {
 	t.Parallel()

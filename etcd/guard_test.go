@@ -16,12 +16,12 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// An emptyKV answers transactions once it is to, as if there were no keys.
+// An emptyKV answers transactions as if there were no keys, but only while answers is set.
 type emptyKV struct {
 	clientv3.KV
 	answers atomic.Bool
 	asked   atomic.Int64
-	most    atomic.Int64 // operations in one transaction
+	most    atomic.Int64 // the most operations in one transaction
 }
 
 type emptyTxn struct {
@@ -51,13 +51,14 @@ func (x *emptyTxn) Commit() (*clientv3.TxnResponse, error) {
 	return resp, nil
 }
 
-// A key that is gone is reported when the servers can, also where they could not when the watch broke.
+// If the guard cannot read a key when the watch breaks, it repeats the read. It reports a deleted key as soon as the
+// servers respond.
 func TestLookThatFailedIsMadeAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
 		kv := &emptyKV{}
 		b.kv = kv
 		b.watches = newWatches(b, nil)
-		b.watches.started = true // without a stream: they tell nothing
+		b.watches.started = true // without a stream: they report nothing
 		b.guard = newGuard(b)
 		const ttl = time.Hour
 		h := &lockedKey{contender: contender{"k", 1}, modified: 1}
@@ -67,7 +68,7 @@ func TestLookThatFailedIsMadeAgain(t *testing.T) {
 		}
 		b.guard.start(l, h)
 		time.Sleep(2 * guardAfter)
-		for range 10 { // as many breaks
+		for range 10 { // ten breaks of the stream
 			b.guard.readIfMissed(&h.guarded, 0)
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -88,7 +89,8 @@ func TestLookThatFailedIsMadeAgain(t *testing.T) {
 	})
 }
 
-// Servers may allow fewer operations than there are keys to be looked for.
+// If a server allows fewer operations per transaction than the guard has keys to read, the guard still finds every
+// deleted key.
 func TestGuardOfManyWhereFewOperationsAreAllowed(t *testing.T) {
 	t.Parallel()
 	s := private(t, "--max-txn-ops", "16")

@@ -16,10 +16,10 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// soon bounds what must happen at once on a machine that may be busy.
+// soon is the time limit for events that must happen at once, on a machine that may be busy.
 const soon = storetest.Soon
 
-// What all stores' tests do.
+// Helpers that the tests of all stores share.
 var (
 	opened       = storetest.Opened[*Backend]
 	openURL      = storetest.OpenURL[*Backend]
@@ -33,7 +33,7 @@ var (
 	granted      = storetest.Granted
 )
 
-// raw is a plain client, to look behind the backend.
+// raw returns a plain client, which inspects the server independently of the Backend.
 func raw(t testing.TB, addrs ...string) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop(), DialTimeout: soon})
@@ -44,7 +44,7 @@ func raw(t testing.TB, addrs ...string) *clientv3.Client {
 	return c
 }
 
-// intercepted opens a Backend whose unary requests go through a function.
+// intercepted returns a Backend whose unary requests pass through an interceptor. The Backend has made no request yet.
 func intercepted(t testing.TB, addr string, o *Options, through grpc.UnaryClientInterceptor) *Backend {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), DialTimeout: soon,
@@ -61,7 +61,7 @@ func intercepted(t testing.TB, addr string, o *Options, through grpc.UnaryClient
 	return b
 }
 
-// onOwnClient is New for a test, which closes the Backend at its end.
+// onOwnClient calls New, and closes the Backend at the end of the test.
 func onOwnClient(t testing.TB, c *clientv3.Client, o *Options) *Backend {
 	t.Helper()
 	b, err := New(context.Background(), c, o)
@@ -72,7 +72,7 @@ func onOwnClient(t testing.TB, c *clientv3.Client, o *Options) *Backend {
 	return b
 }
 
-// ownKey finds the key of an owner, empty if there is none.
+// ownKey returns the key of an owner, or "-" if there is none.
 func ownKey(t testing.TB, c *clientv3.Client, owner string) string {
 	t.Helper()
 	resp, err := c.Get(context.Background(), "", clientv3.WithPrefix())
@@ -87,7 +87,7 @@ func ownKey(t testing.TB, c *clientv3.Client, owner string) string {
 	return "-"
 }
 
-// watched returns when b watches the keys of leases, and all that it watched before.
+// watched returns when the server has created the watches on the keys of leases, and all earlier watches of b.
 func watched(t testing.TB, b *Backend, leases ...backend.Lease) {
 	t.Helper()
 	for _, l := range leases {
@@ -106,14 +106,14 @@ func watched(t testing.TB, b *Backend, leases ...backend.Lease) {
 		w := b.watches.add(&watch{contender: contender{"watched", 1}, created: begun})
 		select {
 		case <-created:
-		case <-time.After(3 * soon): // a stream that broke is opened again in a while
+		case <-time.After(3 * soon): // it takes a while to replace a broken stream
 			t.Fatal("the server does not create a watch")
 		}
 		b.watches.stop(w)
 	}
 }
 
-// stream returns the stream that carries the watches, nil for none.
+// stream returns the stream that carries the watches, or nil if there is none.
 func (ws *watches) stream() *watchStream {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// keepRenewed renews all of list again and again, in batches and at the pace of package lock, until a time, and returns
-// how many were lost. A batch that was not renewed as a whole is tried again at once.
+// keepRenewed renews list until end, in batches and as often as package lock does. It repeats failed renewals at once.
+// It returns how many leases were lost, and how long the slowest round of a batch took.
 func keepRenewed(
 	list []backend.Renewal, b *Backend, ttl time.Duration, end time.Time,
 ) (lost int, slowest time.Duration) {
@@ -66,12 +66,12 @@ func keepRenewed(
 	return lost, slowest
 }
 
-// A change of leader ends none of thousands of leases, though each lock has to change to a new lease of etcd's with its
-// next renewal.
+// A change of leader ends none of thousands of locks, although each of them must move to a new etcd lease at its next
+// renewal.
 func TestNewLeaderEndsNoneOfMany(t *testing.T) {
 	storetest.Long(t, "moves thousands of locks to new leases")
-	// a limit of speed, which a client under the race detector does not have; "make test-all" runs this test once more
-	// without
+	// The test requires a speed that a client under the race detector does not reach. "make test-all" also runs the test
+	// without the race detector.
 	if raced {
 		t.Skip("the race detector is on")
 	}
@@ -79,7 +79,7 @@ func TestNewLeaderEndsNoneOfMany(t *testing.T) {
 	c := servers.EtcdClusterCurrent(t, 3)
 	b := opened(t, "etcd://"+strings.Join(addrs(c), ","))
 	var list []backend.Renewal
-	for len(list) < leases { // taking all of them takes longer than the first ones live
+	for len(list) < leases { // acquiring all of them takes longer than the first ones live
 		list = append(list, holdMany(t, b, len(list), leases/6, ttl)...)
 		for i, err := range b.RenewBatch(t.Context(), list) {
 			if err != nil {

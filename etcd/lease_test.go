@@ -21,8 +21,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// manyChanges returns renewals of which the last one keeps its lease and all others, more than one request moves,
-// change theirs.
+// manyChanges returns renewals. The last one keeps the TTL, and so the lease, of the lock kept. All others change their
+// TTL, and are more than one transaction can move.
 func manyChanges(t *testing.T, b *Backend) (list []backend.Renewal, kept backend.Lease) {
 	t.Helper()
 	const ttl, other = 30 * time.Second, 20 * time.Second
@@ -33,8 +33,8 @@ func manyChanges(t *testing.T, b *Backend) (list []backend.Renewal, kept backend
 	return append(list, backend.Renewal{Lease: kept, TTL: ttl}), kept
 }
 
-// A batch whose time is over before all of it was sent does not tell of the rest as renewed: a holder would believe in
-// a lease that the server ends.
+// If a batch times out before its messages reach the server, no renewal is reported as successful, and a lease that
+// keeps its TTL keeps its deadline. Otherwise a holder would rely on a lease that the server ends.
 func TestBatchTellsOnlyOfWhatWasRenewed(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -57,7 +57,8 @@ func TestBatchTellsOnlyOfWhatWasRenewed(t *testing.T) {
 	p.Cut()
 }
 
-// And so it is when the time is over before anything was sent, as after a freeze of the process.
+// If the context has ended before anything is sent, for example after a freeze of the process, no renewal is reported
+// as successful.
 func TestBatchThatCameTooLateIsNotSent(t *testing.T) {
 	t.Parallel()
 	b := opened(t, shared(t).URL())
@@ -70,7 +71,7 @@ func TestBatchThatCameTooLateIsNotSent(t *testing.T) {
 	}
 }
 
-// hangingGrants answers no grant once it hangs.
+// hangingGrants answers no grant while hangs is set.
 type hangingGrants struct {
 	pb.LeaseClient
 	hangs atomic.Bool
@@ -86,7 +87,7 @@ func (c *hangingGrants) LeaseGrant(
 	return nil, ctx.Err()
 }
 
-// Leases that change their TTL may take all of a batch's time. The others are renewed at once.
+// In a batch, leases that keep their TTL are renewed at once, even if the moves of the others use up the time limit.
 func TestKeptLeasesDoNotWaitForChanges(t *testing.T) {
 	t.Parallel()
 	b, _ := wired(t, shared(t))
@@ -110,7 +111,7 @@ func TestKeptLeasesDoNotWaitForChanges(t *testing.T) {
 	}
 }
 
-// And renewals may: those whose TTL changes do not wait for a stream that hangs.
+// In a batch, leases whose TTL changes move even if the stream for renewals hangs.
 func TestChangesDoNotWaitForKeptLeases(t *testing.T) {
 	t.Parallel()
 	b, _ := wired(t, shared(t))
@@ -126,8 +127,8 @@ func TestChangesDoNotWaitForKeptLeases(t *testing.T) {
 	}
 }
 
-// Each round of a batch goes out on a stream of its own, which may reach another server; a long TTL gives a server that
-// hangs no more time than any request has.
+// A batch repeats unanswered renewals on new streams, which may reach other servers. However long the TTL, each stream
+// gets no more time than a request.
 func TestBatchTriesOtherStreams(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 		const ttl, rounds = time.Hour, 4
@@ -150,7 +151,7 @@ func TestBatchTriesOtherStreams(t *testing.T) {
 	})
 }
 
-// hangingDeletes answers no delete until the test lets it go on.
+// hangingDeletes calls begun for each delete, and sends the delete only after goOn is closed.
 type hangingDeletes struct {
 	pb.KVClient
 	begun func()
@@ -170,8 +171,8 @@ func (c *hangingDeletes) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc
 	}
 }
 
-// A release that hangs, and began when the batch had just begun, holds up neither the renewals of others nor the word
-// of its own.
+// A release that hangs does not delay renewals. Another lock is renewed. Renewals of the lock that is being released
+// fail during the release.
 func TestRenewalsDoNotWaitForARelease(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -228,7 +229,7 @@ func (c *forgetfulKV) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc.Ca
 	return resp, err
 }
 
-// A release that finds the key gone after the deadline has released nothing, whichever of its replies were lost.
+// A release after the deadline that finds the key deleted returns ErrLost, even if one of its replies was lost.
 func TestLateReleaseHasReleasedNothing(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -17,12 +17,12 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// A slowAuth is a server whose log-ins take long. It accepts only the latest token.
+// A slowAuth is a server whose log-ins take long. It accepts only the latest simple token, but every JWT.
 type slowAuth struct {
 	pb.UnimplementedAuthServer
 	pb.UnimplementedKVServer
 	takes    time.Duration
-	validity time.Duration // that the tokens declare; 0 for tokens that are no JWTs
+	validity time.Duration // the lifetime in the JWTs; 0: the tokens are not JWTs
 
 	hangs                    atomic.Bool
 	inProgress, most, logIns atomic.Int64
@@ -35,7 +35,7 @@ func (s *slowAuth) Authenticate(ctx context.Context, _ *pb.AuthenticateRequest) 
 	s.most.Store(max(s.most.Load(), s.inProgress.Add(1)))
 	defer s.inProgress.Add(-1)
 	if md, _ := metadata.FromIncomingContext(ctx); len(md.Get(rpctypes.TokenFieldNameGRPC)) > 0 {
-		return nil, rpctypes.ErrGRPCInvalidAuthToken // as servers before 3.5
+		return nil, rpctypes.ErrGRPCInvalidAuthToken // like servers before 3.5
 	}
 	if s.hangs.Load() {
 		<-ctx.Done()
@@ -64,14 +64,14 @@ func (s *slowAuth) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResp
 	return new(pb.RangeResponse), nil
 }
 
-// expire ends the validity of all tokens.
+// expire makes all tokens invalid.
 func (s *slowAuth) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.token = ""
 }
 
-// loggedIn serves s and returns a client that has logged in.
+// loggedIn serves s, and returns a client that is logged in.
 func (s *slowAuth) loggedIn(t *testing.T) (*login, pb.KVClient) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -97,7 +97,7 @@ func (s *slowAuth) loggedIn(t *testing.T) (*login, pb.KVClient) {
 	return l, pb.NewKVClient(conn)
 }
 
-// All callers share one log-in, which outlives the time limits of their requests.
+// All callers share one log-in, which continues after their requests have timed out.
 func TestOneLogInForAllCallers(t *testing.T) {
 	t.Parallel()
 	s := &slowAuth{takes: 400 * time.Millisecond}
@@ -126,7 +126,8 @@ func TestOneLogInForAllCallers(t *testing.T) {
 	}
 }
 
-// A token that says when it expires is replaced before that. Requests do not wait for the new one.
+// A client replaces a token that contains its expiry, and no server has to reject the token first. Requests do not wait
+// for a log-in that replaces a valid token.
 func TestTokenIsReplacedAhead(t *testing.T) {
 	t.Parallel()
 	s := &slowAuth{takes: time.Millisecond, validity: 2 * time.Second}

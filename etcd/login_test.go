@@ -16,8 +16,8 @@ import (
 // tokenTTL is the lifetime of a token in these tests, whether it is used or not.
 const tokenTTL = 2 * time.Second
 
-// A JWT expires at a fixed time, whether it is used or not. Servers before 3.5 reject even a new log-in that carries
-// the old token.
+// After its JWT has expired, a client can still renew, acquire and wait. Servers before 3.5 reject even a log-in that
+// carries the old token.
 func TestTokenExpires(t *testing.T) {
 	t.Parallel()
 	s := servers.EtcdJWT(t, "worker", "secret", "locks/", tokenTTL)
@@ -40,8 +40,8 @@ func TestTokenExpires(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
-// Each of many callers keeps a short lease and acquires others while the token expires again and again. The cost of a
-// log-in is the server's default, so that log-ins of all callers at once would take the server seconds.
+// While the token expires again and again, each of many callers keeps a short lease and acquires others. A log-in costs
+// as much as by default, so log-ins of all callers at once would take the server seconds.
 func TestExpiringTokenDelaysNobody(t *testing.T) {
 	t.Parallel()
 	const callers, ttl = 64, 5 * time.Second
@@ -54,8 +54,7 @@ func TestExpiringTokenDelaysNobody(t *testing.T) {
 	keepAllBusy(t, b, callers, ttl, time.Duration(expiries)*tokenTTL)
 }
 
-// The client of an application stays logged in, too, although clientv3 itself would be locked out by a server before
-// 3.5.
+// An application's own client stays logged in, too. Without the Backend, a server before 3.5 would lock it out.
 func TestTokenOfOwnClientIsReplacedAhead(t *testing.T) {
 	t.Parallel()
 	s := servers.EtcdJWT(t, "worker", "secret", "locks/", tokenTTL)

@@ -13,7 +13,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A thousand held leases cost no goroutines, and are renewed by one call in a fraction of the shortest TTL.
+// A thousand held leases need no goroutine each. RenewBatch keeps all of them alive, with hardly any transactions or
+// new leases.
 func TestManyHeldLeases(t *testing.T) {
 	storetest.Long(t, "renews a thousand leases for longer than they live")
 	const leases, ttl = 1000, 20 * time.Second
@@ -29,7 +30,7 @@ func TestManyHeldLeases(t *testing.T) {
 		}
 	}
 	var list []backend.Renewal
-	for len(list) < leases { // to take all of them may take as long as the first one lives
+	for len(list) < leases { // acquiring all of them may take as long as the first one lives
 		list = append(list, holdMany(t, b, len(list), leases/8, ttl)...)
 		renew(list)
 	}
@@ -45,7 +46,7 @@ func TestManyHeldLeases(t *testing.T) {
 		time.Sleep(ttl / 4) // sleeps: the interval between renewals
 	}
 	counts, _ := w.take()
-	if counts["Txn"] > leases/2 || counts["LeaseGrant"] > leases/2 { // the keys may still have been looked for, once
+	if counts["Txn"] > leases/2 || counts["LeaseGrant"] > leases/2 { // the guard may still read each key once
 		t.Errorf("renewals sent %v", counts)
 	}
 	t.Logf("%d leases renewed within %v: %v", leases, slowest, counts)
@@ -62,7 +63,7 @@ func TestManyHeldLeases(t *testing.T) {
 	}
 }
 
-// settledGoroutines is the number of goroutines when it has stopped falling.
+// settledGoroutines returns the lowest number of goroutines within 500 ms.
 func settledGoroutines() int {
 	least := runtime.NumGoroutine()
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -71,7 +72,8 @@ func settledGoroutines() int {
 	return least
 }
 
-// A renewal to another TTL binds the key to another lease, in both directions; the token stays, and the old lease goes.
+// A renewal with another TTL, longer or shorter, binds the key to another lease, and keeps the token. A renewal with
+// the same TTL keeps the lease.
 func TestRenewToAnotherTTL(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -107,7 +109,8 @@ func TestRenewToAnotherTTL(t *testing.T) {
 	}
 }
 
-// A change of TTL whose answer is lost is found out by the next renewal, or ended by the release.
+// If the reply to a change of the TTL is lost, the next renewal completes the change, and a release deletes the key in
+// any case.
 func TestLostReplyToAnotherTTL(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

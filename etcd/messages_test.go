@@ -17,7 +17,7 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// A wire counts what a client sends: requests by their method's name, and each message on a stream.
+// A wire counts what a client sends, by the name of the method: requests, and messages on streams.
 type wire struct {
 	mu    sync.Mutex
 	count map[string]int
@@ -29,7 +29,7 @@ func (w *wire) add(method string) {
 	w.count[method[strings.LastIndexByte(method, '/')+1:]]++
 }
 
-// since returns what was sent between two counts, and its sum.
+// take returns the counts since the last call, and their sum.
 func (w *wire) take() (counts map[string]int, sum int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *countedStream) SendMsg(m any) error {
 	return s.ClientStream.SendMsg(m)
 }
 
-// wired returns a store whose client counts.
+// wired returns a Backend whose client counts what it sends.
 func wired(t testing.TB, s site) (*Backend, *wire) {
 	t.Helper()
 	w := &wire{count: make(map[string]int)}
@@ -101,7 +101,7 @@ func registered(t testing.TB) driver.RoundTrips {
 	panic("unreachable")
 }
 
-// warm makes the pool have leases for ttl, and the streams be there.
+// warm fills the pool with leases for ttl, and opens the stream for renewals.
 func warm(t testing.TB, b *Backend, ttl time.Duration) {
 	t.Helper()
 	l := acquire(t, b, req("warm", ttl))
@@ -113,21 +113,21 @@ func warm(t testing.TB, b *Backend, ttl time.Duration) {
 		if b.pool.ready(b.guarantees.Round(ttl)) > readyPerTTL {
 			return true
 		}
-		// a lease that could not be granted ahead is asked for again by the next acquire
+		// If the next lease could not be granted in advance, the next acquire requests it again.
 		release(t, acquire(t, b, req("warm", ttl)))
 		return false
 	})
 }
 
-// ready is how many leases are.
+// ready returns how many leases of a class are in the pool.
 func (p *pool) ready(class time.Duration) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.idle[class])
 }
 
-// Uncontended, an acquire with its token, a renewal and a release are one request each, as registered; also where the
-// acquire may wait, and for a shared lease beside another. A renewal is one message on a stream.
+// Without contention, an acquire with its token, a renewal and a release take one request each, as registered. The same
+// holds if the acquire may wait, and for a shared lease beside another. A renewal is one message on a stream.
 func TestRequestsUncontended(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -136,7 +136,8 @@ func TestRequestsUncontended(t *testing.T) {
 	modes := []mode{{false, false}, {true, false}, {false, true}, {true, true}}
 	done := make(map[mode]bool)
 	const ttl, rounds = 20 * time.Second, 20
-	// of which one must do: where the machine stands still, requests are repeated, and what is held long is looked for
+	// One attempt must succeed. If the machine stands still, requests are repeated, and keys that are held for more than
+	// 100 ms are watched and may be read.
 	const attempts = 3
 	for n := range len(modes) * attempts {
 		m, last := modes[n/attempts], n%attempts == attempts-1
@@ -151,7 +152,7 @@ func TestRequestsUncontended(t *testing.T) {
 			w.take()
 			f()
 			counts, sum := w.take()
-			sum -= counts["Watch"] // of a lock that is held for more than a moment, as where the machine stands still
+			sum -= counts["Watch"] // a key that is held for 100 ms is watched, for example if the machine stands still
 			total[op] += sum
 			if sum != 1 {
 				t.Logf("%s: %v", op, counts)
@@ -179,7 +180,7 @@ func TestRequestsUncontended(t *testing.T) {
 		}
 		done[m] = true
 		for op, registered := range map[string]string{"acquire": want.Acquire, "renew": want.Renew, "release": want.Release} {
-			// A pooled lease that is a second old is renewed while the key is asked for; a busy machine may need that.
+			// A pooled lease that is a second old is renewed together with the acquire. This happens on a busy machine.
 			const spared = 2
 			if got := float64(total[op]) / rounds; strconv.Itoa(int(got)) != registered || total[op] > rounds+spared {
 				done[m] = false
@@ -192,7 +193,8 @@ func TestRequestsUncontended(t *testing.T) {
 	}
 }
 
-// A lock that is acquired after a long pause costs one round trip too: its lease is renewed while the key is asked for.
+// An acquire after a long pause takes one round trip, too: the pooled lease is renewed while the transaction is under
+// way.
 func TestRequestsAfterAPause(t *testing.T) {
 	t.Parallel()
 	b, w := wired(t, shared(t))
@@ -202,21 +204,21 @@ func TestRequestsAfterAPause(t *testing.T) {
 	w.take()
 	l := acquire(t, b, req("k", ttl))
 	counts, _ := w.take()
-	delete(counts, "Watch") // of a lock that is held for more than a moment
+	delete(counts, "Watch") // a key that is held for 100 ms is watched
 	if counts["Txn"] != 1 || counts["LeaseKeepAlive"] != 1 || len(counts) != 2 {
 		t.Errorf("an acquire after a pause: %v, want a transaction and a renewal", counts)
 	}
 	release(t, l)
 }
 
-// E7. A failed try is one request. It leaves no key, and no lease but those of the pool, which Close revokes.
+// E7. A failed try is one request. It leaves no key, and no leases except those in the pool, which Close revokes.
 func TestFailedTriesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s := private(t)
 	c := raw(t, s.Addr)
 	b, w := wired(t, s)
 	const ttl, tries = 20 * time.Second, 1000
-	l := acquire(t, b, req("k", time.Hour)) // the tries may take longer than theirs
+	l := acquire(t, b, req("k", time.Hour)) // the tries may take longer than ttl
 	warm(t, b, ttl)
 	w.take()
 	begun := time.Now()
@@ -226,8 +228,8 @@ func TestFailedTriesLeaveNothing(t *testing.T) {
 		}
 	}
 	counts, _ := w.take()
-	// The holder's key is looked for once when its watch begins. One that meets a pooled lease older than a second
-	// renews it on the side. A try is repeated that is not answered in time, and its lease not used again.
+	// The holder's key is read once, when its watch begins. A try with a pooled lease older than a second also renews that
+	// lease. A try that is not answered in time is repeated, and its lease is not reused.
 	const repeated = tries / 100
 	renewals := int(2*time.Since(begun)/extraTTL) + tries/50
 	if n := counts["Txn"]; n < tries || n > tries+1+repeated || counts["LeaseGrant"] > 2*repeated || counts["Put"] > 0 ||
@@ -237,7 +239,7 @@ func TestFailedTriesLeaveNothing(t *testing.T) {
 	if keys := s.countKeys(t, c); keys != 1 {
 		t.Errorf("%d keys, want the holder's", keys)
 	}
-	const most = 1 + readyPerTTL + 1 + readyPerTTL + 1 // when those are revoked whose try was repeated
+	const most = 1 + readyPerTTL + 1 + readyPerTTL + 1 // after the leases of repeated tries are revoked
 	until(t, soon, fmt.Sprintf("there are the holder's lease and the pool's of two TTLs, %d at most", most), func() bool {
 		return countLeases(t, c) <= most
 	})
@@ -266,9 +268,9 @@ func countLeases(t testing.TB, c *clientv3.Client) int {
 	return len(resp.Leases)
 }
 
-// A hand-off among many waiters costs few requests, and no waiter but the next is woken.
+// A hand-off among many waiters takes at most 10 messages, because it wakes no waiter but the next.
 func TestRequestsPerHandOff(t *testing.T) {
-	// not parallel: a slow machine costs renewals
+	// Not parallel, because renewals on a slow machine would count.
 	const processes, rounds = 64, 4
 	s := shared(t)
 	stores, wires := make([]*Backend, processes), make([]*wire, processes)
@@ -331,7 +333,7 @@ func TestRequestsPerHandOff(t *testing.T) {
 	per := float64(n) / handOffs
 	t.Logf("%d waiters: %.2f messages per hand-off %v, %.0f hand-offs/s, %v from release to grant", processes, per, total,
 		handOffs/took.Seconds(), (latency / handOffs).Round(10*time.Microsecond))
-	const most = 10 // 2 transactions, a look, a delete; a watch and its end; leases granted in the beginning
+	const most = 10 // 2 transactions, a read, a delete; a watch and its end; grants at the beginning
 	if per > most {
 		t.Errorf("%.2f messages per hand-off, want at most %d", per, most)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// etcd's index keeps all keys that ever were below a prefix until they are compacted, and walks over them. So whatever
-// a client does with a key must not make new names for ever.
+// A client reuses names, whatever it does with a key. etcd's index keeps every key that existed under a prefix until a
+// compaction, and searches all of them.
 func TestNamesAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -41,15 +41,15 @@ func TestNamesAreUsedAgain(t *testing.T) {
 			return err == nil && !h.Held()
 		})
 	}
-	// A name is not used again where a wait was cancelled before its request was answered, which the other client sees
-	// first at times.
+	// If a wait is canceled before its request is answered, the name is not reused. That happens if the other client sees
+	// the waiter before the reply arrives.
 	const most = times
 	if b.names.last > most {
 		t.Errorf("%d names for %d rounds", b.names.last, times)
 	}
 }
 
-// A name that is used again must not be taken for the contender that had it before.
+// A waiter does not mistake a contender with a reused name for the contender that had the name before.
 func TestUsedNameIsAnotherContender(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -58,7 +58,8 @@ func TestUsedNameIsAnotherContender(t *testing.T) {
 	const ttl = 20 * time.Second
 	l := acquire(t, b, req("k", ttl))
 	done := queueUp(t, waiter, waiting("k", ttl), 1)
-	// The waiter's watch breaks. While nobody notifies it, the key is released and its name is used again, behind it.
+	// The waiter's watch breaks. Before it is restored, the key is released, and its name is reused for a contender behind
+	// the waiter.
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	release(t, l)
 	name := l.(*kit.Life).Data.(*lockedKey).name

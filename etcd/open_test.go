@@ -23,7 +23,7 @@ func TestTLS(t *testing.T) {
 	full := "etcds://" + s.Addr + "/locks?" + url.Values{"cacert": {ca}, "cert": {s.CertFile}, "key": {s.KeyFile}}.Encode()
 	b := opened(t, full)
 	l := acquire(t, b, waiting("k", time.Minute))
-	done := queueUp(t, b, waiting("k", 10*time.Second), 1) // a watch and a renewal, on streams
+	done := queueUp(t, b, waiting("k", 10*time.Second), 1) // uses streams for a watch and a renewal
 	if err := l.Renew(t.Context(), time.Minute); err != nil {
 		t.Error(err)
 	}
@@ -72,13 +72,13 @@ func TestAuth(t *testing.T) {
 			t.Errorf("%s: opened", name)
 			_ = b.Close()
 		} else if strings.Contains(err.Error(), password) || time.Since(begun) > defaultTimeout*9/10 {
-			// it is not asked again
+			// the request is not repeated
 			t.Errorf("%s: after %v: %v", name, time.Since(begun), err)
 		}
 	}
 }
 
-// A log-in that runs out is made again, on streams too.
+// If a token has expired, the client logs in again, also for streams.
 func TestTokenRunsOut(t *testing.T) {
 	t.Parallel()
 	s := servers.EtcdAuth(t, "worker", "secret", "locks/", "--auth-token-ttl", "1")
@@ -97,29 +97,30 @@ func TestTokenRunsOut(t *testing.T) {
 		begun := time.Now()
 		release(t, l)
 		o := granted(t, done, 3*recheck)
-		// The waiter looked for itself no sooner than 2 s after the release.
+		// Without a watch, the waiter reads the queue no sooner than 2 s after the release.
 		if took := o.At.Sub(begun); took > 1500*time.Millisecond {
 			t.Logf("handed on in %v", took)
 			late++
 		}
 		l, done = o.Lease, next
 	}
-	if late > 1 { // the first waiter came with a good token, and the machine may stand still once
+	if late > 1 { // the first waiter queues with a valid token, and the machine may stand still once
 		t.Errorf("%d of %d waiters were late: their watches were refused, and no others made", late, rounds)
 	}
 	release(t, l)
 	release(t, granted(t, done, soon).Lease)
 }
 
-// A wrong address shows on opening: a port that refuses, or a name that there is not, at once and with the reason; a
-// server that is silent in a bounded time. It is the store that is not there, and not the caller who has no more time.
+// Opening an unreachable address returns ErrUnavailable, and not a context error. If the port refuses or the host does
+// not exist, it fails at once and reports the reason; if the server is silent, it fails within a limit. If the caller's
+// context ends first, the error is the context's.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // accepts, and never answers
+	t.Cleanup(func() { _ = l.Close() }) // connections succeed, but nobody answers them
 	const refusing = storetest.NoServer
 	silent := l.Addr().String()
 	for name, c := range map[string]struct {
@@ -159,7 +160,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A server with a longer election timeout grants longer leases.
+// MinTTL is the least TTL that the server grants: a longer election timeout raises it, for a URL and for New.
 func TestMinTTLIsTheServers(t *testing.T) {
 	t.Parallel()
 	s := servers.Etcd(t, "--election-timeout", "3000")

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// The user that docs/stores/etcd.md makes can do everything, and touch no other key. What the page says to etcdctl is
-// said by its client here, because etcdctl comes in a package of its own.
+// The user that docs/stores/etcd.md creates has permission for every operation, and none for another namespace. The
+// test runs the page's etcdctl commands through clientv3, because etcdctl comes in a separate package.
 func TestPermissionsOfThePage(t *testing.T) {
 	t.Parallel()
 	const password = "secret"

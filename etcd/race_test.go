@@ -2,5 +2,5 @@
 
 package etcd
 
-// raced says that the race detector is on, which makes clients several times slower.
+// raced reports whether the race detector is on, which makes clients several times slower.
 const raced = true

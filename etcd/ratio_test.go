@@ -13,9 +13,9 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Hand-offs between 8 clients that hold the key for no time, compared with concurrency.Mutex by turns on one server, so
-// that what else the machine does meets both. It was 5.8 to 6.9 with the data on a disk that others used, 8.3 to 9.6 on
-// tmpfs.
+// Hand-offs between 8 clients that release the key at once are faster than with concurrency.Mutex. Both are measured in
+// turns on one server, so that other load affects both. The ratio was 5.8 to 6.9 with the data on a shared disk, and
+// 8.3 to 9.6 on tmpfs.
 func TestHandOffsComparedWithMutex(t *testing.T) {
 	storetest.Long(t, "measures for several seconds")
 	const clients, rounds, turn = 8, 5, time.Second
@@ -34,14 +34,14 @@ func TestHandOffsComparedWithMutex(t *testing.T) {
 	}
 	slices.Sort(ratios)
 	t.Logf("ratios %.1f", ratios)
-	// even where processors and disk are shared with many: Mutex mostly waits for a timer of the server's
+	// This holds even if the processors and the disk are shared, because Mutex mostly waits for a timer of the server.
 	const least = 1.5
 	if best := ratios[rounds-1]; best < least {
 		t.Errorf("at most %.1f times the hand-offs of concurrency.Mutex", best)
 	}
 }
 
-// cyclesIn counts how often clients get through f in a time.
+// cyclesIn returns how many calls of f the clients complete within d.
 func cyclesIn(d time.Duration, clients int, f func(w int)) int {
 	var (
 		wg    sync.WaitGroup
@@ -64,7 +64,8 @@ func cyclesIn(d time.Duration, clients int, f func(w int)) int {
 	return total
 }
 
-// One client alone, compared with concurrency.Mutex by turns: acquire and release, and the failed try.
+// For one client, acquire and release, and a failed try, are not much slower than with concurrency.Mutex. Both are
+// measured in turns.
 func TestUncontendedComparedWithMutex(t *testing.T) {
 	storetest.Long(t, "measures for several seconds")
 	s := servers.EtcdCurrent(t)
@@ -98,7 +99,7 @@ func TestUncontendedComparedWithMutex(t *testing.T) {
 	}
 }
 
-// byTurns returns the medians of two operations, measured by turns.
+// byTurns measures two operations in turns, and returns their medians.
 func byTurns(a, b func()) (ofA, ofB time.Duration) {
 	const turns = 600
 	var as, bs []time.Duration

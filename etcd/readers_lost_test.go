@@ -17,7 +17,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A lossyLink loses the reply to one transaction that writes a shared contender's key, after the server's work.
+// A lossyLink loses the reply to one transaction that writes a shared contender's key, after the server has executed
+// it.
 type lossyLink struct {
 	armed atomic.Bool
 	then  func() // called before the request is repeated
@@ -36,7 +37,7 @@ func (l *lossyLink) unary(ctx context.Context, method string, req, reply any, cc
 	return err
 }
 
-// A reader whose grant had no reply recognises its own key, also beside other readers and before a writer.
+// A reader whose grant got no reply recognizes its own key, even beside other readers and ahead of a writer.
 func TestLostReplyToReader(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -79,15 +80,15 @@ func TestLostReplyToReader(t *testing.T) {
 	until(t, soon, "no key is left", func() bool { return s.countKeys(t, c) == 0 })
 }
 
-// A reader whose place in the queue had no reply does not wait for a writer that has queued since: they would wait for
-// each other.
+// If the reply that contains a reader's place is lost, the reader does not wait for a writer that has queued since.
+// Otherwise they would wait for each other.
 func TestReaderWaitsForNoLaterWriter(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	link := &lossyLink{}
 	b, other := intercepted(t, s.Addr, s.options(), link.unary), opened(t, s.URL())
 	first := acquire(t, other, req("k", readerTTL))
-	b.lastBusy.Store(time.Now().Add(time.Minute).UnixNano()) // the first request takes a place
+	b.lastBusy.Store(time.Now().Add(time.Minute).UnixNano()) // so the first request queues
 	var second <-chan storetest.Outcome
 	queued := make(chan struct{})
 	link.then = func() {

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A refusal is one request. Behind shared leases, which are counted for its error, it is two.
+// A refusal takes one request. If shared leases hold the key, it takes two, because the error contains their number.
 func TestRequestsRefused(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -43,7 +43,7 @@ func TestRequestsRefused(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
-// A transaction for an exclusive lease costs the server one comparison and one operation.
+// The transaction of an exclusive acquire has one comparison and, in either case, one operation.
 func TestOperationsOfExclusiveAcquire(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -14,13 +14,13 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// asReader makes a request one for a shared lease.
+// asReader returns r as a request for a shared lease.
 func asReader(r backend.Request) backend.Request {
 	r.Shared = true
 	return r
 }
 
-// held returns the holder that refuses r, which does not wait.
+// held makes the request r, which must be refused, and returns the holder in the error. r must not wait.
 func held(t testing.TB, b backend.Backend, r backend.Request) backend.Holder {
 	t.Helper()
 	l, err := b.Acquire(t.Context(), r)
@@ -31,7 +31,7 @@ func held(t testing.TB, b backend.Backend, r backend.Request) backend.Holder {
 	return refused.Holder
 }
 
-// waits reports a test failure if a waiting Acquire has ended.
+// waits fails the test if a waiting Acquire has ended.
 func waits(t testing.TB, what string, done <-chan storetest.Outcome) {
 	t.Helper()
 	select {
@@ -69,7 +69,8 @@ func TestReadersExcludeWritersOnly(t *testing.T) {
 	release(t, writer)
 }
 
-// No reader passes a waiting writer. When the writer gives up, the readers behind it enter beside those who hold.
+// No reader overtakes a waiting writer. If the writer is canceled, the readers behind it are granted the key beside the
+// holder.
 func TestReadersBehindCancelledWriter(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -100,7 +101,7 @@ func TestReadersBehindCancelledWriter(t *testing.T) {
 	release(t, holder)
 }
 
-// Readers behind a writer whose process is dead enter when the writer's etcd lease ends.
+// Readers behind a writer whose process is dead are granted the key when the writer's etcd lease ends.
 func TestReadersBehindKilledWriter(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -119,8 +120,8 @@ func TestReadersBehindKilledWriter(t *testing.T) {
 	release(t, holder)
 }
 
-// Readers that follow each other enter together. The writer behind them waits for all, whoever ends last, and the
-// reader behind the writer waits for the writer only.
+// Readers that queue one after the other hold the key together. The writer behind them waits for all of them, in
+// whatever order they release. The reader behind the writer waits for the writer.
 func TestWriterWaitsForAllReaders(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][3]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}, {0, 2, 1}} {
@@ -172,7 +173,7 @@ func TestWriterWaitsForAllReaders(t *testing.T) {
 	}
 }
 
-// A waiting reader whose etcd lease has ended queues again: its old place does not count.
+// A waiting reader whose etcd lease has ended loses its place and queues again.
 func TestReaderWhosePlaceHasEnded(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -197,7 +198,8 @@ func TestReaderWhosePlaceHasEnded(t *testing.T) {
 	release(t, reader)
 }
 
-// Renewals of other leases, of the same client and key too, do not extend a reader's, nor does its end shorten theirs.
+// Renewals of other leases do not extend a reader's lease, even if they have the same client and key. The end of a
+// reader does not affect other leases.
 func TestReadersEndAlone(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -279,7 +281,8 @@ func TestOperateReaders(t *testing.T) {
 	release(t, granted(t, parked, soon).Lease)
 }
 
-// Mixed workers of several clients keep writers apart from everybody, and tokens in order.
+// Among readers and writers of several clients, writers exclude everybody else. Every token is greater than the last
+// writer's, and a writer's token is greater than all before it.
 func TestReadersAndWritersMixed(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A silentLeases has streams for renewals on which no answer comes.
+// A silentLeases opens streams for renewals that receive no replies.
 type silentLeases struct {
 	pb.LeaseClient
 	sent atomic.Int64
@@ -48,7 +48,7 @@ func (s *silentStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	return nil, s.ctx.Err()
 }
 
-// inBubble runs f with a Backend that can only renew, and gets no answer.
+// inBubble runs f in fake time, with a Backend that can only renew and gets no replies.
 func inBubble(t *testing.T, f func(t *testing.T, b *Backend, c *silentLeases)) {
 	synctest.Test(t, func(t *testing.T) {
 		o, err := (*Options)(nil).validate()
@@ -65,7 +65,7 @@ func inBubble(t *testing.T, f func(t *testing.T, b *Backend, c *silentLeases)) {
 	})
 }
 
-// A stream that takes no more messages is given up as one is that does not answer.
+// A stream that accepts no more messages is abandoned after the same time as a stream without replies.
 func TestRenewalOnFullStream(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 		c.full = true
@@ -82,7 +82,7 @@ func TestRenewalOnFullStream(t *testing.T) {
 	})
 }
 
-// A slowLeases answers each renewal after a time of its lease's own.
+// A slowLeases answers each renewal after a delay that depends on the lease.
 type slowLeases struct {
 	pb.LeaseClient
 	after func(id int64) time.Duration
@@ -113,9 +113,9 @@ func (s *slowStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	}
 }
 
-// Renewals that go out after the answers to others have their whole patience from then on: where answers take more than
-// half of it, those that come together would otherwise give up the stream one after the other, each time with all but
-// the first unanswered.
+// If renewals must wait for the replies to earlier ones, their patience begins when they are sent. Otherwise, if
+// replies take more than half the patience, concurrent callers would cancel one stream after the other, each time with
+// all renewals but the first unanswered.
 func TestPatienceBeginsWithTheExchange(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
 		b.renewer.client = slowLeases{after: func(int64) time.Duration { return 150 * time.Millisecond }}
@@ -126,13 +126,14 @@ func TestPatienceBeginsWithTheExchange(t *testing.T) {
 					t.Errorf("renewal %d: %v", id, err)
 				}
 			})
-			synctest.Wait() // the first goes out alone
+			synctest.Wait() // the first is sent alone
 		}
 		calls.Wait()
 	})
 }
 
-// Whoever has all its answers waits for nobody else's, and does not take the stream from them.
+// A caller whose renewals are answered returns at once. It does not wait for the replies to others, and does not cancel
+// their stream.
 func TestAnswersAreNotHeldBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
 		b.renewer.client = slowLeases{after: func(id int64) time.Duration { return time.Duration(id) * 100 * time.Millisecond }}
@@ -150,13 +151,13 @@ func TestAnswersAreNotHeldBack(t *testing.T) {
 		}
 		renew(time.Second, time.Second, 1)
 		synctest.Wait()
-		renew(5*time.Second, 4*time.Second, 30) // these two go out together
+		renew(5*time.Second, 4*time.Second, 30) // these two are sent together
 		renew(time.Second, time.Second, 2)
 		calls.Wait()
 	})
 }
 
-// A server that hangs is found out although no caller has the patience for it.
+// A stream that hangs is abandoned even if every caller's context ends before the caller's patience.
 func TestShortCallsGiveUpAStreamTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 		for range 10 {
@@ -167,6 +168,6 @@ func TestShortCallsGiveUpAStreamTogether(t *testing.T) {
 		if n := c.sent.Load(); n < 3 {
 			t.Errorf("%d streams in a second", n)
 		}
-		b.renewer.renew(t.Context(), time.Second, 1) // ends what goes on
+		b.renewer.renew(t.Context(), time.Second, 1) // ends the exchange in progress
 	})
 }

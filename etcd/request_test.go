@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A process that was frozen in its first request, for longer than it would repeat it, asks again when it goes on: the
-// store works. One that has asked twice has seen an outage.
+// If a process was frozen during its first request, for longer than requests are repeated, it still repeats the
+// request, because the servers may work. After a second request without a reply, it gives up.
 func TestFrozenRequestIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Backend{options: Options{Timeout: 5 * time.Second}}

@@ -25,7 +25,8 @@ func resume(t testing.TB, b *Backend, r backend.Request) backend.Lease {
 	return l
 }
 
-// A shared lease is resumed as that, beside others.
+// A shared lease can be resumed only as shared, and an exclusive one only as exclusive. A resumed reader keeps its
+// token, and keeps writers out.
 func TestResumeReader(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -53,8 +54,8 @@ func TestResumeReader(t *testing.T) {
 	release(t, writer)
 }
 
-// Two clients use one lease: either renews it, by moving the key back to an etcd lease of its own, and either ends it
-// for both. What the clients do next, they do with etcd leases that nobody revokes.
+// Two clients can use one lease. A renewal by either client moves the key to an etcd lease of that client, and a
+// release by either ends the lock for both. Later locks of the clients use etcd leases that nobody revokes.
 func TestResumedLeaseOfTwoClients(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -112,7 +113,8 @@ func TestResumedLeaseOfTwoClients(t *testing.T) {
 	until(t, soon, "no key is left", func() bool { return s.countKeys(t, c) == 0 })
 }
 
-// A Resume whose reply is lost recognises its own work. One that meets a move by the other client is repeated.
+// A Resume whose reply is lost recognizes its own write. If the other client moves the key meanwhile, Resume repeats
+// its transaction.
 func TestResumeRepeats(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -153,8 +155,8 @@ func TestResumeRepeats(t *testing.T) {
 	}
 }
 
-// A Release that fails without a reply, of a lease that another client has resumed, is repeated until the key is gone:
-// the other client renews the etcd lease of the key.
+// If the Release of a lease that another client has resumed gets no reply, a second Release deletes the key. Otherwise
+// the key would remain, because the other client renews its etcd lease.
 func TestReleaseOfResumedLeaseIsRepeated(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -183,8 +185,8 @@ func TestReleaseOfResumedLeaseIsRepeated(t *testing.T) {
 	}
 }
 
-// deletesIfUnchanged reports whether a request deletes a key if its revision has not changed: that of the last write, or of the
-// creation.
+// deletesIfUnchanged reports whether a request deletes a key if the given revision, of the key's last write or of its
+// creation, has not changed.
 func deletesIfUnchanged(req any, revision pb.Compare_CompareTarget) bool {
 	txn, _ := req.(*pb.TxnRequest)
 	return len(txn.GetCompare()) == 1 && txn.Compare[0].Target == revision && len(txn.Success) == 1 &&

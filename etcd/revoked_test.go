@@ -16,8 +16,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A lyingLeases answers renewals of leases that are gone as if they were not, as servers before 3.4.38, 3.5.23 and
-// 3.6.5 do while they are ending them.
+// A lyingLeases confirms renewals of leases that no longer exist, as servers before 3.4.38, 3.5.23 and 3.6.5 do while
+// they end a lease.
 type lyingLeases struct {
 	pb.LeaseClient
 	lies atomic.Int64
@@ -44,8 +44,8 @@ func (s *lyingStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	return r, err
 }
 
-// Where renewals are answered although the lease is gone, a holder is notified by the watch of its key, and a waiter by
-// its look at the queue.
+// If servers confirm renewals of leases that no longer exist, the watch notifies a holder, and a waiter detects the
+// loss when it reads the queue.
 func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -54,7 +54,7 @@ func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 	lying := &lyingLeases{LeaseClient: b.leaseClient}
 	b.renewer.mu.Lock()
 	b.renewer.client = lying
-	b.renewer.stream.cancel() // the one that opening has used
+	b.renewer.stream.cancel() // the stream that opening has used
 	b.renewer.mu.Unlock()
 	r := req("k", 20*time.Second)
 	l := acquire(t, b, r)
@@ -92,8 +92,8 @@ func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
-// A renewal that is answered when the lease may have run out already does not count, unless by a new leader, who gives
-// it its TTL again.
+// A renewal does not count if the lease may have expired before the reply, unless a new leader replied: it has
+// restarted the lease's TTL.
 func TestRenewalAnsweredTooLate(t *testing.T) {
 	for name, newLeader := range map[string]bool{"the same leader": false, "a new leader": true} {
 		inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
@@ -114,7 +114,7 @@ func TestRenewalAnsweredTooLate(t *testing.T) {
 	}
 }
 
-// A lateLease answers renewals, late.
+// A lateLease answers renewals after a delay, with the given term.
 type lateLease struct {
 	*silentLeases
 	term  uint64
@@ -148,14 +148,14 @@ func (s *lateStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	}
 }
 
-// A waiter whose key is deleted just after it was granted, as by Break, queues again on a lease that nobody is about to
-// revoke.
+// If a waiter's key is deleted when it is about to be granted, for example by Break, the waiter queues again on a lease
+// that nobody is about to revoke.
 func TestLeaseOfDeletedGrantIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	c := raw(t, s.Addr)
 	someone := opened(t, s.URL())
-	r := waiting("k", 2*placeTTL) // so that its key moves from its place's lease to another
+	r := waiting("k", 2*placeTTL) // so that the key moves from the lease of its place to another
 	var deleted func()
 	var once sync.Once
 	looked := make(chan struct{})
@@ -178,13 +178,14 @@ func TestLeaseOfDeletedGrantIsNotUsedAgain(t *testing.T) {
 		if _, err := c.Delete(context.Background(), own); err != nil {
 			t.Error(err)
 		}
-		first.Store(lease) // after the delete: what is found from now on is the new place
+		first.Store(lease) // after the delete: a key that is found from now on is the new place
 		other = acquire(t, someone, req("k", time.Minute))
 	}
 	holder := acquire(t, someone, req("k", time.Minute))
 	done := startAcquire(t.Context(), b, r)
 	storetest.Queued(t, b, "k", 1)
-	if _, err := c.Delete(t.Context(), ownKey(t, c, r.Owner)); err != nil { // it takes the free key on its place's lease
+	// The waiter writes the key again when it is free, bound to a lease for places.
+	if _, err := c.Delete(t.Context(), ownKey(t, c, r.Owner)); err != nil {
 		t.Fatal(err)
 	}
 	release(t, holder)

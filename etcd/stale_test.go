@@ -12,8 +12,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// oldReads answers reads of the present as they were at a revision, as servers before 3.4.42, 3.5.28 and 3.6.9 may do
-// after a pause.
+// oldReads answers reads of the present with the state at the revision at, as servers before 3.4.42, 3.5.28 and 3.6.9
+// may do after a pause.
 type oldReads struct{ at, served atomic.Int64 }
 
 func (o *oldReads) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
@@ -30,14 +30,14 @@ func (o *oldReads) unary(ctx context.Context, method string, req, reply any, cc 
 	}
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	if old && err == nil {
-		reply.(*pb.TxnResponse).Header.Revision = at // such a server believes that it is the present one
+		reply.(*pb.TxnResponse).Header.Revision = at // such a server believes that this revision is current
 		o.served.Add(1)
 	}
 	return err
 }
 
-// Old reads let nobody in beside the holder, and keep nobody out whose turn has come: that is found out at the revision
-// that a watch reports.
+// If reads are stale, a waiter is not granted the key beside the holder, and is granted the key when its turn comes. It
+// detects its turn by a read at the revision that the watch reports.
 func TestOldReadsMisleadNoWaiter(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -50,7 +50,7 @@ func TestOldReadsMisleadNoWaiter(t *testing.T) {
 	r := waiting("k", ttl)
 	done := queueUp(t, b, r, 2)
 	place := get(t, raw(t, s.Addr), ownKey(t, raw(t, s.Addr), r.Owner)).CreateRevision
-	reads.at.Store(place) // when both were before it
+	reads.at.Store(place) // at this revision, both others are ahead
 	p.Cut()
 	until(t, soon, "the waiter reads", func() bool { return reads.served.Load() > 0 })
 	release(t, first)
@@ -59,7 +59,7 @@ func TestOldReadsMisleadNoWaiter(t *testing.T) {
 	select {
 	case o := <-done:
 		t.Fatalf("let in beside the holder: %v, %v", o.Lease, o.Err)
-	case <-time.After(500 * time.Millisecond): // the time that is measured
+	case <-time.After(500 * time.Millisecond): // long enough for a wrong grant
 	}
 	release(t, holder.Lease)
 	o := granted(t, done, 2*recheck)

@@ -21,12 +21,12 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// shortElections make a server grant leases of a second, as it grants none shorter than 1.5 times its election timeout.
-// Alone it elects nobody.
+// shortElections makes a server grant leases of one second, because the least TTL is 1.5 times the election timeout. A
+// single server holds no elections.
 var shortElections = []string{"--heartbeat-interval", "60", "--election-timeout", "600"}
 
-// The suites are the last tests but for those that take no time, as they reach into each other: see runAhead. A cluster
-// goes beside a single server.
+// The suites are the last tests of the package, except quick ones, because they overlap with the tests after them: see
+// runAhead. The suite on a cluster overlaps with the suite on a single server.
 func TestConformance(t *testing.T) {
 	s := servers.Etcd(t, shortElections...)
 	runAhead(t, storetest.Main, func(t *testing.T) conformance.Harness {
@@ -48,7 +48,7 @@ func TestConformanceCurrent(t *testing.T) {
 	runAhead(t, storetest.Core(), func(t *testing.T) conformance.Harness { return harness(t, s, s.Addr) })
 }
 
-// TestConformanceProxy reaches the server through "etcd grpc-proxy". Its faults are the server's, and those of the link
+// TestConformanceProxy reaches the server through "etcd grpc-proxy". It injects faults of the server, and of the link
 // to the proxy.
 func TestConformanceProxy(t *testing.T) {
 	storetest.Long(t, "another topology")
@@ -67,17 +67,18 @@ func TestConformanceCluster(t *testing.T) {
 	storetest.Core("members")(t, func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
 }
 
-// runAhead runs the suite, and lets the next test begin when only those checks are left that make faults: each of them
-// has the store to itself, and mostly waits. All others load the machine, so that two suites must not do them at once.
+// runAhead runs a suite, and lets the next test begin when only the checks that inject faults remain. Each of these has
+// the store to itself, and mostly waits. All others load the machine, so two suites must not run them at the same time.
 func runAhead(t *testing.T, run storetest.Suite, newHarness func(t *testing.T) conformance.Harness) {
 	t.Helper()
 	begun := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(begun) })
 	run(t, func(t *testing.T) conformance.Harness { return tellFaults(newHarness(t), tell) })
 	if strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
-		return // some checks, perhaps none of those
+		return // only some checks run, perhaps none that injects faults
 	}
-	const most = 5 * time.Minute // so long only where the store is broken, and no check comes to its fault
+	// most is reached only if the store is broken, so that no check gets as far as its fault.
+	const most = 5 * time.Minute
 	select {
 	case <-begun:
 	case <-time.After(most):
@@ -85,7 +86,7 @@ func runAhead(t *testing.T, run storetest.Suite, newHarness func(t *testing.T) c
 	t.Parallel()
 }
 
-// tellFaults returns h with hooks that call tell before they make a fault.
+// tellFaults returns h with hooks that call tell before they freeze, restart or stop a server.
 func tellFaults(h conformance.Harness, tell func()) conformance.Harness {
 	before := func(fault func()) func() {
 		if fault == nil {
@@ -101,9 +102,9 @@ func tellFaults(h conformance.Harness, tell func()) conformance.Harness {
 	return h
 }
 
-// harness is of the server s, which clients reach at addr.
+// harness returns the Harness for the server s, which clients reach at addr.
 func harness(t *testing.T, s *servers.Server, addr string) conformance.Harness {
-	var proxies sync.Map // client → its own
+	var proxies sync.Map // client → its proxy
 	return conformance.Harness{
 		Open: func(ctx context.Context) (backend.Backend, error) {
 			p := proxyOfItsOwn(t, addr)
@@ -134,8 +135,7 @@ func harness(t *testing.T, s *servers.Server, addr string) conformance.Harness {
 	}
 }
 
-// proxyOfItsOwn starts a proxy whose goroutines the suite does not take for the client's: it finds those by their
-// label.
+// proxyOfItsOwn starts a proxy whose goroutines have no label. The suite finds a client's goroutines by their label.
 func proxyOfItsOwn(t *testing.T, addr string) *storetest.Proxy {
 	made := make(chan *storetest.Proxy)
 	go func() {
@@ -161,7 +161,7 @@ func clusterHarness(t *testing.T, c *servers.EtcdMembers) conformance.Harness {
 	defer b.Close()
 	for i, s := range c.Servers {
 		m := conformance.Member{Stop: s.Kill, Start: s.Start, StartEmpty: func() { c.StartEmpty(i) }}
-		if b.Guarantees().EarlyLoss == "" { // else a leader that was paused may end leases, by its version
+		if b.Guarantees().EarlyLoss == "" { // otherwise a paused leader of this version may end leases early
 			m.Freeze, m.Thaw = s.Freeze, s.Thaw
 		}
 		h.Members = append(h.Members, m)
@@ -169,8 +169,8 @@ func clusterHarness(t *testing.T, c *servers.EtcdMembers) conformance.Harness {
 	return h
 }
 
-// outage bounds the time without service after one of three members has failed: an election takes one to two seconds,
-// an attempt that goes to a frozen member a quarter of Options.Timeout. On two busy processors it was 7.6 s.
+// outage is the limit of the time without service after one of three members has failed. An election takes 1 to 2 s. An
+// attempt at a frozen member takes a quarter of Options.Timeout. On two busy processors, the outage was 7.6 s.
 const outage = 20 * time.Second
 
 func addrs(c *servers.EtcdMembers) []string {
@@ -181,7 +181,7 @@ func addrs(c *servers.EtcdMembers) []string {
 	return list
 }
 
-// evict ends the leases of key's holders, as "etcdctl lease revoke" does. TestDeletedKeyIsLost is about a key that is
+// evict revokes the leases of key's holders, like "etcdctl lease revoke". TestDeletedKeyIsLost tests a key that is
 // deleted while its lease lives on.
 func evict(ctx context.Context, c *clientv3.Client, key string) error {
 	return evictIn(ctx, c, defaultNamespace, key)

@@ -10,13 +10,13 @@ import (
 	"google.golang.org/grpc"
 )
 
-// A request carries its caller's values. A release goes out although its caller's context has ended.
+// Requests carry the values of the caller's context. A release is sent even if the caller's context has ended.
 func TestRequestsCarryValues(t *testing.T) {
 	t.Parallel()
 	type key struct{}
 	s := shared(t)
 	var mu sync.Mutex
-	seen := make(map[bool]int) // by whether it deletes; one that is not answered in time is sent again
+	seen := make(map[bool]int) // by whether they delete; an unanswered transaction is sent again
 	look := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
 		opts ...grpc.CallOption,
 	) error {

@@ -44,7 +44,7 @@ func TestFlawsByVersion(t *testing.T) {
 	}
 }
 
-// Opening says which server is under which floor.
+// The guarantees follow from the server's version.
 func TestGuaranteesFollowTheVersion(t *testing.T) {
 	t.Parallel()
 	b := opened(t, shared(t).URL())
@@ -57,7 +57,7 @@ func TestGuaranteesFollowTheVersion(t *testing.T) {
 	}
 }
 
-// The application's own client leads to the same guarantees as a URL.
+// New on an application's client finds the same guarantees as opening by URL.
 func TestNewLearnsWhatOpeningLearns(t *testing.T) {
 	t.Parallel()
 	s := private(t, "--election-timeout", "3000") // a longer MinTTL; and the installed version may have flaws
@@ -94,7 +94,7 @@ func TestCurrentHasNoKnownFlaw(t *testing.T) {
 	}
 }
 
-// Opening fails if no server reports its version: the guarantees would be those of a version without flaws.
+// Opening fails if no server reports its version. Otherwise the guarantees would be those of a version without flaws.
 func TestOpeningNeedsAVersion(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -13,11 +13,11 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A fullWatch is a stream that takes no more messages once it is full, as where the network drops packets.
+// A fullWatch opens streams that accept no more messages once full is set, as if the network dropped packets.
 type fullWatch struct {
 	pb.WatchClient
 	full    atomic.Bool
-	blocked atomic.Int64 // messages
+	blocked atomic.Int64 // the number of blocked messages
 }
 
 type fullStream struct {
@@ -39,8 +39,8 @@ func (s *fullStream) Send(r *pb.WatchRequest) error {
 	return s.Watch_WatchClient.Send(r)
 }
 
-// Losses are reported on time although the stream with the watches of the lost keys takes no more messages; so are the
-// ends of waits and of releases.
+// If the stream with the watches accepts no more messages, losses are still reported on time, and waits and releases
+// still end on time.
 func TestFullStreamDelaysNobody(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/anylock/lock/fence"
 )
 
-// The fence is checked first in the transaction that writes. A holder that was stopped beyond its lease is refused, and
-// changes nothing.
+// The check comes first in the transaction that writes. A holder that was stopped for longer than its lease is refused,
+// and changes nothing.
 func ExampleTable() {
 	ctx := context.Background()
 	db, err := sql.Open("pgx", "postgres://app@localhost/shop") // with _ "github.com/jackc/pgx/v5/stdlib"
@@ -52,7 +52,7 @@ func ExampleTable() {
 	}
 }
 
-// The row that is written keeps the token itself.
+// The row that is written also keeps the token.
 func ExampleColumn() {
 	account := fence.NewColumn(fence.MySQL, "account", "id", "fence")
 	withdraw := func(ctx context.Context, tx *sql.Tx, id, amount int64, token uint64) error {

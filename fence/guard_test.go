@@ -42,7 +42,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Whatever order many holders come in, the writes that happen have rising tokens.
+// In whatever order many holders write, the tokens of the writes that take effect never fall.
 func TestGuardOrder(t *testing.T) {
 	var g fence.Guard
 	var written []uint64
@@ -62,7 +62,7 @@ func TestGuardOrder(t *testing.T) {
 	rises(t, written)
 }
 
-// rises fails if a token follows a higher one.
+// rises fails the test if a token follows a higher one.
 func rises(t *testing.T, tokens []uint64) {
 	t.Helper()
 	for i := range tokens[1:] {

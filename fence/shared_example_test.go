@@ -72,7 +72,7 @@ func ExampleGuard_DoShared() {
 	// writer refused: true
 }
 
-// docs/fencing.md has the code of the example and what it prints.
+// docs/fencing.md shows the code and the output of the example.
 func TestPageShowsExample(t *testing.T) {
 	file, err := os.ReadFile("shared_example_test.go")
 	if err != nil {

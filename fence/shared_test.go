@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/internal/fencetest"
 )
 
-// A guard is fence.Guard as a scheme.
+// A guard is a fence.Guard as a fencetest.Scheme.
 type guard struct{ fence.Guard }
 
 func nothing() error { return nil }
@@ -21,13 +21,13 @@ func nothing() error { return nil }
 func (g *guard) Check(token uint64) error       { return g.Do(token, nothing) }
 func (g *guard) CheckShared(token uint64) error { return g.DoShared(token, nothing) }
 
-// oneMaximum keeps the highest token of any kind: readers whose tokens have no order exclude each other.
+// oneMaximum keeps only the highest token of readers and writers together. It refuses readers whose leases are live.
 type oneMaximum struct{ fence.Guard }
 
 func (g *oneMaximum) Check(token uint64) error       { return g.Do(token, nothing) }
 func (g *oneMaximum) CheckShared(token uint64) error { return g.Do(token, nothing) }
 
-// readersRaiseNothing forgets the tokens of readers: it accepts a writer that readers have overtaken.
+// readersRaiseNothing does not keep the tokens of readers. It accepts a writer that a later reader has overtaken.
 type readersRaiseNothing struct{ highest uint64 }
 
 func (g *readersRaiseNothing) Check(token uint64) error {
@@ -41,7 +41,7 @@ func (g *readersRaiseNothing) CheckShared(token uint64) error {
 	return fence.Compare("", token, g.highest)
 }
 
-// Of the three schemes, only that with two numbers accepts every live holder and refuses every one that was overtaken.
+// Of the three schemes, only Guard, with its two numbers, accepts every live holder and refuses every stale one.
 func TestGuardHistories(t *testing.T) {
 	const steps = 40
 	histories := 20_000
@@ -103,7 +103,7 @@ func TestGuardShared(t *testing.T) {
 	}
 }
 
-// Reads run beside each other, and never beside a write.
+// Reads run at the same time, but never beside a write.
 func TestGuardReadsOverlap(t *testing.T) {
 	var g fence.Guard
 	const readers = 4

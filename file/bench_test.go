@@ -51,15 +51,15 @@ func BenchmarkTryHeld(b *testing.B) {
 	}
 }
 
-// Two processes pass the key to and fro: one turn for each operation.
+// Two processes hand the key back and forth. The benchmark reports the time for one turn.
 func BenchmarkHandOff(b *testing.B) {
 	dir := b.TempDir()
 	c := open(b, dir)
 	other := start(b, dir, "taker")
-	other.answer() // it is in the queue or inside
+	other.answer() // it holds the key, or is in the queue
 	b.ReportAllocs()
 	for b.Loop() {
-		// The other waits whenever this one holds the key, so that each round is two turns: to it, and back.
+		// The other process waits whenever this one holds the key. So each round is two turns: to the other process and back.
 		l, err := c.Acquire(context.Background(), request("k", time.Minute, true))
 		if err != nil {
 			b.Fatal(err)
@@ -71,7 +71,7 @@ func BenchmarkHandOff(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(2*b.N), "µs/turn")
 }
 
-// taker acquires and releases the key until its input ends.
+// taker acquires and releases the key repeatedly until its input ends.
 func taker(b *file.Backend) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -91,11 +91,11 @@ func taker(b *file.Backend) {
 	<-done
 }
 
-// Keys that are used once, as by jobs that each have a name of their own.
+// Each key is used once, as by jobs that have their own names.
 func BenchmarkDistinct(b *testing.B) {
 	c := open(b, b.TempDir())
 	var next atomic.Int64
-	for range 1500 { // it makes the files of all buckets
+	for range 1500 { // creates the files of all buckets
 		l, err := try(c, "key "+strconv.FormatInt(next.Add(1), 10), time.Minute)
 		if err != nil {
 			b.Fatal(err)
@@ -111,7 +111,7 @@ func BenchmarkDistinct(b *testing.B) {
 	}
 }
 
-// Readers of one key come and go beside each other.
+// Readers of one key acquire and release it concurrently.
 func BenchmarkReaders(b *testing.B) {
 	for _, workers := range []int{1, 8, 64} {
 		b.Run(strconv.Itoa(workers), func(b *testing.B) {
@@ -122,7 +122,7 @@ func BenchmarkReaders(b *testing.B) {
 	}
 }
 
-// cycle has workers acquire and release what next returns, b.N times in all.
+// cycle lets workers goroutines acquire and release the requests that next returns, b.N times in all.
 func cycle(b *testing.B, c backend.Backend, workers int, next func() backend.Request) {
 	var n atomic.Int64
 	var wg sync.WaitGroup
@@ -143,7 +143,7 @@ func cycle(b *testing.B, c backend.Backend, workers int, next func() backend.Req
 	wg.Wait()
 }
 
-// Processes contend for one key: the mean time between grants.
+// Processes contend for one key. The benchmark reports the mean time between grants.
 func BenchmarkContended(b *testing.B) {
 	for _, processes := range []int{2, 8} {
 		b.Run(strconv.Itoa(processes), func(b *testing.B) {
@@ -170,7 +170,7 @@ func BenchmarkContended(b *testing.B) {
 	}
 }
 
-// contender acquires and releases the key once for each order.
+// contender reads a number, acquires and releases the key that many times, and prints "done".
 func contender(b *file.Backend) {
 	os.Stdout.WriteString("ready\n")
 	var times int

@@ -27,8 +27,8 @@ import (
 const (
 	roleVariable = "ANYLOCK_TEST_ROLE"
 	dirVariable  = "ANYLOCK_TEST_DIR"
-	stopVariable = "ANYLOCK_TEST_STOP" // "point SIGNAL": the child sends itself the signal there, once
-	diskVariable = "ANYLOCK_TEST_DISK" // the child has a disk of this size at the directory, which nobody else sees
+	stopVariable = "ANYLOCK_TEST_STOP" // "point SIGNAL": the child sends itself the signal at the point, once: see armStop
+	diskVariable = "ANYLOCK_TEST_DISK" // the child mounts a disk of this size on the directory; no other process sees it
 )
 
 func runRole(role string) int {
@@ -71,14 +71,14 @@ func runRole(role string) int {
 	return 0
 }
 
-// armStop makes the process stop or kill itself at a point of the store's code, the first time that it comes there
-// after the command "arm".
+// armStop makes the process stop or kill itself the first time that it reaches a point of the store's code after the
+// command "arm".
 func armStop(at string) {
 	name, signal, _ := strings.Cut(at, " ")
 	sig := map[string]syscall.Signal{"STOP": syscall.SIGSTOP, "KILL": syscall.SIGKILL}[signal]
 	file.StopAt(func(point string) {
 		if armed.Load() && point == name && armed.CompareAndSwap(true, false) {
-			// To this very thread: another one that took the signal would let this one run on for a while.
+			// Signal this thread: if another thread received the signal, this one would run on for a while.
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
@@ -86,7 +86,7 @@ func armStop(at string) {
 	})
 }
 
-// shell does what its input says, line by line, and answers each with one line.
+// shell executes the commands in its input, one per line, and replies to each with one line.
 func shell(b *file.Backend) {
 	ctx := context.Background()
 	var l backend.Lease
@@ -136,12 +136,12 @@ func shell(b *file.Backend) {
 	}
 }
 
-// A child is a running process of a role.
+// A child is a running child process.
 type child struct {
 	t    testing.TB
 	cmd  *exec.Cmd
 	in   io.WriteCloser
-	out  chan string // closed at the end of its output
+	out  chan string // lines of its output; closed at the end
 	over chan error
 }
 
@@ -155,7 +155,7 @@ func start(t testing.TB, dir, role string, env ...string) *child {
 	if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, diskVariable) }) {
 		unshare = syscall.CLONE_NEWNS
 	}
-	// not to outlive a test that is killed
+	// the kernel kills the child if the test is killed
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Unshareflags: unshare}
 	var err error
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
@@ -189,7 +189,7 @@ func start(t testing.TB, dir, role string, env ...string) *child {
 
 func (c *child) signal(s syscall.Signal) { _ = c.cmd.Process.Signal(s) }
 
-// end closes the child's input and waits for it.
+// end closes the child's input, and waits until the child has ended.
 func (c *child) end() {
 	c.in.Close()
 	for range c.out {
@@ -200,7 +200,7 @@ func (c *child) end() {
 	}
 }
 
-// awaitDeath waits until the child has killed itself.
+// awaitDeath waits until the child has killed itself: its output ends without another line.
 func (c *child) awaitDeath() {
 	c.t.Helper()
 	select {
@@ -226,7 +226,7 @@ func (c *child) freeze() {
 
 func (c *child) thaw() { c.signal(syscall.SIGCONT) }
 
-// awaitStop waits until every thread of the child is stopped.
+// awaitStop waits until the child is stopped. It reads the state of the child's main thread.
 func (c *child) awaitStop() {
 	c.t.Helper()
 	eventually(c.t, "child is stopped", func() bool {
@@ -243,7 +243,7 @@ func (c *child) send(format string, args ...any) {
 	}
 }
 
-// answer is the next line of the child's output.
+// answer returns the next line of the child's output.
 func (c *child) answer() string {
 	c.t.Helper()
 	select {
@@ -253,7 +253,7 @@ func (c *child) answer() string {
 		}
 		return line
 	case <-time.After(time.Minute):
-		c.signal(syscall.SIGQUIT) // it prints where it is
+		c.signal(syscall.SIGQUIT) // the child prints the stacks of its goroutines
 		c.end()
 		c.t.Fatal("no answer from the child")
 		return ""
@@ -266,7 +266,7 @@ func (c *child) do(format string, args ...any) string {
 	return c.answer()
 }
 
-// ok demands success, and returns the token of the child's lease if it has one.
+// ok sends a command that must succeed, and returns the token of the child's lease if it has one.
 func (c *child) ok(format string, args ...any) (token uint64) {
 	c.t.Helper()
 	line := c.do(format, args...)

@@ -18,9 +18,9 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// starve uses all descriptors of the process. feed frees n of them.
+// starve uses up the descriptors of the process. feed closes n of them.
 func starve() (feed func(n int), err error) {
-	if r, w, err := os.Pipe(); err == nil { // the runtime needs descriptors of its own for the first
+	if r, w, err := os.Pipe(); err == nil { // the first pipe makes the runtime open its own descriptors
 		r.Close()
 		w.Close()
 	}
@@ -51,19 +51,22 @@ func starve() (feed func(n int), err error) {
 	}, nil
 }
 
-// A process without a free descriptor renews and releases its leases. It is refused new ones with the cause.
+// A process without a free descriptor can renew and release its leases. New leases are refused with an error that
+// contains the cause.
 func TestLeasesOutliveLackOfDescriptors(t *testing.T) {
 	t.Parallel()
 	runQuietly(t, "starved")
 }
 
-// A process without a free descriptor opens nothing, and the error names the cause.
+// Without free descriptors, Open fails with an error that names the cause. It succeeds once enough descriptors are
+// free.
 func TestOpenWithoutDescriptors(t *testing.T) {
 	t.Parallel()
 	runQuietly(t, "opener")
 }
 
-// runQuietly runs a child whose every line of output, except "done" at its end, is an error.
+// runQuietly runs a child. It reports every line of the child's output as an error, except "done", which must be the
+// last one.
 func runQuietly(t *testing.T, role string) {
 	t.Helper()
 	var last string
@@ -114,7 +117,7 @@ func starved(b *file.Backend) {
 		each("renew", func(l backend.Lease) error { return l.Renew(ctx, time.Minute) })
 	}
 	kept := leases[0]
-	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 4) { // how often a holder renews
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 4) { // as often as a holder renews
 		if err := kept.Renew(ctx, ttl); err != nil {
 			fmt.Println("renew for a second:", err)
 		}

@@ -50,7 +50,7 @@ func TestDoctorFileSystems(t *testing.T) {
 	storetest.Finds(t, open(t, filepath.Join(layers, "locks")), "container-layer")
 }
 
-// mounted is a folder of a file system of its own.
+// mounted mounts a new file system, and returns its folder.
 func mounted(t *testing.T, kind, options string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// Two programs of one host that open the same directory exclude each other.
+// Two programs on one host that open the same directory exclude each other.
 func ExampleOpen() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "locks")

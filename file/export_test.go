@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// StopAt arranges for f to be called at the points named in the store's code.
+// StopAt makes the store call f at the named points of its code.
 func StopAt(f func(point string)) { stopAt = f }
 
-// Monotonic is the host's clock.
+// Monotonic returns the time of the host's clock in nanoseconds.
 func Monotonic() int64 {
 	clock, err := hostClock()
 	if err != nil {
@@ -17,10 +17,10 @@ func Monotonic() int64 {
 	return clock()
 }
 
-// BucketName is the name of a key's file.
+// BucketName returns the name of the file that contains a key.
 func BucketName(key string) string { return bucketName(key) }
 
-// Evict removes what the store knows of a key.
+// Evict removes the record of a key.
 func Evict(ctx context.Context, dir, key string) error {
 	s, err := openStore(dir)
 	if err != nil {

@@ -19,8 +19,9 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// A full disk refuses the keys of new buckets, and leaves no goroutine and no more than the empty files of buckets.
-// Leases that are held are renewed and released, and when there is room again, the key is granted.
+// On a full disk, keys of new buckets are refused. The attempts leave no goroutines, and no files except one for each
+// bucket and one inbox. Held leases can still be renewed and released. When the disk has room again, the key is
+// granted.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -65,18 +66,18 @@ func full(b *file.Backend) {
 		return len(all)
 	}
 	files, goroutines := count(), runtime.NumGoroutine()
-	have := []string{file.BucketName("held"), file.BucketName("")} // the other is Open's
+	have := []string{file.BucketName("held"), file.BucketName("")} // Open has created the second one
 	for i := range 2000 {
 		key := fmt.Sprint("new ", i)
 		if slices.Contains(have, file.BucketName(key)) {
-			continue // there is room in it
+			continue // this bucket has room
 		}
 		if _, err := b.Acquire(ctx, request(key, time.Minute, i%2 == 0)); !errors.Is(err, unix.ENOSPC) {
 			fmt.Println("on a full disk:", err)
 			return
 		}
 	}
-	if n := count(); n > files+file.Buckets+1 { // empty ones; a waiter has made the inbox
+	if n := count(); n > files+file.Buckets+1 { // one for each bucket, and the inbox for the waiters
 		fmt.Println("files left by 2000 tries:", n-files)
 	}
 	if n := runtime.NumGoroutine(); n > goroutines+10 {

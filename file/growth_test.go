@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// usage is how many files a folder has, and their bytes.
+// usage returns the number of files below dir, and their total size in bytes.
 func usage(t *testing.T, dir string) (files int, bytes int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -31,8 +31,8 @@ func usage(t *testing.T, dir string) (files int, bytes int64) {
 	return files, bytes
 }
 
-// Keys that are used once leave nothing, whether their leases were released or ran out: the folder stays as large as
-// one round makes it.
+// The folder does not grow with the number of keys that were used once, whether their leases were released or have
+// expired.
 func TestKeysLeaveNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -46,7 +46,7 @@ func TestKeysLeaveNothing(t *testing.T) {
 			}
 			l, err := acquire(b, fmt.Sprint("key ", round, " ", i), ttl, false)
 			if errors.Is(err, backend.ErrLost) {
-				continue // this machine stood still
+				continue // this machine stalled
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -67,7 +67,7 @@ func TestKeysLeaveNothing(t *testing.T) {
 			t.Errorf("%d bytes after %d", bytes, first)
 		}
 	}
-	for i := range 2000 { // the write that comes next, in each bucket
+	for i := range 2000 { // writes to each bucket once more
 		l, err := acquire(b, fmt.Sprint("last ", i), time.Minute, false)
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestKeysLeaveNothing(t *testing.T) {
 	}
 }
 
-// The FIFOs of dead processes go when the next one makes its own; those of the living stay.
+// A process that creates its FIFO removes the FIFOs of dead processes, and keeps those of live ones.
 func TestDeadInboxesAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

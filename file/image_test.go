@@ -21,7 +21,7 @@ func tempFD(t testing.TB) int {
 	return fd
 }
 
-// Bodies of all lengths around the size of a slot, growing and shrinking, replace each other.
+// Images of various lengths, growing and shrinking, replace each other.
 func TestImageRoundTrip(t *testing.T) {
 	fd := tempFD(t)
 	var img image
@@ -40,7 +40,7 @@ func TestImageRoundTrip(t *testing.T) {
 	}
 }
 
-// Whatever part of a write arrives, the file holds the old image or the new one.
+// If a write is cut short at any point, the file contains either the old or the new image.
 func TestTornWrite(t *testing.T) {
 	for _, sizes := range [][2]int{{80, 90}, {80, 3000}, {3000, 80}, {3000, 2900}, {2900, 3000}} {
 		before := filled(t, sizes[0])
@@ -64,7 +64,7 @@ func TestTornWrite(t *testing.T) {
 	}
 }
 
-// The first write of a file, cut short, leaves a new file, and can be done again.
+// If the first write of a file is cut short, the file still counts as new, and the write can be repeated.
 func TestTornFirstWrite(t *testing.T) {
 	whole := filled(t, 50)
 	for cut := range len(whole) {
@@ -85,7 +85,8 @@ func TestTornFirstWrite(t *testing.T) {
 	}
 }
 
-// A bucket that lost both of its images is refused: its leases are unknown.
+// If one image of a bucket is damaged, the other one is read. If both are damaged, the bucket is refused, because its
+// leases are unknown.
 func TestDamagedImages(t *testing.T) {
 	whole := filled(t, 50)
 	fd := tempFD(t)
@@ -112,7 +113,7 @@ func TestDamagedImages(t *testing.T) {
 	}
 }
 
-// A file that a crowd has made long becomes short again.
+// A file that has grown for long images shrinks when the images become short.
 func TestFileShrinks(t *testing.T) {
 	fd := tempFD(t)
 	var img image
@@ -144,7 +145,7 @@ type write struct {
 	p   []byte
 }
 
-// filled is a file with one image of 'o's.
+// filled returns the content of a file with one image, which consists of the letter o.
 func filled(t *testing.T, size int) []byte {
 	t.Helper()
 	fd := tempFD(t)
@@ -154,8 +155,8 @@ func filled(t *testing.T, size int) []byte {
 	return readAll(t, fd)
 }
 
-// recordWrites finds out what writing body to a file changes, as the writes in their order: a body out of its slot, a
-// head.
+// recordWrites writes body to a copy of a file, and returns the writes in their order: the body, if it does not fit
+// into its slot, and then the slot.
 func recordWrites(t *testing.T, before, body []byte) []write {
 	t.Helper()
 	fd := tempFD(t)

@@ -17,9 +17,9 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// A waiter that stood still for as long as its TTL, and whose release is still under way in the background, has no
-// lease that this release could end. The waiter and the background both release, and either may come first: the first
-// to open the bucket is held up for longer than the waiter tries to release.
+// A waiter has stalled for its TTL, and the release of its late grant still runs in the background. That release must
+// not end a lease that the waiter gets afterwards. Both the waiter and the background release, in either order. The
+// first of them to open the bucket is delayed for longer than the waiter tries to release.
 func TestLateGrantIsNotTakenAgain(t *testing.T) {
 	const key, ttl = "k", 300 * time.Millisecond
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func TestLateGrantIsNotTakenAgain(t *testing.T) {
 	file.StopAt(func(point string) {
 		switch mine := goroutine() == waiter; {
 		case mine && point == "written" && late.CompareAndSwap(false, true):
-			time.Sleep(ttl) // sleeps: a waiter that stands still for its TTL
+			time.Sleep(ttl) // sleeps: the waiter stalls for its TTL
 		case point != "opened" || !late.Load():
 		case !mine:
 			blocked.Store(true)
@@ -65,7 +65,7 @@ func goroutine() string {
 	return name
 }
 
-// lockFile locks a file, as another process does.
+// lockFile locks a file, as another process would.
 func lockFile(t *testing.T, path string) (unlock func()) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {

@@ -26,7 +26,7 @@ func acquire(b *Backend, key string, ttl time.Duration, wait bool) (backend.Leas
 	return b.Acquire(context.Background(), backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
 }
 
-// A machine that a test boots and whose clocks it sets, while no operation is under way.
+// A machine simulates a host that a test reboots and whose clocks it sets, while no operation is running.
 type machine struct {
 	t    *testing.T
 	dir  string
@@ -54,8 +54,8 @@ func (m *machine) reboot(up time.Duration) {
 	m.up = up
 }
 
-// grant acquires and releases the key, so that the store keeps nothing of it, and checks that the token is above the
-// last.
+// grant acquires and releases the key, so that the store keeps no record of it. It checks that the token is greater
+// than last.
 func (m *machine) grant(b *Backend, what string, last *uint64) {
 	m.t.Helper()
 	l, err := acquire(b, "k", time.Minute, false)
@@ -71,7 +71,7 @@ func (m *machine) grant(b *Backend, what string, last *uint64) {
 	}
 }
 
-// No step of the wall clock changes when readers end.
+// Steps of the wall clock do not change when the leases of readers end.
 func TestReadersIgnoreWallClock(t *testing.T) {
 	m := &machine{t: t, dir: t.TempDir(), boot: bootID{1}, up: time.Hour, wall: time.Now()}
 	b := m.open()
@@ -95,7 +95,8 @@ func TestReadersIgnoreWallClock(t *testing.T) {
 	m.grant(b, "after the readers", &last)
 }
 
-// Tokens rise although nothing is kept of a free key, whatever clocks and machine do.
+// Tokens increase although the store keeps no record of a free key: across reboots, steps of the wall clock and the
+// loss of the directory.
 func TestTokensRise(t *testing.T) {
 	m := &machine{t: t, dir: t.TempDir(), boot: bootID{1}, up: time.Hour, wall: time.Now()}
 	var last uint64
@@ -143,7 +144,7 @@ func TestTokensRise(t *testing.T) {
 	}
 }
 
-// A running process finds out that another machine, which has another boot, uses the key too.
+// A running process detects that another machine, which has another boot, also uses the bucket.
 func TestTwoMachines(t *testing.T) {
 	dir := t.TempDir()
 	m1 := &machine{t: t, dir: dir, boot: bootID{1}, up: time.Hour, wall: time.Now()}
@@ -156,7 +157,7 @@ func TestTwoMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := acquire(b2, "k", time.Minute, false); err != nil {
-		t.Fatal(err) // for all that it knows, the machine has been booted
+		t.Fatal(err) // to this client, the machine seems to have been rebooted
 	}
 	for range 2 {
 		if err := l.Renew(t.Context(), time.Minute); !errors.Is(err, backend.ErrUnsupported) {

@@ -16,7 +16,7 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// TestMain runs the test binary as a child process of a test where the environment says so: see child_test.go.
+// TestMain runs a child's role instead of the tests if the environment names one: see child_test.go.
 func TestMain(m *testing.M) {
 	process.Main(func(ctx context.Context, dir string) (backend.Backend, error) { return file.Open(ctx, dir) })
 	if role := os.Getenv(roleVariable); role != "" {
@@ -61,7 +61,7 @@ func mustWait(t testing.TB, b backend.Backend, key string, ttl time.Duration) ba
 	return l
 }
 
-// eventually waits until ok, for a time that only a failing test reaches.
+// eventually polls until ok returns true. Only a failing test reaches its time limit.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -71,10 +71,11 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// A stopwatch measures the time in which this process runs: no store is late because its observer stands still.
+// A stopwatch measures the time during which this process runs, so that a stall of the test does not count as a delay
+// of the store.
 type stopwatch struct {
 	mu   sync.Mutex
-	seen time.Time // when the process ran last
+	seen time.Time // when the process last ran
 	ran  time.Duration
 }
 
@@ -102,7 +103,8 @@ func startWatch(t testing.TB) *stopwatch {
 	return w
 }
 
-// took is the time since the start. Of a pause between two beats it counts what a busy machine may need.
+// took returns the time since the start. It counts at most 20 ms for the time between two beats, which is enough for a
+// busy machine.
 func (w *stopwatch) took() time.Duration {
 	const most = 20 * time.Millisecond
 	w.mu.Lock()

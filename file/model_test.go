@@ -10,8 +10,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A model runs the clients of one key in fake time, each in a process of its own. They acquire, renew, release, give up
-// and die at random. They come at once when they are notified, and else when they poll.
+// A model simulates the clients of one key in fake time, each in its own process. They acquire, renew, release, cancel
+// and die at random. A client tries as soon as it is notified, and otherwise when it polls.
 type model struct {
 	t       *testing.T
 	rand    *rand.Rand
@@ -21,9 +21,9 @@ type model struct {
 	clients []*client
 
 	exclusive, shared uint64        // the highest tokens
-	count             uint64        // of clients and arrivals in the queue
-	grants, together  int           // together: of them beside readers
-	longest           time.Duration // that a waiter waited for nobody alive
+	count             uint64        // of clients and of arrivals in the queue
+	grants, together  int           // together: live leases beside a grant, for all grants
+	longest           time.Duration // longest time that a waiter was parked
 }
 
 type client struct {
@@ -33,12 +33,12 @@ type client struct {
 	until    int64  // end of the lease; 0 if there is none
 	arrival  uint64 // order of arrival in the queue; 0 if it is not there
 	poll     int64
-	parked   int64 // since when nobody alive keeps the waiter from the key; 0 if somebody does
+	parked   int64 // since when nothing keeps the waiter from the key: see kept; 0 if something does
 }
 
 func (c *client) conflicts(shared bool) bool { return !c.r.Shared || !shared }
 
-// The model notifies its clients: it is their post.
+// notify implements post. A model is the post of its clients.
 func (m *model) notify(q queued) bool { m.client(q).notified = true; return m.alive(q) }
 func (m *model) alive(q queued) bool  { return !m.client(q).dead }
 
@@ -55,7 +55,7 @@ func (m *model) join() {
 	m.clients = append(m.clients, c)
 }
 
-// load is the record as the next request reads it.
+// load returns the record as the next request reads it.
 func (m *model) load() record {
 	r, err := decodeRecord(m.r.append(nil))
 	if err != nil {
@@ -120,7 +120,7 @@ func (m *model) kept(c *client) bool {
 		})
 }
 
-// deliver lets the clients come that have been notified, in any order. A few are killed just then.
+// deliver lets the notified clients try, in random order. One in twenty dies instead.
 func (m *model) deliver() {
 	var came []*client
 	for _, c := range m.clients {
@@ -139,8 +139,8 @@ func (m *model) deliver() {
 	}
 }
 
-// checkParked checks that nobody waits for nobody alive: not at all after a request, which offers the key, and else for
-// no longer than between two polls.
+// checkParked checks that nothing but dead waiters blocks a live waiter for longer than most: not at all after a
+// request, because a request offers the key, and otherwise for at most one poll interval.
 func (m *model) checkParked(most time.Duration) {
 	for _, c := range m.clients {
 		if c.arrival == 0 || c.dead || m.kept(c) {
@@ -158,7 +158,7 @@ func (m *model) checkParked(most time.Duration) {
 	}
 }
 
-// pass lets time pass. Waiters poll meanwhile.
+// pass advances the time. Waiters poll meanwhile.
 func (m *model) pass(d time.Duration) {
 	for end := m.now + int64(d); m.now < end; {
 		next := (*client)(nil)
@@ -178,7 +178,7 @@ func (m *model) pass(d time.Duration) {
 	}
 }
 
-// step is one act of one client.
+// step performs one action of a random client.
 func (m *model) step() {
 	c := m.clients[m.rand.IntN(len(m.clients))]
 	holds := c.until > m.now
@@ -223,7 +223,7 @@ func TestModel(t *testing.T) {
 			m.clients = slices.DeleteFunc(m.clients, func(c *client) bool {
 				return c.dead && c.until <= m.now && m.r.place(c.r.Owner) < 0
 			})
-			for len(m.clients) < 7 { // so that each polls about once a second
+			for len(m.clients) < 7 { // few enough that each polls about once a second
 				m.join()
 			}
 			m.pass(time.Duration(m.rand.Int64N(int64(200 * time.Millisecond))))

@@ -31,7 +31,7 @@ func TestOpenMakesPrivateDirectory(t *testing.T) {
 	}
 }
 
-// Who may write in the directory may use its locks, whatever the umask.
+// Users who may write to the directory may use its locks, whatever the umask.
 func TestSharedDirectory(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	for _, c := range []struct{ dir, file fs.FileMode }{
@@ -46,7 +46,7 @@ func TestSharedDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		_, err := b.Acquire(ctx, backend.Request{Key: "k", Owner: "waiter", TTL: time.Minute, Wait: true}) // makes the inbox
+		_, err := b.Acquire(ctx, backend.Request{Key: "k", Owner: "waiter", TTL: time.Minute, Wait: true}) // needs an inbox
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
@@ -86,7 +86,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A bucket whose first line names another format is refused, and stays as it is.
+// A bucket whose first line names another format is refused, and stays unchanged.
 func TestBucketFileOfAnotherFormat(t *testing.T) {
 	dir := t.TempDir()
 	b := openDir(t, dir)
@@ -113,7 +113,7 @@ func TestBucketFileOfAnotherFormat(t *testing.T) {
 	}
 }
 
-// A waiter whose FIFO or record somebody has removed finds out by itself.
+// If a waiter's FIFO or record is removed, the waiter is still granted the key.
 func TestWaiterHealsItself(t *testing.T) {
 	t.Parallel()
 	for _, remove := range []string{inboxPrefix + "*", "*"} {

@@ -15,10 +15,10 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Users of one group share the locks of a directory that is made as docs/stores/file.md says. Not in parallel: root
-// becomes each of them.
+// Users of one group share the locks of a directory that is created as docs/stores/file.md describes. The test is not
+// parallel, because it changes the user of the whole process.
 func TestPermissionsOfThePage(t *testing.T) {
-	const shop = 65500 // a group, and two users
+	const shop = 65500 // id of the group, and of the first of two users
 	root := os.Geteuid() == 0
 	group := os.Getegid()
 	if root {
@@ -40,7 +40,7 @@ func TestPermissionsOfThePage(t *testing.T) {
 		storetest.UseAll(t, open(t, dir), "k")
 		return
 	}
-	for _, up := range []string{filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} { // the test's own
+	for _, up := range []string{filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} { // temporary folders of this test
 		if err := os.Chmod(up, 0o755); err != nil {
 			t.Fatal(err)
 		}

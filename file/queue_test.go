@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// fakePost records who was notified; the processes of dead inboxes are dead.
+// A fakePost records the tickets of notified waiters. Waiters whose inboxes are in dead count as dead.
 type fakePost struct{ dead, notified []uint64 }
 
 func (p *fakePost) alive(q queued) bool { return !slices.Contains(p.dead, q.inbox) }
@@ -23,7 +23,7 @@ func owners(r record) (names string) {
 	return names
 }
 
-// holders are the owners of the leases. Reservations are in brackets.
+// holders returns the owners of the leases. Reservations are in brackets.
 func holders(r record) (names string) {
 	for _, l := range r.leases {
 		if l.token == 0 {
@@ -34,7 +34,7 @@ func holders(r record) (names string) {
 	return names
 }
 
-// queueOf returns waiters whose names are the letters of names. Those from r on are shared.
+// queueOf returns waiters whose names are the letters of names. From the letter r on, waiters are shared.
 func queueOf(names string, inboxes ...uint64) (q []queued) {
 	for i := range names {
 		q = append(q, queued{names[i : i+1], inboxes[i], uint64(i + 1), names[i] >= 'r'})
@@ -42,7 +42,7 @@ func queueOf(names string, inboxes ...uint64) (q []queued) {
 	return q
 }
 
-// leasesOf returns leases likewise, which end at the times that follow. Their tokens count from 1.
+// leasesOf returns leases whose owners are the letters of names, as in queueOf. Their tokens count from 1.
 func leasesOf(names string, expires ...int64) (leases []lease) {
 	for i := range names {
 		leases = append(leases, lease{names[i : i+1], uint64(i + 1), expires[i], names[i] >= 'r'})
@@ -150,7 +150,8 @@ func TestExpire(t *testing.T) {
 	}
 }
 
-// A shared waiter that comes by itself, as when a lease has expired, brings the shared waiters behind it with it.
+// If a shared waiter acquires the key by itself, for example after a lease has expired, the shared waiters behind it
+// are granted the key, too.
 func TestEnter(t *testing.T) {
 	r := record{queue: queueOf("rsa", 1, 2, 3)}
 	var p fakePost
@@ -160,7 +161,7 @@ func TestEnter(t *testing.T) {
 	}
 }
 
-// The first waiter is woken when a renewal makes the last lease end sooner than the waiter knows, and only then.
+// A renewal notifies the first waiter if the last lease now ends earlier, and only then.
 func TestWakeWhenReadersEndSooner(t *testing.T) {
 	for name, c := range map[string]struct {
 		change   func(r *record, p post)
@@ -179,7 +180,7 @@ func TestWakeWhenReadersEndSooner(t *testing.T) {
 	}
 }
 
-// A renewal changes the lease of its owner only, and revives none; a release ends that of its owner only.
+// A renewal changes only its owner's lease, and does not revive an expired one. A release ends only its owner's lease.
 func TestReadersAreIndependent(t *testing.T) {
 	r := record{leases: leasesOf("rst", 20, 30, 40)}
 	r.leases[2].token = 0 // a reservation
@@ -202,7 +203,8 @@ func TestReadersAreIndependent(t *testing.T) {
 	}
 }
 
-// The turn of a waiter that gives up passes to the next one. Nothing changes for the first if another one gives up.
+// If the first waiter leaves the queue, its reservation ends. If another waiter leaves, the reservation does not
+// change.
 func TestLeave(t *testing.T) {
 	r := record{claimBy: 10, queue: queueOf("abc", 1, 2, 3)}
 	if !r.leave("b") || r.claimBy != 10 || r.leave("x") {

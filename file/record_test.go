@@ -73,12 +73,12 @@ func TestBucket(t *testing.T) {
 	want("readers", 100, record{})
 
 	size := len(body)
-	put("other", record{}, 100) // free; what is over goes with it
+	put("other", record{}, 100) // the key is free; the write also drops expired entries
 	if len(body) >= size/2+20 || bytes.Contains(body, []byte("full")) || bytes.Contains(body, []byte("other")) {
 		t.Errorf("%d of %d bytes are left: %q", len(body), size, body)
 	}
 	want("waited", 100, record{queue: waited.queue})
-	put("other", record{}, 100+2*int64(claimGrace)+int64(abandoned)) // nobody has claimed it
+	put("other", record{}, 100+2*int64(claimGrace)+int64(abandoned)) // no waiter has claimed the key
 	want("waited", 100, record{})
 	boot = bootID{2}
 	want("readers", 1, record{})
@@ -86,7 +86,8 @@ func TestBucket(t *testing.T) {
 	want("after a reboot", 1, record{leases: leasesOf("o", 9)})
 }
 
-// FuzzBucket: no bytes crash the decoders; what decodes keeps its meaning when it is written again.
+// FuzzBucket checks that no input crashes the decoders, and that a decoded record stays the same when it is encoded and
+// decoded again.
 func FuzzBucket(f *testing.F) {
 	boot := bootID{9}
 	for _, r := range records {
@@ -123,7 +124,7 @@ func FuzzBucket(f *testing.F) {
 	})
 }
 
-// FuzzImage: no file crashes the reader, and what it reads as an image can be replaced.
+// FuzzImage checks that no input crashes the reader, and that an image that was read can be replaced.
 func FuzzImage(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(bytes.Repeat([]byte{0}, 4096))

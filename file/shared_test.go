@@ -19,7 +19,7 @@ func sharedRequest(ttl time.Duration, wait bool) backend.Request {
 	return r
 }
 
-// mustShare acquires k shared, without a wait.
+// mustShare acquires a shared lease on k without waiting.
 func mustShare(t testing.TB, b backend.Backend, ttl time.Duration) backend.Lease {
 	t.Helper()
 	l, err := b.Acquire(context.Background(), sharedRequest(ttl, false))
@@ -29,7 +29,7 @@ func mustShare(t testing.TB, b backend.Backend, ttl time.Duration) backend.Lease
 	return l
 }
 
-// queue makes r wait, and returns where its result comes.
+// queue starts an Acquire of r, and returns when it is in the queue. The channel receives its result.
 func queue(ctx context.Context, t testing.TB, b backend.Backend, r backend.Request) <-chan result {
 	t.Helper()
 	before := waiters(t, b, r.Key)
@@ -47,7 +47,7 @@ type result struct {
 	err error
 }
 
-// granted waits for a result, and returns its lease.
+// granted returns the lease of a result, which must not be an error.
 func (r result) granted(t testing.TB) backend.Lease {
 	t.Helper()
 	if r.err != nil {
@@ -134,7 +134,8 @@ func TestReadersAndWriters(t *testing.T) {
 	}
 }
 
-// Readers behind a writer enter when the writer gives up or dies, while other readers keep the key.
+// If a waiting writer is cancelled or killed, the readers behind it are granted the key while other readers still hold
+// it.
 func TestWriterAheadIsGone(t *testing.T) {
 	t.Parallel()
 	for how, most := range map[string]time.Duration{"gives up": file.ClaimGrace / 2, "is killed": 3 * file.PollEvery / 2} {
@@ -180,7 +181,7 @@ func TestWriterAheadIsGone(t *testing.T) {
 	}
 }
 
-// A reader that dies is out at the end of its own TTL, however often others renew. It does not return.
+// A frozen reader's lease ends at its own TTL, however often other readers renew. The reader cannot renew it later.
 func TestDeadReader(t *testing.T) {
 	t.Parallel()
 	const ttl = 300 * time.Millisecond
@@ -211,14 +212,15 @@ func TestDeadReader(t *testing.T) {
 	mustRelease(t, (<-writer).granted(t))
 }
 
-// The writer learns of a last end that moves: a dead reader ends sooner than the one that is released.
+// If the reader whose lease ends last releases it, the waiting writer is granted the key as soon as the remaining
+// lease, of a dead reader, has expired.
 func TestReleaseBesideDeadReader(t *testing.T) {
 	t.Parallel()
 	const ttl = 700 * time.Millisecond
 	dir := t.TempDir()
 	b := open(t, dir)
 	long := mustShare(t, b, time.Hour)
-	mustShare(t, open(t, dir), ttl) // is not renewed
+	mustShare(t, open(t, dir), ttl) // this lease is not renewed
 	watch := startWatch(t)
 	writer := queue(t.Context(), t, b, request("k", time.Minute, true))
 	mustRelease(t, long)
@@ -228,8 +230,8 @@ func TestReleaseBesideDeadReader(t *testing.T) {
 	}
 }
 
-// A reader that is frozen when it is admitted delays the writer behind it until that polls after the end of its
-// reservation, and no reader beside it.
+// A reader that is frozen when it is granted the key does not delay the readers beside it. It delays the writer behind
+// it until the writer polls after the end of the reader's reservation.
 func TestFrozenReaderIsAdmitted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -258,7 +260,7 @@ func TestFrozenReaderIsAdmitted(t *testing.T) {
 	}
 }
 
-// Break ends one reader; Resume returns one, in its own mode only.
+// Break ends the lease of one reader. Resume returns the lease of one reader, but only in its own mode.
 func TestBreakAndResumeReader(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -301,7 +303,7 @@ func TestBreakAndResumeReader(t *testing.T) {
 	mustRelease(t, mustTry(t, b, "k", time.Minute))
 }
 
-// Hundreds of readers that wait in one process enter together, and need no descriptor each.
+// Hundreds of readers that wait in one process are granted the key together.
 func TestManyReadersEnterTogether(t *testing.T) {
 	t.Parallel()
 	const many = 300

@@ -17,14 +17,14 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// A process stopped at any point of an operation, the record locked or not, blocks nobody beyond its TTL and MaxLate.
-// When it goes on, it does no harm.
+// A process that is stopped at any point of an operation, with or without the bucket's lock, blocks nobody for longer
+// than its TTL plus MaxLate. When the process continues, it does no harm.
 func TestStoppedInsideOperation(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"changed", "written", "unlocked"} {
 		for _, op := range []string{"try", "renew", "release"} {
 			if point == "unlocked" && op != "release" {
-				continue // a release's only
+				continue // only a release has waiters to notify after this point
 			}
 			t.Run(op+" "+point, func(t *testing.T) {
 				t.Parallel()
@@ -34,7 +34,7 @@ func TestStoppedInsideOperation(t *testing.T) {
 	}
 }
 
-// leaseToUse is the TTL of a lease that is still there when its process, which may be slow, is ordered to use it.
+// leaseToUse is a TTL long enough for a slow child to use its lease before the lease expires.
 const leaseToUse = 1500 * time.Millisecond
 
 func stoppedInside(t *testing.T, op, point string) {
@@ -54,7 +54,7 @@ func stoppedInside(t *testing.T, op, point string) {
 		c.send("release")
 	}
 	c.awaitStop()
-	watch := startWatch(t) // whatever it has done, it did before
+	watch := startWatch(t) // everything that the child has done, it did before
 	l := mustWait(t, b, "k", time.Minute)
 	took := watch.took()
 	t.Logf("granted after %v", took)
@@ -77,7 +77,8 @@ func stoppedInside(t *testing.T, op, point string) {
 	mustTry(t, b, "k", time.Minute).Release(t.Context())
 }
 
-// A process killed at any point of an operation leaves a record that is whole, and blocks nobody beyond its TTL.
+// A process that is killed at any point of an operation leaves a valid record, and blocks nobody for longer than its
+// TTL.
 func TestKilledInsideOperation(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{
@@ -114,7 +115,7 @@ func TestKilledInsideOperation(t *testing.T) {
 	}
 }
 
-// Waiters that a process let in, but was killed before it could notify them, enter when they poll.
+// If a process grants the key to waiters and is killed before it notifies them, they acquire the key when they poll.
 func TestKilledBeforeReadersAreNotified(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -148,7 +149,7 @@ func TestKilledBeforeReadersAreNotified(t *testing.T) {
 	}
 }
 
-// A process killed between the two writes of a long record leaves the old one.
+// If a process is killed between the two writes of a long record, the old record remains.
 func TestKilledInsideLongWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -163,7 +164,7 @@ func TestKilledInsideLongWrite(t *testing.T) {
 	}
 }
 
-// longQueue makes 40 waiters queue for k.
+// longQueue puts 40 waiters into the queue of k.
 func longQueue(t *testing.T, b *file.Backend, dir string) {
 	t.Helper()
 	mustTry(t, b, "k", time.Hour)
@@ -174,7 +175,7 @@ func longQueue(t *testing.T, b *file.Backend, dir string) {
 	eventually(t, "40 waiters", func() bool { return waiters(t, b, "k") == 40 })
 }
 
-// Whoever is killed in the middle of breaking a lock is succeeded by the next; the state is carried over every break.
+// If a process is killed while it breaks a lock, the next process completes the break. The state survives every break.
 func TestKilledWhileBreaking(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"breaking", "marked", "switching", "moved"} {
@@ -207,8 +208,8 @@ func TestKilledWhileBreaking(t *testing.T) {
 	}
 }
 
-// A process whose lock is being broken goes on at any moment of that: one of the two is granted the key, and the grant
-// is carried over.
+// A process continues while its lock is being broken, at any point of the break. Exactly one of the two processes is
+// granted the key, and the grant survives the break.
 func TestGoesOnWhileBroken(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"breaking", "marked", "switching", "moved"} {
@@ -220,7 +221,7 @@ func TestGoesOnWhileBroken(t *testing.T) {
 			breaker := stoppedAt(t, dir, point, "try k 60000")
 			stuck.thaw()
 			var answers []string
-			if point == "breaking" { // too soon for the break to make a difference
+			if point == "breaking" { // the lock is not broken yet
 				answers = append(answers, stuck.answer())
 				if !strings.HasPrefix(answers[0], "ok") {
 					t.Errorf("who was stopped, whose file is still there: %s", answers[0])
@@ -246,8 +247,8 @@ func TestGoesOnWhileBroken(t *testing.T) {
 	}
 }
 
-// While a process is stopped in the middle of breaking a lock, the keys of other buckets go on; when it goes on, it
-// does no harm. Its own bucket waits: that is documented.
+// While a process is stopped in the middle of breaking a lock, the keys of other buckets can be used. The keys of that
+// bucket wait until the process continues, as documented. When it continues, it does no harm.
 func TestStoppedWhileBreaking(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"marked", "switching", "moved"} {
@@ -275,7 +276,8 @@ func TestStoppedWhileBreaking(t *testing.T) {
 	}
 }
 
-// A process that waits for a bucket, whose lock another process was stopped while breaking, keeps no files open.
+// While another process is stopped in the middle of breaking a bucket's lock, a process that waits for the bucket does
+// not accumulate open files.
 func TestStoppedBreakKeepsNoFilesOpen(t *testing.T) {
 	t.Parallel()
 	const files = "/proc/self/fd"
@@ -310,7 +312,7 @@ func TestStoppedBreakKeepsNoFilesOpen(t *testing.T) {
 	}
 }
 
-// stoppedAt starts a process that stops by itself at a given point of an order.
+// stoppedAt starts a process that stops itself at a given point of a command.
 func stoppedAt(t *testing.T, dir, point, command string) *child {
 	t.Helper()
 	c := start(t, dir, "shell", stopVariable+"="+point+" STOP")
@@ -320,7 +322,8 @@ func stoppedAt(t *testing.T, dir, point, command string) *child {
 	return c
 }
 
-// A process that was stopped while it had a bucket locked, the file of which was replaced twice since, does no harm.
+// A process that was stopped while it had a bucket locked does no harm when it continues, even if the bucket's file was
+// replaced twice in the meantime.
 func TestBrokenTwice(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -343,7 +346,7 @@ func TestBrokenTwice(t *testing.T) {
 	}
 }
 
-// A bucket whose lock was to be broken by a process that died, and is held by nobody any more, can be used.
+// If the process that was breaking a lock has died, and nobody holds the lock any more, the bucket can be used.
 func TestBreakIsLeft(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"marked", "switching"} {
@@ -369,7 +372,8 @@ func TestBreakIsLeft(t *testing.T) {
 	}
 }
 
-// A process that has opened a file which is replaced or removed before it has locked it uses the one that is there now.
+// If a bucket's file is replaced or removed after a process has opened it and before the process has locked it, the
+// process uses the current file.
 func TestFileChangesBeforeItIsLocked(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"replaced", "removed"} {
@@ -377,7 +381,7 @@ func TestFileChangesBeforeItIsLocked(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			b := open(t, dir)
-			mustTry(t, b, "k", time.Minute).Release(t.Context()) // makes the file
+			mustTry(t, b, "k", time.Minute).Release(t.Context()) // creates the file
 			c := stoppedAt(t, dir, "opened", "try k 60000")
 			if how == "removed" {
 				if err := os.Remove(filepath.Join(dir, file.BucketName("k"))); err != nil {
@@ -385,7 +389,7 @@ func TestFileChangesBeforeItIsLocked(t *testing.T) {
 				}
 			} else {
 				stuck := stoppedAt(t, dir, "changed", "try k 1000")
-				mustTry(t, b, "k", time.Minute).Release(t.Context()) // breaks the lock
+				mustTry(t, b, "k", time.Minute).Release(t.Context()) // breaks the lock of stuck
 				stuck.kill()
 			}
 			held := mustTry(t, b, "k", time.Minute)
@@ -400,7 +404,7 @@ func TestFileChangesBeforeItIsLocked(t *testing.T) {
 	}
 }
 
-// The kernel frees the lock of a process that is killed while it is stopped inside.
+// If a process is killed while it is stopped with a bucket locked, the key can soon be acquired.
 func TestKilledWhileStopped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -414,13 +418,14 @@ func TestKilledWhileStopped(t *testing.T) {
 	}
 }
 
-// Calls that wait for a bucket whose process is stopped, as is the one that breaks its lock, end with the Backend.
+// If the process that has a bucket locked and the process that breaks its lock are both stopped, calls that wait for
+// the bucket end when the Backend is closed.
 func TestCloseEndsWaitForStoppedBucket(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
 	stoppedAt(t, dir, "changed", "try k 1000")
 	stoppedAt(t, dir, "marked", "try k 1000")
-	var waiting sync.Map // goroutines that have come to a bucket
+	var waiting sync.Map // goroutines that have opened a bucket
 	t.Cleanup(func() { file.StopAt(nil) })
 	file.StopAt(func(point string) {
 		if point == "opened" {
@@ -439,7 +444,7 @@ func TestCloseEndsWaitForStoppedBucket(t *testing.T) {
 		ended[name] = done
 		go func() { done <- call() }()
 	}
-	const atBucket = 2 // List, and one of those that take turns at the bucket of k
+	const atBucket = 2 // List, and the goroutine that has the turn for the bucket of k
 	eventually(t, "calls wait", func() bool {
 		n := 0
 		waiting.Range(func(any, any) bool { n++; return true })

@@ -21,9 +21,9 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Processes that acquire, renew and release two keys all the time, shared and exclusive, are killed and stopped at
-// random moments. No two leases of a key overlap unless both are shared, tokens follow time, no record is damaged, and
-// at the end every key becomes free.
+// Processes acquire, renew and release two keys in a loop, shared and exclusive, and are killed and stopped at random
+// moments. Two leases of a key overlap only if both are shared. Tokens increase with time, no record is damaged, and at
+// the end every key becomes free.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "kills and stops processes for four seconds")
@@ -46,7 +46,7 @@ func TestStorm(t *testing.T) {
 		switch rand.N(3) {
 		case 0:
 			children[i].freeze()
-			time.Sleep(rand.N(2 * file.BreakAfter)) // sleeps: how long a process stands still
+			time.Sleep(rand.N(2 * file.BreakAfter)) // sleeps: how long a process is stopped
 			children[i].thaw()
 			stops++
 		default:
@@ -101,7 +101,7 @@ func storm(b *file.Backend) {
 			}
 		})
 	}
-	os.Stdin.Read(make([]byte, 1)) // its end
+	os.Stdin.Read(make([]byte, 1)) // returns at the end of the input
 	cancel()
 	wg.Wait()
 }
@@ -139,7 +139,7 @@ func stormOnce(ctx context.Context, b *file.Backend, key string, log *os.File) e
 	return nil
 }
 
-// A held is the time of a lease, as far as its holder could write it down.
+// A held is the period of a lease, as far as its holder could log it.
 type held struct {
 	token        uint64
 	start, until int64 // start is not before the grant
@@ -165,14 +165,14 @@ func checkLogs(t *testing.T, dir string) (grants int) {
 		}
 		f.Close()
 	}
-	beside := make(map[bool]int) // readers that entered beside another one, and those that did not
+	beside := make(map[bool]int) // counts readers by whether another reader held the key at their grant
 	for key, byToken := range leases {
 		var all []*held
 		for _, h := range byToken {
 			all = append(all, h)
 		}
 		sort.Slice(all, func(i, j int) bool { return all[i].token < all[j].token })
-		var exclusive, shared int64 // when the leases before end
+		var exclusive, shared int64 // when the earlier leases of each mode end
 		for _, h := range all {
 			before := exclusive
 			if !h.shared {

@@ -23,7 +23,7 @@ func TestParseOffsets(t *testing.T) {
 	}
 }
 
-// The store's clock is the one of Go's timers: a holder's deadline and its record must agree.
+// The store's clock is the clock of Go's timers, because a holder's deadline and its record must agree.
 func TestClockIsGos(t *testing.T) {
 	monotonic, err := hostClock()
 	if err != nil {
@@ -46,7 +46,7 @@ func TestNetworkFileSystems(t *testing.T) {
 			t.Errorf("%#x is not known", magic)
 		}
 	}
-	// A file system that is not there cannot be judged.
+	// For a missing directory, the error is that of the kernel, not ErrUnsupported.
 	if _, err := examineFS("/nowhere/at/all"); !errors.Is(err, unix.ENOENT) || errors.Is(err, backend.ErrUnsupported) {
 		t.Errorf("missing directory: %v", err)
 	}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childClockVariable makes a child call unshare(CLONE_NEWTIME) as it starts, so that its own children would live this
-// many seconds ahead.
+// childClockVariable makes a child call unshare(CLONE_NEWTIME) at its start. The clock of the child's own children
+// would then be ahead by this many seconds.
 const childClockVariable = "ANYLOCK_TEST_CHILD_CLOCK"
 
 // init runs on the main thread, whose namespaces /proc/self shows.
@@ -30,7 +30,8 @@ func init() {
 	}
 }
 
-// A process that has made a time namespace for its children still lives in its own one, by whose clock its leases end.
+// A process that has created a time namespace for its children still lives in its own time namespace. Its leases end by
+// the clock of that namespace.
 func TestTimeNamespaceOfChildren(t *testing.T) {
 	t.Parallel()
 	for _, seconds := range []string{"1000000", "-100"} {

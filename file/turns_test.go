@@ -13,8 +13,9 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// While a goroutine has locked the file of a bucket, the others of its process do not try: each opens the file once.
-// One whose context ends meanwhile does not wait. The test is not parallel, because StopAt is for the whole process.
+// While a goroutine has a bucket's file locked, the other goroutines of its process wait for their turn: each opens the
+// file only once. A goroutine stops waiting when its context ends. The test is not parallel, because StopAt applies to
+// the whole process.
 func TestGoroutinesTakeTurns(t *testing.T) {
 	b := open(t, t.TempDir())
 	var (

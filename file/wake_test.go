@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/file"
 )
 
-// A waiter far behind polls seldom. When those before it have given up, it still acquires the key of a dead holder in
-// time.
+// A waiter that is not among the first two polls only about once a second. If the waiters before it are cancelled, it
+// is still granted the key of a dead holder in time.
 func TestLastWaiterTakesKeyInTime(t *testing.T) {
 	t.Parallel()
 	for name, oneStays := range map[string]bool{"all others give up": false, "all but the first give up": true} {
@@ -21,7 +21,7 @@ func TestLastWaiterTakesKeyInTime(t *testing.T) {
 			const ttl, next = 3 * time.Second, time.Second
 			dir := t.TempDir()
 			b := open(t, dir)
-			mustTry(t, open(t, dir), "k", ttl) // and is not renewed
+			mustTry(t, open(t, dir), "k", ttl) // this lease is not renewed
 			watch := startWatch(t)
 			most := ttl + b.Guarantees().MaxLate
 			wait := func(ctx context.Context, ttl time.Duration) <-chan result {
@@ -46,7 +46,7 @@ func TestLastWaiterTakesKeyInTime(t *testing.T) {
 			}
 			if oneStays {
 				(<-first).granted(t)
-				watch, most = startWatch(t), next+b.Guarantees().MaxLate // it does not renew either
+				watch, most = startWatch(t), next+b.Guarantees().MaxLate // this lease is not renewed either
 			}
 			(<-last).granted(t)
 			if took := watch.took(); took > most {
@@ -56,7 +56,8 @@ func TestLastWaiterTakesKeyInTime(t *testing.T) {
 	}
 }
 
-// A holder that makes its lease shorter, as a minimum hold does, passes the key on when that has run out.
+// If a holder makes its lease shorter, as a minimum hold does, the waiter is granted the key when the shorter lease has
+// expired.
 func TestShorterLeasePassesKeyOn(t *testing.T) {
 	t.Parallel()
 	const rest = 50 * time.Millisecond
@@ -65,7 +66,7 @@ func TestShorterLeasePassesKeyOn(t *testing.T) {
 	held := mustTry(t, b, "k", time.Hour)
 	var waiter sync.WaitGroup
 	waiter.Go(func() { mustWait(t, other, "k", time.Minute) })
-	eventually(t, "the waiter is queued", func() bool { return waiters(t, b, "k") == 1 }) // its own next look is far away
+	eventually(t, "the waiter is queued", func() bool { return waiters(t, b, "k") == 1 }) // it polls again in 0.75 to 1 s
 	watch := startWatch(t)
 	if err := held.Renew(t.Context(), rest); err != nil {
 		t.Fatal(err)
@@ -76,8 +77,8 @@ func TestShorterLeasePassesKeyOn(t *testing.T) {
 	}
 }
 
-// When a lease runs out, a first waiter that is dead does not delay the second, and one that is stopped does so by its
-// turn.
+// When a lease expires, a dead first waiter does not delay the second waiter. A stopped first waiter delays it by at
+// most its reservation.
 func TestFirstWaiterIsGoneAtExpiry(t *testing.T) {
 	t.Parallel()
 	for how, delay := range map[string]time.Duration{"killed": 0, "stopped": file.ClaimGrace} {

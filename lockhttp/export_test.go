@@ -1,6 +1,6 @@
 package lockhttp
 
-// Routes lists the methods and paths of the server.
+// Routes returns the methods and paths of the server.
 func (s *Server) Routes() []string {
 	var list []string
 	for _, r := range s.routes {
@@ -9,7 +9,7 @@ func (s *Server) Routes() []string {
 	return list
 }
 
-// InUse is what clients use at the moment.
+// InUse returns how much clients use at present.
 func (s *Server) InUse() (waiters, leases, watchers, claims, callers int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

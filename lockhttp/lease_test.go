@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/lockhttp"
 )
 
-// A lease is acquired, shown, renewed and released by separate requests.
+// A lease is acquired, inspected, renewed and released by separate requests.
 func TestLifeOfALease(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		first := w.want(200, "PUT", of("deploy", "owner", "a", "ttl_ms", "10000"), "")
@@ -49,7 +49,7 @@ func TestLifeOfALease(t *testing.T) {
 
 func laterToken(a, b string) bool { return len(a) > len(b) || len(a) == len(b) && a > b }
 
-// Nobody renews a lease but its client.
+// The server does not renew leases: unless its client renews it, a lease expires.
 func TestLeaseExpires(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		w.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "1000"), "")
@@ -63,7 +63,7 @@ func TestLeaseExpires(t *testing.T) {
 	})
 }
 
-// The deadline of an answer that has waited counts from the request, too.
+// Even if a request has waited, the deadline in the reply counts from the moment before the request was sent.
 func TestDeadlineCountsFromTheRequest(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		w.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "20000"), "")
@@ -79,7 +79,7 @@ func TestDeadlineCountsFromTheRequest(t *testing.T) {
 	})
 }
 
-// A request that is repeated, also at the same time, gets the same lease.
+// A repeated request gets the same lease, even if the requests are concurrent.
 func TestAcquireIsIdempotent(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		w.want(200, "PUT", of("k", "owner", "holder", "ttl_ms", "3000"), "")
@@ -107,7 +107,7 @@ func TestAcquireIsIdempotent(t *testing.T) {
 	})
 }
 
-// A waiter whose request ends at the limit keeps its place if it asks again soon.
+// A waiter whose request ends at its limit keeps its place if it sends another request soon.
 func TestWaiterKeepsItsPlace(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		w.want(200, "PUT", of("k", "owner", "holder", "ttl_ms", "10000"), "")
@@ -125,7 +125,7 @@ func TestWaiterKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// What is granted to a client that is gone is given back after a moment, and not after its TTL.
+// A lease that is granted to a disconnected client is released soon, before its TTL has run out.
 func TestGoneWaiterLetsTheNextIn(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		w.want(200, "PUT", of("k", "owner", "holder", "ttl_ms", "1000"), "")
@@ -142,7 +142,7 @@ func TestGoneWaiterLetsTheNextIn(t *testing.T) {
 	})
 }
 
-// A release ends a wait of the same owner, and what it may be granted.
+// A release ends the wait of the same owner, and any lease that the wait is granted.
 func TestReleaseEndsTheWait(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		w.want(200, "PUT", of("k", "owner", "holder"), "")
@@ -163,7 +163,7 @@ func TestReleaseEndsTheWait(t *testing.T) {
 	})
 }
 
-// A restarted server, or another one, continues the leases that the store has kept.
+// A restarted server continues the leases that the store has kept.
 func TestRestartKeepsLeases(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		first := w.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "10000"), "")
@@ -171,7 +171,7 @@ func TestRestartKeepsLeases(t *testing.T) {
 		w.stop()
 		w.start()
 		w.want(423, "PUT", of("k", "owner", "b"), "")
-		w.want(423, "PUT", of("k", "owner", "a"), "") // perhaps of a server that still lives and releases the lease
+		w.want(423, "PUT", of("k", "owner", "a"), "") // a server that is still alive might release the lease
 		lease := first.body.Lease
 		a := w.want(200, "PUT", of("k", "owner", "a", "lease", lease, "ttl_ms", "10000", "wait_ms", "5000"), "")
 		if a.body.Token != first.body.Token {
@@ -194,8 +194,8 @@ func TestRestartKeepsLeases(t *testing.T) {
 	})
 }
 
-// A server that was granted a lease for a client that has gone releases the lease soon. Until then the client's next
-// request may reach another server, which must not promise that lease.
+// A server that is granted a lease for a disconnected client releases the lease soon. Until then, another server must
+// not return that lease to the client.
 func TestAnotherServerPromisesNoUnansweredLease(t *testing.T) {
 	inBubble(t, lockhttp.Options{Linger: 10 * time.Second}, func(w *world) {
 		other := *w
@@ -223,7 +223,7 @@ func TestAnotherServerPromisesNoUnansweredLease(t *testing.T) {
 	})
 }
 
-// Waiters are answered when the server shuts down.
+// When the server shuts down, waiting requests get a reply at once.
 func TestShutdownAnswersWaiters(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		w.want(200, "PUT", of("k", "owner", "holder"), "")
@@ -257,7 +257,8 @@ func TestShutdownAnswersWaiters(t *testing.T) {
 	})
 }
 
-// A server whose leases end with it grants nothing until those of the server before have ended.
+// During its start delay the server grants nothing. A request fails, or waits until the end of the delay if its limit
+// allows that.
 func TestStartDelay(t *testing.T) {
 	inBubble(t, lockhttp.Options{StartDelay: 10 * time.Second}, func(w *world) {
 		if a := w.want(503, "PUT", of("k", "owner", "a"), ""); a.body.Code != "starting" {

@@ -49,7 +49,7 @@ var openAPI = sync.OnceValue(func() document {
 	return d
 })
 
-// operation finds what the document says of a request, nil if nothing.
+// operation returns the document's description of a request, or nil if there is none.
 func (d document) operation(method, target string) *operation {
 	p, _, _ := strings.Cut(target, "?")
 	for template, methods := range d.Paths {
@@ -71,8 +71,7 @@ func (d document) operation(method, target string) *operation {
 	return nil
 }
 
-// checkDocumented compares an answer with the document. Answers to any request, such as that there is no such path,
-// need no entry.
+// checkDocumented compares a reply with the document. Statuses that any request can get, such as 405, need no entry.
 func checkDocumented(t *testing.T, method, target string, a answer) {
 	t.Helper()
 	o := openAPI().operation(method, target)
@@ -103,7 +102,7 @@ func checkDocumented(t *testing.T, method, target string, a answer) {
 	}
 }
 
-// check reports where v is not what s says.
+// check returns an error if v does not match s.
 func (d document) check(s *schema, v any) error {
 	if s.Ref != "" {
 		name := strings.TrimPrefix(s.Ref, "#/components/schemas/")
@@ -177,8 +176,8 @@ func typeOf(v any) string {
 	return "object"
 }
 
-// The document has every path and method that the server has, and the other way round. Only Terraform's methods cannot
-// be in it.
+// The document has exactly the paths and methods of the server, except Terraform's methods, which OpenAPI does not
+// allow.
 func TestDocumentIsComplete(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		text := w.want(http.StatusOK, "GET", "/v1/openapi.json", "").text
@@ -205,7 +204,8 @@ func TestDocumentIsComplete(t *testing.T) {
 	})
 }
 
-// Every parameter that a handler reads is documented: a request with a wrong value is refused, and names it.
+// The server reads every documented parameter for a time: it refuses a negative value, and the message names the
+// parameter.
 func TestParametersAreDocumented(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		for template, methods := range openAPI().Paths {

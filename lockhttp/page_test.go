@@ -19,7 +19,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// The page needs nothing from elsewhere.
+// The page loads nothing from other addresses, and does not use innerHTML.
 func TestPageIsSelfContained(t *testing.T) {
 	text, err := os.ReadFile("status.html")
 	if err != nil {
@@ -32,8 +32,8 @@ func TestPageIsSelfContained(t *testing.T) {
 	}
 }
 
-// TestPageInBrowser opens the status page in Chromium: on a desk, on a phone, and in the dark. ANYLOCK_PAGE_PHOTOS
-// names a folder to keep the photographs in.
+// TestPageInBrowser opens the status page in Chromium: in a wide window, in a narrow window, and in dark mode.
+// ANYLOCK_PAGE_PHOTOS names a folder in which to keep the screenshots.
 func TestPageInBrowser(t *testing.T) {
 	storetest.Long(t, "a browser, started three times")
 	chromium, err := exec.LookPath("chromium")
@@ -75,8 +75,8 @@ func TestPageInBrowser(t *testing.T) {
 	}
 }
 
-// busyServer serves the page of a server with holders, waiters and a loss. The page's title says whether the page fits
-// the window.
+// busyServer serves the status page of a server with holders, waiters and a loss. The page's title shows whether the
+// page fits in the window.
 func busyServer(t *testing.T) string {
 	store := memory.NewStore()
 	locks, err := lock.New(store.Client())
@@ -150,7 +150,7 @@ func browse(t *testing.T, chromium, url string, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, chromium, append(args, url)...)
-	cmd.WaitDelay = time.Minute // for processes that it leaves
+	cmd.WaitDelay = time.Minute // for processes that Chromium leaves behind
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -160,7 +160,7 @@ func browse(t *testing.T, chromium, url string, args ...string) string {
 	return string(out)
 }
 
-// brightnessOf is between 0, black, and 1, white.
+// brightnessOf returns the mean brightness of an image, from 0 (black) to 1 (white).
 func brightnessOf(t *testing.T, path string) float64 {
 	t.Helper()
 	f, err := os.Open(path)

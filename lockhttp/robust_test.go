@@ -18,7 +18,7 @@ import (
 	"github.com/anylock/lock/lockhttp"
 )
 
-// Keys are any bytes, and those that look like paths name no others.
+// Keys may have any bytes, and a key that looks like a path or an escaped key names no other key.
 func TestKeysOfAnyBytes(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		var every strings.Builder
@@ -59,7 +59,7 @@ func rights(prefix string, actions ...lockhttp.Action) []lockhttp.Right {
 	return []lockhttp.Right{{Prefix: prefix, Allow: actions}}
 }
 
-// Clients do what their rights allow, to keys with their prefix.
+// A client may do only what its rights allow, to keys with their prefixes.
 func TestRights(t *testing.T) {
 	const ci, ops, other = "token-of-ci-0123456789", "token-of-ops-0123456789", "token-of-other-0123456789"
 	o := lockhttp.Options{Clients: []lockhttp.Client{
@@ -121,7 +121,7 @@ func TestBadClients(t *testing.T) {
 	}
 }
 
-// A web page can neither send requests that change something, nor read anything by a name of its own.
+// A web page of another origin cannot change anything. It cannot read anything through a host name of its own.
 func TestWebPagesAreKeptOut(t *testing.T) {
 	inBubble(t, lockhttp.Options{Hosts: []string{"localhost", "127.0.0.1"}}, func(w *world) {
 		request := func(host, origin, method, target string) int {
@@ -156,7 +156,7 @@ func TestWebPagesAreKeptOut(t *testing.T) {
 	})
 }
 
-// Bodies are bounded in size and time.
+// Bodies are limited in size and time.
 func TestBodies(t *testing.T) {
 	inBubble(t, lockhttp.Options{MaxBody: 100}, func(w *world) {
 		w.want(200, "PUT", of("k", "owner", "a"), strings.Repeat("x", 100))
@@ -181,7 +181,7 @@ func (w *world) dial() net.Conn {
 	return conn
 }
 
-// A connection that sends its request slowly is closed, also if it never stops sending.
+// A connection that sends the head of its request too slowly is closed, even if it never stops sending.
 func TestSlowHeads(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		conn := w.dial()
@@ -206,7 +206,7 @@ func TestSlowHeads(t *testing.T) {
 	})
 }
 
-// A client that does not read its answers, or its stream, uses nothing for long.
+// If a client does not read its stream, the server soon ends the stream.
 func TestSlowReaders(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		w.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "3600000"), "")
@@ -226,7 +226,8 @@ func TestSlowReaders(t *testing.T) {
 	})
 }
 
-// Ten thousand requests wait in bounded memory, and all of them get their turn or an answer.
+// Ten thousand waiting requests need at most 64 KiB of memory each. All of them get a reply at their limit, and leave
+// nothing behind.
 func TestTenThousandWaiters(t *testing.T) {
 	waiters := 10_000
 	if testing.Short() {
@@ -280,7 +281,7 @@ func heap() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// Each limit refuses what is above it, and what has ended makes room.
+// Each limit refuses further requests. A request that has ended makes room for another.
 func TestLimits(t *testing.T) {
 	o := lockhttp.Options{MaxWaitersPerClient: 1, MaxLeasesPerClient: 2, MaxWatchersPerClient: 1}
 	inBubble(t, o, func(w *world) {
@@ -303,7 +304,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// The listener closes what is above its limits.
+// A LimitListener closes connections above its limit for one address. A closed connection makes room for another.
 func TestLimitListener(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

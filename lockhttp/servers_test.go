@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// lateMemory answers no renewal or release before the deadline that the lease had when this client last heard of it, as
-// if the store could not be reached.
+// lateMemory is a client whose renewals and releases fail, a second after the deadline that it knows, as if the store
+// had not responded before.
 type lateMemory struct{ sharedMemory }
 
 func (b lateMemory) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -32,8 +32,8 @@ func (l lateLease) Renew(context.Context, time.Duration) error {
 
 func (l lateLease) Release(ctx context.Context) error { return l.Renew(ctx, 0) }
 
-// A client that was granted a lease by one server may still have an attempt at another, which stands for its owner
-// there. The lease that the client names counts.
+// A client that has a lease from one server may still have an attempt of the same owner at another server. If a request
+// names the lease, that server acts on the lease.
 func TestNamedLeaseBesideAnAttempt(t *testing.T) {
 	inBubble(t, lockhttp.Options{Linger: time.Minute}, func(w *world) {
 		other := *w
@@ -61,7 +61,7 @@ func TestNamedLeaseBesideAnAttempt(t *testing.T) {
 	})
 }
 
-// A release ends both the lease that it names and the attempt.
+// A release ends the lease that it names, and the attempt of the same owner.
 func TestReleaseOfNamedLeaseBesideAnAttempt(t *testing.T) {
 	inBubble(t, lockhttp.Options{Linger: time.Minute}, func(w *world) {
 		other := *w
@@ -78,7 +78,8 @@ func TestReleaseOfNamedLeaseBesideAnAttempt(t *testing.T) {
 	})
 }
 
-// A server whose own knowledge of a lease has run out asks the store: another server may have extended the lease.
+// When a lease has expired as far as a server knows, the server checks with the store, because another server may have
+// extended the lease.
 func TestAnotherServerHasRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := &world{t: t, store: memory.NewStore(), options: lockhttp.Options{StartDelay: -1}}

@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// Shared leases hold a key together, and exclude every lease that is not shared.
+// Several shared leases hold a key at the same time, and exclude every lease that is not shared.
 func TestSharedLeases(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		first := w.want(200, "PUT", of("k", "owner", "r1", "shared", "true"), "")
@@ -54,8 +54,8 @@ func TestSharedLeases(t *testing.T) {
 	})
 }
 
-// A restarted server continues each of several shared leases by the name that the first reply had, and no client
-// continues another's.
+// A restarted server continues each of several shared leases if the request has the name from the first reply. No
+// client can continue the lease of another client.
 func TestRestartKeepsSharedLeases(t *testing.T) {
 	const ci, other = "token-of-ci-0123456789", "token-of-other-0123456789"
 	o := lockhttp.Options{Clients: []lockhttp.Client{
@@ -95,7 +95,7 @@ func TestRestartKeepsSharedLeases(t *testing.T) {
 	})
 }
 
-// A restarted server continues a shared lease that ends last without its name, too.
+// A restarted server continues the shared lease that ends last, even if the request does not have its name.
 func TestRestartFindsTheLastReader(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		first := w.want(200, "PUT", of("k", "owner", "r", "shared", "true", "label", "web-3", "ttl_ms", "10000"), "")
@@ -109,7 +109,7 @@ func TestRestartFindsTheLastReader(t *testing.T) {
 		w.start()
 		go w.try(context.Background(), "PUT", of("k", "owner", "w", "wait_ms", "30000"), "")
 		synctest.Wait()
-		// A shared request does not pass the writer: only the lease that it holds already can be its answer.
+		// A shared request does not overtake the writer, so the reply can only be the lease that the client holds already.
 		a = w.want(200, "PUT", of("k", "owner", "r", "shared", "true", "lease", first.body.Lease, "ttl_ms", "10000"), "")
 		if a.body.Lease != first.body.Lease || a.body.Label != "web-3" {
 			t.Errorf("repeated %s, want %s", a.text, first.text)
@@ -119,7 +119,7 @@ func TestRestartFindsTheLastReader(t *testing.T) {
 	})
 }
 
-// A lease that is shared cannot be had where the store has none.
+// If the store has no shared leases, a shared request is refused, and leaves nothing behind.
 func TestSharedUnsupported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, store: memory.NewStore(), options: lockhttp.Options{StartDelay: -1}}
@@ -137,7 +137,7 @@ func TestSharedUnsupported(t *testing.T) {
 	})
 }
 
-// exclusiveMemory has no shared leases.
+// exclusiveMemory is a store without shared leases.
 type exclusiveMemory struct{ sharedMemory }
 
 func (b exclusiveMemory) Guarantees() backend.Guarantees {
@@ -146,7 +146,7 @@ func (b exclusiveMemory) Guarantees() backend.Guarantees {
 	return g
 }
 
-// Others see a label wherever they see the holder: labels of this server's clients, and of the library's.
+// Wherever a holder is shown, its label is shown too, for clients of this server and of the library.
 func TestLabels(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		const label = "http://10.0.0.7:8080/a?b=c&d"
@@ -189,7 +189,7 @@ func TestLabels(t *testing.T) {
 	})
 }
 
-// A client cannot choose an owner or a label such that its lease looks like another client's.
+// A client cannot choose an owner such that its lease looks like another client's.
 func TestNamesCannotBeForged(t *testing.T) {
 	const ci, evil = "token-of-ci-0123456789", "token-of-evil-0123456789"
 	o := lockhttp.Options{Clients: []lockhttp.Client{

@@ -7,13 +7,13 @@ import (
 	"github.com/anylock/lock/lockhttp"
 )
 
-// What Terraform 1.11.4 sends, recorded.
+// Lock information as Terraform 1.11.4 sends it, recorded.
 const (
 	lockBody = `{"ID":"da74fc28-61f0-79b3-6933-e7d46e504d32","Operation":"OperationTypeApply","Info":"","Who":"root@vm","Version":"1.11.4","Created":"2026-11-26T09:39:24.569222093Z","Path":""}`
 	nextBody = `{"ID":"00000000-61f0-79b3-6933-e7d46e504d32","Operation":"OperationTypeApply","Info":"","Who":"you@vm","Version":"1.11.4","Created":"2026-11-26T09:40:24.569222093Z","Path":""}`
 )
 
-// Terraform's requests lock and unlock, and the second one gets the lock information of the first.
+// Terraform's requests lock and unlock. If the key is busy, the reply has the lock information of the holder.
 func TestTerraformRequests(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		const target = "/v1/terraform/net%2Fprod"
@@ -41,7 +41,7 @@ func TestTerraformRequests(t *testing.T) {
 	})
 }
 
-// Whoever may only take locks cannot force others to unlock.
+// A client that may take locks but not break them cannot use force-unlock.
 func TestForceUnlockNeedsARight(t *testing.T) {
 	o := lockhttp.Options{Clients: []lockhttp.Client{
 		{Name: "ci", Token: "token-of-ci-0123456789", Rights: rights("", lockhttp.Take)},

@@ -34,7 +34,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign completes a certificate, and signs it: by itself if it is the first.
+// sign completes and signs a certificate. The first certificate signs itself.
 func (a *authority) sign(c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -59,7 +59,7 @@ func (a *authority) sign(c *x509.Certificate) (*x509.Certificate, *ecdsa.Private
 	return c, key
 }
 
-// issue makes a certificate for usage; change may alter it.
+// issue issues a certificate for usage. change, if not nil, modifies it first.
 func (a *authority) issue(name string, usage x509.ExtKeyUsage, change func(*x509.Certificate)) *tls.Certificate {
 	c := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
@@ -119,10 +119,10 @@ func newSecure(t *testing.T, o lockhttp.Options) *secure {
 	return s
 }
 
-// client returns a client that shows cert, if any, over HTTP/2 or HTTP/1.1 alone.
+// client returns a client that presents cert, unless it is nil. The client uses only HTTP/2, or only HTTP/1.1.
 func (s *secure) client(cert *tls.Certificate, http2 bool) *http.Client {
 	config := &tls.Config{RootCAs: s.authority.pool()}
-	if cert != nil { // also one of an authority that the server has not named
+	if cert != nil { // even if the server has not named the authority of cert
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 	}
 	protocols := new(http.Protocols)
@@ -149,8 +149,8 @@ func (s *secure) do(client *http.Client, method, target, token string) (code, ma
 	return r.StatusCode, r.ProtoMajor, nil
 }
 
-// A client proves who it is by a certificate of the right authority, and may do what its rights say, over HTTP/1.1 and
-// HTTP/2.
+// A client can authenticate with a certificate of the server's authority, over HTTP/1.1 and HTTP/2, and may then do
+// what its rights allow.
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	const token = "token-of-ops-0123456789"
@@ -208,7 +208,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// Neither old versions of TLS nor requests in the clear reach a server with TLS.
+// A server with TLS refuses old versions of TLS, and requests without TLS.
 func TestTLSOnly(t *testing.T) {
 	t.Parallel()
 	s := newSecure(t, lockhttp.Options{})
@@ -232,8 +232,8 @@ func TestTLSOnly(t *testing.T) {
 	}
 }
 
-// Many waiters share one connection of HTTP/2. Each ends with its request, and a flood of requests that end at once
-// keeps nobody else out.
+// Many waiters share one HTTP/2 connection, and each wait ends with its request. A flood of requests that are cancelled
+// at once does not keep other requests out.
 func TestHTTP2Waiters(t *testing.T) {
 	t.Parallel()
 	s := newSecure(t, lockhttp.Options{Linger: time.Millisecond})
@@ -258,7 +258,7 @@ func TestHTTP2Waiters(t *testing.T) {
 		}
 		s.await("all wait", func() bool {
 			n, _, _, _, _ := s.server.InUse()
-			return n == waiters || round > 0 // later rounds end at any moment
+			return n == waiters || round > 0 // later rounds are cancelled at any moment
 		})
 		cancel()
 		for range waiters {
@@ -276,7 +276,7 @@ func TestHTTP2Waiters(t *testing.T) {
 	})
 }
 
-// await waits until what holds.
+// await waits until holds returns true.
 func (s *secure) await(what string, holds func() bool) {
 	s.t.Helper()
 	const patience = 30 * time.Second

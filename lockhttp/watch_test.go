@@ -24,7 +24,7 @@ func newLocks(t *testing.T) *lock.Locker {
 	return locks
 }
 
-// events reads a stream to its end and returns the names of its events, and when it ended.
+// events opens a stream. The channel receives the names of all its events at the end of the stream.
 func (w *world) events(target string) <-chan []string {
 	result := make(chan []string, 1)
 	q, err := http.NewRequestWithContext(context.Background(), "GET", "http://anylock"+target, nil)
@@ -51,7 +51,7 @@ func (w *world) events(target string) <-chan []string {
 	return result
 }
 
-// A stream says how its lease ended: at once, if the store reports it.
+// The last event of a stream shows how its lease, or the stream, ended.
 func TestWatch(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
 		put := func(key string) {
@@ -74,7 +74,7 @@ func TestWatch(t *testing.T) {
 		}
 		holder := w.want(200, "GET", of("broken"), "").body.Owner
 		w.want(204, "POST", path("broken", "/break", "owner", holder), "")
-		w.want(410, "POST", path("broken", "/renew", "owner", "a"), "") // memory reports it at the renewal
+		w.want(410, "POST", path("broken", "/renew", "owner", "a"), "") // memory reports the loss at the renewal
 		if got := <-broken; !slices.Equal(got, []string{"held", "lost"}) {
 			t.Errorf("broken: %q", got)
 		}

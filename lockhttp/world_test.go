@@ -56,7 +56,8 @@ func (n *network) dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// sharedMemory is a client of a store in memory that claims to be shared between processes, as far as tests go.
+// sharedMemory is a client of a store in memory that claims to be shared by several hosts, so that leases can be
+// resumed.
 type sharedMemory struct{ *memory.Backend }
 
 func (b sharedMemory) Guarantees() backend.Guarantees {
@@ -65,7 +66,7 @@ func (b sharedMemory) Guarantees() backend.Guarantees {
 	return g
 }
 
-// A world is a server on a store in memory, and a client of it.
+// A world is a server on a store in memory, with a client of that server.
 type world struct {
 	t       *testing.T
 	store   *memory.Store
@@ -79,7 +80,7 @@ type world struct {
 	token   string // for Authorization
 }
 
-// inBubble runs f in fake time with a server.
+// inBubble runs f in a synctest bubble, with a server.
 func inBubble(t *testing.T, o lockhttp.Options, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +112,7 @@ func (w *world) start() {
 	}}
 }
 
-// stop ends the server. Its leases stay at the store.
+// stop stops the server. Its leases stay at the store.
 func (w *world) stop() {
 	w.client.CloseIdleConnections()
 	if err := w.server.Shutdown(context.Background()); err != nil {
@@ -121,12 +122,12 @@ func (w *world) stop() {
 	w.locks.Close()
 }
 
-// An answer is what the server has answered.
+// An answer is a reply of the server.
 type answer struct {
 	code   int
 	header http.Header
 	text   string
-	sent   time.Time // before the request was
+	sent   time.Time // just before the request was sent
 	body   struct {
 		Key      string
 		Path     string
@@ -149,7 +150,7 @@ type answer struct {
 	}
 }
 
-// call sends a request. Its answer must be as the OpenAPI document says.
+// call sends a request. The reply must match the OpenAPI document.
 func (w *world) call(method, target, body string) answer {
 	w.t.Helper()
 	a, err := w.try(w.t.Context(), method, target, body)
@@ -183,13 +184,13 @@ func (w *world) try(ctx context.Context, method, target, body string) (answer, e
 	}
 	a.code, a.header, a.text = r.StatusCode, r.Header, string(text)
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-		_ = json.Unmarshal(text, &a.body) // the document says what it must be
+		_ = json.Unmarshal(text, &a.body) // checkDocumented checks the body
 	}
 	checkDocumented(w.t, method, target, a)
 	return a, nil
 }
 
-// want is call with a check of the status.
+// want is like call, but also checks the status.
 func (w *world) want(code int, method, target, body string) answer {
 	w.t.Helper()
 	a := w.call(method, target, body)
@@ -199,7 +200,7 @@ func (w *world) want(code int, method, target, body string) answer {
 	return a
 }
 
-// of is the path of a key with query parameters in pairs.
+// of returns the path of a key. query are names and values of parameters, in pairs.
 func of(key string, query ...string) string { return path(key, "", query...) }
 
 func path(key, action string, query ...string) string {

@@ -25,7 +25,7 @@ func transfer(ctx context.Context, locks *lock.Locker, account string, step func
 	}, lock.WithWait(time.Second))
 }
 
-// The first lines of docs/testing-your-code.md, as a test.
+// This is the test in docs/testing-your-code.md.
 func TestSettleStopsAfterALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := locktest.New(t)

@@ -66,7 +66,7 @@ func TestLose(t *testing.T) {
 	})
 }
 
-// The readers that wait for an exclusive lease get the key when it is lost, and keep it.
+// If an exclusive lease is lost, the readers that wait for it get the key and keep it.
 func TestLoseSparesWaitingReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := locktest.New(t)
@@ -111,7 +111,7 @@ func TestSetAway(t *testing.T) {
 		lease := acquire()
 		store.SetAway(true)
 		time.Sleep(30 * time.Second)
-		store.SetAway(false) // a short outage costs nothing
+		store.SetAway(false) // a short outage does not end the lease
 		time.Sleep(time.Hour)
 		is(t, lease.Err(), nil)
 		store.SetAway(true)

@@ -35,8 +35,8 @@ func TestBatchStopsWithItsContext(t *testing.T) {
 	}
 }
 
-// On a slow network a batch renews some leases before its context ends, and reports which: renewing the others again
-// renews them all in the end.
+// On a slow network, a batch may renew only some leases before its context ends, and reports which. Repeating the batch
+// for the others renews all of them in the end.
 func TestBatchLongerThanItsContext(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -64,7 +64,7 @@ func TestBatchLongerThanItsContext(t *testing.T) {
 	t.Errorf("%d leases of %d were never renewed", len(list), leases)
 }
 
-// A server that refuses to store one item fails the renewal of that lease alone.
+// If the server refuses to store one item, only the renewal of that lease fails.
 func TestBatchAfterRefusedSwap(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -86,7 +86,7 @@ func TestBatchAfterRefusedSwap(t *testing.T) {
 	}
 }
 
-// holdBatch acquires n leases, to be renewed to an hour.
+// holdBatch acquires n leases, and returns their renewals to an hour.
 func holdBatch(t *testing.T, b *Backend, n int) (list []backend.Renewal) {
 	t.Helper()
 	for i := range n {

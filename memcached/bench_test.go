@@ -13,16 +13,16 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// benchTimeout is for each request, on a machine that may stand still for a while.
+// benchTimeout is the time limit of each request. It is long, because the machine may pause.
 const benchTimeout = 30 * time.Second
 
-// What all stores' benchmarks do.
+// Helpers that the benchmarks of all stores share.
 var (
 	together = storetest.Together
 	cycle    = storetest.Cycle
 )
 
-// BenchmarkUncontended measures one goroutine, or many on keys of their own.
+// BenchmarkUncontended measures one goroutine, and many goroutines that each use their own key.
 func BenchmarkUncontended(b *testing.B) {
 	s := servers.Memcached(b)
 	ctx := context.Background()
@@ -45,7 +45,7 @@ func BenchmarkUncontended(b *testing.B) {
 				}
 			})
 		})
-		// What the server and its client allow: a plain add and delete, which any owner could make.
+		// The baseline: a plain add and delete, without a check of the owner.
 		b.Run(fmt.Sprintf("op=add-delete/workers=%d", workers), func(b *testing.B) {
 			c := memcache.New(s.Addr)
 			c.Timeout, c.MaxIdleConns = benchTimeout, workers
@@ -63,7 +63,7 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOff passes one key around processes, each with a connection of its own. Waiters poll.
+// BenchmarkHandOff passes one key between Backends. Each has its own connections, like a process. Waiters poll.
 func BenchmarkHandOff(b *testing.B) {
 	for _, processes := range []int{2, 16} {
 		b.Run(fmt.Sprintf("op=hand-off/workers=%d", processes), func(b *testing.B) {

@@ -11,9 +11,10 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// The server looks at its clock about once a second, each time a little later in the second, and when that slips past
-// the end of one, it skips it: a lock that was stored shortly before lives a second shorter than at other times. The
-// test stops the server for moments, so that it skips a second, and stores a lock just before.
+// The server reads its clock about once a second, each time a little later in the second. When a read slips past the
+// end of a second, the server skips that second, and a lock that was stored shortly before expires a second sooner. The
+// test pauses the server so that it skips a second, and stores a lock just before. Even that lock must not expire
+// early.
 func TestSkippedSecondOfServer(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -21,12 +22,12 @@ func TestSkippedSecondOfServer(t *testing.T) {
 	const ttl = time.Second
 	for round := range 2 {
 		tick := nextTick(t, s.Addr)
-		// Its look at the clock is late in the second from now on.
+		// The pause makes the server read its clock late in each second from now on.
 		time.Sleep(300 * time.Millisecond) // sleeps: a part of the second must pass
 		s.Freeze()
 		sleepUntil(nextFraction(tick+1100*time.Millisecond, 940*time.Millisecond))
 		s.Thaw()
-		tick = nextTick(t, s.Addr) // the one after
+		tick = nextTick(t, s.Addr) // the next read of the clock
 		second := tick.Truncate(time.Second)
 		if late := tick - second; late < 900*time.Millisecond {
 			t.Logf("round %d: the server was not to be tuned (%v)", round, late)
@@ -37,14 +38,14 @@ func TestSkippedSecondOfServer(t *testing.T) {
 		before := time.Now()
 		acquire(t, b, req(key, ttl))
 		after := time.Now()
-		s.Freeze() // over the end of the second, and the look at the clock
+		s.Freeze() // past the end of the second, and the read of the clock
 		sleepUntil(second + 2020*time.Millisecond)
 		s.Thaw()
 		freeAfter(t, s.Addr, b, key, before, after, ttl)
 	}
 }
 
-// nextTick waits until the server has looked at its clock, and returns when that was.
+// nextTick waits until the server has read its clock, and returns the time of that.
 func nextTick(t *testing.T, addr string) time.Duration {
 	t.Helper()
 	ask := func() string {
@@ -59,7 +60,7 @@ func nextTick(t *testing.T, addr string) time.Duration {
 	return monotonic()
 }
 
-// monotonic is the server's clock: seconds since this machine's start.
+// monotonic returns the time since this machine's start, which is the server's clock.
 func monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -68,7 +69,7 @@ func monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// nextFraction is the first instant after at that is so far into its second.
+// nextFraction returns the first time after at that is fraction into its second.
 func nextFraction(at, fraction time.Duration) time.Duration {
 	next := at.Truncate(time.Second) + fraction
 	if next < at {

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// Close waits for a release that has no answer for as long as its grace, and not for the timeout of a request.
+// Close waits for an unanswered release only for its grace, and not for the request timeout.
 func TestCloseCutsOffReleases(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)

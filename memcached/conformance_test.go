@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// evict drops a lock, and the counter that tokens come from, as a cache may.
+// evict removes a lock and the token counter, as a cache may do.
 func evict(addr, key string) error {
 	c := memcache.New(addr)
 	defer c.Close()

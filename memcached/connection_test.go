@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// However many ask at once, there are as many connections as the URL allows, and they stay.
+// A Backend opens at most as many connections as the URL allows, however many calls run at once, and reuses them.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -41,7 +41,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// With a server that hangs, whoever has no connection to wait on is not kept longer than those that have.
+// If the server hangs, a call that waits for a free connection does not take longer than a call that has one.
 func TestHungServer(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)

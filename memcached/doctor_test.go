@@ -46,7 +46,7 @@ func TestDoctorClock(t *testing.T) {
 	}
 }
 
-// A connection that ends before the answer says nothing, least of all of the clock.
+// If the connection breaks before the reply, Examine fails, and reports nothing about the clock.
 func TestDoctorUnanswered(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, servers.Memcached(t).Addr)
@@ -62,7 +62,7 @@ func TestDoctorUnanswered(t *testing.T) {
 	}
 }
 
-// There is no server of an old version to be had: the rule alone.
+// No old server is available, so this tests only the rule.
 func TestDoctorOldVersion(t *testing.T) {
 	for version, old := range map[string]bool{"1.4.33": true, "1.5.22": true, "1.6.18": false, "2.0.1": false, "": false} {
 		found := false

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/memcached"
 )
 
-// An application that has a client of gomemcache gives its settings and the server's address to New.
+// An application with a gomemcache client passes the client's settings and the server's address to New.
 func ExampleNew() {
 	ctx := context.Background()
 	client := memcache.New("localhost:11211")

@@ -16,14 +16,13 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// soon bounds what must happen at once on a machine that may be busy.
+// soon is the time limit, on a busy machine, for anything that should happen at once.
 const soon = storetest.Soon
 
-// patient makes a URL's client wait longer for answers than usual: what a test does in between takes its time, or the
-// machine.
+// patient is a URL parameter for a long timeout. It is for tests that delay requests, and for slow machines.
 const patient = "?timeout=20s"
 
-// What all stores' tests do.
+// Helpers that the tests of all stores share.
 var (
 	opened  = storetest.Opened[*Backend]
 	openURL = storetest.OpenURL[*Backend]
@@ -34,7 +33,7 @@ var (
 	until   = storetest.Until
 )
 
-// raw is a plain client, to look behind the backend.
+// raw returns a plain client, which bypasses the Backend.
 func raw(t testing.TB, addr string) *memcache.Client {
 	t.Helper()
 	c := memcache.New(addr)
@@ -43,7 +42,7 @@ func raw(t testing.TB, addr string) *memcache.Client {
 	return c
 }
 
-// left asks how many seconds an item has left to live, which the client library cannot.
+// left returns how many seconds an item has left. The client library cannot request this.
 func left(t testing.TB, addr, name string) int {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", addr, soon)

@@ -10,7 +10,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// The longest TTL is sent as a time from now, and holds; one beyond it would be taken for a date, and is refused.
+// The longest TTL is sent as a relative time, and the server keeps the lock for that long. A longer TTL, which
+// memcached would read as a date, is rejected.
 func TestLongestTTL(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -40,7 +41,7 @@ func TestLongestTTL(t *testing.T) {
 	}
 }
 
-// serverTime asks for the server's time.
+// serverTime returns the server's time.
 func serverTime(t *testing.T, b *Backend) time.Time {
 	t.Helper()
 	r, _, err := operation(t.Context(), b, 0, func(c *connection, _ bool) (reading, error) {
@@ -55,7 +56,7 @@ func serverTime(t *testing.T, b *Backend) time.Time {
 	return r.time()
 }
 
-// The server's clock counts whole seconds from a whole second.
+// The server reports its time in whole seconds: at most serverLag behind, and at most a second ahead.
 func TestServerTime(t *testing.T) {
 	t.Parallel()
 	b := opened(t, "memcached://"+servers.Memcached(t).Addr)

@@ -15,7 +15,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// isLost fails unless every request of a stale lease is refused.
+// isLost fails the test unless a renewal and a release of a stale lease are ErrLost.
 func isLost(t *testing.T, l backend.Lease) {
 	t.Helper()
 	ctx := context.Background()
@@ -32,8 +32,8 @@ func isLost(t *testing.T, l backend.Lease) {
 	}
 }
 
-// After a restart a new owner's item has the number that the old owner's had. The stale holder's renewal and release
-// compare the owner, and leave it alone.
+// After a restart, a new owner's item may have the number of the old owner's item. The stale holder's renewal and
+// release do not change the new item, because they compare the owner.
 func TestRestartGivesTheSameNumbers(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -56,7 +56,7 @@ func TestRestartGivesTheSameNumbers(t *testing.T) {
 	}
 	renewed, released, before := both(stale)
 	l, _, after := both(fresh)
-	// a request that was sent again, on a connection that broke, took a number
+	// a repeated request, after a broken connection, has used up a number
 	for i := 0; before.CasID != after.CasID; i++ {
 		if i == 10 {
 			t.Fatalf("numbers %d and %d: the test proves nothing", before.CasID, after.CasID)
@@ -78,8 +78,8 @@ func TestRestartGivesTheSameNumbers(t *testing.T) {
 	release(t, l)
 }
 
-// A stale holder's requests leave a new owner alone after expiry, too; here the server itself must refuse, as the
-// client believes in its lease.
+// After an eviction, a stale holder's requests do not affect the new owner. Only the server's item shows the loss,
+// because the client still considers its lease live.
 func TestStaleHolderSparesNewOne(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -99,8 +99,8 @@ func TestStaleHolderSparesNewOne(t *testing.T) {
 	}
 }
 
-// Each compare-and-swap goes over the connection over which its number was read, whatever else goes on: no connection
-// outlives a restart of the server, and so no number does.
+// Every compare-and-swap uses the connection on which its number was read, even under concurrency. No connection
+// survives a restart of the server, so no number does.
 func TestSwapUsesTheConnectionOfItsRead(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -148,7 +148,7 @@ func TestSwapUsesTheConnectionOfItsRead(t *testing.T) {
 	}
 }
 
-// A restart between the read and the swap breaks the connection: the swap finds out and reads again.
+// If the server restarts between the read and the swap, the connection breaks. The swap detects this and reads again.
 func TestRestartBetweenReadAndSwap(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -182,7 +182,7 @@ func TestRestartBetweenReadAndSwap(t *testing.T) {
 		} else {
 			err = l.Release(context.Background())
 		}
-		// A release that went unanswered before may have been carried out.
+		// An earlier, unanswered release may have been executed.
 		if !errors.Is(err, backend.ErrLost) && (what == "renew" || err != nil) {
 			t.Errorf("%s: %v, want ErrLost", what, err)
 		}
@@ -201,7 +201,8 @@ func TestRestartBetweenReadAndSwap(t *testing.T) {
 	}
 }
 
-// A holder learns at its next renewal that a restart has dropped its lock.
+// If a restart drops a lock, the holder's next renewal reports the loss, alone and in a batch. It does not revive the
+// lock.
 func TestRestartLosesLease(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -219,7 +220,8 @@ func TestRestartLosesLease(t *testing.T) {
 	}
 }
 
-// A server that is full drops locks: the holder learns of it at its next renewal. One that must not (-M) refuses them.
+// A full server drops locks, and the holder's next renewal reports the loss. With -M, the server refuses new locks
+// instead.
 func TestFullServer(t *testing.T) {
 	t.Parallel()
 	fill := func(t *testing.T, addr string, size, items int) error {
@@ -281,6 +283,6 @@ func TestFullServer(t *testing.T) {
 		if err := raw(t, s.Addr).FlushAll(); err != nil {
 			t.Fatal(err)
 		}
-		acquire(t, b, req("k2", time.Hour)) // nothing stayed behind
+		acquire(t, b, req("k2", time.Hour)) // there is room again
 	})
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// Keys of any bytes and up to 1024 of them share nothing, though names of items are printable and at most 250 bytes.
+// Keys of any bytes, and of up to 1024 bytes, never share an item, although item names are printable and at most 250
+// bytes long.
 func TestKeysDoNotAlias(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -72,7 +73,8 @@ func TestNamesDoNotAlias(t *testing.T) {
 	}
 }
 
-// An item under a lock's name that is not its lock, or of a twin, is left alone and reported.
+// If the item with a lock's name is foreign, or belongs to another key, operations fail with errForeign and do not
+// change it.
 func TestForeignItem(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)

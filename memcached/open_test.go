@@ -43,7 +43,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// Bad URLs are refused before any request, and without their secrets.
+// Bad URLs are rejected before any request, and the errors show no password.
 func TestBadURLs(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
@@ -71,10 +71,10 @@ func TestBadURLs(t *testing.T) {
 	}
 }
 
-// A server that cannot keep locks is refused at opening, with a reason.
+// Opening fails if the server cannot keep locks. The error names the reason.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections but never replies
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A name with several addresses may be several servers.
+// A host name with several addresses of one family is rejected, because they may belong to several servers.
 func TestOneAddressOfEachFamily(t *testing.T) {
 	t.Parallel()
 	addr := netip.MustParseAddr
@@ -173,7 +173,7 @@ func TestNew(t *testing.T) {
 	if dials.Load() == 0 {
 		t.Error("the connection is not by DialContext")
 	}
-	isHeld(t, opened(t, "memcached://"+s.Addr), "k") // by URL and by New, it is the same lock
+	isHeld(t, opened(t, "memcached://"+s.Addr), "k") // New and a URL use the same locks
 	release(t, l)
 	for range 2 {
 		if err := b.Close(); err != nil {

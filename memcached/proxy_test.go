@@ -13,25 +13,25 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A proxy counts requests and makes faults.
+// A proxy counts requests and injects faults.
 type proxy struct {
 	*storetest.Relay
 
 	mu     sync.Mutex
 	counts map[string]int           // requests by their verb
-	fault  func(verb string) action // asked for each request; nil passes it
+	fault  func(verb string) action // returns the action for a request; nil passes all
 	trace  func(conn int, verb, name string)
 	last   int // number of the last connection
 }
 
-// An action is what a proxy does with a request.
+// An action is how a proxy handles a request.
 type action int
 
 const (
 	pass      action = iota
-	loseReply        // the server carries it out, and the connection breaks before the reply
-	refuse           // the connection breaks before the server sees it
-	full             // as a server that has no memory does
+	loseReply        // the server executes the request, and the connection breaks before the reply
+	refuse           // the connection breaks before the server gets the request
+	full             // replies like a server that is out of memory
 )
 
 func newProxy(t testing.TB, target string) *proxy {
@@ -41,7 +41,7 @@ func newProxy(t testing.TB, target string) *proxy {
 	return p
 }
 
-// serve passes requests on one by one, and the reply of each.
+// serve forwards requests one by one, and the reply to each.
 func (p *proxy) serve(_ *storetest.Relay, client, server net.Conn) {
 	defer client.Close()
 	defer server.Close()
@@ -91,7 +91,7 @@ func readRequest(in *bufio.Reader) (verb, name string, request []byte, err error
 	if err != nil {
 		return "", "", nil, err
 	}
-	words := append(strings.Fields(string(line)), "", "") // some have no name
+	words := append(strings.Fields(string(line)), "", "") // some requests have no name
 	verb, name = words[0], words[1]
 	if verb != "add" && verb != "set" && verb != "cas" && verb != "append" {
 		return verb, name, line, nil
@@ -131,14 +131,14 @@ func readReply(verb string, in *bufio.Reader) (reply []byte, err error) {
 	}
 }
 
-// set makes faults from now on.
+// set injects fault from now on; nil stops all faults.
 func (p *proxy) set(fault func(verb string) action) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = fault
 }
 
-// once does what to the next request of verb. done is closed when that has come.
+// once applies what to the next request with verb. done is closed when the request arrives.
 func (p *proxy) once(verb string, what action) (done <-chan struct{}) {
 	came := make(chan struct{})
 	var once sync.Once
@@ -154,7 +154,7 @@ func (p *proxy) once(verb string, what action) (done <-chan struct{}) {
 	return came
 }
 
-// count returns and forgets the requests by their verb.
+// count returns the requests since the last call, by verb, and their sum.
 func (p *proxy) count() (counts map[string]int, sum int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A reply that is lost costs nobody anything: the request is made again and recognises its own owner.
+// If a request or its reply is lost, the request is repeated and recognises its own owner. All calls succeed.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -53,7 +53,7 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// When no reply comes at all, Acquire fails, and what the server has stored is removed in the background.
+// If no reply arrives at all, Acquire fails, and the lock that the server has stored is removed in the background.
 func TestNoReplies(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -77,14 +77,14 @@ func TestNoReplies(t *testing.T) {
 	}
 }
 
-// A cancelled Acquire that the server had carried out leaves nothing behind.
+// A cancelled Acquire leaves nothing behind, even if the server has executed its request.
 func TestCancelledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b, other := opened(t, "memcached://"+p.Addr), opened(t, "memcached://"+s.Addr)
-	// attempt cancels an Acquire when it sends verb. It returns false if verb was not sent: a token that comes late is
-	// stored by a renewal, and not by append.
+	// attempt cancels an Acquire when it sends verb. It returns false if append was not sent, because a renewal stores a
+	// token that arrives late.
 	attempt := func(verb string, wait bool) bool {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -124,7 +124,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 	}
 }
 
-// After a restart every idle connection is of no use. Neither acquire nor renewal reports it.
+// After a restart, all idle connections are broken. Acquire, renewal and release still succeed.
 func TestIdleConnectionsAfterRestart(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)

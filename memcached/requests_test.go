@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// Uncontended, an acquire with its token, a renewal and a release cost what the driver says, as counted on the wire.
+// Without contention, an acquire (with its token), a renewal and a release take as many requests as the driver reports.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -22,7 +22,7 @@ func TestRoundTrips(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release(t, acquire(t, b, req("warm", time.Minute))) // the counter is there
+	release(t, acquire(t, b, req("warm", time.Minute))) // creates the counter
 	p.count()
 	measured := 0
 	measure := func(what, promised string, f func()) {
@@ -63,7 +63,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// A waiter costs one request each time it asks, and asks seldom.
+// A waiter sends one request per poll, and polls seldom.
 func TestWaiterAsksSeldom(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -78,10 +78,10 @@ func TestWaiterAsksSeldom(t *testing.T) {
 		t.Fatalf("acquire of a held key: %v", err)
 	}
 	counts, sum := p.count()
-	// The pauses are random: half of all waiters send at most 25 requests, and one of 100 000 sends 86. Without growing
-	// pauses there would be some 600.
+	// The pauses are random: half of all waiters send at most 25 requests, and one in 100 000 sends 86. If the pauses did
+	// not grow, there would be about 600.
 	const most = 150
-	if counts["add"] == 0 || sum > most || counts["gets"] > 1 || counts["incr"] > 0 { // it looks at the holder once
+	if counts["add"] == 0 || sum > most || counts["gets"] > 1 || counts["incr"] > 0 { // it reads the holder once
 		t.Errorf("a waiter sent %v in %v", counts, waited)
 	}
 	t.Logf("%v in %v", counts, waited)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// What is no statistics, or has no time, is reported as such: a counter must not begin by a clock that nobody has
-// shown.
+// Replies without statistics, or without the time, are errNoStats. The counter must not start at a time that the server
+// has not reported.
 func TestNoStatistics(t *testing.T) {
 	t.Parallel()
 	for reply, ok := range map[string]bool{
@@ -35,14 +35,14 @@ func TestNoStatistics(t *testing.T) {
 	}
 }
 
-// Clients whose clocks agree begin counters in order, although the server's clock is off. Else a counter would begin
-// twice at the same second.
+// If the clients' clocks agree, they start counters in increasing order, although the server's clock is off. By the
+// server's clock alone, two counters could start at the same second.
 func TestClocksWithinAServersThatIsOff(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	for range 200 {
 		now = now.Add(37 * time.Millisecond)
-		for off := -3; off <= 4; off++ { // it counts whole seconds, and those late
+		for off := -3; off <= 4; off++ { // the server counts whole seconds, and late
 			server := strconv.FormatInt(now.Unix()-int64(off), 10)
 			if got := (reading{"time": server}).nearServerTime(now); !got.Equal(now) {
 				t.Errorf("by a server's clock that is %d s behind %v counts as %v", off, now.UTC(), got.UTC())
@@ -50,7 +50,7 @@ func TestClocksWithinAServersThatIsOff(t *testing.T) {
 		}
 	}
 	last := time.Time{}
-	for range 200 { // an hour off
+	for range 200 { // the server's clock is an hour off
 		now = now.Add(37 * time.Millisecond)
 		got := reading{"time": strconv.FormatInt(now.Add(-time.Hour).Unix(), 10)}.nearServerTime(now)
 		if !got.After(last) {
@@ -60,7 +60,8 @@ func TestClocksWithinAServersThatIsOff(t *testing.T) {
 	}
 }
 
-// A machine without a battery begins in 1970, and begins there again: tokens by such a clock would fall back.
+// A server without a battery starts its clock in 1970, and again after a restart. Tokens from such a clock would
+// decrease, so it does not count.
 func TestClockThatWasNeverSet(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)

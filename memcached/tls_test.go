@@ -18,7 +18,8 @@ func tlsURL(s *servers.ClientTLSServer) string {
 	return "memcacheds://" + s.SecureAddr + "?cacert=" + s.CAFile() + "&cert=" + s.CertFile + "&key=" + s.KeyFile
 }
 
-// By TLS everything is as without: the same locks, and new connections after a break.
+// With TLS, the locks are the same, and broken connections are replaced. Opening fails if a certificate is missing or
+// untrusted, or if only one side uses TLS.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	s := servers.MemcachedTLS(t)
@@ -41,9 +42,9 @@ func TestTLS(t *testing.T) {
 	ca, certificate := "?cacert="+s.CAFile(), "&cert="+s.CertFile+"&key="+s.KeyFile
 	for _, url := range []string{
 		"memcacheds://" + s.SecureAddr + ca,                    // no certificate
-		"memcacheds://" + s.SecureAddr + "?" + certificate[1:], // an authority that this machine does not know
-		"memcacheds://" + s.Addr + ca + certificate,            // a port without TLS
-		"memcached://" + s.SecureAddr,                          // and the other way round
+		"memcacheds://" + s.SecureAddr + "?" + certificate[1:], // an authority that this machine does not trust
+		"memcacheds://" + s.Addr + ca + certificate,            // TLS only in the URL
+		"memcached://" + s.SecureAddr,                          // TLS only on the port
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
 		if c, err := openURL(ctx, url); err == nil {
@@ -58,7 +59,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// eachConn calls f for the connections that are idle.
+// eachConn calls f for each idle connection.
 func eachConn(b *Backend, f func(c net.Conn)) {
 	p := b.pool
 	p.mu.Lock()

@@ -17,8 +17,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A counter that is behind what a client has seen is raised once, not by each of the requests that find it so: else it
-// would be ahead by their number times as much, and that many times more whenever it is lost again.
+// If the counter is behind the tokens that a client has drawn, only one of its concurrent requests raises the counter.
+// If each added the difference, the counter would run far ahead, and further ahead each time it is lost.
 func TestCounterIsRaisedOnce(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -35,7 +35,7 @@ func TestCounterIsRaisedOnce(t *testing.T) {
 	}
 }
 
-// drawn draws a token from each of the stores at once, and returns by how much the greatest is beyond what was seen.
+// drawn draws a token from each store at once. It returns by how much the greatest token exceeds seen.
 func drawn(t *testing.T, seen uint64, stores []*Backend) (over uint64) {
 	t.Helper()
 	tokens := make([]uint64, len(stores))
@@ -56,8 +56,8 @@ func drawn(t *testing.T, seen uint64, stores []*Backend) (over uint64) {
 	return slices.Max(tokens) - seen
 }
 
-// Nor is it raised by each of the clients that find it so at once: others would begin it behind their tokens when it is
-// lost again.
+// If several clients find the counter behind at once, only one of them raises it. Otherwise, after another loss, other
+// clients would start the counter below the tokens of these clients.
 func TestCounterIsRaisedByOneClient(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -85,7 +85,8 @@ func TestCounterIsRaisedByOneClient(t *testing.T) {
 	}
 }
 
-// Tokens of a key rise in the order of its grants, by many clients at once, while the counter is dropped all the time.
+// Tokens of a key increase in the order of its grants, with many clients at once, while the counter is dropped again
+// and again.
 func TestTokensRiseWhileTheCounterIsDropped(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -137,7 +138,7 @@ func TestTokensRiseWhileTheCounterIsDropped(t *testing.T) {
 	t.Logf("the counter was dropped %d times in %d grants", drops, grants)
 }
 
-// A counter that is dropped between the attempts to begin it and to count it up is begun again.
+// If the counter is dropped between the requests that create and increment it, it is created again.
 func TestCounterDroppedInBetween(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -155,14 +156,14 @@ func TestCounterDroppedInBetween(t *testing.T) {
 			return
 		}
 		switch step.Add(1) {
-		case 2: // ours is about to begin it: another is faster
+		case 2: // this client is about to create it, but another is faster
 			if verb != "add" {
 				t.Errorf("%s of a missing counter", verb)
 			}
-			if err := c.Add(&memcache.Item{Key: name, Value: []byte("7")}); err != nil { // and of a slow clock
+			if err := c.Add(&memcache.Item{Key: name, Value: []byte("7")}); err != nil { // by a slow clock
 				t.Error(err)
 			}
-		case 3: // ours is about to count it up: it is dropped again
+		case 3: // this client is about to increment it, but it is dropped again
 			if err := c.Delete(name); err != nil {
 				t.Error(err)
 			}
@@ -175,7 +176,7 @@ func TestCounterDroppedInBetween(t *testing.T) {
 	}
 }
 
-// A counter that is behind what this client has seen is brought forward.
+// A counter that is behind the tokens that this client has drawn is raised.
 func TestCounterOfASlowClock(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -190,7 +191,7 @@ func TestCounterOfASlowClock(t *testing.T) {
 	if second.Token() <= first.Token() || third.Token() <= second.Token() {
 		t.Errorf("tokens %d, %d, %d", first.Token(), second.Token(), third.Token())
 	}
-	// A clock that steps back does not matter to the client that has seen later.
+	// If the clock of a client steps back, its tokens still increase, because it remembers its greatest token.
 	b.now = func() time.Time { return time.Now().Add(-time.Hour) }
 	if err := raw(t, s.Addr).Delete(counterName); err != nil {
 		t.Fatal(err)
@@ -200,7 +201,8 @@ func TestCounterOfASlowClock(t *testing.T) {
 	}
 }
 
-// A counter begins within the seconds that the server's clock allows, however wrong a client's is.
+// The counter starts within a few seconds of the time, however wrong the clock of a client is, because the server
+// limits it.
 func TestCounterBeginsByTheServersClock(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -221,19 +223,19 @@ func TestCounterBeginsByTheServersClock(t *testing.T) {
 	}
 }
 
-// The server's clock may be ahead of all clients': what they begin the counter with still follows their clocks, which
-// agree.
+// The server's clock may be ahead of the clocks of all clients. Counters still start by the clients' clocks, which
+// agree, so tokens increase.
 func TestCounterBeginsByClocksBehindTheServers(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
 	stores := []*Backend{opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr)}
 	c := raw(t, s.Addr)
-	// The server counts whole seconds. Where one begins, however late that is noticed, its clock is known.
+	// The server counts whole seconds. When a second begins, however late the server notices, the server's clock is known.
 	next := time.Now()
 	first := serverTime(t, stores[0])
 	var asked, second time.Time
 	for !second.After(first) {
-		asked, next = next, time.Now() // before the request that saw the first second last
+		asked, next = next, time.Now() // sent before the last reply with the first second
 		second = serverTime(t, stores[0])
 	}
 	behind := second.Add(-900 * time.Millisecond).Sub(asked)
@@ -241,7 +243,7 @@ func TestCounterBeginsByClocksBehindTheServers(t *testing.T) {
 	for i := range 6 {
 		b := stores[i%2]
 		b.now = func() time.Time { return time.Now().Add(behind) }
-		b.maxToken.Store(0) // as a client that has drawn none
+		b.maxToken.Store(0) // like a client that has drawn no token
 		if err := c.Delete(counterName); err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +256,7 @@ func TestCounterBeginsByClocksBehindTheServers(t *testing.T) {
 	}
 }
 
-// A lock that was granted whose token cannot be drawn is given back.
+// If no token can be drawn for a lock, Acquire fails and removes the lock.
 func TestNoToken(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -275,7 +277,8 @@ func TestNoToken(t *testing.T) {
 	}
 }
 
-// A lock that the server drops before its token is drawn is not granted late: another may have drawn a lower one since.
+// If the server drops a lock before a late token is drawn, Acquire fails, because another owner may have drawn a lower
+// token since.
 func TestSlowTokenIsLookedAfter(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -291,7 +294,7 @@ func TestSlowTokenIsLookedAfter(t *testing.T) {
 					t.Error(err)
 				}
 				next = acquire(t, other, req("k", time.Minute))
-				time.Sleep(slowToken) // sleeps: a process that stands still
+				time.Sleep(slowToken) // sleeps: a process that pauses
 			})
 		}
 		return pass

@@ -11,9 +11,9 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A lock for one second is never free before one second, whatever the phase of the server's clock.
+// A lock with a TTL of one second never expires early, whatever the phase of the server's clock.
 func TestShortestTTLNotEarly(t *testing.T) {
-	// not parallel: the shortest leases are lost on a slow machine
+	// not parallel, because a slow machine loses the shortest leases
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr)
 	var wg sync.WaitGroup
@@ -43,7 +43,8 @@ func TestShortestTTLNotEarly(t *testing.T) {
 	wg.Wait()
 }
 
-// freeAfter looks, and does not touch, until the key's item is gone.
+// freeAfter polls the item of key, without changing it, until it has expired. It checks that the item expires neither
+// early nor late.
 func freeAfter(t *testing.T, addr string, b *Backend, key string, before, after time.Time, ttl time.Duration) {
 	t.Helper()
 	c := raw(t, addr)
@@ -56,7 +57,7 @@ func freeAfter(t *testing.T, addr string, b *Backend, key string, before, after 
 			return
 		case err != nil:
 			return
-		case asked.Sub(after) > ttl+b.guarantees.MaxLate+time.Second: // the server's look at its clock may be late itself
+		case asked.Sub(after) > ttl+b.guarantees.MaxLate+time.Second: // the server may read its clock late
 			t.Errorf("a lock for %v is held after %v", ttl, asked.Sub(after))
 			return
 		}

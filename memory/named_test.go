@@ -36,7 +36,7 @@ func TestNamesShareAStore(t *testing.T) {
 		own1.Close()
 		own2.Close()
 
-		// The lease outlives the last client, as it would in a server; then the store is forgotten.
+		// The lease outlives the last client, as on a server. Once it has ended, the store is forgotten.
 		a.Close()
 		b.Close()
 		again := open(t, "memory://shared")

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// Grants follow arrival, over several clients, with every third waiter cancelled on its way.
+// The waiters of several clients are granted the key in order of arrival, while every third waiter is cancelled.
 func TestFIFO(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewStore()
@@ -72,7 +72,7 @@ func TestFIFO(t *testing.T) {
 	})
 }
 
-// A waiter whose context ends in the same instant as the grant either holds the key or leaves it free.
+// If a waiter's context ends at the moment of the grant, the waiter holds the key or the key is free.
 func TestCancelRacesGrant(t *testing.T) {
 	s := memory.NewStore()
 	b := client(t, s)
@@ -135,7 +135,7 @@ func TestCloseEndsWaiters(t *testing.T) {
 	})
 }
 
-// A request repeated by its own owner is the same grant; a failed attempt of another owner changes nothing.
+// A repeated request of the same owner returns the same grant. A refused attempt of another owner changes nothing.
 func TestOwnerIsRecognised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewStore()
@@ -158,7 +158,7 @@ func TestOwnerIsRecognised(t *testing.T) {
 	})
 }
 
-// A key that was free for a time is as free as one that never was held, whichever key is taken next.
+// A released key is free, even after its former expiry, and no matter which keys are granted meanwhile.
 func TestFreedKeyIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewStore()
@@ -169,7 +169,7 @@ func TestFreedKeyIsFree(t *testing.T) {
 				if err := l.Release(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(2 * time.Minute) // past the expiry that it had
+				time.Sleep(2 * time.Minute) // past its former expiry
 				if h, err := b.Inspect(t.Context(), key); err != nil || h.Held() {
 					t.Errorf("freed key %q: %v, %v", key, h, err)
 				}

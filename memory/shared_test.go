@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// sharedBubble runs f under synctest with two clients of one store.
+// sharedBubble runs f in a synctest bubble, with two clients of one store.
 func sharedBubble(t *testing.T, f func(t *testing.T, s *memory.Store, a, b *memory.Backend)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -41,7 +41,7 @@ func mustShare(t *testing.T, b backend.Backend, ttl time.Duration) backend.Lease
 	return l
 }
 
-// A queued request is one that waits. Its cancel ends the wait.
+// A queued is a request that waits. Its cancel ends the wait.
 type queued struct {
 	granted <-chan backend.Lease // closed without a lease if the wait ended with an error
 	cancel  context.CancelFunc
@@ -116,7 +116,7 @@ func TestReadersShareAndExcludeWriters(t *testing.T) {
 	})
 }
 
-// Readers that follow each other enter together, in their order, and none passes a writer that waits.
+// Consecutive readers enter together, in order of arrival, and no reader overtakes a waiting writer.
 func TestQueueOfReadersAndWriters(t *testing.T) {
 	sharedBubble(t, func(t *testing.T, s *memory.Store, a, b *memory.Backend) {
 		holder := mustShare(t, a, time.Hour)
@@ -155,7 +155,7 @@ func TestQueueOfReadersAndWriters(t *testing.T) {
 	})
 }
 
-// A writer that no longer waits frees the readers behind it.
+// If a waiting writer is cancelled, or its client is closed, the readers behind it enter at once.
 func TestReadersBehindAWriterThatGivesUp(t *testing.T) {
 	sharedBubble(t, func(t *testing.T, s *memory.Store, a, b *memory.Backend) {
 		for name, end := range map[string]func(writer queued){
@@ -178,7 +178,7 @@ func TestReadersBehindAWriterThatGivesUp(t *testing.T) {
 	})
 }
 
-// The end of one reader is the end of no other.
+// Each shared lease ends on its own: the expiry of one does not end another, and the writer waits for the last.
 func TestReadersEndAlone(t *testing.T) {
 	sharedBubble(t, func(t *testing.T, s *memory.Store, a, b *memory.Backend) {
 		short := mustShare(t, a, 10*time.Second)
@@ -244,7 +244,7 @@ func TestBreakOfOneReader(t *testing.T) {
 	})
 }
 
-// A lease is resumed in its own mode, and a request by its own owner is the same grant.
+// A repeated request of the same owner returns the same grant. A lease can be resumed only in its own mode.
 func TestOwnReadersAreRecognised(t *testing.T) {
 	sharedBubble(t, func(t *testing.T, s *memory.Store, a, b *memory.Backend) {
 		r := sharedRequest(time.Minute, false)
@@ -253,7 +253,7 @@ func TestOwnReadersAreRecognised(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustShare(t, b, 30*time.Second)
-		wait(t, b, request("k", time.Hour, true)) // does not keep it from its own lease
+		wait(t, b, request("k", time.Hour, true)) // does not block the repeated request
 		again, err := a.Acquire(t.Context(), r)
 		if err != nil || again.Token() != first.Token() {
 			t.Errorf("the same request again: %v, %v; want token %d", again, err, first.Token())
@@ -278,7 +278,7 @@ func TestOwnReadersAreRecognised(t *testing.T) {
 	})
 }
 
-// A named store lives as long as a reader holds a key of it.
+// A named store exists while a reader holds one of its keys.
 func TestReaderKeepsNamedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, "memory://readers")
@@ -301,7 +301,7 @@ func TestReaderKeepsNamedStore(t *testing.T) {
 	})
 }
 
-// A cancelled waiter either has its lease or leaves nothing, at the very moment of the grant too.
+// A reader that is cancelled at the moment of the grant either holds its lease or leaves nothing behind at the store.
 func TestCancelledReaderLeavesNothing(t *testing.T) {
 	s := memory.NewStore()
 	b := client(t, s)

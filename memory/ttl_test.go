@@ -10,13 +10,13 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// The store ends a lease by itself, at the very end of its TTL and not before, whatever has become of its holder.
+// The store ends a lease exactly when its TTL runs out, even if the holder has closed its client.
 func TestStoreEnforcesTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewStore()
 		dead, other := client(t, s), client(t, s)
 		l := mustTry(t, dead, "k", time.Minute)
-		dead.Close() // its lease is lost to the holder, and lives on in the store
+		dead.Close() // the holder loses the lease, but the store keeps it
 		<-l.Lost()
 
 		time.Sleep(time.Minute - time.Nanosecond)
@@ -31,14 +31,14 @@ func TestStoreEnforcesTTL(t *testing.T) {
 	})
 }
 
-// The next waiter gets the key when the TTL ends, although nobody calls the store.
+// The next waiter gets the key when the TTL runs out, even if no client makes a request then.
 func TestExpiryWakesWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewStore()
 		a, b := client(t, s), client(t, s)
 		start := time.Now()
 		first := mustTry(t, a, "k", 10*time.Second)
-		mustTry(t, a, "other", time.Hour) // a later expiry does not hide the earlier one, nor the other way round
+		mustTry(t, a, "other", time.Hour) // neither a later nor an earlier expiry hides the expiry of k
 		mustTry(t, a, "third", time.Second)
 		l, err := b.Acquire(t.Context(), request("k", 20*time.Second, true))
 		if err != nil {
@@ -75,7 +75,7 @@ func TestRenewMovesExpiry(t *testing.T) {
 		if _, err := try(b, "k", time.Second); !errors.Is(err, backend.ErrHeld) {
 			t.Fatalf("renewed lease: %v, want held", err)
 		}
-		if err := l.Renew(t.Context(), time.Second); err != nil { // shorter than what is left
+		if err := l.Renew(t.Context(), time.Second); err != nil { // shorter than the remaining TTL
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -88,7 +88,7 @@ func TestRenewMovesExpiry(t *testing.T) {
 	})
 }
 
-// Without clients and leases nothing is kept; 10 000 dead leases go in one sweep.
+// Expired leases are removed without a request: after 10 000 leases have expired, the store keeps no keys.
 func TestExpiredKeysAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewStore()

@@ -9,26 +9,27 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// live knows the leases that are held.
+// live records the leases that are held.
 type live struct {
 	mu     sync.Mutex
 	leases map[leaseKey]held
 	seen   map[attribute.Distinct]bool // sets of attributes that leases have had
 }
 
-// After a hand-off, leases have the same owner, and in a store without tokens the same token.
+// A leaseKey identifies a lease. After a hand-off, leases have the same owner and, in a store without tokens, the same
+// token.
 type leaseKey struct {
 	owner string
 	token uint64
 }
 
 type held struct {
-	n     int // of grants less ends, which may be reported in either order
+	n     int // grants minus ends, which may be reported in either order
 	since time.Time
 	all   attribute.Set
 }
 
-// begin reports whether no earlier lease had the same attributes.
+// begin records a grant. It reports whether no earlier lease had the same attributes.
 func (l *live) begin(owner string, token uint64, all []attribute.KeyValue) (first bool) {
 	now, attributes := time.Now(), attribute.NewSet(all...)
 	l.mu.Lock()
@@ -57,7 +58,7 @@ func (l *live) setLocked(key leaseKey, h held) {
 	l.leases[key] = h
 }
 
-// observe reports the age of the oldest lease of each set of attributes.
+// observe reports the age of the oldest lease for each set of attributes.
 func (l *live) observe(_ context.Context, o metric.Float64Observer) error {
 	oldest := make(map[attribute.Distinct]held)
 	l.mu.Lock()

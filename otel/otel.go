@@ -1,4 +1,4 @@
-// Package otel reports what a Locker does to OpenTelemetry: a span for each acquisition, and metrics.
+// Package otel reports the work of a Locker to OpenTelemetry: a span for each acquisition, and metrics.
 //
 //	tracer, err := otel.New()
 //	locks, err := lock.Open(ctx, url, lock.WithTracer(tracer))
@@ -6,9 +6,9 @@
 // The instruments are named after OpenTelemetry's conventions for database clients (connection pools above all), with
 // lock.client in place of db.client. Times are in seconds. docs/observe.md explains each of them, and what to alert on.
 //
-// Every measurement and span has the attribute lock.backend, the store's name as in errors ("redis"), and those of
-// shared leases have lock.shared with the value true. A key becomes an attribute only through WithKey, because a key
-// per order, for example, would create as many time series.
+// Every measurement and span has the attribute lock.backend, the store's name as in errors ("redis"). Those of shared
+// leases also have lock.shared with the value true. A key becomes an attribute only through WithKey. Otherwise a key
+// per order, for example, would create as many time series as there are orders.
 package otel
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/anylock/lock"
 )
 
-// scope names the instruments' origin.
+// scope is the name of the instruments' scope.
 const scope = "github.com/anylock/lock/otel"
 
 const (
@@ -34,10 +34,10 @@ const (
 	outcomeKey = attribute.Key("lock.outcome") // of an acquisition, a lock.Outcome
 	keyKey     = attribute.Key("lock.key")     // the result of WithKey's function
 	sharedKey  = attribute.Key("lock.shared")  // true for shared leases; exclusive ones do not have it
-	ownerKey   = attribute.Key("lock.owner")   // of spans alone
-	tokenKey   = attribute.Key("lock.token")   // of spans alone
-	waitKey    = attribute.Key("lock.wait")    // of spans alone: false for TryAcquire
-	ttlKey     = attribute.Key("lock.ttl")     // of spans alone, in seconds
+	ownerKey   = attribute.Key("lock.owner")   // of spans only
+	tokenKey   = attribute.Key("lock.token")   // of spans only
+	waitKey    = attribute.Key("lock.wait")    // of spans only: false for TryAcquire
+	ttlKey     = attribute.Key("lock.ttl")     // of spans only, in seconds
 	errorKey   = attribute.Key("error.type")
 )
 
@@ -79,8 +79,8 @@ func WithMeterProvider(p metric.MeterProvider) Option { return func(s *settings)
 // WithTracerProvider replaces the global tracer provider.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
 
-// WithKey adds the attribute lock.key with the result of name for each key, unless that is empty. Let name map your
-// many keys to a few names: "invoice/42" to "invoice".
+// WithKey adds the attribute lock.key, whose value is the result of name for the key, unless the result is empty. name
+// should map many keys to a few names: "invoice/42" to "invoice".
 func WithKey(name func(key string) string) Option {
 	return func(s *settings) {
 		if name != nil {
@@ -89,8 +89,8 @@ func WithKey(name func(key string) string) Option {
 	}
 }
 
-// New makes the instruments. Use one Tracer for all Lockers of a meter provider: OpenTelemetry ignores the callback of
-// a second one, whose leases would be missing in lock.client.lease.age.max.
+// New creates the instruments. Use one Tracer for all Lockers of a meter provider. OpenTelemetry ignores the callback
+// of a second Tracer, so its leases would be missing in lock.client.lease.age.max.
 func New(opts ...Option) (*Tracer, error) {
 	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(),
 		key: func(string) string { return "" }}
@@ -102,7 +102,8 @@ func New(opts ...Option) (*Tracer, error) {
 	m := s.meters.Meter(scope)
 	t := &Tracer{tracer: s.tracers.Tracer(scope), key: s.key,
 		live: live{leases: make(map[leaseKey]held), seen: make(map[attribute.Distinct]bool)}}
-	// From the latency of a store in memory to the patience of people. One boundary is a tenth of the usual TTL, 3 s.
+	// The bounds reach from the latency of an in-memory store to the patience of people. One is a tenth of the usual TTL,
+	// 3 s.
 	bounds := metric.WithExplicitBucketBoundaries(.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 60, 300, 1800)
 	var errs [9]error
 	t.waits, errs[0] = m.Float64Histogram("lock.client.acquire.duration", bounds, metric.WithUnit("s"),
@@ -127,7 +128,7 @@ func New(opts ...Option) (*Tracer, error) {
 	return t, errors.Join(errs[:]...)
 }
 
-// attributes are those that all measurements of one key and mode have.
+// attributes returns the attributes that all measurements of a key and a mode have.
 func (t *Tracer) attributes(backend, key string, shared bool) []attribute.KeyValue {
 	all := []attribute.KeyValue{backendKey.String(backend)}
 	if shared {
@@ -136,14 +137,14 @@ func (t *Tracer) attributes(backend, key string, shared bool) []attribute.KeyVal
 	if name := t.key(key); name != "" {
 		all = append(all, keyKey.String(name))
 	}
-	return slices.Clip(all) // callers append to it more than once
+	return slices.Clip(all) // callers append to the result more than once
 }
 
 func set(all []attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(all...))
 }
 
-// errorType is the class of an error of package lock.
+// errorType returns the class of an error of package lock.
 func errorType(err error) string {
 	for _, class := range []struct {
 		err  error
@@ -163,10 +164,10 @@ func errorType(err error) string {
 			return class.name
 		}
 	}
-	return "_OTHER" // as the conventions have it
+	return "_OTHER" // as the conventions require
 }
 
-// withError adds the class of err, if there is one.
+// withError adds the class of err, unless err is nil.
 func withError(all []attribute.KeyValue, err error) []attribute.KeyValue {
 	if err == nil {
 		return all
@@ -193,7 +194,7 @@ func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
 		fallthrough
 	case lock.OutcomeGranted, lock.OutcomeResumed:
 		t.leases.Add(ctx, 1, set(all))
-		// starts the counter of losses at 0: a series that begins with its first loss shows no increase
+		// Start the counter of losses at 0: a series that begins with its first loss shows no increase.
 		if t.live.begin(e.Owner, e.Token, all) {
 			t.losses.Add(ctx, 0, set(append(all, errorKey.String(errorType(lock.ErrLost)))))
 		}
@@ -203,7 +204,7 @@ func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
 	case e.Outcome == lock.OutcomeError:
 		ended = withError(ended, e.Err)
 	case e.Err != nil:
-		ended = append(ended, errorKey.String(string(e.Outcome))) // the error may match several
+		ended = append(ended, errorKey.String(string(e.Outcome))) // the error may match several classes
 	}
 	t.waits.Record(ctx, e.Waited.Seconds(), set(ended))
 	span := trace.SpanFromContext(ctx)
@@ -212,7 +213,7 @@ func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
 	}
 	span.SetAttributes(ended...)
 	if e.Outcome == lock.OutcomeError { // a busy key or a cancelled call is not an error
-		span.SetStatus(codes.Error, errorType(e.Err)) // the error's text has the key
+		span.SetStatus(codes.Error, errorType(e.Err)) // the text of the error contains the key
 	}
 	span.End()
 }

@@ -25,7 +25,7 @@ func TestConformanceSecondsNumbers(t *testing.T) {
 	conformance.RunCore(t, func(*testing.T) conformance.Harness { return onMemory(0) }, "tokens")
 }
 
-// onMemory reaches a pair of two stores in memory.
+// onMemory returns a harness for a pair of two stores in memory.
 func onMemory(cut uint64) conformance.Harness {
 	first, second := memory.NewStore(), memory.NewStore()
 	return conformance.Harness{Open: func(context.Context) (backend.Backend, error) {
@@ -33,13 +33,13 @@ func onMemory(cut uint64) conformance.Harness {
 	}}
 }
 
-// Two real stores, both of which are frozen, and killed and started again.
+// The suite runs on two real stores. Both are frozen together, and killed and restarted together.
 func TestConformanceRedisPostgres(t *testing.T) {
 	storetest.Long(t, "the suite on two servers")
 	t.Parallel()
 	r := servers.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 	p := servers.Postgres(t, "max_connections=900")
-	const many = 14 // leases of one client: each takes a connection of Postgres
+	const many = 14 // leases of one client; each uses a connection of Postgres
 	url := pair.URL("redis://"+r.Addr, p.PostgresURL(), 0)
 	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// A noticed store has one finding.
+// noticed is a store with one finding.
 type noticed struct{ backend.Backend }
 
 func (noticed) Examine(context.Context) ([]backend.Finding, error) {

@@ -26,16 +26,17 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// A rolled store is one that processes are switched from or to.
+// A rolled is a store that processes are switched from or to.
 type rolled struct {
 	url          string
-	freeze, thaw func() // cut it off for a while; nil where there is no server
+	freeze, thaw func() // stop and continue the server; nil if there is none
 }
 
 func rolledServer(s *servers.Server, url string) rolled { return rolled{url, s.Freeze, s.Thaw} }
 
-// Three generations of processes run beside each other, there and back, while some are killed and a store does not
-// answer for a while. No two hold the key at once, and tokens rise.
+// Processes are switched one by one from a store to the pair, from the pair to the next store, and back again.
+// Meanwhile processes are killed, and each store stops answering for a while. At most one process holds the key at a
+// time, and tokens rise.
 func TestGenerations(t *testing.T) {
 	storetest.Long(t, "processes that are switched from store to store and back")
 	redis := func(t *testing.T) rolled {
@@ -70,26 +71,26 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// A generation is what a process is started with: a URL, and what package lock adds to its numbers.
+// A generation is the URL that a process is started with, and the base that package lock would add to its numbers.
 type generation struct {
 	url  string
 	base uint64
 }
 
-// A plan is a switch: through a pair to the next store alone.
+// A plan describes a switch from a store through the pair to the next store.
 type plan struct {
 	from, to   rolled
 	both       string
 	cut        uint64
-	base, had  uint64 // of the next store, and of this one
-	pass, late func() // take numbers at the first store until they are at the cut
+	base, had  uint64 // token bases of the next store and of this one
+	pass, late func() // draw numbers until the cut; fail if it has passed early
 }
 
-// plan makes the cut one that is not reached while processes are switched to the pair.
+// plan chooses a cut that the numbers do not reach before all processes use the pair.
 func (r *roll) plan(from, to rolled, had uint64) plan {
 	r.t.Helper()
 	p := plan{from: from, to: to, had: had}
-	var clients []backend.Backend // two that take turns: a number of one session may cost less than one of the next
+	var clients []backend.Backend // two that alternate: numbers of one session may differ by less
 	for range 2 {
 		b, err := openURL(r.t.Context(), from.url)
 		if err != nil {
@@ -97,7 +98,7 @@ func (r *roll) plan(from, to rolled, had uint64) plan {
 		}
 		clients = append(clients, b)
 	}
-	number := func() (n uint64) { // a store that does not answer in time is asked again
+	number := func() (n uint64) { // repeated if the store does not answer in time
 		storetest.Until(r.t, time.Minute, "a number", func() bool {
 			clients[0], clients[1] = clients[1], clients[0]
 			l, err := clients[0].Acquire(r.t.Context(), storetest.Try("probe", 10*time.Second))
@@ -115,9 +116,9 @@ func (r *roll) plan(from, to rolled, had uint64) plan {
 		number()
 	}
 	step := (number() - first) / probes
-	ahead := 3000 * step // grants, of a counter
+	ahead := 3000 * step // grants, if the numbers are a counter
 	if passed := time.Since(at); number()-first > uint64(passed.Microseconds())*9/10 {
-		ahead = 25_000_000 // of a clock in microseconds
+		ahead = 25_000_000 // if the numbers are a clock in microseconds
 	}
 	p.cut = number() + ahead + had
 	p.base = p.cut
@@ -144,7 +145,7 @@ func based(url string, base uint64) string {
 	return url + separator(url) + "lock_token_base=" + strconv.FormatUint(base, 10)
 }
 
-// A roll is a set of processes that are switched one after the other, and what they saw.
+// A roll is a set of processes that are switched one after the other, and the history of their leases.
 type roll struct {
 	t       *testing.T
 	workers []*worker
@@ -155,14 +156,14 @@ type roll struct {
 	refused int
 }
 
-// A granted lease was held from since, when its process learned of the grant, until then at least.
+// A granted is a lease that was held from since, when its process had reported the grant, to until, or longer.
 type granted struct {
 	since, until time.Time
 	token        uint64
 	by           generation
 }
 
-// A worker is one process and what makes it acquire.
+// A worker is a goroutine that runs one process at a time. Closing stop ends the worker.
 type worker struct {
 	stop chan struct{}
 	done sync.WaitGroup
@@ -197,7 +198,7 @@ func (r *roll) roll(p plan) {
 	r.replace(generation{p.to.url, p.base})
 }
 
-// replace switches one process after the other.
+// replace switches one worker after the other to g.
 func (r *roll) replace(g generation) {
 	for i, w := range r.workers {
 		close(w.stop)
@@ -215,8 +216,8 @@ func (r *roll) stop() {
 	r.workers = nil
 }
 
-// work lets processes of a generation contend, one after the other: each is killed at the end, often while it holds or
-// waits.
+// work starts a worker. Its processes contend for the key, one after the other. Each is killed at its end, often while
+// it holds the key or waits.
 func (r *roll) work(g generation) *worker {
 	w := &worker{stop: make(chan struct{})}
 	begin := process.Self(g.url)
@@ -224,7 +225,7 @@ func (r *roll) work(g generation) *worker {
 		failing := time.Now()
 		for again := true; again; {
 			p, err := begin(context.Background(), 0)
-			if err != nil && time.Since(failing) < patience { // a store is cut off
+			if err != nil && time.Since(failing) < patience { // a store may be frozen
 				continue
 			}
 			if err != nil {
@@ -238,11 +239,11 @@ func (r *roll) work(g generation) *worker {
 	return w
 }
 
-// patience is longer than a waiter needs while stores do not answer and holders are killed, on a machine whose disk is
-// busy.
+// patience is longer than any wait for the key, even if stores are frozen, holders are killed, and the machine's disk
+// is busy.
 const patience = time.Minute
 
-// look returns the key's holder.
+// look describes the key's holder.
 func look(url string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -255,7 +256,8 @@ func look(url string) string {
 	return fmt.Sprintf("%+v, %v", h, err)
 }
 
-// contend acquires and releases some times, then kills the process. It is false if it was stopped.
+// contend acquires and releases the key that many times, then kills the process. It returns false if the worker must
+// end.
 func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}, times int) bool {
 	const ttl = time.Second
 	for i := range times {
@@ -269,7 +271,7 @@ func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}
 		var got conformance.ProcessGrant
 		select {
 		case got = <-answered:
-		case <-stop: // it dies while it waits, perhaps with a lease whose grant it had not reported
+		case <-stop: // the process may hold a lease that it has not reported
 			p.Kill()
 			return false
 		case <-time.After(patience):
@@ -289,14 +291,14 @@ func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}
 		h := granted{since: earlierOf(time.Now(), deadline), token: got.Token + g.base, by: g}
 		time.Sleep(rand.N(10 * time.Millisecond)) // sleeps: the work under the lock
 		h.until = earlierOf(time.Now(), deadline)
-		ended := time.Time{} // when the lease was over for certain
+		ended := time.Time{} // when the lease had certainly ended
 		last := i == times-1
 		if last {
 			p.Kill()
 		} else if err := p.Release(context.Background(), q.Owner); err == nil {
 			ended = time.Now()
 		} else if errors.Is(err, backend.ErrLost) && time.Now().Before(deadline) {
-			h.until = h.since // a store was cut off, and said so before
+			h.until = h.since // the lease was lost earlier, at an unknown time
 			ended = time.Now()
 		}
 		r.note(asked, h, ended)
@@ -318,7 +320,7 @@ func earlierOf(a, b time.Time) time.Time {
 	return b
 }
 
-// event is a step of the model: a grant with its token, or, with token 0, the end of a lease with that one.
+// An event is a step of the model: a grant with its token or, if token is 0, the end of the lease with the token ends.
 type event struct{ token, ends uint64 }
 
 func (r *roll) note(asked time.Time, h granted, ended time.Time) {
@@ -334,9 +336,9 @@ func (r *roll) note(asked time.Time, h granted, ended time.Time) {
 		porcupine.Operation{Input: event{ends: h.token}, Call: h.until.UnixNano(), Return: end})
 }
 
-// model is a lock that one holds at a time, whose tokens rise.
+// model is a lock with at most one holder at a time, and with rising tokens.
 var model = porcupine.Model{
-	Init: func() any { return [2]uint64{} }, // who holds it, and the last token
+	Init: func() any { return [2]uint64{} }, // the holder's token or 0, and the last token
 	Step: func(state, input, _ any) (bool, any) {
 		s, e := state.([2]uint64), input.(event)
 		switch {
@@ -375,7 +377,7 @@ func (r *roll) check() {
 	}
 }
 
-// separator is what stands before one more parameter.
+// separator returns the character in front of a further parameter of url.
 func separator(url string) string {
 	if strings.Contains(url, "?") {
 		return "&"

@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis logs every outage; here they are made on purpose
+	logging.Disable() // go-redis logs every outage, and these tests cause outages on purpose
 	process.Main(openURL)
 	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
 }

@@ -29,7 +29,8 @@ func TestListReturnsWhatEitherStoreHolds(t *testing.T) {
 	}
 }
 
-// Break ends the lease that Inspect reports, whichever generation has it, and nothing that a waiter holds.
+// Break ends the lease that Inspect reports, no matter which generation holds it. It does not end the half that a
+// waiter holds.
 func TestBreakEndsLeaseOfEachGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := start(t, 0)
@@ -54,7 +55,7 @@ func TestBreakEndsLeaseOfEachGeneration(t *testing.T) {
 		held := storetest.Acquire(t, g.next, storetest.Try(key, ttl))
 		r := storetest.Wait(key, ttl)
 		waiting := storetest.Start(t.Context(), g.both, r)
-		time.Sleep(100 * time.Millisecond) // it has the first store's half now
+		time.Sleep(100 * time.Millisecond) // the waiter holds the first half by now
 		if h, err := g.old.Inspect(t.Context(), key); err != nil || h.Owner != r.Owner {
 			t.Fatalf("Inspect of the first: %+v, %v, want the waiter's half", h, err)
 		}
@@ -66,7 +67,7 @@ func TestBreakEndsLeaseOfEachGeneration(t *testing.T) {
 		if o.Err != nil {
 			t.Fatal(o.Err)
 		}
-		// Its owner at the second store has a number behind it.
+		// Its owner at the second store has a number appended.
 		if h, err := g.next.Inspect(t.Context(), key); err != nil || h.Owner == r.Owner {
 			t.Fatalf("Inspect of the second: %+v, %v, want an owner made of %s", h, err, r.Owner)
 		}
@@ -77,7 +78,7 @@ func TestBreakEndsLeaseOfEachGeneration(t *testing.T) {
 	})
 }
 
-// A store that cannot list or break is a pair that cannot, and ends nothing.
+// If one of the stores cannot list or break, the pair cannot, and its Break ends nothing.
 func TestPairOfStoreThatCannot(t *testing.T) {
 	first, second := struct{ backend.Backend }{memory.New()}, memory.New()
 	b := pair.New(pair.Store{Backend: first}, pair.Store{Backend: second}, 0)
@@ -93,7 +94,7 @@ func TestPairOfStoreThatCannot(t *testing.T) {
 	storetest.Release(t, l)
 }
 
-// A second Close returns at once, also one that a loss makes while the first waits for its callback.
+// A second Close returns at once, even if the callback of a loss calls it while the first Close waits for the callback.
 func TestCloseInsideClose(t *testing.T) {
 	b := pair.New(pair.Store{Backend: memory.New()}, pair.Store{Backend: memory.New()}, 0)
 	l := storetest.Acquire(t, b, storetest.Try("k", ttl))

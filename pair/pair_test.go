@@ -18,7 +18,7 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// Generations of processes: with the old store, with both, with the new one.
+// generations are the clients of three generations of processes: with the old store, with both, and with the new one.
 type generations struct{ old, both, next backend.Backend }
 
 func start(t *testing.T, cut uint64) generations {
@@ -76,7 +76,7 @@ func TestNeighboursExclude(t *testing.T) {
 	}
 }
 
-// Who fails at the second store leaves nothing at the first.
+// If the second store refuses the request, nothing is left at the first.
 func TestRefusalGivesFirstBack(t *testing.T) {
 	g := start(t, 0)
 	storetest.Acquire(t, g.next, storetest.Try(key, ttl))
@@ -84,8 +84,8 @@ func TestRefusalGivesFirstBack(t *testing.T) {
 	free(t, g.old)
 }
 
-// A waiter whose key is busy at the second store alone lets those pass who use the first alone, and gets it when it is
-// free.
+// If the key is busy only at the second store, a waiter lets processes that use only the first store pass. The waiter
+// gets the key once it is free.
 func TestWaiterGivesFirstBackAfterBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := start(t, 0)
@@ -115,8 +115,8 @@ func TestWaiterGivesFirstBackAfterBound(t *testing.T) {
 	})
 }
 
-// echoing is a store that still removes, some time after a release, what it finds of the owner, as one whose server has
-// not answered a request of that owner.
+// echoing is a store that removes an owner's lease once more, some time after a release, like a store that cleans up
+// after an unanswered request of the owner.
 type echoing struct{ *memory.Backend }
 
 func (s echoing) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -138,7 +138,8 @@ func (l echoLease) Release(ctx context.Context) error {
 	return err
 }
 
-// A half that was given back is taken again as another owner: the store may still be cleaning up after the one before.
+// A half that was released is acquired again under another owner, because the store may still be cleaning up after the
+// previous one.
 func TestOwnerIsUsedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := memory.NewStore(), memory.NewStore()
@@ -151,7 +152,7 @@ func TestOwnerIsUsedOnce(t *testing.T) {
 		}()
 		held := storetest.Acquire(t, next, storetest.Try(key, ttl))
 		waiting := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
-		time.Sleep(1500 * time.Millisecond) // it has given the first store's half back, and taken it again, by now
+		time.Sleep(1500 * time.Millisecond) // by now the first half was released and acquired again
 		storetest.Release(t, held)
 		o := <-waiting
 		if o.Err != nil {
@@ -162,7 +163,7 @@ func TestOwnerIsUsedOnce(t *testing.T) {
 	})
 }
 
-// failing is a store that does not answer while it is down.
+// failing is a store whose requests fail while it is down.
 type failing struct {
 	backend.Backend
 	down atomic.Bool
@@ -191,8 +192,8 @@ func (l failingLease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.Lease.Renew(ctx, ttl)
 }
 
-// A waiter that has queued at the first store outlives an outage of the second for a time. A waiter that arrives during
-// the outage does not.
+// A waiter that has queued at the first store survives an outage of the second for a time. A request that begins during
+// the outage fails at once.
 func TestWaiterOutlivesOutageOfSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := memory.New(), &failing{Backend: memory.New()}
@@ -219,7 +220,8 @@ func TestWaiterOutlivesOutageOfSecond(t *testing.T) {
 	})
 }
 
-// A waiter that has learned that the key is busy outlives an outage of the first that begins while it holds that, too.
+// A waiter that the second store has refused survives an outage of the first store that begins while it holds the first
+// half.
 func TestWaiterOutlivesOutageOfFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := &failing{Backend: memory.New()}, memory.New()
@@ -228,7 +230,7 @@ func TestWaiterOutlivesOutageOfFirst(t *testing.T) {
 		const ttl = 3 * time.Second
 		held := storetest.Acquire(t, second, storetest.Try(key, ttl))
 		waiting := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
-		time.Sleep(ttl / 6) // the half at the first is to be renewed
+		time.Sleep(ttl / 6) // the first half must be renewed before the grant
 		first.down.Store(true)
 		storetest.Release(t, held)
 		time.Sleep(ttl)
@@ -241,7 +243,7 @@ func TestWaiterOutlivesOutageOfFirst(t *testing.T) {
 	})
 }
 
-// slow is a store that returns a key's holder only after the context has ended.
+// slow is a store that refuses a request only after the context has ended.
 type slow struct{ backend.Backend }
 
 func (s slow) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, error) {
@@ -288,7 +290,7 @@ func TestEitherLossIsTheLoss(t *testing.T) {
 	}
 }
 
-// plain is a store whose leases cannot call back.
+// plain is a store whose leases are not LossNotifiers.
 type plain struct{ *memory.Backend }
 
 func (p plain) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -299,12 +301,12 @@ func (p plain) Acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 	return struct{ backend.Lease }{l}, nil
 }
 
-// The loss of a half that cannot call back is the loss of the lease, and nobody watches the other half, which was given
-// back, any more.
+// The loss of a half that is not a LossNotifier ends the lease. The other half is released, and no goroutine watches it
+// any more.
 func TestLossIsWatched(t *testing.T) {
 	for i, name := range []string{"First", "Second"} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // which fails if a goroutine stays
+			synctest.Test(t, func(t *testing.T) { // fails if a goroutine remains
 				stores := [2]*memory.Backend{memory.New(), memory.New()}
 				b := pair.New(pair.Store{Backend: plain{stores[0]}}, pair.Store{Backend: plain{stores[1]}}, 0)
 				defer b.Close()
@@ -369,7 +371,7 @@ func TestTokensRiseThroughSwitch(t *testing.T) {
 	}
 }
 
-// arriving is a store that numbers a waiter when it arrives, and counts what it is asked.
+// arriving is a store that numbers a waiter when it arrives, and counts its requests.
 type arriving struct {
 	backend.Backend
 	mu    sync.Mutex
@@ -397,13 +399,13 @@ type numbered struct {
 
 func (n numbered) Token() uint64 { return n.n }
 
-// Somebody who has waited since before the cut was passed, and is granted when others may use the second store alone,
-// gets a token above theirs. A waiter that got both at once sends the first store no more requests.
+// A waiter may have a number from before the cut, and be granted when others may already use the second store alone.
+// Its token is then above theirs. A waiter that is granted sooner sends the first store no further request.
 func TestTokenOfOldWaiterIsTheSeconds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		waited time.Duration
-		asked  int // of the first store
+		asked  int // requests to the first store
 		passed bool
 	}{{"AtOnce", 0, 2, false}, {"Soon", pair.SwitchDelay / 2, 2, false}, {"Late", pair.SwitchDelay, 4, true},
 		{"LateBeforeTheCut", pair.SwitchDelay, 3, false}} {
@@ -439,8 +441,8 @@ func TestTokenOfOldWaiterIsTheSeconds(t *testing.T) {
 	}
 }
 
-// Of two waiters with numbers from before the cut, one of which has waited for long, neither gets a token below that of
-// an owner before.
+// Two waiters have numbers from before the cut, and one of them has waited for long. Neither gets a token below that of
+// an earlier owner.
 func TestTokensOfOldAndNewWaitersRise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := &arriving{Backend: memory.New()}, memory.NewStore()

@@ -19,7 +19,8 @@ func resume(t *testing.T, b backend.Backend, r backend.Request) (backend.Lease, 
 	return b.(backend.Resumer).Resume(t.Context(), r)
 }
 
-// A lease is resumed although its owner has a number at one store, or another reader's lease ends later.
+// Resume finds both halves, even if the owner has a number appended at a store, or the lease of another reader ends
+// later.
 func TestResumeFindsBothHalves(t *testing.T) {
 	for name, owner := range map[string]string{
 		"Plain": "owner", "WithNumber": "owner#1", "Longest": strings.Repeat("o", backend.MaxOwnerLen),
@@ -31,7 +32,7 @@ func TestResumeFindsBothHalves(t *testing.T) {
 				r := shared(storetest.Wait(key, ttl))
 				r.Owner = owner
 				waiting := storetest.Start(t.Context(), g.both, r)
-				time.Sleep(3 * time.Second) // it makes more than one request to each store
+				time.Sleep(3 * time.Second) // the waiter makes more than one request to each store
 				if _, err := resume(t, g.both, r); !errors.Is(err, backend.ErrLost) {
 					t.Errorf("Resume of an owner that waits: %v, want ErrLost", err)
 				}
@@ -54,7 +55,8 @@ func TestResumeFindsBothHalves(t *testing.T) {
 	}
 }
 
-// An owner is not mistaken for one whose request was numbered, nor for a process that uses one store alone.
+// Resume does not mistake an owner for one with a number appended, nor for an owner that holds the key at only one
+// store.
 func TestResumeOfAnotherOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := start(t, 0)
@@ -88,7 +90,7 @@ func TestResumeOfAnotherOwner(t *testing.T) {
 				t.Errorf("Resume of a lease at one store: %v, want ErrLost", err)
 			}
 			time.Sleep(ttl / 2)
-			refusedBy(t, b) // its TTL is as it was
+			refusedBy(t, b) // its TTL is unchanged
 			storetest.Release(t, l)
 		}
 	})

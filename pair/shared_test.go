@@ -18,7 +18,7 @@ func shared(r backend.Request) backend.Request {
 	return r
 }
 
-// exclusiveOnly has no shared leases.
+// exclusiveOnly is a store without shared leases.
 type exclusiveOnly struct{ backend.Backend }
 
 func (e exclusiveOnly) Guarantees() backend.Guarantees {
@@ -42,7 +42,7 @@ func TestSharedNeedsBothStores(t *testing.T) {
 	}
 }
 
-// Readers of all generations share a key, and each of them keeps a writer of its neighbours out.
+// Readers of all generations share the key, and exclude writers of their own and neighbouring generations.
 func TestReadersOfEachGeneration(t *testing.T) {
 	g := start(t, 0)
 	for _, b := range []backend.Backend{g.old, g.both, g.next} {
@@ -83,7 +83,7 @@ func TestInspectOfReaders(t *testing.T) {
 	}
 }
 
-// Consecutive readers enter together, and none passes a writer that waits.
+// No reader overtakes a waiting writer. When the writer is cancelled, the consecutive readers behind it enter together.
 func TestQueueOfReadersAndWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := start(t, 0)
@@ -110,14 +110,14 @@ func TestQueueOfReadersAndWriters(t *testing.T) {
 	})
 }
 
-// Break ends the reader it names and no other, also where another's lease ends later at either store.
+// Break ends only the reader that it names, even if the lease of another reader ends later at either store.
 func TestBreakOfOneReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := start(t, 0)
 		writer := storetest.Acquire(t, g.next, storetest.Try(key, ttl))
 		r := shared(storetest.Wait(key, ttl))
 		waiting := storetest.Start(t.Context(), g.both, r)
-		time.Sleep(3 * time.Second) // it makes more than one request to each store
+		time.Sleep(3 * time.Second) // the waiter makes more than one request to each store
 		storetest.Release(t, writer)
 		broken := (<-waiting).Lease
 		others := []backend.Lease{

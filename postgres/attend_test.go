@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The end of its context ends a request, however young, and long before the time-out.
+// Cancelling its context ends a request at once, even a request that has just begun, and long before its timeout.
 func TestContextEndsYoungRequest(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -34,7 +34,7 @@ func TestContextEndsYoungRequest(t *testing.T) {
 	}
 }
 
-// The end of a request's context does not reach the next one of its session.
+// The end of a request's context does not affect the next request on the same session.
 func TestContextEndsOneRequest(t *testing.T) {
 	t.Parallel()
 	b := opened(t, shared(t).PostgresURL())
@@ -60,7 +60,7 @@ func TestContextEndsOneRequest(t *testing.T) {
 	}
 }
 
-// A request that ends with its connection leaves nothing with its context, which may live on.
+// If the connection of a queued waiter breaks, the waiter waits on. Cancelling its context still ends its Acquire.
 func TestBrokenRequestLeavesContext(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -70,7 +70,7 @@ func TestBrokenRequestLeavesContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := startAcquire(ctx, b, waiting("k", time.Minute))
-	queued(t, a, "k", 1) // so that its context is watched
+	queued(t, a, "k", 1) // now its context is watched
 	var waits *session
 	b.pool.mu.Lock()
 	for s := range b.pool.all {

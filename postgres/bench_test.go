@@ -14,8 +14,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// BenchmarkSerial measures one goroutine that acquires and releases one key, against the bare functions on one
-// connection.
+// BenchmarkSerial measures one goroutine that acquires and releases one key, and the bare functions on one connection
+// for comparison.
 func BenchmarkSerial(b *testing.B) {
 	s := servers.Postgres(b)
 	ctx := context.Background()
@@ -44,8 +44,9 @@ func BenchmarkSerial(b *testing.B) {
 	}
 }
 
-// BenchmarkSerialPaired takes turns, so that both see the same machine, and reports how much of the bare speed is left:
-// by the time taken in all, and by the medians, which a busy machine disturbs less.
+// BenchmarkSerialPaired alternates between the store and the bare functions, so that both run under the same load. It
+// reports the ratio of the bare time to the store's time, for the totals and for the medians. A busy machine affects
+// the medians less.
 func BenchmarkSerialPaired(b *testing.B) {
 	s := servers.Postgres(b)
 	bare, store := dialed(b, s.PostgresURL()), opened(b, s.PostgresURL())
@@ -77,7 +78,8 @@ func BenchmarkSerialPaired(b *testing.B) {
 	b.ReportMetric(float64(tookOurs[n].Microseconds()), "ours-p50-µs")
 }
 
-// BenchmarkHandOff passes one key around clients, each with connections of its own, against the bare functions.
+// BenchmarkHandOff passes one key around several clients, each with its own connections, and measures the bare
+// functions for comparison.
 func BenchmarkHandOff(b *testing.B) {
 	const clients = 8
 	s := servers.Postgres(b)
@@ -99,9 +101,9 @@ func BenchmarkHandOff(b *testing.B) {
 	})
 }
 
-// BenchmarkDistinct has 64 workers, each with a key of its own, share the 32 connections of one client, ours and the
-// bare functions in turns. It reports how much of the bare speed is left, and for how long the slowest of a hundred
-// cycles takes.
+// BenchmarkDistinct runs 64 workers, each with its own key, on the 32 connections of one client. It alternates between
+// the store and the bare functions. It reports the ratio of the bare time to the store's time, and the 99th percentile
+// of the time for one cycle.
 func BenchmarkDistinct(b *testing.B) {
 	const workers = 64
 	s := servers.Postgres(b)
@@ -135,7 +137,8 @@ func BenchmarkDistinct(b *testing.B) {
 	b.ReportMetric(float64(tookOurs[n-1].Microseconds()), "ours-max-µs")
 }
 
-// roundOf has so many workers call cycle fifty times each, and returns how long each call took, and all of them.
+// roundOf runs workers goroutines that call cycle fifty times each. It returns the duration of each call and of the
+// whole round.
 func roundOf(workers int, cycle func(worker int)) (took []time.Duration, all time.Duration) {
 	const cycles = 50
 	took = make([]time.Duration, workers*cycles)
@@ -154,8 +157,8 @@ func roundOf(workers int, cycle func(worker int)) (took []time.Duration, all tim
 	return took, time.Since(begun)
 }
 
-// BenchmarkReaders has 64 workers of one client share one key, and 64 writers with a key each, in turns. It reports how
-// much of the writers' speed the readers have.
+// BenchmarkReaders alternates between 64 workers of one client that share one key and 64 writers with a key each. It
+// reports the ratio of the writers' time to the readers' time.
 func BenchmarkReaders(b *testing.B) {
 	const workers = 64
 	s := servers.Postgres(b)

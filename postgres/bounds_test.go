@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// proxied opens a backend behind a proxy.
+// proxied opens a Backend that connects through a proxy.
 func proxied(t *testing.T, params string) (database, *proxy, *Backend) {
 	t.Helper()
 	s := shared(t)
@@ -18,7 +18,8 @@ func proxied(t *testing.T, params string) (database, *proxy, *Backend) {
 	return s, p, opened(t, s.via(p.Addr)+params)
 }
 
-// rest waits until nothing more is sent on the connections, which carry no leases.
+// rest waits until the connections, which must carry no leases, send nothing more: each has no idle timeout and is
+// watched.
 func rest(t *testing.T, b *Backend) {
 	t.Helper()
 	until(t, soon, "all connections are at rest", func() bool {
@@ -33,7 +34,7 @@ func rest(t *testing.T, b *Backend) {
 	})
 }
 
-// unanswered calls do while nothing comes back, and returns its error, which must be there soon.
+// unanswered calls do while the proxy drops all replies, and returns do's error. do must return soon.
 func unanswered(t *testing.T, p *proxy, do func() error) error {
 	t.Helper()
 	p.set(func(p *proxy) { p.mute = true })
@@ -52,8 +53,8 @@ func unanswered(t *testing.T, p *proxy, do func() error) error {
 	}
 }
 
-// What the server did with a request that it has not answered is unknown. To make it again would find the key held, by
-// oneself perhaps, and take the time of a request once more for each connection.
+// If a request gets no reply, its outcome is unknown, so the attempt is not repeated. A repetition could find the key
+// held by its own first attempt, and would take the request's time limit again for each connection.
 func TestUnansweredIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	for _, r := range []backend.Request{req("k", time.Minute), waiting("k", time.Minute)} {
@@ -70,7 +71,7 @@ func TestUnansweredIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// A timeout of our own is not reported as the end of the caller's context.
+// A timeout of the store itself is not reported as the end of the caller's context.
 func TestUnansweredInspect(t *testing.T) {
 	t.Parallel()
 	_, p, b := proxied(t, "&timeout=1s")
@@ -85,7 +86,7 @@ func TestUnansweredInspect(t *testing.T) {
 	}
 }
 
-// A wait in the queue has no limit. The renewal after a long one has.
+// A wait in the queue has no time limit. The renewal after a long wait has one.
 func TestUnansweredLateRenewal(t *testing.T) {
 	t.Parallel()
 	s, p, b := proxied(t, "&timeout=1s")
@@ -96,7 +97,7 @@ func TestUnansweredLateRenewal(t *testing.T) {
 	rest(t, b)
 	done := startAcquire(context.Background(), b, waiting("k", ttl))
 	queued(t, a, "k", 1)
-	p.set(func(p *proxy) { p.syncs, p.muteAt = 0, 1 }) // the renewal
+	p.set(func(p *proxy) { p.syncs, p.muteAt = 0, 1 }) // the next request is the renewal
 	time.Sleep(ttl/lateGrant + 100*time.Millisecond)   // sleeps: the wait that makes a grant late
 	release(t, held)
 	until(t, soon, "the answer to the renewal is lost", func() (lost bool) {
@@ -107,7 +108,8 @@ func TestUnansweredLateRenewal(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
-// A lease that could not be given up in time is not counted for ever, but goes with its connection.
+// If a lost lease cannot be released in time, its connection is closed, and the lease no longer counts toward
+// MaxLeases.
 func TestUnansweredGivingUp(t *testing.T) {
 	t.Parallel()
 	_, p, b := proxied(t, "&timeout=1s")
@@ -122,8 +124,8 @@ func TestUnansweredGivingUp(t *testing.T) {
 	p.set(func(p *proxy) { p.mute = false })
 }
 
-// A lease that ends while another's request takes its time is given up after that, however long it takes: the
-// connection may live on.
+// If a lease is lost while its session's turn is taken, its lock is free in the end, however long the turn lasts.
+// Another lease of the client is not affected.
 func TestGivingUpWaitsForTheTurn(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

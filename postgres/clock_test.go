@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// The server's timers compare its wall clock, which Guarantees.EnforcedBy and EarlyLoss say. A step back of that clock
-// keeps the key of a frozen holder for longer by the step, and never frees it early.
+// The server's timers use its wall clock, as Guarantees.EnforcedBy and EarlyLoss state. If the clock steps back, the
+// key of a frozen holder stays taken for longer, by at most the step. The key is never free early.
 func TestServerClockBack(t *testing.T) {
 	t.Parallel()
 	const ttl, step = 2 * time.Second, 4 * time.Second
@@ -39,10 +39,10 @@ func TestServerClockBack(t *testing.T) {
 	}
 }
 
-// A step forward can end a live lease before its deadline: when an alarm of the server's that was set for an earlier
-// request goes off, it looks at the clock. The holder is notified at once, as of any end of a session.
+// A step forward can end a live lease before its deadline: an alarm that the server set for an earlier request checks
+// the clock when it fires. The holder is notified at once, as of any end of its session.
 func TestServerClockForward(t *testing.T) {
-	// not parallel: beside other tests the alarm is set late
+	// not parallel: while other tests run, the server sets the alarm late
 	const ttl, step, tries = 3 * time.Second, time.Hour, 10
 	s := servers.Postgres(t)
 	stepClock := clockOf(t, s)
@@ -53,9 +53,9 @@ func TestServerClockForward(t *testing.T) {
 		l := acquire(t, a, waiting("k", ttl))
 		next := startAcquire(context.Background(), b, waiting("k", time.Minute))
 		queued(t, a, "k", 1)
-		time.Sleep(ttl / 2) // sleeps: leaves ttl/2 to the server's alarm when the lease has ttl again
+		time.Sleep(ttl / 2) // sleeps: the server's alarm fires ttl/2 after the renewal, which restores the full ttl
 		if err := l.Renew(context.Background(), ttl); errors.Is(err, backend.ErrLost) {
-			release(t, granted(t, next, ttl+soon).Lease) // the machine stood still
+			release(t, granted(t, next, ttl+soon).Lease) // the machine stalled
 			continue
 		} else if err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestServerClockForward(t *testing.T) {
 	if early < ttl/4 {
 		t.Errorf("what Guarantees warn of did not happen")
 	}
-	l := acquire(t, a, req("k", ttl)) // and everything goes on
+	l := acquire(t, a, req("k", ttl)) // locks still work after the step
 	if err := l.Renew(context.Background(), ttl); err != nil {
 		t.Error(err)
 	}

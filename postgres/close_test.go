@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// closesSoon fails if Close of what open returns takes as long as its grace. On a busy machine that may be so once, but
-// not every time.
+// closesSoon fails if Close of the opened Backend takes as long as its grace period in each of three tries: on a busy
+// machine, one Close may be slow.
 func closesSoon(t *testing.T, open func() (b *Backend, closed func())) {
 	t.Helper()
 	const most, tries = 9 * time.Second / 10, 3
@@ -30,7 +30,7 @@ func closesSoon(t *testing.T, open func() (b *Backend, closed func())) {
 	t.Errorf("Close took %v", took)
 }
 
-// A connection that is at rest, and watched, does not hold Close up until its grace is over.
+// A watched idle connection does not make Close wait for its grace period.
 func TestCloseWaitsForNobodyAtRest(t *testing.T) {
 	s := shared(t)
 	closesSoon(t, func() (*Backend, func()) {
@@ -42,7 +42,7 @@ func TestCloseWaitsForNobodyAtRest(t *testing.T) {
 	})
 }
 
-// watched counts the connections of b that are read from.
+// watched returns the number of connections of b that a watcher reads from.
 func watched(b *Backend) (n int) {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
@@ -54,7 +54,7 @@ func watched(b *Backend) (n int) {
 	return n
 }
 
-// Close does not wait for those who stand in the server's queue.
+// Close does not wait for waiters in the server's queue. Their Acquires return ErrClosed.
 func TestCloseEndsWaits(t *testing.T) {
 	s := shared(t)
 	a := opened(t, s.PostgresURL())
@@ -72,7 +72,7 @@ func TestCloseEndsWaits(t *testing.T) {
 	})
 }
 
-// A lease whose renewal has no answer when Close ends keeps its key until its TTL has run out, as others do.
+// If a renewal has no reply when Close ends, its key stays held until the TTL has run out, as for any other lease.
 func TestCloseKeepsKeyUnderRenewal(t *testing.T) {
 	t.Parallel()
 	const ttl = 4 * time.Second

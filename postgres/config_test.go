@@ -23,10 +23,11 @@ func parsed(t *testing.T, url string) *pgx.ConnConfig {
 	return config
 }
 
-// BeforeConnect sets the password of each new connection, so that locks go on after the password has changed.
+// BeforeConnect sets the password of each new connection, so that the store keeps working after the password has
+// changed.
 func TestBeforeConnect(t *testing.T) {
 	t.Parallel()
-	s := servers.Postgres(t) // which asks the role guarded for its password
+	s := servers.Postgres(t) // its authentication requires a password for the role guarded
 	admin := dialed(t, s.PostgresURL())
 	exec := func(sql string) {
 		t.Helper()
@@ -69,7 +70,7 @@ func TestBeforeConnect(t *testing.T) {
 	}
 }
 
-// An application's settings for its own sessions neither end a lock's session nor bound its waits.
+// An application's settings for its own sessions neither end a lock's session nor limit its waits.
 func TestOwnSettings(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -93,7 +94,7 @@ func TestOwnSettings(t *testing.T) {
 	defer b.Close()
 	l := acquire(t, b, req("k", time.Minute))
 	done := queueUp(t, b, waiting("k", time.Minute), 1)
-	const longer = 300 * time.Millisecond // than all of these limits
+	const longer = 300 * time.Millisecond // than each of these time limits
 	select {
 	case o := <-done:
 		t.Fatalf("the waiter got %+v", o)

@@ -15,7 +15,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// many is how many leases one client of the suite can hold: each takes a connection.
+// many is the number of leases that one client of the suite holds at once. Each lease has its own connection.
 const many = 14
 
 func TestConformance(t *testing.T) {
@@ -51,7 +51,7 @@ func openURL(ctx context.Context, url string) (*Backend, error) {
 	return b.(*Backend), nil
 }
 
-// evict ends the session that holds key.
+// evict terminates the session that holds key.
 func evict(ctx context.Context, s *servers.Server, key string) error {
 	c, err := pgx.Connect(ctx, s.PostgresURL())
 	if err != nil {
@@ -64,7 +64,7 @@ func evict(ctx context.Context, s *servers.Server, key string) error {
 	return err
 }
 
-// cut breaks all connections.
+// cut closes the client's end of every connection.
 func (b *Backend) cut() {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// Connections that a peak has made are given back when they have rested, but for one.
+// Connections that were opened for a peak are closed after they have been idle, except one.
 func TestConnectionsAreGivenBack(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -49,7 +49,7 @@ func TestConnectionsAreGivenBack(t *testing.T) {
 	}
 }
 
-// Those who wait for a connection get it in the order in which they came.
+// Waiters for a connection are served in order of arrival. Only the order of the first two is checked.
 func TestLineForConnections(t *testing.T) {
 	t.Parallel()
 	b := opened(t, gentleURL(t)+"&lock_max_leases=4")
@@ -73,7 +73,7 @@ func TestLineForConnections(t *testing.T) {
 		until(t, soon, "it stands in the line", func() bool {
 			b.pool.mu.Lock()
 			defer b.pool.mu.Unlock()
-			return len(b.pool.line) > min(i, 1) // two may queue at the server, the others ask again
+			return len(b.pool.line) > min(i, 1) // the first two are in line, in order; the others may arrive in any order
 		})
 	}
 	release(t, held[0])
@@ -89,7 +89,8 @@ func TestLineForConnections(t *testing.T) {
 	}
 }
 
-// A server without a connection left is reported as such at once; who may wait gets the next one.
+// If the server has no free connection, an Acquire that may not wait returns ErrExhausted, and opening fails. A waiter
+// gets the next connection that becomes free.
 func TestServerHasNoConnection(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "max_connections=12", "superuser_reserved_connections=3")
@@ -126,7 +127,7 @@ func TestServerHasNoConnection(t *testing.T) {
 	select {
 	case o := <-line:
 		t.Errorf("a wait without a connection ended: %v", o.Err)
-	case <-time.After(100 * time.Millisecond): // the time that is looked at
+	case <-time.After(100 * time.Millisecond): // long enough to show that the wait continues
 	}
 	release(t, held[0])
 	release(t, granted(t, line, soon).Lease)

@@ -18,8 +18,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// An applicationConn has the method of *stdlib.Conn that matters here. The module fence/sqltest has stdlib itself,
-// which needs modules that this one does not.
+// An applicationConn stands for *stdlib.Conn: it has the method that NewFromDB uses. The module fence/sqltest tests
+// stdlib itself, which needs modules that this module does not require.
 type applicationConn struct{ conn *pgx.Conn }
 
 func (c applicationConn) Conn() *pgx.Conn                     { return c.conn }
@@ -28,15 +28,15 @@ func (c applicationConn) Begin() (driver.Tx, error)           { return nil, erro
 func (c applicationConn) Close() error                        { return c.conn.Close(context.Background()) }
 func (c applicationConn) Ping(ctx context.Context) error      { return c.conn.Ping(ctx) }
 
-// A tracedConn is a connection of a driver that wraps another.
+// A tracedConn is a connection of a driver that wraps another driver.
 type tracedConn struct{ driver.Conn }
 
 func (c tracedConn) Raw() driver.Conn { return c.Conn }
 
-// An otherConn is a connection of a driver other than that of pgx.
+// An otherConn is a connection of a driver that is not the driver of pgx.
 type otherConn struct{ driver.Conn }
 
-// An applicationConnector makes the connections of an application's *sql.DB, and counts them.
+// An applicationConnector opens the connections of an application's *sql.DB, and counts them.
 type applicationConnector struct {
 	config *pgx.ConnConfig
 	wrap   func(driver.Conn) driver.Conn
@@ -54,7 +54,7 @@ func (c applicationConnector) Connect(ctx context.Context) (driver.Conn, error) 
 	return c.wrap(applicationConn{conn}), nil
 }
 
-// applicationDB is a database of one connection at most, and the number of connections that were made.
+// applicationDB returns a database with at most one connection, and the counter of the connections that it has opened.
 func applicationDB(t *testing.T, url string, wrap func(driver.Conn) driver.Conn) (*sql.DB, *atomic.Int32) {
 	t.Helper()
 	config, err := pgx.ParseConfig(url)
@@ -70,7 +70,8 @@ func applicationDB(t *testing.T, url string, wrap func(driver.Conn) driver.Conn)
 
 func bare(c driver.Conn) driver.Conn { return c }
 
-// A store on an application's database takes its configuration, not its connections, and does not close it.
+// A store made from an application's database uses the database's configuration, but not its connections, and does not
+// close it.
 func TestNewFromDB(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -107,7 +108,8 @@ func TestNewFromDB(t *testing.T) {
 	}
 }
 
-// What cannot work is refused, with no request if the arguments show it.
+// Invalid arguments fail without a request. NewFromDB also fails if the driver is not that of pgx, if no connection is
+// free in time, or if the server is down.
 func TestNewFromDBRefuses(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -134,7 +136,7 @@ func TestNewFromDBRefuses(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("all connections in use: %v", err)
 	}
-	if err := errors.Join(busy.Close(), db.PingContext(t.Context())); err != nil { // nothing of them is kept
+	if err := errors.Join(busy.Close(), db.PingContext(t.Context())); err != nil { // NewFromDB has kept no connection
 		t.Error(err)
 	}
 	db, _ = applicationDB(t, "postgres://u:hunter2@"+closed+"/db?sslmode=disable", bare)
@@ -144,7 +146,8 @@ func TestNewFromDBRefuses(t *testing.T) {
 	}
 }
 
-// A new topology for the suite: the configuration comes from a database, and a hook changes it for each connection.
+// The core of the suite passes on a store whose configuration comes from a database, with a hook that changes the
+// configuration of each connection.
 func TestConformanceOwnClient(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "the core of the suite once more")
@@ -158,7 +161,7 @@ func TestConformanceOwnClient(t *testing.T) {
 				return nil
 			}})
 		}
-		h.Restart, h.RestartEmpty, h.StepClock = nil, nil, nil // the database, too, would have to reconnect
+		h.Restart, h.RestartEmpty, h.StepClock = nil, nil, nil // the database would have to reconnect, too
 		return h
 	})
 }

@@ -22,7 +22,7 @@ func TestDoctorSettings(t *testing.T) {
 	storetest.Finds(t, b, "few-connections", "short-timeouts", "fsync-off", "no-activities")
 }
 
-// There is no server of this version to be had: the rule alone.
+// The servers of these tests are too old for transaction_timeout, so only the rule is tested.
 func TestDoctorTransactionTimeout(t *testing.T) {
 	list := kit.Apply(rules, "", reading{values: map[string]string{"transaction_timeout": "1000"}})
 	if len(list) != 1 || list[0].Code != "transaction-timeout" {

@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A standby that the primary waits for, and that is away, does not keep a grant with Durable waiting with its lock and
-// without a timer: a client that dies meanwhile would hold the key for as long as the standby is away.
+// With Durable, a grant does not wait for an absent synchronous standby. Otherwise the session would hold the lock
+// while it waits, without a timer: if its client died, the key would stay held until the standby returned.
 func TestDurableWithoutStandby(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "synchronous_standby_names=absent")

@@ -16,9 +16,9 @@ import (
 
 var databaseURL = "postgres://app@localhost:5432/shop"
 
-// The row remembers the highest token that has written it, in the same statement that writes. A holder that was paused
-// beyond its lease changes nothing, and gets an error. Package fence does the same for transactions of several
-// statements.
+// Each update writes the holder's token into the row, in the same statement. If a holder was paused until its lease
+// ended and a later holder has written, its update changes nothing and fails. Package fence does the same for
+// transactions of several statements.
 func Example_fencedUpdate() {
 	ctx := context.Background()
 	config, err := pgx.ParseConfig(databaseURL)

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/postgres"
 )
 
-// An application that has a configuration of pgx makes a store by it. The store has connections of its own.
+// An application that has a configuration of pgx opens a store with it. The store opens its own connections.
 func ExampleNew() {
 	ctx := context.Background()
 	config, err := pgx.ParseConfig("postgres://app@localhost:5432/shop")
@@ -36,8 +36,8 @@ func ExampleNew() {
 	fmt.Println("token", lease.Token())
 }
 
-// An application that has a database, opened with the driver of pgx, makes a store by its configuration. The database
-// stays open, and lends the store no connection.
+// An application that has a database, opened with the driver of pgx, opens a store with the same configuration. The
+// store does not use the database's connections, and the database stays open.
 func ExampleNewFromDB() {
 	ctx := context.Background()
 	db, err := sql.Open("pgx", "postgres://app@localhost:5432/shop") // by github.com/jackc/pgx/v5/stdlib
@@ -55,7 +55,7 @@ func ExampleNewFromDB() {
 	fmt.Println("fair:", store.Guarantees().FIFO)
 }
 
-// A wrong URL fails before any request, and shows no password.
+// An invalid URL fails before any request, with an error that does not show the password.
 func Example_url() {
 	_, _, err := driver.Open(context.Background(), "postgres://app:secret@localhost/shop?lock_durable=maybe")
 	fmt.Println(err)

@@ -15,7 +15,8 @@ import (
 
 var variants = map[string]string{"default": "", "durable": "&lock_durable=true"}
 
-// freedAfter waits for the key's lock, and returns how long after the holder's last request the server gave it away.
+// freedAfter waits until the server grants the key's lock, and returns the time from the holder's last request to this
+// grant.
 func freedAfter(t *testing.T, c *pgx.Conn, key string) time.Duration {
 	t.Helper()
 	h := hashOf(key)
@@ -28,8 +29,8 @@ func freedAfter(t *testing.T, c *pgx.Conn, key string) time.Duration {
 	return freed.Sub(since)
 }
 
-// P3: the key of a frozen holder is free when its TTL has run out, by the server's clock. A server that did not run may
-// be late once, but not twice.
+// P3: the key of a frozen holder is free when its TTL has run out, by the server's clock. A server that gets no
+// processor time may be late once, but not twice.
 func TestFrozenHolder(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -56,7 +57,7 @@ func TestFrozenHolder(t *testing.T) {
 	}
 }
 
-// A holder that is killed leaves at once.
+// The key of a killed holder is free at once.
 func TestKilledHolder(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -69,8 +70,8 @@ func TestKilledHolder(t *testing.T) {
 	}
 }
 
-// P4: a waiter that was killed or is cut off delays the next one by its TTL at most, also if the dead waiter is a
-// writer between readers.
+// P4: a waiter that was killed, cut off or frozen delays the next waiter by at most its TTL, even if it is a writer
+// between readers.
 func TestDeadWaiter(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -116,8 +117,8 @@ func TestDeadWaiter(t *testing.T) {
 	}
 }
 
-// P5: the end of a session is known to its holder within 100 ms, however long it has been quiet. A busy machine may
-// take longer now and then, but not every time.
+// P5: a holder is notified of the end of its session within 100 ms, however long the session has been idle. A busy
+// machine may exceed the limit now and then, but not three times in a row.
 func TestTerminatedHolder(t *testing.T) {
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
@@ -139,7 +140,7 @@ func TestTerminatedHolder(t *testing.T) {
 	}
 }
 
-// terminated ends the session of a lease on key, the i-th, and returns how long its holder took to know.
+// terminated terminates the session of the i-th lease on key, and returns the time until its Lost channel was closed.
 func terminated(t *testing.T, b *Backend, c *pgx.Conn, key string, i int) time.Duration {
 	t.Helper()
 	l := acquire(t, b, req(key, time.Minute))
@@ -164,7 +165,7 @@ func terminated(t *testing.T, b *Backend, c *pgx.Conn, key string, i int) time.D
 	return took
 }
 
-// A Release that meets the end of its session says so, before anything has been noticed.
+// If the server has ended the session, Release returns ErrLost, even before the client has noticed the end.
 func TestReleaseMeetsEnd(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -181,7 +182,7 @@ func TestReleaseMeetsEnd(t *testing.T) {
 	}
 }
 
-// A connection without leases is not ended by the timer of its last one, and is used again.
+// A connection without a lease is not ended by the timer of its last lease, and is reused.
 func TestIdleConnectionsLast(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -204,7 +205,7 @@ func TestIdleConnectionsLast(t *testing.T) {
 	}
 }
 
-// Close leaves the keys of live leases held until the TTL has run out, as their holders may be at work.
+// After Close, the keys of live leases stay held until the TTL has run out, because their holders may still be working.
 func TestCloseKeepsKeys(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

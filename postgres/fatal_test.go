@@ -15,7 +15,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// An application's own handler of errors does not hide that the server has ended a session.
+// An application's own error handler does not hide that the server has ended a session.
 func TestOwnErrorHandler(t *testing.T) {
 	t.Parallel()
 	url := gentleURL(t)
@@ -46,8 +46,8 @@ func TestOwnErrorHandler(t *testing.T) {
 	}
 }
 
-// An application's own way to end requests, by a cancel request and some time for the answer, does not keep a renewal
-// from a connection that is read from.
+// An application's own context watcher, which sends a cancel request and waits for the reply, does not block a renewal
+// on a watched connection.
 func TestOwnContextWatcher(t *testing.T) {
 	t.Parallel()
 	config, err := pgx.ParseConfig(gentleURL(t))
@@ -71,7 +71,7 @@ func TestOwnContextWatcher(t *testing.T) {
 	}
 }
 
-// unwatch keeps connections at rest from being read, so that the next request is what finds them ended.
+// unwatch stops the watches of idle connections, so that only the next request detects that a connection has ended.
 func unwatch(b *Backend) {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
@@ -81,7 +81,7 @@ func unwatch(b *Backend) {
 	}
 }
 
-// endSession ends the session that holds key.
+// endSession terminates the session that holds key.
 func endSession(t *testing.T, c *pgx.Conn, key string) {
 	t.Helper()
 	classid, objid := hashOf(key).halves()
@@ -89,7 +89,7 @@ func endSession(t *testing.T, c *pgx.Conn, key string) {
 		WHERE `+advisory+` AND granted AND classid = $1::oid AND objid = $2::oid`, classid, objid)
 }
 
-// Any number of sessions that have ended at rest is no error of the next call.
+// If idle sessions have ended, however many, the next call still succeeds.
 func TestSessionsEndedAtRest(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -116,7 +116,7 @@ func TestSessionsEndedAtRest(t *testing.T) {
 	}
 }
 
-// A request that is answered at the last moment leaves no deadline behind on its connection.
+// If a reply arrives just before the deadline, the deadline does not affect the next request on the connection.
 func TestAnswerAtTheLimit(t *testing.T) {
 	t.Parallel()
 	b := opened(t, gentleURL(t))
@@ -128,7 +128,7 @@ func TestAnswerAtTheLimit(t *testing.T) {
 			_, err := s.wire().Read(make([]byte, 1))
 			return errors.Is(err, os.ErrDeadlineExceeded)
 		})
-		return nil // as if the answer had been read before
+		return nil // as if the reply had been read before the deadline
 	}); err != nil {
 		t.Fatal(err)
 	}

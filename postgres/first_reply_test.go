@@ -12,8 +12,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// In the time of a quiet machine: a port that stays silent fails within 2 s, and is not dialled again. A caller with a
-// deadline waits for a slow server.
+// In fake time, as on a machine that is not busy: a silent port fails within 2 s, and is not dialled again. If the
+// caller's context has a deadline, a slow server has more time.
 func TestFirstReply(t *testing.T) {
 	for what, c := range map[string]struct {
 		patient bool
@@ -63,7 +63,7 @@ func TestFirstReply(t *testing.T) {
 					}
 					return
 				}
-				time.AfterFunc(time.Minute, func() { _, _ = server.Write([]byte("T")) }) // no limit for what follows
+				time.AfterFunc(time.Minute, func() { _, _ = server.Write([]byte("T")) }) // the limit is only for the first byte
 				if _, err := conn.Read(make([]byte, 1)); err != nil {
 					t.Errorf("the second byte: %v", err)
 				}
@@ -72,7 +72,7 @@ func TestFirstReply(t *testing.T) {
 	}
 }
 
-// A connection that is closed early is not a silent one.
+// A connection that is closed early does not mark its address as silent.
 func TestFirstReplyOfClosedConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial := expectReply(func(context.Context, string, string) (net.Conn, error) {
@@ -94,7 +94,7 @@ func TestFirstReplyOfClosedConnection(t *testing.T) {
 	})
 }
 
-// Opening a port that accepts connections and is not Postgres' ends after firstReplyLimit, with and without TLS.
+// Opening fails after firstReplyLimit if the port accepts connections and never replies, with and without TLS.
 func TestPortThatIsNotPostgres(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -110,7 +110,7 @@ func TestPortThatIsNotPostgres(t *testing.T) {
 			if !errors.Is(err, backend.ErrUnavailable) {
 				t.Errorf("%v", err)
 			}
-			// The limit is a sum of the store's own; the margin is for a busy machine.
+			// The margin of 1.5 s is for a busy machine.
 			if took := time.Since(begun); took > firstReplyLimit+1500*time.Millisecond {
 				t.Errorf("took %v: %v", took, err)
 			}

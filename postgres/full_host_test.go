@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Of several hosts one may be full and another silent: the error is what the full one has said, and no time limit of
-// ours.
+// If one host is full and another one is silent, the error is that of the full host, and does not match a context
+// error.
 func TestToldOfAFullHostBesideASilentOne(t *testing.T) {
 	err := unavailable(errors.Join(&pgconn.PgError{Severity: "FATAL", Code: codeTooMany}, context.DeadlineExceeded))
 	if !errors.Is(err, ErrExhausted) || !errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) {

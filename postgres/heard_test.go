@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A wait that ends reports whether the key was busy; one that the server has not answered does not say so.
+// If a wait ends, its error matches ErrHeld if the key was busy, but not if the server has not replied.
 func TestEndedWaitReportsBusy(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -33,7 +33,7 @@ func TestEndedWaitReportsBusy(t *testing.T) {
 		}
 		var err error
 		for within := 500 * time.Millisecond; !errors.Is(err, backend.ErrHeld) && within < 2*soon; within *= 4 {
-			err = end("k", within) // in which a busy machine may not answer at all
+			err = end("k", within) // a busy machine may not reply at all within this time
 		}
 		if !errors.Is(err, backend.ErrHeld) {
 			t.Errorf("%s: a wait for a busy key: %v, want ErrHeld too", mode, err)
@@ -47,7 +47,8 @@ func TestEndedWaitReportsBusy(t *testing.T) {
 	}
 }
 
-// A server that answers each attempt at a free key with an error is not away: the wait ends with what it says.
+// If the server replies to an attempt at a free key with an error, the wait ends with that error: the server can be
+// reached.
 func TestErrorEndsWait(t *testing.T) {
 	t.Parallel()
 	s := altered(t)

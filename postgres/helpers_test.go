@@ -10,14 +10,14 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// soon bounds what must happen at once on a machine that may be busy.
+// soon limits the time for events that must happen at once, on a machine that may be busy.
 const soon = storetest.Soon
 
 const closed = storetest.NoServer
 
 type outcome = storetest.Outcome
 
-// What all stores' tests do.
+// Helpers that the tests of all stores share.
 var (
 	opened       = storetest.Opened[*Backend]
 	req          = storetest.Try
@@ -32,7 +32,7 @@ var (
 	lost         = storetest.Lost
 )
 
-// dialed is a plain connection, to look behind the backend.
+// dialed opens a plain connection, which bypasses the Backend.
 func dialed(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(context.Background(), url)
@@ -43,7 +43,7 @@ func dialed(t testing.TB, url string) *pgx.Conn {
 	return c
 }
 
-// query reads one value.
+// query runs sql and returns the single value of its result.
 func query[T any](t testing.TB, c *pgx.Conn, sql string, args ...any) (v T) {
 	t.Helper()
 	if err := c.QueryRow(context.Background(), sql, args...).Scan(&v); err != nil {
@@ -52,23 +52,23 @@ func query[T any](t testing.TB, c *pgx.Conn, sql string, args ...any) (v T) {
 	return v
 }
 
-// advisory selects the locks of the database that is asked.
+// advisory is the SQL condition that selects the advisory locks of the connection's database.
 const advisory = `locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-// locks counts the advisory locks of the database, held and waited for.
+// locks counts the advisory locks of the database, both held and waited for.
 func locks(t testing.TB, c *pgx.Conn) int {
 	t.Helper()
 	return query[int](t, c, "SELECT count(*) FROM pg_locks WHERE "+advisory)
 }
 
-// isWatched reports whether s is being read from.
+// isWatched reports whether a watcher reads from s.
 func (s *session) isWatched() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.watched
 }
 
-// wire is the connection beneath its encryption.
+// wire returns the network connection below TLS.
 func (s *session) wire() net.Conn {
 	c := s.conn.Conn()
 	if enc, ok := c.(interface{ NetConn() net.Conn }); ok {
@@ -77,10 +77,10 @@ func (s *session) wire() net.Conn {
 	return c
 }
 
-// halves are how pg_locks shows a lock on one bigint.
+// halves returns the two columns with which pg_locks shows a lock on one bigint.
 func (h hash) halves() (classid, objid uint32) { return uint32(uint64(h) >> 32), uint32(h) }
 
-// leases counts what is held or asked for.
+// leases counts the sessions that carry a lease or an attempt. The caller must hold p.mu.
 func (p *pool) leases() (n int) {
 	for s := range p.all {
 		if s.held != nil && !s.held.query {

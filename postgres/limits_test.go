@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// P1: a wait that is cancelled while it is granted leaves nothing held, and no session with a lock.
+// P1: if a wait is cancelled while its lock is granted, no lock remains on any session.
 func TestCancelRacesGrant(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -30,7 +30,7 @@ func TestCancelRacesGrant(t *testing.T) {
 		done := startAcquire(ctx, b, r)
 		queued(t, a, key, 1)
 		go cancel()
-		time.Sleep(rand.N(200 * time.Microsecond)) // sleeps: a random moment of the cancellation
+		time.Sleep(rand.N(200 * time.Microsecond)) // sleeps: the lock is released at a random time after the cancellation
 		release(t, l)
 		if o := <-done; o.Err == nil {
 			won++
@@ -43,7 +43,7 @@ func TestCancelRacesGrant(t *testing.T) {
 	until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
 }
 
-// P2 and P7: a Release whose context has ended releases, and no session goes back with a lock.
+// P2 and P7: a Release whose context has ended still releases, and no session returns to the pool with a lock.
 func TestCancelledRelease(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -70,7 +70,7 @@ func TestCancelledRelease(t *testing.T) {
 	}
 }
 
-// P8: tokens strictly rise whoever gets the key and how.
+// P8: tokens strictly increase, whichever client gets the key, and whether or not it waited.
 func TestTokensRise(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -79,13 +79,13 @@ func TestTokensRise(t *testing.T) {
 	}
 	var (
 		wg    sync.WaitGroup
-		inner sync.Mutex // held by who holds the key, or it fails
+		inner sync.Mutex // locked by the key's holder; TryLock fails if there are two
 		last  uint64
 		total atomic.Int64
 	)
 	const least = 50
 	end := time.Now().Add(2 * time.Second)
-	more := func() bool { // a busy machine takes longer for so many
+	more := func() bool { // a busy machine needs longer for that many grants
 		return time.Now().Before(end) || total.Load() < least && time.Now().Before(end.Add(30*time.Second))
 	}
 	for i := range 10 {
@@ -125,7 +125,7 @@ func TestTokensRise(t *testing.T) {
 	}
 }
 
-// P11: a full lock table is a typed error, and so is our own cap, which is below it.
+// P11: if the server's lock table is full, Acquire returns ErrExhausted. MaxLeases is at most a quarter of the table.
 func TestLockTableFull(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "max_connections=20", "max_locks_per_transaction=10", "max_prepared_transactions=0")
@@ -135,13 +135,13 @@ func TestLockTableFull(t *testing.T) {
 		t.Errorf("%d leases of a table of 200", n)
 	}
 	warm := acquire(t, b, req("warm", time.Minute))
-	release(t, acquire(t, b, req("k", time.Minute))) // there is another connection
+	release(t, acquire(t, b, req("k", time.Minute))) // leaves a second, idle connection
 	const many = 100000
 	if _, err := c.Exec(context.Background(), "SELECT pg_advisory_lock(i) FROM generate_series(1, $1::int) i",
 		many); code(err) != codeOutOfMemory {
 		t.Fatalf("filling the lock table: %v", err)
 	}
-	for i := range 4 { // by that connection, then by new ones
+	for i := range 4 { // on the idle connection, then on new ones
 		r := req("k", time.Minute)
 		r.Wait = i%2 == 0
 		if _, err := b.Acquire(context.Background(), r); !errors.Is(err, ErrExhausted) {
@@ -155,8 +155,8 @@ func TestLockTableFull(t *testing.T) {
 	release(t, warm)
 }
 
-// A Backend that has no connection left says so, and what it holds can be used; waiters for whom there is none get
-// their turn all the same.
+// If no connection is free, Acquire returns ErrExhausted, and the held leases can still be renewed and released.
+// Waiters that find no free connection are granted the key later.
 func TestConnectionsUsedUp(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -212,7 +212,7 @@ func TestConnectionsUsedUp(t *testing.T) {
 	}
 }
 
-// A lock that is not ours shows its session.
+// Inspect shows the session of a lock that another tool holds.
 func TestInspectForeign(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -228,7 +228,7 @@ func TestInspectForeign(t *testing.T) {
 	}
 }
 
-// A reply that is lost leaves nothing behind: the session of a broken connection is ended.
+// If a reply is lost, no lock remains on the server.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -262,10 +262,10 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// With Durable, no crash makes a token come again.
+// With Durable, tokens increase across crashes of the server.
 func TestTokensOutliveCrash(t *testing.T) {
 	t.Parallel()
-	s := servers.Postgres(t, "synchronous_commit=off") // which we overrule
+	s := servers.Postgres(t, "synchronous_commit=off") // the store overrides this setting
 	var last uint64
 	for range 3 {
 		b := opened(t, s.PostgresURL()+"&lock_durable=true")
@@ -284,7 +284,8 @@ func TestTokensOutliveCrash(t *testing.T) {
 	}
 }
 
-// Capacity is what the server has room for: Debian's 100, less three for superusers, less who is there.
+// Capacity is the number of connections that the server still accepts: Debian's 100, minus three for superusers, minus
+// the open connections.
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "max_connections=100")
@@ -301,13 +302,13 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// What a role has open counts against its limit.
+// The open connections of a role count against its connection limit.
 func TestCapacityOfRole(t *testing.T) {
 	t.Parallel()
 	const limit, open = 10, 8
 	s := shared(t)
 	url := s.role(t, dialed(t, s.PostgresURL()), fmt.Sprint("CONNECTION LIMIT ", limit))
-	b := opened(t, url) // one connection, which looks around
+	b := opened(t, url) // one connection, which Capacity uses
 	for range open - 1 {
 		dialed(t, url)
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// childEnv makes the test program a client of its own: it opens the URL, acquires the key, says so, and does no more.
+// childEnv makes the test binary run as a client process, which opens the URL, acquires the key, prints "held", and
+// then only sleeps.
 const childEnv = "ANYLOCK_POSTGRES_CHILD"
 
 func TestMain(m *testing.M) {
@@ -55,7 +56,7 @@ func child(args []string) {
 	time.Sleep(time.Minute) // sleeps: a process that lives until the test stops or kills it
 }
 
-// A process is a client in a process of its own, which ends with the test.
+// A process is a client in its own process, which is killed at the end of the test.
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd

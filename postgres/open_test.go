@@ -15,7 +15,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// Bad URLs are refused before any request, and without the password.
+// Invalid URLs are refused before any request, with an error that does not show the password.
 func TestBadURLs(t *testing.T) {
 	t.Parallel()
 	for url, hint := range map[string]string{
@@ -56,7 +56,7 @@ func TestBadURLs(t *testing.T) {
 	}
 }
 
-// A configuration whose run-time parameters were taken away does, and is not given any.
+// New accepts a configuration whose RuntimeParams are nil, and does not change it.
 func TestNoRuntimeParams(t *testing.T) {
 	t.Parallel()
 	config, err := pgx.ParseConfig(gentleURL(t))
@@ -75,10 +75,11 @@ func TestNoRuntimeParams(t *testing.T) {
 	}
 }
 
-// A server that is down, does not speak, or does not let us in, shows at opening.
+// Opening fails if the server is down, does not reply, or refuses the login, with an error that does not show the
+// password.
 func TestOpenFails(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never replies
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// Several hosts and sockets are pgx's matter, and work.
+// URLs with several hosts or with sockets, which pgx handles, work.
 func TestURLForms(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -132,7 +133,7 @@ func TestURLForms(t *testing.T) {
 	}
 }
 
-// A host that does not answer leaves time for the others.
+// A host that does not reply leaves enough time for the other hosts.
 func TestSilentHost(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -145,13 +146,13 @@ func TestSilentHost(t *testing.T) {
 	release(t, acquire(t, b, req("k", time.Minute)))
 }
 
-// A pooler is refused in all its modes, with an error that names the store to use instead.
+// A pooler is refused in each of its modes, with an error that names the store to use instead.
 func TestPoolersAreRefused(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	for _, mode := range []string{"session", "transaction", "statement"} {
 		bouncer := servers.PgBouncer(t, s.Server, mode)
-		for range 3 { // its pool has a connection then
+		for range 3 { // after the first time, its pool has a connection
 			_, err := openURL(context.Background(), s.via(bouncer.Addr))
 			if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "postgres+table://") {
 				t.Errorf("%s pooling: %v", mode, err)
@@ -160,7 +161,7 @@ func TestPoolersAreRefused(t *testing.T) {
 	}
 }
 
-// P10, and standbys: they are refused; after a failover the old lease is lost, and the new primary grants the key.
+// P10: a standby is refused. After a failover, the old lease is lost, and the new primary grants the key.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	for mode, params := range variants {

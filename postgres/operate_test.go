@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// An owner may hold any character.
+// Break works for an owner with any characters.
 func TestBreakOddOwner(t *testing.T) {
 	t.Parallel()
 	b := opened(t, gentleURL(t))
@@ -27,7 +27,7 @@ func TestBreakOddOwner(t *testing.T) {
 	lost(t, l, soon)
 }
 
-// A holder that renews while its lease is being broken does not make Break say that it has none.
+// If the holder renews its lease while Break runs, Break still ends the lease, and does not return ErrLost.
 func TestBreakMeetsRenewal(t *testing.T) {
 	t.Parallel()
 	url := gentleURL(t)
@@ -63,7 +63,7 @@ func TestBreakMeetsRenewal(t *testing.T) {
 	}
 }
 
-// A meddler is a connection on which something is done before a session is ended.
+// A meddler is a connection that calls meddle before it sends a statement that terminates a session.
 type meddler struct {
 	net.Conn
 	meddle func()
@@ -76,7 +76,7 @@ func (m meddler) Write(p []byte) (int, error) {
 	return m.Conn.Write(p)
 }
 
-// A holder whose session is at work, as on a renewal that waits for the server, is ended too.
+// Break also ends a session that is executing a statement, such as a renewal that waits for the server.
 func TestBreakOfABusySession(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

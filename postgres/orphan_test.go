@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A path that resets a connection may leave the session behind it, which has carried the request out: the attempt that
-// is made again must not find the key held by the one before.
+// A network path may reset a connection while the session behind it lives on and has executed the request. The repeated
+// attempt must not find the key held by the first attempt.
 func TestResetAttemptLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -34,8 +34,8 @@ func TestResetAttemptLeavesNoOrphan(t *testing.T) {
 	}
 }
 
-// A release of which the server gets a part leaves the session with the lock, and no timer runs while the server waits
-// for the rest.
+// If only a part of a release reaches the server, the session keeps the lock, and no timer runs while the server waits
+// for the rest. The client terminates that session.
 func TestReleaseLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	for mode, params := range variants {
@@ -53,8 +53,8 @@ func TestReleaseLeavesNoOrphan(t *testing.T) {
 	}
 }
 
-// An attempt that is not made again, because its connection was new or its time is over, leaves nothing behind either:
-// its caller gets an error, and the session is ended in the background, as soon as the server can be reached.
+// An attempt that is not repeated, because its connection was new or its time limit has passed, leaves no lock behind.
+// Its caller gets an error, and the session is terminated in the background, once the server can be reached.
 func TestFailedAttemptLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	const short = "&timeout=1s"
@@ -104,7 +104,8 @@ func TestFailedAttemptLeavesNoOrphan(t *testing.T) {
 	}
 }
 
-// A renewal of which no answer came may have been carried out, and the session lasts for the longer TTL then.
+// If a renewal gets no reply, the server may have executed it, and the session may last for the longer TTL. The session
+// is terminated once the server can be reached.
 func TestUnansweredRenewalLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
@@ -116,7 +117,7 @@ func TestUnansweredRenewalLeavesNoOrphan(t *testing.T) {
 			l := acquire(t, b, req("k", ttl))
 			p.Refuse(true)
 			b.pool.mu.Lock()
-			for s := range b.pool.all { // a token has a connection of its own, by which the session could be ended at once
+			for s := range b.pool.all { // another session could terminate this one at once
 				if s.held == nil {
 					_ = s.wire().Close()
 				}
@@ -136,8 +137,8 @@ func TestUnansweredRenewalLeavesNoOrphan(t *testing.T) {
 	}
 }
 
-// The TTL of a session that queues does not begin before the server gives it the lock: a waiter that was cut off queues
-// again, behind itself until that session is ended.
+// The TTL of a queued session does not begin before the server grants the lock. If a waiter is cut off, it queues
+// again, behind its own first session, until that session is terminated.
 func TestCutOffWaiterLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
@@ -160,7 +161,7 @@ func TestCutOffWaiterLeavesNoOrphan(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
-// All sessions that were given up are looked for together, and seldom.
+// Orphans are terminated in batches: there are fewer requests than orphans.
 func TestOrphansAreLookedForTogether(t *testing.T) {
 	t.Parallel()
 	const n = 20
@@ -192,7 +193,8 @@ func TestOrphansAreLookedForTogether(t *testing.T) {
 	release(t, held)
 }
 
-// Leases whose connections break at once do not each connect to look for their sessions: the server has trouble enough.
+// If many connections break at once, the leases do not each connect again to terminate their sessions, because that
+// would burden a server that may already be overloaded.
 func TestLostLeasesAreLookedForTogether(t *testing.T) {
 	t.Parallel()
 	const n = 20
@@ -213,7 +215,7 @@ func TestLostLeasesAreLookedForTogether(t *testing.T) {
 		defer b.orphansMu.Unlock()
 		return made > 0 && len(b.orphans) == 0
 	})
-	if err := b.Close(); err != nil { // it waits for what is under way
+	if err := b.Close(); err != nil { // Close waits for requests under way
 		t.Error(err)
 	}
 	p.set(func(p *proxy) {

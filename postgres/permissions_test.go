@@ -8,7 +8,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// The role that docs/stores/postgres.md makes can do everything in each mode, and needs what the page grants.
+// The role that docs/stores/postgres.md creates can do everything in each mode. Without the page's GRANT CONNECT, it
+// cannot connect.
 func TestPermissionsOfThePage(t *testing.T) {
 	t.Parallel()
 	s := altered(t)

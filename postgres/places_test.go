@@ -10,11 +10,11 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A writer for whom no place at the server is free gets its turn behind readers that succeed each other without end.
+// If readers that overlap without end use all connections of a client, a writer of that client still gets the key.
 func TestWriterWithoutPlace(t *testing.T) {
 	t.Parallel()
 	const readers = 12
-	b := opened(t, gentleURL(t)+"&lock_max_leases=4") // two places
+	b := opened(t, gentleURL(t)+"&lock_max_leases=4") // at most two may wait in the server's queue
 	key := backend.NewOwner()
 	ctx, cancel := context.WithCancel(context.Background())
 	var streaming, all sync.WaitGroup
@@ -46,7 +46,8 @@ func TestWriterWithoutPlace(t *testing.T) {
 	release(t, o.Lease)
 }
 
-// A waiter that polls, because enough wait at the server, joins them when one of them leaves.
+// A waiter that polls because MaxLeases/2 waiters of its client are in the queue joins the queue when one of them
+// leaves.
 func TestPollingWaiterJoinsQueue(t *testing.T) {
 	t.Parallel()
 	url := shared(t).PostgresURL()
@@ -59,7 +60,7 @@ func TestPollingWaiterJoinsQueue(t *testing.T) {
 	second := startAcquire(context.Background(), b, waiting("k", time.Minute))
 	queued(t, a, "k", 2)
 	third := startAcquire(context.Background(), b, waiting("k", time.Minute))
-	time.Sleep(2 * pollMin) // sleeps: time in which it may join too early
+	time.Sleep(2 * pollMin) // sleeps: time in which the third waiter may join too early
 	waiters := func() int {
 		b.pool.mu.Lock()
 		defer b.pool.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// only is the one session that b has, with its turn.
+// only returns the single session of b. The caller has its turn.
 func only(t *testing.T, b *Backend) *session {
 	t.Helper()
 	b.pool.mu.Lock()
@@ -29,7 +29,8 @@ func only(t *testing.T, b *Backend) *session {
 	return s
 }
 
-// One that asks for a connection, and finds out that all are for waiters and leases, does not stay.
+// An attempt that may not wait leaves the line with ErrExhausted once every connection carries a lease or a queued
+// waiter.
 func TestExhaustedByWaiters(t *testing.T) {
 	t.Parallel()
 	b := opened(t, gentleURL(t)+"&lock_max_leases=4")
@@ -57,7 +58,7 @@ func TestExhaustedByWaiters(t *testing.T) {
 	}
 }
 
-// A wait that ends before it has begun is not taken for one afterwards.
+// If the context ends before the wait was sent, the session returns to the pool unused.
 func TestWaitThatNeverBegan(t *testing.T) {
 	t.Parallel()
 	b := opened(t, gentleURL(t))
@@ -75,7 +76,7 @@ func TestWaitThatNeverBegan(t *testing.T) {
 	}
 }
 
-// An answer that makes no token leaves no lock in a session that others will use.
+// If the reply contains no valid token, no session returns to the pool with the lock.
 func TestBadTokenLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -95,7 +96,7 @@ func TestBadTokenLeavesNoLock(t *testing.T) {
 	release(t, acquire(t, b, req("k", time.Minute)))
 }
 
-// A connection is watched again after somebody has wanted it in vain.
+// A connection is watched again after a goroutine has stopped waiting for the turn.
 func TestWatchedAgain(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -110,19 +111,19 @@ func TestWatchedAgain(t *testing.T) {
 		if held.acquireTurn(cancelled) != nil {
 			break
 		}
-		held.releaseTurn() // the watch had ended already
+		held.releaseTurn() // the watch had already ended
 	}
 	until(t, soon, "the connection is watched again", held.isWatched)
 	endSession(t, c, "k")
 	lost(t, l, soon)
 }
 
-// A connection is watched after each request, also where its watch would begin before the turn has ended.
+// A connection is watched after each request, even if the watch timer fires before the turn has ended.
 func TestWatchBeginsAfterTurn(t *testing.T) {
 	t.Parallel()
 	b := opened(t, gentleURL(t))
 	b.pool.mu.Lock()
-	b.pool.quiet = time.Nanosecond // as if whoever ends the turn stood still for as long as a connection is quiet
+	b.pool.quiet = time.Nanosecond // as if the goroutine that ends the turn stalled for that time
 	b.pool.mu.Unlock()
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
 	for range 200 {

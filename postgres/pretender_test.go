@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A server whose advisory functions return true and lock nothing, or that has none, is refused with the name of what is
-// missing. A database whose built-in functions were replaced stands for it.
+// A server without advisory locks, or whose lock functions return true and lock nothing, is refused, with an error that
+// names the cause. A database with replaced built-in functions stands for such a server.
 func TestPretenders(t *testing.T) {
 	t.Parallel()
 	const (
@@ -22,7 +22,8 @@ func TestPretenders(t *testing.T) {
 			replace + `pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true';` +
 			replace + `pg_advisory_lock(bigint) RETURNS void LANGUAGE sql AS 'SELECT';` +
 			replace + `pg_advisory_unlock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'`, "pg_locks"},
-		// The server calls its own function by number, whatever stands in the catalogue, but not under another name.
+		// The server calls a built-in function by its number, whatever the catalogue contains. So the original is renamed,
+		// and the replacement gets another number.
 		"none": {`ALTER FUNCTION pg_catalog.pg_try_advisory_xact_lock(bigint) RENAME TO renamed;` +
 			replace + `pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE plpgsql AS ` + missing,
 			"advisory locks are not yet implemented"},

@@ -10,26 +10,26 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A proxy counts requests, and makes faults.
+// A proxy counts requests, and injects faults.
 type proxy struct {
 	*storetest.Relay
 
 	mu     sync.Mutex
-	made   int  // sessions that were asked for; pgx makes connections to cancel requests, too
-	syncs  int  // requests: a client waits for the answer to each Sync, Query or FunctionCall
-	muteAt int  // how many of them make it mute; 0 for none
-	silent bool // connections take what is sent, and nothing is passed on
-	mute   bool // nothing comes back
-	muted  int  // pieces of answers that did not come back, because it is mute
-	// so many bytes of the next request's end are lost, and all that its client sends after them; the server hears of no
-	// end
+	made   int  // connections for sessions; connections for cancel requests do not count
+	syncs  int  // requests: the Sync, Query and FunctionCall messages, each of which gets a reply
+	muteAt int  // mute is set when syncs reaches this number; 0 means never
+	silent bool // nothing is passed on, in either direction, and connections stay open
+	mute   bool // replies are dropped
+	muted  int  // pieces of replies that were dropped because of mute
+	// the number of bytes that are lost at the end of the next request; everything that its client sends after them is
+	// lost, too, and the server does not see the connection end
 	tail  int
-	hole  bool // the next answer is lost, and all that its client sends from then on; the server hears of no end
-	reset bool // the next answer is lost, and its connection reset, which the server does not notice
+	hole  bool // the next reply and all later data of its client are lost; the server does not see the end
+	reset bool // the next reply is lost, and its connection reset; the server does not see the end
 
-	keep bool // the server hears of no connection's end
+	keep bool // the server does not see any connection end
 
-	kept net.Conn // to the server, of a connection whose end it does not notice
+	kept net.Conn // the server's end of a connection that stays open after the client's end
 }
 
 func newProxy(t testing.TB, target string) *proxy {
@@ -92,7 +92,7 @@ func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
 	}
 }
 
-// end closes both ends of a connection, but not the one that is kept.
+// end closes both ends of a connection, but leaves a kept connection to the server open.
 func (p *proxy) end(client, server net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,14 +102,14 @@ func (p *proxy) end(client, server net.Conn) {
 	}
 }
 
-// set changes the faults.
+// set changes the faults with f, under the mutex.
 func (p *proxy) set(f func(p *proxy)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f(p)
 }
 
-// requests counts since the last call.
+// requests returns the number of requests since the last call.
 func (p *proxy) requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +118,8 @@ func (p *proxy) requests() int {
 	return n
 }
 
-// frames cuts what a client sends into messages: a startup message without a type, then a type and a length each.
+// frames splits a client's data into messages: a startup message without a type, and then messages that begin with a
+// type and a length.
 type frames struct {
 	started bool
 	rest    bytes.Buffer

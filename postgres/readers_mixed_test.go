@@ -13,17 +13,17 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A referee checks, as of the grants that its callers report, that nobody holds a key beside a writer, and that a
-// writer's token is above all tokens before it and below all after it.
+// A referee checks the grants that its callers report: nobody holds the key beside a writer, and a writer's token is
+// above all earlier tokens and below all later ones.
 type referee struct {
 	t               *testing.T
 	mu              sync.Mutex
 	readers         int
 	writing         bool
-	newest          uint64 // of all tokens
+	newest          uint64 // the highest token
 	newestExclusive uint64
 	granted         map[bool]int // by Request.Shared
-	together        int          // most readers at a time
+	together        int          // highest number of readers at one time
 }
 
 func (f *referee) began(r backend.Request, token uint64) {
@@ -62,8 +62,8 @@ func (f *referee) count() int {
 	return min(f.granted[false], f.granted[true])
 }
 
-// Readers and writers of several clients exclude each other under contention, whether they wait or not, and in half of
-// the clients there are more waiters than places in the server's queue.
+// Readers and writers of several clients exclude each other under contention, whether they wait or not. One of the
+// three clients has more workers than places in the server's queue.
 func TestReadersAndWritersMixed(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -71,7 +71,7 @@ func TestReadersAndWritersMixed(t *testing.T) {
 	f := &referee{t: t, granted: make(map[bool]int)}
 	const workers, least = 4, 30
 	end := time.Now().Add(2 * time.Second)
-	more := func() bool { // a busy machine takes longer for so many
+	more := func() bool { // a busy machine needs longer for that many grants
 		return time.Now().Before(end) || f.count() < least && time.Now().Before(end.Add(30*time.Second))
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), end.Add(time.Minute))
@@ -116,7 +116,7 @@ func TestReadersAndWritersMixed(t *testing.T) {
 	}
 }
 
-// Hundreds of readers share one key. The writer behind them waits for the last one, and is woken by it alone.
+// Hundreds of readers share one key. The writer behind them is granted the key only after the last reader's release.
 func TestHundredsOfReaders(t *testing.T) {
 	storetest.Long(t, "it makes 200 connections")
 	t.Parallel()

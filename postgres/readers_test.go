@@ -13,13 +13,13 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// asReader makes a request shared.
+// asReader returns r as a shared request.
 func asReader(r backend.Request) backend.Request {
 	r.Shared = true
 	return r
 }
 
-// busy makes sure that a request that does not wait gets ErrHeld.
+// busy checks that a request that does not wait gets ErrHeld.
 func busy(t testing.TB, b *Backend, r backend.Request) {
 	t.Helper()
 	if l, err := b.Acquire(context.Background(), r); !errors.Is(err, backend.ErrHeld) {
@@ -27,7 +27,7 @@ func busy(t testing.TB, b *Backend, r backend.Request) {
 	}
 }
 
-// modes counts the granted and the waiting locks of the database by mode.
+// modes counts the database's shared locks, its exclusive locks, and the locks that are waited for.
 func modes(t testing.TB, c *pgx.Conn) (readers, writers, waiting int) {
 	t.Helper()
 	if err := c.QueryRow(context.Background(), `SELECT count(*) FILTER (WHERE granted AND mode = 'ShareLock'),
@@ -38,12 +38,11 @@ func modes(t testing.TB, c *pgx.Conn) (readers, writers, waiting int) {
 	return readers, writers, waiting
 }
 
-// sessionOf is the number of the session that carries l.
+// sessionOf returns the process id of the session that carries l.
 func sessionOf(l backend.Lease) string { return l.(*kit.Life).Data.(*checkout).s.server.pid }
 
-// Readers of one client and of two hold one key, each on its own session, and each release ends one lease only. A
-// session that has carried a shared lease is used for an exclusive one next, and the other way round, with no lock left
-// over.
+// Readers of one or two clients hold one key, each on its own session, and each release ends one lease only. A session
+// that has carried a shared lease can carry an exclusive one next, and the other way round. No lock is left over.
 func TestReadersExcludeWriters(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -78,8 +77,8 @@ func TestReadersExcludeWriters(t *testing.T) {
 	}
 }
 
-// Nobody passes a waiting writer, and the readers behind it enter together: after its lease, or as soon as it is
-// cancelled.
+// No reader overtakes a waiting writer. The readers behind the writer are granted the key together, after the writer's
+// lease, or as soon as the writer is cancelled.
 func TestReadersBehindWriter(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -125,7 +124,8 @@ func TestReadersBehindWriter(t *testing.T) {
 	}
 }
 
-// A killed writer frees the readers behind it, and a killed reader the writer behind it.
+// If a waiting writer is killed, the readers behind it are granted the key. If a reader is killed, the writer behind it
+// is granted the key.
 func TestKilledReaderAndWriter(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -144,8 +144,8 @@ func TestKilledReaderAndWriter(t *testing.T) {
 	release(t, granted(t, next, soon).Lease)
 }
 
-// Each reader's TTL runs on its own: a frozen reader's lock and one that is not renewed end in time while others, also
-// of the same client, are renewed, and a short TTL ends no longer one.
+// Each reader's lease expires by its own TTL. A frozen reader and one that is not renewed lose their locks in time,
+// although other readers are renewed, even those of the same client. A short TTL does not end a longer lease.
 func TestReadersExpireAlone(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -183,7 +183,7 @@ func TestReadersExpireAlone(t *testing.T) {
 	release(t, acquire(t, b, req("k", ttl)))
 }
 
-// Inspect counts readers and describes the one that ends last. Break ends one reader alone.
+// Inspect counts the readers, and describes the one whose lease ends last. Break ends one reader only.
 func TestInspectAndBreakReaders(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -233,8 +233,9 @@ func TestInspectAndBreakReaders(t *testing.T) {
 	inspect(1, fmt.Sprintf("unknown@migrate:%d", foreign.PgConn().PID()), 0, 0)
 }
 
-// A session that the server keeps after its connection was reset is ended before the reader's attempt is repeated, so
-// that one lease has one lock. Nobody else would notice a second shared lock before a writer waits for its end.
+// If the server keeps a session after its connection was reset, that session is terminated before the reader's attempt
+// is repeated, so that one lease has one lock. A second shared lock would go unnoticed until a writer waits for its
+// end.
 func TestResetReaderLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	for mode, params := range variants {

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// Uncontended, an acquire with its token, a renewal and a release are one request each, as the driver says, also of a
-// shared lease and of the first one on its connection.
+// Without contention, an acquire with its token, a renewal and a release are one request each, as the driver declares.
+// This includes shared leases and requests that may wait.
 func TestOneRequestEach(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -31,11 +31,11 @@ func TestOneRequestEach(t *testing.T) {
 			p := newProxy(t, s.Addr)
 			b := opened(t, strings.Replace(s.PostgresURL(), s.Addr, p.Addr, 1)+c.params)
 			const ttl = 10 * time.Second
-			first, second := acquire(t, b, req("warm 1", ttl)), acquire(t, b, req("warm 2", ttl)) // connections are there
+			first, second := acquire(t, b, req("warm 1", ttl)), acquire(t, b, req("warm 2", ttl)) // opens two connections
 			release(t, first)
 			release(t, second)
 			rest(t, b)
-			unwatch(b) // or a pause of this goroutine would make them rest again, by a request
+			unwatch(b) // otherwise, a pause of this goroutine would make the watcher send a request
 			first = acquire(t, b, req("warm 1", ttl))
 			release(t, first)
 			counted := func(want string, what string, do func()) {
@@ -48,7 +48,7 @@ func TestOneRequestEach(t *testing.T) {
 			}
 			for i := range 5 {
 				r := req(fmt.Sprint("k", i), ttl)
-				r.Wait, r.Shared = i%2 == 1, c.shared // also when it may wait
+				r.Wait, r.Shared = i%2 == 1, c.shared // every second request may wait
 				var l backend.Lease
 				counted(c.want.Acquire, "acquire", func() { l = acquire(t, b, r) })
 				if l.Token() == 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// hostileSchema shadows what the store's statements use, if they name it without its schema: the functions of $1, the
-// operators, types and views. Each function and operator fails when it is called, each type refuses every value, and
-// each view is empty.
+// hostileSchema creates functions, operators, types and views that shadow those of pg_catalog if a statement names them
+// without a schema. {FUNCTIONS} stands for the names of the functions. Each function and operator fails when it is
+// called, each type refuses every value, and each view is empty.
 const hostileSchema = `
 DO $do$
 DECLARE r record;
@@ -45,8 +45,8 @@ BEGIN
 	END LOOP;
 END $do$`
 
-// TestHostileSearchPath runs everything that the store does for a role whose search_path begins with a schema that
-// shadows the server's functions, operators, types and views.
+// TestHostileSearchPath uses every feature of the store with a search_path that begins with a schema that shadows the
+// server's functions, operators, types and views.
 func TestHostileSearchPath(t *testing.T) {
 	t.Parallel()
 	s := altered(t)
@@ -71,7 +71,7 @@ func TestHostileSearchPath(t *testing.T) {
 	}
 }
 
-// calledFunctions are the names of the functions that the SQL files call.
+// calledFunctions returns the names of the functions that the SQL files call.
 func calledFunctions(t *testing.T) (names []string) {
 	t.Helper()
 	entries, err := files.ReadDir(".")
@@ -85,14 +85,15 @@ func calledFunctions(t *testing.T) (names []string) {
 			names = append(names, m[1])
 		}
 	}
-	// What Options.prepare adds to them.
+	// Options.prepare adds these.
 	names = append(names, "pg_current_xact_id", "pg_logical_emit_message",
 		"pg_try_advisory_lock_shared", "pg_advisory_lock_shared")
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// TestStatementsNameSchemas finds a function, operator or type in the SQL files that is looked up in the search_path.
+// TestStatementsNameSchemas checks that the SQL files contain no function, operator or type that is looked up in the
+// search_path.
 func TestStatementsNameSchemas(t *testing.T) {
 	t.Parallel()
 	entries, err := files.ReadDir(".")
@@ -101,7 +102,7 @@ func TestStatementsNameSchemas(t *testing.T) {
 	}
 	harmless := regexp.MustCompile(`(?m)--.*$|'[^']*'|OPERATOR\(pg_catalog\.[^)]+\)|%\[?\d?\]?d`)
 	unqualified := regexp.MustCompile(`(?:^|[^.\w])(?:pg_\w+|\w+\()|::(?:text|oid|xid|timestamptz)\b|[^:\w\s()\[\],.$;]{1,2}`)
-	syntax := []string{"extract(", "coalesce(", "greatest(", "least("} // these are grammar, not names
+	syntax := []string{"extract(", "coalesce(", "greatest(", "least("} // these are part of the grammar, not names
 	for _, e := range entries {
 		text := harmless.ReplaceAllString(sqlOf(strings.TrimSuffix(e.Name(), ".sql")), "")
 		text = strings.ReplaceAll(text, "count(*)", "count()")

@@ -15,15 +15,15 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A database is a test's own, on the server that the package's tests share. Advisory locks belong to a database, so
-// that tests in different ones have nothing to do with each other.
+// A database belongs to one test at a time, on the server that the package's tests share. Advisory locks belong to a
+// database, so tests in different databases do not affect each other.
 type database struct {
 	*servers.Server
 	name string
 }
 
 // shared returns a database for a test that neither breaks its server nor changes the database. A later test may get
-// the same one: to create a database takes a third of a second of processor time.
+// the same database, because creating one takes a third of a second of processor time.
 func shared(t testing.TB) database {
 	t.Helper()
 	d, ok := unused.take(t, together.Get(t))
@@ -34,7 +34,7 @@ func shared(t testing.TB) database {
 	return d
 }
 
-// altered makes a database for a test that changes it.
+// altered creates a database for a test that changes it.
 func altered(t testing.TB) database {
 	t.Helper()
 	s := together.Get(t)
@@ -46,7 +46,7 @@ func altered(t testing.TB) database {
 	return d
 }
 
-// unusedDatabases are those of tests that have ended.
+// unusedDatabases holds the databases of tests that have ended.
 type unusedDatabases struct {
 	mu   sync.Mutex
 	list []database
@@ -58,7 +58,7 @@ func (u *unusedDatabases) add(d database) {
 	u.list = append(u.list, d)
 }
 
-// take removes a database of s in which no session is left.
+// take removes a database of s that has no session, and returns it.
 func (u *unusedDatabases) take(t testing.TB, s *servers.Server) (d database, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -77,15 +77,15 @@ func (u *unusedDatabases) take(t testing.TB, s *servers.Server) (d database, ok 
 	return d, true
 }
 
-// PostgresURL is the URL of the database.
+// PostgresURL returns the URL of the database.
 func (d database) PostgresURL() string { return d.via(d.Addr) }
 
-// via is the URL of the database behind a proxy or pooler.
+// via returns the URL of the database through a proxy or pooler at addr.
 func (d database) via(addr string) string {
 	return "postgres://postgres@" + addr + "/" + d.name + "?sslmode=disable"
 }
 
-// role makes a role that may do nothing but log in, and returns the database's URL for it.
+// role creates a role that has only the right to log in, and returns the database's URL for it.
 func (d database) role(t testing.TB, c *pgx.Conn, options string) string {
 	t.Helper()
 	role := d.name + "_role"
@@ -100,7 +100,7 @@ func (d database) role(t testing.TB, c *pgx.Conn, options string) string {
 	return strings.Replace(d.PostgresURL(), "postgres@", role+"@", 1)
 }
 
-// gentleURL is for tests that need no more of their server than leases: $ANYLOCK_TEST_POSTGRES_URL, or a database.
+// gentleURL returns the URL of a database for tests that need only leases: that of $ANYLOCK_TEST_POSTGRES_URL, if set.
 func gentleURL(t testing.TB) string {
 	t.Helper()
 	if os.Getenv(servers.PostgresEnv) != "" {

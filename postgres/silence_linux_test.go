@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A connection whose path has died is given up after half a minute, also when a request is on its way. To see that
-// happen takes a path that drops packets, so it is the option that is looked at.
+// If the path of a connection dies while a request is unacknowledged, the kernel closes the connection after half a
+// minute. The test checks only the socket option, because the effect would need a path that drops packets.
 func TestSilenceIsLimited(t *testing.T) {
 	t.Parallel()
 	b := opened(t, shared(t).PostgresURL())

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A request of which the server gets a part holds nothing for longer than its TTL: there is no timer while the server
-// waits for the rest.
+// If only a part of an acquire reaches the server, the key is not held for longer than the TTL, although the server
+// runs no timer while it waits for the rest.
 func TestLostTail(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second

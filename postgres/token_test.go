@@ -10,13 +10,13 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// nextID is the id that the server gives out next.
+// nextID returns the transaction id that the server assigns next.
 func nextID(t testing.TB, c *pgx.Conn) int64 {
 	t.Helper()
 	return query[int64](t, c, "SELECT age('3'::xid)::bigint + 3")
 }
 
-// While nobody else takes transaction ids, a session takes one for many grants, of all keys.
+// While no other client gets a transaction id, a client shares one id among many grants, of all keys.
 func TestOneIDForManyGrants(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "autovacuum=off")
@@ -41,15 +41,15 @@ func TestOneIDForManyGrants(t *testing.T) {
 	}
 }
 
-// An id that somebody else took in between, while the session stood in the key's queue, makes it take another: an
-// answer from before the queue would be out of date.
+// If another client gets a transaction id while a session is queued, the session needs a new id: a comparison of ids
+// from before the queue would be out of date.
 func TestTokensRiseAcrossQueue(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "autovacuum=off")
 	first, second, third := opened(t, s.PostgresURL()), opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
 	l := acquire(t, first, req("k", time.Minute))
 	release(t, acquire(t, second, req("second's", time.Minute)))
-	release(t, acquire(t, third, req("third's", time.Minute))) // whose session has the newest id now
+	release(t, acquire(t, third, req("third's", time.Minute))) // now the third client has the newest id
 
 	two := startAcquire(context.Background(), second, waiting("k", time.Minute))
 	queued(t, first, "k", 1)
@@ -75,7 +75,7 @@ func TestMint(t *testing.T) {
 	const key, other = 1, 2
 	now := time.Now()
 	var m mint
-	// attempt asks once, and is answered at once.
+	// attempt makes one attempt, whose reply arrives at once.
 	attempt := func(h hash, answer string, asked time.Time) (uint64, error) {
 		defer m.end(h)
 		return m.token(answer, m.begin(h, asked, now), asked)
@@ -116,7 +116,7 @@ func TestMint(t *testing.T) {
 		t.Fatal(last, first, err)
 	}
 	n := 2
-	for ; own(key, now, now) != 0; n++ { // which is a use as well
+	for ; own(key, now, now) != 0; n++ { // own counts as a use, too
 		next, err := attempt(key, ownID, now)
 		if err != nil && m.newest.uses+1 < 1<<grantBits || err == nil && next <= last {
 			t.Fatal(next, last, err)

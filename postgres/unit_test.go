@@ -8,7 +8,7 @@ import (
 
 func TestHash(t *testing.T) {
 	t.Parallel()
-	// It must never change: clients of different versions exclude each other.
+	// The hash must never change, because clients of different versions must exclude each other.
 	if h := hashOf("invoice/42"); h != 2908092060370696447 {
 		t.Errorf("the hash of invoice/42 is %d", h)
 	}

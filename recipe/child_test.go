@@ -26,26 +26,26 @@ import (
 	_ "github.com/anylock/lock/zookeeper"
 )
 
-// The environment of a child: the store's URL and the TTL.
+// The environment variables of a child process: the store's URL and the TTL.
 const (
 	childURL = "ANYLOCK_RECIPE_URL"
 	childTTL = "ANYLOCK_RECIPE_TTL"
 )
 
-// permits is the limit of the children's semaphore and of their readers, setKeys what they take sets of.
+// permits is the limit of the children's semaphore and of their readers. setKeys are the keys of their sets.
 const permits = 2
 
 var setKeys = []string{"x", "y", "z"}
 
 func init() { child = runChild }
 
-// runChild does what all children of a test do, until its input ends, and writes to its parent line by line what it
-// holds. It does nothing in the parent. The lines are:
+// runChild runs all recipes until its input ends, and reports its holds on standard output, one line for each event. It
+// does nothing in the parent process. In the lines, a TIME is a time of now, and an ID identifies a hold:
 //
-//   - ID KIND KEY TOKEN TIME    since TIME at the latest it has held KEY
-//     = ID TIME                   at TIME it still did
-//   - ID TIME                   it held all keys of ID until TIME, and not longer
-//     ! TEXT                      an error that must not be
+//	! TEXT                      an error that must not happen
+//	+ ID KIND KEY TOKEN TIME    KEY has been held since TIME at the latest
+//	= ID TIME                   all keys of ID were still held at TIME
+//	- ID TIME HOW               all keys of ID were held until TIME, then released or lost, as HOW says
 func runChild() {
 	url := os.Getenv(childURL)
 	if url == "" {
@@ -94,7 +94,7 @@ func (c *reporter) run(url string) error {
 		return err
 	}
 	var workers sync.WaitGroup
-	// Where any waiter may be next, those who ask again at once starve the others.
+	// If any waiter may be next, those that acquire again at once starve the others.
 	fair := locks.Guarantees().FIFO
 	yield := func() {
 		if !fair {
@@ -102,7 +102,7 @@ func (c *reporter) run(url string) error {
 		}
 	}
 	workers.Go(func() {
-		for ctx.Err() == nil { // an error of f ends it
+		for ctx.Err() == nil { // an error of f ends Lead
 			c.failed(recipe.Lead(ctx, locks, "boss", func(ctx context.Context, l *lock.Lease) error {
 				c.hold(ctx, "boss", l, []string{"boss"}, l.Token())
 				if !fair || rand.IntN(4) == 0 {
@@ -163,7 +163,7 @@ func (c *reporter) run(url string) error {
 	return locks.Close()
 }
 
-// failed reports whether there is an error, and prints one that no fault explains.
+// failed reports whether err is not nil, and reports err to the parent if no fault explains it.
 func (c *reporter) failed(err error) bool {
 	for _, bad := range []error{lock.ErrInvalid, lock.ErrUnsupported, lock.ErrDeadlock, lock.ErrClosed, recipe.ErrLimit} {
 		if errors.Is(err, bad) {
@@ -176,14 +176,14 @@ func (c *reporter) failed(err error) bool {
 	return err != nil
 }
 
-// What is held ends as a whole: a lease or a set of them.
+// A held is a lease or a set of leases.
 type held interface {
 	Err() error
 	Deadline() time.Time
 }
 
-// hold reports a hold of keys for as long as it lasts, for a while. A time counts if the hold is found alive after it:
-// the process may be stopped anywhere.
+// hold holds keys for a random time, at most 100 ms, and reports that. It reports a time only if it finds the hold
+// alive after reading the clock, because the process may be stopped anywhere.
 func (c *reporter) hold(ctx context.Context, kind string, h held, keys []string, tokens ...uint64) {
 	var (
 		id      = c.last.Add(1)
@@ -206,12 +206,12 @@ func (c *reporter) hold(ctx context.Context, kind string, h held, keys []string,
 		c.say("= %d %d", id, alive)
 	}
 	if alive == 0 {
-		return // it was over before it began
+		return // lost before the first check
 	}
 	how := "released"
 	if errors.Is(h.Err(), lock.ErrLost) {
 		how = "lost"
-		// If that was at its deadline, and it was not notified before, it was exclusive until then.
+		// If the lease was lost at its deadline, without an earlier notification, it was exclusive until then.
 		until := min(now()+time.Until(h.Deadline()), now())
 		if ctx.Err() == nil || time.Duration(noticed.Load()) >= until {
 			alive = max(alive, until)
@@ -220,7 +220,7 @@ func (c *reporter) hold(ctx context.Context, kind string, h held, keys []string,
 	c.say("- %d %d %s", id, alive, how)
 }
 
-// now is the time by a clock that all processes share.
+// now returns the time of a clock that all processes share.
 func now() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/recipe"
 )
 
-// Recipes whose leases must be exclusive refuse a shared one, and keep nothing.
+// Recipes that need exclusive leases refuse lock.Shared, and hold nothing afterwards.
 func TestRecipesRefuseShared(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		ctx, l := t.Context(), w.locker()
@@ -37,7 +37,7 @@ func TestRecipesRefuseShared(t *testing.T) {
 	})
 }
 
-// A set of shared leases lets other readers of its keys in.
+// A set of shared leases admits other readers of its keys, and no writer.
 func TestSetIsShared(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		set, err := recipe.AcquireAll(t.Context(), w.locker(), []string{"b", "a"}, lock.Shared())

@@ -27,9 +27,9 @@ import (
 	"github.com/anylock/lock/recipe"
 )
 
-// Processes lead, acquire permits and sets of keys, read and write, while one is killed again and again, one is stopped
-// beyond its TTL, and one is cut off from the store for as long. No two ever lead, no more hold permits than there are,
-// no key of a set is another's, and no writer is beside anybody.
+// Processes lead, acquire permits and sets of keys, read and write. One process is killed again and again, one is
+// stopped for longer than its TTL, and one is cut off from the store for as long. At most one process leads, no more
+// permits are held than exist, no key of a set has two holders, and a writer works alone.
 func TestFaults(t *testing.T) {
 	for _, name := range servers.SharedStores {
 		t.Run(name, func(t *testing.T) {
@@ -125,16 +125,16 @@ func faults(t *testing.T, store string) {
 	}
 }
 
-// A span is when a process has held a key.
+// A span is the time for which a process has held a key.
 type span struct {
 	kind, key   string
 	token       uint64
 	since, till time.Duration
 	by          string // process
-	how         string // it ended; empty if the process was killed
+	how         string // the hold ended; empty if the process was killed
 }
 
-// A history is what several processes have held.
+// A history records what several processes have held.
 type history struct {
 	ttl time.Duration
 
@@ -143,7 +143,7 @@ type history struct {
 	bad   []string
 }
 
-// A proc is a process that holds what it can get.
+// A proc is a process that runs all recipes.
 type proc struct {
 	h     *history
 	name  string
@@ -152,8 +152,8 @@ type proc struct {
 	ended chan struct{}
 
 	// guarded by h.mu
-	open  map[string][]*span // by what ends together
-	holds map[string]int     // by kind
+	open  map[string][]*span // by the ID of the hold; its spans end together
+	holds map[string]int     // holds that have ended, by kind
 }
 
 func (h *history) start(t *testing.T, name, url string) *proc {
@@ -190,7 +190,8 @@ func (h *history) start(t *testing.T, name, url string) *proc {
 	return p
 }
 
-// take takes one line of a process. What a process that was killed held last is what it has noticed.
+// take records one line of a process. If the process is killed, its last holds count until the last time that it has
+// reported.
 func (h *history) take(p *proc, line string) {
 	f := strings.Fields(line)
 	number := func(i int) uint64 {
@@ -231,14 +232,14 @@ func (p *proc) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// kill ends the process at once, and returns when all that it has written is read.
+// kill kills the process, and returns when all of its output has been read.
 func (p *proc) kill() {
-	_ = p.cmd.Process.Kill() // an error: it has ended
+	_ = p.cmd.Process.Kill() // fails if the process has ended
 	<-p.ended
 	_ = p.in.Close()
 }
 
-// stop lets the process end by itself.
+// stop ends the input of the process, and waits until the process ends.
 func (p *proc) stop(t *testing.T, patience time.Duration) {
 	t.Helper()
 	_ = p.in.Close()
@@ -252,7 +253,7 @@ func (p *proc) stop(t *testing.T, patience time.Duration) {
 	}
 }
 
-// poll waits until f, which is called with h locked, is true.
+// poll waits until f returns true. It calls f with h.mu locked.
 func (h *history) poll(t *testing.T, patience time.Duration, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -276,7 +277,7 @@ func (p *proc) awaitHold(t *testing.T, patience time.Duration) {
 	p.h.poll(t, patience, "the "+p.name+" process holds nothing", func() bool { return len(p.open) > 0 })
 }
 
-// await waits until every process has had a hold of every kind from now on.
+// await waits until a hold of every kind has ended in every process, counted from the call.
 func (h *history) await(t *testing.T, patience time.Duration, procs ...*proc) {
 	t.Helper()
 	var before []map[string]int
@@ -335,13 +336,13 @@ func (h *history) check(t *testing.T) {
 	t.Logf("leases by recipe: %v; how they ended: %v", kinds, ended)
 }
 
-// checkRW fails if a writer overlaps anybody, if too many read at once, or if a token is not above all those before it
-// that it excludes.
+// checkRW fails the test if a writer overlaps anybody, if too many readers overlap, or if a token is not above the
+// tokens of all earlier holders that it excludes.
 func checkRW(t *testing.T, spans []*span) {
 	t.Helper()
 	slices.SortFunc(spans, func(a, b *span) int { return cmp.Compare(a.since, b.since) })
-	newest := make(map[string]*span) // by kind, the one with the highest token
-	last := make(map[string]*span)   // by kind, the one that ends last
+	newest := make(map[string]*span) // by kind, the span with the highest token
+	last := make(map[string]*span)   // by kind, the span that ends last
 	var ends []moment
 	for _, s := range spans {
 		for _, kind := range []string{"read", "write"} {
@@ -370,7 +371,7 @@ func checkRW(t *testing.T, spans []*span) {
 	}
 }
 
-// mostAtOnce returns how many holds overlap at most.
+// mostAtOnce returns the highest number of holds that overlap.
 func mostAtOnce(ends []moment) (most int) {
 	slices.SortFunc(ends, func(a, b moment) int {
 		return cmp.Or(cmp.Compare(a.at, b.at),
@@ -384,7 +385,7 @@ func mostAtOnce(ends []moment) (most int) {
 	return most
 }
 
-// A moment is when something was granted or ended.
+// A moment is the time of a grant, with a change of 1, or of its end, with a change of -1.
 type moment struct {
 	at     time.Duration
 	change int

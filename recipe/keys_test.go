@@ -63,7 +63,8 @@ func TestTrySetIsAllOrNone(t *testing.T) {
 	})
 }
 
-// A rollback whose release has an unknown outcome says so, and still matches the error that began it.
+// If a release during a rollback has an unknown outcome, the error matches that of the release and the error that
+// caused the rollback.
 func TestSetRollbackFails(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		busy, err := w.locker().Acquire(t.Context(), "b")
@@ -87,7 +88,7 @@ func TestSetRollbackFails(t *testing.T) {
 	})
 }
 
-// The context ends with the first lease that is lost, and says which.
+// The context of a set ends when a lease is lost, and the cause names the key.
 func TestSetLoss(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		t.Run(key, func(t *testing.T) {
@@ -132,7 +133,7 @@ func TestSetDeadlineIsTheEarliest(t *testing.T) {
 	})
 }
 
-// waitForLast begins to acquire a, b and c, of which l holds c.
+// waitForLast acquires c with l, and begins to acquire a, b and c with another Locker.
 func waitForLast(t *testing.T, w *world, l *lock.Locker) (busy *lock.Lease, failed <-chan error) {
 	t.Helper()
 	busy, err := l.Acquire(t.Context(), "c")
@@ -147,7 +148,7 @@ func waitForLast(t *testing.T, w *world, l *lock.Locker) (busy *lock.Lease, fail
 	return busy, ended
 }
 
-// A lease that is lost during the wait for the next key ends the wait.
+// The loss of a lease during the wait for another key ends the wait.
 func TestSetLossDuringWait(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.locker()
@@ -164,7 +165,7 @@ func TestSetLossDuringWait(t *testing.T) {
 	})
 }
 
-// A rollback after a loss reports a release whose outcome is unknown too.
+// A rollback after a loss also reports a release of unknown outcome.
 func TestSetRollbackFailsAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.locker()
@@ -188,7 +189,7 @@ func TestSetRollbackFailsAfterALoss(t *testing.T) {
 	})
 }
 
-// So does one that is over when the last key is granted.
+// If a lease has been lost by the time of the last grant, AcquireAll returns ErrLost.
 func TestSetLossAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.slow = ttl/2 + ttl/10
@@ -225,12 +226,12 @@ func TestSetWaitEnds(t *testing.T) {
 	})
 }
 
-// Calls that name their keys in any order do not wait for each other for ever, and exclude each other.
+// Calls with their keys in any order do not deadlock, and exclude each other.
 func TestSetsDoNotDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const workers, rounds, keys = 12, 30, 5
 		var (
-			holders [keys]int // each guarded by its key alone
+			holders [keys]int // each guarded only by the lock on its key
 			wg      sync.WaitGroup
 		)
 		for i := range workers {

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/recipe"
 )
 
-// begin lets Lead run, and returns how it ends it.
+// begin starts Lead. The channel receives its error.
 func begin(
 	ctx context.Context, l *lock.Locker, f func(context.Context, *lock.Lease) error, opts ...lock.AcquireOption,
 ) <-chan error {
@@ -32,7 +32,7 @@ func TestLeadersTakeTurns(t *testing.T) {
 		)
 		for i := range candidates {
 			ended[i] = begin(ctx, w.locker(), func(ctx context.Context, lease *lock.Lease) error {
-				leading++ // guarded by the lock alone
+				leading++ // guarded only by the lock
 				if leading != 1 || lease.Token() <= token {
 					t.Errorf("%d lead, with token %d after %d", leading, lease.Token(), token)
 				}
@@ -128,7 +128,7 @@ func TestLeadMaxHold(t *testing.T) {
 	})
 }
 
-// A store that does not answer is asked again about once a second.
+// While the store is not available, Lead tries again about once a second.
 func TestLeadOutlivesOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -19,11 +19,11 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// child is what a process does that a test has started; nil where there are none.
+// child runs the recipes in a process that a test has started. It is nil on systems without such tests.
 var child func()
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis logs every outage; here they are made on purpose
+	logging.Disable() // go-redis logs every outage, and these tests cause outages on purpose
 	if child != nil {
 		child()
 	}
@@ -32,17 +32,17 @@ func TestMain(m *testing.M) {
 
 const ttl = 10 * time.Second
 
-// A world is a store with Lockers of several processes, under synctest.
+// A world is a store in a synctest bubble, with a Locker for each simulated process.
 type world struct {
 	*testing.T
 	store *memory.Store
 
 	mu     sync.Mutex
-	events []string // "acquire key" and "release key", as the store sees them; a try that was refused is not among them
+	events []string // "acquire key" and "release key", in the order at the store; without refusals
 	fault  func(key string) error
 	asked  int           // requests
-	slow   time.Duration // how long the answer to a grant is on its way
-	deaf   bool          // requests are on their way to the store even if their context has ended
+	slow   time.Duration // time until the reply to a grant arrives
+	deaf   bool          // requests reach the store even if their context has ended
 }
 
 func bubble(t *testing.T, f func(t *testing.T, w *world)) {
@@ -64,10 +64,10 @@ func (w *world) locker() *lock.Locker {
 	return l
 }
 
-// latency is how long a request takes.
+// latency is the time that a request takes.
 const latency = time.Microsecond
 
-// count adds a request, and returns the error to fail with.
+// count counts a request, and returns the error with which the request fails, or nil.
 func (w *world) count(key string) error {
 	time.Sleep(latency) // sleeps: in fake time
 	w.mu.Lock()
@@ -85,7 +85,7 @@ func (w *world) note(event string) {
 	w.events = append(w.events, event)
 }
 
-// took returns what has happened at the store since the last call, and how many requests were made.
+// took returns the events at the store and the number of requests since the last call.
 func (w *world) took() (events []string, requests int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +94,7 @@ func (w *world) took() (events []string, requests int) {
 	return events, requests
 }
 
-// wantEvents fails unless exactly these have happened since the last call.
+// wantEvents fails the test unless exactly these events have happened since the last call of took.
 func (w *world) wantEvents(want ...string) {
 	w.Helper()
 	if got, _ := w.took(); !slices.Equal(got, want) {
@@ -102,13 +102,13 @@ func (w *world) wantEvents(want ...string) {
 	}
 }
 
-// waitBlocked returns when everybody who is going to wait does.
+// waitBlocked returns when all requests have ended or wait at the store.
 func waitBlocked() {
 	time.Sleep(1000 * latency) // sleeps: in fake time
 	synctest.Wait()
 }
 
-// free fails unless every key can be had at once.
+// free fails the test unless every key can be acquired at once.
 func (w *world) free(keys ...string) {
 	w.Helper()
 	l := w.locker()
@@ -122,7 +122,7 @@ func (w *world) free(keys ...string) {
 	}
 }
 
-// A client counts what is asked of the store, and fails as it is noticed.
+// A client counts its requests, and fails them with the errors of world.fault.
 type client struct {
 	backend.Backend
 	w *world
@@ -187,7 +187,7 @@ func wantErr(t testing.TB, got error, want ...error) {
 	}
 }
 
-// breakKey ends whatever lease there is on key.
+// breakKey ends the lease on key. If key is free, the test fails.
 func breakKey(t testing.TB, l *lock.Locker, key string) {
 	t.Helper()
 	h, err := l.Ops().Inspect(t.Context(), key)

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/recipe"
 )
 
-// Whoever dies, others enter by the TTL.
+// If a holder or a waiter dies, a writer enters when the TTL has run out, at the latest.
 func TestRWAfterDeath(t *testing.T) {
 	const n = 3
 	states := map[string]func(t *testing.T, dying *recipe.RW){
@@ -35,7 +35,7 @@ func TestRWAfterDeath(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				dying := w.locker()
 				hold(t, readersWriters(t, dying, n))
-				if err := dying.Close(); err != nil { // keeps keys until their TTL, as death does
+				if err := dying.Close(); err != nil { // the keys stay taken until their TTL, as after a crash
 					t.Error(err)
 				}
 				died := time.Now()
@@ -49,7 +49,7 @@ func TestRWAfterDeath(t *testing.T) {
 	}
 }
 
-// The loss of any key is the loss of the whole, and ends the one context that there is.
+// The loss of any key is the loss of the whole lease, and ends its context.
 func TestRWLoss(t *testing.T) {
 	const n = 3
 	for _, key := range rwKeys(n) {
@@ -74,7 +74,7 @@ func TestRWLoss(t *testing.T) {
 	}
 }
 
-// A call that loses a key while it waits for another one holds nothing afterwards, and reports the loss soon.
+// If a call loses a key while it waits for another key, it reports the loss soon, and holds nothing afterwards.
 func TestRWLossDuringWait(t *testing.T) {
 	const n = 3
 	queue := func(string) string { return "doc/queue" }
@@ -123,7 +123,7 @@ func TestRWLossDuringWait(t *testing.T) {
 	}
 }
 
-// An outage in the middle of a writer's acquisition leaves nothing.
+// If any request of a writer's acquisition fails, the writer holds nothing afterwards.
 func TestRWFailure(t *testing.T) {
 	const n = 3
 	for _, key := range rwKeys(n) {
@@ -132,7 +132,7 @@ func TestRWFailure(t *testing.T) {
 				outage := errors.New("outage")
 				w.fault = func(k string) error {
 					if k == key {
-						w.fault = nil // its release works
+						w.fault = nil // the release succeeds
 						return outage
 					}
 					return nil
@@ -145,14 +145,14 @@ func TestRWFailure(t *testing.T) {
 	}
 }
 
-// A call that has lost its place in the queue before its permits were granted fails: a writer with a higher token may
-// have held everything in between.
+// If a call has lost its place in the queue before its permits are granted, it fails, because a writer with a higher
+// token may have held all keys in between.
 func TestRWTokenOfLostPlace(t *testing.T) {
 	for name, acquire := range map[string]func(*recipe.RW) acquireRW{"reader": read, "writer": write} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				const n = 2
-				var delayed atomic.Bool // the first request for a permit
+				var delayed atomic.Bool // the first request for a permit was delayed
 				w.fault = func(key string) error {
 					if key != "doc/queue" && !delayed.Swap(true) {
 						w.mu.Unlock()

@@ -62,7 +62,7 @@ func rwLease(t testing.TB, acquire acquireRW, opts ...lock.AcquireOption) *recip
 	return lease
 }
 
-// An rwLog checks from outside who is at work, and checks tokens as a resource would.
+// An rwLog checks that the holders at work may work together, and checks their tokens as a resource would.
 type rwLog struct {
 	limit int
 	guard fence.Guard
@@ -145,7 +145,7 @@ func TestRWExcludes(t *testing.T) {
 	}
 }
 
-// Readers keep arriving. A writer waits only for those ahead of it, and readers behind it enter together afterwards.
+// While readers keep arriving, a writer waits only for the readers ahead of it.
 func TestRWWriterIsNotStarved(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const n, hold = 4, time.Second
@@ -172,7 +172,7 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 		for range 5 {
 			start, before := time.Now(), reads.Load()
 			lease := writer(t, w.rw(n))
-			// n readers hold permits, and at most 2n wait ahead, n at a time.
+			// n readers hold permits, and at most n wait ahead of the writer.
 			if waited := time.Since(start); waited > 3*hold+time.Millisecond {
 				t.Errorf("a writer waited for %v, and %d readers entered", waited, reads.Load()-before)
 			}
@@ -184,7 +184,7 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 	})
 }
 
-// A writer that is cancelled leaves nothing, and those behind it enter at once.
+// A cancelled writer leaves nothing behind, and the waiters behind it enter at once.
 func TestRWWaitEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const n = 3
@@ -219,7 +219,7 @@ func TestRWWaitEnds(t *testing.T) {
 			t.Errorf("the reader behind a cancelled writer entered after %v", took)
 		}
 		start = time.Now()
-		_, err = w.rw(n).Acquire(t.Context(), lock.WithWait(time.Minute)) // for the readers, whose number is not important
+		_, err = w.rw(n).Acquire(t.Context(), lock.WithWait(time.Minute)) // for the readers, however many there are
 		wantErr(t, err, lock.ErrHeld)
 		if took := time.Since(start).Round(time.Second); took != time.Minute {
 			t.Errorf("a wait of a minute for readers took %v", took)
@@ -232,7 +232,7 @@ func TestRWWaitEnds(t *testing.T) {
 	})
 }
 
-// A reader's lease is its permit: the queue is free, and other readers do not matter.
+// A reader holds only its permit: the queue is free, and the releases of other readers do not affect it.
 func TestRWReaderHoldsOnePermit(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const n = 3
@@ -252,7 +252,8 @@ func TestRWReaderHoldsOnePermit(t *testing.T) {
 	})
 }
 
-// An upgrade would wait for itself. So would a second read behind a writer that waits for the first.
+// Under the context of a lease, every further acquisition of the RW is ErrDeadlock before any request. An upgrade would
+// wait for itself, and so would a second read behind a writer that waits for the first.
 func TestRWNested(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const n = 3
@@ -285,7 +286,7 @@ func TestRWNested(t *testing.T) {
 	})
 }
 
-// What the documentation says of the cost.
+// The numbers of requests agree with the documentation.
 func TestRWRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const n = 4

@@ -83,7 +83,7 @@ func TestSemaphoreLimits(t *testing.T) {
 	}
 }
 
-// Processes get permits in the order in which they came.
+// Processes get permits in order of arrival.
 func TestSemaphoreFIFO(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const n, waiters = 3, 8
@@ -120,7 +120,7 @@ func TestSemaphoreFIFO(t *testing.T) {
 	})
 }
 
-// A freed permit is granted at once: nobody polls.
+// A free permit is granted at once, without polling.
 func TestSemaphoreIsPrompt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const n = 4
@@ -141,7 +141,7 @@ func TestSemaphoreIsPrompt(t *testing.T) {
 			if held[freed].Key() != key || time.Since(released) > 10*latency {
 				t.Errorf("%s was granted after %v, want %s at once", held[freed].Key(), time.Since(released), key)
 			}
-			// The waits at the store are no requests any more.
+			// The requests that wait at the store were counted when they began.
 			if _, requests := w.took(); requests > 2 {
 				t.Errorf("%d requests for a grant", requests)
 			}
@@ -152,8 +152,8 @@ func TestSemaphoreIsPrompt(t *testing.T) {
 	})
 }
 
-// A dead holder's permit comes back with its TTL, and a dead waiter at the front keeps others waiting no longer than
-// that.
+// The permit of a dead holder is free after its TTL. A dead waiter at the front does not delay the others for longer
+// than that.
 func TestSemaphoreAfterDeath(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		dead := w.locker()
@@ -163,7 +163,7 @@ func TestSemaphoreAfterDeath(t *testing.T) {
 		defer cancel()
 		go func() { _, _ = semaphore(t, dead, 2).Acquire(ctx) }()
 		waitBlocked()
-		if err := dead.Close(); err != nil { // keeps keys until their TTL, as death does
+		if err := dead.Close(); err != nil { // the keys stay taken until their TTL, as after a crash
 			t.Error(err)
 		}
 		died := time.Now()
@@ -187,13 +187,13 @@ func TestSemaphoreGivesBack(t *testing.T) {
 		got := make(chan *lock.Lease, 1)
 		go func() { got <- permit(t, w.semaphore(n)) }()
 		waitBlocked()
-		w.slow = time.Millisecond // all are granted before the first is known
+		w.slow = time.Millisecond // all are granted before the first reply arrives
 		w.took()
 		for _, lease := range held {
 			go release(t, lease)
 		}
 		lease := <-got
-		if events, _ := w.took(); len(events) != n+n+n-1+1 { // released, granted, given back; and the place in the queue
+		if events, _ := w.took(); len(events) != n+n+n-1+1 { // releases, grants, surplus released; the place in the queue
 			t.Errorf("at the store: %q", events)
 		}
 		s := w.semaphore(n)
@@ -212,7 +212,7 @@ func TestSemaphoreGivesBack(t *testing.T) {
 	})
 }
 
-// A permit that was waited for leaves nothing at the context that it was asked for with.
+// After a wait for a permit, the caller's context has no derived contexts left.
 func TestSemaphoreFreesContexts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		held := permit(t, w.semaphore(1))
@@ -235,7 +235,7 @@ func TestSemaphoreFreesContexts(t *testing.T) {
 	})
 }
 
-// A spyContext counts the contexts that end with it.
+// A spyContext counts the contexts that are derived from it and have not ended.
 type spyContext struct {
 	context.Context
 	done     chan struct{}
@@ -244,7 +244,7 @@ type spyContext struct {
 
 func (c *spyContext) Done() <-chan struct{} { return c.done }
 
-// AfterFunc is what package context calls for each.
+// AfterFunc is called by package context for each derived context.
 func (c *spyContext) AfterFunc(func()) (stop func() bool) {
 	c.children.Add(1)
 	return sync.OnceValue(func() bool { c.children.Add(-1); return true })
@@ -282,7 +282,7 @@ func TestSemaphoreWaitEnds(t *testing.T) {
 	})
 }
 
-// A minimum hold is that of the permit, and not of the place in the queue.
+// A minimum hold applies to the permit, not to the place in the queue.
 func TestSemaphoreMinHold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		first := permit(t, w.semaphore(2), lock.WithMinHold(time.Hour))
@@ -301,7 +301,7 @@ func TestSemaphoreMinHold(t *testing.T) {
 	})
 }
 
-// Nor is the place kept where the clock stands still between grant and release.
+// The place in the queue is released even if no time passes between its grant and its release.
 func TestSemaphoreLeavesTheQueueAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := lock.New(memory.New())
@@ -319,7 +319,7 @@ func TestSemaphoreLeavesTheQueueAtOnce(t *testing.T) {
 	})
 }
 
-// A permit under the context of another is a second one.
+// Under the context of a permit, Acquire returns another permit.
 func TestSemaphoreNested(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := w.semaphore(2)
@@ -378,7 +378,7 @@ func TestSemaphoreLimitsDiffer(t *testing.T) {
 	})
 }
 
-// What the documentation says of the cost.
+// The numbers of requests agree with the documentation.
 func TestSemaphoreRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const n = 4
@@ -395,7 +395,7 @@ func TestSemaphoreRequests(t *testing.T) {
 		got := make(chan *lock.Lease, 1)
 		go func() { got <- permit(t, s) }()
 		waitBlocked()
-		if _, requests := w.took(); requests > 3*n+2 { // this store is asked once before each wait
+		if _, requests := w.took(); requests > 3*n+2 { // this store gets one attempt before each wait
 			t.Errorf("%d requests until it waits", requests)
 		}
 		release(t, held[0])

@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Processes get permits in the order in which they came, where the store promises that for one key.
+// Processes get permits in order of arrival on every store that is FIFO.
 func TestSemaphoreFIFOOnStores(t *testing.T) {
 	fifo := make(map[string]bool)
 	for _, d := range driver.Registered() {

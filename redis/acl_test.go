@@ -19,7 +19,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// documentedRights are what the package comment says that a user needs.
+// documentedRights returns the rights that an ACL user needs, according to the package comment.
 func documentedRights(t *testing.T) []string {
 	t.Helper()
 	doc, err := os.ReadFile("doc.go")
@@ -40,7 +40,8 @@ func documentedRights(t *testing.T) []string {
 	return rights
 }
 
-// doAll does on a store all that a store is for, and returns what fails.
+// doAll opens the store at url, and runs the operations that the documented rights must permit. It returns the first
+// error.
 func doAll(t *testing.T, url, key string) (err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*soon)
@@ -111,14 +112,14 @@ func doAll(t *testing.T, url, key string) (err error) {
 	if o.Err != nil {
 		return fmt.Errorf("hand-off: %w", o.Err)
 	}
-	// A waiter without a notification rechecks no sooner than this after it has queued.
+	// Without a notification, a waiter rechecks no sooner than 90 % of maxRecheck after it has queued.
 	if took := o.At.Sub(queuedAfter); took > maxRecheck*9/10 {
 		return fmt.Errorf("hand-off took %v", took)
 	}
 	return errors.Join(o.Lease.Release(ctx), other.Release(ctx), shareAll(ctx, b, key))
 }
 
-// shareAll does on a store all that shared leases are for.
+// shareAll runs the operations of shared leases. It returns the first error.
 func shareAll(ctx context.Context, b *Backend, key string) error {
 	r := shared(req(key, time.Minute))
 	first, err := b.Acquire(ctx, r)
@@ -157,7 +158,7 @@ func shareAll(ctx context.Context, b *Backend, key string) error {
 	return nil
 }
 
-// A user with the documented rights can do everything, and with one fewer it cannot.
+// The documented rights suffice, and each of them is needed. A database other than 0 also needs +select.
 func TestDocumentedRights(t *testing.T) {
 	t.Parallel()
 	c := redistest.Raw(t, servers.Redis(t).Addr)
@@ -181,7 +182,7 @@ func TestDocumentedRights(t *testing.T) {
 	}
 }
 
-// The same in a cluster.
+// In a Cluster, a user also needs +cluster|slots.
 func TestDocumentedRightsCluster(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t)
@@ -202,7 +203,7 @@ func TestConformanceDocumentedRights(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "the suite once more")
 	s := servers.Redis(t)
-	url := redistest.User(t, redistest.Raw(t, s.Addr), "app", append(documentedRights(t), "+scan")) // List takes it
+	url := redistest.User(t, redistest.Raw(t, s.Addr), "app", append(documentedRights(t), "+scan")) // for List
 	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open:  func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
@@ -211,7 +212,7 @@ func TestConformanceDocumentedRights(t *testing.T) {
 	}, "inspect")
 }
 
-// List takes one right more.
+// List also needs +scan.
 func TestDocumentedRightsOfList(t *testing.T) {
 	t.Parallel()
 	c := redistest.Raw(t, servers.Redis(t).Addr)
@@ -233,7 +234,7 @@ func TestDocumentedRightsOfList(t *testing.T) {
 	}
 }
 
-// Without +wait nothing is granted that replicas must have, and nothing stays.
+// MinReplicas needs +wait. Without it, opening fails, and an Acquire fails and leaves no key behind.
 func TestDocumentedRightsOfReplicas(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -267,7 +268,7 @@ func TestDocumentedRightsOfReplicas(t *testing.T) {
 	})
 }
 
-// The user that docs/stores/redis.md makes can do everything.
+// The user that docs/stores/redis.md creates can run every operation, but cannot write other keys.
 func TestPermissionsOfThePage(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// What go-redis would take the wrong way is refused, before any request, without showing the password.
+// URLs that go-redis would misinterpret are rejected before any request. The error does not show the password.
 func TestBadURLs(t *testing.T) {
 	t.Parallel()
 	for raw, hint := range map[string]string{

@@ -15,7 +15,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// Ten thousand leases: a constant number of goroutines, few requests a renewal, and none lost over two TTLs.
+// With ten thousand leases, the number of goroutines stays constant, and batch renewals keep every lease for two TTLs.
 func TestManyLeases(t *testing.T) {
 	const leases, ttl = 10000, 5 * time.Second
 	storetest.Long(t, "ten thousand leases")
@@ -58,7 +58,7 @@ func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
 	if got := b.leases.Len(); got != leases {
 		t.Errorf("%d leases are live, want %d", got, leases)
 	}
-	// A batch reports which leases are gone, and touches no others.
+	// A batch reports ErrLost for the lost lease only, and renews the others.
 	key := list[7].Lease.(*kit.Life).Key()
 	if _, _, err := b.release(ctx, b.naming.names(key), lockValue(0, list[7].Lease.(*kit.Life).Owner()), false); err != nil {
 		t.Fatal(err)
@@ -70,11 +70,11 @@ func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
 	}
 }
 
-// In a cluster a server that hangs holds up the renewals of its own leases only.
+// In a cluster, a server that hangs delays only the renewals of its own leases.
 func TestBatchWithAHungServer(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t)
-	b := opened(t, "redis+cluster://"+nodes[0].Addr+"?timeout=20s") // for which the server that hangs is waited for
+	b := opened(t, "redis+cluster://"+nodes[0].Addr+"?timeout=20s") // longer than the batch's context
 	const leases, hung = 60, 1
 	list := make([]backend.Renewal, leases)
 	for i := range list {
@@ -90,7 +90,7 @@ func TestBatchWithAHungServer(t *testing.T) {
 	}
 	nodes[hung].Freeze()
 	defer nodes[hung].Thaw()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second) // in 3 s the others note that it is away
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second) // after 3 s, the others mark it as failed
 	defer cancel()
 	for i, err := range b.RenewBatch(ctx, list) {
 		if of(i) == hung && (err == nil || errors.Is(err, backend.ErrLost)) || of(i) != hung && err != nil {
@@ -99,7 +99,7 @@ func TestBatchWithAHungServer(t *testing.T) {
 	}
 }
 
-// A batch reports which leases are gone although it has not reached enough replicas.
+// A batch reports lost leases as lost, even if too few replicas acknowledge the other renewals.
 func TestLossInABatchWithoutReplicas(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -119,5 +119,5 @@ func TestLossInABatchWithoutReplicas(t *testing.T) {
 			t.Errorf("lease %d: %v, want %v", i, err, want)
 		}
 	}
-	b.options.MinReplicas = 0 // for the releases
+	b.options.MinReplicas = 0
 }

@@ -40,7 +40,7 @@ func acquireAll(t *testing.T, b *Backend, n int) []outcome {
 	return got
 }
 
-// owns checks that the server knows each lease by its own token, and releases it.
+// owns checks that the server reports the lease's token for key, and releases the lease.
 func owns(t *testing.T, b *Backend, key string, o outcome) {
 	t.Helper()
 	if o.Err != nil {
@@ -54,7 +54,7 @@ func owns(t *testing.T, b *Backend, key string, o outcome) {
 	release(t, o.Lease)
 }
 
-// Requests that come together are one pipeline, and each gets its own answer.
+// Concurrent requests share one pipeline, and each gets its own reply.
 func TestRequestsTravelTogether(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -67,7 +67,7 @@ func TestRequestsTravelTogether(t *testing.T) {
 	}
 	defer b.Close()
 	const n = 20
-	for i, o := range acquireAll(t, b, n) { // go-redis has other connections for pipelines: they are there from now on
+	for i, o := range acquireAll(t, b, n) { // go-redis has a separate pool for pipelines: open its connection
 		owns(t, b, fmt.Sprint("k", i), o)
 	}
 	before := hook.n.Load()
@@ -80,13 +80,14 @@ func TestRequestsTravelTogether(t *testing.T) {
 	}
 }
 
-// A connection that hangs holds up what it carries, not what comes later: not even when it is one of several.
+// A connection that hangs delays only the requests on it, even if several connections hang. Later requests use other
+// connections.
 func TestHungConnection(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	w := wire{db: s.Number}
 	b := wired(t, &w, s.Addr)
-	const hung, most = 3 * time.Second, 2500 * time.Millisecond // go-redis gives up a connection after 3 s
+	const hung, most = 3 * time.Second, 2500 * time.Millisecond // go-redis waits 3 s for a reply
 	b.options.Timeout = hung + 2*time.Second
 	var stuck []<-chan outcome
 	for i := range exchange.UsualWorkers + 1 {
@@ -106,7 +107,7 @@ func TestHungConnection(t *testing.T) {
 		t.Errorf("20 cycles beside connections that hang took %v", took)
 	}
 	for _, done := range stuck {
-		if o := <-done; o.Err == nil { // in time for a second attempt
+		if o := <-done; o.Err == nil { // a second attempt succeeded in time
 			release(t, o.Lease)
 		} else if !errors.Is(o.Err, exchange.ErrNoAnswer) {
 			t.Errorf("a request on a connection that hangs: %v", o.Err)
@@ -114,7 +115,7 @@ func TestHungConnection(t *testing.T) {
 	}
 }
 
-// A caller who goes leaves the others' answers alone, and what was granted to it is cleaned up.
+// A cancelled Acquire does not affect the other requests of its pipeline, and its grant is cleaned up.
 func TestCancelledInPipeline(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -131,7 +132,7 @@ func TestCancelledInPipeline(t *testing.T) {
 		owns(t, b, fmt.Sprint("k", i), o)
 	}
 	before := hook.n.Load()
-	const delay = 1500 * time.Millisecond // half of go-redis' patience
+	const delay = 1500 * time.Millisecond // half of go-redis' read timeout
 	p.Set(func(p *storetest.Proxy) { p.Delay = delay })
 	ctx, cancel := context.WithCancel(context.Background())
 	const n = 5
@@ -158,7 +159,7 @@ func TestCancelledInPipeline(t *testing.T) {
 	})
 }
 
-// A caller who goes before its request is sent leaves nothing to clean up: the request is never sent.
+// A request that is cancelled in the queue is never sent, so nothing needs cleaning up.
 func TestGivenUpBeforeSent(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -183,7 +184,7 @@ func TestGivenUpBeforeSent(t *testing.T) {
 	}
 }
 
-// One command's error is its own.
+// If one command of a pipeline fails, the others succeed.
 func TestErrorInPipeline(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -203,7 +204,7 @@ func TestErrorInPipeline(t *testing.T) {
 	}
 }
 
-// A server that does not know some of the scripts gets the text of those alone.
+// If the server does not know one script of a pipeline, only the requests for that script are repeated, with its text.
 func TestUnknownScriptInPipeline(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -251,7 +252,8 @@ func TestUnknownScriptInPipeline(t *testing.T) {
 	}
 }
 
-// Wherever the answers to a pipeline break off, each request is made again and recognises what it had done.
+// If the connection breaks anywhere in the replies to a pipeline, every request is repeated, and recognises its own
+// earlier grant.
 func TestPipelineCut(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -281,7 +283,7 @@ func TestPipelineCut(t *testing.T) {
 	}
 }
 
-// A breaker is a hook that keeps one pipeline from the server, and reports its error only for the whole.
+// A breaker is a hook that blocks one pipeline. It returns an error for the pipeline, but sets none for its commands.
 type breaker struct {
 	counter
 	once atomic.Bool
@@ -317,7 +319,7 @@ func TestHookFailsPipeline(t *testing.T) {
 	}
 }
 
-// While every connection hangs, and the client does not end that, what was given up is not kept.
+// If every connection hangs and the client has no read timeout, abandoned requests do not pile up in the queue.
 func TestGivenUpIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -354,17 +356,17 @@ func TestGivenUpIsForgotten(t *testing.T) {
 	}
 }
 
-// Close ends what waits and what is under way.
+// Close ends queued requests and requests in progress.
 func TestCloseInPipeline(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, s.at(p.Addr)+"?pool_size="+strconv.Itoa(exchange.UsualWorkers)) // no more workers for those that wait
+	b := opened(t, s.at(p.Addr)+"?pool_size="+strconv.Itoa(exchange.UsualWorkers)) // no workers for queued requests
 	const n = 40
 	answer := make(chan struct{})
 	p.Set(func(p *storetest.Proxy) {
 		p.Replies = func(reply []byte) bool {
-			if reply[0] == '$' { // a token, not the reply to a command that opens a connection
+			if reply[0] == '$' { // a token, not a reply during the connection's setup
 				<-answer
 			}
 			return true

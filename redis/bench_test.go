@@ -14,13 +14,13 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// What all stores' benchmarks do.
+// Helpers that the benchmarks of all stores share.
 var (
 	together = storetest.Together
 	cycle    = storetest.Cycle
 )
 
-// BenchmarkUncontended measures one goroutine, or many on keys of their own.
+// BenchmarkUncontended measures one goroutine, and many goroutines that each use their own key.
 func BenchmarkUncontended(b *testing.B) {
 	s := servers.Redis(b)
 	ctx := context.Background()
@@ -48,7 +48,7 @@ func BenchmarkUncontended(b *testing.B) {
 				}
 			})
 		})
-		// What the server and its client allow: a plain SET NX PX and DEL.
+		// The baseline: a plain SET NX PX and DEL.
 		b.Run(fmt.Sprintf("op=set-del/workers=%d", workers), func(b *testing.B) {
 			c := redis.NewClient(&redis.Options{Addr: s.Addr, PoolSize: workers + 1})
 			defer c.Close()
@@ -61,7 +61,7 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOff passes one key around processes, each with a connection of its own.
+// BenchmarkHandOff passes one key between Backends. Each has its own connections, like a process.
 func BenchmarkHandOff(b *testing.B) {
 	for _, processes := range []int{2, 64} {
 		b.Run(fmt.Sprintf("op=hand-off/workers=%d", processes), func(b *testing.B) {

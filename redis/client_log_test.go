@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// Sentinels that do not know the master are named as the reason, and go-redis' lines about them go to the logger.
+// If the Sentinels do not know the master, the error names the master, and go-redis' log lines go to the context's
+// logger.
 func TestUnknownSentinelMaster(t *testing.T) {
 	set := servers.RedisSentinel(t)
 	url := strings.Replace(sentinelURLOf(set), "/"+set.Name, "/nobody%0A", 1)

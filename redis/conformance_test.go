@@ -24,18 +24,18 @@ func TestConformance(t *testing.T) {
 	storetest.Main(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
 }
 
-// Releases older and newer than this machine's run the core.
+// The core suite passes on releases that are older and newer than the one on this machine.
 func TestConformanceVersions(t *testing.T) {
 	storetest.Long(t, "other releases of Redis")
 	for _, name := range servers.RedisVersions {
-		t.Run(name, func(t *testing.T) { // one after the other: each suite is busy
+		t.Run(name, func(t *testing.T) { // not parallel, because each suite keeps the machine busy
 			s := redistest.Version(t, name, redistest.Durable...)
 			conformance.RunCore(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
 		})
 	}
 }
 
-// harness reaches one server that keeps its data.
+// harness returns the harness of a server that keeps its data across restarts.
 func harness(t *testing.T, s *servers.Server) conformance.Harness {
 	return conformance.Harness{
 		Open: func(ctx context.Context) (backend.Backend, error) {
@@ -55,14 +55,14 @@ func harness(t *testing.T, s *servers.Server) conformance.Harness {
 	}
 }
 
-// footprint counts the keys of a server. The counters of tokens among them are one for each slot.
+// footprint returns the number of keys on a server. They include one token counter for each slot in use.
 func footprint(addr string) (int64, error) {
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	defer c.Close()
 	return c.DBSize(context.Background()).Result()
 }
 
-// A cluster adds keys in other slots, and batches for several servers.
+// In a cluster, keys are in different slots, and batches go to several servers.
 func TestConformanceCluster(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t)
@@ -96,7 +96,7 @@ func TestConformanceSentinel(t *testing.T) {
 	})
 }
 
-// A caller's client of default options ignores deadlines and repeats requests by itself.
+// The suite passes on a caller's client with default options, which ignores deadlines.
 func TestConformanceCallersClient(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "the suite once more")

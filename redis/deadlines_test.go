@@ -17,7 +17,7 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// inTime fails the test unless f fails, and soon after its timeout.
+// inTime fails the test unless f returns an error no later than soon after timeout.
 func inTime(t *testing.T, timeout time.Duration, f func() error) {
 	t.Helper()
 	begun := time.Now()
@@ -33,7 +33,7 @@ func inTime(t *testing.T, timeout time.Duration, f func() error) {
 	}
 }
 
-// A request that needs a new connection keeps to its time, however long its client may dial.
+// Dialling counts against the request's timeout, even if the client's dial timeout is longer.
 func TestDialHangs(t *testing.T) {
 	t.Parallel()
 	const timeout, long = 200 * time.Millisecond, 3 * soon
@@ -51,7 +51,7 @@ func TestDialHangs(t *testing.T) {
 			ContextTimeoutEnabled: true, DialTimeout: long, DialerRetries: 1, MaxRetries: -1,
 		})
 		defer c.Close()
-		for _, replicas := range []int{0, 1} { // with replicas WAIT goes behind it
+		for _, replicas := range []int{0, 1} { // with replicas, WAIT follows the request
 			b, err := onClient(c, &Options{Timeout: timeout, MinReplicas: replicas})
 			if err != nil {
 				t.Fatal(err)
@@ -65,7 +65,7 @@ func TestDialHangs(t *testing.T) {
 	})
 }
 
-// A waiter outlives an outage in which dials time out.
+// A waiter survives an outage in which dials time out.
 func TestWaiterOutlivesDialTimeouts(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -86,11 +86,11 @@ func TestWaiterOutlivesDialTimeouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	acquire(t, opened(t, s.URL), req("k", time.Second)) // it ends by itself
+	acquire(t, opened(t, s.URL), req("k", time.Second)) // expires by itself
 	done := queueUp(t, b, waiting("k", time.Minute), 1)
 	away.Store(true)
 	p.Cut()
-	const outage = 4 * time.Second // in which the waiter has asked in vain
+	const outage = 4 * time.Second // long enough for several failed attempts
 	select {
 	case o := <-done:
 		t.Fatalf("after %v of an outage the waiter has ended: %v", outage, o.Err)
@@ -100,7 +100,7 @@ func TestWaiterOutlivesDialTimeouts(t *testing.T) {
 	release(t, granted(t, done, maxRecheck+soon).Lease)
 }
 
-// A waiter's patience counts from when an outage began: while all is well it asks seldom, and hears nothing in between.
+// A waiter's patience counts from the first failure of an outage, not from the start of the wait.
 func TestPatienceCountsFromOutage(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -108,8 +108,8 @@ func TestPatienceCountsFromOutage(t *testing.T) {
 	b := opened(t, s.at(p.Addr))
 	holder := acquire(t, opened(t, s.URL), req("k", time.Hour))
 	done := queueUp(t, b, waiting("k", exchange.LeastPatience), 1)
-	const quiet = 4 * time.Second // shorter than the pause of a waiter
-	time.Sleep(quiet)             // sleeps: how long the waiter hears nothing
+	const quiet = 4 * time.Second // with the outage, longer than the waiter's patience
+	time.Sleep(quiet)             // sleeps: the part of the wait before the outage
 	p.Refuse(true)
 	p.Cut()
 	select {
@@ -122,7 +122,7 @@ func TestPatienceCountsFromOutage(t *testing.T) {
 	release(t, granted(t, done, maxRecheck+soon).Lease)
 }
 
-// A client that sets no deadlines on its connections is not relied upon to end requests.
+// Requests time out even if the client sets no deadlines on its connections.
 func TestClientWithoutDeadlines(t *testing.T) {
 	t.Parallel()
 	const timeout, none = time.Second, -2
@@ -147,7 +147,7 @@ func TestClientWithoutDeadlines(t *testing.T) {
 	})
 }
 
-// A release that hangs holds up Close no longer than other requests do, whichever way it went.
+// Releases that hang delay Close only for its grace, with a single server and with a cluster.
 func TestCloseBesideReleasesThatHang(t *testing.T) {
 	t.Parallel()
 	for scheme, start := range map[string]func(t *testing.T) []*servers.Server{

@@ -61,7 +61,8 @@ func TestDoctorOldVersion(t *testing.T) {
 	storetest.Finds(t, opened(t, "redis://"+servers.RedisVersion(t, "redis-6.0").Addr), "old-version")
 }
 
-// A managed server may refuse to tell.
+// A managed server may forbid INFO and CONFIG. Then Examine reports that it could not read them, and finds nothing
+// critical.
 func TestDoctorRights(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/redis"
 )
 
-// An application that has a client of its own shares it with its locks.
+// An application can share its own client with its locks.
 func ExampleNew() {
 	ctx := context.Background()
 	client := goredis.NewClient(&goredis.Options{
@@ -34,7 +34,7 @@ func ExampleNew() {
 	fmt.Println("exclusion:", g.Consistency)
 }
 
-// What package lock does with a backend: one owner gets the key, another learns who holds it.
+// Package lock uses a Backend like this: one owner gets the key, and the error for a second owner names the holder.
 func ExampleBackend_Acquire() {
 	ctx := context.Background()
 	client := goredis.NewClient(&goredis.Options{Addr: "localhost:6379"})
@@ -59,7 +59,7 @@ func ExampleBackend_Acquire() {
 	}
 }
 
-// A wrong URL fails before any request, and shows no password.
+// An invalid URL is rejected before any request, and the error does not show the password.
 func Example_url() {
 	_, _, err := driver.Open(context.Background(), "redis://app:secret@h1,h2")
 	fmt.Println(err)

@@ -19,7 +19,8 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// A server that comes back empty: the holder learns of its loss at the next renewal, tokens go on, waiters are served.
+// If a server restarts without its data, the holder's next renewal reports the loss, tokens still increase, and waiters
+// are served.
 func TestRestartWithoutPersistence(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t, "--save", "", "--appendonly", "no")
@@ -59,7 +60,7 @@ func TestRestartWithoutPersistence(t *testing.T) {
 	release(t, acquire(t, a, req("k", time.Hour)))
 }
 
-// Tokens increase when the counter is lost, when all data is lost, and when the server's clock has stepped back.
+// Tokens increase even if the counter or all data is lost, or the server's clock steps back.
 func TestTokensSurviveLoss(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -88,17 +89,17 @@ func TestTokensSurviveLoss(t *testing.T) {
 	next("counter deleted")
 	c.FlushDB(ctx)
 	next("all data deleted")
-	// Now the clock's microseconds begin with zeros.
-	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + 5*time.Millisecond))) // sleeps: until the clock's microseconds begin with zeros
+	// At the beginning of a second, the microseconds of the time begin with zeros, which the token must keep.
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + 5*time.Millisecond))) // sleeps: a new second
 	c.FlushDB(ctx)
 	next("all data deleted at the beginning of a second")
-	// As after a clock that was an hour ahead: the counter leads on.
+	// The counter is an hour ahead, as after a step back of the clock. Tokens continue from the counter.
 	last += uint64(time.Hour / time.Microsecond)
 	c.Set(ctx, fence, last, time.Minute)
 	for range 10 {
 		next("clock stepped back")
 	}
-	// Arrivals in the queue take numbers of the same counter.
+	// A waiter's place in the queue is a number from the same counter.
 	l := acquire(t, b, req("k", time.Minute))
 	c.Del(ctx, fence)
 	done := queueUp(t, b, waiting("k", time.Minute), 1)
@@ -109,7 +110,7 @@ func TestTokensSurviveLoss(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
-// Waiters outlive a failover of Sentinel, tokens increase across it, and with WAIT the lease itself survives.
+// Waiters survive a Sentinel failover, and tokens increase across it. With MinReplicas, the lease survives too.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "Sentinels")
@@ -118,7 +119,7 @@ func TestSentinelFailover(t *testing.T) {
 	holder := opened(t, url)
 	l := acquire(t, holder, req("held", time.Hour))
 	l2 := acquire(t, holder, req("contended", time.Hour))
-	// After the failover there is no replica, so waiters must not ask for one.
+	// After the failover there is no replica, so the waiters must not require one.
 	var queue []<-chan outcome
 	for i := range 8 {
 		queue = append(queue, queueUp(t, opened(t, sentinelURLOf(set)), waiting("contended", time.Hour), i+1))
@@ -136,7 +137,7 @@ func TestSentinelFailover(t *testing.T) {
 	}
 	until(t, 20*time.Second, "the holder releases", func() bool { return l2.Release(context.Background()) == nil })
 	last := l2.Token()
-	// The replica may have missed the last to queue: these queue again, so that the order is not that of their arrival.
+	// The replica may have missed the latest waiters. They queue again, so waiters may be served out of order.
 	served := make(chan outcome, len(queue))
 	for _, done := range queue {
 		go func() { served <- <-done }()
@@ -152,7 +153,7 @@ func TestSentinelFailover(t *testing.T) {
 	t.Logf("all waiters were served %v after the master's death", time.Since(begun))
 }
 
-// opened1 opens a store that may need some time to be there.
+// opened1 opens a store. It retries until the store grants a lease.
 func opened1(t *testing.T, url string) *Backend {
 	t.Helper()
 	var b *Backend
@@ -163,7 +164,7 @@ func opened1(t *testing.T, url string) *Backend {
 		if err != nil {
 			return false
 		}
-		// The old master may still answer for a moment, or the new one not yet.
+		// For a moment, the old master may still reply, or the new one may not reply yet.
 		l, err := opened.Acquire(ctx, req("probe", minTTL))
 		if err != nil {
 			_ = opened.Close()
@@ -177,7 +178,7 @@ func opened1(t *testing.T, url string) *Backend {
 	return b
 }
 
-// In a cluster all names of a key hash to one slot, whatever bytes it has, and requests follow a slot that moves.
+// In a cluster, requests follow a slot that moves to another server, during the move and after it.
 func TestClusterMovesSlot(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t)
@@ -208,7 +209,7 @@ func TestClusterMovesSlot(t *testing.T) {
 	must(clients[from], "CLUSTER", "SETSLOT", sl, "MIGRATING", ids[to])
 	host, port, _ := strings.Cut(nodes[to].Addr, ":")
 	must(clients[from], "MIGRATE", host, port, "", 0, 5000, "KEYS", n.lock, n.queue, n.fence)
-	if err := l.Renew(ctx, time.Hour); err != nil { // all keys have moved, the slot has not: ASK
+	if err := l.Renew(ctx, time.Hour); err != nil { // the keys have moved, but not the slot: ASK
 		t.Errorf("renew while the slot is moving: %v", err)
 	}
 	for _, c := range []*redis.Client{clients[to], clients[from], clients[3-to-from]} {
@@ -223,7 +224,7 @@ func TestClusterMovesSlot(t *testing.T) {
 	release(t, o.Lease)
 }
 
-// With too few replicas nothing is granted, and nothing stays.
+// If too few replicas acknowledge, nothing is granted or renewed, and no key remains.
 func TestMinReplicas(t *testing.T) {
 	t.Parallel()
 	t.Run("single", func(t *testing.T) { minReplicas(t, ownDatabase(t).URL) })
@@ -231,7 +232,7 @@ func TestMinReplicas(t *testing.T) {
 }
 
 func minReplicas(t *testing.T, url string) {
-	plain, b := opened(t, url), opened(t, url+"?lock_min_replicas=1&timeout=3s") // half of it for replicas
+	plain, b := opened(t, url), opened(t, url+"?lock_min_replicas=1&timeout=3s") // WAIT gets half of it
 	_, err := b.Acquire(context.Background(), req("k", time.Hour))
 	if !errors.Is(err, exchange.ErrReplicas) || !strings.Contains(err.Error(), "0 of 1") {
 		t.Errorf("%s: acquire without replicas: %v", url, err)
@@ -245,7 +246,7 @@ func minReplicas(t *testing.T, url string) {
 		t.Errorf("%s: acquire of a held key: %v, want held", url, err)
 	}
 	release(t, l)
-	// A renewal that too few replicas have is no renewal; a batch neither.
+	// A renewal fails if too few replicas acknowledge it, alone and in a batch.
 	r := req("k2", time.Hour)
 	value := lockValue(1, r.Owner)
 	l, err = b.leases.Grant(context.Background(), r, kit.Grant{

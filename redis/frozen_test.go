@@ -12,14 +12,15 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Waiters whose processes are frozen, as all of a virtual machine's are at once, cost the next one a reservation each,
-// and no more, although the server takes them for listeners: also when the one who has released is gone.
+// If the processes of waiters are frozen, as in a paused virtual machine, the next waiter gets the key within
+// deadWaitersCost. The server still has subscriptions of the frozen processes, and the releaser may have closed its
+// Backend.
 func TestFrozenWaitersCostOneReservationEach(t *testing.T) {
-	// not parallel: it measures reservations, which are short
+	// not parallel, because it measures reservations, which are short
 	for name, test := range map[string]struct {
 		frozen int
-		gone   bool // the process that has released
-		again  bool // it asks for the key again, and is refused
+		gone   bool // the releaser closes its Backend
+		again  bool // the releaser requests the key again, and is refused
 	}{
 		"two":                            {2, false, false},
 		"two, and the releaser is back":  {2, false, true},

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// On a full server leases are renewed and released, hand-offs go on, and what is granted can be renewed.
+// On a full server, leases are renewed, released, handed off and granted. A granted lease can be renewed.
 func TestFullServer(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -61,8 +61,8 @@ func TestFullServer(t *testing.T) {
 		released = append(released, time.Now())
 		release(t, r.Lease)
 	}
-	// A hand-off that is missed costs its reservation. The machine may pause for so long once or twice, at a hand-off
-	// or two each; what is missed for a reason is missed for each key.
+	// A missed hand-off takes a whole reservation. A machine that pauses for so long, once or twice, delays one or two
+	// hand-offs each time. A real fault delays a hand-off of every key.
 	const pauses = 4
 	slow := 0
 	handedOn := func(done <-chan outcome, released time.Time) backend.Lease {
@@ -89,7 +89,7 @@ func TestFullServer(t *testing.T) {
 	for i, r := range append(single, batch...) {
 		release(t, r.Lease)
 		l, err := b.Acquire(ctx, req(fmt.Sprint("new", i), time.Minute))
-		if err == nil { // nothing is granted that cannot be renewed
+		if err == nil { // a granted lease must be renewable
 			err = l.Renew(ctx, 2*time.Minute)
 			release(t, l)
 		}

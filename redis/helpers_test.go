@@ -9,18 +9,18 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// soon bounds what must happen at once on a machine that may be busy.
+// soon is the time limit, on a busy machine, for anything that should happen at once.
 const soon = storetest.Soon
 
-// attempts is how often something is measured at most: a busy machine is slow now and then, what takes too long for a
-// reason does so every time.
+// attempts is how many times a measurement is tried. A busy machine is slow only now and then, but a fault makes every
+// attempt slow.
 const attempts = 3
 
 const closed = storetest.NoServer
 
 type outcome = storetest.Outcome
 
-// What all stores' tests do.
+// Helpers that the tests of all stores share.
 var (
 	opened       = storetest.Opened[*Backend]
 	req          = storetest.Try
@@ -33,14 +33,14 @@ var (
 	granted      = storetest.Granted
 )
 
-// cluster is three masters, which only the complete run starts.
+// cluster returns a cluster of three masters. With -short it skips the test.
 func cluster(t testing.TB) []*servers.Server {
 	t.Helper()
 	storetest.Long(t, "a cluster")
 	return servers.RedisCluster(t, 3)
 }
 
-// clusterNode is a server of a cluster that was never made.
+// clusterNode returns a server in cluster mode that belongs to no cluster.
 func clusterNode(t testing.TB) *servers.Server {
 	t.Helper()
 	return servers.Redis(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")

@@ -18,7 +18,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// A movingSlot is a cluster's slot on its way from one server to another.
+// A movingSlot is a cluster slot that is moving from one server to another.
 type movingSlot struct {
 	t        testing.TB
 	clients  []*redis.Client
@@ -27,7 +27,7 @@ type movingSlot struct {
 	from, to int
 }
 
-// beginMove makes the slot of key's names begin to move. No key of it has moved yet.
+// beginMove starts to move the slot of key. It moves no keys yet.
 func beginMove(t testing.TB, nodes []*servers.Server, key string) *movingSlot {
 	t.Helper()
 	m := &movingSlot{t: t, slot: endpoint.Slot(key), from: endpoint.Slot(key) * len(nodes) / endpoint.Slots}
@@ -52,7 +52,7 @@ func (m *movingSlot) must(node int, args ...any) {
 	}
 }
 
-// move takes these keys along.
+// move moves keys to the new server.
 func (m *movingSlot) move(keys ...string) {
 	m.t.Helper()
 	host, port, _ := strings.Cut(m.clients[m.to].Options().Addr, ":")
@@ -63,7 +63,7 @@ func (m *movingSlot) move(keys ...string) {
 	m.must(m.from, args...)
 }
 
-// finish moves what is left, and the slot.
+// finish moves the remaining keys, and assigns the slot to the new server.
 func (m *movingSlot) finish() {
 	m.t.Helper()
 	if left := m.keys(m.from); len(left) > 0 {
@@ -74,7 +74,7 @@ func (m *movingSlot) finish() {
 	}
 }
 
-// keys are the slot's at a server.
+// keys returns the keys of the slot on a server.
 func (m *movingSlot) keys(node int) []string {
 	m.t.Helper()
 	keys, err := m.clients[node].ClusterGetKeysInSlot(context.Background(), m.slot, 100).Result()
@@ -84,7 +84,7 @@ func (m *movingSlot) keys(node int) []string {
 	return keys
 }
 
-// refusals is how many requests the servers have refused because of the move.
+// refusals returns how many requests the servers have refused because of the move (TRYAGAIN).
 func (m *movingSlot) refusals() (n int) {
 	m.t.Helper()
 	for _, c := range m.clients {
@@ -98,7 +98,7 @@ func (m *movingSlot) refusals() (n int) {
 	return n
 }
 
-// oneSlot returns n keys of one slot, which differs with the name.
+// oneSlot returns n keys of one slot, that of name.
 func oneSlot(name string, n int) []string {
 	keys := []string{name}
 	for i := 0; len(keys) < n; i++ {
@@ -109,8 +109,9 @@ func oneSlot(name string, n int) []string {
 	return keys
 }
 
-// While some keys of a slot have moved and others have not, its servers refuse scripts. A request goes on until the
-// slot has arrived, or is unavailable within its limit; then everything goes on, and nothing is lost or left behind.
+// While only some keys of a slot have moved, its servers refuse scripts on several keys. Requests are retried until the
+// slot has moved, or fail with ErrUnavailable within their timeout; renewals succeed. Afterwards every operation works,
+// and no key is lost or left behind.
 func TestMovingSlot(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t)
@@ -131,7 +132,7 @@ func movingSlotTest(t *testing.T, nodes []*servers.Server, name string, arrives 
 	}
 	next := queueUp(t, b, waiting(keys[4], ttl), 1)
 	m := beginMove(t, nodes, name)
-	// Of each pair of keys one has moved, and so has the contended key without its queue.
+	// One key of each pair moves. The contended key moves too, but its queue does not.
 	m.move(b.naming.lock(keys[0]), b.naming.lock(keys[2]), b.naming.lock(keys[4]), b.naming.lock(keys[5]))
 
 	before := m.refusals()
@@ -163,7 +164,7 @@ func movingSlotTest(t *testing.T, nodes []*servers.Server, name string, arrives 
 			done <- ended{c, err, time.Since(begun)}
 		}()
 	}
-	// Three releases and an acquire are refused, again and again, and the batch once.
+	// Three releases and an acquire are refused repeatedly, and the batch once.
 	const often = 7
 	until(t, soon, "requests were refused again and again", func() bool { return m.refusals() > before+4*often })
 	if arrives {
@@ -184,7 +185,7 @@ func movingSlotTest(t *testing.T, nodes []*servers.Server, name string, arrives 
 	if !arrives {
 		m.finish()
 	}
-	// Everything goes on.
+	// Afterwards, every operation works.
 	if err := errors.Join(b.RenewBatch(ctx, batch)...); err != nil {
 		t.Errorf("renew a batch when the slot has arrived: %v", err)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// Every slot has a tag, and Redis agrees that all names of a key hash to the slot of its tag, whatever bytes it has.
+// Every slot has a tag. Redis hashes all names of a key to the slot of the key, whatever bytes the key contains.
+// Different keys share no lock or queue.
 func TestNamesShareASlot(t *testing.T) {
 	t.Parallel()
 	for s, tag := range tags() {
@@ -47,7 +48,7 @@ func TestNamesShareASlot(t *testing.T) {
 	}
 }
 
-// Keys that differ little spread over the cluster.
+// Similar keys spread over the slots of a cluster.
 func TestKeysSpread(t *testing.T) {
 	t.Parallel()
 	used := make(map[int]int)
@@ -59,7 +60,7 @@ func TestKeysSpread(t *testing.T) {
 	for _, n := range used {
 		most = max(most, n)
 	}
-	// Thrown at random, 63 % of the slots are hit, and none more than some 8 times.
+	// If the slots were random, 63 % of them would be used, and none more than about 8 times.
 	if len(used) < keys/2 || most > 16 {
 		t.Errorf("%d keys hit %d slots, one of them %d times", keys, len(used), most)
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// A server that cannot keep locks is refused at opening, with a reason, and without the password.
+// Opening fails if the server cannot keep locks. The error names the reason, but does not show the password.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections but never replies
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// refuses fails the test unless opening fails, in time, and speaks of hint.
+// refuses fails the test unless opening fails in time, with an error that contains hint.
 func refuses(t *testing.T, url, hint string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -77,7 +77,7 @@ func port(addr string) string {
 	return port
 }
 
-// Guarantees tell of a server that may evict locks, or that does not let us see.
+// Guarantees mention a server that may evict locks, or that does not permit INFO.
 func TestOpenTellsOfEviction(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -118,11 +118,11 @@ func TestNew(t *testing.T) {
 			t.Errorf("%+v: %v", *o, err)
 		}
 	}
-	b, err := New(t.Context(), struct{ redis.UniversalClient }{c}, nil) // any other implementation, as one that is wrapped
+	b, err := New(t.Context(), struct{ redis.UniversalClient }{c}, nil) // any other type, such as a wrapper
 	if err != nil {
 		t.Fatal(err)
 	}
-	if keys, err := b.List(t.Context(), ""); !errors.Is(err, backend.ErrUnsupported) { // which needs to know the servers
+	if keys, err := b.List(t.Context(), ""); !errors.Is(err, backend.ErrUnsupported) { // List needs the servers
 		t.Errorf("list: %v, %v", keys, err)
 	}
 	other, err := New(t.Context(), c, &Options{Namespace: "other"})
@@ -130,7 +130,7 @@ func TestNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := acquire(t, b, req("k", time.Minute))
-	release(t, acquire(t, other, req("k", time.Minute))) // namespaces are apart
+	release(t, acquire(t, other, req("k", time.Minute))) // namespaces are independent
 	done := queueUp(t, b, waiting("k", time.Minute), 1)
 	release(t, l)
 	release(t, granted(t, done, soon).Lease)
@@ -144,7 +144,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// The application's own client leads to the same guarantees, and to the same refusals, as a URL.
+// New reports the same guarantees, and fails with the same errors, as opening by URL.
 func TestNewLearnsWhatOpeningLearns(t *testing.T) {
 	t.Parallel()
 	evicting := servers.Redis(t, "--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
@@ -203,7 +203,7 @@ func TestUnixAndTLS(t *testing.T) {
 	release(t, acquire(t, b, req("k", time.Minute)))
 }
 
-// Guarantees tell of a master that would go on granting behind a partition.
+// Guarantees mention a master that would continue to grant keys during a partition.
 func TestOpenTellsOfMasterThatGoesOn(t *testing.T) {
 	t.Parallel()
 	master := servers.Redis(t)

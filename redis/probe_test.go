@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// A server that lacks a command, or forbids it, is refused at opening by the command's name.
+// If a server lacks or forbids commands, opening fails with an error that names them. The probe leaves no key behind.
 func TestOpenProbesCommands(t *testing.T) {
 	t.Parallel()
 	lacking := servers.Redis(t, "--rename-command", "ZPOPMIN", "", "--rename-command", "PTTL", "")
@@ -28,7 +28,7 @@ func TestOpenProbesCommands(t *testing.T) {
 	}
 }
 
-// A server that is full, or was made read-only, lacks nothing; and what was probed is gone.
+// The probe ignores errors of a server that is full, read-only or short of replicas. It leaves no key behind.
 func TestOpenProbesNothingMomentary(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -41,7 +41,7 @@ func TestOpenProbesNothingMomentary(t *testing.T) {
 	undo := redistest.Fill(t, s.Addr)
 	_ = opened(t, "redis://"+s.Addr)
 	undo()
-	// A user who cannot see that this is a replica.
+	// Without INFO, opening cannot detect that the server is a replica.
 	replica := servers.Redis(t, "--replicaof", "127.0.0.1", port(s.Addr))
 	r := redistest.Raw(t, replica.Addr)
 	if err := r.Do(ctx, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info").Err(); err != nil {

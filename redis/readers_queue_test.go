@@ -12,13 +12,13 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// renewalOf is the renewal of a reader's member by an hour.
+// renewalOf returns the request that renews a reader, given as its member of the sorted set, to an hour.
 func renewalOf(b *Backend, key, member string) exchange.Request {
 	return renewSharedScript.Request([]string{b.naming.lock(key)}, member, time.Hour.Milliseconds())
 }
 
-// Nobody passes a waiting writer, the last reader's release hands on to it at once, and the readers behind it enter
-// together.
+// Nobody overtakes a waiting writer. The last reader's release hands the key to the writer at once, and the readers
+// behind the writer then enter together.
 func TestWriterBetweenReaders(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -46,7 +46,7 @@ func TestWriterBetweenReaders(t *testing.T) {
 		took = o.At.Sub(begun)
 		release(t, o.Lease)
 		var leases []backend.Lease
-		for _, r := range readers { // none of them is released before all have entered
+		for _, r := range readers { // release none before all have entered
 			leases = append(leases, granted(t, r, soon).Lease)
 		}
 		if h := inspect(t, b, "k"); h.Shared != 3 || h.Waiters != 2 {
@@ -65,7 +65,7 @@ func TestWriterBetweenReaders(t *testing.T) {
 	}
 }
 
-// A writer that gives up frees the readers behind it at once, although other readers stay.
+// If a waiting writer is cancelled, the readers behind it enter at once, although another reader holds the key.
 func TestCancelledWriterFreesReaders(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -98,8 +98,8 @@ func TestCancelledWriterFreesReaders(t *testing.T) {
 	release(t, l)
 }
 
-// A dead writer holds up the readers behind it for a few seconds, although other readers stay. A live one is not
-// passed.
+// A dead writer in the queue delays the readers behind it by a few seconds, although another reader holds the key. A
+// live writer is not overtaken.
 func TestDeadWriterFreesReaders(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -107,7 +107,7 @@ func TestDeadWriterFreesReaders(t *testing.T) {
 	c, ctx := s.raw(t), context.Background()
 	queue := b.naming.names("k").queue
 	l := acquire(t, b, shared(req("k", time.Hour)))
-	for turn := range 2 { // two dead ones, of which each costs that
+	for turn := range 2 { // two dead writers, each of which causes this delay
 		dead(t, c, b, "k", float64(turn))
 	}
 	r := queueUp(t, b, shared(waiting("k", time.Hour)), 3)
@@ -125,7 +125,7 @@ func TestDeadWriterFreesReaders(t *testing.T) {
 	if h := inspect(t, b, "k"); h.Shared != 1 || h.Waiters != 2 {
 		t.Errorf("after the dead writers: %+v, want 1 reader, and a live writer and a reader behind it", h)
 	}
-	// The live one's requests keep its place.
+	// The requests of the live writer keep its place.
 	c.PExpire(ctx, queue, 59*time.Second) // as if a second had passed
 	until(t, maxRecheck+soon, "the writer's request extends the queue", func() bool {
 		return c.PTTL(ctx, queue).Val() > 59*time.Second
@@ -135,7 +135,7 @@ func TestDeadWriterFreesReaders(t *testing.T) {
 	release(t, granted(t, last, soon).Lease)
 }
 
-// Readers that died in front of a writer after they were notified cost it one reservation.
+// Dead readers in front of a writer are notified together, and delay the writer by one reservation.
 func TestDeadReadersInFront(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -167,7 +167,8 @@ func TestDeadReadersInFront(t *testing.T) {
 	}
 }
 
-// After a holder that died, whoever comes first hands the key to the queue, in whichever mode.
+// After a holder has died, the next Acquire hands the key to the queue, whatever the modes of the Acquire and the
+// waiter.
 func TestQueueBeforeAFreeKey(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -178,7 +179,7 @@ func TestQueueBeforeAFreeKey(t *testing.T) {
 			r := waiting("k", time.Hour)
 			r.Shared = first
 			next := queueUp(t, b, r, 1)
-			s.evict(t, "k") // as if it had ended
+			s.evict(t, "k") // as if the lease had expired
 			try := req("k", time.Hour)
 			try.Shared = come
 			o, err := b.Acquire(context.Background(), try)

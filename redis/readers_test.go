@@ -16,7 +16,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// shared makes r a request for a shared lease.
+// shared returns r as a request for a shared lease.
 func shared(r backend.Request) backend.Request {
 	r.Shared = true
 	return r
@@ -31,7 +31,7 @@ func inspect(t *testing.T, b *Backend, key string) backend.Holder {
 	return h
 }
 
-// refused requires that r is refused, and returns the holder.
+// refused fails the test unless r is refused, and returns the holder.
 func refused(t *testing.T, b *Backend, r backend.Request) backend.Holder {
 	t.Helper()
 	_, err := b.Acquire(context.Background(), r)
@@ -79,7 +79,8 @@ func TestReadersShareAndExclude(t *testing.T) {
 	release(t, w2)
 }
 
-// Readers and writers of several clients never overlap where they must not.
+// With readers and writers on several clients, a writer is always the only holder, and tokens exceed those of earlier
+// writers.
 func TestReadersAndWritersUnderContention(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -129,7 +130,7 @@ func TestReadersAndWritersUnderContention(t *testing.T) {
 	}
 }
 
-// One reader's end neither extends, shortens nor ends another, and an ended one is never revived.
+// The end of one reader's lease does not change another reader's lease, and an expired lease is never revived.
 func TestReadersEndAlone(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -155,7 +156,8 @@ func TestReadersEndAlone(t *testing.T) {
 	}
 }
 
-// The server ends readers by their own scores, also while others keep the key, and when a writer or nobody has it.
+// The server ends each reader by its own score, even if other readers keep the key. No renewal revives an ended reader,
+// whoever holds the key by then.
 func TestReadersAreNeverRevived(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -199,7 +201,7 @@ func TestReadersAreNeverRevived(t *testing.T) {
 	lost("of a foreign key")
 }
 
-// A batch renews leases of both modes, each to its own TTL, and several readers of one key.
+// A batch renews exclusive and shared leases, including several readers of one key, each to its own TTL.
 func TestBatchOfBothModes(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -225,7 +227,7 @@ func TestBatchOfBothModes(t *testing.T) {
 	}
 }
 
-// A lost reply never costs a reader a second lease, nor a false loss.
+// After a lost reply, a reader still has exactly one lease, and no loss is reported.
 func TestLostRepliesOfReaders(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -255,7 +257,8 @@ func TestLostRepliesOfReaders(t *testing.T) {
 	release(t, other)
 }
 
-// Uncontended, a reader's acquire, renewal and release are one request each, and at most this many commands.
+// Without contention, an acquire, a renewal and a release by a reader take one request each, and at most 30 server
+// commands together.
 func TestCommandsOfReaders(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -285,7 +288,7 @@ func TestCommandsOfReaders(t *testing.T) {
 	}
 }
 
-// Break ends the lease of one reader, and Resume returns that of one reader.
+// Break and Resume affect the lease of one reader only.
 func TestBreakAndResumeOfReaders(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -320,7 +323,7 @@ func TestBreakAndResumeOfReaders(t *testing.T) {
 	release(t, second)
 }
 
-// On a full server readers are granted, renewed, queued and admitted.
+// On a full server, readers are granted, renewed, queued and admitted.
 func TestFullServerWithReaders(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// In a batch each lease gets its own TTL and its own outcome, at the first renewal as at later ones, whatever has
-// become of the others' keys. A stranger's key stays as it is.
+// In a batch, each lease gets its own TTL and its own result, at every renewal, even if the keys of others are lost or
+// replaced. A foreign key does not change.
 func TestBatchOfAllSorts(t *testing.T) {
 	t.Parallel()
 	t.Run("single", func(t *testing.T) { batchOfAllSorts(t, opened(t, ownDatabase(t).URL)) })
@@ -53,7 +53,7 @@ func batchOfAllSorts(t *testing.T, b *Backend) {
 	b.client.Del(ctx, name(0))
 	stranger := fmt.Sprintf("%d:stranger", life(5).Token())
 	b.client.Set(ctx, name(5), stranger, 77*time.Second)
-	b.client.Set(ctx, name(70), "0:"+life(70).Owner(), 77*time.Second) // as if only kept for it
+	b.client.Set(ctx, name(70), "0:"+life(70).Owner(), 77*time.Second) // as if only reserved for it
 	b.client.Del(ctx, name(leases-1))
 	b.client.LPush(ctx, name(leases-1), "no string")
 	lost := map[int]error{0: backend.ErrLost, 5: backend.ErrLost, 70: backend.ErrLost, leases - 1: backend.ErrLost}

@@ -16,8 +16,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A lost reply to an acquire gives the lease with the token of the first try, never "held" by oneself. A lost reply to
-// a renewal or release is neither an error nor a loss.
+// If the reply to an acquire is lost, the retry returns the lease of the first request, never ErrHeld. If the reply to
+// a renewal or release is lost, the call still succeeds, and no loss is reported.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -56,14 +56,14 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// A client that repeats requests by itself gets no loss because it has released it, and the server keeps
-// nothing for that.
+// If the reply to a release is lost, the release still succeeds on a caller's client, and no loss is reported. The
+// server keeps no record of releases.
 func TestLostReplyOfRelease(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
 	admin := s.raw(t)
-	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr}) // repeats
+	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr}) // default options
 	defer theirs.Close()
 	b, err := onClient(theirs, nil)
 	if err != nil {
@@ -99,13 +99,14 @@ func TestLostReplyOfRelease(t *testing.T) {
 	}
 }
 
-// A context that ends between the server's grant and its reply leaves no key, whoever made the client.
+// If a context ends between the server's grant and its reply, no key remains, whether the Backend or the caller created
+// the client.
 func TestDeadlineBetweenGrantAndReply(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	admin := s.raw(t)
 	p := storetest.NewProxy(t, s.Addr)
-	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr}) // all defaults: deadlines are ignored
+	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr}) // by default, it ignores deadlines
 	defer theirs.Close()
 	b, err := onClient(theirs, nil)
 	if err != nil {
@@ -143,8 +144,8 @@ func TestDeadlineBetweenGrantAndReply(t *testing.T) {
 	}
 }
 
-// With a caller's client that ignores deadlines, all calls return in time although nothing ever answers, and the
-// goroutines that were left end with the client's own timeouts.
+// On a caller's client that ignores deadlines, all calls return in time even if the server never replies. The remaining
+// goroutines end by the client's own timeouts.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	const readTimeout = 4 * time.Second
@@ -198,7 +199,7 @@ func TestSilentServer(t *testing.T) {
 	until(t, readTimeout+soon, "no request is under way", b.leases.Idle)
 }
 
-// A request that was given up and arrives late cannot undo a later one.
+// An abandoned request that arrives late cannot undo a later request.
 func TestLateRequests(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -239,8 +240,8 @@ func TestLateRequests(t *testing.T) {
 	}
 }
 
-// A request that was given up, and that a caller's client repeats when the lease is over which a later one got, leaves
-// nothing.
+// If a waiter's request hangs until it times out, a later request gets the key. After the release no key remains, even
+// once the request that hung has ended.
 func TestRepeatedAfterRelease(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -258,7 +259,7 @@ func TestRepeatedAfterRelease(t *testing.T) {
 	release(t, acquire(t, b, req("warm", time.Minute)))
 	l := acquire(t, holder, req("k", time.Hour))
 	done := queueUp(t, b, waiting("k", time.Hour), 1)
-	w.set(func() { w.hang = true }) // the waiter's request when it is notified that its turn has come
+	w.set(func() { w.hang = true }) // the request that the waiter sends when it is notified
 	release(t, l)
 	release(t, granted(t, done, soon).Lease)
 	until(t, 2*soon, "the client has repeated it", b.leases.Idle)
@@ -266,7 +267,7 @@ func TestRepeatedAfterRelease(t *testing.T) {
 		func() bool { return admin.Exists(context.Background(), b.naming.lock("k")).Val() == 0 })
 }
 
-// Renewals that race the release never leave or bring back the key.
+// A renewal that races a release never keeps or recreates the key.
 func TestRenewRacesRelease(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// counter counts the requests of a client by go-redis' hooks: a pipeline counts once.
+// counter is a go-redis hook that counts the requests of a client. A pipeline counts as one request.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) DialHook(next redis.DialHook) redis.DialHook {
@@ -37,7 +37,8 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// Uncontended, an acquire with its token, a renewal and a release are one request each, and nobody subscribes.
+// Without contention, an acquire (with its token), a renewal and a release take one request each, and nobody
+// subscribes.
 func TestOneRequestEach(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -50,7 +51,7 @@ func TestOneRequestEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	release(t, acquire(t, b, req("warm", time.Minute))) // the scripts are there, and a connection
+	release(t, acquire(t, b, req("warm", time.Minute))) // loads the scripts and opens a connection
 	if err := acquire(t, b, req("warm", time.Minute)).Renew(context.Background(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestOneRequestEach(t *testing.T) {
 	before := redistest.Commands(t, admin)
 	requests := hook.n.Load()
 	for i := range rounds {
-		r := waiting(fmt.Sprint("k", i), time.Minute) // also when it may wait
+		r := waiting(fmt.Sprint("k", i), time.Minute) // also for a request that may wait
 		l := acquire(t, b, r)
 		if l.Token() == 0 {
 			t.Fatal("no token")
@@ -78,14 +79,14 @@ func TestOneRequestEach(t *testing.T) {
 	t.Logf("%.1f commands a round, with those within scripts: %v", float64(sum)/rounds, diff)
 }
 
-// A hand-off between 64 processes takes at most 19 commands of the server, including those in scripts, besides the
-// waiters' rechecks: the number of those grows with the time that a hand-off takes. No other test runs beside it: a
-// waiter that the machine delays costs more.
+// A hand-off between 64 processes takes at most 19 server commands, including those in scripts. The waiters' rechecks
+// do not count, because their number grows with the duration of a hand-off. The test is not parallel, because a waiter
+// that the machine delays costs more commands.
 func TestCommandsPerHandOff(t *testing.T) {
 	for _, hold := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
 		t.Run(hold.String(), func(t *testing.T) {
-			// A waiter that a busy machine does not let come in time costs its reservation, as a dead one does: that is
-			// another figure.
+			// If a busy machine delays a waiter, the waiter misses its reservation, like a dead one, which costs more commands.
+			// So the best of several measurements counts.
 			const most, times = 19, 3
 			per := commandsPerHandOff(t, hold)
 			for n := 1; n < times && per > most; n++ {
@@ -111,7 +112,7 @@ func commandsPerHandOff(t *testing.T, hold time.Duration) float64 {
 		clients[i] = opened(t, "redis://"+s.Addr)
 		clients[i].client.Ping(context.Background())
 	}
-	// All subscriptions are made and all have queued once before counting starts.
+	// Before counting starts, every client acquires the key once, in contention, so that it has a subscription.
 	gate := acquire(t, clients[0], req("k", time.Minute))
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -149,7 +150,7 @@ func commandsPerHandOff(t *testing.T, hold time.Duration) float64 {
 	took := time.Since(begun)
 	diff, sum := redistest.Since(before, redistest.Commands(t, admin))
 	handOffs := processes * rounds
-	const ofRecheck = 7 // commands, with its EVALSHA
+	const ofRecheck = 7 // commands, including its EVALSHA
 	rechecks := diff["evalsha"] - 3*handOffs
 	if most := processes * (1 + int(took/(maxRecheck*9/10))); rechecks > most {
 		t.Errorf("hold %v: %d rechecks in %v, want at most %d", hold, rechecks, took, most)
@@ -160,7 +161,7 @@ func commandsPerHandOff(t *testing.T, hold time.Duration) float64 {
 	return per
 }
 
-// A waiter sends nothing between its timers.
+// A waiter sends nothing between its rechecks.
 func TestIdleWaiterIsSilent(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -177,7 +178,7 @@ func TestIdleWaiterIsSilent(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
-// After SCRIPT FLUSH each script costs one more request, once.
+// After SCRIPT FLUSH, each script takes one more request, but only the first time.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -204,7 +205,7 @@ func TestScriptFlush(t *testing.T) {
 	}
 }
 
-// What begins with an ended context sends nothing, also by a client whose requests are made on goroutines of their own.
+// If its context has already ended, a call sends nothing, even on a client whose requests run on their own goroutines.
 func TestEndedContextSendsNothing(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -231,7 +232,7 @@ func TestEndedContextSendsNothing(t *testing.T) {
 					t.Errorf("%s: %v, want context.Canceled", op, err)
 				}
 			}
-			if err := b.Close(); err != nil { // waits for requests that were left behind
+			if err := b.Close(); err != nil { // waits for abandoned requests
 				t.Fatal(err)
 			}
 			if diff, n := redistest.Since(before, redistest.Commands(t, admin)); n != 0 {

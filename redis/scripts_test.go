@@ -23,7 +23,7 @@ func TestDigests(t *testing.T) {
 	redistest.Digests(t, map[string]exchange.Script{"probe": endpoint.ProbeScript})
 }
 
-// A value that is not ours holds the key, and stays as it is.
+// A foreign value holds the key, and does not change.
 func TestForeignValue(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)

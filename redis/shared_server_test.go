@@ -16,12 +16,12 @@ import (
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
-// sharedDatabases is how many databases the shared server has: more than there are tests in one run.
+// sharedDatabases is the number of databases on the shared server: more than there are tests in one run.
 const sharedDatabases = 512
 
-// A database is a test's own database of the server that this package's tests share. The test may do what it likes to
-// its database. What it does to the server it does to all: a test that configures, kills or freezes its server, breaks
-// all connections of it, flushes its scripts or counts its commands starts one of its own.
+// A database is one test's database on the server that the tests of this package share. The test may change its
+// database in any way, but changes to the server affect all tests. So a test that configures, kills or freezes its
+// server, breaks all of its connections, flushes its scripts or counts its commands must start its own server.
 type database struct {
 	Addr   string // of the shared server
 	URL    string
@@ -34,19 +34,19 @@ func ownDatabase(t testing.TB) *database {
 	addr := sharedServer.addr(t)
 	d := &database{Addr: addr, Number: int(sharedServer.given.Add(1)) % sharedDatabases}
 	d.URL = d.at(addr)
-	if err := d.raw(t).FlushDB(context.Background()).Err(); err != nil { // a run with -count may come round
+	if err := d.raw(t).FlushDB(context.Background()).Err(); err != nil { // with -count, numbers may be used again
 		t.Fatal(err)
 	}
 	return d
 }
 
-// at is the URL of the database by another address of the server, as a proxy's.
+// at returns the URL of the database at another address of the server, such as that of a proxy.
 func (d *database) at(addr string) string { return fmt.Sprintf("redis://%s/%d", addr, d.Number) }
 
-// raw is a plain client, to look behind the backend.
+// raw returns a plain client of the database, which bypasses the Backend.
 func (d *database) raw(t testing.TB) *redis.Client { return d.client(t, redis.Options{Addr: d.Addr}) }
 
-// client is a client of the database with more options.
+// client returns a client of the database with the options o.
 func (d *database) client(t testing.TB, o redis.Options) *redis.Client {
 	t.Helper()
 	o.DB = d.Number
@@ -55,7 +55,7 @@ func (d *database) client(t testing.TB, o redis.Options) *redis.Client {
 	return c
 }
 
-// evict makes the server forget a lease.
+// evict deletes the lock of key from the server.
 func (d *database) evict(t testing.TB, key string) {
 	t.Helper()
 	if err := d.raw(t).Del(context.Background(), naming{endpoint.DefaultNamespace}.lock(key)).Err(); err != nil {
@@ -63,7 +63,7 @@ func (d *database) evict(t testing.TB, key string) {
 	}
 }
 
-// sharedServer starts with the first test that asks for it and stops with the package.
+// sharedServer starts when the first test needs it, and stops after the last test of the package.
 var sharedServer packageServer
 
 type packageServer struct {
@@ -77,7 +77,7 @@ func (p *packageServer) addr(t testing.TB) string {
 	t.Helper()
 	p.once.Do(func() {
 		done := make(chan struct{})
-		go func() { // which packageTB ends where a test would end
+		go func() { // Fatalf and Skipf of packageTB end this goroutine
 			defer close(done)
 			p.server = servers.Redis(&p.life, "--databases", fmt.Sprint(sharedDatabases))
 		}()
@@ -93,12 +93,12 @@ func (p *packageServer) addr(t testing.TB) string {
 	return ""
 }
 
-// A packageTB is the testing.TB of what lives as long as the package's tests.
+// A packageTB is the testing.TB of a server that lives as long as the tests of the package.
 type packageTB struct {
-	testing.TB // of which package servers calls nothing else than what follows
+	testing.TB // nil: package servers calls only the methods below
 	mu         sync.Mutex
 	cleanups   []func()
-	why        string // the last thing that went wrong
+	why        string // the message of the last Errorf, Fatalf or Skipf
 	skipped    bool
 	failed     bool
 }
@@ -145,7 +145,7 @@ func (p *packageTB) TempDir() string {
 	return dir
 }
 
-// stop ends what has been started, the latest first.
+// stop runs the cleanups, the latest first, and returns an error if anything has failed.
 func (p *packageTB) stop() error {
 	for i := len(p.cleanups) - 1; i >= 0; i-- {
 		p.cleanups[i]()

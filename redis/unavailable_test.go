@@ -13,7 +13,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A waiting Acquire whose context ends says whether the server has said that the key is busy.
+// If the context of a waiting Acquire ends, the error matches ErrHeld only if the server has replied that the key is
+// held.
 func TestEndedWaitReportsBusyFromSilent(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -29,9 +30,9 @@ func TestEndedWaitReportsBusyFromSilent(t *testing.T) {
 		}
 		return err
 	}
-	for range 2 { // before and after the subscription is there
+	for range 2 { // before and after the subscription exists
 		err := try("busy")
-		// a busy machine may be slow to answer now and then
+		// on a busy machine, a reply may be late now and then
 		for n := 1; n < attempts && !errors.Is(err, backend.ErrHeld); n++ {
 			err = try("busy")
 		}
@@ -48,7 +49,8 @@ func TestEndedWaitReportsBusyFromSilent(t *testing.T) {
 	p.Cut()
 }
 
-// What a limit of our own ends, and a server that cannot be reached, is ErrUnavailable and no context's error.
+// If a request exceeds the Backend's own time limit, or the server cannot be reached, the error is ErrUnavailable and
+// not a context error.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,13 +93,13 @@ func TestUnavailable(t *testing.T) {
 	until(t, soon, "the release is answered in time", func() bool { return l.Release(context.Background()) == nil })
 }
 
-// A dial that has taken too long passes, and is no context's error.
+// A dial that times out is a temporary error, and not a context error.
 func TestDialTimeoutPasses(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
 	_, dial := new(net.Dialer).DialContext(ctx, "tcp", closed)
-	for _, err := range []error{dial, context.DeadlineExceeded} { // the second by TLS
+	for _, err := range []error{dial, context.DeadlineExceeded} { // a dial with TLS returns the second
 		got := exchange.Unavailable(err)
 		if !exchange.Passing(got) || !errors.Is(got, backend.ErrUnavailable) || kit.IsContextError(got) {
 			t.Errorf("%v: %v, passing %v", err, got, exchange.Passing(got))

@@ -17,7 +17,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// dead puts a waiter in the queue whose process is gone.
+// dead queues a waiter whose process has died. turn is its score in the queue.
 func dead(t *testing.T, c *redis.Client, b *Backend, key string, turn float64) {
 	t.Helper()
 	n := b.naming.names(key)
@@ -28,7 +28,7 @@ func dead(t *testing.T, c *redis.Client, b *Backend, key string, turn float64) {
 	c.PExpire(context.Background(), n.queue, time.Minute)
 }
 
-// A dead waiter before a live one costs one reservation, after the time until the live one rechecks.
+// Each dead waiter in front of a live one delays it by at most one reservation, besides the time until its recheck.
 func TestDeadWaitersCostOneReservation(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -41,7 +41,7 @@ func TestDeadWaitersCostOneReservation(t *testing.T) {
 			l := acquire(t, holder, req(key, time.Hour))
 			done := queueUp(t, next, waiting(key, time.Hour), 1)
 			for i := range gone {
-				dead(t, c, next, key, float64(i)) // before the live one
+				dead(t, c, next, key, float64(i)) // in front of the live waiter
 			}
 			begun := time.Now()
 			release(t, l)
@@ -57,12 +57,12 @@ func TestDeadWaitersCostOneReservation(t *testing.T) {
 	}
 }
 
-// reservation is RESERVATION of reserve.lua.
+// reservation equals RESERVATION in reserve.lua.
 const reservation = 500 * time.Millisecond
 
-// deadWaitersCost bounds how long dead waiters delay the next one, on a machine that is not too busy. A key that is
-// reserved for a dead waiter is free again after its reservation. The next waiter finds the first free key when it
-// rechecks, and then knows when each reservation ends.
+// deadWaitersCost returns how long dead waiters may delay the next waiter, on a machine that is not too busy. A key
+// that is reserved for a dead waiter is free again after its reservation. The next waiter finds the first free key when
+// it rechecks, and then knows when each reservation ends.
 func deadWaitersCost(dead int) time.Duration {
 	const slack = 200 * time.Millisecond
 	if dead == 0 {
@@ -71,7 +71,7 @@ func deadWaitersCost(dead int) time.Duration {
 	return maxRecheck + time.Duration(dead-1)*(reservation+timerJitter) + slack
 }
 
-// leastOf measures how long something takes until that is little enough, but not more often than attempts.
+// leastOf repeats a measurement until the time is short enough, at most attempts times. It returns the shortest time.
 func leastOf(measure func(n int) (took time.Duration, enough bool)) time.Duration {
 	least, enough := measure(0)
 	for n := 1; n < attempts && !enough; n++ {
@@ -82,14 +82,14 @@ func leastOf(measure func(n int) (took time.Duration, enough bool)) time.Duratio
 	return least
 }
 
-// No message is missed, however soon it comes: two clients pass a key to each other, and hand-offs are far quicker than
-// the reservation that would end a missed one.
+// No notification is missed, however early it arrives. Two clients pass a key to each other. A missed notification
+// would delay a hand-off until its reservation expires.
 func TestNoHandOffIsMissed(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	clients := []*Backend{opened(t, s.URL), opened(t, s.URL)}
-	// A busy machine may pause for so long a few times, at a hand-off or two each; what is missed for a reason is missed
-	// more often.
+	// A busy machine may pause for that long a few times, and delay one or two hand-offs each time. A real fault delays
+	// more.
 	const rounds, pauses = 1000, 10
 	var slow atomic.Int32
 	done := make(chan error, len(clients))
@@ -123,7 +123,7 @@ func TestNoHandOffIsMissed(t *testing.T) {
 	}
 }
 
-// Waiters go on when all subscriptions are killed, and when the message to one got lost with its subscription.
+// Waiters are still served if all subscriptions are killed, even if a notification is lost with its subscription.
 func TestKilledSubscriptions(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -144,7 +144,7 @@ func TestKilledSubscriptions(t *testing.T) {
 	begun := time.Now()
 	for _, done := range queue {
 		release(t, l)
-		kill() // the message may have been lost
+		kill() // the notification may be lost
 		l = granted(t, done, soon).Lease
 	}
 	release(t, l)
@@ -153,7 +153,8 @@ func TestKilledSubscriptions(t *testing.T) {
 	}
 }
 
-// A subscription that is open and dead is found out by the waiter that was not notified, and opened again.
+// If a subscription is open but dead, the waiter that misses its notification detects this, and the subscription is
+// opened again.
 func TestSilentSubscription(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -161,16 +162,16 @@ func TestSilentSubscription(t *testing.T) {
 	b := opened(t, s.URL)
 	deaf := redis.NewClient(&redis.Options{DB: s.Number, Addr: subscription.Addr})
 	defer deaf.Close()
-	b.inbox.client = deaf // its subscription alone goes through the proxy
+	b.inbox.client = deaf // only the subscription uses the proxy
 	holder := opened(t, s.URL)
 	l := acquire(t, holder, req("k", time.Hour))
 	done := queueUp(t, b, waiting("k", time.Hour), 1)
 	subscription.Set(func(p *storetest.Proxy) { p.Silent = true })
 	begun := time.Now()
-	release(t, l) // notifies nobody
+	release(t, l) // the notification is lost
 	l = acquire(t, holder, waiting("k", time.Hour))
 	t.Logf("the next one got it after %v", time.Since(begun))
-	// The deaf waiter comes by its timer, finds that its turn has passed, and queues again.
+	// When its timer fires, the deaf waiter finds that its turn has passed, and queues again.
 	until(t, maxRecheck+soon, "the deaf waiter queues again", func() bool {
 		h, err := holder.Inspect(context.Background(), "k")
 		return err == nil && h.Waiters == 1
@@ -182,13 +183,13 @@ func TestSilentSubscription(t *testing.T) {
 	begun = time.Now()
 	release(t, l)
 	o := granted(t, done, soon)
-	if took := o.At.Sub(begun); took > maxRecheck/2 { // by its timer it comes after some maxRecheck
+	if took := o.At.Sub(begun); took > maxRecheck/2 { // its timer fires after about maxRecheck
 		t.Errorf("with its subscription made anew the waiter was granted after %v", took)
 	}
 	release(t, o.Lease)
 }
 
-// An attempt that does not wait never passes those who do, not even when the key is free for the moment.
+// An Acquire that does not wait never overtakes a waiter, even if the key is free at that moment.
 func TestTryDoesNotBarge(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -202,7 +203,7 @@ func TestTryDoesNotBarge(t *testing.T) {
 		l, err := b.Acquire(context.Background(), req("k", time.Hour))
 		h, ok := held1(err)
 		switch {
-		case err == nil && time.Since(begun) > reservation-50*time.Millisecond: // it came too late
+		case err == nil && time.Since(begun) > reservation-50*time.Millisecond: // the reservation had expired
 			release(t, l)
 			return maxRecheck, false
 		case !ok || !errors.Is(err, backend.ErrHeld) || !strings.HasPrefix(h.Holder.Owner, "dead owner") ||
@@ -225,20 +226,20 @@ func TestTryDoesNotBarge(t *testing.T) {
 	if took > reservation+500*time.Millisecond {
 		t.Errorf("the reservation for a dead waiter lasted %v, want %v", took, reservation)
 	}
-	// A queue before a free key, as when the holder has died: the attempt wakes the queue instead.
+	// The key is free but has a queue, as after the death of a holder. The attempt hands the key to the queue.
 	dead(t, c, b, "k", 1)
 	if _, err := b.Acquire(context.Background(), req("k", time.Hour)); !errors.Is(err, backend.ErrHeld) {
 		t.Errorf("acquire of a free key with a queue: %v, want held", err)
 	}
 }
 
-// A waiter that is cancelled while the key is reserved for it hands it on at once.
+// If a waiter is cancelled while the key is reserved for it, the next waiter gets the key at once.
 func TestCancelledReservationIsHandedOn(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	b := opened(t, s.URL)
 	c := s.raw(t)
-	const soonEnough = reservation * 4 / 5 // a waiter that is not notified waits for all of it
+	const soonEnough = reservation * 4 / 5 // without a notification, a waiter waits for all of it
 	took := leastOf(func(int) (took time.Duration, enough bool) {
 		l := acquire(t, b, req("k", time.Hour))
 		done := queueUp(t, b, waiting("k", time.Hour), 1)
@@ -247,10 +248,10 @@ func TestCancelledReservationIsHandedOn(t *testing.T) {
 		first := b.inbox.id + r.Owner
 		c.ZAdd(context.Background(), n.queue, redis.Z{Score: 1, Member: first})
 		begun := time.Now()
-		release(t, l) // reserves for r, which does not come
+		release(t, l) // reserves the key for r, which never acquires it
 		h, ierr := b.Inspect(context.Background(), "k")
 		removed, _, rerr := b.release(context.Background(), n, lockValue(0, r.Owner), false)
-		inTime := time.Since(begun) < reservation-50*time.Millisecond // the reservation was there until then
+		inTime := time.Since(begun) < reservation-50*time.Millisecond // the reservation had not expired by then
 		if inTime && (ierr != nil || h.Owner != r.Owner || h.Token != 0) {
 			t.Fatalf("inspect of a reserved key: %+v, %v", h, ierr)
 		}
@@ -267,7 +268,8 @@ func TestCancelledReservationIsHandedOn(t *testing.T) {
 	}
 }
 
-// Nothing of a queue stays for good: not its entries, not the key, not the fence.
+// All keys of a contended lock expire, and a cancelled waiter leaves the queue. Released locks leave only fences
+// behind.
 func TestStateExpires(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -290,7 +292,7 @@ func TestStateExpires(t *testing.T) {
 	}
 	until(t, soon, "the cancelled waiter has left the queue", func() bool { return c.Exists(ctx, n.queue).Val() == 0 })
 	release(t, l)
-	// Many keys leave one fence a slot at most, and nothing else.
+	// Many released locks leave at most one fence per slot, and nothing else.
 	for i := range 2000 {
 		release(t, acquire(t, b, req(fmt.Sprint("name-", i), time.Hour)))
 	}
@@ -301,12 +303,12 @@ func TestStateExpires(t *testing.T) {
 	}
 }
 
-// A waiter keeps its place for longer than its TTL.
+// A waiter keeps its place in the queue for longer than its TTL.
 func TestPlaceOutlivesTTL(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	a, b := opened(t, s.URL), opened(t, s.URL)
-	const ttl = 2 * time.Second // a grant that comes later than that is lost
+	const ttl = 2 * time.Second // a grant that arrives later has expired
 	l := acquire(t, a, req("k", time.Hour))
 	first := queueUp(t, a, waiting("k", ttl), 1)
 	time.Sleep(2 * ttl) // sleeps: the TTL must pass
@@ -321,13 +323,14 @@ func TestPlaceOutlivesTTL(t *testing.T) {
 	release(t, next.Lease)
 }
 
-// A server that forbids subscriptions says so to the one who has to wait, and to nobody else.
+// If the server forbids subscriptions, an Acquire that has to wait fails with that reason. An Acquire of a free key
+// succeeds.
 func TestForbiddenSubscription(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
 	c := redistest.Raw(t, s.Addr)
 	ctx := context.Background()
-	// The rights that the package comment names, less the channels.
+	// These include all rights in the package comment, except the channels.
 	rules := []any{
 		"ACL", "SETUSER", "app", "on", ">secret", "~anylock:*", "resetchannels",
 		"+@scripting", "+@read", "+@write", "+@pubsub", "+@connection", "+time", "+wait", "+info",

@@ -14,13 +14,13 @@ import (
 
 // A wire dials connections that fail on demand.
 type wire struct {
-	db    int // that its client asks for
+	db    int // the database of its client
 	mu    sync.Mutex
-	hang  bool // the next connection that is written to takes that and all that follows, and passes nothing on
-	least int  // the next answer of more bytes is cut, with its connection, after least; 0 for none
+	hang  bool // the next connection that is written to hangs: it discards this and all later writes
+	least int  // the next read of more than least bytes is cut after least bytes, and the connection closed; 0: none
 }
 
-// client is a caller's client whose connections are the wire's. It repeats nothing.
+// client returns a caller's client that uses the wire's connections. It does not retry.
 func (w *wire) client(t *testing.T, addr string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr, DB: w.db, MaxRetries: -1, Dialer: w.dial})
@@ -71,8 +71,8 @@ func (c *wireConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inOne makes n requests, which start begins, wait until all are there, so that they travel in one pipeline. What a
-// clean-up that still goes on asks meanwhile may travel with them.
+// inOne makes the n requests that start begins share one pipeline. Requests of a cleanup that is still in progress may
+// share it, too.
 func inOne(t *testing.T, l *exchange.Batcher, n int, start func()) {
 	t.Helper()
 	var release func()
@@ -85,7 +85,7 @@ func inOne(t *testing.T, l *exchange.Batcher, n int, start func()) {
 	release()
 }
 
-// wired is a Backend on a caller's client with the wire's connections, which has made its first request.
+// wired returns a Backend on a client of w. The Backend has sent its first request.
 func wired(t *testing.T, w *wire, addr string) *Backend {
 	t.Helper()
 	b, err := onClient(w.client(t, addr), nil)

@@ -57,7 +57,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// MySQL's placeholders have no numbers.
+// MySQL's placeholders have no numbers, so an argument that is used twice is passed twice.
 func TestStatementArgs(t *testing.T) {
 	s := tablesql.Make(MySQL, "t", `UPDATE TABLE SET a=$2, b=$2 WHERE c=$1`)
 	if got := fmt.Sprint(s.Text, s.Args("one", "two")); got != "UPDATE t SET a=?, b=? WHERE c=?[two two one]" {
@@ -69,7 +69,7 @@ func TestStatementArgs(t *testing.T) {
 	}
 }
 
-// A shared request fails before the database is used: there is none.
+// A shared request fails before the database is used. The Backend of this test has no database.
 func TestSharedLeasesAreUnsupported(t *testing.T) {
 	for _, d := range []Dialect{Postgres, MySQL, SQLite} {
 		b := newBackend(nil, d, Options{Table: "locks", Timeout: time.Second})
@@ -91,7 +91,7 @@ func TestMicrosecondsRoundUp(t *testing.T) {
 	}
 }
 
-// Half of the waiters get a key that is released at any moment within 50 ms, on a store that answers at once.
+// On a store that replies at once, at least half of the waiters notice a release within 50 ms, whenever it happens.
 func TestPauseIsShort(t *testing.T) {
 	const rounds, most = 2000, 50 * time.Millisecond
 	late := 0

@@ -14,8 +14,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// The library's own lock, for comparison, beside ours in the same run. The servers force each write to the disk, as
-// they do when nothing else is set; ANYLOCK_BENCH_FORCESYNC=no shows what is left without.
+// The benchmarks compare this store with the library's own lock in the same run. The servers force each write to the
+// disk, as they do by default. With ANYLOCK_BENCH_FORCESYNC=no, they do not.
 
 func benchServer(b *testing.B) string {
 	force := os.Getenv("ANYLOCK_BENCH_FORCESYNC")
@@ -25,7 +25,7 @@ func benchServer(b *testing.B) string {
 	return servers.ZooKeeper(b, "forceSync="+force).Addr
 }
 
-// benchClient does not give up a request while the disk is busy.
+// benchClient returns a Backend whose requests do not time out while the disk is busy.
 func benchClient(b *testing.B, addr string) *Backend {
 	c, err := New(context.Background(), []string{addr}, &Options{Timeout: time.Minute})
 	if err != nil {
@@ -39,9 +39,9 @@ func benchClient(b *testing.B, addr string) *Backend {
 	return c
 }
 
-// BenchmarkSerial is one acquire and release after the other by one client: of one key, and of another key each time.
-// Stores take turns, whichever is measured, because a server gets faster all the while and the machine has other work:
-// vs-zk.Lock is how many times as fast as zk.Lock in those same turns.
+// BenchmarkSerial measures acquires and releases by one client, of one key (warm) and of a new key each time (fresh).
+// The stores take turns, whichever is measured, because a server becomes faster over time and the machine has other
+// work. vs-zk.Lock is how many times as fast as zk.Lock the store is in the same turns.
 func BenchmarkSerial(b *testing.B) {
 	addr := benchServer(b)
 	ctx := context.Background()
@@ -113,8 +113,8 @@ func BenchmarkSerial(b *testing.B) {
 
 const contenders = 8
 
-// BenchmarkHot is one hand-off between eight clients that want the same key and do not keep it, and in turns with a
-// hundred of them a hundred by zk.Lock.
+// BenchmarkHot measures hand-offs between eight clients that contend for one key and release it at once. Turns of a
+// hundred hand-offs alternate with a hundred by zk.Lock.
 func BenchmarkHot(b *testing.B) {
 	addr := benchServer(b)
 	ctx := context.Background()
@@ -173,7 +173,7 @@ func contend(b *testing.B, n int, turn func(i int) error) time.Duration {
 	return time.Since(begun)
 }
 
-// BenchmarkRefused is a try that finds the key busy.
+// BenchmarkRefused measures a try that finds the key busy.
 func BenchmarkRefused(b *testing.B) {
 	addr := benchServer(b)
 	c := benchClient(b, addr)
@@ -186,8 +186,8 @@ func BenchmarkRefused(b *testing.B) {
 	}
 }
 
-// BenchmarkDistinct is 64 workers of eight clients, each with a key of its own, and in turns with ten cycles of each
-// ten by zk.Lock.
+// BenchmarkDistinct measures 64 workers on eight clients. Each worker has its own key. Ten cycles of every worker
+// alternate with ten by zk.Lock.
 func BenchmarkDistinct(b *testing.B) {
 	addr := benchServer(b)
 	ctx := context.Background()

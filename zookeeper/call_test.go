@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// More on its way than the buffers of a link that hangs can take: calls return with their context all the same, and
-// what arrives after all is removed.
+// If a link hangs and more requests are sent than its buffers can hold, calls still return when their context ends.
+// Nodes that are created later are deleted.
 func TestCallsOnHungLink(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -45,12 +45,12 @@ func TestCallsOnHungLink(t *testing.T) {
 		t.Errorf("calls with a context of 300ms took %v", took)
 	}
 	pass()
-	release(t, acquire(t, b, waiting(key, 5*time.Second))) // behind all of them
+	release(t, acquire(t, b, waiting(key, 5*time.Second))) // after all of them
 	until(t, 4*soon, "nothing is left behind", func() bool { return len(places(t, c, b, key)) == 0 })
 }
 
-// A server that hangs is left as soon when more is on its way to it than the link takes: before the library would
-// leave it.
+// If a server hangs and its link can hold no more requests, the client still leaves the server before the library
+// would.
 func TestLeavesHungServerBehindFullLink(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -82,7 +82,7 @@ func TestLeavesHungServerBehindFullLink(t *testing.T) {
 	})
 }
 
-// smallBuffers dials a connection that takes little until somebody reads.
+// smallBuffers dials a connection with a small send buffer, which is soon full if nobody reads.
 func smallBuffers(network, address string, timeout time.Duration) (net.Conn, error) {
 	const size = 16 << 10
 	c, err := net.DialTimeout(network, address, timeout)

@@ -10,8 +10,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// An attempt that Close meets just before its grant fails, and leaves nothing behind: its session is not left to
-// expire, as if it had a lease.
+// If Close begins just before the grant of an attempt, the attempt fails and leaves nothing behind. Its session is
+// closed, and not left to expire like a session with a lease.
 func TestCloseMeetsGrant(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -50,8 +50,8 @@ func TestCloseMeetsGrant(t *testing.T) {
 	until(t, sess.class/2, "the key is free", func() bool { return len(places(t, c, b, "k")) == 0 })
 }
 
-// A session that ends by itself just before Close, which does not find it among its own any more, has ended when
-// Close returns.
+// If a session is ending by itself when Close begins, Close waits for its end, although the session is no longer in
+// b.sessions.
 func TestCloseWaitsForSessionThatEnds(t *testing.T) {
 	t.Parallel()
 	b := opened(t, on(t, usual).url())

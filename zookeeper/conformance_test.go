@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// footprint counts the nodes of a server.
+// footprint returns the number of nodes on a server.
 func footprint(addr string) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -73,12 +73,12 @@ func TestConformanceEnsemble(t *testing.T) {
 	}, "cuts")
 }
 
-// longSessions lets an ensemble grant sessions as long as it would with the usual tick, 40 s. Leases live through an
-// outage of MaxSilence, which is 33 s then.
+// longSessions makes an ensemble grant sessions of up to 40 s, as with the usual tick. Leases then outlive an outage of
+// MaxSilence, which is 33 s.
 const longSessions = "maxSessionTimeout=40000"
 
-// What is asked of an ensemble whose members fail. It has longer sessions than in the rest of the suite, which often
-// waits for the end of one.
+// Leases outlive the failure of members of an ensemble. The sessions are longer than in the rest of the suite, which
+// often waits for the end of a session.
 func TestEnsembleMembersFail(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "members of an ensemble fail")
@@ -94,14 +94,13 @@ func TestEnsembleMembersFail(t *testing.T) {
 	}
 	h := conformance.Harness{
 		Open: func(ctx context.Context) (backend.Backend, error) {
-			gather() // opening waits for no election
+			gather() // opening does not wait for an election
 			return openURL(ctx, url)
 		},
 		Members: members,
 		Gather:  gather,
-		// An election that fails half-way is noticed after 2 s (syncLimit), or 5 s (initLimit), and the next was seen
-		// to take 4 s: the members' own pauses between messages grow. On a busy machine elections were seen to take
-		// 10 s.
+		// A failed election is detected after 2 s (syncLimit) or 5 s (initLimit). The next election has taken 4 s, because
+		// the members' own pauses between messages grow. On a busy machine, elections have taken 10 s.
 		Outage: 30 * time.Second,
 	}
 	results, err := conformance.Execute(t.Context(), h,
@@ -129,7 +128,7 @@ func openURL(ctx context.Context, url string) (*Backend, error) {
 	return b.(*Backend), nil
 }
 
-// evict deletes the nodes of all holders, by another client.
+// evict deletes the nodes of all holders of a key, through the client b.
 func evict(ctx context.Context, b *Backend, key string) error {
 	s, err := b.checkOutAny(b.limits.longest)
 	if err != nil {
@@ -176,5 +175,5 @@ func addresses(list []*servers.Server) string {
 
 const (
 	soon   = 5 * time.Second
-	aWhile = 400 * time.Millisecond // in which a late request would do harm
+	aWhile = 400 * time.Millisecond // long enough for a late request to cause harm
 )

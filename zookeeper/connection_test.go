@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The library writes whole frames, which are inspected, and some of which are changed. Anything else is refused.
+// Write accepts only whole frames, as the library writes them. In a request for watches, it sets the zxid.
 func TestWritesAreFrames(t *testing.T) {
 	t.Parallel()
 	ours, server := net.Pipe()
@@ -51,8 +51,8 @@ func TestWritesAreFrames(t *testing.T) {
 	}
 }
 
-// A create carries a read of the queue. The library gets only the reply to the create, and the creation the names; or a
-// closed channel, if the connection ends before.
+// A create is sent together with a read of the queue. The library receives only the reply to the create. The creation
+// receives the names, or a closed channel if the connection ends first.
 func TestCreateCarriesRead(t *testing.T) {
 	t.Parallel()
 	b := &Backend{limits: defaultLimits()}
@@ -110,7 +110,7 @@ func TestCreateCarriesRead(t *testing.T) {
 	}
 }
 
-// header begins a frame with so many more bytes.
+// header returns the beginning of a frame in which more bytes follow.
 func header(xid, op int32, more int) []byte {
 	p := be.AppendUint32(nil, uint32(8+more))
 	p = be.AppendUint32(p, uint32(xid))

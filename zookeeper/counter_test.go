@@ -21,22 +21,22 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// restartWithCounter restarts s with another counter of children in the nodes dirs: it edits the newest snapshot, from
-// which a server starts.
+// restartWithCounter restarts s with another child counter in each of the nodes dirs. It edits the newest snapshot,
+// which a server reads when it starts.
 func restartWithCounter(t *testing.T, s *servers.Server, counter int32, dirs ...string) {
 	t.Helper()
 	if s.Dir == "" {
 		t.Skip("the server's files are in a container")
 	}
 	s.Kill()
-	s.Start() // which writes a snapshot of all that it has read from its log
+	s.Start() // writes a snapshot of everything that it has read from its log
 	s.Kill()
 	files, err := filepath.Glob(filepath.Join(s.Dir, "version-2", "snapshot.*"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no snapshot: %v", err)
 	}
 	newest := slices.MaxFunc(files, func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // the end is a zxid in hexadecimal digits
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // each name ends with a zxid in hexadecimal digits
 	})
 	data, err := os.ReadFile(newest)
 	for _, dir := range dirs {
@@ -53,9 +53,9 @@ func restartWithCounter(t *testing.T, s *servers.Server, counter int32, dirs ...
 	s.Start()
 }
 
-// setCounter edits a snapshot of a server without digests. The node is its path, its data, the number of its ACL and
-// its stat, in which the counter follows czxid, mzxid, ctime, mtime and version. At the end are the checksum of all
-// before it, and "/".
+// setCounter sets the child counter of the node dir in a snapshot of a server without digests. A node consists of its
+// path, its data, the number of its ACL, and its stat. In the stat, the counter follows czxid, mzxid, ctime, mtime and
+// version. The snapshot ends with the checksum of everything before it, and "/".
 func setCounter(snapshot []byte, dir string, counter int32) error {
 	const seal = 8 + 4 + 1
 	sum := len(snapshot) - seal
@@ -77,8 +77,8 @@ func setCounter(snapshot []byte, dir string, counter int32) error {
 	return nil
 }
 
-// The leases of a key exclude each other as their modes say, and their tokens increase, when the counter of its
-// container is near its limit.
+// If the counter of a key's container is near its limit, leases still exclude each other as their modes require, and
+// tokens increase. Later the key has a new container, whose numbers are low.
 func TestCounterAtItsLimit(t *testing.T) {
 	t.Parallel()
 	s := servers.ZooKeeper(t, untidy, "-Dzookeeper.digest.enabled=false")
@@ -89,7 +89,7 @@ func TestCounterAtItsLimit(t *testing.T) {
 			}
 			stores := make([]*Backend, 8)
 			stores[0] = opened(t, "zookeeper://"+s.Addr)
-			keys := map[string]func() bool{ // to the mode of each request
+			keys := map[string]func() bool{ // by key: whether the next request is shared; nil for readersAtTheLimit
 				"exclusive": func() bool { return false },
 				"mixed":     func() bool { return rand.N(3) > 0 },
 				"readers":   nil,
@@ -130,8 +130,8 @@ func TestCounterAtItsLimit(t *testing.T) {
 	}
 }
 
-// readersAtTheLimit checks that readers are beside each other and that nobody passes a waiting writer, when the numbers
-// of key's container are used up. last is the latest token.
+// readersAtTheLimit checks that readers hold the key together, and that nobody overtakes a waiting writer, when the
+// numbers of the key's container run out. last is the latest token.
 func readersAtTheLimit(t *testing.T, b, other *Backend, key string, last uint64) {
 	t.Helper()
 	readers := []backend.Lease{
@@ -155,7 +155,7 @@ func readersAtTheLimit(t *testing.T, b, other *Backend, key string, last uint64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.Token == readers[1].Token() { // the writers watch this one: after its release, each waits for one node only
+	if h.Token == readers[1].Token() { // the writers watch this node; after its release, each waits for one node
 		slices.Reverse(readers)
 	}
 	for _, l := range readers {

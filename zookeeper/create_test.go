@@ -16,7 +16,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// raw is a plain client that is connected, to look behind the backend.
+// raw returns a plain client that is connected. It inspects the server independently of the Backend.
 func raw(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
 	c, events, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(quiet{}))
@@ -34,7 +34,7 @@ func raw(t testing.TB, addr string) *zk.Conn {
 	return c
 }
 
-// places lists the nodes of a key, none if it has no parent.
+// places returns the queue of a key. It is empty if the key has no container.
 func places(t testing.TB, c *zk.Conn, b *Backend, key string) []place {
 	t.Helper()
 	names, _, err := c.Children(b.dir(key))
@@ -44,7 +44,8 @@ func places(t testing.TB, c *zk.Conn, b *Backend, key string) []place {
 	return queueOf(names)
 }
 
-// lostCreate makes the next create reach the server, or not, and break the connection for a while.
+// lostCreate breaks all connections at the next create, and refuses new ones for the time away. The create reaches the
+// server if forward is set.
 func lostCreate(p *proxy, forward bool, away time.Duration) (met <-chan struct{}) {
 	return p.once(opCreate, func() (bool, bool) {
 		p.Refuse(true)
@@ -53,8 +54,8 @@ func lostCreate(p *proxy, forward bool, away time.Duration) (met <-chan struct{}
 	})
 }
 
-// A create whose connection breaks, with the server out of reach for a while, leaves no node behind when its caller has
-// given up. (Z1)
+// If the connection breaks after a create, and the caller gives up while the server is unreachable, no node remains.
+// (Z1)
 func TestLostCreateLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -65,7 +66,7 @@ func TestLostCreateLeavesNoOrphan(t *testing.T) {
 			b := opened(t, s.at(p.Addr))
 			r := req("k"+strconv.FormatBool(wait), time.Minute)
 			r.Wait = wait
-			release(t, acquire(t, b, r)) // the parent is there, and the session
+			release(t, acquire(t, b, r)) // now the container and the session exist
 			id := b.onlySession(t).id
 			r.Owner = backend.NewOwner()
 			met := p.once(opCreate, func() (bool, bool) {
@@ -75,9 +76,9 @@ func TestLostCreateLeavesNoOrphan(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var ended time.Time
-			go func() { // while the server is out of reach
+			go func() { // while the server is unreachable
 				<-met
-				time.Sleep(300 * time.Millisecond) // sleeps: how long the server is out of reach
+				time.Sleep(300 * time.Millisecond) // sleeps: how long the server is unreachable
 				ended = time.Now()
 				cancel()
 			}()
@@ -103,7 +104,7 @@ func TestLostCreateLeavesNoOrphan(t *testing.T) {
 	}
 }
 
-// onlySession returns the session of a backend that has one.
+// onlySession returns the session of a Backend that must have exactly one.
 func (b *Backend) onlySession(t *testing.T) *session {
 	t.Helper()
 	b.mu.Lock()
@@ -117,8 +118,8 @@ func (b *Backend) onlySession(t *testing.T) *session {
 	return nil
 }
 
-// A create whose connection breaks is recovered, whether it has arrived or not: one node, the lease, and nothing
-// behind it.
+// If the connection breaks after a create, the attempt still succeeds, whether or not the create has arrived. The key
+// then has one node, and none after the release.
 func TestLostCreateIsRecovered(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -159,7 +160,7 @@ func TestLostCreateIsRecovered(t *testing.T) {
 	}
 }
 
-// Children of a key that are not ours neither disturb nor leak. (Z2)
+// Children of a key that this store did not create affect no lock, and are not deleted. (Z2)
 func TestForeignChildren(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -200,16 +201,16 @@ func TestForeignChildren(t *testing.T) {
 	}
 }
 
-// counts asks a server how many nodes there are in the queue of a key, and how many watches on them.
+// counts returns how many nodes are in the queue of a key, and how many of them are watched.
 func counts(t testing.TB, c *zk.Conn, addr string, b *Backend, key string) (nodes, watches int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()
 	text, err := servers.ZooKeeperAsk(ctx, addr, "wchp")
 	if err != nil && ctx.Err() != nil {
-		t.Fatal(err) // no watches at all are an empty answer
+		t.Fatal(err) // without any watch, the reply is empty
 	}
-	for line := range strings.Lines(text) { // a path, and those who watch it below
+	for line := range strings.Lines(text) { // a path, followed by the sessions that watch it
 		if strings.HasPrefix(line, b.dir(key)+"/") {
 			watches++
 		}
@@ -217,7 +218,7 @@ func counts(t testing.TB, c *zk.Conn, addr string, b *Backend, key string) (node
 	return len(places(t, c, b, key)), watches
 }
 
-// Cancelled waiters leave the numbers of nodes and watches where they were. (Z5)
+// Canceled waiters leave no nodes, and at most one watch, which the release removes. (Z5)
 func TestCancelledWaitersLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -226,13 +227,13 @@ func TestCancelledWaitersLeaveNothing(t *testing.T) {
 	if testing.Short() {
 		waiters = 200 // each reads the whole queue
 	}
-	// All come at once, and each reads the queue: a request may take longer than usual.
+	// All waiters arrive at once, and each reads the queue, so a request may take longer than usual.
 	b, err := New(t.Context(), []string{s.Addr}, &Options{Chroot: s.chroot, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	b.watchAfter = time.Hour // waiters' watches are counted
+	b.watchAfter = time.Hour // only the waiters' watches are counted
 	l := acquire(t, b, req("k", time.Hour))
 	nodes, watches := counts(t, c, s.Addr, b, "k")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -252,12 +253,12 @@ func TestCancelledWaitersLeaveNothing(t *testing.T) {
 	})
 	cancel()
 	wg.Wait()
-	// One watch stays on the holder's node, which waiters to come share.
+	// One watch remains on the holder's node. Later waiters share it.
 	until(t, 30*time.Second, "nodes and watches are gone", func() bool {
 		n, w := counts(t, c, s.Addr, b, "k")
 		return n == nodes && w <= watches+1
 	})
-	// One after the other they share it too, also in the client.
+	// Waiters that come one after the other share it, too, also in the client.
 	for range 100 {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		_, _ = b.Acquire(ctx, waiting("k", time.Minute))
@@ -279,8 +280,8 @@ func TestCancelledWaitersLeaveNothing(t *testing.T) {
 	})
 }
 
-// A node that a create may have made whose connection broke is removed, and never taken for the place of the next
-// one. (Z9, CURATOR-498)
+// A node from a create whose connection broke is deleted. It never becomes the place of the next create. (Z9,
+// CURATOR-498)
 func TestFoundNodeIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -313,7 +314,8 @@ func TestFoundNodeIsNotAdopted(t *testing.T) {
 	}
 }
 
-// The same for the first create of a key, and for that of its container, which another client may have made meanwhile.
+// The same as TestLostCreateIsRecovered, for the first create of a key, and for the create of its container, which
+// another client may have created meanwhile.
 func TestLostCreateOfNewKey(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -352,8 +354,8 @@ func TestLostCreateOfNewKey(t *testing.T) {
 	}
 }
 
-// What is made with the first node of a key is a container, which the servers remove when it is empty, and the place
-// and its token are those of a node that was made later.
+// The first acquire of a key creates a container, which the servers delete when it is empty. Later tokens are still
+// greater, and each token is the zxid of its node's create.
 func TestNewKeyIsContainer(t *testing.T) {
 	t.Parallel()
 	s := on(t, tidy)

@@ -32,15 +32,15 @@ func TestDoctorServersDiffer(t *testing.T) {
 	t.Parallel()
 	s := servers.ZooKeeper(t)
 	b := opened(t, "zookeeper://"+s.Addr)
-	other := servers.ZooKeeper(t, "maxSessionTimeout=5000") // of no ensemble, but that matters to nobody here
+	other := servers.ZooKeeper(t, "maxSessionTimeout=5000") // not in an ensemble with s, which does not matter here
 	b.servers = append(b.servers, other.Addr, "127.0.0.1:1")
 	if f := storetest.Finds(t, b, "sessions-differ", "unreachable"); f.Where != other.Addr {
 		t.Errorf("%+v", f)
 	}
 }
 
-// A server that takes connections and does not answer differs from one that forbids its commands, and is waited for
-// no longer than the caller has time.
+// A server that accepts connections but never replies is reported as unreachable, and not as a server that forbids its
+// commands. Examine does not wait for it for longer than the caller's context.
 func TestDoctorSilentServer(t *testing.T) {
 	t.Parallel()
 	b := opened(t, on(t, usual).url())

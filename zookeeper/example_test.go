@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/zookeeper"
 )
 
-// An application names the servers, and how long a session may be.
+// An application passes the servers, and the longest session to request.
 func ExampleNew() {
 	ctx := context.Background()
 	b, err := zookeeper.New(ctx, []string{"z1:2181", "z2:2181", "z3:2181"}, &zookeeper.Options{
@@ -32,7 +32,7 @@ func ExampleNew() {
 	}
 }
 
-// A wrong URL fails before any request.
+// An invalid URL fails before any request.
 func Example_url() {
 	_, _, err := driver.Open(context.Background(), "zookeeper://h1,h2?session_timeout=10")
 	fmt.Println(err)

@@ -12,7 +12,8 @@ import (
 	"github.com/anylock/lock/conformance/link"
 )
 
-// Handshakes whose answers are lost keep a session alive. A client whose leases are lost must not go on with them.
+// A handshake keeps its session alive even if the reply is lost. A client whose leases are lost must not repeat
+// handshakes for the session.
 func TestUnansweredHandshakesKeepNothing(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -23,7 +24,7 @@ func TestUnansweredHandshakesKeepNothing(t *testing.T) {
 	}
 	t.Cleanup(l.Close) // after the client
 	b := opened(t, s.at(l.Addrs()[0])+"?session_timeout=3s")
-	const ttl = 1500 * time.Millisecond // longer than the client bears a silent server
+	const ttl = 1500 * time.Millisecond // longer than the client waits for a silent server
 	first, second := acquire(t, b, req("first", ttl)), acquire(t, b, req("second", ttl))
 	path := first.(lease).n.path()
 	l.Drop(conformance.FromStore)
@@ -47,7 +48,7 @@ func TestUnansweredHandshakesKeepNothing(t *testing.T) {
 
 const tick = 10 * time.Millisecond
 
-// A recorder is a Dialer whose connections show what was written first and what sets watches.
+// A recorder is a Dialer. It records the handshakes of its connections, and their requests that set watches.
 type recorder struct {
 	mu                  sync.Mutex
 	handshakes, watches [][]byte
@@ -78,7 +79,7 @@ func (c *recorded) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A new connection reports to the servers what the session has seen, and sets its watches as of then.
+// A new connection sends a zxid of the session in its handshake, and sets the watches as of the same zxid.
 func TestReconnectSendsLatestZxid(t *testing.T) {
 	t.Parallel()
 	const handshakeAt, watchesAt = 8, 12
@@ -137,7 +138,7 @@ func TestReconnectSendsLatestZxid(t *testing.T) {
 	}
 }
 
-// isArmed reports whether a watch is set, and the client knows it.
+// isArmed reports whether the client knows that the server has one of its watches.
 func (s *session) isArmed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +150,7 @@ func (s *session) isArmed() bool {
 	return false
 }
 
-// A connection that breaks costs nobody an error: reads, and renewals, are made again on the next one.
+// A broken connection causes no errors: requests are repeated on the next connection.
 func TestBrokenConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -169,9 +170,8 @@ func TestBrokenConnectionIsReplaced(t *testing.T) {
 	}
 }
 
-// A waiter that has written nothing for long keeps its place when a server does not answer the first handshake after
-// a break, as while the ensemble elects a leader; also if its session has had a lease that was lost, whose node is
-// gone.
+// A waiter that has not written for long keeps its place if a server does not answer the first handshake after a break,
+// for example during an election. The same holds if its session had a lease that was lost and whose node is deleted.
 func TestUnansweredHandshakeKeepsPlace(t *testing.T) {
 	t.Parallel()
 	const ttl = 4 * time.Second
@@ -202,7 +202,7 @@ func TestUnansweredHandshakeKeepsPlace(t *testing.T) {
 			sess := b.sessions[b.limits.sessionTimeout(ttl)]
 			b.mu.Unlock()
 			const old = 100 * time.Millisecond
-			time.Sleep(time.Until(sess.contact.keptUntil()) + old) // sleeps: the last sign of life must prove nothing
+			time.Sleep(time.Until(sess.contact.keptUntil()) + old) // sleeps: the session must no longer be certain to exist
 			p.set(func(p *proxy) { p.silent = true })
 			p.Cut()
 			time.Sleep(sess.handshakeLimit() / 2) // sleeps: a slow handshake

@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Where a server takes connections and never answers, all calls return with their context, or within their timeout.
+// If a server accepts connections but never replies, all calls return when their context ends, or within their timeout.
 // (Z8)
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
@@ -60,7 +60,7 @@ func TestSilentServer(t *testing.T) {
 		{"Acquire busy", func(ctx context.Context) error { _, err := b.Acquire(ctx, waiting("k", time.Minute)); return err }},
 		{"Inspect", func(ctx context.Context) error { _, err := b.Inspect(ctx, "k"); return err }},
 		{"Renew", func(ctx context.Context) error { return held.Renew(ctx, time.Minute) }},
-		// Last: it may arrive, so that the lease is over after a second, as far as its holder is concerned.
+		// Last: as far as the holder knows, the request may have arrived, so the deadline is then at most a second away.
 		{"Renew moving", func(ctx context.Context) error { return held.Renew(ctx, time.Second) }},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -93,13 +93,13 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// A client leaves a member that hangs for another one, with its leases.
+// If a member hangs, the client switches to another member, and keeps its leases.
 func TestLeavesHungMember(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "members of an ensemble are frozen")
 	list := servers.ZooKeeperEnsemble(t, 3, longSessions)
 	b := opened(t, "zookeeper://"+addresses(list))
-	l := acquire(t, b, req("k", time.Hour)) // it outlives an election that takes long
+	l := acquire(t, b, req("k", time.Hour)) // outlives a long election
 	for range 2 {
 		s, _ := l.(lease).n.sessions()
 		s.mu.Lock()
@@ -124,11 +124,11 @@ func TestLeavesHungMember(t *testing.T) {
 	release(t, l)
 }
 
-// Neither opening nor a new session waits for a server that hangs as long as it may last altogether: half of them
-// begin with it. The other server may be too slow for one, on a busy machine.
+// If one of two servers hangs, opening and new sessions still succeed in time, although about half of them try that
+// server first. On a busy machine, the other server may be too slow for a few of them.
 func TestNewSessionLeavesHungServer(t *testing.T) {
 	t.Parallel()
-	hung, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never answers
+	hung, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and never replies
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestNewSessionLeavesHungServer(t *testing.T) {
 				t.Errorf("opened after %v", took)
 			}
 		}
-		// each a session of its own
+		// each TTL needs its own session
 		for _, ttl := range []time.Duration{8 * time.Second, 15 * time.Second, 25 * time.Second} {
 			begun := time.Now()
 			l, err := b.Acquire(t.Context(), req(ttl.String(), ttl))
@@ -169,11 +169,12 @@ func TestNewSessionLeavesHungServer(t *testing.T) {
 	}
 }
 
-// Over a slow link, a new session does not try all servers in vain first: they share the timeout of a request.
+// Over a slow link, a new session does not time out at every server first, because the servers share the timeout of a
+// request.
 func TestNewSessionOverSlowLink(t *testing.T) {
 	t.Parallel()
 	s := on(t, lasting)
-	const delay = 700 * time.Millisecond // of each answer
+	const delay = 700 * time.Millisecond // of each reply
 	var list []string
 	for range 3 {
 		p := newProxy(t, s.Addr)
@@ -190,7 +191,7 @@ func TestNewSessionOverSlowLink(t *testing.T) {
 	}
 }
 
-// An attempt that was refused takes its place out of the queue before it returns, but not beyond its context.
+// A refused attempt deletes its node before it returns. It does not wait for that for longer than its context.
 func TestRefusedAttemptEndsWithContext(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -208,7 +209,7 @@ func TestRefusedAttemptEndsWithContext(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		a := newAttempt(b, req("k", time.Minute))
-		if _, err := a.tryPlace(ctx); !errors.Is(err, backend.ErrHeld) { // it was free a moment ago
+		if _, err := a.tryPlace(ctx); !errors.Is(err, backend.ErrHeld) { // as if the key had just been free
 			t.Errorf("attempt: %v, want ErrHeld", err)
 		}
 		return time.Since(begun)
@@ -218,7 +219,8 @@ func TestRefusedAttemptEndsWithContext(t *testing.T) {
 		t.Errorf("places %v behind an attempt that was refused", q)
 	}
 	pass := p.swallow(opDelete)
-	const within = 2 * time.Second // also where the machine stands still for a moment, it is refused by then
+	// The attempt is refused by then, even if the machine stands still for a moment.
+	const within = 2 * time.Second
 	if took := refused(within); took > timeout*3/4 {
 		t.Errorf("an attempt with a context of %v took %v", within, took)
 	}
@@ -227,13 +229,13 @@ func TestRefusedAttemptEndsWithContext(t *testing.T) {
 	release(t, l)
 }
 
-// A TryAcquire that meets the end of an idle session, as after a pause of the process, asks again in another one:
-// first the connection breaks under it, and then the session turns out to have expired.
+// If a TryAcquire uses an idle session that is ending, for example after a pause of the process, it continues in
+// another session. First its connection breaks, and then the session proves to have expired.
 func TestTryOutlivesIdleSession(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
 	y := new(spy)
-	var dialing sync.Mutex // there is no other connection before the session has expired
+	var dialing sync.Mutex // prevents another connection until the session has expired
 	b, err := New(t.Context(), []string{s.Addr}, &Options{
 		Chroot: s.chroot, Timeout: 4 * soon,
 		Dial: func(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -284,7 +286,8 @@ func TestTryOutlivesIdleSession(t *testing.T) {
 	}
 }
 
-// A lease that is being released when its session can no longer be known to live is nothing to hurry for.
+// If a session may have expired while a lease of the session is being released, the client does not send heartbeats in
+// a tight loop.
 func TestReleaseInSilenceDoesNotSpin(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -300,7 +303,7 @@ func TestReleaseInSilenceDoesNotSpin(t *testing.T) {
 			return op != opMulti && op != opDelete, false
 		}
 	})
-	time.Sleep(time.Until(l.Deadline()) - b.limits.heartbeat(b.limits.longest)) // sleeps: until shortly before the deadline
+	time.Sleep(time.Until(l.Deadline()) - b.limits.heartbeat(b.limits.longest)) // sleeps: until near the deadline
 	released := make(chan struct{})
 	go func() {
 		defer close(released)

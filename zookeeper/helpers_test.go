@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// opened opens a store for a test, whose requests are not given up while the machine stands still for some seconds.
+// opened opens a store for a test. Its requests do not time out if the machine stands still for some seconds.
 func opened(t testing.TB, url string) *Backend {
 	t.Helper()
 	b := storetest.Opened[*Backend](t, url)
@@ -18,7 +18,7 @@ func opened(t testing.TB, url string) *Backend {
 	return b
 }
 
-// What all stores' tests do.
+// Helpers that the tests of all stores share.
 var (
 	req     = storetest.Try
 	waiting = storetest.Wait
@@ -27,12 +27,12 @@ var (
 	until   = storetest.Until
 )
 
-// expired reports whether err says that l is lost, after its deadline: the machine has stood still for so long.
+// expired reports whether err is ErrLost and the deadline of l has passed, because the machine stood still.
 func expired(l backend.Lease, err error) bool {
 	return errors.Is(err, backend.ErrLost) && !time.Now().Before(l.Deadline())
 }
 
-// releaseOrExpire releases a lease that is short enough to expire on a machine that stands still.
+// releaseOrExpire releases a lease so short that it may expire if the machine stands still.
 func releaseOrExpire(t testing.TB, l backend.Lease) {
 	t.Helper()
 	if err := l.Release(context.Background()); err != nil && !expired(l, err) {

@@ -11,17 +11,17 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// How late the key of a frozen process is free follows from the longest TTL that its lease has had, not from one that
-// it had before that, although its other leases keep other sessions. It counts from the freeze: while the process is
-// alive all its leases of a class are kept, those too that nobody renews, so that a freeze just before the end of one
-// is the latest.
+// When a process freezes, the longest TTL that its lease has had determines how late the key becomes free. Earlier,
+// shorter TTLs and the sessions of its other leases do not matter. The time counts from the freeze: while the process
+// lives, it keeps all leases of a class, even a lease that nobody renews. So a freeze just before the end of a lease is
+// the worst case.
 func TestFrozenProcessIsLateByItsLongestTTL(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
 	c := raw(t, s.Addr)
 	for _, test := range []struct {
 		first, last time.Duration
-		frozen      time.Duration // after the last grant
+		frozen      time.Duration // after the last renewal
 		batch       bool
 	}{
 		{first: 8 * time.Second, last: time.Second},
@@ -45,7 +45,8 @@ func TestFrozenProcessIsLateByItsLongestTTL(t *testing.T) {
 	}
 }
 
-// lateness freezes a process, so long after its last grant, and returns an error if its key was free too late.
+// lateness renews a lease, waits for the time before, and freezes the process. It returns an error if the key became
+// free too late.
 func lateness(t *testing.T, s spot, c *zk.Conn, first, last, before time.Duration, batch bool) error {
 	t.Helper()
 	p := newProxy(t, s.Addr)
@@ -74,7 +75,7 @@ func lateness(t *testing.T, s spot, c *zk.Conn, first, last, before time.Duratio
 	time.Sleep(before) // sleeps: the age of the renewal
 	p.set(func(p *proxy) { p.silent = true })
 	frozen := time.Now()
-	// It went between the two, which a machine that stands still moves apart.
+	// The node was deleted between seen and missed. If the machine stands still, these times are far apart.
 	seen, missed := gone(t, c, path, 20*time.Second)
 	if early := deadline.Sub(missed); early > 0 {
 		t.Errorf("the key was free %v before the deadline", early)

@@ -37,7 +37,7 @@ func TestLimits(t *testing.T) {
 			if class < test.shortest || class > max(test.limit, test.shortest) || class < l.longest && l.capacity(class) < ttl {
 				t.Errorf("ttl %v: session of %v, which keeps %v", ttl, class, l.capacity(class))
 			}
-			if class%time.Millisecond != 0 { // which is how servers are asked
+			if class%time.Millisecond != 0 { // the unit of session timeouts in requests
 				t.Errorf("ttl %v: session of %v", ttl, class)
 			}
 		}
@@ -55,14 +55,15 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A session that keeps no lease without contact is refused, with the shortest that does: its capacity would be read
-// as "for the TTL", or be over at the grant.
+// If the longest session is too short to keep any lease without contact, opening fails, and the error contains the
+// shortest sufficient timeout. Otherwise MaxSilence could be 0, which means the whole TTL, or a lease could be over at
+// its grant.
 func TestShortSessionsAreRefused(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
 	for _, test := range []struct{ shortest, longest, most, want time.Duration }{
 		{s, 40 * s, 2 * s, 3100 * time.Millisecond}, // its capacity is negative
-		{s, 40 * s, 3 * s, 3100 * time.Millisecond}, // nothing
+		{s, 40 * s, 3 * s, 3100 * time.Millisecond}, // its capacity is 0
 		{s, 40 * s, 3099 * time.Millisecond, 3100 * time.Millisecond},
 		{s, 40 * s, 3100 * time.Millisecond, 0},
 		{s, 40 * s, 0, 0},
@@ -82,7 +83,7 @@ func TestShortSessionsAreRefused(t *testing.T) {
 	}
 }
 
-// The bound follows from what the ensemble has certainly heard, and when.
+// The time until which a session is kept follows from the signs of life that the ensemble has certainly received.
 func TestContact(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,7 +120,8 @@ func TestContact(t *testing.T) {
 		bound(1900 * time.Millisecond)
 		c.committed(at(4900 * time.Millisecond))
 		bound(3900 * time.Millisecond)
-		// Another server: what the first one had to tell may be lost, but the leader was asked by the new one.
+		// Another server: signs of life that the first server had not yet reported may be lost. But the leader itself has
+		// answered the new handshake.
 		c.connected(at(5*time.Second), timeout)
 		bound(3900 * time.Millisecond)
 		c.answered(at(5100 * time.Millisecond))
@@ -132,7 +134,7 @@ func TestContact(t *testing.T) {
 		if ready, ok := c.writeTime(backend.Deadline(at(6*time.Second), timeout)); !ok || !ready.Equal(at(7*time.Second)) {
 			t.Errorf("provable by a write at %v, %v, want 7s", ready.Sub(start), ok)
 		}
-		for i := range 1000 { // only so many are kept, the latest
+		for i := range 1000 { // only the latest maxSigns are kept
 			c.answered(at(time.Duration(i+70) * 100 * time.Millisecond))
 		}
 		if len(c.signs) > maxSigns {
@@ -143,8 +145,8 @@ func TestContact(t *testing.T) {
 	})
 }
 
-// A waiter's lease is no shorter than its TTL, counted from its last write, also when what is known of the session
-// ends just before that.
+// A waiter's lease lasts for its whole TTL from its last write, even if the session was certain to exist only until
+// just before that end.
 func TestWaitersLeaseIsWhole(t *testing.T) {
 	t.Parallel()
 	b := opened(t, on(t, usual).url())
@@ -168,8 +170,8 @@ func TestWaitersLeaseIsWhole(t *testing.T) {
 	release(t, l)
 }
 
-// A lease that is longer than the ensemble keeps a session has its deadline ahead, also when its grant took as long
-// as that. If it has not, it is over, and a renewal does not revive it.
+// A lease with a TTL longer than a session has a deadline in the future, even if the create is older than MaxSilence at
+// the grant. If the deadline has passed, the lease is over, and a renewal does not revive it.
 func TestLongLeaseIsWhole(t *testing.T) {
 	t.Parallel()
 	b := opened(t, on(t, usual).url()+"?session_timeout=3s")

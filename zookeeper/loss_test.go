@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// gone polls until a node is not there, and returns when it was seen last and when not any more.
+// gone polls until a node does not exist. It returns when the node was last seen, and when it was first missing.
 func gone(t testing.TB, c *zk.Conn, path string, within time.Duration) (seen, missed time.Time) {
 	t.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(4 * time.Millisecond) {
@@ -31,8 +31,8 @@ func gone(t testing.TB, c *zk.Conn, path string, within time.Duration) (seen, mi
 	}
 }
 
-// When the link freezes, the holder is notified before the server deletes its node, whatever the TTL, and while it
-// renews. (Z3)
+// If the link freezes, the deadline of a lease passes before the server deletes its node, and the holder is notified.
+// This holds for every TTL, with and without renewals. (Z3)
 func TestFrozenLinkLosesBeforeTheServerDoes(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -67,7 +67,7 @@ func TestFrozenLinkLosesBeforeTheServerDoes(t *testing.T) {
 				select {
 				case at := <-notified:
 					t.Logf("notified %v before the node went, %v after the freeze", missed.Sub(at), at.Sub(frozen))
-				case <-time.After(500 * time.Millisecond): // both came while the machine stood still
+				case <-time.After(500 * time.Millisecond): // both may happen while the machine stands still
 					t.Errorf("the server has deleted the node and Lost is not closed")
 				}
 				if missed.Before(l.Deadline()) || missed.Before(deadline) {
@@ -78,7 +78,8 @@ func TestFrozenLinkLosesBeforeTheServerDoes(t *testing.T) {
 	}
 }
 
-// acquireShort acquires a lease that may be over before its grant arrives, when the machine stands still.
+// acquireShort acquires a lease so short that it may end before its grant arrives if the machine stands still. It makes
+// up to three attempts.
 func acquireShort(t *testing.T, b *Backend, key string, ttl time.Duration) backend.Lease {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -106,7 +107,7 @@ func renewedOrNew(t *testing.T, b *Backend, l backend.Lease, key string, ttl tim
 	return l
 }
 
-// When a session has expired, its leases are lost for good: they touch nothing of the session after it. (Z4)
+// When a session has expired, its leases are lost permanently, and do not affect the next session. (Z4)
 func TestOldLeaseSparesNewSession(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -154,7 +155,7 @@ func TestOldLeaseSparesNewSession(t *testing.T) {
 	release(t, fresh)
 }
 
-// What the library still has to send when its session has expired is never sent under the next one.
+// If a session expires, requests that the library has queued are never sent in the next session.
 func TestQueuedRequestEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -167,7 +168,7 @@ func TestQueuedRequestEndsWithItsSession(t *testing.T) {
 	p.Refuse(true)
 	p.Cut()
 	done := make(chan error, 1)
-	go func() { // behind our own guards
+	go func() { // without the checks of this package
 		_, err := sess.conn.Create(b.dir("k")+"/late", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		done <- err
 	}()
@@ -194,7 +195,7 @@ func TestQueuedRequestEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// A waiter whose node is deleted fails. It never takes that for its turn. (Z6)
+// A waiter whose node is deleted fails. It does not mistake the deletion for its turn. (Z6)
 func TestDeletedWaiterFails(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -215,12 +216,13 @@ func TestDeletedWaiterFails(t *testing.T) {
 		until(t, soon, "the waiter queues", func() bool { return len(places(t, c, b, "k")) == i+2 })
 	}
 	q := places(t, c, b, "k")
-	for _, i := range []int{1, 2} { // the one that watches the holder, and one behind it
+	for _, i := range []int{1, 2} { // the waiter that watches the holder, and the next one
 		if err := c.Delete(b.dir("k")+"/"+q[i].name, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// The second is woken by the end of the first's node; the first looks when its watch fires, or after recheck.
+	// The deletion of the first waiter's node wakes the second. The first waiter reads the queue when its watch fires, or
+	// after recheck.
 	for _, i := range []int{1, 0} {
 		select {
 		case err := <-errs[i]:
@@ -245,7 +247,8 @@ func TestDeletedWaiterFails(t *testing.T) {
 	}
 }
 
-// Tokens rise when the parent of a key is removed, as servers do with an empty container, and numbers begin anew. (Z7)
+// Tokens increase even if the container of a key is deleted, as servers do with an empty container, and numbers start
+// again. (Z7)
 func TestTokensSurviveTheParent(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -273,7 +276,7 @@ func TestTokensSurviveTheParent(t *testing.T) {
 	}
 }
 
-// The servers remove the parent of a key when it is empty, which disturbs nobody who is just coming.
+// The servers delete the container of a key when it is empty. This does not affect attempts that begin at that moment.
 func TestServersRemoveEmptyParents(t *testing.T) {
 	t.Parallel()
 	s := on(t, tidy)
@@ -293,7 +296,7 @@ func TestServersRemoveEmptyParents(t *testing.T) {
 			removed++
 		}
 		release(t, l)
-		time.Sleep(rand.N(10 * time.Millisecond)) // sleeps: the pause in which the server may remove the parent
+		time.Sleep(rand.N(10 * time.Millisecond)) // sleeps: the pause in which the server may delete the container
 	}
 	if removed < 2 {
 		t.Error("the parent was never removed")
@@ -305,13 +308,13 @@ func TestServersRemoveEmptyParents(t *testing.T) {
 	})
 }
 
-// The deadline of a lost lease does not move forward with what is known of its session, which lives on.
+// The deadline of a lost lease no longer moves, even if its session lives on and proves its contact again.
 func TestLostLeaseIsNotRevived(t *testing.T) {
 	t.Parallel()
 	b := opened(t, on(t, usual).url())
 	l := acquire(t, b, req("k", time.Hour)) // longer than the session: its deadline follows the session
 	sess, _ := l.(lease).n.sessions()
-	sess.aged(2 * b.limits.longest) // it may have expired
+	sess.aged(2 * b.limits.longest) // as if the session may have expired
 	sess.checkLongLeases()
 	<-l.Lost()
 	lost := time.Now()

@@ -10,8 +10,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A move that went unanswered and arrives late leaves the node in no session that the client has forgotten, and
-// closes as unused while the lease is live.
+// If an unanswered move arrives late, the node does not end up in a session that the client has forgotten and closes as
+// unused. So nobody else is granted the key while the lease is live.
 func TestLateMoveKeepsOneHolder(t *testing.T) {
 	t.Parallel()
 	const ttl = 6 * time.Second
@@ -26,7 +26,7 @@ func TestLateMoveKeepsOneHolder(t *testing.T) {
 			b.mu.Unlock()
 			key := fmt.Sprint("k", back)
 			l := acquire(t, b, req(key, ttl))
-			next := ttl // of the first session, or of a third
+			next := ttl // a TTL of the first session, or of a third
 			if !back {
 				next = 2 * ttl / 3
 			}
@@ -34,7 +34,7 @@ func TestLateMoveKeepsOneHolder(t *testing.T) {
 			t.Cleanup(pass)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			go func() { // the move is on its way
+			go func() { // while the move is on its way
 				<-met
 				cancel()
 			}()
@@ -62,7 +62,7 @@ func TestLateMoveKeepsOneHolder(t *testing.T) {
 	}
 }
 
-// aged makes a session's last sign of life, and all that was proved, as old as that.
+// aged sets the age of the session's last sign of life, and of everything that was proved, to by.
 func (s *session) aged(by time.Duration) {
 	c := &s.contact
 	c.mu.Lock()
@@ -72,15 +72,15 @@ func (s *session) aged(by time.Duration) {
 	c.until, c.lastWrite = backend.Deadline(at, c.timeout), at.Add(c.hop)
 }
 
-// A deadline never lies behind what is known of the session in which the node may live: neither when a move goes
-// unanswered to a session that was not heard of for long, nor when a renewal fails because that is not known to be
-// kept for long enough.
+// A deadline is never later than the time until which the node's session is certain to be kept. This holds if a move to
+// a session without recent contact gets no reply. It also holds if a renewal fails because the session is not certain
+// to be kept for long enough.
 func TestFailedRenewalPromisesNoMore(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
 	for _, test := range []struct{ first, next, age time.Duration }{
 		{2 * time.Second, 4 * time.Second, 2 * time.Second},
-		{time.Hour, 8 * time.Second, 7500 * time.Millisecond}, // one more second, and the lease would be over
+		{time.Hour, 8 * time.Second, 7500 * time.Millisecond}, // with one second more, the lease would be over
 	} {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {
 			p := newProxy(t, s.Addr)
@@ -115,7 +115,7 @@ func TestFailedRenewalPromisesNoMore(t *testing.T) {
 	}
 }
 
-// A lease that is released while it moves counts in no session afterwards, whichever of the two is first.
+// A lease that is released while it moves keeps no session in use, whichever of the two requests is first.
 func TestReleaseWhileMoving(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -158,8 +158,8 @@ func TestReleaseWhileMoving(t *testing.T) {
 	until(t, soon, "all sessions are closed", func() bool { return len(b.classes()) == 0 })
 }
 
-// A lease whose release goes unanswered for longer than it would have lived counts in no session, which is closed
-// when it is unused.
+// If a release gets no reply for longer than the lease would have lived, the lease does not keep its session in use.
+// The session is closed as unused.
 func TestUnansweredReleaseFreesSession(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -180,13 +180,13 @@ func TestUnansweredReleaseFreesSession(t *testing.T) {
 	if err := l.Release(t.Context()); err == nil || errors.Is(err, backend.ErrLost) {
 		t.Fatalf("release: %v, want an unknown outcome", err)
 	}
-	time.Sleep(ttl + 300*time.Millisecond) // sleeps: the TTL must pass, so that only the session asks for the node
+	time.Sleep(ttl + 300*time.Millisecond) // sleeps: the TTL must pass, so that only the session still deletes the node
 	pass()
 	until(t, soon, "the node is gone", func() bool { return len(places(t, c, b, "k")) == 0 })
 	until(t, soon, "all sessions are closed", func() bool { return len(b.classes()) == 0 })
 }
 
-// A lease that is on its way to a longer session does not depend on what is known of that one before it has arrived.
+// While a lease is moving to a longer session, it does not depend on the contact of that session.
 func TestMovingLeaseIsNotLookedAfterYet(t *testing.T) {
 	t.Parallel()
 	b := opened(t, on(t, usual).url())

@@ -50,7 +50,7 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// A bad URL or option is refused before any request, and shows no password.
+// An invalid URL or option fails before any request. The error does not contain the password.
 func TestOpenRefusesBadInput(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
@@ -64,7 +64,7 @@ func TestOpenRefusesBadInput(t *testing.T) {
 		"zookeeper://h/%00", "zookeeper://:hunter2@h", "zookeeper://@h", "zookeeper://h?session_timeout=%zz",
 		"zookeeper://a%3Ab:hunter2@h",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), openTimeout) // ended if the URL is accepted: there is no server h
+		ctx, cancel := context.WithTimeout(t.Context(), openTimeout) // ends only if the URL is accepted: there is no server h
 		_, err := openURL(ctx, url)
 		cancel()
 		if !errors.Is(err, backend.ErrInvalid) || strings.Contains(err.Error(), "hunter2") {
@@ -85,7 +85,7 @@ func TestOpenRefusesBadInput(t *testing.T) {
 	}
 }
 
-// A wrong address shows at once.
+// Opening fails at once if the only server's port is closed. It succeeds if another server serves.
 func TestOpenFails(t *testing.T) {
 	t.Parallel()
 	const closed = storetest.NoServer
@@ -103,7 +103,7 @@ func TestOpenFails(t *testing.T) {
 	release(t, acquire(t, b, req("k", time.Minute)))
 }
 
-// One server of several that takes connections and never answers keeps nobody from opening.
+// Opening succeeds if one of several servers accepts connections but never replies.
 func TestOpensPastHungServer(t *testing.T) {
 	t.Parallel()
 	hung, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +113,7 @@ func TestOpensPastHungServer(t *testing.T) {
 	defer hung.Close()
 	s := on(t, usual)
 	var wg sync.WaitGroup
-	for range 8 { // about half of them try it first
+	for range 8 { // about half of them try the hung server first
 		wg.Go(func() {
 			b, err := openURL(t.Context(), s.at(hung.Addr().String()+","+s.Addr))
 			if err != nil {
@@ -143,7 +143,8 @@ func TestGuaranteesFollowServers(t *testing.T) {
 	}
 }
 
-// With a user, nodes belong to it alone: strangers can neither see nor delete them, and it can, over reconnects too.
+// With a user, nodes belong to that user alone. Strangers can neither acquire the key nor list the nodes. The user can
+// still use the locks after a reconnect.
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -187,7 +188,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// A chroot and a namespace are apart from others. What is there of them already is used as it is.
+// Locks below different chroots are independent. Nodes of a chroot that already exist are used as they are.
 func TestChroot(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -223,7 +224,7 @@ func TestChroot(t *testing.T) {
 	}
 }
 
-// An application's own dialer makes all connections.
+// Options.Dial makes all connections, and Options.ACL is set on created nodes.
 func TestDialOption(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -250,8 +251,8 @@ func TestDialOption(t *testing.T) {
 	}
 }
 
-// A server before 3.5, which knows no containers, is refused at opening. The test's server speaks as much of the
-// protocol as opening needs.
+// Opening fails if the server is older than 3.5, and so does not support containers. The test's server implements as
+// much of the protocol as opening needs.
 func TestOldServerIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := openURL(t.Context(), "zookeeper://"+oldServer(t))
@@ -260,8 +261,8 @@ func TestOldServerIsRefused(t *testing.T) {
 	}
 }
 
-// oldServer answers as ZooKeeper 3.4 does: it grants a session, does not know the request for a container, and closes
-// the session.
+// oldServer starts a server that behaves like ZooKeeper 3.4: it grants a session, rejects the request for a container
+// as unknown, and closes the connection.
 func oldServer(t *testing.T) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// The user and the chroot that docs/stores/zookeeper.md makes are enough for everything, and strangers have no part
-// in it. What the page says to zkCli.sh is said by a client here, below the chroot of the test.
+// The user and the chroot that docs/stores/zookeeper.md creates suffice for every operation, and strangers have no
+// access. The test runs the page's zkCli.sh commands through a client, below its own chroot.
 func TestPermissionsOfThePage(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)

@@ -11,14 +11,15 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A proxy passes whole requests on, and makes faults.
+// A proxy forwards whole requests, and injects faults.
 type proxy struct {
 	*storetest.Relay
 
 	mu     sync.Mutex
-	silent bool          // connections stay open, and nothing passes
+	silent bool          // connections stay open, and nothing is forwarded
 	delay  time.Duration // of replies
-	// request is asked for each request: whether it goes on to the server, and whether all connections break behind it.
+	// request reports whether a request is forwarded to the server, and whether all connections then break. nil forwards
+	// every request.
 	request func(op int32) (forward, cut bool)
 }
 
@@ -26,7 +27,7 @@ func newProxy(t testing.TB, target string) *proxy {
 	t.Helper()
 	p := new(proxy)
 	p.Relay = storetest.NewRelay(t, "127.0.0.1:0", target, func(r *storetest.Relay, client, server net.Conn) {
-		mute := new(atomic.Bool) // what is answered is lost
+		mute := new(atomic.Bool) // replies are lost
 		r.Go(func() { p.requests(server, client, mute) })
 		p.replies(r, client, server, mute)
 	})
@@ -45,7 +46,7 @@ func (p *proxy) replies(r *storetest.Relay, to, from net.Conn, mute *atomic.Bool
 		data []byte
 		at   time.Time
 	}
-	line := make(chan piece, 1024) // what is on its way
+	line := make(chan piece, 1024) // delayed replies
 	r.Go(func() {
 		defer to.Close()
 		for q := range line {
@@ -76,7 +77,7 @@ func (p *proxy) isSilent() bool {
 	return p.silent
 }
 
-// requests passes whole frames on.
+// requests forwards whole frames.
 func (p *proxy) requests(to, from net.Conn, mute *atomic.Bool) {
 	defer to.Close()
 	defer from.Close()
@@ -86,7 +87,7 @@ func (p *proxy) requests(to, from net.Conn, mute *atomic.Bool) {
 			return
 		}
 		size := be.Uint32(head)
-		isWord := size > 1<<20 // a command of four letters, without a length
+		isWord := size > 1<<20 // a four-letter command, which has no length
 		if isWord {
 			size = 0
 		}
@@ -108,13 +109,13 @@ func (p *proxy) requests(to, from net.Conn, mute *atomic.Bool) {
 			}
 		}
 		if cut {
-			time.Sleep(20 * time.Millisecond) // sleeps: the server must read the request, which no reply may prove
+			time.Sleep(20 * time.Millisecond) // sleeps: the server must read the request; its reply is lost
 			p.Cut()
 		}
 	}
 }
 
-// once makes the next request of a kind meet f, others pass.
+// once calls f for the next request of a kind, and forwards all others.
 func (p *proxy) once(op int32, f func() (forward, cut bool)) (met <-chan struct{}) {
 	done := make(chan struct{})
 	var once sync.Once
@@ -133,7 +134,8 @@ func (p *proxy) once(op int32, f func() (forward, cut bool)) (met <-chan struct{
 	return done
 }
 
-// hold keeps the next request of a kind, and what comes behind it on its connection, until pass is called; others pass.
+// hold delays the next request of a kind, and all later ones on its connection, until pass is called. It forwards all
+// others.
 func (p *proxy) hold(op int32) (met <-chan struct{}, pass func()) {
 	done, gate := make(chan struct{}), make(chan struct{})
 	var first atomic.Bool
@@ -149,7 +151,7 @@ func (p *proxy) hold(op int32) (met <-chan struct{}, pass func()) {
 	return done, sync.OnceFunc(func() { close(gate) })
 }
 
-// swallow loses all requests of a kind until pass is called; others pass.
+// swallow drops all requests of a kind until pass is called, and forwards all others.
 func (p *proxy) swallow(op int32) (pass func()) {
 	p.set(func(p *proxy) { p.request = func(o int32) (forward, cut bool) { return o != op, false } })
 	return func() { p.set(func(p *proxy) { p.request = nil }) }

@@ -9,7 +9,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// childrenNamed returns the names of children: the letters of text stand for their modes.
+// childrenNamed returns the names of children, and of one that is foreign. In each word of text, the letter is the mode
+// (w, t or r: exclusive, exclusiveNoWait or shared), followed by the number.
 func childrenNamed(text string) (names []string) {
 	for name := range strings.FieldsSeq(text) {
 		var number int
@@ -36,7 +37,7 @@ func TestQueue(t *testing.T) {
 		children         string
 		queue            string
 		holders          string
-		refuseExclusive  string // those that refuse an exclusive request behind all others
+		refuseExclusive  string // the places that refuse an exclusive request behind all of them
 		refuseShared     string
 		waiters, readers int
 		undecided        bool

@@ -15,7 +15,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A crowd checks that leases of one key exclude each other as their modes say, and that their tokens are in order.
+// A crowd checks that the leases of one key exclude each other as their modes require, and that their tokens increase.
 type crowd struct {
 	mu               sync.Mutex
 	readers, writers int
@@ -55,7 +55,7 @@ func (c *crowd) leave(isShared bool) {
 	}
 }
 
-// contend lets each store acquire a key n times, in the modes that isShared chooses.
+// contend makes each store try n times to acquire a key, in the modes that isShared chooses.
 func (c *crowd) contend(t *testing.T, stores []*Backend, key string, n int, isShared func() bool) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -91,7 +91,8 @@ func (c *crowd) contend(t *testing.T, stores []*Backend, key string, n int, isSh
 	}
 }
 
-// Readers and writers of many clients, some of which do not wait, some give up, and some lose their connections.
+// Leases of many clients exclude each other as their modes require, even if some attempts do not wait, some give up,
+// and some clients lose their connections.
 func TestReadersAndWritersContend(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -131,7 +132,8 @@ func TestReadersAndWritersContend(t *testing.T) {
 	until(t, soon, "nothing is left", func() bool { return len(places(t, raw(t, s.Addr), stores[0], "k")) == 0 })
 }
 
-// The same through the servers of an ensemble, whose reads are behind each other's.
+// Leases exclude each other as their modes require, also through different servers of an ensemble, whose reads may be
+// stale.
 func TestReadersAndWritersContendOnEnsemble(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "an ensemble")

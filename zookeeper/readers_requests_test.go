@@ -8,7 +8,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A reader is woken by the node that it waits for, and a lease of a reader that is released wakes no reader.
+// A waiting reader is woken by the node that it watches, which belongs to the nearest writer. The release of another
+// reader does not wake it.
 func TestReaderWatchesNearestWriter(t *testing.T) {
 	t.Parallel()
 	s := alone(t)
@@ -42,7 +43,7 @@ func TestReaderWatchesNearestWriter(t *testing.T) {
 	}
 }
 
-// What shared leases cost: as many requests as exclusive ones, however many readers hold the key.
+// Shared leases take as many requests as exclusive ones, however many readers hold the key.
 func TestRequestsOfReaders(t *testing.T) {
 	t.Parallel()
 	s := alone(t)

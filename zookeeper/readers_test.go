@@ -22,10 +22,10 @@ func asReader(r backend.Request) backend.Request {
 	return r
 }
 
-// wakeUp is how long a wake-up may take, which takes milliseconds on a quiet machine; far less than recheck.
+// wakeUp is the time limit of a wake-up, which takes milliseconds on a quiet machine. It is less than recheck.
 const wakeUp = 3 * time.Second
 
-// heldBy checks that err is a HeldError with these numbers.
+// heldBy checks that err is a HeldError with these numbers, and returns the holder.
 func heldBy(t *testing.T, what string, err error, readers, waiters int) backend.Holder {
 	t.Helper()
 	var held *backend.HeldError
@@ -35,8 +35,8 @@ func heldBy(t *testing.T, what string, err error, readers, waiters int) backend.
 	return held.Holder
 }
 
-// Readers of any client hold a key beside each other. The release of one changes nothing for the others, and the
-// release of the last wakes the writer.
+// Readers of several clients hold a key together. The writer that waits is granted the key only when all of them have
+// released it.
 func TestReadersBesideEachOther(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -88,7 +88,7 @@ func TestReadersBesideEachOther(t *testing.T) {
 	}
 }
 
-// Requests are granted in the order of arrival, readers that follow each other together.
+// Requests are granted in the order of arrival. Readers that queue one after the other are granted the key together.
 func TestReadersAndWritersKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -131,7 +131,8 @@ func TestReadersAndWritersKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// A waiting writer keeps new readers out. When it gives up, those behind it enter, whoever else holds or waits.
+// A waiting writer keeps new readers out. If all waiting writers are canceled, the readers behind them are granted the
+// key beside the holder.
 func TestReadersBehindCancelledWriter(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -164,8 +165,9 @@ func TestReadersBehindCancelledWriter(t *testing.T) {
 	}
 }
 
-// An exclusive request that does not wait may queue behind a reader that came at the same time, until it has deleted
-// its node. Meanwhile a reader that does not wait either is not refused: nobody waits for the key.
+// An exclusive request that does not wait may be queued behind a reader until it has deleted its node. Meanwhile, a
+// reader that does not wait is not refused, because nobody waits for the key. It is refused if the exclusive request
+// becomes first, or waits.
 func TestReaderBesideRefusedTry(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -205,7 +207,7 @@ func TestReaderBesideRefusedTry(t *testing.T) {
 	release(t, reader)
 }
 
-// The place of a writer whose process has died keeps readers out until its session ends.
+// Readers behind a writer whose process has died are granted the key when the writer's session ends.
 func TestReadersBehindDeadWriter(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -224,7 +226,7 @@ func TestReadersBehindDeadWriter(t *testing.T) {
 	release(t, reader)
 }
 
-// Each reader has a TTL of its own: one that is not renewed ends, and its node with it, while others are renewed.
+// Each reader has its own TTL. A reader that is not renewed ends, and its node is deleted, while others are renewed.
 func TestReaderExpiresAlone(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -252,7 +254,7 @@ func TestReaderExpiresAlone(t *testing.T) {
 	release(t, long)
 }
 
-// Break ends one reader, also one whose owner is cut in the name of its node.
+// Break ends one reader, even if the owner is cut in the name of its node. It does not end a waiter.
 func TestBreakEndsOneReader(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -317,7 +319,7 @@ func TestBatchOfBothModes(t *testing.T) {
 	}
 }
 
-// A reader whose create was not answered has one node in the end, and holds the key once.
+// A reader whose create got no reply has only one node in the end.
 func TestLostCreateOfReader(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)

@@ -13,14 +13,14 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// frames counts what a backend writes, by kind; signs of life are apart, which ask for root.
+// frames counts the requests that a Backend writes, by operation. It ignores heartbeats, which are reads of root.
 type frames struct {
 	root string
 	mu   sync.Mutex
 	n    map[int32]int
 }
 
-// Kinds of frames that only tests name.
+// Operations that only tests name.
 const (
 	opDelete    = 2
 	opExists    = 3
@@ -43,7 +43,7 @@ func (f *frames) observe(op int32, body []byte) {
 	}
 }
 
-// during returns what was written while do ran.
+// during returns the requests that were written while do ran.
 func (f *frames) during(do func()) string {
 	f.mu.Lock()
 	f.n = make(map[int32]int)
@@ -62,8 +62,8 @@ func (f *frames) during(do func()) string {
 	return text
 }
 
-// countedTTL is for leases whose requests are counted, on a server as lasting is. Their session is so much longer
-// that no further request proves it to be alive when the machine stands still for some seconds.
+// countedTTL is the TTL of leases whose requests are counted, on a server like lasting. Their session is so much longer
+// that no other request must prove it, even if the machine stands still for some seconds.
 const countedTTL = 30 * time.Second
 
 func counted(t *testing.T, s spot) (*Backend, *frames) {
@@ -81,11 +81,11 @@ func counted(t *testing.T, s spot) (*Backend, *frames) {
 	f := &frames{root: b.root, n: make(map[int32]int)}
 	observe := f.observe
 	y.frame.Store(&observe)
-	b.watchAfter = time.Hour // the watch on a lease is counted by itself
+	b.watchAfter = time.Hour // TestWatchCostsOneRead counts the read for a lease's watch
 	return b, f
 }
 
-// A spy is a Dialer whose connections show what is written before it is, but for handshakes.
+// A spy is a Dialer. Its connections report each frame before it is written, except the handshakes.
 type spy struct {
 	frame atomic.Pointer[func(op int32, body []byte)]
 }
@@ -112,15 +112,15 @@ func (c *spied) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// What operations write, counted on the wire. The look at the queue goes out right behind the create, so that the
-// requests one after the other are those that the driver registers.
+// Each operation writes only the requests that it needs. The read of the queue is sent right behind the create, so it
+// costs no round trip of its own.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	s := alone(t)
 	const ttl = countedTTL
 	c := raw(t, s.Addr)
 	b, f := counted(t, s)
-	release(t, acquire(t, b, req("k", ttl))) // the parent and the session are there
+	release(t, acquire(t, b, req("k", ttl))) // now the container and the session exist
 	other := opened(t, s.url())
 	var l backend.Lease
 	want := map[string]string{}
@@ -187,11 +187,12 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The requests one after the other, as the driver registers them: a request counts when it is written after an answer.
+// Each operation takes as many round trips as the driver registers. The test delays replies, and divides the duration
+// of the operation by the delay.
 func TestRoundTrips(t *testing.T) {
 	s := on(t, lasting)
 	p := newProxy(t, s.Addr)
-	const delay = 500 * time.Millisecond // what is not the wire's takes less
+	const delay = 500 * time.Millisecond // everything else takes less
 	b := opened(t, s.at(p.Addr))
 	release(t, acquire(t, b, req("k", countedTTL)))
 	p.set(func(p *proxy) { p.delay = delay })

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// classes lists the timeouts of the sessions that are open.
+// classes returns the timeouts of the open sessions.
 func (b *Backend) classes() (list []time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -22,7 +22,7 @@ func (b *Backend) classes() (list []time.Duration) {
 	return list
 }
 
-// Leases of one class of TTLs share a session, which is as long as the class wants; unused ones are closed.
+// Leases of one class of TTLs share a session, whose timeout is the class. Unused sessions are closed.
 func TestSessionPerClass(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -36,7 +36,7 @@ func TestSessionPerClass(t *testing.T) {
 		switch {
 		case err == nil:
 			leases = append(leases, l)
-		case !errors.Is(err, backend.ErrLost): // the shortest may be over
+		case !errors.Is(err, backend.ErrLost): // the shortest leases may have ended
 			t.Fatal(err)
 		}
 	}
@@ -64,14 +64,14 @@ func TestSessionPerClass(t *testing.T) {
 		b.checkIn(s)
 	}
 	for _, l := range leases {
-		_ = l.Release(t.Context()) // the shortest may be over
+		_ = l.Release(t.Context()) // the shortest leases may have ended
 	}
 	until(t, soon, "unused sessions are closed", func() bool { return len(b.classes()) == 0 })
 	release(t, acquire(t, b, req("k", time.Second)))
 }
 
-// A renewal for a TTL of a longer class moves the node to the session of that class. Its place in the queue and its
-// token stay, and its waiter waits on. One for a shorter class leaves it where it is.
+// A renewal with a TTL of a longer class moves the node to the session of that class. The node keeps its place and its
+// token, and a waiter keeps waiting. A renewal with a TTL of a shorter class does not move the node.
 func TestRenewMovesToAnotherSession(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -130,7 +130,8 @@ func TestRenewMovesToAnotherSession(t *testing.T) {
 	}
 }
 
-// A move whose answer is lost is made again by the next renewal; a release ends the lease wherever it lives.
+// If the reply to a move is lost, the next renewal repeats the move. A release ends the lease in whichever session the
+// node is.
 func TestLostMove(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -172,7 +173,7 @@ func TestLostMove(t *testing.T) {
 	}
 }
 
-// Close leaves the keys of leases taken until their sessions expire, and those alone.
+// After Close, the keys of leases stay taken until their sessions expire, and no other keys do.
 func TestCloseKeepsHeldKeys(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -207,8 +208,8 @@ func TestCloseKeepsHeldKeys(t *testing.T) {
 	}
 }
 
-// A lease lives on while a renewal moves it to a session which is being opened, or of which nothing has been known
-// for long: a slow link is none that is down.
+// A lease stays live while a renewal moves it over a slow link to another session, even if that session is just being
+// opened, or has had no recent proof.
 func TestSlowMoveLosesNothing(t *testing.T) {
 	t.Parallel()
 	const (
@@ -251,7 +252,7 @@ func TestSlowMoveLosesNothing(t *testing.T) {
 	}
 }
 
-// Whoever learns that a session is over does not get the same one again, although it has not been forgotten yet.
+// A session that has ended is not checked out again, even if it is still in b.sessions.
 func TestSessionThatIsOverIsNotEntered(t *testing.T) {
 	t.Parallel()
 	b := opened(t, on(t, usual).url())
@@ -262,7 +263,7 @@ func TestSessionThatIsOverIsNotEntered(t *testing.T) {
 		}
 		b.checkIn(s)
 		s.mu.Lock()
-		s.err = errExpired // as die does, which goes on to forget it
+		s.err = errExpired // as end does, which then deletes the session from b.sessions
 		close(s.ended)
 		s.mu.Unlock()
 		for _, enter := range []func(time.Duration) (*session, error){b.checkOutAny, b.checkOut} {

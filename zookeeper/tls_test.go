@@ -17,7 +17,7 @@ func tlsURL(s *servers.ClientTLSServer) string {
 	return "zookeepers://" + s.SecureAddr + "?cacert=" + s.CAFile() + "&cert=" + s.CertFile + "&key=" + s.KeyFile
 }
 
-// By TLS everything is as without: the same locks, new connections after a break, waiters and watches.
+// Over TLS, everything works as without it: the same locks, reconnects, waiters and watches.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	s := servers.ZooKeeperTLS(t)
@@ -53,8 +53,8 @@ func TestTLS(t *testing.T) {
 		"zookeepers://" + s.SecureAddr + ca,                      // no certificate
 		"zookeepers://" + s.SecureAddr + "?" + certificate[1:],   // an authority that this machine does not know
 		"zookeepers://" + s.Addr + ca + certificate,              // a port without TLS
-		"zookeeper://" + s.SecureAddr,                            // and the other way round
-		"zookeepers://127.0.0.2:1," + s.SecureAddr + ca + "&x=1", // not a parameter
+		"zookeeper://" + s.SecureAddr,                            // the TLS port, without TLS
+		"zookeepers://127.0.0.2:1," + s.SecureAddr + ca + "&x=1", // an unknown parameter
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
 		if c, err := openURL(ctx, url); err == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// isUnavailable fails unless err says that the store could not be asked, and is not taken for the end of a context.
+// isUnavailable fails the test unless err matches ErrUnavailable, and neither ErrHeld nor a context error.
 func isUnavailable(t *testing.T, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
@@ -21,7 +21,7 @@ func isUnavailable(t *testing.T, what string, err error) {
 	}
 }
 
-// A limit of our own is ErrUnavailable, whatever it bounds.
+// If one of the store's own time limits ends a call, the error is ErrUnavailable, and not a context error.
 func TestOwnLimitsAreUnavailable(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -48,7 +48,7 @@ func TestOwnLimitsAreUnavailable(t *testing.T) {
 	isUnavailable(t, "release", held.Release(ctx))
 }
 
-// So is that of a dial which the network leaves without an answer.
+// If a dial times out, opening returns ErrUnavailable, and not a context error.
 func TestDialLimitIsUnavailable(t *testing.T) {
 	t.Parallel()
 	_, err := New(t.Context(), []string{"h:1"},
@@ -58,7 +58,7 @@ func TestDialLimitIsUnavailable(t *testing.T) {
 	isUnavailable(t, "open", err)
 }
 
-// A waiter whose context ends behind somebody says that the key was busy.
+// If a waiter's context ends while the key is held, the error matches ErrHeld and the context's error.
 func TestWaiterReportsBusy(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)

@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// removedWhile removes the holder's node after age, and returns how long the holder is not notified.
+// removedWhile deletes the holder's node after age, and returns the time until the holder is notified.
 func removedWhile(t *testing.T, admin *Backend, l backend.Lease, key string, age time.Duration) time.Duration {
 	t.Helper()
 	time.Sleep(age) // sleeps: the age of the lease
@@ -24,8 +24,8 @@ func removedWhile(t *testing.T, admin *Backend, l backend.Lease, key string, age
 	return time.Since(begun)
 }
 
-// A holder whose node is removed behind its back is notified at once, without a renewal: whatever age the lease has, in
-// whichever session it lives, and also after the connection was replaced.
+// If another client deletes a holder's node, the holder is notified at once, without a renewal. This holds for every
+// age of the lease, in every session, and after a reconnect.
 func TestRemovedHolderIsNotifiedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -79,7 +79,7 @@ func TestRemovedHolderIsNotifiedAtOnce(t *testing.T) {
 	}
 }
 
-// A lease that is moved, renewed, waited for and released is not taken for one that was removed.
+// A lease that is moved, renewed and released is not reported as lost, and leaves no watch behind.
 func TestOwnChangesAreNoRemoval(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -91,7 +91,8 @@ rounds:
 		for _, ttl := range []time.Duration{2 * time.Second, 4 * time.Second, time.Hour} {
 			time.Sleep(watchAfter * 3 / 2) // sleeps: the lease must be old enough to be watched
 			err := l.Renew(t.Context(), ttl)
-			for errors.Is(err, backend.ErrUnavailable) { // on a busy machine a connection may break; the lease's end ends this
+			// On a busy machine, a connection may break. This loop ends at the latest with the lease.
+			for errors.Is(err, backend.ErrUnavailable) {
 				err = l.Renew(t.Context(), ttl)
 			}
 			if expired(l, err) {
@@ -123,7 +124,7 @@ rounds:
 	}
 }
 
-// What watching costs: nothing in a cycle that is over soon, one read for a lease that lives.
+// The watch costs no read if a lease is released soon, and one read if the lease lives longer.
 func TestWatchCostsOneRead(t *testing.T) {
 	t.Parallel()
 	s := on(t, lasting)
@@ -161,8 +162,8 @@ func TestWatchCostsOneRead(t *testing.T) {
 	}
 }
 
-// The watch that another request of the session has set on a node may report a change while a waiter's own read of the
-// node is under way, which then finds the node missing.
+// While a waiter's read sets a watch on a node, another watch of the session may report a change of that node. The read
+// may then find the node missing. The waiter is still granted the key.
 func TestNodeChangesWhileWatchIsSet(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)

@@ -1,5 +1,5 @@
 // Package certmagiclock replaces the locks of a certmagic.Storage by those of package lock, in any store. Certificates
-// stay where they are.
+// remain in the certmagic.Storage.
 package certmagiclock
 
 import (
@@ -15,10 +15,10 @@ import (
 )
 
 // A Storage is a certmagic.Storage whose locks are leases. It also implements certmagic.TryLocker and
-// certmagic.LockLeaseRenewer. It is safe for concurrent use: one caller of this process at a time is between Lock and
-// Unlock of a name, even if its lease is lost meanwhile.
+// certmagic.LockLeaseRenewer. It is safe for concurrent use. In this process, one caller at a time is between Lock and
+// Unlock of a name, even if its lease has been lost.
 type Storage struct {
-	certmagic.Storage // everything but the locks
+	certmagic.Storage // everything except the locks
 
 	locks *lock.Locker
 	opts  []lock.AcquireOption
@@ -29,7 +29,7 @@ type Storage struct {
 
 // A turn lasts from Lock to Unlock.
 type turn struct {
-	lease *lock.Lease // which may end before; Storage.mu guards it, as RenewLockLease replaces it
+	lease *lock.Lease // may end before the turn; guarded by Storage.mu, because RenewLockLease replaces the lease
 	over  chan struct{}
 }
 
@@ -38,9 +38,10 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// New returns a Storage that keeps everything in data, whose own locks are not used. Keys are certmagic's names, behind
-// the prefix of locks, see lock.WithPrefix. Instances that share data must share the store of locks and the prefix.
-// opts apply to each lease. Do not use lock.WithoutRenewal: leases must renew themselves. The caller closes locks.
+// New returns a Storage that keeps everything in data, except that the locks of data are not used. Keys are certmagic's
+// names with the prefix of locks, see lock.WithPrefix. Instances that share data must share the store of locks and the
+// prefix. opts apply to each lease. Do not use lock.WithoutRenewal: leases must renew themselves. The caller closes
+// locks.
 func New(data certmagic.Storage, locks *lock.Locker, opts ...lock.AcquireOption) *Storage {
 	return &Storage{Storage: data, locks: locks, opts: opts, held: make(map[string]*turn)}
 }
@@ -54,15 +55,15 @@ func (s *Storage) String() string {
 	return fmt.Sprintf("%T", s.Storage)
 }
 
-// Lock waits for name. After the end of ctx it acquires a free name, like certmagic.FileStorage, but does not wait.
+// Lock waits for name. If ctx has ended, Lock acquires a free name, like certmagic.FileStorage, but does not wait.
 // Errors are those of lock.Locker.Acquire. If a holder in this process has lost its lease but still works, Lock waits
-// for it too, and only ctx limits that.
+// for that holder too, and only ctx limits this wait.
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	acquire, askCtx := s.locks.Acquire, ctx
 	if ctx.Err() != nil {
 		acquire, askCtx = s.locks.TryAcquire, context.WithoutCancel(ctx)
 	}
-	for { // lock.WithWait counts for others of this process too, so their queue is that of the key
+	for { // callers in this process also wait in the key's queue, so that lock.WithWait limits them too
 		lease, err := acquire(askCtx, name, s.opts...)
 		if err != nil {
 			return err
@@ -71,7 +72,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 		if lost == nil {
 			return nil
 		}
-		_ = lease.Release(ctx) // the lost one may take it again
+		_ = lease.Release(ctx) // the holder that lost name may acquire it again
 		select {
 		case <-lost.over:
 		case <-ctx.Done():
@@ -91,13 +92,14 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	if s.begin(name, lease) != nil {
-		_ = lease.Release(ctx) // the lost one may take it again
+		_ = lease.Release(ctx) // the holder that lost name may acquire it again
 		return false, nil
 	}
 	return true, nil
 }
 
-// begin returns nil if lease gets the turn, and otherwise the turn of a holder that has lost name but still works.
+// begin starts a turn with lease and returns nil. If a holder has lost name but still works, begin returns that
+// holder's turn instead.
 func (s *Storage) begin(name string, lease *lock.Lease) (lost *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +110,7 @@ func (s *Storage) begin(name string, lease *lock.Lease) (lost *turn) {
 	return nil
 }
 
-// Unlock releases name. lock.ErrLost, which certmagic logs, means that the lease had ended before, so that others may
+// Unlock releases name. lock.ErrLost, which certmagic logs, means that the lease had already ended, so that others may
 // have held name meanwhile. lock.ErrInvalid means that name is not locked here.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	s.mu.Lock()

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrNotLeader means that this Elector does not hold its key. The error of IsLeader also matches the last failure, if
-// there was one.
+// any.
 var ErrNotLeader = errors.New("not the leader")
 
 // campaignPause is the pause after a failed attempt.
@@ -25,14 +25,14 @@ type Elector struct {
 	done chan struct{} // closed when the campaign has ended
 
 	mu    sync.Mutex
-	lease *lock.Lease // the latest, which may have ended
+	lease *lock.Lease // the latest lease, which may have ended
 	err   error       // of the last attempt, or of the release at the end
 }
 
 var _ gocron.Elector = (*Elector)(nil)
 
 // NewElector returns an Elector that waits for key in the background, and again after each loss, until Close. opts
-// apply to its leases. While the store fails it tries once a second.
+// apply to its leases. If the store fails, it retries once a second.
 func NewElector(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Elector {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &Elector{stop: stop, done: make(chan struct{})}
@@ -40,7 +40,7 @@ func NewElector(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Ele
 	return e
 }
 
-// campaign leads again and again until ctx ends or locks is closed.
+// campaign acquires the key again and again until ctx ends or locks is closed.
 func (e *Elector) campaign(ctx context.Context, locks *lock.Locker, key string, opts []lock.AcquireOption) {
 	defer close(e.done)
 	for {
@@ -79,8 +79,8 @@ func (e *Elector) set(lease *lock.Lease, err error) {
 	e.lease, e.err = lease, err
 }
 
-// IsLeader returns nil if this Elector holds the key now, and otherwise an error that matches ErrNotLeader. It makes no
-// request.
+// IsLeader returns nil if this Elector holds the key now. Otherwise it returns an error that matches ErrNotLeader. It
+// makes no request.
 func (e *Elector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	lease, err := e.lease, e.err
@@ -97,15 +97,15 @@ func (e *Elector) IsLeader(context.Context) error {
 }
 
 // Close ends the campaign and releases the key, so that the next Elector leads at once. Shut the scheduler down first,
-// because a job that still runs would run beside the next leader's. Close returns the error of the release; after
-// lock.ErrLost another process may have been the leader already. A second Close returns the same.
+// because a job that still runs would overlap with the next leader's jobs. Close returns the error of the release.
+// After lock.ErrLost, another process may already have been the leader. A second Close returns the same error.
 func (e *Elector) Close() error {
 	e.stop()
 	<-e.done
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.lease == nil {
-		return nil // it did not lead: how its last attempt ended is no longer of interest
+		return nil // it did not lead, so the error of its last attempt does not matter
 	}
 	return e.err
 }

@@ -1,6 +1,6 @@
-// Package gooselock lets several processes migrate one database by github.com/pressly/goose/v3 at once: one migrates,
-// the others wait and find nothing left to do. The lock is in any store of package lock, so it also works for databases
-// that have no locks of their own.
+// Package gooselock lets several processes use github.com/pressly/goose/v3 on one database at the same time: one
+// process migrates, and the others wait and find nothing left to do. The lock can be in any store of package lock, so
+// it also works for databases without locks of their own.
 package gooselock
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A Locker is for goose.WithLocker. It is safe for concurrent use, also by several Providers: one Provider at a time is
-// between Lock and Unlock, even if its lease is lost meanwhile.
+// A Locker is for goose.WithLocker. It is safe for concurrent use, even by several Providers. One Provider at a time is
+// between Lock and Unlock, even if its lease has been lost.
 type Locker struct {
 	locks *lock.Locker
 	key   string
@@ -27,14 +27,14 @@ type Locker struct {
 
 // A turn lasts from Lock to Unlock.
 type turn struct {
-	lease *lock.Lease // which may end before
+	lease *lock.Lease // may end before the turn
 	over  chan struct{}
 }
 
 var _ gooselocker.Locker = (*Locker)(nil)
 
-// New returns a Locker on key, which stands for the database: use one key for each. opts apply to the lease, which
-// renews itself while migrations run; lock.WithWait limits how long a process waits for another one's migrations. The
+// New returns a Locker on key, which stands for the database: use one key per database. opts apply to the lease, which
+// renews itself while migrations run. lock.WithWait limits how long a process waits for the migrations of others. The
 // caller closes locks.
 func New(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Locker {
 	return &Locker{locks: locks, key: key, opts: opts}
@@ -43,7 +43,7 @@ func New(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Locker {
 // Lock waits for the key. It does not use the database. Errors are those of lock.Locker.Acquire. If migrations of this
 // Locker continue after their lease is lost, Lock waits for them too, and only ctx limits this wait.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
-	for { // lock.WithWait counts for others of this process too, so their queue is that of the key
+	for { // callers in this process also wait in the key's queue, so that lock.WithWait limits them too
 		lease, err := l.locks.Acquire(ctx, l.key, l.opts...)
 		if err != nil {
 			return err
@@ -52,7 +52,7 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 		if lost == nil {
 			return nil
 		}
-		_ = lease.Release(ctx) // other processes need not wait for the lost one
+		_ = lease.Release(ctx) // other processes need not wait for the holder that lost the key
 		select {
 		case <-lost.over:
 		case <-ctx.Done():
@@ -61,7 +61,8 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	}
 }
 
-// begin returns nil if lease gets the turn, and otherwise the turn of a holder that has lost the key but still runs.
+// begin starts a turn with lease and returns nil. If a holder has lost the key but still runs, begin returns that
+// holder's turn instead.
 func (l *Locker) begin(lease *lock.Lease) (lost *turn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

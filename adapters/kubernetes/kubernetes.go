@@ -1,20 +1,20 @@
-// Package kubernetes lets the leader election of client-go and controller-runtime use a store of package lock in place
+// Package kubernetes lets the leader election of client-go and controller-runtime use a store of package lock instead
 // of the API server: a [Lock] is a resourcelock.Interface.
 //
-// The lease at the store is the lock. Its TTL is the elector's LeaseDuration, and the elector renews it every
-// RetryPeriod: while the elector runs, the lease lives, and when the elector or its process stops, the lease expires.
-// Only the store decides when that is: a candidate never concludes from its own clock that the leader is dead.
+// The lease in the store is the lock. Its TTL is the elector's LeaseDuration, and the elector renews it every
+// RetryPeriod. When the elector or its process stops, the lease expires. Only the store decides when: a candidate never
+// concludes from its own clock that the leader is dead.
 //
 // # Two leaders
 //
-// An elector checks its lock every RetryPeriod, and gives up only after it has failed for RenewDeadline. A lease may
-// end sooner: because its process was paused, a renewal was slow, or an operator broke the lease. So pass [New] the
-// function that cancels the context of LeaderElector.Run. A Lock calls it when the lease ends, at the lease's local
-// deadline at the latest, which is before the store lets anybody else in. The context of OnStartedLeading ends with it,
-// and OnStoppedLeading is called next.
+// An elector checks its lock every RetryPeriod, and gives up only after failures for RenewDeadline. A lease may end
+// sooner: because its process was paused, a renewal was slow, or an operator broke the lease. So pass [New] the
+// function that cancels the context of LeaderElector.Run. A Lock calls this function when the lease ends, at the
+// lease's local deadline at the latest, which is before the store grants the lease to anybody else. The context of
+// OnStartedLeading ends as well, and then OnStoppedLeading is called.
 //
-// No clock helps a process that is paused in the middle of a write. What leaders write to should refuse old fencing
-// tokens: see [Lock.Lease] and its Token.
+// No clock helps a process that is paused in the middle of a write. The systems that leaders write to should reject old
+// fencing tokens: see [Lock.Lease] and its Token.
 package kubernetes
 
 import (
@@ -33,7 +33,7 @@ import (
 	"github.com/anylock/lock"
 )
 
-// patience bounds requests that the elector itself does not bound: those of candidates.
+// patience limits the requests that the elector does not limit itself: those of candidates.
 const patience = 10 * time.Second
 
 // A Lock is the lock of one LeaderElector. Its methods are safe for concurrent use.
@@ -47,7 +47,7 @@ type Lock struct {
 	lease   *lock.Lease // the leader's lease; after a loss it remains until the elector has stopped leading
 	record  resourcelock.LeaderElectionRecord
 	failing bool // the last renewal failed
-	observe int  // how often somebody else's lease was seen
+	observe int  // the number of calls of Get
 }
 
 var _ resourcelock.Interface = (*Lock)(nil)
@@ -55,9 +55,9 @@ var _ resourcelock.Interface = (*Lock)(nil)
 // New returns the lock for one LeaderElector. All candidates use the same key of the same store. Each needs an
 // identity, as for any other lock of client-go. Two candidates with the same identity do no harm.
 //
-// lost is called with the cause, in a goroutine of its own, when a lease ends while the elector leads by it. It should
-// cancel the context of LeaderElector.Run, or of the Manager's Start: a [context.CancelCauseFunc] fits. If it is nil,
-// the elector notices the loss at its next renewal, and stops leading RenewDeadline after that, when somebody else may
+// lost is called with the cause, in its own goroutine, when a lease ends while the elector leads by it. lost should
+// cancel the context of LeaderElector.Run, or of the Manager's Start: a [context.CancelCauseFunc] fits. If lost is nil,
+// the elector notices the loss at its next renewal. It stops leading RenewDeadline after that, when somebody else may
 // already lead.
 //
 // The error matches lock.ErrInvalid.
@@ -84,7 +84,7 @@ func (l *Lock) Lease() *lock.Lease {
 	return lease
 }
 
-// held is the lease, which may have been lost.
+// held returns the lease, which may have been lost.
 func (l *Lock) held() *lock.Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,10 +97,10 @@ func (l *Lock) set(lease *lock.Lease, record resourcelock.LeaderElectionRecord) 
 	l.lease, l.record, l.failing = lease, record, false
 }
 
-// Get implements resourcelock.Interface. If this process holds the lease, it returns the record of the last Create or
+// Get implements resourcelock.Interface. If this process holds the lease, Get returns the record of the last Create or
 // Update. If the lease was lost, it returns an error until the elector has stopped leading. If somebody else holds the
-// lease, the holder is named by its owner, as Ops.Inspect names it, and the raw bytes differ in each call. If nobody
-// does, the error is NotFound.
+// lease, the holder's identity is the owner, as in Ops.Inspect, and the raw bytes differ in each call. If nobody holds
+// the lease, the error is NotFound.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.mu.Lock()
 	lease, record := l.lease, l.record
@@ -130,8 +130,8 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	}, fmt.Appendf(nil, "%s %d", h.Owner, observe), nil
 }
 
-// Create implements resourcelock.Interface. It acquires the lease without waiting. The error matches
-// lock.ErrHeld if somebody else has it, and lock.ErrLost if the elector's lease was lost and the elector has not
+// Create implements resourcelock.Interface. It acquires the lease without waiting. The error matches lock.ErrHeld if
+// somebody else holds the lease. It matches lock.ErrLost if the elector's lease was lost and the elector has not
 // stopped leading yet.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if lease := l.held(); lease != nil {
@@ -148,7 +148,7 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 		return err
 	}
 	if asking.Err() != nil {
-		_ = lease.Release(ctx) // otherwise it ends by its TTL
+		_ = lease.Release(ctx) // otherwise the lease expires
 		return asking.Err()
 	}
 	l.set(lease, record)
@@ -162,8 +162,8 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 }
 
 // Update implements resourcelock.Interface. It renews the lease, or releases it if the record has no holder, as with
-// ReleaseOnCancel. It does not acquire a lease: the elector calls Create for that. The error matches lock.ErrLost if
-// this process holds no lease.
+// ReleaseOnCancel. It does not acquire a lease, because the elector calls Create for that. The error matches
+// lock.ErrLost if this process holds no lease.
 //
 // A lease whose last renewal failed is not released; it expires. The elector may have stopped because of that failure,
 // and then it cancels the leader's context only after the release.
@@ -185,7 +185,7 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return lease.Release(ctx)
 }
 
-// renew takes at most a third of the lease's remaining time, so that there is time for another attempt.
+// renew uses at most a third of the lease's remaining time, so that there is time for another attempt.
 func (l *Lock) renew(caller context.Context, lease *lock.Lease, record resourcelock.LeaderElectionRecord) error {
 	ttl, err := ttlOf(record)
 	if err != nil {
@@ -204,7 +204,7 @@ func (l *Lock) renew(caller context.Context, lease *lock.Lease, record resourcel
 	return nil
 }
 
-// ttlOf returns the elector's LeaseDuration, which the record has in whole seconds.
+// ttlOf returns the elector's LeaseDuration, which the record contains in whole seconds.
 func ttlOf(record resourcelock.LeaderElectionRecord) (time.Duration, error) {
 	if record.LeaseDurationSeconds < 1 {
 		return 0, fmt.Errorf("kubernetes: %w: a LeaseDuration of less than a second", lock.ErrInvalid)
@@ -212,12 +212,13 @@ func ttlOf(record resourcelock.LeaderElectionRecord) (time.Duration, error) {
 	return time.Duration(record.LeaseDurationSeconds) * time.Second, nil
 }
 
-// becameLeader is what an elector records when it begins to lead. Its other event is that it has stopped.
+// becameLeader is the event that an elector records when it begins to lead. Its only other event reports that it has
+// stopped.
 const becameLeader = "became leader"
 
 // RecordEvent implements resourcelock.Interface. It records nothing: the elector logs its events, and there is no
-// object of the API server to attach them to. If the elector stops leading without releasing its lease, the lease ends
-// by its TTL.
+// object of the API server to attach them to. If the elector stops leading without releasing its lease, the lease
+// expires.
 func (l *Lock) RecordEvent(event string) {
 	if event != becameLeader {
 		l.set(nil, resourcelock.LeaderElectionRecord{})

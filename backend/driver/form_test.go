@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// zoo is a driver whose URLs have all that URLs may have.
+// zoo is a driver whose URLs use every feature of URLForm and Param.
 var zoo = Driver{
 	Name: "zoo",
 	URLs: []URLForm{
@@ -81,7 +81,8 @@ func TestParseReadsParams(t *testing.T) {
 	}
 }
 
-// What a client library reads keeps every byte and its order; what begins as ours does not reach it.
+// The parameters of the client library keep every byte and their order. An unknown parameter with the prefix lock_ is
+// refused.
 func TestParseKeepsOtherParams(t *testing.T) {
 	d := zoo
 	d.OtherParams = "a library"
@@ -156,7 +157,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// A URL that is printed shows no password.
+// No way of printing a URL shows its passwords.
 func TestURLIsPrintedWithoutPassword(t *testing.T) {
 	u, err := zoo.Parse("zoo://u:secret@h/a?lock_list=secret")
 	if err != nil {
@@ -186,8 +187,8 @@ func TestAllParams(t *testing.T) {
 	}
 }
 
-// Whatever the URL, an error is ErrInvalid; otherwise the parts are as the form has them, and the parameters are those
-// that are known.
+// Errors of Parse are ErrInvalid. In a parsed URL the hosts are complete, and the remaining query consists of
+// parameters of the original query, in order.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"zoo://u:p@h1,h2:3/a?timeout=1s&x=1", "zoos://?cacert=/a", "one://a%2Fb", "dir:///a@b?lock_low=2",

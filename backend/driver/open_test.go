@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// closable is a store of which only Close is called.
+// closable is a store that records whether it was closed.
 type closable struct {
 	backend.Backend
 	closed atomic.Bool
@@ -22,7 +22,7 @@ func (c *closable) Close() error {
 	return nil
 }
 
-// Opening ends with its context, whatever the driver does, and a backend that is ready later is closed.
+// Opening ends when its context ends, or soon after, whatever the driver does. A backend that is ready later is closed.
 func TestOpenEndsWithItsContext(t *testing.T) {
 	errDown := errors.New("down")
 	for name, c := range map[string]struct {

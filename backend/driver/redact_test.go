@@ -88,7 +88,8 @@ func TestCleanErrorKeepsTypes(t *testing.T) {
 	}
 }
 
-// The token base is no secret, though it is called a token; what else is called like one may be.
+// The token base is not a secret, although its name contains "token". Other parameters with such a name count as
+// secrets.
 func TestCleanErrorShowsTokenBase(t *testing.T) {
 	const raw = "redis://h?lock_token_base=4711&lock_password=swordfish&token=sesame"
 	err := CleanError(raw, errors.New("4711 swordfish sesame"))
@@ -97,7 +98,7 @@ func TestCleanErrorShowsTokenBase(t *testing.T) {
 	}
 }
 
-// net/url cuts a password where it likes and shows the part.
+// Errors of net/url may quote a part of a password. CleanError removes it.
 func TestCleanErrorOfNetURL(t *testing.T) {
 	for _, raw := range []string{"redis://u:se/cret@h", "redis://u:s%zzecret@h", "redis://u:secret@[h",
 		"redis://u:secret\x01@h", "redis://u:secret@h:x"} {
@@ -119,7 +120,7 @@ func TestCleanErrorOfNetURL(t *testing.T) {
 	}
 }
 
-// Whatever a password is made of, no piece of it that begins or ends it is shown.
+// Whatever bytes a password contains, neither its beginning nor its end is shown by Redact, an error or CleanError.
 func FuzzNoPasswordIsShown(f *testing.F) {
 	for _, seed := range []string{"", "x", "/", "?", "#", "@", ":", "%zz", "%41", "\"", "a b", "\x00", "é", "\xff",
 		"a@b:c/d?e#f", "&lock_a=", "://"} {
@@ -165,7 +166,7 @@ func FuzzNoPasswordIsShown(f *testing.F) {
 	})
 }
 
-// The work grows no faster than the URL, whatever it is made of.
+// The memory that CleanError allocates grows roughly in proportion to the length of the URL, whatever the URL contains.
 func TestCleanErrorIsLinear(t *testing.T) {
 	for name, piece := range map[string]string{"@": "@", "passwords": "abc@", "parameters": "&password%d=secret%d",
 		"urls": "&lock_node%d=a%%3A%%2F%%2Fu%%3Asecret%d%%40h"} {

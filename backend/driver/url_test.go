@@ -43,7 +43,7 @@ func TestSplitURL(t *testing.T) {
 	}
 }
 
-// equalURL compares what SplitURL returns.
+// equalURL reports whether the parts that SplitURL returns are equal.
 func equalURL(a, b URL) bool {
 	hosts := slices.Equal(a.Hosts, b.Hosts)
 	a.Hosts, b.Hosts = nil, nil
@@ -145,7 +145,7 @@ func FuzzSplitURL(f *testing.F) {
 		if !u.HasUser && u.User+u.Password != "" {
 			t.Errorf("%q: user without @: %+v", raw, u)
 		}
-		// No byte of what is taken raw is lost or made up.
+		// The parts that are not decoded contain exactly the bytes of the URL.
 		if !strings.HasSuffix(raw, u.Path+map[bool]string{true: "?" + u.Query, false: ""}[strings.Contains(raw, "?")]) {
 			t.Errorf("%q: path %q, query %q", raw, u.Path, u.Query)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// answers is a batch request that is answered, after d, with these errors in order.
+// answers returns a batch request that is answered after d, with these errors in order.
 func answers(
 	d time.Duration, errs ...error,
 ) func(context.Context, []*Life, []time.Duration) ([]time.Duration, []error) {
@@ -81,7 +81,8 @@ func TestRenewBatchOfNothing(t *testing.T) {
 	})
 }
 
-// The request may outlive the earliest deadline, whose lease is lost in time all the same.
+// A batch request may last beyond the earliest deadline of its leases. The lease with that deadline is still lost in
+// time.
 func TestRenewBatchThatHangs(t *testing.T) {
 	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
 		start := time.Now()
@@ -101,7 +102,8 @@ func TestRenewBatchThatHangs(t *testing.T) {
 	})
 }
 
-// A store that ignores its context and answers late: what it prolonged is given back, without delay for the caller.
+// If a store ignores its context and answers late, the leases that it has extended are released, without delay for the
+// caller.
 func TestRenewBatchThatIsLate(t *testing.T) {
 	f := &fakeStore{release: after(requestTimeout, nil)}
 	bubble(t, f, func(t *testing.T, s *Leases) {

@@ -49,7 +49,7 @@ func TestBounded(t *testing.T) {
 
 		c, end = start(context.Background())
 		asked := 0
-		for begun := time.Now(); c.Err() == nil; asked++ { // who only asks for its error sees it end too
+		for begun := time.Now(); c.Err() == nil; asked++ { // a caller that only calls Err also sees the end
 			if time.Since(begun) > 2*time.Second {
 				t.Fatal("it does not end")
 			}
@@ -72,7 +72,7 @@ func TestBounded(t *testing.T) {
 
 		c, end = start(context.WithValue(parent, key{}, "v"))
 		defer end()
-		if c.Value(key{}) != "v" || context.Cause(c) != nil { // the end of its caller's shows in no value
+		if c.Value(key{}) != "v" || context.Cause(c) != nil { // no value shows the end of the parent
 			t.Errorf("value %v, cause %v", c.Value(key{}), context.Cause(c))
 		}
 		if w := c.inner.Load(); w != nil && w != errCalled {
@@ -82,15 +82,16 @@ func TestBounded(t *testing.T) {
 
 		c, end = start(context.Background())
 		defer end()
-		c.cancel() // nothing was set up
+		c.cancel() // there is no underlying context
 		if c.Err() != nil {
 			t.Error(c.Err())
 		}
-		c.cancel() // still nothing
+		c.cancel() // still none
 	})
 }
 
-// A limit of ours is never reported as the end of a context: the caller's lives, or does not count.
+// A time limit of the store itself is ErrUnavailable, never the error of a context: the caller's context has not ended,
+// or does not bound the release.
 func TestOwnLimitsAreUnavailable(t *testing.T) {
 	for _, end := range []error{context.DeadlineExceeded, context.Canceled,
 		fmt.Errorf("dial: %w", context.DeadlineExceeded)} {
@@ -113,7 +114,7 @@ func TestOwnLimitsAreUnavailable(t *testing.T) {
 				l := grant(t, s, time.Minute)
 				err := l.Renew(t.Context(), time.Minute)
 				check("renew", err)
-				if lost := errors.Is(err, backend.ErrLost); lost != waits { // it has waited until the deadline
+				if lost := errors.Is(err, backend.ErrLost); lost != waits { // the request has waited until the deadline
 					t.Errorf("renew: %v: lost is %v", err, lost)
 				}
 				l = grant(t, s, time.Minute)

@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// attempts runs Abandon over a store that answers as scripted and returns when the attempts came, until they stop.
+// attempts runs Abandon on a store with these answers. It returns when each attempt was made, counted from the start.
 func attempts(t *testing.T, ttl time.Duration, answers ...error) (times []time.Duration) {
 	next := script(answers...)
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +31,7 @@ func attempts(t *testing.T, ttl time.Duration, answers ...error) (times []time.D
 	return times
 }
 
-// An owner is not proven absent when something of it was removed: another of its requests may still arrive.
+// After a removal, Abandon checks the owner again, because another request of the owner may still arrive.
 func TestAbandonLooksAgainAfterRemoval(t *testing.T) {
 	for _, answers := range [][]error{{nil, backend.ErrLost}, {errNet, nil, backend.ErrLost},
 		{backend.ErrLost, backend.ErrLost, nil, backend.ErrLost}} {
@@ -51,8 +51,8 @@ func TestAbandonRetriesUnknown(t *testing.T) {
 	}
 }
 
-// After a grant whose requests were all answered, the first answer to its clean-up counts. If one of them may still
-// arrive, the owner is looked for again, after the release too.
+// If all requests for a grant were answered, the first answer to its clean-up is final. If one of them may still
+// arrive, the clean-up makes another request, even after a release.
 func TestUnsureGrantIsCleanedUpAgain(t *testing.T) {
 	for _, unsure := range []bool{false, true} {
 		for name, end := range map[string]func(t *testing.T, s *Leases, g Grant){
@@ -81,8 +81,8 @@ func TestUnsureGrantIsCleanedUpAgain(t *testing.T) {
 	}
 }
 
-// "Nothing there" is believed when it was said twice, a second apart: the request that was given up may still be on its
-// way.
+// Abandon stops when the store has had nothing of the owner for a second, because the abandoned request may still
+// arrive.
 func TestAbandonBelievesAbsenceLate(t *testing.T) {
 	for _, answers := range [][]error{{backend.ErrLost}, {errNet, backend.ErrLost},
 		{backend.ErrLost, errNet, backend.ErrLost}, {backend.ErrLost, backend.ErrLost, errNet, backend.ErrLost}} {
@@ -95,7 +95,7 @@ func TestAbandonBelievesAbsenceLate(t *testing.T) {
 	}
 }
 
-// What arrives after the first "nothing there" is removed.
+// If the abandoned request arrives after the store has first reported the owner absent, Abandon removes the lease.
 func TestAbandonRemovesAStraggler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -116,7 +116,7 @@ func TestAbandonRemovesAStraggler(t *testing.T) {
 	})
 }
 
-// A store that is away is asked once a second, until the TTL has run out.
+// If the store does not answer, Abandon makes an attempt once a second until the TTL has run out.
 func TestAbandonEndsWithTheTTL(t *testing.T) {
 	got := attempts(t, time.Minute, errNet)
 	if n := len(got); n < 60 || n > 70 {
@@ -132,7 +132,7 @@ func TestAbandonEndsWithTheTTL(t *testing.T) {
 	}
 }
 
-// A short TTL still gets one whole request.
+// Even with a short TTL, the first attempt may take the whole request timeout.
 func TestAbandonOfATinyTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := make(chan time.Duration, 10)
@@ -150,7 +150,7 @@ func TestAbandonOfATinyTTL(t *testing.T) {
 	})
 }
 
-// A clean-up knows its key and owner, and every attempt is bounded.
+// A clean-up's requests have the key and the owner of the abandoned request, and a timeout each.
 func TestAbandonAsksForItsOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -167,12 +167,12 @@ func TestAbandonAsksForItsOwner(t *testing.T) {
 		if l.Key() != "a key" || l.Owner() != "an owner" || l.Data != nil || time.Since(start) != 0 {
 			t.Errorf("%q %q %v after %v", l.Key(), l.Owner(), l.Data, time.Since(start))
 		}
-		l.Lose() // harmless
+		l.Lose() // has no effect
 		s.Close()
 	})
 }
 
-// requestFunc answers releases.
+// A requestFunc answers releases; its renewals fail.
 type requestFunc func(ctx context.Context, l *Life) error
 
 func (f requestFunc) Guarantees() backend.Guarantees { return backend.Guarantees{} }

@@ -61,7 +61,7 @@ func TestGrantAfterCloseIsGivenBack(t *testing.T) {
 	})
 }
 
-// A release under way may end; one that hangs is ended after the grace.
+// Close waits for a release that is under way. It ends a release that hangs after closeGrace.
 func TestCloseDuringRelease(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -124,7 +124,7 @@ func hungBatch(ctx context.Context, lives []*Life, _ []time.Duration) ([]time.Du
 	return nil, errs
 }
 
-// A lease whose release had no answer is not asked for again after Close.
+// After Close, a release of unknown outcome is not repeated.
 func TestReleaseAgainAfterClose(t *testing.T) {
 	f := &fakeStore{release: script(errNet)}
 	bubble(t, f, func(t *testing.T, s *Leases) {
@@ -142,7 +142,7 @@ func TestReleaseAgainAfterClose(t *testing.T) {
 	})
 }
 
-// Clean-ups have a second to end.
+// Close waits for clean-ups that hang, for closeGrace at most.
 func TestCloseBoundsCleanUps(t *testing.T) {
 	f := &fakeStore{release: hang}
 	bubble(t, f, func(t *testing.T, s *Leases) {
@@ -156,7 +156,8 @@ func TestCloseBoundsCleanUps(t *testing.T) {
 	})
 }
 
-// A clean-up that only makes sure of what the store has said does not keep Close waiting.
+// If a clean-up has an answer and only checks for late arrivals, Close does not wait that long: the clean-up makes one
+// more request and stops.
 func TestCloseDoesNotWaitForLateArrivals(t *testing.T) {
 	f := &fakeStore{release: script(backend.ErrLost)}
 	bubble(t, f, func(t *testing.T, s *Leases) {

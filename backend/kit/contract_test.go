@@ -157,7 +157,7 @@ func TestContextError(t *testing.T) {
 	}
 }
 
-// A lateContext is one whose deadline has passed and whose timer has not run yet.
+// A lateContext has a deadline that has passed, but its timer has not fired yet.
 type lateContext struct{ context.Context }
 
 func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Nanosecond), true }

@@ -13,7 +13,7 @@ import (
 
 func TestCompareClocks(t *testing.T) {
 	sent := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	received := sent.Add(3 * time.Second) // a slow answer proves little
+	received := sent.Add(3 * time.Second) // a slow reply leaves the server's time uncertain
 	for off, want := range map[time.Duration]string{
 		0: "", 3500 * time.Millisecond: "", -1500 * time.Millisecond: "",
 		5 * time.Second: "ahead of this machine's by 2s", -5 * time.Second: "behind this machine's by 4s",
@@ -28,7 +28,7 @@ func TestCompareClocks(t *testing.T) {
 	}
 }
 
-// A distant store takes some time to answer, and cannot be examined.
+// A distant store answers after away. It is not an Examiner.
 type distant struct {
 	backend.Backend
 	away time.Duration
@@ -47,7 +47,7 @@ func TestExamineComparesRoundTripsWithTTL(t *testing.T) {
 			away, ttl time.Duration
 			codes     string
 		}{
-			{50 * time.Millisecond, time.Millisecond, "not-examined"}, // the store makes a second of it
+			{50 * time.Millisecond, time.Millisecond, "not-examined"}, // the store rounds the TTL up to a second
 			{51 * time.Millisecond, time.Millisecond, "slow-round-trip not-examined"},
 			{51 * time.Millisecond, 2 * time.Second, "not-examined"},
 		} {

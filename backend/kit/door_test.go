@@ -46,7 +46,7 @@ func TestCallErrors(t *testing.T) {
 		{held, held, held, held},
 		{backend.ErrLost, backend.ErrLost, backend.ErrLost, backend.ErrLost},
 		{backend.ErrUnsupported, backend.ErrUnsupported, backend.ErrUnsupported, backend.ErrUnsupported},
-		// a limit of the store's own
+		// a time limit of the store itself
 		{fmt.Errorf("%w: %w", held, context.DeadlineExceeded), backend.ErrUnavailable, context.Canceled, backend.ErrClosed},
 	} {
 		f := func(context.Context) error { return test.err }
@@ -70,7 +70,7 @@ func TestCallErrors(t *testing.T) {
 	}
 }
 
-// The context of a call has the values and the end of its caller's, also for those who derive another one.
+// The context of a call has the values and the end of its caller's context, and so does a context derived from it.
 func TestCallContext(t *testing.T) {
 	type key struct{}
 	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
@@ -109,7 +109,8 @@ func TestCallContext(t *testing.T) {
 	})
 }
 
-// Close gives calls and background work a second, ends the context of the latter, and gives up on what does not end.
+// Close ends the contexts of calls at once, and the context of background work after a second. It waits at most one
+// more second for work that ignores its context.
 func TestCloseOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewLeases(new(fakeStore), requestTimeout)
@@ -178,7 +179,7 @@ func TestAcquireCleansUp(t *testing.T) {
 		"invalid":     {backend.ErrInvalid, false},
 		"unsupported": {backend.ErrUnsupported, false},
 		"unknown":     {errNet, true},
-		"late":        {backend.ErrLost, true}, // by Grant itself
+		"late":        {backend.ErrLost, true}, // Grant itself begins the clean-up
 	} {
 		for _, own := range []bool{false, true} {
 			f := &fakeStore{release: script(backend.ErrLost)}
@@ -202,8 +203,8 @@ func TestAcquireCleansUp(t *testing.T) {
 	}
 }
 
-// A wait whose last request was answered needs one removal. If its context ends during a request, the removal is not
-// final.
+// If the last request of a wait was answered, one removal is final. If the context ends during a request, the removal
+// is repeated.
 func TestAcquireCleansUpAfterWait(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		f := &fakeStore{}

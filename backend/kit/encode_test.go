@@ -38,7 +38,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// Keys that tempt a careless encoding into one name.
+// Keys that a careless encoding would give the same name have different names.
 func TestEncodeKeepsKeysApart(t *testing.T) {
 	long := strings.Repeat("x", backend.MaxKeyLen-1)
 	keys := []string{
@@ -48,7 +48,7 @@ func TestEncodeKeepsKeysApart(t *testing.T) {
 		strings.Repeat("/", 40), strings.Repeat("/", 41), strings.Repeat("%2f", 40), strings.Repeat("/", 1000),
 		strings.Repeat("/", 1001),
 	}
-	for n := range 200 { // around the cut, and names that look like cut ones
+	for n := range 200 { // lengths around the cut, and keys that look like cut names
 		keys = append(keys, strings.Repeat("k", n+1), strings.Repeat("k", n)+"/")
 		for _, e := range encodings {
 			name := e.Encode(strings.Repeat("k", n+1) + "/")
@@ -73,7 +73,7 @@ func TestEncodeKeepsKeysApart(t *testing.T) {
 	}
 }
 
-// checkName checks the length and the bytes of a name.
+// checkName checks the length and the bytes of a name, and that Decode reverses Encode.
 func checkName(t *testing.T, e Encoding, key, name string) {
 	t.Helper()
 	if e.Max > 0 && len(name) > e.Max {
@@ -115,7 +115,7 @@ func FuzzEncode(f *testing.F) {
 			if a != b && x == y {
 				t.Errorf("%s: %q and %q are both %q", name, a, b, x)
 			}
-			// A key that looks like the name of another is not the same lock.
+			// A key that looks like the name of another key has a name of its own.
 			if n := e.Encode(a); n != a && e.Encode(n) == n {
 				t.Errorf("%s: %q and %q are both %q", name, a, n, n)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// An owner's name cannot forge lines of a log, nor speak to a terminal.
+// An owner cannot forge lines of a log, or send control sequences to a terminal.
 func TestHeldErrorIsOneLine(t *testing.T) {
 	for owner, want := range map[string]string{
 		"0123@host:7":          "held by 0123@host:7 for up to 1s more",
@@ -27,13 +27,12 @@ func TestHeldErrorIsOneLine(t *testing.T) {
 	}
 }
 
-// What Poll has returned may be passed to ContextError again.
-// A late context has ended by its deadline, and its timer has not run yet.
+// A late context has a deadline that has passed, but its timer has not fired yet.
 type late struct{ context.Context }
 
 func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
 
-// A refusal stays in the error of a context that is made twice, also if the context's timer is late.
+// If ContextError gets its own result again, the refusal is kept, even if the context's timer is late.
 func TestLateTimerKeepsBusy(t *testing.T) {
 	ctx := late{context.Background()}
 	err := ContextError(ctx, ContextError(ctx, backend.ErrHeld))
@@ -41,6 +40,7 @@ func TestLateTimerKeepsBusy(t *testing.T) {
 	wantErr(t, "late", err, backend.ErrHeld)
 }
 
+// If ContextError gets its own result again, the refusal is kept, and the cause is shown once.
 func TestContextErrorKeepsBusy(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("shutting down"))
@@ -56,7 +56,7 @@ func TestContextErrorKeepsBusy(t *testing.T) {
 	}
 }
 
-// A token that package lock could not shift is no lease.
+// Grant refuses a token that package lock could not shift, and releases the lease.
 func TestTokensHaveABound(t *testing.T) {
 	f := &fakeStore{}
 	bubble(t, f, func(t *testing.T, s *Leases) {
@@ -84,7 +84,8 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// A second layer that adds the end of the same context keeps the reason that the first has joined.
+// If a second layer calls ContextError for the same context, the result keeps the last error that the first layer has
+// joined.
 func TestContextErrorKeepsItsReason(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -13,10 +13,10 @@ import (
 
 var errNet = errors.New("connection reset")
 
-// A fakeStore answers renewals and releases as the test sets, and counts them.
+// A fakeStore answers renewals and releases with the test's functions, and counts both.
 type fakeStore struct {
 	renew   func(ctx context.Context) error
-	granted func(ttl time.Duration) time.Duration // nil: as asked
+	granted func(ttl time.Duration) time.Duration // nil: as requested
 	release func(ctx context.Context) error
 	rounds  backend.Guarantees
 
@@ -44,19 +44,19 @@ func (f *fakeStore) ReleaseLease(ctx context.Context, _ *Life) error {
 	return f.release(ctx)
 }
 
-// script returns a function that gives these errors one after the other, then the last one again and again.
+// script returns a function that returns these errors one after the other, and then always the last one.
 func script(errs ...error) func(context.Context) error {
 	var calls atomic.Int64
 	return func(context.Context) error { return errs[min(int(calls.Add(1)), len(errs))-1] }
 }
 
-// hang is a request that gets no answer.
+// hang blocks until ctx ends, like a request that gets no reply.
 func hang(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// after is a request that is answered late, whether its caller still waits or not.
+// after returns a request that is answered after d, even if its context has ended.
 func after(d time.Duration, err error) func(context.Context) error {
 	return func(context.Context) error {
 		time.Sleep(d) // sleeps: in fake time
@@ -66,7 +66,7 @@ func after(d time.Duration, err error) func(context.Context) error {
 
 const requestTimeout = time.Second
 
-// bubble runs a test with its own clock and a Leases over f, which it closes.
+// bubble runs test in a synctest bubble, with a Leases on f that it closes at the end.
 func bubble(t *testing.T, f *fakeStore, test func(t *testing.T, s *Leases)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -95,10 +95,10 @@ func isLost(l backend.Lease) bool {
 	}
 }
 
-// life is how long a lease of ttl lives.
+// life returns the time from the request for a lease of ttl to its deadline.
 func life(ttl time.Duration) time.Duration { return ttl - backend.Margin(ttl) }
 
-// wantErr checks that got matches want, or is nil if want is.
+// wantErr checks that got matches want, or is nil if want is nil.
 func wantErr(t *testing.T, what string, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) {
@@ -106,7 +106,7 @@ func wantErr(t *testing.T, what string, got, want error) {
 	}
 }
 
-// wantLeft checks how long l has to live from now.
+// wantLeft checks the time until l's deadline.
 func wantLeft(t *testing.T, l backend.Lease, want time.Duration) {
 	t.Helper()
 	if got := time.Until(l.Deadline()); got != want {
@@ -114,7 +114,7 @@ func wantLeft(t *testing.T, l backend.Lease, want time.Duration) {
 	}
 }
 
-// wantLostAfter waits for the loss of l and checks when it comes.
+// wantLostAfter waits for the loss of l, and checks how long that takes.
 func wantLostAfter(t *testing.T, l backend.Lease, want time.Duration) {
 	t.Helper()
 	start := time.Now()

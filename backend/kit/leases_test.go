@@ -14,7 +14,7 @@ func TestGrant(t *testing.T) {
 	bubble(t, f, func(t *testing.T, s *Leases) {
 		r := backend.Request{Key: "a key", Owner: "an owner", TTL: 10 * time.Second}
 		sent := time.Now()
-		time.Sleep(time.Second) // the reply takes its time
+		time.Sleep(time.Second) // the reply arrives late
 		l, err := s.Grant(t.Context(), r, Grant{Token: 42, Sent: sent, TTL: 12 * time.Second, Data: "data"})
 		if err != nil {
 			t.Fatal(err)
@@ -22,7 +22,7 @@ func TestGrant(t *testing.T) {
 		if l.Key() != r.Key || l.Owner() != r.Owner || l.Token() != 42 || l.Data != "data" {
 			t.Errorf("got %q %q %d %v", l.Key(), l.Owner(), l.Token(), l.Data)
 		}
-		wantLeft(t, l, life(12*time.Second)-time.Second) // from before sending, of the TTL granted
+		wantLeft(t, l, life(12*time.Second)-time.Second) // the granted TTL, counted from before sending
 		if s.Len() != 1 || isLost(l) {
 			t.Errorf("%d live, lost %v", s.Len(), isLost(l))
 		}
@@ -33,7 +33,7 @@ func TestGrant(t *testing.T) {
 	})
 }
 
-// A grant that cannot be used is given back.
+// If a grant cannot be used, the lease is released.
 func TestUselessGrantIsGivenBack(t *testing.T) {
 	cause := errors.New("because")
 	for _, test := range []struct {
@@ -79,7 +79,7 @@ func TestUselessGrantIsGivenBack(t *testing.T) {
 	}
 }
 
-// A grant one instant before its deadline counts.
+// A grant that arrives an instant before its deadline is valid.
 func TestGrantJustInTime(t *testing.T) {
 	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
 		sent := time.Now().Add(1 - life(time.Minute))
@@ -91,7 +91,7 @@ func TestGrantJustInTime(t *testing.T) {
 	})
 }
 
-// A TTL no longer than its own margin is over before it begins.
+// If the TTL is not longer than its margin, every grant arrives after its deadline.
 func TestGrantOfTinyTTL(t *testing.T) {
 	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
 		for _, ttl := range []time.Duration{1, time.Microsecond, 2 * time.Millisecond} {
@@ -102,7 +102,7 @@ func TestGrantOfTinyTTL(t *testing.T) {
 	})
 }
 
-// The deadline of each lease is kept, in whatever order they come, with the one timer.
+// One timer ends each lease at its deadline, in whatever order the deadlines were set.
 func TestDeadlinesOfManyLeases(t *testing.T) {
 	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
 		var leases []*Life
@@ -123,7 +123,8 @@ func TestDeadlinesOfManyLeases(t *testing.T) {
 	})
 }
 
-// A lease that is granted while the timer is set for a later one, and one whose predecessor was released.
+// The timer moves when a lease with an earlier deadline is granted, and when the lease with the earliest deadline is
+// released or renewed.
 func TestTimerMoves(t *testing.T) {
 	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
 		late := grant(t, s, time.Minute)
@@ -133,6 +134,6 @@ func TestTimerMoves(t *testing.T) {
 		wantErr(t, "release", released.Release(t.Context()), nil)
 		wantErr(t, "renew", late.Renew(t.Context(), 2*time.Minute), nil)
 		wantLostAfter(t, late, life(2*time.Minute))
-		wantLostAfter(t, grant(t, s, time.Second), life(time.Second)) // after a time without any lease
+		wantLostAfter(t, grant(t, s, time.Second), life(time.Second)) // after a time without leases
 	})
 }

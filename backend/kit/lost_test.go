@@ -26,7 +26,7 @@ func TestOnLost(t *testing.T) {
 	})
 }
 
-// A callback may use the lease and the leases that called it.
+// A callback may call methods of its lease and of Leases.
 func TestOnLostRunsUnlocked(t *testing.T) {
 	for name, end := range map[string]func(context.Context, *Leases, *Life){
 		"deadline": func(context.Context, *Leases, *Life) { time.Sleep(time.Minute) }, // sleeps: in fake time
@@ -84,7 +84,7 @@ func TestLose(t *testing.T) {
 	})
 }
 
-// A session that ends while its lease is being released is no loss.
+// A loss that the store reports during a release, such as the end of a session, does not count.
 func TestLoseDuringRelease(t *testing.T) {
 	f := &fakeStore{release: after(time.Second/2, nil)}
 	bubble(t, f, func(t *testing.T, s *Leases) {
@@ -117,7 +117,7 @@ func TestLoseDuringRenewal(t *testing.T) {
 	})
 }
 
-// The channel is made when it is asked for, which may be after the end.
+// Lost may be called for the first time after the end of the lease, and always returns the same channel.
 func TestLostAskedForLate(t *testing.T) {
 	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
 		gone, released, closed := grant(t, s, time.Second), grant(t, s, time.Second), grant(t, s, time.Hour)

@@ -13,14 +13,14 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A lossyStore is a real little store behind a network that delays, loses and repeats: the requests of Leases reach it,
-// or not, and are answered, or not. It is the model that random histories of a Life are checked against.
+// A lossyStore is a small store behind a network that delays, loses and repeats requests, and loses replies. Random
+// histories of a Life are checked against it.
 type lossyStore struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
-	calm    bool // the network is well again
+	calm    bool // the network only delays
 	held    map[string]record
-	pending sync.WaitGroup // requests that arrive after their sender has given up
+	pending sync.WaitGroup // requests that arrive after their sender has timed out
 }
 
 type record struct {
@@ -36,7 +36,7 @@ func (s *lossyStore) below(n int) int {
 	return s.rng.IntN(n)
 }
 
-// acquire is the store's own step; it always works here.
+// acquire grants a free key. It bypasses the network, so it never fails on the way.
 func (s *lossyStore) acquire(key, owner string, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *lossyStore) remove(key, owner string) error {
 	return nil
 }
 
-// travel takes one request over the network.
+// travel sends one request over the network. apply carries the request out at the store.
 func (s *lossyStore) travel(ctx context.Context, apply func() error) error {
 	fate := s.below(10)
 	delay := time.Duration(s.below(50)) * time.Millisecond
@@ -93,14 +93,14 @@ func (s *lossyStore) travel(ctx context.Context, apply func() error) error {
 	}
 	s.mu.Unlock()
 	switch fate {
-	case 0: // refused on the way
+	case 0: // fails without reaching the store
 		return errNet
 	case 1: // lost on the way
 		return hang(ctx)
-	case 2: // the answer is lost
+	case 2: // the reply is lost
 		_ = apply()
 		return hang(ctx)
-	case 3: // arrives after its sender has given up
+	case 3: // arrives after its sender has timed out
 		err := hang(ctx)
 		s.pending.Go(func() {
 			time.Sleep(min(delay, lateArrival/2)) // sleeps: in fake time
@@ -124,7 +124,7 @@ func (s *lossyStore) ReleaseLease(ctx context.Context, l *Life) error {
 	return s.travel(ctx, func() error { return s.remove(l.Key(), l.Owner()) })
 }
 
-// A holder does random things with one lease after the other, and checks what it may rely on.
+// A holder calls random methods of one lease after the other, and checks what holders may rely on.
 type holder struct {
 	t      *testing.T
 	store  *lossyStore
@@ -138,7 +138,8 @@ func (h *holder) fail(format string, args ...any) {
 	h.t.Errorf("%s\nsteps: %v", fmt.Sprintf(format, args...), h.steps)
 }
 
-// check holds at any time: while the lease lives the store agrees, with time to spare; once it is over it stays over.
+// check checks what holds at any time. While the lease lives, the store keeps it at least until its deadline. Once the
+// lease is lost, it stays lost.
 func (h *holder) check(l *Life, wasLost bool) (isOver bool) {
 	h.t.Helper()
 	now := time.Now()
@@ -151,7 +152,7 @@ func (h *holder) check(l *Life, wasLost bool) (isOver bool) {
 			h.fail("the lease lives for %v, the store says %q for %v", time.Until(l.Deadline()), owner, left)
 		}
 	}
-	// The bubble's clock moves only when all is done that was due before.
+	// The bubble's clock moves only after everything that was due has run.
 	if !over && now.After(l.Deadline()) {
 		h.fail("it is %v after the deadline and Lost is open", time.Since(l.Deadline()))
 	}
@@ -215,7 +216,7 @@ func (h *holder) step(l *Life, over bool) (nowOver bool) {
 	return h.check(l, over)
 }
 
-// release ends the lease: what the holder sees is what the store did.
+// release releases the lease, and checks that the error agrees with Lost.
 func (h *holder) release(l *Life, over bool) {
 	err := l.Release(h.t.Context())
 	h.steps = append(h.steps, fmt.Sprintf("release: %v", err))
@@ -232,7 +233,7 @@ func (h *holder) release(l *Life, over bool) {
 	}
 }
 
-// Random histories of holders of a few keys, over a network that loses.
+// Holders of a few keys call random methods, over a network that loses requests and replies.
 func TestRandomHistories(t *testing.T) {
 	rounds := 300
 	if testing.Short() {
@@ -261,8 +262,8 @@ func randomHistory(seed uint64) func(t *testing.T) {
 			})
 		}
 		all.Wait()
-		// Whatever was lost, once the network is well the keys are free: released ones within a few attempts, all by
-		// TTL.
+		// Whatever the network has lost, the keys become free once the network works again: released keys within a few
+		// attempts, the others when their TTL runs out.
 		store.mu.Lock()
 		store.calm = true
 		store.mu.Unlock()

@@ -50,7 +50,7 @@ func TestReleaseOfALostLease(t *testing.T) {
 	})
 }
 
-// At its deadline a lease is over, even if the timer has not run yet.
+// At its deadline a lease is lost, even if the timer has not fired yet.
 func TestReleaseAtTheDeadline(t *testing.T) {
 	for range 20 {
 		bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
@@ -77,7 +77,7 @@ func TestReleaseOfWhatTheStoreHasLost(t *testing.T) {
 	})
 }
 
-// A release without an answer is bounded, and goes on in the background.
+// If a release gets no reply, it returns after the timeout. It is repeated in the background until the TTL has run out.
 func TestHungReleaseIsBoundedAndGoesOn(t *testing.T) {
 	f := &fakeStore{release: hang}
 	bubble(t, f, func(t *testing.T, s *Leases) {
@@ -108,7 +108,7 @@ func TestHungReleaseIsBoundedAndGoesOn(t *testing.T) {
 	})
 }
 
-// After an attempt without an answer, "there is nothing" means that it did arrive.
+// If an attempt gets no reply and the next attempt finds nothing to release, the first attempt has released the lease.
 func TestReleaseAgainAfterUnknown(t *testing.T) {
 	bubble(t, &fakeStore{release: script(errNet, backend.ErrLost)}, func(t *testing.T, s *Leases) {
 		l := grant(t, s, time.Minute)
@@ -121,7 +121,8 @@ func TestReleaseAgainAfterUnknown(t *testing.T) {
 	})
 }
 
-// After the deadline, "there is nothing" does not mean that: the lease may have ended before the first attempt arrived.
+// If the next attempt finds nothing after the deadline, the result is ErrLost, because the lease may have ended before
+// the first attempt arrived.
 func TestReleaseAgainAfterTheDeadline(t *testing.T) {
 	bubble(t, &fakeStore{release: script(errNet, backend.ErrLost)}, func(t *testing.T, s *Leases) {
 		l := grant(t, s, time.Second)
@@ -132,8 +133,8 @@ func TestReleaseAgainAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// What is released without an answer is cleaned up for as long as the store may keep it: also by a longer renewal that
-// had no answer either.
+// If a release gets no reply, its clean-up lasts as long as the store may keep the lease. That includes the TTL of a
+// longer renewal that got no reply either.
 func TestCleanUpOutlivesAnUnknownRenewal(t *testing.T) {
 	var up atomic.Bool
 	answer := func(context.Context) error {
@@ -161,7 +162,7 @@ func TestConcurrentReleases(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		errs     []error
-		want     []error // sorted by nil first
+		want     []error // in any order
 		requests int64
 	}{
 		{"released", []error{nil}, []error{nil, nil, nil}, 1},
@@ -198,7 +199,7 @@ func TestConcurrentReleases(t *testing.T) {
 	}
 }
 
-// Releases go on while a renewal is under way, and its answer changes nothing.
+// A release does not wait for a renewal that is under way, and the renewal's answer then has no effect.
 func TestReleaseRacesRenewal(t *testing.T) {
 	for _, answer := range []error{nil, backend.ErrLost, errNet} {
 		t.Run("renewal answers "+errorText(answer), func(t *testing.T) {
@@ -230,7 +231,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// Whoever releases a lost lease whose last renewal had no answer frees the key sooner than its TTL.
+// If the last renewal of a lost lease got no reply, Release sends a request, which frees the key before that renewal's
+// TTL runs out.
 func TestReleaseAfterLossWithUnknownRenewal(t *testing.T) {
 	t.Run("ended", func(t *testing.T) {
 		f := &fakeStore{renew: script(errNet)}

@@ -50,7 +50,7 @@ func refusesBadTTL(t *testing.T, f *fakeStore, tooLong time.Duration) {
 	})
 }
 
-// A renewal that hangs must not keep Lost from closing at the deadline.
+// Lost closes at the deadline, even if a renewal hangs.
 func TestHungRenewalLosesAtDeadline(t *testing.T) {
 	bubble(t, &fakeStore{renew: hang}, func(t *testing.T, s *Leases) {
 		start := time.Now()
@@ -66,7 +66,7 @@ func TestHungRenewalLosesAtDeadline(t *testing.T) {
 	})
 }
 
-// A store that ignores its context, and answers yes when the lease is over.
+// If a store ignores its context and confirms a renewal after the deadline, the lease stays lost, and is released.
 func TestLateAnswerNeverRevives(t *testing.T) {
 	f := &fakeStore{renew: after(time.Minute, nil)}
 	bubble(t, f, func(t *testing.T, s *Leases) {
@@ -86,9 +86,9 @@ func TestLateAnswerNeverRevives(t *testing.T) {
 	})
 }
 
-// The same, at the instant of the deadline: the answer is there, and the timer has not run yet.
+// A reply at the instant of the deadline is too late, even if the timer has not fired yet.
 func TestAnswerAtTheDeadlineIsTooLate(t *testing.T) {
-	for range 20 { // which of the two runs first is chance
+	for range 20 { // chance decides whether the reply or the timer is first
 		f := new(fakeStore)
 		bubble(t, f, func(t *testing.T, s *Leases) {
 			l := grant(t, s, 10*time.Second)
@@ -101,7 +101,7 @@ func TestAnswerAtTheDeadlineIsTooLate(t *testing.T) {
 	}
 }
 
-// A shorter renewal caps the deadline from the moment it is sent: its answer may never arrive.
+// A renewal to a shorter TTL brings the deadline nearer before it is sent, because its reply may never arrive.
 func TestShorterRenewalCapsBeforeSending(t *testing.T) {
 	var l *Life
 	var seen time.Duration
@@ -129,7 +129,7 @@ func TestShorterRenewalThatIsGranted(t *testing.T) {
 	})
 }
 
-// A longer renewal without an answer leaves the old deadline, and another attempt is safe.
+// If a renewal that would move the deadline away gets no reply, the old deadline applies, and another attempt is safe.
 func TestUnknownRenewalKeepsTheDeadline(t *testing.T) {
 	f := &fakeStore{renew: script(errNet, errNet, nil)}
 	bubble(t, f, func(t *testing.T, s *Leases) {
@@ -144,7 +144,8 @@ func TestUnknownRenewalKeepsTheDeadline(t *testing.T) {
 	})
 }
 
-// A short renewal without an answer may arrive after a long one that was granted, and cut it short.
+// A short renewal without a reply may arrive after a longer renewal that was granted, and shorten the lease. The
+// deadline allows for that.
 func TestStragglerOfAShorterRenewal(t *testing.T) {
 	f := &fakeStore{renew: script(errNet, nil)}
 	bubble(t, f, func(t *testing.T, s *Leases) {
@@ -152,7 +153,7 @@ func TestStragglerOfAShorterRenewal(t *testing.T) {
 		wantErr(t, "renew", l.Renew(t.Context(), 2*time.Second), errNet)
 		wantErr(t, "renew", l.Renew(t.Context(), time.Minute), nil)
 		wantLeft(t, l, life(2*time.Second))
-		time.Sleep(time.Second) // a network may deliver it any time later
+		time.Sleep(time.Second) // the network may deliver the short renewal at any later time
 		wantErr(t, "renew", l.Renew(t.Context(), time.Minute), nil)
 		wantLeft(t, l, life(2*time.Second))
 		wantErr(t, "renew for less", l.Renew(t.Context(), time.Second), nil)
@@ -189,7 +190,8 @@ func TestRenewWithEndedContext(t *testing.T) {
 	})
 }
 
-// Renewals of one lease go one after the other; one that waits ends with its context, or with the lease.
+// Renewals of one lease run one after the other. A renewal that waits for another ends with its context, or with the
+// lease.
 func TestConcurrentRenewals(t *testing.T) {
 	f := &fakeStore{renew: hang}
 	bubble(t, f, func(t *testing.T, s *Leases) {
@@ -234,7 +236,8 @@ func TestRenewAfterReleaseAndClose(t *testing.T) {
 	})
 }
 
-// A renewal for less than the store grants is one for what it grants: neither an error, nor the end of the lease.
+// A renewal to a TTL that the store does not grant is rounded up to one that it grants. It does not fail, and does not
+// end the lease.
 func TestRenewRoundsUp(t *testing.T) {
 	f := &fakeStore{rounds: backend.Guarantees{MinTTL: 10 * time.Second, Granularity: time.Second}}
 	bubble(t, f, func(t *testing.T, s *Leases) {

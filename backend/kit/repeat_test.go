@@ -14,7 +14,7 @@ var (
 	errDial     = errors.New("no route")
 )
 
-// classify knows the errors of these tests; errNet is unknown and may pass.
+// classify classifies the errors of these tests. The outcome of errNet is unknown, and another attempt may succeed.
 func classify(err error) (Outcome, bool) {
 	switch {
 	case errors.Is(err, errRefused):
@@ -62,7 +62,7 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// An attempt that took all the time is followed by another one; the end of the context ends both.
+// If the first attempt takes the whole timeout, a second attempt follows. The end of the context ends the repetition.
 func TestRepeatAfterSlowAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := Repeat{Timeout: time.Second, Pause: fixed, Classify: classify}

@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A hundred thousand leases cost no goroutine, one timer, and all are lost at their deadlines.
+// A hundred thousand leases need no goroutine of their own. Those with a short TTL are lost at their deadlines, and the
+// others when Leases is closed.
 func TestManyLeasesCostNoGoroutines(t *testing.T) {
 	const count = 100_000
 	before := runtime.NumGoroutine()
@@ -26,14 +27,14 @@ func TestManyLeasesCostNoGoroutines(t *testing.T) {
 		if i%10 == 0 {
 			ttl = time.Second
 		}
-		now := time.Now() // a machine that stands still for a second from here on loses no grant
+		now := time.Now() // also the time of the reply, so that a stalled machine loses no grant
 		l, err := s.Grant(t.Context(), backend.Request{Key: fmt.Sprint(i), Owner: "o"}, Grant{Sent: now, Got: now, TTL: ttl})
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.OnLost(func() { lost.Add(1) })
 	}
-	// The first leases may be over already, and be reported by the timer's goroutine for a moment.
+	// The first leases may have expired already, and the timer's goroutine may still report their loss.
 	after := runtime.NumGoroutine()
 	for end := time.Now().Add(10 * time.Second); after > before && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		after = runtime.NumGoroutine()
@@ -55,7 +56,7 @@ func TestManyLeasesCostNoGoroutines(t *testing.T) {
 	}
 }
 
-// Everything at once, by the real clock, for the race detector.
+// All methods run at once, in real time, for the race detector.
 func TestEverythingAtOnce(t *testing.T) {
 	f := &fakeStore{
 		renew: func(ctx context.Context) error {
@@ -151,7 +152,7 @@ func abuse(t *testing.T, s *Leases) {
 	}
 }
 
-// Holding many leases over many renewals loses none: the timer never runs late nor early.
+// Many leases are renewed in batches, again and again, and none is lost. Without renewals, all of them expire.
 func TestManyLeasesRenewed(t *testing.T) {
 	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
 		const count, ttl = 2000, 10 * time.Second

@@ -89,7 +89,7 @@ func TestSleep(t *testing.T) {
 
 var fixed = Pause{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond}
 
-// waitFor is Wait of a Waiter without Sleep.
+// waitFor calls Wait of a Waiter without Sleep.
 func waitFor(
 	ctx context.Context, pause Pause, patience time.Duration, try func(ctx context.Context) (backend.Lease, error),
 ) (backend.Lease, error) {
@@ -97,7 +97,7 @@ func waitFor(
 	return w.Wait(ctx)
 }
 
-// poll runs a Waiter over scripted answers with pauses of 100 ms.
+// poll runs a Waiter with these answers, and with pauses of 100 ms.
 func poll(ctx context.Context, patience time.Duration, answers ...error) (l backend.Lease, calls int, err error) {
 	next := script(answers...)
 	l, err = waitFor(ctx, fixed, patience, func(ctx context.Context) (backend.Lease, error) {
@@ -174,7 +174,7 @@ func TestPollEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A context that ends during an attempt is what the caller hears of, whatever the client makes of it.
+// If the context ends during an attempt, Wait returns the context's error, whatever error the attempt returns.
 func TestPollWhoseAttemptIsCutShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -188,8 +188,8 @@ func TestPollWhoseAttemptIsCutShort(t *testing.T) {
 	})
 }
 
-// The holder's TTL is a hint: the next attempt comes when it runs out. A waiter that sleeps until it is woken tries
-// once for each wake-up; its pauses are for failures. The silence before an outage does not count as a part of it.
+// A Waiter with Sleep makes one attempt after each Sleep; it pauses only after failures. The time that it slept before
+// an outage does not count as part of the outage.
 func TestWaiterSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, slept := time.Now(), 0
@@ -214,8 +214,8 @@ func TestWaiterSleeps(t *testing.T) {
 	})
 }
 
-// A Try that waits by itself may be refused before it fails: the waiter outlives that failure, and its error says that
-// the key was busy.
+// A Try that waits by itself may be refused before it fails. The waiter then survives the failure for its Patience. If
+// its context ends, the error matches ErrHeld.
 func TestWaiterRefusedWithinTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var busy error
@@ -246,7 +246,7 @@ func TestWaiterRefusedWithinTry(t *testing.T) {
 	})
 }
 
-// An error of Sleep is an outage like one of Try, and ends the wait like one of Try.
+// An error of Sleep ends the wait like an error of Try: after Patience, or at once if it cannot pass.
 func TestWaiterWhoseSleepFails(t *testing.T) {
 	for _, test := range []struct {
 		err     error
@@ -273,6 +273,7 @@ func TestWaiterWhoseSleepFails(t *testing.T) {
 	}
 }
 
+// The TTL of the holder is a hint: the next attempt is made when it runs out.
 func TestPollTakesTheHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

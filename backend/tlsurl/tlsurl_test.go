@@ -30,7 +30,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// A file that is missing or has something else is refused, and so is a certificate without a key.
+// A file that is missing or not in PEM is ErrInvalid. So is a certificate without a key, or a key without a
+// certificate.
 func TestConfigRefusesFiles(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text.pem")
 	if err := os.WriteFile(text, []byte("not a certificate"), 0o600); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/anylock/lock/bench"
 )
 
-// EtcdMutex is etcd's own recipe. A Mutex is re-entrant within its session, so that two workers need one each: sessions
-// are kept and used again, because to make one costs a lease and a stream.
+// EtcdMutex is etcd's own recipe. A Mutex is re-entrant within its session, so two workers need two sessions. Sessions
+// are reused, because a new one costs a lease and a stream.
 func EtcdMutex(addr string) bench.Store {
 	return bench.Store{
 		Name: "etcd-mutex", Child: "etcd-mutex " + addr,

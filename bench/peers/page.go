@@ -9,8 +9,7 @@ import (
 	"github.com/anylock/lock/bench"
 )
 
-// WritePage writes benchmarks.md into folder docs, with a chart for each scenario beside it, from the reports of the
-// sets.
+// WritePage writes benchmarks.md into the folder docs, with a chart for each scenario, from the reports of the sets.
 func WritePage(docs string, reports map[string]*bench.Report) error {
 	charts := filepath.Join(docs, "benchmarks")
 	if err := os.MkdirAll(charts, 0o755); err != nil {
@@ -62,7 +61,7 @@ clients, so the network costs almost nothing and the processors are shared. Comp
 	return os.WriteFile(filepath.Join(docs, "benchmarks.md"), []byte(p.String()), 0o644)
 }
 
-// writeOurs puts our stores beside each other.
+// writeOurs writes a table that compares our stores.
 func writeOurs(p *strings.Builder, reports map[string]*bench.Report) {
 	columns := []struct {
 		head, scenario string
@@ -113,7 +112,7 @@ func firstOf(reports map[string]*bench.Report) *bench.Report {
 	return new(bench.Report)
 }
 
-// writeTargets writes what we want beside what we have.
+// writeTargets writes the targets and what was measured.
 func writeTargets(p *strings.Builder, reports map[string]*bench.Report) {
 	p.WriteString("## Targets\n\n| what | compared with | wanted | measured | rounds | |\n|---|---|---|---:|---|---|\n")
 	var short strings.Builder

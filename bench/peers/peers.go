@@ -1,8 +1,8 @@
-// Package peers measures other lock libraries beside ours, with the scenarios of package bench. It is a separate
-// module, so that its dependencies are not the library's.
+// Package peers measures other lock libraries together with ours, with the scenarios of package bench. It is a separate
+// module, so that the library does not have its dependencies.
 //
-// Each peer has the best settings that make sense, and a line that explains them. None of the peers has fencing tokens,
-// but the revisions of etcd and ZooKeeper, and pglock's record versions, can serve as tokens.
+// Each peer has the best reasonable settings, and a line that explains them. None of the peers has fencing tokens, but
+// the revisions of etcd and ZooKeeper, and pglock's record versions, can serve as tokens.
 package peers
 
 import (
@@ -19,7 +19,8 @@ import (
 //go:embed go.mod
 var requirements string
 
-// version is that of a module which this one requires. (The build information of a test's program has no versions.)
+// version returns the version of a module that this module requires. (The build information of a test program has no
+// versions.)
 func version(module string) string {
 	for line := range strings.Lines(requirements) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == module {
@@ -29,8 +30,8 @@ func version(module string) string {
 	return "(unknown version)"
 }
 
-// Open opens the peer that child names, in a process that is to hold a key: its name, a blank, and the address of its
-// server.
+// Open opens the peer that child names, in a process that holds a key. child is the peer's name, a space, and the
+// address of its server.
 func Open(child string) (bench.Store, error) {
 	name, addr, _ := strings.Cut(child, " ")
 	for _, peer := range All {
@@ -41,13 +42,13 @@ func Open(child string) (bench.Store, error) {
 	return bench.URL(context.Background(), child)
 }
 
-// All makes each peer, for a server at an address: host and port, or the URL of a Postgres.
+// All creates each peer for a server at an address: host and port, or the URL of a Postgres.
 var All = []func(addr string) bench.Store{
 	Bare, Redsync, Redislock, Rueidislock, EtcdMutex, ZKLock, PGLock, BareAdvisory, BareUpsert, RiverLeader,
 }
 
-// renewing calls renew three times in ttl until it is stopped: what a library that leaves renewal to its user costs,
-// done as their examples do it, with a goroutine and a ticker for each lock.
+// renewing calls renew three times per ttl until it is stopped. It adds the cost of a library that leaves renewal to
+// its user, implemented as in the libraries' examples: with a goroutine and a ticker for each lock.
 func renewing(ttl time.Duration, renew func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -70,7 +71,7 @@ func renewing(ttl time.Duration, renew func(ctx context.Context)) (stop func()) 
 	}
 }
 
-// released is a function as a lease.
+// A released is a function as a lease.
 type released func(ctx context.Context) error
 
 func (r released) Release(ctx context.Context) error { return r(ctx) }

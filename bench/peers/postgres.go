@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	pgConnections = 32 // of a client, as ours
+	pgConnections = 32 // of a client, like ours
 	pgTable       = "pglock_bench"
 	pgLease       = time.Second
 )
 
-// BareAdvisory is pg_advisory_lock on a pinned connection: no lease, so that a frozen holder keeps its key for as long
-// as TCP keeps the connection; no token.
+// BareAdvisory is pg_advisory_lock on a pinned connection. It has no lease, so a frozen holder keeps its key as long as
+// TCP keeps the connection. It has no token.
 func BareAdvisory(url string) bench.Store {
 	return bench.Store{
 		Name: "advisory", Child: "advisory " + url, MaxLeases: pgConnections,
@@ -84,9 +84,8 @@ func (c advisory) Try(ctx context.Context, key string) (bench.Lease, error) {
 
 func (c advisory) Close() error { c.pool.Close(); return nil }
 
-// PGLock waits for a whole lease duration before it asks again. Its lease is therefore the shortest that its heartbeats
-// bear well, whatever TTL the scenario has: with its default of 20 s a contended key would be idle for most of the
-// time.
+// PGLock waits for a whole lease duration before it retries. So its lease is the shortest that its heartbeats sustain,
+// whatever the scenario's TTL. With its default of 20 s, a contended key would be idle most of the time.
 func PGLock(url string) bench.Store {
 	return bench.Store{
 		Name: "pglock", Child: "pglock " + url, MaxLeases: pgConnections,
@@ -141,8 +140,8 @@ func (c pgClient) acquire(ctx context.Context, key string, o ...pglock.LockOptio
 	}), nil
 }
 
-// overdue reports a request that pglock itself has given up: an answer may take no longer than a lease. It is asked
-// again.
+// overdue reports whether pglock itself has aborted the request, because a reply may take no longer than a lease. The
+// caller then retries.
 func overdue(ctx context.Context, err error) bool {
 	const canceled = "57014" // query_canceled
 	var answer *pq.Error

@@ -14,8 +14,8 @@ import (
 	"github.com/anylock/lock/bench"
 )
 
-// EtcdRWMutex is etcd's recipe for readers and writers. Each lock has a key of its own, so that all workers of a client
-// can use one session.
+// EtcdRWMutex is etcd's recipe for readers and writers. Each lock has its own key, so all workers of a client can use
+// one session.
 func EtcdRWMutex(addr string) bench.Store {
 	return bench.Store{
 		Name: "etcd-rwmutex",
@@ -51,7 +51,7 @@ func (c etcdRW) AcquireShared(ctx context.Context, key string) (bench.Lease, err
 	return uninterrupted(ctx, m.RLock, m.RUnlock)
 }
 
-// uninterrupted calls lock, which knows no context, and unlock if the caller no longer waits.
+// uninterrupted calls lock, which has no context. If ctx ends first, it calls unlock once lock has succeeded.
 func uninterrupted(ctx context.Context, lock, unlock func() error) (bench.Lease, error) {
 	done := make(chan error)
 	go func() {
@@ -97,8 +97,8 @@ func unlockShared(conn *pgxpool.Conn, key string) bench.Lease {
 	})
 }
 
-// RedisHash is a hash for each key, which holds its mode and its readers: what Redisson does, without its messages. It
-// has one TTL for all readers and no order, and waits by polling every millisecond.
+// RedisHash keeps a hash for each key, which contains the mode and the readers, like Redisson without its messages. It
+// has one TTL for all readers and no order, and polls every millisecond.
 func RedisHash(addr string) bench.Store {
 	return redisStore("hash",
 		"go-redis "+version("github.com/redis/go-redis/v9")+": a hash with the mode and the owners, one "+

@@ -12,8 +12,8 @@ import (
 // readersHold is how long readers and writers hold a key where both contend.
 const readersHold = time.Millisecond
 
-// readersOptions are those of sets with readers. The scenarios distinct and hand-off are what the others are compared
-// with.
+// readersOptions are the options of sets with readers. The scenarios distinct and hand-off are the basis of comparison
+// for the others.
 func readersOptions() bench.Options {
 	return bench.Options{
 		Rounds: rounds, Duration: second, Hold: readersHold,
@@ -70,8 +70,8 @@ var readersSets = []Set{
 	},
 }
 
-// readersTargets are what we want of readers and writers: a shared key costs a tenth of the rate at most, a writer in a
-// stream of readers waits for the hold of those before it and three hand-offs, and writers have equal shares.
+// readersTargets are the targets for readers and writers. A shared key costs at most a tenth of the rate. A writer in a
+// stream of readers waits at most for their hold and three hand-offs. Writers have equal shares.
 func readersTargets() (all []Target) {
 	add := func(set, store string) {
 		all = append(all,

@@ -20,14 +20,14 @@ import (
 	"github.com/anylock/lock/bench"
 )
 
-// redisStore is a peer that uses go-redis. Every client has a pool of its own.
+// redisStore returns a peer that uses go-redis. Every client has its own pool.
 func redisStore(name, settings, addr string, open func(c *redis.Client, ttl time.Duration) redisPeer) bench.Store {
 	counting := redis.NewClient(&redis.Options{Addr: addr})
 	return bench.Store{
 		Name: name, About: settings, Child: name + " " + addr,
 		Open: func(_ context.Context, ttl time.Duration) (bench.Client, error) {
-			// go-redis' own pool is 10 connections for each processor; 64 workers of one client shall not queue for
-			// them.
+			// By default, go-redis's pool has 10 connections per processor. The 64 workers of one client must not queue for
+			// connections.
 			const pool = 64
 			c := redis.NewClient(&redis.Options{Addr: addr, PoolSize: pool})
 			return redisClient{open(c, ttl), c}, nil
@@ -58,8 +58,8 @@ func (c redisClient) AcquireShared(ctx context.Context, key string) (bench.Lease
 
 func (c redisClient) Close() error { return c.client.Close() }
 
-// Bare is SET NX with a compare-and-delete script: the least that a lock needs, and so the floor. It waits by polling
-// every millisecond.
+// Bare is SET NX with a compare-and-delete script: the minimum of a lock, and so the baseline. It polls every
+// millisecond.
 func Bare(addr string) bench.Store {
 	return redisStore("bare", "go-redis "+version("github.com/redis/go-redis/v9")+": SET NX PX and a script that "+
 		"compares and deletes, no token, no renewal, "+
@@ -98,7 +98,7 @@ func (b bare) Acquire(ctx context.Context, key string) (bench.Lease, error) {
 	return asking(ctx, key, b.Try)
 }
 
-// asking waits by asking every millisecond.
+// asking polls every millisecond.
 func asking(
 	ctx context.Context, key string, try func(context.Context, string) (bench.Lease, error),
 ) (bench.Lease, error) {
@@ -115,8 +115,8 @@ func asking(
 	}
 }
 
-// Redsync keeps its own delays, which are random between 50 and 250 ms: shorter ones are faster for few waiters and
-// flood the server for many.
+// Redsync uses its default delays, which are random between 50 and 250 ms. Shorter delays are faster for few waiters,
+// but flood the server if there are many.
 func Redsync(addr string) bench.Store {
 	return redisStore("redsync", about("github.com/go-redsync/redsync/v4",
 		"its own random delays of 50 to 250 ms, tries without end"), addr,
@@ -160,8 +160,8 @@ func (p redsyncPeer) Try(ctx context.Context, key string) (bench.Lease, error) {
 	return p.lease(m), nil
 }
 
-// Redislock asks every 10 ms: its examples' 100 ms leave a contended key idle, and 1 ms floods the server (199 commands
-// a lock with 64 waiters).
+// Redislock polls every 10 ms. The 100 ms of its examples would leave a contended key idle, and 1 ms floods the server
+// (199 commands per lock with 64 waiters).
 func Redislock(addr string) bench.Store {
 	return redisStore("redislock", about("github.com/bsm/redislock", "asks every 10 ms"), addr,
 		func(c *redis.Client, ttl time.Duration) redisPeer { return redislockPeer{redislock.New(c), ttl} })
@@ -190,7 +190,7 @@ func (p redislockPeer) obtain(ctx context.Context, key string, o *redislock.Opti
 }
 
 func (p redislockPeer) Acquire(ctx context.Context, key string) (bench.Lease, error) {
-	const long = time.Hour // without a deadline of its own it gives up after the TTL
+	const long = time.Hour // without a deadline in the context, Obtain fails after the TTL
 	bounded, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	l, err := p.obtain(bounded, key, &redislock.Options{RetryStrategy: redislock.LinearBackoff(10 * time.Millisecond)})
@@ -201,8 +201,8 @@ func (p redislockPeer) Try(ctx context.Context, key string) (bench.Lease, error)
 	return p.obtain(ctx, key, nil)
 }
 
-// Rueidislock uses one key on the one server (its default is two of three, for several servers), and NOLOOP tracking,
-// which it recommends from Redis 7.0.5 on. It extends a key every half of its validity by itself.
+// Rueidislock uses one key on the single server (its default is two of three, for several servers), and NOLOOP
+// tracking, which it recommends from Redis 7.0.5 on. It extends a key by itself every half of the key's validity.
 func Rueidislock(addr string) bench.Store {
 	counting := redis.NewClient(&redis.Options{Addr: addr})
 	return bench.Store{
@@ -225,12 +225,13 @@ func Rueidislock(addr string) bench.Store {
 
 type rueidisClient struct{ locker rueidislock.Locker }
 
-// rueidisPatience is when a wait is begun again, 0 for never: an attempt of rueidislock that had no answer within 20 ms
-// may wait for a message that does not come. Measurements do without, as it costs time that is not rueidislock's.
+// rueidisPatience is how long a wait may last before it is restarted; 0 means forever. An attempt of rueidislock that
+// had no reply within 20 ms may wait for a message that never arrives. Measurements use 0, because restarts cost time
+// that is not rueidislock's.
 var rueidisPatience time.Duration
 
-// Acquire waits. The context that comes with the lock ends with it, and ends with ctx, which bounds only the waiting
-// here.
+// Acquire waits for key. The context of a rueidislock lock ends with the lock or with ctx. It is not used here, where
+// ctx limits only the wait.
 func (c rueidisClient) Acquire(ctx context.Context, key string) (bench.Lease, error) {
 	if rueidisPatience == 0 {
 		_, cancel, err := c.locker.WithContext(ctx, key)

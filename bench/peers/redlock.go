@@ -18,12 +18,12 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// redlockPeers starts three servers.
+// redlockPeers starts three servers, and returns our store and the peers.
 func redlockPeers(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 	var addrs []string
 	for range 3 {
 		s := servers.Redis(t)
-		servers.RedisSet(t, s, "anylock:redlock:birth", "new") // it has forgotten no lease, and votes at once
+		servers.RedisSet(t, s, "anylock:redlock:birth", "new") // the node has forgotten no lease, and may vote at once
 		addrs = append(addrs, s.Addr)
 	}
 	o, err := our(ctx, "redis+redlock://"+strings.Join(addrs, ","),
@@ -49,7 +49,7 @@ func quorumStore(
 	return bench.Store{
 		Name: name, About: settings,
 		Open: func(_ context.Context, ttl time.Duration) (bench.Client, error) {
-			const pool = 64 // as redisStore has it
+			const pool = 64 // as in redisStore
 			nodes := clients(pool)
 			return struct {
 				redisPeer
@@ -79,8 +79,8 @@ func (q quorumClients) Close() error {
 	return errors.Join(errs...)
 }
 
-// NaiveQuorum is the published algorithm at its barest: SET NX on all servers at once, a majority has the key, and a
-// script deletes it on all of them. It waits by asking every millisecond.
+// NaiveQuorum is the published algorithm in its simplest form. It sends SET NX to all servers in parallel, needs a
+// majority of them, and deletes the key on all of them with a script. It polls every millisecond.
 func NaiveQuorum(addrs []string) bench.Store {
 	return quorumStore("naive-quorum",
 		"go-redis "+version("github.com/redis/go-redis/v9")+": Bare on three servers at once, without timeouts of "+
@@ -93,7 +93,7 @@ type naiveQuorum struct {
 	ttl   time.Duration
 }
 
-// all does one thing on all servers, and counts where it was done.
+// all calls do for all servers in parallel, and counts the servers for which do returns true.
 func (q naiveQuorum) all(do func(n *redis.Client) (bool, error)) (done int, err error) {
 	var wg sync.WaitGroup
 	oks, errs := make([]bool, len(q.nodes)), make([]error, len(q.nodes))

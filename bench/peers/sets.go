@@ -10,20 +10,20 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A Set is one run: stores on one server, and what they are measured by.
+// A Set is one run: the stores on one server, and the options of the measurement.
 type Set struct {
 	Name    string
 	Title   string
 	Options bench.Options // without stores
 
-	// stores starts the server, and says which it is.
+	// stores starts the server, and returns the stores and a description of the server.
 	stores func(ctx context.Context, t testing.TB) (stores []bench.Store, server string, err error)
 }
 
-// Names of our own stores in reports.
+// ours is the name of our own stores in reports.
 const ours = "anylock"
 
-// our store, under the name that it has beside others.
+// our returns our store for url, under the name ours.
 func our(ctx context.Context, url, settings string) (bench.Store, error) {
 	s, err := bench.URL(ctx, url)
 	s.Name = ours
@@ -104,7 +104,7 @@ var Sets = slices.Concat([]Set{
 	{
 		Name: "redis-held", Title: "Redis: 10 000 leases held, TTL 10 s",
 		Options: bench.Options{
-			// held runs in every other round
+			// the scenario held runs in every other round
 			Rounds: 2*rounds - 1, Duration: 5 * second, Scenarios: []string{"held"}, Held: 10_000, TTL: 10 * second,
 		},
 		stores: redisPeers(Redsync, Rueidislock),
@@ -163,7 +163,7 @@ var Sets = slices.Concat([]Set{
 			if err != nil {
 				return nil, "", err
 			}
-			o.MaxLeases = pgConnections // as the peers: none of them needs connections for waiters where this counts
+			o.MaxLeases = pgConnections // like the peers: here no store needs connections for waiters
 			server, err := postgresServer(ctx, s.PostgresURL())
 			return []bench.Store{o, BareAdvisory(s.PostgresURL()), PGLock(s.PostgresURL())}, server, err
 		},
@@ -193,7 +193,7 @@ var Sets = slices.Concat([]Set{
 	},
 }, readersSets)
 
-// embedded are our stores without a server.
+// embedded returns our stores without a server.
 func embedded(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 	memory, err := bench.URL(ctx, "memory://peers")
 	if err != nil {
@@ -205,7 +205,7 @@ func embedded(ctx context.Context, t testing.TB) ([]bench.Store, string, error) 
 	return []bench.Store{memory, file}, "", err
 }
 
-// Run starts the set's server and measures.
+// Run starts the set's server and measures the set.
 func (s Set) Run(ctx context.Context, t testing.TB, o bench.Options) (*bench.Report, error) {
 	var err error
 	if o.Stores, o.Server, err = s.stores(ctx, t); err != nil {

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	tableConnections = 64 // of a client, as ours
+	tableConnections = 64 // of a client, like ours
 	tablePause       = 50 * time.Millisecond
 )
 
-// tableURL is the URL of our table in the Postgres of url.
+// tableURL returns the URL of our table in the Postgres of url.
 func tableURL(url string) string {
 	const scheme = "postgres"
 	return scheme + "+table" + url[len(scheme):] + "&lock_max_conns=64&timeout=10s"
 }
 
-// A tableLock is SQL that keeps a lock in a row. All statements take a name $1 and an owner $2.
+// A tableLock is SQL that keeps a lock in a row. All statements have a name $1 and an owner $2.
 type tableLock struct {
 	create  string
 	acquire []string // in one transaction if there are several; the last one changes a row if it grants the name
@@ -30,7 +30,7 @@ type tableLock struct {
 	release string
 }
 
-// upsert is the least that could be called a lease: no token, and no answer to a holder that has lost the lease.
+// upsert is the minimum of a lease: it has no token, and does not report the loss to a holder.
 var upsert = tableLock{
 	create: `CREATE TABLE IF NOT EXISTS bare_upsert (name text PRIMARY KEY, owner text, expires timestamptz)
 		WITH (fillfactor = 50)`,
@@ -40,12 +40,12 @@ var upsert = tableLock{
 	release: `UPDATE bare_upsert SET expires = '-infinity' WHERE name = $1 AND owner = $2`,
 }
 
-// BareUpsert is a row that is inserted or updated if it has expired.
+// BareUpsert inserts a row, or updates it if it has expired.
 func BareUpsert(url string) bench.Store {
 	return upsert.store(url, "upsert", "INSERT … ON CONFLICT DO UPDATE … WHERE it has expired, no token")
 }
 
-// riverLeader is what River does to elect a leader, with a name for each lock: the row is deleted at the end.
+// riverLeader is River's way to elect a leader, with a name for each lock. It deletes the row at the end.
 var riverLeader = tableLock{
 	create: `CREATE UNLOGGED TABLE IF NOT EXISTS river_leader (name text PRIMARY KEY, leader_id text NOT NULL,
 		elected_at timestamptz NOT NULL, expires_at timestamptz NOT NULL)`,
@@ -94,7 +94,7 @@ type tableClient struct {
 	ttl  time.Duration
 }
 
-// Acquire polls, as those who write such SQL do.
+// Acquire polls, which is usual with such SQL.
 func (c tableClient) Acquire(ctx context.Context, key string) (bench.Lease, error) {
 	for {
 		l, err := c.Try(ctx, key)

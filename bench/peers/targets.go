@@ -8,24 +8,24 @@ import (
 	"github.com/anylock/lock/bench"
 )
 
-// A Target is what we want to reach, as a ratio to another store in the same run, or as a figure of our own.
+// A Target is a goal: a ratio to another store in the same run, or a figure of our own store.
 type Target struct {
 	Set      string
 	Scenario string
 	Measure  bench.Measure
-	Peers    []string // compared with the best of them; none: the figure itself counts
-	Store    string   // ours, unless another is named
+	Peers    []string // compared with the best of them; none: the figure itself is the target
+	Store    string   // our store, unless another is named
 
-	Beside string  // compared with another scenario of the same store, instead of with peers
-	Minus  float64 // subtracted before, in the measure's unit
+	Beside string  // compared with another scenario of the same store, not with peers
+	Minus  float64 // subtracted before the comparison, in the measure's unit
 
 	Want float64
 	Most bool // at most Want, instead of at least
 
-	Short string // what is known of why it is not met
+	Short string // the known reason if the target is not met
 }
 
-// Targets lists what we want to reach.
+// Targets lists our targets.
 var Targets = append([]Target{
 	{Set: "redis", Scenario: "serial", Measure: bench.Rate, Peers: []string{"bare"}, Want: 1},
 	{Set: "redis", Scenario: "serial", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1},
@@ -95,20 +95,20 @@ var Targets = append([]Target{
 
 var redisLibraries = []string{"redsync", "redislock", "rueidislock"}
 
-// A Score is how a target was met.
+// A Score is the result of a Target.
 type Score struct {
 	Target
-	Peer     string // that is the best
+	Peer     string // the best peer
 	Figure   bench.Figure
 	Measured bool
 }
 
-// Met reports whether the median reaches the target.
+// Met reports whether the median meets the target.
 func (s Score) Met() bool {
 	return s.Measured && (s.Figure.Median >= s.Want) != s.Most || s.Measured && s.Figure.Median == s.Want
 }
 
-// Score compares, round by round.
+// Score compares the stores round by round.
 func (g Target) Score(b *bench.Report) Score {
 	s := Score{Target: g}
 	if s.Store == "" {
@@ -165,7 +165,7 @@ func (g Target) best(b *bench.Report) (name string) {
 	return name
 }
 
-// String says what is wanted, in words.
+// String returns the target in words.
 func (g Target) String() string {
 	sign := "≥"
 	if g.Most {

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/bench"
 )
 
-// ZKLock is the recipe of the client library. Its Lock takes no context and there is no attempt that does not wait. Its
+// ZKLock is the recipe of the client library. Its Lock has no context, and it has no attempt without waiting. Its
 // parent nodes are never removed.
 func ZKLock(addr string) bench.Store {
 	return bench.Store{
@@ -46,7 +46,7 @@ func (c zkClient) Acquire(ctx context.Context, key string) (bench.Lease, error) 
 			return nil, err
 		}
 	case <-ctx.Done():
-		go func() { // whoever does not want it any more gives it to the next
+		go func() { // the caller no longer waits: unlock for the next waiter
 			if <-done == nil {
 				_ = l.Unlock()
 			}
@@ -60,8 +60,8 @@ func (zkClient) Try(context.Context, string) (bench.Lease, error) { return nil, 
 
 func (c zkClient) Close() error { c.conn.Close(); return nil }
 
-// zooKeeperServer returns the version of the server. The library's own question takes no version that has a packager's
-// suffix.
+// zooKeeperServer returns the version of the server. It does not use the library's own command, which fails if the
+// version has a packager's suffix.
 func zooKeeperServer(addr string) (string, error) {
 	const patience = 5 * time.Second
 	c, err := net.DialTimeout("tcp", addr, patience)

@@ -15,14 +15,13 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// A deafStore grants all that it is asked for, and takes a while for each renewal. It does not answer the one with the
-// number deaf.
+// A deafStore grants every request. takes is the duration of a renewal. Renewal number deaf gets no reply.
 type deafStore struct {
 	backend.Backend
 	leases *kit.Leases
 	takes  time.Duration
 	deaf   int
-	asked  int // renewals, which come one at a time
+	asked  int // renewals so far; they never overlap
 }
 
 func newDeafStore(takes time.Duration, deaf int) *deafStore {
@@ -51,7 +50,7 @@ func (s *deafStore) Close() error {
 	return s.Backend.Close()
 }
 
-// One renewal without an answer does not end the command, whatever the TTL and the grace.
+// A single renewal without a reply does not stop the command, whatever the TTL and the grace.
 func TestRenewalWithoutAnswer(t *testing.T) {
 	for _, test := range []struct{ ttl, grace time.Duration }{
 		{time.Second, time.Second / graceShare},

@@ -17,21 +17,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A blockedRead is a command that reads a file which has nothing to read yet.
+// A blockedRead is a command that reads a file that has no data yet.
 type blockedRead struct {
 	name string
-	args []string // FILE stands for the file
+	args []string // FILE stands for the path of the file
 	env  string
-	all  bool // every signal is tried
+	all  bool // test every signal of endings
 }
 
-// commandsWithStore are commands without their store.
+// commandsWithStore are commands that need a store, without the flag that names it.
 var commandsWithStore = [][]string{
 	{"run", "k", "--", "true"}, {"hold", "k"}, {"acquire", "k"}, {"list"}, {"serve", "--listen", "127.0.0.1:0"},
 	{"inspect", "k"}, {"release", "k", "--owner", "o"}, {"doctor"}, {"conform"}, {"bench"},
 }
 
-const handling = 5 // the first commands of commandsWithStore get every signal
+const handling = 5 // the number of first commands in commandsWithStore that are tested with every signal
 
 // blockedReads returns every read of a command that may block.
 func blockedReads() (list []blockedRead) {
@@ -60,8 +60,8 @@ func blockedReads() (list []blockedRead) {
 
 var endings = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}
 
-// Every read that may block ends with a signal: a named pipe that nobody has opened for writing blocks in open, and one
-// whose writer is silent blocks in read.
+// A signal ends every read that may block. A named pipe that nobody has opened for writing blocks in open. A named pipe
+// with a silent writer blocks in read.
 func TestSignalEndsBlockedRead(t *testing.T) {
 	t.Parallel()
 	for _, r := range blockedReads() {
@@ -103,7 +103,7 @@ func namedPipe(t *testing.T) string {
 	return pipe
 }
 
-// The same for standard input.
+// A signal ends a blocked read of standard input too.
 func TestSignalEndsBlockedStdin(t *testing.T) {
 	t.Parallel()
 	for i, c := range commandsWithStore[:handling] {
@@ -121,7 +121,7 @@ func TestSignalEndsBlockedStdin(t *testing.T) {
 	}
 }
 
-// endsWith runs the command, and sends sig when it reads file. The command must end as by that signal.
+// endsWith runs the command and sends sig when the command reads file. The exit code must be that of the signal.
 func (r blockedRead) endsWith(t *testing.T, sig syscall.Signal, file string, stdin *os.File) {
 	t.Helper()
 	j := newJobOf(t, "anylock", "", "", "")
@@ -131,7 +131,7 @@ func (r blockedRead) endsWith(t *testing.T, sig syscall.Signal, file string, std
 	}
 	j.cmd = exec.Command("anylock", args...)
 	j.cmd.Env = append(os.Environ(), strings.ReplaceAll(r.env, "=FILE", "="+file))
-	if stdin == nil { // the end of standard input would end hold too
+	if stdin == nil { // hold would also end at the end of standard input
 		silent, err := j.cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func (r blockedRead) endsWith(t *testing.T, sig syscall.Signal, file string, std
 	}
 }
 
-// awaitRead waits until a job blocks in the call that opens a file, or has it open and so reads it.
+// awaitRead waits until a job blocks in the call that opens a file, or has file open and therefore reads it.
 func awaitRead(t *testing.T, j *job, file string) {
 	t.Helper()
 	const poll = 5 * time.Millisecond
@@ -185,7 +185,7 @@ func opensFile(dir string) bool {
 	})
 }
 
-// hasOpen reports whether the process has opened file itself: standard input was open before.
+// hasOpen reports whether the process has opened file itself. Descriptor 0 does not count, because it is inherited.
 func hasOpen(dir, file string) bool {
 	if file == "/dev/stdin" {
 		file, _ = os.Readlink(dir + "/fd/0")

@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// conforms checks a store by the command, as a user would; the stores' own tests run the whole suite.
+// conforms runs a few checks of "anylock conform" on a store, as a user would. The stores' own tests run the whole
+// suite.
 func conforms(t *testing.T, url string) {
 	t.Run("conform", func(t *testing.T) {
 		t.Parallel()
@@ -28,7 +29,7 @@ func conforms(t *testing.T, url string) {
 	})
 }
 
-// startRedlock starts a fleet with its parameters as they come, and lets it vote at once.
+// startRedlock starts three nodes with the default parameters. They may vote at once.
 func startRedlock(t *testing.T) string {
 	t.Helper()
 	url := "redis+redlock://"
@@ -43,14 +44,14 @@ func startRedlock(t *testing.T) string {
 	return url
 }
 
-// asksMost is what asks most of a server's limits, and ends soon: many leases, waiters, connections and requests at
-// once, and TTLs at both ends.
+// asksMost selects short checks that come close to a server's limits: many leases, waiters, connections and requests at
+// once, and the shortest and longest TTLs.
 const asksMost = "^(crowds/.*|ClientsShareStore|DeadlineHasMargin|RenewalsAreKept|ExtremesAreAccepted|KeysAreInjective|" +
 	"LongQueueIsServed|OneAttemptWins|LeasesCostNoGoroutines|CloseRacesAcquire)$"
 
-// The suite passes, by the command, on every server as its package starts it: with its limits on connections, its
-// time-outs, and nodes of Redlock that are new. The complete run has the checks of asksMost and the core. The quick run
-// has a few checks, to see that the command reaches each store, and nodes that have no vote for a shorter time.
+// The command passes the suite on every server in its packaged configuration, with the default limits on connections,
+// default timeouts, and new Redlock nodes. The complete run covers asksMost and the core. The quick run covers a few
+// checks, which show that the command reaches each store, and shortens the time in which new nodes cannot vote.
 func TestConformStock(t *testing.T) {
 	t.Parallel()
 	for store, start := range servers.Stock() {
@@ -74,7 +75,7 @@ func TestConformStock(t *testing.T) {
 	}
 }
 
-// conformStock runs the command, which must pass at least so many checks, and returns its standard error.
+// conformStock runs the command and returns its standard error. At least that many checks must pass.
 func conformStock(t *testing.T, least int, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("anylock", append([]string{"conform", "--format", "json"}, args...)...)
@@ -90,7 +91,7 @@ func conformStock(t *testing.T, least int, args ...string) string {
 	return stderr.String()
 }
 
-// --core selects the checks of the core, and --run selects from these.
+// --core selects the checks of the core, and --run selects among these.
 func TestConformCore(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("anylock", "conform", "--list", "--core", "--format", "json").Output()
@@ -120,7 +121,7 @@ func TestConformCore(t *testing.T) {
 	t.Error("all checks are in the core")
 }
 
-// failures is what the suite says of the checks that failed, or did not end.
+// failures returns the suite's report on the checks that failed or were interrupted.
 func failures(s suiteRecord) string {
 	var b strings.Builder
 	for _, r := range s.Results {
@@ -131,7 +132,7 @@ func failures(s suiteRecord) string {
 	return b.String()
 }
 
-// --faults runs what needs a link and other processes.
+// --faults runs the checks that need a proxy and other processes.
 func TestConformFaults(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("anylock", "conform", "--faults", "--backend", servers.RedisURL(t), "--format", "json",
@@ -174,7 +175,7 @@ func TestProgress(t *testing.T) {
 	if got, want := screen(), "fail waiting/Second (0s)\n     rule 1: x\n     found y\n"; got != want {
 		t.Errorf("screen %q, want %q", got, want)
 	}
-	line.WriteString(results.String()) // what comes from now on is below
+	line.WriteString(results.String()) // later results appear below
 	results.Reset()
 	p.showLocked(p.text(4 * time.Second))
 	p.end()
@@ -186,7 +187,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// screenOf is what a terminal shows that got s.
+// screenOf returns what a terminal shows after it has received s.
 func screenOf(s string) string {
 	var done string
 	var row []rune

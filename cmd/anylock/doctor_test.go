@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/internal/moduleroot"
 )
 
-// docs/doctor.md lists every finding, as the code has it, and of no other.
+// docs/doctor.md lists every finding exactly as the code does, and no other.
 func TestDoctorIsDocumented(t *testing.T) {
 	var want strings.Builder
 	section := func(name string, list []backend.Finding) {
@@ -35,7 +35,7 @@ func TestDoctorIsDocumented(t *testing.T) {
 		case len(d.Findings) > 0:
 			section(d.Name, d.Findings)
 		case d.Name != "pair" && d.Name != "memory" && !strings.HasPrefix(d.Name, "odd"):
-			// a pair has those of its stores, memory has no server
+			// pair has the findings of its stores, and memory has no server
 			t.Errorf("%s has no findings", d.Name)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// A plan's URLs hide every password, and work once each *** is replaced by the escaped password in its place.
+// A plan's URLs hide every password. They work once each *** is replaced by the escaped password that it stands for.
 func TestPlannedURLsCanBeFilledIn(t *testing.T) {
 	var opened []string
 	driver.Register(driver.Driver{
@@ -50,7 +50,7 @@ func TestPlannedURLsCanBeFilledIn(t *testing.T) {
 				t.Errorf("%s: %d *** in %s", raw, got, plan.Both)
 			}
 			if strings.Contains(raw, "passfile") {
-				continue // the rule fills in passwords, and this test has one password for all places
+				continue // fill would replace the masked passfile by the password
 			}
 			opened = nil
 			for _, text := range []string{plan.From, plan.To, plan.Both} {
@@ -68,7 +68,7 @@ func TestPlannedURLsCanBeFilledIn(t *testing.T) {
 	}
 }
 
-// passwordsOf returns all decoded passwords of a URL and of the URLs inside.
+// passwordsOf returns all decoded passwords of a URL and of the URLs in its parameters.
 func passwordsOf(t *testing.T, rawURL string) string {
 	t.Helper()
 	u, err := driver.SplitURL(rawURL)

@@ -37,7 +37,7 @@ func FuzzSeconds(f *testing.F) {
 	})
 }
 
-// A lease must be renewable whatever the grace: there is room for a renewal before the command has to be stopped.
+// Whatever the grace, there is time for a renewal before the command must be stopped.
 func TestRoomToRenew(t *testing.T) {
 	for _, ttl := range []time.Duration{100 * time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
 		most := maxGrace(ttl)
@@ -49,7 +49,7 @@ func TestRoomToRenew(t *testing.T) {
 				t.Errorf("ttl %v, grace %v: %v to renew in", ttl, grace, left)
 			}
 		}
-		// Package lock renews every third of the TTL. The default grace leaves room for that.
+		// Package lock renews after each third of the TTL. The default grace leaves time for that.
 		if left := maxUnrenewed(ttl, ttl/graceShare); left < ttl*2/5 {
 			t.Errorf("ttl %v, default grace: %v to renew in", ttl, left)
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// guardOf waits for the guard that anylock has started, and returns its process id.
+// guardOf waits until anylock has started its guard, and returns the guard's process id.
 func guardOf(t *testing.T, anylock int) int {
 	t.Helper()
 	const poll = 5 * time.Millisecond
@@ -50,13 +50,13 @@ func signalTo(t *testing.T, pid int, sig syscall.Signal) {
 
 func init() { programsInPath["anylock-image"] = mainImage }
 
-// mainImage is the program with the file $GUARD as its guard.
+// mainImage is the program, with the file $GUARD as the image of its guard.
 func mainImage() {
 	guardImage = os.Getenv("GUARD")
 	main()
 }
 
-// The guard ends with the command, and leaves alone what that has left in the background.
+// The guard ends with the command, and does not kill processes that the command left in the background.
 func TestGuardEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -68,7 +68,7 @@ func TestGuardEnds(t *testing.T) {
 	create(t, filepath.Join(dir, "go")).Close()
 	holder.finish(0)
 	const poll = 5 * time.Millisecond
-	for end := time.Now().Add(patience); groupRuns(guard); time.Sleep(poll) { // it leads a group of its own
+	for end := time.Now().Add(patience); groupRuns(guard); time.Sleep(poll) { // the guard leads its own group
 		if time.Now().After(end) {
 			t.Fatal("the guard is still there")
 		}
@@ -79,7 +79,7 @@ func TestGuardEnds(t *testing.T) {
 	signalTo(t, left, syscall.SIGKILL)
 }
 
-// Without its guard too the command does not outlive anylock: the kernel sees to that.
+// If the guard is killed too, the kernel still kills the command when anylock is killed.
 func TestKilledWithGuard(t *testing.T) {
 	t.Parallel()
 	holder := startJob(t, fileURL(t.TempDir()), "k", "echo $$; exec sleep 600", "--ttl", "20")
@@ -102,7 +102,7 @@ func awaitGuardAfter(t *testing.T, anylock, old int) (guard int) {
 	return 0
 }
 
-// A guard that is killed or stopped is replaced, and the new guard knows the group.
+// A guard that is killed or stopped is replaced, and the new guard kills the command's group if anylock is killed.
 func TestGuardIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, sig := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
@@ -137,8 +137,7 @@ func TestGuardIsReplacedWhileWaiting(t *testing.T) {
 	awaitEnd(t, group)
 }
 
-// If the program file is deleted or replaced while anylock waits, the guard still runs the same program, also a guard
-// that is started again.
+// If the program file is deleted or replaced while anylock waits, every later guard still runs the same program.
 func TestGuardOfReplacedProgram(t *testing.T) {
 	t.Parallel()
 	for name, replace := range map[string]func(t *testing.T, file string){
@@ -158,7 +157,7 @@ func TestGuardOfReplacedProgram(t *testing.T) {
 			waiter := newJob(t, url, "k", stubborn, "--ttl", "20")
 			waiter.cmd.Path = program
 			waiter.start()
-			guard := guardOf(t, waiter.cmd.Process.Pid) // before the lock: the program waits
+			guard := guardOf(t, waiter.cmd.Process.Pid) // before the lock is granted
 			if err := os.Remove(program); err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +173,8 @@ func TestGuardOfReplacedProgram(t *testing.T) {
 	}
 }
 
-// killall compares the name of the process, pkill searches for a pattern in the name.
+// The guard survives killall and pkill, because neither its name nor its command line contains "anylock". killall
+// compares the whole name, and pkill searches for a pattern in it.
 func TestGuardHasItsOwnName(t *testing.T) {
 	t.Parallel()
 	holder := startJob(t, fileURL(t.TempDir()), "k", "echo $$; exec sleep 600")
@@ -202,7 +202,7 @@ func TestGuardHasItsOwnName(t *testing.T) {
 	holder.finish(exitSignal + int(syscall.SIGTERM))
 }
 
-// Without a guard, the command does not run unless the user allows that.
+// Without a guard the command does not run, unless the user allows that.
 func TestNoGuard(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -229,7 +229,8 @@ func TestNoGuard(t *testing.T) {
 	}
 }
 
-// If the guard has ended and cannot be started again, the command is stopped, and one that waits does not start.
+// If the guard has ended and cannot be restarted, anylock stops its command. A waiting anylock does not start its
+// command.
 func TestGuardCannotBeReplaced(t *testing.T) {
 	t.Parallel()
 	url, image := fileURL(t.TempDir()), filepath.Join(t.TempDir(), "image")

@@ -9,13 +9,13 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A terminal and a mail have 80 columns.
+// Help fits in 80 columns, the width of a terminal and of an e-mail.
 func TestHelpFitsEightyColumns(t *testing.T) {
 	t.Parallel()
 	root := new(app).rootCommand()
 	commands := append(root.Commands(), root)
 	for _, cmd := range root.Commands() {
-		commands = append(commands, cmd.Commands()...) // those of completion
+		commands = append(commands, cmd.Commands()...) // the subcommands of completion
 	}
 	for _, cmd := range commands {
 		if cmd.Hidden {
@@ -38,7 +38,7 @@ func TestHelpFitsEightyColumns(t *testing.T) {
 	}
 }
 
-// What completion offers for --require is what the flag takes.
+// The flag --require accepts every value that completion offers.
 func TestCompletedRequirementsAreAccepted(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{"max-leases=": "3", "max-late=": "1s", "min-ttl=": "1s", "max-ttl=": "1s",
@@ -54,14 +54,14 @@ func TestCompletedRequirementsAreAccepted(t *testing.T) {
 	}
 }
 
-// A command that opens no store by --backend does not list the flag; the others do.
+// The help of a command that does not open the store of --backend omits that flag. The help of other commands lists it.
 func TestHelpListsBackendOnlyWhereItCounts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		command string
 		want    bool
 	}{
-		{"run", true}, {"doctor", true}, {"bench", true}, // bench has its own
+		{"run", true}, {"doctor", true}, {"bench", true}, // bench defines its own --backend
 		{"version", false}, {"table", false}, {"switch", false}, {"completion bash", false}, {"backends", false},
 	} {
 		var out bytes.Buffer

@@ -21,9 +21,9 @@ import (
 
 const examplesHTTP = "../../examples/http"
 
-// httpClients are programs around the clients in examples/http. They take the lock $KEY of $URL $ROUNDS times and call
-// $RESOURCE/enter and $RESOURCE/leave while they hold it. With $HOLD they hold it until it is lost, and then print
-// "lost".
+// httpClients are programs that use the clients in examples/http. They acquire the lock $KEY of $URL $ROUNDS times, and
+// call $RESOURCE/enter and $RESOURCE/leave while they hold it. If $HOLD is set, they hold the lock until they lose it,
+// and then print "lost".
 var httpClients = []struct{ name, interpreter, program string }{
 	{"python", "python3", `
 import os, sys, time, urllib.request
@@ -79,7 +79,7 @@ done
 `},
 }
 
-// A resource notes who uses it, and whether two do so at once.
+// A resource records who uses it, and any overlap of two users.
 type resource struct {
 	*httptest.Server
 	entered chan string
@@ -142,7 +142,7 @@ func (s *served) client(r *resource, program, interpreter, key string, env ...st
 	return cmd
 }
 
-// The clients exclude each other while the server is killed and started again, and none of them fails.
+// The clients exclude each other while the server is killed and restarted, and no client fails.
 func TestHTTPClientsWithKills(t *testing.T) {
 	storetest.Long(t, "kills the server while clients work")
 	s, r := serveOn(t, fileURL(t.TempDir())), newResource(t)
@@ -165,7 +165,7 @@ func TestHTTPClientsWithKills(t *testing.T) {
 	}()
 	kills := 0
 	for ; kills < 5 && !isOver(done); kills++ {
-		// A killed server may leave a place in the store's queue, which others pass only after a while.
+		// A killed server may leave an entry in the store's queue, which blocks other waiters for a while.
 		for range 10 {
 			select {
 			case <-r.entered:
@@ -196,7 +196,7 @@ func isOver(done <-chan struct{}) bool {
 	}
 }
 
-// Each client notices that its lease was broken: at its next renewal at the latest.
+// Each client notices that its lease was broken.
 func TestHTTPClientsNoticeLoss(t *testing.T) {
 	storetest.Long(t, "waits for renewals")
 	t.Parallel()
@@ -204,7 +204,7 @@ func TestHTTPClientsNoticeLoss(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s, r := serveOn(t, fileURL(t.TempDir())), newResource(t)
 			cmd := s.client(r, c.program, c.interpreter, "a%2Fb", "HOLD=1")
-			if c.interpreter != "sh" { // which takes the key as it is in the path
+			if c.interpreter != "sh" { // the shell client puts the key into the path as it is
 				cmd.Env = append(cmd.Env, "KEY=a/b")
 			}
 			out := make(chan string, 1)

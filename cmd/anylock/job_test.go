@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// A job is an "anylock run" of a shell script, under test.
+// A job is one run of a shell script under "anylock run".
 type job struct {
 	t        *testing.T
 	cmd      *exec.Cmd
-	out, err string // files with the output of the script and of anylock
+	out, err string // files with the script's output and anylock's messages
 	done     chan struct{}
-	code     int // once done is closed
-	group    int // what it has printed first, 0 before pids
+	code     int // valid once done is closed
+	group    int // the first process id that the script printed; 0 before pids
 }
 
 func startJob(t *testing.T, url, key, script string, flags ...string) *job {
@@ -66,7 +66,7 @@ func (j *job) start() {
 	t.Cleanup(func() {
 		j.cmd.Process.Kill()
 		<-j.done
-		if j.group > 1 && t.Failed() { // else it has been seen to end, and the number may be another's
+		if j.group > 1 && t.Failed() { // otherwise the group has ended, and its number may have been reused
 			syscall.Kill(-j.group, syscall.SIGKILL)
 		}
 		if t.Failed() {
@@ -118,7 +118,7 @@ func (j *job) said() string {
 	return string(text)
 }
 
-// says waits until anylock has said text.
+// says waits until anylock has printed text.
 func (j *job) says(text string) {
 	j.t.Helper()
 	const poll = 5 * time.Millisecond
@@ -142,8 +142,8 @@ func (j *job) finish(code int) {
 	}
 }
 
-// awaitEnd waits until nothing of a process group runs, and returns when something was last seen to run. A busy machine
-// lets us look late, and what has ended in time must not be taken for late.
+// awaitEnd waits until no process of a group runs, and returns when it last saw one running. The time at which it sees
+// the end would be too late on a busy machine, and a group that ended in time would fail the test.
 func awaitEnd(t *testing.T, group int) (last time.Time) {
 	t.Helper()
 	const poll = 5 * time.Millisecond

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A folder of $PATH that may not be looked into, as su(1) leaves those of root, is no reason to say that the program
-// was found.
+// A folder in $PATH that may not be searched does not make lookup report that it found the program. After su(1), the
+// folders of root are such folders.
 func TestLookupPastClosedFolder(t *testing.T) {
 	t.Parallel()
 	closed := filepath.Join(t.TempDir(), "closed")
@@ -21,10 +21,10 @@ func TestLookupPastClosedFolder(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine
-		if os.Geteuid() == 0 { // who may look into every folder
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if os.Geteuid() == 0 { // root may search every folder
 			const nobody, same = 65534, ^uintptr(0)
-			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, nobody, same); errno != 0 { // of this thread only
+			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, nobody, same); errno != 0 { // changes this thread only
 				t.Error(errno)
 				return
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// stubborn is a command that ignores SIGTERM, as does what it starts. It prints both process ids, its own first, which
-// is that of the group.
+// stubborn is a command that ignores SIGTERM and starts a process that ignores it too. It prints both process ids. The
+// first is its own, which is also the id of the process group.
 const stubborn = `trap "" TERM; echo $$
 sh -c 'echo $$; while :; do sleep 0.05; done' &
 while :; do sleep 0.05; done`
@@ -26,10 +26,10 @@ func eachStore(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("redis", func(t *testing.T) { t.Parallel(); test(t, servers.RedisURL(t)) })
 }
 
-// slack is how long what happens at once may take on a busy machine. How late a store is has tests of its own.
+// slack is how long an immediate event may take on a busy machine. Other tests check how late a store may be.
 const slack = 3 * time.Second
 
-// A holder that is killed takes its command along, with what that has started, and its key is free after the TTL.
+// If anylock is killed, its command and the processes of the command are killed, and the key is free after the TTL.
 func TestKilledHolder(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, url string) {
@@ -37,7 +37,7 @@ func TestKilledHolder(t *testing.T) {
 		key := rand.Text()
 		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--verbose")
 		group := holder.pids(2)[0]
-		holder.says("the command runs") // on a busy machine it may print before the guard knows of it
+		holder.says("the command runs") // on a busy machine the script may print before the guard knows the group
 		next := startJob(t, url, key, "echo $$; exec sleep 600", "--ttl", "20")
 		holder.signal(syscall.SIGKILL)
 		killed := time.Now()
@@ -51,17 +51,17 @@ func TestKilledHolder(t *testing.T) {
 	})
 }
 
-// A holder that is stopped loses its lock. Its command is dead by then, or stopped when the holder goes on.
+// If anylock is stopped, its lock expires, and the guard kills the command before that.
 func TestStoppedHolder(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, url string) {
-		const ttl = 10 * time.Second // of which killMargin is a second
+		const ttl = 10 * time.Second // killMargin is one second of it
 		key := rand.Text()
-		// longer, it would renew more often
+		// with a longer grace, anylock would renew more often
 		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--grace", "1", "--verbose")
 		group := holder.pids(2)[0]
 		holder.says("the command runs")
-		leaseEnd(t, url, key, ttl*85/100) // a renewal has come, and none is near
+		leaseEnd(t, url, key, ttl*85/100) // anylock has just renewed, and does not renew again soon
 		holder.signal(syscall.SIGSTOP)
 		ends := leaseEnd(t, url, key, 0)
 		next := startJob(t, url, key, "echo $$; exec sleep 600", "--ttl", "20")
@@ -77,12 +77,12 @@ func TestStoppedHolder(t *testing.T) {
 		if said := holder.said(); strings.Count(said, "its lease ended") != 1 {
 			t.Errorf("it said %q", said)
 		}
-		next.signal(syscall.SIGTERM) // it still has the lock
+		next.signal(syscall.SIGTERM) // next still has the lock
 		next.finish(exitSignal + int(syscall.SIGTERM))
 	})
 }
 
-// The same without the guard, which is stopped too, as by a pause of the machine.
+// If the guard is stopped as well, as in a pause of the machine, the command is killed as soon as anylock continues.
 func TestStoppedHolderAndGuard(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, url string) {
@@ -90,7 +90,7 @@ func TestStoppedHolderAndGuard(t *testing.T) {
 		holder := startJob(t, url, key, stubborn, "--ttl", "6")
 		group := holder.pids(2)[0]
 		guard := guardOf(t, holder.cmd.Process.Pid)
-		holder.signal(syscall.SIGSTOP) // first: otherwise it replaces the guard
+		holder.signal(syscall.SIGSTOP) // otherwise anylock would replace the guard
 		signalTo(t, guard, syscall.SIGSTOP)
 		next := startJob(t, url, key, "echo $$; exec sleep 600", "--ttl", "20")
 		next.pids(1)
@@ -102,14 +102,14 @@ func TestStoppedHolderAndGuard(t *testing.T) {
 		if took := awaitEnd(t, group).Sub(resumed); took > slack {
 			t.Errorf("the command was stopped %v after the holder went on", took)
 		}
-		holder.finish(exitLost) // a guard that does not answer does not hold it up
+		holder.finish(exitLost) // a guard that does not react does not delay anylock
 		if said := holder.said(); strings.Count(said, "its lease ended") != 1 {
 			t.Errorf("it said %q", said)
 		}
 	})
 }
 
-// When the store cannot be reached, no process of the command lives to see the end of the lease, by the store's clock.
+// If the store cannot be reached, every process of the command is dead before the lease ends by the store's clock.
 func TestStoreGone(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -122,14 +122,15 @@ func TestStoreGone(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			const ttl = 10 * time.Second // of which killMargin is a second
+			const ttl = 10 * time.Second // killMargin is one second of it
 			server := servers.Redis(t)
 			url, key := "redis://"+server.Addr, rand.Text()
 			holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--grace", "0.5", "--lost-exit-code", "99")
 			group := holder.pids(2)[0]
 			ends := leaseEnd(t, url, key, ttl*85/100)
 			test.goAway(server)
-			// No renewal comes before more than a quarter of the TTL has passed. If it took us that long, one may have.
+			// No renewal starts before a quarter of the TTL has passed. If this test took that long, a renewal may have
+			// succeeded.
 			if gone := time.Now(); gone.After(ends.Add(-ttl * 3 / 4)) {
 				ends = gone.Add(ttl)
 			}
@@ -152,8 +153,8 @@ func TestStoreGone(t *testing.T) {
 	}
 }
 
-// leaseEnd returns when the lease on key ends by the store's clock, at the latest, as soon as more than least is left.
-// Renewals come when a third of the TTL has passed, or a little less.
+// leaseEnd waits until more than least remains of the lease on key, and returns the latest time at which the lease ends
+// by the store's clock. Renewals start when a third of the TTL has passed, or a little earlier.
 func leaseEnd(t *testing.T, url, key string, least time.Duration) time.Time {
 	t.Helper()
 	locks, err := lock.Open(t.Context(), url)
@@ -175,7 +176,7 @@ func leaseEnd(t *testing.T, url, key string, least time.Duration) time.Time {
 	}
 }
 
-// A lock that the store has dropped is lost with the next renewal, and the command has its grace to clean up.
+// If the store drops a lock, the next renewal notices the loss, and the command has its grace to clean up.
 func TestDeletedKey(t *testing.T) {
 	t.Parallel()
 	const ttl = 8 * time.Second
@@ -190,7 +191,7 @@ func TestDeletedKey(t *testing.T) {
 		t.Errorf("the command ended %v after the key was deleted", took)
 	}
 	holder.finish(exitLost)
-	holder.pids(2) // it was asked to end, and did so itself
+	holder.pids(2) // the command printed a second number in its clean-up, so it ended by itself
 	if said := holder.said(); !strings.Contains(said, "the store no longer has it; stopping the command") {
 		t.Errorf("it said %q", said)
 	}

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain makes this binary, which is built like the tests (with -race, if they are), a program "anylock" in $PATH,
-// and a program "anylock-odd" that has stores with faults too, and a program "anylock-at" for a user whose home is $AT.
+// TestMain turns this test binary into programs in $PATH: "anylock", "anylock-odd" with additional faulty stores, and
+// "anylock-at" for a user whose home is $AT. They are built like the tests, with -race if the tests are.
 func TestMain(m *testing.M) {
 	os.Setenv(raceVariable, raceOptions)
 	testscript.Main(leakCheck{m}, programsInPath)
@@ -19,13 +19,13 @@ func TestMain(m *testing.M) {
 
 var programsInPath = map[string]func(){
 	"anylock": main, "anylock-odd": mainOdd, "anylock-at": mainAt,
-	"lock-guard": main, // what a guard is called
+	"lock-guard": main, // the name of the guard process
 }
 
 // A program built with -race sleeps for a second when it exits, unless an option forbids it.
 const raceVariable, raceOptions = "GORACE", "atexit_sleep_ms=0"
 
-// waitMuch lets more tests run at once than there are processors, unless -parallel is given: they mostly wait.
+// waitMuch runs 12 tests at once, because most tests wait. It respects -parallel.
 func waitMuch() {
 	flag.Parse()
 	given := false
@@ -40,7 +40,7 @@ func mainAt() {
 	main()
 }
 
-// A leakCheck runs the tests, then looks for goroutines that they have left.
+// A leakCheck runs the tests, and then checks that they left no goroutine.
 type leakCheck struct{ m *testing.M }
 
 func (l leakCheck) Run() int {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A hold of 0 is none: the flag leaves the TTL and the grace alone.
+// --max-hold 0 sets no limit: it does not shorten the TTL.
 func TestNoMaxHold(t *testing.T) {
 	r := &runner{ttl: seconds{d: 30 * time.Second}, maxHold: seconds{isSet: true}, minHold: seconds{isSet: true}}
 	if err := r.check([]string{"key", "true"}); err != nil {

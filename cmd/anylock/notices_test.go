@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Somebody who does not read our messages must not hold us up.
+// A reader that does not read the messages does not block anylock.
 func TestNoticesBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := make(chan struct{})

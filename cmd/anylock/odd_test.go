@@ -11,9 +11,9 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// mainOdd is main with more stores: one that grants every key to everybody, one that never knows whether it has
-// released, one that has always lost the lease when it is to be released, one that never answers, and one that keeps
-// its promises, but makes few.
+// mainOdd is main with more stores. "forgetful" grants every key to everybody. "unsure" never knows whether it has
+// released a lease. "hanging" never responds. "simple" makes few promises and keeps them. "loser" reports every lease
+// as lost when it is released.
 func mainOdd() {
 	registerOdd("forgetful", func() backend.Backend { return everybody{memory.New()} })
 	registerOdd("unsure", func() backend.Backend {
@@ -33,7 +33,7 @@ func registerOdd(name string, open func() backend.Backend) {
 	})
 }
 
-// farther says that processes of one host exclude each other, which "anylock run" wants to hear.
+// farther promises that the processes of one host exclude each other, which "anylock run" requires.
 type farther struct{ backend.Backend }
 
 func (f farther) Guarantees() backend.Guarantees {
@@ -42,7 +42,7 @@ func (f farther) Guarantees() backend.Guarantees {
 	return g
 }
 
-// hanging never answers: not while one waits, and else after its own patience.
+// hanging never grants. A request that waits lasts until its context ends; any other request times out.
 type hanging struct{ backend.Backend }
 
 func (hanging) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {

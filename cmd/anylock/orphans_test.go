@@ -14,7 +14,7 @@ import (
 
 func init() { programsInPath["anylock-subreaper"] = mainSubreaper }
 
-// mainSubreaper gets the orphans among its descendants, as process 1 of a container.
+// mainSubreaper is main in a process that inherits the orphans among its descendants, like process 1 of a container.
 func mainSubreaper() {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
@@ -22,18 +22,18 @@ func mainSubreaper() {
 	main()
 }
 
-// anylock reaps orphans where the kernel makes it their parent, and still gets the exit code of its own command.
+// If the kernel makes anylock the parent of orphans, anylock reaps them and still returns its own command's exit code.
 func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	// Each inner shell starts a process and ends first.
+	// Each inner shell starts a process and ends before that process.
 	script := `for i in 1 2 3 4 5; do sh -c '(while test ! -e "` + dir + `/go"; do sleep 0.02; done) & echo $!'; done
 echo $$
 while test ! -e '` + dir + `/end'; do sleep 0.02; done; exit 7`
 	j := newJobOf(t, "anylock-subreaper", fileURL(t.TempDir()), "k", script)
 	j.start()
 	pids := j.pids(6)
-	orphans := pids[:5] // and their parents have ended before the script printed the last number, its own
+	orphans := pids[:5] // their parents have ended, because the script prints its own id last
 	j.group = pids[5]
 	for _, pid := range orphans {
 		if parent := statFields(filepath.Join("/proc", strconv.Itoa(pid),

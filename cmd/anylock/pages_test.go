@@ -19,7 +19,7 @@ var (
 	comment    = regexp.MustCompile(`\s+# .*$`)
 )
 
-// Every line of shell with anylock on the pages for newcomers does what it says, in a folder with what the line names.
+// Every shell line with anylock in README.md and docs/command-line.md works, in a folder with the files that it names.
 func TestCommandsOfPages(t *testing.T) {
 	t.Parallel()
 	for _, page := range []string{"README.md", "docs/command-line.md"} {
@@ -43,7 +43,8 @@ func TestCommandsOfPages(t *testing.T) {
 	}
 }
 
-// Lines that would take long, or name a store that is not here, and their exit codes where they are not 0.
+// shorter replaces lines that would take long or that name a store that does not exist here. codes are the exit codes
+// of lines that may end with another code than 0.
 var (
 	shorter = map[string]string{
 		"anylock bench":                      "anylock bench --scenario serial --rounds 1 --duration 10ms",
@@ -54,7 +55,7 @@ var (
 		"anylock hold deploy":                "anylock hold deploy </dev/null",
 	}
 	codes = map[string][]int{
-		"anylock inspect": {exitFree}, "anylock break": {exitFree}, "anylock serve": {124}, // of timeout
+		"anylock inspect": {exitFree}, "anylock break": {exitFree}, "anylock serve": {124}, // 124 is the exit code of timeout
 		"anylock doctor": {exitOK, exitWarning},
 	}
 )

@@ -16,8 +16,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// What an ordinary user's command runs as root, as by sudo, cannot be stopped by that user. That is said, and the key
-// stays taken for as long as it runs.
+// If the command of an ordinary user runs a process as root, as sudo does, that user cannot stop the process. anylock
+// reports this, and the key stays held as long as the process runs.
 func TestOtherPrivileges(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -78,7 +78,7 @@ func TestOtherPrivileges(t *testing.T) {
 			} else {
 				holder.finish(exitSignal + int(syscall.SIGTERM))
 			}
-			said := strings.Replace(holder.said(), slowEnd, "", 1) // on a busy machine a kill takes its time
+			said := strings.Replace(holder.said(), slowEnd, "", 1) // on a busy machine, killed processes end late
 			if strings.Count(said, "\n") != 1 {
 				t.Errorf("it said %q", holder.said())
 			}
@@ -88,7 +88,7 @@ func TestOtherPrivileges(t *testing.T) {
 
 const slowEnd = "anylock: k: some processes of the command have been killed but have not ended yet\n"
 
-// openTemp is a folder that every user can reach, and where the setuid bit means something.
+// openTemp returns a new folder that every user can reach and in which the setuid bit works.
 func openTemp(t *testing.T) string {
 	t.Helper()
 	for _, parent := range []string{os.TempDir(), "/var/tmp", "/usr/local/lib"} {
@@ -120,7 +120,7 @@ func copyProgram(t *testing.T, from, to string, mode os.FileMode) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	syscall.ForkLock.RLock() // a program that starts meanwhile would have the file open for writing, too, and make it busy
+	syscall.ForkLock.RLock() // a child forked now would inherit the file open for writing: exec of the copy would fail
 	defer syscall.ForkLock.RUnlock()
 	out := create(t, to)
 	if _, err := io.Copy(out, in); err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The script of docs/recipes.md does its work under the lock, and not at all without it.
+// The script in docs/recipes.md does its work under the lock, and does nothing if it cannot acquire the lock.
 func TestShellRecipe(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/recipes.md")

@@ -7,8 +7,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A check without a verdict is neither a pass nor a failure, names no broken rule, and is shown with what kept it from
-// one.
+// A check without a verdict counts neither as a pass nor as a failure. The report shows why there is no verdict, and no
+// broken rule.
 func TestReportsShowMissingVerdicts(t *testing.T) {
 	r := conformance.Result{Name: "FIFO", Group: "waiting", Rule: "rule 9: x", Status: conformance.NoVerdict,
 		Output: "this process stood still for 3s"}
@@ -30,7 +30,7 @@ func TestReportsShowMissingVerdicts(t *testing.T) {
 	}
 }
 
-// A claim that no check could test is shown in every format, and counts neither as a pass nor as a failure.
+// A claim that no check could test appears in every format, and counts neither as a pass nor as a failure.
 func TestReportsTellOfClaims(t *testing.T) {
 	results := []conformance.Result{
 		{Name: "One", Rule: "rule 1: x", Status: conformance.Pass},

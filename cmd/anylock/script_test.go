@@ -24,16 +24,16 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// patience is how long to wait for what happens at once on a machine that is not busy.
+// patience is how long to wait for an event that is immediate unless the machine is busy.
 const patience = 30 * time.Second
 
-// TestUsage runs what needs no store.
+// TestUsage runs the scripts that need no store.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	runScripts(t, "testdata/usage", "")
 }
 
-// The same scripts on every store that processes share.
+// The following tests run the same scripts or checks on each store that processes can share.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t.TempDir())
@@ -68,7 +68,7 @@ func onServer(t *testing.T, start func(testing.TB) string) {
 	conforms(t, url)
 }
 
-// runScripts runs the scripts of a folder in parallel, each with a $KEY of its own.
+// runScripts runs the scripts of a folder in parallel, each with its own $KEY.
 func runScripts(t *testing.T, dir, url string) {
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
@@ -116,7 +116,7 @@ func checkExit(ts *testscript.TestScript, name string, err error, want string) {
 
 type programsKey struct{}
 
-// programs are those that a script has started in the background.
+// programs are the programs that one script has started in the background.
 type programs struct {
 	mu      sync.Mutex
 	running map[string]*running
@@ -125,7 +125,7 @@ type programs struct {
 type running struct {
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // once done is closed
+	err  error // the result of Wait; valid once done is closed
 }
 
 func (p *programs) get(ts *testscript.TestScript, name string) *running {
@@ -140,8 +140,8 @@ func (p *programs) get(ts *testscript.TestScript, name string) *running {
 
 func programsOf(ts *testscript.TestScript) *programs { return ts.Value(programsKey{}).(*programs) }
 
-// start NAME CMD [ARG...] starts a program in the background, in a session of its own, without a terminal. Its output
-// goes to the files NAME.out and NAME.err.
+// start NAME CMD [ARG...] starts a program in the background, in its own session without a terminal. Its output goes to
+// the files NAME.out and NAME.err.
 func start(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: start NAME CMD [ARG...]")
@@ -182,7 +182,7 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// send SIGNAL NAME sends a signal to a program that was started.
+// send SIGNAL NAME sends a signal to a program in the background.
 func send(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: send SIGNAL NAME")
@@ -194,7 +194,7 @@ func send(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(programsOf(ts).get(ts, args[1]).cmd.Process.Signal(sig))
 }
 
-// finish CODE NAME waits for a program that was started and checks its exit code.
+// finish CODE NAME waits until a program in the background ends, and checks its exit code.
 func finish(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: finish CODE NAME")
@@ -213,7 +213,7 @@ func finish(ts *testscript.TestScript, _ bool, args []string) {
 	checkExit(ts, args[1], r.err, args[0])
 }
 
-// waitfile FILE [LINES] waits until a file has that many lines, by default one.
+// waitfile FILE [LINES] waits until a file has that many lines; the default is one.
 func waitFile(ts *testscript.TestScript, _ bool, args []string) {
 	lines := 1
 	if len(args) == 2 {
@@ -260,7 +260,7 @@ func stopped(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// stateOf returns the state of a process as ps names it, T for a stopped one. A small Linux has no ps.
+// stateOf returns the state of a process in the notation of ps; T means stopped. A minimal Linux has no ps.
 func stateOf(pid string) (string, error) {
 	if runtime.GOOS != "linux" {
 		out, err := exec.Command("ps", "-o", "state=", "-p", pid).Output()

@@ -22,10 +22,10 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Every password of the sweep has one of these parts at each end. No output may show either.
+// Every password of the sweep starts or ends with one of these strings. No output may contain them.
 const sweepFirst, sweepLast = "Zq7", "7qZ"
 
-// sweepForms are URLs of a scheme S with the password PW and the server's address H. N(…) is escaped.
+// sweepForms are URLs with the scheme S, the password PW and the server's address H. The text in N(…) is escaped.
 var sweepForms = []string{
 	"S://u:PW@H", "S://u:PW@H/", "S://u:PW@H/0", "S://u:PW@H/name/0", "S://u:PW@H/db?x=y", "S://:PW@H/0",
 	"S://u:PW@H?lock_prefix=a",
@@ -57,7 +57,7 @@ var sweepEscapes = []func(string) string{
 	func(s string) string { return driver.Escape(driver.Escape(s)) },
 }
 
-// A lookupRecorder records what is sent to a name server, and never answers.
+// A lookupRecorder records the queries to a name server, and never replies.
 type lookupRecorder struct {
 	net.Conn
 	mu   sync.Mutex
@@ -82,7 +82,7 @@ func (c *lookupConn) Write(b []byte) (int, error) {
 }
 func (c *lookupConn) Read([]byte) (int, error) { return 0, io.EOF }
 
-// No form of URL, password and escape shows the password: in errors, in log lines, in printed URLs, in lookups of host
+// No combination of URL, password and escape shows the password in errors, log lines, printed URLs or lookups of host
 // names.
 func TestNoPasswordIsShown(t *testing.T) {
 	if len(sweepForms) != 34 || len(sweepPasswords) != 33 || len(sweepEscapes) != 4 {
@@ -100,12 +100,12 @@ func TestNoPasswordIsShown(t *testing.T) {
 	cancel()
 	step := 1
 	if testing.Short() {
-		step = 23 // has no divisor in common with the counts
+		step = 23 // coprime to the numbers of forms, passwords and escapes
 	}
 	s.run(step, func(rawURL string) { s.open(ended, rawURL) })
 	parsed := s.urls
 	s.urls = 0
-	// A server that refuses connections is asked again until the context ends.
+	// A server that refuses connections is retried until the context ends.
 	step = 97
 	if testing.Short() {
 		step = 1009
@@ -119,28 +119,28 @@ func TestNoPasswordIsShown(t *testing.T) {
 	lookups.mu.Lock()
 	defer lookups.mu.Unlock()
 	s.check("lookups", "any", strings.ToLower(lookups.sent.String()))
-	// Stores whose context ended are closed in the background.
+	// A store that could not be opened before its context ended is closed in the background.
 	for end := time.Now().Add(10 * time.Second); goleak.Find() != nil && time.Now().Before(end); {
 		runtime.Gosched() // Find itself waits
 	}
 }
 
-// A sweep opens URLs and looks for the password in all that is printed.
+// A sweep opens URLs and searches all output for the password.
 type sweep struct {
 	t        *testing.T
 	host     string
 	log      lockedBuffer
 	logger   *slog.Logger
 	urls     int
-	failures int // that are still reported
+	failures int // how many more failures are reported
 }
 
-// run calls do with one URL out of step.
+// run calls do with every step-th URL.
 func (s *sweep) run(step int, do func(rawURL string)) {
 	n := 0
 	for _, d := range driver.Registered() {
 		for _, scheme := range d.Schemes() {
-			if scheme == "recorder" { // of another test
+			if scheme == "recorder" { // registered by another test
 				continue
 			}
 			for _, form := range sweepForms {
@@ -177,7 +177,8 @@ func (s *sweep) open(ctx context.Context, rawURL string) {
 	}
 	s.check("log", rawURL, s.log.take())
 	s.check("Redact", rawURL, driver.Redact(rawURL))
-	// The command masks the URL of a store that it has opened. A pair with an ended context has not read its second URL.
+	// The command masks only the URL of a store that it has opened. If a pair's context has ended, its second URL was not
+	// read.
 	if !errors.Is(err, lock.ErrInvalid) && (err == nil || !strings.HasPrefix(rawURL, "pair:")) {
 		s.check("Mask", rawURL, driver.Mask(rawURL))
 	}
@@ -195,7 +196,7 @@ func (s *sweep) check(what, rawURL, text string) {
 	}
 }
 
-// A lockedBuffer collects log lines of many goroutines.
+// A lockedBuffer collects the log lines of several goroutines.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A server does not replace the socket of one that is too busy to accept connections.
+// A server does not replace the socket of a server that is too busy to accept connections.
 func TestServeSparesBusySocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)

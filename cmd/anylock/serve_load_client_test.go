@@ -19,15 +19,15 @@ import (
 // loadTTL is longer than an outage, a restart and a pause of a busy machine together.
 const loadTTL = 30 * time.Second
 
-// A loadClient acquires leases on random keys through any of the servers, as the clients in examples/http do, and
-// writes into the log when it relied on a lease.
+// A loadClient acquires leases on random keys through a random server, as the clients in examples/http do. It logs each
+// time in which it relied on a lease.
 type loadClient struct {
 	load *load
 	http *http.Client
 	done atomic.Int64 // visits
 }
 
-// A loadReply is a server's answer; status 0 if there is none.
+// A loadReply is a server's reply. Its status is 0 if none arrived.
 type loadReply struct {
 	status   int
 	text     string
@@ -68,7 +68,7 @@ func (c *loadClient) call(
 	return r
 }
 
-// run works until the context ends.
+// run visits random keys until the context ends.
 func (c *loadClient) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.visit(ctx)
@@ -87,7 +87,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// visit acquires a key, holds it for a while, and releases it. One in thirty gives up while it waits.
+// visit acquires a key, holds it for a while, and releases it. One visit in thirty stops waiting after at most a
+// second.
 func (c *loadClient) visit(ctx context.Context) {
 	key := "k" + strconv.Itoa(mathrand.IntN(c.load.keys))
 	shared := key[len(key)-1] == '7' && mathrand.IntN(10) < 7
@@ -128,7 +129,7 @@ func deadlineOf(r loadReply) time.Time {
 	return r.sent.Add(time.Duration(r.Deadline) * time.Millisecond)
 }
 
-// acquire repeats its request until the grant, or the end of the context.
+// acquire retries its request until the lease is granted or the context ends.
 func (c *loadClient) acquire(ctx context.Context, key string, shared bool, query url.Values) (loadReply, bool) {
 	params := url.Values{"wait_ms": {"20000"}, "label": {"load"}, "shared": {strconv.FormatBool(shared)}}
 	for name, values := range query {
@@ -152,7 +153,7 @@ func (c *loadClient) acquire(ctx context.Context, key string, shared bool, query
 	return loadReply{}, false
 }
 
-// hold works under the lease, mostly briefly and sometimes over several renewals, and returns its last deadline.
+// hold holds the lease, usually briefly and sometimes over several renewals. It returns the last deadline.
 func (c *loadClient) hold(ctx context.Context, key string, query url.Values, deadline time.Time) time.Time {
 	if mathrand.IntN(12) > 0 {
 		pause(ctx, upTo(200*time.Millisecond))
@@ -182,8 +183,8 @@ func (c *loadClient) hold(ctx context.Context, key string, query url.Values, dea
 	return deadline
 }
 
-// release repeats its request until an answer, for as long as the lease may live. The first request must find a lease
-// that lives until deadline.
+// release retries its request until a reply arrives, 40 times at most. If the first reply arrives before deadline, it
+// must not report the lease as lost.
 func (c *loadClient) release(key string, query url.Values, deadline time.Time) {
 	for attempt := 0; attempt < 40; attempt++ {
 		r := c.call(context.Background(), "DELETE", key, "", query, 5*time.Second)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A visit is a time in which a client relied on its lease: from the arrival of the grant to the moment before the
-// release, or to the deadline.
+// A visit is a time in which a client relied on its lease. It begins when the grant arrives, and ends just before the
+// release or at the deadline.
 type visit struct {
 	key          string
 	owner        string
@@ -21,7 +21,7 @@ type visit struct {
 	enter, leave time.Time
 }
 
-// A visitLog is what clients did, without a word of the server or the store.
+// A visitLog contains what the clients did. Neither the server nor the store writes to it.
 type visitLog struct {
 	mu     sync.Mutex
 	visits []visit
@@ -33,12 +33,12 @@ func (l *visitLog) add(v visit) {
 	l.visits = append(l.visits, v)
 }
 
-// check returns pairs of visits that exclude each other and overlap, and tokens that do not rise.
+// check returns the overlapping visits that should have excluded each other, and the tokens that do not increase.
 func (l *visitLog) check() (wrong []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	slices.SortFunc(l.visits, func(a, b visit) int { return cmp.Or(cmp.Compare(a.key, b.key), a.enter.Compare(b.enter)) })
-	var last, lastAlone visit // of the key: with the latest end, and the same of exclusive visits
+	var last, lastAlone visit // both of the key: the visit that ends last, and the exclusive visit that ends last
 	var token, tokenAlone uint64
 	for _, v := range l.visits {
 		if v.key != last.key {
@@ -69,7 +69,7 @@ func (l *visitLog) check() (wrong []string) {
 	return wrong
 }
 
-// The log finds two that are in at once, and tokens out of order.
+// check finds overlapping visits and tokens out of order.
 func TestVisitLogFindsOverlaps(t *testing.T) {
 	t.Parallel()
 	start := time.Now()

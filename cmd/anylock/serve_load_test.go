@@ -19,8 +19,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// loadVariable is how long TestServeUnderLoad runs with its full number of clients, such as 10m. "make serve-load" sets
-// it.
+// loadVariable names the environment variable with the duration of the full TestServeUnderLoad, such as 10m. "make
+// serve-load" sets it. Without it the test is short and has few clients.
 const loadVariable = "ANYLOCK_SERVE_LOAD"
 
 // A load is one run of TestServeUnderLoad.
@@ -56,8 +56,8 @@ func (l *load) waited(d time.Duration) {
 	l.waits = append(l.waits, d)
 }
 
-// Clients of two servers on one Redis exclude each other and lose no lease while the servers are killed and restarted,
-// and Redis is frozen, or killed and restarted with its data. Who was in is logged by the clients alone.
+// Clients of two servers on one Redis exclude each other and lose no lease while the servers are killed, ended or
+// frozen, and Redis is frozen, or killed and restarted with its data. The visits are logged by the clients alone.
 func TestServeUnderLoad(t *testing.T) {
 	storetest.Long(t, "load and failures for some seconds")
 	clients, duration := 40, 6*time.Second
@@ -104,7 +104,7 @@ func TestServeUnderLoad(t *testing.T) {
 	l.report(clients, took)
 }
 
-// disturb lets the clients work for a moment, and then breaks something.
+// disturb lets the clients work for a moment, and then causes one failure.
 func (l *load) disturb(duration time.Duration) {
 	calm, outage := upTo(8*time.Second), 500*time.Millisecond+upTo(3*time.Second)
 	if l.brief {
@@ -148,7 +148,7 @@ func (l *load) disturb(duration time.Duration) {
 	l.faults[name]++
 }
 
-// start starts a server again, also on a machine that is so busy that the store does not answer in time.
+// start restarts a server. It retries if the store does not respond in time on a busy machine.
 func (l *load) start(s *served) {
 	const patience = time.Minute
 	for end := time.Now().Add(patience); ; {
@@ -168,8 +168,8 @@ func (l *load) signal(s *served, signal syscall.Signal) {
 	}
 }
 
-// awaitEveryClient waits until each client has had a lease since the last failure. It gives up if no further client
-// gets one for a while.
+// awaitEveryClient waits until each client has had a lease since the last failure. It fails the test if no further
+// client gets a lease for 4 loadTTL.
 func (l *load) awaitEveryClient(list []*loadClient) {
 	before := make([]int64, len(list))
 	for i, c := range list {
@@ -192,11 +192,12 @@ func (l *load) awaitEveryClient(list []*loadClient) {
 				patience)
 			return
 		}
-		time.Sleep(50 * time.Millisecond) // sleeps: between two looks at the counts
+		time.Sleep(50 * time.Millisecond) // sleeps: between two reads of the counts
 	}
 }
 
-// awaitFree waits until no key is held: only the leases that a killed server did not report may last until their TTL.
+// awaitFree waits until no key is held. Only leases that a killed server did not report to the client may last until
+// their TTL ends.
 func (l *load) awaitFree() {
 	end := time.Now().Add(loadTTL + 10*time.Second)
 	for {
@@ -222,7 +223,7 @@ func (l *load) awaitFree() {
 func (l *load) report(clients int, took time.Duration) {
 	slices.Sort(l.waits)
 	n := len(l.waits)
-	// A machine that is too busy keeps single clients from renewing in time.
+	// On a busy machine a few clients cannot renew in time.
 	expired := int(l.expired.Load())
 	if expired > n/100 {
 		l.fail("%d of %d leases expired although their clients renewed them", expired, n)

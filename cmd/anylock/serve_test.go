@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A served is one "anylock serve" in a process of its own.
+// A served is one "anylock serve" in its own process.
 type served struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -26,7 +26,7 @@ type served struct {
 	log  *os.File
 }
 
-// serveOn starts a server. Without --listen it gets a port of its own, and keeps it over restarts.
+// serveOn starts a server. Without --listen the server gets a free port, which it keeps when it is restarted.
 func serveOn(t *testing.T, storeURL string, args ...string) *served {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "serve.log"))
@@ -55,7 +55,7 @@ func (s *served) start() {
 	}
 }
 
-// tryStart starts the server. It fails if the store cannot be reached.
+// tryStart starts the server. It returns an error if the store cannot be reached.
 func (s *served) tryStart() error {
 	s.cmd = exec.Command("anylock", s.args...)
 	s.cmd.Stderr = s.log
@@ -71,7 +71,7 @@ func (s *served) tryStart() error {
 		_ = s.cmd.Wait()
 		return err
 	}
-	if s.url != "" { // a restart: clients may read it
+	if s.url != "" { // a restart: clients may be reading the URL
 		return nil
 	}
 	s.url = strings.TrimSpace(line)
@@ -81,7 +81,7 @@ func (s *served) tryStart() error {
 	return nil
 }
 
-// kill ends the server as the out-of-memory killer would.
+// kill kills the server, as the out-of-memory killer does.
 func (s *served) kill() {
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
@@ -111,7 +111,7 @@ func (s *served) want(code int, method, target, body string) string {
 	return text
 }
 
-// A lease lives on over a kill of the server, and a server that is asked to end answers its waiters.
+// A lease survives a kill of the server. A server that receives SIGTERM replies to its waiters before it ends.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	s := serveOn(t, fileURL(t.TempDir()))
@@ -147,7 +147,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A server on a Unix socket serves its own user, and replaces the socket of one that was killed.
+// A server on a Unix socket restricts the socket to its own user. It refuses a socket in use, and replaces the socket
+// of a killed server.
 func TestServeSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
@@ -182,7 +183,7 @@ func TestServeSocket(t *testing.T) {
 	}
 }
 
-// Addresses that others reach need clients, and TLS.
+// An address that other hosts can reach requires --clients, and TLS.
 func TestServeRefusesOpenAddresses(t *testing.T) {
 	t.Parallel()
 	clients := filepath.Join(t.TempDir(), "clients.json")

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// The steps of switch name files so that a shell finds them, and a terminal shows nothing else.
+// shellQuote quotes file names so that a shell reads the exact name and a terminal receives only printable characters.
 func TestShellQuote(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A fakeLease is a lease whose deadline tests move.
+// A fakeLease is a lease whose deadline the tests set.
 type fakeLease struct {
 	mu       sync.Mutex
 	deadline time.Time
@@ -37,13 +37,13 @@ func (l *fakeLease) renew(ttl time.Duration) {
 	l.deadline = time.Now().Add(ttl)
 }
 
-// A fakeChild writes down its signals, with the time since the start.
+// A fakeChild records its signals and the time of each since the start.
 type fakeChild struct {
 	start     time.Time
 	happens   chan childEvent
-	onTerm    func() // what the command does about SIGTERM
+	onTerm    func() // runs when the command receives SIGTERM
 	survivors bool   // the group has members that only SIGKILL ends
-	suspends  bool   // the answer of stopped
+	suspends  bool   // the result of stopped
 	strangers bool   // the group has members that nothing ends
 
 	mu     sync.Mutex
@@ -93,14 +93,14 @@ func (c *fakeChild) foreign() bool {
 	return c.strangers
 }
 
-// befriend ends the members that nothing else ends.
+// befriend ends the members that no signal ends.
 func (c *fakeChild) befriend() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.strangers = false
 }
 
-// endSurvivors ends the members that otherwise only SIGKILL ends.
+// endSurvivors ends the members that otherwise end only by SIGKILL.
 func (c *fakeChild) endSurvivors() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,7 @@ func (c *fakeChild) exit(code int) {
 	}
 }
 
-// A stage is a supervisor with everything around it replaced.
+// A stage is a supervisor whose lease, child and signals are fakes.
 type stage struct {
 	*supervisor
 	lease   *fakeLease
@@ -150,7 +150,7 @@ func newStage() *stage {
 	return s
 }
 
-// after runs f at a time since now, in the background.
+// after runs f after d, in the background.
 func after(d time.Duration, f func()) {
 	go func() {
 		time.Sleep(d) // sleeps: in fake time
@@ -165,7 +165,7 @@ func TestSupervise(t *testing.T) {
 		want outcome
 		ends time.Duration
 		log  []string
-		says string // part of the first message
+		says string // part of what is reported
 	}{
 		{
 			name: "its own end",
@@ -405,7 +405,7 @@ func TestSupervise(t *testing.T) {
 				after(time.Second, func() {
 					s.child.happens <- childEvent{stopped: syscall.SIGTSTP}
 					synctest.Wait()
-					s.lease.mu.Lock() // as if the clock had jumped while this process stood still
+					s.lease.mu.Lock() // simulates a jump of the clock while this process was stopped
 					s.lease.deadline = time.Now().Add(-time.Minute)
 					s.lease.mu.Unlock()
 					s.signals <- syscall.SIGCONT
@@ -438,7 +438,8 @@ func TestSupervise(t *testing.T) {
 	}
 }
 
-// A killed process that does not end, in a hung system call, must not keep us for ever once the command has ended.
+// If a killed process does not end because it hangs in a system call, the supervisor still returns once the command has
+// ended.
 func TestSuperviseUnkillable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage()

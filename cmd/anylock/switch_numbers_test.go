@@ -16,8 +16,8 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// Of a store that counts, the cut leaves room for what others take until every process uses both, and it is passed by
-// taking numbers.
+// If the store counts its locks, the cut leaves room for the numbers that other clients use until every process uses
+// both stores. pass draws numbers until they reach the cut.
 func TestCutOfCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
@@ -70,8 +70,8 @@ func TestCutOfCounter(t *testing.T) {
 	})
 }
 
-// Of a store whose numbers follow a clock, the cut is the number that comes when the time is over, even where a probe
-// was held up.
+// If the store's numbers follow a clock, they reach the cut within the given time, even if the reply to a probe was
+// late.
 func TestCutOfClock(t *testing.T) {
 	for name, stalled := range map[string]int{"steady": 0, "before the second": 21, "after it": 22} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestCutOfClock(t *testing.T) {
 	}
 }
 
-// A clocked store numbers leases by its clock. Its answers may be late.
+// A clocked store numbers its leases by a clock. Its replies may be late.
 type clocked struct {
 	backend.Backend
 	answered func()
@@ -120,7 +120,7 @@ type clockedLease struct {
 
 func (l clockedLease) Token() uint64 { return l.token }
 
-// The same with a server whose numbers are revisions: a lock takes several.
+// pass also reaches the cut on a store whose numbers are revisions, where each lock uses several of them.
 func TestCutOfEtcd(t *testing.T) {
 	storetest.Long(t, "takes some thousands of locks")
 	t.Parallel()
@@ -156,8 +156,8 @@ func TestCutOfEtcd(t *testing.T) {
 	}
 }
 
-// Who still uses the old store alone when its numbers have passed the cut, because a deploy took too long or the
-// numbers have leapt, leaves no token that is above all of the new store's.
+// A client may still use the old store alone when its numbers have passed the cut, because a deploy was slow or the
+// numbers jumped. The tokens of such a client are lower than every token of the new store.
 func TestBaseLeavesRoomForLateOnes(t *testing.T) {
 	t.Parallel()
 	old, err := openSwitched(t.Context(), fileURL(t.TempDir()))
@@ -165,7 +165,7 @@ func TestBaseLeavesRoomForLateOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer old.close()
-	store := memory.NewStore() // which counts from 1
+	store := memory.NewStore() // counts from 1
 	next := &switchStore{Store: pair.Store{Backend: store.Client()}, url: "memory:", other: store.Client()}
 	defer next.close()
 	const within = time.Millisecond
@@ -184,7 +184,7 @@ func TestBaseLeavesRoomForLateOnes(t *testing.T) {
 	if late < p.Cut || l.Token() <= late {
 		t.Errorf("the cut %d, a late one's token %d, the next token %d", p.Cut, late, l.Token())
 	}
-	const leader = 1 << 32 // of ZooKeeper: with each its numbers leap by so much
+	const leader = 1 << 32 // ZooKeeper's numbers jump by this much at each election of a leader
 	if p.Base < p.Cut+10*leader {
 		t.Errorf("the cut %d, the base %d", p.Cut, p.Base)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The commands of docs/switching.md work, in their order.
+// The commands of docs/switching.md work in their order.
 func TestSwitchingDoc(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../docs/switching.md")

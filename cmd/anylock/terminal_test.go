@@ -19,19 +19,19 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A console is an interactive shell at a terminal, with the test at the keyboard.
+// A console is an interactive shell at a terminal. The test types the keys.
 type console struct {
 	t    *testing.T
-	keys *os.File // the other end of the terminal
+	keys *os.File // the test's end of the terminal
 
 	mu     sync.Mutex
 	screen strings.Builder
-	seen   int // what await has passed
+	seen   int // the length of the output that await has consumed
 }
 
 const prompt = "your turn> "
 
-// newConsole starts bash, which does job control, with some more of an environment.
+// newConsole starts bash, which has job control, with additional environment variables.
 func newConsole(t *testing.T, env ...string) *console {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
@@ -54,7 +54,7 @@ func newConsole(t *testing.T, env ...string) *console {
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
-		keys.Close() // hangs up on what is left
+		keys.Close() // hangs up on the remaining processes
 		reading.Wait()
 	})
 	return c
@@ -66,7 +66,7 @@ func openPTY(t *testing.T) (keys, tty *os.File) {
 	if err != nil {
 		servers.Missing(t, "no pseudo-terminal: %v", err)
 	}
-	keys = os.NewFile(uintptr(fd), "/dev/ptmx") // not blocking, so that Close ends a Read
+	keys = os.NewFile(uintptr(fd), "/dev/ptmx") // non-blocking, so that Close ends a Read
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -101,13 +101,13 @@ func (c *console) enter(keys string) {
 	}
 }
 
-// await waits until the screen shows text, after what the last await has found.
+// await waits until the screen shows text, after the match of the previous await.
 func (c *console) await(text string) {
 	c.t.Helper()
 	c.awaitMatch(regexp.QuoteMeta(text))
 }
 
-// awaitMatch is await for what matches a pattern. A line with the time may skip a second on a busy machine.
+// awaitMatch waits for a match of pattern. On a busy machine, a line that shows seconds may skip some of them.
 func (c *console) awaitMatch(pattern string) {
 	c.t.Helper()
 	const poll = 5 * time.Millisecond
@@ -126,7 +126,7 @@ func (c *console) awaitMatch(pattern string) {
 	}
 }
 
-// Ctrl-C reaches the command, in the foreground of the terminal or behind a pipe.
+// Ctrl-C reaches the command, both alone in the foreground and in a pipe.
 func TestTerminalInterrupt(t *testing.T) {
 	t.Parallel()
 	for name, pipe := range map[string]string{"terminal": "", "pipe": " | cat"} {
@@ -138,13 +138,13 @@ func TestTerminalInterrupt(t *testing.T) {
 			c.await("ready")
 			c.enter("ping\n")
 			c.await("ping")
-			c.await("ping") // from cat, so that it runs
+			c.await("ping") // printed by cat, so cat runs
 			c.enter("\x03")
 			c.await("caught")
 			c.await(prompt)
 			c.enter("echo code=${PIPESTATUS[0]}\n")
 			c.await("code=9")
-			// The shell has its terminal back.
+			// The shell reads from the terminal again.
 			c.enter("read line; echo go\"\"t $line\n")
 			c.enter("more\n")
 			c.await("got more")
@@ -152,7 +152,7 @@ func TestTerminalInterrupt(t *testing.T) {
 	}
 }
 
-// Ctrl-Z gives the shell its terminal back; fg gives it to the command again.
+// Ctrl-Z returns the terminal to the shell, and fg returns it to the command.
 func TestTerminalStop(t *testing.T) {
 	t.Parallel()
 	for name, pipe := range map[string]string{"terminal": "", "pipe": " | cat"} {
@@ -166,7 +166,7 @@ func TestTerminalStop(t *testing.T) {
 			c.enter("echo she\"\"ll\n")
 			c.await("shell")
 			c.enter("fg\n")
-			c.await("anylock run") // bash repeats the command
+			c.await("anylock run") // bash prints the resumed command line
 			c.enter("more\n")
 			c.await("got more")
 			c.await(prompt)
@@ -176,7 +176,7 @@ func TestTerminalStop(t *testing.T) {
 	}
 }
 
-// A job that was stopped for longer than its TTL does not go on.
+// A job that was stopped for longer than its TTL does not resume.
 func TestTerminalStopTooLong(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t.TempDir())
@@ -194,7 +194,7 @@ func TestTerminalStopTooLong(t *testing.T) {
 	c.await("code=113")
 }
 
-// In the background the command may not read; the shell reports it, and fg lets it.
+// A command in the background cannot read from the terminal. After fg it can.
 func TestTerminalBackground(t *testing.T) {
 	t.Parallel()
 	c := newConsole(t, "ANYLOCK_URL="+fileURL(t.TempDir()))
@@ -217,8 +217,8 @@ func TestTerminalBackground(t *testing.T) {
 	c.await(prompt)
 }
 
-// A command that has input and output at the terminal is in its foreground without asking: some look before they ask.
-// Afterwards the shell script around it has the terminal again.
+// A command whose input and output are the terminal starts in the foreground of the terminal, because some commands
+// check this before they read. After the command, the shell script around it can read from the terminal.
 func TestTerminalForeground(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -237,7 +237,7 @@ func TestTerminalForeground(t *testing.T) {
 	c.await("got more")
 }
 
-// Somebody who waits at a terminal sees for whom.
+// A user who waits at a terminal sees who holds the key.
 func TestTerminalWaiting(t *testing.T) {
 	t.Parallel()
 	c := newConsole(t, "ANYLOCK_URL="+fileURL(t.TempDir()))
@@ -250,14 +250,14 @@ func TestTerminalWaiting(t *testing.T) {
 	c.await("done")
 }
 
-// The suite shows on a terminal how far it is, and Ctrl-C ends it with what it has found.
+// On a terminal the suite shows its progress. After Ctrl-C it reports the results so far.
 func TestTerminalConform(t *testing.T) {
 	t.Parallel()
 	c := newConsole(t, "ANYLOCK_URL=memory:")
 	c.await(prompt)
 	c.enter("TERM=vt100 anylock conform --run 'Ahead|Stale' --timeout 1m; echo co\"\"de $?\n")
 	c.awaitMatch(` checks, \d+ s`)
-	c.await("\rrule ") // the line is gone
+	c.await("\rrule ") // the progress line is erased
 	c.await(" passed, 0 failed, ")
 	c.await("code 0")
 
@@ -269,12 +269,12 @@ func TestTerminalConform(t *testing.T) {
 	c.await("interrupted: ")
 	c.await("code 130")
 
-	// No terminal, no line: not a character of it is in the file.
+	// Without a terminal, no part of the progress line is written.
 	c.enter("anylock conform --run Stale 2>&1 | grep -c 'checks, '; echo co\"\"de $?\n")
 	c.await("code 1")
 }
 
-// The benchmarks show on a terminal what they measure, and Ctrl-C ends them with what was measured.
+// On a terminal the benchmarks show their progress. After Ctrl-C they report the measurements so far.
 func TestTerminalBench(t *testing.T) {
 	t.Parallel()
 	c := newConsole(t, "ANYLOCK_URL=memory:")

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// Terraform's own http backend locks and unlocks its state. Its recorded requests are in package lockhttp's test.
+// Terraform's http backend locks and unlocks its state. The tests of package lockhttp contain its recorded requests.
 func TestTerraform(t *testing.T) {
 	t.Parallel()
 	terraform, err := exec.LookPath("terraform")

@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock"
 )
 
-// What others wrote into a store must not reach a terminal as it is.
+// Text that other clients wrote into a store is quoted before it reaches a terminal.
 func TestHolderText(t *testing.T) {
 	for _, test := range []struct {
 		holder lock.Holder

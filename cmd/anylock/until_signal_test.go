@@ -23,7 +23,7 @@ func TestUntilSignal(t *testing.T) {
 		if ctx.Err() == nil {
 			t.Error("a signal that ends has not ended the context")
 		}
-		// What comes after is for the command.
+		// Later signals stay in the channel, for the command.
 		signals <- syscall.SIGINT
 		if exit, ok := stop().(*exitError); !ok || exit.code != exitSignal+int(syscall.SIGTERM) {
 			t.Errorf("stop: %v", exit)

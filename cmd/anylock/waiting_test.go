@@ -15,7 +15,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// A slowStore cannot grant for a while, and is held by somebody then.
+// A slowStore is not ready before the time ready. Its keys are held by somebody.
 type slowStore struct{ ready time.Time }
 
 func (s slowStore) NotReady() error {
@@ -29,8 +29,8 @@ func (s slowStore) Inspect(context.Context, string) (lock.Holder, error) {
 	return lock.Holder{Owner: "somebody"}, nil
 }
 
-// Somebody who waits sees what for: at once what the store lacks, and later who holds the key, if there is anybody to
-// look.
+// If the store is not ready, a waiter reads this at once. Later it reads who holds the key, but only with --verbose or
+// at a terminal.
 func TestTellWaiting(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -64,7 +64,8 @@ func TestTellWaiting(t *testing.T) {
 	}
 }
 
-// Whoever skips work because the key is busy must not skip it because nobody knows.
+// Only a held key ends with the exit code for a conflict. A caller that skips its work because the key is held must not
+// skip it because the store is unavailable.
 func TestRefusal(t *testing.T) {
 	r := &runner{key: "k", conflictExit: 75}
 	held := &lock.HeldError{Holder: lock.Holder{Owner: "somebody"}}
@@ -85,8 +86,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// A store that lets only waiters in at first, as Redlock does with nodes that have no vote yet, is no reason for hold
-// to give up.
+// hold does not give up if the store first grants only to waiters, as Redlock does while nodes may not vote.
 func TestHoldWaitsForTheStore(t *testing.T) {
 	locks, err := lock.New(forWaiters{memory.New()})
 	if err != nil {
@@ -107,7 +107,7 @@ type forWaiters struct{ backend.Backend }
 
 func (s forWaiters) Guarantees() backend.Guarantees {
 	g := s.Backend.Guarantees()
-	g.Reach = backend.ReachNetwork // where package lock sends a wait at once
+	g.Reach = backend.ReachNetwork // with this reach, package lock waits in the store from the first request
 	return g
 }
 

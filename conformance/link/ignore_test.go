@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A dial of an ignoring link gets no answer, connections end, and dials work again afterwards, those under way too.
+// While the link ignores dials, they get no reply, and its connections are broken. After Heal, dials work again, also a
+// dial that began before.
 func TestIgnore(t *testing.T) {
 	e := newEcho(t)
 	l := newLink(t, e.addr)
@@ -33,7 +34,7 @@ func TestIgnore(t *testing.T) {
 			}
 			waiting <- &client{t, d}
 		}()
-		time.Sleep(calm) // sleeps: the dial is under way, which shows nowhere
+		time.Sleep(calm) // sleeps: the dial must begin, which nothing shows
 		l.Heal()
 		if d := <-waiting; d.Conn != nil {
 			d.ping()
@@ -42,5 +43,5 @@ func TestIgnore(t *testing.T) {
 		c = dial(t, l.Addrs()[0])
 		c.ping()
 	}
-	l.Ignore() // Close ends it
+	l.Ignore() // Close ends the fault
 }

@@ -18,8 +18,8 @@ const (
 	toStore   = conformance.ToStore
 	fromStore = conformance.FromStore
 
-	soon = 10 * time.Second       // what must happen, does within it
-	calm = 100 * time.Millisecond // what must not happen, is looked for so long
+	soon = 10 * time.Second       // time limit of an event that must happen
+	calm = 100 * time.Millisecond // how long to wait for an event that must not happen
 )
 
 // An echo is a server that returns and records what it receives.
@@ -71,7 +71,7 @@ func (e *echo) serve(c net.Conn) {
 	}
 }
 
-// received waits until the server has got exactly want, and no more for a while.
+// received waits until the server has received exactly want, and nothing more for a while.
 func (e *echo) received(t *testing.T, want string) {
 	t.Helper()
 	got := func() string {
@@ -119,7 +119,7 @@ func (c *client) send(s string) {
 	}
 }
 
-// get reads want, and nothing else.
+// get reads as many bytes as want has, and fails unless they are want.
 func (c *client) get(want string) {
 	c.Helper()
 	c.SetReadDeadline(time.Now().Add(soon))
@@ -137,7 +137,7 @@ func (c *client) ping() {
 	c.get("ping")
 }
 
-// ended waits for the end of the connection, with nothing before it.
+// ended waits for the end of the connection. It fails if data arrives first.
 func (c *client) ended() {
 	c.Helper()
 	c.SetReadDeadline(time.Now().Add(soon))
@@ -204,7 +204,7 @@ func TestAddsLittle(t *testing.T) {
 		best = min(best, time.Since(begun))
 	}
 	t.Logf("%v there and back", best)
-	if best > 2*time.Millisecond { // Nagle's algorithm and sleeping cost tens of them
+	if best > 2*time.Millisecond { // Nagle's algorithm or a sleep would cost tens of milliseconds
 		t.Errorf("an exchange takes %v at best", best)
 	}
 }
@@ -227,7 +227,7 @@ func TestCutAfterToStore(t *testing.T) {
 		e := newEcho(t)
 		l := newLink(t, e.addr)
 		c, d := dial(t, l.Addrs()[0]), dial(t, l.Addrs()[0])
-		c.ping() // so that both are there
+		c.ping() // so that both connections exist
 		d.ping()
 		happened := l.CutAfter(toStore, n)
 		c.send("abcd")
@@ -308,7 +308,7 @@ func TestHealCallsCutOff(t *testing.T) {
 	}
 }
 
-// A cut may be called off when its last byte is on its way already.
+// If Heal cancels a cut while the last bytes before it are being written, the bytes behind it still pass.
 func TestHealLosesNothingBehindCut(t *testing.T) {
 	l := newLink(t)
 	w := &way{conn: &conn{link: l}, direction: toStore, arrived: make(chan struct{}, 1)}
@@ -344,7 +344,7 @@ func TestRefuse(t *testing.T) {
 	l.Ignore()
 	l.Refuse()
 	refusesDials(t, l)
-	l.Ignore() // listens again, for the kernel to ignore dials
+	l.Ignore() // listens again, so that the kernel can ignore dials
 	l.Heal()
 	dial(t, l.Addrs()[0]).ping()
 	l.Refuse()
@@ -353,7 +353,7 @@ func TestRefuse(t *testing.T) {
 	refusesDials(t, l)
 }
 
-// refusesDials fails unless the kernel refuses a dial of l. Windows has another error for that.
+// refusesDials fails unless the kernel refuses a dial of l. On Windows, it accepts any error.
 func refusesDials(t *testing.T, l *Link) {
 	t.Helper()
 	c, err := net.Dial("tcp", l.Addrs()[0])
@@ -451,7 +451,7 @@ func TestDelay(t *testing.T) {
 		best := soon // a busy machine may be slow, but not every time
 		for range 5 {
 			begun := time.Now()
-			for range 10 { // at once: each is late by as much, not by the sum
+			for range 10 { // sent at once: each is delayed by the same time, not by the sum
 				c.send("ping")
 			}
 			c.get("ping")
@@ -492,13 +492,13 @@ func TestClose(t *testing.T) {
 	l.Close()
 }
 
-// A stopped store has the same effect as a link that refuses.
+// If the store is stopped, the link accepts a connection and breaks it at once.
 func TestUpstreamDown(t *testing.T) {
-	const addr = "127.0.0.1:1" // a port that was free a moment ago may be another test's by now
+	const addr = "127.0.0.1:1" // not a port that was free a moment ago: another test may have bound it by now
 	dial(t, newLink(t, addr).Addrs()[0]).ended()
 }
 
-// The store ends a connection that the client goes on to write to: nothing is left behind, which goleak sees.
+// If the store ends a connection while the client writes to it, the link leaves no goroutine. goleak checks that.
 func TestServerEnds(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

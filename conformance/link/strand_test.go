@@ -2,8 +2,8 @@ package link
 
 import "testing"
 
-// Stranded connections pass nothing and do not end, new ones work, and what was sent reaches the store if it is
-// delivered.
+// Stranded connections pass nothing and stay open. New connections work. DeliverStranded forwards to the store what the
+// stranded connections have received.
 func TestStrand(t *testing.T) {
 	e := newEcho(t)
 	l := newLink(t, e.addr)

@@ -18,7 +18,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// parentVariable makes this program start a frozen process and wait to be killed.
+// parentVariable makes this program start a process and wait to be killed.
 const parentVariable = "ANYLOCK_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -68,7 +68,7 @@ func begin(t *testing.T, p conformance.Process, r backend.Request) <-chan confor
 	return answered
 }
 
-// none fails when there is an answer already.
+// none fails if there is an answer within 50 ms.
 func none(t *testing.T, answered <-chan conformance.ProcessGrant, when string) {
 	t.Helper()
 	select {
@@ -78,7 +78,7 @@ func none(t *testing.T, answered <-chan conformance.ProcessGrant, when string) {
 	}
 }
 
-// A shared request is shared in the process too.
+// A shared request is also shared in the other process.
 func TestSharedRequests(t *testing.T) {
 	p := start(t, 0)
 	shared := func(owner string) backend.Request {
@@ -175,7 +175,7 @@ func TestKilledProcessAnswersNothing(t *testing.T) {
 	p := start(t, 0)
 	<-begin(t, p, request("a", false))
 	waits := begin(t, p, request("b", true))
-	p.Freeze() // what is frozen can be killed
+	p.Freeze() // a frozen process can be killed
 	lost := make(chan error, 1)
 	go func() {
 		_, err := p.Lost(context.Background(), "a")
@@ -242,7 +242,7 @@ func parent() {
 	select {}
 }
 
-// A process ends with its parent: what it inherited is closed.
+// A process ends with its parent. Its end closes the pipe that it has inherited.
 func TestProcessDiesWithParent(t *testing.T) {
 	if process.Self("") == nil {
 		t.Skip("no process can be frozen here")
@@ -254,7 +254,7 @@ func TestProcessDiesWithParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mine.Close()
-	cmd.Stderr = theirs // which the process inherits
+	cmd.Stderr = theirs // the process inherits this pipe from its parent
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

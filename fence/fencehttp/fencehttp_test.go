@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/fence/fencehttp"
 )
 
-// Writes with a lower token than the highest one seen do not reach the resource.
+// A write with a token below the highest token seen does not reach the resource.
 func TestProtect(t *testing.T) {
 	var written []string
 	guards := map[string]*fence.Guard{"/a": new(fence.Guard), "/b": new(fence.Guard)}
@@ -63,7 +63,7 @@ func TestSetToken(t *testing.T) {
 	}
 }
 
-// Writes and reads of one resource share its Guard.
+// Protect and ProtectShared with the same Guard refuse stale writes and stale reads.
 func TestProtectShared(t *testing.T) {
 	var g fence.Guard
 	guard := func(*http.Request) *fence.Guard { return &g }

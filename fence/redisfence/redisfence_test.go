@@ -73,7 +73,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Numbers of Lua take a token for its neighbour. This is what the script would do if it compared numbers.
+// Lua's numbers cannot distinguish 2^53 from 2^53+1, so the script must compare digits.
 func TestNumbersOfLua(t *testing.T) {
 	c, ctx := connect(t), t.Context()
 	lower, err := c.Eval(ctx, `return tonumber(ARGV[1]) < tonumber(ARGV[2])`, nil, uint64(exact), uint64(exact+1)).Bool()
@@ -82,7 +82,8 @@ func TestNumbersOfLua(t *testing.T) {
 	}
 }
 
-// The body returns what it likes, and the errors are go-redis's.
+// The body may return any value, and its errors are those of go-redis. If the fence key does not hold a token, the body
+// does not run.
 func TestReplies(t *testing.T) {
 	c, ctx := connect(t), t.Context()
 	const key = "{replies}:fence"
@@ -150,7 +151,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// In a cluster the fence and what the body writes need one slot.
+// In a cluster, the fence key and the keys of the body must be in one slot.
 func TestCluster(t *testing.T) {
 	storetest.Long(t, "a cluster of three")
 	options := new(redis.ClusterOptions)

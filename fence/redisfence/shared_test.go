@@ -70,7 +70,7 @@ func TestSharedOrder(t *testing.T) {
 	}
 }
 
-// The two numbers refuse no live holder and accept no stale one, in any history.
+// In random histories, no live holder is refused, and no stale holder is accepted.
 func TestHistories(t *testing.T) {
 	c := connect(t)
 	seed := rand.Uint64()

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// startMariaDB starts a server of the test's own, and returns its database test.
+// startMariaDB starts a server for this test alone, and opens its database test.
 func startMariaDB(t *testing.T) *sql.DB {
 	t.Helper()
 	config := mysql.NewConfig()
@@ -44,7 +44,7 @@ func TestMariaDB(t *testing.T) {
 			return errors.As(err, &e) && (e.Number == deadlock || e.Number == recordChanged)
 		},
 		Waits: func(ctx context.Context) (waits bool) {
-			// innodb_trx would not do: it is not read anew while somebody polls it.
+			// innodb_trx would not do, because it is not refreshed while it is being polled.
 			err := db.QueryRowContext(ctx, `SELECT variable_value > 0 FROM information_schema.global_status
 				WHERE variable_name = 'Innodb_row_lock_current_waits'`).Scan(&waits)
 			return err == nil && waits
@@ -53,7 +53,7 @@ func TestMariaDB(t *testing.T) {
 	fencetest.Run(t, d)
 	t.Run("Leases", func(t *testing.T) { fencetest.RunLeases(t, d, db) })
 
-	// A plain SELECT reads the snapshot, and finds the token of before the later holder.
+	// A plain SELECT reads the snapshot of its transaction, which has the token from before the later holder.
 	t.Run("Naive", func(t *testing.T) {
 		naive := fencetest.Writer(fencetest.Naive)
 		if stale, err := d.OldSnapshot(t, sql.LevelRepeatableRead, naive, naive); !stale || err != nil {

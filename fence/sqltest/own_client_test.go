@@ -34,8 +34,8 @@ func lockOnce(t *testing.T, store backend.Backend) {
 	}
 }
 
-// A store on an application's client locks while the application uses all of the client's connections, and the client
-// works after the store is closed.
+// A store on an application's client can lock while the application uses all connections of the client. The client
+// still works after the store is closed.
 func TestOwnPgxClients(t *testing.T) {
 	s := servers.Postgres(t)
 	t.Run("stdlib", func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestOwnPgxClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.ConnConfig.User = "nobody" // as long as the hook does not change it
+		config.ConnConfig.User = "nobody" // unless the hook changes it
 		calls := 0
 		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 			calls++
@@ -107,7 +107,8 @@ func TestOwnPgxClients(t *testing.T) {
 	})
 }
 
-// An application that has a pool of pgx makes a store by its configuration, with the hook that sets its password.
+// An application that has a pgx pool creates a store from the pool's configuration, with the hook that sets the
+// password.
 func Example_pool() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, "postgres://app@localhost:5432/shop")

@@ -43,7 +43,7 @@ func TestPostgresLeases(t *testing.T) {
 	d := openPostgres(t)
 	fencetest.RunLeases(t, d, d.DB)
 
-	t.Run("Exists", func(t *testing.T) { // lets the next holder in, which writes first
+	t.Run("Exists", func(t *testing.T) { // admits the next holder, which writes first
 		order, err := d.Overtaken(t, d.DB, sql.LevelReadCommitted, fencetest.Exists)
 		if order != "new old" || err != nil {
 			t.Errorf("the writes are %q (%v)", order, err)
@@ -51,7 +51,7 @@ func TestPostgresLeases(t *testing.T) {
 	})
 }
 
-// Processes that start at once may all make the table.
+// Processes that start at the same time may all create the table.
 func TestPostgresCreateAtOnce(t *testing.T) {
 	d := openPostgres(t)
 	table := fence.NewTable(fence.Postgres, "at_once")
@@ -71,7 +71,7 @@ func TestPostgresCreateAtOnce(t *testing.T) {
 	}
 }
 
-// To look at the token and then to write lets a later holder write in between: the test must see that.
+// If the check and the write are not atomic, a later holder can write in between. The test must detect that.
 func TestPostgresNaive(t *testing.T) {
 	if stale, err := openPostgres(t).BetweenCheckAndWrite(t, sql.LevelReadCommitted); !stale || err != nil {
 		t.Errorf("a write with a token below the last: took effect %v, error %v", stale, err)

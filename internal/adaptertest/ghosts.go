@@ -8,12 +8,12 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// Ghosts is a store in memory whose first lease is lost to its holder when Lost is closed, and stays in the store until
-// its release or its TTL, as after renewals whose answers were lost.
+// Ghosts is an in-memory store. Closing Lost makes the holder lose the lease of the first attempt, but the store keeps
+// the lease until its release or expiry. The same happens if the replies to renewals are lost.
 type Ghosts struct {
 	backend.Backend
 	Lost  chan struct{}
-	Asked atomic.Int64 // counts attempts
+	Asked atomic.Int64 // number of attempts
 }
 
 // NewGhosts returns a new store.
@@ -29,7 +29,7 @@ func (g *Ghosts) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 }
 
 type ghost struct {
-	backend.Lease // it has no OnLost
+	backend.Lease // without OnLost
 	lost          chan struct{}
 }
 

@@ -14,8 +14,8 @@ var (
 	indent  = regexp.MustCompile(`(?m)^[\t ]+`)
 )
 
-// Page fails t unless each block of Go code on page is a part of the file source, but for its indentation, and each
-// link to a file leads to one. The page must show some code.
+// Page fails t unless page contains Go code, each block of this code occurs in the file source, and each link to a file
+// leads to an existing file. Indentation does not matter.
 func Page(t *testing.T, page, source string) {
 	t.Helper()
 	read := func(file string) string {
@@ -39,7 +39,7 @@ func Page(t *testing.T, page, source string) {
 	links(t, page, text)
 }
 
-// Links fails t unless each link to a file on page leads to one.
+// Links fails t unless each link to a file on page leads to an existing file.
 func Links(t *testing.T, page string) {
 	t.Helper()
 	text, err := os.ReadFile(page)

@@ -1,5 +1,5 @@
-// Package adaptertest has what the tests of all adapters share: they run on several stores, and compare their page with
-// their example.
+// Package adaptertest contains helpers for the tests of all adapters. These tests run on several stores, and compare
+// the adapter's page with its example.
 package adaptertest
 
 import (
@@ -16,13 +16,13 @@ import (
 	_ "github.com/anylock/lock/redis"
 )
 
-// Main runs the tests of a module, which must leave no goroutine behind.
+// Main runs the tests of a module. It fails if they leave a goroutine running.
 func Main(m *testing.M) {
 	logging.Disable() // go-redis logs every lost connection
 	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
 }
 
-// OnStores runs test with the URL of a store of its own, on each of the named kinds at once.
+// OnStores runs test on each of the named kinds of store in parallel. Each run gets the URL of its own store.
 func OnStores(t *testing.T, test func(t *testing.T, url string), kinds ...string) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -34,7 +34,7 @@ func OnStores(t *testing.T, test func(t *testing.T, url string), kinds ...string
 	}
 }
 
-// Open opens a client of a store, which the end of the test closes.
+// Open opens a client of a store. The client is closed at the end of the test.
 func Open(t *testing.T, url string, opts ...lock.Option) *lock.Locker {
 	t.Helper()
 	locks, err := lock.Open(t.Context(), url, opts...)

@@ -1,60 +1,63 @@
-// Package alarm orders items by time, and calls a function when the first is due. All items share one timer, and no
-// goroutine runs between alarms.
+// Package alarm orders items by time, and calls a function when the first item is due. All items share one timer, and
+// no goroutine runs between alarms.
 package alarm
 
 import "time"
 
-// openRuns is how many runs may grow at once: as many different TTLs as leases usually have, and some.
+// openRuns is how many runs can grow at once: the usual number of different TTLs, and a few more.
 const openRuns = 4
 
-// A Clock holds entries, the earliest first. The caller's lock guards it and the entries in it.
+// A Clock holds entries, the earliest first. The caller's lock guards the Clock and its entries.
 //
-// It keeps runs, which are lists in the order of time, in a heap by their first entries. Deadlines of one TTL are put
-// in in the order of time, or nearly so, and make one run: then nothing is moved but the entry and its neighbours,
-// however many there are. In a heap of all entries each move would touch a dozen others, far apart in memory.
+// A Clock divides its entries into runs, which are lists ordered by time. A heap orders the runs by their first
+// entries. Deadlines with the same TTL arrive nearly in order of time and form one run. However long the run is, a
+// change then touches only the entry and its neighbours. In a heap of all entries, each change would touch a dozen
+// other entries, far apart in memory.
 type Clock[T any] struct {
 	due  func()
-	base time.Time // from which times are counted here: numbers compare faster
-	// the first of each run; an own heap, because container/heap costs more than the rest of Set and Remove
+	base time.Time // times are stored as durations since base, because integers compare faster
+	// the first entry of each run; not a container/heap, which would cost more than the rest of Set and Remove
 	heap    []end[T]
-	growing [openRuns]end[T] // the last of each run that grows; nil is a free place
-	evict   int              // the run to give up next, for a new one
+	growing [openRuns]end[T] // the last entry of each run that can grow; a nil entry marks a free slot
+	evict   int              // the slot to reuse next for a new run
 	length  int
 	timer   *time.Timer
-	timerAt time.Time // when timer fires; zero when it is not set
+	timerAt time.Time // when timer fires; zero if timer is not set
 }
 
-// An end is the first or last entry of a run, with its time beside it.
+// An end is the first or last entry of a run, with a copy of its time.
 type end[T any] struct {
 	at    time.Duration
 	entry *Entry[T]
 }
 
-// New returns an empty Clock that calls due, on a goroutine of its own, when the first entry may be due. due takes the
-// caller's lock, calls Woken, takes what is due, and calls Arm. It may be called early, for nothing.
+// New returns an empty Clock. It calls due on its own goroutine when the first entry may be due. due must acquire the
+// caller's lock, call Woken, remove and handle the entries that are due, and call Arm. due may be called before any
+// entry is due.
 func New[T any](due func()) Clock[T] { return Clock[T]{due: due} }
 
-// An Entry is the place of one item in a Clock. The zero Entry but for Item is ready; it must not move.
+// An Entry is the slot of one item in a Clock. A zero Entry with an Item is ready to use. It must not be copied while
+// it is in a Clock.
 type Entry[T any] struct {
 	Item       T
 	at         time.Time
 	prev, next *Entry[T] // in its run
-	// of the run in the heap, from 1, for its first entry; within for the others; 0 when it is not there
+	// for the first entry of a run, the run's position in the heap, from 1; within for other entries; 0 outside a Clock
 	index int
 }
 
 const within = -1
 
-// At is when the entry is, or was last, due.
+// At returns when the entry is due, or when it was last due.
 func (e *Entry[T]) At() time.Time { return e.at }
 
 // Set reports whether the entry is in a Clock.
 func (e *Entry[T]) Set() bool { return e.index != 0 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (c *Clock[T]) Len() int { return c.length }
 
-// First is the entry that is due first, nil if there is none.
+// First returns the entry that is due first, or nil if there is none.
 func (c *Clock[T]) First() *Entry[T] {
 	if len(c.heap) == 0 {
 		return nil
@@ -62,7 +65,7 @@ func (c *Clock[T]) First() *Entry[T] {
 	return c.heap[0].entry
 }
 
-// FirstDue is the first entry if it is due at now, nil otherwise.
+// FirstDue returns the first entry if it is due at now, or nil.
 func (c *Clock[T]) FirstDue(now time.Time) *Entry[T] {
 	if e := c.First(); e != nil && !now.Before(e.at) {
 		return e
@@ -70,7 +73,7 @@ func (c *Clock[T]) FirstDue(now time.Time) *Entry[T] {
 	return nil
 }
 
-// Set puts e in, or moves it, to be due at the given time. Call Arm afterwards.
+// Set adds e, or moves it, so that it is due at the given time. Call Arm afterwards.
 func (c *Clock[T]) Set(e *Entry[T], at time.Time) {
 	if e.index != 0 {
 		c.Remove(e)
@@ -81,7 +84,7 @@ func (c *Clock[T]) Set(e *Entry[T], at time.Time) {
 	e.at = at
 	c.length++
 	f := end[T]{at.Sub(c.base), e}
-	run, free := -1, -1 // the one that ends last, of those that end by then
+	run, free := -1, -1 // of the runs that end no later than f, run ends last
 	for i := range c.growing {
 		switch g := &c.growing[i]; {
 		case g.entry == nil:
@@ -106,7 +109,7 @@ func (c *Clock[T]) Set(e *Entry[T], at time.Time) {
 	c.rise(len(c.heap), f)
 }
 
-// Remove removes e if the Clock has it.
+// Remove removes e if it is in the Clock.
 func (c *Clock[T]) Remove(e *Entry[T]) {
 	if e.index == 0 {
 		return
@@ -159,7 +162,7 @@ func (c *Clock[T]) place(index int, f end[T]) {
 	f.entry.index = index
 }
 
-// rise puts a run into the heap at an index, or further up.
+// rise inserts a run into the heap at index i or above.
 func (c *Clock[T]) rise(i int, f end[T]) {
 	for i > 1 && f.at < c.heap[i/2-1].at {
 		c.place(i, c.heap[i/2-1])
@@ -168,7 +171,7 @@ func (c *Clock[T]) rise(i int, f end[T]) {
 	c.place(i, f)
 }
 
-// sink puts a run into the heap at an index, or further down.
+// sink inserts a run into the heap at index i or below.
 func (c *Clock[T]) sink(i int, f end[T]) {
 	for n := len(c.heap); 2*i <= n; {
 		child := 2 * i
@@ -184,11 +187,11 @@ func (c *Clock[T]) sink(i int, f end[T]) {
 	c.place(i, f)
 }
 
-// Woken says that due has been called.
+// Woken records that the timer has fired. due must call it.
 func (c *Clock[T]) Woken() { c.timerAt = time.Time{} }
 
-// Arm sets the timer for the first entry. A timer that will fire too early is left alone, because due then finds
-// nothing and arms it again: that is cheaper than moving it whenever the first entry moves.
+// Arm sets the timer for the first entry. It does not move a timer that would fire too early, because due then finds no
+// entry and calls Arm again. This costs less than moving the timer with every move of the first entry.
 func (c *Clock[T]) Arm() {
 	first := c.First()
 	if first == nil || !c.timerAt.IsZero() && !first.at.Before(c.timerAt) {
@@ -202,7 +205,8 @@ func (c *Clock[T]) Arm() {
 	}
 }
 
-// Stop removes all entries and stops the timer. A call of due may be under way.
+// Stop removes all entries and stops the timer. A call of due may still be in progress. Do not call Set afterwards: the
+// timer might not start again.
 func (c *Clock[T]) Stop() {
 	for e := c.First(); e != nil; e = c.First() {
 		c.Remove(e)

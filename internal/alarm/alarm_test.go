@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
-// bells rings its entries, and notes which and when.
+// bells records when each entry was due.
 type bells struct {
 	mu    sync.Mutex
 	clock alarm.Clock[int]
@@ -48,7 +48,7 @@ func (b *bells) set(e *alarm.Entry[int], after time.Duration) {
 	b.clock.Arm()
 }
 
-// Whatever is put in, moved and taken out, each entry that stays is rung exactly at its time.
+// Whichever entries are added, moved and removed, each remaining entry is due exactly at its time.
 func TestEveryEntryAtItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBells()
@@ -96,7 +96,7 @@ func TestEveryEntryAtItsTime(t *testing.T) {
 	})
 }
 
-// An entry that is moved later again and again costs one call, not one timer operation each.
+// An entry that is repeatedly moved later causes a single early call of due.
 func TestEarlyTimerIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBells()

@@ -1,4 +1,4 @@
 package alarm
 
-// Runs is the number of runs that c has made of its entries.
+// Runs returns the number of runs in c.
 func (c *Clock[T]) Runs() int { return len(c.heap) }

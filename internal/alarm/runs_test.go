@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// Leases of a few TTLs, renewed again and again, some earlier than they would be, some never, make a few runs and no
-// more, and come in the order of their times.
+// Entries that are repeatedly moved to now plus one of a few TTLs form at most one run for each TTL, and come out in
+// order of time.
 func TestDeadlinesOfEqualTTLsMakeFewRuns(t *testing.T) {
 	const leases, steps = 1000, 20_000
 	ttls := []time.Duration{time.Minute, 10 * time.Second, time.Hour}
@@ -42,7 +42,7 @@ func TestDeadlinesOfEqualTTLsMakeFewRuns(t *testing.T) {
 	}
 }
 
-// Whatever is put in and taken out, in whatever order and at equal times too, the first is the first.
+// First returns the earliest entry, whichever entries are added and removed, in any order and at equal times.
 func TestFirstIsFirst(t *testing.T) {
 	clock := alarm.New[int](func() {})
 	entries := make([]alarm.Entry[int], 50)
@@ -54,7 +54,7 @@ func TestFirstIsFirst(t *testing.T) {
 			clock.Remove(e)
 			delete(in, e)
 		} else {
-			at := now.Add(time.Duration(step%1000) + time.Duration(rand.N(30))) // in runs, and back from time to time
+			at := now.Add(time.Duration(step%1000) + time.Duration(rand.N(30))) // mostly ascending, so that runs form
 			clock.Set(e, at)
 			in[e] = at
 		}

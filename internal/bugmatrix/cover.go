@@ -2,13 +2,13 @@ package bugmatrix
 
 import "slices"
 
-// Cover returns a small subset of checks with at least one check of every row, in the order of checks. All of always
-// belong to the subset.
+// Cover returns a small subset of checks that contains at least one check of every row, in the order of checks. The
+// subset contains all of always.
 //
-// It adds the only check of each row that has just one, then again and again the check that finds most of the remaining
-// rows, the first of checks among equals. In the end it removes each check without which every row still has one, the
-// last first. The result need not be the smallest, but no check of it can be left out. A row without any check of
-// checks is ignored.
+// Cover first adds the check of each row that has only one. Then it repeatedly adds the check that finds most of the
+// remaining rows; among equals, it adds the first. Finally it removes each added check that no row needs, starting with
+// the last. The result need not be the smallest, but none of the added checks can be removed. Cover ignores rows that
+// contain none of checks.
 func Cover(checks []string, rows [][]string, always []string) []string {
 	core := make(map[string]bool)
 	for _, c := range always {
@@ -47,7 +47,7 @@ func Cover(checks []string, rows [][]string, always []string) []string {
 	return slices.DeleteFunc(slices.Clone(checks), func(c string) bool { return !core[c] })
 }
 
-// count returns how many of rows have check, and no check of core.
+// count returns how many rows contain check and no check of core.
 func count(rows [][]string, check string, core map[string]bool) (n int) {
 	for _, row := range rows {
 		if slices.Contains(row, check) && !slices.ContainsFunc(row, func(c string) bool { return core[c] }) {

@@ -1,4 +1,4 @@
-// Package bugmatrix stores which check of the conformance suite finds which bug, and computes the core of the suite
+// Package bugmatrix records which check of the conformance suite finds which bug, and computes the core of the suite
 // from these records.
 package bugmatrix
 
@@ -16,7 +16,7 @@ import (
 // A Matrix records which checks find each bug. Every bug was tried on every check.
 type Matrix struct {
 	Checks []string // the checks that were tried, in the order in which they were first recorded
-	// from each bug to the checks that find it, in the order of Checks; none if only chance finds it
+	// the checks that find each bug, in the order of Checks; empty if the bug is found only by chance
 	Rows map[string][]string
 }
 
@@ -38,7 +38,7 @@ func Read(file string) (Matrix, error) {
 	return m, nil
 }
 
-// add adds what the fields of a line say.
+// add adds the check or the bug in the fields of a line.
 func (m *Matrix) add(fields []string) error {
 	switch {
 	case len(fields) == 2 && fields[0] == "check":
@@ -59,8 +59,8 @@ func (m *Matrix) add(fields []string) error {
 	return errors.New("neither a check nor a bug")
 }
 
-// Write replaces file. Each check is one line and has the number of its line, from 0; each bug is one line with the
-// numbers of the checks that find it.
+// Write replaces file. It writes one line for each check, numbered from 0, and one line for each bug, with the numbers
+// of the checks that find it.
 func (m Matrix) Write(file string) error {
 	var b bytes.Buffer
 	number := make(map[string]int)

@@ -48,7 +48,7 @@ func TestCover(t *testing.T) {
 		{"only one check finds a bug", "AB B", "", "B"},
 		{"always", "AB", "C", "AC"},
 		{"always is enough", "AC BC", "C", "C"},
-		// C finds most and goes first. What A and B are needed for makes C needless.
+		// C finds most rows and is added first. Later A and B, which AD and BE need, make C superfluous.
 		{"needless in the end", "AC AC BC BC AD BE", "", "AB"},
 		{"unknown checks", "AX XY X", "", "A"},
 	} {

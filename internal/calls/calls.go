@@ -1,4 +1,4 @@
-// Package calls counts the calls in progress of a store's client, so that its Close can wait for them.
+// Package calls counts the calls in progress of a store's client, so that the client's Close can wait for them.
 package calls
 
 import (
@@ -10,17 +10,17 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Calls counts calls and what they do in the background. The zero Calls is ready; it may be used by many goroutines at
-// once.
+// Calls counts calls and their background work. The zero Calls is ready to use. Its methods are safe for concurrent
+// use.
 type Calls struct {
 	mu      sync.Mutex
 	n       int
 	closing bool
 	sealed  bool
-	idle    chan struct{} // not nil while Drain waits; closed at n == 0
+	idle    chan struct{} // not nil while Drain waits; closed when n reaches 0
 }
 
-// Begin counts a call in. It is false once the calls are sealed.
+// Begin counts a new call. It returns false, and counts nothing, once the calls are sealed.
 func (c *Calls) Begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,8 +31,8 @@ func (c *Calls) Begin() bool {
 	return true
 }
 
-// Enter is Begin for a call of a Backend, and returns why it must not go on: it is invalid, its context has ended, or
-// closing is closed.
+// Enter begins a call of a Backend. It returns an error, and counts nothing, if the call is invalid, its context has
+// ended, closing is closed, or the calls are sealed.
 func (c *Calls) Enter(ctx context.Context, closing <-chan struct{}, invalid error) error {
 	if invalid != nil {
 		return invalid
@@ -52,14 +52,14 @@ func (c *Calls) Enter(ctx context.Context, closing <-chan struct{}, invalid erro
 	}
 }
 
-// Join counts in what a call starts, sealed or not.
+// Join counts work that a call starts, even if the calls are sealed.
 func (c *Calls) Join() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n++
 }
 
-// End counts a call out.
+// End ends one call.
 func (c *Calls) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,8 @@ func (c *Calls) End() {
 	}
 }
 
-// Background runs f on a goroutine that counts as a call, and reports whether it does: not once the calls are sealed.
+// Background runs f on a new goroutine that counts as a call. Once the calls are sealed, it returns false and does not
+// run f.
 func (c *Calls) Background(f func()) bool {
 	if !c.Begin() {
 		return false
@@ -82,7 +83,7 @@ func (c *Calls) Background(f func()) bool {
 	return true
 }
 
-// Close closes closing, once, and reports whether it did.
+// Close closes closing at its first call, and reports whether this was the first call.
 func (c *Calls) Close(closing chan struct{}) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +95,7 @@ func (c *Calls) Close(closing chan struct{}) bool {
 	return true
 }
 
-// Drain waits until nothing goes on, or for limit.
+// Drain waits until no call is in progress, limit at most.
 func (c *Calls) Drain(limit time.Duration) {
 	c.mu.Lock()
 	if c.n == 0 {
@@ -114,14 +115,14 @@ func (c *Calls) Drain(limit time.Duration) {
 	}
 }
 
-// Idle reports whether nothing goes on.
+// Idle reports whether no call is in progress.
 func (c *Calls) Idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n == 0
 }
 
-// Seal lets no call begin any more.
+// Seal prevents new calls.
 func (c *Calls) Seal() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 func TestDrainWaitsForWhatGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Calls
-		c.Drain(time.Hour) // nothing does
+		c.Drain(time.Hour) // no call is in progress
 		if !c.Begin() || c.Idle() {
 			t.Error("a call is not counted")
 		}

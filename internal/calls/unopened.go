@@ -7,8 +7,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// CloseUnopened closes a backend that could not be opened. If ctx has ended, CloseUnopened does not wait for the
-// requests that the backend still has to end.
+// CloseUnopened closes a backend that could not be opened. If ctx has ended, CloseUnopened does not wait until the
+// backend has ended its requests.
 func CloseUnopened(ctx context.Context, b io.Closer) {
 	if kit.Ended(ctx) {
 		go b.Close()

@@ -24,7 +24,7 @@ func costliest(costs map[string]time.Duration, share float64) []string {
 	return slices.Sorted(slices.Values(names[:n]))
 }
 
-// sum returns the total cost of the checks of these names.
+// sum returns the total cost of the named checks.
 func sum(costs map[string]time.Duration, names []string) (total time.Duration) {
 	for _, name := range names {
 		total += costs[name]

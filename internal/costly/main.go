@@ -1,9 +1,9 @@
-// Command costly finds the checks of the core that take the most processor time on real servers, and writes
-// conformance/costly.go, the list of the checks that RunCore leaves out with -short. "make costly" runs it.
+// Command costly finds the checks of the core that use the most processor time on real servers. It writes
+// conformance/costly.go, the list of the checks that RunCore skips with -short. "make costly" runs it.
 //
-// Each check of the core runs alone, in its own process, as "go test -short" runs it. Its cost is the user and
-// system time of that process and of the servers that it starts, less those of ClientsShareStore, which runs before
-// every check. The list has the fewest checks that together take the share -share of the time.
+// Each check of the core runs alone, in its own process, as "go test -short" runs it. Its cost is the user and system
+// time of that process and of the servers that it starts, minus the cost of ClientsShareStore, which runs before every
+// check. The list is the smallest set of checks that together use the share -share of the time.
 //
 // Use a quiet machine, and stores whose servers are installed. Three stores take about ten minutes.
 package main
@@ -39,8 +39,8 @@ func main() {
 	}
 }
 
-// record measures the checks that only matches on each store, a folder of this module. It writes the list if only
-// matches every check.
+// record measures the checks that only matches. Each store is a folder of this module. record writes the list if only
+// is empty.
 func record(stores []string, share float64, only *regexp.Regexp) error {
 	dir, err := moduleroot.Find()
 	if err != nil {
@@ -98,14 +98,14 @@ func measure(dir string, only *regexp.Regexp, costs map[string]time.Duration) er
 	return nil
 }
 
-// processorTime returns the user and system time of a test binary that runs c alone, and of its servers.
+// processorTime returns the user and system time of a test binary that runs c alone, and of the servers that it starts.
 func processorTime(dir, bin string, c conformance.Check) (time.Duration, error) {
 	const limit = 10 * time.Minute
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bin, "-test.short", "-test.run", "^TestConformance$/^"+c.Group+"$/^"+c.Name+"$")
 	cmd.Dir = dir
-	// FULL: -short leaves no check out.
+	// FULL: -short skips no check.
 	cmd.Env = append(os.Environ(), "ANYLOCK_CONFORMANCE_FULL=1", "ANYLOCK_TEST_REQUIRE=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("%s: %w\n%s", c.Name, err, out)

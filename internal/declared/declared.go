@@ -1,4 +1,4 @@
-// Package declared finds the declarations of a Go package, as text for documents.
+// Package declared returns the declarations of a Go package as text for documents.
 package declared
 
 import (
@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// In returns the text of what the package in dir declares, by name: functions, methods as "type.method", types,
-// constants and variables, each with its comment. Tests are left out.
+// In returns the text of each declaration of the package in dir, by name: functions, methods as "type.method", types,
+// constants and variables. The text includes the doc comment, except for declarations in parentheses. In ignores test
+// files.
 func In(dir string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -40,7 +41,7 @@ func In(dir string) (map[string]string, error) {
 	return found, nil
 }
 
-// collect adds what d declares.
+// collect adds the declarations of d.
 func collect(found map[string]string, d ast.Decl, text func(from, to token.Pos) string) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:

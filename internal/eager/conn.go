@@ -30,14 +30,14 @@ type conn struct {
 	net.Conn
 	raw   syscall.RawConn
 	most  time.Duration
-	asked atomic.Bool // written to since the latest Read began
+	asked atomic.Bool // c was written to since the latest Read began
 
-	// Of the one who holds looking.
+	// The fields below belong to the goroutine that has set looking.
 	pace pace
 	into []byte
 	n    int
 	err  error
-	poll func(fd uintptr) bool // look, made once
+	poll func(fd uintptr) bool // the method value of look, created once
 }
 
 // SyscallConn implements [syscall.Conn].
@@ -61,7 +61,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// fetch polls for an answer for a moment.
+// fetch polls for a reply for a moment.
 func (c *conn) fetch(p []byte) (n int, err error, done bool) {
 	if !c.pace.ready() {
 		return 0, nil, false
@@ -69,7 +69,7 @@ func (c *conn) fetch(p []byte) (n int, err error, done bool) {
 	c.into = p
 	defer func() { c.into = nil }()
 	for i, end := 1, time.Now().Add(c.most); ; i++ {
-		if err := c.raw.Read(c.poll); err != nil { // closed, or past its deadline
+		if err := c.raw.Read(c.poll); err != nil { // c is closed, or its deadline has passed
 			return 0, nil, false
 		}
 		switch {
@@ -94,7 +94,7 @@ func (c *conn) fetch(p []byte) (n int, err error, done bool) {
 	}
 }
 
-// look reads what is there. It never asks to be called again.
+// look reads the available data. It returns true, so that the RawConn never waits for more.
 func (c *conn) look(fd uintptr) bool {
 	c.n, c.err = syscall.Read(int(fd), c.into)
 	return true

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A sleeper counts how often its reader lies down.
+// A sleeper counts the calls of Read, in which the reader sleeps.
 type sleeper struct {
 	*net.TCPConn
 	reads atomic.Int32
@@ -27,7 +27,7 @@ func (s *sleeper) Read(p []byte) (int, error) {
 
 const long = time.Minute
 
-// pair returns a connection that looks for answers for as long as most, what is below it, and its peer.
+// pair returns a connection that polls for up to most, the sleeper below it, and its peer.
 func pair(t *testing.T, most time.Duration) (*conn, *sleeper, *net.TCPConn) {
 	t.Helper()
 	if alone() {
@@ -71,7 +71,7 @@ func read(t *testing.T, c net.Conn, want string) {
 	}
 }
 
-// begin begins to read.
+// begin starts a Read in the background.
 func begin(c net.Conn) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -81,7 +81,7 @@ func begin(c net.Conn) <-chan error {
 	return done
 }
 
-// reading begins to read, and returns when it is being looked for the answer.
+// reading starts a Read in the background, and returns when the Read polls.
 func reading(t *testing.T, c net.Conn) <-chan error {
 	t.Helper()
 	done := begin(c)
@@ -134,7 +134,7 @@ func TestUnaskedIsWaitedForAsleep(t *testing.T) {
 func TestLateAnswerIsWaitedForAsleep(t *testing.T) {
 	c, below, peer := pair(t, time.Millisecond)
 	write(t, c, "question")
-	go func() { // when it is looked for no more
+	go func() { // when c no longer polls
 		end := time.Now().Add(10 * time.Second)
 		for ; below.reads.Load() == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		}
@@ -176,7 +176,7 @@ func TestDeadlineWhileLooking(t *testing.T) {
 	if err := c.SetReadDeadline(time.Now().Add(30 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	isDeadline(result(t, begin(c))) // it may have passed already
+	isDeadline(result(t, begin(c))) // the deadline may have passed before the Read begins
 
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestPeerGoesWhileLooking(t *testing.T) {
 	}
 }
 
-// With one processor looking would keep the answerer, or other goroutines, from it.
+// With one processor, no connection polls, because the polling would delay the peer and other goroutines.
 func TestOneProcessor(t *testing.T) {
 	c, below, peer := pair(t, long)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -239,7 +239,7 @@ func TestOneProcessor(t *testing.T) {
 	}
 }
 
-// What is no socket stays what it is.
+// New does not wrap a connection that is not a socket.
 func TestNoSocket(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()

@@ -1,10 +1,11 @@
 package eager
 
-// A pace says when to poll for an answer: always while they come soon. Each one that does not doubles how many are
-// waited for asleep before the next trial; each one that does halves it.
+// A pace decides whether to poll for a reply. While replies arrive soon, every reply is polled for. Each reply that is
+// late in a trial doubles the number of replies without polling before the next trial. Each reply that is soon halves
+// it.
 type pace struct{ rest, skip uint16 }
 
-// mostRest makes a trial so rare that it costs less than a microsecond for each request.
+// mostRest makes trials so rare that they cost less than a microsecond per request.
 const mostRest = 256
 
 func (p *pace) ready() bool {

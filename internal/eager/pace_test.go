@@ -2,7 +2,7 @@ package eager
 
 import "testing"
 
-// trials counts how many of n answers are looked for.
+// trials counts how many of n replies are polled for.
 func (p *pace) trials(n int, soon bool) (trials int) {
 	for range n {
 		if !p.ready() {
@@ -18,7 +18,8 @@ func (p *pace) trials(n int, soon bool) (trials int) {
 	return trials
 }
 
-// A peer that is far is hardly ever looked for; one that has come near soon always is.
+// Replies from a distant peer are hardly ever polled for. Once replies arrive soon again, all are polled for after a
+// while.
 func TestPace(t *testing.T) {
 	var p pace
 	if n := p.trials(1000, true); n != 1000 {
@@ -33,7 +34,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Where every other answer is late at least the others gain now and then, and not every late one costs.
+// If every other reply is late, some of the others are still polled for, and not every late reply is.
 func TestPaceOfMixedAnswers(t *testing.T) {
 	var p pace
 	soon, late := 0, 0

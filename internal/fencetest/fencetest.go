@@ -1,4 +1,4 @@
-// Package fencetest has the tests of package fence that every database must pass.
+// Package fencetest contains the tests of package fence that every database must pass.
 package fencetest
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/anylock/lock/fence"
 )
 
-// A Database is one under test. Nobody else uses its tables account and fences.
+// A Database is a database under test. Nobody else uses its tables account and fences.
 type Database struct {
 	*sql.DB
 	Dialect fence.Dialect
 	Levels  []sql.IsolationLevel
-	// Again reports whether err means that the transaction is to be begun again: a serialization failure, a deadlock.
+	// Again reports whether err means that the transaction must be retried: a serialization failure or a deadlock.
 	Again func(err error) bool
-	// Waits reports whether a transaction waits for a lock of another. It is nil if the database makes nobody wait.
+	// Waits reports whether a transaction waits for a lock of another. It is nil if transactions never wait.
 	Waits func(ctx context.Context) bool
 }
 
@@ -34,7 +34,7 @@ func Run(t *testing.T, d Database) {
 		for name, c := range d.checks() {
 			t.Run(fmt.Sprintf("%v/%s", level, name), func(t *testing.T) {
 				for conflict, sides := range c.conflicts() {
-					// There a row that was read is locked, and nobody else can write to it.
+					// In MySQL, a serializable transaction locks the rows that it reads, so no later holder could write.
 					if d.Dialect != fence.MySQL || level != sql.LevelSerializable {
 						t.Run("OldSnapshot/"+conflict, func(t *testing.T) {
 							if stale, err := d.OldSnapshot(t, level, sides.old, sides.later); stale || !d.refused(err) {
@@ -56,7 +56,7 @@ func (d Database) refused(err error) bool {
 	return errors.Is(err, fence.ErrStale) || err != nil && d.Again(err)
 }
 
-// A Check checks the token of the one account that there is.
+// A Check checks a token of the only account.
 type Check func(ctx context.Context, tx *sql.Tx, token uint64) error
 
 const accountID = 7
@@ -68,7 +68,7 @@ func (d Database) columns() fence.Column {
 	return fence.NewColumns(d.Dialect, "account", "id", "fence", "shared_fence")
 }
 
-// Checks are those of a writer and of a reader. Shared is nil if the resource has no readers.
+// Checks are the checks of a writer and of a reader. Shared is nil if the resource has no readers.
 type Checks struct{ Exclusive, Shared Check }
 
 func (d Database) checks() map[string]Checks {
@@ -109,7 +109,7 @@ func Writer(check Check) Actor { return Actor{check, write} }
 
 func reader(check Check) Actor { return Actor{check, read} }
 
-// actOnce checks token and acts, in a transaction that is open.
+// actOnce checks token and acts, in an open transaction.
 func (a Actor) actOnce(ctx context.Context, tx *sql.Tx, token uint64) error {
 	if err := a.Check(ctx, tx, token); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (a Actor) actOnce(ctx context.Context, tx *sql.Tx, token uint64) error {
 
 type conflict struct{ old, later Actor }
 
-// conflicts returns who is refused after whom.
+// conflicts returns pairs of actors. In each pair, the old actor must be refused after the later actor has acted.
 func (c Checks) conflicts() map[string]conflict {
 	writer := Writer(c.Exclusive)
 	conflicts := map[string]conflict{"WriterAfterWriter": {writer, writer}}
@@ -130,7 +130,7 @@ func (c Checks) conflicts() map[string]conflict {
 	return conflicts
 }
 
-// Naive is the check that everybody writes first: look, then write. The column fence is raised with the write.
+// Naive is the check that everybody writes first: it reads and compares, and a separate write raises the column fence.
 func Naive(ctx context.Context, tx *sql.Tx, token uint64) error {
 	var seen uint64
 	if err := tx.QueryRowContext(ctx, `SELECT fence FROM account`).Scan(&seen); err != nil {
@@ -139,7 +139,7 @@ func Naive(ctx context.Context, tx *sql.Tx, token uint64) error {
 	return fence.Compare("account 7", token, seen)
 }
 
-// reset makes the tables anew, with one account that nobody has written to.
+// reset creates the tables anew, with one account that nobody has written to.
 func (d Database) reset(t *testing.T) {
 	t.Helper()
 	for _, statement := range []string{
@@ -151,7 +151,7 @@ func (d Database) reset(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // the second time it is there
+	for range 2 { // the second time the table exists
 		if err := d.table().Create(t.Context(), d.DB); err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func (d Database) begin(t *testing.T, level sql.IsolationLevel) *sql.Tx {
 	return tx
 }
 
-// write adds 1 to the balance, as read before, and the token to the history.
+// write adds 1 to the balance that it has read, and appends the token to the history.
 func write(ctx context.Context, tx *sql.Tx, token uint64) error {
 	var balance int64
 	if err := tx.QueryRowContext(ctx, `SELECT balance FROM account`).Scan(&balance); err != nil {
@@ -180,7 +180,7 @@ func write(ctx context.Context, tx *sql.Tx, token uint64) error {
 	return err
 }
 
-// read adds the token to the history, marked as a reader's.
+// read appends the token to the history, marked as a reader's.
 func read(ctx context.Context, tx *sql.Tx, token uint64) error {
 	_, err := tx.ExecContext(ctx, fmt.Sprintf(`UPDATE account SET history = CONCAT(history, ' %s%d')`, readMark, token))
 	return err
@@ -194,7 +194,7 @@ type event struct {
 	shared bool
 }
 
-// history returns what took effect, oldest first, and fails unless each write has added 1.
+// history returns the events, oldest first. It fails the test unless each write has added 1.
 func (d Database) history(t *testing.T) (events []event) {
 	t.Helper()
 	var balance, writes int
@@ -219,8 +219,8 @@ func (d Database) history(t *testing.T) (events []event) {
 	return events
 }
 
-// OldSnapshot lets a transaction read before a later holder acts, and then check and act with the lower token. It
-// reports whether that act took effect.
+// OldSnapshot opens a transaction that reads before a later holder acts, and then checks and acts with a lower token.
+// It reports whether the second act took effect.
 func (d Database) OldSnapshot(t *testing.T, level sql.IsolationLevel, old, later Actor) (stale bool, err error) {
 	t.Helper()
 	d.reset(t)
@@ -237,7 +237,7 @@ func (d Database) OldSnapshot(t *testing.T, level sql.IsolationLevel, old, later
 	if err = old.actOnce(ctx, oldTx, 256); err == nil {
 		err = oldTx.Commit()
 	}
-	_ = oldTx.Rollback() // done, if it has committed
+	_ = oldTx.Rollback() // fails if it has committed
 	var history string
 	if err := d.QueryRowContext(ctx, `SELECT history FROM account`).Scan(&history); err != nil {
 		t.Fatal(err)
@@ -245,8 +245,8 @@ func (d Database) OldSnapshot(t *testing.T, level sql.IsolationLevel, old, later
 	return strings.Contains(history, "256"), err
 }
 
-// BetweenCheckAndWrite lets a later holder write between another's check and write, which Naive cannot prevent. It
-// reports whether the write with the lower token took effect.
+// BetweenCheckAndWrite lets a later holder write between the check and the write of another holder, which Naive cannot
+// prevent. It reports whether the write with the lower token took effect.
 func (d Database) BetweenCheckAndWrite(t *testing.T, level sql.IsolationLevel) (stale bool, err error) {
 	t.Helper()
 	d.reset(t)

@@ -7,17 +7,17 @@ import (
 	"github.com/anylock/lock/fence"
 )
 
-// A Scheme checks tokens at a resource that nobody has used.
+// A Scheme checks tokens at a resource that is unused at first.
 type Scheme interface {
 	Check(token uint64) error       // by a writer, before it acts
 	CheckShared(token uint64) error // by a reader
 }
 
-// Verdict counts what a Scheme does wrong.
+// Verdict counts the errors of a Scheme.
 type Verdict struct {
-	LiveRefused   int // holders whose lease had not ended
-	StaleAccepted int // holders that were overtaken: a later lease that excludes theirs has acted
-	Stale, Live   int // how many of each have acted or tried to
+	LiveRefused   int // holders that were refused although their lease had not ended
+	StaleAccepted int // stale holders that were accepted: a later lease that excludes theirs has acted
+	Stale, Live   int // the number of checks by stale and by live holders
 }
 
 // Add adds the counts of another history.
@@ -28,7 +28,7 @@ func (v *Verdict) Add(w Verdict) {
 	v.Live += w.Live
 }
 
-// A lease of a history.
+// A histLease is a lease of a history.
 type histLease struct {
 	token  uint64
 	shared bool
@@ -36,15 +36,15 @@ type histLease struct {
 	acted  bool
 }
 
-// History grants and ends leases on one key at random, and lets holders act while their leases live and afterwards. The
-// error is one of scheme's that is not ErrStale.
+// History grants and ends leases on one key at random. It lets holders act while their leases are live and afterwards.
+// It returns an error if scheme fails with another error than ErrStale.
 //
-// Grants keep rule 7 of package backend and nothing more: an exclusive token is above all tokens before and below all
-// after; shared tokens between two exclusive ones have any order.
+// Grants obey rule 7 of package backend and nothing more: an exclusive token is above all earlier tokens and below all
+// later ones. Shared tokens between two exclusive tokens have any order.
 func History(random *rand.Rand, scheme Scheme, steps int) (v Verdict, err error) {
 	var leases []*histLease // in the order of their grants
 	base := uint64(1)       // above every exclusive token granted so far
-	highest := uint64(0)    // token granted so far
+	highest := uint64(0)    // the highest token granted so far
 	for range steps {
 		switch random.IntN(4) {
 		case 0, 1:
@@ -54,7 +54,7 @@ func History(random *rand.Rand, scheme Scheme, steps int) (v Verdict, err error)
 			}
 			l := &histLease{shared: shared, live: true}
 			if shared {
-				const spread = 8 // among how many numbers a reader's token is
+				const spread = 8 // the number of values from which a reader's token is drawn
 				l.token = base + random.Uint64N(spread)
 				highest = max(highest, l.token)
 			} else {
@@ -66,11 +66,11 @@ func History(random *rand.Rand, scheme Scheme, steps int) (v Verdict, err error)
 			if len(leases) > 0 {
 				leases[random.IntN(len(leases))].live = false
 			}
-		case 3: // a holder acts, whose lease may have ended
+		case 3: // a holder acts; its lease may have ended
 			if len(leases) == 0 {
 				continue
 			}
-			// one of the latest: earlier ones would all be stale
+			// draw one of the latest leases, because earlier ones would all be stale
 			const latest = 6
 			first := max(0, len(leases)-latest)
 			i := first + random.IntN(len(leases)-first)
@@ -91,7 +91,7 @@ func grantable(leases []*histLease, shared bool) bool {
 	return true
 }
 
-// act lets the holder of leases[i] check its token and act if it passes.
+// act lets the holder of leases[i] check its token, and act if the check passes.
 func (v *Verdict) act(leases []*histLease, i int, scheme Scheme) error {
 	l, check := leases[i], scheme.Check
 	if l.shared {

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/sqltable"
 )
 
-// A stopped is the lease of a holder that was stopped before it could look at its clock again.
+// A stopped is the lease of a holder that was stopped before it could check its clock again.
 type stopped struct{ key, owner string }
 
 func (s stopped) Key() string   { return s.key }
@@ -25,7 +25,7 @@ type LeaseCheck func(ctx context.Context, tx *sql.Tx, l fence.Held) error
 
 const table = "leases"
 
-// RunLeases tests fence.Leases. store is a database of its own connections to the same data.
+// RunLeases tests fence.Leases. store uses its own connections to the same database.
 func RunLeases(t *testing.T, d Database, store *sql.DB) {
 	check := fence.NewLeases(d.Dialect, table).Check
 	for _, level := range d.Levels {
@@ -37,8 +37,8 @@ func RunLeases(t *testing.T, d Database, store *sql.DB) {
 	}
 }
 
-// Overtaken stops a holder between its check and its commit until its lease has expired, while another waits for the
-// key. It returns the order of their writes.
+// Overtaken stops a holder between its check and its commit until its lease has expired, while another holder waits for
+// the key. It returns the order of their writes.
 func (d Database) Overtaken(
 	t *testing.T, db *sql.DB, level sql.IsolationLevel, check LeaseCheck,
 ) (order string, err error) {
@@ -72,7 +72,7 @@ func (d Database) Overtaken(
 	}()
 	<-lease.Lost()
 	select {
-	case err := <-granted: // before the old holder's commit
+	case err := <-granted: // granted before the old holder's commit
 		if err != nil {
 			t.Fatal("the next holder: ", err)
 		}
@@ -82,7 +82,7 @@ func (d Database) Overtaken(
 	if _, err = tx.ExecContext(ctx, `UPDATE account SET history = CONCAT(history, ' old')`); err == nil {
 		err = tx.Commit()
 	}
-	_ = tx.Rollback() // done, if it has committed
+	_ = tx.Rollback() // fails if it has committed
 	if err := <-granted; err != nil {
 		t.Fatal("the next holder: ", err)
 	}
@@ -104,7 +104,7 @@ func (d Database) append(ctx context.Context, word string) error {
 	return err
 }
 
-// Exists checks a lease as it is often written: without a lock of its row.
+// Exists is a common but wrong check of a lease: it does not lock the row of the lease.
 func Exists(ctx context.Context, tx *sql.Tx, l fence.Held) error {
 	var one int
 	return tx.QueryRowContext(ctx, `SELECT 1 FROM `+table+` WHERE token > 0`).Scan(&one)

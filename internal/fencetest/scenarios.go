@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// order checks one token after another.
+// order checks several tokens in a row.
 func (d Database) order(t *testing.T) {
 	for name, checks := range d.checks() {
 		t.Run(name, func(t *testing.T) {
@@ -20,7 +20,7 @@ func (d Database) order(t *testing.T) {
 			if _, err := d.ExecContext(t.Context(), `UPDATE account SET fence = NULL, shared_fence = NULL`); err != nil {
 				t.Fatal(err)
 			}
-			const exact = 1 << 53 // floating-point numbers are exact up to here
+			const exact = 1 << 53 // floating-point numbers represent all integers up to this one
 			for _, c := range []struct {
 				token     uint64
 				rollsBack bool
@@ -61,7 +61,8 @@ func (d Database) order(t *testing.T) {
 	}
 }
 
-// names checks that resources share a token only if they are the same, and that there is no token of nothing.
+// names checks that different names have different tokens. Empty and overlong names, missing rows and unknown dialects
+// must be refused.
 func (d Database) names(t *testing.T) {
 	d.reset(t)
 	ctx := t.Context()
@@ -85,8 +86,8 @@ func (d Database) names(t *testing.T) {
 	}
 }
 
-// waits lets a holder check while the transaction of a later one is open. It waits for that one's end, and passes only
-// if it was rolled back.
+// waits lets a holder check its token while the transaction of a later holder is open. The check must wait for the end
+// of that transaction, and pass only after a rollback.
 func (d Database) waits(t *testing.T, level sql.IsolationLevel, old, later Actor) {
 	for end, name := range []string{"commit", "rollback"} {
 		d.reset(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/anylock/lock/fence"
 )
 
-// sharedOrder checks tokens of both modes one after another. Refused ones are committed too, which callers do not do.
+// sharedOrder checks several tokens of both modes in a row. It also commits after refused checks, which callers do not
+// do.
 func (d Database) sharedOrder(t *testing.T) {
 	for name, checks := range d.checks() {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +37,7 @@ func (d Database) sharedOrder(t *testing.T) {
 			}{
 				{check: read, token: 0, want: lock.ErrInvalid},
 				{check: read, token: 512},
-				{check: read, token: 256}, // a reader beside the other
+				{check: read, token: 256}, // a second reader at the same time
 				{check: write, token: 300, want: fence.ErrStale, seen: 512},
 				{check: read, token: 512},
 				{check: write, token: 768},
@@ -103,7 +104,7 @@ func (d Database) forgetTokens(t *testing.T) {
 	}
 }
 
-// A scheme checks each token in a transaction of its own, and commits it even if the token is refused.
+// A scheme checks each token in its own transaction, and commits even if the token is refused.
 type scheme struct {
 	ctx    context.Context
 	d      Database

@@ -13,8 +13,8 @@ import (
 	"github.com/anylock/lock/fence"
 )
 
-// storm lets many holders act at once, half of them with tokens of the past. If the resource has readers, half of the
-// holders are readers. Transactions that the database refuses are begun again.
+// storm lets many holders act at the same time, half of them with old tokens. If the resource has readers, half of the
+// holders are readers. storm retries the transactions that the database aborts.
 func (d Database) storm(t *testing.T, level sql.IsolationLevel, checks Checks) {
 	d.reset(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -51,7 +51,7 @@ func (d Database) storm(t *testing.T, level sql.IsolationLevel, checks Checks) {
 		})
 	}
 	wg.Wait()
-	// One that is higher than all must pass, and be the last.
+	// A writer whose token is above all others must be accepted, and its write must be the last.
 	last := newest.Add(1)
 	if err := d.transact(ctx, level, Writer(checks.Exclusive), last); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func (d Database) storm(t *testing.T, level sql.IsolationLevel, checks Checks) {
 	}
 }
 
-// ordered fails if somebody acts after a holder of a higher token that excludes theirs.
+// ordered fails the test if a holder acts after another with a higher token, and the two exclude each other.
 func ordered(t *testing.T, events []event) {
 	t.Helper()
 	var exclusive, shared uint64

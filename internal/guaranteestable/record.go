@@ -1,4 +1,4 @@
-// Package guaranteestable renders what the stores promise: for people, for programs, and for the README.
+// Package guaranteestable renders the guarantees of the stores for people, for programs, and for the README.
 package guaranteestable
 
 import (
@@ -21,7 +21,7 @@ type Record struct {
 // Param is the JSON form of driver.Param.
 type Param struct {
 	Name string `json:"name"`
-	Type string `json:"type"` // text, duration, number, or the values that are allowed: session|transaction
+	Type string `json:"type"` // text, duration, number, or the allowed values: session|transaction
 	Help string `json:"help"`
 }
 
@@ -79,7 +79,7 @@ func Records(drivers []driver.Driver) []Record {
 	return records
 }
 
-// reach says which owners exclude each other.
+// reach describes which owners exclude each other.
 func reach(r backend.Reach) string {
 	switch r {
 	case backend.ReachProcess:
@@ -92,7 +92,7 @@ func reach(r backend.Reach) string {
 	return r.String()
 }
 
-// fencing says what the order of tokens survives.
+// fencing describes the events across which tokens keep their order.
 func fencing(f backend.Fencing) string {
 	switch f {
 	case backend.FencingNone:
@@ -107,7 +107,7 @@ func fencing(f backend.Fencing) string {
 	return f.String()
 }
 
-// waiting says in which order waiters get the key, and how they learn of it.
+// waiting describes in which order waiters are granted the key, and how they notice that it is free.
 func waiting(g backend.Guarantees) string {
 	order, wake := "any order", "by polling"
 	if g.FIFO {

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// A row is one thing to know about every store.
+// A row is one property of every store.
 type row struct {
 	name string
 	of   func(d driver.Driver) string
@@ -78,7 +78,7 @@ func Text(w io.Writer, drivers []driver.Driver) error {
 	return err
 }
 
-// Markdown writes a table with a column for each driver, and below it what is too long for a cell.
+// Markdown writes a table with a column for each driver. Texts that are too long for a cell follow below the table.
 func Markdown(w io.Writer, drivers []driver.Driver) error {
 	var b, notes strings.Builder
 	b.WriteString("| |")
@@ -131,7 +131,7 @@ func ChoiceMarkdown(w io.Writer, drivers []driver.Driver) error {
 	return err
 }
 
-// longestCell is how many bytes a cell of a table may hold before it makes the table hard to read.
+// longestCell is the number of bytes above which a cell makes a table hard to read.
 const longestCell = 60
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
@@ -165,7 +165,7 @@ func ParamsMarkdown(w io.Writer, d driver.Driver) error {
 	return err
 }
 
-// cell is s as the text of a table's cell.
+// cell escapes s for a cell of a table.
 func cell(s string) string {
 	return strings.NewReplacer("\\", `\\`, "|", `\|`, "<", "&lt;", "\n", " ").Replace(s)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// drivers are two stores at opposite ends, the second with what a table cannot hold as it is.
+// drivers are two opposite stores. The second has texts that a table can hold only escaped or in a note.
 var drivers = []driver.Driver{
 	{
 		Name: "strong", URLs: []driver.URLForm{{Scheme: "strong"}, {Scheme: "strongs"}},
@@ -64,7 +64,7 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-// A token is no help after a failure that may set tokens back.
+// A token does not help after a failure that may reset tokens.
 func TestChoiceMarkdown(t *testing.T) {
 	for f := backend.FencingNone; f <= backend.FencingLoss; f++ {
 		var b strings.Builder
@@ -134,7 +134,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Programs that read the JSON compare these words.
+// Programs that read the JSON depend on these words.
 func TestRecords(t *testing.T) {
 	text, err := json.Marshal(Records(drivers)[0].Guarantees)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/anylock/lock/internal/bugmatrix"
 )
 
-// gateCheck must pass before any other check runs, so that it belongs to every selection.
+// gateCheck must pass before any other check runs, so every selection contains it.
 const gateCheck = "ClientsShareStore"
 
-// finders are the checks that must find the specimen.
+// finders returns the checks that must find the specimen.
 func (s specimen) finders() (checks []string) {
 	for _, k := range s.Kills {
 		checks = append(checks, k.Check)
@@ -20,8 +20,8 @@ func (s specimen) finders() (checks []string) {
 	return checks
 }
 
-// byChance lists the bugs that no check finds in each run in fake time. The tests of the suite know a check for each,
-// which finds the bug in some runs.
+// byChance lists the bugs that no check finds in every run in fake time. For each, the tests of the suite name a check
+// that finds it in some runs.
 func (f *findings) byChance() (bugs []string) {
 	for _, bug := range f.matrix.Bugs() {
 		if len(f.matrix.Rows[bug]) == 0 {
@@ -35,7 +35,7 @@ func (f *findings) byChance() (bugs []string) {
 func (f *findings) core() []string {
 	always := []string{gateCheck}
 	for _, m := range f.mutants {
-		if len(f.matrix.Rows[m.Bug]) == 0 { // found by chance, or without a record
+		if len(f.matrix.Rows[m.Bug]) == 0 { // found by chance, or not recorded
 			always = append(always, m.Check)
 		}
 	}
@@ -51,7 +51,7 @@ func (f *findings) core() []string {
 	return bugmatrix.Cover(f.recorded(), rows, always)
 }
 
-// recorded lists the checks that the matrix has, in the order of the suite.
+// recorded lists the checks in the matrix, in the order of the suite.
 func (f *findings) recorded() (checks []string) {
 	for _, c := range conformance.Checks() {
 		if slices.Contains(f.matrix.Checks, c.Name) {
@@ -61,7 +61,7 @@ func (f *findings) recorded() (checks []string) {
 	return checks
 }
 
-// coreSource is the list that package conformance reads.
+// coreSource returns the list that package conformance reads.
 func (f *findings) coreSource() string {
 	core := f.core()
 	var b strings.Builder
@@ -77,7 +77,7 @@ func (f *findings) coreSource() string {
 	return b.String()
 }
 
-// corePage shows what each check is good for in the core.
+// corePage returns the page that shows what each check contributes to the core.
 func (f *findings) corePage() string {
 	var b strings.Builder
 	core := f.core()

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/internal/bugmatrix"
 )
 
-// coreOf returns the core of two checks that find the same bug, with more mutants.
+// coreOf returns the core if row are the checks that find "a bug". Further mutants have no record.
 func coreOf(row []string, more ...mutant) (core []string, source string) {
 	f := &findings{
 		checks:  make(map[string]conformance.Check),
@@ -49,7 +49,7 @@ func TestCore(t *testing.T) {
 	}
 }
 
-// A check without a record is not on the list of checks beyond the core.
+// A check without a record is not listed as beyond the core.
 func TestNewCheckIsInTheCore(t *testing.T) {
 	_, source := coreOf([]string{"FIFO"})
 	if strings.Contains(source, `"LostAtDeadline"`) {

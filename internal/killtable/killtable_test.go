@@ -35,7 +35,7 @@ func TestDocumentsAreUpToDate(t *testing.T) {
 	}
 }
 
-// Every package of specimens is shown, and every check has a mutant.
+// Every package of specimens has a record, and every check has a mutant.
 func TestNothingIsMissing(t *testing.T) {
 	dir, f := findingsOf(t)
 	packages, err := filepath.Glob(filepath.Join(dir, "conformance", "specimens", "*", "*_test.go"))

@@ -1,6 +1,7 @@
-// Command killtable writes what the conformance suite finds, with proof: docs/kill-table.md, docs/specimens.md and the
-// tables of docs/evidence; and the list of checks beyond the core, conformance/core_generated.go. Its test checks that
-// they are up to date. "make evidence" records the findings and runs the command; "make docs" only runs it.
+// Command killtable documents what the conformance suite finds, with proof. It writes docs/kill-table.md,
+// docs/specimens.md, the tables of docs/evidence, and conformance/core_generated.go, the list of checks beyond the
+// core. Its test checks that these files are up to date. "make evidence" records the findings and runs the command;
+// "make docs" only runs it.
 package main
 
 import (

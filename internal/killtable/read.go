@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/internal/declared"
 )
 
-// findings is all that the documents are made of.
+// findings is the content of all documents.
 type findings struct {
 	collections []collection
 	mutants     []mutant
@@ -22,8 +22,8 @@ type findings struct {
 	matrix      bugmatrix.Matrix
 }
 
-// A collection is the specimens of one package, as recorded, and the source that shows them. The fields are
-// documented in conformance/specimens, a module of its own.
+// A collection contains the recorded specimens of one package, and the source code that shows them. Package
+// conformance/specimens, which is its own module, documents the fields.
 type collection struct {
 	Store     string     `json:"store"`
 	Specimens []specimen `json:"specimens"`
@@ -50,15 +50,15 @@ type mutant struct {
 	Check string `json:"check"`
 }
 
-// recordFile is where a package of specimens keeps its record.
+// recordFile is the file with the record of a package of specimens.
 const recordFile = "testdata/specimens.json"
 
-// order is that of the stores in the documents; others follow.
+// order lists the stores in the order of the documents. Other stores follow.
 var order = []string{
 	"redis", "readers", "redlock", "memcached", "zookeeper", "etcd", "postgres", "table", "mariadb", "sqlite",
 }
 
-// read collects what the tests have recorded below dir, the module's folder.
+// read collects the records of the tests below dir, the folder of the module.
 func read(dir string) (*findings, error) {
 	f := &findings{checks: make(map[string]conformance.Check)}
 	for _, c := range conformance.Checks() {
@@ -107,7 +107,7 @@ func readJSON(file string, into any) error {
 	return nil
 }
 
-// place is that of a package's store in the documents.
+// place returns the position of a package's store in the documents.
 func place(dir string) int {
 	if i := slices.Index(order, filepath.Base(dir)); i >= 0 {
 		return i
@@ -115,7 +115,7 @@ func place(dir string) int {
 	return len(order)
 }
 
-// validate reports checks that do not exist, and steps that are not declared.
+// validate reports unknown checks, and steps that their package does not declare.
 func (f *findings) validate() error {
 	var errs []error
 	known := func(who, check string) {

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// summary is the page about the suite's own tests.
+// summary returns the page about the suite's own tests.
 func (f *findings) summary() string {
 	var b strings.Builder
 	core := f.core()
@@ -52,7 +52,7 @@ func (f *findings) summary() string {
 	return b.String()
 }
 
-// index is the page that lists the specimens.
+// index returns the page that lists the specimens.
 func (f *findings) index() string {
 	var b strings.Builder
 	b.WriteString(generated + "# Wrong ways to lock\n\n")
@@ -72,7 +72,7 @@ func (f *findings) index() string {
 	return b.String()
 }
 
-// item is a wrapped item of a list.
+// item returns text as a wrapped item of a list.
 func item(text string) string {
 	return "- " + strings.ReplaceAll(strings.TrimSuffix(wrap(text), "\n"), "\n", "\n  ") + "\n"
 }
@@ -103,7 +103,7 @@ func (f *findings) inGroup(group string) (checks []string) {
 	return checks
 }
 
-// mutantsOf counts the bugs that some of checks must find.
+// mutantsOf counts the bugs that at least one of checks must find.
 func (f *findings) mutantsOf(checks []string) int {
 	bugs := make(map[string]bool)
 	for _, m := range f.mutants {
@@ -114,7 +114,7 @@ func (f *findings) mutantsOf(checks []string) int {
 	return len(bugs)
 }
 
-// specimensOf counts the specimens that some of checks must find.
+// specimensOf counts the specimens that at least one of checks must find.
 func (f *findings) specimensOf(checks []string) (n int) {
 	for _, c := range f.collections {
 		for _, s := range c.Specimens {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// documents returns the generated files, by their names below the module's folder.
+// documents returns the generated files, by their names below the folder of the module.
 func (f *findings) documents() map[string]string {
 	return map[string]string{
 		"docs/kill-table.md":            f.summary(),
@@ -39,7 +39,7 @@ func (f *findings) killTable() string {
 	return b.String()
 }
 
-// row is a line of a table: what is wrong, and the check that finds it.
+// row writes a line of a table: the bug, and the check that finds it.
 func (f *findings) row(b *strings.Builder, check string, wrong ...string) {
 	c := f.checks[check]
 	for _, c := range append(wrong, c.Path(), c.Rule) {
@@ -67,7 +67,7 @@ func (f *findings) gallery() string {
 	return b.String()
 }
 
-// section shows one specimen.
+// section writes the section of one specimen.
 func (f *findings) section(b *strings.Builder, c collection, s specimen) {
 	fmt.Fprintf(b, "\n<a id=\"%s\"></a>\n\n### %s\n\n", anchor(c, s), s.Title)
 	b.WriteString(wrap(s.Story))
@@ -93,7 +93,7 @@ func code(b *strings.Builder, c collection, names []string) {
 	b.WriteString("```\n")
 }
 
-// anchor is what links to a specimen's section.
+// anchor returns the anchor of a specimen's section.
 func anchor(c collection, s specimen) string {
 	return strings.ReplaceAll(strings.ToLower(c.Store), " ", "-") + "-" + s.Name
 }
@@ -119,7 +119,7 @@ func wrap(text string) string {
 	return b.String() + "\n"
 }
 
-// bugs counts the mutants: a bug that several checks find is one of them.
+// bugs counts the different bugs. A bug that several checks find counts once.
 func (f *findings) bugs() int {
 	seen := make(map[string]bool)
 	for _, m := range f.mutants {

@@ -1,5 +1,5 @@
-// Package leak finds goroutines that tests have left behind, with the standard library alone. Packages that every user
-// imports use it instead of go.uber.org/goleak, which their tests would add to the module graph of every user.
+// Package leak finds goroutines that tests have left behind. It needs only the standard library. Packages that every
+// user imports use it instead of go.uber.org/goleak, which their tests would add to the module graph of every user.
 package leak
 
 import (
@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// harmless are functions of goroutines that belong to the test runner or the Go runtime.
+// harmless are functions in the stacks of goroutines that belong to the test runner or the Go runtime.
 var harmless = []string{"testing.(*M).", "testing.tRunner(", "os/signal.loop(", "os/signal.signal_recv(",
 	"runtime.ensureSigM("}
 
-// VerifyTestMain runs the tests of m and exits. If they pass but goroutines are left a second later, it prints their
+// VerifyTestMain runs the tests of m and exits. If they pass but goroutines remain a second later, it prints their
 // stacks and exits with 1.
 func VerifyTestMain(m *testing.M) {
 	code := m.Run()
@@ -29,7 +29,8 @@ func VerifyTestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// left returns the stacks of the other goroutines that are still there after patience, apart from harmless ones.
+// left waits until no other goroutine runs, patience at most. It returns the stacks of those that remain, except
+// harmless ones.
 func left(patience time.Duration) (stacks []string) {
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 100) {
 		if stacks = others(); len(stacks) == 0 || time.Now().After(end) {
@@ -38,7 +39,7 @@ func left(patience time.Duration) (stacks []string) {
 	}
 }
 
-// others returns the stacks of all goroutines but the caller's, apart from harmless ones.
+// others returns the stacks of all goroutines except the caller's and harmless ones.
 func others() (stacks []string) {
 	buf := make([]byte, 1<<16)
 	n := runtime.Stack(buf, true)
@@ -47,7 +48,7 @@ func others() (stacks []string) {
 		n = runtime.Stack(buf, true)
 	}
 	all := strings.Split(strings.TrimSpace(string(buf[:n])), "\n\n")
-	for _, stack := range all[1:] { // the first is the caller's
+	for _, stack := range all[1:] { // the first stack is the caller's
 		if !isHarmless(stack) {
 			stacks = append(stacks, stack)
 		}

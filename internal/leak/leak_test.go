@@ -54,7 +54,8 @@ func TestLeftGoroutineIsFound(t *testing.T) {
 	}
 }
 
-// startLeak starts a goroutine that ends with stop, and returns when it runs: until then its stack has no name.
+// startLeak starts a goroutine that ends when stop is closed. It returns when the goroutine runs, because until then
+// the stack does not show its function.
 func startLeak(stop <-chan struct{}) (stopped <-chan struct{}) {
 	started, ended := make(chan struct{}), make(chan struct{})
 	go leaks(started, stop, ended)
@@ -68,7 +69,7 @@ func leaks(started chan<- struct{}, stop <-chan struct{}, ended chan<- struct{})
 	<-stop
 }
 
-// A goroutine that ends soon after the tests is no leak.
+// A goroutine that ends soon after the tests is not a leak.
 func TestEndingGoroutineIsAwaited(t *testing.T) {
 	stop := make(chan struct{})
 	startLeak(stop)

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// After Close, every method of every store returns ErrClosed, whether it needs a server or not.
+// After Close, the methods of every store return ErrClosed, whether its servers are running or not.
 func TestEveryMethodSaysClosed(t *testing.T) {
 	for _, name := range append([]string{"memory", "pair"}, servers.SharedStores...) {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func openStore(t *testing.T, name string) (backend.Backend, []*servers.Server) {
 	return b, list
 }
 
-// A call that is under way when Close begins returns ErrClosed too, even if no server answers.
+// A call that is under way when Close begins also returns ErrClosed, even if no server replies.
 func TestCallsUnderWaySayClosed(t *testing.T) {
 	for _, name := range append([]string{"pair"}, servers.SharedStores...) {
 		t.Run(name, func(t *testing.T) {
@@ -67,11 +67,11 @@ func TestCallsUnderWaySayClosed(t *testing.T) {
 			var callers, called sync.WaitGroup
 			for method, call := range methods(b, l) {
 				if method == "Renew" || method == "Release" || method == "RenewBatch" {
-					continue // checked by the suite
+					continue // the conformance suite checks these
 				}
 				called.Add(1)
 				once := sync.OnceFunc(called.Done)
-				callers.Go(func() { // calls until Close
+				callers.Go(func() { // repeats the call until Close
 					for {
 						err := call(t.Context())
 						once()
@@ -97,7 +97,7 @@ func TestCallsUnderWaySayClosed(t *testing.T) {
 	}
 }
 
-// methods are what b and its lease have, each as a call that does not wait for the key k.
+// methods returns a call of each method of b and l that makes a request, except Resume. No call waits for the key k.
 func methods(b backend.Backend, l backend.Lease) map[string]func(ctx context.Context) error {
 	all := map[string]func(ctx context.Context) error{
 		"Acquire": func(ctx context.Context) error {
@@ -128,7 +128,7 @@ func methods(b backend.Backend, l backend.Lease) map[string]func(ctx context.Con
 	return all
 }
 
-// checkClosed calls every method that b and its lease have.
+// checkClosed checks that the methods of b and l return ErrClosed, and that a second Close succeeds.
 func checkClosed(t *testing.T, when string, b backend.Backend, l backend.Lease) {
 	t.Helper()
 	for method, call := range methods(b, l) {

@@ -1,4 +1,4 @@
-// Package locktests has the tests of package lock that need stores on servers or modules of others. In package lock
-// itself they would add those modules to the module graph of every user: "go mod tidy" loads the tests of the packages
-// that a module imports.
+// Package locktests contains the tests of package lock that need servers or modules of others. In package lock, these
+// tests would add the modules to the module graph of every user, because "go mod tidy" loads the tests of all imported
+// packages.
 package locktests

@@ -16,7 +16,7 @@ import (
 
 var redisAddr = "localhost:6379"
 
-// An application locks with the Redis client that it has. Other stores have a New of the same kind.
+// An application uses its own Redis client for locks. Other stores have a similar function New.
 func Example_client() {
 	ctx := context.Background()
 	client := goredis.NewClient(&goredis.Options{Addr: redisAddr, ContextTimeoutEnabled: true})

@@ -15,8 +15,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A store that stands still for longer than the TTL grants too late or does not answer. No caller had a lease, so
-// none is lost.
+// If a store stalls for longer than the TTL, its grant arrives too late, or there is no reply. The caller never had a
+// lease, so the error is not ErrLost.
 func TestAcquireOnFrozenStoreIsNotLost(t *testing.T) {
 	onStores(t, func(t *testing.T, s sharedStore) {
 		url, nodes := s.start(t)
@@ -42,7 +42,7 @@ func TestAcquireOnFrozenStoreIsNotLost(t *testing.T) {
 				errs <- err
 			}()
 		}
-		time.Sleep(ttl + 300*time.Millisecond) // sleeps: how long the store stands still
+		time.Sleep(ttl + 300*time.Millisecond) // sleeps: how long the store is frozen
 		for _, n := range nodes {
 			n.Thaw()
 		}
@@ -70,7 +70,8 @@ func TestAcquireDuringRedisPauseIsUnavailable(t *testing.T) {
 	}
 }
 
-// A server that loads its data refuses every command for a while.
+// A Redis server refuses every command while it loads its data. The error of Acquire is then ErrUnavailable, not
+// ErrLost.
 func TestAcquireDuringRedisLoadingIsUnavailable(t *testing.T) {
 	s := servers.Redis(t)
 	var loading atomic.Bool

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// A key is never free before its minimum hold has passed since the grant, by the clock of the holder.
+// A key is not free before its minimum hold has passed since the call of Acquire, by the holder's clock.
 func TestMinHoldIsNotShortOnStores(t *testing.T) {
 	const hold = 2500 * time.Millisecond
 	check := func(t *testing.T, holder, other *lock.Locker) {

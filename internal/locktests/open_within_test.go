@@ -21,7 +21,8 @@ import (
 	"github.com/anylock/lock/pair"
 )
 
-// nameServer is asked instead of the usual ones, unless it is nil. Clients that an Open has left behind read it late.
+// nameServer replaces the usual name servers unless it is nil. It is atomic, because clients may still read it after
+// the Open that created them has returned.
 var nameServer atomic.Pointer[string]
 
 func init() {
@@ -34,7 +35,7 @@ func init() {
 		}}
 }
 
-// Whatever does not answer, Open of every scheme returns within its context.
+// Open of every scheme returns within its context, whether name servers, servers or dials get no reply.
 func TestOpenReturnsWithinItsContext(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for the time limits of client libraries")
@@ -82,13 +83,13 @@ func TestOpenReturnsWithinItsContext(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	// Clients go on in the background until their own limits.
+	// Client libraries continue in the background until their own time limits.
 	storetest.Until(t, time.Minute, "the goroutines of opens have ended", func() bool {
 		return runtime.NumGoroutine() <= goroutines+1
 	})
 }
 
-// remoteURLs returns a URL of every scheme of a store that is on a server. HOST and PEER stand for its addresses.
+// remoteURLs returns a URL for every scheme of a store on a server. HOST and PEER stand for the server's addresses.
 func remoteURLs(socket string) (urls []string) {
 	for _, d := range driver.Registered() {
 		for _, s := range d.Schemes() {
@@ -108,7 +109,7 @@ func remoteURLs(socket string) (urls []string) {
 	return urls
 }
 
-// opensWithin fails if Open returned after its context each time. A busy machine may be late once.
+// opensWithin returns an error if Open was late in every attempt: on a busy machine, one attempt may be late.
 func opensWithin(t *testing.T, url string) (err error) {
 	const (
 		limit    = 100 * time.Millisecond
@@ -135,7 +136,7 @@ func opensWithin(t *testing.T, url string) (err error) {
 	return err
 }
 
-// listenSilently accepts all connections and answers nothing.
+// listenSilently accepts all connections and never replies. It returns its address.
 func listenSilently(t *testing.T, network, addr string) string {
 	l, err := net.Listen(network, addr)
 	if err != nil {

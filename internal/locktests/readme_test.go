@@ -22,8 +22,8 @@ var (
 	readmeKey     = regexp.MustCompile(`"invoice/42"`)
 )
 
-// readmePrograms builds the programs of the README and of "Using the library" that take a URL. They run on any store:
-// the URL comes from the environment. own is the source of the program that has a client of its own.
+// readmePrograms builds those programs of the README and of "Using the library" that use a URL. The URL comes from the
+// environment, so they run on any store. own is the source of the program that creates its own client.
 func readmePrograms(t *testing.T) (programs []string, own string) {
 	t.Helper()
 	var pages []byte
@@ -67,7 +67,7 @@ import (
 	return programs, own
 }
 
-// build returns the program that is made of files.
+// build compiles the program that consists of files, and returns its path.
 func build(t *testing.T, files map[string]string) (program string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,7 +86,7 @@ func build(t *testing.T, files map[string]string) (program string) {
 	return program
 }
 
-// The program with a client of its own works on a real server.
+// The program that creates its own client works on a real server.
 func TestReadmeProgramWithClient(t *testing.T) {
 	t.Parallel()
 	_, own := readmePrograms(t)
@@ -98,8 +98,8 @@ func TestReadmeProgramWithClient(t *testing.T) {
 	}
 }
 
-// The programs do on every store what they say: on a free key and on a busy one, which one skips and the other waits
-// for.
+// On every store, the programs behave as described, on a free key and on a busy one: one program waits for a busy key,
+// and the other skips it.
 func TestReadmeProgramsOnStores(t *testing.T) {
 	programs, _ := readmePrograms(t)
 	const waits, skips = 0, 1 // programs

@@ -14,8 +14,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// When a store has lost its data, a process does not hand the lease that it had on to its own waiters, beside the next
-// owner.
+// If a store has lost its data, a process does not hand its old lease to its own waiters while the next owner holds the
+// key.
 func TestLostDataEndsHandOffs(t *testing.T) {
 	stores := map[string]func(t *testing.T) (url string, wipe func() error){
 		"redis": func(t *testing.T) (string, func() error) {
@@ -54,7 +54,7 @@ func TestLostDataEndsHandOffs(t *testing.T) {
 					}
 				})
 			}
-			time.Sleep(50 * time.Millisecond) // sleeps: the work under the lock
+			time.Sleep(50 * time.Millisecond) // sleeps: time for the waiters to queue up
 			if err := wipe(); err != nil {
 				t.Fatal(err)
 			}

@@ -14,10 +14,10 @@ import (
 	_ "github.com/anylock/lock/zookeeper"
 )
 
-// A sharedStore is one that other processes can use too, through its URL.
+// A sharedStore is a store that several processes can use, through its URL.
 type sharedStore struct {
 	name string
-	many int // leases that one Locker may hold at once, for a test of many
+	many int // number of leases of one Locker in a test of many leases
 }
 
 func (s sharedStore) start(t *testing.T) (url string, nodes []*servers.Server) {

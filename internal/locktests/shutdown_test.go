@@ -10,7 +10,7 @@ import (
 	_ "github.com/anylock/lock/memory"
 )
 
-// Who waits at the store, for a holder elsewhere, is notified too: another process, or another Locker of this one.
+// Shutdown also ends the waits of a Locker at the store, for a holder in another Locker.
 func TestShutdownEndsWaitsAtStore(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]string{"File": "file://" + t.TempDir() + "/locks", "Memory": "memory://" +
@@ -35,7 +35,7 @@ func TestShutdownEndsWaitsAtStore(t *testing.T) {
 					t.Error(err)
 				}
 				waits, queued := acquiring(l), acquiring(l)
-				for under := false; i%2 > 0 && !under; { // or the wait is about to begin
+				for under := false; i%2 > 0 && !under; { // for an even i, the waits may not have begun
 					h, err := holding.Ops().Inspect(t.Context(), "k")
 					if under = h.Waiters != 0; err != nil {
 						t.Fatal(err)

@@ -29,8 +29,8 @@ func open(t *testing.T, url string, opts ...lock.Option) *lock.Locker {
 	return l
 }
 
-// Many leases in one process, ten thousand where the store can, cost no goroutine each, and none is lost over three
-// TTLs.
+// Many leases of one process, 10 000 if the store can hold them, do not need a goroutine each, and none is lost over
+// three TTLs.
 func TestManyLeasesOnStores(t *testing.T) {
 	if testing.Short() {
 		t.Skip("holds leases for half a minute")
@@ -54,7 +54,7 @@ func TestManyLeasesOnStores(t *testing.T) {
 			return
 		}
 		most := 0
-		for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(ttl / 40) { // not for synchronisation
+		for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(ttl / 40) { // only the interval of the samples
 			most = max(most, runtime.NumGoroutine())
 		}
 		gone := 0
@@ -66,7 +66,7 @@ func TestManyLeasesOnStores(t *testing.T) {
 		if gone > 0 {
 			t.Errorf("%d of %d leases lost", gone, n)
 		}
-		const enough = 1000 // for the workers of all stores, which take and release theirs at about the same time
+		const enough = 1000 // for the workers of all stores, which acquire and release at about the same time
 		if most > enough {
 			t.Errorf("%d goroutines for %d leases", most, n)
 		}
@@ -95,7 +95,7 @@ func inParallel(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// Goroutines of two Lockers increment a plain variable under one key; tokens rise from holder to holder.
+// Goroutines of two Lockers increment a plain variable under one key. Tokens increase from holder to holder.
 func TestCounterOnStores(t *testing.T) {
 	onStores(t, func(t *testing.T, s sharedStore) {
 		url, _ := s.start(t)
@@ -106,7 +106,7 @@ func TestCounterOnStores(t *testing.T) {
 		const workers, rounds = 16, 25
 		var (
 			wg      sync.WaitGroup
-			counter int // guarded by the lock alone: the race detector is the judge
+			counter int // guarded by the lock alone; the race detector may report a violation
 			token   uint64
 		)
 		for w := range workers {
@@ -133,8 +133,8 @@ func TestCounterOnStores(t *testing.T) {
 	})
 }
 
-// A store that stops answering takes the lease from its holder at the deadline: the context ends, with the reason. When
-// the store goes on, the key is free, and the next token is greater.
+// If a store stops responding, the holder's context ends at the deadline, with ErrLost as its cause. When the store
+// responds again, the key is free, and the next token is greater.
 func TestFrozenStores(t *testing.T) {
 	onStores(t, func(t *testing.T, s sharedStore) {
 		url, nodes := s.start(t)
@@ -169,7 +169,7 @@ func TestFrozenStores(t *testing.T) {
 		var next *lock.Lease
 		for {
 			if next, err = l.Acquire(ctx, "key"); err == nil || ctx.Err() != nil {
-				break // until then connections are made anew
+				break // attempts fail until connections are open again
 			}
 		}
 		if err != nil {
@@ -182,7 +182,7 @@ func TestFrozenStores(t *testing.T) {
 	})
 }
 
-// A URL of a weaker store fails when it is opened, with all that is missing.
+// Opening a store that is weaker than required fails, with an error that names everything that is missing.
 func TestWeakStoresAreRefused(t *testing.T) {
 	url, _ := servers.Store(t, "memcached")
 	_, err := lock.Open(t.Context(), url,

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// The stores of this process report that the key is busy when the wait for it ends.
+// When a wait for a busy key ends, the stores memory and file report that the key is busy.
 func TestWaitOnBusyKey(t *testing.T) {
 	t.Parallel()
 	shared, url := memory.NewStore(), "file://"+t.TempDir()
@@ -62,7 +62,7 @@ func opened(t *testing.T, open func() (*lock.Locker, error)) *lock.Locker {
 	return l
 }
 
-// answered calls acquire with longer waits until the store has answered within one, on a machine that stands still.
+// answered calls acquire with ever longer waits until the error matches ErrHeld, because the machine may stall.
 func answered(acquire func(wait time.Duration) (*lock.Lease, error)) (*lock.Lease, error) {
 	for wait := 50 * time.Millisecond; ; wait *= 10 {
 		if l, err := acquire(wait); errors.Is(err, lock.ErrHeld) || wait > time.Second {

@@ -10,10 +10,11 @@ import (
 	"testing"
 )
 
-// forbidden are modules that no user of the library may download.
+// forbidden matches modules that no user of the library should have to download.
 var forbidden = regexp.MustCompile(`docker|moby|testcontainers|cobra`)
 
-// A user's module needs few others: tidy downloads what the tests of every imported package import, too.
+// A user's module needs few other modules. "go mod tidy" also downloads those that the tests of imported packages
+// import.
 func TestUserModules(t *testing.T) {
 	root, err := Find()
 	if err != nil {
@@ -34,7 +35,7 @@ func TestUserModules(t *testing.T) {
 	}
 }
 
-// tidy returns the lines of go.sum of a new module that imports this checkout's package lock and a store.
+// tidy creates a module that imports this checkout's package lock and a store, and returns the lines of its go.sum.
 func tidy(t *testing.T, root, store string) (sums []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,7 +51,7 @@ func tidy(t *testing.T, root, store string) (sums []string) {
 	}
 	cmd := exec.Command("go", "mod", "tidy")
 	cmd.Dir = dir
-	// Without the checksum database: a checkout's tests need no network once the modules are on this machine.
+	// The checksum database is off, so that the test needs no network once the modules are on this machine.
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOSUMDB=off", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go mod tidy: %v\n%s", err, out)

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Find returns the folder of go.mod, upwards from the current one.
+// Find returns the nearest folder with a go.mod, from the current folder upwards.
 func Find() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -11,13 +11,14 @@ import (
 	"testing"
 )
 
-// A test waits for an event. A call of time.Sleep is fine in a bubble of testing/synctest, whose time is fake, and as
-// the pause of a polling loop ("for …; …; time.Sleep(pause)"). Any other says on its line what the sleep plays:
+// A test must wait for an event, not for time. A call of time.Sleep is allowed in a bubble of testing/synctest, where
+// time is fake, and as the pause of a polling loop ("for …; …; time.Sleep(pause)"). Any other call must explain the
+// sleep on its line:
 //
 //	time.Sleep(ttl) // sleeps: the TTL must pass
 //
-// The test sees the bubbles of synctest.Test and of functions that run a function parameter under synctest.Test. A
-// helper that only runs in bubbles says so: "// sleeps: in fake time".
+// The test recognizes the bubbles of synctest.Test, and of functions that run a function parameter under synctest.Test.
+// A helper that runs only in bubbles needs the comment "// sleeps: in fake time".
 func TestSleepsAreExplained(t *testing.T) {
 	root := find(t)
 	fset := token.NewFileSet()

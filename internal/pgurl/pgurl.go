@@ -1,4 +1,4 @@
-// Package pgurl turns a store's URL into the configuration of pgx.
+// Package pgurl converts a store's URL into the configuration of pgx.
 package pgurl
 
 import (
@@ -17,7 +17,7 @@ import (
 
 const defaultPort = "5432"
 
-// Config returns pgx's configuration for a URL. pgx parses a URL that is built anew from the parts of u.
+// Config returns pgx's configuration for a URL. It builds a new URL from the parts of u, which pgx parses.
 func Config(u driver.URL) (*pgx.ConnConfig, error) {
 	native, err := nativeURL(u)
 	if err != nil {
@@ -25,7 +25,7 @@ func Config(u driver.URL) (*pgx.ConnConfig, error) {
 	}
 	config, err := pgx.ParseConfig(native)
 	if parse := (*pgconn.ParseConfigError)(nil); errors.As(err, &parse) {
-		parse.ConnString = "" // its message would quote the URL
+		parse.ConnString = "" // the message would quote the URL
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
@@ -68,8 +68,8 @@ func nativeURL(u driver.URL) (string, error) {
 	return native + "?" + query, nil
 }
 
-// nativeQuery decodes as pgx does: a + is a +. pgx sends parameters that it does not know to the server, whose error
-// may quote them, so that they may not follow a password, of which they may be the rest.
+// nativeQuery decodes parameters like pgx, where a + is a +. It rejects an unknown parameter behind a password. Such a
+// parameter may be part of the password, but pgx would send it to the server, whose error may quote it.
 func nativeQuery(u driver.URL) (string, error) {
 	var list []string
 	if u.Query == "" {
@@ -94,7 +94,7 @@ func nativeQuery(u driver.URL) (string, error) {
 	return strings.Join(list, "&"), nil
 }
 
-// clientParams are parameters that pgx or every server knows.
+// clientParams are parameters that pgx or every server accepts.
 var clientParams = strings.Fields(`host port database dbname user password passfile connect_timeout sslmode sslkey sslcert sslcertmode
 	sslrootcert sslnegotiation sslpassword sslsni krbspn krbsrvname target_session_attrs service servicefile min_protocol_version
 	max_protocol_version channel_binding require_auth default_query_exec_mode statement_cache_capacity description_cache_capacity

@@ -20,7 +20,7 @@ import (
 	"github.com/anylock/lock/internal/probe/journal"
 )
 
-// A pack is the processes of one probe.
+// A pack is the set of processes of one probe.
 type pack struct {
 	t       *testing.T
 	ttl     time.Duration
@@ -31,7 +31,7 @@ type pack struct {
 	subjects []*subject
 }
 
-// A subject is one process at a time: the next one begins when it is killed.
+// A subject is one process at a time: when it is killed, the next one starts.
 type subject struct {
 	*pack
 	url  string
@@ -42,7 +42,7 @@ type subject struct {
 	grants *grants
 }
 
-// grants counts what a process reports on its standard output: a byte for each lease.
+// grants counts the leases of a process, which writes a byte to its standard output for each.
 type grants struct {
 	n     atomic.Int64
 	fresh chan struct{} // has a value after each report
@@ -57,7 +57,7 @@ func (g *grants) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// await returns when there are n more, or at the time given.
+// await returns after n more leases, or at the time until.
 func (g *grants) await(n int64, until time.Time) {
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
@@ -70,7 +70,7 @@ func (g *grants) await(n int64, until time.Time) {
 	}
 }
 
-// start starts the process.
+// start starts a process for s.
 func (s *subject) start() {
 	program, err := os.Executable()
 	if err != nil {
@@ -100,15 +100,15 @@ func (s *subject) start() {
 	s.cmd, s.in, s.grants = cmd, in, reports
 }
 
-// note enters a fault of the process into the journal.
+// note writes a fault of the process into the journal.
 func (s *subject) note(what string) {
 	if err := appendLine(s.pack.journal, fmt.Sprintf("! %d %d %s", s.cmd.Process.Pid, now(), what)); err != nil {
 		s.t.Error(err)
 	}
 }
 
-// trouble lets faults happen to the process, until the time given. Before each fault it waits until the process has had
-// some leases: on a busy machine, a process may otherwise be killed before it has acquired anything.
+// trouble injects faults into the process until the given time. Before each fault, it waits until the process has had
+// some leases: on a busy machine, the process might otherwise be killed before it has acquired anything.
 func (s *subject) trouble(until time.Time) {
 	for {
 		pause := min(between(s.ttl/2, 8*s.ttl), max(time.Until(until), 0))
@@ -125,7 +125,7 @@ func (s *subject) trouble(until time.Time) {
 	}
 }
 
-// outage is how long a process is stopped or cut off: shorter or longer than its leases.
+// outage returns for how long a process is stopped or cut off: for a shorter or a longer time than its leases last.
 func (s *subject) outage() time.Duration { return between(0, 2*s.ttl) }
 
 func (s *subject) kill() {
@@ -164,7 +164,7 @@ func (s *subject) signal(sig syscall.Signal) {
 	}
 }
 
-// stop lets all processes end by themselves.
+// stop closes the input of all processes, and waits until they have ended.
 func (p *pack) stop() {
 	for _, s := range p.subjects {
 		_ = s.in.Close()
@@ -172,7 +172,7 @@ func (p *pack) stop() {
 	for _, s := range p.subjects {
 		limit := time.AfterFunc(time.Minute, func() {
 			p.t.Errorf("process %d does not end", s.cmd.Process.Pid)
-			s.signal(syscall.SIGABRT) // for the stacks of its goroutines
+			s.signal(syscall.SIGABRT) // prints the stacks of its goroutines
 		})
 		if err := s.cmd.Wait(); err != nil {
 			p.t.Errorf("process %d: %v", s.cmd.Process.Pid, err)

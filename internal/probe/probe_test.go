@@ -29,7 +29,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis logs every outage; here they are made on purpose
+	logging.Disable() // go-redis logs every outage, and this test causes many
 	if os.Getenv(workerURL) != "" {
 		work()
 		return
@@ -37,17 +37,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Eight processes, each with four readers and a writer, share two keys, while each process is killed, stopped, cut off
-// from the store or disconnected now and then. ANYLOCK_PROBE_DURATION says how long; ANYLOCK_PROBE_DIR keeps the
-// journals in a folder. A program that knows nothing of the library checks that no writer was beside anybody. At the
-// end both keys become free.
+// Eight processes, each with four readers and a writer, share two keys. Now and then, each process is killed, stopped,
+// cut off from the store or disconnected. ANYLOCK_PROBE_DURATION sets the duration. ANYLOCK_PROBE_DIR names a folder in
+// which the journals are kept. The program checkjournal, which contains no code of the library, checks that no writer
+// held a key beside anybody else. At the end, both keys become free.
 func TestProbe(t *testing.T) {
 	for _, name := range []string{"file", "redis", "etcd", "zookeeper", "postgres", "pair"} {
 		t.Run(name, func(t *testing.T) { run(t, name, nil) })
 	}
 }
 
-// The check finds writers that ask for shared leases.
+// checkjournal detects writers that request shared leases.
 func TestProbeFindsSharedWriters(t *testing.T) {
 	out, err := probe(t, "file", 3*time.Second, []string{workerSin + "=shared writers"})
 	if err == nil || !strings.Contains(out, "before the end of another") {
@@ -70,7 +70,7 @@ func run(t *testing.T, store string, env []string) {
 	t.Logf("%v\n%s", duration, out)
 }
 
-// probe lets processes work on a store, and returns what checkjournal says about their journal.
+// probe runs the processes on a store, and returns the output of checkjournal for their journal.
 func probe(t *testing.T, store string, duration time.Duration, env []string) (string, error) {
 	raw, list := start(t, store)
 	locks, err := lock.Open(t.Context(), raw, lock.WithTTL(probeTTL))
@@ -131,7 +131,7 @@ func startPulse() (stop func() (late time.Duration)) {
 	}
 }
 
-// start starts the servers of a store.
+// start starts the servers of a store, and returns the store's URL with them.
 func start(t *testing.T, store string) (raw string, list []*servers.Server) {
 	switch store {
 	case "postgres": // each lease has a connection
@@ -145,7 +145,7 @@ func start(t *testing.T, store string) (raw string, list []*servers.Server) {
 	return servers.Store(t, store)
 }
 
-// folder is where journals are.
+// folder returns the folder for journals.
 func folder(t *testing.T) string {
 	if dir := os.Getenv("ANYLOCK_PROBE_DIR"); dir != "" {
 		return dir
@@ -153,7 +153,7 @@ func folder(t *testing.T) string {
 	return t.TempDir()
 }
 
-// checkFree fails if a key is not free in time, while the processes still work.
+// checkFree fails the test if a key does not become free in time, while the processes still work.
 func checkFree(t *testing.T, locks *lock.Locker, patience time.Duration) {
 	t.Helper()
 	for _, key := range keys {
@@ -173,7 +173,7 @@ func checkFree(t *testing.T, locks *lock.Locker, patience time.Duration) {
 	}
 }
 
-// cutOff puts a link of its own between the process and the store's servers.
+// cutOff puts a separate link between the process and the store's servers.
 func (s *subject) cutOff(list []*servers.Server) {
 	if len(list) == 0 {
 		return
@@ -194,5 +194,5 @@ func (s *subject) cutOff(list []*servers.Server) {
 	}
 }
 
-// between is a random time from least to most.
+// between returns a random duration from least to most.
 func between(least, most time.Duration) time.Duration { return least + rand.N(most-least+1) }

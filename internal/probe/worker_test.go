@@ -24,7 +24,7 @@ import (
 	_ "github.com/anylock/lock/zookeeper"
 )
 
-// The environment of a process.
+// The environment variables of a process.
 const (
 	workerURL     = "ANYLOCK_PROBE_URL"
 	workerTTL     = "ANYLOCK_PROBE_TTL"
@@ -36,7 +36,7 @@ const readers = 4 // of a process, beside its writer
 
 var keys = []string{"a", "b"}
 
-// A worker is a process with its journal.
+// A worker is the state of a process, with its journal.
 type worker struct {
 	log *os.File
 	sin string
@@ -44,7 +44,7 @@ type worker struct {
 	ids atomic.Int64
 }
 
-// work reads and writes until the input ends.
+// work runs the readers and the writer of this process until its input ends.
 func work() {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
@@ -86,7 +86,7 @@ func workUntil(ctx context.Context) error {
 	return locks.Close()
 }
 
-// open opens the store, as soon as it can be reached.
+// open opens the store as soon as it can be reached.
 func (w *worker) open(ctx context.Context) (*lock.Locker, error) {
 	for {
 		locks, err := lock.Open(ctx, os.Getenv(workerURL), lock.WithTTL(w.ttl))
@@ -96,8 +96,8 @@ func (w *worker) open(ctx context.Context) (*lock.Locker, error) {
 	}
 }
 
-// cycle acquires a key, holds and releases it. Some requests do not wait, or only for a short time; a few leases are
-// not renewed, and run out.
+// cycle acquires, holds and releases a key. Some requests do not wait, or only for a short time. A few leases are not
+// renewed, and expire.
 func (w *worker) cycle(ctx context.Context, locks *lock.Locker, writer bool) {
 	time.Sleep(between(0, 60*time.Millisecond)) // sleeps: a pause between turns, as the probe has little processor time
 	var opts []lock.AcquireOption
@@ -125,10 +125,10 @@ func (w *worker) cycle(ctx context.Context, locks *lock.Locker, writer bool) {
 		return
 	}
 	w.hold(ctx, lease, writer, key, length)
-	_ = lease.Release(ctx) // it may have been lost
+	_ = lease.Release(ctx) // the lease may have been lost
 }
 
-// length is how long to hold a lease; negative for a lease that is to run out.
+// length returns how long to hold a lease. It is negative for a lease that must expire.
 func (w *worker) length() time.Duration {
 	switch n := rand.IntN(1000); {
 	case n < 3:
@@ -141,7 +141,7 @@ func (w *worker) length() time.Duration {
 	return between(0, 5*time.Millisecond)
 }
 
-// explain reports an error that no fault explains.
+// explain writes err into the journal if no fault can explain it.
 func (w *worker) explain(err error) {
 	for _, bad := range []error{lock.ErrInvalid, lock.ErrUnsupported, lock.ErrDeadlock, lock.ErrClosed} {
 		if errors.Is(err, bad) {
@@ -150,7 +150,7 @@ func (w *worker) explain(err error) {
 	}
 }
 
-// hold enters into the journal what the holder knows about its lease.
+// hold holds a lease, and writes into the journal what the holder knows about it.
 func (w *worker) hold(ctx context.Context, lease *lock.Lease, writer bool, key string, length time.Duration) {
 	const step = 10 * time.Millisecond
 	mode := "r"
@@ -163,7 +163,7 @@ func (w *worker) hold(ctx context.Context, lease *lock.Lease, writer bool, key s
 		return
 	}
 	w.write("+ %s %s %s %d %d %d", id, mode, key, lease.Token(), at, deadline)
-	_, _ = os.Stdout.WriteString(".") // the faults follow
+	_, _ = os.Stdout.WriteString(".") // one more lease for grants
 	for end := time.Now().Add(length); ; {
 		remaining := time.Until(end)
 		if at, deadline, ok = observe(lease); !ok {
@@ -185,8 +185,8 @@ func (w *worker) hold(ctx context.Context, lease *lock.Lease, writer bool, key s
 	}
 }
 
-// observe reports whether the lease is live, at a time after which it was found alive, and its deadline. If the process
-// is stopped meanwhile, the deadline is too early.
+// observe reports whether the lease is live, with a time just before that check and the lease's deadline. If the
+// process is stopped in between, the returned deadline is too early.
 func observe(lease *lock.Lease) (at, deadline int64, ok bool) {
 	at = now()
 	deadline = at + int64(time.Until(lease.Deadline()))
@@ -201,7 +201,7 @@ func (w *worker) write(format string, args ...any) {
 	}
 }
 
-// now is the time by a clock that all processes share.
+// now returns the time of a clock that all processes share, in nanoseconds.
 func now() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

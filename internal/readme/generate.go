@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/internal/guaranteestable"
 
-	// The stores that the table shows.
+	// The stores that the tables show.
 	_ "github.com/anylock/lock/etcd"
 	_ "github.com/anylock/lock/file"
 	_ "github.com/anylock/lock/memcached"
@@ -23,7 +23,7 @@ import (
 	_ "github.com/anylock/lock/zookeeper"
 )
 
-// A part is generated text that stands between "<!-- NAME:begin -->" and "<!-- NAME:end -->".
+// A part is a generated text between "<!-- NAME:begin -->" and "<!-- NAME:end -->".
 type part struct {
 	name string
 	make func() (string, error)
@@ -38,7 +38,7 @@ var parts = []part{
 	params("zookeeper"),
 }
 
-// table is a part that shows all stores.
+// table returns a part that shows all stores.
 func table(name string, write func(io.Writer, []driver.Driver) error) part {
 	return part{name, func() (string, error) {
 		var b bytes.Buffer
@@ -47,7 +47,7 @@ func table(name string, write func(io.Writer, []driver.Driver) error) part {
 	}}
 }
 
-// params is a part that shows the parameters of a store's URLs.
+// params returns a part that shows the URL parameters of a store.
 func params(store string) part {
 	return table("params of "+store, func(w io.Writer, drivers []driver.Driver) error {
 		i := slices.IndexFunc(drivers, func(d driver.Driver) bool { return d.Name == store })
@@ -55,7 +55,7 @@ func params(store string) part {
 	})
 }
 
-// chinese is the README in Chinese.
+// chinese is the file name of the Chinese README.
 const chinese = "README.zh-CN.md"
 
 // documents lists README.md, README.zh-CN.md, docs/*.md and the folders of docs below dir.
@@ -75,7 +75,7 @@ func documents(dir string) ([]string, error) {
 	return list, nil
 }
 
-// generate returns text with all its generated parts made anew, and the names of those.
+// generate returns text with all its generated parts renewed, and the names of these parts.
 func generate(text string) (fresh string, names []string, err error) {
 	for _, p := range parts {
 		begin, end := marker(p.name, "begin"), marker(p.name, "end")

@@ -1,5 +1,5 @@
-// Command readme writes the generated parts of README.md and docs/*.md. Its test checks that they are up to date, that
-// the programs in them compile, and that their links have a target. Run it by "make docs".
+// Command readme writes the generated parts of README.md and docs/*.md. Its tests check that these parts are up to
+// date, that the programs in the documents compile, and that their links have a target. "make docs" runs it.
 package main
 
 import (

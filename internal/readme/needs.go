@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// needs are what applications need from a store, with the requirement for each.
+// needs are the things that applications need from a store, with the requirement for each.
 var needs = []struct {
 	words   string
 	require lock.Need
@@ -33,7 +33,7 @@ var needs = []struct {
 	{"a dead holder's key is free half a second after its TTL", lock.Need{MaxLate: 500 * time.Millisecond}},
 }
 
-// writeNeeds writes a table of which stores meet which requirement, as package lock judges it.
+// writeNeeds writes a table of the stores that meet each requirement, as package lock decides.
 func writeNeeds(w io.Writer, drivers []driver.Driver) error {
 	var b strings.Builder
 	b.WriteString("| what you need | requirement | stores that promise it |\n|---|---|---|\n")
@@ -60,7 +60,7 @@ func writeNeeds(w io.Writer, drivers []driver.Driver) error {
 	return err
 }
 
-// meets reports whether package lock would open a store of these guarantees.
+// meets reports whether package lock would open a store with these guarantees.
 func meets(g backend.Guarantees, n lock.Need) (bool, error) {
 	locks, err := lock.New(promise{g}, lock.Require(n))
 	if errors.Is(err, lock.ErrUnsupported) {
@@ -72,7 +72,7 @@ func meets(g backend.Guarantees, n lock.Need) (bool, error) {
 	return true, locks.Close()
 }
 
-// A promise is a store that only says what it promises.
+// A promise is a store that has guarantees and nothing else.
 type promise struct{ g backend.Guarantees }
 
 func (p promise) Guarantees() backend.Guarantees { return p.g }

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// eachDocument runs test for README.md and each file of docs.
+// eachDocument runs test for each of documents.
 func eachDocument(t *testing.T, test func(t *testing.T, dir, file, text string)) {
 	t.Helper()
 	dir, err := moduleroot.Find()
@@ -88,8 +88,8 @@ func TestGenerate(t *testing.T) {
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// Complete programs compile; other Go code at least parses. An adapter's program needs the adapter's module, whose
-// TestPage compiles it.
+// Complete programs compile, and other Go code parses. An adapter's program needs the adapter's module, whose TestPage
+// compiles it.
 func TestCodeCompiles(t *testing.T) {
 	programs := 0
 	eachDocument(t, func(t *testing.T, dir, file, text string) {
@@ -169,7 +169,7 @@ var (
 	notInNames = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors returns the names by which links reach the headings of a page, as GitHub derives them.
+// anchors returns the names by which links refer to the headings of a page, as GitHub derives them.
 func anchors(text string) (names []string) {
 	for _, m := range heading.FindAllStringSubmatch(anyBlock.ReplaceAllString(text, ""), -1) {
 		name := m[2]
@@ -198,7 +198,7 @@ func TestChineseReadmeFollows(t *testing.T) {
 	eachDocument(t, func(_ *testing.T, _, file, text string) {
 		switch filepath.Base(file) {
 		case "README.md":
-			if english == "" { // docs has one, too
+			if english == "" { // docs contains a README.md too
 				english = text
 			}
 		case chinese:
@@ -217,7 +217,7 @@ func TestChineseReadmeFollows(t *testing.T) {
 	}
 }
 
-// targets are where the links of text lead, but for the other language.
+// targets returns the targets of the links of text, except the page in the other language.
 func targets(text, other string) (list []string) {
 	for _, m := range link.FindAllStringSubmatch(text, -1) {
 		if m[1] != other {

@@ -13,9 +13,9 @@ import (
 	"github.com/anylock/lock/internal/skew"
 )
 
-// StepClock returns a function that steps the wall clock of the running server, and of it alone, by so many whole
-// seconds; started again, it has the right time. It is nil where clocks cannot be stepped: elsewhere than on
-// linux/amd64.
+// StepClock returns a function that steps the wall clock of the running server by a number of whole seconds. No other
+// process is affected. A restarted server has the right time. StepClock returns nil where clocks cannot be stepped,
+// which is everywhere except on linux/amd64.
 func (s *Server) StepClock() func(d time.Duration) {
 	if !skew.Possible() {
 		return nil
@@ -27,7 +27,7 @@ func (s *Server) StepClock() func(d time.Duration) {
 	}
 }
 
-// setClock stops all processes of the server, also those that were just born, to set their clocks together.
+// setClock stops all processes of the server, including those that have just started, and sets their clocks together.
 func (s *Server) setClock() (err error) {
 	var stopped []int
 	defer func() { err = errors.Join(err, signalPids(stopped, sigCont)) }()
@@ -49,7 +49,7 @@ func (s *Server) setClock() (err error) {
 	}
 }
 
-// setClockOf sets the clock of one process, which stays stopped.
+// setClockOf sets the clock of one process, and leaves the process stopped.
 func (s *Server) setClockOf(pid int) error {
 	const most, pause, tries = 10 * time.Second, 200 * time.Microsecond, 50
 	var err error
@@ -60,20 +60,20 @@ func (s *Server) setClockOf(pid int) error {
 		for range tries {
 			if err = skew.Set(pid, s.skew); !errors.Is(err, skew.ErrRuns) {
 				if errors.Is(err, os.ErrNotExist) {
-					err = nil // it has ended
+					err = nil // the process has ended
 				}
 				return err
 			}
 			time.Sleep(pause)
 		}
-		if err := signalPids([]int{pid}, sigCont); err != nil { // it was stopped while it read the clock
+		if err := signalPids([]int{pid}, sigCont); err != nil { // the process was stopped while it read the clock
 			return err
 		}
 	}
 	return err
 }
 
-// processes are those that work in the server's folder.
+// processes returns the processes whose working directory is in the server's folder.
 func (s *Server) processes() (pids []int, err error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Server) processes() (pids []int, err error) {
 	}
 	for _, cwd := range dirs {
 		if dir, err := os.Readlink(cwd); err != nil || dir != s.Dir && !strings.HasPrefix(dir, s.Dir+"/") {
-			continue // another's, or it has ended
+			continue // another's process, or one that has ended
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(cwd)))
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/internal/skew"
 )
 
-// The clock of a server goes where it is stepped to, and is right again after a restart.
+// The clock of a server can be stepped, and is right again after a restart.
 func TestStepClock(t *testing.T) {
 	t.Parallel()
 	s := Redis(t)

@@ -16,8 +16,8 @@ import (
 // EtcdEnv names the environment variable with the URL of an etcd that tests may use.
 const EtcdEnv = "ANYLOCK_TEST_ETCD_URL"
 
-// EtcdURL returns the URL of an etcd for tests that do not break their server: $ANYLOCK_TEST_ETCD_URL, else that of a
-// new server as by [Etcd].
+// EtcdURL returns the URL of an etcd for tests that do not break their server: $ANYLOCK_TEST_ETCD_URL, or that of a new
+// server started by [Etcd].
 func EtcdURL(t testing.TB) string {
 	t.Helper()
 	if url := os.Getenv(EtcdEnv); url != "" {
@@ -26,14 +26,14 @@ func EtcdURL(t testing.TB) string {
 	return "etcd://" + Etcd(t).Addr
 }
 
-// Etcd starts an etcd of the test's own, a cluster of one, as it is installed on this machine. args are more options,
-// which win over ours. Killed and started again it has its data.
+// Etcd starts an etcd for the test, a cluster of one, with the program installed on this machine. args are additional
+// options, which override the defaults. A killed and restarted server keeps its data.
 func Etcd(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return startEtcd(t, etcdKind, args)
 }
 
-// EtcdCurrent is [Etcd] with the current release of etcd, which is built where it is not there yet.
+// EtcdCurrent is [Etcd] with the current release of etcd, which is built if it is missing on this machine.
 func EtcdCurrent(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return startEtcd(t, etcdCurrentKind, args)
@@ -47,14 +47,14 @@ func startEtcd(t testing.TB, k kind, args []string) *Server {
 	return g.start(t, spec.launch())
 }
 
-// EtcdAuth starts an etcd with authentication, as it is installed on this machine. args are more options. user may use
-// the keys that begin with prefix; password is for user and for root alike.
+// EtcdAuth starts an etcd with authentication, with the program installed on this machine. args are additional options.
+// user may use the keys that begin with prefix. password is the password of user and of root.
 func EtcdAuth(t testing.TB, user, password, prefix string, args ...string) *Server {
 	t.Helper()
 	return startEtcdAuth(t, etcdKind, user, password, prefix, nil, args)
 }
 
-// EtcdJWT is [EtcdAuth] with log-ins that are signed and valid for ttl, used or not.
+// EtcdJWT is [EtcdAuth] with signed tokens, which expire ttl after the log-in even if they are used.
 func EtcdJWT(t testing.TB, user, password, prefix string, ttl time.Duration, args ...string) *Server {
 	t.Helper()
 	private, public := signingKey(t)
@@ -88,7 +88,7 @@ func startEtcdAuth(
 	t.Helper()
 	g := k.source(t)
 	spec := g.newEtcdSpec(t)
-	// Log-ins cost 80 ms of a processor otherwise, which a busy machine has not got in the time of a request.
+	// By default a log-in costs 80 ms of processor time, which a busy machine cannot provide within a request's timeout.
 	spec.options, spec.files = append([]string{"--bcrypt-cost", "4"}, args...), files
 	s := g.start(t, spec.launch())
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -125,7 +125,7 @@ func (spec etcdSpec) enableAuth(ctx context.Context, addr, user, password, prefi
 	return nil
 }
 
-// prefixEnd returns the first key behind those that begin with prefix, whose last byte is not 0xff.
+// prefixEnd returns the first key after all keys that begin with prefix. The last byte of prefix must not be 0xff.
 func prefixEnd(prefix string) []byte {
 	end := []byte(prefix)
 	end[len(end)-1]++

@@ -17,7 +17,7 @@ type EtcdMembers struct {
 	specs []etcdSpec
 }
 
-// EtcdCluster starts a cluster of that many members, as installed on this machine.
+// EtcdCluster starts a cluster with that many members, with the program installed on this machine.
 func EtcdCluster(t testing.TB, members int) *EtcdMembers {
 	t.Helper()
 	return startEtcdCluster(t, etcdKind, members)
@@ -40,7 +40,7 @@ func startEtcdCluster(t testing.TB, k kind, members int) *EtcdMembers {
 		c.specs[i].peers = joined(c.specs)
 		c.Servers = append(c.Servers, g.server(t, c.specs[i].launch()).keep())
 	}
-	// None answers before most of them run.
+	// No member responds until a majority of the members runs.
 	var starting sync.WaitGroup
 	for _, s := range c.Servers {
 		starting.Go(func() { s.check("start", s.node.start()) })
@@ -52,7 +52,7 @@ func startEtcdCluster(t testing.TB, k kind, members int) *EtcdMembers {
 	return c
 }
 
-// waitReady waits until a server answers that is being started.
+// waitReady waits until a server that is starting responds.
 func (s *Server) waitReady() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
@@ -62,7 +62,7 @@ func (s *Server) waitReady() {
 	}
 }
 
-// Leader returns the index of the leader, by what the members that run say.
+// Leader returns the index of the leader, according to the running members.
 func (c *EtcdMembers) Leader() int {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -83,7 +83,7 @@ func (c *EtcdMembers) Leader() int {
 	return leader
 }
 
-// leads reports whether a member says that it is the leader, and proves it by a read that others agree on.
+// leads reports whether a member reports itself as the leader, and can complete a read that needs a majority.
 func (c *EtcdMembers) leads(ctx context.Context, i int, s *Server) bool {
 	client := c.specs[i].client
 	const each = 500 * time.Millisecond
@@ -99,8 +99,8 @@ func (c *EtcdMembers) leads(ctx context.Context, i int, s *Server) bool {
 	return err == nil && status.Leader == status.Header.MemberID && client.read(ctx, s.Addr) == nil
 }
 
-// StartEmpty starts a killed member without its data, as etcd's manual says: the old member is removed from the
-// cluster, and a new one added in its place.
+// StartEmpty starts a killed member without its data, as etcd's manual describes: it removes the old member from the
+// cluster, and adds a new one in its place.
 func (c *EtcdMembers) StartEmpty(i int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
@@ -108,7 +108,7 @@ func (c *EtcdMembers) StartEmpty(i int) {
 	old := c.specs[i]
 	spec := old
 	spec.name = old.name + "x"
-	spec.data = "data-" + strconv.Itoa(len(spec.name)) // longer with each time
+	spec.data = "data-" + strconv.Itoa(len(spec.name)) // longer each time
 	spec.state = "existing"
 	others := make([]etcdSpec, len(c.specs))
 	copy(others, c.specs)
@@ -126,7 +126,7 @@ func (c *EtcdMembers) StartEmpty(i int) {
 	s.waitReady()
 }
 
-// replace removes the old member and adds the new one, what is not done yet of both.
+// replace removes the old member and adds the new one. It skips the steps that are already done.
 func (c *EtcdMembers) replace(ctx context.Context, i int, old, spec etcdSpec) error {
 	var addrs []string
 	for k, s := range c.Servers {
@@ -146,7 +146,7 @@ func (c *EtcdMembers) replace(ctx context.Context, i int, old, spec etcdSpec) er
 				return err
 			}
 		case m.Name == "" && len(m.PeerURLs) > 0 && m.PeerURLs[0] == spec.peerURL():
-			added = true // it gets its name when it starts
+			added = true // the member gets its name when it starts
 		}
 	}
 	if added {

@@ -32,8 +32,8 @@ func findEtcdCurrent(t testing.TB) (string, bool) {
 	return path, err == nil
 }
 
-// buildEtcd builds the server once per machine, release and Go: the program's name has a hash of all that it depends
-// on. Processes that build at the same time do it twice, and the last one's program stays.
+// buildEtcd builds the server once per machine, release and version of Go. The program's name contains a hash of
+// everything that it depends on. If two processes build at the same time, the program of the last one remains.
 func buildEtcd() (path string, err error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {
@@ -71,7 +71,7 @@ func buildEtcd() (path string, err error) {
 	return path, os.Rename(program, path)
 }
 
-// hashFiles returns a hash of a module's files, and of the Go that builds them.
+// hashFiles returns a hash of a module's files and of the Go version that builds them.
 func hashFiles(module fs.FS) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH)

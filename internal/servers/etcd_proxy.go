@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// EtcdProxy starts "etcd grpc-proxy" before servers, from the program that is installed on this machine. It serves
-// clients without TLS.
+// EtcdProxy starts "etcd grpc-proxy" in front of endpoints, with the program installed on this machine. The proxy
+// serves clients without TLS.
 func EtcdProxy(t testing.TB, endpoints string, args ...string) *Server {
 	t.Helper()
 	return startEtcdProxy(t, etcdKind, endpoints, args)
 }
 
-// EtcdProxyCurrent is [EtcdProxy] of the current release of etcd.
+// EtcdProxyCurrent is [EtcdProxy] with the current release of etcd.
 func EtcdProxyCurrent(t testing.TB, endpoints string, args ...string) *Server {
 	t.Helper()
 	return startEtcdProxy(t, etcdCurrentKind, endpoints, args)

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// An etcdClient sends requests to etcd's JSON gateway. Package etcd's client library is not used here: it is part of
-// what is tested, and whoever imports a store would download it with the store's tests.
+// An etcdClient sends requests to etcd's JSON gateway. It does not use etcd's client library, because that is part of
+// what is tested, and because users who import a store would download it with the store's tests.
 type etcdClient struct {
 	tls            *tls.Config // nil for plain HTTP
 	user, password string      // an empty user sends no credentials
 }
 
-// do sends one request to the first server of addrs that accepts it, and decodes the reply into reply, unless that is
-// nil. Every server gets an equal share of etcdPatience.
+// do sends one request to the first server of addrs that accepts it. It decodes the reply into reply, unless that is
+// nil. Each server gets an equal share of etcdPatience.
 func (c etcdClient) do(ctx context.Context, addrs []string, path string, request, reply any) error {
 	const etcdPatience = 2 * time.Second
 	var errs []error
@@ -87,13 +87,13 @@ func (c etcdClient) post(ctx context.Context, addr, path, token string, request,
 	return json.Unmarshal(text, reply)
 }
 
-// read sends a read that the whole cluster must agree on.
+// read sends a linearizable read, which needs a majority of the cluster.
 func (c etcdClient) read(ctx context.Context, addr string) error {
 	return c.do(ctx, []string{addr}, "/v3/kv/range", map[string]any{"key": []byte("anylock-ready"), "count_only": true},
 		nil)
 }
 
-// An etcdMemberList is a server's list of the cluster's members. Numbers of members are decimal text.
+// An etcdMemberList is a server's list of the members of its cluster. Member IDs are decimal text.
 type etcdMemberList struct {
 	Header struct {
 		MemberID string `json:"member_id"` // of the server that replied

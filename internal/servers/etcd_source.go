@@ -15,19 +15,19 @@ var etcdKind = kind{
 	taken: "address already in use",
 }
 
-// An etcdSpec says how to run one etcd.
+// An etcdSpec describes how to run one etcd.
 type etcdSpec struct {
-	name    string     // of the member, unique among all that tests start
+	name    string     // of the member; unique among all members that tests start
 	ports   []int      // for clients and for peers
 	peers   string     // the members' names and URLs
-	state   string     // of the cluster when this member is started first: new or existing
-	data    string     // its folder
-	client  etcdClient // with which requests reach the server
+	state   string     // of the cluster when this member first starts: new or existing
+	data    string     // the member's folder
+	client  etcdClient // sends requests to the server
 	options []string
 	files   map[string]string
 }
 
-// newEtcdSpec makes the spec of a member, whose peers are not set yet.
+// newEtcdSpec returns the spec of a member that is its own only peer.
 func (g *group) newEtcdSpec(t testing.TB) etcdSpec {
 	t.Helper()
 	spec := etcdSpec{ports: []int{g.port(t), g.port(t)}, state: "new", data: "data"}
@@ -36,7 +36,7 @@ func (g *group) newEtcdSpec(t testing.TB) etcdSpec {
 	return spec
 }
 
-// peer is the member's part of the list of peers.
+// peer returns the member's entry in the list of peers.
 func (spec etcdSpec) peer() string { return spec.name + "=" + spec.peerURL() }
 
 func (spec etcdSpec) peerURL() string { return "http://" + loopback(spec.ports[1]) }
@@ -60,7 +60,7 @@ func (spec etcdSpec) command(at place) (args []string, files map[string]string) 
 	return append(args, spec.options...), spec.files
 }
 
-// ready makes a linearizable read, and checks that the server is the member that we started.
+// ready performs a linearizable read, and checks that the server is the member that we started.
 func (spec etcdSpec) ready(ctx context.Context, s *Server) error {
 	if err := spec.client.read(ctx, s.Addr); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (spec etcdSpec) ready(ctx context.Context, s *Server) error {
 	return fmt.Errorf("member %s is not in its own list", list.Header.MemberID)
 }
 
-// joined is the list of peers of a cluster.
+// joined returns the list of peers of a cluster.
 func joined(specs []etcdSpec) string {
 	var list []string
 	for _, s := range specs {

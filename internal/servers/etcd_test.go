@@ -38,7 +38,8 @@ func TestEtcdRestartKeepsData(t *testing.T) {
 			}
 			s.Kill()
 			s.Start()
-			// The client may wait longer before it connects again, after a slow start, than it repeats a request.
+			// After a slow start of the server, the old client may wait longer for its next connection than it repeats a
+			// request.
 			c = newEtcdClient(t, s.Addr)
 			got, err := c.Get(t.Context(), "k")
 			if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "v" {

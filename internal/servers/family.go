@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// An identity is the unprivileged user that a server runs as which refuses to run as root.
+// An identity is the unprivileged user for a server that refuses to run as root.
 type identity struct{ uid, gid int }
 
-// unprivileged returns the first of names that exists here if the test runs as root, else nil.
+// unprivileged returns the first of names that exists here if the test runs as root. Otherwise it returns nil.
 func unprivileged(names ...string) *identity {
 	if os.Getuid() != 0 {
 		return nil
@@ -34,7 +34,7 @@ func unprivileged(names ...string) *identity {
 	return nil
 }
 
-// own gives path to the identity.
+// own makes the identity the owner of path.
 func (id *identity) own(path string) error {
 	if id == nil {
 		return nil
@@ -42,13 +42,13 @@ func (id *identity) own(path string) error {
 	return os.Chown(path, id.uid, id.gid)
 }
 
-// A family is a node whose server runs as several processes, perhaps of another user: all of them are frozen and
+// A family is a node whose server consists of several processes, possibly of another user. All of them are frozen and
 // killed.
 type family struct {
 	*process
 }
 
-// newFamily makes a folder that the server's user can reach, unlike the test's own, and a node in it.
+// newFamily creates a folder that the server's user can access, unlike the test's own folder, and a node in it.
 func newFamily(t testing.TB, s *Server, path string, user *identity, args []string, files map[string]string) *family {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "anylock-server-")
@@ -69,7 +69,8 @@ func newFamily(t testing.TB, s *Server, path string, user *identity, args []stri
 	return &family{p}
 }
 
-// signal stops the parent before its children, so that it makes no more of them, and continues it after them.
+// signal stops the parent before its children, so that it starts no more of them. It continues the parent after its
+// children.
 func (f *family) signal(sig signal) error {
 	if sig == sigCont {
 		return errors.Join(signalPids(f.children(), sig), f.process.signal(sig))
@@ -89,12 +90,12 @@ func (f *family) kill() error {
 	}
 	_ = f.process.signal(sigStop)
 	children := f.children()
-	// All stop before one dies: those that outlive others would serve on for a moment, and grant what the dead have
-	// held.
+	// Stop all processes before killing one. Otherwise the survivors would serve for a moment, and grant what the killed
+	// processes held.
 	_ = signalPids(children, sigStop)
 	_ = signalPids(children, sigKill)
 	err := f.process.kill()
-	const patience = 30 * time.Second // one that writes to a slow disk dies when that is done
+	const patience = 30 * time.Second // a process that writes to a slow disk ends only after the write
 	for end := time.Now().Add(patience); err == nil; time.Sleep(time.Millisecond) {
 		if !anyAlive(children) {
 			return nil
@@ -110,7 +111,7 @@ func (f *family) remove() error { return os.RemoveAll(f.dir) }
 
 // children lists the processes whose parent is the server.
 func (f *family) children() (pids []int) {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // fails on a bad pattern only
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // fails only if the pattern is malformed
 	for _, path := range stats {
 		if pid, parent, state := procStat(path); parent == f.pid() && state != "Z" {
 			pids = append(pids, pid)
@@ -128,7 +129,7 @@ func anyAlive(pids []int) bool {
 	return false
 }
 
-// procStat reads a process's number, parent and state; zero if it has ended.
+// procStat reads the number, parent and state of a process. It returns zeros if the process has ended.
 func procStat(path string) (pid, parent int, state string) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -136,7 +137,7 @@ func procStat(path string) (pid, parent int, state string) {
 	}
 	text := string(b)
 	number, _, _ := strings.Cut(text, " ")
-	// The name is in parentheses and may hold anything.
+	// The name is in parentheses and may contain any character.
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	const least = 2
 	if len(fields) < least {

@@ -12,7 +12,8 @@ import (
 	"github.com/anylock/lock/internal/moduleroot"
 )
 
-// packages are what scripts/install-servers installs, and a file of each by which it knows that it is there.
+// packages are the packages that scripts/install-servers installs. The script detects that a package is installed by
+// file.
 var packages = []struct{ name, file string }{
 	{"redis-server", "/usr/bin/redis-server"},
 	{"etcd-server", "/usr/bin/etcd"},
@@ -27,7 +28,7 @@ var packages = []struct{ name, file string }{
 	{"nodejs", "/usr/bin/node"},
 }
 
-// aptGet is an apt-get that records its arguments, and creates the files of the packages that it installs.
+// aptGet replaces apt-get. It records its arguments, and creates the files of the packages that it is to install.
 const aptGet = `#!/bin/bash
 echo "$*" >>"$ANYLOCK_SERVERS_ROOT/asked"
 for word; do
@@ -41,7 +42,7 @@ for word; do
 done
 `
 
-// A bareMachine is a folder that scripts/install-servers uses as the root of a machine.
+// A bareMachine is a folder that scripts/install-servers treats as the root of a machine.
 type bareMachine struct{ root string }
 
 func newBareMachine(t *testing.T) bareMachine {
@@ -75,14 +76,14 @@ func (m bareMachine) write(t *testing.T, path, text string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	syscall.ForkLock.RLock() // a program that starts meanwhile would have the file open for writing, too, and make it busy
+	syscall.ForkLock.RLock() // a process forked meanwhile would keep the file open for writing, which makes it busy
 	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// install runs the script in dir, and returns its output and the packages that it has requested.
+// install runs the script in dir. It returns the script's output and the packages that the script has requested.
 func (m bareMachine) install(t *testing.T, dir string) (out string, asked []string, err error) {
 	t.Helper()
 	root, err := moduleroot.Find()
@@ -93,7 +94,7 @@ func (m bareMachine) install(t *testing.T, dir string) (out string, asked []stri
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + m.path("/bin") + ":" + m.path("/usr/bin"), "ANYLOCK_SERVERS_ROOT=" + m.root}
 	printed, err := cmd.CombinedOutput()
-	calls, _ := os.ReadFile(m.path("/asked")) // none: no such file
+	calls, _ := os.ReadFile(m.path("/asked")) // without calls, there is no file
 	for call := range strings.Lines(string(calls)) {
 		if _, rest, found := strings.Cut(call, " install "); found {
 			for _, word := range strings.Fields(rest) {
@@ -111,7 +112,7 @@ func TestInstallServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoys := t.TempDir() // has what the script looks for, where nobody may look
+	decoys := t.TempDir() // contains the names that the script looks for, in a folder that it must not search
 	for _, p := range packages {
 		if err := os.Mkdir(filepath.Join(decoys, filepath.Base(p.file)), 0o700); err != nil {
 			t.Fatal(err)
@@ -133,7 +134,7 @@ func TestInstallServers(t *testing.T) {
 					}
 				}
 				want := missing
-				if slices.Contains(missing, "postgresql") { // which creates a database, unless this setting prevents it
+				if slices.Contains(missing, "postgresql") { // the script first makes postgresql-common prevent a database
 					want = append([]string{"postgresql-common"}, missing...)
 				}
 				out, asked, err := m.install(t, dir)
@@ -148,13 +149,13 @@ func TestInstallServers(t *testing.T) {
 	}
 }
 
-// Without the right to install it says how to, so that no service starts and no database is made, as apt-get alone
-// would.
+// Without the right to install packages, the script prints how to run it with that right. It does not suggest apt-get,
+// which would start services and create a database.
 func TestInstallServersWithoutRights(t *testing.T) {
 	t.Parallel()
 	m := newBareMachine(t)
 	m.write(t, "/bin/id", "#!/bin/sh\necho 1000\n")
-	m.write(t, "/bin/sudo", "#!/bin/sh\nexit 1\n") // it asks for a password
+	m.write(t, "/bin/sudo", "#!/bin/sh\nexit 1\n") // stands for a sudo that requires a password
 	m.write(t, "/usr/bin/redis-server", "#!/bin/sh\n")
 	project, err := moduleroot.Find()
 	if err != nil {
@@ -171,7 +172,7 @@ func TestInstallServersWithoutRights(t *testing.T) {
 	}
 }
 
-// Without apt-get it can only say what is missing.
+// Without apt-get, the script fails and lists the missing packages.
 func TestInstallServersElsewhere(t *testing.T) {
 	t.Parallel()
 	m := newBareMachine(t)

@@ -9,10 +9,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// portEnv, set to a port, makes the test program a child of TestKilledTestLeavesNoServer.
+// portEnv, if set to a port, makes the test binary run as the child of TestKilledTestLeavesNoServer.
 const portEnv = "ANYLOCK_SERVERS_CHILD_PORT"
 
-// hiddenEnv, if set, hides the machine's Redis from the test program.
+// hiddenEnv, if set, hides the machine's Redis from the test binary.
 const hiddenEnv = "ANYLOCK_SERVERS_HIDDEN"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// serve runs a server in the current folder until somebody kills this process.
+// serve runs a server in the current folder until this process is killed.
 func serve(port string) {
 	program, _ := redisKind.find(nil)
 	args, _ := redisSpec{}.command(place{port: port})

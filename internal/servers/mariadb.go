@@ -12,12 +12,12 @@ import (
 	"testing"
 )
 
-// MariaDatabase is the database of each MariaDB.
+// MariaDatabase is the name of the database in each MariaDB.
 const MariaDatabase = "app"
 
-// MariaDB starts a MariaDB of the test's own, which lets anybody in and has the database MariaDatabase. It runs on this
-// machine only. Arguments are more of its command line, and win over ours: a kill of the server loses the last second
-// of its data unless they say otherwise.
+// MariaDB starts a MariaDB for the test, with the program installed on this machine. The server accepts every user, and
+// has the database MariaDatabase. arguments are additional options, which override the defaults. By default, a kill of
+// the server loses the last second of its data.
 func MariaDB(t testing.TB, arguments ...string) *Server {
 	t.Helper()
 	program, ok := find([]string{"mariadbd"}, "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
@@ -29,7 +29,7 @@ func MariaDB(t testing.TB, arguments ...string) *Server {
 		command: func(at place) ([]string, map[string]string) {
 			args := []string{
 				"--no-defaults", "--bind-address=" + bindHost, "--port=" + at.port,
-				"--socket=socket",     // in the folder: a path from the root may be too long
+				"--socket=socket",     // there are no users
 				"--skip-grant-tables", // there are no users
 				"--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M",
 				"--pid-file=" + mariaPID,
@@ -51,8 +51,8 @@ func MariaDB(t testing.TB, arguments ...string) *Server {
 	})
 }
 
-// bootstrap creates the server's system tables by a server that reads statements from its standard input and then shuts
-// down. A server that starts in an empty folder creates the tables too, but writes their first pages late: a kill
+// bootstrap creates the server's system tables. It runs a server that reads statements from its standard input and then
+// shuts down. A server that starts in an empty folder creates the tables too, but writes their first pages late. A kill
 // within the first second would leave a folder that no server can use.
 func bootstrap(program, dir string) error {
 	args := []string{"--no-defaults", "--bootstrap", "--datadir=" + dir, "--skip-grant-tables"}
@@ -67,7 +67,7 @@ func bootstrap(program, dir string) error {
 	return nil
 }
 
-// emptyFolder removes everything in the server's folder but its log.
+// emptyFolder removes everything in the server's folder except the log.
 func emptyFolder(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -83,8 +83,8 @@ func emptyFolder(dir string) error {
 
 const mariaPID = "server.pid"
 
-// mariaReady reads the process id, which the server writes when it listens: somebody else's server on the same port
-// does not.
+// mariaReady reads the process id, which the server writes when it listens. Another server on the same port does not
+// write it.
 func mariaReady(_ context.Context, s *Server) error {
 	text, err := os.ReadFile(filepath.Join(s.Dir, mariaPID))
 	if err != nil {

@@ -20,8 +20,8 @@ var memcachedKind = kind{
 	taken: "Address already in use",
 }
 
-// MemcachedURL returns the URL of a memcached for tests that do not break their server: $ANYLOCK_TEST_MEMCACHED_URL,
-// else that of a new server as by [Memcached].
+// MemcachedURL returns the URL of a memcached for tests that do not break their server: $ANYLOCK_TEST_MEMCACHED_URL, or
+// that of a new server started by [Memcached].
 func MemcachedURL(t testing.TB) string {
 	t.Helper()
 	if url := os.Getenv(MemcachedEnv); url != "" {
@@ -30,8 +30,8 @@ func MemcachedURL(t testing.TB) string {
 	return "memcached://" + Memcached(t).Addr
 }
 
-// Memcached starts a memcached of the test's own. args are more options, which win over ours. A server that is killed
-// and started again is empty.
+// Memcached starts a memcached for the test. args are additional options, which override the defaults. A killed and
+// restarted server is empty.
 func Memcached(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return memcachedKind.source(t).start(t, memcachedLaunch(func(at place) []string {
@@ -39,11 +39,11 @@ func Memcached(t testing.TB, args ...string) *Server {
 	}))
 }
 
-// memcachedLaunch says how to run a server with options.
+// memcachedLaunch returns how to run a server with options.
 func memcachedLaunch(options func(at place) []string) launch {
 	return launch{
 		command: func(at place) ([]string, map[string]string) {
-			// The user matters only to root, which it refuses to run as.
+			// memcached refuses to run as root. For other users, the option -u has no effect.
 			return append([]string{"-U", "0", "-u", "nobody"}, options(at)...), nil
 		},
 		ready: memcachedReady,
@@ -66,7 +66,7 @@ func memcachedReady(ctx context.Context, s *Server) error {
 	return nil
 }
 
-// MemcachedStats returns a memcached's general statistics, by a connection of its own.
+// MemcachedStats returns a memcached's general statistics, using a new connection.
 func MemcachedStats(ctx context.Context, addr string) (map[string]string, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -43,7 +43,7 @@ func TestMemcached(t *testing.T) {
 	ask()
 }
 
-// A server that was frozen serves nobody any more when Freeze returns, however busy it and the machine are.
+// When Freeze returns, the server no longer serves requests, however busy the server and the machine are.
 func TestFreezeIsOver(t *testing.T) {
 	s := Memcached(t)
 	const clients = 8
@@ -81,9 +81,9 @@ func TestFreezeIsOver(t *testing.T) {
 		for i := range before {
 			before[i] = answers[i].Load()
 		}
-		time.Sleep(10 * time.Millisecond) // sleeps: a frozen server answers nothing meanwhile
+		time.Sleep(10 * time.Millisecond) // sleeps: the time in which a frozen server must not reply
 		for i := range before {
-			if n := answers[i].Load() - before[i]; n > 1 { // one may have been on its way
+			if n := answers[i].Load() - before[i]; n > 1 { // one reply may have been on its way
 				t.Errorf("a frozen server has served %d requests of a client", n)
 			}
 		}
@@ -97,13 +97,13 @@ func TestFreezeIsOver(t *testing.T) {
 	}
 }
 
-// A server with TLS serves clients that have a certificate, and no others.
+// A server with TLS serves only clients that have a certificate.
 func TestMemcachedTLS(t *testing.T) {
 	s := MemcachedTLS(t)
 	servesCertificates(t, s, "version\r\n", "VERSION")
 }
 
-// servesCertificates sends requests to s with the client's certificate and without.
+// servesCertificates checks that s serves a client with its certificate, and none without.
 func servesCertificates(t *testing.T, s *ClientTLSServer, question, answer string) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// MemcachedTLS starts a memcached that speaks TLS on its SecureAddr, and requires a certificate there.
+// MemcachedTLS starts a memcached that uses TLS on its SecureAddr, and requires a certificate there.
 func MemcachedTLS(t testing.TB) *ClientTLSServer {
 	t.Helper()
 	g := memcachedKind.source(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// PgBouncer starts a PgBouncer before pg, with a pool mode of session, transaction or statement. Settings are more of
-// its configuration, as name=value. It runs on this machine only.
+// PgBouncer starts a PgBouncer in front of pg, with the program installed on this machine. mode is the pool mode:
+// session, transaction or statement. settings are additional lines of its configuration, as name=value.
 func PgBouncer(t testing.TB, pg *Server, mode string, settings ...string) *Server {
 	t.Helper()
 	program, ok := find([]string{"pgbouncer"}, "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
@@ -44,7 +44,7 @@ server_tls_sslmode = disable
 ` + strings.Join(settings, "\n") + "\n"
 }
 
-// postgresProxyReady makes a query through a proxy.
+// postgresProxyReady sends a query through a proxy.
 func postgresProxyReady(ctx context.Context, s *Server) error {
 	_, err := postgresQuery(ctx, s.Addr, "SELECT 1")
 	return err

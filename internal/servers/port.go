@@ -9,19 +9,19 @@ import (
 	"testing"
 )
 
-// Ports come from below the range of ephemeral ports (32768 on Linux, 49152 elsewhere): no outgoing connection takes
-// the port of a server that is being restarted, and a client that dials a dead server cannot connect to itself.
+// Ports are below the range of ephemeral ports (32768 on Linux, 49152 elsewhere). So no outgoing connection uses the
+// port of a server that is being restarted, and a client that dials a dead server cannot connect to itself.
 const (
 	portFirst = 11000
 	portCount = 10000
 	busOffset = 10000 // a Redis Cluster node listens on its port + 10000 too
 )
 
-// claimHost is a second loopback address. Listening there claims the port among test processes, from before the server
-// starts to the end of the test, restarts included. Linux has all of 127/8; elsewhere the claim is left out.
+// claimHost is a second loopback address. A listener there claims the port among test processes, from before the server
+// starts to the end of the test, including restarts. Linux has all of 127/8; other systems make no claims.
 const claimHost = "127.0.0.2"
 
-// freePort returns a port of 127.0.0.1 that is free, and so is the port busOffset above it.
+// freePort returns a free port of 127.0.0.1 whose port busOffset above is free too.
 func freePort(t testing.TB) int {
 	t.Helper()
 	const attempts = 200
@@ -47,7 +47,7 @@ func freePort(t testing.TB) int {
 	return 0
 }
 
-// claimPort claims port among test processes. The claim is nil where there is no second loopback address.
+// claimPort claims port among test processes. It returns nil if there is no second loopback address.
 func claimPort(port int) (net.Listener, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", claimHost, port))
 	if errors.Is(err, syscall.EADDRINUSE) {

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// postgresQuery runs one statement as the superuser, over a new connection, and returns the first column of its last
-// row. It uses the wire protocol (version 3, simple query), because whoever imports a store would download a client
-// library with the store's tests.
+// postgresQuery runs one statement as the superuser on a new connection, and returns the first column of the last row.
+// It uses the wire protocol (version 3, simple query), because users who import a store would download a client library
+// with the store's tests.
 func postgresQuery(ctx context.Context, addr, sql string) (value string, err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -41,18 +41,18 @@ func postgresQuery(ctx context.Context, addr, sql string) (value string, err err
 	if value, err = readUntilReady(in); err != nil {
 		return "", err
 	}
-	_, err = conn.Write(append([]byte{'X'}, withLength(nil)...)) // says goodbye
+	_, err = conn.Write(append([]byte{'X'}, withLength(nil)...)) // ends the session
 	return value, err
 }
 
-// withLength puts the length of a message before it, which counts itself.
+// withLength puts the length of a message in front of it. The length includes its own four bytes.
 func withLength(message []byte) []byte {
 	const size = 4
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(message)+size)), message...)
 }
 
 // readUntilReady reads messages until the server is ready for a query, and returns the first column of the last row
-// among them.
+// received.
 func readUntilReady(in *bufio.Reader) (value string, err error) {
 	for {
 		var head struct {

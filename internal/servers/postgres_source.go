@@ -22,13 +22,13 @@ var postgresKind = kind{
 	taken: "Address already in use",
 }
 
-// A postgresSpec says how to run one Postgres.
+// A postgresSpec describes how to run one Postgres.
 type postgresSpec struct {
-	settings []string // name=value, which win over ours
-	primary  *Server  // nil, or what it is a standby of
+	settings []string // name=value; they override the defaults
+	primary  *Server  // the primary of a standby; nil for a primary
 }
 
-// hba lets everybody in, but the user "guarded" only with a password.
+// hba accepts everybody, but the user "guarded" only with a password.
 const hba = `host all guarded 0.0.0.0/0 scram-sha-256
 local all all trust
 host all all 0.0.0.0/0 trust
@@ -65,7 +65,7 @@ func (spec postgresSpec) command(at place) (args []string, files map[string]stri
 	return args, map[string]string{hbaFile: hba}
 }
 
-// process makes the data folder and a node for it.
+// process creates the data folder and a node that uses it.
 func (spec postgresSpec) process(t testing.TB, binary string, s *Server, args []string, files map[string]string) node {
 	t.Helper()
 	user := unprivileged(postgresUser, "nobody")
@@ -84,7 +84,7 @@ func (spec postgresSpec) process(t testing.TB, binary string, s *Server, args []
 	return f
 }
 
-// empty puts a new data folder in the old one's place.
+// empty replaces the data folder by a new one.
 func (spec postgresSpec) empty(binary string, s *Server) error {
 	if spec.primary != nil {
 		return errors.New("a standby has its primary's data")
@@ -95,13 +95,13 @@ func (spec postgresSpec) empty(binary string, s *Server) error {
 	return initdb(unprivileged(postgresUser, "nobody"), sibling(binary, "initdb"), s.Dir)
 }
 
-// postgresConn is what libpq's programs connect by.
+// postgresConn returns the connection string for libpq's programs.
 func (s *Server) postgresConn() string {
 	host, port, _ := net.SplitHostPort(s.Addr)
 	return fmt.Sprintf("host=%s port=%s user=%s", host, port, postgresUser)
 }
 
-// initdb makes a data folder in dir. A new folder needs a second, so it is kept and copied from then on.
+// initdb creates a data folder in dir. Creating one takes a second, so the first is kept and then copied.
 func initdb(user *identity, program, dir string) error {
 	info, err := os.Stat(program)
 	if err != nil {
@@ -127,9 +127,9 @@ func initdb(user *identity, program, dir string) error {
 	return runAs(user, dir, "cp", "-R", "-p", filepath.Join(kept, dataDir), dataDir)
 }
 
-// runAs runs a program to its end.
+// runAs runs a program as user, and waits until it ends.
 func runAs(user *identity, dir, program string, args ...string) error {
-	runtime.LockOSThread() // the parent-death signal is the thread's
+	runtime.LockOSThread() // Linux sends the parent-death signal when this thread ends
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir

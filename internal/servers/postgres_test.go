@@ -30,7 +30,7 @@ func askSQL[T any](t *testing.T, c *pgx.Conn, sql string) (v T) {
 	return v
 }
 
-// A frozen Postgres answers nobody, not by the sessions that it has either; a killed one keeps its data.
+// A frozen Postgres does not reply on an existing session. A killed Postgres keeps its data.
 func TestPostgresFaults(t *testing.T) {
 	s := Postgres(t, "max_connections=20")
 	c := connectSQL(t, s)
@@ -76,7 +76,7 @@ func TestPostgresPair(t *testing.T) {
 	}
 }
 
-// In transaction pooling two clients share a session; in session pooling they do not.
+// With transaction pooling, two clients share a session. With session pooling, they do not.
 func TestPgBouncer(t *testing.T) {
 	pg := Postgres(t)
 	for mode, shared := range map[string]bool{"transaction": true, "session": false} {

@@ -8,12 +8,12 @@ import (
 	"runtime"
 )
 
-// A process is a node that runs a program of this machine.
+// A process is a node that runs a program on this machine.
 type process struct {
 	path string
 	args []string
 	dir  string
-	user *identity // to run as; nil for the test's own
+	user *identity // the user of the process; nil for the test's own user
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended and was waited for
@@ -35,7 +35,7 @@ func (p *process) start() error {
 	p.user.apply(cmd)
 	started, done := make(chan error), make(chan struct{})
 	go func() {
-		// Linux sends the parent-death signal when the thread ends that started the child, so that thread is kept.
+		// Linux sends the parent-death signal when the thread that started the child ends, so keep that thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(done)
@@ -68,7 +68,8 @@ func (p *process) kill() error {
 	return nil
 }
 
-// hasEnded waits for an end that is under way: the kernel has reaped the process, its waiter has yet to say so.
+// hasEnded waits until the end of the process is noticed: the kernel has reaped the process, but Wait has not returned
+// yet.
 func (p *process) hasEnded() bool {
 	<-p.done
 	return true
@@ -95,9 +96,10 @@ func (p *process) log() string {
 	return string(b)
 }
 
-func (p *process) remove() error { return nil } // its folder is the test's
+func (p *process) remove() error { return nil } // the folder belongs to the test
 
-// find returns the first of names that is a program: in PATH, then where Debian keeps servers that PATH lacks.
+// find returns the first of names that is a program: first in PATH, then in places, where packages install servers
+// outside PATH.
 func find(names []string, places ...string) (path string, ok bool) {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -106,7 +108,7 @@ func find(names []string, places ...string) (path string, ok bool) {
 	}
 	for _, place := range places {
 		for _, name := range names {
-			matches, _ := filepath.Glob(filepath.Join(place, name)) // fails on a bad pattern only
+			matches, _ := filepath.Glob(filepath.Join(place, name)) // fails only if the pattern is malformed
 			if len(matches) > 0 {
 				return matches[len(matches)-1], true // the highest version sorts last
 			}

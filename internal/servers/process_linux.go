@@ -12,14 +12,14 @@ import (
 
 const diesWithParent = true
 
-// dieWithParent makes the kernel kill the child when the test process dies, however it dies. The child has a process
-// group of its own, so that a signal for the tests (SIGCONT, which would let a frozen server go on) is none for it.
+// dieWithParent makes the kernel kill the child when the test process dies for any reason. The child gets its own
+// process group, so that signals to the tests do not reach it: SIGCONT would continue a frozen server.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// awaitStop waits until all threads of a child have stopped that was sent SIGSTOP. On a busy machine they run on for
-// some milliseconds, and serve.
+// awaitStop waits until all threads of a child that was sent SIGSTOP have stopped. On a busy machine they still run and
+// serve for some milliseconds.
 func awaitStop(pid int) error {
 	const most, pause = 10 * time.Second, time.Millisecond
 	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(pause) {

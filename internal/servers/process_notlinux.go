@@ -6,9 +6,9 @@ import "os/exec"
 
 const diesWithParent = false
 
-// dieWithParent does nothing: only Linux ties a child to its parent. A test process that is killed leaves its servers.
+// dieWithParent does nothing, because only Linux ties a child to its parent. Servers survive a test process that is
+// killed.
 func dieWithParent(*exec.Cmd) {}
 
-// awaitStop does nothing: only on Linux the end of a stop can be waited for without taking the child's exit from its
-// waiter.
+// awaitStop does nothing, because only Linux lets a process wait for a stop without consuming the child's exit status.
 func awaitStop(int) error { return nil }

@@ -12,8 +12,8 @@ import (
 // RedisEnv names the environment variable with the URL of a Redis that tests may use.
 const RedisEnv = "ANYLOCK_TEST_REDIS_URL"
 
-// RedisURL returns the URL of a Redis for tests that do not break their server: $ANYLOCK_TEST_REDIS_URL, else that of a
-// new server as by [Redis].
+// RedisURL returns the URL of a Redis for tests that do not break their server: $ANYLOCK_TEST_REDIS_URL, or that of a
+// new server started by [Redis].
 func RedisURL(t testing.TB) string {
 	t.Helper()
 	if url := os.Getenv(RedisEnv); url != "" {
@@ -22,9 +22,9 @@ func RedisURL(t testing.TB) string {
 	return "redis://" + Redis(t).Addr
 }
 
-// Redis starts a standalone Redis of the test's own. args are more options of redis-server, which win over ours. It
-// keeps nothing on disk; with "--appendonly", "yes" a server that is killed and started again has its data. A relative
-// path is taken from Server.Dir.
+// Redis starts a standalone Redis for the test. args are additional options of redis-server, which override the
+// defaults. By default the server keeps nothing on disk. With "--appendonly", "yes", a killed and restarted server
+// keeps its data. Relative paths are below Server.Dir.
 func Redis(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return redisKind.source(t).startRedis(t, redisSpec{
@@ -33,8 +33,8 @@ func Redis(t testing.TB, args ...string) *Server {
 	})
 }
 
-// ready asks the server for its process id, so that nobody else's server on the same port is taken for ours, and for
-// whether it has read its data.
+// ready compares the server's process id, because another server may have the same port, and checks that the server has
+// loaded its data.
 func (r resp) ready(ctx context.Context, s *Server) error {
 	info, err := r.info(ctx, s.Addr, "INFO")
 	if err != nil {
@@ -57,7 +57,7 @@ func writeFile(t testing.TB, path string, data []byte) string {
 	return path
 }
 
-// option returns the value of an option in args, empty if it is missing.
+// option returns the value of an option in args, or "" if it is missing.
 func option(args []string, name string) (value string) {
 	for i := 0; i+1 < len(args); i++ {
 		if args[i] == name {
@@ -72,7 +72,7 @@ func port(addr string) string {
 	return port
 }
 
-// RedisSet sets a key of a server without a password.
+// RedisSet sets a key on a server without a password.
 func RedisSet(t testing.TB, s *Server, key, value string) {
 	t.Helper()
 	if _, err := (resp{}).ask(t.Context(), s.Addr, "SET", key, value); err != nil {

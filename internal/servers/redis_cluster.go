@@ -9,8 +9,8 @@ import (
 
 const redisSlots = 16384
 
-// RedisCluster starts a Redis Cluster of that many masters without replicas, at least 3 for a real vote. It returns
-// when every node sees all slots covered.
+// RedisCluster starts a Redis Cluster of that many masters without replicas. A real vote needs at least 3. RedisCluster
+// returns when every node sees that all slots are covered.
 func RedisCluster(t testing.TB, masters int) []*Server {
 	t.Helper()
 	group := redisKind.source(t)
@@ -31,7 +31,7 @@ func RedisCluster(t testing.TB, masters int) []*Server {
 			t.Fatalf("servers: redis cluster: node %s: %v", s.Addr, err)
 		}
 		ready := s.ready
-		s.ready = func(ctx context.Context, s *Server) error { // after Start, too
+		s.ready = func(ctx context.Context, s *Server) error { // also used by Start
 			if err := ready(ctx, s); err != nil {
 				return err
 			}
@@ -41,7 +41,7 @@ func RedisCluster(t testing.TB, masters int) []*Server {
 	return list
 }
 
-// joinCluster gives each node its share of the slots and an epoch of its own, and introduces them to each other.
+// joinCluster assigns each node its share of the slots and its own epoch, and connects the nodes.
 func joinCluster(ctx context.Context, list []*Server) error {
 	for i, s := range list {
 		slots := []string{"CLUSTER", "ADDSLOTS"}

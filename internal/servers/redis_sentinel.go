@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// A Sentinel is a Redis master with a replica, watched by three sentinels that replace a dead master within seconds.
+// A Sentinel is a Redis master with a replica. Three sentinels watch them, and replace a dead master within seconds.
 type Sentinel struct {
-	Name            string // of the master, as clients ask the sentinels for it
+	Name            string // the master's name, for which clients query the sentinels
 	Master, Replica *Server
 	Sentinels       []*Server
 }
 
 const (
 	sentinelCount     = 3
-	sentinelDownAfter = time.Second     // without an answer for so long, a server is taken for dead
-	sentinelFailover  = 3 * time.Second // a failed failover is tried again after twice this
+	sentinelDownAfter = time.Second     // a server that does not respond for so long counts as dead
+	sentinelFailover  = 3 * time.Second // a failed failover is retried after twice this time
 )
 
-// RedisSentinel starts a master, its replica and three sentinels, and returns when all know each other and agree that a
-// failover is possible.
+// RedisSentinel starts a master, its replica and three sentinels. It returns when all know each other and a failover is
+// possible.
 func RedisSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	group := redisKind.source(t)
@@ -31,7 +31,7 @@ func RedisSentinel(t testing.TB) *Sentinel {
 		"--replicaof", "127.0.0.1", port(set.Master.Addr)}})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
 	defer cancel()
-	// A sentinel that finds the replica at its first look at the master need not wait for the second.
+	// If a sentinel finds the replica when it first inspects the master, we need not wait for its second inspection.
 	if err := until(ctx, set.Replica.node.exited(), set.replicated); err != nil {
 		t.Fatalf("servers: redis replica %s: %v", set.Replica.Addr, err)
 	}
@@ -47,7 +47,7 @@ func RedisSentinel(t testing.TB) *Sentinel {
 	return set
 }
 
-// conf is the configuration of one sentinel, which keeps its state there too.
+// conf returns the configuration of one sentinel, which also saves its state there.
 func (set *Sentinel) conf(own string) string {
 	return fmt.Sprintf(""+
 		"port %[1]s\n"+
@@ -61,7 +61,7 @@ func (set *Sentinel) conf(own string) string {
 		sentinelDownAfter.Milliseconds(), sentinelFailover.Milliseconds())
 }
 
-// replicated reports whether the replica follows the master.
+// replicated returns an error unless the replica follows the master.
 func (set *Sentinel) replicated(ctx context.Context) error {
 	info, err := resp{}.info(ctx, set.Replica.Addr, "INFO", "replication")
 	if err != nil {
@@ -80,7 +80,7 @@ func (set *Sentinel) replicated(ctx context.Context) error {
 	return nil
 }
 
-// watched reports whether sentinel s sees everyone.
+// watched returns an error unless sentinel s sees all other servers.
 func (set *Sentinel) watched(ctx context.Context, s *Server) error {
 	reply, err := resp{}.ask(ctx, s.Addr, "SENTINEL", "MASTER", set.Name)
 	if err != nil {

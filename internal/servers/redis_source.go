@@ -9,13 +9,13 @@ var redisKind = kind{
 	taken: "Address already in use",
 }
 
-// A redisSpec says how to run one redis-server.
+// A redisSpec describes how to run one redis-server.
 type redisSpec struct {
 	ask      resp
-	options  []string                       // of the command line, on top of those that all have
+	options  []string                       // of the command line, after those that all servers have
 	tls      bool                           // listen with TLS only
-	sentinel func(own string) (conf string) // the whole configuration of a sentinel, which has no options
-	files    map[string]string              // by name; in the server's folder, where it runs
+	sentinel func(own string) (conf string) // the whole configuration of a sentinel; a sentinel has no options
+	files    map[string]string              // by name; in the server's folder, which is its working directory
 }
 
 // startRedis starts one server of a group.

@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// ask sends one command to s and fails the test on an error.
+// ask sends one command to s, and fails the test after an error.
 func ask(t *testing.T, s *Server, args ...string) any {
 	t.Helper()
 	reply, err := resp{}.ask(t.Context(), s.Addr, args...)
@@ -29,7 +29,7 @@ func TestRedisKillLosesAndStartAnswers(t *testing.T) {
 	if _, err := (resp{}).ask(t.Context(), s.Addr, "PING"); err == nil {
 		t.Error("a killed server answers")
 	}
-	s.Kill() // does nothing
+	s.Kill() // a second Kill does nothing
 	s.Start()
 	if got := ask(t, s, "GET", "k"); got != nil {
 		t.Errorf("after a restart without persistence k is %v", got)
@@ -72,7 +72,7 @@ func TestRedisCluster(t *testing.T) {
 		}
 	}
 	nodes[2].Kill()
-	nodes[2].Start() // waits until it has joined again
+	nodes[2].Start() // Start waits until the node has joined the cluster again
 	ask(t, nodes[2], "CLUSTER", "INFO")
 }
 
@@ -80,7 +80,8 @@ func TestRedisSentinelFailsOver(t *testing.T) {
 	storetest.Long(t, "sentinels, and a failover")
 	set := RedisSentinel(t)
 	set.Master.Kill()
-	// A sentinel that has paused for two seconds does nothing for thirty; an election that fails is repeated after six.
+	// A sentinel that has stalled for two seconds does nothing for thirty seconds. A failed election is repeated after
+	// six.
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	start := time.Now()

@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// A TLSServer is a server that speaks TLS only, with a certificate for 127.0.0.1 and localhost that the test has made.
+// A TLSServer is a server that uses only TLS, with a certificate for 127.0.0.1 and localhost that the test has created.
 type TLSServer struct {
 	*Server
 	CA  []byte         // the certificate that signed the server's own, in PEM
-	CAs *x509.CertPool // the same
+	CAs *x509.CertPool // contains CA
 }
 
-// Config is a client's configuration that trusts the server.
+// Config returns a client configuration that trusts the server.
 func (s *TLSServer) Config() *tls.Config {
 	return &tls.Config{RootCAs: s.CAs, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 }
 
-// RedisTLS starts a standalone Redis that listens with TLS only. args are more options of redis-server.
+// RedisTLS starts a standalone Redis that listens only with TLS. args are additional options of redis-server.
 func RedisTLS(t testing.TB, args ...string) *TLSServer {
 	t.Helper()
 	group := redisKind.source(t)
@@ -47,13 +47,13 @@ func RedisTLS(t testing.TB, args ...string) *TLSServer {
 	return s
 }
 
-// CAFile writes the certificate to trust into a file of the test's and returns its path.
+// CAFile writes the certificate to trust into a file of the test, and returns its path.
 func (s *TLSServer) CAFile() string {
 	s.t.Helper()
 	return writeFile(s.t, filepath.Join(s.t.TempDir(), "ca.pem"), s.CA)
 }
 
-// selfSigned makes a certificate that is its own authority, and its key, in PEM.
+// selfSigned returns a new certificate that is its own authority, and its key, in PEM.
 func selfSigned() (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

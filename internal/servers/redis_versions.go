@@ -14,8 +14,8 @@ import (
 // RedisVersions are the releases of Redis, and of Valkey, that scripts/redis-versions fetches.
 var RedisVersions = []string{"redis-6.0", "redis-8.0", "valkey-8.1"}
 
-// RedisVersion is [Redis] of a release in [RedisVersions], which runs on this machine only. It downloads nothing: what
-// the script has not fetched is missing.
+// RedisVersion is [Redis] with a release in [RedisVersions]. It downloads nothing. It calls [Missing] if the script has
+// not fetched the release.
 func RedisVersion(t testing.TB, name string, args ...string) *Server {
 	t.Helper()
 	const script = "scripts/redis-versions"

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The script fetches what tests need, and nothing else.
+// scripts/redis-versions fetches exactly the versions in RedisVersions.
 func TestRedisVersionsOfScript(t *testing.T) {
 	text, err := os.ReadFile("../../scripts/redis-versions")
 	if err != nil {

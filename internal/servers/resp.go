@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// A resp sends commands to a Redis server by its wire protocol (RESP2), on a new connection for each command. The
-// client library is not used here: it is part of what is being tested.
+// A resp sends commands to a Redis server in its wire protocol (RESP2), on a new connection for each command. It does
+// not use the client library, because that is part of what is tested.
 type resp struct {
 	tls      *tls.Config
 	password string
 }
 
-// ask sends one command and returns its reply: string, int64, []any or nil. An error reply is an error.
+// ask sends one command and returns its reply: string, int64, []any or nil. It returns an error reply as an error.
 func (r resp) ask(ctx context.Context, addr string, args ...string) (any, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -97,7 +97,7 @@ func readReply(in *bufio.Reader) (any, error) {
 	return nil, fmt.Errorf("bad reply %q", line)
 }
 
-// info returns a reply of "name:value" lines, as of INFO and CLUSTER INFO.
+// info returns the fields of a reply that consists of "name:value" lines, such as those of INFO and CLUSTER INFO.
 func (r resp) info(ctx context.Context, addr string, args ...string) (map[string]string, error) {
 	reply, err := r.ask(ctx, addr, args...)
 	if err != nil {
@@ -113,7 +113,7 @@ func (r resp) info(ctx context.Context, addr string, args ...string) (map[string
 	return fields, nil
 }
 
-// pairs turns a reply of alternating names and values into a map.
+// pairs converts a reply of alternating names and values into a map.
 func pairs(reply any) map[string]string {
 	list, _ := reply.([]any)
 	fields := make(map[string]string, len(list)/2)

@@ -1,11 +1,11 @@
 // Package servers starts the servers that a test needs and stops them when the test ends.
 //
-// A server comes from, in this order: an address given in the environment (only where a test does not break its
-// server), a program on this machine. A test that finds neither is skipped with a line that says why, or fails if
+// The address of a server can come from the environment if the test does not break its server. Otherwise the package
+// starts a program installed on this machine. A test that finds neither is skipped with the reason, or fails if
 // [RequireEnv] is set to 1, as "make test" does.
 //
-// Servers listen on 127.0.0.1 only, keep their data in the test's temporary folder, log into a file that is shown when
-// the test fails, and die with the test process on Linux.
+// Servers listen on 127.0.0.1 only, and keep their data in the test's temporary folder. They log into a file, which is
+// shown if the test fails. On Linux they die with the test process.
 package servers
 
 import (
@@ -22,7 +22,7 @@ import (
 // RequireEnv names the environment variable that turns a skipped test into a failed one, if it is 1.
 const RequireEnv = "ANYLOCK_TEST_REQUIRE"
 
-// startTimeout bounds the time until a started server answers.
+// startTimeout limits the time until a started server responds.
 const startTimeout = 30 * time.Second
 
 // A Server is one server process that belongs to one test. Freeze, Thaw, Kill and Start report failures to the
@@ -34,26 +34,26 @@ type Server struct {
 	t     testing.TB
 	kind  string
 	node  node
-	ready func(ctx context.Context, s *Server) error // asks the server once, by its own protocol
+	ready func(ctx context.Context, s *Server) error // one attempt to check that the server is ready, in its own protocol
 	skew  time.Duration                              // of its wall clock, since the last start
-	empty func(s *Server) error                      // makes what it keeps as new; nil where that is out of reach
+	empty func(s *Server) error                      // deletes the server's data; nil if the package does not know them
 }
 
 // A node is the process, or the family of processes, that runs a server.
 type node interface {
 	start() error
 	signal(sig signal) error
-	// kill ends it at once and waits until it has ended. It may be started again.
+	// kill kills the node and waits until it has ended. The node may be started again.
 	kill() error
-	// exited is closed when what the last start began has ended.
+	// exited returns a channel that is closed when the last started process has ended.
 	exited() <-chan struct{}
 	pid() int // 0 before the first start
 	log() string
-	// remove frees what is left after the last kill.
+	// remove frees the remaining resources after the last kill.
 	remove() error
 }
 
-// A signal is what all kinds of nodes understand.
+// A signal is a signal that all kinds of nodes support.
 type signal string
 
 const (
@@ -67,19 +67,19 @@ func (s *Server) Freeze() {
 	s.check("freeze", s.node.signal(sigStop))
 }
 
-// Thaw lets a frozen server go on.
+// Thaw continues a frozen server.
 func (s *Server) Thaw() {
 	s.t.Helper()
 	s.check("thaw", s.node.signal(sigCont))
 }
 
-// Kill ends the server without warning (SIGKILL) and returns when it has ended.
+// Kill kills the server without warning (SIGKILL) and returns when it has ended.
 func (s *Server) Kill() {
 	s.t.Helper()
 	s.check("kill", s.node.kill())
 }
 
-// Start starts a killed server again, on the same address and folder, and returns when it answers.
+// Start restarts a killed server with the same address and folder, and returns when it responds.
 func (s *Server) Start() {
 	s.t.Helper()
 	if err := s.startAndWait(); err != nil {
@@ -87,8 +87,8 @@ func (s *Server) Start() {
 	}
 }
 
-// RestartEmpty returns a function that kills the server and starts it again without its data, as when its disk was
-// lost. It is nil for a server whose data the package does not know.
+// RestartEmpty returns a function that kills the server and restarts it without its data, as if its disk was lost. It
+// returns nil if the package does not know the server's data.
 func (s *Server) RestartEmpty() func() {
 	if s.empty == nil {
 		return nil
@@ -101,7 +101,7 @@ func (s *Server) RestartEmpty() func() {
 	}
 }
 
-// without returns a launch.empty that removes what is named from the server's folder.
+// without returns a launch.empty that removes names from the server's folder.
 func without(names ...string) func(s *Server) error {
 	return func(s *Server) (err error) {
 		for _, name := range names {
@@ -118,7 +118,7 @@ func (s *Server) check(what string, err error) {
 	}
 }
 
-// startAndWait starts the node and waits until the server answers.
+// startAndWait starts the node and waits until the server responds.
 func (s *Server) startAndWait() error {
 	s.skew = 0
 	if err := s.node.start(); err != nil {
@@ -129,7 +129,7 @@ func (s *Server) startAndWait() error {
 	return until(ctx, s.node.exited(), func(ctx context.Context) error { return s.ready(ctx, s) })
 }
 
-// keep hands s over to the test: its end stops the server, and shows the log if the test has failed.
+// keep registers a cleanup with the test. The cleanup stops the server, and shows the log if the test has failed.
 func (s *Server) keep() *Server {
 	s.t.Cleanup(func() {
 		s.check("kill", s.node.kill())
@@ -141,7 +141,8 @@ func (s *Server) keep() *Server {
 	return s
 }
 
-// Missing ends a test that lacks what it needs on this machine, with the reason: skipped, or failed if RequireEnv is 1.
+// Missing skips a test that needs something that this machine lacks, and reports the reason. It fails the test if
+// RequireEnv is 1.
 func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	why := fmt.Sprintf(format, args...)
@@ -151,7 +152,7 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Skipf("servers: %s", why)
 }
 
-// until calls try until it succeeds, ctx ends, or gone is closed, and bounds each call.
+// until calls try until it succeeds, ctx ends, or gone is closed. It limits the time of each call.
 func until(ctx context.Context, gone <-chan struct{}, try func(ctx context.Context) error) error {
 	const pause, once = 10 * time.Millisecond, 2 * time.Second
 	tick := time.NewTicker(pause)

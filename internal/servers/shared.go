@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A Shared is one server for all tests of a package that use it gently, each in a namespace of its own. It is started
-// for the first of them, and lives until the last test has ended: TestMain runs the tests by [Sharing].
+// A Shared is one server for all tests of a package that do not disturb it. Each test uses its own namespace. The first
+// test starts the server, which lives until the last test has ended. TestMain must run the tests by [Sharing].
 type Shared struct {
 	// Start starts the server, as in servers.Memcached.
 	Start func(t testing.TB) *Server
@@ -19,7 +19,7 @@ type Shared struct {
 	server *Server
 }
 
-// Get returns the server, whose log is shown if t fails. It must not be frozen, killed or configured.
+// Get returns the server, and shows its log if t fails. Tests must not freeze, kill or configure the server.
 func (s *Shared) Get(t testing.TB) *Server {
 	t.Helper()
 	s.mu.Lock()
@@ -36,8 +36,8 @@ func (s *Shared) Get(t testing.TB) *Server {
 	return server
 }
 
-// Sharing is m for a package with a Shared: it ends the servers behind the tests. As tests mostly wait, more of them
-// run at once than there are processors, unless -parallel says otherwise.
+// Sharing wraps m for a package with a Shared, and ends the servers after the tests. Because tests mostly wait, it runs
+// testsAtOnce tests in parallel, unless -parallel is given.
 func Sharing(m *testing.M) *SharingM { return &SharingM{m} }
 
 // A SharingM is a testing.M, see [Sharing].
@@ -62,7 +62,7 @@ func (s *SharingM) Run() int {
 	return code
 }
 
-// packageEnd is what is to be done behind the last test.
+// packageEnd contains the cleanups to run after the last test.
 var packageEnd lasting
 
 type lasting struct {
@@ -71,10 +71,10 @@ type lasting struct {
 	failed   bool
 }
 
-// outlives is t for what outlives it. The first failures are reported to t.
+// outlives returns t for a server that outlives it. Cleanups run after the last test. Fatal and Skip still end t.
 func (l *lasting) outlives(t testing.TB) testing.TB { return &lastingTB{t, l} }
 
-// run does what is to be done, the latest first, and reports whether something went wrong.
+// run runs the cleanups, the latest first, and reports whether one has failed.
 func (l *lasting) run() (failed bool) {
 	l.mu.Lock()
 	list := l.cleanups

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// sigKill is for the children of a server that was killed.
+// sigKill is used for the children of a server that was killed.
 const sigKill signal = "SIGKILL"
 
 var signals = map[signal]syscall.Signal{sigStop: syscall.SIGSTOP, sigCont: syscall.SIGCONT, sigKill: syscall.SIGKILL}
@@ -21,7 +21,7 @@ func (p *process) signal(sig signal) error {
 	return awaitStop(p.pid())
 }
 
-// signalPids signals processes, of which some may have ended.
+// signalPids signals processes. It ignores those that have ended.
 func signalPids(pids []int, sig signal) error {
 	var errs []error
 	for _, pid := range pids {
@@ -43,7 +43,7 @@ func (id *identity) apply(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(id.uid), Gid: uint32(id.gid)}
 }
 
-// ownedBy reports whether path is there and belongs to the identity.
+// ownedBy reports whether path is a folder that belongs to the identity.
 func ownedBy(id *identity, path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() {

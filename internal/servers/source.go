@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// A kind of server says where to get it.
+// A kind of server describes how to find its program.
 type kind struct {
 	name  string
 	find  func(t testing.TB) (program string, ok bool) // on this machine
-	taken string                                       // what its log says of a port that is in use
+	taken string                                       // the part of its log that reports that a port is in use
 }
 
-// findProgram is kind.find for programs of which any will do: in PATH, or in one of places.
+// findProgram returns a kind.find that accepts any of the programs names, in PATH or in one of places.
 func findProgram(names []string, places ...string) func(t testing.TB) (string, bool) {
 	return func(testing.TB) (string, bool) { return find(names, places...) }
 }
@@ -24,10 +24,10 @@ func findProgram(names []string, places ...string) func(t testing.TB) (string, b
 type group struct {
 	kind   kind
 	binary string
-	port   func(t testing.TB) int // the next free one
+	port   func(t testing.TB) int // the next free port
 }
 
-// source finds the program of a kind of server, or ends the test.
+// source finds the program of a kind of server. If there is none, source ends the test.
 func (k kind) source(t testing.TB) *group {
 	t.Helper()
 	binary, ok := k.find(t)
@@ -37,27 +37,26 @@ func (k kind) source(t testing.TB) *group {
 	return &group{kind: k, binary: binary, port: freePort}
 }
 
-// A launch says how to run one server. It runs in a folder of its own, so that paths are relative to it.
+// A launch describes how to run one server. The server runs in its own folder, so relative paths refer to this folder.
 type launch struct {
-	ports   []int // to listen on, the clients' first; nil for one that the group chooses
+	ports   []int // to listen on, the clients' first; nil if the group chooses one
 	command func(at place) (args []string, files map[string]string)
 	ready   func(ctx context.Context, s *Server) error
 
-	// empty makes what a killed server keeps in its folder as new; nil where that is not known.
+	// empty deletes the data of a killed server; nil if the data are not known.
 	empty func(s *Server) error
 
-	// process makes the node that runs here, for servers that need more than a folder and a command; nil for the
-	// others.
+	// process creates the node, for servers that need more than a folder and a command; nil for other servers.
 	process func(t testing.TB, s *Server, args []string, files map[string]string) node
 }
 
-// A place is where a server runs.
+// A place is where a server listens.
 type place struct {
 	port  string // the clients'
 	ports []string
 }
 
-// start starts one server and waits for it. A port that turns out to be taken is given up for another.
+// start starts one server and waits until it responds. If its port is in use, start retries with another port.
 func (g *group) start(t testing.TB, l launch) *Server {
 	t.Helper()
 	const attempts = 5
@@ -76,7 +75,7 @@ func (g *group) start(t testing.TB, l launch) *Server {
 	}
 }
 
-// server makes a server that is not started yet.
+// server returns a server that has not been started yet.
 func (g *group) server(t testing.TB, l launch) *Server {
 	t.Helper()
 	ports := l.ports

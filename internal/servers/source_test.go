@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// child runs one of this package's tests in a process of its own, with more environment.
+// child returns a command that runs one of this package's tests in its own process, with env added to the environment.
 func child(t *testing.T, test string, env ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
@@ -23,7 +23,7 @@ func child(t *testing.T, test string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// nowhere is an environment that has no server.
+// nowhere returns the environment variables for a machine without Redis, with the given value of RequireEnv.
 func nowhere(require string) []string { return []string{hiddenEnv + "=1", RequireEnv + "=" + require} }
 
 func TestMissingServerSkips(t *testing.T) {
@@ -77,7 +77,7 @@ func TestTakenPortIsGivenUp(t *testing.T) {
 	ask(t, s, "PING")
 }
 
-// A server of somebody else's that answers on our address is not ours.
+// A server of another process that replies on our address is not mistaken for our server.
 func TestAnotherProcessIsNotReady(t *testing.T) {
 	s := Redis(t)
 	other := &Server{Addr: s.Addr, node: newProcess("/nonexistent", t.TempDir())}

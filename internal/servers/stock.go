@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Stock returns URLs by store of servers that are set up as their packages start them: their limits and time-outs are
-// the defaults. Each is the test's own. Redlock's nodes are new, so that they have no vote for a while.
+// Stock returns functions by store, which start servers with the default limits and timeouts of their packages and
+// return their URL. Each server belongs to one test. The nodes of Redlock are new, so they cannot vote for a while.
 func Stock() map[string]func(t testing.TB) string {
 	return map[string]func(t testing.TB) string{
 		"redis": func(t testing.TB) string { return "redis://" + stockRedis(t).Addr },
@@ -27,8 +27,8 @@ func Stock() map[string]func(t testing.TB) string {
 	}
 }
 
-// stockRedis starts a Redis by the configuration of the machine's package, or by Redis' own defaults where there is
-// none.
+// stockRedis starts a Redis with the configuration of the machine's package. If there is none, it uses Redis's own
+// defaults.
 func stockRedis(t testing.TB) *Server {
 	t.Helper()
 	const conf = "/etc/redis/redis.conf"

@@ -8,8 +8,8 @@ import (
 // SharedStores are the names of the stores that several processes can use.
 var SharedStores = []string{"file", "redis", "redlock", "etcd", "zookeeper", "postgres", "memcached"}
 
-// Store starts the servers of one of SharedStores in its simplest form, and returns its URL with them. They are the
-// test's own. Redlock's three nodes vote at once, as docs/redlock.md says for a new fleet.
+// Store starts the servers of one of SharedStores in the simplest setup, and returns the URL and the servers. The
+// servers belong to the test. Redlock's three nodes may vote at once, as docs/redlock.md describes for a new fleet.
 func Store(t testing.TB, name string) (url string, list []*Server) {
 	t.Helper()
 	one := func(scheme string, start func(t testing.TB, args ...string) *Server) (string, []*Server) {

@@ -10,7 +10,7 @@ import (
 // ZooKeeperEnv names the environment variable with the URL of a ZooKeeper that tests may use.
 const ZooKeeperEnv = "ANYLOCK_TEST_ZOOKEEPER_URL"
 
-// ZooKeeperTick is the tickTime of the servers, in milliseconds: sessions last from 1 s to 10 s.
+// ZooKeeperTick is the tickTime of the servers, in milliseconds. Sessions last between 1 s and 10 s.
 const ZooKeeperTick = "500"
 
 var zooKeeperKind = kind{
@@ -19,7 +19,7 @@ var zooKeeperKind = kind{
 	taken: "Address already in use",
 }
 
-// findZooKeeper looks for a Java and for the class path that is installed with ZooKeeper.
+// findZooKeeper finds a Java and the class path that is installed with ZooKeeper.
 func findZooKeeper(testing.TB) (string, bool) {
 	if zooKeeperClasses() == "" {
 		return "", false
@@ -27,14 +27,15 @@ func findZooKeeper(testing.TB) (string, bool) {
 	return find([]string{"java"}, "/usr/lib/jvm/*/bin")
 }
 
-// zooKeeperClasses is the class path of a server, empty if it is not on this machine.
+// zooKeeperClasses returns the class path of a server, or "" if it is not on this machine.
 func zooKeeperClasses() string {
 	for _, place := range []string{"/usr/share/zookeeper/lib", "/opt/zookeeper/lib", "/opt/apache-zookeeper*/lib"} {
 		if jars, _ := filepath.Glob(filepath.Join(place, "zookeeper-[0-9]*.jar")); len(jars) > 0 {
 			return filepath.Join(filepath.Dir(jars[len(jars)-1]), "*")
 		}
 	}
-	// Debian keeps the libraries of all packages in one folder, several loggers among them: a list, with the quiet one.
+	// Debian keeps the libraries of all packages in one folder, including several loggers. So list the libraries, with the
+	// quiet logger.
 	const debian = "/usr/share/java"
 	var path []string
 	for _, name := range []string{
@@ -50,8 +51,8 @@ func zooKeeperClasses() string {
 	return strings.Join(path, string(os.PathListSeparator))
 }
 
-// ZooKeeperURL returns the URL of a ZooKeeper for tests that do not break their server: $ANYLOCK_TEST_ZOOKEEPER_URL,
-// else that of a new server as by [ZooKeeper].
+// ZooKeeperURL returns the URL of a ZooKeeper for tests that do not break their server: $ANYLOCK_TEST_ZOOKEEPER_URL, or
+// that of a new server started by [ZooKeeper].
 func ZooKeeperURL(t testing.TB) string {
 	t.Helper()
 	if url := os.Getenv(ZooKeeperEnv); url != "" {
@@ -60,9 +61,9 @@ func ZooKeeperURL(t testing.TB) string {
 	return "zookeeper://" + ZooKeeper(t).Addr
 }
 
-// ZooKeeper starts a standalone ZooKeeper of the test's own. lines are more lines of its configuration, as in
-// "maxSessionTimeout=60000", which win over ours, or properties of its JVM, as in "-Dzookeeper.x=1". It keeps its data
-// over a kill, but does not force it to the disk without "forceSync=yes".
+// ZooKeeper starts a standalone ZooKeeper for the test. lines are additional lines of its configuration, such as
+// "maxSessionTimeout=60000", which override the defaults, or properties of its JVM, such as "-Dzookeeper.x=1". The
+// server keeps its data after a kill, but forces them to disk only with "forceSync=yes".
 func ZooKeeper(t testing.TB, lines ...string) *Server {
 	t.Helper()
 	g := zooKeeperKind.source(t)

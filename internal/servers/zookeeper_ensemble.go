@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// ZooKeeperEnsemble starts an ensemble of that many servers, an odd number from 3 on, and returns when all of them
-// serve. more lines of their configuration are as for [ZooKeeper].
+// ZooKeeperEnsemble starts an ensemble of that many servers, an odd number of at least 3, and returns when all of them
+// serve. more are additional lines of their configuration, as for [ZooKeeper].
 func ZooKeeperEnsemble(t testing.TB, members int, more ...string) []*Server {
 	t.Helper()
-	const portsEach = 3 // of the clients, of the quorum, of elections
+	const portsEach = 3 // for clients, for the quorum, for elections
 	g := zooKeeperKind.source(t)
 	ports := make([][]int, members)
 	lines := slices.Clone(more)
@@ -49,12 +49,12 @@ func ZooKeeperEnsemble(t testing.TB, members int, more ...string) []*Server {
 	return list
 }
 
-// electionTimeout bounds how long an ensemble may take to have a leader. A member that looks for one asks again after
-// 200 ms at first, then after twice as long each time, up to a minute.
+// electionTimeout limits the time in which an ensemble elects a leader. A member without a leader first retries after
+// 200 ms, and doubles the pause each time, up to a minute.
 const electionTimeout = 2 * time.Minute
 
-// GatherZooKeeper returns when an ensemble has one leader with which all others are in step. A member that was frozen
-// notices late that it leads no more.
+// GatherZooKeeper waits until an ensemble has one leader and all other members are synchronized with it. A leader that
+// was frozen notices late that it has lost its role.
 func GatherZooKeeper(t testing.TB, list []*Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), electionTimeout)
@@ -95,7 +95,7 @@ func zooKeeperGathered(ctx context.Context, list []*Server) error {
 	return fmt.Errorf("%s does not report zk_synced_followers", leader.Addr)
 }
 
-// EmptyZooKeeper removes the data of a killed member of an ensemble, all but its number.
+// EmptyZooKeeper removes the data of a killed member of an ensemble, except its number.
 func EmptyZooKeeper(t testing.TB, s *Server) {
 	t.Helper()
 	if err := os.RemoveAll(filepath.Join(s.Dir, zooKeeperData)); err != nil {

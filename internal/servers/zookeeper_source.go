@@ -11,10 +11,11 @@ import (
 	"strings"
 )
 
-// zooKeeperData is the folder with all that a server keeps but its number.
+// zooKeeperData is the folder with all data of a server except its number.
 const zooKeeperData = "version-2"
 
-// zooKeeper says how to run one server, with more lines of configuration and its number in an ensemble, if any.
+// zooKeeper returns how to run one server with additional lines of configuration. id is its number in an ensemble, ""
+// outside one.
 func (g *group) zooKeeper(lines []string, id string) launch {
 	const conf = "zoo.cfg"
 	var jvm []string
@@ -47,8 +48,8 @@ func (g *group) zooKeeper(lines []string, id string) launch {
 	}
 }
 
-// zooKeeperReady asks the server for its folder, so that nobody else's server on the same port is taken for ours, and
-// whether it serves.
+// zooKeeperReady compares the server's folder, because another server may have the same port, and checks that the
+// server serves.
 func zooKeeperReady(ctx context.Context, s *Server) error {
 	text, err := ZooKeeperAsk(ctx, s.Addr, "envi")
 	if err != nil {
@@ -68,7 +69,8 @@ func zooKeeperReady(ctx context.Context, s *Server) error {
 	return err
 }
 
-// ZooKeeperMode returns a server's role: "leader", "follower", "standalone"; empty while it does not serve.
+// ZooKeeperMode returns a server's role: "leader", "follower" or "standalone". It returns "" if the server does not
+// serve.
 func ZooKeeperMode(ctx context.Context, addr string) (string, error) {
 	text, err := ZooKeeperAsk(ctx, addr, "srvr")
 	if err != nil {
@@ -82,7 +84,7 @@ func ZooKeeperMode(ctx context.Context, addr string) (string, error) {
 	return "", nil
 }
 
-// ZooKeeperAsk sends one of the four-letter words to a server, on a connection of its own, and returns the answer.
+// ZooKeeperAsk sends a four-letter command to a server on a new connection, and returns the reply.
 func ZooKeeperAsk(ctx context.Context, addr, word string) (string, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {

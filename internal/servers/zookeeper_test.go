@@ -68,7 +68,8 @@ func TestZooKeeperEnsemble(t *testing.T) {
 	}
 }
 
-// A frozen leader still believes that it leads when it continues, beside the newly elected leader.
+// GatherZooKeeper waits until the ensemble has one leader again. A frozen leader that continues believes that it still
+// leads, beside the newly elected leader.
 func TestGatherZooKeeper(t *testing.T) {
 	storetest.Long(t, "an ensemble, and an election")
 	list := ZooKeeperEnsemble(t, 3)
@@ -112,7 +113,7 @@ func TestGatherZooKeeper(t *testing.T) {
 	}
 }
 
-// A server with TLS serves clients that have a certificate, and no others.
+// A server with TLS serves only clients that have a certificate.
 func TestZooKeeperTLS(t *testing.T) {
 	s := ZooKeeperTLS(t)
 	servesCertificates(t, s, "srvr", "Zookeeper version")

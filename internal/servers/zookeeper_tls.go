@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// A ClientTLSServer is a server that speaks TLS and requires a certificate from its clients.
+// A ClientTLSServer is a server that uses TLS and requires a certificate from its clients.
 type ClientTLSServer struct {
 	*TLSServer
-	SecureAddr        string // where it speaks TLS
+	SecureAddr        string // the address with TLS
 	CertFile, KeyFile string // the client's
 }
 
-// ZooKeeperTLS starts a standalone ZooKeeper that speaks TLS on its SecureAddr, and requires a certificate there.
+// ZooKeeperTLS starts a standalone ZooKeeper that uses TLS on its SecureAddr, and requires a certificate there.
 func ZooKeeperTLS(t testing.TB, lines ...string) *ClientTLSServer {
 	t.Helper()
 	g := zooKeeperKind.source(t)
@@ -45,7 +45,7 @@ func ZooKeeperTLS(t testing.TB, lines ...string) *ClientTLSServer {
 		if err := zooKeeperReady(ctx, plain); err != nil {
 			return err
 		}
-		// It listens there last, and its first handshake is slow.
+		// The server opens this port last, and its first handshake is slow.
 		conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", s.SecureAddr)
 		if err == nil {
 			err = conn.Close()
@@ -56,7 +56,7 @@ func ZooKeeperTLS(t testing.TB, lines ...string) *ClientTLSServer {
 	return s
 }
 
-// newClientTLS makes the certificates of a server and its clients, which trust each other, and the server's files.
+// newClientTLS creates the certificates of a server and its clients, which trust each other, and the server's files.
 func newClientTLS(t testing.TB, addr string) (s *ClientTLSServer, files map[string]string) {
 	t.Helper()
 	cert, key, err := selfSigned()

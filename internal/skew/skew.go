@@ -1,9 +1,9 @@
-// Package skew sets a wrong wall clock for one process of this machine, for tests. Its monotonic clock, and the
-// clocks of all other processes, stay as they are.
+// Package skew sets a wrong wall clock for one process of this machine, for tests. The monotonic clock of the process,
+// and the clocks of all other processes, do not change.
 package skew
 
 import "errors"
 
-// ErrRuns says that a thread of the process runs, or was stopped while it read the clock. Let it run for a moment, and
-// try again.
+// ErrRuns means that a thread of the process is running, or was stopped while it read the clock. Let the process run
+// for a moment, and retry.
 var ErrRuns = errors.New("it runs, or reads the clock")

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Set makes the wall clock of a process, which must be stopped or traced, wrong by skew, in whole seconds; 0 makes it
-// right. Processes that it starts by fork inherit that, programs that it executes do not.
+// Set makes the wall clock of a process wrong by skew, in whole seconds. With 0 it makes the clock right. The process
+// must be stopped or traced. Children that the process forks inherit the skew; programs that it executes do not.
 //
-// A process reads the time by the vDSO, code that the kernel maps into it. That is replaced, in this process alone, by
-// code that calls the kernel and adds the skew to wall clocks.
+// A process reads the time through the vDSO, code that the kernel maps into the process. Set replaces this code, in
+// this process alone, by code that calls the kernel and adds the skew to wall clocks.
 func Set(pid int, skew time.Duration) error {
 	v, err := openVDSO(pid)
 	if err != nil {
@@ -46,11 +46,11 @@ func Possible() bool {
 	return true
 }
 
-// A vdso is that of a process.
+// A vdso is the vDSO of a process.
 type vdso struct {
-	mem      *os.File // of the process
+	mem      *os.File // the memory of the process
 	from, to int64
-	at       map[string]int64 // where its clocks begin
+	at       map[string]int64 // the addresses of its clock functions
 }
 
 func openVDSO(pid int) (_ *vdso, err error) {
@@ -79,7 +79,7 @@ func openVDSO(pid int) (_ *vdso, err error) {
 	return v, nil
 }
 
-// find finds the clocks.
+// find finds the addresses of the clock functions.
 func (v *vdso) find() error {
 	image, err := elf.NewFile(io.NewSectionReader(v.mem, v.from, v.to-v.from))
 	if err != nil {
@@ -99,16 +99,16 @@ func (v *vdso) find() error {
 	return nil
 }
 
-// idle returns ErrRuns unless every thread of the process has stopped, outside the vDSO.
+// idle returns ErrRuns unless every thread of the process is stopped outside the vDSO.
 func (v *vdso) idle(pid int) error {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
 	if err != nil {
 		return err
 	}
 	for _, thread := range threads {
-		state, err := os.ReadFile(thread) // "running", or the system call that it is in, if any, and its registers
+		state, err := os.ReadFile(thread) // "running", or the current system call, if any, and registers
 		if errors.Is(err, os.ErrNotExist) {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func (v *vdso) idle(pid int) error {
 	return nil
 }
 
-// clocks is machine code for the functions that read the clock, with an error of skew.
+// clocks returns machine code for the functions that read the clock. The code adds skew.
 func clocks(skew time.Duration) map[string][]byte {
 	return map[string][]byte{
 		// clock_gettime(clock int, ts *timespec)
@@ -177,7 +177,7 @@ func clocks(skew time.Duration) map[string][]byte {
 	}
 }
 
-// withSkew is code that ends in loading the skew, the skew, and what follows.
+// withSkew returns before, which ends with an instruction that loads the skew, then the skew, and then after.
 func withSkew(skew time.Duration, before, after []byte) []byte {
 	return append(binary.LittleEndian.AppendUint64(before, uint64(skew/time.Second)), after...)
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Set is possible on linux/amd64 only: see there.
+// Set returns an error, because it is implemented only on linux/amd64.
 func Set(int, time.Duration) error {
 	return fmt.Errorf("%w: a wrong clock on %s/%s", errors.ErrUnsupported, runtime.GOOS, runtime.GOARCH)
 }
 
-// Possible reports that it is not.
+// Possible returns false.
 func Possible() bool { return false }

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Together runs f b.N times, shared by so many goroutines, each of which has a number.
+// Together runs f b.N times in total, on workers goroutines. f receives the number of its goroutine.
 func Together(b *testing.B, workers int, f func(worker int)) {
 	b.Helper()
 	b.ReportAllocs()
@@ -30,7 +30,7 @@ func Together(b *testing.B, workers int, f func(worker int)) {
 	b.StopTimer()
 }
 
-// Cycle acquires and releases. Unlike the rest of the package it may be called on any goroutine.
+// Cycle acquires and releases a lease. Unlike other functions of this package, it may be called on any goroutine.
 func Cycle(t testing.TB, b backend.Backend, r backend.Request) {
 	l, err := b.Acquire(context.Background(), r)
 	if err == nil {
@@ -41,7 +41,7 @@ func Cycle(t testing.TB, b backend.Backend, r backend.Request) {
 	}
 }
 
-// HoldMany acquires n leases, whose keys are numbered from first on, to be renewed to the TTL that they have.
+// HoldMany acquires n leases on keys that are numbered from first. It returns renewals to the same TTL.
 func HoldMany(t testing.TB, b backend.Backend, first, n int, ttl time.Duration) []backend.Renewal {
 	t.Helper()
 	list := make([]backend.Renewal, n)
@@ -66,7 +66,7 @@ func HoldMany(t testing.TB, b backend.Backend, first, n int, ttl time.Duration) 
 	return list
 }
 
-// RenewMany measures one call for all of list.
+// RenewMany measures one call that renews all of list.
 func RenewMany(b *testing.B, s backend.BatchRenewer, list []backend.Renewal) {
 	b.Helper()
 	for b.Loop() {
@@ -78,7 +78,7 @@ func RenewMany(b *testing.B, s backend.BatchRenewer, list []backend.Renewal) {
 	}
 }
 
-// ReleaseMany releases all of list, as far as they are live.
+// ReleaseMany releases all of list, and ignores errors.
 func ReleaseMany(list []backend.Renewal) {
 	for _, r := range list {
 		_ = r.Lease.Release(context.Background())

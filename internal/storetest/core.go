@@ -6,10 +6,10 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// A Suite is conformance.Run, or a shorter run.
+// A Suite is conformance.Run, or a shorter version of it.
 type Suite func(t *testing.T, newHarness func(t *testing.T) conformance.Harness)
 
-// Core returns conformance.RunCore with extra, the names of checks and groups that run beside the core.
+// Core returns conformance.RunCore with extra, the names of checks and groups that run in addition to the core.
 func Core(extra ...string) Suite {
 	return func(t *testing.T, newHarness func(t *testing.T) conformance.Harness) {
 		t.Helper()
@@ -17,8 +17,8 @@ func Core(extra ...string) Suite {
 	}
 }
 
-// Main is conformance.Run, for the usual setup of a store. With -short it is conformance.RunCore: "make test-race" and
-// "make test-all" run the whole suite.
+// Main runs conformance.Run for the usual setup of a store. With -short it runs conformance.RunCore, because "make
+// test-race" and "make test-all" run the whole suite.
 func Main(t *testing.T, newHarness func(t *testing.T) conformance.Harness) {
 	t.Helper()
 	if testing.Short() {

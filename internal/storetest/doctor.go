@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Examined returns what a store finds at its servers.
+// Examined returns the findings of a store about its servers.
 func Examined(t testing.TB, b backend.Backend) []backend.Finding {
 	t.Helper()
 	const patience = 30 * time.Second
@@ -25,7 +25,7 @@ func Examined(t testing.TB, b backend.Backend) []backend.Finding {
 	return list
 }
 
-// Finds returns the first finding of a code, and makes sure that there are those of others, too.
+// Finds fails the test unless the store has findings with all codes. It returns the first finding with the first code.
 func Finds(t testing.TB, b backend.Backend, codes ...string) (first backend.Finding) {
 	t.Helper()
 	list := Examined(t, b)
@@ -40,7 +40,7 @@ func Finds(t testing.TB, b backend.Backend, codes ...string) (first backend.Find
 	return first
 }
 
-// Healthy makes sure that a store finds nothing worse than what is good to know.
+// Healthy fails the test if the store has a finding that is more severe than Info.
 func Healthy(t testing.TB, b backend.Backend) {
 	t.Helper()
 	for _, f := range Examined(t, b) {

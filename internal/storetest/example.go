@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Example runs an example that needs a server, and compares what it prints. It redirects standard output, so t must not
-// run in parallel.
+// Example runs an example that needs a server, and checks its output. It redirects standard output, so t must not run
+// in parallel.
 func Example(t *testing.T, example func(), want string) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -19,7 +19,7 @@ func Example(t *testing.T, example func(), want string) {
 	func() {
 		defer func() { os.Stdout = stdout; _ = w.Close() }()
 		os.Stdout = w
-		example() // what it prints fits into the pipe
+		example() // the output must fit into the pipe
 	}()
 	if got, err := io.ReadAll(r); err != nil || string(got) != want {
 		t.Errorf("it prints %q (%v), want %q", got, err, want)

@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Permissions are the lines of the first block of code below "## Permissions" on the page of a store,
+// Permissions returns the lines of the first code block below "## Permissions" on the page of a store,
 // docs/stores/name.md.
 func Permissions(t testing.TB, name string) []string {
 	t.Helper()
@@ -30,8 +30,8 @@ func Permissions(t testing.TB, name string) []string {
 	return strings.Split(block, "\n")
 }
 
-// UseAll does with a store what its user may want to do: acquire, renew, wait, release, inspect, list where the store
-// can, and break.
+// UseAll performs all operations of a store's user: acquire, renew, wait, release, inspect, list if the store can, and
+// break.
 func UseAll(t testing.TB, b backend.Backend, key string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -70,6 +70,6 @@ func UseAll(t testing.TB, b backend.Backend, key string) {
 	if err := second.Renew(ctx, 20*time.Second); !errors.Is(err, backend.ErrLost) {
 		t.Fatalf("renew after break: %v", err)
 	}
-	_ = second.Release(ctx) // it is over
+	_ = second.Release(ctx) // the lease has ended
 	Release(t, Acquire(t, b, Wait(key, 20*time.Second)))
 }

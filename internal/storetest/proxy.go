@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// A Proxy is a Relay that knows nothing of what it passes on. Requests always reach the server, unless cut.
+// A Proxy is a Relay that does not interpret the data that it forwards. Requests always reach the server, unless the
+// connection is cut or Silent is set.
 type Proxy struct {
 	*Relay
 
-	// Set changes them.
-	Replies func(p []byte) (forward bool) // asked for each piece of a reply; nil forwards
+	// Change these fields only in Set.
+	Replies func(p []byte) (forward bool) // called for each piece of a reply; nil forwards all
 	Delay   time.Duration                 // of replies
-	Silent  bool                          // connections take what is sent, and nothing comes back or is passed on
+	Silent  bool                          // connections accept data, but forward nothing in either direction
 
 	mu   sync.Mutex
-	took bool // while it was silent
+	took bool // data arrived while Silent was set
 }
 
 // NewProxy returns a Proxy to target, on a free port.
@@ -46,7 +47,7 @@ func (p *Proxy) copy(r *Relay, to, from net.Conn, reply bool) {
 		for piece := range pieces {
 			time.Sleep(time.Until(piece.due)) // sleeps: the delay
 			if p.forwards(piece.data, reply) {
-				_, _ = to.Write(piece.data) // when this fails, reading fails too
+				_, _ = to.Write(piece.data) // if this fails, reading fails too
 			}
 		}
 	})
@@ -65,13 +66,14 @@ func (p *Proxy) copy(r *Relay, to, from net.Conn, reply bool) {
 	}
 }
 
-// A piece is what was read at once, and when it goes on. Several may be on their way at a time, as on a long line.
+// A piece is data from one read, and when to forward it. Several pieces may be delayed at the same time, as on a long
+// line.
 type piece struct {
 	data []byte
 	due  time.Time
 }
 
-// take reports whether what has been read goes on, and how much later.
+// take reports whether to forward the data just read, and after which delay.
 func (p *Proxy) take(reply bool) (delay time.Duration, passes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +84,7 @@ func (p *Proxy) take(reply bool) (delay time.Duration, passes bool) {
 	return delay, !p.Silent
 }
 
-// forwards reports whether data goes on, which the caller of Replies decides for replies.
+// forwards reports whether to forward data. Requests are always forwarded; Replies decides about replies.
 func (p *Proxy) forwards(data []byte, reply bool) bool {
 	p.mu.Lock()
 	replies := p.Replies
@@ -90,21 +92,21 @@ func (p *Proxy) forwards(data []byte, reply bool) bool {
 	return !reply || replies == nil || replies(data)
 }
 
-// Set changes the faults.
+// Set calls f to change the faults.
 func (p *Proxy) Set(f func(p *Proxy)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f(p)
 }
 
-// Taken reports whether something was sent that was not passed on.
+// Taken reports whether data arrived that was not forwarded because Silent was set.
 func (p *Proxy) Taken() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.took
 }
 
-// LoseReply makes the next reply get lost together with its connection, after the server has done what was asked.
+// LoseReply loses the next reply together with its connection, after the server has processed the request.
 func (p *Proxy) LoseReply() (lost <-chan struct{}) {
 	done := make(chan struct{})
 	var once sync.Once

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// A Relay is what proxies have in common that stand between clients and a server to make faults: it takes connections,
-// dials the server for each, and breaks them all at once.
+// A Relay is the common part of proxies that stand between clients and a server to cause faults. It accepts
+// connections, dials the server for each, and can break them all at once.
 type Relay struct {
-	Addr string // where it listens
+	Addr string // the address that the Relay listens on
 
 	listener net.Listener
 	target   string
@@ -22,8 +22,8 @@ type Relay struct {
 	closed bool
 }
 
-// NewRelay returns a Relay to target that listens on addr, and calls serve, on a goroutine of its own, for each
-// connection and the one to the server. It ends with the test, when all goroutines have.
+// NewRelay returns a Relay to target that listens on addr. For each connection it dials the server and calls serve on a
+// new goroutine. The Relay ends with the test, which waits for all its goroutines.
 func NewRelay(t testing.TB, addr, target string, serve func(r *Relay, client, server net.Conn)) *Relay {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -43,7 +43,7 @@ func NewRelay(t testing.TB, addr, target string, serve func(r *Relay, client, se
 	return r
 }
 
-// Go runs f on a goroutine which the end of the test waits for.
+// Go runs f on a goroutine that the end of the test waits for.
 func (r *Relay) Go(f func()) { r.wg.Go(f) }
 
 func (r *Relay) accept() {
@@ -70,14 +70,14 @@ func (r *Relay) accept() {
 	}
 }
 
-// Refuse breaks new connections at once, or no longer.
+// Refuse decides whether new connections are closed at once.
 func (r *Relay) Refuse(away bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.away = away
 }
 
-// Cut breaks every connection.
+// Cut closes every connection.
 func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,14 +6,14 @@ import (
 	"syscall"
 )
 
-// TakeSignals makes what a test starts react to SIGHUP and SIGINT, also where the tests themselves are to ignore them:
-// below nohup, or in the background of a shell. An ignored signal stays ignored in a program that is started, a caught
-// one does not. The tests go on as if they ignored it. It belongs in a TestMain, before anything is started; a program
-// that serves a test must not call it.
+// TakeSignals makes the programs that a test starts react to SIGHUP and SIGINT, even if the tests run under nohup or in
+// the background of a shell and so ignore these signals. A program that is started inherits ignored signals, but not
+// caught ones. The tests themselves still ignore the signals. Call TakeSignals in TestMain, before anything is started.
+// A program that a test starts must not call it.
 func TakeSignals() {
 	for _, s := range []os.Signal{syscall.SIGHUP, os.Interrupt} {
 		if signal.Ignored(s) {
-			signal.Notify(make(chan os.Signal, 1), s) // nobody looks there
+			signal.Notify(make(chan os.Signal, 1), s) // nobody receives them
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// role makes this program one of those that TestTakeSignals starts.
+// role selects one of the programs that TestTakeSignals starts.
 const role = "ANYLOCK_STORETEST_SIGNALS"
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	default:
 		os.Exit(m.Run())
 	}
-	// Were the signals to end the program itself, what comes then would not run.
+	// If the signals ended this program itself, the following code would not run.
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if err := syscall.Kill(os.Getpid(), s); err != nil {
 			panic(err)
@@ -46,7 +46,7 @@ func TestTakeSignals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for does, want := range map[string]string{
-		"leaves": "SIGHUP survives\nSIGINT survives\n", // or else the test proves nothing
+		"leaves": "SIGHUP survives\nSIGINT survives\n", // otherwise the test proves nothing
 		"takes":  "SIGHUP ends\nSIGINT ends\n",
 	} {
 		t.Run(does, func(t *testing.T) {

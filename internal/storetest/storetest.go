@@ -1,4 +1,5 @@
-// Package storetest has the steps on a Backend that the tests of all stores share. Each stops the test when it fails.
+// Package storetest contains the steps on a Backend that the tests of all stores share. Each step ends the test if it
+// fails.
 package storetest
 
 import (
@@ -12,14 +13,13 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// Soon bounds what must happen at once, on a machine that may be busy.
+// Soon limits an event that is immediate unless the machine is busy.
 const Soon = 5 * time.Second
 
-// NoServer is an address where nobody listens, nor will by chance: a port that was free a moment ago may be another
-// test's by now.
+// NoServer is an address on which no server listens. A port that was just free may be used by another test by now.
 const NoServer = "127.0.0.1:1"
 
-// Parse returns what the store's driver reads from a URL.
+// Parse returns the parts of a URL, as parsed by the store's driver.
 func Parse(url string) (driver.URL, error) {
 	d, err := driver.Lookup(url)
 	if err != nil {
@@ -38,8 +38,8 @@ func OpenURL[B backend.Backend](ctx context.Context, url string) (B, error) {
 	return b.(B), nil
 }
 
-// Opened is OpenURL for a test, which closes the store at its end. On a machine so busy that the server does not answer
-// within the store's limit for opening, Opened tries again.
+// Opened is OpenURL for a test, which closes the store at its end. If the server does not respond within the store's
+// limit for opening, because the machine is busy, Opened retries.
 func Opened[B backend.Backend](t testing.TB, url string) B {
 	t.Helper()
 	b, err := OpenURL[B](context.Background(), url)
@@ -57,19 +57,19 @@ func Opened[B backend.Backend](t testing.TB, url string) B {
 	return b
 }
 
-// Try is a request of a new owner that does not wait.
+// Try returns a request of a new owner that does not wait.
 func Try(key string, ttl time.Duration) backend.Request {
 	return backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl}
 }
 
-// Wait is a request of a new owner that waits.
+// Wait returns a request of a new owner that waits.
 func Wait(key string, ttl time.Duration) backend.Request {
 	r := Try(key, ttl)
 	r.Wait = true
 	return r
 }
 
-// Acquire returns the lease, which must be granted.
+// Acquire acquires and returns a lease. It fails the test if the lease is not granted.
 func Acquire(t testing.TB, b backend.Backend, r backend.Request) backend.Lease {
 	t.Helper()
 	const patience = 30 * time.Second
@@ -82,7 +82,7 @@ func Acquire(t testing.TB, b backend.Backend, r backend.Request) backend.Lease {
 	return l
 }
 
-// Release releases the lease, which must succeed.
+// Release releases a lease. It fails the test if the release fails.
 func Release(t testing.TB, l backend.Lease) {
 	t.Helper()
 	if err := l.Release(context.Background()); err != nil {
@@ -90,7 +90,7 @@ func Release(t testing.TB, l backend.Lease) {
 	}
 }
 
-// Until polls cond until it holds.
+// Until polls cond until it is true. It fails the test after within.
 func Until(t testing.TB, within time.Duration, what string, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(within); !cond(); time.Sleep(2 * time.Millisecond) {
@@ -100,14 +100,14 @@ func Until(t testing.TB, within time.Duration, what string, cond func() bool) {
 	}
 }
 
-// An Outcome is how an Acquire ended, and when.
+// An Outcome is the result of an Acquire, and when it arrived.
 type Outcome struct {
 	Lease backend.Lease
 	Err   error
 	At    time.Time
 }
 
-// Start starts an Acquire.
+// Start starts an Acquire in the background.
 func Start(ctx context.Context, b backend.Backend, r backend.Request) <-chan Outcome {
 	done := make(chan Outcome, 1)
 	go func() {
@@ -117,7 +117,7 @@ func Start(ctx context.Context, b backend.Backend, r backend.Request) <-chan Out
 	return done
 }
 
-// QueueUp starts an Acquire that waits, and returns when it is the n-th in the queue.
+// QueueUp starts an Acquire, and returns when at least n waiters are in the queue.
 func QueueUp(t testing.TB, b backend.Backend, r backend.Request, n int) <-chan Outcome {
 	t.Helper()
 	done := Start(context.Background(), b, r)
@@ -125,7 +125,7 @@ func QueueUp(t testing.TB, b backend.Backend, r backend.Request, n int) <-chan O
 	return done
 }
 
-// Queued returns when n are in the queue for key.
+// Queued returns when at least n waiters are in the queue for key.
 func Queued(t testing.TB, b backend.Backend, key string, n int) {
 	t.Helper()
 	Until(t, Soon, "waiter "+strconv.Itoa(n)+" is queued", func() bool {
@@ -134,7 +134,7 @@ func Queued(t testing.TB, b backend.Backend, key string, n int) {
 	})
 }
 
-// Granted waits for the end of an Acquire, which must be a grant.
+// Granted waits for the result of an Acquire. It fails the test if the result is not a grant.
 func Granted(t testing.TB, done <-chan Outcome, within time.Duration) Outcome {
 	t.Helper()
 	select {
@@ -149,7 +149,7 @@ func Granted(t testing.TB, done <-chan Outcome, within time.Duration) Outcome {
 	}
 }
 
-// Lost waits for the loss of a lease.
+// Lost waits for the loss of a lease. It fails the test after within.
 func Lost(t testing.TB, l backend.Lease, within time.Duration) {
 	t.Helper()
 	select {

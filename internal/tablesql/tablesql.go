@@ -1,5 +1,5 @@
 // Package tablesql contains the SQL that package sqltable and package fence share: how each database reads its clock,
-// and how a statement locks a lease's row.
+// and how a statement locks the row of a lease.
 package tablesql
 
 import (
@@ -59,7 +59,7 @@ var placeholder = regexp.MustCompile(`\$[0-9]+`)
 // A Statement is SQL for one dialect.
 type Statement struct {
 	Text  string
-	order []int // argument of each placeholder on MySQL, whose placeholders have no numbers
+	order []int // the argument for each placeholder on MySQL, whose placeholders have no numbers
 }
 
 // Make translates template, whose placeholders are $1, $2 and so on, into the SQL of d.
@@ -93,8 +93,8 @@ func (s Statement) Args(args ...any) []any {
 	return list
 }
 
-// CheckLease returns the statement that selects one row if the owner $2 holds the key $1. Until its transaction ends,
-// nobody else is granted the key.
+// CheckLease returns the statement that selects one row if the owner $2 holds the key $1. Until the statement's
+// transaction ends, nobody else is granted the key.
 func CheckLease(d Dialect, table string) Statement {
 	held := ` WHERE name=$1 AND owner=$2 AND expires>NOW`
 	switch d {
@@ -103,6 +103,6 @@ func CheckLease(d Dialect, table string) Statement {
 	case MySQL:
 		return Make(d, table, `SELECT 1 FROM TABLE`+held+` LOCK IN SHARE MODE`) // MariaDB has no FOR SHARE
 	}
-	// SQLite has one lock for all rows, and only a write takes the lock.
+	// SQLite has one lock for all rows, and only a write acquires the lock.
 	return Make(d, table, `UPDATE TABLE SET token=token`+held+` RETURNING 1`)
 }

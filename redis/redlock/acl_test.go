@@ -16,7 +16,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// A user with the rights that docs/redlock.md names can do everything, and with one fewer it cannot.
+// The rights in docs/redlock.md suffice for an ACL user, and each of them is needed.
 func TestDocumentedRights(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../docs/redlock.md")

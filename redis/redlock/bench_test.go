@@ -13,8 +13,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// BenchmarkRedlock measures workers on keys of their own, beside a quorum of SET NX PX as the published algorithm has
-// it.
+// BenchmarkAcquireRelease measures workers that each use their own key, and for comparison a quorum of SET NX PX, as in
+// the published algorithm.
 func BenchmarkAcquireRelease(b *testing.B) {
 	f := startFleet(b, 3)
 	f.bootstrap()
@@ -35,8 +35,8 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 }
 
-// A naiveQuorum sets a key with a random value on all nodes at once, has it when more than half of them have set it,
-// and deletes it from all of them.
+// A naiveQuorum sets a key to a random value on all nodes at once, and then deletes the key from all of them. It does
+// not check for a majority, because each worker has its own key.
 type naiveQuorum struct{ nodes []*redis.Client }
 
 func newNaiveQuorum(nodes []*servers.Server, pool int) naiveQuorum {

@@ -19,8 +19,8 @@ import (
 
 const claimTTL = 30 * time.Second
 
-// An attempt that was given up sometimes gets to a node only after the next one has been granted: its goroutine did not
-// run. It changes nothing there, and the lease is still known to be there.
+// A request of a withdrawn attempt may run only after the next attempt has been granted, because its goroutine was
+// delayed. It changes nothing on the node, and the release still removes the lease there.
 func TestStraggler(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -40,8 +40,7 @@ func TestStraggler(t *testing.T) {
 	}
 }
 
-// An attempt that was given up before its request was sent leaves no key that nobody removes before the owner's next
-// attempt.
+// A request that was withdrawn before it was sent fails with ErrLost, and leaves no key.
 func TestGivenUpBeforeSending(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -58,8 +57,8 @@ func TestGivenUpBeforeSending(t *testing.T) {
 	f.free("k")
 }
 
-// A refusal that does not look at the key, as by a node that belongs to another fleet, says nothing about what an
-// earlier attempt has left there.
+// A node may refuse a request without reading the key, for example because the node belongs to another fleet. The
+// refusal does not show that the node has no key of an earlier attempt, so that key is still removed.
 func TestRefusedUnseen(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -86,7 +85,8 @@ func TestRefusedUnseen(t *testing.T) {
 	f.free("k")
 }
 
-// A lease is put back on a node twice when two renewals miss it there. The second finds it, and the release removes it.
+// If two renewals find that a node has lost a lease, both put the lease back. The second repair finds it there, and the
+// release removes it.
 func TestRepairedTwice(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -114,7 +114,7 @@ func TestRepairedTwice(t *testing.T) {
 	f.free("k")
 }
 
-// A node that has lost a lease gets it back at the next renewal, also where it answers later than a quorum.
+// A node that has lost a lease gets it back at the next renewal, even if the node replies later than a quorum.
 func TestRepairedLate(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -136,8 +136,8 @@ func TestRepairedLate(t *testing.T) {
 	f.free("k")
 }
 
-// A client that repeats a request whose reply was lost gets the same reply again: no vote is lost by it, nor a key
-// forgotten.
+// If a vote request reaches a node twice, the node repeats its reply. The vote still counts, and the key is still
+// removed afterwards.
 func TestRepeatedVote(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -161,8 +161,7 @@ func TestRepeatedVote(t *testing.T) {
 	f.free("k")
 }
 
-// A cleanup is kept for as long as the last of the requests may keep the key, which may be a renewal to
-// a longer TTL.
+// A cleanup lasts for as long as the last request may keep the key, even if that was a renewal to a longer TTL.
 func TestDebtLasts(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -171,7 +170,7 @@ func TestDebtLasts(t *testing.T) {
 	n := r.nodes[0]
 	lasts := func(c *claim, ttl time.Duration) {
 		t.Helper()
-		c.inOrder(0, func() {}) // so that no cleanup can be made
+		c.inOrder(0, func() {}) // blocks the cleanup
 		defer c.requestEnded(0)
 		r.cleanUpLater(0, c, 1)
 		n.mu.Lock()
@@ -194,13 +193,13 @@ func TestDebtLasts(t *testing.T) {
 	release(t, l)
 }
 
-// A said is what a node says to a request of an election.
+// A said is a node's reply to a vote request.
 type said struct {
 	vote vote
 	err  error
 }
 
-// voted asks node i for its vote, and waits for it.
+// voted requests the vote of node i, and returns it.
 func voted(e *election, i int) (vote, error) {
 	done := make(chan said, 1)
 	e.vote(i, func(v vote, err error) { done <- said{v, err} })
@@ -208,7 +207,7 @@ func voted(e *election, i int) (vote, error) {
 	return s.vote, s.err
 }
 
-// requested is voted without what is done about the answer.
+// requested is like voted, but makes no handshake, and does not record the reply in the claim.
 func requested(e *election, n *node) (vote, error) {
 	done := make(chan said, 1)
 	e.request(n, func(v vote, err error) { done <- said{v, err} })
@@ -216,14 +215,14 @@ func requested(e *election, n *node) (vote, error) {
 	return s.vote, s.err
 }
 
-// asked has node i enter its verdict, and waits for that.
+// asked requests the verdict of node i, and waits for it.
 func asked(e *election, i int) {
 	done := make(chan struct{})
 	e.ask(i, func(verdict, func(), error) { close(done) })
 	<-done
 }
 
-// elected has the owner of a claim make an attempt that succeeds.
+// elected makes an attempt for the claim, which must succeed, and returns the lease.
 func elected(t *testing.T, r *Backend, q backend.Request, c *claim) backend.Lease {
 	t.Helper()
 	l, _, err := r.elect(context.Background(), q, c)
@@ -233,7 +232,7 @@ func elected(t *testing.T, r *Backend, q backend.Request, c *claim) backend.Leas
 	return l
 }
 
-// having are the nodes that have a key.
+// having returns the nodes that have key.
 func (f *fleet) having(key string) (nodes []int) {
 	f.t.Helper()
 	for i, n := range f.nodes {
@@ -244,13 +243,13 @@ func (f *fleet) having(key string) (nodes []int) {
 	return nodes
 }
 
-// free waits until no node has a key.
+// free waits until no node has key.
 func (f *fleet) free(key string) {
 	f.t.Helper()
 	until(f.t, soon, "no node has "+key, func() bool { return len(f.having(key)) == 0 })
 }
 
-// A renewal that comes too late for a quorum leaves nothing on the nodes that it did renew.
+// If a renewal finds that a quorum has lost the lease, no key remains on the nodes that it has renewed.
 func TestLostAtRenewalLeavesNothing(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -269,7 +268,8 @@ func TestLostAtRenewalLeavesNothing(t *testing.T) {
 	f.free("k")
 }
 
-// A release whose outcome hangs on a node that does not answer ends well where a quorum is free of the lease.
+// If a node hangs whose reply decides whether the lease was lost, a release succeeds once a quorum is free of the
+// lease.
 func TestReleaseWithoutANode(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -297,11 +297,12 @@ func TestReleaseWithoutANode(t *testing.T) {
 	if err := l.Release(context.Background()); err != nil {
 		t.Errorf("one node removed the lease, one has never had it, one hangs: %v", err)
 	}
-	other := f.open() // and so it is free
+	other := f.open() // the key is free
 	release(t, acquire(t, other, waiting("two", claimTTL)))
 }
 
-// A release that reaches the nodes after the lease's end does not succeed because one of them had kept it for longer.
+// If the replies to a release arrive after the lease's deadline, the release fails with ErrLost, although one node has
+// kept the key for longer.
 func TestReleaseThatComesLate(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
@@ -327,7 +328,7 @@ func TestReleaseThatComesLate(t *testing.T) {
 		}
 		f.nodes[2].Freeze()
 		for _, p := range proxies[:2] {
-			p.Set(func(p *storetest.Proxy) { p.Delay = ttl * 3 / 5 }) // both ways
+			p.Set(func(p *storetest.Proxy) { p.Delay = ttl * 3 / 5 }) // of two replies: the script is unknown
 		}
 		begun := time.Now()
 		err = l.Release(t.Context())
@@ -336,7 +337,7 @@ func TestReleaseThatComesLate(t *testing.T) {
 			p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
 		}
 		switch {
-		case !begun.Before(l.Deadline()) && attempt < tries: // and nothing was sent
+		case !begun.Before(l.Deadline()) && attempt < tries: // so nothing was sent
 			if err := redistest.Raw(t, f.nodes[0].Addr).Del(t.Context(), lock).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -349,7 +350,7 @@ func TestReleaseThatComesLate(t *testing.T) {
 	f.free("k")
 }
 
-// A release that nobody answers holds up Close for a moment, however long requests may take.
+// A release without a reply delays Close only for its grace, however long the request timeout is.
 func TestCloseBesideAReleaseThatHangs(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -376,7 +377,7 @@ func TestCloseBesideAReleaseThatHangs(t *testing.T) {
 	}
 }
 
-// A release waits for what is under way for its lease, as long as for an answer.
+// A release waits for earlier requests of its lease to end, even if they take longer than nodeTimeout.
 func TestReleaseWaitsItsTurn(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -395,7 +396,7 @@ func TestReleaseWaitsItsTurn(t *testing.T) {
 	f.free("k")
 }
 
-// Nodes that all take longer than a second, as to a client on a busy machine, are waited for.
+// If all nodes take longer than a second to reply, as for a client on a busy machine, operations wait for them.
 func TestSlowNodes(t *testing.T) {
 	t.Parallel()
 	const delay = 1200 * time.Millisecond
@@ -410,10 +411,10 @@ func TestSlowNodes(t *testing.T) {
 			t.Fatalf("renew: %v", err)
 		}
 		release(t, l)
-		// A removal that takes longer than Options.Timeout, because the machine is busy too, is repeated.
+		// A removal that exceeds Options.Timeout, because the machine is busy too, is repeated.
 		until(t, 4*soon, "no node has k", func() bool { return len(f.having("k")) == 0 })
 	}
-	cycle() // all have connections, and know the scripts
+	cycle() // opens the connections and loads the scripts
 	for _, p := range proxies {
 		p.Set(func(p *storetest.Proxy) { p.Delay = delay })
 	}
@@ -440,7 +441,7 @@ func TestReleaseOfLostLeaseWaits(t *testing.T) {
 	}
 }
 
-// An acquire that some nodes grant and others refuse waits longer for a node that decides, though it is slow.
+// If some nodes grant a key and others refuse it, an Acquire waits longer for the slow node that decides.
 func TestUndecided(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -456,7 +457,7 @@ func TestUndecided(t *testing.T) {
 	release(t, acquire(t, r, req("k", claimTTL)))
 }
 
-// A waiter that comes while a majority is slow waits for it.
+// A waiter that starts while a majority is slow waits for the majority.
 func TestSlowStart(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)

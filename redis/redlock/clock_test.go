@@ -22,7 +22,7 @@ func TestServerClock(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		samples []clockSample
-		step    time.Duration // of the last one, to 100 ms
+		step    time.Duration // of the last sample, rounded to 100 ms
 	}{
 		"steady":         {[]clockSample{at(0, 0, 0), at(time.Second, time.Second, 0)}, 0},
 		"slow answer":    {[]clockSample{at(0, 0, 0), at(time.Second, 2*time.Second, time.Second)}, 0},
@@ -49,10 +49,10 @@ func TestServerClock(t *testing.T) {
 	}
 }
 
-// clockIn finds the server's time in the reply to an acquire, behind what it is.
+// clockIn finds the server's time in the reply to an acquire, after the result.
 var clockIn = regexp.MustCompile(`\$\d+\r\n[a-z]+\r\n:\d{16}\r\n`)
 
-// setClock makes replies through a proxy tell a time that is off.
+// setClock shifts the server's time in the proxy's replies by off.
 func setClock(p *storetest.Proxy, off time.Duration) {
 	p.Set(func(p *storetest.Proxy) {
 		p.Replies = func(piece []byte) bool {
@@ -68,11 +68,11 @@ func setClock(p *storetest.Proxy, off time.Duration) {
 	})
 }
 
-// A node whose clock is set forward has ended leases that others believe in. It has no vote until they are over, not
-// just at the first look. One whose clock is set back loses its vote once.
+// If a node's clock is set forward, the node has ended leases early. So it has no vote until those leases have expired,
+// and not only at the first request. If a node's clock is set back, the node loses one vote.
 func TestClockJump(t *testing.T) {
 	t.Parallel()
-	const maxTTL = 5 * time.Second // more than a busy machine stands still for in a row
+	const maxTTL = 5 * time.Second // longer than a busy machine pauses at a time
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
 	p := storetest.NewProxy(t, f.nodes[1].Addr)
@@ -88,7 +88,7 @@ func TestClockJump(t *testing.T) {
 			if err := f.evict(ctx, "k"); err != nil {
 				t.Fatal(err)
 			}
-			// An answer that took as long as the clock was set by says nothing about it.
+			// A slow reply does not show the step.
 			if v.clock.received.Sub(v.clock.sent) < 100*time.Millisecond {
 				return r.judge(r.nodes[1], v)
 			}
@@ -112,7 +112,7 @@ func TestClockJump(t *testing.T) {
 	if err := vote(); err == nil {
 		t.Fatal("after another step forward the node's vote counts")
 	}
-	// Without that node the other two are needed.
+	// Without this node, a quorum needs both others.
 	lock := newNaming(endpoint.DefaultNamespace).lock("k")
 	if err := redistest.Raw(t, f.nodes[2].Addr).Set(ctx, lock, "1:1:0123456789abcdefsomebody",
 		time.Minute).Err(); err != nil {
@@ -134,12 +134,12 @@ func TestClockJump(t *testing.T) {
 	}
 }
 
-// Nodes whose clocks agree with that of one more, but not with each other, do not count together.
+// Nodes count together only if all their clocks agree. It is not enough if they agree with the clock of one of them.
 func TestVotersClocksAgree(t *testing.T) {
 	begun := time.Now()
 	for _, c := range []struct {
-		ahead []int         // in ms, of those that vote
-		took  time.Duration // their answers
+		ahead []int         // ms, of the voters' clocks
+		took  time.Duration // for their replies
 		count int
 	}{
 		{[]int{0, 250, 500}, 0, 3},
@@ -147,7 +147,7 @@ func TestVotersClocksAgree(t *testing.T) {
 		{[]int{0, 450, -450}, 0, 2},
 		{[]int{0, 450, 0, -450, 0}, 0, 4},
 		{[]int{0, 3600_000, 0}, 0, 2},
-		{[]int{-300, 0, 300}, 200 * time.Millisecond, 3}, // perhaps they agree
+		{[]int{-300, 0, 300}, 200 * time.Millisecond, 3}, // the clocks may agree
 		{[]int{-450, 0, 450}, 200 * time.Millisecond, 2},
 	} {
 		e := &election{t: new(tally)}
@@ -162,7 +162,8 @@ func TestVotersClocksAgree(t *testing.T) {
 	}
 }
 
-// A client that has never asked a node before finds by the others that its clock was set forward.
+// A client that contacts a node for the first time detects that the node's clock was set forward: it compares the clock
+// with those of the other nodes.
 func TestClocksDiffer(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -171,9 +172,9 @@ func TestClocksDiffer(t *testing.T) {
 	setClock(p, time.Hour)
 	r := opened(t, through([]string{f.nodes[0].Addr, p.Addr, f.nodes[2].Addr}))
 	ctx := context.Background()
-	// All three: the other two agree.
+	// With all three nodes, two clocks agree.
 	release(t, acquire(t, r, req("k", claimTTL)))
-	// One of the two and the odd one are no quorum.
+	// Without node 2, the two remaining clocks differ, so there is no quorum.
 	f.nodes[2].Kill()
 	var err error
 	until(t, soon, "no node has the released lease any more", func() bool {

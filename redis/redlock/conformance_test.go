@@ -18,10 +18,10 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// outage is more than that for which a round waits for nodes that it needs.
+// outage is longer than a round waits for nodes that it needs.
 const outage = exchange.DefaultTimeout + time.Second
 
-// longTTL lets the suite ask for TTLs that outlast its longest check on a busy machine.
+// longTTL permits TTLs that outlast the suite's longest check on a busy machine.
 const longTTL = paramMaxTTL + "=10m"
 
 func TestConformance3(t *testing.T) {
@@ -33,7 +33,7 @@ func TestConformance5(t *testing.T) {
 	conform(t, storetest.Core("members"), 5, func(t *testing.T) *fleet { return startFleet(t, 5, redistest.Durable...) })
 }
 
-// A fleet of which each node is of another release.
+// Each node of the fleet runs a different release.
 func TestConformanceVersions(t *testing.T) {
 	storetest.Long(t, "other releases of Redis")
 	conform(t, storetest.Core(), len(servers.RedisVersions), func(t *testing.T) *fleet {
@@ -70,7 +70,7 @@ func conform(t *testing.T, run storetest.Suite, size int, start func(t *testing.
 			Many:    64,
 			Outage:  outage,
 		}
-		if size == 3 { // five nodes have nothing more to tell, and take longer
+		if size == 3 { // with five nodes, these checks take longer and find nothing more
 			h.Linked, h.Process = link.URL(f.url(longTTL)), process.Self(f.url(longTTL))
 		}
 		for _, n := range f.nodes {
@@ -80,16 +80,15 @@ func conform(t *testing.T, run storetest.Suite, size int, start func(t *testing.
 	})
 }
 
-// Nodes that come back empty, one after the other. By the manual a node that has lost its data serves again when MaxTTL
-// has passed, so that MaxTTL is short here.
-// beside no other test: a node that is slow to answer may cost a lease of a few seconds
+// Nodes restart without their data, one after the other. According to the manual, such a node votes again after MaxTTL,
+// so MaxTTL is short here. The test runs beside no other test, because a slow node may cost a lease of a few seconds.
 func TestEmptiedMembers(t *testing.T) {
 	storetest.Long(t, "waits for MaxTTL again and again")
-	const maxTTL = 3 * outage // the suite lets leases outlive as many outages
+	const maxTTL = 3 * outage // in the suite, leases outlive that many outages
 	for _, size := range []int{3, 5} {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			t.Parallel()
-			f := startFleet(t, size) // nothing is kept over a restart
+			f := startFleet(t, size) // a restart loses all data
 			f.bootstrap()
 			param := paramMaxTTL + "=" + maxTTL.String()
 			observer := f.open(param)

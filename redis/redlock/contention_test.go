@@ -19,7 +19,8 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// Clients that contend without holding do not keep each other out: hand-offs go on, and nobody waits for long.
+// Clients that contend for a key, and release it at once, do not block each other: they make at least 20 hand-offs a
+// second. There is only one owner at a time, and tokens increase.
 func TestContention(t *testing.T) {
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
@@ -45,7 +46,7 @@ func TestContention(t *testing.T) {
 		waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
 }
 
-// contend has clients take a key from each other, and returns for how long each owner waited.
+// contend makes clients compete for one key, and returns how long each owner waited.
 func contend(t *testing.T, clients []*Backend, lasts time.Duration, m *minter) (waits []time.Duration) {
 	var (
 		wg     sync.WaitGroup
@@ -86,7 +87,8 @@ func contend(t *testing.T, clients []*Backend, lasts time.Duration, m *minter) (
 	return waits
 }
 
-// A loser never deletes the winner's key, even if both use one owner: they are distinguished.
+// If two clients use the same owner, the loser never deletes the winner's key, because the nodes distinguish the
+// clients.
 func TestSharedOwner(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -94,7 +96,7 @@ func TestSharedOwner(t *testing.T) {
 	a, b := f.open(), f.open()
 	r := backend.Request{Key: "k", Owner: "constant", TTL: 30 * time.Second}
 	l := acquire(t, a, r)
-	f.whole(a, l) // a node that the request has not reached yet may grant it to another, and has no key of the winner then
+	f.whole(a, l) // otherwise, a node that the request has not reached may grant the key to the loser
 	for range 20 {
 		var held *backend.HeldError
 		if _, err := b.Acquire(context.Background(), r); !errors.As(err, &held) || held.Holder.Owner != r.Owner {
@@ -148,7 +150,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 			return true
 		})
 	}
-	for i := range f.nodes { // refused by a majority, each minority in turn granting
+	for i := range f.nodes { // a majority refuses, and each node in turn grants
 		key := fmt.Sprint("refused", i)
 		foreign(key, f.nodes[(i+1)%3], f.nodes[(i+2)%3])
 		var held *backend.HeldError
@@ -157,7 +159,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 		}
 		nothing(key, f.nodes[i])
 	}
-	// The answer of the node that grants is lost, and then the node does not answer for a while.
+	// The reply of the granting node is lost. Then the node does not reply for a while.
 	foreign("lost", f.nodes[0], f.nodes[1])
 	lost := p.LoseReply()
 	if _, err := r.Acquire(ctx, req("lost", 30*time.Second)); !errors.Is(err, backend.ErrHeld) {
@@ -172,11 +174,11 @@ func TestFailureLeavesNothing(t *testing.T) {
 	if _, err := r.Acquire(cctx, req("silent", 30*time.Second)); err == nil {
 		t.Fatal("granted")
 	}
-	time.Sleep(2 * exchange.DefaultTimeout) // sleeps: the requests must time out, with the server's buffers full of them
+	time.Sleep(2 * exchange.DefaultTimeout) // sleeps: the requests must time out in the server's buffers
 	f.nodes[2].Thaw()
 	until(t, soon, "no cleanup is left", func() bool { return !r.hasCleanups() })
 	nothing("silent", f.nodes[2])
-	// A context that ends at any moment.
+	// The context ends at any moment.
 	for i := range 50 {
 		cctx, cancel := context.WithTimeout(ctx, time.Duration(i)*20*time.Microsecond)
 		l, err := r.Acquire(cctx, req(fmt.Sprint("cancelled", i), 30*time.Second))
@@ -200,7 +202,8 @@ func TestFailureLeavesNothing(t *testing.T) {
 	})
 }
 
-// Many leases are renewed in one round; each has an outcome of its own, and what one node has lost comes back.
+// A batch renews many leases in a few requests. Each lease gets its own result, and a lease that one node has lost is
+// put back there.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -215,12 +218,12 @@ func TestBatch(t *testing.T) {
 			TTL: 50 * time.Second})
 	}
 	release(t, acquire(t, r, req("other", 45*time.Second)))
-	for _, err := range r.RenewBatch(ctx, batch) { // the scripts are there
+	for _, err := range r.RenewBatch(ctx, batch) { // loads the scripts
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	waitIdle(t, r) // what has yet to reach a node would count, and an acquire that comes late is not missed
+	waitIdle(t, r) // late requests would be counted, and a lease whose acquire is in progress cannot be missing
 	del := func(key string, nodes ...int) {
 		for _, i := range nodes {
 			if err := redistest.Raw(t, f.nodes[i].Addr).Del(ctx, lock(key)).Err(); err != nil {
@@ -229,7 +232,7 @@ func TestBatch(t *testing.T) {
 		}
 	}
 	del("k0", 0, 1, 2)
-	del("k1", 1, 2) // a minority has it yet: lost
+	del("k1", 1, 2) // only a minority still has it: lost
 	del("k2", 1)
 	before := f.calls()
 	errs := r.RenewBatch(ctx, batch)
@@ -244,7 +247,7 @@ func TestBatch(t *testing.T) {
 	})
 	const scripts = (n + exchange.ScriptLeases - 1) / exchange.ScriptLeases
 	for i, after := range f.calls() {
-		// Beside them a repair with its text, removals of what was lost, and what had yet to reach the node before.
+		// The other scripts are a repair (sent again with its text), removals of lost leases, and late requests from before.
 		if d := after - before[i]; d < scripts || d > 3*scripts {
 			t.Errorf("node %d ran %d scripts for %d leases, want %d", i, d, n, scripts)
 		}
@@ -260,7 +263,7 @@ func TestBatch(t *testing.T) {
 		batch[6]}); !errors.Is(errs[0], backend.ErrInvalid) || errs[1] != nil {
 		t.Errorf("one of two over the longest TTL: %v", errs)
 	}
-	// With a node frozen a batch takes no longer than its share, and no lease is lost.
+	// With a frozen node, a batch still renews every lease.
 	f.nodes[0].Freeze()
 	begun := time.Now()
 	for i, err := range r.RenewBatch(ctx, batch[2:]) {
@@ -272,7 +275,7 @@ func TestBatch(t *testing.T) {
 	f.nodes[0].Thaw()
 }
 
-// SCRIPT FLUSH costs one more request and nothing else.
+// After SCRIPT FLUSH, a renewal and a release still succeed.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -292,7 +295,7 @@ func TestScriptFlush(t *testing.T) {
 	}
 }
 
-// What stays on a node when all leases are over is bounded: a fence for each slot, and the birth record.
+// After all leases have ended, a node keeps only a fence for each slot in use, and the birth record.
 func TestResidue(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)

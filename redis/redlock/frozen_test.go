@@ -15,8 +15,8 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// With one of three nodes hung, acquire, renew and release each end within twice the node's timeout, whichever node it
-// is, and again and again; when it goes on, nothing is left on it.
+// With one of three nodes hung, an acquire, a renewal and a release each take less than twice the node timeout,
+// whichever node hangs, and every time. When the node runs again, nothing remains on it.
 func TestFrozenNode(t *testing.T) {
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
@@ -75,7 +75,7 @@ func (r *Backend) hasCleanups() bool {
 	return false
 }
 
-// A node that hangs gets no more than a few requests, and costs no goroutines.
+// A node that hangs does not make goroutines pile up over many requests.
 func TestHungNodeIsLeftAlone(t *testing.T) {
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
@@ -88,7 +88,7 @@ func TestHungNodeIsLeftAlone(t *testing.T) {
 		release(t, acquire(t, r, req(fmt.Sprint("k", i), 30*time.Second)))
 		most = max(most, runtime.NumGoroutine())
 	}
-	// workers, and connections that are being made
+	// Workers, and connections that are being opened.
 	if more := 2 * r.nodes[1].client.Options().PoolSize; most > before+more {
 		t.Errorf("up to %d goroutines with a hung node, %d before", most, before)
 	}
@@ -96,7 +96,7 @@ func TestHungNodeIsLeftAlone(t *testing.T) {
 	until(t, soon, "the node is free of keys", func() bool { return len(f.keys(f.nodes[1])) == 0 && !r.hasCleanups() })
 }
 
-// With a majority hung nothing is granted; the error says why, and nothing stays behind.
+// If a majority hangs, nothing is granted, the error reports that there is no quorum, and no key remains.
 func TestFrozenMajority(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -133,7 +133,7 @@ func TestFrozenMajority(t *testing.T) {
 	release(t, acquire(t, r, req("k", time.Minute)))
 }
 
-// Whoever begins to wait for a held key while a node is away waits, and gets it.
+// A waiter that starts to wait for a held key while a node is down gets the key after the release.
 func TestWaitsWithoutANode(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -151,12 +151,12 @@ func TestWaitsWithoutANode(t *testing.T) {
 		release(t, l)
 		release(t, granted(t, done, soon).Lease)
 		n.Start()
-		// With both: a client that has met a refusal often asks for a connection once in a second.
+		// This checks both clients, because a client whose connections are often refused dials only once a second.
 		until(t, soon, "all nodes vote", func() bool { return a.voters(t, f) == 3 && b.voters(t, f) == 3 })
 	}
 }
 
-// looks counts how often waiters have looked at a key, on all nodes but one.
+// looks returns how often waiters have checked a key (PTTL), on all nodes but one.
 func (f *fleet) looks(but int) (n int) {
 	f.t.Helper()
 	for i, node := range f.nodes {
@@ -167,8 +167,8 @@ func (f *fleet) looks(but int) (n int) {
 	return n
 }
 
-// A node that a release has not reached yet, while another hangs, is no reason to refuse a key that the hung one
-// grants when it goes on.
+// If one node has not received a release yet, and another hangs, an Acquire is not refused: the hung node grants the
+// key when it runs again.
 func TestRefusalInDoubt(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -176,7 +176,7 @@ func TestRefusalInDoubt(t *testing.T) {
 	r := f.open()
 	release(t, acquire(t, r, req("warm", time.Minute)))
 	f.nodes[2].Freeze()
-	for attempt := 1; ; attempt++ { // a machine that pauses for the time in which an attempt is made again lets it fail
+	for attempt := 1; ; attempt++ { // if the machine pauses while attempts are repeated, the Acquire may fail
 		until(t, 10*time.Second, "the frozen node is taken for hung", func() bool {
 			release(t, acquire(t, r, waiting("warm", time.Minute)))
 			return r.nodes[2].isUnresponsive()

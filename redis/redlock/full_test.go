@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// fill leaves the nodes without room, or with room again.
+// fill uses up the nodes' memory, or, if full is false, frees it.
 func (f *fleet) fill(full bool) {
 	f.t.Helper()
 	limit := map[bool]string{true: "1", false: "0"}[full]
@@ -23,7 +23,7 @@ func (f *fleet) fill(full bool) {
 	}
 }
 
-// Leases go on being renewed and released in servers that have no room for more, and nothing new is granted there.
+// Full servers still renew and release leases, but grant nothing new.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, append([]string{"--maxmemory-policy", "noeviction"}, redistest.Durable...)...)
@@ -54,7 +54,7 @@ func TestFull(t *testing.T) {
 	for i := range batch {
 		batch[i].TTL = time.Minute
 	}
-	renew() // they outlast what follows
+	renew() // the leases outlast the rest of the test
 	if _, err := r.Acquire(ctx, req("new", ttl)); err == nil || errors.Is(err, backend.ErrHeld) ||
 		!strings.Contains(err.Error(), "OOM") {
 		t.Errorf("a new lease in full servers: %v", err)

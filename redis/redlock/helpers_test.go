@@ -18,13 +18,13 @@ import (
 
 const soon = storetest.Soon
 
-// attempts is how often something is measured at most: a busy machine is slow now and then, what takes too long for a
-// reason does so every time.
+// attempts is how many times a measurement is tried. A busy machine is slow only now and then, but a fault makes every
+// attempt slow.
 const attempts = 3
 
 type outcome = storetest.Outcome
 
-// What all stores' tests do.
+// Helpers that the tests of all stores share.
 var (
 	req          = storetest.Try
 	waiting      = storetest.Wait
@@ -37,7 +37,7 @@ var (
 	cycle        = storetest.Cycle
 )
 
-// A fleet is the servers of a store under test.
+// A fleet is the set of servers of a Backend under test.
 type fleet struct {
 	t     testing.TB
 	nodes []*servers.Server
@@ -52,7 +52,7 @@ func startFleet(t testing.TB, n int, args ...string) *fleet {
 	return f
 }
 
-// proxies are one before each node, with their addresses.
+// proxies starts a proxy in front of each node, and returns the proxies and their addresses.
 func (f *fleet) proxies() (proxies []*storetest.Proxy, addrs []string) {
 	for _, n := range f.nodes {
 		p := storetest.NewProxy(f.t, n.Addr)
@@ -61,7 +61,7 @@ func (f *fleet) proxies() (proxies []*storetest.Proxy, addrs []string) {
 	return proxies, addrs
 }
 
-// url is the fleet's URL, with more parameters.
+// url returns the fleet's URL, with params added.
 func (f *fleet) url(params ...string) string {
 	var addrs []string
 	for _, n := range f.nodes {
@@ -74,7 +74,7 @@ func (f *fleet) url(params ...string) string {
 	return u
 }
 
-// bootstrap lets every node vote at once.
+// bootstrap gives every node its vote at once.
 func (f *fleet) bootstrap() {
 	f.t.Helper()
 	for _, n := range f.nodes {
@@ -82,7 +82,7 @@ func (f *fleet) bootstrap() {
 	}
 }
 
-// bless lets one node vote at once, as an operator may who knows that no lease is live.
+// bless gives one node its vote at once, as an operator may do who knows that no lease is live.
 func (f *fleet) bless(n *servers.Server) {
 	f.t.Helper()
 	if err := redistest.Raw(f.t, n.Addr).Set(context.Background(), newNaming(endpoint.DefaultNamespace).birth(), birthNew,
@@ -91,7 +91,7 @@ func (f *fleet) bless(n *servers.Server) {
 	}
 }
 
-// evict makes every node forget a lease.
+// evict deletes the lock of key from every node.
 func (f *fleet) evict(ctx context.Context, key string) error {
 	for _, n := range f.nodes {
 		if err := redistest.Raw(f.t, n.Addr).Del(ctx, newNaming(endpoint.DefaultNamespace).lock(key)).Err(); err != nil {
@@ -101,7 +101,7 @@ func (f *fleet) evict(ctx context.Context, key string) error {
 	return nil
 }
 
-// keys are all names of locks at a node.
+// keys returns the names of all locks on a node.
 func (f *fleet) keys(n *servers.Server) []string {
 	f.t.Helper()
 	list, err := redistest.Raw(f.t, n.Addr).Keys(context.Background(),
@@ -112,15 +112,15 @@ func (f *fleet) keys(n *servers.Server) []string {
 	return list
 }
 
-// waitIdle waits until a client has nothing under way: every node has heard of what it has acquired, renewed and
-// released.
+// waitIdle waits until a client has no request in progress. Then every node has received what the client acquired,
+// renewed and released.
 func waitIdle(t testing.TB, r *Backend) {
 	t.Helper()
 	until(t, soon, "nothing is under way", r.leases.Idle)
 }
 
-// whole waits until every node has a lease and its client knows, which Acquire does not promise: it returns when a
-// quorum has it. A renewal puts it back on a node that took too long.
+// whole waits until every node has the lease and the client has recorded this. Acquire does not promise that, because
+// it returns when a quorum has the lease. A renewal puts the lease back on a node that was too slow.
 func (f *fleet) whole(r *Backend, l backend.Lease) {
 	f.t.Helper()
 	life := l.(*kit.Life)
@@ -163,7 +163,7 @@ func opened(t testing.TB, url string) *Backend {
 	return r
 }
 
-// through is the URL of nodes of which some are reached by proxies.
+// through returns the URL of the nodes at addrs, some of which may be proxies.
 func through(addrs []string, params ...string) string {
 	for _, a := range addrs {
 		params = append(params, paramNode+"="+url.QueryEscape("redis://"+a))

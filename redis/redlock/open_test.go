@@ -18,7 +18,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// What cannot be a fleet is refused before any request.
+// URLs that cannot describe a fleet are rejected before any request.
 func TestURLRefuses(t *testing.T) {
 	for u, hint := range map[string]string{
 		"redis+redlock://h1,h2":                                                  "odd number",
@@ -92,7 +92,7 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// Servers that cannot be nodes are refused at opening, with the reason.
+// Opening fails if a server cannot be a node. The error names the reason.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 2)
@@ -111,7 +111,7 @@ func TestOpenRefuses(t *testing.T) {
 		"u:hunter2@" + locked.Addr: "WRONGPASS",
 	} {
 		r, err := openURL(context.Background(), through(append(addrs, third)))
-		for n := 1; n < attempts && err == nil; n++ { // opening waits for a node that is slow, but not for long
+		for n := 1; n < attempts && err == nil; n++ { // opening does not wait long for a slow node
 			_ = r.Close()
 			r, err = openURL(context.Background(), through(append(addrs, third)))
 		}
@@ -124,7 +124,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: %q, want it to speak of %q", third, err, hint)
 		}
 	}
-	// One of three may be away, two may not.
+	// One node of three may be down, but not two.
 	opened(t, through(append(addrs, closed)))
 	r, err := openURL(context.Background(), through([]string{addrs[0], closed, closedToo}))
 	if err == nil {
@@ -133,7 +133,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A node that turns out later to be the same server as another, or a replica, has no vote.
+// If two nodes turn out, after opening, to be the same server, they are no quorum.
 func TestSameServerLater(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -152,7 +152,7 @@ func TestSameServerLater(t *testing.T) {
 	}
 }
 
-// The application's own clients lead to the same guarantees, and to the same refusals, as a URL.
+// New reports the same guarantees as opening by URL. It rejects a node that evicts keys, and fails without a quorum.
 func TestNewLearnsWhatOpeningLearns(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -203,7 +203,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// A caller's clients of default options repeat requests by themselves and ignore deadlines; limits hold all the same.
+// Callers' clients with default options ignore deadlines, but time limits still hold.
 func TestCallersClients(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -221,7 +221,7 @@ func TestCallersClients(t *testing.T) {
 	waitIdle(t, r) // the release has reached every node
 	f.nodes[2].Freeze()
 	defer f.nodes[2].Thaw()
-	const most = 2500 * time.Millisecond // go-redis' own patience is 3 s
+	const most = 2500 * time.Millisecond // go-redis' own read timeout is 3 s
 	for attempt := 1; ; attempt++ {
 		begun := time.Now()
 		release(t, acquire(t, r, req("k", time.Minute)))
@@ -235,9 +235,9 @@ func TestCallersClients(t *testing.T) {
 	}
 }
 
-// Opening waits for a node that hangs as long as it says, and no longer.
+// Opening waits for a node that hangs for at most about openWait.
 func TestOpenWithHungNode(t *testing.T) {
-	// not parallel: it measures how long opening takes
+	// not parallel, because it measures how long opening takes
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
 	for _, n := range f.nodes {
@@ -262,7 +262,8 @@ func TestOpenWithHungNode(t *testing.T) {
 	}
 }
 
-// Meeting a node takes several round trips: where each is slow, opening lasts longer than a request may.
+// A handshake takes several round trips. Opening succeeds even on a slow link, because a handshake may take longer than
+// a request.
 func TestOpenOnSlowLink(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)

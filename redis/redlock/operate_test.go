@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A scanned answers SCAN in a server's place.
+// A scanned is a hook that answers SCAN in place of the server.
 type scanned struct{ names []string }
 
 func (s scanned) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -25,7 +25,7 @@ func (s scanned) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return next
 }
 
-// Names that are not those of locks, which a server should not tell of, are passed over.
+// A scan ignores names that are not those of locks, although a server should not return them.
 func TestScanOfForeignNames(t *testing.T) {
 	t.Parallel()
 	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

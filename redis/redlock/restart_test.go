@@ -17,8 +17,8 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// A voter that forgets a lease before it has ended lets no second owner in, however it forgot. A holds its key on nodes
-// 0 and 1; node 1 loses it, and node 2 never had it: without a guard these two are a quorum.
+// A voter that loses a lease early lets no second owner in, however it lost the lease. A holds its key on nodes 0 and
+// 1; node 1 loses the key, and node 2 never had it. Without a guard, nodes 1 and 2 would be a quorum.
 func TestForgetfulVoter(t *testing.T) {
 	t.Parallel()
 	const maxTTL = 3 * time.Second
@@ -33,7 +33,7 @@ func TestForgetfulVoter(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			f := startFleet(t, 3) // nothing is kept over a restart
+			f := startFleet(t, 3) // a restart loses all data
 			f.bootstrap()
 			a, b := f.open(paramMaxTTL+"="+maxTTL.String()), f.open(paramMaxTTL+"="+maxTTL.String())
 			hold := func() backend.Lease {
@@ -47,7 +47,7 @@ func TestForgetfulVoter(t *testing.T) {
 			}
 			var l backend.Lease
 			tries := 0
-			for attempt := 1; tries == 0; attempt++ { // a machine that pauses for most of a TTL leaves no time for a try
+			for attempt := 1; tries == 0; attempt++ { // if the machine pauses for most of a TTL, no try ends in time
 				if attempt > attempts {
 					t.Fatal("no answer to a try before the deadline")
 				}
@@ -69,8 +69,7 @@ func TestForgetfulVoter(t *testing.T) {
 					}
 				}
 			}
-			// When the lease that was forgotten is over, the node votes again: nothing is left for a waiter to wait
-			// for.
+			// After the lost lease has expired, the node votes again, and a waiter gets the key.
 			ctx, cancel := context.WithTimeout(context.Background(), maxTTL+soon)
 			defer cancel()
 			next, err := b.Acquire(ctx, waiting("k", maxTTL))
@@ -79,8 +78,7 @@ func TestForgetfulVoter(t *testing.T) {
 			}
 			release(t, next)
 
-			// And the guard it was: with the operator's word that nothing was forgotten, the same lets a second owner
-			// in.
+			// The counter-proof: if an operator declares that nothing was lost, the guard is off, and a second owner gets in.
 			until(t, 2*maxTTL, "all nodes vote", func() bool {
 				l, err := b.Acquire(context.Background(), req("warm", maxTTL))
 				if err != nil {
@@ -106,7 +104,7 @@ func TestForgetfulVoter(t *testing.T) {
 	}
 }
 
-// voters counts the nodes that have their vote, by asking them for a key.
+// voters returns how many nodes have a vote. It requests a key from each of them.
 func (r *Backend) voters(t testing.TB, f *fleet) (n int) {
 	e := r.newElection(r.newClaim(req("voters", minTTL), minTTL))
 	for i, node := range r.nodes {
@@ -118,11 +116,11 @@ func (r *Backend) voters(t testing.TB, f *fleet) (n int) {
 	return n
 }
 
-// Renewal carries a lease through restarts of every node, one after the other, each of which comes back empty.
+// Renewals keep a lease while every node restarts without its data, one after the other.
 func TestSequentialRestarts(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "six restarts, each followed by MaxTTL")
-	const maxTTL = 3 * time.Second // in which a server can be started on any machine
+	const maxTTL = 3 * time.Second // long enough to start a server on any machine
 	f := startFleet(t, 3)
 	f.bootstrap()
 	a, b := f.open(paramMaxTTL+"="+maxTTL.String()), f.open(paramMaxTTL+"="+maxTTL.String())
@@ -130,7 +128,7 @@ func TestSequentialRestarts(t *testing.T) {
 	ctx := context.Background()
 	renewing, done := context.WithCancel(ctx)
 	var renewer sync.WaitGroup
-	renewer.Go(func() { // beside all else, which may take long
+	renewer.Go(func() { // concurrently, because the rest may take long
 		for kit.Sleep(renewing, 50*time.Millisecond) == nil {
 			_ = l.Renew(ctx, maxTTL)
 		}
@@ -161,7 +159,7 @@ func TestSequentialRestarts(t *testing.T) {
 	})
 }
 
-// Servers that keep every write lose no vote in a restart.
+// Servers that keep every write keep their vote across a restart.
 func TestDurableRestart(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -181,8 +179,7 @@ func TestDurableRestart(t *testing.T) {
 	}
 }
 
-// A node that has come back with the data of another has no vote, also with a client that makes handshakes with both at
-// once.
+// A node that restarts with the data of another node has no vote, even if a client makes handshakes with both at once.
 func TestCopiedData(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -202,8 +199,8 @@ func TestCopiedData(t *testing.T) {
 	}
 }
 
-// A fleet that nobody has used has no vote for as long as a lease may last: it cannot know that it is new. The error
-// says so, a waiter waits, and Bootstrap ends it.
+// A new fleet has no vote for as long as a lease may last, because it cannot know that it is new. The error names the
+// reason, and a waiter waits. Bootstrap gives the nodes their votes at once.
 func TestNewFleet(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -250,7 +247,7 @@ func TestNewFleet(t *testing.T) {
 	release(t, l)
 }
 
-// Bootstrap does nothing for a caller who has gone.
+// Bootstrap does nothing if its context has ended.
 func TestBootstrapWhoseContextHasEnded(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -266,8 +263,8 @@ func TestBootstrapWhoseContextHasEnded(t *testing.T) {
 	}
 }
 
-// A birth record of the future, whose writer's clock has been set back since, bars a node for MaxTTL from now, as one
-// of now does, and no shorter.
+// If a birth record is in the future, because the clock was set back since, the node has no vote for MaxTTL from now,
+// as if the record were new.
 func TestBirthInTheFuture(t *testing.T) {
 	for how, restart := range map[string]bool{"running": false, "restarted": true} {
 		t.Run(how, func(t *testing.T) {
@@ -293,7 +290,7 @@ func TestBirthInTheFuture(t *testing.T) {
 				}
 			}
 			begun := time.Now()
-			if restart { // without connections that are broken
+			if restart { // the connections of the old client are broken
 				r = f.open(paramMaxTTL + "=" + maxTTL.String())
 			}
 			ctx, cancel := context.WithTimeout(ctx, maxTTL+soon)

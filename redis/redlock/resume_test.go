@@ -11,8 +11,8 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// A lease is resumed while a node is down. If the nodes that answer do not agree on the token, Resume fails and ends
-// nothing; it succeeds after a renewal.
+// A lease can be resumed while a node is down. If the other nodes do not agree on the token, Resume fails and does not
+// end the lease. After a renewal, Resume succeeds.
 func TestResumeWithoutANode(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)

@@ -24,7 +24,7 @@ func TestProbeIsComplete(t *testing.T) {
 	redistest.ProbeIsComplete(t, scriptCommands, allScripts)
 }
 
-// A node that lacks a command is refused at opening by the command's name.
+// If a node lacks a command that the scripts need, opening fails and names the command. The probe leaves no key behind.
 func TestOpenProbesCommands(t *testing.T) {
 	t.Parallel()
 	lacking := servers.Redis(t, "--rename-command", "ZPOPMIN", "", "--rename-command", "PTTL", "")

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// A request for a shared lease is refused before any request to a node.
+// A request for a shared lease is rejected before any request to a node.
 func TestSharedIsUnsupported(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)

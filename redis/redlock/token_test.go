@@ -30,7 +30,7 @@ func (m *minter) next(token uint64, when string) {
 	m.last = token
 }
 
-// Tokens increase whichever nodes form the quorum: each grant is made by another majority, by another client.
+// Tokens increase whichever nodes form the quorum. Each grant is by another majority, to another client.
 func TestTokensAcrossQuorums(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{3, 5} {
@@ -67,8 +67,8 @@ func TestTokensAcrossQuorums(t *testing.T) {
 	}
 }
 
-// When counters differ the greatest is written back to a quorum before the grant: the next one need not hear of the
-// node that had it.
+// If counters differ, the greatest is stored on a quorum before the grant. So the next grant does not need the node
+// that had the greatest counter.
 func TestTokenIsWrittenBack(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -78,7 +78,7 @@ func TestTokenIsWrittenBack(t *testing.T) {
 	ctx := context.Background()
 	m := &minter{t: t}
 	for ahead, n := range f.nodes {
-		// The counter of one node is far ahead, as when a client's clock was wrong.
+		// The counter of one node is far ahead, as if the clock of a client had been wrong.
 		counter := m.last + uint64(time.Hour.Microseconds())
 		if m.last == 0 {
 			counter = uint64(time.Now().Add(time.Hour).UnixMicro())
@@ -106,7 +106,7 @@ func TestTokenIsWrittenBack(t *testing.T) {
 	}
 }
 
-// Tokens go on when every node has lost its counters, by the nodes' clocks.
+// If every node loses its counters, tokens still increase, by the nodes' clocks.
 func TestTokensSurviveLoss(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -126,7 +126,8 @@ func TestTokensSurviveLoss(t *testing.T) {
 	}
 }
 
-// A client whose wall clock is wrong by an hour gets tokens like the others: nodes correct its proposals.
+// A client whose wall clock is wrong by an hour gets tokens like other clients, because the nodes correct its
+// proposals.
 func TestProposalIsCorrected(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
@@ -151,7 +152,7 @@ func TestProposalIsCorrected(t *testing.T) {
 	}
 }
 
-// calls counts the scripts that each node has run.
+// calls returns how many scripts each node has run.
 func (f *fleet) calls() (list []int) {
 	f.t.Helper()
 	for _, n := range f.nodes {
@@ -161,25 +162,26 @@ func (f *fleet) calls() (list []int) {
 	return list
 }
 
-// Uncontended, an acquire, a renewal and a release are one request each to every node; an acquire is two when counters
-// differ. The driver says so.
+// Without contention, an acquire, a renewal and a release take one request to every node each. If counters differ, an
+// acquire takes two. The driver reports the same numbers.
 func TestRoundTrips(t *testing.T) {
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
 	r := f.open()
-	l := acquire(t, r, req("warm", time.Minute)) // scripts and connections are there
+	l := acquire(t, r, req("warm", time.Minute)) // loads the scripts and opens the connections
 	if err := l.Renew(context.Background(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	release(t, l)
 	const rounds = 20
-	// measure returns how many requests each node gets for one do, 0 if not each gets as many for each.
+	// measure returns how many requests each node gets per call of do. It returns 0 if the nodes do not all get the same
+	// number.
 	measure := func(do func(i int)) (per int) {
 		before := f.calls()
 		for i := range rounds {
 			do(i)
 		}
-		// the last may be on its way yet
+		// the last request may still be in flight
 		for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 			after := f.calls()
 			per = (after[0] - before[0]) / rounds
@@ -196,7 +198,8 @@ func TestRoundTrips(t *testing.T) {
 	d := registered(t)
 	var leases []backend.Lease
 	least := 0
-	// Counters also differ where the machine pauses between the requests to two nodes: then once more, for other keys.
+	// If the machine pauses between the requests to two nodes, the counters differ too. Then it measures again, with other
+	// keys.
 	for attempt := 0; attempt < attempts && least != 1; attempt++ {
 		for _, l := range leases {
 			release(t, l)
@@ -260,8 +263,8 @@ func registered(t *testing.T) driver.Driver {
 	return d
 }
 
-// How long a lease has left is what a quorum has, and is not reported where that depends on nodes that have not
-// answered.
+// The remaining time of a lease is the time for which a quorum has it. It is 0 if it depends on nodes that have not
+// replied.
 func TestQuorumTTL(t *testing.T) {
 	const long, short = time.Minute, time.Second
 	for _, c := range []struct {
@@ -274,7 +277,7 @@ func TestQuorumTTL(t *testing.T) {
 		{5, []time.Duration{short, long, short, long, short}, short},
 		{5, []time.Duration{long, long, long}, long},
 		{3, []time.Duration{long, long, long}, long},
-		{3, []time.Duration{long, long, short}, 0}, // the other two may have the long one
+		{3, []time.Duration{long, long, short}, 0}, // the other two nodes may have long
 		{4, []time.Duration{long, long, long, short}, long},
 		{3, []time.Duration{short, short, short}, short},
 		{3, []time.Duration{long}, long},

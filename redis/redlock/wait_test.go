@@ -15,14 +15,15 @@ import (
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// A waiter whose context ends says what it has learned: that the key is busy, or why no quorum could say so.
+// If a waiter's context ends, the error reports that the key is held, or that there was no quorum. Without a quorum,
+// other calls fail with ErrUnavailable.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
 	r := f.open()
 	l := acquire(t, r, req("k", 30*time.Second))
-	f.whole(r, l) // a node without the key is free of it, hung or not
+	f.whole(r, l) // so that no node counts as free of the key
 	wait := func() error {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
@@ -34,7 +35,7 @@ func TestWaitEnds(t *testing.T) {
 		return err
 	}
 	err := wait()
-	// a busy machine may be slow to answer now and then
+	// on a busy machine, a reply may be late now and then
 	for n := 1; n < attempts && !errors.Is(err, backend.ErrHeld); n++ {
 		err = wait()
 	}
@@ -62,13 +63,13 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// Nodes that have no vote yet are named, with until when and why: at once where nobody waits, at the end of a wait, and
-// to whoever asks whether the fleet is ready.
+// Errors name the nodes that have no vote yet, until when, and why: the error of an Acquire that does not wait, the
+// error at the end of a wait, and that of NotReady.
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
 	r := f.open()
-	waitIdle(t, r) // opening does not wait for a node that is slow
+	waitIdle(t, r) // opening does not wait for a slow node
 	says := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrHeld) {
@@ -84,7 +85,7 @@ func TestNotReady(t *testing.T) {
 	says("a fleet just opened", r.NotReady())
 	_, err := r.Acquire(context.Background(), req("k", time.Second))
 	says("acquire without waiting", err)
-	waitIdle(t, r) // a slow machine may still remove what it has left
+	waitIdle(t, r) // on a slow machine, its cleanup may still be in progress
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	_, err = r.Acquire(ctx, waiting("k", time.Second))
@@ -104,10 +105,10 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// A node that is slow to say whether the key is still held is passed over: it takes more than that to ask all of them
-// for their votes.
+// A waiter skips a node that is slow to report whether the key is still held. Otherwise it would often request votes
+// from all nodes.
 func TestWaiterPassesSlowNode(t *testing.T) {
-	// not parallel: beside other tests all nodes are slow
+	// not parallel, because other tests make all nodes slow
 	const ttl, idle = time.Minute, 2 * time.Second
 	f := startFleet(t, 3)
 	f.bootstrap()
@@ -119,7 +120,7 @@ func TestWaiterPassesSlowNode(t *testing.T) {
 	done := startAcquire(context.Background(), waiter, waiting("k", ttl))
 	until(t, soon, "the waiter has been refused and looks at the key", func() bool { return f.looks(1) > 0 })
 	p.Set(func(p *storetest.Proxy) { p.Delay = nodeTimeout(ttl) * 3 / 2 })
-	const most = 5                  // 11 to 15, and 20 at the slow one, where it is not passed over
+	const most = 5                  // 11 to 15, and 20 at the slow node, if it is not skipped
 	for attempt := 1; ; attempt++ { // on a busy machine all nodes are slow now and then
 		asked := 0
 		for i, diff := range f.during(idle) {
@@ -138,7 +139,7 @@ func TestWaiterPassesSlowNode(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
-// during is what each node executes in a time.
+// during returns the commands that each node executes within d.
 func (f *fleet) during(d time.Duration) (diffs []map[string]int) {
 	f.t.Helper()
 	var before []map[string]int
@@ -153,7 +154,7 @@ func (f *fleet) during(d time.Duration) (diffs []map[string]int) {
 	return diffs
 }
 
-// Whoever waits for a key that stays held costs the nodes little, and has it soon when it is released.
+// A waiter for a key that stays held sends few commands to the nodes, and gets the key soon after the release.
 func TestIdleWaiter(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -161,11 +162,11 @@ func TestIdleWaiter(t *testing.T) {
 	holder, waiter := f.open(), f.open()
 	const ttl, idle, keys = time.Minute, 3 * time.Second, 20
 	l := acquire(t, holder, req("idle", ttl))
-	f.whole(holder, l) // the waiter asks for a node that it has not
+	f.whole(holder, l) // the waiter would request the vote of a node without the lease
 	done := startAcquire(context.Background(), waiter, waiting("idle", ttl))
 	time.Sleep(500 * time.Millisecond) // sleeps: the pauses of the waiter must grow
 	const most = 15
-	for attempt := 1; ; attempt++ { // a node that is slow to answer now and then makes the waiter ask all of them
+	for attempt := 1; ; attempt++ { // if a node is slow now and then, the waiter contacts all nodes
 		highest := 0.0
 		for i, diff := range f.during(idle) {
 			_, sum := redistest.Since(nil, diff)

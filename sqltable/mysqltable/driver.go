@@ -1,5 +1,5 @@
-// Package mysqltable keeps locks in a table of MySQL or MariaDB: it registers the scheme mysql with package lock, and
-// connects by go-sql-driver/mysql. See package sqltable. An application that has a *sql.DB uses sqltable.New instead.
+// Package mysqltable keeps locks in a table of MySQL or MariaDB. It registers the scheme mysql with package lock, and
+// uses go-sql-driver/mysql. See package sqltable. An application that has a *sql.DB uses sqltable.New instead.
 package mysqltable
 
 import (
@@ -36,8 +36,8 @@ func init() {
 	}, open))
 }
 
-// configOf returns the driver's configuration. The driver puts arguments into the statement, which saves a round trip
-// for each.
+// configOf returns the driver's configuration. The driver interpolates arguments into statements, which saves a round
+// trip per statement.
 func configOf(u driver.URL) (*mysql.Config, error) {
 	query := u.Query
 	if query != "" {

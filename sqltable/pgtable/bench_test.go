@@ -13,8 +13,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// BenchmarkUncontended measures an acquire and a release beside two bare statements that do the least that could be
-// called a lease.
+// BenchmarkUncontended measures an acquire and a release, and for comparison two bare statements that are the minimum
+// for a lease.
 func BenchmarkUncontended(b *testing.B) {
 	s := servers.Postgres(b, "max_connections=300")
 	for _, workers := range []int{1, 8, 64} {
@@ -50,7 +50,7 @@ func bare(b *testing.B, s *servers.Server, workers int) {
 	})
 }
 
-// BenchmarkRenewMany renews 10 000 leases by one call.
+// BenchmarkRenewMany renews 10 000 leases in one call.
 func BenchmarkRenewMany(b *testing.B) {
 	s := servers.Postgres(b)
 	store := opened(b, tableURL(s)+"&timeout=1m")
@@ -59,7 +59,7 @@ func BenchmarkRenewMany(b *testing.B) {
 	storetest.RenewMany(b, store, list)
 }
 
-// BenchmarkWaiters measures what a second of polling costs: waiters in one process, each for a key of its own.
+// BenchmarkWaiters measures the cost of one second of polling by the waiters of one process, each with its own key.
 func BenchmarkWaiters(b *testing.B) {
 	s := servers.Postgres(b)
 	store := opened(b, tableURL(s)+"&timeout=1m")
@@ -78,7 +78,7 @@ func BenchmarkWaiters(b *testing.B) {
 			}
 			before, began, sleeps := polls(b, db), time.Now(), processorTime(b)
 			for b.Loop() {
-				time.Sleep(time.Second) // sleeps: what is measured is the load meanwhile
+				time.Sleep(time.Second) // sleeps: the load during this second is measured
 			}
 			spent := processorTime(b) - sleeps
 			n := float64(polls(b, db) - before)
@@ -91,7 +91,7 @@ func BenchmarkWaiters(b *testing.B) {
 	}
 }
 
-// polls returns how many transactions the server has committed.
+// polls returns the number of transactions that the server has committed.
 func polls(b *testing.B, db *sql.DB) (n int64) {
 	b.Helper()
 	if err := db.QueryRow(`SELECT xact_commit FROM pg_stat_database WHERE datname='postgres'`).Scan(&n); err != nil {

@@ -20,8 +20,8 @@ func TestConformance(t *testing.T) {
 	storetest.Main(t, func(t *testing.T) conformance.Harness { return harness(s, tableURL(s)+patient) })
 }
 
-// With serializable as the default, statements that meet fail and are repeated: the role's connections come through a
-// pooler, where the store cannot set the level.
+// With serializable as the default isolation level, statements that conflict fail and are repeated. The connections go
+// through a pooler, where the store cannot set the level.
 func TestConformanceSerializablePgBouncer(t *testing.T) {
 	storetest.Long(t, "the core of the suite once more, at another isolation level")
 	t.Parallel()
@@ -32,7 +32,7 @@ func TestConformanceSerializablePgBouncer(t *testing.T) {
 			conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 				h := harness(s, tableURL(bouncer)+patient+"&lock_table=through_"+mode)
 				h.Evict = func(ctx context.Context, key string) error { return evict(ctx, s, "through_"+mode, key) }
-				// PgBouncer reports a server that is away when it likes.
+				// PgBouncer may report late that a server is unreachable.
 				h.Restart, h.RestartEmpty, h.StepClock = nil, nil, nil
 				// PgBouncer 1.18 stops if the connection of a cancel request breaks (its issue 801).
 				h.Linked = nil
@@ -56,14 +56,14 @@ func harness(s *servers.Server, url string) conformance.Harness {
 	}
 }
 
-// evict deletes the row of key, as an operator may.
+// evict deletes the row of key, as an operator might.
 func evict(ctx context.Context, s *servers.Server, table, key string) error {
 	c, err := pgx.Connect(ctx, s.PostgresURL())
 	if err != nil {
 		return err
 	}
 	defer c.Close(ctx)
-	// A serializable statement may fail beside others.
+	// A serializable statement may fail because of concurrent ones.
 	if _, err := c.Exec(ctx, `SET default_transaction_isolation = 'read committed'`); err != nil {
 		return err
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/anylock/lock/sqltable"
 )
 
-// On a full disk there is no room for new keys. Live leases keep working, and new keys do once the disk is larger.
+// On a full disk, a new key fails with ErrUnavailable, and a live lease can still be renewed and released. When the
+// disk has room again, new keys are granted.
 func TestFullDisk(t *testing.T) {
 	storetest.Long(t, "a file system of its own")
 	s := servers.Postgres(t)
@@ -54,7 +55,7 @@ func TestFullDisk(t *testing.T) {
 	release(t, acquire(t, b, req(fill, ttl)))
 }
 
-// smallDisk mounts a file system of 1 MiB that the server may write to.
+// smallDisk mounts a file system of 1 MiB to which the server may write, and returns its folder.
 func smallDisk(t *testing.T, s *servers.Server) string {
 	t.Helper()
 	owner, err := os.Stat(filepath.Join(s.Dir, "data"))

@@ -44,7 +44,7 @@ func TestFailover(t *testing.T) {
 	release(t, next)
 }
 
-// A server that has become a standby is not used: its rows may be old, and it refuses writes.
+// A standby is not used, because its rows may be old and it refuses writes.
 func TestStandbyIsRefused(t *testing.T) {
 	storetest.Long(t, "two servers")
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 
 const soon = storetest.Soon
 
-// What all stores' tests do.
+// Helpers that the tests of all stores share.
 var (
 	opened  = storetest.Opened[*sqltable.Backend]
 	openURL = storetest.OpenURL[*sqltable.Backend]
@@ -33,13 +33,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(servers.Sharing(m))
 }
 
-// tableURL is the URL of a table in the server's database.
+// tableURL returns the URL of a table in the server's database.
 func tableURL(s *servers.Server) string {
 	const scheme = "postgres"
 	return scheme + "+table" + s.PostgresURL()[len(scheme):]
 }
 
-// patient lets a request wait for a machine that is busy with other tests.
+// patient is a parameter for URLs: a request has more time, because the machine may be busy with other tests.
 const patient = "&timeout=10s"
 
 // openDB opens the server's database as the package does.

@@ -42,7 +42,7 @@ var together = servers.Shared{Start: func(t testing.TB) *servers.Server {
 		"max_connections=300")
 }}
 
-// A transaction that has locked one lease's row keeps no other lease from being renewed, and its key is busy.
+// If a transaction has locked the row of one lease, all other leases are still renewed. The key of that row stays busy.
 func TestLockedRow(t *testing.T) {
 	t.Parallel()
 	s := together.Get(t)
@@ -102,7 +102,7 @@ func TestPermissionsOfThePage(t *testing.T) { // not parallel: it changes the wo
 
 func permissions(t *testing.T) string {
 	t.Helper()
-	t.Chdir("..") // the pages are found from a folder of the root
+	t.Chdir("..") // Permissions finds the pages from a folder below the root
 	return strings.Join(storetest.Permissions(t, "sqltable"), ";\n")
 }
 
@@ -133,7 +133,7 @@ func TestDoctor(t *testing.T) {
 	storetest.Finds(t, b, "asynchronous-commit", "unlogged-table", "one-connection", "fsync")
 }
 
-// Clients that open at once all find the table, which one of them creates.
+// Clients that open a missing table at the same time all succeed: one of them creates the table.
 func TestCreateAtOnce(t *testing.T) {
 	t.Parallel()
 	s := together.Get(t)
@@ -155,7 +155,8 @@ func TestCreateAtOnce(t *testing.T) {
 	}
 }
 
-// Serializable as the database's default makes statements fail. They are repeated: nobody sees that.
+// If serializable is the default isolation level, statements that conflict fail. They are repeated, so callers see no
+// error.
 func TestSerializable(t *testing.T) {
 	t.Parallel()
 	s := together.Get(t)
@@ -166,7 +167,7 @@ func TestSerializable(t *testing.T) {
 		url := fmt.Sprintf("postgres+table://strict@%s/postgres?sslmode=disable&lock_table=serializable%d%s", addr, i,
 			patient)
 		const clients, cycles = 4, 8
-		granted := make(chan uint64, clients*cycles) // in order: each is sent by the holder
+		granted := make(chan uint64, clients*cycles) // in order, because each token is sent by the holder
 		var workers sync.WaitGroup
 		for range clients {
 			b := opened(t, url)

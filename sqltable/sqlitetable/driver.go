@@ -1,4 +1,4 @@
-// Package sqlitetable keeps locks in a table of an SQLite file, for the processes of one host: it registers the scheme
+// Package sqlitetable keeps locks in a table of an SQLite file, for the processes of one host. It registers the scheme
 // sqlite with package lock, and uses modernc.org/sqlite. See package sqltable. An application that has a *sql.DB uses
 // sqltable.New instead.
 package sqlitetable
@@ -21,11 +21,11 @@ func init() {
 	}, open))
 }
 
-// conns is how many connections a process has at most: one statement writes at a time, and others read.
+// conns is the most connections of a process: one statement writes at a time, and others read.
 const conns = 4
 
-// open does not wait long for a writer inside SQLite, which would not notice the end of a context: package sqltable
-// repeats the statement.
+// open sets a short busy_timeout, because a wait inside SQLite ignores the end of a context. Package sqltable retries
+// the statement.
 func open(u driver.URL) (*sql.DB, error) {
 	file := url.URL{Scheme: "file", Path: u.Path, RawQuery: url.Values{
 		"_pragma": {"busy_timeout(100)", "journal_mode(WAL)", "synchronous(NORMAL)"},

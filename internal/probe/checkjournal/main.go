@@ -1,4 +1,4 @@
-// Command checkjournal reads the journal of a probe, and exits with 1 if leases that excluded each other overlapped, if
+// Command checkjournal reads the journal of a probe. It exits with 1 if leases overlapped that exclude each other, if
 // tokens are out of order, or if a process reported an error that no fault explains. It contains no code of the
 // library.
 //

@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// A Verdict is what a journal shows.
+// A Verdict is the result of checking a journal.
 type Verdict struct {
-	Violations []string // leases that overlapped and must not, and tokens out of order
-	EarlyLoss  []string // overlaps that follow from a reset of the first holder's connections
+	Violations []string // overlaps of leases that exclude each other, and tokens out of order
+	EarlyLoss  []string // overlaps caused by a reset of the first holder's connections
 	Errors     []string // errors that no fault explains
 
-	Readers, Writers int            // leases
+	Readers, Writers int            // numbers of leases
 	Abreast          int            // most readers of a key at the same time
 	Ended            map[string]int // how leases ended, as in "writer killed"
 	Faults           map[string]int
-	StoppedHolding   int // leases whose process was stopped while they lasted
+	StoppedHolding   int // leases whose process was stopped while they were live
 }
 
-// Check looks for violations.
+// Check checks the journal.
 func (j *Journal) Check() *Verdict {
 	v := &Verdict{Errors: j.errors, Ended: make(map[string]int), Faults: make(map[string]int)}
 	byKey := make(map[string][]*lease)
@@ -59,8 +59,8 @@ func (j *Journal) during(l *lease, what string) bool {
 	})
 }
 
-// checkOverlaps compares each lease with those that conflict with it, began before, and have not ended at its
-// beginning. The leases are of one key, in the order of their beginnings.
+// checkOverlaps compares each lease with the conflicting leases that began earlier and had not ended when it began. The
+// leases belong to one key, and are ordered by their start.
 func (j *Journal) checkOverlaps(v *Verdict, leases []*lease) {
 	var live []*lease
 	for _, l := range leases {
@@ -82,7 +82,7 @@ func (j *Journal) checkOverlaps(v *Verdict, leases []*lease) {
 	}
 }
 
-// checkTokens checks that a writer's token is above all tokens before, and that every later token is above it.
+// checkTokens checks that a writer's token is above all earlier tokens, and that every later token is above it.
 func checkTokens(v *Verdict, leases []*lease) {
 	var highest, writer *lease
 	for _, l := range leases {
@@ -102,7 +102,7 @@ func checkTokens(v *Verdict, leases []*lease) {
 	}
 }
 
-// abreast is how many readers a key had at once.
+// abreast returns the largest number of readers at the same time.
 func abreast(leases []*lease) (most int) {
 	var live []*lease
 	for _, l := range leases {
@@ -115,7 +115,7 @@ func abreast(leases []*lease) (most int) {
 	return most
 }
 
-// String is the verdict in a few lines, and then the violations.
+// String returns a summary, and then the first violations, early losses and errors.
 func (v *Verdict) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "violations: %d; overlaps by early loss after a reset: %d; unexplained errors: %d\n",

@@ -1,5 +1,5 @@
-// Package journal reads what processes with locks have written about their leases, and finds leases that excluded each
-// other and overlapped. It uses nothing of the library: an error there cannot hide itself.
+// Package journal reads what processes have recorded about their leases, and finds overlapping leases that exclude each
+// other. It uses no code of the library, so that an error in the library cannot hide itself.
 //
 // A journal is a file to which all processes append. One line is one event. Times are nanoseconds of the kernel's
 // monotonic clock, which all processes of a machine share; ID is the process id, a dot and a number.
@@ -11,9 +11,9 @@
 //     ! PID TIME FAULT                   a fault of the process begins or ends: see the constants
 //     ? PID TIME TEXT                    an error that no fault explains
 //
-// A holder writes a time only if it found the lease alive after it had read the clock, because it may be stopped
-// anywhere. So a lease counts from its first line on, and until the first of these: its last DEADLINE, its release, the
-// notice of its loss, the kill of its process.
+// A holder records a time only if, after it had read the clock, it found the lease live, because the process may be
+// stopped anywhere. So a lease counts from its first line until the first of these events: its last DEADLINE, its
+// release, the notice of its loss, the kill of its process.
 package journal
 
 import (
@@ -26,7 +26,7 @@ import (
 
 // Faults of a process.
 const (
-	Kill  = "kill"  // it is killed: nothing of it counts from then on
+	Kill  = "kill"  // the process is killed: its leases end
 	Stop  = "stop"  // SIGSTOP
 	Cont  = "cont"  // SIGCONT
 	Drop  = "drop"  // its network link swallows everything
@@ -42,11 +42,11 @@ type lease struct {
 	token    int64
 	since    int64
 	deadline int64
-	ended    int64 // by a release, a loss or a kill; 0 if by none of them
+	ended    int64 // by a release, a loss or a kill; 0 without any of them
 	how      string
 }
 
-// until is the end of the time that counts.
+// until returns when the lease stops counting.
 func (l *lease) until() int64 {
 	if l.ended != 0 {
 		return min(l.ended, l.deadline)
@@ -63,13 +63,13 @@ func (l *lease) String() string {
 		mode, l.id, l.key, l.token, l.since, l.until(), l.deadline, l.how)
 }
 
-// A fault is a line with !.
+// A fault is a line that begins with !.
 type fault struct {
 	pid, what string
 	at        int64
 }
 
-// A Journal is what was read.
+// A Journal is the content of a journal.
 type Journal struct {
 	leases []*lease
 	faults []fault
@@ -96,7 +96,7 @@ func Read(r io.Reader) (*Journal, error) {
 	}
 }
 
-// shapes has, for each kind of line, its number of fields, and which of them are numbers.
+// shapes contains the number of fields of each kind of line, and which fields are numbers.
 var shapes = map[string]struct {
 	fields  int
 	numbers []int
@@ -109,7 +109,7 @@ var shapes = map[string]struct {
 	"?": {4, []int{2}},
 }
 
-// add adds one line. open has the leases that have not ended, by ID.
+// add adds one line. open contains the leases that have not ended, by ID.
 func (j *Journal) add(open map[string]*lease, line string) error {
 	kind, _, _ := strings.Cut(line, " ")
 	shape, ok := shapes[kind]
@@ -153,7 +153,7 @@ func (j *Journal) add(open map[string]*lease, line string) error {
 	return nil
 }
 
-// killed ends the leases that processes had when they were killed.
+// killed ends the open leases of processes that were killed.
 func (j *Journal) killed(open map[string]*lease) {
 	for _, f := range j.faults {
 		if f.what != Kill {

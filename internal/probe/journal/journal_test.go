@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/internal/probe/journal"
 )
 
-// Each journal has one sin or none.
+// Each journal contains one kind of error, or none.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name                     string

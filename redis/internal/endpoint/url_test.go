@@ -25,7 +25,7 @@ func TestParseURL(t *testing.T) {
 		addrs              string
 		user, password     string
 		db                 int
-		tls                string // the name that is verified; - for the server's own
+		tls                string // the name to verify; - for each server's own name
 		sentinelUser, spwd string
 		master             string
 	}
@@ -88,7 +88,7 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// Whatever the URL, parsing does not panic, errors are ErrInvalid, and passwords stay hidden.
+// Parsing never panics, and its errors are ErrInvalid, whatever the URL.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{
 		"redis://u:p@h:1/2?db=3", "rediss://h", "redis+unix:///x", "redis+sentinel://u:p@a,b:1/m/2?sentinel_username=x",
@@ -113,7 +113,7 @@ func FuzzParseURL(f *testing.F) {
 	})
 }
 
-// A translated password arrives as it was written, whatever is in it.
+// The user and password of a Sentinel URL reach go-redis unchanged, whatever they contain.
 func FuzzSentinelPassword(f *testing.F) {
 	f.Add("p@ss:/?#[]%&=+ \x00é", "user")
 	f.Fuzz(func(t *testing.T, password, user string) {

@@ -8,14 +8,14 @@ import (
 
 const IdleTime = idleTime
 
-// Shuns reports whether a lone request has failed recently.
+// Shuns reports whether the latest lone request got no reply.
 func (l *Batcher) Shuns() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.soloRetryAt.IsZero()
 }
 
-// Workers returns the number of workers, and of those that are idle.
+// Workers returns the number of workers, and how many of them are idle. A lone request in progress counts as a worker.
 func (l *Batcher) Workers() (all, idle int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,7 +29,7 @@ func (s *solo) Latest() (n uint64, conn net.Conn) {
 	return s.n, s.conn
 }
 
-// Interrupt acts as the end of the context of request n.
+// Interrupt acts as if the context of request n had just ended.
 func (s *solo) Interrupt(n uint64) { s.interrupt(n, time.Now()) }
 
 // Do sends a request.

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A worker that is resumed at the moment when its idle time ends sends its requests, and workers without requests end.
+// A worker that is resumed just as its idle time ends still sends its requests. Workers without requests end.
 func TestIdleWorkers(t *testing.T) {
 	t.Parallel()
 	l := batcherTo(t, servers.Redis(t).Addr)

@@ -21,7 +21,8 @@ import (
 
 const soon = storetest.Soon
 
-// batcherTo returns a Batcher with a connection for lone requests, through a proxy.
+// batcherTo returns a Batcher for the server at addr, with a connection for lone requests. It has sent its first
+// request.
 func batcherTo(t *testing.T, addr string) *exchange.Batcher {
 	t.Helper()
 	o := redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}
@@ -45,7 +46,7 @@ func batcherTo(t *testing.T, addr string) *exchange.Batcher {
 }
 
 func set(ctx context.Context, l *exchange.Batcher, key string) error {
-	const timeout = 20 * time.Second // which nothing here waits for
+	const timeout = 20 * time.Second // longer than any test waits
 	_, err := l.Do(ctx, time.Now().Add(timeout), exchange.Request{Args: []any{"set", key, "x"}})
 	return err
 }
@@ -88,7 +89,7 @@ func TestLoneRequestHangs(t *testing.T) {
 	}
 }
 
-// If a context ends just as its request ends, the next request goes on.
+// If a context ends just as its request ends, the next request is not interrupted.
 func TestLateInterrupt(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -114,7 +115,7 @@ func TestLateInterrupt(t *testing.T) {
 	}
 }
 
-// A connection that breaks while no request is in progress fails no request.
+// If the connection for lone requests breaks while it is idle, the next request succeeds on a new one.
 func TestLoneConnectionBreaksAtRest(t *testing.T) {
 	t.Parallel()
 	p := storetest.NewProxy(t, servers.Redis(t).Addr)
@@ -134,7 +135,7 @@ func TestLoneConnectionBreaksAtRest(t *testing.T) {
 	}
 }
 
-// Dialling counts against a lone request's timeout, however long its client may dial.
+// Dialling counts against a lone request's timeout, even if the client's dial timeout is longer.
 func TestLoneDialHangs(t *testing.T) {
 	t.Parallel()
 	const timeout, long = 200 * time.Millisecond, 3 * soon
@@ -143,7 +144,7 @@ func TestLoneDialHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	s := exchange.NewSolo(&redis.Options{ // go-redis' dial by TLS ignores contexts
+	s := exchange.NewSolo(&redis.Options{ // go-redis ignores contexts when it dials with TLS
 		Addr: silent.Addr().String(), TLSConfig: &tls.Config{ServerName: "x"},
 		ContextTimeoutEnabled: true, DialTimeout: long, DialerRetries: 1, MaxRetries: -1,
 	})
@@ -155,7 +156,8 @@ func TestLoneDialHangs(t *testing.T) {
 	}
 }
 
-// go-redis' own probes of a server that was unreachable use the client's dial timeout: no request is in progress then.
+// When go-redis itself probes a server that was unreachable, it uses the client's dial timeout, because no request is
+// in progress. So lone requests reach the server again.
 func TestLoneConnectionComesBack(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
