@@ -37,19 +37,29 @@ type claim struct {
 	dropped  bool          // ended by a release, or because the client holds another lease
 }
 
-// newClaimLocked adds a claim. The caller starts its attempt, or ends the attempt at once if it has the lease already.
+// newClaimLocked adds a claim, and counts its lease. The caller starts its attempt.
 func (s *Server) newClaimLocked(want leaseRequest) (*claim, error) {
-	if err := s.countLocked(want.caller, func(u *usage) *int { return &u.leases }, s.options.MaxLeases,
-		s.options.MaxLeasesPerClient, "leases"); err != nil {
+	if err := s.countLeaseLocked(want.caller); err != nil {
 		return nil, err
 	}
+	return s.addClaimLocked(want), nil
+}
+
+// countLeaseLocked counts a lease of from, unless from or the server has as many as allowed.
+func (s *Server) countLeaseLocked(from caller) error {
+	return s.countLocked(from, func(u *usage) *int { return &u.leases }, s.options.MaxLeases,
+		s.options.MaxLeasesPerClient, "leases")
+}
+
+// addClaimLocked adds a claim whose lease has been counted.
+func (s *Server) addClaimLocked(want leaseRequest) *claim {
 	c := &claim{
 		id: want.id, caller: want.caller, ttl: want.ttl, want: want, label: want.label, shared: want.shared,
 		done: make(chan struct{}), gone: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	s.claims[want.id] = c
-	return c, nil
+	return c
 }
 
 // endLocked removes a claim. lost means that its lease ended without a release.

@@ -25,39 +25,61 @@ func (s *Server) renew(ctx context.Context, want leaseRequest) (*claim, error) {
 	return c, err
 }
 
-// find returns the claim of want, with its lease. resumed reports that this call has resumed the lease, with want.ttl.
-func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, resumed bool, err error) {
+// find returns the claim of want, with its lease. If this server does not know the lease, one request at a time resumes
+// it: a second handle of one lease would be reported as lost later. extended reports that this call has resumed the
+// lease, with want.ttl.
+func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extended bool, err error) {
 	s.mu.Lock()
-	c := s.claimOfLocked(want)
-	if c != nil && c.lease != nil {
-		c.answered = true
+	for {
+		if c := s.claimOfLocked(want); c != nil {
+			defer s.mu.Unlock()
+			if c.lease == nil {
+				return nil, false, lock.ErrLost // not granted yet
+			}
+			c.answered = true
+			return c, false, nil
+		}
+		other := s.resuming[want.id]
+		if other == nil {
+			break
+		}
 		s.mu.Unlock()
-		return c, false, nil
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+		s.mu.Lock()
 	}
-	s.mu.Unlock()
-	if c != nil {
-		return nil, false, lock.ErrLost // not granted yet
-	}
-	lease, name, err := s.resumeWanted(ctx, want)
-	if err != nil {
+	if err := s.countLeaseLocked(want.caller); err != nil { // before the lease is resumed, and so extended
+		s.mu.Unlock()
 		return nil, false, err
 	}
+	resumed := make(chan struct{})
+	s.resuming[want.id] = resumed
+	s.mu.Unlock()
+	lease, name, err := s.resumeWanted(ctx, want)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
-		return nil, false, errStopping
+	delete(s.resuming, want.id)
+	close(resumed)
+	other := s.claims[want.id] // of an acquisition that began meanwhile
+	switch {
+	case err != nil:
+	case s.stopped:
+		err = errStopping
+	case other != nil && other.lease == nil:
+		err = lock.ErrLost
 	}
-	if other := s.claims[want.id]; other != nil { // a concurrent request was first
-		if other.lease == nil {
-			return nil, false, lock.ErrLost
+	if err != nil || other != nil {
+		s.discountLocked(want.caller, func(u *usage) *int { return &u.leases })
+		if err != nil {
+			other = nil
 		}
-		return other, false, nil
+		return other, false, err
 	}
 	want.label, want.shared = name.label, name.shared
-	c, err = s.newClaimLocked(want)
-	if err != nil {
-		return nil, false, err
-	}
+	c := s.addClaimLocked(want)
 	c.answered = true
 	c.cancel()
 	close(c.done)

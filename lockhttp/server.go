@@ -104,13 +104,14 @@ type Server struct {
 	background sync.WaitGroup // attempts and releases without a request
 	stopping   chan struct{}
 
-	mu      sync.Mutex
-	stopped bool
-	claims  map[claimID]*claim
-	usage   map[string]*usage // by caller
-	waiters map[string]int    // by key
-	total   usage
-	losses  []loss // the latest, oldest first
+	mu       sync.Mutex
+	stopped  bool
+	claims   map[claimID]*claim
+	resuming map[claimID]chan struct{} // closed when the request that resumes the lease has a reply
+	usage    map[string]*usage         // by caller
+	waiters  map[string]int            // by key
+	total    usage
+	losses   []loss // the latest, oldest first
 }
 
 // New returns a Server. The caller must close locks, after Shutdown.
@@ -126,8 +127,8 @@ func New(locks *lock.Locker, o Options) (*Server, error) {
 	s := &Server{
 		locks: locks, options: o, access: a, origins: http.NewCrossOriginProtection(),
 		started: time.Now(), opensAt: time.Now().Add(o.StartDelay), metrics: newMetrics(),
-		stopping: make(chan struct{}), claims: make(map[claimID]*claim), usage: make(map[string]*usage),
-		waiters: make(map[string]int),
+		stopping: make(chan struct{}), claims: make(map[claimID]*claim), resuming: make(map[claimID]chan struct{}),
+		usage: make(map[string]*usage), waiters: make(map[string]int),
 	}
 	s.routes = s.allRoutes()
 	return s, nil
