@@ -58,7 +58,7 @@ test-all: ## Run every test, the library's and the specimens' with the race dete
 	@scripts/install-servers
 	-@scripts/redis-versions >/dev/null
 	ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) $(ARGS) $(PKG)
-	$(if $(filter ./...,$(PKG)),ANYLOCK_TEST_REQUIRE=1 $(GO) test -count=1 -run '^TestNewLeaderEndsNoneOfMany$$' ./etcd)
+	$(if $(filter ./...,$(PKG)),ANYLOCK_TEST_REQUIRE=1 $(GO) test -count=1 -run '^TestNewLeaderEndsNoneOfMany$$|ComparedWithMutex$$' ./etcd)
 	$(if $(filter ./...,$(PKG)),$(call each_module,ANYLOCK_TEST_REQUIRE=1 $(GO) test $$([ $$module != conformance/specimens ] || echo -race) \
 		-count=1 -timeout $(TIMEOUT) $(ARGS) ./...))
 

@@ -156,7 +156,7 @@ func areaOfBug(bug string) string {
 	switch {
 	case slices.ContainsFunc(sharedMutants, is):
 		return "shared"
-	case slices.ContainsFunc(resumeMutants, is):
+	case slices.ContainsFunc(resumeMutants, is), slices.ContainsFunc(resumeCloseMutants, is):
 		return "resume"
 	}
 	return ""

@@ -15,7 +15,7 @@ const (
 	// extraTTL is how much longer a lease lives than the lock's TTL. For nearly that long after its grant or renewal, a
 	// pooled lease can be used without another renewal.
 	extraTTL = time.Second
-	// maxLate is the sum of spare, the half second between the leader's searches for expired leases, and the time to
+	// maxLate is the sum of extraTTL, the half second between the leader's searches for expired leases, and the time to
 	// delete many keys through Raft. The deletion waits for a busy server's other writes: 0.8 s was measured with a shared
 	// disk.
 	maxLate = extraTTL + 500*time.Millisecond + 1500*time.Millisecond

@@ -70,11 +70,7 @@ func keepRenewed(
 // renewal.
 func TestNewLeaderEndsNoneOfMany(t *testing.T) {
 	storetest.Long(t, "moves thousands of locks to new leases")
-	// The test requires a speed that a client under the race detector does not reach. "make test-all" also runs the test
-	// without the race detector.
-	if raced {
-		t.Skip("the race detector is on")
-	}
+	skipRaced(t)
 	const leases, ttl = 6000, 10 * time.Second
 	c := servers.EtcdClusterCurrent(t, 3)
 	b := opened(t, "etcd://"+strings.Join(addrs(c), ","))

@@ -34,7 +34,7 @@ const (
 type lease struct {
 	id      int64
 	lockTTL time.Duration // the TTL of the locks that may use the lease
-	ttl     time.Duration // as granted by the server: longer than class
+	ttl     time.Duration // as granted by the server: longer than lockTTL
 
 	// term is the Raft term of the leader that granted the lease, 0 if unknown. A leader that continues after a pause
 	// believes for a moment that it still leads. It may then revoke leases that it knows, although its successor has

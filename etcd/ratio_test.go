@@ -13,11 +13,20 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
+// skipRaced skips a test that requires speed, or compares the speed of clients, if the race detector is on. "make
+// test-all" also runs these tests without the race detector.
+func skipRaced(t *testing.T) {
+	if raced {
+		t.Skip("the race detector is on")
+	}
+}
+
 // Hand-offs between 8 clients that release the key at once are faster than with concurrency.Mutex. Both are measured in
 // turns on one server, so that other load affects both. The ratio was 5.8 to 6.9 with the data on a shared disk, and
 // 8.3 to 9.6 on tmpfs.
 func TestHandOffsComparedWithMutex(t *testing.T) {
 	storetest.Long(t, "measures for several seconds")
+	skipRaced(t)
 	const clients, rounds, turn = 8, 5, time.Second
 	s := servers.EtcdCurrent(t)
 	stores, mutexes := make([]*Backend, clients), make([]*concurrency.Mutex, clients)
@@ -68,6 +77,7 @@ func cyclesIn(d time.Duration, clients int, f func(w int)) int {
 // measured in turns.
 func TestUncontendedComparedWithMutex(t *testing.T) {
 	storetest.Long(t, "measures for several seconds")
+	skipRaced(t)
 	s := servers.EtcdCurrent(t)
 	b, c := opened(t, "etcd://"+s.Addr), raw(t, s.Addr)
 	m := concurrency.NewMutex(session(t, c), "mutex/free")

@@ -76,7 +76,7 @@ func plant(t *testing.T, path, kind string) foreign {
 	case "torn": // begins like a bucket, and then differs
 		write(append(fileBegin[:10:10], "and more"...))
 	case "random":
-		b := make([]byte, mrand.N(3*slotSize))
+		b := make([]byte, 1+mrand.N(3*slotSize)) // an empty file is a new bucket
 		rand.Read(b)
 		write(b)
 	case "newer":

@@ -125,7 +125,7 @@ func (c *connection) connect(conn net.Conn, err error) (net.Conn, error) {
 	c.mu.Lock()
 	c.conn = conn
 	c.mu.Unlock()
-	if c.ctx.Err() != nil { // hurry may have run before conn was set
+	if c.ctx.Err() != nil { // limitReply may have run before conn was set
 		c.limitReply()
 	}
 	return libraryConn{conn, c}, nil

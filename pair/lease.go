@@ -22,7 +22,7 @@ type halves struct {
 	first, second backend.Lease
 	asked, since  time.Time     // when the first half was requested, and when it was granted
 	releaseBegun  chan struct{} // closed when the release of the halves begins
-	once          sync.Once     // closes over
+	once          sync.Once     // closes releaseBegun
 }
 
 // Deadline implements backend.Lease. The deadline of a half may be earlier than the Life's, or move by itself (see

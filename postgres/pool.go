@@ -43,7 +43,7 @@ type checkout struct {
 	seated  bool       // counts in pool.taken
 	queued  bool       // waits in the server's queue
 	life    *kit.Life  // nil until granted
-	dropped bool       // dropped: s may belong to another held
+	dropped bool       // dropped: s may belong to another checkout
 }
 
 // checkOut returns a session for h. If no session is free and h may wait, checkOut waits in line. The caller must drop

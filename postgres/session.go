@@ -64,7 +64,7 @@ func (s *session) want(n int) {
 	}
 }
 
-// releaseTurn ends the turn. If the connection has broken, give discards the session, and the lease is lost.
+// releaseTurn ends the turn. If the connection has broken, releaseTurn discards the session, and the lease is lost.
 func (s *session) releaseTurn() {
 	p := &s.b.pool
 	if s.isBroken() {
@@ -147,7 +147,7 @@ func (b *Backend) query(ctx context.Context, sql string, params ...string) (rows
 // isBroken reports whether the connection is closed. The caller must have the turn.
 func (s *session) isBroken() bool { return s.conn.IsClosed() }
 
-// close closes the connection. The caller must have the turn; give then discards the session.
+// close closes the connection. The caller must have the turn; releaseTurn then discards the session.
 func (s *session) close() {
 	if s.isBroken() {
 		return

@@ -156,7 +156,7 @@ func (s *session) call(function uint32, param int64) (row []string, err error) {
 }
 
 // roundTrip sends one request, and returns the rows of its last statement that returns rows. The caller must have the
-// turn. If the reply does not arrive in time, ask aborts the session.
+// turn. If the reply does not arrive in time, roundTrip aborts the session.
 func (s *session) roundTrip(send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
 	rows, err = exchange(s.conn, send)
 	// During Close, the session is not aborted: if it has a lease, the server's timer ends it.

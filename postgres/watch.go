@@ -24,7 +24,7 @@ func (s *session) watch() {
 	select {
 	case s.turn <- struct{}{}:
 	default:
-		return // the session is in use; give restarts the timer
+		return // the session is in use; releaseTurn restarts the timer
 	}
 	defer s.releaseTurn()
 	p := &s.b.pool

@@ -35,7 +35,7 @@ import (
 // A writer makes n+1 requests to acquire and n+1 to release, of which n are concurrent, and renews n+1 leases. A reader
 // makes 3 requests to acquire and 1 to release, and one more for each busy permit that it tries: it begins at a random
 // one. A reader that finds all permits held makes up to 3n+2, as a Semaphore does. Readers pass the queue one by one.
-// Multiply by the requests of the store (Guarantees.Requests).
+// Multiply by the requests of the store (backend/driver.Driver.RoundTrips).
 type RW struct{ permits Semaphore }
 
 // NewRW returns the RW of a key, for at most n readers at a time. It makes no request. The error is lock.ErrInvalid if

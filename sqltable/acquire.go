@@ -109,7 +109,7 @@ func (b *Backend) grant(ctx context.Context, r backend.Request, ttl time.Duratio
 	return b.update(ctx, args)
 }
 
-// update implements take for MySQL. The row must exist.
+// update implements grant for MySQL. The row must exist.
 func (b *Backend) update(ctx context.Context, args []any) (token uint64, err error) {
 	s := b.statements.grant
 	result, err := b.db.ExecContext(ctx, s.Text, s.Args(args...)...)

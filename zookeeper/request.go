@@ -120,7 +120,8 @@ func (s *session) whenConnected(ctx context.Context, end time.Time) (*zk.Conn, e
 	return nil, errNoConnection
 }
 
-// awaitIdempotent is await for an idempotent request. If a connection breaks, ask repeats the request on the next one.
+// awaitIdempotent is await for an idempotent request. If a connection breaks, awaitIdempotent repeats the request on
+// the next one.
 func awaitIdempotent[T any](
 	ctx context.Context, s *session, do func(c *zk.Conn) (T, error),
 ) (v T, sent time.Time, err error) {
@@ -233,8 +234,9 @@ func (s *session) check(ctx context.Context, paths ...string) error {
 	return err
 }
 
-// delete deletes a node. If the node is missing, the error is zk.ErrNoNode. Like ask, delete repeats the request if a
-// connection breaks. unsure reports whether an earlier request, which got no reply, may have deleted the node.
+// delete deletes a node. If the node is missing, the error is zk.ErrNoNode. Like awaitIdempotent, delete repeats the
+// request if a connection breaks. unsure reports whether an earlier request, which got no reply, may have deleted the
+// node.
 func (s *session) delete(ctx context.Context, path string) (unsure bool, err error) {
 	return s.repeat().Do(ctx, func(bool) error {
 		_, _, err := await(ctx, s, request[struct{}]{do: func(c *zk.Conn) (struct{}, error) {
