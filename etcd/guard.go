@@ -24,6 +24,7 @@ type guard struct {
 	mu          sync.Mutex
 	unread      backlog[*guarded]   // locks whose keys may have been deleted without an event
 	revocations backlog[*lockedKey] // locks whose leases must be revoked
+	rebound     backlog[*lockedKey] // locks whose keys another client may have bound to its lease
 }
 
 // A guarded is the guard's state of a lock. guard.mu guards it.
@@ -39,6 +40,7 @@ func newGuard(b *Backend) *guard {
 	g := &guard{b: b}
 	g.unread = backlog[*guarded]{leases: b.leases, process: g.read}
 	g.revocations = backlog[*lockedKey]{leases: b.leases, process: g.dropLeases}
+	g.rebound = backlog[*lockedKey]{leases: b.leases, process: g.rebind}
 	return g
 }
 
@@ -74,7 +76,7 @@ func (g *guard) watch(k *lockedKey) {
 	e := &k.guarded
 	w := g.b.watches.add(&watch{contender: k.contender,
 		created: func(from int64) { g.readIfMissed(e, from) },
-		written: k.noteWrite,
+		written: func(at int64) { g.noteWrite(k, at) },
 		deleted: func(int64) { g.reportLoss(e.life) },
 	})
 	g.mu.Lock()
@@ -119,7 +121,7 @@ func (g *guard) read(list []*guarded) {
 			if writes[i] == 0 {
 				g.reportLoss(e.life)
 			}
-			e.life.Data.(*lockedKey).noteWrite(writes[i])
+			g.noteWrite(e.life.Data.(*lockedKey), writes[i])
 		}
 		g.mu.Lock()
 		for _, e := range some {
@@ -154,5 +156,32 @@ func (g *guard) dropLeases(list []*lockedKey) {
 		k.mu.Lock()
 		g.b.dropLeases(k)
 		k.mu.Unlock()
+	}
+}
+
+// noteWrite records that a client has written the key of k at a revision.
+func (g *guard) noteWrite(k *lockedKey, at int64) {
+	k.noteWrite(at)
+	if k.isRebound() {
+		g.rebound.add(k)
+	}
+}
+
+// rebind renews locks whose last renewal came after another client had bound the key to its lease: it extended an etcd
+// lease without a key. The renewal binds the key to a lease of this client. Locks without such a renewal are left alone,
+// because the other client may have shortened the TTL.
+func (g *guard) rebind(list []*lockedKey) {
+	for _, k := range list {
+		k.mu.Lock()
+		l, at := k.lease, k.written.Load()
+		due := l != nil && at > k.modified && g.b.pool.wasRenewedAfter(l, at)
+		k.mu.Unlock()
+		if !due {
+			continue
+		}
+		g.mu.Lock()
+		life := k.guarded.life
+		g.mu.Unlock()
+		_ = life.Renew(g.b.leases.Base(), l.lockTTL) // otherwise the next renewal binds the key
 	}
 }

@@ -37,6 +37,16 @@ func (k *lockedKey) noteWrite(at int64) {
 	}
 }
 
+// isRebound reports whether another client may have bound the key to a lease of its own. It reports false during a move
+// or a release, which detect that themselves.
+func (k *lockedKey) isRebound() bool {
+	if !k.mu.TryLock() {
+		return false
+	}
+	defer k.mu.Unlock()
+	return k.lease != nil && k.written.Load() > k.modified
+}
+
 // leastLimit is the shortest time limit of a renewal, even if a short lease expires sooner.
 const leastLimit = 500 * time.Millisecond
 
@@ -164,9 +174,10 @@ func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Dur
 	var stale, lost []*extension
 	for _, e := range renewed {
 		switch {
-		case e.err == nil && b.pool.isStale(e.from) || errors.Is(e.err, errThroughProxy):
+		case e.err == nil && (b.pool.isStale(e.from) || e.key.isRebound()) || errors.Is(e.err, errThroughProxy):
+			// A new leader has renewed the lease, another client has bound the key to its lease, or a proxy would renew.
 			e.err = errNoAnswer
-			stale = append(stale, e) // a new leader renewed the lease, or a proxy would renew it
+			stale = append(stale, e)
 		case errors.Is(e.err, backend.ErrLost):
 			lost = append(lost, e)
 		}

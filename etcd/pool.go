@@ -50,6 +50,7 @@ type lease struct {
 	stale     bool      // renewed by a later leader than the leader that granted it
 	lastTerm  uint64    // the term of the leader that granted or last renewed it
 	renewed   time.Time // just before the request that granted or last renewed it
+	renewedAt int64     // the server's revision just before the last renewal; 0 without one
 	discarded time.Time // when it was queued for revocation; zero if it was not
 	hasEnded  bool
 	ended     chan struct{} // closed when the server has reported that the lease does not exist
@@ -278,6 +279,13 @@ func (p *pool) covers(l *lease, sent time.Time) bool {
 	return l.coversLocked(sent)
 }
 
+// wasRenewedAfter reports whether the server has renewed l after a revision.
+func (p *pool) wasRenewedAfter(l *lease, revision int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.renewedAt >= revision
+}
+
 // isStale reports whether a lock must not rely on renewals of l.
 func (p *pool) isStale(l *lease) bool {
 	p.mu.Lock()
@@ -354,7 +362,7 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 			l.endLocked()
 			errs[i] = backend.ErrLost
 		case time.Duration(r.seconds)*time.Second >= l.ttl && sent.After(l.renewed):
-			l.renewed, l.lastTerm = sent, r.term
+			l.renewed, l.lastTerm, l.renewedAt = sent, r.term, r.revision
 			l.stale = l.stale || r.term != l.term
 		}
 	}

@@ -57,12 +57,16 @@ type renewal struct {
 	id      int64
 	seconds int64  // granted; 0 if the lease has ended
 	term    uint64 // of the leader
-	err     error  // errNoAnswer until there is a reply
+
+	// revision is the server's revision just before it renewed the lease.
+	revision int64
+	err      error // errNoAnswer until there is a reply
 }
 
 // answerLocked records a reply, or the error if there is no reply.
-func (x *renewal) answerLocked(seconds int64, term uint64, err error) {
-	x.seconds, x.term, x.err = seconds, term, err
+func (x *renewal) answerLocked(reply *pb.LeaseKeepAliveResponse, err error) {
+	x.seconds, x.term, x.err = max(reply.GetTTL(), 0), reply.GetHeader().GetRaftTerm(), err
+	x.revision = reply.GetHeader().GetRevision()
 	if x.call.unanswered--; x.call.unanswered == 0 {
 		close(x.call.done)
 	}
@@ -165,7 +169,7 @@ func (r *renewer) receive(s *renewalStream, requested map[int64][]*renewal) erro
 		}
 		r.mu.Lock()
 		for _, x := range requested[resp.ID] {
-			x.answerLocked(max(resp.TTL, 0), resp.Header.GetRaftTerm(), nil)
+			x.answerLocked(resp, nil)
 		}
 		r.mu.Unlock()
 		delete(requested, resp.ID)
@@ -186,7 +190,7 @@ func (r *renewer) fail(s *renewalStream, unanswered map[int64][]*renewal, err er
 	defer r.mu.Unlock()
 	for _, list := range unanswered {
 		for _, x := range list {
-			x.answerLocked(0, 0, err)
+			x.answerLocked(nil, err)
 		}
 	}
 }

@@ -185,6 +185,39 @@ func TestReleaseOfResumedLeaseIsRepeated(t *testing.T) {
 	}
 }
 
+// A renewal that comes before the guard knows of a Resume without a reply is made good: the key is bound to the etcd
+// lease that its client renews.
+func TestRenewalBeforeGuardKnowsOfResume(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	b := opened(t, s.URL())
+	r := req("k", readerTTL)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	other := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any,
+		cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if binds(req) && err == nil {
+			cancel()
+			return status.Error(codes.Unavailable, "the reply is lost")
+		}
+		return err
+	})
+	l := acquire(t, b, r)
+	if _, err := other.Resume(ctx, r); err == nil {
+		t.Fatal("resumed without a reply")
+	}
+	if err := l.Renew(t.Context(), readerTTL); err != nil { // sooner than guardAfter, on a machine that is not busy
+		t.Fatal(err)
+	}
+	until(t, soon, "the key is bound to the etcd lease that its client renews", func() bool {
+		return get(t, c, ownKey(t, c, r.Owner)).Lease == leaseOf(l).id
+	})
+	release(t, l)
+}
+
 // deletesIfUnchanged reports whether a request deletes a key if the given revision, of the key's last write or of its
 // creation, has not changed.
 func deletesIfUnchanged(req any, revision pb.Compare_CompareTarget) bool {
