@@ -20,6 +20,7 @@ func TestZeroLocker(t *testing.T) {
 		"Do": func() error {
 			return l.Do(ctx, "k", func(context.Context, *lock.Lease) error { t.Error("it runs"); return nil })
 		},
+		"Resume":   func() error { _, err := l.Resume(ctx, "k", "owner"); return err },
 		"Inspect":  func() error { _, err := l.Ops().Inspect(ctx, "k"); return err },
 		"List":     func() error { _, err := l.Ops().List(ctx, ""); return err },
 		"Break":    func() error { return l.Ops().Break(ctx, "k", "owner") },

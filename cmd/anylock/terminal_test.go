@@ -200,15 +200,19 @@ func TestTerminalBackground(t *testing.T) {
 	c := newConsole(t, "ANYLOCK_URL="+fileURL(t.TempDir()))
 	c.enter("anylock run k -- sh -c 'echo rea\"\"dy; read a; echo go\"\"t $a' &\n")
 	c.await("ready")
+	stopped := false
 	for range 100 { // bash reports a stopped job before its next prompt
 		c.enter("jobs\n")
 		c.await("anylock run")
 		c.mu.Lock()
-		stopped := strings.Contains(c.screen.String(), "Stopped")
+		stopped = strings.Contains(c.screen.String(), "Stopped")
 		c.mu.Unlock()
 		if stopped {
 			break
 		}
+	}
+	if !stopped {
+		t.Error("the shell does not report that the command has stopped")
 	}
 	c.enter("fg\n")
 	c.await("anylock run")

@@ -97,7 +97,7 @@ func TestCallsUnderWaySayClosed(t *testing.T) {
 	}
 }
 
-// methods returns a call of each method of b and l that makes a request, except Resume. No call waits for the key k.
+// methods returns a call of each method of b and l that makes a request. No call waits for the key k.
 func methods(b backend.Backend, l backend.Lease) map[string]func(ctx context.Context) error {
 	all := map[string]func(ctx context.Context) error{
 		"Acquire": func(ctx context.Context) error {
@@ -111,6 +111,12 @@ func methods(b backend.Backend, l backend.Lease) map[string]func(ctx context.Con
 	if b, ok := b.(backend.BatchRenewer); ok {
 		all["RenewBatch"] = func(ctx context.Context) error {
 			return b.RenewBatch(ctx, []backend.Renewal{{Lease: l, TTL: time.Minute}})[0]
+		}
+	}
+	if b, ok := b.(backend.Resumer); ok {
+		all["Resume"] = func(ctx context.Context) error {
+			_, err := b.Resume(ctx, backend.Request{Key: "k", Owner: "owner", TTL: time.Minute})
+			return err
 		}
 	}
 	if b, ok := b.(backend.Lister); ok {
