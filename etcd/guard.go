@@ -120,8 +120,9 @@ func (g *guard) read(list []*guarded) {
 		for i, e := range some {
 			if writes[i] == 0 {
 				g.reportLoss(e.life)
+			} else {
+				g.noteWrite(e.life.Data.(*lockedKey), writes[i])
 			}
-			g.noteWrite(e.life.Data.(*lockedKey), writes[i])
 		}
 		g.mu.Lock()
 		for _, e := range some {

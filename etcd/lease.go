@@ -79,25 +79,15 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		return backend.ErrLost
 	}
 	unsure := k.unsure || len(k.unconfirmed) > 0
+	var deleted bool
+	var err error
 	if unsure {
-		if err := b.revokeLeases(ctx, k); err != nil {
-			return err
-		}
+		err = b.revokeLeases(ctx, k)
 	} else {
-		deleted, unsureDelete, err := b.deleteContender(ctx, k.contender.key, k.modified)
-		if err != nil {
-			k.unsure = true
-			return err
-		}
-		if deleted {
-			if !unsureDelete && k.name != "" {
-				b.names.reuse(k.name)
-			}
-			b.pool.checkIn(k.lease)
-			k.lease = nil
-			return nil
-		}
-		unsure = unsureDelete
+		deleted, unsure, err = b.deleteOwnKey(ctx, k)
+	}
+	if deleted || err != nil {
+		return err
 	}
 	unsureBreak, err := b.breakContender(ctx, k.contender) // another client may have resumed the lock
 	if err != nil && !errors.Is(err, backend.ErrLost) {
@@ -110,6 +100,23 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		return l.LostAfterDeadline()
 	}
 	return err
+}
+
+// deleteOwnKey deletes the key of a lock, and keeps the lease for the next lock, unless another client has written the
+// key. unsure is as in deleteContender. The caller has locked k.mu.
+func (b *Backend) deleteOwnKey(ctx context.Context, k *lockedKey) (deleted, unsure bool, err error) {
+	deleted, unsure, err = b.deleteContender(ctx, k.contender.key, k.modified)
+	switch {
+	case err != nil:
+		k.unsure = true
+	case deleted:
+		if !unsure && k.name != "" {
+			b.names.reuse(k.name)
+		}
+		b.pool.checkIn(k.lease)
+		k.lease = nil
+	}
+	return deleted, unsure, err
 }
 
 // dropLeases revokes, in the background, the leases of a lock whose key was deleted. The caller has locked k.mu.

@@ -25,19 +25,52 @@ func (s *Server) renew(ctx context.Context, want leaseRequest) (*claim, error) {
 	return c, err
 }
 
-// find returns the claim of want, with its lease. If this server does not know the lease, one request at a time resumes
-// it: a second handle of one lease would be reported as lost later. extended reports that this call has resumed the
-// lease, with want.ttl.
+// find returns the claim of want, with its lease. extended reports that this call has resumed the lease, with want.ttl.
 func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extended bool, err error) {
+	c, resumedLocked, err := s.known(ctx, want)
+	if c != nil || err != nil {
+		return c, false, err
+	}
+	lease, name, err := s.resumeWanted(ctx, want)
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	resumedLocked()
+	other := s.claims[want.id] // of an acquisition that began meanwhile
+	switch {
+	case err != nil:
+	case s.stopped:
+		err = errStopping
+	case other != nil && other.lease == nil:
+		err = lock.ErrLost
+	case other == nil:
+		want.label, want.shared = name.label, name.shared
+		c := s.addClaimLocked(want)
+		c.answered = true
+		c.cancel()
+		close(c.done)
+		s.grantedLocked(c, lease)
+		return c, true, nil
+	}
+	s.discountLocked(want.caller, func(u *usage) *int { return &u.leases })
+	if err != nil {
+		return nil, false, err
+	}
+	return other, false, nil
+}
+
+// known returns the claim of want, with its lease. It returns nil if this server does not know the lease: the caller
+// then resumes the lease, which is counted, and calls resumedLocked. Only one request at a time resumes a lease,
+// because a second handle of the lease would be reported as lost later.
+func (s *Server) known(ctx context.Context, want leaseRequest) (_ *claim, resumedLocked func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for {
 		if c := s.claimOfLocked(want); c != nil {
-			defer s.mu.Unlock()
 			if c.lease == nil {
-				return nil, false, lock.ErrLost // not granted yet
+				return nil, nil, lock.ErrLost // not granted yet
 			}
 			c.answered = true
-			return c, false, nil
+			return c, nil, nil
 		}
 		other := s.resuming[want.id]
 		if other == nil {
@@ -47,44 +80,22 @@ func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extende
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return nil, false, ctx.Err()
+			err = ctx.Err()
 		}
 		s.mu.Lock()
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	if err := s.countLeaseLocked(want.caller); err != nil { // before the lease is resumed, and so extended
-		s.mu.Unlock()
-		return nil, false, err
+		return nil, nil, err
 	}
-	resumed := make(chan struct{})
-	s.resuming[want.id] = resumed
-	s.mu.Unlock()
-	lease, name, err := s.resumeWanted(ctx, want)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.resuming, want.id)
-	close(resumed)
-	other := s.claims[want.id] // of an acquisition that began meanwhile
-	switch {
-	case err != nil:
-	case s.stopped:
-		err = errStopping
-	case other != nil && other.lease == nil:
-		err = lock.ErrLost
-	}
-	if err != nil || other != nil {
-		s.discountLocked(want.caller, func(u *usage) *int { return &u.leases })
-		if err != nil {
-			other = nil
-		}
-		return other, false, err
-	}
-	want.label, want.shared = name.label, name.shared
-	c := s.addClaimLocked(want)
-	c.answered = true
-	c.cancel()
-	close(c.done)
-	s.grantedLocked(c, lease)
-	return c, true, nil
+	done := make(chan struct{})
+	s.resuming[want.id] = done
+	return nil, func() {
+		delete(s.resuming, want.id)
+		close(done)
+	}, nil
 }
 
 // claimOfLocked returns the claim of want. If want names another lease than the claim's, another server has granted

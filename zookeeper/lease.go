@@ -106,8 +106,8 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return unavailable(ctx, err)
 }
 
-// batchPaths is the number of paths that one request checks. A path is about 3 KiB long at most, so the request is well
-// below the size that servers accept.
+// batchPaths is the number of paths that one request checks. A path is at most about 3.3 KiB and longestChroot long, so
+// the request fits into bufferSize, and is well below the size that servers accept.
 const batchPaths = 64
 
 // RenewBatch implements [backend.BatchRenewer]. One request renews up to batchPaths leases of one session.

@@ -12,6 +12,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/exchange"
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
@@ -202,4 +203,21 @@ func TestIdleWaiter(t *testing.T) {
 	}
 	slices.Sort(delays)
 	t.Logf("from the call of Release to the grant: p50 %v, most %v", delays[keys/2], delays[keys-1])
+}
+
+// A node without a vote does not make the others count as unreachable: a waiter's first attempt is repeated while they
+// do not respond.
+func TestSlowBesideNodeWithoutVote(t *testing.T) {
+	barred := &noVoteError{left: time.Minute, why: whyYoung}
+	for _, test := range []struct {
+		errs []error
+		slow bool
+	}{
+		{[]error{barred, exchange.ErrNoAnswer, exchange.ErrNoAnswer}, true},
+		{[]error{barred, barred, nil}, false}, // nothing but time helps
+	} {
+		if got := (&noQuorumError{errs: test.errs}).slow(); got != test.slow {
+			t.Errorf("%v: slow is %v", test.errs, got)
+		}
+	}
 }

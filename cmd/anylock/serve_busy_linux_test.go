@@ -1,5 +1,3 @@
-//go:build unix
-
 package main
 
 import (
@@ -32,7 +30,7 @@ func TestServeSparesBusySocket(t *testing.T) {
 		defer c.Close()
 	}
 	if err == nil {
-		t.Skip("the system accepts connections that no server does")
+		t.Fatal("connections are accepted that no server accepts: the test proves nothing")
 	}
 	if l, err := listenUnix(path); err == nil {
 		l.Close()
