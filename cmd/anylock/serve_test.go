@@ -85,6 +85,8 @@ func (s *served) tryStart() error {
 func (s *served) kill() {
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
+	// A PUT on a connection to the killed server fails: the client repeats it by itself only once it has seen the end.
+	http.DefaultClient.CloseIdleConnections()
 }
 
 func (s *served) do(method, target, body string) (int, string) {
