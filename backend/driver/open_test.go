@@ -40,9 +40,8 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := new(closable)
-				var m registry
-				m.register(Driver{
-					Name: "slow", URLs: []URLForm{{Scheme: "slow"}}, Examples: []string{"slow:"},
+				d := Driver{
+					URLs: []URLForm{{Scheme: "slow"}},
 					Open: func(context.Context, URL) (backend.Backend, error) {
 						time.Sleep(c.takes)
 						if c.fails != nil {
@@ -50,11 +49,11 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 						}
 						return store, nil
 					},
-				})
+				}
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				defer cancel()
 				begun := time.Now()
-				b, _, err := m.open(ctx, "slow:")
+				b, err := d.OpenURL(ctx, "slow:")
 				if took := time.Since(begun); took != c.after || !errors.Is(err, c.want) || (err == nil) != (b != nil) {
 					t.Errorf("%v, %v after %v, want %v after %v", b, err, took, c.want, c.after)
 				}

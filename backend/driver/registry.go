@@ -53,97 +53,76 @@ type RoundTrips struct {
 	Acquire, Renew, Release string
 }
 
-// A registry maps schemes to drivers. The zero registry is empty and ready to use. It is safe for concurrent use.
-type registry struct {
-	mu      sync.RWMutex
-	drivers map[string]*Driver
-	ordered []*Driver
+// drivers holds the drivers that the init functions of the stores' packages have added with Register, sorted by name.
+var drivers struct {
+	sync.RWMutex
+	list []Driver
 }
 
-func (m *registry) register(d Driver) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// Register adds d, so that package lock finds it by the schemes of its URLs. It panics if d is incomplete, or if one of
+// its schemes is invalid or already registered.
+func Register(d Driver) {
+	drivers.Lock()
+	defer drivers.Unlock()
 	if d.Name == "" || d.Open == nil || len(d.URLs) == 0 || len(d.Examples) == 0 {
 		panic("driver: Register of an incomplete driver " + d.Name)
 	}
+	taken := registeredSchemes()
 	for _, s := range d.Schemes() {
 		if !validScheme(s) || s != strings.ToLower(s) {
 			panic(fmt.Sprintf("driver: Register of bad scheme %q", s))
 		}
-		if _, taken := m.drivers[s]; taken {
+		if slices.Contains(taken, s) {
 			panic(fmt.Sprintf("driver: Register called twice for scheme %q", s))
 		}
 	}
-	if m.drivers == nil {
-		m.drivers = make(map[string]*Driver)
-	}
-	for _, s := range d.Schemes() {
-		m.drivers[s] = &d
-	}
-	m.ordered = append(m.ordered, &d)
-	slices.SortFunc(m.ordered, func(a, b *Driver) int { return strings.Compare(a.Name, b.Name) })
+	drivers.list = append(drivers.list, d)
+	slices.SortFunc(drivers.list, func(a, b Driver) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// list returns the registered drivers, sorted by name.
-func (m *registry) list() []Driver {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	list := make([]Driver, len(m.ordered))
-	for i, d := range m.ordered {
-		list[i] = *d
+// registeredSchemes returns the schemes of all drivers. The caller must hold the lock.
+func registeredSchemes() (list []string) {
+	for _, d := range drivers.list {
+		list = append(list, d.Schemes()...)
 	}
 	return list
 }
 
-// lookup returns the driver for a URL by its scheme. If the scheme is unknown, the error matches ErrInvalid and lists
+// Registered returns the registered drivers, sorted by name.
+func Registered() []Driver {
+	drivers.RLock()
+	defer drivers.RUnlock()
+	return slices.Clone(drivers.list)
+}
+
+// Lookup returns the driver for a URL by its scheme. If the scheme is unknown, the error matches ErrInvalid and lists
 // the registered schemes.
-func (m *registry) lookup(rawURL string) (Driver, error) {
+func Lookup(rawURL string) (Driver, error) {
 	u, err := SplitURL(rawURL)
 	if err != nil {
 		return Driver{}, err
 	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if d, ok := m.drivers[u.Scheme]; ok {
-		return *d, nil
+	drivers.RLock()
+	defer drivers.RUnlock()
+	for _, d := range drivers.list {
+		if slices.Contains(d.Schemes(), u.Scheme) {
+			return d, nil
+		}
 	}
-	var known []string
-	for s := range m.drivers {
-		known = append(known, s)
-	}
-	slices.Sort(known)
 	have := "none is registered"
-	if len(known) > 0 {
+	if known := registeredSchemes(); len(known) > 0 {
+		slices.Sort(known)
 		have = "registered: " + strings.Join(known, ", ")
 	}
 	return Driver{}, fmt.Errorf("%w: unknown url scheme %q (%s; forgotten import?)", backend.ErrInvalid, u.Scheme, have)
 }
 
-// open opens the store that rawURL names. It also returns the name of the store's driver.
-func (m *registry) open(ctx context.Context, rawURL string) (backend.Backend, string, error) {
-	d, err := m.lookup(rawURL)
+// Open opens the store that rawURL names. It also returns the name of the store's driver.
+func Open(ctx context.Context, rawURL string) (backend.Backend, string, error) {
+	d, err := Lookup(rawURL)
 	if err != nil {
 		return nil, "", err
 	}
 	b, err := d.OpenURL(ctx, rawURL)
 	return b, d.Name, err
-}
-
-// drivers holds the drivers that the init functions of the stores' packages have added with Register.
-var drivers registry
-
-// Register adds d, so that package lock finds it by the schemes of its URLs. It panics if d is incomplete, or if one of
-// its schemes is invalid or already registered.
-func Register(d Driver) { drivers.register(d) }
-
-// Registered returns the registered drivers, sorted by name.
-func Registered() []Driver { return drivers.list() }
-
-// Lookup returns the driver for a URL by its scheme. If the scheme is unknown, the error matches ErrInvalid and lists
-// the registered schemes.
-func Lookup(rawURL string) (Driver, error) { return drivers.lookup(rawURL) }
-
-// Open opens the store that rawURL names. It also returns the name of the store's driver.
-func Open(ctx context.Context, rawURL string) (backend.Backend, string, error) {
-	return drivers.open(ctx, rawURL)
 }

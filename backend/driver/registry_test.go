@@ -25,46 +25,52 @@ func driver(name string, schemes ...string) Driver {
 	return d
 }
 
+// emptyRegistry removes all drivers, now and at the end of the test.
+func emptyRegistry(t *testing.T) {
+	t.Helper()
+	drivers.list = nil
+	t.Cleanup(func() { drivers.list = nil })
+}
+
 func TestRegistry(t *testing.T) {
-	var m registry
-	m.register(driver("zoo", "zoo", "zoos"))
-	m.register(driver("ant", "ant", "ant+unix"))
+	emptyRegistry(t)
+	if _, err := Lookup("zoo:"); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "none is registered") {
+		t.Errorf("%v", err)
+	}
+	Register(driver("zoo", "zoo", "zoos"))
+	Register(driver("ant", "ant", "ant+unix"))
 	var names []string
-	for _, d := range m.list() {
+	for _, d := range Registered() {
 		names = append(names, d.Name)
 	}
 	if !slices.Equal(names, []string{"ant", "zoo"}) {
 		t.Errorf("drivers %v", names)
 	}
 	for raw, want := range map[string]string{"zoo://h": "zoo", "ZOOS://h": "zoo", "ant+unix:/x": "ant"} {
-		d, err := m.lookup(raw)
+		d, err := Lookup(raw)
 		if err != nil || d.Name != want {
 			t.Errorf("%s: %s, %v", raw, d.Name, err)
 		}
 	}
-	_, err := m.lookup("nope://user:secret@h")
+	_, err := Lookup("nope://user:secret@h")
 	if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(),
 		`"nope" (registered: ant, ant+unix, zoo, zoos; forgotten import?)`) {
 		t.Errorf("%v", err)
 	}
-	if _, err := m.lookup("zoo://u:se#cret@h"); !errors.Is(err, backend.ErrInvalid) ||
+	if _, err := Lookup("zoo://u:se#cret@h"); !errors.Is(err, backend.ErrInvalid) ||
 		strings.Contains(err.Error(), "cret") {
-		t.Errorf("%v", err)
-	}
-	if _, err := new(registry).lookup("zoo:"); !errors.Is(err, backend.ErrInvalid) ||
-		!strings.Contains(err.Error(), "none is registered") {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestRegistryOpen(t *testing.T) {
-	var m registry
-	m.register(driver("zoo", "zoo"))
-	_, name, err := m.open(t.Context(), "zoo://u:secret@h")
+	emptyRegistry(t)
+	Register(driver("zoo", "zoo"))
+	_, name, err := Open(t.Context(), "zoo://u:secret@h")
 	if name != "zoo" || !errors.Is(err, errReset) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%s, %v", name, err)
 	}
-	if _, _, err := m.open(t.Context(), "zoo"); !errors.Is(err, backend.ErrInvalid) {
+	if _, _, err := Open(t.Context(), "zoo"); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 }
@@ -81,36 +87,36 @@ func TestRegisterPanics(t *testing.T) {
 		"taken":        func(d *Driver) { d.URLs = []URLForm{{Scheme: "new"}, {Scheme: "old"}} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var m registry
-			m.register(driver("old", "old"))
+			emptyRegistry(t)
+			Register(driver("old", "old"))
 			d := driver("new", "new")
 			change(&d)
 			defer func() {
 				if recover() == nil {
 					t.Error("no panic")
 				}
-				if _, err := m.lookup("new:"); err == nil || len(m.list()) != 1 {
+				if _, err := Lookup("new:"); err == nil || len(Registered()) != 1 {
 					t.Error("a part of it is registered")
 				}
 			}()
-			m.register(d)
+			Register(d)
 		})
 	}
 }
 
 func TestRegistryConcurrently(t *testing.T) {
-	var m registry
+	emptyRegistry(t)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			m.register(driver(fmt.Sprint("d", i), fmt.Sprint("s", i)))
-			_, _ = m.lookup("s0:")
-			_ = m.list()
+			Register(driver(fmt.Sprint("d", i), fmt.Sprint("s", i)))
+			_, _ = Lookup("s0:")
+			_ = Registered()
 		})
 	}
 	all.Wait()
-	if len(m.list()) != 8 {
-		t.Errorf("%d drivers", len(m.list()))
+	if len(Registered()) != 8 {
+		t.Errorf("%d drivers", len(Registered()))
 	}
 }
 
