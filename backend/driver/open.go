@@ -17,9 +17,6 @@ const openGrace = 50 * time.Millisecond
 func openWithin(
 	ctx context.Context, open func(context.Context, URL) (backend.Backend, error), u URL,
 ) (backend.Backend, error) {
-	if ctx.Done() == nil {
-		return open(ctx, u)
-	}
 	type result struct {
 		b   backend.Backend
 		err error
@@ -34,12 +31,10 @@ func openWithin(
 		return r.b, r.err
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(openGrace)
-	defer grace.Stop()
 	select {
 	case r := <-opened:
 		return r.b, r.err
-	case <-grace.C:
+	case <-time.After(openGrace):
 	}
 	go func() {
 		if r := <-opened; r.err == nil {
