@@ -50,9 +50,6 @@ func Mask(raw string) string {
 		inner += countMasks(url)
 		return url
 	})
-	if !strings.Contains(raw, "?") {
-		return masked
-	}
 	_, query, _ := strings.Cut(raw, "?")
 	given := strings.Count("&"+query, "&"+ParamPassword+"=")
 	return masked + strings.Repeat("&"+ParamPassword+"="+mask, max(0, inner-given))
@@ -189,7 +186,7 @@ func rewrite(raw string, secret, nested func(string) string) string {
 	params := strings.Split(query, "&")
 	for i, param := range params {
 		name, value, _ := strings.Cut(param, "=")
-		if plain, err := url.QueryUnescape(name); value != "" && err == nil && secretName(plain) {
+		if value != "" && secretName(name) {
 			params[i] = name + "=" + secret(value)
 		} else if inner, ok := innerURL(value); ok {
 			if rewritten := nested(inner); rewritten != inner {
@@ -213,15 +210,15 @@ func innerURL(value string) (string, bool) {
 // secretParam reports whether a parameter may contain a secret: by its name, or because its value contains an @, as a
 // URL with a password does.
 func secretParam(name, value string) bool {
-	if plain, err := url.QueryUnescape(name); err == nil {
-		name = plain
-	}
 	plain, err := url.QueryUnescape(value)
 	return secretName(name) || err == nil && strings.Contains(plain, "@")
 }
 
-// secretName reports whether a parameter with this name has a secret value.
+// secretName reports whether a parameter with this name, as written, has a secret value.
 func secretName(name string) bool {
+	if plain, err := url.QueryUnescape(name); err == nil {
+		name = plain
+	}
 	name = strings.ToLower(name)
 	return name != paramTokenBase &&
 		(strings.Contains(name, "pass") || strings.Contains(name, "secret") || strings.Contains(name, "token"))
