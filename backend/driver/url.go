@@ -50,10 +50,8 @@ func SplitURL(raw string) (URL, error) {
 
 // split splits rest, which follows the scheme and its colon. It returns what is wrong with rest, or "".
 func (u *URL) split(rest string) (wrong string) {
-	for i := range len(rest) {
-		if rest[i] <= ' ' || rest[i] == 0x7f {
-			return "blank or control character; escape it as %XX"
-		}
+	if strings.ContainsFunc(rest, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return "blank or control character; escape it as %XX"
 	}
 	if strings.Contains(rest, "#") {
 		return "'#' is not allowed; escape it as %23"
@@ -140,16 +138,16 @@ func ambiguousQuery(query string) (wrong string) {
 	return ""
 }
 
+const (
+	digits  = "0123456789"
+	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+// onlyOf reports whether every byte of s is one of the characters in set, which are ASCII.
+func onlyOf(s, set string) bool { return strings.Trim(s, set) == "" }
+
 // plainName reports whether name needs no escape.
-func plainName(name string) bool {
-	for i := range len(name) {
-		c := name[i] | 0x20
-		if (c < 'a' || c > 'z') && (name[i] < '0' || name[i] > '9') && name[i] != '_' && name[i] != '-' && name[i] != '.' {
-			return false
-		}
-	}
-	return name != ""
-}
+func plainName(name string) bool { return name != "" && onlyOf(name, letters+digits+"_-.") }
 
 // validHost reports whether a host's colon, if any, precedes a number, and its brackets, if any, enclose everything
 // before the colon.
@@ -163,27 +161,11 @@ func validHost(host string) bool {
 		}
 	}
 	host, port, hasPort := strings.Cut(host, ":")
-	if strings.ContainsAny(host, `[]\`) || hasPort && port == "" {
-		return false
-	}
-	for i := range len(port) {
-		if port[i] < '0' || port[i] > '9' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsAny(host, `[]\`) && onlyOf(port, digits) && (port != "" || !hasPort)
 }
 
 func validScheme(s string) bool {
-	for i := range len(s) {
-		c := s[i] | 0x20
-		letter := c >= 'a' && c <= 'z'
-		other := s[i] >= '0' && s[i] <= '9' || s[i] == '+' || s[i] == '-' || s[i] == '.'
-		if !letter && (i == 0 || !other) {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && onlyOf(s[:1], letters) && onlyOf(s, letters+digits+"+-.")
 }
 
 // Escape escapes text for any part of a URL: every byte except letters, digits and - _ . ~ becomes %XX.
