@@ -113,23 +113,19 @@ func (s *Leases) Close() bool {
 		s.mu.Unlock()
 		return false
 	}
-	var calls []func()
+	var then afterwards
 	for e := s.clock.First(); e != nil; e = s.clock.First() {
-		calls = append(calls, e.Item.endLocked(closed))
+		e.Item.endLocked(closed, &then)
 	}
 	s.clock.Stop()
 	s.mu.Unlock()
 	s.begin()
-	for _, call := range calls {
-		call()
-	}
+	then.run(s)
 	s.Drain()
 	s.cancel()
 	s.Drain()
 	return true
 }
-
-func (s *Leases) removeLocked(l *Life) { s.clock.Remove(&l.place) }
 
 // setDeadlineLocked moves the deadline of a live lease.
 func (l *Life) setDeadlineLocked(d time.Time) {
@@ -140,14 +136,12 @@ func (l *Life) setDeadlineLocked(d time.Time) {
 func (s *Leases) expire() {
 	s.mu.Lock()
 	s.clock.Woken()
-	var calls []func()
+	var then afterwards
 	now := time.Now()
 	for e := s.clock.FirstDue(now); e != nil; e = s.clock.FirstDue(now) {
-		calls = append(calls, e.Item.endLocked(lost))
+		e.Item.endLocked(lost, &then)
 	}
 	s.clock.Arm()
 	s.mu.Unlock()
-	for _, call := range calls {
-		call()
-	}
+	then.run(s)
 }

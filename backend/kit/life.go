@@ -129,34 +129,50 @@ func (l *Life) OnLost(f func()) {
 // nothing once the lease has ended or its holder has begun to release it.
 func (l *Life) Lose() {
 	l.leases.mu.Lock()
-	call := l.endLocked(lost)
+	var then afterwards
+	l.endLocked(lost, &then)
 	l.leases.mu.Unlock()
-	call()
+	then.run(l.leases)
 }
 
-// pastLocked reports whether the deadline has passed, even if the timer has not fired yet.
-func (l *Life) pastLocked() bool { return time.Until(l.place.At()) <= 0 }
+// afterwards collects the work that must be done after unlocking.
+type afterwards struct {
+	callbacks []func() // that notify holders of a loss
+	toRelease []*Life  // leases to release, because the store has extended them after their end
+}
 
-// endLocked moves a live lease to lost or closed, closes Lost, and returns a function to call after unlocking.
-func (l *Life) endLocked(to state) (call func()) {
-	if l.state != live {
-		return func() {}
+func (a *afterwards) run(s *Leases) {
+	for _, callback := range a.callbacks {
+		callback()
 	}
-	return l.loseLocked(to)
+	s.releaseEnded(a.toRelease...)
 }
 
-// loseLocked is endLocked for a lease that may also be under release.
-func (l *Life) loseLocked(to state) (call func()) {
+// expireLocked ends a live lease if its deadline has passed at now, even if the timer has not fired yet.
+func (l *Life) expireLocked(now time.Time, then *afterwards) {
+	if !now.Before(l.place.At()) {
+		l.endLocked(lost, then)
+	}
+}
+
+// endLocked moves a live lease to lost or closed.
+func (l *Life) endLocked(to state, then *afterwards) {
+	if l.state == live {
+		l.loseLocked(to, then)
+	}
+}
+
+// loseLocked moves a lease that is live or under release to lost or closed, and closes Lost.
+func (l *Life) loseLocked(to state, then *afterwards) {
 	l.state = to
-	l.leases.removeLocked(l)
+	l.leases.clock.Remove(&l.place)
 	if l.lost != nil {
 		close(l.lost)
 	}
-	if call = l.onLost; call == nil {
-		return func() {}
+	if l.onLost != nil {
+		then.callbacks = append(then.callbacks, l.onLost)
+		l.onLost = nil
 	}
-	l.onLost = nil
-	return call
 }
 
 // overLocked returns the error of a call on a lease that is not live, or nil if it is live.

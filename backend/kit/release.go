@@ -46,19 +46,17 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 		<-other // bounded by one release request
 		s.mu.Lock()
 	}
-	call := func() {}
+	var then afterwards
 	unsure := false
-	switch {
-	case l.state == live && l.pastLocked():
-		call = l.endLocked(lost)
-	case l.state == releasing && s.closed.Load():
-		call = l.loseLocked(closed)
+	l.expireLocked(time.Now(), &then)
+	if l.state == releasing && s.closed.Load() {
+		l.loseLocked(closed, &then)
 	}
 	switch l.state {
 	case live, releasing:
 		repeated = l.state == releasing
 		l.state = releasing
-		s.removeLocked(l)
+		s.clock.Remove(&l.place)
 		l.ending = true
 		s.underway.Add(1) // Close waits for it
 		s.mu.Unlock()
@@ -71,7 +69,7 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 		err = backend.ErrClosed
 	}
 	s.mu.Unlock()
-	call()
+	then.run(s)
 	if unsure {
 		s.releaseOnce(l)
 	}
@@ -81,7 +79,7 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 // endRelease records the answer to a release. It returns the error for the caller.
 func (l *Life) endRelease(err error, repeated bool) error {
 	s := l.leases
-	call := func() {}
+	var then afterwards
 	s.mu.Lock()
 	l.ending = false
 	if l.ended != nil {
@@ -90,14 +88,14 @@ func (l *Life) endRelease(err error, repeated bool) error {
 	}
 	answered := err == nil || errors.Is(err, backend.ErrLost)
 	switch {
-	case answered && (err == nil || repeated && !l.pastLocked()): // or the unanswered attempt released the lease
+	case answered && (err == nil || repeated && time.Now().Before(l.place.At())): // or the unanswered attempt released the lease
 		l.state = released
 		l.onLost = nil
 		err = nil
 	case answered:
-		call = l.loseLocked(lost)
+		l.loseLocked(lost, &then)
 	case s.closed.Load():
-		call = l.loseLocked(closed)
+		l.loseLocked(closed, &then)
 		err = backend.ErrClosed
 	}
 	if l.mayReturn || !answered && l.state == releasing {
@@ -105,7 +103,7 @@ func (l *Life) endRelease(err error, repeated bool) error {
 	}
 	s.mu.Unlock()
 	s.Leave()
-	call()
+	then.run(s)
 	return err
 }
 

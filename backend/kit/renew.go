@@ -34,26 +34,6 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 	return renewError(ctx, over, err)
 }
 
-// afterwards collects the work that renewals must do after unlocking.
-type afterwards struct {
-	callbacks []func() // that notify holders of a loss
-	toRelease []*Life  // leases to release, because the store has extended them after their end
-}
-
-// add adds a callback, unless it is nil.
-func (a *afterwards) add(callback func()) {
-	if callback != nil {
-		a.callbacks = append(a.callbacks, callback)
-	}
-}
-
-func (a *afterwards) run(s *Leases) {
-	for _, callback := range a.callbacks {
-		callback()
-	}
-	s.releaseEnded(a.toRelease...)
-}
-
 // A renewalAttempt describes a renewal that has begun.
 type renewalAttempt struct {
 	ttl  time.Duration
@@ -100,9 +80,7 @@ func (l *Life) beginRenewLocked(
 	ended error, ttl time.Duration, now time.Time, then *afterwards,
 ) (bound time.Time, err error) {
 	bound = l.place.At()
-	if l.state == live && !now.Before(bound) { // the process stalled past bound, and the timer has not fired yet
-		then.add(l.endLocked(lost))
-	}
+	l.expireLocked(now, then)
 	if err := cmp.Or(l.overLocked(), ended); err != nil {
 		return bound, err
 	}
@@ -152,10 +130,10 @@ func (l *Life) endRenewLocked(
 	switch {
 	case errors.Is(err, backend.ErrLost):
 		l.unsure = false
-		then.add(l.endLocked(lost))
+		l.endLocked(lost, then)
 	case l.state == live && !now.Before(l.place.At()):
 		// Even if it was answered, the renewal ended after the deadline, and a renewal never revives a lease.
-		then.add(l.endLocked(lost))
+		l.endLocked(lost, then)
 		extended = err == nil
 		l.unsure = l.unsure || err != nil
 	case err == nil && l.state == live:
