@@ -56,7 +56,6 @@ type Life struct {
 	shared      bool               // never changes, so needs no lock; next to the flags it takes no extra memory
 	state       state
 	ending      bool          // a release is under way
-	unsure      bool          // a renewal had an unknown outcome: the store may keep the key beyond our deadline
 	lateRelease bool          // Release was called after the loss
 	mayReturn   bool          // an unanswered request may grant the key to the owner again, after the release
 	renewing    bool          // a renewal is under way
@@ -65,7 +64,8 @@ type Life struct {
 	renewed     chan struct{} // closed when the renewal ends; nil until somebody waits for it
 	ended       chan struct{} // closed when the release ends; nil until somebody waits for it
 	kept        time.Duration // how long after granted the store may keep the key, including unanswered requests
-	// the shortest TTL of the unanswered renewals that may still reach the store; 0 if there are none
+	// the shortest TTL of the unanswered renewals; 0 if there are none. Such a renewal may reach the store at any time in
+	// the life of the lease: it then shortens the lease, or keeps the key beyond our deadline
 	lateTTL time.Duration
 	onLost  func()
 }

@@ -62,7 +62,8 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 		s.mu.Unlock()
 		return repeated, false, nil
 	case lost:
-		unsure, l.unsure = l.unsure && !s.closed.Load(), false
+		unsure = l.lateTTL > 0 && !s.closed.Load()
+		l.lateTTL = 0
 		l.lateRelease = true
 		err = backend.ErrLost
 	case closed:

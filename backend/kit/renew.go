@@ -92,28 +92,12 @@ func (l *Life) beginRenewLocked(
 	return bound, nil
 }
 
-// unansweredLocked records that a request for ttl may still be on its way to the store. It may arrive at any time in
-// the life of the lease.
-func (l *Life) unansweredLocked(ttl time.Duration) {
+// withLateLocked returns ttl, or the shortest TTL of the unanswered renewals if that is shorter.
+func (l *Life) withLateLocked(ttl time.Duration) time.Duration {
 	if l.lateTTL > 0 {
-		ttl = min(ttl, l.lateTTL)
+		return min(ttl, l.lateTTL)
 	}
-	l.lateTTL = ttl
-	l.unsure = true
-}
-
-// prolongedLocked returns how much of a newly granted TTL is certain. If an earlier, shorter renewal arrives later, it
-// shortens the lease.
-func (l *Life) prolongedLocked(granted time.Duration) time.Duration {
-	if l.lateTTL > 0 {
-		return min(granted, l.lateTTL)
-	}
-	return granted
-}
-
-// keptLocked records that a request for ttl, which has ended at now, may have reached the store.
-func (l *Life) keptLocked(now time.Time, ttl time.Duration) {
-	l.kept = max(l.kept, now.Sub(l.granted)+ttl)
+	return ttl
 }
 
 // endRenewLocked records the answer to a renewal. over is the error of a lease that is no longer live, or nil.
@@ -125,25 +109,20 @@ func (l *Life) endRenewLocked(
 		close(l.renewed)
 		l.renewed = nil
 	}
-	l.keptLocked(now, max(u.ttl, granted))
-	extended := false // by the store, after the lease had ended
+	l.kept = max(l.kept, now.Sub(l.granted)+max(u.ttl, granted))
+	l.expireLocked(now, then) // even an answered renewal never revives a lease
+	extended := false         // by the store, after the lease had ended
 	switch {
 	case errors.Is(err, backend.ErrLost):
-		l.unsure = false
+		l.lateTTL = 0
 		l.endLocked(lost, then)
-	case l.state == live && !now.Before(l.place.At()):
-		// Even if it was answered, the renewal ended after the deadline, and a renewal never revives a lease.
-		l.endLocked(lost, then)
-		extended = err == nil
-		l.unsure = l.unsure || err != nil
-	case err == nil && l.state == live:
-		l.unsure = l.lateTTL > 0
-		l.setDeadlineLocked(backend.Deadline(u.sent, l.prolongedLocked(granted)))
-	case err == nil:
-		extended = l.state == lost
-	default:
-		l.unansweredLocked(u.ttl)
+	case err != nil:
+		l.lateTTL = l.withLateLocked(u.ttl)
 		extended = l.state == lost && l.lateRelease // possibly
+	case l.state == live:
+		l.setDeadlineLocked(backend.Deadline(u.sent, l.withLateLocked(granted)))
+	default:
+		extended = l.state == lost
 	}
 	if extended {
 		then.toRelease = append(then.toRelease, l)
