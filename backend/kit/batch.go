@@ -24,31 +24,31 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	lives, ttls, index := make([]*Life, 0, n), make([]time.Duration, 0, n), make([]int, 0, n)
 	var last time.Time
 	guarantees := s.requests.Guarantees()
-	sent, ended := time.Now(), ContextError(ctx, nil)
-	s.inParts(n, func(i int, now time.Time, then *afterwards) {
-		l, ok := renewals[i].Lease.(*Life)
+	ended := ContextError(ctx, nil)
+	var then afterwards
+	s.mu.Lock()
+	sent := time.Now()
+	for i, r := range renewals {
+		l, ok := r.Lease.(*Life)
 		if !ok || l.leases != s {
 			errs[i] = fmt.Errorf("%w: lease of another backend", backend.ErrInvalid)
-			return
+			continue
 		}
-		ttl := renewals[i].TTL
-		if errs[i] = guarantees.ValidateTTL(ttl); errs[i] != nil {
-			return
+		if errs[i] = guarantees.ValidateTTL(r.TTL); errs[i] != nil {
+			continue
 		}
-		ttl = guarantees.Round(ttl)
-		if l.renewing && l.state == live {
-			errs[i] = l.waitingLocked(now)
-			return
-		}
-		bound, err := l.beginRenewLocked(ended, ttl, sent, then)
+		ttl := guarantees.Round(r.TTL)
+		bound, err := l.beginRenewLocked(ended, ttl, sent, &then)
 		if errs[i] = err; err != nil {
-			return
+			continue
 		}
 		lives, ttls, index = append(lives, l), append(ttls, ttl), append(index, i)
 		if bound.After(last) {
 			last = bound
 		}
-	})
+	}
+	s.mu.Unlock()
+	then.run(s)
 	if len(lives) == 0 {
 		return errs
 	}
@@ -57,8 +57,10 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	granted, sendErrs := send(sctx, lives, ttls)
 	stop()
 	cancel()
-	s.inParts(len(lives), func(k int, now time.Time, then *afterwards) {
-		l, u := lives[k], renewalAttempt{ttl: ttls[k], sent: sent}
+	then = afterwards{}
+	s.mu.Lock()
+	now := time.Now() // under the lock, so that no earlier holder of the lock can have ended a lease at a later time
+	for k, l := range lives {
 		var ttl time.Duration
 		err := errUnanswered
 		if k < len(sendErrs) {
@@ -67,25 +69,10 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 		if k < len(granted) {
 			ttl = granted[k]
 		}
-		over := l.endRenewLocked(u, ttl, err, now, then)
+		over := l.endRenewLocked(renewalAttempt{ttl: ttls[k], sent: sent}, ttl, err, now, &then)
 		errs[index[k]] = renewError(ctx, over, err)
-	})
-	return errs
-}
-
-// inParts calls f with each i from 0 to n-1 and the current time, under the lock. It releases the lock after each part,
-// so that other goroutines do not wait for long. At the end, without the lock, it runs what f has added to then. It
-// reads the time under the lock, so that no earlier holder of the lock can have ended a lease at a later time.
-func (s *Leases) inParts(n int, f func(i int, now time.Time, then *afterwards)) {
-	const part = 64
-	var then afterwards
-	for i := 0; i < n; {
-		s.mu.Lock()
-		now := time.Now()
-		for end := min(n, i+part); i < end; i++ {
-			f(i, now, &then)
-		}
-		s.mu.Unlock()
 	}
+	s.mu.Unlock()
 	then.run(s)
+	return errs
 }

@@ -40,14 +40,6 @@ type renewalAttempt struct {
 	sent time.Time
 }
 
-// waitingLocked returns the error of a renewal that was not sent, because the store has not answered an earlier
-// renewal. It means that the outcome is unknown.
-func (l *Life) waitingLocked(now time.Time) error {
-	silence := now.Sub(l.granted) - l.asked
-	return fmt.Errorf("%w: no answer for %v to the previous renewal", backend.ErrUnavailable,
-		silence.Round(time.Millisecond))
-}
-
 // beginRenew waits until no other renewal is under way, and begins one.
 func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u renewalAttempt, bound time.Time, err error) {
 	s := l.leases
@@ -74,8 +66,9 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u renewalAtte
 	return u, bound, err
 }
 
-// beginRenewLocked begins a renewal that is sent at now. It fails if the lease is over, and otherwise with ended, if
-// that is not nil. bound is the deadline of the lease when the request is sent: a reply after bound does not count.
+// beginRenewLocked begins a renewal that is sent at now. It fails if the lease is over, or with ended if that is not
+// nil. It also fails while another renewal is under way, because the outcome is then unknown. bound is the deadline of
+// the lease when the request is sent: a reply after bound does not count.
 func (l *Life) beginRenewLocked(
 	ended error, ttl time.Duration, now time.Time, then *afterwards,
 ) (bound time.Time, err error) {
@@ -83,6 +76,11 @@ func (l *Life) beginRenewLocked(
 	l.expireLocked(now, then)
 	if err := cmp.Or(l.overLocked(), ended); err != nil {
 		return bound, err
+	}
+	if l.renewing {
+		silence := now.Sub(l.granted) - l.asked
+		return bound, fmt.Errorf("%w: no answer for %v to the previous renewal", backend.ErrUnavailable,
+			silence.Round(time.Millisecond))
 	}
 	// The store may shorten the lease even if its reply never arrives.
 	if d := backend.Deadline(now, ttl); d.Before(bound) {
