@@ -69,7 +69,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 		if k < len(granted) {
 			ttl = granted[k]
 		}
-		over := l.endRenewLocked(renewalAttempt{ttl: ttls[k], sent: sent}, ttl, err, now, &then)
+		over := l.endRenewLocked(ttls[k], ttl, err, now, &then)
 		errs[index[k]] = renewError(ctx, over, err)
 	}
 	s.mu.Unlock()

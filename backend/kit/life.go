@@ -60,7 +60,7 @@ type Life struct {
 	mayReturn   bool          // an unanswered request may grant the key to the owner again, after the release
 	renewing    bool          // a renewal is under way
 	lost        chan struct{} // created on first use
-	asked       time.Duration // when the latest renewal began, counted from granted
+	asked       time.Duration // when the latest renewal was sent, counted from granted
 	renewed     chan struct{} // closed when the renewal ends; nil until somebody waits for it
 	ended       chan struct{} // closed when the release ends; nil until somebody waits for it
 	kept        time.Duration // how long after granted the store may keep the key, including unanswered requests

@@ -17,7 +17,7 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	ttl = g.Round(ttl)
-	u, bound, err := l.beginRenew(ctx, ttl)
+	bound, err := l.beginRenew(ctx, ttl)
 	if err != nil {
 		return err
 	}
@@ -28,20 +28,14 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 	cancel()
 	var then afterwards
 	l.leases.mu.Lock()
-	over := l.endRenewLocked(u, granted, err, time.Now(), &then)
+	over := l.endRenewLocked(ttl, granted, err, time.Now(), &then)
 	l.leases.mu.Unlock()
 	then.run(l.leases)
 	return renewError(ctx, over, err)
 }
 
-// A renewalAttempt describes a renewal that has begun.
-type renewalAttempt struct {
-	ttl  time.Duration
-	sent time.Time
-}
-
 // beginRenew waits until no other renewal is under way, and begins one.
-func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u renewalAttempt, bound time.Time, err error) {
+func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (bound time.Time, err error) {
 	s := l.leases
 	s.mu.Lock()
 	for l.state == live && l.renewing {
@@ -54,16 +48,15 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u renewalAtte
 		case <-other:
 		case <-lost:
 		case <-ctx.Done():
-			return u, bound, ContextError(ctx, nil)
+			return bound, ContextError(ctx, nil)
 		}
 		s.mu.Lock()
 	}
-	u = renewalAttempt{ttl, time.Now()}
 	var then afterwards
-	bound, err = l.beginRenewLocked(ContextError(ctx, nil), ttl, u.sent, &then)
+	bound, err = l.beginRenewLocked(ContextError(ctx, nil), ttl, time.Now(), &then)
 	s.mu.Unlock()
 	then.run(s)
-	return u, bound, err
+	return bound, err
 }
 
 // beginRenewLocked begins a renewal that is sent at now. It fails if the lease is over, or with ended if that is not
@@ -98,16 +91,16 @@ func (l *Life) withLateLocked(ttl time.Duration) time.Duration {
 	return ttl
 }
 
-// endRenewLocked records the answer to a renewal. over is the error of a lease that is no longer live, or nil.
+// endRenewLocked records the answer to a renewal to ttl. over is the error of a lease that is no longer live, or nil.
 func (l *Life) endRenewLocked(
-	u renewalAttempt, granted time.Duration, err error, now time.Time, then *afterwards,
+	ttl, granted time.Duration, err error, now time.Time, then *afterwards,
 ) (over error) {
 	l.renewing = false
 	if l.renewed != nil {
 		close(l.renewed)
 		l.renewed = nil
 	}
-	l.kept = max(l.kept, now.Sub(l.granted)+max(u.ttl, granted))
+	l.kept = max(l.kept, now.Sub(l.granted)+max(ttl, granted))
 	l.expireLocked(now, then) // even an answered renewal never revives a lease
 	extended := false         // by the store, after the lease had ended
 	switch {
@@ -115,10 +108,10 @@ func (l *Life) endRenewLocked(
 		l.lateTTL = 0
 		l.endLocked(lost, then)
 	case err != nil:
-		l.lateTTL = l.withLateLocked(u.ttl)
+		l.lateTTL = l.withLateLocked(ttl)
 		extended = l.state == lost && l.lateRelease // possibly
 	case l.state == live:
-		l.setDeadlineLocked(backend.Deadline(u.sent, l.withLateLocked(granted)))
+		l.setDeadlineLocked(backend.Deadline(l.granted.Add(l.asked), l.withLateLocked(granted)))
 	default:
 		extended = l.state == lost
 	}
