@@ -2,6 +2,7 @@ package kit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -56,6 +57,24 @@ type Grant struct {
 // releases the lease in the background. Do not use the owner again then: another request could be granted, and the
 // release would end that grant, too.
 func (s *Leases) Grant(ctx context.Context, r backend.Request, g Grant) (*Life, error) {
+	l, err := s.start(ctx, r, g)
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, backend.ErrClosed): // background work may have ended already
+		s.underway.Add(1)
+		go func() {
+			defer s.Leave()
+			s.releaseOnce(l)
+		}()
+	default:
+		s.cleanUp(l, g.TTL, g.Unsure)
+	}
+	return nil, err
+}
+
+// start begins the life of a lease. It returns the lease also if it fails, for the clean-up.
+func (s *Leases) start(ctx context.Context, r backend.Request, g Grant) (*Life, error) {
 	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, shared: r.Shared, token: g.Token, mayReturn: g.Unsure}
 	l.place.Item = l
 	deadline := backend.Deadline(g.Sent, g.TTL)
@@ -67,29 +86,19 @@ func (s *Leases) Grant(ctx context.Context, r backend.Request, g Grant) (*Life, 
 	}
 	l.granted, l.kept = now, g.TTL
 	end, ends := ctx.Deadline()
-	var err error
 	switch {
 	case s.closed.Load():
-		s.underway.Add(1)
-		go func() {
-			defer s.Leave()
-			s.releaseOnce(l)
-		}()
-		return nil, backend.ErrClosed
+		return l, backend.ErrClosed
 	case ctx.Err() != nil, ends && !now.Before(end):
-		err = endError(ctx, nil)
+		return l, endError(ctx, nil)
 	case g.Token >= backend.TokenLimit:
-		err = fmt.Errorf("%w: token %d is not below 2^55", backend.ErrUnsupported, g.Token)
+		return l, fmt.Errorf("%w: token %d is not below 2^55", backend.ErrUnsupported, g.Token)
 	case !now.Before(deadline):
-		err = fmt.Errorf("%w: the grant arrived %v after its deadline", backend.ErrLost,
+		return l, fmt.Errorf("%w: the answer arrived %v after the deadline", backend.ErrLost,
 			now.Sub(deadline).Round(time.Millisecond))
-	default:
-		s.clock.Set(&l.place, deadline)
-		s.clock.Arm()
-		return l, nil
 	}
-	s.cleanUp(l, g.TTL, g.Unsure)
-	return nil, err
+	l.setDeadlineLocked(deadline)
+	return l, nil
 }
 
 // Len returns the number of live leases.
