@@ -51,16 +51,14 @@ func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayReturn bool) {
 			case answered && (err == nil || absent.IsZero()):
 				absent = time.Now()
 			}
-			t := time.NewTimer(pause)
 			select {
-			case <-t.C:
+			case <-time.After(pause):
 			case <-closing:
 				closing = nil
-				t.Reset(cleanupFirst)
-				<-t.C
+				time.Sleep(cleanupFirst)
 			case <-ctx.Done():
 			}
-			if t.Stop(); ctx.Err() != nil {
+			if ctx.Err() != nil {
 				return
 			}
 		}

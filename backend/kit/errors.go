@@ -1,9 +1,11 @@
 package kit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -17,15 +19,7 @@ func ContextError(ctx context.Context, last error) error {
 	if !Ended(ctx) {
 		return nil
 	}
-	return endError(ctx, last)
-}
-
-// endError is ContextError for a context that has ended.
-func endError(ctx context.Context, last error) error {
-	err := ctx.Err()
-	if err == nil {
-		err = context.DeadlineExceeded
-	}
+	err := cmp.Or(ctx.Err(), context.DeadlineExceeded)
 	_, joined := errors.AsType[joinedError](last)
 	if (joined || errors.Is(last, backend.ErrHeld)) && errors.Is(last, err) {
 		return last // an earlier result of this function
@@ -72,11 +66,6 @@ func NotOurs(ctx context.Context, err error) error {
 }
 
 func isOurs(err error) bool {
-	for _, e := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrUnsupported,
-		backend.ErrInvalid, backend.ErrUnavailable} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrUnsupported,
+		backend.ErrInvalid, backend.ErrUnavailable}, func(e error) bool { return errors.Is(err, e) })
 }

@@ -85,12 +85,11 @@ func (s *Leases) start(ctx context.Context, r backend.Request, g Grant) (*Life, 
 		now = g.Sent.Add(time.Since(g.Sent)) // the cheapest way to read the clock
 	}
 	l.granted, l.kept = now, g.TTL
-	end, ends := ctx.Deadline()
 	switch {
 	case s.closed.Load():
 		return l, backend.ErrClosed
-	case ctx.Err() != nil, ends && !now.Before(end):
-		return l, endError(ctx, nil)
+	case Ended(ctx):
+		return l, ContextError(ctx, nil)
 	case g.Token >= backend.TokenLimit:
 		return l, fmt.Errorf("%w: token %d is not below 2^55", backend.ErrUnsupported, g.Token)
 	case !now.Before(deadline):

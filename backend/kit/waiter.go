@@ -38,13 +38,8 @@ func (p *Pause) Reset() { p.last = 0 }
 
 // Sleep waits for d, or until ctx ends: then it returns the context's error.
 func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
-		if ctx.Err() == nil {
-			return nil
-		}
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 	return ContextError(ctx, nil)
