@@ -45,9 +45,11 @@ func (s *Leases) Call(ctx context.Context, invalid error, do func(ctx context.Co
 		return err
 	}
 	defer s.Leave()
-	bound := newCallContext(ctx, s)
+	bound, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.closing, cancel) // Close ends the call
 	err := do(bound)
-	bound.cancel()
+	stop()
+	cancel()
 	switch {
 	case err == nil, isAnswer(err):
 		return err
