@@ -131,8 +131,7 @@ func (r Request) ValidateFor(g Guarantees) error {
 	if err := g.ValidateTTL(r.TTL); err != nil {
 		return err
 	}
-	switch {
-	case r.Shared && !g.Shared:
+	if r.Shared && !g.Shared {
 		return fmt.Errorf("%w: shared leases", ErrUnsupported)
 	}
 	return nil

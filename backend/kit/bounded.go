@@ -24,23 +24,17 @@ type underlyingContext struct {
 // errCalled stands for an underlying context that has not been created, after the first Err.
 var errCalled = new(underlyingContext)
 
-// created returns the underlying context, or nil if it has not been created.
-func (c *bounded) created() *underlyingContext {
-	if w := c.inner.Load(); w != errCalled {
-		return w
-	}
-	return nil
-}
+// created reports whether w is an underlying context, not a placeholder.
+func (w *underlyingContext) created() bool { return w != nil && w != errCalled }
 
 func (c *bounded) underlying() *underlyingContext {
 	old := c.inner.Load()
-	if old != nil && old != errCalled {
+	if old.created() {
 		return old
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), c.leases.timeout)
-	base := c.leases.base
-	stop := context.AfterFunc(base, cancel)
-	if base.Err() != nil {
+	stop := context.AfterFunc(c.leases.base, cancel)
+	if c.leases.base.Err() != nil {
 		cancel() // at once, because Err may have returned an error already
 	}
 	w := &underlyingContext{ctx, func() { stop(); cancel() }}
@@ -53,7 +47,7 @@ func (c *bounded) underlying() *underlyingContext {
 
 // cancel frees the underlying context. The context must not be used afterwards.
 func (c *bounded) cancel() {
-	if w := c.created(); w != nil {
+	if w := c.inner.Load(); w.created() {
 		w.cancel()
 	}
 }
@@ -75,7 +69,7 @@ func (c *bounded) Err() error {
 // Value implements context.Context. When a store derives a context from c, package context calls Done and then Value,
 // which must find the underlying context.
 func (c *bounded) Value(key any) any {
-	if w := c.created(); w != nil {
+	if w := c.inner.Load(); w.created() {
 		return w.Value(key)
 	}
 	return context.WithoutCancel(c.parent).Value(key)

@@ -65,16 +65,11 @@ func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayReturn bool) {
 	})
 }
 
+// request makes one attempt, within the timeout, to release l.
 func (s *Leases) request(ctx context.Context, l *Life) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return s.requests.ReleaseLease(ctx, l)
-}
-
-// releaseOnce makes one attempt, within the timeout, to release a lease that has ended for its holder, in case the
-// store still keeps it.
-func (s *Leases) releaseOnce(l *Life) {
-	_ = s.request(context.Background(), l) // the TTL ends the lease in any case
 }
 
 // releaseEnded releases, in the background and with one attempt each, leases that the store has extended after they had
@@ -86,7 +81,7 @@ func (s *Leases) releaseEnded(lives ...*Life) {
 	s.Go(func(ctx context.Context) {
 		for _, l := range lives {
 			if ctx.Err() == nil {
-				_ = s.request(ctx, l)
+				_ = s.request(ctx, l) // the TTL ends the lease in any case
 			}
 		}
 	})

@@ -56,11 +56,11 @@ var (
 		Set: "grant the missing rights, or check the settings yourself"}
 	unreachable = Rule[error]{Severity: backend.Warning, Code: "unreachable",
 		Why: "if another server fails too, nothing may be granted", Set: "start it, or remove it from the URL"}
-	clockSkew = Rule[time.Duration]{Severity: backend.Warning, Code: "clock-skew",
+	clockSkew = Rule[error]{Severity: backend.Warning, Code: "clock-skew",
 		Why: "one of the two clocks is wrong: if it is corrected in one step, expiries and tokens that follow that clock " +
 			"shift by as much",
 		Set: "NTP on both machines"}
-	slowRoundTrip = Rule[time.Duration]{Severity: backend.Warning, Code: "slow-round-trip",
+	slowRoundTrip = Rule[error]{Severity: backend.Warning, Code: "slow-round-trip",
 		Why: "a renewal and its retries have two thirds of the TTL: if requests are slow on a normal day, leases are " +
 			"lost on a bad one",
 		Set: "a longer TTL, or a store that is closer or less busy"}
@@ -68,8 +68,7 @@ var (
 
 // CommonFindings returns the findings that are possible on any store, without what was found.
 func CommonFindings() []backend.Finding {
-	return slices.Concat(Findings([]Rule[error]{notExamined, unseen, unreachable}),
-		Findings([]Rule[time.Duration]{clockSkew, slowRoundTrip}))
+	return Findings([]Rule[error]{notExamined, unseen, unreachable, clockSkew, slowRoundTrip})
 }
 
 // Unseen returns a finding that names what could not be inspected.

@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -12,10 +13,7 @@ import (
 // is not nil, the error of ctx if ctx has ended, or ErrClosed. Otherwise the caller must end the call with Leave, and
 // Close waits for that.
 func (s *Leases) Enter(ctx context.Context, invalid error) error {
-	if invalid != nil {
-		return invalid
-	}
-	if err := ContextError(ctx, nil); err != nil {
+	if err := cmp.Or(invalid, ContextError(ctx, nil)); err != nil {
 		return err
 	}
 	s.underway.Add(1) // before checking closed: otherwise Close might not wait for the call

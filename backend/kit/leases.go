@@ -65,7 +65,7 @@ func (s *Leases) Grant(ctx context.Context, r backend.Request, g Grant) (*Life, 
 		s.underway.Add(1)
 		go func() {
 			defer s.Leave()
-			s.releaseOnce(l)
+			_ = s.request(context.Background(), l)
 		}()
 	default:
 		s.cleanUp(l, g.TTL, g.Unsure)

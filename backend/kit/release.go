@@ -72,7 +72,7 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 	s.mu.Unlock()
 	then.run(s)
 	if unsure {
-		s.releaseOnce(l)
+		_ = s.request(context.Background(), l) // the TTL ends the lease in any case
 	}
 	return false, true, err
 }
