@@ -19,8 +19,9 @@ type Leases struct {
 	requests Requests
 	timeout  time.Duration
 
-	mu    sync.Mutex
-	clock alarm.Clock[*Life] // of the deadlines of live leases
+	mu       sync.Mutex
+	clock    alarm.Clock[*Life] // of the deadlines of live leases
+	released sync.Cond          // a release has ended; few wait for it, because few leases are released twice at once
 
 	closed   atomic.Bool     // Close has begun; set under mu
 	underway atomic.Int64    // calls, releases and background work
@@ -35,6 +36,7 @@ type Leases struct {
 func NewLeases(r Requests, timeout time.Duration) *Leases {
 	s := &Leases{requests: r, timeout: timeout, idle: make(chan struct{}, 1)}
 	s.clock = alarm.New[*Life](s.expire)
+	s.released.L = &s.mu
 	s.closing, s.begin = context.WithCancel(context.Background())
 	s.base, s.cancel = context.WithCancel(context.Background())
 	return s

@@ -62,7 +62,6 @@ type Life struct {
 	lost        chan struct{} // created on first use
 	asked       time.Duration // when the latest renewal was sent, counted from granted
 	renewed     chan struct{} // closed when the renewal ends; nil until somebody waits for it
-	ended       chan struct{} // closed when the release ends; nil until somebody waits for it
 	kept        time.Duration // how long after granted the store may keep the key, including unanswered requests
 	// the shortest TTL of the unanswered renewals; 0 if there are none. Such a renewal may reach the store at any time in
 	// the life of the lease: it then shortens the lease, or keeps the key beyond our deadline

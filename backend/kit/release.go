@@ -38,13 +38,7 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 	s := l.leases
 	s.mu.Lock()
 	for l.ending {
-		if l.ended == nil {
-			l.ended = make(chan struct{})
-		}
-		other := l.ended
-		s.mu.Unlock()
-		<-other // bounded by one release request
-		s.mu.Lock()
+		s.released.Wait() // bounded by one release request
 	}
 	var then afterwards
 	unsure := false
@@ -83,10 +77,7 @@ func (l *Life) endRelease(err error, repeated bool) error {
 	var then afterwards
 	s.mu.Lock()
 	l.ending = false
-	if l.ended != nil {
-		close(l.ended)
-		l.ended = nil
-	}
+	s.released.Broadcast()
 	answered := err == nil || errors.Is(err, backend.ErrLost)
 	switch {
 	case answered && (err == nil || repeated && time.Now().Before(l.place.At())): // or the unanswered attempt released the lease
