@@ -34,7 +34,8 @@ func emptyRegistry(t *testing.T) {
 
 func TestRegistry(t *testing.T) {
 	emptyRegistry(t)
-	if _, err := Lookup("zoo:"); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "none is registered") {
+	_, err := Lookup("zoo:")
+	if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "none is registered") {
 		t.Errorf("%v", err)
 	}
 	Register(driver("zoo", "zoo", "zoos"))
@@ -52,7 +53,7 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("%s: %s, %v", raw, d.Name, err)
 		}
 	}
-	_, err := Lookup("nope://user:secret@h")
+	_, err = Lookup("nope://user:secret@h")
 	if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(),
 		`"nope" (registered: ant, ant+unix, zoo, zoos; forgotten import?)`) {
 		t.Errorf("%v", err)

@@ -80,7 +80,8 @@ func (l *Life) endRelease(err error, repeated bool) error {
 	s.released.Broadcast()
 	answered := err == nil || errors.Is(err, backend.ErrLost)
 	switch {
-	case answered && (err == nil || repeated && time.Now().Before(l.place.At())): // or the unanswered attempt released the lease
+	case answered && (err == nil || repeated && time.Now().Before(l.place.At())):
+		// The store has released the lease now or, before the deadline, at the attempt that was not answered.
 		l.state = released
 		l.onLost = nil
 		err = nil
