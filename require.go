@@ -50,130 +50,97 @@ type Need struct {
 	MaxLeases   int           // one Locker can hold this many leases at once: "max-leases=100"
 }
 
-// A need is one field of a Need.
-type need struct {
-	name  string
-	value func(n Need) (text string, set, ok bool) // a flag has no text; ok is false for an invalid value
-	parse func(n *Need, value string) bool
-	lacks func(n Need, g Guarantees) string // what the store offers instead; "" if the store meets the need
+// A requirement is one field of a Need, compared with what a store offers.
+type requirement struct {
+	name    string
+	field   any    // a pointer to the field
+	met     bool   // the store offers what the field requires
+	instead string // what the store offers otherwise
 }
 
-// needs has a row for each field of Need.
-var needs = []need{
-	flag("fifo", func(n *Need) *bool { return &n.FIFO }, func(g Guarantees) string {
-		return unless(g.FIFO, "waiters are not served in order")
-	}),
-	flag("push", func(n *Need) *bool { return &n.Push }, func(g Guarantees) string {
-		return unless(g.Wake == backend.WakePush, "waiters poll")
-	}),
-	flag("linearizable", func(n *Need) *bool { return &n.Linearizable }, func(g Guarantees) string {
-		return unless(g.Consistency == backend.Linearizable, "exclusion is best effort when the store fails")
-	}),
-	flag("no-early-loss", func(n *Need) *bool { return &n.NoEarlyLoss }, func(g Guarantees) string {
-		return unless(g.EarlyLoss == "", "a live lease may be dropped: "+g.EarlyLoss)
-	}),
-	flag("shared", func(n *Need) *bool { return &n.Shared }, func(g Guarantees) string {
-		return unless(g.Shared, "the store has no shared leases")
-	}),
-	flag("reports-loss", func(n *Need) *bool { return &n.ReportsLoss }, func(g Guarantees) string {
-		return unless(g.ReportsLoss, "a holder whose lease somebody removes learns of it at its next renewal")
-	}),
-	level("fencing", []string{"none", "process", "restart", "loss"}, func(n *Need) *Fencing { return &n.Fencing },
-		func(g Guarantees, at Fencing) string {
-			return unless(g.Fencing >= at, fmt.Sprintf("fencing survives: %v", g.Fencing))
-		}),
-	level("reach", []string{"process", "host", "network"}, func(n *Need) *Reach { return &n.Reach },
-		func(g Guarantees, at Reach) string {
-			return unless(g.Reach >= at, fmt.Sprintf("owners exclude each other only within one %v", g.Reach))
-		}),
-	duration("max-late", func(n *Need) *time.Duration { return &n.MaxLate }, func(g Guarantees, d time.Duration) string {
-		return unless(g.MaxLate <= d, fmt.Sprintf("max-late is %v", g.MaxLate))
-	}),
-	duration("min-ttl", func(n *Need) *time.Duration { return &n.MinTTL }, func(g Guarantees, d time.Duration) string {
-		return unless(g.MinTTL <= d, fmt.Sprintf("min-ttl is %v", g.MinTTL))
-	}),
-	duration("max-ttl", func(n *Need) *time.Duration { return &n.MaxTTL }, func(g Guarantees, d time.Duration) string {
-		return unless(g.MaxTTL == 0 || g.MaxTTL >= d, fmt.Sprintf("max-ttl is %v", g.MaxTTL))
-	}),
-	duration("max-silence", func(n *Need) *time.Duration { return &n.MaxSilence },
-		func(g Guarantees, d time.Duration) string {
-			return unless(g.MaxSilence == 0 || g.MaxSilence >= d, fmt.Sprintf("max-silence is %v", g.MaxSilence))
-		}),
-	amount("max-leases", func(n *Need) *int { return &n.MaxLeases }, strconv.Itoa, strconv.Atoi,
-		func(g Guarantees, most int) string {
-			return unless(g.MaxLeases == 0 || g.MaxLeases >= most,
-				fmt.Sprintf("at most %d leases can be held at once", g.MaxLeases))
-		}),
-}
-
-func unless(met bool, instead string) string {
-	if met {
-		return ""
-	}
-	return instead
-}
-
-func flag(name string, of func(*Need) *bool, lacks func(Guarantees) string) need {
-	return need{
-		name:  name,
-		value: func(n Need) (string, bool, bool) { return "", *of(&n), true },
-		parse: func(n *Need, value string) bool { *of(n) = true; return value == "" },
-		lacks: func(_ Need, g Guarantees) string { return lacks(g) },
+// requirements returns a row for each field of n, compared with g.
+func (n *Need) requirements(g Guarantees) []requirement {
+	return []requirement{
+		{"fifo", &n.FIFO, g.FIFO, "waiters are not served in order"},
+		{"push", &n.Push, g.Wake == backend.WakePush, "waiters poll"},
+		{"linearizable", &n.Linearizable, g.Consistency == backend.Linearizable,
+			"exclusion is best effort when the store fails"},
+		{"no-early-loss", &n.NoEarlyLoss, g.EarlyLoss == "", "a live lease may be dropped: " + g.EarlyLoss},
+		{"shared", &n.Shared, g.Shared, "the store has no shared leases"},
+		{"reports-loss", &n.ReportsLoss, g.ReportsLoss,
+			"a holder whose lease somebody removes learns of it at its next renewal"},
+		{"fencing", &n.Fencing, g.Fencing >= n.Fencing, fmt.Sprintf("fencing survives: %v", g.Fencing)},
+		{"reach", &n.Reach, g.Reach >= n.Reach, fmt.Sprintf("owners exclude each other only within one %v", g.Reach)},
+		{"max-late", &n.MaxLate, g.MaxLate <= n.MaxLate, fmt.Sprintf("max-late is %v", g.MaxLate)},
+		{"min-ttl", &n.MinTTL, g.MinTTL <= n.MinTTL, fmt.Sprintf("min-ttl is %v", g.MinTTL)},
+		{"max-ttl", &n.MaxTTL, g.MaxTTL == 0 || g.MaxTTL >= n.MaxTTL, fmt.Sprintf("max-ttl is %v", g.MaxTTL)},
+		{"max-silence", &n.MaxSilence, g.MaxSilence == 0 || g.MaxSilence >= n.MaxSilence,
+			fmt.Sprintf("max-silence is %v", g.MaxSilence)},
+		{"max-leases", &n.MaxLeases, g.MaxLeases == 0 || g.MaxLeases >= n.MaxLeases,
+			fmt.Sprintf("at most %d leases can be held at once", g.MaxLeases)},
 	}
 }
 
-// level returns a need for at least the level with the given name. names lists all levels, the lowest first.
-func level[T ~int](name string, names []string, of func(*Need) *T, lacks func(Guarantees, T) string) need {
-	return need{
-		name: name,
-		value: func(n Need) (string, bool, bool) {
-			at := int(*of(&n))
-			if at < 0 || at >= len(names) {
-				return strconv.Itoa(at), true, false
-			}
-			return names[at], at > 0, true
-		},
-		parse: func(n *Need, value string) bool {
-			at := slices.Index(names, value)
-			*of(n) = T(at)
-			return at >= 0
-		},
-		lacks: func(n Need, g Guarantees) string { return lacks(g, *of(&n)) },
+// The names of the levels in the text form of a Need, the lowest first.
+var (
+	fencingLevels = []string{"none", "process", "restart", "loss"}
+	reachLevels   = []string{"process", "host", "network"}
+)
+
+// levelName returns the name of a level, or its number if it is unknown.
+func levelName[T ~int](names []string, level T) string {
+	if level < 0 || int(level) >= len(names) {
+		return strconv.Itoa(int(level))
 	}
+	return names[level]
 }
 
-func duration(name string, of func(*Need) *time.Duration, lacks func(Guarantees, time.Duration) string) need {
-	return amount(name, of, time.Duration.String, time.ParseDuration, lacks)
+// text returns the field in the text form of a Need. set means that the field requires something.
+func (r requirement) text() (text string, set bool) {
+	switch v := r.field.(type) {
+	case *bool:
+		return r.name, *v
+	case *Fencing:
+		text, set = levelName(fencingLevels, *v), *v != 0
+	case *Reach:
+		text, set = levelName(reachLevels, *v), *v != 0
+	case *time.Duration:
+		text, set = v.String(), *v != 0
+	case *int:
+		text, set = strconv.Itoa(*v), *v != 0
+	}
+	return r.name + "=" + text, set
 }
 
-func amount[T ~int | ~int64](name string, of func(*Need) *T, format func(T) string, parse func(string) (T, error),
-	lacks func(Guarantees, T) string) need {
-	return need{
-		name:  name,
-		value: func(n Need) (string, bool, bool) { v := *of(&n); return format(v), v != 0, v >= 0 },
-		parse: func(n *Need, value string) bool {
-			v, err := parse(value)
-			*of(n) = v
-			return err == nil && v > 0
-		},
-		lacks: func(n Need, g Guarantees) string { return lacks(g, *of(&n)) },
+// parse sets the field to value, and reports whether value is valid.
+func (r requirement) parse(value string) bool {
+	var err error
+	switch v := r.field.(type) {
+	case *bool:
+		*v = true
+		return value == ""
+	case *Fencing:
+		*v = Fencing(slices.Index(fencingLevels, value))
+		return *v >= 0
+	case *Reach:
+		*v = Reach(slices.Index(reachLevels, value))
+		return *v >= 0
+	case *time.Duration:
+		*v, err = time.ParseDuration(value)
+		return err == nil && *v > 0
+	case *int:
+		*v, err = strconv.Atoi(value)
+		return err == nil && *v > 0
 	}
-}
-
-// text returns the field as the text form of a Need shows it.
-func (f need) text(value string) string {
-	if value == "" {
-		return f.name
-	}
-	return f.name + "=" + value
+	return false
 }
 
 // String returns the text form of n.
 func (n Need) String() string {
 	var list []string
-	for _, f := range needs {
-		if value, set, _ := f.value(n); set {
-			list = append(list, f.text(value))
+	for _, r := range n.requirements(Guarantees{}) {
+		if text, set := r.text(); set {
+			list = append(list, text)
 		}
 	}
 	return strings.Join(list, ",")
@@ -186,13 +153,14 @@ func (n Need) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 // number or duration in it is not positive.
 func (n *Need) UnmarshalText(text []byte) error {
 	var parsed Need
+	rows := parsed.requirements(Guarantees{})
 	for entry := range strings.SplitSeq(string(text), ",") {
 		if len(text) == 0 {
 			break
 		}
 		name, value, _ := strings.Cut(strings.TrimSpace(entry), "=")
-		i := slices.IndexFunc(needs, func(f need) bool { return f.name == name })
-		if i < 0 || !needs[i].parse(&parsed, value) {
+		i := slices.IndexFunc(rows, func(r requirement) bool { return r.name == name })
+		if i < 0 || !rows[i].parse(value) {
 			return fmt.Errorf("%w: unknown requirement %q", ErrInvalid, entry)
 		}
 	}
@@ -200,20 +168,17 @@ func (n *Need) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// unmet returns an error that lists what g lacks, or nil if g lacks nothing.
+// unmet returns an error that lists what g lacks, or nil if g lacks nothing. A Need whose text form cannot be parsed is
+// ErrInvalid.
 func unmet(g Guarantees, require []Need) error {
 	var missing []string
 	for _, n := range require {
-		for _, f := range needs {
-			value, set, ok := f.value(n)
-			switch {
-			case !ok:
-				return fmt.Errorf("%w: unknown requirement %q", ErrInvalid, f.text(value))
-			case !set:
-			default:
-				if instead := f.lacks(n, g); instead != "" {
-					missing = append(missing, fmt.Sprintf("%s is required, but %s", f.text(value), instead))
-				}
+		if err := new(Need).UnmarshalText([]byte(n.String())); err != nil {
+			return err
+		}
+		for _, r := range n.requirements(g) {
+			if text, set := r.text(); set && !r.met {
+				missing = append(missing, fmt.Sprintf("%s is required, but %s", text, r.instead))
 			}
 		}
 	}
