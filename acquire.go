@@ -55,7 +55,7 @@ func (l *Locker) Do(
 // acquire implements Acquire, or TryAcquire if wait is false. Its error names the operation and never matches ErrLost.
 func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
 	traceEnd := func(*Lease, error) {}
-	if l.traces.acquire != nil {
+	if l.defaults.tracer != nil {
 		ctx, traceEnd = l.traceAcquire(ctx, key, opts, wait)
 	}
 	lease, err := l.reenterOrContend(ctx, key, opts, wait)
@@ -72,14 +72,9 @@ func (l *Locker) reenterOrContend(ctx context.Context, key string, opts []Acquir
 	if err != nil {
 		return nil, err
 	}
-	terms := &l.defaults
-	if len(opts) > 0 {
-		if terms, err = terms.with(opts); err != nil {
-			return nil, err
-		}
-		if err := l.unsupported(terms); err != nil {
-			return nil, err
-		}
+	terms, err := l.terms(opts)
+	if err != nil {
+		return nil, err
 	}
 	if err := kit.ContextError(ctx, nil); err != nil {
 		return nil, err
@@ -223,20 +218,17 @@ func (l *Locker) newOwner() string {
 // traceAcquire reports the start of an acquisition to the Tracer. The caller reports its end with traceEnd.
 func (l *Locker) traceAcquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (
 	tctx context.Context, traceEnd func(*Lease, error)) {
-	terms := &l.defaults
-	if with, err := terms.with(opts); err == nil { // otherwise reenterOrContend reports the error
-		terms = with
-	}
+	terms, _ := l.terms(opts) // the acquisition reports the error
 	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(),
 		Wait: wait, Shared: terms.shared}}
 	begun := time.Now()
-	tctx = l.traces.acquire.TraceAcquireStart(ctx, e.AcquireStart)
+	tctx = l.defaults.tracer.TraceAcquireStart(ctx, e.AcquireStart)
 	return tctx, func(lease *Lease, err error) {
 		e.Waited, e.Err, e.Outcome = time.Since(begun), err, outcome(lease, err, wait && terms.wait > 0)
 		if lease != nil {
 			e.Owner, e.Token = lease.Owner(), lease.Token()
 		}
-		l.traces.acquire.TraceAcquireEnd(tctx, e)
+		l.defaults.tracer.TraceAcquireEnd(tctx, e)
 	}
 }
 

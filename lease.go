@@ -213,7 +213,7 @@ func (t *tenure) finish(ctx context.Context) (err error) {
 		t.discard(ctx)
 		return t.cause
 	}
-	if t.locker.traces.lease != nil {
+	if t.locker.defaults.tracer != nil {
 		held := t.held()
 		defer func() { t.traceEnd(ctx, held, isLoss(err), t.error("release", err)) }()
 	}

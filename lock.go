@@ -80,18 +80,12 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if prefix != "" {
-		opts = append([]Option{WithPrefix(prefix)}, opts...)
-	}
 	rest, base, err := driver.TakeTokenBase(rest)
 	if err != nil {
 		return fail(err)
 	}
-	if base > 0 {
-		opts = append([]Option{WithTokenBase(base)}, opts...)
-	}
 	// Check the options before any request to the store.
-	s, err := newSettings(opts)
+	s, err := newSettings(append([]Option{WithPrefix(prefix), WithTokenBase(base)}, opts...))
 	if err != nil {
 		return fail(err)
 	}
@@ -122,11 +116,11 @@ func New(b backend.Backend, opts ...Option) (*Locker, error) {
 
 func newLocker(b backend.Backend, name string, s settings) (*Locker, error) {
 	l := &Locker{
-		backend: b, name: name, guarantees: b.Guarantees(), defaults: s, traces: tracesOf(s.tracer),
+		backend: b, name: name, guarantees: b.Guarantees(), defaults: s,
 		gates: make(map[string]*gate), private: make(map[*gate]struct{}), done: make(chan struct{}),
 		stopping: make(chan struct{}), drained: make(chan struct{}),
 	}
-	if err := cmp.Or(unmet(l.guarantees, s.require), l.unsupported(&s)); err != nil {
+	if err := cmp.Or(unmet(l.guarantees, s.require), s.validate(l.guarantees)); err != nil {
 		return nil, l.error("open", "", err)
 	}
 	l.renewals = newRenewer(l)

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -159,20 +160,26 @@ func newSettings(opts []Option) (settings, error) {
 	case s.base >= backend.TokenLimit:
 		return s, fmt.Errorf("%w: token base %d is not below 2^55", ErrInvalid, s.base)
 	}
-	return s, s.validate()
+	return s, s.validate(Guarantees{Shared: true}) // newLocker validates s for the store
 }
 
-// with returns the settings of one acquisition.
-func (s settings) with(opts []AcquireOption) (*settings, error) {
+// terms returns the settings of an acquisition with opts, even if they are not valid.
+func (l *Locker) terms(opts []AcquireOption) (*settings, error) {
+	if len(opts) == 0 {
+		return &l.defaults, nil
+	}
+	s := l.defaults
 	for _, o := range opts {
 		if o != nil {
 			o.acquire(&s)
 		}
 	}
-	return &s, s.validate()
+	return &s, s.validate(l.guarantees)
 }
 
-func (s *settings) validate() error {
+// validate returns ErrInvalid if a setting is out of range or requests a longer time than a store with these guarantees
+// grants, and ErrUnsupported if s requests a shared lease and the store has none.
+func (s *settings) validate(g Guarantees) error {
 	if s.err != nil {
 		return s.err
 	}
@@ -185,8 +192,12 @@ func (s *settings) validate() error {
 		return fmt.Errorf("%w: min hold %v is longer than max hold %v", ErrInvalid, s.minHold, s.maxHold)
 	case s.wait < 0:
 		return fmt.Errorf("%w: wait %v is negative", ErrInvalid, s.wait)
+	case s.shared && !g.Shared:
+		return fmt.Errorf("%w: the store has no shared leases", ErrUnsupported)
+	case g.MaxTTL > 0 && s.minHold > g.MaxTTL: // Release would request the rest of the minimum hold as a TTL
+		return fmt.Errorf("%w: min hold %v is longer than the store grants, %v", ErrInvalid, s.minHold, g.MaxTTL)
 	}
-	return backend.ValidateTTL(s.ttl)
+	return cmp.Or(backend.ValidateTTL(s.ttl), g.ValidateTTL(s.leaseTTL()))
 }
 
 // leaseTTL returns the TTL to request at the start of a tenure.
@@ -195,22 +206,6 @@ func (s *settings) leaseTTL() time.Duration {
 		return min(s.ttl, s.maxHold)
 	}
 	return s.ttl
-}
-
-// unsupported returns ErrInvalid if s requests a longer time than the store grants, and ErrUnsupported if s requests a
-// shared lease and the store has none.
-func (l *Locker) unsupported(s *settings) error {
-	most := l.guarantees.MaxTTL
-	switch ttl := s.leaseTTL(); {
-	case s.shared && !l.guarantees.Shared:
-		return fmt.Errorf("%w: the store has no shared leases", ErrUnsupported)
-	case most <= 0:
-	case ttl > most:
-		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, ttl, most)
-	case s.minHold > most: // Release would request the rest of the minimum hold as a TTL
-		return fmt.Errorf("%w: min hold %v is longer than the store grants, %v", ErrInvalid, s.minHold, most)
-	}
-	return nil
 }
 
 // WithTracer makes the Locker call t. Without a Tracer, tracing costs nothing.

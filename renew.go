@@ -245,13 +245,7 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 			}
 		}()
 	}
-	if r.locker.traces.renewal != nil {
-		for i, j := range requested {
-			if !errors.Is(errs[i], ErrLost) || !r.released(j.tenure) {
-				r.locker.traceRenewal(j.tenure, j.due, begun, now.Sub(begun), errs[i])
-			}
-		}
-	}
+	r.trace(requested, errs, begun, now)
 }
 
 // A failure is a renewal whose outcome is unknown.
@@ -326,10 +320,18 @@ func (t *tenure) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool)
 	return asked, gained > backend.Margin(asked)
 }
 
-// traceRenewal reports to the Tracer an attempt to renew t, which was due at due and began at begun.
-func (l *Locker) traceRenewal(t *tenure, due, begun time.Time, took time.Duration, err error) {
-	l.traces.renewal.TraceRenewal(RenewalEnd{
-		Backend: l.name, Key: t.gate.key, Owner: t.owner, Shared: t.gate.shared,
-		Late: max(0, begun.Sub(due)), Took: took, Err: err,
-	})
+// trace reports attempts that began at begun and ended with errs to the Tracer, if it is a RenewalTracer.
+func (r *renewer) trace(jobs []job, errs []error, begun, now time.Time) {
+	tracer, ok := r.locker.defaults.tracer.(RenewalTracer)
+	if !ok {
+		return
+	}
+	for i, j := range jobs {
+		if t := j.tenure; !errors.Is(errs[i], ErrLost) || !r.released(t) {
+			tracer.TraceRenewal(RenewalEnd{
+				Backend: r.locker.name, Key: t.gate.key, Owner: t.owner, Shared: t.gate.shared,
+				Late: max(0, begun.Sub(j.due)), Took: now.Sub(begun), Err: errs[i],
+			})
+		}
+	}
 }

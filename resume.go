@@ -41,7 +41,7 @@ func (o ownerOption) acquire(s *settings) {
 // either ends it for both.
 func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireOption) (*Lease, error) {
 	traceEnd := func(*Lease, error) {}
-	if l.traces.acquire != nil {
+	if l.defaults.tracer != nil {
 		ctx, traceEnd = l.traceAcquire(ctx, key, opts, false)
 	}
 	lease, err := l.resume(ctx, key, owner, opts)
@@ -57,11 +57,8 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 	if err != nil {
 		return nil, err
 	}
-	terms, err := l.defaults.with(opts)
+	terms, err := l.terms(opts)
 	if err != nil {
-		return nil, err
-	}
-	if err := l.unsupported(terms); err != nil {
 		return nil, err
 	}
 	resumer, ok := l.backend.(backend.Resumer)
@@ -84,7 +81,6 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 		l.leave(g)
 		return nil, kit.NotOurs(ctx, err)
 	}
-	terms.owner = owner
 	t := l.newTenure(g, lease, owner, r.TTL)
 	t.named, t.resumed = true, true
 	if lease := t.begin(terms); lease != nil {

@@ -32,7 +32,6 @@ type Locker struct {
 	guarantees Guarantees
 	defaults   settings
 	renewals   *renewer
-	traces     traces
 
 	mu      sync.Mutex
 	gates   map[string]*gate

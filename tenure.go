@@ -95,11 +95,9 @@ func (t *tenure) lose() {
 	t.cancelLocked(nil, err) // under the lock: once a call has reported the loss, the lease's contexts have ended
 	t.mu.Unlock()
 	t.locker.leave(t.gate)
-	if t.locker.traces.lease != nil {
-		t.traceEnd(context.Background(), t.held(), true, err)
-	}
+	held := t.held()
+	t.traceEnd(context.Background(), held, true, err)
 	if logger := t.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
-		held := t.held()
 		// A logger that blocks must not delay the notification of other holders.
 		go logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.owner,
 			"token", t.token, "shared", t.gate.shared, "held", held)
@@ -169,10 +167,12 @@ func (t *tenure) lostChan() <-chan struct{} {
 // lostErr returns the cause with which the contexts of a lost tenure end.
 func (t *tenure) lostErr() error { return t.error("hold", t.cause) }
 
-// traceEnd reports to the Tracer how t has ended.
+// traceEnd reports to the Tracer how t has ended, if the Tracer is a LeaseTracer.
 func (t *tenure) traceEnd(ctx context.Context, held time.Duration, lost bool, err error) {
-	t.locker.traces.lease.TraceLeaseEnd(ctx, LeaseEnd{
-		Backend: t.locker.name, Key: t.gate.key, Owner: t.owner, Token: t.token, Shared: t.gate.shared,
-		Held: held, Lost: lost, Err: err,
-	})
+	if tracer, ok := t.locker.defaults.tracer.(LeaseTracer); ok {
+		tracer.TraceLeaseEnd(ctx, LeaseEnd{
+			Backend: t.locker.name, Key: t.gate.key, Owner: t.owner, Token: t.token, Shared: t.gate.shared,
+			Held: held, Lost: lost, Err: err,
+		})
+	}
 }

@@ -89,17 +89,3 @@ type LeaseEnd struct {
 	Lost    bool          // it ended without being released: Err matches ErrLost, or ErrClosed if its Locker was closed
 	Err     error         // nil if it was released, or the error of the loss or of the release
 }
-
-// traces is a Tracer as each of the interfaces that it implements; all fields are nil without a Tracer.
-type traces struct {
-	acquire Tracer
-	renewal RenewalTracer
-	lease   LeaseTracer
-}
-
-func tracesOf(t Tracer) (s traces) {
-	s.acquire = t
-	s.renewal, _ = t.(RenewalTracer)
-	s.lease, _ = t.(LeaseTracer)
-	return s
-}
