@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/backend/kit"
 )
 
@@ -190,11 +189,11 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 	}
 	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait, Shared: g.shared})
 	if err == nil {
-		if _, err := driver.AddTokenBase(lease.Token(), l.defaults.base); err != nil {
+		t, err := l.newTenure(g, lease, owner, ttl)
+		if err != nil {
 			_ = lease.Release(ctx) // the TTL ends the lease in any case
 			return nil, err
 		}
-		t := l.newTenure(g, lease, owner, ttl)
 		t.named = terms.owner != ""
 		return t, nil
 	}

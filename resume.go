@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/backend/kit"
 )
 
@@ -73,15 +72,15 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 	if err != nil {
 		return nil, err
 	}
+	var t *tenure
 	lease, err := resumer.Resume(ctx, r)
 	if err == nil {
-		_, err = driver.AddTokenBase(lease.Token(), l.defaults.base)
+		t, err = l.newTenure(g, lease, owner, r.TTL)
 	}
 	if err != nil {
 		l.leave(g)
 		return nil, kit.NotOurs(ctx, err)
 	}
-	t := l.newTenure(g, lease, owner, r.TTL)
 	t.named, t.resumed = true, true
 	if lease := t.begin(terms); lease != nil {
 		return lease, nil

@@ -7,21 +7,31 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
-// newTenure returns a tenure on a lease that the store has granted just now.
-func (l *Locker) newTenure(g *gate, lease backend.Lease, owner string, ttl time.Duration) *tenure {
+// newTenure returns a tenure on a lease that the store has granted just now. The error means that the store's number is
+// too large for a token.
+func (l *Locker) newTenure(g *gate, lease backend.Lease, owner string, ttl time.Duration) (*tenure, error) {
+	number, err := driver.AddTokenBase(lease.Token(), l.defaults.base)
+	if err != nil {
+		return nil, err
+	}
 	t := &tenure{
-		grant: grant{locker: l, gate: g, lease: lease, owner: owner, granted: time.Now()}, ttl: ttl, unrenewed: true,
+		grant: grant{locker: l, gate: g, lease: lease, owner: owner, granted: time.Now()}, token: number << handoffBits,
+		ttl: ttl, unrenewed: true,
 	}
 	t.renewal.Item = t
 	t.watch()
-	return t
+	return t, nil
 }
 
 // successor returns a tenure for the next holder of t's lease.
 func (t *tenure) successor() *tenure {
 	next := &tenure{grant: t.grant, handoffs: t.handoffs + 1, replied: t.replied, ttl: t.ttl, unrenewed: true}
+	if t.token != 0 { // 0: the store has none
+		next.token = t.token + 1
+	}
 	next.renewal.Item = next
 	return next
 }
@@ -50,9 +60,6 @@ func (t *tenure) begin(terms *settings) *Lease {
 	}
 	now := t.granted.Add(t.startAge)
 	t.minHold = terms.minHold
-	if token := t.lease.Token(); token != 0 { // 0: the store has none
-		t.token = (token+t.locker.defaults.base)<<handoffBits | uint64(t.handoffs)
-	}
 	t.first.tenure = t
 	t.gate.inside.Store(t) // before the tenure is held, because its loss may let the next goroutine in at once
 	t.mu.Lock()
