@@ -124,7 +124,7 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 	if err != nil {
 		return nil, err
 	}
-	if isClosed(l.stopping) {
+	if l.stopping.Err() != nil {
 		l.passOn(g, handed)
 		return nil, ErrClosed
 	}
@@ -174,10 +174,14 @@ func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait
 		}
 		*busy = err
 	}
-	atStore := l.waitAt(ctx, g)
-	defer l.endWaitAt(g)
-	t, err := l.requestLease(atStore, g, terms, true)
-	return t, l.closedOr(ctx, err)
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.stopping, cancel)()
+	t, err := l.requestLease(waiting, g, terms, true)
+	if kit.IsContextError(err) && !kit.Ended(ctx) && l.stopping.Err() != nil {
+		err = ErrClosed
+	}
+	return t, err
 }
 
 // requestLease makes one request for a lease to the store.

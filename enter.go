@@ -21,7 +21,7 @@ func (l *Locker) enter(
 		return g, nil, nil, err
 	}
 	l.mu.Lock()
-	if isClosed(l.stopping) {
+	if l.stopping.Err() != nil {
 		l.mu.Unlock()
 		return nil, nil, nil, ErrClosed
 	}
@@ -30,10 +30,12 @@ func (l *Locker) enter(
 	case nil:
 		g = &gate{key: key}
 		l.gates[key] = g
+		l.busy++
 		l.mu.Unlock()
 		return g, nil, nil, nil
 	case l.idle:
 		l.idle = nil
+		l.busy++
 		l.mu.Unlock()
 		return g, nil, nil, nil
 	}
@@ -78,7 +80,7 @@ func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool)
 			}
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-l.stopping:
+		case <-l.stopping.Done():
 			return nil, ErrClosed
 		}
 	}
@@ -118,7 +120,7 @@ func (l *Locker) leaveQueue(ctx context.Context, g *gate, w *waiter, busy, err e
 func (l *Locker) enterPrivate(key string, shared bool) (*gate, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if isClosed(l.stopping) {
+	if l.stopping.Err() != nil {
 		return nil, ErrClosed
 	}
 	return l.newPrivateLocked(key, shared), nil

@@ -117,9 +117,9 @@ func New(b backend.Backend, opts ...Option) (*Locker, error) {
 func newLocker(b backend.Backend, name string, s settings) (*Locker, error) {
 	l := &Locker{
 		backend: b, name: name, guarantees: b.Guarantees(), defaults: s,
-		gates: make(map[string]*gate), private: make(map[*gate]struct{}), done: make(chan struct{}),
-		stopping: make(chan struct{}), drained: make(chan struct{}),
+		gates: make(map[string]*gate), done: make(chan struct{}), drained: make(chan struct{}),
 	}
+	l.stopping, l.stop = context.WithCancel(context.Background())
 	if err := cmp.Or(unmet(l.guarantees, s.require), s.validate(l.guarantees)); err != nil {
 		return nil, l.error("open", "", err)
 	}

@@ -32,7 +32,7 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 	case <-l.done:
 	case <-ctx.Done():
 		l.mu.Lock()
-		n := l.busyLocked()
+		n := l.busy
 		l.mu.Unlock()
 		left = l.error("shutdown", "", fmt.Errorf("%w: %d keys were still held", kit.ContextError(ctx, nil), n))
 	}

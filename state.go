@@ -33,14 +33,15 @@ type Locker struct {
 	defaults   settings
 	renewals   *renewer
 
-	mu      sync.Mutex
-	gates   map[string]*gate
-	private map[*gate]struct{} // gates of one lease each: shared, resumed, or acquired with WithOwner
-	idle    *gate              // the gate that was left last, empty: its key is often requested again at once
+	mu    sync.Mutex
+	gates map[string]*gate
+	idle  *gate // the gate that was left last, empty: its key is often requested again at once
+	busy  int   // number of keys that are held or requested; a key with shared leases counts once for each lease
 
-	// Closed under mu.
-	stopping chan struct{} // by Shutdown or Close: nothing new is granted
-	drained  chan struct{} // after that, once nobody holds or requests a key
+	// Ended or closed under mu.
+	stopping context.Context // by Shutdown or Close, with stop: nothing new is granted
+	stop     context.CancelFunc
+	drained  chan struct{} // after that, once busy is 0
 	done     chan struct{} // by Close
 
 	background sync.WaitGroup // work that no caller waits for: passing on unused turns, and inspections
@@ -77,12 +78,12 @@ type settings struct {
 type gate struct {
 	key      string
 	shared   bool                   // the mode of its requests
+	private  bool                   // for one lease; not in Locker.gates
 	inside   atomic.Pointer[tenure] // the holder of the key; nil while the goroutine inside still contends for it
 	waiters  *list.List             // of *waiter; nil until the first waiter
 	busy     error                  // the latest report of the store that the key is busy
 	busyAt   time.Time              // the time of that report
 	checking bool                   // an inspection for a waiter is under way
-	endWait  context.CancelFunc     // ends the wait at the store of the goroutine inside; nil if there is none
 }
 
 type waiter struct {
