@@ -2,7 +2,6 @@ package lock
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"errors"
 	"time"
@@ -11,8 +10,8 @@ import (
 )
 
 // enter passes the gate of key, or queues at it. The tenure has a live lease that the last holder handed on; it is nil
-// if no lease was handed on. busy describes the local holder at the time of the call; it is nil if there was none. If
-// err is nil, the caller must leave the gate.
+// if no lease was handed on. busy describes the local holder at the time of the call, or is a later report of the store
+// that the key is busy; otherwise it is nil. If err is nil, the caller must leave the gate.
 func (l *Locker) enter(
 	ctx context.Context, key string, terms *settings, wait bool,
 ) (_ *gate, _ *tenure, busy, err error) {
@@ -47,17 +46,14 @@ func (l *Locker) enter(
 		}
 		return nil, nil, nil, cmp.Or(err, busy)
 	}
-	w := &waiter{turn: make(chan *tenure, 1), terms: terms, since: time.Now()}
-	if g.waiters == nil {
-		g.waiters = list.New()
-	}
+	w := &waiter{turn: make(chan *tenure, 1), terms: terms, busy: busy}
 	w.place = g.waiters.PushBack(w)
 	l.mu.Unlock()
 	handed, err := l.awaitTurn(ctx, g, w, busy == nil && terms.limited)
 	if err != nil {
-		return nil, nil, nil, l.leaveQueue(ctx, g, w, busy, err)
+		return nil, nil, nil, l.leaveQueue(ctx, g, w, err)
 	}
-	return g, handed, busy, nil
+	return g, handed, w.busy, nil
 }
 
 // awaitTurn waits for w's turn at g. handed is a live lease, if one is handed on. If checks is set, awaitTurn checks
@@ -75,7 +71,7 @@ func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool)
 		case handed := <-w.turn:
 			return handed, nil
 		case <-check:
-			if left := l.checkBusy(ctx, g, w.since); left > time.Millisecond {
+			if left := l.checkBusy(ctx, g, w); left > time.Millisecond {
 				half.Reset(left / 2)
 			}
 		case <-ctx.Done():
@@ -87,16 +83,10 @@ func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool)
 }
 
 // leaveQueue removes w, whose wait ended with err, from the queue. It returns the error for the caller.
-func (l *Locker) leaveQueue(ctx context.Context, g *gate, w *waiter, busy, err error) error {
+func (l *Locker) leaveQueue(ctx context.Context, g *gate, w *waiter, err error) error {
 	l.mu.Lock()
 	if !errors.Is(err, ErrClosed) {
-		if busy == nil {
-			busy = g.heldLocked()
-		}
-		if busy == nil && !g.busyAt.Before(w.since) {
-			busy = g.busy
-		}
-		err = kit.ContextError(ctx, busy)
+		err = kit.ContextError(ctx, cmp.Or(w.busy, g.heldLocked()))
 	}
 	select {
 	case handed := <-w.turn: // the turn came at the same moment
@@ -139,13 +129,13 @@ func (l *Locker) inspectBusy(ctx context.Context, key string) (busy, err error) 
 	return ErrHeld, nil
 }
 
-// checkBusy inspects g's key in the background, unless an inspection is under way. The inspection is for a waiter that
-// began to wait at since. checkBusy returns the time until ctx ends, or 0 if no further check is needed.
-func (l *Locker) checkBusy(ctx context.Context, g *gate, since time.Time) (left time.Duration) {
+// checkBusy inspects g's key in the background, unless an inspection is under way. checkBusy
+// returns the time until the end of ctx, or 0 if w needs no further check.
+func (l *Locker) checkBusy(ctx context.Context, g *gate, w *waiter) (left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case isClosed(l.done) || !g.busyAt.Before(since):
+	case isClosed(l.done) || w.busy != nil:
 		return 0
 	case !g.checking:
 		g.checking = true
@@ -155,7 +145,7 @@ func (l *Locker) checkBusy(ctx context.Context, g *gate, since time.Time) (left 
 			defer l.mu.Unlock()
 			g.checking = false
 			if err == nil {
-				g.busy, g.busyAt = busy, time.Now()
+				g.reportLocked(busy)
 			}
 		})
 	}

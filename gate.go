@@ -1,20 +1,24 @@
 package lock
 
-import "time"
-
 // leave ends the caller's turn at g: the next waiter may contend for the key. If nobody waits, g becomes idle.
 func (l *Locker) leave(g *gate) { l.leaveWith(g, nil) }
 
-// leaveWith is leave after an attempt that failed with err. If err reports a busy key, leaveWith records that for the
-// waiters.
+// leaveWith is leave after an attempt that failed with err. If err reports a busy key, the waiters get that report.
 func (l *Locker) leaveWith(g *gate, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if busy := refusal(err); busy != nil {
-		g.busy, g.busyAt = busy, time.Now()
+		g.reportLocked(busy)
 	}
 	g.inside.Store(nil)
 	l.callNextLocked(g, nil)
+}
+
+// reportLocked records for each waiter at g that the store has reported the key as busy.
+func (g *gate) reportLocked(busy error) {
+	for e := g.waiters.Front(); e != nil; e = e.Next() {
+		e.Value.(*waiter).busy = busy
+	}
 }
 
 // leaveFor leaves g and returns a private gate for the lease instead. The caller chose the owner of the lease, so
@@ -58,7 +62,7 @@ func (l *Locker) callNextLocked(g *gate, handed *tenure) {
 
 // nextLocked returns the next waiter at g, nil if there is none or the Locker grants nothing new.
 func (l *Locker) nextLocked(g *gate) *waiter {
-	if g.waiters == nil || g.waiters.Len() == 0 || l.stopping.Err() != nil {
+	if g.waiters.Len() == 0 || l.stopping.Err() != nil {
 		return nil
 	}
 	return g.waiters.Front().Value.(*waiter)

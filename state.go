@@ -80,17 +80,15 @@ type gate struct {
 	shared   bool                   // the mode of its requests
 	private  bool                   // for one lease; not in Locker.gates
 	inside   atomic.Pointer[tenure] // the holder of the key; nil while the goroutine inside still contends for it
-	waiters  *list.List             // of *waiter; nil until the first waiter
-	busy     error                  // the latest report of the store that the key is busy
-	busyAt   time.Time              // the time of that report
+	waiters  list.List              // of *waiter
 	checking bool                   // an inspection for a waiter is under way
 }
 
 type waiter struct {
 	turn  chan *tenure // receives a live lease handed on, or nil to contend; has a buffer of 1, so sending never blocks
 	terms *settings
-	since time.Time     // when it began to wait
 	place *list.Element // in gate.waiters
+	busy  error         // the latest report, before or during the wait, that the key is busy
 }
 
 // A grant is what the process knows about a store's lease from the start. It does not change.
