@@ -25,15 +25,13 @@ func (l *Locker) enter(
 		return nil, nil, nil, ErrClosed
 	}
 	g := l.gates[key]
-	switch g {
-	case nil:
-		g = &gate{key: key}
-		l.gates[key] = g
-		l.busy++
-		l.mu.Unlock()
-		return g, nil, nil, nil
-	case l.idle:
-		l.idle = nil
+	if g == nil || g == l.idle {
+		if g == nil {
+			g = &gate{key: key}
+			l.gates[key] = g
+		} else {
+			l.idle = nil
+		}
 		l.busy++
 		l.mu.Unlock()
 		return g, nil, nil, nil

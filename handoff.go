@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -80,11 +81,7 @@ func (t *tenure) handOn() bool {
 // it grants.
 func (l *Locker) lasting(d time.Duration) time.Duration {
 	d += backend.Margin(0)
-	most := backend.MaxTTL
-	if bound := l.guarantees.MaxTTL; bound > 0 {
-		most = min(most, bound)
-	}
-	return min(d+d/99+1, most)
+	return min(d+d/99+1, cmp.Or(l.guarantees.MaxTTL, backend.MaxTTL), backend.MaxTTL)
 }
 
 // keepForMinHold keeps the key taken for at least d more, and lets the next local waiter queue at the store.

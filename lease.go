@@ -94,7 +94,7 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 		defer cancel()
 	}
 	if err := t.lease.Renew(ctx, requested); err != nil {
-		t.locker.renewals.rescheduleSooner(t)
+		t.locker.renewals.reschedule(t) // the deadline may be nearer
 		if over := l.over(); errors.Is(over, ErrReleased) {
 			return over // Release has cancelled the request
 		}

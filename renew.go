@@ -52,22 +52,11 @@ func (r *renewer) add(t *tenure, now time.Time, left time.Duration) {
 	r.putLocked(t, r.nextLocked(now, left))
 }
 
-// reschedule reschedules the next renewal of t for its new deadline, if t is renewed automatically.
+// reschedule schedules the next renewal of t, if t is renewed automatically, for a deadline that has moved. It never
+// postpones a renewal.
 func (r *renewer) reschedule(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clock.Remove(&t.renewal)
-	r.rescheduleSoonerLocked(t)
-}
-
-// rescheduleSooner is reschedule for a deadline that may have moved nearer, but not away: it never postpones a renewal.
-func (r *renewer) rescheduleSooner(t *tenure) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rescheduleSoonerLocked(t)
-}
-
-func (r *renewer) rescheduleSoonerLocked(t *tenure) {
 	now := time.Now()
 	r.putLocked(t, r.nextLocked(now, t.lease.Deadline().Sub(now)))
 }
