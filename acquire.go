@@ -140,7 +140,7 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 	for attempt := 1; ; attempt++ {
 		t, err := l.tryThenWait(ctx, g, terms, wait, &busy)
 		if err == nil {
-			if t.named {
+			if terms.owner != "" {
 				g = l.leaveFor(g)
 				t.gate = g
 			}
@@ -198,7 +198,6 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 			_ = lease.Release(ctx) // the TTL ends the lease in any case
 			return nil, err
 		}
-		t.named = terms.owner != ""
 		return t, nil
 	}
 	if held, ok := errors.AsType[*HeldError](err); ok {

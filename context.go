@@ -12,10 +12,10 @@ var errReleased = fmt.Errorf("lock: %w: %w", ErrReleased, context.Canceled)
 // child carries the lease: acquiring the key again under it is re-entry. parent need not be the context of Acquire.
 // Each call derives another context; the lease keeps it until the context has ended.
 func (l *Lease) Context(parent context.Context) context.Context {
-	outer, _ := parent.Value(carrierKey{}).(*carrier)
-	c := &leaseContext{lease: l}
+	outer, _ := parent.Value(carrierKey{}).(*leaseContext)
+	c := &leaseContext{lease: l, outer: outer}
 	var ctx context.Context
-	ctx, c.cancel = context.WithCancelCause(context.WithValue(parent, carrierKey{}, &carrier{l, outer}))
+	ctx, c.cancel = context.WithCancelCause(context.WithValue(parent, carrierKey{}, c))
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -43,19 +43,14 @@ func (t *tenure) deriveLocked(parent context.Context, c *leaseContext) {
 	})
 }
 
-// A carrier is the value that a context carries for re-entry: a lease, and the carrier of the contexts above it.
-type carrier struct {
-	lease *Lease
-	outer *carrier
-}
-
+// carrierKey is the key of the value that a context carries for re-entry: its *leaseContext.
 type carrierKey struct{}
 
 // carriedLease returns the live lease of this Locker on key that ctx carries, nil if there is none.
 func (l *Locker) carriedLease(ctx context.Context, key string) *Lease {
-	c, _ := ctx.Value(carrierKey{}).(*carrier)
+	c, _ := ctx.Value(carrierKey{}).(*leaseContext)
 	for ; c != nil; c = c.outer {
-		if t := c.lease.tenure; t.locker == l && t.gate.key == key && t.isHeld() {
+		if t := c.lease.tenure; t.locker == l && t.gate.key == key && t.is(held) {
 			return c.lease
 		}
 	}

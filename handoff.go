@@ -39,7 +39,7 @@ func (t *tenure) handOn() bool {
 	l.mu.Lock()
 	waiter := l.nextLocked(t.gate)
 	l.mu.Unlock()
-	if waiter == nil || t.named || waiter.terms.owner != "" ||
+	if waiter == nil || waiter.terms.owner != "" ||
 		int(t.handoffs) >= l.defaults.handoff || t.age() >= handoffTime {
 		return false
 	}

@@ -31,14 +31,12 @@ func (l *Locker) Ops() Ops { return Ops{l} }
 // higher by up to 255.
 func (o Ops) Inspect(ctx context.Context, key string) (Holder, error) {
 	l := o.l
+	var h Holder
 	full, err := l.fullKey(key)
 	if err == nil {
-		var h Holder
-		if h, err = l.backend.Inspect(ctx, full); err == nil {
-			return l.withToken(h), nil
-		}
+		h, err = l.backend.Inspect(ctx, full)
 	}
-	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
+	return l.withToken(h), l.error("inspect", l.defaults.prefix+key, err)
 }
 
 // List returns the held keys that begin with prefix, and their holders, sorted by key. It is for people and tools: the
@@ -47,10 +45,7 @@ func (o Ops) Inspect(ctx context.Context, key string) (Holder, error) {
 func (o Ops) List(ctx context.Context, prefix string) ([]HeldKey, error) {
 	l := o.l
 	held, err := l.list(ctx, l.defaults.prefix+prefix)
-	if err != nil {
-		return nil, l.error("list", l.defaults.prefix+prefix, err)
-	}
-	return held, nil
+	return held, l.error("list", l.defaults.prefix+prefix, err)
 }
 
 func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
@@ -139,10 +134,7 @@ func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
 		return nil, l.error("examine", "", err)
 	}
 	list, err := kit.Examine(ctx, l.backend, l.defaults.prefix+"doctor", l.effective(l.defaults.ttl))
-	if err != nil {
-		return nil, l.error("examine", "", err)
-	}
-	return list, nil
+	return list, l.error("examine", "", err)
 }
 
 // Ping makes one cheap read request to the store, for readiness probes. nil means that the store answers and that

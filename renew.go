@@ -282,17 +282,6 @@ func (r *renewer) causeLocked(t *tenure, err error, begun, now time.Time) error 
 	return fmt.Errorf("%w: no answer for %v", ErrUnavailable, (now.Sub(t.granted) - t.silent).Round(time.Millisecond))
 }
 
-// released reports whether the holder released t before the lease was lost. A renewal that was under way then has not
-// failed.
-func (r *renewer) released(t *tenure) bool {
-	r.mu.Lock()
-	left := t.unrenewed
-	r.mu.Unlock()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return left && t.phase != lost
-}
-
 // renewToLocked returns the TTL to request so that the lease gets ttl, but no more than its maximum hold, even after
 // the store has rounded the TTL. ok is false if the lease already has the longest time that it may get.
 func (t *tenure) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
@@ -309,14 +298,15 @@ func (t *tenure) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool)
 	return asked, gained > backend.Margin(asked)
 }
 
-// trace reports attempts that began at begun and ended with errs to the Tracer, if it is a RenewalTracer.
+// trace reports attempts that began at begun and ended with errs to the Tracer, if it is a RenewalTracer. An attempt
+// that found the lease gone has not failed if the holder has released the lease meanwhile.
 func (r *renewer) trace(jobs []job, errs []error, begun, now time.Time) {
 	tracer, ok := r.locker.defaults.tracer.(RenewalTracer)
 	if !ok {
 		return
 	}
 	for i, j := range jobs {
-		if t := j.tenure; !errors.Is(errs[i], ErrLost) || !r.released(t) {
+		if t := j.tenure; !errors.Is(errs[i], ErrLost) || !t.is(released) {
 			tracer.TraceRenewal(RenewalEnd{
 				Backend: r.locker.name, Key: t.gate.key, Owner: t.owner, Shared: t.gate.shared,
 				Late: max(0, begun.Sub(j.due)), Took: now.Sub(begun), Err: errs[i],

@@ -81,7 +81,7 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 		l.leave(g)
 		return nil, kit.NotOurs(ctx, err)
 	}
-	t.named, t.resumed = true, true
+	t.resumed = true
 	if lease := t.begin(terms); lease != nil {
 		return lease, nil
 	}

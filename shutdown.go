@@ -57,8 +57,5 @@ func (l *Locker) Close() error {
 	l.renewals.close()
 	err := l.backend.Close()
 	l.background.Wait()
-	if err != nil {
-		return &Error{Op: "close", Backend: l.name, Err: err}
-	}
-	return nil
+	return l.error("close", "", err)
 }

@@ -97,7 +97,6 @@ type grant struct {
 	gate    *gate
 	lease   backend.Lease
 	owner   string
-	named   bool // the caller chose owner: the lease is not handed on
 	resumed bool // by Resume
 	granted time.Time
 	ended   chan struct{} // closed when the process gives the lease up; nil if nothing waits for that
@@ -162,6 +161,7 @@ type Lease struct {
 // A leaseContext is one context that Lease.Context has derived.
 type leaseContext struct {
 	lease  *Lease
+	outer  *leaseContext // of the nearest such context above
 	cancel context.CancelCauseFunc
 	detach func() bool // stops watching the parent
 }
@@ -204,6 +204,12 @@ func (l *Locker) error(op, key string, err error) error {
 // age returns the time since the store's grant.
 func (g *grant) age() time.Duration { return time.Since(g.granted) }
 
+func (t *tenure) is(p phase) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.phase == p
+}
+
 // error wraps err.
 func (g *grant) error(op string, err error) error { return g.locker.error(op, g.gate.key, err) }
 
@@ -232,10 +238,7 @@ func (l *Locker) fullKey(key string) (string, error) {
 	if key == "" {
 		return "", backend.ValidateKey(key) // even with a prefix, it is not a key
 	}
-	full := key
-	if l.defaults.prefix != "" {
-		full = l.defaults.prefix + key
-	}
+	full := l.defaults.prefix + key
 	return full, backend.ValidateKey(full)
 }
 

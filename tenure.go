@@ -136,12 +136,6 @@ func (t *tenure) cancelLocked(l *Lease, cause error) {
 	}
 }
 
-func (t *tenure) isHeld() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.phase == held
-}
-
 // held returns how long the tenure has lasted.
 func (t *tenure) held() time.Duration { return t.age() - t.startAge }
 
