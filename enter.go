@@ -57,12 +57,9 @@ func (l *Locker) enter(
 // awaitTurn waits for w's turn at g. handed is a live lease, if one is handed on. If checks is set, awaitTurn checks
 // meanwhile whether the key is busy: after half of the time until ctx ends, then after half of the rest, and so on.
 func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool) (handed *tenure, err error) {
-	var half *time.Timer
 	var check <-chan time.Time
 	if checks {
-		half = time.NewTimer(w.terms.wait / 2)
-		defer half.Stop()
-		check = half.C
+		check = time.After(w.terms.wait / 2)
 	}
 	for {
 		select {
@@ -70,7 +67,7 @@ func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool)
 			return handed, nil
 		case <-check:
 			if left := l.checkBusy(ctx, g, w); left > time.Millisecond {
-				half.Reset(left / 2)
+				check = time.After(left / 2)
 			}
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -83,23 +80,15 @@ func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool)
 // leaveQueue removes w, whose wait ended with err, from the queue. It returns the error for the caller.
 func (l *Locker) leaveQueue(ctx context.Context, g *gate, w *waiter, err error) error {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if !errors.Is(err, ErrClosed) {
 		err = kit.ContextError(ctx, cmp.Or(w.busy, g.heldLocked()))
 	}
 	select {
 	case handed := <-w.turn: // the turn came at the same moment
-		pass := func() { l.passOn(g, handed) }
-		closed := isClosed(l.done)
-		if !closed {
-			l.background.Go(pass) // the caller does not wait for pass
-		}
-		l.mu.Unlock()
-		if closed { // Close no longer waits for background, and a closed store answers at once
-			pass()
-		}
+		go l.passOn(g, handed) // the caller does not wait for a release; Close of the store does
 	default:
 		g.waiters.Remove(w.place)
-		l.mu.Unlock()
 	}
 	return err
 }
@@ -133,11 +122,11 @@ func (l *Locker) checkBusy(ctx context.Context, g *gate, w *waiter) (left time.D
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case isClosed(l.done) || w.busy != nil:
+	case w.busy != nil:
 		return 0
 	case !g.checking:
 		g.checking = true
-		l.background.Go(func() {
+		go func() { // ends with ctx
 			busy, err := l.inspectBusy(ctx, g.key)
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -145,7 +134,7 @@ func (l *Locker) checkBusy(ctx context.Context, g *gate, w *waiter) (left time.D
 			if err == nil {
 				g.reportLocked(busy)
 			}
-		})
+		}()
 	}
 	end, _ := ctx.Deadline()
 	return time.Until(end)

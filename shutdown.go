@@ -55,7 +55,5 @@ func (l *Locker) Close() error {
 	l.stopLocked()
 	l.mu.Unlock()
 	l.renewals.close()
-	err := l.backend.Close()
-	l.background.Wait()
-	return l.error("close", "", err)
+	return l.error("close", "", l.backend.Close())
 }

@@ -43,8 +43,6 @@ type Locker struct {
 	stop     context.CancelFunc
 	drained  chan struct{} // after that, once busy is 0
 	done     chan struct{} // by Close
-
-	background sync.WaitGroup // work that no caller waits for: passing on unused turns, and inspections
 }
 
 type settings struct {
