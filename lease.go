@@ -72,20 +72,22 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 		return err
 	}
 	t := l.tenure
-	ctx, finish, err := l.beginRenew(caller)
-	if errors.Is(err, ErrLost) {
-		return t.locker.endedErr()
-	}
-	if err != nil {
-		return err
-	}
-	defer finish()
 	t.mu.Lock()
+	over := l.overLocked()
 	requested, ok := t.renewToLocked(ttl)
+	t.renewals.Add(1) // while it is over 0, Release does not hand the lease on
 	t.mu.Unlock()
+	defer t.renewals.Add(-1)
+	if over != nil {
+		return t.reason(over)
+	}
 	if !ok {
 		return nil // the lease has reached its maximum hold: its deadline is final
 	}
+	parent, cancel := context.WithCancel(caller)
+	defer cancel()
+	// Release and a loss end the request.
+	ctx := l.Context(parent)
 	if t.locker.renewals.renews(t) { // automatic renewal waits for this request
 		var cancel context.CancelFunc
 		// Without an answer, the earlier of the two deadlines applies.
@@ -95,8 +97,8 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	}
 	if err := t.lease.Renew(ctx, requested); err != nil {
 		t.locker.renewals.reschedule(t) // the deadline may be nearer
-		if over := l.over(); errors.Is(over, ErrReleased) {
-			return over // Release has cancelled the request
+		if over := l.over(); over != nil {
+			return t.reason(over)
 		}
 		return kit.NotOurs(caller, err)
 	}
@@ -107,42 +109,16 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	return nil
 }
 
+// reason returns over, the result of overLocked, or ErrClosed if that is the reason for the loss.
+func (t *tenure) reason(over error) error {
+	if errors.Is(over, ErrLost) {
+		return t.locker.endedErr()
+	}
+	return over
+}
+
 // errNoAnswer is the cause if Renew times out early, to leave time for automatic renewal to try.
 var errNoAnswer = errors.New("no answer within a third of what is left of the lease")
-
-// beginRenew waits until no other Renew is under way. The last Release cancels the returned context, and does not hand
-// the lease on before finish has been called.
-func (l *Lease) beginRenew(caller context.Context) (ctx context.Context, finish func(), err error) {
-	t := l.tenure
-	t.mu.Lock()
-	if t.renewTurn == nil {
-		t.renewTurn = make(chan struct{}, 1)
-	}
-	err = l.overLocked()
-	t.mu.Unlock()
-	if err != nil {
-		return nil, nil, err
-	}
-	select {
-	case t.renewTurn <- struct{}{}:
-	case <-caller.Done():
-		return nil, nil, kit.ContextError(caller, nil)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := l.overLocked(); err != nil {
-		<-t.renewTurn
-		return nil, nil, err
-	}
-	t.renewals.Add(1)
-	ctx, cancel := context.WithCancel(caller)
-	t.cancelRenew = cancel
-	return ctx, func() {
-		cancel()
-		t.renewals.Add(-1)
-		<-t.renewTurn
-	}, nil
-}
 
 // Release hands the lease to the next goroutine that waits for the key, or releases it at the store. It works even if
 // ctx has ended, and its time is bounded. nil means that the lease is released; a second call also returns nil. ErrLost
@@ -199,9 +175,6 @@ func (l *Lease) beginRelease() (repeated, done bool, err error) {
 	}
 	if t.phase == held {
 		t.phase, t.end = released, t.lease.Deadline()
-	}
-	if t.cancelRenew != nil {
-		t.cancelRenew()
 	}
 	t.releasing = true
 	return false, false, nil

@@ -119,10 +119,8 @@ type tenure struct {
 	lost    chan struct{}              // created on first use
 	derived map[*leaseContext]struct{} // the contexts that end with the tenure
 
-	ttl         time.Duration // the TTL to renew to
-	maxAge      time.Duration // age of the lease at its maximum hold: renew no further; 0 means no maximum
-	renewTurn   chan struct{} // holds one value while a Lease.Renew is under way; nil until the first
-	cancelRenew func()        // cancels the latest Lease.Renew
+	ttl    time.Duration // the TTL to renew to
+	maxAge time.Duration // age of the lease at its maximum hold: renew no further; 0 means no maximum
 
 	releasing bool       // a release is under way
 	released  *sync.Cond // signals the end of the release; nil until somebody waits for it
