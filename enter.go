@@ -152,9 +152,11 @@ func (l *Locker) passOn(g *gate, handed *tenure) {
 // heldLocked returns the error of an attempt that must not wait behind a holder of this process, nil if there is no
 // such holder.
 func (g *gate) heldLocked() error {
-	inside := g.inside.Load()
-	if inside == nil {
+	t := g.inside.Load()
+	if t == nil {
 		return nil
 	}
-	return &HeldError{Holder: inside.holder()}
+	return &HeldError{Holder: Holder{
+		Owner: t.owner, Token: t.token, TTL: max(0, time.Until(t.deadline())), Waiters: -1,
+	}}
 }

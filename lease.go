@@ -31,7 +31,18 @@ func (l *Lease) Deadline() time.Time { return l.tenure.deadline() }
 // Lost returns a channel that is closed when the lease ends without being released, at its deadline at the latest. It
 // is never closed after the last Release. A lost key is free for others, in this process too, whether or not this
 // holder calls Release.
-func (l *Lease) Lost() <-chan struct{} { return l.tenure.lostChan() }
+func (l *Lease) Lost() <-chan struct{} {
+	t := l.tenure
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lost == nil {
+		t.lost = make(chan struct{})
+		if t.cause != nil {
+			close(t.lost)
+		}
+	}
+	return t.lost
+}
 
 // Err returns nil while the lease is exclusive. It checks the clock at the time of the call, so it is right even after
 // a long pause. Later it returns ErrReleased if the holder has released the lease, or ErrLost if the lease ended before
@@ -97,7 +108,8 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	}
 	if err := t.lease.Renew(ctx, requested); err != nil {
 		t.locker.renewals.reschedule(t) // the deadline may be nearer
-		if over := l.over(); over != nil {
+		// The end of the lease ends the request too.
+		if over := l.over(); errors.Is(over, ErrReleased) || over != nil && !isLoss(err) {
 			return t.reason(over)
 		}
 		return kit.NotOurs(caller, err)

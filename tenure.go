@@ -148,23 +148,6 @@ func (t *tenure) deadline() time.Time {
 	return t.lease.Deadline()
 }
 
-func (t *tenure) holder() Holder {
-	return Holder{Owner: t.owner, Token: t.token, TTL: max(0, time.Until(t.deadline())), Waiters: -1}
-}
-
-// lostChan returns a channel that is closed when the tenure is lost.
-func (t *tenure) lostChan() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.lost == nil {
-		t.lost = make(chan struct{})
-		if t.cause != nil {
-			close(t.lost)
-		}
-	}
-	return t.lost
-}
-
 // lostErr returns the cause with which the contexts of a lost tenure end.
 func (t *tenure) lostErr() error { return t.error("hold", t.cause) }
 
