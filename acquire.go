@@ -124,7 +124,7 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 	if err != nil {
 		return nil, err
 	}
-	if l.stopping.Err() != nil {
+	if isClosed(l.stopping) {
 		l.passOn(g, handed)
 		return nil, ErrClosed
 	}
@@ -176,9 +176,9 @@ func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait
 	}
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(l.stopping, cancel)()
+	defer l.onStop(cancel)()
 	t, err := l.requestLease(waiting, g, terms, true)
-	if kit.IsContextError(err) && !kit.Ended(ctx) && l.stopping.Err() != nil {
+	if kit.IsContextError(err) && !kit.Ended(ctx) && isClosed(l.stopping) {
 		err = ErrClosed
 	}
 	return t, err

@@ -20,7 +20,7 @@ func (l *Locker) enter(
 		return g, nil, nil, err
 	}
 	l.mu.Lock()
-	if l.stopping.Err() != nil {
+	if isClosed(l.stopping) {
 		l.mu.Unlock()
 		return nil, nil, nil, ErrClosed
 	}
@@ -71,7 +71,7 @@ func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool)
 			}
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-l.stopping.Done():
+		case <-l.stopping:
 			return nil, ErrClosed
 		}
 	}
@@ -97,7 +97,7 @@ func (l *Locker) leaveQueue(ctx context.Context, g *gate, w *waiter, err error) 
 func (l *Locker) enterPrivate(key string, shared bool) (*gate, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stopping.Err() != nil {
+	if isClosed(l.stopping) {
 		return nil, ErrClosed
 	}
 	return l.newPrivateLocked(key, shared), nil

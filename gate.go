@@ -62,7 +62,7 @@ func (l *Locker) callNextLocked(g *gate, handed *tenure) {
 
 // nextLocked returns the next waiter at g, nil if there is none or the Locker grants nothing new.
 func (l *Locker) nextLocked(g *gate) *waiter {
-	if g.waiters.Len() == 0 || l.stopping.Err() != nil {
+	if g.waiters.Len() == 0 || isClosed(l.stopping) {
 		return nil
 	}
 	return g.waiters.Front().Value.(*waiter)
@@ -76,7 +76,7 @@ func (l *Locker) stopLocked() {
 
 // drainLocked closes drained if the Locker is stopping and nobody holds or requests a key.
 func (l *Locker) drainLocked() {
-	if l.stopping.Err() != nil && l.busy == 0 && !isClosed(l.drained) {
+	if isClosed(l.stopping) && l.busy == 0 && !isClosed(l.drained) {
 		close(l.drained)
 	}
 }

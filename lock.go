@@ -119,7 +119,9 @@ func newLocker(b backend.Backend, name string, s settings) (*Locker, error) {
 		backend: b, name: name, guarantees: b.Guarantees(), defaults: s,
 		gates: make(map[string]*gate), done: make(chan struct{}), drained: make(chan struct{}),
 	}
-	l.stopping, l.stop = context.WithCancel(context.Background())
+	stopping, stop := context.WithCancel(context.Background())
+	l.stopping, l.stop = stopping.Done(), stop
+	l.onStop = func(f func()) func() bool { return context.AfterFunc(stopping, f) }
 	if err := cmp.Or(unmet(l.guarantees, s.require), s.validate(l.guarantees)); err != nil {
 		return nil, l.error("open", "", err)
 	}

@@ -39,10 +39,11 @@ type Locker struct {
 	busy  int   // number of keys that are held or requested; a key with shared leases counts once for each lease
 
 	// Ended or closed under mu.
-	stopping context.Context // by Shutdown or Close, with stop: nothing new is granted
-	stop     context.CancelFunc
-	drained  chan struct{} // after that, once busy is 0
-	done     chan struct{} // by Close
+	stopping <-chan struct{} // by Shutdown or Close, with stop: nothing new is granted
+	stop     func()
+	onStop   func(f func()) (cancel func() bool) // calls f on a goroutine of its own once stopping is closed
+	drained  chan struct{}                       // after that, once busy is 0
+	done     chan struct{}                       // by Close
 }
 
 type settings struct {
