@@ -2,7 +2,7 @@ package etcd
 
 import (
 	"context"
-	"io"
+	"errors"
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -30,7 +30,7 @@ type Backend struct {
 	proxied  atomic.Bool  // requests go through "etcd grpc-proxy"
 	lastBusy atomic.Int64 // when a waiting Acquire last found its key busy, in Unix nanoseconds
 
-	owned io.Closer // the client, if this Backend has opened it
+	owned bool // this Backend has opened the client, and closes it
 }
 
 var (
@@ -80,8 +80,10 @@ func (b *Backend) Close() (err error) {
 		return nil
 	}
 	b.watches.close()
-	if b.owned != nil {
-		err = b.owned.Close()
+	if b.owned {
+		if err = b.client.Close(); errors.Is(err, context.Canceled) { // clientv3 reports its own cancellation
+			err = nil
+		}
 	}
 	b.leases.Drain()
 	return err

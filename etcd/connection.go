@@ -78,7 +78,7 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	}
 	var l *login
 	if u.User != "" {
-		l = newLogin(u.User, u.Password, o.Timeout)
+		l = &login{user: u.User, password: u.Password, limit: o.Timeout}
 		config.DialOptions = append(config.DialOptions, l.options()...)
 	}
 	client, err := clientv3.New(config) // makes no request
@@ -86,12 +86,12 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 		return nil, openError(ctx, err)
 	}
 	b := newBackend(client, o)
-	b.owned = ownClient{client, l}
+	b.owned = true
 	return b.connect(ctx, func() error {
 		if l == nil {
 			return nil
 		}
-		return l.start(ctx, client.ActiveConnection())
+		return l.start(ctx, client.ActiveConnection(), b.leases)
 	})
 }
 
@@ -147,22 +147,6 @@ func openError(ctx context.Context, err error) error {
 		return kit.ContextError(ctx, err)
 	}
 	return unavailable(err)
-}
-
-// An ownClient is a client that a Backend has opened, with its login if the URL names a user.
-type ownClient struct {
-	client *clientv3.Client
-	login  *login
-}
-
-func (c ownClient) Close() error {
-	if c.login != nil {
-		c.login.close()
-	}
-	if err := c.client.Close(); !errors.Is(err, context.Canceled) { // clientv3 reports its own cancellation
-		return err
-	}
-	return nil
 }
 
 // reach makes a request that fails as soon as every endpoint has failed. It ignores errors that a server returns, for

@@ -30,16 +30,12 @@ type login struct {
 	user, password string
 	limit          time.Duration    // of one log-in
 	conn           *grpc.ClientConn // nil until requests need a token
-
-	ctx     context.Context // of the log-ins; ends with close
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	leases         *kit.Leases      // its Close waits for the log-in in progress, and then cancels it
 
 	mu      sync.Mutex
 	token   *token    // nil if there is none, or the servers have rejected it
 	current *logInRun // nil if no log-in is in progress
 	begun   time.Time // when the last log-in began
-	closed  bool
 }
 
 // loginInterval is the shortest time between the starts of two log-ins.
@@ -58,31 +54,16 @@ type logInRun struct {
 	err   error
 }
 
-func newLogin(user, password string, limit time.Duration) *login {
-	l := &login{user: user, password: password, limit: limit}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
-	return l
-}
-
 // options returns the options of a connection whose requests carry the token.
 func (l *login) options() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.unary), grpc.WithChainStreamInterceptor(l.stream)}
 }
 
-// start logs in over conn. From then on, requests carry the token.
-func (l *login) start(ctx context.Context, conn *grpc.ClientConn) error {
-	l.conn = conn
+// start logs in over conn. From then on, requests carry the token, and log-ins run on goroutines of leases.
+func (l *login) start(ctx context.Context, conn *grpc.ClientConn, leases *kit.Leases) error {
+	l.conn, l.leases = conn, leases
 	_, err := l.valid(ctx)
 	return err
-}
-
-// close cancels the log-in in progress and waits for its goroutine.
-func (l *login) close() {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	l.cancel()
-	l.running.Wait()
 }
 
 func (l *login) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
@@ -178,17 +159,11 @@ func (l *login) logInLocked() *logInRun {
 		return l.current
 	}
 	r := &logInRun{done: make(chan struct{})}
-	if l.closed {
-		r.err = backend.ErrClosed
-		close(r.done)
-		return r
-	}
-	l.current = r
 	wait := time.Until(l.begun.Add(loginInterval))
-	l.running.Go(func() {
-		_ = kit.Sleep(l.ctx, wait)
+	if !l.leases.Go(func(ctx context.Context) {
+		_ = kit.Sleep(ctx, wait)
 		begun := time.Now()
-		r.token, r.err = l.logIn(begun)
+		r.token, r.err = l.logIn(ctx, begun)
 		l.mu.Lock()
 		l.current, l.begun = nil, begun
 		if r.err == nil {
@@ -196,12 +171,17 @@ func (l *login) logInLocked() *logInRun {
 		}
 		l.mu.Unlock()
 		close(r.done)
-	})
+	}) {
+		r.err = backend.ErrClosed
+		close(r.done)
+		return r
+	}
+	l.current = r
 	return r
 }
 
-func (l *login) logIn(begun time.Time) (*token, error) {
-	ctx, cancel := context.WithTimeout(l.ctx, l.limit)
+func (l *login) logIn(ctx context.Context, begun time.Time) (*token, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
 	var resp pb.AuthenticateResponse
 	err := l.conn.Invoke(ctx, pb.Auth_Authenticate_FullMethodName,
@@ -280,33 +260,23 @@ func (b *Backend) keepLoggedIn(ctx context.Context) error {
 	}
 	if lifetime := validity(resp.Token, begun); lifetime > 0 { // all later tokens have the same lifetime
 		err = b.logInByStream(ctx)
-		b.logInLater(lifetime / 2)
+		b.leases.Go(func(context.Context) { b.logInEvery(lifetime / 2) })
 	}
 	return err
 }
 
-// logInLater logs in at every interval until Close.
-func (b *Backend) logInLater(interval time.Duration) {
+// logInEvery logs in at every interval until Close begins, and soon again after a failure.
+func (b *Backend) logInEvery(interval time.Duration) {
 	const soonest, retry = 500 * time.Millisecond, time.Second
 	interval = max(interval, soonest)
-	var next func(d time.Duration)
-	logIn := func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
-		defer cancel()
+	for wait := interval; kit.Sleep(b.leases.Closing(), wait) == nil; {
+		ctx, cancel := context.WithTimeout(b.leases.Closing(), b.options.Timeout)
+		wait = interval
 		if b.logInByStream(ctx) != nil {
-			next(min(interval, retry))
-			return
+			wait = min(interval, retry)
 		}
-		next(interval)
+		cancel()
 	}
-	next = func(d time.Duration) {
-		time.AfterFunc(d, func() {
-			if !b.leases.Closed() {
-				b.leases.Go(logIn)
-			}
-		})
-	}
-	next(interval)
 }
 
 // logInByStream makes clientv3 log in and replace its token.

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A slowAuth is a server whose log-ins take long. It accepts only the latest simple token, but every JWT.
@@ -83,15 +85,16 @@ func (s *slowAuth) loggedIn(t *testing.T) (*login, pb.KVClient) {
 	pb.RegisterKVServer(server, s)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	l := newLogin("worker", "secret", soon)
+	l := &login{user: "worker", password: "secret", limit: soon}
 	conn, err := grpc.NewClient(listener.Addr().String(),
 		append(l.options(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	t.Cleanup(l.close)
-	if err := l.start(t.Context(), conn); err != nil {
+	leases := kit.NewLeases(nil, soon)
+	t.Cleanup(func() { leases.Close() })
+	if err := l.start(t.Context(), conn, leases); err != nil {
 		t.Fatal(err)
 	}
 	return l, pb.NewKVClient(conn)
