@@ -49,7 +49,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 }
 
 func newAttempt(b *Backend, r backend.Request) *attempt {
-	a := &attempt{b: b, r: r, ttl: b.guarantees.Round(r.TTL), prefix: b.naming.prefix(r.Key), name: b.names.next()}
+	a := &attempt{b: b, r: r, ttl: b.guarantees.Round(r.TTL), prefix: b.options.prefix(r.Key), name: b.names.next()}
 	a.rivals, a.key = allKeys(a.prefix), a.prefix+a.name
 	if r.Shared {
 		a.rivals, a.key = exclusiveKeys(a.prefix), a.prefix+sharedMark+a.name

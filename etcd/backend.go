@@ -18,7 +18,6 @@ type Backend struct {
 	kv          clientv3.KV
 	leaseClient pb.LeaseClient
 	options     Options
-	naming      naming
 	names       *names
 	guarantees  backend.Guarantees
 
@@ -46,7 +45,6 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 		kv:          clientv3.NewKV(client),
 		leaseClient: pb.NewLeaseClient(client.ActiveConnection()), // sends a request once, unlike RetryLeaseClient
 		options:     o,
-		naming:      naming{o.Namespace},
 		names:       newNames(),
 		guarantees:  guarantees(usualMinTTL),
 	}

@@ -83,7 +83,7 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	}
 	client, err := clientv3.New(config) // makes no request
 	if err != nil {
-		return nil, openError(ctx, err)
+		return nil, err
 	}
 	b := newBackend(client, o)
 	b.owned = true
@@ -124,7 +124,8 @@ func onClient(client *clientv3.Client, opts *Options) (*Backend, error) {
 	return newBackend(client, o), nil
 }
 
-// connect connects to the servers, logs in and reads their guarantees. If a step fails, opened closes b.
+// connect connects to the servers, logs in and reads their guarantees. If a step fails, it closes b, and returns a
+// context error if ctx has ended, or ErrUnavailable if the servers could not be reached.
 func (b *Backend) connect(ctx context.Context, logIn func() error) (*Backend, error) {
 	err := b.reach(ctx)
 	if err == nil {
@@ -135,18 +136,12 @@ func (b *Backend) connect(ctx context.Context, logIn func() error) (*Backend, er
 	}
 	if err != nil {
 		calls.CloseUnopened(ctx, b)
-		return nil, openError(ctx, err)
+		if kit.Ended(ctx) {
+			return nil, kit.ContextError(ctx, err)
+		}
+		return nil, unavailable(err)
 	}
 	return b, nil
-}
-
-// openError returns the error for the caller that opens a Backend: a context error if ctx has ended, otherwise
-// ErrUnavailable if the servers could not be reached.
-func openError(ctx context.Context, err error) error {
-	if kit.Ended(ctx) {
-		return kit.ContextError(ctx, err)
-	}
-	return unavailable(err)
 }
 
 // reach makes a request that fails as soon as every endpoint has failed. It ignores errors that a server returns, for
@@ -166,7 +161,7 @@ func (b *Backend) reach(ctx context.Context) error {
 // readGuarantees checks that the client may read the namespace. It reads the least TTL that the servers grant and their
 // versions, and detects a proxy.
 func (b *Backend) readGuarantees(ctx context.Context) error {
-	any := clientv3.OpGet(b.naming.prefix("any"), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	any := clientv3.OpGet(b.options.prefix("any"), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if _, err := b.readAt(ctx, 0, any); err != nil {
 		return err
 	}

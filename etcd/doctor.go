@@ -99,12 +99,12 @@ func (b *Backend) examineCluster(ctx context.Context) (list []backend.Finding, e
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	c := clusterReading{minTTL: b.guarantees.MinTTL}
-	now, err := b.kv.Get(ctx, b.naming.prefix("any"), clientv3.WithCountOnly())
+	now, err := b.kv.Get(ctx, b.options.prefix("any"), clientv3.WithCountOnly())
 	if err != nil {
 		return nil, err
 	}
 	c.revision = now.Header.Revision
-	_, err = b.kv.Get(ctx, b.naming.prefix("any"), clientv3.WithCountOnly(), clientv3.WithRev(1))
+	_, err = b.kv.Get(ctx, b.options.prefix("any"), clientv3.WithCountOnly(), clientv3.WithRev(1))
 	if c.uncompacted = err == nil; err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return nil, err
 	}

@@ -210,9 +210,6 @@ func (t *token) attach(ctx context.Context) context.Context {
 
 // rejectsToken reports whether a request failed because of its token, so that it was not carried out.
 func rejectsToken(err error) bool {
-	if err == nil {
-		return false
-	}
 	err = rpctypes.Error(err)
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) ||
 		errors.Is(err, rpctypes.ErrUserEmpty)

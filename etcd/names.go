@@ -14,22 +14,19 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// naming builds etcd's keys. The keys of all contenders for a lock share a prefix, and end in a name that the
-// contender's client chose:
+const nameMark = "~"
+
+var encoding = kit.Encoding{Extra: "."}
+
+// prefix returns the prefix of the keys of all contenders for key. No other key has that prefix. The keys end in a name
+// that the contender's client chose:
 //
 //	<namespace>/~<key, escaped>/<client>-<number>
 //
 // The ~ separates a key from a longer namespace, because no part of a namespace may begin with ~. Escaping separates
 // the key a from the key a/b. The value is the owner.
-type naming struct{ namespace string }
-
-const nameMark = "~"
-
-var encoding = kit.Encoding{Extra: "."}
-
-// prefix returns the prefix of the keys of all contenders for key. No other key has that prefix.
-func (n naming) prefix(key string) string {
-	return n.namespace + "/" + nameMark + encoding.Encode(key) + "/"
+func (o *Options) prefix(key string) string {
+	return o.Namespace + "/" + nameMark + encoding.Encode(key) + "/"
 }
 
 // sharedMark is the first letter of the names of contenders for a shared lease. Other names begin with a hexadecimal

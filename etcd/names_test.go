@@ -64,7 +64,7 @@ func TestUsedNameIsAnotherContender(t *testing.T) {
 	release(t, l)
 	name := l.(*kit.Life).Data.(*lockedKey).name
 	behind := queueUp(t, b, waiting("k", ttl), 1)
-	if resp, err := raw(t, s.Addr).Get(t.Context(), b.naming.prefix("k")+name); err != nil || resp.Count != 1 {
+	if resp, err := raw(t, s.Addr).Get(t.Context(), b.options.prefix("k")+name); err != nil || resp.Count != 1 {
 		t.Fatalf("the name was not used again: the test proves nothing (%v)", err)
 	}
 	p.Set(func(p *storetest.Proxy) { p.Silent = false })

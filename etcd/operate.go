@@ -22,7 +22,7 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 
 func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err error) {
 	const page = 1000
-	namespace := b.naming.namespace + "/" + nameMark
+	namespace := b.options.Namespace + "/" + nameMark
 	from := namespace + encoding.Encode(prefix)
 	end := clientv3.GetPrefixRangeEnd(from)
 	for {

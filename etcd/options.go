@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -33,12 +34,8 @@ func (o *Options) validate() (Options, error) {
 	if o != nil {
 		v = *o
 	}
-	if v.Namespace == "" {
-		v.Namespace = defaultNamespace
-	}
-	if v.Timeout == 0 {
-		v.Timeout = defaultTimeout
-	}
+	v.Namespace = cmp.Or(v.Namespace, defaultNamespace)
+	v.Timeout = cmp.Or(v.Timeout, defaultTimeout)
 	if len(v.Namespace) > maxNamespaceLen {
 		return v, fmt.Errorf("%w: namespace of %d bytes is longer than %d",
 			backend.ErrInvalid, len(v.Namespace), maxNamespaceLen)

@@ -22,7 +22,7 @@ type queue struct {
 
 // readQueue reads the queue of a key in one request.
 func (b *Backend) readQueue(ctx context.Context, key string) (q queue, err error) {
-	prefix := b.naming.prefix(key)
+	prefix := b.options.prefix(key)
 	resp, err := b.readAt(ctx, 0,
 		exclusiveKeys(prefix).get(clientv3.SortAscend, clientv3.WithLimit(1)),
 		sharedKeys(prefix).get(clientv3.SortAscend))

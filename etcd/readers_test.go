@@ -111,7 +111,7 @@ func TestReadersBehindKilledWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writer := b.naming.prefix("k") + "00-1" // nobody renews its lease
+	writer := b.options.prefix("k") + "00-1" // nobody renews its lease
 	if _, err := c.Put(t.Context(), writer, "dead", clientv3.WithLease(lease.ID)); err != nil {
 		t.Fatal(err)
 	}

@@ -188,7 +188,7 @@ func evict(ctx context.Context, c *clientv3.Client, key string) error {
 }
 
 func evictIn(ctx context.Context, c *clientv3.Client, namespace, key string) error {
-	get := allKeys(naming{namespace}.prefix(key)).get(clientv3.SortAscend)
+	get := allKeys((&Options{Namespace: namespace}).prefix(key)).get(clientv3.SortAscend)
 	resp, err := c.Do(ctx, get)
 	if err != nil {
 		return err

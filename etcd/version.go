@@ -24,18 +24,13 @@ var flaws = []flaw{
 	{"reads may be old after a pause of a server (issue 20418)", map[int]int{4: 42, 5: 28, 6: 9}},
 }
 
-// has reports whether etcd 3.minor.patch has the flaw.
-func (f flaw) has(minor, patch int) bool {
-	const oldest = 4 // flaws does not list older versions, which have every flaw
-	fixed, ok := f.fixed[minor]
-	return ok && patch < fixed || minor < oldest
-}
-
 // flawsOf returns the flaws of a version. It returns none if the version cannot be parsed.
 func flawsOf(version string) (list []string) {
 	v, ok := numbers(version)
+	unlisted := v[0] < 3 || v[0] == 3 && v[1] < 4 // versions before 3.4 have every flaw
 	for _, f := range flaws {
-		if ok && (v[0] < 3 || v[0] == 3 && f.has(v[1], v[2])) {
+		fixed, listed := f.fixed[v[1]]
+		if ok && (unlisted || v[0] == 3 && listed && v[2] < fixed) {
 			list = append(list, f.what)
 		}
 	}

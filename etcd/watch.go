@@ -212,7 +212,7 @@ func (ws *watches) detectSilence(ctx context.Context, s *watchStream) {
 			s.cancel()
 		default:
 			probed = true
-			s.probeLocked(ws.b.naming.prefix("any"))
+			s.probeLocked(ws.b.options.prefix("any"))
 		}
 		ws.mu.Unlock()
 	}
