@@ -11,17 +11,14 @@ import (
 // Resume implements [backend.Resumer]. Like a renewal that changes the TTL, it binds the owner's key to another etcd
 // lease: one of this client.
 func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
-	err = b.leases.Call(ctx, r.ValidateFor(b.guarantees), func(ctx context.Context) error {
-		life, err := b.resume(ctx, r)
-		if err == nil {
-			l = life // not a nil *Life
-		}
+	err = b.leases.Call(ctx, r.ValidateFor(b.guarantees), func(ctx context.Context) (err error) {
+		l, err = b.resume(ctx, r)
 		return err
 	})
 	return l, err
 }
 
-func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, error) {
+func (b *Backend) resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	q, err := b.readQueue(ctx, r.Key)
 	if err != nil {
 		return nil, err
@@ -37,8 +34,9 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 		return nil, e.err
 	}
 	l, err := b.leases.Resume(r, kit.Grant{Token: uint64(k.contender.created), Sent: sent, TTL: e.ttl, Data: k})
-	if err == nil {
-		b.guard.start(l, k)
+	if err != nil {
+		return nil, err // not l: an interface that holds a nil pointer is not nil
 	}
-	return l, err
+	b.guard.start(l, k)
+	return l, nil
 }

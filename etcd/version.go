@@ -95,13 +95,12 @@ func (b *Backend) statuses(ctx context.Context) []serverStatus {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	patience := b.options.Timeout / attemptShare
-	answered := sync.OnceFunc(func() { time.AfterFunc(patience, cancel) })
 	var requests sync.WaitGroup
 	for i, e := range b.client.Endpoints() {
 		requests.Go(func() {
 			resp, err := b.client.Status(ctx, e)
 			if err == nil {
-				answered()
+				time.AfterFunc(patience, cancel) // the timer of the first reply is the first to run
 			} else if ctx.Err() != nil {
 				err = noAnswerWithin(patience, err)
 			}
