@@ -63,15 +63,6 @@ type renewal struct {
 	err      error // errNoAnswer until there is a reply
 }
 
-// answerLocked records a reply, or the error if there is no reply.
-func (x *renewal) answerLocked(reply *pb.LeaseKeepAliveResponse, err error) {
-	x.seconds, x.term, x.err = max(reply.GetTTL(), 0), reply.GetHeader().GetRaftTerm(), err
-	x.revision = reply.GetHeader().GetRevision()
-	if x.call.unanswered--; x.call.unanswered == 0 {
-		close(x.call.done)
-	}
-}
-
 // renew renews leases once, and returns the replies. If the stream does not reply within patience, renew cancels it, so
 // that the next call reaches another server if there are several.
 func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int64) []renewal {
@@ -137,12 +128,41 @@ func (r *renewer) exchange(requested map[int64][]*renewal) {
 				}
 			}
 		})
-		err = r.receive(s, requested)
+	}
+	for err == nil && len(requested) > 0 {
+		var reply *pb.LeaseKeepAliveResponse
+		if reply, err = s.Recv(); err == nil {
+			r.answer(requested, reply.ID, reply, nil)
+		}
 	}
 	if err != nil {
-		r.fail(s, requested, err)
+		switch {
+		case r.base.Err() != nil:
+			err = backend.ErrClosed
+		case s.ctx.Err() != nil: // renew has canceled it
+			err = errNoAnswer
+		}
+		s.cancel()
+		for id := range requested {
+			r.answer(requested, id, nil, err)
+		}
 	}
 	sending.Wait()
+}
+
+// answer records the reply for a lease, or the error if there is no reply, and deletes the answered renewals from
+// requested.
+func (r *renewer) answer(requested map[int64][]*renewal, id int64, reply *pb.LeaseKeepAliveResponse, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range requested[id] {
+		x.seconds, x.term, x.err = max(reply.GetTTL(), 0), reply.GetHeader().GetRaftTerm(), err
+		x.revision = reply.GetHeader().GetRevision()
+		if x.call.unanswered--; x.call.unanswered == 0 {
+			close(x.call.done)
+		}
+	}
+	delete(requested, id)
 }
 
 // open returns the stream. It opens a new one if necessary.
@@ -158,39 +178,4 @@ func (r *renewer) open() (s *renewalStream, err error) {
 		s.Lease_LeaseKeepAliveClient, err = r.client.LeaseKeepAlive(s.ctx)
 	}
 	return s, err
-}
-
-// receive records replies, and deletes the answered renewals from requested.
-func (r *renewer) receive(s *renewalStream, requested map[int64][]*renewal) error {
-	for len(requested) > 0 {
-		resp, err := s.Recv()
-		if err != nil {
-			return err
-		}
-		r.mu.Lock()
-		for _, x := range requested[resp.ID] {
-			x.answerLocked(resp, nil)
-		}
-		r.mu.Unlock()
-		delete(requested, resp.ID)
-	}
-	return nil
-}
-
-// fail ends the stream, and records the error of the unanswered renewals.
-func (r *renewer) fail(s *renewalStream, unanswered map[int64][]*renewal, err error) {
-	switch {
-	case r.base.Err() != nil:
-		err = backend.ErrClosed
-	case s.ctx.Err() != nil: // renew has canceled it
-		err = errNoAnswer
-	}
-	s.cancel()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, list := range unanswered {
-		for _, x := range list {
-			x.answerLocked(nil, err)
-		}
-	}
 }
