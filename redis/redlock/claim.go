@@ -44,7 +44,9 @@ type part struct {
 	mayHaveKey bool     // the node may have the key
 	wrote      uint64   // number of the last request that may have written it
 	unsure     bool     // a request that got no reply may still write the key
-	lost       bool     // the last renewal found no key at the node, and no repair has begun
+	// answered is when the node first replied to a removal after that request; zero before.
+	answered time.Time
+	lost     bool // the last renewal found no key at the node, and no repair has begun
 }
 
 func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
@@ -134,7 +136,7 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 			case err == nil:
 				p.mayHaveKey = found == tracePresent || p.unsure
 			default:
-				p.unsure = true
+				p.unsure, p.answered = true, time.Time{}
 			}
 			c.mu.Unlock()
 			c.requestEnded(i)
@@ -181,14 +183,27 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 
 // sendRemoval sends a removal. The caller must be inOrder's f. sure means that the key cannot come back.
 func (c *claim) sendRemoval(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
+	sent := time.Now()
 	n.postBool(releaseScript.Request(c.keys[:1], c.id, number),
 		func(gone bool, err error) {
 			c.mu.Lock()
 			p := &c.at[i]
-			sure := err == nil && !p.unsure
+			sure := err == nil && p.settle(sent)
 			p.mayHaveKey = !sure || number < p.wrote
 			c.mu.Unlock()
 			c.requestEnded(i)
 			done(gone, sure, err)
 		})
+}
+
+// settle records that the node has replied to a removal that was sent at sent, and reports whether requests without a
+// reply can no longer write the key. After the first such reply they may still be in flight for cleanupGap.
+func (p *part) settle(sent time.Time) bool {
+	switch {
+	case p.unsure && p.answered.IsZero():
+		p.answered = time.Now()
+	case sent.Sub(p.answered) >= cleanupGap:
+		p.unsure = false
+	}
+	return !p.unsure
 }

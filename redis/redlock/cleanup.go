@@ -13,7 +13,6 @@ type cleanup struct {
 	claim  *claim
 	number uint64
 	until  time.Time
-	absent time.Time // when the node first replied to a removal; zero before
 }
 
 const (
@@ -67,10 +66,10 @@ func (r *Backend) runCleanups(i int) {
 		for _, d := range n.dueCleanups(i) {
 			removals.Add(1)
 			d.claim.inOrder(i, func() {
-				d.claim.sendRemoval(n, i, d.number, func(_, sure bool, err error) {
+				d.claim.sendRemoval(n, i, d.number, func(_, sure bool, _ error) {
 					defer removals.Done()
-					if err == nil {
-						n.noteCleanup(d, sure)
+					if sure {
+						n.cancelCleanup(d.claim, d.number)
 					}
 				})
 			})
@@ -98,26 +97,14 @@ func (n *node) dueCleanups(i int) (list []*cleanup) {
 	defer n.mu.Unlock()
 	now := time.Now()
 	for c, d := range n.cleanups {
+		p := c.part(i)
 		switch {
 		case now.After(d.until):
 			delete(n.cleanups, c)
-		case c.isBusy(i), !d.absent.IsZero() && now.Sub(d.absent) < cleanupGap:
+		case len(p.requests) > 0, now.Sub(p.answered) < cleanupGap:
 		case len(list) == 0 || len(list) < cleanupBatch && !n.unresponsive:
 			list = append(list, d)
 		}
 	}
 	return list
-}
-
-// noteCleanup records that the node has replied to the removal of d.
-func (n *node) noteCleanup(d *cleanup, sure bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch {
-	case n.cleanups[d.claim] != d: // another cleanup has replaced d, or it was cancelled
-	case !sure && d.absent.IsZero():
-		d.absent = time.Now()
-	default:
-		delete(n.cleanups, d.claim)
-	}
 }
