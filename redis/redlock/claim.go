@@ -29,10 +29,10 @@ type claim struct {
 	number atomic.Uint64 // of the last request
 
 	mu            sync.Mutex
-	longest       time.Duration // the longest TTL of any request
-	cancelledUpTo uint64        // requests up to this number are cancelled: they will not be sent
-	renewed       *renewal      // the last renewal that a quorum has confirmed; nil before the first
-	at            []part        // by node
+	until         time.Time // no node has the key afterwards, even if the last request runs as late as it may
+	cancelledUpTo uint64    // requests up to this number are cancelled: they will not be sent
+	renewed       *renewal  // the last renewal that a quorum has confirmed; nil before the first
+	at            []part    // by node
 }
 
 // A part is the state of a claim at one node.
@@ -56,7 +56,19 @@ func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
 // claimOf returns a new claim of an owner whose name at the nodes is id.
 func (r *Backend) claimOf(key, id string, ttl time.Duration) *claim {
 	keys := []string{r.naming.lock(key), r.naming.fence(key), r.naming.birth()}
-	return &claim{keys: keys, id: id, ttl: ttl, longest: ttl, at: make([]part, len(r.nodes))}
+	c := &claim{keys: keys, id: id, ttl: ttl, at: make([]part, len(r.nodes))}
+	c.mayBeKept(r.options.Timeout + ttl)
+	return c
+}
+
+// mayBeKept records that a node may keep the key for another d: what is left of the time limit of a request, and the
+// TTL.
+func (c *claim) mayBeKept(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until := time.Now().Add(d + keepPad); until.After(c.until) {
+		c.until = until
+	}
 }
 
 // part returns the state of the claim at node i.
@@ -129,6 +141,7 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 			return
 		}
 		send(func(found trace, err error) {
+			c.mayBeKept(n.limit + c.ttl)
 			c.mu.Lock()
 			switch {
 			case err == nil && found == traceUnknown, err != nil && exchange.Definite(err, true): // it has not run
@@ -158,42 +171,34 @@ func ownerOf(id string) string {
 // unresponsive, only an urgent removal is tried at once.
 func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(gone bool, err error)) {
 	n := r.nodes[i]
+	ended := func(gone, sure bool, err error) {
+		c.requestEnded(i)
+		if sure {
+			n.cancelCleanup(c, number)
+		} else {
+			r.cleanUpLater(i, c, number)
+		}
+		done(gone, err)
+	}
 	c.inOrder(i, func() {
 		switch {
 		case !c.part(i).mayHaveKey: // for example because the request in progress was refused
-			c.requestEnded(i)
-			done(false, nil)
+			ended(false, true, nil)
 			return
 		case !urgent && n.isUnresponsive():
-			c.requestEnded(i)
-			r.cleanUpLater(i, c, number)
-			done(false, errStuck)
+			ended(false, false, errStuck)
 			return
 		}
-		c.sendRemoval(n, i, number, func(gone, sure bool, err error) {
-			if sure {
-				n.cancelCleanup(c, number)
-			} else {
-				r.cleanUpLater(i, c, number)
-			}
-			done(gone, err)
-		})
-	})
-}
-
-// sendRemoval sends a removal. The caller must be inOrder's f. sure means that the key cannot come back.
-func (c *claim) sendRemoval(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
-	sent := time.Now()
-	n.postBool(releaseScript.Request(c.keys[:1], c.id, number),
-		func(gone bool, err error) {
+		sent := time.Now()
+		n.postBool(releaseScript.Request(c.keys[:1], c.id, number), func(gone bool, err error) {
 			c.mu.Lock()
 			p := &c.at[i]
 			sure := err == nil && p.settle(sent)
 			p.mayHaveKey = !sure || number < p.wrote
 			c.mu.Unlock()
-			c.requestEnded(i)
-			done(gone, sure, err)
+			ended(gone, sure, err)
 		})
+	})
 }
 
 // settle records that the node has replied to a removal that was sent at sent, and reports whether requests without a

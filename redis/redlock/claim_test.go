@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 
 	"github.com/anylock/lock/backend"
@@ -159,38 +158,6 @@ func TestRepeatedVote(t *testing.T) {
 	}
 	r.abandon(c)
 	f.free("k")
-}
-
-// A cleanup lasts for as long as the last request may keep the key, even if that was a renewal to a longer TTL.
-func TestDebtLasts(t *testing.T) {
-	t.Parallel()
-	f := startFleet(t, 3, redistest.Durable...)
-	f.bootstrap()
-	r := f.open()
-	n := r.nodes[0]
-	lasts := func(c *claim, ttl time.Duration) {
-		t.Helper()
-		c.inOrder(0, func() {}) // blocks the cleanup
-		defer c.requestEnded(0)
-		r.cleanUpLater(0, c, 1)
-		n.mu.Lock()
-		n.cleanups[c].until = time.Now().Add(time.Millisecond)
-		n.mu.Unlock()
-		r.cleanUpLater(0, c, 2)
-		n.mu.Lock()
-		left := time.Until(n.cleanups[c].until)
-		n.mu.Unlock()
-		if left < ttl {
-			t.Errorf("a request of just now may keep the key for %v, its cleanup lapses in %v", ttl, left)
-		}
-	}
-	lasts(r.newClaim(req("k", claimTTL), claimTTL), claimTTL)
-	l := acquire(t, r, req("renewed", claimTTL))
-	if err := l.Renew(t.Context(), 2*claimTTL); err != nil {
-		t.Fatal(err)
-	}
-	lasts(l.(*kit.Life).Data.(*claim), 2*claimTTL)
-	release(t, l)
 }
 
 // A said is a node's reply to a vote request.

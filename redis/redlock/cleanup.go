@@ -4,16 +4,14 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/anylock/lock/backend/kit"
 )
 
-// A cleanup is a key that must be removed from one node. The node may have the key, or may still get it from a request
-// without a reply. The cleanup ends when the node has replied to a removal, or to two if a request may still be in
-// flight, or when the key must have expired. Each node has one goroutine for all of its cleanups.
-type cleanup struct {
-	claim  *claim
-	number uint64
-	until  time.Time
-}
+// A cleanup is a key that must be removed from one node, if a request up to a number has written it. The node may have
+// the key, or may still get it from a request without a reply. The cleanup ends when the node has replied to a removal,
+// or to two if a request may still be in flight, or when the key must have expired. Each node has one goroutine for all
+// of its cleanups.
 
 const (
 	cleanupFirst = 20 * time.Millisecond  // the first pause between attempts; it doubles
@@ -24,17 +22,10 @@ const (
 
 // cleanUpLater schedules the removal of the key of c from node i, if a request up to number has written it.
 func (r *Backend) cleanUpLater(i int, c *claim, number uint64) {
-	c.mu.Lock()
-	longest := c.longest
-	c.mu.Unlock()
 	n := r.nodes[i]
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if old := n.cleanups[c]; old != nil {
-		number = max(old.number, number)
-	}
-	// The last request may run as late as its limit, and the node then keeps the key for longest + keepPad.
-	n.cleanups[c] = &cleanup{claim: c, number: number, until: time.Now().Add(longest + keepPad + n.limit)}
+	n.cleanups[c] = max(n.cleanups[c], number)
 	if !n.cleaning {
 		n.cleaning = r.leases.Go(func(context.Context) { r.runCleanups(i) })
 	}
@@ -45,7 +36,7 @@ func (r *Backend) cleanUpLater(i int, c *claim, number uint64) {
 func (n *node) cancelCleanup(c *claim, number uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if d := n.cleanups[c]; d != nil && d.number <= number {
+	if n.cleanups[c] <= number {
 		delete(n.cleanups, c)
 	}
 }
@@ -55,24 +46,11 @@ func (r *Backend) runCleanups(i int) {
 	n := r.nodes[i]
 	pause := cleanupFirst
 	for last := false; ; {
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-r.leases.Closing().Done():
-			t.Stop()
-			last = true // one more try
-		}
+		last = kit.Sleep(r.leases.Closing(), pause) != nil // then one more try
 		var removals sync.WaitGroup
-		for _, d := range n.dueCleanups(i) {
+		for c, number := range n.dueCleanups(i) {
 			removals.Add(1)
-			d.claim.inOrder(i, func() {
-				d.claim.sendRemoval(n, i, d.number, func(_, sure bool, _ error) {
-					defer removals.Done()
-					if sure {
-						n.cancelCleanup(d.claim, d.number)
-					}
-				})
-			})
+			c.remove(r, i, number, true, func(bool, error) { removals.Done() })
 		}
 		removals.Wait()
 		if n.isUnresponsive() {
@@ -92,19 +70,22 @@ func (r *Backend) runCleanups(i int) {
 
 // dueCleanups drops expired cleanups, and returns some that can run now. It returns only one while the node is
 // unresponsive.
-func (n *node) dueCleanups(i int) (list []*cleanup) {
+func (n *node) dueCleanups(i int) map[*claim]uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	due := make(map[*claim]uint64)
 	now := time.Now()
-	for c, d := range n.cleanups {
-		p := c.part(i)
+	for c, number := range n.cleanups {
+		c.mu.Lock()
+		p, until := c.at[i], c.until
+		c.mu.Unlock()
 		switch {
-		case now.After(d.until):
-			delete(n.cleanups, c)
 		case len(p.requests) > 0, now.Sub(p.answered) < cleanupGap:
-		case len(list) == 0 || len(list) < cleanupBatch && !n.unresponsive:
-			list = append(list, d)
+		case now.After(until):
+			delete(n.cleanups, c)
+		case len(due) == 0 || len(due) < cleanupBatch && !n.unresponsive:
+			due[c] = number
 		}
 	}
-	return list
+	return due
 }

@@ -35,9 +35,6 @@ func (r *Backend) sendBatch(ctx context.Context, lives []*kit.Life, ttls []time.
 	for i, l := range lives {
 		if _, errs[i] = r.round(ttls[i]); errs[i] == nil {
 			c := l.Data.(*claim)
-			c.mu.Lock()
-			c.longest = max(c.longest, ttls[i])
-			c.mu.Unlock()
 			list = append(list, &renewal{claim: c, ttl: ttls[i], number: c.number.Add(1), sent: time.Now(), err: &errs[i]})
 		}
 	}
@@ -70,6 +67,9 @@ type renewal struct {
 // renew renews leases in one round, and sets the error of each.
 func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	shortest := slices.MinFunc(list, func(a, b *renewal) int { return cmp.Compare(a.ttl, b.ttl) }).ttl
+	for _, w := range list {
+		w.claim.mayBeKept(r.options.Timeout + w.ttl)
+	}
 	t := r.newTally()
 	t.over = func() bool {
 		return t.won() && !slices.ContainsFunc(list, func(w *renewal) bool { return !t.kept(w) && !t.lost(w) })

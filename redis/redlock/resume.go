@@ -95,7 +95,7 @@ func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, err
 	c.token = h.Token
 	for i, a := range answers {
 		if a.Owner == h.Owner {
-			c.longest = max(c.longest, a.TTL)
+			c.mayBeKept(a.TTL)
 			c.number.Store(max(c.number.Load(), numbers[i]))
 		}
 	}
