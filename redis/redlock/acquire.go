@@ -12,14 +12,7 @@ import (
 // Acquire implements [backend.Backend]. A TTL over MaxTTL is ErrInvalid. A request that waits also waits for nodes to
 // get their vote.
 func (r *Backend) Acquire(ctx context.Context, q backend.Request) (backend.Lease, error) {
-	if err := q.Validate(); err != nil {
-		return nil, err
-	}
-	ttl, err := r.round(q.TTL)
-	if err != nil {
-		return nil, err
-	}
-	c := r.newClaim(q, ttl)
+	c := r.newClaim(q, r.guarantees.Round(q.TTL))
 	try := func(ctx context.Context) (backend.Lease, error) { return r.try(ctx, q, c) }
 	if q.Wait {
 		try = r.newWaiter(q, c).try

@@ -3,8 +3,6 @@ package redlock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -31,8 +29,7 @@ type Backend struct {
 	guarantees backend.Guarantees
 	ban        time.Duration // how long a node has no vote after it has ended leases early
 	leases     *kit.Leases
-	closing    sync.Mutex  // guards owned once Close has begun
-	owned      []io.Closer // clients that this Backend opened
+	closeOwned func() error // closes the clients that this Backend opened, once
 }
 
 var (
@@ -40,11 +37,20 @@ var (
 	_ backend.BatchRenewer = (*Backend)(nil)
 )
 
-func newBackend(clients []*redis.Client, o Options) *Backend {
+// newBackend returns a Backend that has made no request. If owned is true, Close closes the clients.
+func newBackend(clients []*redis.Client, o Options, owned bool) *Backend {
 	r := &Backend{
 		options: o, naming: newNaming(o.Namespace), guarantees: guarantees(o.MaxTTL),
 		ban: o.MaxTTL + backend.Margin(o.MaxTTL) + keepPad,
 	}
+	r.closeOwned = sync.OnceValue(func() (err error) {
+		for _, n := range r.nodes {
+			if owned {
+				err = errors.Join(err, n.client.Close())
+			}
+		}
+		return err
+	})
 	r.leases = kit.NewLeases(requests{r}, o.Timeout)
 	context.AfterFunc(r.leases.Base(), func() { _ = r.closeOwned() }) // ends the requests still in progress
 	for _, c := range clients {
@@ -73,14 +79,6 @@ func (r *Backend) NotReady() error {
 	return r.noQuorum(errs)
 }
 
-// round returns the TTL to grant, or ErrInvalid for a TTL that is longer than the fleet allows.
-func (r *Backend) round(ttl time.Duration) (time.Duration, error) {
-	if ttl > r.options.MaxTTL {
-		return 0, fmt.Errorf("%w: ttl %v is longer than %s, %v", backend.ErrInvalid, ttl, paramMaxTTL, r.options.MaxTTL)
-	}
-	return r.guarantees.Round(ttl), nil
-}
-
 // Close implements [backend.Backend]. Clients given to New stay open.
 func (r *Backend) Close() error {
 	if !r.leases.Close() {
@@ -89,16 +87,4 @@ func (r *Backend) Close() error {
 	err := r.closeOwned()
 	r.leases.Drain() // closing the connections has ended the requests
 	return err
-}
-
-// closeOwned closes the clients that this Backend opened, once.
-func (r *Backend) closeOwned() error {
-	r.closing.Lock()
-	defer r.closing.Unlock()
-	var errs []error
-	for _, c := range r.owned {
-		errs = append(errs, c.Close())
-	}
-	r.owned = nil
-	return errors.Join(errs...)
 }

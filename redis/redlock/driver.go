@@ -67,10 +67,7 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 		}
 		clients = append(clients, c.(*redis.Client))
 	}
-	r := newBackend(clients, o)
-	for _, n := range r.nodes {
-		r.owned = append(r.owned, n.client)
-	}
+	r := newBackend(clients, o, true)
 	if err := r.handshakeAll(ctx); err != nil {
 		calls.CloseUnopened(ctx, r)
 		return nil, err

@@ -94,7 +94,7 @@ func onClients(nodes []*redis.Client, opts *Options) (*Backend, error) {
 	if err := validateNodes(addrs); err != nil {
 		return nil, err
 	}
-	return newBackend(nodes, o), nil
+	return newBackend(nodes, o, false), nil
 }
 
 // validateNodes rejects an even number of nodes, too few nodes, and duplicates.

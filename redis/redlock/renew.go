@@ -28,19 +28,21 @@ func (r *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	return r.leases.RenewBatch(ctx, renewals, r.sendBatch)
 }
 
-// sendBatch renews leases. It repeats renewals that requests of another client of the lease have overtaken.
+// sendBatch renews leases.
 func (r *Backend) sendBatch(ctx context.Context, lives []*kit.Life, ttls []time.Duration) ([]time.Duration, []error) {
 	errs := make([]error, len(lives))
 	var list []*renewal
 	for i, l := range lives {
-		if _, errs[i] = r.round(ttls[i]); errs[i] == nil {
-			c := l.Data.(*claim)
-			list = append(list, &renewal{claim: c, ttl: ttls[i], number: c.number.Add(1), sent: time.Now(), err: &errs[i]})
-		}
+		list = append(list, l.Data.(*claim).newRenewal(ttls[i], &errs[i]))
 	}
+	r.renewAll(ctx, list)
+	return ttls, errs
+}
+
+// renewAll renews leases. It repeats renewals that requests of another client of the lease have overtaken.
+func (r *Backend) renewAll(ctx context.Context, list []*renewal) {
 	r.renewInRounds(ctx, list)
 	r.renewInRounds(ctx, overtaken(list))
-	return ttls, errs
 }
 
 // renewInRounds renews leases in concurrent rounds, each of up to 64 leases.
@@ -62,6 +64,10 @@ type renewal struct {
 	have   int    // nodes that had the lease
 	lack   int    // nodes that replied that they had not
 	err    *error // receives the result
+}
+
+func (c *claim) newRenewal(ttl time.Duration, err *error) *renewal {
+	return &renewal{claim: c, ttl: ttl, number: c.number.Add(1), sent: time.Now(), err: err}
 }
 
 // renew renews leases in one round, and sets the error of each.

@@ -39,9 +39,8 @@ func (r *Backend) resume(ctx context.Context, q backend.Request) (*kit.Life, err
 	if err != nil {
 		return nil, err
 	}
-	w := &renewal{claim: c, ttl: c.ttl, number: c.number.Add(1), sent: time.Now(), err: &err}
-	r.renewInRounds(ctx, []*renewal{w})
-	r.renewInRounds(ctx, overtaken([]*renewal{w}))
+	w := c.newRenewal(c.ttl, &err)
+	r.renewAll(ctx, []*renewal{w})
 	if err != nil {
 		return nil, err
 	}
@@ -49,18 +48,13 @@ func (r *Backend) resume(ctx context.Context, q backend.Request) (*kit.Life, err
 	for i := range c.at {
 		c.at[i].mayHaveKey = true
 	}
-	sent := c.renewed.sent
 	c.mu.Unlock()
-	return r.leases.Resume(q, kit.Grant{Token: c.token, Sent: sent, TTL: c.ttl, Data: c})
+	return r.leases.Resume(q, kit.Grant{Token: c.token, Sent: w.sent, TTL: c.ttl, Data: c})
 }
 
 // heldClaim returns the claim of the lease that q's owner holds. Until the lease has been renewed, the claim removes
 // nothing from any node.
 func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, error) {
-	ttl, err := r.round(q.TTL)
-	if err != nil {
-		return nil, err
-	}
 	answers, numbers := make([]backend.Holder, len(r.nodes)), make([]uint64, len(r.nodes))
 	t := r.newTally()
 	t.over = func() bool {
@@ -91,7 +85,7 @@ func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, err
 	case h.Token == 0:
 		return nil, fmt.Errorf("%w: the nodes that answer do not agree on the token of the lease", backend.ErrUnavailable)
 	}
-	c := r.claimOf(q.Key, h.Owner, ttl)
+	c := r.claimOf(q.Key, h.Owner, r.guarantees.Round(q.TTL))
 	c.token = h.Token
 	for i, a := range answers {
 		if a.Owner == h.Owner {
@@ -132,8 +126,7 @@ func overtaken(list []*renewal) (again []*renewal) {
 			continue
 		}
 		*w.err = nil
-		again = append(again, &renewal{claim: w.claim, ttl: w.ttl, number: w.claim.number.Add(1), sent: time.Now(),
-			err: w.err})
+		again = append(again, w.claim.newRenewal(w.ttl, w.err))
 	}
 	return again
 }
