@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -16,49 +15,54 @@ import (
 // not agree on it, which they may not until the lease is renewed.
 func (r *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
 	err = r.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
-		h, err = r.holder(ctx, key)
+		h, _, err = r.holder(ctx, key, true)
 		return err
 	})
 	h.Owner = ownerOf(h.Owner)
 	return h, err
 }
 
-// holder returns the holder of a key, with the claim's id as its Owner.
-func (r *Backend) holder(ctx context.Context, key string) (backend.Holder, error) {
-	answers := make([]backend.Holder, len(r.nodes))
+// holder returns the holder of a key, with the claim's id as its Owner, and the highest number of the requests that
+// nodes have had from it. If ttl is true, it waits longer for nodes that decide how long the lease lasts.
+func (r *Backend) holder(ctx context.Context, key string, ttl bool) (h backend.Holder, number uint64, err error) {
+	answers, numbers := make([]backend.Holder, len(r.nodes)), make([]uint64, len(r.nodes))
 	t := r.newTally()
 	// The missing replies cannot change the result.
 	t.over = func() bool {
 		h, named := t.holder(answers)
-		return t.won() && (!h.Held() || named >= t.quorum && h.TTL > 0 && h.Token > 0)
+		return t.won() && (!h.Held() || named >= t.quorum && (h.TTL > 0 || !ttl) && h.Token > 0)
 	}
 	w := r.windowFor(time.Minute)
 	w.needed = w.outage
 	r.runRound(ctx, t, w, func(i int, enter deliverFunc) {
 		r.nodes[i].post(inspectScript.Request([]string{r.naming.lock(key)}), func(v any, err error) {
 			var h backend.Holder
+			var number uint64
 			if err == nil {
-				h, err = parseInspect(v)
+				h, number, err = parseInspect(v)
 			}
-			enter(verdictOf(err), func() { answers[i] = h }, err)
+			enter(verdictOf(err), func() { answers[i], numbers[i] = h, number }, err)
 		})
 	})
-	if err := kit.ContextError(ctx, nil); err != nil {
-		return backend.Holder{}, err
+	if err := r.missed(ctx, t); err != nil {
+		return h, 0, err
 	}
-	if !t.won() {
-		return backend.Holder{}, r.noQuorum(t.misses())
+	h, _ = t.holder(answers)
+	for i, a := range answers {
+		if a.Owner == h.Owner {
+			number = max(number, numbers[i])
+		}
 	}
-	h, _ := t.holder(answers)
-	return h, nil
+	return h, number, nil
 }
 
-func parseInspect(v any) (backend.Holder, error) {
+func parseInspect(v any) (h backend.Holder, number uint64, err error) {
 	if list, ok := v.([]any); ok && len(list) == 0 {
-		return backend.Holder{}, nil
+		return h, 0, nil
 	}
 	f := exchange.ReadFields(v)
-	return readHolder(f), f.Err()
+	h, number = readHolder(f), uint64(f.Number())
+	return h, number, f.Err()
 }
 
 // holder returns the holder that results from the replies, and how many nodes name it.

@@ -41,11 +41,8 @@ func (r *Backend) list(ctx context.Context, prefix string) ([]string, error) {
 			}
 		}, err
 	}))
-	if err := kit.ContextError(ctx, nil); err != nil {
+	if err := r.missed(ctx, t); err != nil {
 		return nil, err
-	}
-	if !t.won() {
-		return nil, r.noQuorum(t.misses())
 	}
 	var keys []string
 	for key, nodes := range found {
@@ -77,7 +74,7 @@ func (r *Backend) Break(ctx context.Context, key, owner string) error {
 }
 
 func (r *Backend) breakLease(ctx context.Context, key, owner string) error {
-	h, err := r.holder(ctx, key)
+	h, _, err := r.holder(ctx, key, false)
 	switch {
 	case err != nil:
 		return err

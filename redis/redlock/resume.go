@@ -4,19 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
-	"github.com/anylock/lock/redis/internal/exchange"
-
-	_ "embed"
 )
-
-//go:embed resume.lua
-var resumeLua string
-
-var resumeScript = exchange.Script{Text: prelude + resumeLua, Digest: "d616b04dca34b188d5be4941773389eebf58265b"}
 
 var _ backend.Resumer = (*Backend)(nil)
 
@@ -55,31 +46,10 @@ func (r *Backend) resume(ctx context.Context, q backend.Request) (*kit.Life, err
 // heldClaim returns the claim of the lease that q's owner holds. Until the lease has been renewed, the claim removes
 // nothing from any node.
 func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, error) {
-	answers, numbers := make([]backend.Holder, len(r.nodes)), make([]uint64, len(r.nodes))
-	t := r.newTally()
-	t.over = func() bool {
-		h, named := t.holder(answers)
-		return t.won() && (!h.Held() || named >= t.quorum && h.Token > 0)
-	}
-	w := r.windowFor(time.Minute)
-	w.needed = w.outage
-	r.runRound(ctx, t, w, func(i int, enter deliverFunc) {
-		r.nodes[i].post(resumeScript.Request([]string{r.naming.lock(q.Key)}), func(v any, err error) {
-			var h backend.Holder
-			var number uint64
-			if err == nil {
-				h, number, err = parseResume(v)
-			}
-			enter(verdictOf(err), func() { answers[i], numbers[i] = h, number }, err)
-		})
-	})
-	if err := kit.ContextError(ctx, nil); err != nil {
-		return nil, err
-	}
-	h, _ := t.holder(answers)
+	h, number, err := r.holder(ctx, q.Key, false)
 	switch {
-	case !t.won():
-		return nil, r.noQuorum(t.misses())
+	case err != nil:
+		return nil, err
 	case !h.Held() || ownerOf(h.Owner) != q.Owner:
 		return nil, backend.ErrLost
 	case h.Token == 0:
@@ -87,22 +57,9 @@ func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, err
 	}
 	c := r.claimOf(q.Key, h.Owner, r.guarantees.Round(q.TTL))
 	c.token = h.Token
-	for i, a := range answers {
-		if a.Owner == h.Owner {
-			c.mayBeKept(a.TTL)
-			c.number.Store(max(c.number.Load(), numbers[i]))
-		}
-	}
+	c.number.Store(number)
+	c.mayBeKept(r.options.MaxTTL) // whatever TTL the lease has had
 	return c, nil
-}
-
-func parseResume(v any) (h backend.Holder, number uint64, err error) {
-	if list, ok := v.([]any); ok && len(list) == 0 {
-		return h, 0, nil
-	}
-	f := exchange.ReadFields(v)
-	h, number = readHolder(f), uint64(f.Number())
-	return h, number, f.Err()
 }
 
 // Two clients of one lease number their requests independently. If the number of a request is lower than the last, a

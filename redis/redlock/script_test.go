@@ -11,7 +11,7 @@ import (
 var allScripts = map[string]exchange.Script{
 	"handshake": handshakeScript,
 	"acquire":   acquireScript, "confirm": confirmScript, "renew": renewScript, "repair": repairScript,
-	"release": releaseScript, "inspect": inspectScript, "resume": resumeScript,
+	"release": releaseScript, "inspect": inspectScript,
 }
 
 func TestDigests(t *testing.T) {

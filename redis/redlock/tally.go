@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -179,4 +180,13 @@ func (t *tally) misses() []error {
 		}
 	}
 	return errs
+}
+
+// missed returns why a round has not got a quorum of yes: ctx has ended, or the errors of the nodes. It is nil if the
+// round has.
+func (r *Backend) missed(ctx context.Context, t *tally) error {
+	if err := kit.ContextError(ctx, nil); err != nil || t.won() {
+		return err
+	}
+	return r.noQuorum(t.misses())
 }

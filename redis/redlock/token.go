@@ -1,10 +1,6 @@
 package redlock
 
-import (
-	"context"
-
-	"github.com/anylock/lock/backend/kit"
-)
+import "context"
 
 // agree returns the fencing token of an owner that has been elected.
 //
@@ -37,13 +33,7 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 		}
 		e.confirm(i, token, func(v verdict, err error) { enter(v, nil, err) })
 	})
-	if err := kit.ContextError(ctx, nil); err != nil {
-		return 0, err
-	}
-	if !t.won() {
-		return 0, e.r.noQuorum(t.misses())
-	}
-	return token, nil
+	return token, e.r.missed(ctx, t)
 }
 
 // confirm raises the counter of node i to token, after the node's vote if that request is still in progress.
