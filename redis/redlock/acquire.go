@@ -34,13 +34,12 @@ func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend
 		if uncertain && time.Since(begun) < r.options.Timeout && kit.Sleep(ctx, leastPause+rand.N(leastPause)) == nil {
 			continue
 		}
-		if kit.Ended(ctx) {
-			if !kit.IsContextError(err) {
-				err = kit.ContextError(ctx, err)
-			}
-			return nil, err
+		if ended := kit.ContextError(ctx, err); ended != nil {
+			return nil, ended
 		}
-		r.clear(ctx, c)
+		// The next attempt must not find the key of this one on any node, unless the node hangs.
+		limit := nodeTimeout(c.ttl)
+		r.removeAll(ctx, r.newTallyOfAll(), c, window{node: limit, outage: limit}, func() {})
 		return nil, err
 	}
 }
@@ -66,13 +65,6 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 		return nil, false, err
 	}
 	return l, false, nil
-}
-
-// clear removes the key of a failed attempt from the nodes, and waits for all nodes that do not hang. So the next
-// attempt does not find this attempt's key.
-func (r *Backend) clear(ctx context.Context, c *claim) {
-	limit := nodeTimeout(c.ttl)
-	r.removeAll(ctx, r.newTallyOfAll(), c, window{node: limit, outage: limit}, func() {})
 }
 
 // removeAll cancels the unsent requests of a claim, removes the claim from all nodes, and calls gone for each node that

@@ -8,7 +8,6 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/backend/kit"
-	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -67,10 +66,5 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 		}
 		clients = append(clients, c.(*redis.Client))
 	}
-	r := newBackend(clients, o, true)
-	if err := r.handshakeAll(ctx); err != nil {
-		calls.CloseUnopened(ctx, r)
-		return nil, err
-	}
-	return r, nil
+	return newBackend(clients, o, true).begin(ctx)
 }

@@ -17,8 +17,7 @@ var errOvertaken = errors.New("overtaken by a later renewal")
 type noQuorumError struct {
 	nodes  []*node
 	quorum int
-	errs   []error       // by node; nil for nodes that did
-	left   time.Duration // how long until a quorum has its vote; 0 if other nodes are needed too
+	errs   []error // by node; nil for nodes that did
 }
 
 func (r *Backend) noQuorum(errs []error) error {
@@ -29,7 +28,6 @@ func (r *Backend) noQuorum(errs []error) error {
 			errs[i] = barred
 		}
 	}
-	e.left = e.wait()
 	return e
 }
 

@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -145,11 +144,7 @@ func unusable(info map[string]string) error {
 // idLen is the length of an id that newID returns.
 const idLen = 16
 
-func newID() string {
-	var b [idLen / 2]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
+func newID() string { return rand.Text()[:idLen] }
 
 // handshakeAll makes a handshake with every node. It fails if a quorum cannot be reached, or if any node that replies
 // cannot be used.

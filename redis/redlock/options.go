@@ -68,6 +68,11 @@ func New(ctx context.Context, nodes []*redis.Client, opts *Options) (*Backend, e
 	if err != nil {
 		return nil, err
 	}
+	return r.begin(ctx)
+}
+
+// begin contacts the nodes. If it fails, it closes the Backend.
+func (r *Backend) begin(ctx context.Context) (*Backend, error) {
 	if err := r.handshakeAll(ctx); err != nil {
 		calls.CloseUnopened(ctx, r)
 		return nil, err

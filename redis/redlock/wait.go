@@ -24,30 +24,20 @@ const slowStart = endpoint.OpenTimeout
 
 // A waiter is one Acquire that waits.
 type waiter struct {
-	r       *Backend
-	q       backend.Request
-	c       *claim
-	begun   time.Time
-	busy    *backend.HeldError // the last refusal by a quorum; nil before the first
-	failure error              // busy, or before the first refusal why there was no quorum
-	peeks   int                // number of peeks, which selects the first node of the next
+	r     *Backend
+	q     backend.Request
+	c     *claim
+	begun time.Time
+	busy  *backend.HeldError // the last refusal by a quorum; nil before the first
+	peeks int                // number of peeks, which selects the first node of the next
 }
 
 func (r *Backend) newWaiter(q backend.Request, c *claim) *waiter {
 	return &waiter{r: r, q: q, c: c, begun: time.Now(), peeks: rand.N(len(r.nodes))}
 }
 
-// try makes attempts until there is a reason to pause. When ctx ends, it returns why the last attempt failed.
+// try makes an attempt, unless the key is still busy. It makes more attempts while a quorum may soon reply.
 func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
-	l, err := w.attempt(ctx)
-	if err != nil && w.failure != nil && kit.IsContextError(err) && kit.Ended(ctx) {
-		err = w.failure // kit.Waiter adds the end of ctx
-	}
-	return l, err
-}
-
-// attempt makes an attempt, unless the key is still busy. It makes more attempts while a quorum may soon reply.
-func (w *waiter) attempt(ctx context.Context) (backend.Lease, error) {
 	if w.busy != nil && w.r.peek(ctx, w) {
 		return nil, w.busy
 	}
@@ -57,21 +47,18 @@ func (w *waiter) attempt(ctx context.Context) (backend.Lease, error) {
 		var none *noQuorumError
 		switch {
 		case errors.As(err, &held):
-			w.busy, w.failure = held, held
+			w.busy = held
 			return nil, err
 		case !errors.As(err, &none):
 			return l, err
 		}
-		if w.busy == nil {
-			w.failure = none
-		}
 		const most = time.Second // another node may reply sooner
-		left := min(none.left, most)
+		left := min(none.wait(), most)
 		if left <= 0 && (!none.slow() || time.Since(w.begun) > slowStart) {
 			return l, err
 		}
-		if err := kit.Sleep(ctx, left+rand.N(mostPause)); err != nil {
-			return nil, err
+		if kit.Sleep(ctx, left+rand.N(mostPause)) != nil {
+			return nil, kit.ContextError(ctx, none)
 		}
 	}
 }
