@@ -2,9 +2,9 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,18 +12,21 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A freeNode is a hook that answers every removal in place of the server: there is no key. It counts the removals. While
-// it is down, it answers none.
-type freeNode struct {
-	removals atomic.Int32
+// A fakeNode is a hook that answers in place of the server, and counts the requests. While it is down, it answers none.
+type fakeNode struct {
+	reply    any
+	requests atomic.Int32
 	down     atomic.Bool
 }
 
-func (f *freeNode) DialHook(next redis.DialHook) redis.DialHook { return next }
+// freeNode returns a node that has no key to remove.
+func freeNode() *fakeNode { return &fakeNode{reply: int64(0)} }
 
-func (f *freeNode) ProcessHook(redis.ProcessHook) redis.ProcessHook { return f.answer }
+func (f *fakeNode) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (f *freeNode) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (f *fakeNode) ProcessHook(redis.ProcessHook) redis.ProcessHook { return f.answer }
+
+func (f *fakeNode) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
 		for _, cmd := range commands {
 			_ = f.answer(ctx, cmd)
@@ -32,22 +35,22 @@ func (f *freeNode) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-func (f *freeNode) answer(_ context.Context, cmd redis.Cmder) error {
-	f.removals.Add(1)
+func (f *fakeNode) answer(_ context.Context, cmd redis.Cmder) error {
+	f.requests.Add(1)
 	if f.down.Load() {
 		cmd.SetErr(exchange.ErrNoAnswer)
 		return exchange.ErrNoAnswer
 	}
-	cmd.(interface{ SetVal(any) }).SetVal(int64(0))
+	cmd.(interface{ SetVal(any) }).SetVal(f.reply)
 	return nil
 }
 
-// onFreeNode returns a Backend whose nodes are all node.
-func onFreeNode(t *testing.T, node *freeNode) *Backend {
+// onNodes returns a Backend with these nodes.
+func onNodes(t *testing.T, nodes ...*fakeNode) *Backend {
 	t.Helper()
 	var clients []*redis.Client
-	for _, addr := range []string{"127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1"} {
-		c := redis.NewClient(&redis.Options{Addr: addr})
+	for i, node := range nodes {
+		c := redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.%d:1", i+1)})
 		c.AddHook(node)
 		t.Cleanup(func() { _ = c.Close() })
 		clients = append(clients, c)
@@ -69,75 +72,71 @@ func attempted(r *Backend, c *claim, number uint64, found trace, err error) {
 // After a request without a reply, a node gets two removals, cleanupGap apart, because the request may arrive between
 // them. Afterwards the node is known to have no key, and a later attempt that it refuses costs no removal.
 func TestNodeIsKnownAgainAfterCleanup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		node := new(freeNode)
-		r := onFreeNode(t, node)
-		c := r.newClaim(req("k", claimTTL), claimTTL)
-		removed := func(want int32) {
-			t.Helper()
-			time.Sleep(4 * cleanupGap)
-			if got := node.removals.Load(); got != want {
-				t.Errorf("%d removals, want %d", got, want)
-			}
-			if r.hasCleanups() {
-				t.Error("a cleanup is left")
-			}
+	t.Parallel()
+	node := freeNode()
+	r := onNodes(t, node, node, node)
+	c := r.newClaim(req("k", claimTTL), claimTTL)
+	for i, attempt := range []struct {
+		found    trace
+		err      error
+		removals int32
+	}{
+		{traceUnknown, exchange.ErrNoAnswer, 2},
+		{traceMissing, nil, 0},
+		{tracePresent, nil, 1},
+		{traceUnknown, exchange.ErrNoAnswer, 2},
+	} {
+		node.requests.Store(0)
+		attempted(r, c, uint64(i+1), attempt.found, attempt.err)
+		waitIdle(t, r)
+		if got := node.requests.Load(); got != attempt.removals || r.hasCleanups() {
+			t.Errorf("attempt %d: %d removals, want %d; a cleanup is left: %v", i+1, got, attempt.removals, r.hasCleanups())
 		}
-		attempted(r, c, 1, traceUnknown, exchange.ErrNoAnswer)
-		removed(2)
-		attempted(r, c, 2, traceMissing, nil)
-		removed(2)
-		attempted(r, c, 3, tracePresent, nil)
-		removed(3)
-		attempted(r, c, 4, traceUnknown, exchange.ErrNoAnswer)
-		removed(5)
-	})
+	}
 }
 
 // While a node does not reply, a cleanup lasts for as long as the last request may keep the key, and no longer. A
-// request of a renewal may keep the key for longer than the first request.
+// renewal may keep the key for longer than the first request.
 func TestCleanupLastsAsLongAsTheKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		node := new(freeNode)
-		node.down.Store(true)
-		r := onFreeNode(t, node)
-		for _, ttl := range []time.Duration{claimTTL, 2 * claimTTL} {
-			c := r.newClaim(req("k", claimTTL), claimTTL)
+	t.Parallel()
+	for _, ttl := range []time.Duration{minTTL, 2 * minTTL} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			t.Parallel()
+			node := freeNode()
+			node.down.Store(true)
+			r := onNodes(t, node, node, node)
+			c := r.newClaim(req("k", minTTL), minTTL)
+			begun := time.Now()
 			attempted(r, c, 1, traceUnknown, exchange.ErrNoAnswer)
-			if ttl > claimTTL {
-				r.renewInRounds(t.Context(), []*renewal{{claim: c, ttl: ttl, number: 2, err: new(error)}})
+			if ttl > minTTL {
+				r.renewAll(t.Context(), []*renewal{c.newRenewal(ttl, new(error))})
 			}
-			time.Sleep(ttl)
-			if !r.hasCleanups() {
-				t.Errorf("after %v no cleanup is left", ttl)
+			waitIdle(t, r)
+			if took := time.Since(begun); took < ttl || r.hasCleanups() {
+				t.Errorf("cleaned up for %v, want at least %v; a cleanup is left: %v", took, ttl, r.hasCleanups())
 			}
-			time.Sleep(r.options.Timeout + 2*cleanupMost)
-			if r.hasCleanups() {
-				t.Errorf("a cleanup is left %v after the end of the key", 2*cleanupMost)
-			}
-		}
-	})
+		})
+	}
 }
 
 // If a node replies again, the cleanups of many claims end soon, each after its two removals.
 func TestCleanupsOfANodeThatReplies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		node := new(freeNode)
-		node.down.Store(true)
-		r := onFreeNode(t, node)
-		const claims = 2 * cleanupBatch
-		for range claims {
-			attempted(r, r.newClaim(req("k", claimTTL), claimTTL), 1, traceUnknown, exchange.ErrNoAnswer)
-		}
-		time.Sleep(10 * cleanupMost)
-		before := node.removals.Swap(0)
-		if before > claims+20 {
-			t.Errorf("%d removals to a node that does not reply", before)
-		}
-		node.down.Store(false)
-		time.Sleep(4 * cleanupMost)
-		if got := node.removals.Load(); got != 2*claims || r.hasCleanups() {
-			t.Errorf("%d removals for %d claims; a cleanup is left: %v", got, claims, r.hasCleanups())
-		}
-	})
+	t.Parallel()
+	node := freeNode()
+	node.down.Store(true)
+	r := onNodes(t, node, node, node)
+	const claims = 2 * cleanupBatch
+	for range claims {
+		attempted(r, r.newClaim(req("k", claimTTL), claimTTL), 1, traceUnknown, exchange.ErrNoAnswer)
+	}
+	time.Sleep(5 * cleanupFirst) // sleeps: the node stays silent
+	const few = 20
+	if got := node.requests.Swap(0); got > claims+few {
+		t.Errorf("%d removals for %d claims to a node that does not reply", got, claims)
+	}
+	node.down.Store(false)
+	waitIdle(t, r)
+	if got := node.requests.Load(); got > 2*claims+few || r.hasCleanups() {
+		t.Errorf("%d removals for %d claims; a cleanup is left: %v", got, claims, r.hasCleanups())
+	}
 }
