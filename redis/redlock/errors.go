@@ -36,12 +36,10 @@ func (r *Backend) noQuorum(errs []error) error {
 func (e *noQuorumError) wait() time.Duration {
 	var lefts []time.Duration
 	for _, err := range e.errs {
-		var v *noVoteError
-		switch {
-		case err == nil:
-			lefts = append(lefts, 0)
-		case errors.As(err, &v):
+		if v, barred := errors.AsType[*noVoteError](err); barred {
 			lefts = append(lefts, v.left)
+		} else if err == nil {
+			lefts = append(lefts, 0)
 		}
 	}
 	if len(lefts) < e.quorum {

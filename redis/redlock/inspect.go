@@ -57,9 +57,6 @@ func (r *Backend) holder(ctx context.Context, key string, ttl bool) (h backend.H
 }
 
 func parseInspect(v any) (h backend.Holder, number uint64, err error) {
-	if list, ok := v.([]any); ok && len(list) == 0 {
-		return h, 0, nil
-	}
 	f := exchange.ReadFields(v)
 	h, number = readHolder(f), uint64(f.Number())
 	return h, number, f.Err()

@@ -59,3 +59,27 @@ func TestResumeWithoutANode(t *testing.T) {
 	f.nodes[0].Start()
 	until(t, soon, "the node that was down has nothing of the lease", func() bool { return len(f.keys(f.nodes[0])) == 0 })
 }
+
+// A resumed lease numbers its requests after the last one that any node has had from the owner. What another owner's
+// leftover at a node says does not count.
+func TestResumedNumbers(t *testing.T) {
+	t.Parallel()
+	const id = "0123456789abcdef"
+	q := req("k", time.Minute)
+	node := func(owner string, number int64) *fakeNode {
+		return &fakeNode{reply: []any{"41", id + owner, int64(30000), number}}
+	}
+	r := onNodes(t, node(q.Owner, 3), node(q.Owner, 7), node("another", 99), node(q.Owner, 5),
+		&fakeNode{reply: []any{"0", "", int64(-2), int64(0)}})
+	c, err := r.heldClaim(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if number := c.number.Load(); c.id != id+q.Owner || c.token != 41 || number != 7 {
+		t.Errorf("id %q, token %d, number %d; want %q, 41, 7", c.id, c.token, number, id+q.Owner)
+	}
+	q.Owner = "nobody"
+	if _, err := r.heldClaim(t.Context(), q); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("an owner without the lease: %v, want ErrLost", err)
+	}
+}

@@ -37,7 +37,7 @@ var (
 	renewScript     = exchange.Script{Text: prelude + renewLua, Digest: "886d68f18a3960c440bf5b0d1c9f6bfe863d49d2"}
 	repairScript    = exchange.Script{Text: prelude + repairLua, Digest: "15482dbb925a5c3c522aa95a9e5081e22844f923"}
 	releaseScript   = exchange.Script{Text: prelude + releaseLua, Digest: "fa4bf6edabd45bf9ea6871e553e307e294fdabd2"}
-	inspectScript   = exchange.Script{Text: prelude + inspectLua, Digest: "d616b04dca34b188d5be4941773389eebf58265b"}
+	inspectScript   = exchange.Script{Text: prelude + inspectLua, Digest: "3d505bc89b476fe5fa12f58f69b7b43f8793d004"}
 )
 
 // scriptCommands are the commands that scripts run.

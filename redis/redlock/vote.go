@@ -122,15 +122,13 @@ func (r *Backend) judge(n *node, v vote) error {
 		return errors.New("its server has just been started again")
 	}
 	jump := n.observe(v.clock, r.ban)
-	if v.what == voteGranted {
-		n.deferVote(v.left)
-	}
-	switch {
-	case v.what == voteHeld:
+	switch v.what {
+	case voteHeld:
 		return &backend.HeldError{Holder: v.holder}
-	case v.what == voteLate:
+	case voteLate:
 		return errOvertaken
-	case v.left > 0:
+	}
+	if n.deferVote(v.left); v.left > 0 {
 		return &noVoteError{left: v.left, why: whyYoung}
 	}
 	return jump
