@@ -35,22 +35,19 @@ type Batcher struct {
 	most   int   // the most workers
 
 	mu          sync.Mutex
-	open        int     // workers that are not idle, plus the lone request
-	idle        int     // workers that wait for requests
-	queue       []*call // empty unless a worker or lone request is open
-	timer       *time.Timer
-	armed       bool      // timer runs
-	soloRetryAt time.Time // until then no request uses Solo, because Solo has failed
+	open        int         // workers that are not idle, plus the lone request
+	queue       []*call     // empty unless a worker or lone request is open
+	timer       *time.Timer // runs while the queue is not empty
+	soloRetryAt time.Time   // until then no request uses Solo, because Solo has failed
 
-	resume chan struct{} // gets one value for each idle worker that must continue
+	resume chan struct{} // wakes an idle worker; unbuffered, so that only a worker that waits receives
 }
 
 func NewBatcher(client *redis.Client, start Starter) *Batcher {
 	o := client.Options()
 	l := &Batcher{
-		client: client, start: start, most: max(o.PoolSize, UsualWorkers),
+		client: client, start: start, most: max(o.PoolSize, UsualWorkers), resume: make(chan struct{}),
 	}
-	l.resume = make(chan struct{}, l.most)
 	l.timer = time.AfterFunc(time.Hour, l.overdue)
 	l.timer.Stop()
 	return l
@@ -193,49 +190,40 @@ func (e notSentError) Unwrap() error { return e.error }
 func (l *Batcher) enqueue(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queue = append(l.queue, c)
+	l.trimLocked()
+	if l.queue = append(l.queue, c); len(l.queue) == 1 {
+		l.timer.Reset(linger)
+	}
 	if l.open < UsualWorkers {
 		l.openLocked()
-	} else {
-		l.armLocked(linger)
-		l.trimLocked()
 	}
 }
 
 // trimLocked removes abandoned calls from the head of the queue, because no worker does so while all connections hang.
 func (l *Batcher) trimLocked() {
-	n := 0
-	for n < len(l.queue) && l.queue[n].state.Load() == ended {
-		n++
+	for len(l.queue) > 0 && l.queue[0].state.Load() == ended {
+		l.queue = l.queue[1:]
 	}
-	l.queue = slices.Delete(l.queue, 0, n)
 }
 
+// openLocked resumes an idle worker, or starts one.
 func (l *Batcher) openLocked() {
 	l.open++
-	if l.idle > 0 {
-		l.idle--
-		l.resume <- struct{}{} // does not block: there is room for every worker
+	select {
+	case l.resume <- struct{}{}:
 		return
+	default:
 	}
 	if !l.start(func(context.Context) { l.run() }) {
 		go l.run() // Close has stopped waiting
 	}
 }
 
-func (l *Batcher) armLocked(d time.Duration) {
-	if !l.armed && l.open < l.most {
-		l.armed = true
-		l.timer.Reset(d)
-	}
-}
-
-// overdue starts another worker if the first call has been queued for linger.
+// overdue opens another worker if the first call has been queued for linger.
 func (l *Batcher) overdue() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.armed = false
-	if len(l.queue) == 0 {
+	if l.trimLocked(); len(l.queue) == 0 {
 		return
 	}
 	remaining := linger - time.Since(l.queue[0].since)
@@ -245,58 +233,30 @@ func (l *Batcher) overdue() {
 		}
 		remaining = linger
 	}
-	l.armLocked(remaining)
+	l.timer.Reset(remaining)
 }
 
-// A worker sends through the client of its Batcher, with one Pipeliner for all pipelines.
-type worker struct {
-	*redis.Client
-	pipe redis.Pipeliner
-}
-
-func (w *worker) Pipeline() redis.Pipeliner {
-	if w.pipe == nil {
-		w.pipe = w.Client.Pipeline()
-	}
-	return w.pipe
-}
-
-// run sends pipelines until the worker has been idle for idleTime.
+// run is a worker: it sends pipelines until it has been idle for idleTime.
 func (l *Batcher) run() {
-	w, idle := &worker{Client: l.client}, time.NewTimer(idleTime)
+	idle := time.NewTimer(idleTime)
 	var batch []*call
 	for {
 		// Let callers that just got their replies queue their next requests, so that pipelines are fewer and larger.
 		runtime.Gosched()
 		if batch = l.dequeue(batch[:0]); len(batch) > 0 {
-			w.send(batch)
-		} else if !l.waitIdle(idle) {
+			l.send(batch)
+			continue
+		}
+		idle.Reset(idleTime)
+		select {
+		case <-l.resume:
+		case <-idle.C:
 			return
 		}
 	}
 }
 
-// waitIdle waits until an idle worker must continue, and reports true. After idleTime it reports false, and the worker
-// must end.
-func (l *Batcher) waitIdle(t *time.Timer) bool {
-	t.Reset(idleTime)
-	defer t.Stop()
-	select {
-	case <-l.resume:
-		return true
-	case <-t.C:
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.idle == 0 { // openLocked relies on this worker
-		<-l.resume
-		return true
-	}
-	l.idle--
-	return false
-}
-
-// dequeue returns the calls of the next pipeline. If there are none, it counts the worker as idle.
+// dequeue returns the calls of the next pipeline. If there are none, the worker is idle.
 func (l *Batcher) dequeue(batch []*call) []*call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -316,7 +276,6 @@ func (l *Batcher) dequeue(batch []*call) []*call {
 	l.queue = slices.Delete(l.queue, 0, n)
 	if len(batch) == 0 {
 		l.open--
-		l.idle++
 	}
 	return batch
 }
@@ -333,7 +292,7 @@ func dropOverdue(batch []*call) []*call {
 }
 
 // send sends batch in one pipeline, and delivers the replies.
-func (w *worker) send(batch []*call) {
+func (l *Batcher) send(batch []*call) {
 	if batch = dropOverdue(batch); len(batch) == 0 {
 		return
 	}
@@ -346,7 +305,7 @@ func (w *worker) send(batch []*call) {
 			ctx.End = c.end // callers with an earlier end stop waiting by themselves
 		}
 	}
-	sendCalls(ctx, w, batch)
+	sendCalls(ctx, l.client, batch)
 	for _, c := range batch {
 		c.finish(c.result)
 	}

@@ -15,13 +15,6 @@ func (l *Batcher) Shuns() bool {
 	return !l.soloRetryAt.IsZero()
 }
 
-// Workers returns the number of workers, and how many of them are idle. A lone request in progress counts as a worker.
-func (l *Batcher) Workers() (all, idle int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.open + l.idle, l.idle
-}
-
 // Latest returns the number of the latest lone request, and its connection.
 func (s *solo) Latest() (n uint64, conn net.Conn) {
 	s.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,27 +23,32 @@ import (
 const soon = storetest.Soon
 
 // batcherTo returns a Batcher for the server at addr, with a connection for lone requests. It has sent its first
-// request.
-func batcherTo(t *testing.T, addr string) *exchange.Batcher {
+// request. workers returns the number of its workers that have not ended.
+func batcherTo(t *testing.T, addr string) (l *exchange.Batcher, workers func() int32) {
 	t.Helper()
 	o := redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}
 	c := redis.NewClient(&o)
-	var workers sync.WaitGroup
+	var running atomic.Int32
+	var all sync.WaitGroup
 	start := func(f func(context.Context)) bool {
-		workers.Go(func() { f(context.Background()) })
+		running.Add(1)
+		all.Go(func() {
+			defer running.Add(-1)
+			f(context.Background())
+		})
 		return true
 	}
-	l := exchange.NewBatcher(c, start)
+	l = exchange.NewBatcher(c, start)
 	l.Solo = exchange.NewSolo(&o)
 	t.Cleanup(func() {
 		_ = c.Close()
 		_ = l.Solo.Client.Close()
-		workers.Wait()
+		all.Wait()
 	})
 	if err := set(t.Context(), l, "warm"); err != nil {
 		t.Fatal(err)
 	}
-	return l
+	return l, running.Load
 }
 
 func set(ctx context.Context, l *exchange.Batcher, key string) error {
@@ -55,7 +61,7 @@ func set(ctx context.Context, l *exchange.Batcher, key string) error {
 func TestLoneRequestHangs(t *testing.T) {
 	t.Parallel()
 	p := storetest.NewProxy(t, servers.Redis(t).Addr)
-	l := batcherTo(t, p.Addr)
+	l, _ := batcherTo(t, p.Addr)
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -95,7 +101,7 @@ func TestLateInterrupt(t *testing.T) {
 	s := servers.Redis(t)
 	admin := redistest.Raw(t, s.Addr)
 	p := storetest.NewProxy(t, s.Addr)
-	l := batcherTo(t, p.Addr)
+	l, _ := batcherTo(t, p.Addr)
 	n, conn := l.Solo.Latest()
 	answer := make(chan struct{})
 	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { <-answer; return true } })
@@ -119,7 +125,7 @@ func TestLateInterrupt(t *testing.T) {
 func TestLoneConnectionBreaksAtRest(t *testing.T) {
 	t.Parallel()
 	p := storetest.NewProxy(t, servers.Redis(t).Addr)
-	l := batcherTo(t, p.Addr)
+	l, _ := batcherTo(t, p.Addr)
 	_, conn := l.Solo.Latest()
 	p.Cut()
 	storetest.Until(t, soon, "the connection has ended at the client", func() bool {
