@@ -23,7 +23,7 @@ func (s *solo) Latest() (n uint64, conn net.Conn) {
 }
 
 // Interrupt acts as if the context of request n had just ended.
-func (s *solo) Interrupt(n uint64) { s.interrupt(n, time.Now()) }
+func (s *solo) Interrupt(n uint64) { s.interrupt(n) }
 
 // Do sends a request.
 func (s *solo) Do(end time.Time, q Request) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,7 +14,7 @@ import (
 
 // A solo is a client with one connection. It sends lone requests on their caller's goroutine, because a switch to
 // another goroutine would take a large part of a lone request's time. go-redis does not end a request when its context
-// is cancelled. Here the connection's deadline ends it, because the connection has only one request at a time. Package
+// is cancelled. Here closing the connection ends it, because the connection has only one request at a time. Package
 // eager polls for a reply that arrives soon.
 type solo struct {
 	Client *redis.Client
@@ -24,7 +23,7 @@ type solo struct {
 	n    uint64    // number of the latest request
 	conn net.Conn  // the latest connection
 	end  time.Time // of the request in progress; zero if there is none
-	cut  time.Time // when the request must end because its context has ended; zero if that is still live
+	cut  bool      // the request in progress must end
 }
 
 // NewSolo returns a client with these options, except those of the pool.
@@ -39,7 +38,9 @@ func NewSolo(options *redis.Options) *solo {
 		if err != nil {
 			return nil, err
 		}
-		return s.wrap(eager.New(c)), nil
+		c = eager.New(c)
+		s.use(c)
+		return c, nil
 	}
 	s.Client = redis.NewClient(&o)
 	return s
@@ -47,24 +48,21 @@ func NewSolo(options *redis.Options) *solo {
 
 // do sends a request. No other request may be in progress.
 func (s *solo) do(ctx context.Context, end time.Time, q Request) (any, error) {
-	sctx := soloContext{ctx, end}
+	sctx := soloContext{DeadlineContext{ctx, end}}
 	n := s.begin(end)
 	defer s.finish()
 	if ctx.Done() != nil {
 		grace := q.Grace
-		stop := context.AfterFunc(ctx, func() { s.interrupt(n, time.Now().Add(grace)) })
+		stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { s.interrupt(n) }) })
 		defer stop()
 	}
 	c := newCall(ctx, end, q)
 	sendCalls(sctx, s.Client, []*call{c})
 	v, err := c.recycle(c.result)
-	if err == nil || IsReply(err) || errors.Is(err, ErrReplicas) {
-		return v, err
+	if err != nil && !IsReply(err) && !errors.Is(err, ErrReplicas) && ctx.Err() != nil {
+		err = ctx.Err()
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return nil, err
+	return v, err
 }
 
 func (s *solo) begin(end time.Time) (n uint64) {
@@ -72,14 +70,13 @@ func (s *solo) begin(end time.Time) (n uint64) {
 	defer s.mu.Unlock()
 	s.n++
 	s.end = end
-	s.cut = time.Time{}
 	return s.n
 }
 
 func (s *solo) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end = time.Time{}
+	s.end, s.cut = time.Time{}, false
 }
 
 // dialTimeout limits a dial to the end of its request, because go-redis ignores the request's deadline when it dials.
@@ -93,61 +90,36 @@ func (s *solo) dialTimeout(most time.Duration) time.Duration {
 	return min(most, max(time.Until(s.end), 1)) // 0 would be no limit
 }
 
-// interrupt makes request n, if it is still in progress, end at the given time.
-func (s *solo) interrupt(n uint64, at time.Time) {
+// interrupt ends request n, if it is still in progress.
+func (s *solo) interrupt(n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.n == n {
-		s.cut = at
-		if s.conn != nil {
-			_ = s.conn.SetDeadline(at)
-		}
+	if s.n != n || s.end.IsZero() {
+		return
+	}
+	s.cut = true
+	if s.conn != nil {
+		_ = s.conn.Close()
 	}
 }
 
-// A soloContext also ends at end, which bounds the wait for the connection.
-type soloContext struct {
-	context.Context
-	end time.Time
+// use records a new connection.
+func (s *solo) use(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn = c; s.cut {
+		_ = c.Close()
+	}
 }
 
-func (c soloContext) Deadline() (time.Time, bool) { return c.end, true }
+// A soloContext is a DeadlineContext that also ends with its context, which bounds the wait for a new connection.
+type soloContext struct{ DeadlineContext }
+
+func (c soloContext) Done() <-chan struct{} { return c.Context.Done() }
 
 func (c soloContext) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
 	}
-	return DeadlineContext{End: c.end}.Err()
-}
-
-// A soloConn is a solo's connection. It sets no deadline later than solo.cut.
-type soloConn struct {
-	net.Conn
-	solo *solo
-}
-
-func (s *solo) wrap(c net.Conn) net.Conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.conn = c
-	if socket, ok := c.(syscall.Conn); ok {
-		return struct {
-			soloConn
-			syscall.Conn // go-redis checks the socket before each request
-		}{soloConn{c, s}, socket}
-	}
-	return soloConn{c, s}
-}
-
-func (c soloConn) SetDeadline(t time.Time) error      { return c.set(c.Conn.SetDeadline, t) }
-func (c soloConn) SetReadDeadline(t time.Time) error  { return c.set(c.Conn.SetReadDeadline, t) }
-func (c soloConn) SetWriteDeadline(t time.Time) error { return c.set(c.Conn.SetWriteDeadline, t) }
-
-func (c soloConn) set(set func(time.Time) error, t time.Time) error {
-	c.solo.mu.Lock()
-	defer c.solo.mu.Unlock()
-	if cut := c.solo.cut; !cut.IsZero() && (t.IsZero() || cut.Before(t)) {
-		t = cut
-	}
-	return set(t)
+	return c.DeadlineContext.Err()
 }
