@@ -55,107 +55,146 @@ type Target struct {
 	Single   *redis.Options
 	sentinel *redis.FailoverOptions
 	cluster  *redis.ClusterOptions
+	tls      **tls.Config // that of the options
 }
 
-// TargetOf converts a URL of Forms to options of go-redis. It builds a new URL from u's parts, which go-redis parses.
+// TargetOf converts a URL of Forms to options of go-redis, which parses the parameters.
 func TargetOf(u driver.URL) (Target, error) {
 	t, err := parse(u)
-	if err == nil {
-		err = t.check()
-	}
 	if err != nil {
 		return Target{}, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
 	}
 	config, err := tlsurl.Config(u)
-	if config != nil {
-		t.secure(config)
+	if config != nil { // the name to verify is the dialled one
+		config.InsecureSkipVerify = (*t.tls).InsecureSkipVerify
+		*t.tls = config
 	}
 	return t, err
 }
 
-// secure sets the client's TLS configuration to config. It keeps the verification and, for a single server, the
-// server's name that go-redis has read from the URL.
-func (t Target) secure(config *tls.Config) {
-	var at **tls.Config
-	switch {
-	case t.Single != nil:
-		at = &t.Single.TLSConfig
-		config.ServerName = (*at).ServerName
-	case t.sentinel != nil:
-		at = &t.sentinel.TLSConfig
-	default:
-		at = &t.cluster.TLSConfig
-	}
-	config.InsecureSkipVerify = (*at).InsecureSkipVerify
-	*at = config
-}
-
-func parse(u driver.URL) (t Target, err error) {
+func parse(u driver.URL) (Target, error) {
 	query, err := url.ParseQuery(u.Query)
 	if err != nil {
-		return t, fmt.Errorf("bad %%XX escape in a parameter")
+		return Target{}, fmt.Errorf("bad %%XX escape in a parameter")
 	}
-	for _, name := range []string{"dial_timeout", "read_timeout", "write_timeout"} {
-		if query.Has(name) {
-			return t, fmt.Errorf("parameter %q: write %s, the limit for a whole request", name, driver.ParamTimeout)
-		}
-	}
-	n := url.URL{Scheme: Native(u.Scheme)}
-	if u.HasUser {
-		n.User = url.UserPassword(u.User, u.Password)
-	}
-	if len(u.Hosts) > 0 {
-		n.Host = u.Hosts[0]
+	if err := refuse(query, driver.ParamTimeout+", the limit for a whole request",
+		"dial_timeout", "read_timeout", "write_timeout"); err != nil {
+		return Target{}, err
 	}
 	switch _, kind, _ := strings.Cut(u.Scheme, "+"); kind {
 	case "sentinel":
-		if err = sentinelURL(&n, u, query); err == nil {
-			err = native(n, query, u.Query, func(n string) (err error) {
-				t.sentinel,
-					err = redis.ParseFailoverURL(n)
-				return err
-			})
-		}
+		return sentinel(u, query)
 	case "cluster":
-		if query.Has("addr") {
-			return t, fmt.Errorf("parameter %q: write hosts as in redis+cluster://host,host", "addr")
-		}
-		query["addr"] = u.Hosts[1:]
-		err = native(n, query, u.Query, func(n string) (err error) { t.cluster, err = redis.ParseClusterURL(n); return err })
-	default:
-		if n.Path = u.Path; kind == "unix" {
-			n.Scheme = kind
-		} else {
-			n.Path, err = database(u.Path)
-		}
-		if err == nil {
-			err = native(n, query, u.Query, func(n string) (err error) { t.Single, err = redis.ParseURL(n); return err })
-		}
+		return cluster(u, query)
+	case "unix":
+		return single(u, query, "")
 	}
-	return t, err
+	return single(u, query, u.Path)
 }
 
-// native makes go-redis parse n with query. Its errors name the parameter that go-redis rejects, but no values.
-func native(n url.URL, query url.Values, raw string, parse func(string) error) error {
+// refuse returns an error if query has one of the parameters. The error says what to write instead.
+func refuse(query url.Values, instead string, names ...string) error {
+	for _, name := range names {
+		if query.Has(name) {
+			return fmt.Errorf("parameter %q: write %s", name, instead)
+		}
+	}
+	return nil
+}
+
+// single returns the options of one server, with the database in path. If u has no host, its path is that of a socket.
+func single(u driver.URL, query url.Values, path string) (Target, error) {
+	o, err := options(redis.ParseURL, u, query, path)
+	if err != nil {
+		return Target{}, err
+	}
+	if o.DB < 0 {
+		return Target{}, fmt.Errorf("parameter %q is negative", "db")
+	}
+	if len(u.Hosts) == 0 {
+		o.Network, o.Addr = "unix", u.Path
+	}
+	o.Username, o.Password = u.User, u.Password
+	return Target{Single: o, tls: &o.TLSConfig}, nil
+}
+
+var errReplicas = errors.New("parameter that asks for replicas: locks live on the master")
+
+// sentinel returns the options of a master with Sentinels. The user is for the data nodes, as in the URLs of other
+// languages' clients.
+func sentinel(u driver.URL, query url.Values) (Target, error) {
+	master, db, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	if master == "" {
+		return Target{}, fmt.Errorf("path is not /master-name or /master-name/db")
+	}
+	if err := refuse(query, "it as in redis+sentinel://user:password@host,host/master-name/db",
+		"master_name", "username", "password", "addr", "db"); err != nil {
+		return Target{}, err
+	}
+	user, password := query.Get("sentinel_username"), query.Get("sentinel_password")
+	query.Del("sentinel_username")
+	query.Del("sentinel_password")
+	o, err := options(redis.ParseFailoverURL, u, query, db)
+	if err != nil {
+		return Target{}, err
+	}
+	if o.ReplicaOnly || o.RouteByLatency || o.RouteRandomly || o.UseDisconnectedReplicas {
+		return Target{}, errReplicas
+	}
+	o.MasterName, o.SentinelAddrs = master, u.Hosts
+	o.Username, o.Password, o.SentinelUsername, o.SentinelPassword = u.User, u.Password, user, password
+	return Target{sentinel: o, tls: &o.TLSConfig}, nil
+}
+
+// cluster returns the options of a cluster.
+func cluster(u driver.URL, query url.Values) (Target, error) {
+	if err := refuse(query, "hosts as in redis+cluster://host,host", "addr"); err != nil {
+		return Target{}, err
+	}
+	o, err := options(redis.ParseClusterURL, u, query, "")
+	if err != nil {
+		return Target{}, err
+	}
+	if o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
+		return Target{}, errReplicas
+	}
+	o.Addrs, o.Username, o.Password = u.Hosts, u.User, u.Password
+	return Target{cluster: o, tls: &o.TLSConfig}, nil
+}
+
+// options makes go-redis parse a URL of u's first host, with the database in path and with query. It turns off
+// go-redis' retries, unless query sets them, because the stores retry. Its errors name the parameter that go-redis
+// rejects, but no values.
+func options[O any](parse func(string) (*O, error), u driver.URL, query url.Values, path string) (*O, error) {
+	n := url.URL{Scheme: Native(u.Scheme)}
+	if len(u.Hosts) > 0 {
+		n.Host = u.Hosts[0]
+	}
+	var err error
+	if n.Path, err = database(path); err != nil {
+		return nil, err
+	}
+	if v := query.Get("max_retries"); v == "" || v == "0" {
+		query.Set("max_retries", "-1")
+	}
 	n.RawQuery = query.Encode()
-	err := parse(n.String())
+	o, err := parse(n.String())
 	if err == nil {
-		return nil
+		return o, nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		rest := maps.Clone(query)
 		delete(rest, name)
-		one := n
-		one.RawQuery = rest.Encode()
-		if parse(one.String()) != nil {
+		n.RawQuery = rest.Encode()
+		if _, err := parse(n.String()); err != nil {
 			continue // this parameter is not the only one that is wrong
 		}
 		if strings.Contains(err.Error(), "unexpected option") {
-			return fmt.Errorf("%s", driver.UnknownParam(raw, name))
+			return nil, fmt.Errorf("%s", driver.UnknownParam(u.Query, name))
 		}
-		return fmt.Errorf("parameter %q has a value that is not valid", name)
+		return nil, fmt.Errorf("parameter %q has a value that is not valid", name)
 	}
-	return fmt.Errorf("several parameters are unknown or have values that are not valid")
+	return nil, fmt.Errorf("several parameters are unknown or have values that are not valid")
 }
 
 // database returns the path of a URL, which is a database's number with a slash in front, or empty.
@@ -170,86 +209,10 @@ func database(path string) (string, error) {
 	return "/" + path, nil
 }
 
-// sentinelURL translates u for go-redis. In our URLs the user is for the data nodes, as in the URLs of other languages'
-// clients. In go-redis' URLs the user is for the Sentinels, and parameters name the data nodes' user, the master and
-// further hosts.
-func sentinelURL(n *url.URL, u driver.URL, query url.Values) (err error) {
-	master, db, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
-	if master == "" {
-		return fmt.Errorf("path is not /master-name or /master-name/db")
-	}
-	for _, name := range []string{"master_name", "username", "password", "addr", "db"} {
-		if query.Has(name) {
-			return fmt.Errorf("parameter %q: write it as in redis+sentinel://user:password@host,host/master-name/db", name)
-		}
-	}
-	n.User = nil
-	if name, password := query.Get("sentinel_username"), query.Get("sentinel_password"); name != "" || password != "" {
-		n.User = url.UserPassword(name, password)
-	}
-	query.Del("sentinel_username")
-	query.Del("sentinel_password")
-	query.Set("master_name", master)
-	if u.HasUser {
-		query.Set("username", u.User)
-		query.Set("password", u.Password)
-	}
-	query["addr"] = u.Hosts[1:]
-	n.Path, err = database(db)
-	return err
-}
-
 // Native returns go-redis' scheme for one server.
 func Native(scheme string) string {
 	scheme, _, _ = strings.Cut(scheme, "+")
 	return scheme
-}
-
-// check rejects options that would read from replicas, and negative numbers of databases.
-func (t Target) check() error {
-	replicas := false
-	if t.Single != nil && t.Single.DB < 0 {
-		return fmt.Errorf("parameter %q is negative", "db")
-	}
-	if s := t.sentinel; s != nil {
-		replicas = s.ReplicaOnly || s.RouteByLatency || s.RouteRandomly || s.UseDisconnectedReplicas
-	}
-	if c := t.cluster; c != nil {
-		replicas = c.ReadOnly || c.RouteByLatency || c.RouteRandomly
-	}
-	if replicas {
-		return fmt.Errorf("parameter that asks for replicas: locks live on the master")
-	}
-	return nil
-}
-
-// open creates the client, whose requests take at most timeout. It turns off go-redis' retries, unless the URL sets
-// them, because the stores retry.
-func (t Target) open(timeout time.Duration) redis.UniversalClient {
-	const never = -1
-	switch {
-	case t.Single != nil:
-		o := t.Single
-		o.ContextTimeoutEnabled, o.DialerRetries = true, 1
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeout, timeout, timeout
-		if o.MaxRetries == 0 {
-			o.MaxRetries = never
-		}
-		return redis.NewClient(o)
-	case t.sentinel != nil:
-		o := t.sentinel
-		o.ContextTimeoutEnabled, o.DialerRetries = true, max(o.DialerRetries, 1)
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeout, timeout, timeout
-		if o.MaxRetries == 0 {
-			o.MaxRetries = never
-		}
-		return redis.NewFailoverClient(o)
-	default:
-		o := t.cluster
-		o.ContextTimeoutEnabled, o.DialerRetries = true, max(o.DialerRetries, 1)
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeout, timeout, timeout
-		return redis.NewClusterClient(o)
-	}
 }
 
 // NameMaster returns err, the error of the first request to t's servers. If the Sentinels replied that they do not know
@@ -269,7 +232,23 @@ func NewClient(t Target, timeout time.Duration) (client redis.UniversalClient, e
 			err = fmt.Errorf("%w: url: %v", backend.ErrInvalid, p)
 		}
 	}()
-	return t.open(timeout), nil
+	switch {
+	case t.Single != nil:
+		o := t.Single
+		o.ContextTimeoutEnabled, o.DialerRetries = true, 1
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeout, timeout, timeout
+		return redis.NewClient(o), nil
+	case t.sentinel != nil:
+		o := t.sentinel
+		o.ContextTimeoutEnabled, o.DialerRetries = true, max(o.DialerRetries, 1)
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeout, timeout, timeout
+		return redis.NewFailoverClient(o), nil
+	default:
+		o := t.cluster
+		o.ContextTimeoutEnabled, o.DialerRetries = true, max(o.DialerRetries, 1)
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeout, timeout, timeout
+		return redis.NewClusterClient(o), nil
+	}
 }
 
 // OpenTimeout bounds the inspection of the servers on opening.

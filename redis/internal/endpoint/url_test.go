@@ -25,7 +25,7 @@ func TestParseURL(t *testing.T) {
 		addrs              string
 		user, password     string
 		db                 int
-		tls                string // the name to verify; - for each server's own name
+		tls                string // the name to verify; - for the dialled name
 		sentinelUser, spwd string
 		master             string
 	}
@@ -36,7 +36,7 @@ func TestParseURL(t *testing.T) {
 		"REDIS://localhost/2":                     {addrs: "localhost:6379", db: 2},
 		"redis://u:p%40ss@h:1234/3?pool_size=7":   {addrs: "h:1234", user: "u", password: "p@ss", db: 3},
 		"redis://:p@[::1]:1":                      {addrs: "[::1]:1", password: "p"},
-		"rediss://h":                              {addrs: "h:6379", tls: "h"},
+		"rediss://h":                              {addrs: "h:6379", tls: "-"},
 		"redis+unix:///run/redis.sock?db=4":       {addrs: "/run/redis.sock", db: 4},
 		"redis+unix://u:p@/run/redis.sock":        {addrs: "/run/redis.sock", user: "u", password: "p"},
 		"redis+sentinel://s1,s2:5,[::1]/mymaster": {addrs: "s1:26379 s2:5 [::1]:26379", master: "mymaster"},
@@ -55,13 +55,18 @@ func TestParseURL(t *testing.T) {
 			continue
 		}
 		var got want
-		_ = target.open(time.Second).Close()
+		client, err := NewClient(target, time.Second)
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		_ = client.Close()
 		switch {
 		case target.Single != nil:
 			o := target.Single
 			got = want{addrs: o.Addr, user: o.Username, password: o.Password, db: o.DB}
 			if o.TLSConfig != nil {
-				got.tls = o.TLSConfig.ServerName
+				got.tls = o.TLSConfig.ServerName + "-"
 			}
 			if !o.ContextTimeoutEnabled || o.MaxRetries > 0 || o.DialTimeout != time.Second || o.ReadTimeout != time.Second {
 				t.Errorf("%s: ContextTimeoutEnabled %v, MaxRetries %d", raw, o.ContextTimeoutEnabled, o.MaxRetries)
