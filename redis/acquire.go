@@ -61,9 +61,8 @@ func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error)
 	keys := []string{a.names.lock, a.names.queue, a.names.fence}
 	var q exchange.Request
 	if a.r.Shared {
-		unanswered := a.unanswered || b.batcher == nil // a client of several servers may repeat a request by itself
 		q = acquireSharedScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, flag(queue),
-			before(a.queued, unanswered))
+			before(a.queued, a.unanswered))
 		q.Again = slices.Clone(q.Args)
 		q.Again[len(q.Again)-1] = before(true, true)
 	} else {

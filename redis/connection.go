@@ -25,7 +25,7 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 		Timeout: timeout, Attempts: attempts,
 		Pause: kit.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond},
 		Classify: func(err error) (kit.Outcome, bool) {
-			return outcomeOf(err, b.batcher != nil), exchange.Passing(err) && time.Now().Before(end)
+			return outcomeOf(err), exchange.Passing(err) && time.Now().Before(end)
 		},
 	}
 	unanswered, err = repeat.Do(ctx, func(unanswered bool) (err error) {
@@ -41,13 +41,12 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 	return v, unanswered, nil
 }
 
-// outcomeOf returns whether err means that the request was answered, was not sent, or may have run. single means that
-// the client has one server.
-func outcomeOf(err error, single bool) kit.Outcome {
+// outcomeOf returns whether err means that the request was answered, was not sent, or may have run.
+func outcomeOf(err error) kit.Outcome {
 	switch {
 	case exchange.IsReply(err):
 		return kit.Answered
-	case exchange.Definite(err, single):
+	case exchange.Definite(err):
 		return kit.NotSent
 	}
 	return kit.Unknown

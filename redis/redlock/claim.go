@@ -144,7 +144,7 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 			c.mayBeKept(n.limit + c.ttl)
 			c.mu.Lock()
 			switch {
-			case err == nil && found == traceUnknown, err != nil && exchange.Definite(err, true): // it has not run
+			case err == nil && found == traceUnknown, err != nil && exchange.Definite(err): // it has not run
 				p.mayHaveKey, p.wrote = had, last
 			case err == nil:
 				p.mayHaveKey = found == tracePresent || p.unsure

@@ -47,18 +47,14 @@ func IsReply(err error) bool {
 	return errors.As(err, &e)
 }
 
-// Definite reports whether err means that the request did not run. single means that the client has one server, and so
-// made one attempt (see command). A cluster client may have tried several servers.
-func Definite(err error, single bool) bool {
+// Definite reports whether err means that the request did not run. If go-redis did not get a connection, nothing was
+// sent, because it made no earlier attempt (see command). A cluster client also tries again after a reply that refers it
+// to another server, but then the request has not run either.
+func Definite(err error) bool {
 	var op *net.OpError
 	var none notSentError
-	switch {
-	case IsReply(err), kit.Definite(err), errors.As(err, &none):
-		return true
-	case single: // nothing was sent, and the client made no earlier attempt
-		return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"
-	}
-	return false
+	return IsReply(err) || kit.Definite(err) || errors.As(err, &none) ||
+		errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"
 }
 
 // Passing reports whether err is temporary: the connection broke, or the server is starting, failing over, being
