@@ -117,12 +117,9 @@ func transmit(ctx context.Context, c Sender, calls []*call, replicas int) (faile
 		_, failed = pipe.Exec(ctx)
 		return failed, nil
 	}
-	remaining := DefaultTimeout
-	if d, ok := ctx.Deadline(); ok {
-		remaining = time.Until(d)
-	}
 	// Half of the remaining time, so that the reply to WAIT arrives in time. 0 would wait forever.
-	wait := pipe.Do(ctx, "WAIT", replicas, max(remaining.Milliseconds()/2, 1))
+	end, _ := ctx.Deadline() // of a DeadlineContext
+	wait := pipe.Do(ctx, "WAIT", replicas, max(time.Until(end).Milliseconds()/2, 1))
 	_, failed = pipe.Exec(ctx)
 	acks, short := wait.Int64()
 	switch {
@@ -148,11 +145,7 @@ func (q *Request) command(ctx context.Context, text bool) command {
 		args = slices.Clone(args)
 		args[0], args[1] = "eval", q.text
 	}
-	cmd := redis.NewCmd(ctx, args...)
-	if q.text != "" {
-		cmd.SetFirstKeyPos(firstKey)
-	}
-	return command{cmd}
+	return command{redis.NewCmd(ctx, args...)}
 }
 
 // A Script is Lua code that the server runs atomically. Digests are constants, so that they do not depend on the build
