@@ -23,7 +23,7 @@ import (
 func acquireAll(t *testing.T, b *Backend, n int) []outcome {
 	t.Helper()
 	all := make([]<-chan outcome, n)
-	inOne(t, b.batcher, n, func() {
+	inOne(t, b, n, func() {
 		for i := range all {
 			all[i] = startAcquire(context.Background(), b, req(fmt.Sprint("k", i), time.Minute))
 		}
@@ -138,7 +138,7 @@ func TestCancelledInPipeline(t *testing.T) {
 	const n = 5
 	others := make([]<-chan outcome, n)
 	var gone <-chan outcome
-	inOne(t, b.batcher, n+1, func() {
+	inOne(t, b, n+1, func() {
 		gone = startAcquire(ctx, b, req("gone", time.Minute))
 		for i := range others {
 			others[i] = startAcquire(context.Background(), b, req(fmt.Sprint("k", i), time.Minute))
@@ -168,7 +168,7 @@ func TestGivenUpBeforeSent(t *testing.T) {
 	b := wired(t, &w, s.Addr)
 	ctx, cancel := context.WithCancel(context.Background())
 	before := redistest.Commands(t, admin)
-	inOne(t, b.batcher, 1, func() {
+	inOne(t, b, 0, func() { // 0: in the end none waits
 		done := startAcquire(ctx, b, req("k", time.Minute))
 		until(t, soon, "it waits", func() bool {
 			return b.batcher.Waiting() == 1
@@ -224,7 +224,7 @@ func TestUnknownScriptInPipeline(t *testing.T) {
 	const pairs = 4
 	acquired := make([]<-chan outcome, pairs)
 	inspected := make(chan error, pairs)
-	inOne(t, b.batcher, 2*pairs, func() {
+	inOne(t, b, 2*pairs, func() {
 		for i := range pairs {
 			acquired[i] = startAcquire(ctx, b, req(fmt.Sprint("k", i), time.Minute))
 			go func() {

@@ -71,18 +71,21 @@ func (c *wireConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inOne makes the n requests that start begins share one pipeline. Requests of a cleanup that is still in progress may
-// share it, too.
-func inOne(t *testing.T, l *exchange.Batcher, n int, start func()) {
+// inOne makes the n requests that start begins share one pipeline. It gives b a Batcher whose workers begin when n
+// requests wait.
+func inOne(t *testing.T, b *Backend, n int, start func()) {
 	t.Helper()
-	var release func()
-	until(t, soon, "no worker is open or will be", func() (ok bool) {
-		release, ok = l.Gather()
-		return ok
+	until(t, soon, "nothing uses the Batcher", b.leases.Idle)
+	gate := make(chan struct{})
+	defer close(gate)
+	b.batcher = exchange.NewBatcher(b.client.(*redis.Client), func(run func(context.Context)) bool {
+		return b.leases.Go(func(ctx context.Context) {
+			<-gate
+			run(ctx)
+		})
 	})
 	start()
-	until(t, soon, "all requests wait", func() bool { return l.Waiting() >= n })
-	release()
+	until(t, soon, "all requests wait", func() bool { return b.batcher.Waiting() >= n })
 }
 
 // wired returns a Backend on a client of w. The Backend has sent its first request.

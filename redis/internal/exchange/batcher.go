@@ -199,6 +199,13 @@ func (l *Batcher) enqueue(c *call) {
 	}
 }
 
+// Waiting returns how many requests wait for a worker. It is for tests.
+func (l *Batcher) Waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue)
+}
+
 // trimLocked removes abandoned calls from the head of the queue, because no worker does so while all connections hang.
 func (l *Batcher) trimLocked() {
 	for len(l.queue) > 0 && l.queue[0].state.Load() == ended {
