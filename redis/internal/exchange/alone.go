@@ -10,7 +10,7 @@ func (l *Batcher) enterAlone() bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open > 0 || !l.soloRetryAt.IsZero() && time.Now().Before(l.soloRetryAt) {
+	if l.open > 0 || time.Now().Before(l.soloRetryAt) {
 		return false
 	}
 	l.open++
@@ -24,12 +24,8 @@ func (l *Batcher) leaveAlone(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open--
+	l.soloRetryAt = time.Time{}
 	if err != nil && !IsReply(err) {
 		l.soloRetryAt = time.Now().Add(soloRetryAfter)
-	} else if !l.soloRetryAt.IsZero() {
-		l.soloRetryAt = time.Time{}
-	}
-	if len(l.queue) > 0 && l.open < UsualWorkers {
-		l.openLocked()
 	}
 }

@@ -44,9 +44,8 @@ type Batcher struct {
 }
 
 func NewBatcher(client *redis.Client, start Starter) *Batcher {
-	o := client.Options()
 	l := &Batcher{
-		client: client, start: start, most: max(o.PoolSize, UsualWorkers), resume: make(chan struct{}),
+		client: client, start: start, most: max(client.Options().PoolSize, UsualWorkers), resume: make(chan struct{}),
 	}
 	l.timer = time.AfterFunc(time.Hour, l.overdue)
 	l.timer.Stop()
@@ -130,19 +129,17 @@ func (l *Batcher) DoAll(ctx context.Context, list []Request) []Result {
 func (c *call) Wait() (any, error) {
 	ctx, end := c.ctx, c.end
 	c.timer.Reset(time.Until(end))
-	select {
-	case r := <-c.answer:
-		return c.recycle(r)
-	case <-c.timer.C:
-	case <-ctx.Done():
-		c.timer.Reset(min(c.request.Grace, time.Until(end)))
+	for done := ctx.Done(); ; {
 		select {
 		case r := <-c.answer:
 			return c.recycle(r)
 		case <-c.timer.C:
+			return c.abandon(ctx)
+		case <-done:
+			done = nil
+			c.timer.Reset(min(c.request.Grace, time.Until(end)))
 		}
 	}
-	return c.abandon(ctx)
 }
 
 // recycle returns an answered call to the pool, and returns its result.
@@ -287,20 +284,17 @@ func (l *Batcher) dequeue(batch []*call) []*call {
 	return batch
 }
 
-// dropOverdue ends posted calls whose deadline has passed. The callers of other calls time out by themselves.
-func dropOverdue(batch []*call) []*call {
-	return slices.DeleteFunc(batch, func(c *call) bool {
+// send sends batch in one pipeline, and delivers the replies.
+func (l *Batcher) send(batch []*call) {
+	// Posted calls whose deadline has passed end here. The callers of other calls time out by themselves.
+	batch = slices.DeleteFunc(batch, func(c *call) bool {
 		late := c.posted != nil && !time.Now().Before(c.end)
 		if late {
 			c.finish(Result{Err: notSentError{NoAnswer(time.Since(c.since), nil)}})
 		}
 		return late
 	})
-}
-
-// send sends batch in one pipeline, and delivers the replies.
-func (l *Batcher) send(batch []*call) {
-	if batch = dropOverdue(batch); len(batch) == 0 {
+	if len(batch) == 0 {
 		return
 	}
 	ctx := DeadlineContext{context.Background(), batch[0].end}

@@ -3,7 +3,6 @@ package exchange
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -97,7 +96,7 @@ func sendOnce(ctx context.Context, c Sender, calls []*call, text bool, begun tim
 	return unknown
 }
 
-// DefaultTimeout bounds a request that has no other bound.
+// DefaultTimeout is the time limit of a request if Options.Timeout is zero.
 const DefaultTimeout = 2 * time.Second
 
 // transmit sends the commands of calls, and sets the error of each. failed is the error of the pipeline, and short that
@@ -162,9 +161,7 @@ func (s Script) Request(keys []string, args ...any) Request {
 	return Request{Args: append(all, args...), text: s.Text}
 }
 
-func IsNoScript(err error) bool {
-	return err != nil && (errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT"))
-}
+func IsNoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // ScriptLeases is the most leases that one script renews. Such a script blocks the server for about 0.1 ms.
 const ScriptLeases = 64
