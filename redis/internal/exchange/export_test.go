@@ -15,14 +15,15 @@ func (l *Batcher) Shuns() bool {
 	return !l.soloRetryAt.IsZero()
 }
 
-// Latest returns the number of the latest lone request, and its connection.
+// Latest returns the solo's number, and the connection of the latest lone request. The number grows by one when a
+// request begins, and by one when it ends.
 func (s *solo) Latest() (n uint64, conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.n, s.conn
 }
 
-// Interrupt acts as if the context of request n had just ended.
+// Interrupt acts as if the context of the request that began with n had just ended.
 func (s *solo) Interrupt(n uint64) { s.interrupt(n) }
 
 // Do sends a request.

@@ -20,7 +20,7 @@ type solo struct {
 	Client *redis.Client
 
 	mu   sync.Mutex
-	n    uint64    // number of the latest request
+	n    uint64    // changes when a request begins and when it ends
 	conn net.Conn  // the latest connection
 	end  time.Time // of the request in progress; zero if there is none
 	cut  bool      // the request in progress must end
@@ -49,8 +49,8 @@ func NewSolo(options *redis.Options) *solo {
 // do sends a request. No other request may be in progress.
 func (s *solo) do(ctx context.Context, end time.Time, q Request) (any, error) {
 	sctx := soloContext{DeadlineContext{ctx, end}}
-	n := s.begin(end)
-	defer s.finish()
+	n := s.set(end)
+	defer s.set(time.Time{})
 	if ctx.Done() != nil {
 		grace := q.Grace
 		stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { s.interrupt(n) }) })
@@ -65,18 +65,13 @@ func (s *solo) do(ctx context.Context, end time.Time, q Request) (any, error) {
 	return v, err
 }
 
-func (s *solo) begin(end time.Time) (n uint64) {
+// set begins a request that ends at end, or ends the one in progress if end is zero. It returns the new n.
+func (s *solo) set(end time.Time) (n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
-	s.end = end
+	s.end, s.cut = end, false
 	return s.n
-}
-
-func (s *solo) finish() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.end, s.cut = time.Time{}, false
 }
 
 // dialTimeout limits a dial to the end of its request, because go-redis ignores the request's deadline when it dials.
@@ -90,11 +85,11 @@ func (s *solo) dialTimeout(most time.Duration) time.Duration {
 	return min(most, max(time.Until(s.end), 1)) // 0 would be no limit
 }
 
-// interrupt ends request n, if it is still in progress.
+// interrupt ends the request that began with n, if it is still in progress.
 func (s *solo) interrupt(n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.n != n || s.end.IsZero() {
+	if s.n != n {
 		return
 	}
 	s.cut = true

@@ -111,7 +111,7 @@ func TestLateInterrupt(t *testing.T) {
 		now, _ := l.Solo.Latest()
 		return now == n+1 && admin.Exists(t.Context(), "k").Val() == 1
 	})
-	l.Solo.Interrupt(n)
+	l.Solo.Interrupt(n - 1) // the request that has ended
 	close(answer)
 	if err := <-done; err != nil {
 		t.Fatal(err)
