@@ -297,14 +297,11 @@ func (l *Batcher) send(batch []*call) {
 	if len(batch) == 0 {
 		return
 	}
-	ctx := DeadlineContext{context.Background(), batch[0].end}
+	// Callers with an earlier end stop waiting by themselves.
+	last := slices.MaxFunc(batch, func(a, b *call) int { return a.end.Compare(b.end) })
+	ctx := DeadlineContext{context.Background(), last.end}
 	if len(batch) == 1 {
-		ctx.Context = batch[0].ctx
-	}
-	for _, c := range batch {
-		if c.end.After(ctx.End) {
-			ctx.End = c.end // callers with an earlier end stop waiting by themselves
-		}
+		ctx.Context = last.ctx
 	}
 	sendCalls(ctx, l.client, batch)
 	for _, c := range batch {

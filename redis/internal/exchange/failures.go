@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -61,15 +62,10 @@ func Definite(err error) bool {
 // reconfigured or short of resources.
 func Passing(err error) bool {
 	if IsReply(err) {
-		for _, prefix := range []string{
+		return slices.ContainsFunc([]string{
 			"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY", "MISCONF", "OOM",
 			"NOREPLICAS", "max number of clients",
-		} {
-			if redis.HasErrorPrefix(err, prefix) {
-				return true
-			}
-		}
-		return false
+		}, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 	}
 	if errors.Is(err, redis.ErrClosed) || kit.Definite(err) {
 		return false
