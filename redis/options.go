@@ -47,7 +47,8 @@ func (o *Options) validate() (Options, error) {
 //
 // The client may be a *redis.Client, also one made by redis.NewFailoverClient, or a *redis.ClusterClient. A *redis.Ring
 // is ErrUnsupported: it moves keys to other servers when one is down, and so could give two owners the key. With a
-// client of another type, MinReplicas and List are ErrUnsupported.
+// client of another type, MinReplicas and List are ErrUnsupported. Such a client, and every hook, must send a command
+// only once if its NoRetry is true.
 //
 // Acquire returns when its context ends whatever the client's options are, but the client's own timeouts decide how
 // long an unanswered request then occupies a goroutine and a connection. Clients should set ContextTimeoutEnabled and

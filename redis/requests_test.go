@@ -241,3 +241,27 @@ func TestEndedContextSendsNothing(t *testing.T) {
 		})
 	}
 }
+
+// With any type of client, the first attempt of a shared acquire does not look for an earlier grant among the readers.
+func TestFirstSharedAttempt(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t)
+	admin := redistest.Raw(t, s.Addr)
+	count := func(key string, client redis.UniversalClient) int {
+		b, err := onClient(client, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		defer release(t, acquire(t, b, shared(req(key, time.Minute))))
+		before := redistest.Commands(t, admin)
+		second := acquire(t, b, shared(req(key, time.Minute)))
+		_, n := redistest.Since(before, redistest.Commands(t, admin))
+		release(t, second)
+		return n
+	}
+	want := count("plain", redistest.Raw(t, s.Addr))
+	if got := count("foreign", struct{ redis.UniversalClient }{redistest.Raw(t, s.Addr)}); got != want {
+		t.Errorf("a client of another type costs %d commands, want %d", got, want)
+	}
+}
