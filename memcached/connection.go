@@ -131,6 +131,16 @@ func (c *connection) connect(conn net.Conn, err error) (net.Conn, error) {
 	return libraryConn{conn, c}, nil
 }
 
+// get reads an item, for a later CompareAndSwap. It fails if the server does not number items, because such a server
+// would swap without comparing.
+func (c *connection) get(name string) (*memcache.Item, error) {
+	item, err := c.Get(name)
+	if err == nil && item.CasID == 0 {
+		return nil, errNoCAS
+	}
+	return item, err
+}
+
 // limitReply limits the request in progress to answerGrace, because its context is done. The reply nearly always
 // arrives in that time, and a known outcome needs no cleanup.
 func (c *connection) limitReply() {
@@ -162,13 +172,11 @@ func (l libraryConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// server is the library's selector of a single server. The name is resolved again for each connection.
+// server is the address of a server, and the library's selector of that server. The name is resolved again for each
+// connection.
 type server string
 
-func (s server) PickServer(string) (net.Addr, error)    { return serverAddr(s), nil }
-func (s server) Each(f func(addr net.Addr) error) error { return f(serverAddr(s)) }
-
-type serverAddr string
-
-func (serverAddr) Network() string  { return "tcp" }
-func (a serverAddr) String() string { return string(a) }
+func (s server) PickServer(string) (net.Addr, error)    { return s, nil }
+func (s server) Each(f func(addr net.Addr) error) error { return f(s) }
+func (server) Network() string                          { return "tcp" }
+func (s server) String() string                         { return string(s) }

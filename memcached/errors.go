@@ -24,14 +24,6 @@ var (
 	errContended = errors.New("the item changed after each of several reads")
 )
 
-// checkCAS returns an error if the server does not number items. Such a server would swap without comparing.
-func checkCAS(item *memcache.Item) error {
-	if item.CasID == 0 {
-		return errNoCAS
-	}
-	return nil
-}
-
 // explain turns the library's errors that have no type into this package's errors.
 func explain(err error) error {
 	switch {

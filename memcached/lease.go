@@ -75,14 +75,11 @@ func (b *Backend) renew(ctx context.Context, name string, r record, ttl, limit t
 // changed since it was read. ErrLost means that the owner does not hold the key.
 func swap(c *connection, name string, r record, value []byte, expiration int32) error {
 	for range swapAttempts {
-		item, err := c.Get(name)
+		item, err := c.get(name)
 		if errors.Is(err, memcache.ErrCacheMiss) {
 			return backend.ErrLost
 		}
 		if err != nil {
-			return err
-		}
-		if err := checkCAS(item); err != nil {
 			return err
 		}
 		if stored, err := decode(item.Value, r.key); err != nil || stored.owner != r.owner {

@@ -89,14 +89,11 @@ func (r record) describe() backend.Holder {
 
 // read returns the lock of key, or nil if there is none.
 func read(c *connection, name, key string) (*record, error) {
-	item, err := c.Get(name)
+	item, err := c.get(name)
 	if errors.Is(err, memcache.ErrCacheMiss) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
-	}
-	if err := checkCAS(item); err != nil {
 		return nil, err
 	}
 	r, err := decode(item.Value, key)

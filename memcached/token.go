@@ -19,15 +19,14 @@ const tokenAttempts = 8
 // less than one grant per microsecond and the clock does not step back. Whatever the clock does, a token is greater
 // than every token that this Backend has drawn before.
 func (b *Backend) nextToken(c *connection) (uint64, error) {
-	name := counterName
 	for range tokenAttempts {
 		seen := b.maxToken.Load()
-		token, err := c.Increment(name, 1)
+		token, err := c.Increment(counterName, 1)
 		switch {
 		case errors.Is(err, memcache.ErrCacheMiss):
-			token, err = b.startCounter(c, name, seen)
+			token, err = b.startCounter(c, seen)
 		case err == nil && token <= seen: // the counter is behind: an older server or a slow clock started it
-			token, err = b.raiseCounter(c, name)
+			token, err = b.raiseCounter(c)
 		}
 		switch {
 		case errors.Is(err, memcache.ErrNotStored), errors.Is(err, memcache.ErrCacheMiss),
@@ -37,7 +36,7 @@ func (b *Backend) nextToken(c *connection) (uint64, error) {
 			return 0, fmt.Errorf("token: %w", err)
 		case token >= backend.TokenLimit:
 			return 0, fmt.Errorf("token: %w: the counter %q is at %d, which is not a time",
-				backend.ErrUnsupported, name, token)
+				backend.ErrUnsupported, counterName, token)
 		case token > seen:
 			b.raiseMaxToken(token)
 			return token, nil
@@ -49,18 +48,15 @@ func (b *Backend) nextToken(c *connection) (uint64, error) {
 // raiseCounter draws a token from a counter that is behind the tokens that this Backend has drawn. It swaps the
 // counter, so that only one request raises it. If each of many requests added the difference, the counter would run
 // ahead of the time by a multiple of the difference.
-func (b *Backend) raiseCounter(c *connection, name string) (uint64, error) {
+func (b *Backend) raiseCounter(c *connection) (uint64, error) {
 	for range tokenAttempts {
-		item, err := c.Get(name)
+		item, err := c.get(counterName)
 		if err != nil {
-			return 0, err
-		}
-		if err := checkCAS(item); err != nil {
 			return 0, err
 		}
 		seen := b.maxToken.Load()
 		if value, err := strconv.ParseUint(string(item.Value), 10, 64); err != nil || value >= seen {
-			return c.Increment(name, 1) // another request has raised the counter
+			return c.Increment(counterName, 1) // another request has raised the counter
 		}
 		token, err := b.timeToken(c, seen)
 		if err != nil {
@@ -76,12 +72,12 @@ func (b *Backend) raiseCounter(c *connection, name string) (uint64, error) {
 
 // startCounter creates the counter and returns its first token, which is greater than seen. ErrNotStored means that
 // another client was faster.
-func (b *Backend) startCounter(c *connection, name string, seen uint64) (uint64, error) {
+func (b *Backend) startCounter(c *connection, seen uint64) (uint64, error) {
 	token, err := b.timeToken(c, seen)
 	if err != nil {
 		return 0, err
 	}
-	return token, c.Add(&memcache.Item{Key: name, Value: strconv.AppendUint(nil, token, 10)})
+	return token, c.Add(&memcache.Item{Key: counterName, Value: strconv.AppendUint(nil, token, 10)})
 }
 
 // timeToken returns the time as a token that is greater than seen and than the tokens of all earlier counters.
