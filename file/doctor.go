@@ -19,7 +19,6 @@ type folder struct {
 }
 
 const (
-	inMemory   = "tmpfs"
 	container  = "overlay"
 	least      = 16 << 20 // bytes: the bucket files together grow to some megabytes while ten thousand keys are held
 	leastNodes = 1000     // there are 256 bucket files, and an inbox for each process
@@ -36,11 +35,6 @@ var rules = []kit.Rule[folder]{
 	},
 		Why: "on a full file system new keys are refused, and some leases cannot be renewed",
 		Set: "free some space, or use a directory on another file system"},
-	{Severity: backend.Info, Code: "in-memory", Found: func(f folder) string {
-		return kit.When(f.kind == inMemory, "%s is on %s", f.dir, f.kind)
-	},
-		Why: "a reboot empties it. A reboot ends all leases anyway, but fencing tokens also start again",
-		Set: "a directory on a disk, if tokens are compared across reboots"},
 	{Severity: backend.Info, Code: "container-layer", Found: func(f folder) string {
 		return kit.When(f.kind == container, "%s is on %s", f.dir, f.kind)
 	},

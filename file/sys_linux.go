@@ -87,10 +87,7 @@ func replaceFD(fd, old int) error {
 
 // kindOf returns the kind of a file system if the store treats it specially, and whether other hosts may share it.
 func kindOf(st *unix.Statfs_t) (name string, network bool) {
-	switch uint32(st.Type) {
-	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
-		return inMemory, false
-	case unix.OVERLAYFS_SUPER_MAGIC:
+	if uint32(st.Type) == unix.OVERLAYFS_SUPER_MAGIC {
 		return container, false
 	}
 	name, network = networkFS[uint32(st.Type)]
