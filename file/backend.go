@@ -2,7 +2,6 @@ package file
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -39,16 +38,12 @@ func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, er
 	return h, err
 }
 
-// read calls f with a key's record, unless the key's file is missing.
+// read calls f with a key's record.
 func (b *Backend) read(ctx context.Context, key string, f func(r *record, now int64)) error {
-	err := b.update(ctx, key, false, func(r *record, now int64, _ post) (bool, error) {
+	return b.update(ctx, key, false, func(r *record, now int64, _ post) (bool, error) {
 		f(r, now)
 		return false, nil
 	})
-	if errors.Is(err, errAbsent) {
-		return nil
-	}
-	return err
 }
 
 // update runs store.update, and then notifies the waiters that change has passed to its post.
@@ -105,9 +100,6 @@ func (b *Backend) renew(ctx context.Context, want backend.Request, ttl time.Dura
 		}
 		return true, nil
 	})
-	if errors.Is(err, errAbsent) {
-		err = backend.ErrLost
-	}
 	return token, err
 }
 
@@ -124,7 +116,7 @@ func (b *Backend) release(ctx context.Context, key, owner string) error {
 		removed = removed || had
 		return changed, nil
 	})
-	if err == nil && !removed || errors.Is(err, errAbsent) {
+	if err == nil && !removed {
 		err = backend.ErrLost
 	}
 	return err

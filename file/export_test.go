@@ -1,9 +1,6 @@
 package file
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // StopAt makes the store call f at the named points of its code.
 func StopAt(f func(point string)) { stopAt = f }
@@ -27,14 +24,10 @@ func Evict(ctx context.Context, dir, key string) error {
 		return err
 	}
 	defer s.spare.close()
-	err = s.update(ctx, key, false, func(r *record, _ int64) (bool, error) {
+	return s.update(ctx, key, false, func(r *record, _ int64) (bool, error) {
 		*r = record{}
 		return true, nil
 	})
-	if errors.Is(err, errAbsent) {
-		return nil
-	}
-	return err
 }
 
 const (

@@ -145,10 +145,9 @@ func (b *inbox) wake(ticket uint64) {
 
 func (b *inbox) close() {
 	b.mu.Lock()
-	file := b.file
-	if file != nil {
+	if b.file != nil {
 		unlink(b.path(b.id))
-		file.Close()
+		b.file.Close()
 		b.file = nil
 	}
 	b.mu.Unlock()

@@ -148,7 +148,8 @@ func (s *store) put(path, text string) error {
 }
 
 // update changes a key's record under its bucket's lock. change gets the record as it is now, and reports whether to
-// write it; it may be called several times, each time with a new record.
+// write it; it may be called several times, each time with a new record. Without create, a missing file is an empty
+// bucket: change gets an empty record, which is never written.
 func (s *store) update(
 	ctx context.Context, key string, create bool, change func(r *record, now int64) (write bool, err error),
 ) error {
@@ -162,6 +163,10 @@ func (s *store) update(
 			return err
 		}
 		l, img, err := s.lock(ctx, path, create)
+		if !create && errors.Is(err, errAbsent) {
+			_, err = change(&record{}, s.clock())
+			return err
+		}
 		if err != nil {
 			return err
 		}
