@@ -118,9 +118,6 @@ func (a *attempt) checkBusy(ctx context.Context) error {
 
 // refusedBy returns ErrHeld if children refuse a request that does not wait and would queue behind all of them.
 func (a *attempt) refusedBy(children []string) error {
-	if a.r.Shared && onlyShared(children) {
-		return nil
-	}
 	if q := queueOf(children); a.isRefusedBy(q) {
 		return heldError(q)
 	}
@@ -134,7 +131,7 @@ func (a *attempt) isRefusedBy(q []place) bool {
 
 // advance enters the queue unless n is in it, and returns the lease if no place in front of n conflicts.
 func (a *attempt) advance(ctx context.Context) (backend.Lease, error) {
-	if !a.first && (a.n == nil || !isOrdered(a.n.number)) {
+	if !a.first && (a.n == nil || !a.n.isOrdered()) {
 		if err := a.enterQueue(ctx); err != nil {
 			return nil, err
 		}
@@ -170,7 +167,7 @@ func (a *attempt) enterQueue(ctx context.Context) (err error) {
 			}
 			a.n = n
 		}
-		if isOrdered(a.n.number) {
+		if a.n.isOrdered() {
 			return nil
 		}
 		if err = a.enterUnordered(ctx); err != nil || a.first {
@@ -187,9 +184,6 @@ func (a *attempt) checkFirst(ctx context.Context) error {
 		names, err := a.readQueue(ctx)
 		if err != nil {
 			return err
-		}
-		if a.first = a.r.Shared && onlyShared(names); a.first {
-			return nil
 		}
 		q := queueOf(names)
 		q = q[:a.indexIn(q)]
@@ -298,8 +292,7 @@ func (a *attempt) deleteNode(ctx context.Context) bool {
 	if a.n == nil {
 		return true
 	}
-	path := a.n.path() // the request may outlive this call
-	_, _, err := awaitIdempotent(ctx, a.s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) })
+	_, err := a.s.delete(ctx, a.n.path())
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return false
 	}

@@ -103,8 +103,10 @@ func (b *Backend) prepare(ctx context.Context) error {
 			break
 		}
 	}
-	if err == nil && errors.Is(s.exists(ctx, b.root), zk.ErrNoNode) {
-		err = s.createRoot(ctx)
+	if err == nil {
+		if _, missing := s.childCount(ctx, b.root); errors.Is(missing, zk.ErrNoNode) {
+			err = s.createRoot(ctx)
+		}
 	}
 	if err == nil && len(b.servers) == 1 {
 		text, _ := b.describe(ctx, b.servers[0], "srvr")
@@ -117,7 +119,7 @@ func (b *Backend) prepare(ctx context.Context) error {
 // exists, so the request changes nothing.
 func (s *session) checkContainers(ctx context.Context) error {
 	const unimplemented = ": -6" // the suffix of the library's error for an unknown code
-	_, _, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (string, error) {
+	_, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (string, error) {
 		return c.CreateContainer(rootPath, nil, zk.FlagContainer, s.b.acl)
 	})
 	switch {

@@ -28,9 +28,7 @@ import (
 // new readers out.
 const lastNumber = math.MaxInt32 - 1<<20
 
-func isOrdered(number int32) bool { return number >= 0 && number <= lastNumber }
-
-func (p place) isOrdered() bool { return isOrdered(p.number) }
+func (p place) isOrdered() bool { return p.number >= 0 && p.number <= lastNumber }
 
 // enterUnordered handles n, whose number gives no order. If n may hold the key, it sets a.first. If it returns ErrHeld,
 // the attempt waits or is refused. Otherwise the attempt must create another node.
@@ -56,7 +54,7 @@ func (a *attempt) enterUnordered(ctx context.Context) error {
 				a.withdraw()
 				return errUnconfirmed
 			}
-			return a.refuse(others, exclusiveOf(others))
+			return a.refuse(others, conflicting(others, true))
 		}
 		deleted, err := a.deleteContainer(ctx)
 		if deleted || err != nil {
@@ -74,7 +72,7 @@ func (a *attempt) enterUnordered(ctx context.Context) error {
 // deleteContainer deletes n and the key's container, and reports whether n was the only child.
 func (a *attempt) deleteContainer(ctx context.Context) (deleted bool, err error) {
 	path := a.n.path() // the request may outlive this call
-	_, _, err = awaitIdempotent(ctx, a.s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+	_, err = awaitIdempotent(ctx, a.s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 		return c.Multi(&zk.DeleteRequest{Path: path, Version: -1}, &zk.DeleteRequest{Path: a.dir, Version: -1})
 	})
 	switch {

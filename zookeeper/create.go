@@ -59,17 +59,14 @@ func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent
 	prefix := n.prefix // copied, because the next create has another prefix
 	wanted := n.dir + "/" + prefix
 	c := &creation{dir: n.dir, names: make(chan []string, 1)}
-	path, sent, err := await(ctx, s, request[string]{
-		late: func(_ string, err error) {
-			if err == nil {
-				s.deleteLater(&pendingDelete{dir: n.dir, prefix: prefix})
-			}
-		},
-		do: func(conn *zk.Conn) (string, error) {
-			s.creations.Store(wanted, c)
-			defer s.creations.Delete(wanted)
-			return conn.Create(wanted, record(0, n.owner), zk.FlagEphemeralSequential, s.b.acl)
-		},
+	path, sent, err := await(ctx, s, func(conn *zk.Conn) (string, error) {
+		s.creations.Store(wanted, c)
+		defer s.creations.Delete(wanted)
+		return conn.Create(wanted, record(0, n.owner), zk.FlagEphemeralSequential, s.b.acl)
+	}, func(_ string, err error) {
+		if err == nil {
+			s.deleteLater(&pendingDelete{dir: n.dir, prefix: prefix})
+		}
 	})
 	if err != nil {
 		return nil, time.Time{}, err
@@ -78,7 +75,7 @@ func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent
 	if !ok {
 		return nil, time.Time{}, fmt.Errorf("zookeeper created %q for %q", path, wanted)
 	}
-	n.name, n.number, n.token = p.name, p.number, c.zxid
+	n.place, n.token = p, c.zxid
 	s.contact.committed(sent)
 	select {
 	case names = <-c.names:
@@ -94,12 +91,12 @@ func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent
 // createContainer creates dir, a key's container, unless it exists.
 func (s *session) createContainer(ctx context.Context, dir string) error {
 	create := func(c *zk.Conn) (string, error) { return c.CreateContainer(dir, nil, zk.FlagContainer, s.b.acl) }
-	_, _, err := awaitIdempotent(ctx, s, create)
+	_, err := awaitIdempotent(ctx, s, create)
 	if errors.Is(err, zk.ErrNoNode) {
 		if err = s.createRoot(ctx); err != nil {
 			return err
 		}
-		_, _, err = awaitIdempotent(ctx, s, create)
+		_, err = awaitIdempotent(ctx, s, create)
 	}
 	if errors.Is(err, zk.ErrNodeExists) {
 		return nil
@@ -114,11 +111,13 @@ func (s *session) createRoot(ctx context.Context) error {
 			continue
 		}
 		path := s.b.root[:i]
-		_, _, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (string, error) {
+		_, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (string, error) {
 			return c.Create(path, nil, zk.FlagPersistent, s.b.acl)
 		})
-		if errors.Is(err, zk.ErrNoAuth) && s.exists(ctx, path) == nil { // another user owns it, for example the chroot
-			continue
+		if errors.Is(err, zk.ErrNoAuth) {
+			if _, missing := s.childCount(ctx, path); missing == nil { // another user owns it, for example the chroot
+				continue
+			}
 		}
 		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			return err

@@ -18,11 +18,8 @@ var keyNames = kit.Encoding{Extra: ":@=,+"}
 var ownerNames = kit.Encoding{Max: 200, Extra: ":@."}
 
 const (
-	nodeBegin   = "_c_" // the prefix of protected nodes in other libraries
-	hexDigits   = 16    // base
-	counterBase = 10    // base
-	bits32      = 32    // of the server's counter
-	rootPath    = "/"
+	nodeBegin = "_c_" // the prefix of protected nodes in other libraries
+	rootPath  = "/"
 )
 
 // A mode is the kind of request that created a node. It is part of the node's name, before the number that the server
@@ -49,13 +46,13 @@ func modeOf(r backend.Request) mode {
 // prefix. An owner that queues again uses another prefix, so cleaning up after the first node cannot delete the
 // second.
 func nodePrefix(owner string, m mode) string {
-	return nodeBegin + ownerNames.Encode(owner) + "." + strconv.FormatUint(rand.Uint64(), hexDigits) + string(m)
+	return nodeBegin + ownerNames.Encode(owner) + "." + strconv.FormatUint(rand.Uint64(), 16) + string(m)
 }
 
 // A place is one node in the queue of a key.
 type place struct {
 	name   string
-	prefix string
+	prefix string // of the name, before the number; unique
 	number int32
 	mode   mode
 }
@@ -71,7 +68,7 @@ func parsePlace(name string) (p place, ok bool) {
 		if !strings.HasSuffix(prefix, string(m)) {
 			continue
 		}
-		n, err := strconv.ParseInt(name[i:], counterBase, bits32)
+		n, err := strconv.ParseInt(name[i:], 10, 32)
 		if err != nil || !strings.HasPrefix(prefix, nodeBegin) || len(prefix) < len(nodeBegin)+len(m) {
 			return place{}, false
 		}
@@ -92,12 +89,12 @@ func (p place) owner() string {
 
 // record returns the data of a node. token is 0, unless the node was moved: then its zxid is no longer its token.
 func record(token uint64, owner string) []byte {
-	return []byte(strconv.FormatUint(token, counterBase) + " " + owner)
+	return []byte(strconv.FormatUint(token, 10) + " " + owner)
 }
 
 // parseRecord parses the data of a node.
 func parseRecord(data []byte) (token uint64, owner string, ok bool) {
 	number, owner, found := strings.Cut(string(data), " ")
-	token, err := strconv.ParseUint(number, counterBase, 64)
+	token, err := strconv.ParseUint(number, 10, 64)
 	return token, owner, found && err == nil && owner != ""
 }

@@ -43,7 +43,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for _, key := range []string{".", "..", "a/b", "zookeeper", strings.Repeat("/", backend.MaxKeyLen)} {
-		if name := keyNames.Encode(key); !validName(name) || strings.Contains(name, "/") || strings.HasPrefix(name, ".") {
+		if name := keyNames.Encode(key); !validPath("/"+name) || strings.Contains(name, "/") || strings.HasPrefix(name, ".") {
 			t.Errorf("key %q is kept as %q", key, name)
 		}
 	}

@@ -18,13 +18,9 @@ var errDeleted = errors.New("the node of this request was deleted by another cli
 // A node is an ephemeral sequential node: the place of one owner in the queue of a key, and later its lease.
 type node struct {
 	owner string
-	mode  mode
 	dir   string // the key's container
+	place        // without the name and the number until the node is created
 
-	// Set when the node is created.
-	prefix    string // of its name, before the number; unique
-	name      string
-	number    int32
 	token     uint64 // the zxid of the create
 	mayRemain bool   // an unanswered create may have made another node, or make one later
 
@@ -39,7 +35,7 @@ type node struct {
 
 func newNode(s *session, r backend.Request) *node {
 	m := modeOf(r)
-	return &node{owner: r.Owner, mode: m, dir: s.b.dir(r.Key), prefix: nodePrefix(r.Owner, m), s: s}
+	return &node{owner: r.Owner, dir: s.b.dir(r.Key), place: place{prefix: nodePrefix(r.Owner, m), mode: m}, s: s}
 }
 
 func (n *node) path() string { return n.dir + "/" + n.name }
@@ -147,18 +143,14 @@ func (n *node) move(ctx context.Context, target *session, end time.Time) error {
 	}
 	n.target, n.moved = target, moved
 	n.mu.Unlock()
-	_, sent, err := await(ctx, target, request[[]zk.MultiResponse]{
-		do: func(c *zk.Conn) ([]zk.MultiResponse, error) {
-			defer requestEnded()
-			return c.Multi(
-				&zk.SetDataRequest{Path: n.path(), Version: -1},
-				&zk.DeleteRequest{Path: n.path(), Version: -1},
-				&zk.CreateRequest{
-					Path: n.path(), Data: record(n.token, n.owner), Acl: b.acl, Flags: zk.FlagEphemeral,
-				},
-			)
-		},
-	})
+	_, sent, err := await(ctx, target, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+		defer requestEnded()
+		return c.Multi(
+			&zk.SetDataRequest{Path: n.path(), Version: -1},
+			&zk.DeleteRequest{Path: n.path(), Version: -1},
+			&zk.CreateRequest{Path: n.path(), Data: record(n.token, n.owner), Acl: b.acl, Flags: zk.FlagEphemeral},
+		)
+	}, nil)
 	switch {
 	case err == nil:
 		target.contact.committed(sent)

@@ -3,9 +3,9 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -39,35 +39,23 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 
 // inUse returns those of keys whose containers have children.
 func (s *session) inUse(ctx context.Context, keys []string) (used []string, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var (
-		mu    sync.Mutex
-		wg    sync.WaitGroup
-		next  atomic.Int64
-		first error // the reason of the cancellation
-	)
-	for range min(listAtOnce, len(keys)) {
-		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(keys)); i = next.Add(1) - 1 {
-				n, err := s.childCount(ctx, s.b.dir(keys[i]))
-				mu.Lock()
-				switch {
-				case err != nil && first == nil:
-					first = err
-					cancel()
-				case n > 0:
-					used = append(used, keys[i])
-				}
-				mu.Unlock()
-				if err != nil {
-					return
-				}
+	for part := range slices.Chunk(keys, listAtOnce) {
+		counts, errs := make([]int, len(part)), make([]error, len(part))
+		var wg sync.WaitGroup
+		for i, key := range part {
+			wg.Go(func() { counts[i], errs[i] = s.childCount(ctx, s.b.dir(key)) })
+		}
+		wg.Wait()
+		for i, key := range part {
+			switch err := errs[i]; {
+			case err != nil && !errors.Is(err, zk.ErrNoNode):
+				return nil, err
+			case counts[i] > 0:
+				used = append(used, key)
 			}
-		})
+		}
 	}
-	wg.Wait()
-	return used, first
+	return used, nil
 }
 
 // Break implements [backend.Breaker]. It deletes the nodes of owner that hold the key, and their watches notify the

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"fmt"
 	"net"
+	"path"
 	"strings"
 	"time"
 
@@ -79,28 +80,9 @@ func (o *Options) validate() (Options, error) {
 	return v, nil
 }
 
-func validPath(path string) bool {
-	names, ok := strings.CutPrefix(path, "/")
-	if !ok {
-		return false
-	}
-	for name := range strings.SplitSeq(names, "/") {
-		if !validName(name) {
-			return false
-		}
-	}
-	return true
-}
-
-// validName reports whether ZooKeeper accepts a name. It is stricter than the manual: only printable ASCII is valid.
-func validName(name string) bool {
-	if name == "" || name == "." || name == ".." {
-		return false
-	}
-	for i := range len(name) {
-		if name[i] <= ' ' || name[i] > '~' {
-			return false
-		}
-	}
-	return true
+// validPath reports whether ZooKeeper accepts an absolute path, and no other path names the same node. It is stricter
+// than the manual: only printable ASCII is valid.
+func validPath(p string) bool {
+	printable := !strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r > '~' })
+	return printable && path.IsAbs(p) && path.Clean(p) == p
 }

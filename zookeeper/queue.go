@@ -39,16 +39,6 @@ func (p place) rank() int {
 	return 2
 }
 
-// exclusiveOf returns the exclusive places in q.
-func exclusiveOf(q []place) (all []place) {
-	for _, p := range q {
-		if p.mode != shared {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
 // holdersOf returns the places in q that hold the key, or may hold it as soon as their clients know: the first place
 // if it is exclusive, and otherwise the shared places in front of the first exclusive one.
 func holdersOf(q []place) []place {
@@ -64,21 +54,16 @@ func holdersOf(q []place) []place {
 	return nil
 }
 
-// onlyShared reports whether no exclusive place is among children. It is faster than queueOf.
-func onlyShared(children []string) bool {
-	return !slices.ContainsFunc(children, func(name string) bool {
-		p, ok := parsePlace(name)
-		return ok && p.mode != shared
-	})
-}
-
-// conflicting returns the places in q that a request behind them waits for. An exclusive place whose number gives no
-// order never holds the key, and only keeps readers out.
+// conflicting returns the places in q that a request behind them waits for: a shared one for the exclusive places, an
+// exclusive one for all places. But an exclusive place whose number gives no order never holds the key, and only keeps
+// readers out.
 func conflicting(q []place, isShared bool) []place {
-	if isShared {
-		return exclusiveOf(q)
-	}
-	return slices.DeleteFunc(slices.Clone(q), func(p place) bool { return p.mode != shared && !p.isOrdered() })
+	return slices.DeleteFunc(slices.Clone(q), func(p place) bool {
+		if p.mode == shared {
+			return isShared
+		}
+		return !isShared && !p.isOrdered()
+	})
 }
 
 // isUndecided reports whether readers hold the key, and only exclusive requests that do not wait are behind them. These

@@ -23,17 +23,13 @@ var (
 // outcome known.
 const answerGrace = 100 * time.Millisecond
 
-// A request is one call of the library. The library does not support contexts, and may block for as long as the servers
-// hang.
-type request[T any] struct {
-	do func(c *zk.Conn) (T, error)
-	// late is called with the result if await has returned without it.
-	late func(v T, err error)
-}
-
-// await makes a request of s on a goroutine of its own, and returns its result. After a timeout it returns errNoAnswer;
-// if ctx or the session ends, the reason. sent is taken before the request is sent.
-func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time.Time, err error) {
+// await makes a request of s: do, which calls the library. The library does not support contexts, and may block for as
+// long as the servers hang. So await runs do on a goroutine of its own, and returns its result. After a timeout it
+// returns errNoAnswer; if ctx or the session ends, the reason. If the result arrives later, await calls late with it,
+// unless late is nil. sent is taken before the request is sent.
+func await[T any](
+	ctx context.Context, s *session, do func(c *zk.Conn) (T, error), late func(v T, err error),
+) (v T, sent time.Time, err error) {
 	timeout := s.b.options.Timeout
 	end := time.Now().Add(timeout)
 	conn, err := s.whenConnected(ctx, end)
@@ -51,7 +47,7 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 	sent = time.Now()
 	go func() {
 		defer s.b.calls.End()
-		v, err := q.do(conn)
+		v, err := do(conn)
 		switch {
 		case err == nil || isReply(err):
 			s.contact.answered(sent)
@@ -61,8 +57,8 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 		select {
 		case answer <- result{v, err}:
 		case <-abandoned:
-			if q.late != nil {
-				q.late(v, err)
+			if late != nil {
+				late(v, err)
 			}
 		}
 	}()
@@ -122,14 +118,12 @@ func (s *session) whenConnected(ctx context.Context, end time.Time) (*zk.Conn, e
 
 // awaitIdempotent is await for an idempotent request. If a connection breaks, awaitIdempotent repeats the request on
 // the next one.
-func awaitIdempotent[T any](
-	ctx context.Context, s *session, do func(c *zk.Conn) (T, error),
-) (v T, sent time.Time, err error) {
+func awaitIdempotent[T any](ctx context.Context, s *session, do func(c *zk.Conn) (T, error)) (v T, err error) {
 	_, err = s.repeat().Do(ctx, func(bool) (err error) {
-		v, sent, err = await(ctx, s, request[T]{do: do})
+		v, _, err = await(ctx, s, do, nil)
 		return err
 	})
-	return v, sent, err
+	return v, err
 }
 
 // repeat returns the policy for repeating a request after a connection broke.
@@ -198,11 +192,10 @@ func isTransient(err error) bool {
 
 // children returns the names of dir's children. If dir is missing, the error is zk.ErrNoNode.
 func (s *session) children(ctx context.Context, dir string) ([]string, error) {
-	names, _, err := awaitIdempotent(ctx, s, func(c *zk.Conn) ([]string, error) {
+	return awaitIdempotent(ctx, s, func(c *zk.Conn) ([]string, error) {
 		names, _, err := c.Children(dir)
 		return names, err
 	})
-	return names, err
 }
 
 // currentChildren returns the names of dir's children, and misses no write that was committed before the call. It first
@@ -221,16 +214,17 @@ func (s *session) currentChildren(ctx context.Context, dir string) ([]string, er
 // check makes a write that changes nothing: it checks that paths exist. If one of paths is missing, the error is
 // zk.ErrNoNode.
 func (s *session) check(ctx context.Context, paths ...string) error {
-	_, sent, err := awaitIdempotent(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-		ops := make([]any, len(paths))
-		for i, p := range paths {
-			ops[i] = &zk.CheckVersionRequest{Path: p, Version: -1}
-		}
-		return c.Multi(ops...)
-	})
-	if err == nil {
-		s.contact.committed(sent)
+	ops := make([]any, len(paths))
+	for i, p := range paths {
+		ops[i] = &zk.CheckVersionRequest{Path: p, Version: -1}
 	}
+	_, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (r []zk.MultiResponse, err error) {
+		sent := time.Now()
+		if r, err = c.Multi(ops...); err == nil {
+			s.contact.committed(sent)
+		}
+		return r, err
+	})
 	return err
 }
 
@@ -239,9 +233,7 @@ func (s *session) check(ctx context.Context, paths ...string) error {
 // node.
 func (s *session) delete(ctx context.Context, path string) (unsure bool, err error) {
 	return s.repeat().Do(ctx, func(bool) error {
-		_, _, err := await(ctx, s, request[struct{}]{do: func(c *zk.Conn) (struct{}, error) {
-			return struct{}{}, c.Delete(path, -1)
-		}})
+		_, _, err := await(ctx, s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) }, nil)
 		return err
 	})
 }
@@ -252,7 +244,7 @@ func (s *session) read(ctx context.Context, path string) (data []byte, created u
 		data []byte
 		stat *zk.Stat
 	}
-	v, _, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (content, error) {
+	v, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (content, error) {
 		data, stat, err := c.Get(path)
 		return content{data, stat}, err
 	})
@@ -262,26 +254,16 @@ func (s *session) read(ctx context.Context, path string) (data []byte, created u
 	return v.data, uint64(v.stat.Czxid), nil
 }
 
-// childCount returns how many children the node at path has, or 0 if there is no such node.
+// childCount returns how many children the node at path has. If there is no such node, the error is zk.ErrNoNode.
 func (s *session) childCount(ctx context.Context, path string) (int, error) {
-	n, _, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (int, error) {
+	return awaitIdempotent(ctx, s, func(c *zk.Conn) (int, error) {
 		found, stat, err := c.Exists(path)
-		if err != nil || !found {
+		switch {
+		case err != nil:
 			return 0, err
+		case !found:
+			return 0, zk.ErrNoNode
 		}
 		return int(stat.NumChildren), nil
 	})
-	return n, err
-}
-
-// exists returns zk.ErrNoNode if there is no node at path.
-func (s *session) exists(ctx context.Context, path string) error {
-	found, _, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (bool, error) {
-		found, _, err := c.Exists(path)
-		return found, err
-	})
-	if err == nil && !found {
-		err = zk.ErrNoNode
-	}
-	return err
 }

@@ -47,7 +47,7 @@ func (a *attempt) wait(ctx context.Context) error {
 
 // frontChanged records that the nearest conflicting node was deleted, or was changed.
 func (a *attempt) frontChanged(deleted bool) {
-	a.first = deleted && a.n != nil && isOrdered(a.n.number) && len(a.ahead) == 1
+	a.first = deleted && a.n != nil && a.n.isOrdered() && len(a.ahead) == 1
 }
 
 // A watch is one watch at the server on a node, shared by all watchers of a session. It remains until the node changes,
@@ -95,10 +95,10 @@ func (s *session) watch(ctx context.Context, path string, notify func(deleted bo
 	if armed {
 		return stop, nil
 	}
-	_, _, err = await(ctx, s, request[struct{}]{do: func(conn *zk.Conn) (struct{}, error) {
+	_, _, err = await(ctx, s, func(conn *zk.Conn) (struct{}, error) {
 		_, _, _, err := conn.GetW(path) // ExistsW would leave a watch on a node that is missing
 		return struct{}{}, err
-	}})
+	}, nil)
 	if err != nil {
 		stop()
 		return nil, err
