@@ -104,9 +104,12 @@ func (b *Backend) examineServer(ctx context.Context, server string) (list []back
 	if !strings.HasPrefix(srvr, "Zookeeper version") {
 		list = append(list, kit.Unseen(server, "srvr", errNotAllowed))
 	}
-	conf, _ := b.describe(ctx, server, "conf")
-	if !strings.HasPrefix(conf, "clientPort") {
-		list = append(list, kit.Unseen(server, "conf", errNotAllowed))
+	conf, err := b.describe(ctx, server, "conf")
+	if err == nil && !strings.HasPrefix(conf, "clientPort") {
+		err = errNotAllowed
+	}
+	if err != nil {
+		list = append(list, kit.Unseen(server, "conf", err))
 	}
 	return append(list, kit.Apply(serverRules, server, serverReading{conf, b.limits})...)
 }

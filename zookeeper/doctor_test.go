@@ -3,7 +3,10 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,6 +64,37 @@ func TestDoctorSilentServer(t *testing.T) {
 	}
 	if took := time.Since(begun); took > maxHandshake*3/4 {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// If the connection breaks during the command conf, the finding names that error, and not the whitelist.
+func TestDoctorBrokenConf(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var server sync.WaitGroup
+	server.Go(func() {
+		for _, reply := range []string{"Zookeeper version: 3.8", ""} {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.ReadFull(c, make([]byte, len("conf")))
+			_, _ = io.WriteString(c, reply)
+			if reply == "" {
+				_ = c.(*net.TCPConn).SetLinger(0) // makes the close a reset
+			}
+			c.Close()
+		}
+	})
+	defer server.Wait()
+	defer ln.Close()
+	b := &Backend{options: Options{Dial: net.DialTimeout}}
+	list := b.examineServer(t.Context(), ln.Addr().String())
+	if len(list) != 1 || list[0].Code != "unseen" || !strings.Contains(list[0].Found, "reset") {
+		t.Errorf("%+v", list)
 	}
 }
 
