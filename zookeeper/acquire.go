@@ -20,7 +20,6 @@ type attempt struct {
 	dir   string        // the key's container
 	ttl   time.Duration // as it will be granted
 	class time.Duration // the class of its session
-	begun time.Time
 
 	s     *session  // checked out from the first create until the grant or withdraw
 	n     *node     // nil without a place in the queue
@@ -51,16 +50,17 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 
 func newAttempt(b *Backend, r backend.Request) *attempt {
 	ttl := b.guarantees.Round(r.TTL)
-	return &attempt{
-		b: b, r: r, dir: b.dir(r.Key), ttl: ttl, class: b.limits.sessionTimeout(ttl), begun: time.Now(),
-	}
+	return &attempt{b: b, r: r, dir: b.dir(r.Key), ttl: ttl, class: b.limits.sessionTimeout(ttl)}
 }
 
 // try acquires the key if it is free. Otherwise a waiter keeps its place in the queue. If the session ends meanwhile,
 // try starts again in another session, once.
 func (a *attempt) try(ctx context.Context) (l backend.Lease, err error) {
 	for range 2 {
-		if l, err = a.tryOnce(ctx); err == nil || !endedSession(err) || kit.Ended(ctx) {
+		if err = a.checkBusy(ctx); err == nil {
+			l, err = a.tryPlace(ctx)
+		}
+		if err == nil || !endedSession(err) || kit.Ended(ctx) {
 			break
 		}
 	}
@@ -68,15 +68,6 @@ func (a *attempt) try(ctx context.Context) (l backend.Lease, err error) {
 		err = errUnconfirmed
 	}
 	return l, unavailable(ctx, err)
-}
-
-func (a *attempt) tryOnce(ctx context.Context) (backend.Lease, error) {
-	if !a.r.Wait {
-		if err := a.checkBusy(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return a.tryPlace(ctx)
 }
 
 // tryPlace acquires the key if no place in front of n conflicts. Otherwise an attempt that does not wait deletes its
@@ -95,9 +86,13 @@ func (a *attempt) tryPlace(ctx context.Context) (backend.Lease, error) {
 	return l, err
 }
 
-// checkBusy returns ErrHeld if the key is busy, which costs one read. If there are several servers, one of them may not
-// know yet that the key was released. So a second, current read must confirm a refusal.
+// checkBusy returns ErrHeld if the key is busy and the request does not wait, which costs one read. If there are
+// several servers, one of them may not know yet that the key was released. So a second, current read must confirm a
+// refusal.
 func (a *attempt) checkBusy(ctx context.Context) error {
+	if a.r.Wait {
+		return nil
+	}
 	s, err := a.b.checkOutAny(a.class)
 	if err != nil {
 		return err
@@ -229,12 +224,9 @@ func (a *attempt) refuse(q, ahead []place) error {
 // because the session outlasts such a lease. So a waiter whose turn comes soon needs no other write.
 func (a *attempt) isRecent() bool {
 	const share = 8 // the lease loses at most one eighth of its TTL
-	return !a.countsFromWrite() || time.Since(a.sent) < min(a.ttl, a.b.guarantees.MaxSilence)/share
+	silence := a.b.guarantees.MaxSilence
+	return !a.busy && a.ttl <= silence || time.Since(a.sent) < min(a.ttl, silence)/share
 }
-
-// countsFromWrite reports whether the lease counts from its last write, and not from the start of the attempt. It does
-// if the key was found busy, or if the session keeps the lease only for MaxSilence.
-func (a *attempt) countsFromWrite() bool { return a.busy || a.ttl > a.b.guarantees.MaxSilence }
 
 // proveNode proves by a write that n and its session exist.
 func (a *attempt) proveNode(ctx context.Context) error {
@@ -259,20 +251,14 @@ func (s *session) missingNode() error {
 
 // grant begins the lease of n. No place in front of n may conflict.
 func (a *attempt) grant(ctx context.Context) (backend.Lease, error) {
-	kept := min(a.ttl, a.b.guarantees.MaxSilence)
-	floor := a.begun
-	if a.countsFromWrite() {
-		floor = a.sent
-	}
-	if a.s.contact.keptUntil().Before(backend.Deadline(floor, kept)) {
-		if err := a.s.proveUntil(ctx, backend.Deadline(time.Now(), kept), a.proveNode); err != nil {
+	// The lease may end no later than the ensemble keeps the session.
+	kept, sent := min(a.ttl, a.b.guarantees.MaxSilence), a.sent
+	if a.s.contact.keptUntil().Before(backend.Deadline(sent, kept)) {
+		now := time.Now()
+		if err := a.s.proveUntil(ctx, backend.Deadline(now, kept), a.proveNode); err != nil {
 			return nil, err
 		}
-	}
-	// The lease may end no later than the ensemble keeps the session.
-	sent := a.sent
-	if latest := a.s.contact.keptUntil().Add(backend.Margin(kept) - kept); latest.Before(sent) {
-		sent = latest
+		sent = earlier(now, a.sent) // a.sent if another request has proved it
 	}
 	if err := a.s.addNode(a.n); err != nil {
 		return nil, err

@@ -77,7 +77,7 @@ func (a *attempt) deleteContainer(ctx context.Context) (deleted bool, err error)
 	})
 	switch {
 	case err == nil, errors.Is(err, zk.ErrNoNode): // an unanswered request may have deleted them
-		a.n, a.missing, a.begun = nil, true, time.Now()
+		a.n, a.missing = nil, true
 		return true, nil
 	case errors.Is(err, zk.ErrNotEmpty):
 		return false, nil
