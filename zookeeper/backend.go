@@ -33,8 +33,7 @@ type Backend struct {
 	idle       time.Duration // how long an unused session is kept
 
 	mu       sync.Mutex
-	sessions map[time.Duration]*session // by class
-	closed   bool
+	sessions map[time.Duration]*session // by class; nil once Close ends them
 }
 
 var (
@@ -214,9 +213,8 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.mu.Lock()
-	b.closed = true
 	sessions := b.sessions
-	b.sessions = make(map[time.Duration]*session)
+	b.sessions = nil
 	b.mu.Unlock()
 	for _, s := range sessions {
 		s.mu.Lock()

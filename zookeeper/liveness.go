@@ -63,19 +63,11 @@ func (c *contact) committed(sent time.Time) {
 	if sent.After(c.lastWrite) {
 		c.lastWrite = sent
 	}
-	if until := c.keptByWriteLocked(sent); until.After(c.until) {
-		c.until = until
-	}
-}
-
-// keptByWriteLocked returns until when the session is kept, as far as the commit of a write sent at sent proves it.
-func (c *contact) keptByWriteLocked(sent time.Time) time.Time {
-	for i := len(c.signs) - 1; i >= 0; i-- {
-		if s := c.signs[i]; !s.ready.After(sent) {
-			return backend.Deadline(s.at, c.timeout)
+	for _, s := range c.signs {
+		if until := backend.Deadline(s.at, c.timeout); !s.ready.After(sent) && until.After(c.until) {
+			c.until = until
 		}
 	}
-	return time.Time{}
 }
 
 // keptUntil returns the time until which the ensemble certainly keeps the session.
@@ -104,14 +96,6 @@ func (c *contact) limit(silence time.Duration) time.Time {
 	return earlier(backend.Deadline(c.lastWrite, silence), c.until)
 }
 
-// limitAfterWrite returns what limit will be, at least, if a write sent now is committed.
-func (c *contact) limitAfterWrite(silence time.Duration) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	return earlier(backend.Deadline(now, silence), c.keptByWriteLocked(now))
-}
-
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
@@ -134,7 +118,7 @@ func (c *contact) writeTime(end time.Time) (at time.Time, ok bool) {
 
 // keepAlive sends heartbeats while the session lives, and switches to another server if they are not answered. The
 // library's own pings are too rare: a third of the timeout apart. keepAlive also checks leases that are longer than the
-// session, which live only as long as the ensemble certainly keeps the session.
+// session, which live only as long as the ensemble certainly keeps the session, and ends the session if it is unused.
 func (s *session) keepAlive() {
 	interval := s.b.limits.heartbeat(s.class)
 	t := time.NewTimer(interval)
@@ -145,6 +129,7 @@ func (s *session) keepAlive() {
 		case <-s.ended:
 			return
 		}
+		s.endUnused()
 		s.heartbeat()
 		t.Reset(min(interval, s.checkLongLeases()))
 	}

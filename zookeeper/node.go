@@ -86,14 +86,14 @@ func (s *session) addNode(n *node) error {
 	if _, kept := s.nodes[n]; kept {
 		return nil
 	}
-	if s.b.closed {
+	if s.b.sessions == nil {
 		return backend.ErrClosed
 	}
 	if s.err != nil {
 		return s.err
 	}
 	s.nodes[n] = struct{}{}
-	s.addUserLocked()
+	s.users++
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (n *node) move(ctx context.Context, target *session, end time.Time) error {
 	if _, err := target.whenConnected(ctx, time.Now().Add(b.options.Timeout)); err != nil {
 		return err
 	}
-	if target.contact.limitAfterWrite(b.guarantees.MaxSilence).Before(end) {
+	if at, ok := target.contact.writeTime(end); !ok || time.Until(at) > 0 { // the move alone would not prove it
 		if err := target.proveUntil(ctx, end, target.prove); err != nil {
 			return err
 		}

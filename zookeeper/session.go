@@ -46,7 +46,7 @@ type session struct {
 
 	// Guarded by b.mu.
 	users int
-	idle  *time.Timer
+	used  time.Time // when the last user left
 }
 
 // bufferSize is the longest request, in bytes. The library's default is 1.5 MB for each session.
@@ -184,7 +184,6 @@ func (s *session) end(err error) {
 	if s.b.sessions[s.class] == s {
 		delete(s.b.sessions, s.class)
 	}
-	s.stopIdleLocked()
 	s.b.mu.Unlock()
 	for _, l := range lives {
 		l.Lose()
@@ -258,7 +257,7 @@ func (b *Backend) checkOut(class time.Duration) (*session, error) {
 		}
 		b.sessions[class] = s
 	}
-	s.addUserLocked()
+	s.users++
 	return s, nil
 }
 
@@ -276,36 +275,24 @@ func (b *Backend) checkOutAny(class time.Duration) (*session, error) {
 	return b.checkOut(class)
 }
 
-// addUserLocked counts a user. The caller holds b.mu.
-func (s *session) addUserLocked() {
-	s.users++
-	s.stopIdleLocked()
-}
-
-func (s *session) stopIdleLocked() {
-	if s.idle != nil {
-		s.idle.Stop()
-		s.idle = nil
-	}
-}
-
-// checkIn ends a use of s. A session without users is closed after b.idle.
+// checkIn ends a use of s.
 func (b *Backend) checkIn(s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.users--
-	if s.users > 0 || b.sessions[s.class] != s || b.closed {
-		return
+	s.used = time.Now()
+}
+
+// endUnused ends s if it has had no users for b.idle.
+func (s *session) endUnused() {
+	b := s.b
+	b.mu.Lock()
+	unused := s.users == 0 && time.Since(s.used) >= b.idle && b.sessions[s.class] == s
+	if unused {
+		delete(b.sessions, s.class) // before another user finds it
 	}
-	s.idle = time.AfterFunc(b.idle, func() {
-		b.mu.Lock()
-		unused := s.users == 0 && b.sessions[s.class] == s
-		if unused {
-			delete(b.sessions, s.class)
-		}
-		b.mu.Unlock()
-		if unused {
-			s.end(errIdle)
-		}
-	})
+	b.mu.Unlock()
+	if unused {
+		s.end(errIdle)
+	}
 }
