@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -51,8 +52,9 @@ type connection struct {
 	frame []byte // the unread rest of the frame that the library is reading
 	buf   []byte
 
+	shaken atomic.Bool // the handshake was answered
+
 	mu              sync.Mutex
-	shaken          bool                // the handshake was answered
 	unansweredSince time.Time           // when the first heartbeat since the last received frame was sent, or zero
 	creations       map[int32]*creation // creates under way, by xid
 	reads           map[int32]*creation // creates whose reads of the queue are under way, by xid of the read
@@ -70,12 +72,9 @@ func (c *connection) Write(p []byte) (int, error) {
 	if len(p) < header || len(p) != size+int(be.Uint32(p)) {
 		return 0, errFrame
 	}
-	c.mu.Lock()
-	shaken := c.shaken
-	c.mu.Unlock()
 	frame, err := p, error(nil)
 	switch op := int32(be.Uint32(p[8:])); {
-	case !shaken:
+	case !c.shaken.Load():
 		frame, err = c.handshake(p)
 	case op == opSetWatch:
 		if len(p) < header+8 {
@@ -259,13 +258,12 @@ func (c *connection) inspect(p []byte) (ours bool, err error) {
 	xid, zxid, code := int32(be.Uint32(p)), be.Uint64(p[4:]), int32(be.Uint32(p[12:]))
 	c.mu.Lock()
 	c.unansweredSince = time.Time{}
-	first, created, read := !c.shaken, c.creations[xid], c.reads[xid]
-	c.shaken = true
+	created, read := c.creations[xid], c.reads[xid]
 	delete(c.creations, xid)
 	delete(c.reads, xid)
 	c.mu.Unlock()
 	switch {
-	case first:
+	case !c.shaken.Swap(true):
 		timeout := time.Duration(int32(be.Uint32(p[4:]))) * time.Millisecond
 		c.s.established(c, int64(be.Uint64(p[8:])), timeout)
 		return false, nil
@@ -316,10 +314,7 @@ func (c *connection) Close() error {
 // SetReadDeadline sets a shorter deadline until the handshake is answered, because the library would wait for several
 // times the session's timeout.
 func (c *connection) SetReadDeadline(t time.Time) error {
-	c.mu.Lock()
-	shaken := c.shaken
-	c.mu.Unlock()
-	if !shaken {
+	if !c.shaken.Load() {
 		t = time.Now().Add(c.s.handshakeLimit())
 	}
 	return c.Conn.SetReadDeadline(t)

@@ -40,7 +40,8 @@ func TestWritesAreFrames(t *testing.T) {
 		if n, err := c.Write(bytes.Clone(f)); n != len(f) || err != nil {
 			t.Fatalf("frame %d: %d, %v", i, n, err)
 		}
-		c.shaken, c.seen = true, 1
+		c.shaken.Store(true)
+		c.seen = 1
 		want = append(want, f...)
 	}
 	_ = ours.Close()
@@ -60,7 +61,7 @@ func TestCreateCarriesRead(t *testing.T) {
 		ours, server := net.Pipe()
 		s := newSession(b, b.limits.longest)
 		c := newConnection(ours, s)
-		c.shaken = true
+		c.shaken.Store(true)
 		n := &creation{dir: "/a", names: make(chan []string, 1)}
 		s.creations.Store("/a/b", n)
 		frame := append(header(7, opCreate, 8+4), append(appendText(nil, "/a/b"), "rest"...)...)

@@ -16,18 +16,13 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A reading is the input of rules: facts about the ensemble. A serverReading is the input of serverRules: a server's
-// configuration, and the limits that another server has granted.
-type (
-	reading struct {
-		limits limits
-		keys   int
-	}
-	serverReading struct {
-		conf   string // the server's reply to the command conf
-		limits limits
-	}
-)
+// A reading contains the facts for the rules: the limits that a server has granted, and either the number of keys, for
+// rules about the ensemble, or the configuration of another server, for serverRules.
+type reading struct {
+	limits limits
+	keys   int
+	conf   string // the server's reply to the command conf
+}
 
 const manyKeys = 10_000 // a list of twice as many does not fit into the 1 MB that clients read
 
@@ -44,8 +39,8 @@ var (
 			Why: "listing all keys will soon be refused (jute.maxbuffer); if the keys are free, nobody removes their containers",
 			Set: "the defaults of znode.container.checkIntervalMs and maxPerMinute on the servers"},
 	}
-	serverRules = []kit.Rule[serverReading]{
-		{Severity: backend.Warning, Code: "sessions-differ", Found: func(s serverReading) string {
+	serverRules = []kit.Rule[reading]{
+		{Severity: backend.Warning, Code: "sessions-differ", Found: func(s reading) string {
 			least, ok := durationOf(s.conf, "minSessionTimeout")
 			most, ok2 := durationOf(s.conf, "maxSessionTimeout")
 			return kit.When(ok && ok2 && (least > s.limits.shortest || most < s.limits.longest),
@@ -111,7 +106,7 @@ func (b *Backend) examineServer(ctx context.Context, server string) (list []back
 	if err != nil {
 		list = append(list, kit.Unseen(server, "conf", err))
 	}
-	return append(list, kit.Apply(serverRules, server, serverReading{conf, b.limits})...)
+	return append(list, kit.Apply(serverRules, server, reading{limits: b.limits, conf: conf})...)
 }
 
 var errNotAllowed = errors.New("it is not in 4lw.commands.whitelist")
@@ -124,9 +119,7 @@ func (b *Backend) describe(ctx context.Context, server, command string) (text st
 		return "", err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(maxHandshake)); err != nil {
-		return "", err
-	}
+	_ = c.SetDeadline(time.Now().Add(maxHandshake))
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := io.WriteString(c, command); err != nil {
 		return "", err

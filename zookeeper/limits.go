@@ -111,17 +111,12 @@ const openTimeout = 5 * time.Second
 // findLimits finds the limits of the ensemble. It opens two sessions: it requests the shortest possible timeout, and
 // then the longest.
 func (b *Backend) findLimits(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	shortest, err := b.grantedTimeout(limited, time.Millisecond)
-	var longest time.Duration
-	if err == nil {
-		longest, err = b.grantedTimeout(limited, math.MaxInt32*time.Millisecond)
+	end := time.Now().Add(openTimeout)
+	shortest, err := b.grantedTimeout(ctx, end, time.Millisecond)
+	if err != nil {
+		return err
 	}
-	// The error is not wrapped: limited's would be mistaken for that of ctx.
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w within %v: %v", errNoConnection, openTimeout, err)
-	}
+	longest, err := b.grantedTimeout(ctx, end, math.MaxInt32*time.Millisecond)
 	if err != nil {
 		return err
 	}
@@ -130,14 +125,14 @@ func (b *Backend) findLimits(ctx context.Context) error {
 	return b.limits.validate()
 }
 
-// grantedTimeout opens a session, closes it, and returns the timeout that was negotiated.
-func (b *Backend) grantedTimeout(ctx context.Context, requested time.Duration) (time.Duration, error) {
+// grantedTimeout opens a session, closes it, and returns the timeout that was negotiated. It fails at end.
+func (b *Backend) grantedTimeout(ctx context.Context, end time.Time, requested time.Duration) (time.Duration, error) {
 	s := newSession(b, requested)
 	s.probing = true
 	if err := s.open(); err != nil {
 		return 0, err
 	}
-	if _, err := s.whenConnected(ctx, time.Now().Add(openTimeout)); err != nil {
+	if _, err := s.whenConnected(ctx, end); err != nil {
 		s.end(errLeftToExpire)
 		return 0, err
 	}

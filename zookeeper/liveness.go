@@ -206,10 +206,8 @@ func (s *session) proveUntil(ctx context.Context, end time.Time, write func(ctx 
 		if !ok {
 			pause = s.b.limits.tick / 8
 		}
-		if pause > 0 {
-			if err := s.sleep(ctx, pause); err != nil {
-				return err
-			}
+		if err := s.sleep(ctx, pause); err != nil {
+			return err
 		}
 		if ok {
 			if err := write(ctx); err != nil {

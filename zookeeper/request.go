@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,13 +79,7 @@ func await[T any](
 	case <-t.C:
 	}
 	close(abandoned)
-	if err = kit.ContextError(ctx, nil); err == nil {
-		err = s.endReason()
-	}
-	if err == nil {
-		err = fmt.Errorf("%w (%v)", errNoAnswer, timeout)
-	}
-	return v, sent, err
+	return v, sent, cmp.Or(kit.ContextError(ctx, nil), s.endReason(), fmt.Errorf("%w (%v)", errNoAnswer, timeout))
 }
 
 // whenConnected waits until s is connected, and returns the library's client. It fails at end.
@@ -157,8 +152,8 @@ func (e *notSent) Error() string { return e.err.Error() }
 func (e *notSent) Unwrap() error { return e.err }
 
 func wasNotSent(err error) bool {
-	var n *notSent
-	return errors.As(err, &n)
+	_, ok := errors.AsType[*notSent](err)
+	return ok
 }
 
 // isReply reports whether err is a server's reply, so that the outcome is known.
