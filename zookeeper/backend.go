@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,33 +171,15 @@ func (s *session) inspect(ctx context.Context, dir string) (backend.Holder, erro
 			return backend.Holder{}, err
 		}
 		h := holder(q, holders)
-		token, owner, err := s.record(ctx, dir+"/"+holders[len(holders)-1].name)
+		h.Token, err = s.token(ctx, dir+"/"+holders[len(holders)-1].name)
 		if errors.Is(err, zk.ErrNoNode) && i < attempts {
 			continue
 		}
 		if err != nil {
 			return backend.Holder{}, err
 		}
-		if owner != "" {
-			h.Owner = owner
-		}
-		h.Token = token
 		return h, nil
 	}
-}
-
-// record reads the token of a node and the owner in its data. The owner is empty if another client has written the
-// data.
-func (s *session) record(ctx context.Context, path string) (token uint64, owner string, err error) {
-	data, created, err := s.read(ctx, path)
-	if err != nil {
-		return 0, "", err
-	}
-	token, owner, ok := parseRecord(data)
-	if !ok {
-		owner = ""
-	}
-	return cmp.Or(token, created), owner, nil
 }
 
 func (b *Backend) isClosing() bool { return b.leases.Closed() }

@@ -200,8 +200,8 @@ func (s *session) mayHandshake(isNew bool) bool {
 			return true
 		}
 	}
-	_, expiry := s.contact.lastSign() // not keptUntil: waiters write once, so it may have passed long ago
-	return len(lives) == 0 && s.orphans.Load() == 0 && now.Before(expiry)
+	// Not keptUntil: waiters write once, so it may have passed long ago.
+	return len(lives) == 0 && s.orphans.Load() == 0 && now.Before(s.contact.lastExpiry())
 }
 
 // silence records a heartbeat that was sent at sent. It returns the time since the first heartbeat after the last

@@ -106,7 +106,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return unavailable(ctx, err)
 }
 
-// batchPaths is the number of paths that one request checks. A path is at most about 3.3 KiB and longestChroot long, so
+// batchPaths is the number of paths that one request checks. A path is at most about 3.9 KiB and longestChroot long, so
 // the request fits into bufferSize, and is well below the size that servers accept.
 const batchPaths = 64
 

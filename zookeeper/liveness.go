@@ -77,15 +77,14 @@ func (c *contact) keptUntil() time.Time {
 	return c.until
 }
 
-// lastSign returns when the last answered sign of life was sent, and when the session expires if the leader has
-// received no later one.
-func (c *contact) lastSign() (at, expiry time.Time) {
+// lastExpiry returns when the session expires if the leader has received no sign of life after the last answered one.
+func (c *contact) lastExpiry() (expiry time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := len(c.signs); n > 0 {
-		at = c.signs[n-1].at
+		expiry = c.signs[n-1].at.Add(c.timeout)
 	}
-	return at, at.Add(c.timeout)
+	return expiry
 }
 
 // limit returns the latest deadline of a lease that lives as long as the session is kept, but no longer than silence

@@ -13,9 +13,8 @@ import (
 // as names.
 var keyNames = kit.Encoding{Extra: ":@=,+"}
 
-// ownerNames encodes owners in the names of their nodes, so that a refused attempt finds the holder with one request. A
-// long owner is cut in the name, and complete only in the node's data.
-var ownerNames = kit.Encoding{Max: 200, Extra: ":@."}
+// ownerNames encodes owners in the names of their nodes, so that a refused attempt finds the holder with one request.
+var ownerNames = kit.Encoding{Extra: ":@."}
 
 const (
 	nodeBegin = "_c_" // the prefix of protected nodes in other libraries
@@ -77,7 +76,7 @@ func parsePlace(name string) (p place, ok bool) {
 	return place{}, false
 }
 
-// owner returns the owner in the name, or an empty string if the owner was cut.
+// owner returns the owner in the name, or an empty string if another program has created the node.
 func (p place) owner() string {
 	s := strings.TrimSuffix(strings.TrimPrefix(p.prefix, nodeBegin), string(p.mode))
 	if i := strings.LastIndexByte(s, '.'); i >= 0 {
@@ -87,14 +86,18 @@ func (p place) owner() string {
 	return owner
 }
 
-// record returns the data of a node. token is 0, unless the node was moved: then its zxid is no longer its token.
+// record returns the data of a node. token is 0, unless the node was moved: then its zxid is no longer its token. The
+// owner is for people.
 func record(token uint64, owner string) []byte {
 	return []byte(strconv.FormatUint(token, 10) + " " + owner)
 }
 
-// parseRecord parses the data of a node.
-func parseRecord(data []byte) (token uint64, owner string, ok bool) {
-	number, owner, found := strings.Cut(string(data), " ")
+// recordedToken returns the token in the data of a node.
+func recordedToken(data []byte) uint64 {
+	number, _, _ := strings.Cut(string(data), " ")
 	token, err := strconv.ParseUint(number, 10, 64)
-	return token, owner, found && err == nil && owner != ""
+	if err != nil {
+		return 0 // another program has written the data
+	}
+	return token
 }

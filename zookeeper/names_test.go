@@ -11,7 +11,7 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, owner := range []string{
 		backend.NewOwner(), "o", "a-lock-0000000001", "_c_x-lock-", "_c_x-shared-", "-try-0000000001",
-		"a b/c", "%", "a.b.c", "\x00\xff", "ö", strings.Repeat("o", 150),
+		"a b/c", "%", "a.b.c", "\x00\xff", "ö", strings.Repeat("\x00", backend.MaxOwnerLen),
 	} {
 		for _, m := range []mode{exclusive, exclusiveNoWait, shared} {
 			prefix := nodePrefix(owner, m)
@@ -25,14 +25,14 @@ func TestNames(t *testing.T) {
 				t.Errorf("owner %q: two nodes would have one name", owner)
 			}
 		}
-		_, got, ok := parseRecord(record(42, owner))
-		if !ok || got != owner {
-			t.Errorf("owner %q: its record is read as %q, %v", owner, got, ok)
+		if got := recordedToken(record(42, owner)); got != 42 {
+			t.Errorf("owner %q: the token in its record is read as %d", owner, got)
 		}
 	}
-	long := nodePrefix(strings.Repeat("\x00", backend.MaxOwnerLen), exclusive)
-	if p, ok := parsePlace(long + "0000000000"); !ok || p.owner() != "" {
-		t.Errorf("an owner that was cut is read as %q, %v", p.owner(), ok)
+	for _, foreign := range []string{"", "x 1", "18446744073709551616 o"} {
+		if got := recordedToken([]byte(foreign)); got != 0 {
+			t.Errorf("%q is read as token %d", foreign, got)
+		}
 	}
 	for _, name := range []string{"", "_c_", "x-lock-0000000000", "_c_x", "_c_x-lock-", "_c_x-lock-a",
 		"_c_x-lock-99999999999",
@@ -46,5 +46,17 @@ func TestNames(t *testing.T) {
 		if name := keyNames.Encode(key); !validPath("/"+name) || strings.Contains(name, "/") || strings.HasPrefix(name, ".") {
 			t.Errorf("key %q is kept as %q", key, name)
 		}
+	}
+}
+
+// A batch of renewals fits into one request, even if its paths are as long as possible.
+func TestLongestBatchFits(t *testing.T) {
+	t.Parallel()
+	key, owner := strings.Repeat("\x00", backend.MaxKeyLen), strings.Repeat("\x00", backend.MaxOwnerLen)
+	b := &Backend{root: "/" + strings.Repeat("c", longestChroot-1) + allLocks}
+	path := b.dir(key) + "/" + nodePrefix(owner, shared) + "-2147483648"
+	const head, perPath = 32, 32 // bytes, more than the protocol needs
+	if size := head + batchPaths*(len(path)+perPath); size > bufferSize {
+		t.Errorf("%d paths of %d bytes take %d bytes, more than %d", batchPaths, len(path), size, bufferSize)
 	}
 }

@@ -20,10 +20,7 @@ const listAtOnce = 64
 func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
 	err = b.call(ctx, nil, func(ctx context.Context, s *session) error {
 		names, err := s.currentChildren(ctx, b.root)
-		if errors.Is(err, zk.ErrNoNode) {
-			return nil
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
 		for _, name := range names {
@@ -69,22 +66,16 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 		}
 		broken := backend.ErrLost // until a node is deleted
 		for _, p := range holdersOf(queueOf(names)) {
-			path := dir + "/" + p.name
-			name := p.owner()
-			if name == "" { // it was cut in the name
-				_, name, err = s.record(ctx, path)
+			if p.owner() != owner {
+				continue
 			}
-			if err == nil && name == owner {
-				var unsure bool
-				unsure, err = s.delete(ctx, path)
-				if err == nil || unsure && errors.Is(err, zk.ErrNoNode) {
-					broken = nil
-				}
-			}
-			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			unsure, err := s.delete(ctx, dir+"/"+p.name)
+			switch {
+			case err == nil, unsure && errors.Is(err, zk.ErrNoNode):
+				broken = nil
+			case !errors.Is(err, zk.ErrNoNode):
 				return err
 			}
-			err = nil
 		}
 		return broken
 	})

@@ -80,11 +80,7 @@ func heldError(q []place) error {
 	if len(holders) == 0 {
 		return backend.ErrHeld
 	}
-	h := holder(q, holders)
-	if h.Owner == "" { // it was cut in the name
-		return backend.ErrHeld
-	}
-	return &backend.HeldError{Holder: h}
+	return &backend.HeldError{Holder: holder(q, holders)}
 }
 
 // holder describes the holders of q, as far as the names of their nodes do.

@@ -254,7 +254,8 @@ func TestReaderExpiresAlone(t *testing.T) {
 	release(t, long)
 }
 
-// Break ends one reader, even if the owner is cut in the name of its node. It does not end a waiter.
+// Break ends one reader, even if its owner is so long that only the last byte differs from another. It does not end a
+// waiter.
 func TestBreakEndsOneReader(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)

@@ -233,20 +233,15 @@ func (s *session) delete(ctx context.Context, path string) (unsure bool, err err
 	})
 }
 
-// read returns the data of a node, and the zxid of its create.
-func (s *session) read(ctx context.Context, path string) (data []byte, created uint64, err error) {
-	type content struct {
-		data []byte
-		stat *zk.Stat
-	}
-	v, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (content, error) {
+// token returns the token of a node. If the node is missing, the error is zk.ErrNoNode.
+func (s *session) token(ctx context.Context, path string) (uint64, error) {
+	return awaitIdempotent(ctx, s, func(c *zk.Conn) (uint64, error) {
 		data, stat, err := c.Get(path)
-		return content{data, stat}, err
+		if err != nil {
+			return 0, err
+		}
+		return cmp.Or(recordedToken(data), uint64(stat.Czxid)), nil
 	})
-	if err != nil {
-		return nil, 0, err
-	}
-	return v.data, uint64(v.stat.Czxid), nil
 }
 
 // childCount returns how many children the node at path has. If there is no such node, the error is zk.ErrNoNode.

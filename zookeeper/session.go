@@ -50,7 +50,7 @@ type session struct {
 }
 
 // bufferSize is the longest request, in bytes. The library's default is 1.5 MB for each session.
-const bufferSize = 256 << 10
+const bufferSize = 320 << 10
 
 func newSession(b *Backend, class time.Duration) *session {
 	return &session{
