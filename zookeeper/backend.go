@@ -199,13 +199,12 @@ func (b *Backend) Close() error {
 	b.mu.Unlock()
 	for _, s := range sessions {
 		s.mu.Lock()
-		leased := len(s.nodes) > 0
-		s.mu.Unlock()
-		if leased {
-			s.end(errLeftToExpire)
-		} else {
-			s.end(backend.ErrClosed)
+		reason := backend.ErrClosed
+		if len(s.nodes) > 0 {
+			reason = errLeftToExpire
 		}
+		s.mu.Unlock()
+		s.end(reason)
 	}
 	b.calls.Drain(closeTimeout)
 	b.calls.Seal()

@@ -248,14 +248,10 @@ func (s *session) watchLease(n *node) {
 	_, err := s.watch(context.Background(), n.path(), func(bool) { s.watchNow(n) })
 	current, _ := n.sessions()
 	switch {
-	case err == nil, n.hasEnded(), s.hasEnded():
-	case current != s:
-		current.watchSoon(n)
-	case errors.Is(err, zk.ErrNoNode):
-		if l := n.lease(); l != nil {
-			l.Lose()
-		}
+	case err == nil:
+	case errors.Is(err, zk.ErrNoNode) && current == s:
+		n.lease().Lose()
 	default:
-		s.watchSoon(n)
+		current.watchSoon(n) // unless the lease or the session has ended by then
 	}
 }

@@ -89,9 +89,11 @@ func (s *session) open() error {
 	go func() {
 		defer s.b.calls.End()
 		<-s.ended
-		if errors.Is(s.endReason(), errLeftToExpire) {
-			s.hangUp()
+		s.mu.Lock()
+		if errors.Is(s.err, errLeftToExpire) && s.connection != nil {
+			_ = s.connection.Conn.Close() // before the library sends a request to end the session
 		}
+		s.mu.Unlock()
 		conn.Close()
 		for range events { // until the library closes it
 		}
@@ -204,15 +206,6 @@ func (s *session) endReason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
-}
-
-// hangUp closes the connection, so that the library cannot send a request to end the session.
-func (s *session) hangUp() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.connection != nil {
-		_ = s.connection.Conn.Close()
-	}
 }
 
 // livesLocked returns the leases of the session's nodes. A node may have none yet. The caller holds s.mu.
