@@ -69,6 +69,17 @@ func TestStatementArgs(t *testing.T) {
 	}
 }
 
+// The name of a table stays as it is, even if it contains a word of a template.
+func TestTableNameIsNoTemplate(t *testing.T) {
+	for _, name := range []string{"NOW", "KNOWN", "EMPTY_BYTES", "TABLES"} {
+		for _, d := range []Dialect{Postgres, MySQL, SQLite} {
+			if s := tablesql.Make(d, name, `DELETE FROM TABLE`); s.Text != "DELETE FROM "+name {
+				t.Errorf("%v: %s", d, s.Text)
+			}
+		}
+	}
+}
+
 // A shared request fails before the database is used. The Backend of this test has no database.
 func TestSharedLeasesAreUnsupported(t *testing.T) {
 	for _, d := range []Dialect{Postgres, MySQL, SQLite} {

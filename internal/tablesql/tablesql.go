@@ -64,7 +64,7 @@ type Statement struct {
 
 // Make translates template, whose placeholders are $1, $2 and so on, into the SQL of d.
 func Make(d Dialect, table, template string) Statement {
-	s := Statement{Text: words[d].Replace(strings.ReplaceAll(template, "TABLE", table))}
+	s := Statement{Text: strings.ReplaceAll(words[d].Replace(template), "TABLE", table)} // last: a name may contain NOW
 	switch d {
 	case SQLite:
 		s.Text = placeholder.ReplaceAllStringFunc(s.Text, func(p string) string { return "?" + p[1:] })
