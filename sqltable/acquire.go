@@ -1,6 +1,7 @@
 package sqltable
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -15,7 +16,7 @@ type attempt struct {
 	b         *Backend
 	request   backend.Request
 	ttl       time.Duration
-	readFirst bool // read before writing, because the key was held
+	readFirst bool // the next try reads before it writes
 	unsure    bool // a statement got no reply, and may still be executed
 }
 
@@ -40,8 +41,8 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	return l, err
 }
 
-// try tries once to acquire the key. If the key was held before, try first reads the row: while the key is held, a
-// waiter writes nothing and locks nothing.
+// try tries once to acquire the key. From the second try on, it first reads the row: while the key is held, a waiter
+// writes nothing and locks nothing.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	b, r := a.b, a.request
 	if a.readFirst {
@@ -49,6 +50,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 			return nil, err
 		}
 	}
+	a.readFirst = true
 	var token uint64
 	var sent time.Time
 	unsure, err := b.request(ctx, func(ctx context.Context) (err error) {
@@ -61,15 +63,10 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	case err == nil && token != 0:
 		return b.leases.Grant(ctx, r, kit.Grant{Token: token, Sent: sent, TTL: a.ttl, Unsure: a.unsure})
 	case err == nil:
-		a.readFirst = true
-		if err := a.refusal(ctx); err != nil {
-			return nil, err
-		}
-		return nil, backend.ErrHeld // the key was held, and is free by now
+		return nil, cmp.Or(a.refusal(ctx), backend.ErrHeld) // ErrHeld: the key was held, and is free by now
 	case (unsure || classify(err) == conflict) && !kit.Ended(ctx):
 		// The last holder's transaction may have locked the row (package fence), so that the statement had to wait.
 		if h, ok := b.lastOwner(ctx, r.Key); ok && h.Owner != r.Owner {
-			a.readFirst = true
 			return nil, &backend.HeldError{Holder: h}
 		}
 	}
@@ -80,7 +77,6 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 func (a *attempt) refusal(ctx context.Context) error {
 	h, err := a.b.holder(ctx, a.request.Key)
 	if err == nil && h.Held() && h.Owner != a.request.Owner {
-		a.readFirst = true
 		return &backend.HeldError{Holder: h}
 	}
 	return err
@@ -88,7 +84,7 @@ func (a *attempt) refusal(ctx context.Context) error {
 
 // grant grants the key and returns its token, or 0 if another owner holds the key.
 func (b *Backend) grant(ctx context.Context, r backend.Request, ttl time.Duration) (token uint64, err error) {
-	args := []any{[]byte(r.Key), []byte(r.Owner), microseconds(ttl)}
+	args := []any{[]byte(r.Key), []byte(r.Owner), ttl.Microseconds()}
 	s := b.statements.grant
 	if b.dialect != MySQL {
 		err := b.db.QueryRowContext(ctx, s.Text, args...).Scan(&token)
@@ -121,13 +117,4 @@ func (b *Backend) update(ctx context.Context, args []any) (token uint64, err err
 	}
 	id, err := result.LastInsertId()
 	return uint64(id), err
-}
-
-// microseconds returns d in microseconds, rounded up because a TTL is a minimum.
-func microseconds(d time.Duration) int64 {
-	us := int64(d / time.Microsecond)
-	if d%time.Microsecond != 0 {
-		us++
-	}
-	return us
 }

@@ -32,9 +32,6 @@ func Driver(dialect Dialect, d driver.Driver, open func(u driver.URL) (*sql.DB, 
 			Timeout:  u.Duration(driver.ParamTimeout),
 			CloseDB:  true,
 		}
-		if _, err := o.validate(dialect); err != nil {
-			return nil, err
-		}
 		db, err := open(u)
 		if err != nil {
 			return nil, err

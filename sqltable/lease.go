@@ -3,6 +3,7 @@ package sqltable
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -17,11 +18,7 @@ func (b *Backend) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 
 // ReleaseLease implements kit.Requests.
 func (b *Backend) ReleaseLease(ctx context.Context, l *kit.Life) error {
-	var changed int64
-	unsure, err := b.request(ctx, func(ctx context.Context) (err error) {
-		changed, err = b.exec(ctx, b.statements.release, []byte(l.Key()), []byte(l.Owner()))
-		return err
-	})
+	changed, unsure, err := b.change(ctx, b.statements.release, []byte(l.Key()), []byte(l.Owner()))
 	switch {
 	case err != nil || changed > 0:
 		return err
@@ -65,28 +62,27 @@ var errLocked = fmt.Errorf("%w: a transaction has locked the lease's row", backe
 
 // renew renews up to maxBatch leases by one statement. On MySQL they have the same TTL.
 func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttls []time.Duration) []error {
-	var args []any
-	if b.dialect == MySQL {
-		args = append(args, microseconds(ttls[0]))
-	}
-	size := batchSize(len(lives))
+	size := 1 << bits.Len(uint(len(lives)-1)) // a power of two: drivers that cache statements have few to cache
+	var args, keys []any
 	for i := range size {
-		i = min(i, len(lives)-1) // repeat the last lease to fill the statement
-		args = append(args, []byte(lives[i].Key()), []byte(lives[i].Owner()))
-		if b.dialect != MySQL {
-			args = append(args, microseconds(ttls[i]))
+		l, ttl := lives[min(i, len(lives)-1)], ttls[min(i, len(lives)-1)] // repeat the last lease to fill the statement
+		if i == 0 || b.dialect != MySQL {
+			args = append(args, ttl.Microseconds())
 		}
+		args, keys = append(args, []byte(l.Key()), []byte(l.Owner())), append(keys, []byte(l.Key()))
 	}
-	var errs []error
+	errs := make([]error, len(lives))
 	_, err := b.request(ctx, func(ctx context.Context) error {
 		sent := time.Now()
 		changed, err := b.exec(ctx, renewal(b.dialect, b.options.Table, size), args...)
 		if err != nil || changed == int64(len(lives)) {
-			errs = make([]error, len(lives))
+			clear(errs)
 			return err
 		}
-		left, err := b.remaining(ctx, lives, size)
-		errs = verdicts(lives, ttls, left, time.Since(sent))
+		rows, err := b.rows(ctx, look(b.dialect, b.options.Table, size), keys...)
+		for i, l := range lives {
+			errs[i] = verdict(rows[l.Key()], l.Owner(), ttls[i]-time.Since(sent))
+		}
 		return err
 	})
 	if err != nil {
@@ -97,43 +93,13 @@ func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttls []time.Dura
 	return errs
 }
 
-// remaining returns the remaining time of the leases on the keys of lives.
-func (b *Backend) remaining(ctx context.Context, lives []*kit.Life, size int) (map[holding]time.Duration, error) {
-	args := make([]any, size)
-	for i := range args {
-		args[i] = []byte(lives[min(i, len(lives)-1)].Key())
+// verdict returns an error unless owner has the lease of row, and the lease lasts at least ttl, as a renewal requires.
+func verdict(row backend.Holder, owner string, ttl time.Duration) error {
+	switch {
+	case row.Owner != owner || row.TTL <= 0:
+		return backend.ErrLost
+	case row.TTL < ttl:
+		return errLocked
 	}
-	s := rows(b.dialect, b.options.Table, size)
-	found, err := b.db.QueryContext(ctx, s.Text, s.Args(args...)...)
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
-	left := make(map[holding]time.Duration)
-	for found.Next() {
-		var key, owner []byte
-		var us int64
-		if err := found.Scan(&key, &owner, &us); err != nil {
-			return nil, err
-		}
-		left[holding{string(key), string(owner)}] = time.Duration(us) * time.Microsecond
-	}
-	return left, found.Err()
-}
-
-type holding struct{ key, owner string }
-
-// verdicts returns an error for each lease that does not last as long as its renewal requires. since is the time since
-// the renewal was sent; left is the remaining time of each lease.
-func verdicts(lives []*kit.Life, ttls []time.Duration, left map[holding]time.Duration, since time.Duration) []error {
-	errs := make([]error, len(lives))
-	for i, l := range lives {
-		switch lasts := left[holding{l.Key(), l.Owner()}]; {
-		case lasts <= 0:
-			errs[i] = backend.ErrLost
-		case lasts < ttls[i]-since:
-			errs[i] = errLocked
-		}
-	}
-	return errs
+	return nil
 }

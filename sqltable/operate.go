@@ -3,24 +3,34 @@ package sqltable
 import (
 	"context"
 	"database/sql"
-	"errors"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/tablesql"
 )
 
-// row returns the last owner of key, with a TTL that is negative or zero if the lease has ended.
+// rows returns the last owner of each key that s finds, with a TTL that is negative or zero if the lease has ended.
+func (b *Backend) rows(ctx context.Context, s tablesql.Statement, args ...any) (map[string]backend.Holder, error) {
+	found := make(map[string]backend.Holder)
+	err := b.query(ctx, s, args, func(rows *sql.Rows) error {
+		var key, owner []byte
+		var left int64
+		h := backend.Holder{Waiters: -1}
+		err := rows.Scan(&key, &owner, &h.Token, &left)
+		h.Owner, h.TTL = string(owner), time.Duration(left)*time.Microsecond
+		found[string(key)] = h
+		return err
+	})
+	return found, err
+}
+
+// row is rows for one key.
 func (b *Backend) row(ctx context.Context, key string) (h backend.Holder, found bool, err error) {
-	s := b.statements.look
-	var owner []byte
-	var left int64
-	err = b.db.QueryRowContext(ctx, s.Text, []byte(key)).Scan(&owner, &h.Token, &left)
-	if errors.Is(err, sql.ErrNoRows) {
-		return backend.Holder{}, false, nil
-	}
-	h.Owner, h.TTL, h.Waiters = string(owner), time.Duration(left)*time.Microsecond, -1
-	return h, err == nil, err
+	rows, err := b.rows(ctx, b.statements.look, []byte(key))
+	h, found = rows[key]
+	return h, found, err
 }
 
 // holder returns who holds key. A free key is the zero Holder.
@@ -60,16 +70,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, er
 // List implements [backend.Lister].
 func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
-		var all []string
-		_, err := b.request(ctx, func(ctx context.Context) (err error) {
-			all, err = b.keys(ctx, b.statements.list, []byte(prefix))
-			return err
-		})
-		for _, key := range all {
-			if strings.HasPrefix(key, prefix) {
-				keys = append(keys, key)
-			}
-		}
+		all, err := b.keys(ctx, b.statements.list, []byte(prefix))
+		keys = slices.DeleteFunc(all, func(key string) bool { return !strings.HasPrefix(key, prefix) })
 		return err
 	})
 	return keys, err
@@ -78,11 +80,7 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 // Break implements [backend.Breaker].
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
-		var changed int64
-		unsure, err := b.request(ctx, func(ctx context.Context) (err error) {
-			changed, err = b.exec(ctx, b.statements.release, []byte(key), []byte(owner))
-			return err
-		})
+		changed, unsure, err := b.change(ctx, b.statements.release, []byte(key), []byte(owner))
 		if err == nil && changed == 0 && !unsure { // if unsure, the first try may have ended the lease
 			return backend.ErrLost
 		}

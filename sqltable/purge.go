@@ -19,31 +19,18 @@ func (b *Backend) purgeSometimes() {
 	if now < next || !b.nextPurge.CompareAndSwap(next, now+int64(purgePause)) {
 		return
 	}
-	b.leases.Go(func(ctx context.Context) {
-		if _, err := b.purge(ctx, purgeAge); err != nil {
-			b.nextPurge.Store(0)
-		}
-	})
+	b.leases.Go(b.purge)
 }
 
-// purge deletes up to a thousand rows of keys that have been free for age. It deletes them one by one: one statement
-// for all would also lock the rows of live leases, unless the table has an index on expires. Such an index would slow
-// down every renewal.
-func (b *Backend) purge(ctx context.Context, age time.Duration) (deleted int64, err error) {
-	var keys []string
-	_, err = b.request(ctx, func(ctx context.Context) (err error) {
-		keys, err = b.keys(ctx, b.statements.ended, microseconds(age))
-		return err
-	})
+// purge deletes up to a thousand rows of keys that have been free for purgeAge. It deletes them one by one: one
+// statement for all would also lock the rows of live leases, unless the table has an index on expires. Such an index
+// would slow down every renewal. After an error, the remaining rows stay until the next purge.
+func (b *Backend) purge(ctx context.Context) {
+	age := purgeAge.Microseconds()
+	keys, err := b.keys(ctx, b.statements.ended, age)
 	for _, key := range keys {
-		if err != nil {
-			return deleted, err
+		if err == nil {
+			_, _, err = b.change(ctx, b.statements.purge, age, []byte(key))
 		}
-		_, err = b.request(ctx, func(ctx context.Context) error {
-			n, err := b.exec(ctx, b.statements.purge, microseconds(age), []byte(key))
-			deleted += n
-			return err
-		})
 	}
-	return deleted, err
 }

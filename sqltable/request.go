@@ -18,17 +18,13 @@ const maxReconnects = 3
 func (b *Backend) request(ctx context.Context, do func(ctx context.Context) error) (unsure bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
-	reconnects, created := maxReconnects, false
-	first := true
+	reconnects, created := maxReconnects+b.db.Stats().Idle, false
 	repeat := kit.Repeat{
 		Timeout: b.options.Timeout,
 		Pause:   kit.Pause{Min: 2 * time.Millisecond, Max: 100 * time.Millisecond},
 		Classify: func(err error) (kit.Outcome, bool) {
 			o, passing := outcome(err)
 			if o == kit.Unknown {
-				if first {
-					first, reconnects = false, reconnects+b.db.Stats().Idle
-				}
 				reconnects--
 				passing = passing && reconnects >= 0
 			}
@@ -48,6 +44,17 @@ func (b *Backend) request(ctx context.Context, do func(ctx context.Context) erro
 	return unsure, b.translate(ctx, err)
 }
 
+// change runs a statement as a request of its own. It returns how many rows the last try has changed.
+func (b *Backend) change(
+	ctx context.Context, s tablesql.Statement, args ...any,
+) (changed int64, unsure bool, err error) {
+	unsure, err = b.request(ctx, func(ctx context.Context) (err error) {
+		changed, err = b.exec(ctx, s, args...)
+		return err
+	})
+	return changed, unsure, err
+}
+
 // exec runs a statement and returns how many rows it has changed.
 func (b *Backend) exec(ctx context.Context, s tablesql.Statement, args ...any) (changed int64, err error) {
 	result, err := b.db.ExecContext(ctx, s.Text, s.Args(args...)...)
@@ -57,19 +64,31 @@ func (b *Backend) exec(ctx context.Context, s tablesql.Statement, args ...any) (
 	return result.RowsAffected()
 }
 
-// keys runs a statement and returns the first column of its rows.
-func (b *Backend) keys(ctx context.Context, s tablesql.Statement, args ...any) (list []string, err error) {
+// query runs a statement and calls scan for each of its rows.
+func (b *Backend) query(ctx context.Context, s tablesql.Statement, args []any, scan func(*sql.Rows) error) error {
 	rows, err := b.db.QueryContext(ctx, s.Text, s.Args(args...)...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var key sql.RawBytes
-		if err := rows.Scan(&key); err != nil {
-			return nil, err
+		if err := scan(rows); err != nil {
+			return err
 		}
-		list = append(list, string(key))
 	}
-	return list, rows.Err()
+	return rows.Err()
+}
+
+// keys runs a statement as a request of its own, and returns the keys in its rows.
+func (b *Backend) keys(ctx context.Context, s tablesql.Statement, arg any) (list []string, err error) {
+	_, err = b.request(ctx, func(ctx context.Context) error {
+		list = nil
+		return b.query(ctx, s, []any{arg}, func(rows *sql.Rows) error {
+			var key []byte
+			err := rows.Scan(&key)
+			list = append(list, string(key))
+			return err
+		})
+	})
+	return list, err
 }

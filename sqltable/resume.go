@@ -24,10 +24,7 @@ func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Leas
 
 func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, error) {
 	ttl := b.guarantees.Round(r.TTL)
-	args := []any{[]byte(r.Key), []byte(r.Owner), microseconds(ttl)}
-	if b.dialect == MySQL {
-		args = []any{args[2], args[0], args[1]}
-	}
+	args := []any{ttl.Microseconds(), []byte(r.Key), []byte(r.Owner)}
 	var sent time.Time
 	var changed int64
 	var h backend.Holder

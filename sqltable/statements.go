@@ -1,7 +1,6 @@
 package sqltable
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -14,7 +13,7 @@ import (
 type statements struct {
 	grant   tablesql.Statement // grants the key $1 to the owner $2 for $3 µs unless another owner holds the key
 	add     tablesql.Statement // MySQL only: adds a free row for the key $1
-	look    tablesql.Statement // reads owner, token and remaining time of the key $1
+	look    tablesql.Statement // reads the row of the key $1
 	release tablesql.Statement // frees the key $1 if $2 is its owner and the lease has not expired
 	list    tablesql.Statement // lists the held keys from $1 on
 	ended   tablesql.Statement // lists keys that have been free for $1 µs
@@ -44,7 +43,7 @@ func newStatements(d Dialect, table string) statements {
 	make := func(template string) tablesql.Statement { return tablesql.Make(d, table, template) }
 	s := statements{
 		grant:   make(upsert),
-		look:    make(`SELECT owner, token, expires-NOW FROM TABLE WHERE name=$1`),
+		look:    look(d, table, 1),
 		release: make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2 AND expires>NOW`),
 		list:    make(`SELECT name FROM TABLE WHERE name>=$1 AND expires>NOW`),
 		ended:   make(`SELECT name FROM TABLE WHERE abs(expires)<NOW-$1 LIMIT 1000`),
@@ -60,68 +59,47 @@ func newStatements(d Dialect, table string) statements {
 // maxBatch is how many leases one statement renews. SQLite and MySQL allow more than 32 000 placeholders.
 const maxBatch = 1024
 
-// batchSize returns n rounded up to a power of two, so that drivers that cache statements have few to cache.
-func batchSize(n int) int {
-	size := 1
-	for size < n {
-		size *= 2
-	}
-	return size
-}
-
-// renewal returns the statement that renews n leases. The arguments of each lease are its key, its owner and the time
-// from now in µs, in $1 to $3, $4 to $6 and so on. MySQL has one time for all, in $1, before the keys and owners. For
+// renewal returns the statement that renews n leases. The arguments of each lease are the time from now in µs, its key
+// and its owner, in $1 to $3, $4 to $6 and so on. MySQL has one time for all, in $1, before the keys and owners. For
 // several leases on Postgres or MySQL, the statement skips rows that a transaction has locked (package fence):
 // otherwise one long transaction would delay the renewal of all leases.
 func renewal(d Dialect, table string, n int) tablesql.Statement {
 	switch {
-	case d == MySQL && n == 1:
+	case n == 1:
 		return tablesql.Make(d, table, `UPDATE TABLE SET expires=NOW+$1 WHERE name=$2 AND owner=$3 AND expires>NOW`)
 	case d == MySQL:
 		return tablesql.Make(d, table, `UPDATE TABLE AS l JOIN (SELECT name FROM TABLE WHERE name IN (`+list(n, 2, 2)+`)
 			AND owner IN (`+list(n, 3, 2)+`) AND expires>NOW FOR UPDATE SKIP LOCKED) AS free ON l.name=free.name SET l.expires=NOW+$1`)
-	case n == 1:
-		return tablesql.Make(d, table,
-			`UPDATE TABLE SET expires=NOW+CAST($3 AS bigint) WHERE name=$1 AND owner=$2 AND expires>NOW`)
 	case d == Postgres:
 		return tablesql.Make(d, table, `UPDATE TABLE AS l SET expires=NOW+free.us FROM
-			(SELECT h.name, v.column3 AS us FROM TABLE AS h JOIN (VALUES `+triples(d, n)+`) AS v
-			ON h.name=v.column1 AND h.owner=v.column2 WHERE h.expires>NOW FOR UPDATE OF h SKIP LOCKED) AS free
+			(SELECT h.name, v.column1 AS us FROM TABLE AS h JOIN (VALUES `+triples(n)+`) AS v
+			ON h.name=v.column2 AND h.owner=v.column3 WHERE h.expires>NOW FOR UPDATE OF h SKIP LOCKED) AS free
 			WHERE l.name=free.name AND l.expires>NOW`)
 	}
-	return tablesql.Make(d, table, `UPDATE TABLE AS l SET expires=NOW+CAST(v.column3 AS bigint)
-		FROM (VALUES `+triples(d, n)+`) AS v WHERE l.name=v.column1 AND l.owner=v.column2 AND l.expires>NOW`)
+	return tablesql.Make(d, table, `UPDATE TABLE AS l SET expires=NOW+v.column1
+		FROM (VALUES `+triples(n)+`) AS v WHERE l.name=v.column2 AND l.owner=v.column3 AND l.expires>NOW`)
 }
 
-// rows returns the statement that selects the rows of n keys.
-func rows(d Dialect, table string, n int) tablesql.Statement {
-	return tablesql.Make(d, table, `SELECT name, owner, expires-NOW FROM TABLE WHERE name IN (`+list(n, 1, 1)+`)`)
+// look returns the statement that reads the rows of n keys.
+func look(d Dialect, table string, n int) tablesql.Statement {
+	return tablesql.Make(d, table, `SELECT name, owner, token, expires-NOW FROM TABLE WHERE name IN (`+list(n, 1, 1)+`)`)
 }
 
 // list returns n placeholders: $first, and each next one higher by step.
 func list(n, first, step int) string {
-	var s strings.Builder
-	for i := range n {
-		if i > 0 {
-			s.WriteString(", ")
-		}
-		s.WriteString("$" + strconv.Itoa(first+i*step))
+	placeholders := make([]string, n)
+	for i := range placeholders {
+		placeholders[i] = "$" + strconv.Itoa(first+i*step)
 	}
-	return s.String()
+	return strings.Join(placeholders, ", ")
 }
 
-// triples returns n rows of three placeholders each: a key, an owner and a time.
-func triples(d Dialect, n int) string {
-	var s strings.Builder
+// triples returns n rows of three placeholders each: a time, a key and an owner. A row before them, which is no lease,
+// determines the types of the columns.
+func triples(n int) string {
+	rows := []string{"(CAST(0 AS bigint), EMPTY, EMPTY)"}
 	for i := range n {
-		if i > 0 {
-			s.WriteString(", ")
-		}
-		row := "($%d, $%d, $%d)"
-		if i == 0 && d == Postgres { // the first row determines the types of all rows
-			row = "(CAST($%d AS BYTES), CAST($%d AS BYTES), CAST($%d AS bigint))"
-		}
-		fmt.Fprintf(&s, row, 3*i+1, 3*i+2, 3*i+3)
+		rows = append(rows, "("+list(3, 3*i+1, 1)+")")
 	}
-	return s.String()
+	return strings.Join(rows, ", ")
 }

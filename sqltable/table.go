@@ -59,22 +59,13 @@ func (b *Backend) create(ctx context.Context) error {
 
 // open checks that the table exists and is writable, and that the database can keep locks.
 func (b *Backend) open(ctx context.Context) error {
-	key, owner := []byte("anylock: open"), []byte("nobody")
-	_, err := b.request(ctx, func(ctx context.Context) error {
-		if _, _, err := b.row(ctx, string(key)); err != nil {
-			return err
-		}
-		_, err := b.exec(ctx, b.statements.release, key, owner) // changes no row
-		return err
-	})
-	if err != nil {
+	const key, owner = "anylock: open", "nobody"
+	if _, err := b.holder(ctx, key); err != nil {
 		return err
 	}
-	return b.refuse(ctx)
-}
-
-// refuse returns an error if a finding makes the database unusable: see refusals.
-func (b *Backend) refuse(ctx context.Context) error {
+	if _, _, err := b.change(ctx, b.statements.release, []byte(key), []byte(owner)); err != nil { // changes no row
+		return err
+	}
 	f, err := b.read(ctx)
 	if err != nil {
 		return err
