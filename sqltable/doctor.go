@@ -3,6 +3,7 @@ package sqltable
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,12 +31,8 @@ var (
 	missingIndex = rule{Severity: backend.Critical, Code: "missing-index", Found: is("unique index on name", "0"),
 		Why: "without the index, one key may have several rows, and several holders",
 		Set: "the table as anylock table prints it"}
-	readOnly = rule{Severity: backend.Critical, Code: "read-only", Found: is("read only", "on", "1", "true"),
+	readOnly = rule{Severity: backend.Critical, Code: "read-only", Found: is("read_only", "on", "1", "true"),
 		Why: "nothing can be granted or renewed", Set: "the address of the primary, as by target_session_attrs=primary"}
-	isolation = rule{Severity: backend.Info, Code: "isolation",
-		Found: is("isolation", "serializable", "repeatable read", "repeatable-read"),
-		Why:   "a statement that meets another one may fail. It is repeated, which costs time",
-		Set:   "read committed for the role of the locks"}
 	oneConnection = rule{Severity: backend.Warning, Code: "one-connection", Found: is("most connections", "1"),
 		Why: "a statement or transaction of the application keeps leases from being renewed",
 		Set: "a *sql.DB of its own for the locks"}
@@ -45,7 +42,7 @@ var (
 var refusals = []string{"missing-index", "autocommit", "not-innodb"}
 
 var rules = map[Dialect][]rule{
-	Postgres: {missingIndex, readOnly, isolation, oneConnection,
+	Postgres: {missingIndex, readOnly, oneConnection,
 		{Severity: backend.Warning, Code: "asynchronous-commit", Found: is("synchronous_commit", "off"),
 			Why: "a crash of the server loses the last grants", Set: "synchronous_commit=on for the role of the locks"},
 		{Severity: backend.Warning, Code: "fsync", Found: is("fsync", "off"),
@@ -53,7 +50,7 @@ var rules = map[Dialect][]rule{
 		{Severity: backend.Warning, Code: "unlogged-table", Found: is("persistence", "u"),
 			Why: "a crash of the server empties the table", Set: "ALTER TABLE … SET LOGGED"},
 	},
-	MySQL: {missingIndex, readOnly, isolation, oneConnection,
+	MySQL: {missingIndex, readOnly, oneConnection,
 		{Severity: backend.Critical, Code: "autocommit", Found: is("autocommit", "off", "0"),
 			Why: "no grant would be committed", Set: "autocommit=1 in the data source name"},
 		{Severity: backend.Critical, Code: "not-innodb", Found: func(f facts) string {
@@ -75,16 +72,16 @@ var rules = map[Dialect][]rule{
 
 // queries are the queries that read facts: each returns rows of a name and a value. $1 is the table's name.
 var queries = map[Dialect][]string{
-	Postgres: {`SELECT * FROM (VALUES ('isolation', current_setting('default_transaction_isolation')),
-		('synchronous_commit', current_setting('synchronous_commit')), ('fsync', current_setting('fsync')),
-		('read only', current_setting('transaction_read_only')),
+	Postgres: {`SELECT * FROM (VALUES ('now', (NOW)::text), ('synchronous_commit', current_setting('synchronous_commit')),
+		('fsync', current_setting('fsync')),
+		('read_only', current_setting('transaction_read_only')),
 		('persistence', (SELECT relpersistence::text FROM pg_class WHERE oid=to_regclass($1))),
 		('unique index on name', (SELECT count(*)::text FROM pg_index AS i
 			JOIN pg_attribute AS a ON a.attrelid=i.indrelid AND a.attnum=i.indkey[0]
 			WHERE i.indrelid=to_regclass($1) AND a.attname='name' AND i.indisunique AND i.indisvalid AND i.indimmediate
 				AND i.indpred IS NULL AND i.indnkeyatts=1))) AS facts`},
-	MySQL: {`SHOW VARIABLES WHERE variable_name IN ('autocommit', 'tx_isolation', 'transaction_isolation', 'read_only',
-			'innodb_flush_log_at_trx_commit')`,
+	MySQL: {`SHOW VARIABLES WHERE variable_name IN ('autocommit', 'read_only', 'innodb_flush_log_at_trx_commit')`,
+		`SELECT 'now', NOW`,
 		`SELECT 'engine', engine FROM information_schema.tables
 			WHERE table_schema=coalesce($2, database()) AND table_name=$1
 		UNION ALL SELECT 'unique index on name', count(*) FROM information_schema.statistics AS s
@@ -92,7 +89,7 @@ var queries = map[Dialect][]string{
 				AND s.sub_part IS NULL AND s.seq_in_index=1 AND NOT EXISTS (SELECT 1 FROM information_schema.statistics AS more
 				WHERE more.table_schema=s.table_schema AND more.table_name=s.table_name AND more.index_name=s.index_name
 					AND more.seq_in_index=2)`},
-	SQLite: {`SELECT 'journal_mode', journal_mode FROM pragma_journal_mode
+	SQLite: {`SELECT 'now', NOW UNION ALL SELECT 'journal_mode', journal_mode FROM pragma_journal_mode
 		UNION ALL SELECT 'synchronous', synchronous FROM pragma_synchronous
 		UNION ALL SELECT 'busy_timeout', timeout FROM pragma_busy_timeout`},
 }
@@ -110,42 +107,24 @@ func (b *Backend) read(ctx context.Context) (f facts, err error) {
 	_, err = b.request(ctx, func(ctx context.Context) error {
 		f = facts{"most connections": strconv.Itoa(b.db.Stats().MaxOpenConnections)}
 		for _, query := range queries[b.dialect] {
-			if err := b.readInto(ctx, f, query, args); err != nil {
+			needed := args
+			if !strings.Contains(query, "$1") {
+				needed = nil
+			}
+			err := b.query(ctx, tablesql.Make(b.dialect, b.options.Table, query), needed, func(rows *sql.Rows) error {
+				var name string
+				var value sql.NullString
+				err := rows.Scan(&name, &value)
+				f[strings.ToLower(name)] = value.String
+				return err
+			})
+			if err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	for _, name := range []string{"tx_isolation", "transaction_isolation"} {
-		if v := f[name]; v != "" {
-			f["isolation"] = v
-		}
-	}
-	if v := f["read_only"]; v != "" {
-		f["read only"] = v
-	}
 	return f, err
-}
-
-func (b *Backend) readInto(ctx context.Context, f facts, query string, args []any) error {
-	s := tablesql.Make(b.dialect, b.options.Table, query)
-	if !strings.Contains(query, "$1") {
-		args = nil
-	}
-	rows, err := b.db.QueryContext(ctx, s.Text, s.Args(args...)...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		var value sql.NullString
-		if err := rows.Scan(&name, &value); err != nil {
-			return err
-		}
-		f[strings.ToLower(name)] = value.String
-	}
-	return rows.Err()
 }
 
 // Findings returns all findings that Examine can report, for driver.Driver.Findings.
@@ -154,25 +133,18 @@ func Findings(d Dialect) []backend.Finding { return kit.Findings(rules[d]) }
 // Examine implements [backend.Examiner].
 func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err error) {
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
-		clock := tablesql.Make(b.dialect, b.options.Table, `SELECT NOW`)
-		var now int64
-		var sent, received time.Time
-		_, err := b.request(ctx, func(ctx context.Context) error {
-			sent = time.Now()
-			err := b.db.QueryRowContext(ctx, clock.Text).Scan(&now)
-			received = time.Now()
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		list = kit.CompareClocks("", time.UnixMicro(now), time.Millisecond, sent, received)
+		sent := time.Now()
 		f, err := b.read(ctx)
 		if err != nil {
-			list = append(list, kit.Unseen("", "the settings", err))
-			return nil
+			return err
 		}
-		list = append(list, kit.Apply(rules[b.dialect], "", f)...)
+		received := time.Now()
+		now, err := strconv.ParseInt(f["now"], 10, 64)
+		if err != nil {
+			return fmt.Errorf("the database's clock: %w", err)
+		}
+		list = slices.Concat(kit.CompareClocks("", time.UnixMicro(now), time.Millisecond, sent, received),
+			kit.Apply(rules[b.dialect], "", f))
 		return nil
 	})
 	return list, err
