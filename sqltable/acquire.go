@@ -96,7 +96,7 @@ func (b *Backend) grant(ctx context.Context, r backend.Request, ttl time.Duratio
 	if token, err = b.update(ctx, args); token != 0 || err != nil {
 		return token, err
 	}
-	if _, found, err := b.row(ctx, r.Key); found || err != nil {
+	if h, err := b.row(ctx, r.Key); h != (backend.Holder{}) || err != nil {
 		return 0, err
 	}
 	if _, err := b.exec(ctx, b.statements.add, args[0]); err != nil {

@@ -80,8 +80,9 @@ func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttls []time.Dura
 			return err
 		}
 		rows, err := b.rows(ctx, look(b.dialect, b.options.Table, size), keys...)
+		since := time.Since(sent)
 		for i, l := range lives {
-			errs[i] = verdict(rows[l.Key()], l.Owner(), ttls[i]-time.Since(sent))
+			errs[i] = verdict(rows[l.Key()], l.Owner(), ttls[i]-since)
 		}
 		return err
 	})

@@ -26,17 +26,16 @@ func (b *Backend) rows(ctx context.Context, s tablesql.Statement, args ...any) (
 	return found, err
 }
 
-// row is rows for one key.
-func (b *Backend) row(ctx context.Context, key string) (h backend.Holder, found bool, err error) {
+// row is rows for one key. Without a row, the result is the zero Holder.
+func (b *Backend) row(ctx context.Context, key string) (backend.Holder, error) {
 	rows, err := b.rows(ctx, b.statements.look, []byte(key))
-	h, found = rows[key]
-	return h, found, err
+	return rows[key], err
 }
 
 // holder returns who holds key. A free key is the zero Holder.
 func (b *Backend) holder(ctx context.Context, key string) (h backend.Holder, err error) {
 	_, err = b.request(ctx, func(ctx context.Context) (err error) {
-		h, _, err = b.row(ctx, key)
+		h, err = b.row(ctx, key)
 		return err
 	})
 	if err != nil || h.TTL <= 0 {
@@ -51,11 +50,11 @@ func (b *Backend) lastOwner(ctx context.Context, key string) (h backend.Holder, 
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout/share)
 	defer cancel()
 	_, err := b.request(ctx, func(ctx context.Context) (err error) {
-		h, ok, err = b.row(ctx, key)
+		h, err = b.row(ctx, key)
 		return err
 	})
 	h.TTL = max(h.TTL, 0)
-	return h, ok && err == nil && h.Held()
+	return h, err == nil && h.Held()
 }
 
 // Inspect implements [backend.Backend].

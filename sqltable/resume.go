@@ -26,23 +26,20 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 	ttl := b.guarantees.Round(r.TTL)
 	args := []any{ttl.Microseconds(), []byte(r.Key), []byte(r.Owner)}
 	var sent time.Time
-	var changed int64
 	var h backend.Holder
 	_, err := b.request(ctx, func(ctx context.Context) (err error) {
 		sent = time.Now()
-		if changed, err = b.exec(ctx, renewal(b.dialect, b.options.Table, 1), args...); err != nil {
+		if _, err = b.exec(ctx, renewal(b.dialect, b.options.Table, 1), args...); err != nil {
 			return err
 		}
-		h, _, err = b.row(ctx, r.Key)
+		h, err = b.row(ctx, r.Key)
 		return err
 	})
-	switch {
-	case err != nil:
+	if err == nil {
+		err = verdict(h, r.Owner, ttl-time.Since(sent))
+	}
+	if err != nil {
 		return nil, err
-	case h.Owner != r.Owner || h.TTL <= 0:
-		return nil, backend.ErrLost
-	case changed == 0 && h.TTL < ttl-time.Since(sent): // MySQL does not count a row that already had this value
-		return nil, errLocked
 	}
 	return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl})
 }
