@@ -45,27 +45,24 @@ type attempt struct {
 // client has room for another lease.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	for {
-		for a.r.Wait && a.checkRoom() != nil {
+		for full := a.checkRoom(); full != nil; full = a.checkRoom() {
+			if !a.r.Wait {
+				return nil, full
+			}
 			if err := kit.Sleep(ctx, a.pause.Next(0)); err != nil {
 				return nil, err
 			}
 		}
 		l, err := a.once(ctx)
-		again := errors.Is(err, errOld) || a.r.Wait && errors.Is(err, backend.ErrUnavailable) && a.checkRoom() != nil
-		switch {
-		case err == nil:
-			return l, nil
-		case !again:
-			return nil, err // not l: a nil *lease is not a nil interface
+		full := a.r.Wait && errors.Is(err, backend.ErrUnavailable) && a.checkRoom() != nil
+		if !full && !errors.Is(err, errOld) {
+			return l, err
 		}
 	}
 }
 
-func (a *attempt) once(ctx context.Context) (*lease, error) {
+func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 	b := a.pair
-	if full := a.checkRoom(); full != nil && !a.r.Wait {
-		return nil, full
-	}
 	h, err := a.both(ctx)
 	if err != nil {
 		return nil, err

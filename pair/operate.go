@@ -11,24 +11,21 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A listing adds List to a pair. Both stores must be Listers.
-type listing struct{ pair *Backend }
+// A listing is a pair with List. Both stores must be Listers.
+type listing struct{ *Backend }
 
 // List implements backend.Lister. It returns the keys that either store lists, because a key that is held at one store
 // counts as held.
 func (l listing) List(ctx context.Context, prefix string) (keys []string, err error) {
-	b := l.pair
+	b := l.Backend
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
-		for _, s := range []Store{b.first, b.second} {
-			listed, err := s.Backend.(backend.Lister).List(ctx, s.Prefix+prefix)
-			if err != nil {
-				return err
-			}
+		return each(b, func(s Store, lister backend.Lister) error {
+			listed, err := lister.List(ctx, s.Prefix+prefix)
 			for _, key := range listed {
 				keys = append(keys, strings.TrimPrefix(key, s.Prefix))
 			}
-		}
-		return nil
+			return err
+		})
 	})
 	slices.Sort(keys)
 	return slices.Compact(keys), err

@@ -56,15 +56,11 @@ func (b *Backend) withOptional() backend.Backend {
 	switch lists, resumes := can[backend.Lister](b), can[backend.Resumer](b); {
 	case lists && resumes:
 		return struct {
-			*Backend
 			listing
 			resuming
-		}{b, listing{b}, resuming{b}}
+		}{listing{b}, resuming{b}}
 	case lists:
-		return struct {
-			*Backend
-			listing
-		}{b, listing{b}}
+		return listing{b}
 	case resumes:
 		return struct {
 			*Backend
@@ -81,14 +77,11 @@ func can[T any](b *Backend) bool {
 	return first && second
 }
 
-// Guarantees implements backend.Backend.
-func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
-
-// NotReady implements backend.Readiness.
-func (b *Backend) NotReady() error {
+// each calls f with each store that implements T. Its error begins with the store's name.
+func each[T any](b *Backend, f func(s Store, t T) error) error {
 	for _, s := range []Store{b.first, b.second} {
-		if r, ok := s.Backend.(backend.Readiness); ok {
-			if err := r.NotReady(); err != nil {
+		if t, ok := s.Backend.(T); ok {
+			if err := f(s, t); err != nil {
 				return fmt.Errorf("%s: %w", s.Name, err)
 			}
 		}
@@ -96,19 +89,22 @@ func (b *Backend) NotReady() error {
 	return nil
 }
 
+// Guarantees implements backend.Backend.
+func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
+
+// NotReady implements backend.Readiness.
+func (b *Backend) NotReady() error {
+	return each(b, func(_ Store, r backend.Readiness) error { return r.NotReady() })
+}
+
 // Capacity implements backend.Capacity.
 func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
-		for _, s := range []Store{b.first, b.second} {
-			if c, ok := s.Backend.(backend.Capacity); ok {
-				n, err := c.Capacity(ctx)
-				if err != nil {
-					return fmt.Errorf("%s: %w", s.Name, err)
-				}
-				leases = smaller(leases, n)
-			}
-		}
-		return nil
+		return each(b, func(_ Store, c backend.Capacity) error {
+			n, err := c.Capacity(ctx)
+			leases = smaller(leases, n)
+			return err
+		})
 	})
 	return leases, err
 }

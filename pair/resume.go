@@ -1,6 +1,7 @@
 package pair
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/anylock/lock/backend"
@@ -14,21 +15,15 @@ type resuming struct{ pair *Backend }
 // second store has no lease, only the first half. If one half cannot be resumed, the other may have been extended.
 func (p resuming) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
 	b := p.pair
-	bad := r.ValidateFor(b.guarantees)
-	if bad == nil {
-		bad = b.validateKey(r.Key)
-	}
-	err = b.leases.Call(ctx, bad, func(ctx context.Context) error {
-		resumed, err := b.resume(ctx, r)
-		if err == nil {
-			l = resumed // never a nil *lease: l would not be nil then
-		}
+	invalid := cmp.Or(r.ValidateFor(b.guarantees), b.validateKey(r.Key))
+	err = b.leases.Call(ctx, invalid, func(ctx context.Context) (err error) {
+		l, err = b.resume(ctx, r)
 		return err
 	})
 	return l, err
 }
 
-func (b *Backend) resume(ctx context.Context, r backend.Request) (*lease, error) {
+func (b *Backend) resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	stores := []Store{b.second, b.first}
 	var names [2][]string
 	for i, s := range stores { // check both stores before extending either half
