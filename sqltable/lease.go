@@ -94,12 +94,16 @@ func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttls []time.Dura
 	return errs
 }
 
+// clockStep is the resolution of SQLite's clock. Between a renewal and the next statement, that clock may move by a
+// step although no time has passed. It is less than the margin of a deadline.
+const clockStep = time.Millisecond
+
 // verdict returns an error unless owner has the lease of row, and the lease lasts at least ttl, as a renewal requires.
 func verdict(row backend.Holder, owner string, ttl time.Duration) error {
 	switch {
 	case row.Owner != owner || row.TTL <= 0:
 		return backend.ErrLost
-	case row.TTL < ttl:
+	case row.TTL < ttl-clockStep:
 		return errLocked
 	}
 	return nil

@@ -96,6 +96,25 @@ func TestSharedLeasesAreUnsupported(t *testing.T) {
 	}
 }
 
+func TestVerdict(t *testing.T) {
+	const ttl = 10 * time.Second
+	for _, test := range []struct {
+		row  backend.Holder
+		want error
+	}{
+		{backend.Holder{Owner: "o", TTL: ttl}, nil},
+		{backend.Holder{Owner: "o", TTL: ttl - time.Millisecond}, nil}, // the clock has moved by a step
+		{backend.Holder{Owner: "o", TTL: ttl - 2*time.Millisecond}, errLocked},
+		{backend.Holder{Owner: "o"}, backend.ErrLost},
+		{backend.Holder{Owner: "other", TTL: ttl}, backend.ErrLost},
+		{backend.Holder{}, backend.ErrLost},
+	} {
+		if err := verdict(test.row, "o", ttl); !errors.Is(err, test.want) {
+			t.Errorf("%+v: %v, want %v", test.row, err, test.want)
+		}
+	}
+}
+
 // Package kit rounds each TTL by the store's guarantees, so that a lease never lasts a fraction of a microsecond less.
 func TestTTLsAreRoundedUp(t *testing.T) {
 	for _, d := range []Dialect{Postgres, MySQL, SQLite} {
