@@ -43,14 +43,13 @@ type Backend struct {
 	statements statements
 	guarantees backend.Guarantees
 	leases     *kit.Leases
-	nextPurge  atomic.Int64 // in nanoseconds since opened
-	opened     time.Time
+	nextPurge  atomic.Int64 // in nanoseconds since 1970
 }
 
 func newBackend(db *sql.DB, d Dialect, o Options) *Backend {
 	b := &Backend{
 		db: db, dialect: d, options: o,
-		statements: newStatements(d, o.Table), guarantees: Guarantees(d), opened: time.Now(),
+		statements: newStatements(d, o.Table), guarantees: Guarantees(d),
 	}
 	b.leases = kit.NewLeases(b, o.Timeout)
 	return b

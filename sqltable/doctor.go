@@ -83,9 +83,11 @@ var queries = map[Dialect][]string{
 	MySQL: {`SHOW VARIABLES WHERE variable_name IN ('autocommit', 'read_only', 'innodb_flush_log_at_trx_commit')`,
 		`SELECT 'now', NOW`,
 		`SELECT 'engine', engine FROM information_schema.tables
-			WHERE table_schema=coalesce($2, database()) AND table_name=$1
+			WHERE table_schema=if($1 LIKE '%.%', substring_index($1, '.', 1), database())
+				AND table_name=substring_index($1, '.', -1)
 		UNION ALL SELECT 'unique index on name', count(*) FROM information_schema.statistics AS s
-			WHERE s.table_schema=coalesce($2, database()) AND s.table_name=$1 AND s.non_unique=0 AND s.column_name='name'
+			WHERE s.table_schema=if($1 LIKE '%.%', substring_index($1, '.', 1), database())
+				AND s.table_name=substring_index($1, '.', -1) AND s.non_unique=0 AND s.column_name='name'
 				AND s.sub_part IS NULL AND s.seq_in_index=1 AND NOT EXISTS (SELECT 1 FROM information_schema.statistics AS more
 				WHERE more.table_schema=s.table_schema AND more.table_name=s.table_name AND more.index_name=s.index_name
 					AND more.seq_in_index=2)`},
@@ -96,22 +98,14 @@ var queries = map[Dialect][]string{
 
 // read reads the facts of the database.
 func (b *Backend) read(ctx context.Context) (f facts, err error) {
-	args := []any{b.options.Table}
-	if b.dialect == MySQL {
-		schema, table, found := strings.Cut(b.options.Table, ".")
-		args = []any{table, schema}
-		if !found {
-			args = []any{schema, nil}
-		}
-	}
 	_, err = b.request(ctx, func(ctx context.Context) error {
 		f = facts{"most connections": strconv.Itoa(b.db.Stats().MaxOpenConnections)}
 		for _, query := range queries[b.dialect] {
-			needed := args
-			if !strings.Contains(query, "$1") {
-				needed = nil
+			var args []any
+			if strings.Contains(query, "$1") {
+				args = []any{b.options.Table}
 			}
-			err := b.query(ctx, tablesql.Make(b.dialect, b.options.Table, query), needed, func(rows *sql.Rows) error {
+			err := b.query(ctx, tablesql.Make(b.dialect, b.options.Table, query), args, func(rows *sql.Rows) error {
 				var name string
 				var value sql.NullString
 				err := rows.Scan(&name, &value)

@@ -15,7 +15,7 @@ const (
 
 // purgeSometimes deletes old rows in the background, at most once in purgePause.
 func (b *Backend) purgeSometimes() {
-	next, now := b.nextPurge.Load(), int64(time.Since(b.opened))
+	next, now := b.nextPurge.Load(), time.Now().UnixNano()
 	if now < next || !b.nextPurge.CompareAndSwap(next, now+int64(purgePause)) {
 		return
 	}
