@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/tablesql"
 )
 
 // A Dialect is the SQL of a database.
@@ -116,13 +117,9 @@ func (t Table) Create(ctx context.Context, db interface {
 	if !known {
 		return fmt.Errorf("%w: unknown dialect", backend.ErrInvalid)
 	}
-	create := `CREATE TABLE IF NOT EXISTS ` + t.name + ` (resource ` + s.text + ` PRIMARY KEY,
+	columns := `(resource ` + s.text + ` PRIMARY KEY,
 		token bigint NOT NULL DEFAULT 0, shared_token bigint NOT NULL DEFAULT 0)` + s.table
-	if t.dialect == Postgres { // if several CREATE TABLE IF NOT EXISTS run at once, all but one may fail
-		create = `DO $anylock$ BEGIN ` + create + `;
-			EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN
-			PERFORM FROM ` + t.name + ` LIMIT 0; END $anylock$`
-	}
+	create := tablesql.CreateTable(tablesql.Dialect(t.dialect), t.name, columns)
 	if _, err := db.ExecContext(ctx, create); err != nil {
 		return fmt.Errorf("fence: create %q: %w", t.name, err)
 	}

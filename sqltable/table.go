@@ -7,6 +7,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/tablesql"
 )
 
 // columns are the columns of the table. They are binary, because MySQL's text types treat "a", "A" and "a " as the same
@@ -42,18 +43,9 @@ func DDL(d Dialect, table string) (string, error) {
 	return "CREATE TABLE IF NOT EXISTS " + o.Table + " " + columns[d], nil
 }
 
-// create creates the table. If several clients create it at once, Postgres lets only one succeed; the errors of the
-// others are ignored.
+// create creates the table.
 func (b *Backend) create(ctx context.Context) error {
-	ddl, err := DDL(b.dialect, b.options.Table)
-	if err != nil {
-		return err
-	}
-	if b.dialect == Postgres {
-		ddl = `DO $anylock$ BEGIN ` + ddl + `;
-			EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN NULL; END $anylock$`
-	}
-	_, err = b.db.ExecContext(ctx, ddl)
+	_, err := b.db.ExecContext(ctx, tablesql.CreateTable(b.dialect, b.options.Table, columns[b.dialect]))
 	return err
 }
 

@@ -1,5 +1,5 @@
 // Package tablesql contains the SQL that package sqltable and package fence share: how each database reads its clock,
-// and how a statement locks the row of a lease.
+// how a statement locks the row of a lease, and how clients create a table at the same time.
 package tablesql
 
 import (
@@ -105,4 +105,16 @@ func CheckLease(d Dialect, table string) Statement {
 	}
 	// SQLite has one lock for all rows, and only a write acquires the lock.
 	return Make(d, table, `UPDATE TABLE SET token=token`+held+` RETURNING 1`)
+}
+
+// CreateTable returns the statement that creates a table if it does not exist. On Postgres, if several CREATE TABLE IF
+// NOT EXISTS run at once, all but one may fail. The statement ignores such a failure if the table can be read then.
+func CreateTable(d Dialect, table, columns string) string {
+	create := `CREATE TABLE IF NOT EXISTS ` + table + ` ` + columns
+	if d == Postgres {
+		create = `DO $anylock$ BEGIN ` + create + `;
+			EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN
+			PERFORM FROM ` + table + ` LIMIT 0; END $anylock$`
+	}
+	return create
 }
