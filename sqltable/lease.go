@@ -13,7 +13,8 @@ import (
 
 // RenewLease implements kit.Requests.
 func (b *Backend) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
-	return ttl, b.renew(ctx, []*kit.Life{l}, []time.Duration{ttl})[0]
+	granted, errs := b.renewAll(ctx, []*kit.Life{l}, []time.Duration{ttl})
+	return granted[0], errs[0]
 }
 
 // ReleaseLease implements kit.Requests.
@@ -45,13 +46,7 @@ func (b *Backend) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.D
 	}
 	for _, indexes := range groups {
 		for batch := range slices.Chunk(indexes, maxBatch) {
-			some, their := make([]*kit.Life, len(batch)), make([]time.Duration, len(batch))
-			for i, index := range batch {
-				some[i], their[i] = lives[index], ttls[index]
-			}
-			for i, err := range b.renew(ctx, some, their) {
-				errs[batch[i]] = err
-			}
+			b.renew(ctx, lives, ttls, batch, errs)
 		}
 	}
 	return ttls, errs
@@ -60,38 +55,41 @@ func (b *Backend) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.D
 // errLocked means that a lease was not renewed because a transaction has locked its row.
 var errLocked = fmt.Errorf("%w: a transaction has locked the lease's row", backend.ErrUnavailable)
 
-// renew renews up to maxBatch leases by one statement. On MySQL they have the same TTL.
-func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttls []time.Duration) []error {
-	size := 1 << bits.Len(uint(len(lives)-1)) // a power of two: drivers that cache statements have few to cache
+// renew renews the leases with the indexes in batch, at most maxBatch, by one statement, and sets their errors. On MySQL
+// they have the same TTL.
+func (b *Backend) renew(
+	ctx context.Context, lives []*kit.Life, ttls []time.Duration, batch []int, errs []error,
+) {
+	size := 1 << bits.Len(uint(len(batch)-1)) // a power of two: drivers that cache statements have few to cache
 	var args, keys []any
 	for i := range size {
-		l, ttl := lives[min(i, len(lives)-1)], ttls[min(i, len(lives)-1)] // repeat the last lease to fill the statement
+		n := batch[min(i, len(batch)-1)] // repeat the last lease to fill the statement
 		if i == 0 || b.dialect != MySQL {
-			args = append(args, ttl.Microseconds())
+			args = append(args, ttls[n].Microseconds())
 		}
-		args, keys = append(args, []byte(l.Key()), []byte(l.Owner())), append(keys, []byte(l.Key()))
+		key := []byte(lives[n].Key())
+		args, keys = append(args, key, []byte(lives[n].Owner())), append(keys, key)
 	}
-	errs := make([]error, len(lives))
+	var rows map[string]backend.Holder // nil if all leases were renewed
+	var since time.Duration            // time since the renewal was sent
 	_, err := b.request(ctx, func(ctx context.Context) error {
+		rows = nil
 		sent := time.Now()
 		changed, err := b.exec(ctx, renewal(b.dialect, b.options.Table, size), args...)
-		if err != nil || changed == int64(len(lives)) {
-			clear(errs)
-			return err
-		}
-		rows, err := b.rows(ctx, look(b.dialect, b.options.Table, size), keys...)
-		since := time.Since(sent)
-		for i, l := range lives {
-			errs[i] = verdict(rows[l.Key()], l.Owner(), ttls[i]-since)
+		if err == nil && changed != int64(len(batch)) {
+			rows, err = b.rows(ctx, look(b.dialect, b.options.Table, size), keys...)
+			since = time.Since(sent)
 		}
 		return err
 	})
-	if err != nil {
-		for i := range errs {
-			errs[i] = err
+	for _, n := range batch {
+		switch {
+		case err != nil:
+			errs[n] = err
+		case rows != nil:
+			errs[n] = verdict(rows[lives[n].Key()], lives[n].Owner(), ttls[n]-since)
 		}
 	}
-	return errs
 }
 
 // clockStep is the resolution of SQLite's clock. Between a renewal and the next statement, that clock may move by a
