@@ -111,6 +111,9 @@ func (s *Server) attempt(c *claim) {
 	case err != nil:
 		c.err = err
 		s.endLocked(c, false)
+	case s.stopped && c.requests == 0: // every request has got 503
+		s.endLocked(c, false)
+		fallthrough
 	case c.ended: // ended by a release, or abandoned because no further request arrived
 		c.lease = lease
 	default:

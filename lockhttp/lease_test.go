@@ -2,6 +2,7 @@ package lockhttp_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -296,6 +297,46 @@ func TestShutdownAnswersWaiters(t *testing.T) {
 		w.want(503, "PUT", of("k", "owner", "late"), "")
 		w.want(503, "GET", "/v1/health", "")
 		w.want(200, "POST", path("k", "/renew", "owner", "holder"), "")
+	})
+}
+
+// slowMemory is a client whose grants take a second, whatever happens to their context.
+type slowMemory struct{ sharedMemory }
+
+func (b slowMemory) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	time.Sleep(time.Second) // sleeps: how long the store takes
+	return b.sharedMemory.Acquire(context.WithoutCancel(ctx), r)
+}
+
+// Leases that the store grants during Shutdown are released, because their clients have got 503.
+func TestShutdownReleasesLateGrants(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.stop()
+		w.open = func() backend.Backend { return slowMemory{sharedMemory{w.store.Client()}} }
+		w.start()
+		const n = 100
+		answers := make(chan answer, n)
+		for i := range n {
+			go func() {
+				a, err := w.try(context.Background(), "PUT", of(strconv.Itoa(i), "owner", "a"), "")
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- a
+			}()
+		}
+		synctest.Wait()
+		if err := w.server.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		for range n {
+			if a := <-answers; a.code != 503 {
+				t.Errorf("%d %s", a.code, a.text)
+			}
+		}
+		if held, err := w.locks.Ops().List(context.Background(), ""); err != nil || len(held) > 0 {
+			t.Errorf("after Shutdown %d keys are held (%v)", len(held), err)
+		}
 	})
 }
 
