@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"net"
 	"time"
 
@@ -9,12 +10,14 @@ import (
 
 // A conn is one connection through the link.
 type conn struct {
-	link           *Link
-	client, server net.Conn
-	broken         chan struct{} // closed to break the connection
-	over           chan struct{} // closed when both directions have ended
+	link   *Link
+	client net.Conn
+	open   context.Context // ends when the connection is broken
+	cancel func()          // ends open
+	over   chan struct{}   // closed when both directions have ended
 
 	// guarded by link.mu
+	server   net.Conn // nil until the link has reached the server
 	isBroken bool
 	lossy    bool // data was dropped
 	stranded bool // no data passes, except to the store if deliver is set
@@ -22,21 +25,37 @@ type conn struct {
 	ways     int // directions that have not ended
 }
 
-// serve forwards data both ways until the connection ends.
-func (l *Link) serve(client, server net.Conn) {
-	c := &conn{
-		link: l, client: client, server: server, ways: len(l.ways), broken: make(chan struct{}), over: make(chan struct{}),
-	}
+// newConn adds a connection that the link has accepted.
+func (l *Link) newConn(client net.Conn) *conn {
+	c := &conn{link: l, client: client, ways: len(l.ways), over: make(chan struct{})}
+	c.open, c.cancel = context.WithCancel(l.open)
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.conns[c] = struct{}{}
 	if l.refuse || l.ignore || l.closed {
 		c.breakLocked()
 	}
-	l.mu.Unlock()
+	return c
+}
+
+// serve connects to the server, then forwards data both ways until the connection ends.
+func (c *conn) serve(upstream string) {
+	l := c.link
+	server, err := new(net.Dialer).DialContext(c.open, "tcp", upstream)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		c.endLocked()
+		return
+	}
+	if c.server = server; c.isBroken {
+		c.endLocked()
+		return
+	}
 	for d := range l.ways {
-		w := &way{conn: c, direction: conformance.Direction(d), from: client, to: server, arrived: make(chan struct{}, 1)}
+		w := &way{conn: c, direction: conformance.Direction(d), from: c.client, to: server, arrived: make(chan struct{}, 1)}
 		if w.direction == conformance.FromStore {
-			w.from, w.to = server, client
+			w.from, w.to = server, c.client
 		}
 		l.running.Go(w.read)
 		l.running.Go(w.run)
@@ -44,11 +63,14 @@ func (l *Link) serve(client, server net.Conn) {
 }
 
 func (c *conn) breakLocked() {
-	if !c.isBroken {
-		c.isBroken = true
-		close(c.broken)
-		last := time.Now().Add(lastWrite)
-		_ = c.client.SetWriteDeadline(last)
+	if c.isBroken {
+		return
+	}
+	c.isBroken = true
+	c.cancel()
+	last := time.Now().Add(lastWrite)
+	_ = c.client.SetWriteDeadline(last)
+	if c.server != nil {
 		_ = c.server.SetWriteDeadline(last)
 	}
 }
@@ -61,15 +83,23 @@ func (c *conn) endWay() {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	if c.ways--; c.ways == 0 {
-		delete(c.link.conns, c)
-		_ = c.client.Close()
-		_ = c.server.Close()
-		close(c.over)
+		c.endLocked()
 	}
 }
 
-// end breaks the connection, because one side has ended it.
-func (c *conn) end() {
+// endLocked closes the connection, and removes it from the link.
+func (c *conn) endLocked() {
+	delete(c.link.conns, c)
+	c.cancel()
+	_ = c.client.Close()
+	if c.server != nil {
+		_ = c.server.Close()
+	}
+	close(c.over)
+}
+
+// breakOff breaks the connection, because one side has ended it.
+func (c *conn) breakOff() {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	c.breakLocked()
@@ -128,7 +158,7 @@ func (w *way) run() {
 			continue
 		}
 		if w.eof {
-			w.conn.end()
+			w.conn.breakOff()
 			return
 		}
 		var due <-chan time.Time // a new timer each time, because delays are rare
@@ -136,7 +166,7 @@ func (w *way) run() {
 			due = time.After(wait)
 		}
 		select {
-		case <-w.conn.broken:
+		case <-w.conn.open.Done():
 			return
 		case <-w.arrived:
 		case <-changed:

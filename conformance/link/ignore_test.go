@@ -45,3 +45,23 @@ func TestIgnore(t *testing.T) {
 	}
 	l.Ignore() // Close ends the fault
 }
+
+// Cut also breaks a connection that the link has accepted while it still dials the server.
+func TestCutWhileDialing(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the kernel answers dials that the link ignores")
+	}
+	upstream := newLink(t, newEcho(t).addr)
+	upstream.Ignore()
+	l := newLink(t, upstream.Addrs()[0])
+	c := dial(t, l.Addrs()[0])
+	for end := time.Now().Add(soon); l.Connections() == 0; time.Sleep(time.Millisecond) { // sleeps: polls
+		if time.Now().After(end) {
+			t.Fatal("the link does not count the connection")
+		}
+	}
+	l.Cut()
+	c.ended()
+	upstream.Heal()
+	dial(t, l.Addrs()[0]).ping()
+}

@@ -81,13 +81,7 @@ func (l *Link) accept(listener *net.TCPListener, upstream string) {
 		if err != nil {
 			return
 		}
-		l.running.Go(func() {
-			server, err := new(net.Dialer).DialContext(l.open, "tcp", upstream)
-			if err != nil {
-				_ = client.Close()
-				return
-			}
-			l.serve(client, server)
-		})
+		c := l.newConn(client)
+		l.running.Go(func() { c.serve(upstream) })
 	}
 }
