@@ -36,7 +36,7 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 }
 
 func (b *Backend) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.Duration) ([]time.Duration, []error) {
-	errs := make([]error, len(lives))
+	granted, errs := slices.Clone(ttls), make([]error, len(lives))
 	groups := make(map[time.Duration][]int) // indexes of the leases that may share a statement
 	for i, ttl := range ttls {
 		if b.dialect != MySQL {
@@ -46,17 +46,17 @@ func (b *Backend) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.D
 	}
 	for _, indexes := range groups {
 		for batch := range slices.Chunk(indexes, maxBatch) {
-			b.renew(ctx, lives, ttls, batch, errs)
+			b.renew(ctx, lives, granted, batch, errs)
 		}
 	}
-	return ttls, errs
+	return granted, errs
 }
 
 // errLocked means that a lease was not renewed because a transaction has locked its row.
 var errLocked = fmt.Errorf("%w: a transaction has locked the lease's row", backend.ErrUnavailable)
 
-// renew renews the leases with the indexes in batch, at most maxBatch, by one statement, and sets their errors. On MySQL
-// they have the same TTL.
+// renew renews the leases with the indexes in batch, at most maxBatch, by one statement. It sets their errors, and what
+// is certain of their TTLs. On MySQL they have the same TTL.
 func (b *Backend) renew(
 	ctx context.Context, lives []*kit.Life, ttls []time.Duration, batch []int, errs []error,
 ) {
@@ -71,23 +71,29 @@ func (b *Backend) renew(
 		args, keys = append(args, key, []byte(lives[n].Owner())), append(keys, key)
 	}
 	var rows map[string]backend.Holder // nil if all leases were renewed
-	var since time.Duration            // time since the renewal was sent
+	var sent, read time.Time           // when the renewal was sent, and the query for rows
 	_, err := b.request(ctx, func(ctx context.Context) error {
-		rows = nil
-		sent := time.Now()
+		rows, sent = nil, time.Now()
 		changed, err := b.exec(ctx, renewal(b.dialect, b.options.Table, size), args...)
 		if err == nil && changed != int64(len(batch)) {
+			read = time.Now()
 			rows, err = b.rows(ctx, look(b.dialect, b.options.Table, size), keys...)
-			since = time.Since(sent)
 		}
 		return err
 	})
+	since := time.Since(sent)
 	for _, n := range batch {
 		switch {
 		case err != nil:
 			errs[n] = err
 		case rows != nil:
-			errs[n] = verdict(rows[lives[n].Key()], lives[n].Owner(), ttls[n]-since)
+			row := rows[lives[n].Key()]
+			errs[n] = verdict(row, lives[n].Owner(), ttls[n]-since)
+			// If the reply took long, the row of a lease that was not renewed may seem to last long enough. The row lasted
+			// for row.TTL when the database read it, so at least for as long from when the query was sent.
+			if certain := read.Sub(sent) + row.TTL; certain < ttls[n]-backend.Margin(ttls[n]) {
+				ttls[n] = certain
+			}
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package pgtable
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -74,6 +76,40 @@ func TestLockedRow(t *testing.T) {
 	}
 	exec(t, c, `COMMIT`)
 	release(t, acquire(t, b, waiting(key, ttl)))
+	storetest.ReleaseMany(list)
+}
+
+// A row that a transaction has locked is not renewed. Even if the reply that shows so arrives late, the holder does not
+// take the row for renewed: its deadline stays before the end of the row's lease.
+func TestLockedRowAndLateReply(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	const ttl, age, late = 20 * time.Second, time.Second, 2 * time.Second
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, strings.Replace(tableURL(s), s.Addr, p.Addr, 1)+"&lock_table=late_reply&timeout=10s")
+	list := storetest.HoldMany(t, b, 0, 2, ttl)
+	locked := list[1].Lease
+	before := locked.Deadline()
+	c := dialed(t, s.PostgresURL())
+	exec(t, c, `BEGIN`, `SELECT 1 FROM late_reply WHERE name='many1' FOR SHARE`)
+	time.Sleep(age) // sleeps: the age of the leases
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func(reply []byte) bool {
+			if bytes.Contains(reply, []byte(hex.EncodeToString([]byte("many1")))) { // the rows
+				time.Sleep(late) // sleeps: how late the reply is
+			}
+			return true
+		}
+	})
+	errs := b.RenewBatch(t.Context(), list)
+	if errs[0] != nil || errors.Is(errs[1], backend.ErrLost) {
+		t.Fatal(errs)
+	}
+	if after := locked.Deadline(); after.After(before.Add(backend.Margin(ttl))) {
+		t.Errorf("a row that was not renewed: the deadline is %v later (%v)", after.Sub(before), errs[1])
+	}
+	p.Set(func(p *storetest.Proxy) { p.Replies = nil })
+	exec(t, c, `COMMIT`)
 	storetest.ReleaseMany(list)
 }
 
