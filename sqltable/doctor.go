@@ -1,6 +1,7 @@
 package sqltable
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -33,6 +34,12 @@ var (
 		Set: "the table as anylock table prints it"}
 	readOnly = rule{Severity: backend.Critical, Code: "read-only", Found: is("read_only", "on", "1", "true"),
 		Why: "nothing can be granted or renewed", Set: "the address of the primary, as by target_session_attrs=primary"}
+	isolation = rule{Severity: backend.Info, Code: "isolation", Found: func(f facts) string {
+		level := strings.ToLower(cmp.Or(f["transaction_isolation"], f["tx_isolation"]))
+		return kit.When(level == "serializable" || strings.HasPrefix(level, "repeatable"), "isolation is %s", level)
+	},
+		Why: "a statement that meets another one may fail. It is repeated, which costs time",
+		Set: "read committed for the role of the locks"}
 	oneConnection = rule{Severity: backend.Warning, Code: "one-connection", Found: is("most connections", "1"),
 		Why: "a statement or transaction of the application keeps leases from being renewed",
 		Set: "a *sql.DB of its own for the locks"}
@@ -42,7 +49,7 @@ var (
 var refusals = []string{"missing-index", "autocommit", "not-innodb"}
 
 var rules = map[Dialect][]rule{
-	Postgres: {missingIndex, readOnly, oneConnection,
+	Postgres: {missingIndex, readOnly, isolation, oneConnection,
 		{Severity: backend.Warning, Code: "asynchronous-commit", Found: is("synchronous_commit", "off"),
 			Why: "a crash of the server loses the last grants", Set: "synchronous_commit=on for the role of the locks"},
 		{Severity: backend.Warning, Code: "fsync", Found: is("fsync", "off"),
@@ -50,7 +57,7 @@ var rules = map[Dialect][]rule{
 		{Severity: backend.Warning, Code: "unlogged-table", Found: is("persistence", "u"),
 			Why: "a crash of the server empties the table", Set: "ALTER TABLE … SET LOGGED"},
 	},
-	MySQL: {missingIndex, readOnly, oneConnection,
+	MySQL: {missingIndex, readOnly, isolation, oneConnection,
 		{Severity: backend.Critical, Code: "autocommit", Found: is("autocommit", "off", "0"),
 			Why: "no grant would be committed", Set: "autocommit=1 in the data source name"},
 		{Severity: backend.Critical, Code: "not-innodb", Found: func(f facts) string {
@@ -72,15 +79,16 @@ var rules = map[Dialect][]rule{
 
 // queries are the queries that read facts: each returns rows of a name and a value. $1 is the table's name.
 var queries = map[Dialect][]string{
-	Postgres: {`SELECT * FROM (VALUES ('now', (NOW)::text), ('synchronous_commit', current_setting('synchronous_commit')),
-		('fsync', current_setting('fsync')),
+	Postgres: {`SELECT * FROM (VALUES ('now', (NOW)::text), ('transaction_isolation', current_setting('default_transaction_isolation')),
+		('synchronous_commit', current_setting('synchronous_commit')), ('fsync', current_setting('fsync')),
 		('read_only', current_setting('transaction_read_only')),
 		('persistence', (SELECT relpersistence::text FROM pg_class WHERE oid=to_regclass($1))),
 		('unique index on name', (SELECT count(*)::text FROM pg_index AS i
 			JOIN pg_attribute AS a ON a.attrelid=i.indrelid AND a.attnum=i.indkey[0]
 			WHERE i.indrelid=to_regclass($1) AND a.attname='name' AND i.indisunique AND i.indisvalid AND i.indimmediate
 				AND i.indpred IS NULL AND i.indnkeyatts=1))) AS facts`},
-	MySQL: {`SHOW VARIABLES WHERE variable_name IN ('autocommit', 'read_only', 'innodb_flush_log_at_trx_commit')`,
+	MySQL: {`SHOW VARIABLES WHERE variable_name IN ('autocommit', 'tx_isolation', 'transaction_isolation', 'read_only',
+			'innodb_flush_log_at_trx_commit')`,
 		`SELECT 'now', NOW`,
 		`SELECT 'engine', engine FROM information_schema.tables
 			WHERE table_schema=if($1 LIKE '%.%', substring_index($1, '.', 1), database())
