@@ -260,8 +260,10 @@ func TestFirstSharedAttempt(t *testing.T) {
 		release(t, second)
 		return n
 	}
+	count("warm", redistest.Raw(t, s.Addr)) // the servers know the scripts afterwards
 	want := count("plain", redistest.Raw(t, s.Addr))
-	if got := count("foreign", struct{ redis.UniversalClient }{redistest.Raw(t, s.Addr)}); got != want {
+	const connection = 3 // commands that a new connection may add; reading the readers takes 7 more
+	if got := count("foreign", struct{ redis.UniversalClient }{redistest.Raw(t, s.Addr)}); got > want+connection {
 		t.Errorf("a client of another type costs %d commands, want %d", got, want)
 	}
 }
