@@ -43,11 +43,9 @@ func (s *Leases) Call(ctx context.Context, invalid error, do func(ctx context.Co
 		return err
 	}
 	defer s.Leave()
-	bound, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.closing, cancel) // Close ends the call
+	bound := newCallContext(ctx, s)
 	err := do(bound)
-	stop()
-	cancel()
+	bound.cancel()
 	switch {
 	case err == nil, isAnswer(err):
 		return err
