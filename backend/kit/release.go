@@ -42,7 +42,7 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 	}
 	var then afterwards
 	unsure := false
-	l.expireLocked(time.Now(), &then)
+	l.expireLocked(&then)
 	if l.state == releasing && s.closed.Load() {
 		l.loseLocked(closed, &then)
 	}

@@ -66,7 +66,7 @@ func (l *Life) beginRenewLocked(
 	ended error, ttl time.Duration, now time.Time, then *afterwards,
 ) (bound time.Time, err error) {
 	bound = l.place.At()
-	l.expireLocked(now, then)
+	l.expireLocked(then)
 	if err := cmp.Or(l.overLocked(), ended); err != nil {
 		return bound, err
 	}
@@ -101,8 +101,8 @@ func (l *Life) endRenewLocked(
 		l.renewed = nil
 	}
 	l.kept = max(l.kept, now.Sub(l.granted)+max(ttl, granted))
-	l.expireLocked(now, then) // even an answered renewal never revives a lease
-	extended := false         // by the store, after the lease had ended
+	l.expireLocked(then) // even an answered renewal never revives a lease
+	extended := false    // by the store, after the lease had ended
 	switch {
 	case errors.Is(err, backend.ErrLost):
 		l.lateTTL = 0
