@@ -49,8 +49,8 @@ func IsReply(err error) bool {
 }
 
 // Definite reports whether err means that the request did not run. If go-redis did not get a connection, nothing was
-// sent, because it made no earlier attempt (see command). A cluster client also tries again after a reply that refers it
-// to another server, but then the request has not run either.
+// sent, because it made no earlier attempt (see command). A cluster client also tries again after a reply that refers
+// it to another server, but then the request has not run either.
 func Definite(err error) bool {
 	var op *net.OpError
 	var none notSentError
