@@ -67,13 +67,13 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 	return l, false, nil
 }
 
-// removeAll cancels the unsent requests of a claim, removes the claim from all nodes, and calls gone for each node that
-// had its key. Nodes that do not reply in time are cleaned up in the background.
-func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, gone func()) {
+// removeAll cancels the unsent requests of a claim, removes the claim from all nodes, and calls removed for each node
+// that had its key. Nodes that do not reply in time are cleaned up in the background.
+func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, removed func()) {
 	c.cancelUpTo(lastNumber)
 	r.runRound(ctx, t, w, func(i int, enter deliverFunc) {
 		c.remove(r, i, lastNumber, true, func(had bool, err error) {
-			record := gone
+			record := removed
 			if !had {
 				record = nil
 			}

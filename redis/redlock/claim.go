@@ -169,16 +169,16 @@ func ownerOf(id string) string {
 // remove removes the key from node i, in order, if a request up to number has written it. It calls done with whether
 // the node had the key. If the key cannot be removed now, or may come back, remove schedules a cleanup. If the node is
 // unresponsive, only an urgent removal is tried at once.
-func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(gone bool, err error)) {
+func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(removed bool, err error)) {
 	n := r.nodes[i]
-	ended := func(gone, sure bool, err error) {
+	ended := func(removed, sure bool, err error) {
 		c.requestEnded(i)
 		if sure {
 			n.cancelCleanup(c, number)
 		} else {
 			r.cleanUpLater(i, c, number)
 		}
-		done(gone, err)
+		done(removed, err)
 	}
 	c.inOrder(i, func() {
 		switch {
@@ -190,20 +190,20 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 			return
 		}
 		sent := time.Now()
-		n.postBool(releaseScript.Request(c.keys[:1], c.id, number), func(gone bool, err error) {
+		n.postBool(releaseScript.Request(c.keys[:1], c.id, number), func(removed bool, err error) {
 			c.mu.Lock()
 			p := &c.at[i]
-			sure := err == nil && p.settle(sent)
+			sure := err == nil && p.noteRemoval(sent)
 			p.mayHaveKey = !sure || number < p.wrote
 			c.mu.Unlock()
-			ended(gone, sure, err)
+			ended(removed, sure, err)
 		})
 	})
 }
 
-// settle records that the node has replied to a removal that was sent at sent, and reports whether requests without a
-// reply can no longer write the key. After the first such reply they may still be in flight for cleanupGap.
-func (p *part) settle(sent time.Time) bool {
+// noteRemoval records that the node has replied to a removal that was sent at sent. It reports whether requests without
+// a reply can no longer write the key. After the first such reply they may still be in flight for cleanupGap.
+func (p *part) noteRemoval(sent time.Time) bool {
 	switch {
 	case p.unsure && p.answered.IsZero():
 		p.answered = time.Now()

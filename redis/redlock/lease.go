@@ -36,14 +36,14 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 // do not reply are cleaned up in the background. had means that a quorum had the claim until then.
 func (r *Backend) release(ctx context.Context, c *claim) (had bool, err error) {
 	t := r.newTallyOfAll()
-	gone := 0
-	t.decided = func() bool { return gone >= t.quorum || t.number(yes)-gone > len(r.nodes)-t.quorum }
-	r.removeAll(ctx, t, c, r.windowFor(c.ttl).needing(c.ttl), func() { gone++ })
+	removed := 0
+	t.decided = func() bool { return removed >= t.quorum || t.number(yes)-removed > len(r.nodes)-t.quorum }
+	r.removeAll(ctx, t, c, r.windowFor(c.ttl).needing(c.ttl), func() { removed++ })
 	switch free := t.number(yes); {
-	case free-gone > len(r.nodes)-t.quorum:
+	case free-removed > len(r.nodes)-t.quorum:
 		return false, backend.ErrLost // a quorum cannot have had it
 	case free >= t.quorum:
-		return gone >= t.quorum, nil // if not, the claim may have been lost: missing replies would decide
+		return removed >= t.quorum, nil // if not, the claim may have been lost: missing replies would decide
 	}
 	return false, r.noQuorum(t.misses())
 }
