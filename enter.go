@@ -116,8 +116,8 @@ func (l *Locker) inspectBusy(ctx context.Context, key string) (busy, err error) 
 	return ErrHeld, nil
 }
 
-// checkBusy inspects g's key in the background, unless an inspection is under way. checkBusy
-// returns the time until the end of ctx, or 0 if w needs no further check.
+// checkBusy inspects g's key in the background, unless an inspection is under way. It returns the time until the end of
+// ctx, or 0 if w needs no further check.
 func (l *Locker) checkBusy(ctx context.Context, g *gate, w *waiter) (left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
