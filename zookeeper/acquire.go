@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -243,10 +244,7 @@ func (a *attempt) proveNode(ctx context.Context) error {
 
 // missingNode returns the reason why a node of this session no longer exists.
 func (s *session) missingNode() error {
-	if s.hasEnded() {
-		return s.endReason()
-	}
-	return errDeleted
+	return cmp.Or(s.endReason(), errDeleted)
 }
 
 // grant begins the lease of n. No place in front of n may conflict.

@@ -172,13 +172,9 @@ func (s *session) inspect(ctx context.Context, dir string) (backend.Holder, erro
 		}
 		h := holder(q, holders)
 		h.Token, err = s.token(ctx, dir+"/"+holders[len(holders)-1].name)
-		if errors.Is(err, zk.ErrNoNode) && i < attempts {
-			continue
+		if !errors.Is(err, zk.ErrNoNode) || i == attempts {
+			return h, err
 		}
-		if err != nil {
-			return backend.Holder{}, err
-		}
-		return h, nil
 	}
 }
 

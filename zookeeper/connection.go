@@ -83,7 +83,8 @@ func (c *connection) Write(p []byte) (int, error) {
 		frame = slices.Clone(p)
 		be.PutUint64(frame[header:], uint64(c.seen))
 	case op == opCreate:
-		if found, ok := c.s.creations.Load(framePath(p[header:])); ok {
+		path, _, _ := cutText(p[header:])
+		if found, ok := c.s.creations.Load(path); ok {
 			frame = c.withRead(p, found.(*creation))
 		}
 	}
@@ -122,12 +123,7 @@ func appendText[T string | []byte](frame []byte, text T) []byte {
 	return append(be.AppendUint32(frame, uint32(len(text))), text...)
 }
 
-// framePath returns the path at the beginning of a body, or an empty string if there is none.
-func framePath(body []byte) string {
-	text, _, _ := cutText(body)
-	return text
-}
-
+// cutText returns the text at the beginning of a body, and the rest of the body.
 func cutText(body []byte) (text string, rest []byte, ok bool) {
 	const size = 4
 	if len(body) < size {

@@ -9,6 +9,12 @@ import (
 	"testing"
 )
 
+// framePath returns the path at the beginning of a body, or an empty string if there is none.
+func framePath(body []byte) string {
+	path, _, _ := cutText(body)
+	return path
+}
+
 // Write accepts only whole frames, as the library writes them. In a request for watches, it sets the zxid.
 func TestWritesAreFrames(t *testing.T) {
 	t.Parallel()

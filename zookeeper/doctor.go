@@ -64,10 +64,9 @@ func durationOf(conf, name string) (time.Duration, bool) {
 
 // Examine implements [backend.Examiner]. It queries each configured server. No rule checks for containers, because New
 // rejects servers without them.
-func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
+func (b *Backend) Examine(ctx context.Context) (all []backend.Finding, err error) {
 	r := reading{limits: b.limits}
-	var all []backend.Finding
-	err := b.call(ctx, nil, func(ctx context.Context, s *session) error {
+	err = b.call(ctx, nil, func(ctx context.Context, s *session) error {
 		names, err := s.children(ctx, b.root)
 		if r.keys = len(names); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
@@ -75,10 +74,7 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		all = append(kit.Apply(rules, "", r), b.examineServers(ctx)...)
 		return kit.ContextError(ctx, nil)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return all, err
 }
 
 func (b *Backend) examineServers(ctx context.Context) (all []backend.Finding) {

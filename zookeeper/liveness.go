@@ -120,17 +120,14 @@ func (c *contact) writeTime(end time.Time) (at time.Time, ok bool) {
 // session, which live only as long as the ensemble certainly keeps the session, and ends the session if it is unused.
 func (s *session) keepAlive() {
 	interval := s.b.limits.heartbeat(s.class)
-	t := time.NewTimer(interval)
-	defer t.Stop()
-	for {
+	for wait := interval; ; wait = min(interval, s.checkLongLeases()) {
 		select {
-		case <-t.C:
+		case <-time.After(wait):
 		case <-s.ended:
 			return
 		}
 		s.endUnused()
 		s.heartbeat()
-		t.Reset(min(interval, s.checkLongLeases()))
 	}
 }
 
@@ -205,13 +202,12 @@ func (s *session) proveUntil(ctx context.Context, end time.Time, write func(ctx 
 		if !ok {
 			pause = s.b.limits.tick / 8
 		}
-		if err := s.sleep(ctx, pause); err != nil {
-			return err
+		err := s.sleep(ctx, pause)
+		if err == nil && ok {
+			err = write(ctx)
 		}
-		if ok {
-			if err := write(ctx); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -185,13 +185,11 @@ func (n *node) finishMove(ctx context.Context) error {
 	if target == nil {
 		return nil
 	}
-	t := time.NewTimer(target.b.options.Timeout)
-	defer t.Stop()
 	select { // only a request that has ended is certain to be carried out before the next, or never
 	case <-moved:
 	case <-ctx.Done():
 		return kit.ContextError(ctx, nil)
-	case <-t.C:
+	case <-time.After(target.b.options.Timeout):
 		return errNoAnswer
 	}
 	return n.move(ctx, target, time.Time{})

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"path"
@@ -48,9 +49,7 @@ func (o *Options) validate() (Options, error) {
 	if o != nil {
 		v = *o
 	}
-	if v.Timeout == 0 {
-		v.Timeout = defaultTimeout
-	}
+	v.Timeout = cmp.Or(v.Timeout, defaultTimeout)
 	if v.Dial == nil {
 		v.Dial = net.DialTimeout
 	}

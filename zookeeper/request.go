@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -63,20 +64,17 @@ func await[T any](
 			}
 		}
 	}()
-	t := time.NewTimer(time.Until(end))
-	defer t.Stop()
 	select {
 	case r := <-answer:
 		return r.v, sent, r.err
-	case <-t.C:
+	case <-time.After(time.Until(end)):
 	case <-s.ended:
 	case <-ctx.Done():
 	}
-	t.Reset(answerGrace)
 	select {
 	case r := <-answer:
 		return r.v, sent, r.err
-	case <-t.C:
+	case <-time.After(answerGrace):
 	}
 	close(abandoned)
 	return v, sent, cmp.Or(kit.ContextError(ctx, nil), s.endReason(), fmt.Errorf("%w (%v)", errNoAnswer, timeout))
@@ -90,15 +88,13 @@ func (s *session) whenConnected(ctx context.Context, end time.Time) (*zk.Conn, e
 	if connected && !s.hasEnded() {
 		return conn, nil
 	}
-	t := time.NewTimer(time.Until(end))
-	defer t.Stop()
 	select {
 	case <-ready:
 	case <-s.ended:
 		return nil, s.endReason()
 	case <-ctx.Done():
 		return nil, kit.ContextError(ctx, nil)
-	case <-t.C:
+	case <-time.After(time.Until(end)):
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,15 +154,10 @@ func wasNotSent(err error) bool {
 
 // isReply reports whether err is a server's reply, so that the outcome is known.
 func isReply(err error) bool {
-	for _, reply := range []error{
+	return slices.ContainsFunc([]error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNoAuth, zk.ErrBadVersion, zk.ErrNotEmpty, zk.ErrInvalidACL,
 		zk.ErrNoChildrenForEphemerals, zk.ErrAPIError, zk.ErrBadArguments, zk.ErrInvalidPath,
-	} {
-		if errors.Is(err, reply) {
-			return true
-		}
-	}
-	return false
+	}, func(reply error) bool { return errors.Is(err, reply) })
 }
 
 // unavailable makes err match backend.ErrUnavailable if the ensemble was not reached, or did not answer. A time limit

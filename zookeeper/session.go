@@ -220,10 +220,8 @@ func (s *session) livesLocked() (lives []*kit.Life) {
 
 // sleep waits for d. If ctx or the session ends first, it returns the reason.
 func (s *session) sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	case <-s.ended:
 		return s.endReason()

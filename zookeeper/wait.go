@@ -30,13 +30,11 @@ func (a *attempt) wait(ctx context.Context) error {
 		return unavailable(ctx, err)
 	}
 	defer stop()
-	t := time.NewTimer(recheck + rand.N(recheck))
-	defer t.Stop()
 	select {
 	case deleted := <-changed:
 		a.frontChanged(deleted)
 		return nil
-	case <-t.C:
+	case <-time.After(recheck + rand.N(recheck)):
 		return nil
 	case <-a.s.ended:
 		return unavailable(ctx, a.s.endReason())
