@@ -96,11 +96,14 @@ func (t *trial) resumeBy(b backend.Backend, g *grant, ttl time.Duration) (*grant
 
 // resume resumes g, which must be live, by client b.
 func (t *trial) resume(b backend.Backend, g *grant, ttl time.Duration) *grant {
+	before := time.Now()
 	resumed, err := t.resumeBy(b, g, ttl)
-	if errors.Is(err, backend.ErrLost) && !g.live(time.Now()) {
+	switch lost := errors.Is(err, backend.ErrLost); {
+	case lost && !g.live(time.Now()):
 		t.tooLate("a lease ended before it was resumed")
-	}
-	if err != nil {
+	case lost && !time.Now().Before(backend.Deadline(before, ttl)):
+		t.tooLate("Resume took longer than the TTL that it requested")
+	case err != nil:
 		t.fatalf("Resume of a live lease: %v", err)
 	}
 	if resumed.Token() != g.Token() {
