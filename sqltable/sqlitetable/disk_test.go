@@ -14,10 +14,10 @@ import (
 	"github.com/anylock/lock/sqltable"
 )
 
-// A file that may not grow has no room for new keys. Live leases keep working, and new keys do once there is room.
-func TestFullDisk(t *testing.T) {
-	file := "file:" + filepath.Join(t.TempDir(), "data.db")
-	db, err := sql.Open("sqlite", file+"?_pragma=journal_mode(WAL)&_pragma=max_page_count(20)")
+// opened opens the database of source, and a store in it.
+func opened(t *testing.T, source string) (*sql.DB, *sqltable.Backend) {
+	t.Helper()
+	db, err := sql.Open("sqlite", source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +26,13 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
+	return db, b
+}
+
+// A file that may not grow has no room for new keys. Live leases keep working, and new keys do once there is room.
+func TestFullDisk(t *testing.T) {
+	file := "file:" + filepath.Join(t.TempDir(), "data.db")
+	db, b := opened(t, file+"?_pragma=journal_mode(WAL)&_pragma=max_page_count(20)")
 	const ttl, most = 10 * time.Minute, 1000
 	held := storetest.Acquire(t, b, storetest.Try("held", ttl))
 	fill := strings.Repeat("x", 900)
