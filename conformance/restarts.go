@@ -65,13 +65,13 @@ func restartKeepsOddKeys(t *trial) {
 // acquire g.
 func (t *trial) afterRestart(g *grant, other backend.Backend) {
 	on := "the key " + show(g.key)
+	late := time.Duration(0)
+	if t.countsAnew() { // a new leader spreads the expiries of many leases
+		late = recovery
+	}
 	switch {
 	case t.g.EarlyLoss == "":
 		t.heldOverRestart(g, g.Deadline(), "lease on "+on)
-		late := time.Duration(0)
-		if t.countsAnew() { // a new leader spreads the expiries of many leases
-			late = recovery
-		}
 		t.describesLater(g, t.long(), late)
 		if lister, ok := other.(backend.Lister); ok && !t.list(lister, g.key)[g.key] && g.live(time.Now()) {
 			t.breaksText(inspectRule, "List after a restart does not return %s", on)
@@ -82,7 +82,7 @@ func (t *trial) afterRestart(g *grant, other backend.Backend) {
 		}
 		t.release(g)
 	case t.renewsOrLost(g, on):
-		t.describes(g, t.long())
+		t.describesLater(g, t.long(), late)
 		t.heldBy(g)
 		t.release(g)
 	case !t.within(soon, g.Lost()):
