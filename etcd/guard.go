@@ -169,8 +169,8 @@ func (g *guard) noteWrite(k *lockedKey, at int64) {
 }
 
 // rebind renews locks whose last renewal came after another client had bound the key to its lease: it extended an etcd
-// lease without a key. The renewal binds the key to a lease of this client. Locks without such a renewal are left alone,
-// because the other client may have shortened the TTL.
+// lease without a key. The renewal binds the key to a lease of this client. Locks without such a renewal are left
+// alone, because the other client may have shortened the TTL.
 func (g *guard) rebind(list []*lockedKey) {
 	for _, k := range list {
 		k.mu.Lock()

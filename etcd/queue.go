@@ -105,8 +105,8 @@ func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, erro
 	return h, nil
 }
 
-// remaining returns the remaining time of an etcd lease, rounded up. It returns 0 if the time is unknown or the lease has
-// ended.
+// remaining returns the remaining time of an etcd lease, rounded up. It returns 0 if the time is unknown or the lease
+// has ended.
 func (b *Backend) remaining(ctx context.Context, id int64) (ttl time.Duration, err error) {
 	_, err = b.repeat(ctx, func(ctx context.Context) error {
 		resp, err := b.leaseClient.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})

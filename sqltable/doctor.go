@@ -79,7 +79,8 @@ var rules = map[Dialect][]rule{
 
 // queries are the queries that read facts: each returns rows of a name and a value. $1 is the table's name.
 var queries = map[Dialect][]string{
-	Postgres: {`SELECT * FROM (VALUES ('now', (NOW)::text), ('transaction_isolation', current_setting('default_transaction_isolation')),
+	Postgres: {`SELECT * FROM (VALUES ('now', (NOW)::text),
+		('transaction_isolation', current_setting('default_transaction_isolation')),
 		('synchronous_commit', current_setting('synchronous_commit')), ('fsync', current_setting('fsync')),
 		('read_only', current_setting('transaction_read_only')),
 		('persistence', (SELECT relpersistence::text FROM pg_class WHERE oid=to_regclass($1))),

@@ -206,6 +206,7 @@ func (l *Batcher) Waiting() int {
 // trimLocked removes abandoned calls from the head of the queue, because no worker does so while all connections hang.
 func (l *Batcher) trimLocked() {
 	for len(l.queue) > 0 && l.queue[0].state.Load() == ended {
+		l.queue[0] = nil // the array outlives the slice
 		l.queue = l.queue[1:]
 	}
 }
