@@ -232,13 +232,17 @@ func TestReaderExpiresAlone(t *testing.T) {
 	s := on(t, usual)
 	c := raw(t, s.Addr)
 	b := opened(t, s.url())
-	const ttl = 1500 * time.Millisecond
-	kept := acquire(t, b, asReader(req("k", ttl)))
-	stale := acquire(t, b, asReader(req("k", ttl)))
-	long := acquire(t, b, asReader(req("k", time.Minute)))
+	// All readers are in one session, which lasts long enough for a busy server.
+	const lasting, ttl = time.Minute, 1500 * time.Millisecond
+	kept := acquire(t, b, asReader(req("k", lasting)))
+	stale := acquire(t, b, asReader(req("k", lasting)))
+	long := acquire(t, b, asReader(req("k", lasting)))
+	if err := stale.Renew(t.Context(), ttl); err != nil {
+		t.Fatal(err)
+	}
 	end := stale.Deadline()
 	for time.Until(end) > -ttl/2 {
-		if err := kept.Renew(t.Context(), ttl); err != nil {
+		if err := kept.Renew(t.Context(), lasting); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(ttl / 10) // sleeps: the pause between renewals
