@@ -77,7 +77,7 @@ func TestRenewMovesToAnotherSession(t *testing.T) {
 	s := on(t, usual)
 	c := raw(t, s.Addr)
 	b, other := opened(t, s.url()), opened(t, s.url())
-	l := acquire(t, b, req("k", 1500*time.Millisecond))
+	l := acquire(t, b, req("k", 3*time.Second))
 	token := l.Token()
 	name := places(t, c, b, "k")[0].name
 	done := make(chan backend.Lease, 1)
@@ -90,7 +90,7 @@ func TestRenewMovesToAnotherSession(t *testing.T) {
 	}()
 	until(t, soon, "the waiter queues", func() bool { return len(places(t, c, b, "k")) == 2 })
 	longest := time.Duration(0)
-	for _, ttl := range []time.Duration{4 * time.Second, 2 * time.Second, time.Hour, 2 * time.Second, time.Hour} {
+	for _, ttl := range []time.Duration{6 * time.Second, 3 * time.Second, time.Hour, 3 * time.Second, time.Hour} {
 		longest = max(longest, ttl)
 		if err := l.Renew(t.Context(), ttl); err != nil {
 			t.Fatal(err)
@@ -179,7 +179,7 @@ func TestCloseKeepsHeldKeys(t *testing.T) {
 	s := on(t, usual)
 	c := raw(t, s.Addr)
 	b := opened(t, s.url())
-	const ttl = 2 * time.Second
+	const ttl = 3 * time.Second
 	l := acquire(t, b, req("held", ttl))
 	release(t, acquire(t, b, req("released", ttl)))
 	acquire(t, b, req("other", time.Hour))
