@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,11 +21,11 @@ type deafStore struct {
 	backend.Backend
 	leases *kit.Leases
 	takes  time.Duration
-	deaf   int
-	asked  int // renewals so far; they never overlap
+	deaf   int32
+	asked  atomic.Int32 // renewals so far
 }
 
-func newDeafStore(takes time.Duration, deaf int) *deafStore {
+func newDeafStore(takes time.Duration, deaf int32) *deafStore {
 	s := &deafStore{Backend: memory.New(), takes: takes, deaf: deaf}
 	s.leases = kit.NewLeases(s, time.Second)
 	return s
@@ -35,8 +36,7 @@ func (s *deafStore) Acquire(ctx context.Context, r backend.Request) (backend.Lea
 }
 
 func (s *deafStore) RenewLease(ctx context.Context, _ *kit.Life, ttl time.Duration) (time.Duration, error) {
-	s.asked++
-	if s.asked == s.deaf {
+	if s.asked.Add(1) == s.deaf {
 		<-ctx.Done()
 		return ttl, kit.ContextError(ctx, nil)
 	}
@@ -62,7 +62,7 @@ func TestRenewalWithoutAnswer(t *testing.T) {
 		{30 * time.Second, maxGrace(30 * time.Second)},
 		{time.Minute, 40 * time.Second},
 	} {
-		for deaf := 1; deaf <= 4; deaf++ {
+		for deaf := int32(1); deaf <= 4; deaf++ {
 			t.Run(fmt.Sprintf("%v of %v, renewal %d", test.grace, test.ttl, deaf), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { runOnDeafStore(t, test.ttl, test.grace, deaf) })
 			})
@@ -70,7 +70,7 @@ func TestRenewalWithoutAnswer(t *testing.T) {
 	}
 }
 
-func runOnDeafStore(t *testing.T, ttl, grace time.Duration, deaf int) {
+func runOnDeafStore(t *testing.T, ttl, grace time.Duration, deaf int32) {
 	store := newDeafStore(min(ttl/100, maxUnrenewed(ttl, grace)/20), deaf)
 	locks, err := lock.New(store, lock.WithTTL(ttl))
 	if err != nil {
@@ -93,7 +93,7 @@ func runOnDeafStore(t *testing.T, ttl, grace time.Duration, deaf int) {
 	if got != (outcome{}) {
 		t.Errorf("outcome %+v after %v, want the command's own end", got, time.Since(child.start))
 	}
-	if store.asked <= deaf {
-		t.Errorf("%d renewals: this proves nothing", store.asked)
+	if asked := store.asked.Load(); asked <= deaf {
+		t.Errorf("%d renewals: this proves nothing", asked)
 	}
 }
