@@ -110,7 +110,7 @@ func TestRenewalThroughProxy(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	b, direct := throughProxy(t, s), opened(t, s.URL())
-	const ttl = 2 * time.Second
+	const ttl = 4 * time.Second
 	l, batched := acquire(t, b, req("k", ttl)), acquire(t, b, req("b", ttl))
 	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 4) {
 		if err := l.Renew(t.Context(), ttl); err != nil {
