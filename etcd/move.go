@@ -42,6 +42,9 @@ func (b *Backend) move(ctx context.Context, list []*extension) {
 	for n := 0; n < attempts && len(remaining) > 0; n++ {
 		remaining = b.bind(ctx, remaining)
 	}
+	for _, e := range remaining { // no transaction has bound the key to e.to, or can any more
+		b.pool.revokeLater(e.to)
+	}
 }
 
 // bind sends the transaction. It returns the extensions to repeat: those whose key changed since k.modified.

@@ -155,6 +155,37 @@ func TestResumeRepeats(t *testing.T) {
 	}
 }
 
+// A Resume gives up if the other client moves the key before each of its transactions. The etcd lease to which it did
+// not bind the key is then revoked.
+func TestOvertakenResumeLeavesNoLease(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b := opened(t, s.URL())
+	r := req("k", readerTTL)
+	l := acquire(t, b, r)
+	var moves, unused int64
+	other := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any,
+		cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		if binds(req) {
+			unused = req.(*pb.TxnRequest).Success[0].GetRequestTxn().Success[0].GetRequestPut().Lease
+			moves++
+			if err := l.Renew(t.Context(), readerTTL*time.Duration(2+moves%2)); err != nil {
+				t.Error(err)
+			}
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	})
+	if _, err := other.Resume(t.Context(), r); !errors.Is(err, backend.ErrUnavailable) {
+		t.Fatalf("resume, overtaken %d times: %v", moves, err)
+	}
+	until(t, soon, "the unused etcd lease is revoked", func() bool {
+		ttl, err := b.remaining(t.Context(), unused)
+		return err == nil && ttl == 0
+	})
+	release(t, l)
+}
+
 // If the Release of a lease that another client has resumed gets no reply, a second Release deletes the key. Otherwise
 // the key would remain, because the other client renews its etcd lease.
 func TestReleaseOfResumedLeaseIsRepeated(t *testing.T) {
