@@ -41,6 +41,9 @@ func (b *Backend) sendBatch(
 		for _, i := range todo {
 			if errs[i] != nil && ctx.Err() == nil && (exchange.Passing(errs[i]) || isCrossSlot(errs[i])) {
 				failed = append(failed, i)
+				if outcomeOf(errs[i]) == kit.Unknown {
+					leases[i].NoteUnanswered(ttls[i])
+				}
 			}
 		}
 		if todo = failed; len(todo) == 0 {

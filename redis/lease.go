@@ -38,7 +38,10 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	// If the connection hangs, this renewal fails early enough for another.
 	limit := max(ttl/3, minRenewLimit)
-	v, _, err := q.b.eval(ctx, q.b.renewRequest([]*kit.Life{l}, []time.Duration{ttl}, limit))
+	v, unanswered, err := q.b.eval(ctx, q.b.renewRequest([]*kit.Life{l}, []time.Duration{ttl}, limit))
+	if unanswered {
+		l.NoteUnanswered(ttl)
+	}
 	if err == nil {
 		err = renewErrors(v, 1)[0]
 	}

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
@@ -63,4 +67,83 @@ func batchOfAllSorts(t *testing.T, b *Backend) {
 		t.Errorf("a stranger's key: %q for %v", v, left)
 	}
 	renew("after losses", lost)
+}
+
+// A detour is a go-redis hook that keeps back one request with a script, and reports a broken connection instead.
+type detour struct {
+	digest string
+	armed  atomic.Bool
+	args   []any // of the request that was kept back
+}
+
+func (d *detour) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (d *detour) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) > 1 && args[1] == d.digest && d.armed.CompareAndSwap(true, false) {
+			d.args = args
+			cmd.SetErr(io.EOF)
+			return io.EOF
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (d *detour) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// If the first attempt of a renewal gets no reply, and the second one does, the first may still reach the server after
+// a longer renewal. The lease then ends for its holder before the server ends it.
+func TestRepeatedRenewalArrivesLate(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	ctx := context.Background()
+	const short, long = 5 * time.Second, time.Minute
+	for _, mode := range []struct {
+		name   string
+		shared bool
+		script exchange.Script
+	}{{"exclusive", false, renewScript}, {"shared", true, renewSharedScript}} {
+		for how, renew := range map[string]func(*Backend, backend.Request, backend.Lease) (backend.Lease, error){
+			"Renew": func(_ *Backend, r backend.Request, l backend.Lease) (backend.Lease, error) {
+				return l, l.Renew(ctx, r.TTL)
+			},
+			"RenewBatch": func(b *Backend, r backend.Request, l backend.Lease) (backend.Lease, error) {
+				return l, b.RenewBatch(ctx, []backend.Renewal{{Lease: l, TTL: r.TTL}})[0]
+			},
+			"Resume": func(b *Backend, r backend.Request, _ backend.Lease) (backend.Lease, error) {
+				return b.Resume(ctx, r)
+			},
+		} {
+			t.Run(mode.name+" "+how, func(t *testing.T) {
+				d := &detour{digest: mode.script.Digest}
+				client := s.raw(t)
+				client.AddHook(d)
+				b, err := onClient(client, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer b.Close()
+				r := req(mode.name+how, long)
+				r.Shared = mode.shared
+				l := acquire(t, b, r)
+				r.TTL = short
+				d.armed.Store(true)
+				if l, err = renew(b, r, l); err != nil || d.args == nil {
+					t.Fatalf("a renewal whose first attempt got no reply: %v", err)
+				}
+				if err := l.Renew(ctx, long); err != nil {
+					t.Fatal(err)
+				}
+				if err := s.raw(t).Do(ctx, d.args...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				left := s.raw(t).PTTL(ctx, b.naming.lock(r.Key)).Val()
+				if holder := time.Until(l.Deadline()); left > short || holder > left {
+					t.Errorf("the lease lasts for %v for its holder, and for %v at the server", holder, left)
+				}
+			})
+		}
+	}
 }

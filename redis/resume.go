@@ -33,12 +33,16 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 	ttl, sent := b.guarantees.Round(r.TTL), time.Now()
 	q := renewScriptFor(r.Shared).Request([]string{data.names.lock}, data.value, ttl.Milliseconds())
 	q.Replicas, q.Kept, q.Limit = b.options.MinReplicas, needsReplicas, b.options.Timeout
-	v, _, err := b.eval(ctx, q)
+	v, unanswered, err := b.eval(ctx, q)
 	if err == nil {
 		err = renewErrors(v, 1)[0]
 	}
 	if err != nil {
 		return nil, err
 	}
-	return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl, Data: data})
+	l, err := b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl, Data: data})
+	if err == nil && unanswered {
+		l.NoteUnanswered(ttl)
+	}
+	return l, err
 }

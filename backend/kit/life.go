@@ -17,9 +17,9 @@ type Requests interface {
 	Guarantees() backend.Guarantees
 
 	// RenewLease makes the lease of l.Key and l.Owner end ttl after the store sees the request, and returns the granted
-	// TTL, which is at least ttl. It makes one attempt. ttl is already rounded by Guarantees.Round. ErrLost means that the
-	// store answered and the owner does not hold the key; RenewLease never creates a new lease. Any other error means that
-	// the outcome is unknown.
+	// TTL, which is at least ttl. It makes one attempt, or reports those without a reply with [Life.NoteUnanswered]. ttl
+	// is already rounded by Guarantees.Round. ErrLost means that the store answered and the owner does not hold the key;
+	// RenewLease never creates a new lease. Any other error means that the outcome is unknown.
 	RenewLease(ctx context.Context, l *Life, ttl time.Duration) (granted time.Duration, err error)
 
 	// ReleaseLease removes anything that the store keeps of l.Owner on l.Key: its lease, or its place in a queue. nil

@@ -83,6 +83,14 @@ func (l *Life) beginRenewLocked(
 	return bound, nil
 }
 
+// NoteUnanswered records that an attempt to renew the lease to ttl got no reply, so that it may still reach the store.
+// RenewLease calls it if a later attempt of its own was answered.
+func (l *Life) NoteUnanswered(ttl time.Duration) {
+	l.leases.mu.Lock()
+	defer l.leases.mu.Unlock()
+	l.lateTTL = l.withLateLocked(ttl)
+}
+
 // withLateLocked returns ttl, or the shortest TTL of the unanswered renewals if that is shorter.
 func (l *Life) withLateLocked(ttl time.Duration) time.Duration {
 	if l.lateTTL > 0 {
