@@ -17,7 +17,7 @@ const (
 // opens the database of a URL, and need not connect to it.
 func Driver(dialect Dialect, d driver.Driver, open func(u driver.URL) (*sql.DB, error)) driver.Driver {
 	d.Params = append(d.Params,
-		driver.TimeoutParam(defaultTimeout),
+		driver.TimeoutParam(DefaultTimeout),
 		driver.Param{Name: paramTable, Help: "name of the table, with its schema if necessary; default " + DefaultTable},
 		driver.Param{Name: paramCreate, OneOf: []string{"true", "false"},
 			Help: "create the table if it is missing; default true"},

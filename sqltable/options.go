@@ -21,7 +21,8 @@ const (
 	SQLite   = tablesql.SQLite   // 3.42 or later
 )
 
-const defaultTimeout = 2 * time.Second
+// DefaultTimeout is the time limit of a request if Options.Timeout is zero.
+const DefaultTimeout = 2 * time.Second
 
 // DefaultTable is the name of the table if Options.Table is empty.
 const DefaultTable = tablesql.DefaultTable
@@ -48,7 +49,7 @@ func (o *Options) validate(d Dialect) (Options, error) {
 		v = *o
 	}
 	if v.Timeout == 0 {
-		v.Timeout = defaultTimeout
+		v.Timeout = DefaultTimeout
 	}
 	if v.Table == "" {
 		v.Table = DefaultTable

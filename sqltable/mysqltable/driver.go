@@ -3,7 +3,10 @@
 package mysqltable
 
 import (
+	"cmp"
+	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"strings"
 	"time"
@@ -63,7 +66,7 @@ func open(u driver.URL) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	connector, err := mysql.NewConnector(config)
+	inner, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
 	}
@@ -71,9 +74,21 @@ func open(u driver.URL) (*sql.DB, error) {
 	if u.Has(paramConns) {
 		conns = int(u.Number(paramConns))
 	}
-	db := sql.OpenDB(connector)
+	db := sql.OpenDB(connector{inner, cmp.Or(u.Duration(driver.ParamTimeout), sqltable.DefaultTimeout)})
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(idleTime)
 	return db, nil
+}
+
+// A connector limits the time of Connect, because package database/sql also connects with a context that never ends.
+type connector struct {
+	sqldriver.Connector
+	timeout time.Duration
+}
+
+func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.Connector.Connect(ctx)
 }

@@ -16,7 +16,10 @@ import (
 
 // A connector opens connections for database/sql. pgx also has a driver for database/sql, but it needs modules that no
 // other store needs, and prepared statements, which poolers may lose.
-type connector struct{ config *pgconn.Config }
+type connector struct {
+	config  *pgconn.Config
+	timeout time.Duration // limits Connect: package database/sql also connects with a context that never ends
+}
 
 func (c connector) Driver() driver.Driver { return noDriver{} }
 
@@ -30,6 +33,8 @@ const setUp = `SELECT CASE WHEN pg_backend_pid() = $1::bigint
 	THEN set_config('default_transaction_isolation', 'read committed', false) END IS NOT NULL`
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	pg, err := pgconn.ConnectConfig(ctx, c.config)
 	if err != nil {
 		return nil, err

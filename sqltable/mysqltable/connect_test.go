@@ -1,0 +1,16 @@
+package mysqltable
+
+import (
+	"testing"
+
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/sqltable"
+)
+
+func TestSilentServer(t *testing.T) {
+	s := servers.MariaDB(t, "--connect-timeout=3600") // a server that is really silent does not end a login either
+	p := storetest.NewProxy(t, s.Addr)
+	url := "mysql://root@" + p.Addr + "/" + servers.MariaDatabase + "?timeout=2s&lock_max_conns=1"
+	storetest.OutlivesSilence(t, storetest.Opened[*sqltable.Backend](t, url), p)
+}
