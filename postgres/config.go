@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/pgurl"
 )
 
 // connConfig returns the configuration of the next connection: the application's configuration with the changes that
@@ -22,7 +23,7 @@ func (b *Backend) connConfig(ctx context.Context) (*pgconn.Config, error) {
 	}
 	c := &config.Config
 	limit := logins * b.options.Timeout // for all dials: pgx redials a silent host without TLS
-	if n := hosts(c); n > 1 {
+	if n := pgurl.Hosts(c); n > 1 {
 		limit = connectLimit
 		if c.ConnectTimeout == 0 {
 			c.ConnectTimeout = connectLimit / time.Duration(n+1) // so that a silent host does not use up the time of the others
@@ -53,12 +54,3 @@ func (b *Backend) connConfig(ctx context.Context) (*pgconn.Config, error) {
 // timeouts are the settings that setup.sql overrides. The application's values are removed, because they could end the
 // session before setup.sql runs.
 var timeouts = []string{"statement_timeout", "lock_timeout", "idle_session_timeout"}
-
-// hosts counts the servers that config names.
-func hosts(config *pgconn.Config) int {
-	named := map[string]bool{fmt.Sprint(config.Host, ":", config.Port): true}
-	for _, f := range config.Fallbacks {
-		named[fmt.Sprint(f.Host, ":", f.Port)] = true
-	}
-	return len(named)
-}

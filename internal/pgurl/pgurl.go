@@ -100,3 +100,12 @@ var clientParams = strings.Fields(`host port database dbname user password passf
 	max_protocol_version channel_binding require_auth default_query_exec_mode statement_cache_capacity description_cache_capacity
 	application_name options search_path client_encoding timezone TimeZone datestyle DateStyle role statement_timeout
 	idle_in_transaction_session_timeout tcp_user_timeout`)
+
+// Hosts counts the servers that config names.
+func Hosts(config *pgconn.Config) int {
+	named := map[string]bool{fmt.Sprint(config.Host, ":", config.Port): true}
+	for _, f := range config.Fallbacks {
+		named[fmt.Sprint(f.Host, ":", f.Port)] = true
+	}
+	return len(named)
+}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/anylock/lock/internal/pgurl"
 )
 
 // A connector opens connections for database/sql. pgx also has a driver for database/sql, but it needs modules that no
@@ -19,6 +21,14 @@ import (
 type connector struct {
 	config  *pgconn.Config
 	timeout time.Duration // limits Connect: package database/sql also connects with a context that never ends
+}
+
+// newConnector returns a connector that changes config: no silent host uses up the time of the other hosts.
+func newConnector(config *pgconn.Config, timeout time.Duration) connector {
+	if n := pgurl.Hosts(config); n > 1 && config.ConnectTimeout == 0 {
+		config.ConnectTimeout = timeout / time.Duration(n+1)
+	}
+	return connector{config, timeout}
 }
 
 func (c connector) Driver() driver.Driver { return noDriver{} }
