@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql/driver"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -70,10 +71,14 @@ type conn struct {
 const (
 	maxPrepared     = 64
 	codeNoStatement = "26000" // the session has changed: there is a pooler in between after all
-	binary          = 1
+	inBinary        = 1       // format of arguments and results; the text of a bytea would depend on bytea_output
 	oidBytea        = 17
+	oidInt8         = 20
+	oidText         = 25
 	closeTimeout    = time.Second
 )
+
+var results = []int16{inBinary} // for all columns
 
 func (c *conn) run(ctx context.Context, query string, args []driver.NamedValue) (*pgconn.Result, error) {
 	if c.pg.IsClosed() {
@@ -84,7 +89,7 @@ func (c *conn) run(ctx context.Context, query string, args []driver.NamedValue) 
 		switch v := a.Value.(type) {
 		case nil:
 		case []byte:
-			values[i], formats[i] = v, binary
+			values[i], formats[i] = v, inBinary
 			if v == nil {
 				values[i] = []byte{}
 			}
@@ -103,7 +108,7 @@ func (c *conn) run(ctx context.Context, query string, args []driver.NamedValue) 
 		}
 		c.prepares = false
 	}
-	result := c.pg.ExecParams(ctx, query, values, nil, formats, nil).Read()
+	result := c.pg.ExecParams(ctx, query, values, nil, formats, results).Read()
 	return result, result.Err
 }
 
@@ -113,7 +118,7 @@ func (c *conn) runPrepared(
 	name, ok := c.prepared[query]
 	if !ok {
 		if len(c.prepared) == maxPrepared {
-			result := c.pg.ExecParams(ctx, query, values, nil, formats, nil).Read()
+			result := c.pg.ExecParams(ctx, query, values, nil, formats, results).Read()
 			return result, result.Err
 		}
 		const length = 16
@@ -124,7 +129,7 @@ func (c *conn) runPrepared(
 		}
 		c.prepared[query] = name
 	}
-	result := c.pg.ExecPrepared(ctx, name, values, formats, nil).Read()
+	result := c.pg.ExecPrepared(ctx, name, values, formats, results).Read()
 	return result, result.Err
 }
 
@@ -180,22 +185,16 @@ func (r *rows) Next(values []driver.Value) error {
 	}
 	row := r.result.Rows[r.next]
 	r.next++
-	for i, text := range row {
-		switch {
-		case text == nil:
+	for i, value := range row {
+		switch oid := r.result.FieldDescriptions[i].DataTypeOID; {
+		case value == nil:
 			values[i] = nil
-		case r.result.FieldDescriptions[i].DataTypeOID == oidBytea:
-			const mark = `\x`
-			if len(text) < len(mark) || string(text[:len(mark)]) != mark {
-				return fmt.Errorf("bytea_output is not hex: %.20q", text)
-			}
-			b := make([]byte, hex.DecodedLen(len(text)-len(mark)))
-			if _, err := hex.Decode(b, text[len(mark):]); err != nil {
-				return err
-			}
-			values[i] = b
+		case oid == oidInt8:
+			values[i] = int64(binary.BigEndian.Uint64(value))
+		case oid == oidBytea, oid == oidText:
+			values[i] = value
 		default:
-			values[i] = text
+			return fmt.Errorf("column %d has the type %d", i+1, oid)
 		}
 	}
 	return nil

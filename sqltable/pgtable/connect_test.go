@@ -1,11 +1,13 @@
 package pgtable
 
 import (
+	"errors"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -29,4 +31,26 @@ func TestSilentServer(t *testing.T) {
 	p := storetest.NewProxy(t, s.Addr)
 	url := strings.Replace(tableURL(s), s.Addr, p.Addr, 1) + "&lock_table=silent_server&lock_max_conns=1&timeout=2s"
 	storetest.OutlivesSilence(t, opened(t, url), p)
+}
+
+// A role may have an old default for the output of bytea.
+func TestByteaOutput(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	exec(t, dialed(t, s.PostgresURL()), `CREATE ROLE legacy LOGIN SUPERUSER`,
+		`ALTER ROLE legacy SET bytea_output = escape`)
+	b := opened(t, strings.Replace(tableURL(s), "postgres@", "legacy@", 1)+"&lock_table=bytea_output"+patient)
+	key := "\x00a\\b\\x\n\x7f\xff'ä"
+	r := req(key, time.Minute)
+	held := acquire(t, b, r)
+	if h, err := b.Inspect(t.Context(), key); h.Owner != r.Owner || err != nil {
+		t.Errorf("a held key: %+v, %v", h, err)
+	}
+	if keys, err := b.List(t.Context(), ""); len(keys) != 1 || keys[0] != key || err != nil {
+		t.Errorf("list: %q, %v", keys, err)
+	}
+	if _, err := b.Acquire(t.Context(), req(key, time.Minute)); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("a held key: %v, want ErrHeld", err)
+	}
+	release(t, held)
 }
