@@ -44,13 +44,20 @@ func (b *Backend) holder(ctx context.Context, key string) (h backend.Holder, err
 	return h, nil
 }
 
-// lastOwner returns the owner of a row whose lease has ended but was not released.
+// lastOwner returns the holder of key or, if the lease has ended but was not released, its owner, unless the row is
+// certain not to be locked.
 func (b *Backend) lastOwner(ctx context.Context, key string) (h backend.Holder, ok bool) {
 	const share = 4 // the time limit is Options.Timeout/share, on top of the previous request's
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout/share)
 	defer cancel()
 	_, err := b.request(ctx, func(ctx context.Context) (err error) {
-		h, err = b.row(ctx, key)
+		if h, err = b.row(ctx, key); err != nil || h.TTL > 0 || b.dialect == SQLite {
+			return err
+		}
+		unlocked, err := b.rows(ctx, b.statements.unlocked, []byte(key))
+		if len(unlocked) > 0 {
+			h = backend.Holder{}
+		}
 		return err
 	})
 	h.TTL = max(h.TTL, 0)

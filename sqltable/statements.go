@@ -11,13 +11,14 @@ import (
 // deleted a day later (see purge.go). A released row has an empty owner, and expires is minus the time of its release.
 // Times are microseconds since 1970 by the database's clock.
 type statements struct {
-	grant   tablesql.Statement // grants the key $1 to the owner $2 for $3 µs unless another owner holds the key
-	add     tablesql.Statement // MySQL only: adds a free row for the key $1
-	look    tablesql.Statement // reads the row of the key $1
-	release tablesql.Statement // frees the key $1 if $2 is its owner and the lease has not expired
-	list    tablesql.Statement // lists the held keys from $1 on
-	ended   tablesql.Statement // lists keys that have been free for $1 µs
-	purge   tablesql.Statement // deletes the key $2 if it has been free for $1 µs
+	grant    tablesql.Statement // grants the key $1 to the owner $2 for $3 µs unless another owner holds the key
+	add      tablesql.Statement // MySQL only: adds a free row for the key $1
+	look     tablesql.Statement // reads the row of the key $1
+	unlocked tablesql.Statement // look, unless a transaction has locked the row; not for SQLite
+	release  tablesql.Statement // frees the key $1 if $2 is its owner and the lease has not expired
+	list     tablesql.Statement // lists the held keys from $1 on
+	ended    tablesql.Statement // lists keys that have been free for $1 µs
+	purge    tablesql.Statement // deletes the key $2 if it has been free for $1 µs
 }
 
 // upsert checks and writes in one statement, on Postgres and SQLite. It first looks for a holder, so that a refusal
@@ -42,12 +43,13 @@ const update = `UPDATE TABLE SET
 func newStatements(d Dialect, table string) statements {
 	make := func(template string) tablesql.Statement { return tablesql.Make(d, table, template) }
 	s := statements{
-		grant:   make(upsert),
-		look:    look(d, table, 1),
-		release: make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2 AND expires>NOW`),
-		list:    make(`SELECT name FROM TABLE WHERE name>=$1 AND expires>NOW`),
-		ended:   make(`SELECT name FROM TABLE WHERE abs(expires)<NOW-$1 LIMIT 1000`),
-		purge:   make(`DELETE FROM TABLE WHERE abs(expires)<NOW-$1 AND name=$2`),
+		grant:    make(upsert),
+		look:     look(d, table, 1),
+		unlocked: make(lookSQL(1) + ` FOR UPDATE SKIP LOCKED`),
+		release:  make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2 AND expires>NOW`),
+		list:     make(`SELECT name FROM TABLE WHERE name>=$1 AND expires>NOW`),
+		ended:    make(`SELECT name FROM TABLE WHERE abs(expires)<NOW-$1 LIMIT 1000`),
+		purge:    make(`DELETE FROM TABLE WHERE abs(expires)<NOW-$1 AND name=$2`),
 	}
 	if d == MySQL {
 		s.grant = make(update)
@@ -82,7 +84,11 @@ func renewal(d Dialect, table string, n int) tablesql.Statement {
 
 // look returns the statement that reads the rows of n keys.
 func look(d Dialect, table string, n int) tablesql.Statement {
-	return tablesql.Make(d, table, `SELECT name, owner, token, expires-NOW FROM TABLE WHERE name IN (`+list(n, 1, 1)+`)`)
+	return tablesql.Make(d, table, lookSQL(n))
+}
+
+func lookSQL(n int) string {
+	return `SELECT name, owner, token, expires-NOW FROM TABLE WHERE name IN (` + list(n, 1, 1) + `)`
 }
 
 // list returns n placeholders: $first, and each next one higher by step.

@@ -78,6 +78,27 @@ func TestLockedRow(t *testing.T) {
 	storetest.ReleaseMany(list)
 }
 
+// If a request gets no reply, an expired key whose row is not locked is not reported as held by its last owner.
+func TestNoReplyForExpiredKey(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	p := storetest.NewProxy(t, s.Addr)
+	url := tableURL(s) + "&lock_table=no_reply&timeout=8s"
+	a, b := opened(t, url), opened(t, strings.Replace(url, s.Addr, p.Addr, 1))
+	_ = acquire(t, a, req("k", 3*time.Second)) // never released
+	storetest.Until(t, 2*soon, "the key has expired", func() bool {
+		h, err := b.Inspect(t.Context(), "k")
+		return err == nil && !h.Held()
+	})
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
+	got := storetest.Start(t.Context(), b, req("k", time.Minute))
+	storetest.Until(t, soon, "the request is lost", p.Taken)
+	p.Set(func(p *storetest.Proxy) { p.Silent = false })
+	if o := <-got; !errors.Is(o.Err, backend.ErrUnavailable) || errors.Is(o.Err, backend.ErrHeld) {
+		t.Errorf("a lost request for a free key: %v, want ErrUnavailable", o.Err)
+	}
+}
+
 // A row that a transaction has locked is not renewed. Even if the reply that shows so arrives late, the holder does not
 // take the row for renewed: its deadline stays before the end of the row's lease.
 func TestLockedRowAndLateReply(t *testing.T) {
