@@ -72,7 +72,7 @@ func (b *Backend) renew(
 	}
 	var rows map[string]backend.Holder // nil if all leases were renewed
 	var sent, read time.Time           // when the renewal was sent, and the query for rows
-	_, err := b.request(ctx, func(ctx context.Context) error {
+	unsure, err := b.request(ctx, func(ctx context.Context) error {
 		rows, sent = nil, time.Now()
 		changed, err := b.exec(ctx, renewal(b.dialect, b.options.Table, size), args...)
 		if err == nil && changed != int64(len(batch)) {
@@ -83,6 +83,9 @@ func (b *Backend) renew(
 	})
 	since := time.Since(sent)
 	for _, n := range batch {
+		if unsure {
+			lives[n].NoteUnanswered(ttls[n])
+		}
 		switch {
 		case err != nil:
 			errs[n] = err

@@ -27,7 +27,7 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 	args := []any{ttl.Microseconds(), []byte(r.Key), []byte(r.Owner)}
 	var sent time.Time
 	var h backend.Holder
-	_, err := b.request(ctx, func(ctx context.Context) (err error) {
+	unsure, err := b.request(ctx, func(ctx context.Context) (err error) {
 		sent = time.Now()
 		if _, err = b.exec(ctx, renewal(b.dialect, b.options.Table, 1), args...); err != nil {
 			return err
@@ -41,5 +41,9 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 	if err != nil {
 		return nil, err
 	}
-	return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl})
+	l, err := b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl})
+	if err == nil && unsure {
+		l.NoteUnanswered(ttl)
+	}
+	return l, err
 }

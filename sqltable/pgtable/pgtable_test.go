@@ -252,3 +252,44 @@ func TestSerializable(t *testing.T) {
 		}
 	}
 }
+
+// If the first try of a renewal gets no reply, and the second one does, the first may still reach the database after a
+// longer renewal. The lease then ends for its holder before it ends in the database.
+func TestRepeatedRenewalArrivesLate(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	const short, long = 5 * time.Second, time.Minute
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, strings.Replace(tableURL(s), s.Addr, p.Addr, 1)+"&lock_table=late_renewal")
+	other := opened(t, tableURL(s)+"&lock_table=late_renewal")
+	for how, renew := range map[string]func(r backend.Request, l backend.Lease) (backend.Lease, error){
+		"Renew": func(r backend.Request, l backend.Lease) (backend.Lease, error) { return l, l.Renew(t.Context(), r.TTL) },
+		"RenewBatch": func(r backend.Request, l backend.Lease) (backend.Lease, error) {
+			return l, b.RenewBatch(t.Context(), []backend.Renewal{{Lease: l, TTL: r.TTL}})[0]
+		},
+		"Resume": func(r backend.Request, _ backend.Lease) (backend.Lease, error) { return b.Resume(t.Context(), r) },
+	} {
+		r := storetest.Try(how, long)
+		l, err := renew(r, storetest.Acquire(t, b, r)) // prepares the statement, so that the next reply is the renewal's
+		if err != nil {
+			t.Fatalf("%s: %v", how, err)
+		}
+		r.TTL = short
+		lost := p.LoseReply()
+		if l, err = renew(r, l); err != nil {
+			t.Fatalf("%s: %v", how, err)
+		}
+		<-lost
+		if err := l.Renew(t.Context(), long); err != nil {
+			t.Fatalf("%s, then a longer renewal: %v", how, err)
+		}
+		if _, err := other.Resume(t.Context(), r); err != nil { // the same statement as the first try's
+			t.Fatal(err)
+		}
+		h, err := other.Inspect(t.Context(), how)
+		if holder := time.Until(l.Deadline()); err != nil || h.TTL > short || holder > h.TTL {
+			t.Errorf("%s: the lease lasts for %v for its holder, and for %v in the database (%v)", how, holder, h.TTL, err)
+		}
+		storetest.Release(t, l)
+	}
+}
