@@ -35,6 +35,9 @@ func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extende
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resumedLocked()
+	if err == nil {
+		s.endOtherLocked(want)
+	}
 	other := s.claims[want.id] // of an acquisition that began meanwhile
 	switch {
 	case err != nil:
@@ -98,12 +101,27 @@ func (s *Server) known(ctx context.Context, want leaseRequest) (_ *claim, resume
 	}, nil
 }
 
-// claimOfLocked returns the claim of want. If want names another lease than the claim's, another server has granted
-// that lease to the client since. claimOfLocked then ends the claim and returns nil.
+// claimOfLocked returns the claim of want. It returns nil if there is none, or if want names another lease than the
+// claim's.
 func (s *Server) claimOfLocked(want leaseRequest) *claim {
-	c := s.claims[want.id]
-	if c == nil || want.name.base == "" || c.lease != nil && c.lease.Owner() == want.name.owner() {
+	if c := s.claims[want.id]; c != nil && c.has(want.name) {
 		return c
+	}
+	return nil
+}
+
+// has reports whether name is the name of c's lease, or no name.
+func (c *claim) has(name leaseName) bool {
+	return name.base == "" || c.lease != nil && c.lease.Owner() == name.owner()
+}
+
+// endOtherLocked ends the claim of want's owner if want names another lease, which the store has just confirmed.
+// Another server has granted that lease to the client since. A lease that the store does not confirm has ended: then
+// the claim's lease is the later one, and stays.
+func (s *Server) endOtherLocked(want leaseRequest) {
+	c := s.claims[want.id]
+	if c == nil || c.has(want.name) {
+		return
 	}
 	c.dropped = true
 	s.endLocked(c, false)
@@ -111,7 +129,6 @@ func (s *Server) claimOfLocked(want leaseRequest) *claim {
 	if lease := c.lease; lease != nil && !s.stopped {
 		s.background.Go(func() { s.release(lease) })
 	}
-	return nil
 }
 
 // resumeWanted resumes the lease that want describes, if this server does not know it.
@@ -166,6 +183,9 @@ func (s *Server) dropUnknown(ctx context.Context, want leaseRequest) error {
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.endOtherLocked(want) // before the release, which could grant the key to its attempt
+	s.mu.Unlock()
 	return lease.Release(ctx)
 }
 

@@ -78,6 +78,44 @@ func TestReleaseOfNamedLeaseBesideAnAttempt(t *testing.T) {
 	})
 }
 
+// A late request that names a lease that has ended does not affect a later lease, or attempt, of the same owner.
+func TestEndedLeaseNamedBesideALaterOne(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		ended := w.want(200, "PUT", of("k", "owner", "o", "ttl_ms", "1000"), "").body.Lease
+		late := func() {
+			t.Helper()
+			w.want(410, "POST", path("k", "/renew", "owner", "o", "lease", ended), "")
+			w.want(410, "DELETE", of("k", "owner", "o", "lease", ended), "")
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Second) // sleeps: until the lease has expired
+		w.want(200, "PUT", of("k", "owner", "x", "ttl_ms", "60000"), "")
+		waited := make(chan answer, 1)
+		go func() {
+			a, err := w.try(context.Background(), "PUT", of("k", "owner", "o", "wait_ms", "20000", "ttl_ms", "60000"), "")
+			if err != nil {
+				t.Error(err)
+			}
+			waited <- a
+		}()
+		synctest.Wait()
+		late()
+		w.want(204, "DELETE", of("k", "owner", "x"), "")
+		later := <-waited
+		if later.code != 200 {
+			t.Fatalf("the attempt: %d %s", later.code, later.text)
+		}
+		late()
+		if a := w.want(200, "GET", of("k"), ""); a.body.Owner != later.body.Lease {
+			t.Errorf("%s, want the holder %s", a.text, later.body.Lease)
+		}
+		renew := path("k", "/renew", "owner", "o", "lease", later.body.Lease)
+		if a := w.want(200, "POST", renew, ""); a.body.Token != later.body.Token {
+			t.Errorf("renewed %s, want token %s", a.text, later.body.Token)
+		}
+	})
+}
+
 // When a lease has expired as far as a server knows, the server checks with the store, because another server may have
 // extended the lease.
 func TestAnotherServerHasRenewed(t *testing.T) {
