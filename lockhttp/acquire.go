@@ -124,6 +124,11 @@ func (s *Server) await(ctx context.Context, c *claim, from caller, end time.Time
 		s.uncountWaiterLocked(c.id.key, from)
 	}
 	switch {
+	case c.lease != nil && !c.ended && ctx.Err() != nil: // the client has disconnected, and does not get the lease
+		if c.requests == 0 {
+			s.lingerLocked(c)
+		}
+		return ctx.Err()
 	case c.lease != nil && !c.ended:
 		c.answered = true
 		return nil

@@ -2,6 +2,7 @@ package lockhttp_test
 
 import (
 	"context"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -297,6 +298,41 @@ func TestShutdownAnswersWaiters(t *testing.T) {
 		w.want(503, "PUT", of("k", "owner", "late"), "")
 		w.want(503, "GET", "/v1/health", "")
 		w.want(200, "POST", path("k", "/renew", "owner", "holder"), "")
+	})
+}
+
+// hookedMemory is a client that calls granted just before a grant reaches its caller.
+type hookedMemory struct {
+	sharedMemory
+	granted func()
+}
+
+func (b hookedMemory) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := b.sharedMemory.Acquire(ctx, r)
+	if err == nil {
+		b.granted()
+	}
+	return l, err
+}
+
+// A lease that is granted just after its client has disconnected is released soon, too.
+func TestGrantJustAfterADisconnect(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.stop()
+		var disconnect func()
+		w.open = func() backend.Backend { return hookedMemory{sharedMemory{w.store.Client()}, func() { disconnect() }} }
+		w.start()
+		for i := range 10 {
+			var ctx context.Context
+			ctx, disconnect = context.WithCancel(context.Background())
+			q := httptest.NewRequestWithContext(ctx, "PUT", of(strconv.Itoa(i), "owner", "a", "wait_ms", "60000"), nil)
+			w.server.ServeHTTP(httptest.NewRecorder(), q)
+			disconnect()
+		}
+		time.Sleep(3 * time.Second) // sleeps: longer than Options.Linger
+		if held, err := w.locks.Ops().List(context.Background(), ""); err != nil || len(held) > 0 {
+			t.Errorf("%d keys are held (%v)", len(held), err)
+		}
 	})
 }
 
