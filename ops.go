@@ -133,7 +133,7 @@ func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
 	if err := l.unopened(); err != nil {
 		return nil, l.error("examine", "", err)
 	}
-	list, err := kit.Examine(ctx, l.backend, l.defaults.prefix+"doctor", l.effective(l.defaults.ttl))
+	list, err := kit.Examine(ctx, l.backend, l.probeKey("doctor"), l.effective(l.defaults.ttl))
 	return list, l.error("examine", "", err)
 }
 
@@ -144,12 +144,16 @@ func (o Ops) Ping(ctx context.Context) error {
 	if err := o.NotReady(); err != nil {
 		return err
 	}
-	_, err := l.backend.Inspect(ctx, l.defaults.prefix+pingKey)
+	_, err := l.backend.Inspect(ctx, l.probeKey("anylock-ping"))
 	return l.error("ping", "", err)
 }
 
-// pingKey is the key that Ping inspects. Nobody acquires it.
-const pingKey = "anylock-ping"
+// probeKey returns a key to inspect only for the store's answer. If the prefix leaves too little room for name, it cuts
+// name short.
+func (l *Locker) probeKey(name string) string {
+	full := l.defaults.prefix + name
+	return full[:min(len(full), backend.MaxKeyLen)]
+}
 
 // NotReady returns an error if the store cannot grant leases yet: which part of it cannot, until when, and why. It
 // returns nil if the store can grant leases, or does not know. It makes no request.

@@ -136,3 +136,14 @@ func TestExamine(t *testing.T) {
 	_, err = l.Ops().Examine(t.Context())
 	wantErr(t, err, lock.ErrClosed)
 }
+
+// Ping and Examine work with the longest prefix.
+func TestProbesUnderALongPrefix(t *testing.T) {
+	l := locker(t, memory.NewStore().Client(), lock.WithPrefix(strings.Repeat("p", backend.MaxKeyLen-1)))
+	if err := l.Ops().Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Ops().Examine(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
