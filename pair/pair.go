@@ -51,21 +51,27 @@ func New(first, second Store, cut uint64) backend.Backend {
 	return b.withOptional()
 }
 
+// The types of pairs with Resume. They have names because package lock names a store by the package of its type.
+type (
+	pairWithBoth struct {
+		listing
+		resuming
+	}
+	pairWithResume struct {
+		*Backend
+		resuming
+	}
+)
+
 // withOptional returns b with the optional interfaces that both stores have.
 func (b *Backend) withOptional() backend.Backend {
 	switch lists, resumes := can[backend.Lister](b), can[backend.Resumer](b); {
 	case lists && resumes:
-		return struct {
-			listing
-			resuming
-		}{listing{b}, resuming{b}}
+		return pairWithBoth{listing{b}, resuming{b}}
 	case lists:
 		return listing{b}
 	case resumes:
-		return struct {
-			*Backend
-			resuming
-		}{b, resuming{b}}
+		return pairWithResume{b, resuming{b}}
 	}
 	return b
 }

@@ -3,6 +3,7 @@ package pair_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -116,5 +117,31 @@ func TestResumeNeedsBothStores(t *testing.T) {
 	r := backend.Request{Key: strings.Repeat("k", backend.MaxKeyLen), Owner: "o", TTL: ttl}
 	if _, err := both.(backend.Resumer).Resume(context.Background(), r); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("Resume of a key that is too long with its prefix: %v, want ErrInvalid", err)
+	}
+}
+
+// Package lock names a store by the package of its type, whatever optional interfaces the two stores have.
+func TestTypesNameThePackage(t *testing.T) {
+	for _, wrap := range []func(m *memory.Backend) backend.Backend{
+		func(m *memory.Backend) backend.Backend { return m },
+		func(m *memory.Backend) backend.Backend { return struct{ backend.Backend }{m} },
+		func(m *memory.Backend) backend.Backend {
+			return struct {
+				backend.Backend
+				backend.Lister
+			}{m, m}
+		},
+		func(m *memory.Backend) backend.Backend {
+			return struct {
+				backend.Backend
+				backend.Resumer
+			}{m, m}
+		},
+	} {
+		b := pair.New(pair.Store{Backend: wrap(memory.New())}, pair.Store{Backend: wrap(memory.New())}, 0)
+		defer b.Close()
+		if name := strings.TrimPrefix(fmt.Sprintf("%T", b), "*"); !strings.HasPrefix(name, "pair.") {
+			t.Errorf("the type is %s, want one of package pair", name)
+		}
 	}
 }
