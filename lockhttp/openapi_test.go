@@ -227,3 +227,38 @@ func TestParametersAreDocumented(t *testing.T) {
 		}
 	})
 }
+
+// A request with a parameter that its path does not have, or has twice, is refused before anything else. Otherwise a
+// misspelt "shared" would acquire an exclusive lease.
+func TestUnknownParameters(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		names := strings.Fields("owner ttl_ms wait_ms shared label lease retry prefix key ttl Owner")
+		for template, methods := range openAPI().Paths {
+			for method := range methods {
+				if method == "parameters" || !strings.HasPrefix(template, "/v1/locks") {
+					continue
+				}
+				path := strings.Replace(template, "{key}", "k", 1)
+				method = strings.ToUpper(method)
+				documented := make(map[string]bool)
+				for _, p := range openAPI().operation(strings.ToLower(method), path).Parameters {
+					documented[p.Name] = p.In == "query"
+				}
+				for _, name := range names {
+					a := w.call(method, path+"?"+name+"=1&owner=o", "")
+					if name == "owner" || !documented["owner"] {
+						a = w.call(method, path+"?"+name+"=1", "")
+					}
+					if refused := strings.Contains(a.text, "unknown parameter"); refused == documented[name] {
+						t.Errorf("%s %s with %s: %d %s", method, path, name, a.code, a.text)
+					} else if refused && (a.code != http.StatusBadRequest || !strings.Contains(a.text, name)) {
+						t.Errorf("%s %s with %s: %d %s", method, path, name, a.code, a.text)
+					}
+				}
+			}
+		}
+		if a := w.want(http.StatusBadRequest, "PUT", "/v1/locks/k2?owner=a&owner=b", ""); !strings.Contains(a.text, "owner") {
+			t.Error(a.text)
+		}
+	})
+}

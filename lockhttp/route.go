@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,26 +34,29 @@ type route struct {
 	method, path string
 	public       bool     // also for clients that have not authenticated
 	needs        []Action // the caller needs a right to one of them on the key
+	params       []string // of the query; below locksPath, others are refused
 	serve        func(s *Server, w http.ResponseWriter, c *call)
 }
 
 func (s *Server) allRoutes() []route {
 	const one = locksPath + "/{key}"
+	lease := []string{"owner", "ttl_ms", "lease"}
 	return []route{
-		{http.MethodPut, one, false, []Action{Take}, (*Server).serveAcquire},
-		{http.MethodPost, one + "/renew", false, []Action{Take}, (*Server).serveRenew},
-		{http.MethodDelete, one, false, []Action{Take}, (*Server).serveRelease},
-		{http.MethodGet, one, false, []Action{Take, List}, (*Server).serveInspect},
-		{http.MethodGet, one + "/watch", false, []Action{Take}, (*Server).serveWatch},
-		{http.MethodPost, one + "/break", false, []Action{Break}, (*Server).serveBreak},
-		{http.MethodGet, locksPath, false, nil, (*Server).serveList},
-		{methodLock, terraformPath + "/{key}", false, []Action{Take}, (*Server).serveTerraformLock},
-		{methodUnlock, terraformPath + "/{key}", false, []Action{Take}, (*Server).serveTerraformUnlock},
-		{http.MethodGet, "/v1/status", false, nil, (*Server).serveStatus},
-		{http.MethodGet, "/metrics", false, nil, (*Server).serveMetrics},
-		{http.MethodGet, "/v1/health", true, nil, (*Server).serveHealth},
-		{http.MethodGet, "/v1/openapi.json", true, nil, (*Server).serveOpenAPI},
-		{http.MethodGet, "/", true, nil, (*Server).servePage},
+		{http.MethodPut, one, false, []Action{Take},
+			[]string{"owner", "ttl_ms", "wait_ms", "shared", "label", "lease", "retry"}, (*Server).serveAcquire},
+		{http.MethodPost, one + "/renew", false, []Action{Take}, lease, (*Server).serveRenew},
+		{http.MethodDelete, one, false, []Action{Take}, []string{"owner", "lease"}, (*Server).serveRelease},
+		{http.MethodGet, one, false, []Action{Take, List}, nil, (*Server).serveInspect},
+		{http.MethodGet, one + "/watch", false, []Action{Take}, lease, (*Server).serveWatch},
+		{http.MethodPost, one + "/break", false, []Action{Break}, []string{"owner"}, (*Server).serveBreak},
+		{http.MethodGet, locksPath, false, nil, []string{"prefix"}, (*Server).serveList},
+		{methodLock, terraformPath + "/{key}", false, []Action{Take}, nil, (*Server).serveTerraformLock},
+		{methodUnlock, terraformPath + "/{key}", false, []Action{Take}, nil, (*Server).serveTerraformUnlock},
+		{http.MethodGet, "/v1/status", false, nil, nil, (*Server).serveStatus},
+		{http.MethodGet, "/metrics", false, nil, nil, (*Server).serveMetrics},
+		{http.MethodGet, "/v1/health", true, nil, nil, (*Server).serveHealth},
+		{http.MethodGet, "/v1/openapi.json", true, nil, nil, (*Server).serveOpenAPI},
+		{http.MethodGet, "/", true, nil, nil, (*Server).servePage},
 	}
 }
 
@@ -141,15 +145,33 @@ func (s *Server) serve(w http.ResponseWriter, r *route, c *call) {
 			return
 		}
 	}
-	var err error
-	if c.query, err = url.ParseQuery(c.URL.RawQuery); err != nil {
-		s.fail(w, fmt.Errorf("%w: bad query", lock.ErrInvalid), nil)
+	if err := c.parseQuery(r); err != nil {
+		s.fail(w, err, nil)
 		return
 	}
 	if !s.readBody(w, c) {
 		return
 	}
 	r.serve(s, w, c)
+}
+
+// parseQuery parses the query. A misspelt parameter is an error, because its default could be harmful.
+func (c *call) parseQuery(r *route) (err error) {
+	if c.query, err = url.ParseQuery(c.URL.RawQuery); err != nil {
+		return fmt.Errorf("%w: bad query", lock.ErrInvalid)
+	}
+	if !strings.HasPrefix(r.path, locksPath) {
+		return nil
+	}
+	for name, values := range c.query {
+		switch {
+		case !slices.Contains(r.params, name):
+			return fmt.Errorf("%w: unknown parameter %q", lock.ErrInvalid, name)
+		case len(values) > 1:
+			return fmt.Errorf("%w: %s is given twice", lock.ErrInvalid, name)
+		}
+	}
+	return nil
 }
 
 // bodyTime is how long a peer may take to send a body.
