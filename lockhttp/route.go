@@ -40,12 +40,12 @@ type route struct {
 
 func (s *Server) allRoutes() []route {
 	const one = locksPath + "/{key}"
-	lease := []string{"owner", "ttl_ms", "lease"}
+	lease := []string{"owner", "ttl_ms", "lease"} // of requests about a lease that was granted
 	return []route{
 		{http.MethodPut, one, false, []Action{Take},
 			[]string{"owner", "ttl_ms", "wait_ms", "shared", "label", "lease", "retry"}, (*Server).serveAcquire},
 		{http.MethodPost, one + "/renew", false, []Action{Take}, lease, (*Server).serveRenew},
-		{http.MethodDelete, one, false, []Action{Take}, []string{"owner", "lease"}, (*Server).serveRelease},
+		{http.MethodDelete, one, false, []Action{Take}, lease, (*Server).serveRelease},
 		{http.MethodGet, one, false, []Action{Take, List}, nil, (*Server).serveInspect},
 		{http.MethodGet, one + "/watch", false, []Action{Take}, lease, (*Server).serveWatch},
 		{http.MethodPost, one + "/break", false, []Action{Break}, []string{"owner"}, (*Server).serveBreak},
