@@ -316,7 +316,7 @@ func (b *cutBatch) disturb(f batchFault) {
 		g, err := b.grants[i], errs[i]
 		switch {
 		case err == nil:
-			t.keepsDeadline(g, b.ttl, before, after, "RenewBatch "+f.what)
+			b.keepsDisturbed(g, before, after, "RenewBatch "+f.what)
 			t.remains(g, b.ttl, "RenewBatch "+f.what)
 		case t.excused(g, err):
 		case errors.Is(err, backend.ErrLost) && !after.Before(old[i]):
@@ -332,6 +332,14 @@ func (b *cutBatch) disturb(f batchFault) {
 		}
 	})
 	b.replace(errs)
+}
+
+// keepsDisturbed is keepsDeadline for a lease of the latest batch. A store that repeats a request without a reply may
+// have sent an earlier batch twice. The first request may still arrive, and shorten the lease to that batch's TTL,
+// which was at least trial.long. The deadline may allow for this.
+func (b *cutBatch) keepsDisturbed(g *grant, before, after time.Time, what string) {
+	b.isLateEnough(g, b.long(), before, what)
+	b.isEarlyEnough(g, b.ttl, after, what)
 }
 
 // replace replaces each lease whose renewal failed. The failed request may still arrive and shorten the lease, so that

@@ -242,12 +242,24 @@ func (t *trial) keepsWhole(g *grant, ttl time.Duration, before time.Time, what s
 
 // keepsDeadline is the part of keeps that concerns the holder.
 func (t *trial) keepsDeadline(g *grant, ttl time.Duration, before, after time.Time, what string) {
+	t.isLateEnough(g, ttl, before, what)
+	t.isEarlyEnough(g, ttl, after, what)
+}
+
+// isLateEnough fails if the deadline of g is earlier than a grant or renewal for ttl allows, which was sent after
+// before.
+func (t *trial) isLateEnough(g *grant, ttl time.Duration, before time.Time, what string) {
+	if deadline, least := g.Deadline(), backend.Deadline(before, t.kept(ttl)); deadline.Before(least) {
+		t.fatalf("%s for %v: the deadline is %v earlier than the TTL allows", what, ttl, least.Sub(deadline))
+	}
+}
+
+// isEarlyEnough fails if the deadline of g is later than a grant or renewal for ttl allows, which returned before
+// after.
+func (t *trial) isEarlyEnough(g *grant, ttl time.Duration, after time.Time, what string) {
 	deadline := g.Deadline()
 	if t.kept(ttl) < ttl { // the deadline may have moved on before it was read
 		after = time.Now()
-	}
-	if least := backend.Deadline(before, t.kept(ttl)); deadline.Before(least) {
-		t.fatalf("%s for %v: the deadline is %v earlier than the TTL allows", what, ttl, least.Sub(deadline))
 	}
 	if most := backend.Deadline(after, t.kept(t.g.Round(ttl))); deadline.After(most) {
 		t.fatalf("%s for %v: the deadline is %v later than its margin allows", what, ttl, deadline.Sub(most))
