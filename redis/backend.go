@@ -111,7 +111,7 @@ func (b *Backend) closeOwned() error {
 	}
 	err := b.owned.Close()
 	if b.batcher != nil && b.batcher.Solo != nil {
-		err = errors.Join(err, b.batcher.Solo.Client.Close())
+		err = errors.Join(err, b.batcher.Solo.Close())
 	}
 	return err
 }

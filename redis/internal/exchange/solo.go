@@ -46,6 +46,14 @@ func NewSolo(options *redis.Options) *solo {
 	return s
 }
 
+// Close closes the client. It is no error that interrupt has closed the connection before.
+func (s *solo) Close() error {
+	if err := s.Client.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
 // do sends a request. No other request may be in progress.
 func (s *solo) do(ctx context.Context, end time.Time, q Request) (any, error) {
 	sctx := soloContext{DeadlineContext{ctx, end}}

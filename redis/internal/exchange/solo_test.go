@@ -42,7 +42,7 @@ func batcherTo(t *testing.T, addr string) (l *exchange.Batcher, workers func() i
 	l.Solo = exchange.NewSolo(&o)
 	t.Cleanup(func() {
 		_ = c.Close()
-		_ = l.Solo.Client.Close()
+		_ = l.Solo.Close()
 		all.Wait()
 	})
 	if err := set(t.Context(), l, "warm"); err != nil {
@@ -154,7 +154,7 @@ func TestLoneDialHangs(t *testing.T) {
 		Addr: silent.Addr().String(), TLSConfig: &tls.Config{ServerName: "x"},
 		ContextTimeoutEnabled: true, DialTimeout: long, DialerRetries: 1, MaxRetries: -1,
 	})
-	defer s.Client.Close()
+	defer s.Close()
 	begun := time.Now()
 	err = s.Do(begun.Add(timeout), exchange.Request{Args: []any{"get", "k"}})
 	if took := time.Since(begun); err == nil || took > timeout+soon {
@@ -176,7 +176,7 @@ func TestLoneConnectionComesBack(t *testing.T) {
 	solo := exchange.NewSolo(&redis.Options{
 		Addr: addr, DialTimeout: time.Second, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1,
 	})
-	defer solo.Client.Close()
+	defer solo.Close()
 	request := func(timeout time.Duration) error {
 		return solo.Do(time.Now().Add(timeout), exchange.Request{Args: []any{"get", "k"}})
 	}
@@ -190,4 +190,28 @@ func TestLoneConnectionComesBack(t *testing.T) {
 		err := request(soon)
 		return errors.Is(err, redis.Nil)
 	})
+}
+
+// Close returns nil even if the end of a request's context has just closed the connection, which the request still uses.
+func TestCloseAfterInterrupt(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t)
+	for range 200 { // the request may give the connection back first
+		p := storetest.NewProxy(t, s.Addr)
+		solo := exchange.NewSolo(&redis.Options{Addr: p.Addr, DialerRetries: 1, MaxRetries: -1})
+		request := exchange.Request{Args: []any{"set", "k", "x"}}
+		if err := solo.Do(time.Now().Add(soon), request); err != nil {
+			t.Fatal(err)
+		}
+		p.Set(func(p *storetest.Proxy) { p.Silent = true })
+		done := make(chan error, 1)
+		go func() { done <- solo.Do(time.Now().Add(soon), request) }()
+		storetest.Until(t, soon, "the request is sent", p.Taken)
+		n, _ := solo.Latest()
+		solo.Interrupt(n)
+		if err := solo.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-done
+	}
 }
