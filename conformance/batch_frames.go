@@ -338,8 +338,8 @@ func (b *cutBatch) disturb(f batchFault) {
 // have sent an earlier batch twice. The first request may still arrive, and shorten the lease to that batch's TTL,
 // which was at least trial.long. The deadline may allow for this.
 func (b *cutBatch) keepsDisturbed(g *grant, before, after time.Time, what string) {
-	b.isLateEnough(g, b.long(), before, what)
-	b.isEarlyEnough(g, b.ttl, after, what)
+	b.lastsFor(g, b.long(), before, what)
+	b.endsWithin(g, b.ttl, after, what)
 }
 
 // replace replaces each lease whose renewal failed. The failed request may still arrive and shorten the lease, so that

@@ -242,21 +242,21 @@ func (t *trial) keepsWhole(g *grant, ttl time.Duration, before time.Time, what s
 
 // keepsDeadline is the part of keeps that concerns the holder.
 func (t *trial) keepsDeadline(g *grant, ttl time.Duration, before, after time.Time, what string) {
-	t.isLateEnough(g, ttl, before, what)
-	t.isEarlyEnough(g, ttl, after, what)
+	t.lastsFor(g, ttl, before, what)
+	t.endsWithin(g, ttl, after, what)
 }
 
-// isLateEnough fails if the deadline of g is earlier than a grant or renewal for ttl allows, which was sent after
+// lastsFor fails if the deadline of g is earlier than a grant or renewal for ttl allows, which was sent after
 // before.
-func (t *trial) isLateEnough(g *grant, ttl time.Duration, before time.Time, what string) {
+func (t *trial) lastsFor(g *grant, ttl time.Duration, before time.Time, what string) {
 	if deadline, least := g.Deadline(), backend.Deadline(before, t.kept(ttl)); deadline.Before(least) {
 		t.fatalf("%s for %v: the deadline is %v earlier than the TTL allows", what, ttl, least.Sub(deadline))
 	}
 }
 
-// isEarlyEnough fails if the deadline of g is later than a grant or renewal for ttl allows, which returned before
+// endsWithin fails if the deadline of g is later than a grant or renewal for ttl allows, which returned before
 // after.
-func (t *trial) isEarlyEnough(g *grant, ttl time.Duration, after time.Time, what string) {
+func (t *trial) endsWithin(g *grant, ttl time.Duration, after time.Time, what string) {
 	deadline := g.Deadline()
 	if t.kept(ttl) < ttl { // the deadline may have moved on before it was read
 		after = time.Now()

@@ -329,7 +329,7 @@ func TestGrantJustAfterADisconnect(t *testing.T) {
 			w.server.ServeHTTP(httptest.NewRecorder(), q)
 			disconnect()
 		}
-		time.Sleep(3 * time.Second) // sleeps: longer than Options.Linger
+		time.Sleep(3 * time.Second) // sleeps: longer than Options.Linger, in fake time
 		if held, err := w.locks.Ops().List(context.Background(), ""); err != nil || len(held) > 0 {
 			t.Errorf("%d keys are held (%v)", len(held), err)
 		}

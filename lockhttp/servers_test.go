@@ -88,7 +88,7 @@ func TestEndedLeaseNamedBesideALaterOne(t *testing.T) {
 			w.want(410, "DELETE", of("k", "owner", "o", "lease", ended), "")
 			synctest.Wait()
 		}
-		time.Sleep(2 * time.Second) // sleeps: until the lease has expired
+		time.Sleep(2 * time.Second) // sleeps: until the lease has expired, in fake time
 		w.want(200, "PUT", of("k", "owner", "x", "ttl_ms", "60000"), "")
 		waited := make(chan answer, 1)
 		go func() {

@@ -40,9 +40,5 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 	if err != nil {
 		return nil, err
 	}
-	l, err := b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl, Data: data})
-	if err == nil && unanswered {
-		l.NoteUnanswered(ttl)
-	}
-	return l, err
+	return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl, Data: data, Unsure: unanswered})
 }

@@ -41,9 +41,5 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 	if err != nil {
 		return nil, err
 	}
-	l, err := b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl})
-	if err == nil && unsure {
-		l.NoteUnanswered(ttl)
-	}
-	return l, err
+	return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl, Unsure: unsure})
 }

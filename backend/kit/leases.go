@@ -50,7 +50,7 @@ type Grant struct {
 	TTL   time.Duration // as granted, at least the requested TTL
 	Data  any           // kept in Life.Data
 	// Unsure means that a request for this grant got no reply and may still reach the store. The owner is then cleaned up
-	// once more after the release.
+	// once more after the release. A request for a Resume renews the lease; what holds for Life.NoteUnanswered holds then.
 	Unsure bool
 }
 

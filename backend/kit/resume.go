@@ -14,5 +14,9 @@ func (s *Leases) Resume(r backend.Request, g Grant) (*Life, error) {
 	if err != nil {
 		return nil, err
 	}
+	if g.Unsure {
+		l.mayReturn = false // a renewal grants nothing
+		l.NoteUnanswered(g.TTL)
+	}
 	return l, nil
 }

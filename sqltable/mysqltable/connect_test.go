@@ -8,6 +8,7 @@ import (
 	"github.com/anylock/lock/sqltable"
 )
 
+// A server that was silent while requests waited for a connection is used again when it replies.
 func TestSilentServer(t *testing.T) {
 	s := servers.MariaDB(t, "--connect-timeout=3600") // a server that is really silent does not end a login either
 	p := storetest.NewProxy(t, s.Addr)

@@ -25,6 +25,7 @@ func TestSilentHost(t *testing.T) {
 	release(t, acquire(t, b, req("k", time.Minute)))
 }
 
+// A server that was silent while requests waited for a connection is used again when it replies.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	s := together.Get(t)
