@@ -51,7 +51,7 @@ type family struct {
 // newFamily creates a folder that the server's user can access, unlike the test's own folder, and a node in it.
 func newFamily(t testing.TB, s *Server, path string, user *identity, args []string, files map[string]string) *family {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "anylock-server-")
+	dir, err := os.MkdirTemp(memoryFolder(), "anylock-server-")
 	if err == nil {
 		err = user.own(dir)
 	}

@@ -42,7 +42,7 @@ func MariaDB(t testing.TB, arguments ...string) *Server {
 		ready: mariaReady,
 		empty: func(s *Server) error { return errors.Join(emptyFolder(s.Dir), bootstrap(program, s.Dir)) },
 		process: func(t testing.TB, s *Server, args []string, _ map[string]string) node {
-			s.Dir = t.TempDir()
+			s.Dir = newFolder(t)
 			if err := bootstrap(program, s.Dir); err != nil {
 				t.Fatalf("servers: %v", err)
 			}

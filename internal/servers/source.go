@@ -93,7 +93,7 @@ func (g *group) server(t testing.TB, l launch) *Server {
 		s.node = l.process(t, s, args, files)
 		return s
 	}
-	s.Dir = t.TempDir()
+	s.Dir = newFolder(t)
 	for name, text := range files {
 		writeFile(t, filepath.Join(s.Dir, name), []byte(text))
 	}
