@@ -2,22 +2,17 @@
 package calls
 
 import (
-	"context"
 	"sync"
 	"time"
-
-	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
 )
 
 // Calls counts calls and their background work. The zero Calls is ready to use. Its methods are safe for concurrent
 // use.
 type Calls struct {
-	mu      sync.Mutex
-	n       int
-	closing bool
-	sealed  bool
-	idle    chan struct{} // not nil while Drain waits; closed when n reaches 0
+	mu     sync.Mutex
+	n      int
+	sealed bool
+	idle   chan struct{} // not nil while Drain waits; closed when n reaches 0
 }
 
 // Begin counts a new call. It returns false, and counts nothing, once the calls are sealed.
@@ -29,34 +24,6 @@ func (c *Calls) Begin() bool {
 	}
 	c.n++
 	return true
-}
-
-// Enter begins a call of a Backend. It returns an error, and counts nothing, if the call is invalid, its context has
-// ended, closing is closed, or the calls are sealed.
-func (c *Calls) Enter(ctx context.Context, closing <-chan struct{}, invalid error) error {
-	if invalid != nil {
-		return invalid
-	}
-	if err := kit.ContextError(ctx, nil); err != nil {
-		return err
-	}
-	if !c.Begin() {
-		return backend.ErrClosed
-	}
-	select {
-	case <-closing:
-		c.End()
-		return backend.ErrClosed
-	default:
-		return nil
-	}
-}
-
-// Join counts work that a call starts, even if the calls are sealed.
-func (c *Calls) Join() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n++
 }
 
 // End ends one call.
@@ -80,18 +47,6 @@ func (c *Calls) Background(f func()) bool {
 		defer c.End()
 		f()
 	}()
-	return true
-}
-
-// Close closes closing at its first call, and reports whether this was the first call.
-func (c *Calls) Close(closing chan struct{}) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closing {
-		return false
-	}
-	c.closing = true
-	close(closing)
 	return true
 }
 

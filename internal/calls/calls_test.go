@@ -24,7 +24,7 @@ func TestDrainWaitsForWhatGoesOn(t *testing.T) {
 		if took := time.Since(begun); took != 2*time.Second || !c.Idle() {
 			t.Errorf("drained after %v, idle %v", took, c.Idle())
 		}
-		c.Join()
+		c.Begin()
 		begun = time.Now()
 		c.Drain(time.Second)
 		if took := time.Since(begun); took != time.Second {
@@ -34,12 +34,8 @@ func TestDrainWaitsForWhatGoesOn(t *testing.T) {
 	})
 }
 
-func TestSealedAndClosedOnce(t *testing.T) {
+func TestSealed(t *testing.T) {
 	var c Calls
-	closing := make(chan struct{})
-	if !c.Close(closing) || c.Close(closing) {
-		t.Error("not closed once")
-	}
 	c.Seal()
 	if c.Begin() || c.Background(func() { t.Error("ran") }) || !c.Idle() {
 		t.Error("a call begins after the seal")
