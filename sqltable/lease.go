@@ -60,24 +60,24 @@ var errLocked = fmt.Errorf("%w: a transaction has locked the lease's row", backe
 func (b *Backend) renew(
 	ctx context.Context, lives []*kit.Life, ttls []time.Duration, batch []int, errs []error,
 ) {
-	size := 1 << bits.Len(uint(len(batch)-1)) // a power of two: drivers that cache statements have few to cache
+	power := bits.Len(uint(len(batch) - 1)) // of two, so that there are few statements, and drivers can cache them
 	var args, keys []any
-	for i := range size {
+	for i := range 1 << power {
 		n := batch[min(i, len(batch)-1)] // repeat the last lease to fill the statement
 		if i == 0 || b.dialect != MySQL {
 			args = append(args, ttls[n].Microseconds())
 		}
-		key := []byte(lives[n].Key())
+		var key any = []byte(lives[n].Key())
 		args, keys = append(args, key, []byte(lives[n].Owner())), append(keys, key)
 	}
 	var rows map[string]backend.Holder // nil if all leases were renewed
 	var sent, read time.Time           // when the renewal was sent, and the query for rows
 	unsure, err := b.request(ctx, func(ctx context.Context) error {
 		rows, sent = nil, time.Now()
-		changed, err := b.exec(ctx, renewal(b.dialect, b.options.Table, size), args...)
+		changed, err := b.exec(ctx, b.statements.renew[power](), args...)
 		if err == nil && changed != int64(len(batch)) {
 			read = time.Now()
-			rows, err = b.rows(ctx, look(b.dialect, b.options.Table, size), keys...)
+			rows, err = b.rows(ctx, b.statements.look[power](), keys...)
 		}
 		return err
 	})

@@ -28,7 +28,7 @@ func (b *Backend) rows(ctx context.Context, s tablesql.Statement, args ...any) (
 
 // row is rows for one key. Without a row, the result is the zero Holder.
 func (b *Backend) row(ctx context.Context, key string) (backend.Holder, error) {
-	rows, err := b.rows(ctx, b.statements.look, []byte(key))
+	rows, err := b.rows(ctx, b.statements.look[0](), []byte(key))
 	return rows[key], err
 }
 

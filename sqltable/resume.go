@@ -29,7 +29,7 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 	var h backend.Holder
 	unsure, err := b.request(ctx, func(ctx context.Context) (err error) {
 		sent = time.Now()
-		if _, err = b.exec(ctx, renewal(b.dialect, b.options.Table, 1), args...); err != nil {
+		if _, err = b.exec(ctx, b.statements.renew[0](), args...); err != nil {
 			return err
 		}
 		h, err = b.row(ctx, r.Key)

@@ -3,6 +3,7 @@ package sqltable
 import (
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/anylock/lock/internal/tablesql"
 )
@@ -13,12 +14,15 @@ import (
 type statements struct {
 	grant    tablesql.Statement // grants the key $1 to the owner $2 for $3 µs unless another owner holds the key
 	add      tablesql.Statement // MySQL only: adds a free row for the key $1
-	look     tablesql.Statement // reads the row of the key $1
 	unlocked tablesql.Statement // look, unless a transaction has locked the row; not for SQLite
 	release  tablesql.Statement // frees the key $1 if $2 is its owner and the lease has not expired
 	list     tablesql.Statement // lists the held keys from $1 on
 	ended    tablesql.Statement // lists keys that have been free for $1 µs
 	purge    tablesql.Statement // deletes the key $2 if it has been free for $1 µs
+
+	// The statements for 1, 2, 4, … and maxBatch keys. They are long, so that each is made when it is first needed.
+	renew [maxBatchBits + 1]func() tablesql.Statement // renews leases, see renewal
+	look  [maxBatchBits + 1]func() tablesql.Statement // reads the rows of keys
 }
 
 // upsert checks and writes in one statement, on Postgres and SQLite. It first looks for a holder, so that a refusal
@@ -44,7 +48,6 @@ func newStatements(d Dialect, table string) statements {
 	make := func(template string) tablesql.Statement { return tablesql.Make(d, table, template) }
 	s := statements{
 		grant:    make(upsert),
-		look:     look(d, table, 1),
 		unlocked: make(lookSQL(1) + ` FOR UPDATE SKIP LOCKED`),
 		release:  make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2 AND expires>NOW`),
 		list:     make(`SELECT name FROM TABLE WHERE name>=$1 AND expires>NOW`),
@@ -55,36 +58,37 @@ func newStatements(d Dialect, table string) statements {
 		s.grant = make(update)
 		s.add = make(`INSERT IGNORE INTO TABLE (name, owner, token, expires) VALUES ($1, EMPTY, 0, -NOW)`)
 	}
+	for i := range s.renew {
+		s.renew[i] = sync.OnceValue(func() tablesql.Statement { return make(renewal(d, 1<<i)) })
+		s.look[i] = sync.OnceValue(func() tablesql.Statement { return make(lookSQL(1 << i)) })
+	}
 	return s
 }
 
-// maxBatch is how many leases one statement renews. SQLite and MySQL allow more than 32 000 placeholders.
-const maxBatch = 1024
+const (
+	maxBatch     = 1 << maxBatchBits // leases that one statement renews; SQLite and MySQL allow 32 000 placeholders
+	maxBatchBits = 10
+)
 
-// renewal returns the statement that renews n leases. The arguments of each lease are the time from now in µs, its key
-// and its owner, in $1 to $3, $4 to $6 and so on. MySQL has one time for all, in $1, before the keys and owners. For
-// several leases on Postgres or MySQL, the statement skips rows that a transaction has locked (package fence):
-// otherwise one long transaction would delay the renewal of all leases.
-func renewal(d Dialect, table string, n int) tablesql.Statement {
+// renewal returns the template of a statement that renews n leases. The arguments of each lease are the time from now in
+// µs, its key and its owner, in $1 to $3, $4 to $6 and so on. MySQL has one time for all, in $1, before the keys and
+// owners. For several leases on Postgres or MySQL, the statement skips rows that a transaction has locked (package
+// fence): otherwise one long transaction would delay the renewal of all leases.
+func renewal(d Dialect, n int) string {
 	switch {
 	case n == 1:
-		return tablesql.Make(d, table, `UPDATE TABLE SET expires=NOW+$1 WHERE name=$2 AND owner=$3 AND expires>NOW`)
+		return `UPDATE TABLE SET expires=NOW+$1 WHERE name=$2 AND owner=$3 AND expires>NOW`
 	case d == MySQL:
-		return tablesql.Make(d, table, `UPDATE TABLE AS l JOIN (SELECT name FROM TABLE WHERE name IN (`+list(n, 2, 2)+`)
-			AND owner IN (`+list(n, 3, 2)+`) AND expires>NOW FOR UPDATE SKIP LOCKED) AS free ON l.name=free.name SET l.expires=NOW+$1`)
+		return `UPDATE TABLE AS l JOIN (SELECT name FROM TABLE WHERE name IN (` + list(n, 2, 2) + `)
+			AND owner IN (` + list(n, 3, 2) + `) AND expires>NOW FOR UPDATE SKIP LOCKED) AS free ON l.name=free.name SET l.expires=NOW+$1`
 	case d == Postgres:
-		return tablesql.Make(d, table, `UPDATE TABLE AS l SET expires=NOW+free.us FROM
-			(SELECT h.name, v.column1 AS us FROM TABLE AS h JOIN (VALUES `+triples(n)+`) AS v
+		return `UPDATE TABLE AS l SET expires=NOW+free.us FROM
+			(SELECT h.name, v.column1 AS us FROM TABLE AS h JOIN (VALUES ` + triples(n) + `) AS v
 			ON h.name=v.column2 AND h.owner=v.column3 WHERE h.expires>NOW FOR UPDATE OF h SKIP LOCKED) AS free
-			WHERE l.name=free.name AND l.expires>NOW`)
+			WHERE l.name=free.name AND l.expires>NOW`
 	}
-	return tablesql.Make(d, table, `UPDATE TABLE AS l SET expires=NOW+v.column1
-		FROM (VALUES `+triples(n)+`) AS v WHERE l.name=v.column2 AND l.owner=v.column3 AND l.expires>NOW`)
-}
-
-// look returns the statement that reads the rows of n keys.
-func look(d Dialect, table string, n int) tablesql.Statement {
-	return tablesql.Make(d, table, lookSQL(n))
+	return `UPDATE TABLE AS l SET expires=NOW+v.column1
+		FROM (VALUES ` + triples(n) + `) AS v WHERE l.name=v.column2 AND l.owner=v.column3 AND l.expires>NOW`
 }
 
 func lookSQL(n int) string {
