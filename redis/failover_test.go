@@ -269,3 +269,24 @@ func minReplicas(t *testing.T, url string) {
 	}
 	release(t, l)
 }
+
+// A grant that only some of the required replicas acknowledge does not count.
+func TestFewerReplicasThanRequired(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, s.at(p.Addr)+"?lock_min_replicas=2&timeout=1s")
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func(piece []byte) bool { // of the two replicas that WAIT should count, there seems to be one
+			if n := len(piece) - len(":0\r\n"); n >= 0 && string(piece[n:]) == ":0\r\n" {
+				piece[n+1] = '1'
+			}
+			return true
+		}
+	})
+	_, err := b.Acquire(context.Background(), req("k", time.Minute))
+	p.Set(func(p *storetest.Proxy) { p.Replies = nil })
+	if !errors.Is(err, exchange.ErrReplicas) || !strings.Contains(err.Error(), "1 of 2") {
+		t.Errorf("acquire with one of two replicas: %v", err)
+	}
+}
