@@ -290,3 +290,19 @@ func TestFewerReplicasThanRequired(t *testing.T) {
 		t.Errorf("acquire with one of two replicas: %v", err)
 	}
 }
+
+// The tokens of readers too increase if the server's clock steps back, beside other readers or alone.
+func TestReadersTokensIncreaseAfterClockStep(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	b := opened(t, s.URL)
+	last := uint64(time.Now().Add(time.Hour).UnixMicro()) // the counter of a clock that was an hour ahead
+	s.raw(t).Set(context.Background(), b.naming.names("k").fence, last, time.Minute)
+	for i := range 3 {
+		l := acquire(t, b, shared(req("k", time.Minute)))
+		if l.Token() <= last {
+			t.Errorf("reader %d: token %d after %d", i, l.Token(), last)
+		}
+		last = l.Token()
+	}
+}
