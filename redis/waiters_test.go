@@ -354,3 +354,23 @@ func TestForbiddenSubscription(t *testing.T) {
 	release(t, l)
 	release(t, granted(t, done, soon).Lease)
 }
+
+// Waiters keep their order if the counter from which their places come is lost.
+func TestOrderSurvivesLossOfCounter(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	b := opened(t, s.URL)
+	l := acquire(t, b, req("k", time.Hour))
+	first := queueUp(t, b, waiting("k", time.Hour), 1)
+	s.raw(t).Del(context.Background(), b.naming.names("k").fence)
+	second := queueUp(t, b, waiting("k", time.Hour), 2)
+	release(t, l)
+	l = granted(t, first, soon).Lease
+	select {
+	case o := <-second:
+		t.Errorf("the second waiter was granted the key before the first released it: %v", o.Err)
+	default:
+	}
+	release(t, l)
+	release(t, granted(t, second, soon).Lease)
+}
