@@ -314,3 +314,38 @@ func TestRenewRacesRelease(t *testing.T) {
 		}
 	}
 }
+
+// If a waiter's request hangs until it times out, and the lease that a later request gets is lost, the store removes
+// what the request that hung may have acquired meanwhile.
+func TestRepeatedAfterLoss(t *testing.T) {
+	t.Parallel()
+	const hangs = 4 * time.Second
+	s := ownDatabase(t)
+	admin := s.raw(t)
+	ctx := context.Background()
+	holder := opened(t, s.URL)
+	var w wire
+	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: s.Addr, Dialer: w.dial, ReadTimeout: hangs, MaxRetries: -1})
+	defer theirs.Close()
+	b, err := onClient(theirs, &Options{Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	release(t, acquire(t, b, req("warm", time.Minute)))
+	l := acquire(t, holder, req("k", time.Hour))
+	r := waiting("k", time.Second)
+	done := queueUp(t, b, r, 1)
+	w.set(func() { w.hang = true }) // the request that the waiter sends when it is notified
+	begun := time.Now()
+	release(t, l)
+	next := granted(t, done, soon).Lease
+	<-next.Lost()
+	if b.leases.Idle() {
+		t.Skipf("%v after it was sent, the request that hung has ended", time.Since(begun))
+	}
+	lock := b.naming.lock("k")
+	admin.Set(ctx, lock, lockValue(next.Token()+1, r.Owner), time.Hour) // as the late request would
+	until(t, hangs+soon, "the client has ended the request", b.leases.Idle)
+	until(t, soon, "the key is free", func() bool { return admin.Exists(ctx, lock).Val() == 0 })
+}
