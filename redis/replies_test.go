@@ -349,3 +349,34 @@ func TestRepeatedAfterLoss(t *testing.T) {
 	until(t, hangs+soon, "the client has ended the request", b.leases.Idle)
 	until(t, soon, "the key is free", func() bool { return admin.Exists(ctx, lock).Val() == 0 })
 }
+
+// If the reply to the request of Break that ends the lease is lost, the repeated request finds nothing, and Break still
+// succeeds.
+func TestLostReplyOfBreak(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, s.at(p.Addr))
+	for _, r := range []backend.Request{req("k", time.Minute), shared(req("k", time.Minute))} {
+		l := acquire(t, b, r)
+		replies := 0
+		p.Set(func(p *storetest.Proxy) {
+			p.Replies = func([]byte) bool {
+				if replies++; replies == 2 { // the first reads the token
+					p.Cut()
+				}
+				return replies != 2
+			}
+		})
+		if err := b.Break(context.Background(), r.Key, r.Owner); err != nil {
+			t.Errorf("break whose reply was lost: %v", err)
+		}
+		if replies < 3 {
+			t.Errorf("%d replies: none was lost, the test proves nothing", replies)
+		}
+		p.Set(func(p *storetest.Proxy) { p.Replies = nil })
+		if err := l.Release(context.Background()); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("release after the break: %v", err)
+		}
+	}
+}
