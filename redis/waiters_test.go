@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -373,4 +374,31 @@ func TestOrderSurvivesLossOfCounter(t *testing.T) {
 	}
 	release(t, l)
 	release(t, granted(t, second, soon).Lease)
+}
+
+// A waiter with a short TTL survives seconds without a subscription.
+func TestShortLeaseWaitsForSubscription(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	p := storetest.NewProxy(t, s.Addr)
+	holder, b := opened(t, s.URL), opened(t, s.at(p.Addr))
+	l := acquire(t, holder, req("k", time.Hour))
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func(piece []byte) bool { return !bytes.Contains(piece, []byte("subscribe")) }
+	})
+	done := startAcquire(context.Background(), b, waiting("k", minTTL))
+	select {
+	case o := <-done:
+		t.Fatalf("a waiter without a subscription: %v", o.Err)
+	case <-time.After(20 * minTTL): // sleeps: the outage
+	}
+	p.Set(func(p *storetest.Proxy) { p.Replies = nil })
+	p.Cut()
+	storetest.Queued(t, holder, "k", 1)
+	release(t, l)
+	if o := <-done; o.Err == nil {
+		_ = o.Lease.Release(context.Background()) // it may have expired on a busy machine
+	} else if !errors.Is(o.Err, backend.ErrLost) {
+		t.Error(o.Err)
+	}
 }
