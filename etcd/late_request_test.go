@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -92,6 +93,38 @@ func TestLateRequestAfterRelease(t *testing.T) {
 		if next != nil {
 			release(t, next)
 		}
+		link.arrives(t, s, c)
+	}
+}
+
+// A waiter with a TTL longer than that of a place uses one lease for its first request, another one in the queue, and a
+// third one for the lock. If the first request got no reply, the first lease is revoked when the lock is granted, and
+// both when the wait ends.
+func TestLateRequestOfWaiter(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	link := &lateLink{}
+	b, other := intercepted(t, s.Addr, s.options(), link.unary), opened(t, s.URL())
+	for _, cancelled := range []bool{false, true} {
+		holder := acquire(t, other, req("k", time.Minute))
+		ctx, cancel := context.WithCancel(t.Context())
+		link.arm()
+		done := startAcquire(ctx, b, waiting("k", 2*placeTTL))
+		until(t, soon, "the waiter is queued", func() bool { return s.countKeys(t, c) == 2 })
+		if cancelled {
+			cancel()
+			if o := <-done; !errors.Is(o.Err, context.Canceled) {
+				t.Errorf("a cancelled wait: %v", o.Err)
+			}
+			until(t, soon, "the place is gone", func() bool { return s.countKeys(t, c) == 1 })
+			release(t, holder)
+		} else {
+			release(t, holder)
+			release(t, granted(t, done, soon).Lease)
+		}
+		cancel()
+		until(t, soon, "all is cleaned up", b.leases.Idle)
 		link.arrives(t, s, c)
 	}
 }
