@@ -8,6 +8,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // proxied opens a Backend that connects through a proxy.
@@ -146,4 +147,25 @@ func TestGivingUpWaitsForTheTurn(t *testing.T) {
 	if err := kept.Renew(context.Background(), time.Minute); err != nil {
 		t.Error(err)
 	}
+}
+
+// The renewal after a long wait sets the deadline, which counts from before the renewal was sent, not from its reply.
+func TestLateRenewalCountsFromSending(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	p := storetest.NewProxy(t, s.Addr)
+	a, b := opened(t, s.PostgresURL()), opened(t, s.via(p.Addr))
+	const ttl, late = 10 * time.Second, time.Second
+	held := acquire(t, a, req("k", time.Minute))
+	done := startAcquire(context.Background(), b, waiting("k", ttl))
+	queued(t, a, "k", 1)
+	time.Sleep(ttl/lateGrant + 100*time.Millisecond) // sleeps: the wait that makes a grant late
+	p.Set(func(p *storetest.Proxy) { p.Delay = late })
+	release(t, held)
+	o := granted(t, done, 2*late+soon)
+	p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
+	if over := o.Lease.Deadline().Sub(backend.Deadline(o.At.Add(-late), ttl)); over > 0 {
+		t.Errorf("the deadline is %v later than the TTL allows, of a renewal that was sent %v before its reply", over, late)
+	}
+	release(t, o.Lease)
 }
