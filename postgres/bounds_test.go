@@ -169,3 +169,29 @@ func TestLateRenewalCountsFromSending(t *testing.T) {
 	}
 	release(t, o.Lease)
 }
+
+// A late release or renewal of a lease that has ended does not touch the next lease of its session, even on the same
+// key.
+func TestLateRequestSparesNextOfSession(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s := shared(t)
+	b, other := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
+	first := acquire(t, b, req("k", time.Minute)).(*kit.Life)
+	release(t, first)
+	r := req("k", time.Minute)
+	next := acquire(t, b, r)
+	if next.(*kit.Life).Data.(*checkout).s != first.Data.(*checkout).s {
+		t.Fatal("another session: the test proves nothing")
+	}
+	if _, err := (requests{b}).RenewLease(ctx, first, time.Hour); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("a late renewal: %v", err)
+	}
+	if err := (requests{b}).ReleaseLease(ctx, first); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("a late release: %v", err)
+	}
+	if h, err := other.Inspect(ctx, "k"); err != nil || h.Owner != r.Owner || h.TTL > time.Minute {
+		t.Errorf("after late requests: %+v, %v", h, err)
+	}
+	release(t, next)
+}
