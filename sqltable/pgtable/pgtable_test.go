@@ -293,3 +293,27 @@ func TestRepeatedRenewalArrivesLate(t *testing.T) {
 		storetest.Release(t, l)
 	}
 }
+
+// If the reply to a Break is lost, the repeated statement finds no lease, and Break still succeeds.
+func TestLostReplyOfBreak(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, strings.Replace(tableURL(s), s.Addr, p.Addr, 1)+"&lock_table=lost_break")
+	r := req("k", time.Minute)
+	if err := b.Break(t.Context(), "k", r.Owner); !errors.Is(err, backend.ErrLost) { // prepares the statement
+		t.Fatal(err)
+	}
+	l := acquire(t, b, r)
+	if err := b.Break(t.Context(), "other", r.Owner); !errors.Is(err, backend.ErrLost) { // on the connection of the acquire
+		t.Fatal(err)
+	}
+	lost := p.LoseReply()
+	if err := b.Break(t.Context(), "k", r.Owner); err != nil {
+		t.Errorf("break whose reply was lost: %v", err)
+	}
+	<-lost
+	if err := l.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release after the break: %v", err)
+	}
+}
