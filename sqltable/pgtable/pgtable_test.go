@@ -317,3 +317,29 @@ func TestLostReplyOfBreak(t *testing.T) {
 		t.Errorf("release after the break: %v", err)
 	}
 }
+
+// A batch does not renew the lease of a key that has a new owner.
+func TestBatchSparesNewOwner(t *testing.T) {
+	t.Parallel()
+	url := tableURL(together.Get(t)) + "&lock_table=new_owner"
+	a, b := opened(t, url), opened(t, url)
+	list := storetest.HoldMany(t, a, 0, 3, time.Minute)
+	key := "many1"
+	h, err := b.Inspect(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Break(t.Context(), key, h.Owner); err != nil {
+		t.Fatal(err)
+	}
+	next := acquire(t, b, req(key, time.Hour))
+	for i, err := range a.RenewBatch(t.Context(), list) {
+		if lost := errors.Is(err, backend.ErrLost); lost != (i == 1) || !lost && err != nil {
+			t.Errorf("lease %d: %v", i, err)
+		}
+	}
+	if h, err := b.Inspect(t.Context(), key); err != nil || h.Token != next.Token() || h.TTL < time.Hour-soon {
+		t.Errorf("the key of the new owner: %+v, %v", h, err)
+	}
+	release(t, next)
+}
