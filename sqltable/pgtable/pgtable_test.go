@@ -343,3 +343,26 @@ func TestBatchSparesNewOwner(t *testing.T) {
 	}
 	release(t, next)
 }
+
+// If the reply to a grant is lost and the repeated statement gets one, the first may be executed after the release. The
+// store then removes the owner once more.
+func TestRepeatedGrantArrivesLate(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	p := storetest.NewProxy(t, s.Addr)
+	url := tableURL(s) + "&lock_table=late_grant"
+	b, other := opened(t, strings.Replace(url, s.Addr, p.Addr, 1)), opened(t, url)
+	release(t, acquire(t, b, req("k", time.Minute))) // prepares the statement
+	r := req("k", time.Minute)
+	lost := p.LoseReply()
+	l := acquire(t, b, r)
+	<-lost
+	release(t, l)
+	if _, err := other.Acquire(t.Context(), r); err != nil { // the same statement as the first try's
+		t.Fatal(err)
+	}
+	storetest.Until(t, soon, "the key is free", func() bool {
+		h, err := other.Inspect(t.Context(), "k")
+		return err == nil && !h.Held()
+	})
+}
