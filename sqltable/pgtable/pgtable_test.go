@@ -366,3 +366,39 @@ func TestRepeatedGrantArrivesLate(t *testing.T) {
 		return err == nil && !h.Held()
 	})
 }
+
+// A key that is acquired while old rows are being deleted keeps its row.
+func TestPurgeSparesNewLease(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	p := storetest.NewProxy(t, s.Addr)
+	url := tableURL(s) + "&lock_table=purge_race"
+	other := opened(t, url)
+	c := dialed(t, s.PostgresURL())
+	for _, name := range []string{"first", "second"} { // both have been free for two days
+		exec(t, c, `INSERT INTO purge_race SELECT '`+name+`', '', 1, -(extract(epoch FROM now())-2*86400)*1000000`)
+	}
+	r := req("first", time.Minute)
+	var once sync.Once
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func(reply []byte) bool {
+			if bytes.Contains(reply, []byte("first")) { // the list of old rows
+				once.Do(func() { _, _ = other.Acquire(t.Context(), r) })
+			}
+			return true
+		}
+	})
+	b := opened(t, strings.Replace(url, s.Addr, p.Addr, 1))
+	release(t, acquire(t, b, req("k", time.Minute)))
+	storetest.Until(t, soon, "the other row is deleted", func() bool {
+		rows, err := c.Query(t.Context(), `SELECT 1 FROM purge_race WHERE name='second'`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		return !rows.Next()
+	})
+	if h, err := other.Inspect(t.Context(), "first"); err != nil || h.Owner != r.Owner {
+		t.Errorf("a key that was acquired meanwhile: %+v, %v", h, err)
+	}
+}
