@@ -342,6 +342,8 @@ func TestBatchSparesNewOwner(t *testing.T) {
 		t.Errorf("the key of the new owner: %+v, %v", h, err)
 	}
 	release(t, next)
+	release(t, list[0].Lease)
+	release(t, list[2].Lease)
 }
 
 // If the reply to a grant is lost and the repeated statement gets one, the first may be executed after the release. The
@@ -354,9 +356,24 @@ func TestRepeatedGrantArrivesLate(t *testing.T) {
 	b, other := opened(t, strings.Replace(url, s.Addr, p.Addr, 1)), opened(t, url)
 	release(t, acquire(t, b, req("k", time.Minute))) // prepares the statement
 	r := req("k", time.Minute)
-	lost := p.LoseReply()
+	var once sync.Once
+	lost := make(chan struct{})
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func([]byte) bool { // not LoseReply, because the reply to a purge may arrive first
+			first := false
+			if h, err := other.Inspect(t.Context(), "k"); err == nil && h.Owner == r.Owner {
+				once.Do(func() {
+					first = true
+					p.Cut()
+					close(lost)
+				})
+			}
+			return !first
+		}
+	})
 	l := acquire(t, b, r)
 	<-lost
+	p.Set(func(p *storetest.Proxy) { p.Replies = nil })
 	release(t, l)
 	if _, err := other.Acquire(t.Context(), r); err != nil { // the same statement as the first try's
 		t.Fatal(err)
@@ -375,6 +392,7 @@ func TestPurgeSparesNewLease(t *testing.T) {
 	url := tableURL(s) + "&lock_table=purge_race"
 	other := opened(t, url)
 	c := dialed(t, s.PostgresURL())
+	exec(t, c, `DELETE FROM purge_race`)               // with -count, the table exists
 	for _, name := range []string{"first", "second"} { // both have been free for two days
 		exec(t, c, `INSERT INTO purge_race SELECT '`+name+`', '', 1, -(extract(epoch FROM now())-2*86400)*1000000`)
 	}
