@@ -267,3 +267,34 @@ func binds(req any) bool {
 	}
 	return false
 }
+
+// A waiter whose TTL is longer than that of a place changes its etcd lease when its turn comes. The deadline of the lock
+// counts from before the request for that was sent, not from its reply.
+func TestDeadlineOfChangedLeaseCountsFromSending(t *testing.T) {
+	t.Parallel()
+	const ttl, late = 2 * placeTTL, 500 * time.Millisecond
+	s := shared(t)
+	var answered atomic.Int64 // when the server had carried out the request, in µs
+	b := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any,
+		cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if binds(req) {
+			answered.Store(time.Now().UnixMicro())
+			time.Sleep(late + backend.Margin(ttl)) // sleeps: a slow link
+		}
+		return err
+	})
+	holder := acquire(t, opened(t, s.URL()), req("k", time.Minute))
+	done := queueUp(t, b, waiting("k", ttl), 1)
+	answered.Store(0)
+	release(t, holder)
+	l := granted(t, done, 2*soon).Lease
+	if answered.Load() == 0 {
+		t.Fatal("the lock has not changed its lease: the test proves nothing")
+	}
+	if over := l.Deadline().Sub(backend.Deadline(time.UnixMicro(answered.Load()), ttl)); over > 0 {
+		t.Errorf("the deadline is %v later than the TTL allows", over)
+	}
+	release(t, l)
+}

@@ -464,3 +464,24 @@ func TestCloseEndsWaitForStoppedBucket(t *testing.T) {
 		}
 	}
 }
+
+// A process is stopped after it has written its release, and its lock is broken. When it continues, it repeats the
+// release and finds nothing, but the lease was released, not lost.
+func TestRepeatedReleaseIsNoLoss(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := open(t, dir)
+	c := start(t, dir, "shell", stopVariable+"=written STOP")
+	c.ok("try k 60000")
+	c.ok("arm")
+	c.send("release")
+	c.awaitStop()
+	l := mustWait(t, b, "k", time.Minute)
+	c.thaw()
+	if line := c.answer(); !strings.HasPrefix(line, "ok") {
+		t.Errorf("release, stopped and gone on: %s, want ok", line)
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -191,3 +191,28 @@ func TestFreedKeyIsFree(t *testing.T) {
 		}
 	})
 }
+
+// A contextOfFreeKey ends when its key is held.
+type contextOfFreeKey struct {
+	context.Context
+	b   *memory.Backend
+	key string
+}
+
+func (c contextOfFreeKey) Err() error {
+	if h, err := c.b.Inspect(context.Background(), c.key); err == nil && h.Held() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// If a context ends just after the store has granted a free key, the Acquire fails, and the key is free again.
+func TestContextEndsAfterGrant(t *testing.T) {
+	s := memory.NewStore()
+	b, other := client(t, s), client(t, s)
+	ctx := contextOfFreeKey{t.Context(), other, "k"}
+	if l, err := b.Acquire(ctx, request("k", time.Hour, false)); err == nil {
+		t.Fatalf("granted with token %d", l.Token())
+	}
+	mustTry(t, other, "k", time.Hour)
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // proxied opens a Backend that connects through a proxy.
@@ -146,4 +147,51 @@ func TestGivingUpWaitsForTheTurn(t *testing.T) {
 	if err := kept.Renew(context.Background(), time.Minute); err != nil {
 		t.Error(err)
 	}
+}
+
+// The renewal after a long wait sets the deadline, which counts from before the renewal was sent, not from its reply.
+func TestLateRenewalCountsFromSending(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	p := storetest.NewProxy(t, s.Addr)
+	a, b := opened(t, s.PostgresURL()), opened(t, s.via(p.Addr))
+	const ttl, late = 10 * time.Second, time.Second
+	held := acquire(t, a, req("k", time.Minute))
+	done := startAcquire(context.Background(), b, waiting("k", ttl))
+	queued(t, a, "k", 1)
+	time.Sleep(ttl/lateGrant + 100*time.Millisecond) // sleeps: the wait that makes a grant late
+	p.Set(func(p *storetest.Proxy) { p.Delay = late })
+	release(t, held)
+	o := granted(t, done, 2*late+soon)
+	p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
+	if over := o.Lease.Deadline().Sub(backend.Deadline(o.At.Add(-late), ttl)); over > 0 {
+		t.Errorf("the deadline is %v later than the TTL allows, of a renewal that was sent %v before its reply", over, late)
+	}
+	release(t, o.Lease)
+}
+
+// A late release or renewal of a lease that has ended does not touch the next lease of its session, even on the same
+// key.
+func TestLateRequestSparesNextOfSession(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s := shared(t)
+	b, other := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
+	first := acquire(t, b, req("k", time.Minute)).(*kit.Life)
+	release(t, first)
+	r := req("k", time.Minute)
+	next := acquire(t, b, r)
+	if next.(*kit.Life).Data.(*checkout).s != first.Data.(*checkout).s {
+		t.Fatal("another session: the test proves nothing")
+	}
+	if _, err := (requests{b}).RenewLease(ctx, first, time.Hour); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("a late renewal: %v", err)
+	}
+	if err := (requests{b}).ReleaseLease(ctx, first); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("a late release: %v", err)
+	}
+	if h, err := other.Inspect(ctx, "k"); err != nil || h.Owner != r.Owner || h.TTL > time.Minute {
+		t.Errorf("after late requests: %+v, %v", h, err)
+	}
+	release(t, next)
 }

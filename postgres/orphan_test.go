@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A network path may reset a connection while the session behind it lives on and has executed the request. The repeated
@@ -223,4 +224,32 @@ func TestLostLeasesAreLookedForTogether(t *testing.T) {
 			t.Errorf("%d sessions to look for those of %d leases", p.made, n)
 		}
 	})
+}
+
+// A session that becomes an orphan while others are being terminated is terminated, too.
+func TestOrphanDuringTermination(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, s.via(p.Addr))
+	c := dialed(t, s.PostgresURL())
+	var orphans []server
+	for range 2 {
+		o := dialed(t, s.PostgresURL())
+		orphans = append(orphans, server{
+			pid:   query[string](t, o, "SELECT pg_backend_pid()::text"),
+			begun: query[string](t, o, "SELECT backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"),
+		})
+	}
+	ended := func(o server) func() bool {
+		return func() bool {
+			return query[int](t, c, "SELECT count(*) FROM pg_stat_activity WHERE pid = "+o.pid) == 0
+		}
+	}
+	p.Set(func(p *storetest.Proxy) { p.Delay = time.Second }) // the query has not returned when it has its effect
+	b.terminateLater(orphans[0])
+	until(t, 2*soon, "the first is terminated", ended(orphans[0]))
+	b.terminateLater(orphans[1])
+	p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
+	until(t, 3*soon, "the second is terminated", ended(orphans[1]))
 }

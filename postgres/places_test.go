@@ -76,3 +76,28 @@ func TestPollingWaiterJoinsQueue(t *testing.T) {
 	release(t, granted(t, second, soon).Lease)
 	release(t, granted(t, third, soon).Lease)
 }
+
+// Leases that were waited for do not count as waiters: however many a client holds, MaxLeases/2 more of its waiters
+// join the server's queue.
+func TestGrantedWaitersLeaveQueue(t *testing.T) {
+	t.Parallel()
+	url := shared(t).PostgresURL()
+	a, b := opened(t, url), opened(t, url+"&lock_max_leases=4")
+	wait := func(key string) (backend.Lease, <-chan outcome) {
+		l := acquire(t, a, req(key, time.Minute))
+		done := startAcquire(context.Background(), b, waiting(key, time.Minute))
+		queued(t, a, key, 1)
+		return l, done
+	}
+	var held []backend.Lease
+	for _, key := range []string{"k1", "k2"} {
+		l, done := wait(key)
+		release(t, l)
+		held = append(held, granted(t, done, soon).Lease)
+	}
+	l, done := wait("k3") // which only a waiter in the server's queue passes
+	release(t, l)
+	for _, l := range append(held, granted(t, done, soon).Lease) {
+		release(t, l)
+	}
+}

@@ -269,3 +269,40 @@ func minReplicas(t *testing.T, url string) {
 	}
 	release(t, l)
 }
+
+// A grant that only some of the required replicas acknowledge does not count.
+func TestFewerReplicasThanRequired(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, s.at(p.Addr)+"?lock_min_replicas=2&timeout=1s")
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func(piece []byte) bool { // of the two replicas that WAIT should count, there seems to be one
+			if n := len(piece) - len(":0\r\n"); n >= 0 && string(piece[n:]) == ":0\r\n" {
+				piece[n+1] = '1'
+			}
+			return true
+		}
+	})
+	_, err := b.Acquire(context.Background(), req("k", time.Minute))
+	p.Set(func(p *storetest.Proxy) { p.Replies = nil })
+	if !errors.Is(err, exchange.ErrReplicas) || !strings.Contains(err.Error(), "1 of 2") {
+		t.Errorf("acquire with one of two replicas: %v", err)
+	}
+}
+
+// The tokens of readers too increase if the server's clock steps back, beside other readers or alone.
+func TestReadersTokensIncreaseAfterClockStep(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	b := opened(t, s.URL)
+	last := uint64(time.Now().Add(time.Hour).UnixMicro()) // the counter of a clock that was an hour ahead
+	s.raw(t).Set(context.Background(), b.naming.names("k").fence, last, time.Minute)
+	for i := range 3 {
+		l := acquire(t, b, shared(req("k", time.Minute)))
+		if l.Token() <= last {
+			t.Errorf("reader %d: token %d after %d", i, l.Token(), last)
+		}
+		last = l.Token()
+	}
+}

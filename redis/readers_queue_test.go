@@ -199,3 +199,22 @@ func TestQueueBeforeAFreeKey(t *testing.T) {
 		}
 	}
 }
+
+// A writer that is first in the queue after the readers ahead of it have entered keeps its place: the queue expires
+// again, and nobody takes the writer for dead.
+func TestWriterBehindAdmittedReaders(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	b := opened(t, s.URL)
+	l := acquire(t, b, req("k", time.Hour))
+	reader := queueUp(t, b, shared(waiting("k", time.Hour)), 1)
+	writer := queueUp(t, b, waiting("k", time.Hour), 2)
+	release(t, l)
+	if left := s.raw(t).PTTL(context.Background(), b.naming.names("k").queue).Val(); left <= 0 {
+		t.Errorf("the queue ends in %v, want within a minute", left)
+	}
+	first := granted(t, reader, soon).Lease
+	refused(t, b, shared(req("k", time.Hour)))
+	release(t, first)
+	release(t, granted(t, writer, soon).Lease)
+}

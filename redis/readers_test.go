@@ -13,6 +13,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/exchange"
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
@@ -340,4 +341,26 @@ func TestFullServerWithReaders(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 	release(t, granted(t, reader, soon).Lease)
 	release(t, acquire(t, b, shared(req("new", time.Minute))))
+}
+
+// A repeated request of a reader that arrives late does not shorten what a renewal has granted since.
+func TestLateRequestOfReader(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	b := opened(t, s.URL)
+	admin, ctx := s.raw(t), context.Background()
+	r := shared(req("k", 10*time.Second))
+	l := acquire(t, b, r)
+	if err := l.Renew(ctx, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	n := b.naming.names("k")
+	late := acquireSharedScript.Request([]string{n.lock, n.queue, n.fence}, r.Owner, 1000, b.channel, "0", before(true, true))
+	if answer := exchange.Send(ctx, admin, []exchange.Request{late})[0]; answer.V != fmt.Sprint(l.Token()) {
+		t.Errorf("a late acquire of a reader: %v, %v, want its token %d", answer.V, answer.Err, l.Token())
+	}
+	if h := inspect(t, b, "k"); h.TTL < 50*time.Second || h.Shared != 1 {
+		t.Errorf("after a late acquire: %+v", h)
+	}
+	release(t, l)
 }

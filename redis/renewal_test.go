@@ -13,6 +13,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -146,4 +147,42 @@ func TestRepeatedRenewalArrivesLate(t *testing.T) {
 			})
 		}
 	}
+}
+
+// If a waiter is cancelled, one of whose requests got no reply, that request may arrive after the waiter has been
+// removed from the queue. The store then removes it again.
+func TestLateRequestOfCancelledWaiter(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	admin := s.raw(t)
+	holder := opened(t, s.URL)
+	d := &detour{digest: acquireScript.Digest}
+	client := s.raw(t)
+	client.AddHook(d)
+	b, err := onClient(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	l := acquire(t, holder, req("k", time.Hour))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	d.armed.Store(true)
+	done := startAcquire(ctx, b, waiting("k", time.Hour))
+	storetest.Queued(t, holder, "k", 1)
+	begun := time.Now()
+	cancel()
+	<-done
+	queue := b.naming.names("k").queue
+	waiters := func() int64 { return admin.ZCard(context.Background(), queue).Val() }
+	until(t, soon, "the waiter is removed", func() bool { return waiters() == 0 })
+	d.args[len(d.args)-1] = "1" // to queue
+	if err := admin.Do(context.Background(), d.args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > 900*time.Millisecond {
+		t.Skipf("the request arrived after %v: by then the cleanup may have ended", took)
+	}
+	until(t, soon, "the waiter is removed again", func() bool { return waiters() == 0 })
+	release(t, l)
 }

@@ -314,3 +314,69 @@ func TestRenewRacesRelease(t *testing.T) {
 		}
 	}
 }
+
+// If a waiter's request hangs until it times out, and the lease that a later request gets is lost, the store removes
+// what the request that hung may have acquired meanwhile.
+func TestRepeatedAfterLoss(t *testing.T) {
+	t.Parallel()
+	const hangs = 4 * time.Second
+	s := ownDatabase(t)
+	admin := s.raw(t)
+	ctx := context.Background()
+	holder := opened(t, s.URL)
+	var w wire
+	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: s.Addr, Dialer: w.dial, ReadTimeout: hangs, MaxRetries: -1})
+	defer theirs.Close()
+	b, err := onClient(theirs, &Options{Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	release(t, acquire(t, b, req("warm", time.Minute)))
+	l := acquire(t, holder, req("k", time.Hour))
+	r := waiting("k", time.Second)
+	done := queueUp(t, b, r, 1)
+	w.set(func() { w.hang = true }) // the request that the waiter sends when it is notified
+	begun := time.Now()
+	release(t, l)
+	next := granted(t, done, soon).Lease
+	<-next.Lost()
+	if b.leases.Idle() {
+		t.Skipf("%v after it was sent, the request that hung has ended", time.Since(begun))
+	}
+	lock := b.naming.lock("k")
+	admin.Set(ctx, lock, lockValue(next.Token()+1, r.Owner), time.Hour) // as the late request would
+	until(t, hangs+soon, "the client has ended the request", b.leases.Idle)
+	until(t, soon, "the key is free", func() bool { return admin.Exists(ctx, lock).Val() == 0 })
+}
+
+// If the reply to the request of Break that ends the lease is lost, the repeated request finds nothing, and Break still
+// succeeds.
+func TestLostReplyOfBreak(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, s.at(p.Addr))
+	for _, r := range []backend.Request{req("k", time.Minute), shared(req("k", time.Minute))} {
+		l := acquire(t, b, r)
+		replies := 0
+		p.Set(func(p *storetest.Proxy) {
+			p.Replies = func([]byte) bool {
+				if replies++; replies == 2 { // the first reads the token
+					p.Cut()
+				}
+				return replies != 2
+			}
+		})
+		if err := b.Break(context.Background(), r.Key, r.Owner); err != nil {
+			t.Errorf("break whose reply was lost: %v", err)
+		}
+		if replies < 3 {
+			t.Errorf("%d replies: none was lost, the test proves nothing", replies)
+		}
+		p.Set(func(p *storetest.Proxy) { p.Replies = nil })
+		if err := l.Release(context.Background()); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("release after the break: %v", err)
+		}
+	}
+}

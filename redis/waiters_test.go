@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -353,4 +354,51 @@ func TestForbiddenSubscription(t *testing.T) {
 	done := queueUp(t, b, waiting("k", time.Minute), 1)
 	release(t, l)
 	release(t, granted(t, done, soon).Lease)
+}
+
+// Waiters keep their order if the counter from which their places come is lost.
+func TestOrderSurvivesLossOfCounter(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	b := opened(t, s.URL)
+	l := acquire(t, b, req("k", time.Hour))
+	first := queueUp(t, b, waiting("k", time.Hour), 1)
+	s.raw(t).Del(context.Background(), b.naming.names("k").fence)
+	second := queueUp(t, b, waiting("k", time.Hour), 2)
+	release(t, l)
+	l = granted(t, first, soon).Lease
+	select {
+	case o := <-second:
+		t.Errorf("the second waiter was granted the key before the first released it: %v", o.Err)
+	default:
+	}
+	release(t, l)
+	release(t, granted(t, second, soon).Lease)
+}
+
+// A waiter with a short TTL survives seconds without a subscription.
+func TestShortLeaseWaitsForSubscription(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	p := storetest.NewProxy(t, s.Addr)
+	holder, b := opened(t, s.URL), opened(t, s.at(p.Addr))
+	l := acquire(t, holder, req("k", time.Hour))
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func(piece []byte) bool { return !bytes.Contains(piece, []byte("subscribe")) }
+	})
+	done := startAcquire(context.Background(), b, waiting("k", minTTL))
+	select {
+	case o := <-done:
+		t.Fatalf("a waiter without a subscription: %v", o.Err)
+	case <-time.After(20 * minTTL): // sleeps: the outage
+	}
+	p.Set(func(p *storetest.Proxy) { p.Replies = nil })
+	p.Cut()
+	storetest.Queued(t, holder, "k", 1)
+	release(t, l)
+	if o := <-done; o.Err == nil {
+		_ = o.Lease.Release(context.Background()) // it may have expired on a busy machine
+	} else if !errors.Is(o.Err, backend.ErrLost) {
+		t.Error(o.Err)
+	}
 }

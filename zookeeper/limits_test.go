@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestLimits(t *testing.T) {
@@ -202,4 +203,24 @@ func TestLongLeaseIsWhole(t *testing.T) {
 	if err := l.Renew(t.Context(), time.Hour); !errors.Is(err, backend.ErrLost) {
 		t.Errorf("renew %v after the deadline: %v", time.Since(end), err)
 	}
+}
+
+// The deadline of a waiter counts from before the write that proves its node when its turn comes, not from the reply.
+func TestWaitersDeadlineCountsFromSending(t *testing.T) {
+	t.Parallel()
+	const ttl, late = 6 * time.Second, 300 * time.Millisecond // shorter than two heartbeats
+	s := on(t, usual)
+	p := newProxy(t, s.Addr)
+	other, b := opened(t, s.url()), opened(t, s.at(p.Addr))
+	holder := acquire(t, other, req("k", time.Minute))
+	done := storetest.QueueUp(t, b, waiting("k", ttl), 1)
+	time.Sleep(ttl / 4) // sleeps: the write that created the waiter's node must be old
+	p.set(func(p *proxy) { p.delay = late })
+	release(t, holder)
+	o := storetest.Granted(t, done, 2*late+soon)
+	p.set(func(p *proxy) { p.delay = 0 })
+	if over := o.Lease.Deadline().Sub(backend.Deadline(o.At.Add(-late), ttl)); over > 0 {
+		t.Errorf("the deadline is %v later than the TTL allows, of a write that was sent %v before its reply", over, late)
+	}
+	releaseOrExpire(t, o.Lease)
 }

@@ -213,3 +213,25 @@ func TestMovingLeaseIsNotLookedAfterYet(t *testing.T) {
 	to.removeNode(n)
 	release(t, l)
 }
+
+// If the reply to the delete of a Break is lost, the repeated delete finds no node, and Break still succeeds.
+func TestLostReplyOfBreak(t *testing.T) {
+	t.Parallel()
+	s := on(t, usual)
+	p := newProxy(t, s.Addr)
+	holder, b := opened(t, s.url()), opened(t, s.at(p.Addr))
+	r := req("k", time.Minute)
+	l := acquire(t, holder, r)
+	met := p.once(opDelete, func() (forward, cut bool) { return true, true })
+	if err := b.Break(t.Context(), "k", r.Owner); err != nil {
+		t.Errorf("break whose reply was lost: %v", err)
+	}
+	select {
+	case <-met:
+	default:
+		t.Fatal("no delete was sent: the test proves nothing")
+	}
+	if err := l.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release after the break: %v", err)
+	}
+}

@@ -293,3 +293,130 @@ func TestRepeatedRenewalArrivesLate(t *testing.T) {
 		storetest.Release(t, l)
 	}
 }
+
+// If the reply to a Break is lost, the repeated statement finds no lease, and Break still succeeds.
+func TestLostReplyOfBreak(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, strings.Replace(tableURL(s), s.Addr, p.Addr, 1)+"&lock_table=lost_break")
+	r := req("k", time.Minute)
+	if err := b.Break(t.Context(), "k", r.Owner); !errors.Is(err, backend.ErrLost) { // prepares the statement
+		t.Fatal(err)
+	}
+	l := acquire(t, b, r)
+	if err := b.Break(t.Context(), "other", r.Owner); !errors.Is(err, backend.ErrLost) { // on the connection of the acquire
+		t.Fatal(err)
+	}
+	lost := p.LoseReply()
+	if err := b.Break(t.Context(), "k", r.Owner); err != nil {
+		t.Errorf("break whose reply was lost: %v", err)
+	}
+	<-lost
+	if err := l.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release after the break: %v", err)
+	}
+}
+
+// A batch does not renew the lease of a key that has a new owner.
+func TestBatchSparesNewOwner(t *testing.T) {
+	t.Parallel()
+	url := tableURL(together.Get(t)) + "&lock_table=new_owner"
+	a, b := opened(t, url), opened(t, url)
+	list := storetest.HoldMany(t, a, 0, 3, time.Minute)
+	key := "many1"
+	h, err := b.Inspect(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Break(t.Context(), key, h.Owner); err != nil {
+		t.Fatal(err)
+	}
+	next := acquire(t, b, req(key, time.Hour))
+	for i, err := range a.RenewBatch(t.Context(), list) {
+		if lost := errors.Is(err, backend.ErrLost); lost != (i == 1) || !lost && err != nil {
+			t.Errorf("lease %d: %v", i, err)
+		}
+	}
+	if h, err := b.Inspect(t.Context(), key); err != nil || h.Token != next.Token() || h.TTL < time.Hour-soon {
+		t.Errorf("the key of the new owner: %+v, %v", h, err)
+	}
+	release(t, next)
+	release(t, list[0].Lease)
+	release(t, list[2].Lease)
+}
+
+// If the reply to a grant is lost and the repeated statement gets one, the first may be executed after the release. The
+// store then removes the owner once more.
+func TestRepeatedGrantArrivesLate(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	p := storetest.NewProxy(t, s.Addr)
+	url := tableURL(s) + "&lock_table=late_grant"
+	b, other := opened(t, strings.Replace(url, s.Addr, p.Addr, 1)), opened(t, url)
+	release(t, acquire(t, b, req("k", time.Minute))) // prepares the statement
+	r := req("k", time.Minute)
+	var once sync.Once
+	lost := make(chan struct{})
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func([]byte) bool { // not LoseReply, because the reply to a purge may arrive first
+			first := false
+			if h, err := other.Inspect(t.Context(), "k"); err == nil && h.Owner == r.Owner {
+				once.Do(func() {
+					first = true
+					p.Cut()
+					close(lost)
+				})
+			}
+			return !first
+		}
+	})
+	l := acquire(t, b, r)
+	<-lost
+	p.Set(func(p *storetest.Proxy) { p.Replies = nil })
+	release(t, l)
+	if _, err := other.Acquire(t.Context(), r); err != nil { // the same statement as the first try's
+		t.Fatal(err)
+	}
+	storetest.Until(t, soon, "the key is free", func() bool {
+		h, err := other.Inspect(t.Context(), "k")
+		return err == nil && !h.Held()
+	})
+}
+
+// A key that is acquired while old rows are being deleted keeps its row.
+func TestPurgeSparesNewLease(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	p := storetest.NewProxy(t, s.Addr)
+	url := tableURL(s) + "&lock_table=purge_race"
+	other := opened(t, url)
+	c := dialed(t, s.PostgresURL())
+	exec(t, c, `DELETE FROM purge_race`)               // with -count, the table exists
+	for _, name := range []string{"first", "second"} { // both have been free for two days
+		exec(t, c, `INSERT INTO purge_race SELECT '`+name+`', '', 1, -(extract(epoch FROM now())-2*86400)*1000000`)
+	}
+	r := req("first", time.Minute)
+	var once sync.Once
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func(reply []byte) bool {
+			if bytes.Contains(reply, []byte("first")) { // the list of old rows
+				once.Do(func() { _, _ = other.Acquire(t.Context(), r) })
+			}
+			return true
+		}
+	})
+	b := opened(t, strings.Replace(url, s.Addr, p.Addr, 1))
+	release(t, acquire(t, b, req("k", time.Minute)))
+	storetest.Until(t, soon, "the other row is deleted", func() bool {
+		rows, err := c.Query(t.Context(), `SELECT 1 FROM purge_race WHERE name='second'`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		return !rows.Next()
+	})
+	if h, err := other.Inspect(t.Context(), "first"); err != nil || h.Owner != r.Owner {
+		t.Errorf("a key that was acquired meanwhile: %+v, %v", h, err)
+	}
+}

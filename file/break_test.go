@@ -1,0 +1,44 @@
+//go:build linux
+
+package file
+
+import (
+	"testing"
+	"time"
+)
+
+// The lock of a file that was replaced is not broken again: a process that still waits for it would put the old state
+// back.
+func TestReplacedFileIsNotBroken(t *testing.T) {
+	t.Parallel()
+	s, err := openStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.spare.close()
+	old, _, ok, err := s.tryLock(t.Context(), s.path(bucketName("k")), true)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	defer s.close(old)
+	s.breakLock(t.Context(), old)
+	update := func(change func(r *record, now int64) bool) {
+		t.Helper()
+		if err := s.update(t.Context(), "k", true, func(r *record, now int64) (bool, error) {
+			return change(r, now), nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(func(r *record, now int64) bool {
+		r.leases = []lease{{"owner", 1, now + int64(time.Minute), false}}
+		return true
+	})
+	s.breakLock(t.Context(), old)
+	update(func(r *record, _ int64) bool {
+		if r.lease("owner") == nil {
+			t.Errorf("the lease is gone: %+v", r)
+		}
+		return false
+	})
+}
