@@ -1,0 +1,62 @@
+package conformance_test
+
+import (
+	"slices"
+	"time"
+)
+
+// exclusiveMutants are bugs of exclusive leases in narrow situations: what a channel, a callback or a result means after
+// a later call, which leases one timer or one batch serves, and what a token survives.
+var exclusiveMutants = []mutant{
+}
+
+// isExclusive reports whether the server has one of exclusiveMutants.
+func (s *server) isExclusive() bool {
+	return slices.ContainsFunc(exclusiveMutants, func(m mutant) bool { return m.bug == s.bug })
+}
+
+// forgetsTokens reports whether the server's tokens count from 1, and are forgotten at times.
+func (s *server) forgetsTokens() bool {
+	return s.is("token is forgotten with a broken lease that nobody waits for", "token is forgotten after twice the TTL",
+		"token is forgotten when a waiter leaves", "token is forgotten when a resumed lease is released")
+}
+
+// forgetsToken forgets the token of key, if the server has the bug.
+func (s *server) forgetsToken(bug, key string) {
+	if s.is(bug) {
+		delete(s.tokens, key)
+	}
+}
+
+// forgetsTokenLate forgets the token of key, as a bug, when twice the TTL of its last grant or renewal has passed.
+func (s *server) forgetsTokenLate(key string) {
+	if e := s.keys[key]; e != nil && time.Now().After(e.tokenUntil) {
+		s.forgetsToken("token is forgotten after twice the TTL", key)
+	}
+}
+
+// sweeps reports whether the store ends another expired lease now.
+func (s *server) sweeps(now time.Time) bool {
+	if !s.is("at most 100 leases expire in 100 ms") {
+		return true
+	}
+	if slot := now.UnixMilli() / 100; slot != s.slot {
+		s.slot, s.swept = slot, 0
+	}
+	s.swept++
+	return s.swept <= 100
+}
+
+// closeAlone releases leases of a client that is closed, as a bug.
+func (s *server) closeAlone(c *client) {
+	if !s.is("Close releases leases that were waited for") {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, e := range s.keys {
+		if e.client == c && e.owner != "" && e.waited {
+			s.endLocked(key, e)
+		}
+	}
+}
