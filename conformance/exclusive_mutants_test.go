@@ -8,6 +8,10 @@ import (
 // exclusiveMutants are bugs of exclusive leases in narrow situations: what a channel, a callback or a result means after
 // a later call, which leases one timer or one batch serves, and what a token survives.
 var exclusiveMutants = []mutant{
+	{"channel of Lost is a new one after Renew", "LostFollowsRenewal"},
+	{"channel of Lost from before a Renew closes at the old deadline", "LostFollowsRenewal"},
+	{"release of the lease that ends first stops the timer of the others", "LostAtDeadline"},
+	{"of leases renewed in one batch only the first is lost at the deadline", "LostFollowsRenewal"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
