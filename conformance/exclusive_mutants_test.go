@@ -12,6 +12,10 @@ var exclusiveMutants = []mutant{
 	{"channel of Lost from before a Renew closes at the old deadline", "LostFollowsRenewal"},
 	{"release of the lease that ends first stops the timer of the others", "LostAtDeadline"},
 	{"of leases renewed in one batch only the first is lost at the deadline", "LostFollowsRenewal"},
+	{"OnLost calls under the lock of Deadline", "OnLostCallsWhateverEndsIt"},
+	{"OnLost calls before Lost closes when its client is closed", "OnLostCallsWhateverEndsIt"},
+	{"OnLost calls before Lost closes when a renewal hears of the loss", "OnLostCallsWhateverEndsIt"},
+	{"OnLost forgets its functions when a batch renews the lease", "OnLostCallsWhateverEndsIt"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
