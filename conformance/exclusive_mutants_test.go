@@ -16,6 +16,7 @@ var exclusiveMutants = []mutant{
 	{"OnLost calls before Lost closes when its client is closed", "OnLostCallsWhateverEndsIt"},
 	{"OnLost calls before Lost closes when a renewal hears of the loss", "OnLostCallsWhateverEndsIt"},
 	{"OnLost forgets its functions when a batch renews the lease", "OnLostCallsWhateverEndsIt"},
+	{"stale release makes the client forget its next lease of the key", "StaleReleaseSparesNewHolder"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
