@@ -17,6 +17,8 @@ var exclusiveMutants = []mutant{
 	{"OnLost calls before Lost closes when a renewal hears of the loss", "OnLostCallsWhateverEndsIt"},
 	{"OnLost forgets its functions when a batch renews the lease", "OnLostCallsWhateverEndsIt"},
 	{"stale release makes the client forget its next lease of the key", "StaleReleaseSparesNewHolder"},
+	{"context of Renew ends the lease", "CancelledAfterGrant"},
+	{"Renew whose own context ends after the reply is undone", "CancelledAfterGrant"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
