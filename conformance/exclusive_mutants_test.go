@@ -19,6 +19,7 @@ var exclusiveMutants = []mutant{
 	{"stale release makes the client forget its next lease of the key", "StaleReleaseSparesNewHolder"},
 	{"context of Renew ends the lease", "CancelledAfterGrant"},
 	{"Renew whose own context ends after the reply is undone", "CancelledAfterGrant"},
+	{"Release that its context ends under way is not repeated", "CancelledReleaseUnderWay"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
