@@ -20,6 +20,7 @@ var exclusiveMutants = []mutant{
 	{"context of Renew ends the lease", "CancelledAfterGrant"},
 	{"Renew whose own context ends after the reply is undone", "CancelledAfterGrant"},
 	{"Release that its context ends under way is not repeated", "CancelledReleaseUnderWay"},
+	{"batch that meets a Renew keeps the later deadline", "ConcurrentRenewalsAgree"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
