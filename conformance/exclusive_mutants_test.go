@@ -21,6 +21,12 @@ var exclusiveMutants = []mutant{
 	{"Renew whose own context ends after the reply is undone", "CancelledAfterGrant"},
 	{"Release that its context ends under way is not repeated", "CancelledReleaseUnderWay"},
 	{"batch that meets a Renew keeps the later deadline", "ConcurrentRenewalsAgree"},
+	{"lease that a batch has refused as invalid is not renewed again", "RenewBatchReportsEach"},
+	{"lease of a batch whose context had ended is not renewed again", "RenewBatchReportsEach"},
+	{"answers of a batch are overwritten by the next one", "RenewBatchReportsEach"},
+	{"batch has one answer for a lease that it contains twice", "RenewBatchReportsEach"},
+	{"lease that a batch contains twice has the first deadline and the last expiry", "RenewBatchReportsEach"},
+	{"batch matches its answers by key", "RenewBatchReportsEach"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
