@@ -27,6 +27,7 @@ var exclusiveMutants = []mutant{
 	{"batch has one answer for a lease that it contains twice", "RenewBatchReportsEach"},
 	{"lease that a batch contains twice has the first deadline and the last expiry", "RenewBatchReportsEach"},
 	{"batch matches its answers by key", "RenewBatchReportsEach"},
+	{"answers of a batch are in the order of TTLs", "BatchFindsLossesAnywhere"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
