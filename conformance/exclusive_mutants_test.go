@@ -28,6 +28,7 @@ var exclusiveMutants = []mutant{
 	{"lease that a batch contains twice has the first deadline and the last expiry", "RenewBatchReportsEach"},
 	{"batch matches its answers by key", "RenewBatchReportsEach"},
 	{"answers of a batch are in the order of TTLs", "BatchFindsLossesAnywhere"},
+	{"break compares, then ends", "BreakRacesRelease"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
