@@ -29,6 +29,9 @@ var exclusiveMutants = []mutant{
 	{"batch matches its answers by key", "RenewBatchReportsEach"},
 	{"answers of a batch are in the order of TTLs", "BatchFindsLossesAnywhere"},
 	{"break compares, then ends", "BreakRacesRelease"},
+	{"HeldErrors of a client are one", "HeldErrorNamesHolder"},
+	{"HeldError has the TTL of the grant after a renewal", "HeldErrorNamesHolder"},
+	{"HeldError has the whole TTL and not the rest", "HeldErrorNamesHolder"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
