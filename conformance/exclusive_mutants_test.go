@@ -32,6 +32,8 @@ var exclusiveMutants = []mutant{
 	{"HeldErrors of a client are one", "HeldErrorNamesHolder"},
 	{"HeldError has the TTL of the grant after a renewal", "HeldErrorNamesHolder"},
 	{"HeldError has the whole TTL and not the rest", "HeldErrorNamesHolder"},
+	{"next list overwrites the keys of the last one", "ListReturnsHeldKeys"},
+	{"list of the empty prefix is empty", "ListReturnsHeldKeys"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
