@@ -34,6 +34,8 @@ var exclusiveMutants = []mutant{
 	{"HeldError has the whole TTL and not the rest", "HeldErrorNamesHolder"},
 	{"next list overwrites the keys of the last one", "ListReturnsHeldKeys"},
 	{"list of the empty prefix is empty", "ListReturnsHeldKeys"},
+	{"Break of nobody prolongs the holder's lease", "RefusedAttemptsProlongNothing"},
+	{"at most 100 leases expire in 100 ms", "TTLNotLate"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
