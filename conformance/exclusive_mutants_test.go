@@ -36,6 +36,10 @@ var exclusiveMutants = []mutant{
 	{"list of the empty prefix is empty", "ListReturnsHeldKeys"},
 	{"Break of nobody prolongs the holder's lease", "RefusedAttemptsProlongNothing"},
 	{"at most 100 leases expire in 100 ms", "TTLNotLate"},
+	{"token is forgotten with a broken lease that nobody waits for", "TokensIncrease"},
+	{"token is forgotten after twice the TTL", "TokensIncrease"},
+	{"token is forgotten when a waiter leaves", "TokensIncreaseForWaiters"},
+	{"token is forgotten when a resumed lease is released", "TokensIncrease"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
