@@ -40,6 +40,7 @@ var exclusiveMutants = []mutant{
 	{"token is forgotten after twice the TTL", "TokensIncrease"},
 	{"token is forgotten when a waiter leaves", "TokensIncreaseForWaiters"},
 	{"token is forgotten when a resumed lease is released", "TokensIncrease"},
+	{"Inspect of a broken key returns its last token", "OddKeysAreServed"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
