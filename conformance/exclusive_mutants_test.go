@@ -41,6 +41,10 @@ var exclusiveMutants = []mutant{
 	{"token is forgotten when a waiter leaves", "TokensIncreaseForWaiters"},
 	{"token is forgotten when a resumed lease is released", "TokensIncrease"},
 	{"Inspect of a broken key returns its last token", "OddKeysAreServed"},
+	{"store keeps a record of each renewal", "StoreForgetsEndedLeases"},
+	{"each batch leaves a goroutine until Close", "ClientForgetsEndedLeases"},
+	{"each renewal leaves a goroutine until Close", "ClientForgetsEndedLeases"},
+	{"each List leaves a goroutine until Close", "ClientForgetsEndedLeases"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
