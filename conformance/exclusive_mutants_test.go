@@ -45,6 +45,7 @@ var exclusiveMutants = []mutant{
 	{"each batch leaves a goroutine until Close", "ClientForgetsEndedLeases"},
 	{"each renewal leaves a goroutine until Close", "ClientForgetsEndedLeases"},
 	{"each List leaves a goroutine until Close", "ClientForgetsEndedLeases"},
+	{"batch of a closed client has no answers", "CloseRefusesLaterCalls"},
 }
 
 // isExclusive reports whether the server has one of exclusiveMutants.
