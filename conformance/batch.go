@@ -190,6 +190,12 @@ func renewBatchReportsEach(t *trial) {
 		t.errorf("a batch whose context had ended moved a deadline")
 	}
 	t.heldBy(first)
+	for _, g := range []*grant{first, bad} { // a failure does not last
+		t.renew(g, t.long())
+		t.renewInBatch(g, t.long())
+	}
+	t.batchesOfOneKey(batcher)
+	t.twiceInBatch(batcher)
 }
 
 // batchOfOne renews g in a batch of one lease.

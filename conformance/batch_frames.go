@@ -95,13 +95,17 @@ func batchFindsLossesAnywhere(t *trial) {
 		deliver := lossesWait()
 		taken := t.dropAll(grants, lost)
 		ttl = min(ttl+t.long()/4, t.longest())
+		ttls := make([]time.Duration, n)
+		for i := range ttls { // a store may group a batch by TTL
+			ttls[i] = ttl - t.long()/8*time.Duration(i*7%5)/5
+		}
 		before := time.Now()
 		t.spawn(deliver)
-		t.renewsExactly(batcher, grants, lost, ttl, before)
+		t.renewsExactly(batcher, grants, lost, ttls, before)
 		t.inTurns(n, func(i int) {
 			switch {
 			case !lost[i]:
-				t.remains(grants[i], ttl, "RenewBatch")
+				t.remains(grants[i], ttls[i], "RenewBatch")
 				return
 			case !t.within(soon, grants[i].Lost()):
 				t.breaks(6, "Lost is open after RenewBatch returned ErrLost")
@@ -152,14 +156,18 @@ func (t *trial) dropAll(grants []*grant, lost []bool) (taken []*grant) {
 // renewsExactly renews grants in one batch. The batch must renew exactly the leases that lost does not mark. before is
 // a time before the batch is sent.
 func (t *trial) renewsExactly(
-	batcher backend.BatchRenewer, grants []*grant, lost []bool, ttl time.Duration, before time.Time,
+	batcher backend.BatchRenewer, grants []*grant, lost []bool, ttls []time.Duration, before time.Time,
 ) {
 	n := len(grants)
 	deadlines := make([]time.Time, n)
 	for i, g := range grants {
 		deadlines[i] = g.Deadline()
 	}
-	errs := batcher.RenewBatch(t.ctx, toBatch(ttl, grants...))
+	batch := make([]backend.Renewal, n)
+	for i, g := range grants {
+		batch[i] = backend.Renewal{Lease: g.Lease, TTL: ttls[i]}
+	}
+	errs := batcher.RenewBatch(t.ctx, batch)
 	if len(errs) != n {
 		t.fatalf("a batch of %d leases has %d errors", n, len(errs))
 	}
@@ -170,10 +178,10 @@ func (t *trial) renewsExactly(
 			t.fatalf("lease %d of a batch of %d, which the store had dropped: %v, want ErrLost", i, n, err)
 		case lost[i]:
 		case err != nil:
-			t.lostInTime(err, deadlines[i], before, ttl)
+			t.lostInTime(err, deadlines[i], before, ttls[i])
 			t.fatalf("lease %d of a batch of %d, which is live: %v", i, n, err)
 		default:
-			t.keepsDeadline(grants[i], ttl, before, time.Now(), "RenewBatch")
+			t.keepsDeadline(grants[i], ttls[i], before, time.Now(), "RenewBatch")
 		}
 	}
 }

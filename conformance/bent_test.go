@@ -24,10 +24,15 @@ type bent struct {
 	renewing  atomic.Int64 // renewals under way
 	releasing atomic.Int64
 	silent    atomic.Bool // OnLost callbacks are suppressed
+
+	alone *aloneLease // the state of exclusiveBent
 }
 
 // bend returns life, or a lease with the mutant's bug.
 func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) backend.Lease {
+	if b := c.bendAlone(life); b != nil {
+		return b
+	}
 	b := &bent{Life: life, c: c, lost: make(chan struct{})}
 	closeAt := func(d time.Duration) { time.AfterFunc(d, func() { close(b.lost) }) }
 	switch c.server.bug {
@@ -76,6 +81,9 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 func (b *bent) is(bugs ...string) bool { return b.c.is(bugs...) }
 
 func (b *bent) Deadline() time.Time {
+	if b.alone != nil {
+		return b.deadlineAlone()
+	}
 	if d := b.batched.Load(); d != nil {
 		return *d
 	}
@@ -83,6 +91,9 @@ func (b *bent) Deadline() time.Time {
 }
 
 func (b *bent) Lost() <-chan struct{} {
+	if b.alone != nil {
+		return b.lostAlone()
+	}
 	if b.is("Lost never closes", "Lost closes at half the TTL", "Lost closes 3 seconds late",
 		"Lost closes at the first deadline",
 		"Lost closes after a clean release", "hung Renew keeps Lost open", "hung batch keeps Lost open") ||
@@ -93,6 +104,10 @@ func (b *bent) Lost() <-chan struct{} {
 }
 
 func (b *bent) OnLost(f func()) {
+	if b.alone != nil {
+		b.onLostAlone(f)
+		return
+	}
 	switch {
 	case b.is("OnLost calls twice"), b.Shared() && b.is("OnLost of a reader calls twice"):
 		b.Life.OnLost(f)
@@ -105,6 +120,9 @@ func (b *bent) OnLost(f func()) {
 }
 
 func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
+	if b.alone != nil {
+		return b.renewAlone(ctx, ttl)
+	}
 	ctx = b.c.only(ctx, "renewal under way ignores cancellation")
 	defer b.renewing.Add(-1)
 	switch met := b.renewing.Add(1) > 1; {
@@ -158,6 +176,9 @@ func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
 }
 
 func (b *bent) Release(ctx context.Context) error {
+	if b.alone != nil {
+		return b.releaseAlone(ctx)
+	}
 	b.silent.Store(b.is(silentRelease))
 	defer b.releasing.Add(-1)
 	if b.releasing.Add(1) > 1 && b.is(losesSecond) {

@@ -40,7 +40,7 @@ var cancelChecks = []Check{
 	},
 	{
 		Name: "CancelledAfterGrant",
-		Rule: "Backend.Acquire: the context ends the wait, not the lease",
+		Rule: "Backend.Acquire: the context ends the wait, not the lease; that of a renewal or Resume ends nothing later",
 		run:  cancelledAfterGrant,
 	},
 	{
@@ -250,6 +250,37 @@ func cancelledAfterGrant(t *trial) {
 		t.renew(g, t.long())
 		t.release(g)
 	}
+	t.cancelledAfterRenewal()
+}
+
+// cancelledAfterRenewal cancels the contexts of renewals, and of Resume, that have succeeded.
+func (t *trial) cancelledAfterRenewal() {
+	ways := t.renewals()
+	if resumer, ok := t.b.(backend.Resumer); ok {
+		ways = append(ways, renewal{"Resume", func(ctx context.Context, g *grant, ttl time.Duration) error {
+			_, err := resumer.Resume(ctx, backend.Request{Key: g.key, Owner: g.owner, TTL: ttl})
+			return err
+		}})
+	}
+	t.inChunks(len(ways), 2, func(i int) {
+		g, way := t.acquire(t.a, t.newKey(), t.long()), ways[i]
+		ctx, cancel := context.WithCancel(t.ctx)
+		defer cancel()
+		if way.what != "Resume" { // the first client of a resumed lease keeps its deadline
+			g.ttl = 2 * t.long()
+		}
+		t.renewBy(g, g.ttl, func() error { return way.renew(ctx, g, g.ttl) })
+		deadline := g.Deadline()
+		cancel()
+		t.refusedFor(t.b, g, t.short()/2)
+		if !t.sameDeadline(g, deadline) {
+			t.fatalf("the end of the context of %s, which had returned, moved the deadline", way.what)
+		}
+		t.describes(g, g.ttl)
+		t.heldBy(g)
+		t.renew(g, t.long())
+		t.release(g)
+	})
 }
 
 func cancelledReleaseReleases(t *trial) {

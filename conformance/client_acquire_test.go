@@ -92,6 +92,11 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 			return c.grant(ctx, r, a.granted, a.sent)
 		case a.place == nil && c.is("HeldError names the one who asks"):
 			return nil, &backend.HeldError{Holder: backend.Holder{Owner: r.Owner}}
+		case a.place == nil && c.is("HeldErrors of a client are one"):
+			c.mu.Lock()
+			c.heldErr.Holder = a.holder
+			c.mu.Unlock()
+			return nil, &c.heldErr
 		case a.place == nil:
 			c.keep("client keeps owners of refused attempts", r.Owner)
 			c.keeps("refused attempt keeps a connection until Close")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -38,6 +39,15 @@ type client struct {
 
 	pushed sync.Map // owners whose loss the server has reported
 	again  sync.Map // numbers of the cuts after which a waiter has queued again
+
+	// for exclusiveMutants
+	gaveUp  sync.Map          // owners whose releases are not sent any more
+	latest  sync.Map          // by key, the last bent lease
+	live    sync.Map          // the live bent leases
+	stopped atomic.Bool       // no timer closes Lost
+	heldErr backend.HeldError // the one error of all refused attempts
+	answers []error           // of the last batch
+	listed  []string          // by the last List
 
 	emptied int // how often the server had lost its data when the client was opened
 }
@@ -158,6 +168,9 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	if ctx.Err() != nil && c.is("batch whose context has ended has no answers") {
 		return nil
 	}
+	if errs, done := c.batchAlone(ctx, renewals); done {
+		return errs
+	}
 	ctx = c.only(ctx, "batch under way ignores cancellation")
 	asked := renewals
 	defer c.silences(asked)()
@@ -236,6 +249,7 @@ func (c *client) Close() error {
 	}
 	if first {
 		close(c.done)
+		c.server.closeAlone(c)
 		if c.is("close of a client ends what it has resumed") {
 			c.endsResumed()
 		}
@@ -291,6 +305,9 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	if !ok {
 		return 0, backend.ErrLost
 	}
+	if q.c.is("each renewal leaves a goroutine until Close") {
+		go func() { <-q.c.done }()
+	}
 	if q.c.is("one renewal in 50 leaves a goroutine") && q.c.server.oneInLocked(50) {
 		go func() { <-q.c.server.stop }()
 	}
@@ -298,6 +315,9 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 }
 
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
+	if _, ok := q.c.gaveUp.Load(l.Owner()); ok {
+		return nil
+	}
 	if q.c.is("release takes the TTL away first") && q.c.wire != nil {
 		q.c.twoSteps(l.Key(), l.Owner(), time.Minute)
 	}

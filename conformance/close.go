@@ -126,9 +126,11 @@ func closeRefusesLaterCalls(t *trial) {
 	t.isClosed(g.Renew(t.ctx, t.long()), "Renew after Close")
 	t.isClosed(g.Release(t.ctx), "Release after Close")
 	if batcher, ok := c.(backend.BatchRenewer); ok {
-		for _, err := range batcher.RenewBatch(t.ctx, []backend.Renewal{{Lease: g.Lease, TTL: t.long()}}) {
-			t.isClosed(err, "RenewBatch after Close")
+		errs := batcher.RenewBatch(t.ctx, toBatch(t.long(), g))
+		if len(errs) != 1 {
+			t.fatalf("a batch of one lease of a closed client has %d errors", len(errs))
 		}
+		t.isClosed(errs[0], "RenewBatch after Close")
 	}
 	t.closes(c)
 }

@@ -129,20 +129,47 @@ func heldErrorNamesHolder(t *trial) {
 		}
 	}
 	t.refusedBy(t.b, g)
+	t.refusalsAreSeparate()
+}
+
+// refusalsAreSeparate checks that the error of one attempt still describes its holder after another attempt, and that
+// the TTL in an error is what is left of it.
+func (t *trial) refusalsAreSeparate() {
+	g, other := t.acquire(t.a, t.newKey(), t.long()), t.acquire(t.b, t.newKey(), 2*t.long())
+	var first *backend.HeldError
+	if err := t.refusedBy(t.b, g); !errors.As(err, &first) || !first.Holder.Held() {
+		return // the store does not know the holder
+	}
+	then := first.Holder
+	t.refusedBy(t.b, other)
+	if now := first.Holder; now != then {
+		t.fatalf("a HeldError said %+v, and after another attempt, at another key, it says %+v", then, now)
+	}
+	g.ttl = 2 * t.long()
+	t.renew(g, g.ttl)
+	const awhile, rounding = 300 * time.Millisecond, 10 * time.Millisecond
+	time.Sleep(awhile)
+	left := t.inspect(g.key).TTL
+	var held *backend.HeldError
+	if err := t.refusedBy(t.b, g); errors.As(err, &held) && left > 0 && held.Holder.TTL > left+rounding+t.g.Granularity {
+		t.fatalf("a HeldError has a TTL of %v, of a lease that has %v left", held.Holder.TTL, left)
+	}
+	t.release(g)
+	t.release(other)
 }
 
 // refusedBy requests the key of g by client b. It fails unless the error is ErrHeld and names g as the holder, if it
 // names any.
-func (t *trial) refusedBy(b backend.Backend, g *grant) {
+func (t *trial) refusedBy(b backend.Backend, g *grant) (err error) {
 	deadline, begun := g.Deadline(), time.Now()
-	_, err := t.requestKey(t.ctx, b, g.key, t.long(), false)
+	_, err = t.requestKey(t.ctx, b, g.key, t.long(), false)
 	t.lateOnTimeout(err, begun)
 	if !errors.Is(err, backend.ErrHeld) {
 		t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
 	}
 	var held *backend.HeldError
 	if !errors.As(err, &held) || !held.Holder.Held() {
-		return // the store does not know the holder
+		return err // the store does not know the holder
 	}
 	switch h := held.Holder; {
 	case h.Owner != g.owner:
@@ -153,4 +180,5 @@ func (t *trial) refusedBy(b backend.Backend, g *grant) {
 		t.fatalf("a HeldError has a TTL of %v, of a lease granted for %v that has %v left",
 			h.TTL, g.ttl, time.Until(deadline))
 	}
+	return err
 }

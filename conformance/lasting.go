@@ -17,14 +17,14 @@ var lastingChecks = []Check{
 	{
 		Name: "ClientForgetsEndedLeases",
 		Rule: "rule 10: a client keeps neither memory nor goroutines for leases that were released, broken or resumed or " +
-			"have expired, refused attempts and cancelled waits: of 20,000 released leases, or as many as a slow store " +
-			"grants in a second",
+			"have expired, renewals, refused attempts and cancelled waits: of 20,000 released leases, or as many as a slow " +
+			"store grants in a second",
 		run: clientForgetsEndedLeases,
 	},
 	{
 		Name: "StoreForgetsEndedLeases",
 		Rule: "rule 10: a store keeps no record for each lease that was released, broken or resumed or has expired, " +
-			"refused attempt or cancelled wait: of 20,000 released leases, or as many as a slow store grants in a second",
+			"renewal, refused attempt or cancelled wait: of 20,000 released leases, or as many as a slow store grants in a second",
 		Needs: []Need{needsFootprint},
 		alone: true,
 		run:   storeForgetsEndedLeases,
@@ -46,6 +46,7 @@ type wayToEnd struct {
 
 var waysToEnd = []wayToEnd{
 	{"released leases", 20000, (*endings).released, nil},
+	{"renewals, with calls of Inspect and List between them", 2000, (*endings).renewed, nil},
 	{"refused attempts", 2000, (*endings).refused, nil},
 	{"cancelled waits", 500, (*endings).cancelled, nil},
 	{"cancelled waits of readers", 500, (*endings).cancelledReaders, func(e *endings) bool { return e.g.Shared }},
@@ -164,6 +165,26 @@ func (e *endings) mustRelease(l backend.Lease) {
 func (e *endings) released(worker int) int {
 	e.mustRelease(e.lease(e.a, e.owner(worker), e.keys[worker][0], e.long()))
 	return 1
+}
+
+// renewed renews a lease several times, alone and in batches, inspects and lists it, and releases it.
+func (e *endings) renewed(worker int) int {
+	key := e.keys[worker][0]
+	l := e.lease(e.a, e.owner(worker), key, e.long())
+	g, ways := &grant{Lease: l, client: e.a}, e.renewals()
+	for i := range endingGroup {
+		if err := ways[i%len(ways)].renew(e.ctx, g, e.long()); err != nil {
+			e.tooLate("%s: %v", ways[i%len(ways)].what, err)
+		}
+	}
+	for range endingGroup / 4 {
+		_, _ = e.a.Inspect(e.ctx, key) // other checks test the results
+		if lister, ok := e.a.(backend.Lister); ok {
+			_, _ = lister.List(e.ctx, key)
+		}
+	}
+	e.mustRelease(l)
+	return endingGroup
 }
 
 func (e *endings) refused(worker int) int {

@@ -127,6 +127,10 @@ func (s *server) heldBy(e *entry, now time.Time) backend.Holder {
 			return e.refusedHolder
 		}
 		e.refusedAt, e.refusedHolder = now, h
+	case s.is("HeldError has the TTL of the grant after a renewal"):
+		h.TTL = max(0, e.granted.Add(e.ttl).Sub(now))
+	case s.is("HeldError has the whole TTL and not the rest"):
+		h.TTL = e.lastTTL
 	case n == 0:
 	case s.is("HeldError names the first waiter"):
 		h.Owner = e.queue[0].Owner

@@ -30,14 +30,16 @@ var lossChecks = []Check{
 	},
 }
 
+// lostSoon is how long after the deadline Lost may close.
+const lostSoon = 500 * time.Millisecond
+
 // losesOnTime fails unless Lost of g closes at its deadline.
 func (t *trial) losesOnTime(g *grant) {
-	const prompt = 500 * time.Millisecond
 	deadline := g.Deadline()
 	for t.livesUntil(g, deadline) {
 		next := g.Deadline()
 		if t.g.MaxSilence == 0 || !next.After(deadline) {
-			if !t.within(prompt, g.Lost()) {
+			if !t.within(lostSoon, g.Lost()) {
 				t.breaks(6, "Lost is not closed %v after the deadline", time.Since(deadline))
 			}
 			return
@@ -67,6 +69,7 @@ func (t *trial) livesUntil(g *grant, deadline time.Time) bool {
 }
 
 func lostAtDeadline(t *trial) {
+	t.losesBehind()
 	t.inChunks(20, 1, func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.short()+time.Duration(i)*t.short()/20)
 		t.losesOnTime(g)
@@ -76,23 +79,66 @@ func lostAtDeadline(t *trial) {
 	})
 }
 
+// losesBehind releases the lease of a client that would end first. Lost of the other leases must still close in time,
+// although the client makes no further request.
+func (t *trial) losesBehind() {
+	c := t.open()
+	rest := []*grant{t.acquire(c, t.newKey(), 2*t.short()), t.acquire(c, t.newKey(), 2*t.short())}
+	t.release(t.acquire(c, t.newKey(), t.short()))
+	t.together(len(rest), func(i int) { t.losesOnTime(rest[i]) })
+}
+
 func lostFollowsRenewal(t *trial) {
-	t.together(4, func(i int) {
+	t.eachRenewal(4, func(i int, way renewal) {
 		g := t.acquire(t.a, t.newKey(), t.short())
-		old := g.Deadline()
+		old, lost := g.Deadline(), g.Lost() // this channel must stay the right one
 		time.Sleep(t.short() / 4)
-		if i%2 == 0 {
-			t.renew(g, 2*t.short())
-		} else {
-			t.renew(g, t.long())
-			t.renew(g, 2*t.short())
+		ttls := []time.Duration{2 * t.short()}
+		if i%2 == 1 {
+			ttls = []time.Duration{t.long(), 2 * t.short()}
+		}
+		for _, ttl := range ttls {
+			t.renewBy(g, ttl, func() error { return way.renew(t.ctx, g, ttl) })
 		}
 		time.Sleep(time.Until(old) + 20*time.Millisecond)
-		if g.gone() && g.live(time.Now()) {
-			t.fatalf("Lost of a renewed lease closed at its old deadline")
+		if (g.gone() || !isOpen(lost)) && g.live(time.Now()) {
+			t.fatalf("after %s, Lost closed at the old deadline", way.what)
 		}
 		t.losesOnTime(g)
+		if !t.within(lostSoon, lost) {
+			t.fatalf("after %s, the channel that Lost had returned before is open, and the lease is lost", way.what)
+		}
 	})
+	t.losesBatch()
+}
+
+// isOpen reports whether ch is not closed.
+func isOpen(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return false
+	default:
+		return true
+	}
+}
+
+// losesBatch shortens several leases in one batch, which gives them one deadline. Lost of each must close then.
+func (t *trial) losesBatch() {
+	batcher, ok := t.a.(backend.BatchRenewer)
+	if !ok {
+		return
+	}
+	grants := make([]*grant, min(4, t.h.Many))
+	t.inTurns(len(grants), func(i int) { grants[i] = t.acquire(t.a, t.newKey(), t.long()) })
+	before := time.Now()
+	errs := batcher.RenewBatch(t.ctx, toBatch(2*t.short(), grants...))
+	t.answeredAll(errs, before)
+	for i, err := range errs {
+		if t.lostInTime(err, grants[i].Deadline(), before, 2*t.short()); err != nil {
+			t.breaksText(renewRule, "lease %d of a batch, which is live: %v", i, err)
+		}
+	}
+	t.together(len(grants), func(i int) { t.losesOnTime(grants[i]) })
 }
 
 func lostNeverAfterRelease(t *trial) {

@@ -24,6 +24,7 @@ type lossCallbacks struct {
 	t     *trial
 	g     *grant
 	calls [3]atomic.Int32
+	early atomic.Int32 // calls while Lost was open
 }
 
 // countCallbacks registers several functions with OnLost of g, and counts their calls.
@@ -34,7 +35,13 @@ func (t *trial) countCallbacks(g *grant) *lossCallbacks {
 	}
 	to := &lossCallbacks{t: t, g: g}
 	for i := range to.calls {
-		n.OnLost(func() { to.calls[i].Add(1) })
+		n.OnLost(func() {
+			if !to.g.gone() {
+				to.early.Add(1)
+			}
+			_, _ = to.g.Deadline(), to.g.Token() // neither waits for the callback
+			to.calls[i].Add(1)
+		})
 	}
 	return to
 }
@@ -56,6 +63,9 @@ func (to *lossCallbacks) all(when string) {
 			t.fatalf("%s: OnLost has called a function %d times", when, n)
 		}
 	}
+	if n := to.early.Load(); n > 0 {
+		t.fatalf("%s: OnLost has called back before Lost was closed", when)
+	}
 	if !t.poll(prompt, func() bool { return late.Load() > 0 }) {
 		t.fatalf("%s: OnLost has not called a function that was registered after Lost had closed", when)
 	}
@@ -71,9 +81,12 @@ func (to *lossCallbacks) none(when string) {
 }
 
 func onLostCallsWhateverEndsIt(t *trial) {
-	ways := []func(){func() { t.callsAtNewDeadline(t.acquire) }, t.callsOnClose}
-	if t.g.Shared {
-		ways = append(ways, func() { t.callsAtNewDeadline(t.read) })
+	ways := []func(){t.callsOnClose}
+	for _, way := range t.renewals() {
+		ways = append(ways, func() { t.callsAtNewDeadline(t.acquire, way) })
+		if t.g.Shared {
+			ways = append(ways, func() { t.callsAtNewDeadline(t.read, way) })
+		}
 	}
 	if _, ok := t.b.(backend.Breaker); ok || t.h.Evict != nil {
 		for _, way := range t.renewals() {
@@ -87,10 +100,10 @@ func onLostCallsWhateverEndsIt(t *trial) {
 	t.inChunks(len(ways), 1, func(i int) { ways[i]() })
 }
 
-func (t *trial) callsAtNewDeadline(get func(b backend.Backend, key string, ttl time.Duration) *grant) {
+func (t *trial) callsAtNewDeadline(get func(b backend.Backend, key string, ttl time.Duration) *grant, way renewal) {
 	g := get(t.a, t.newKey(), t.short())
 	to, first := t.countCallbacks(g), g.Deadline()
-	t.renew(g, 2*t.short())
+	t.renewBy(g, 2*t.short(), func() error { return way.renew(t.ctx, g, 2*t.short()) })
 	t.outlast(first.Add(2 * tick))
 	to.none("at the deadline before the last renewal")
 	t.expire(g)

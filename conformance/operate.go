@@ -39,7 +39,7 @@ func listReturnsHeldKeys(t *trial) {
 		}
 		waiter := t.wait(t.a, held[0].key, t.long())
 		t.arrived(held[0].key, 1)
-		parts := []string{prefix, other.key}
+		parts := []string{prefix, other.key, ""}
 		for _, end := range []string{"/", "/a", "/*", "/\xff", "/%", "/_", "/?", "/[a]", `/\`, `/\*`, "/;", "/^", "/$",
 			"/."} {
 			parts = append(parts, prefix+end)
@@ -52,12 +52,26 @@ func listReturnsHeldKeys(t *trial) {
 				}
 			}
 		}
+		t.listsAreSeparate(lister, prefix, other.key)
 		waiter.cancelAndFail(t)
 		for _, g := range held {
 			t.release(g)
 		}
 	}
 	t.release(other)
+}
+
+// listsAreSeparate checks that another List leaves the keys alone that the first has returned.
+func (t *trial) listsAreSeparate(lister backend.Lister, prefix, other string) {
+	first, err := lister.List(t.ctx, prefix)
+	if err != nil {
+		return // elsewhere it is a failure
+	}
+	then := slices.Clone(first)
+	t.list(lister, other)
+	if !slices.Equal(first, then) {
+		t.fatalf("the keys that List had returned changed with the next List")
+	}
 }
 
 func breakEndsOneLease(t *trial) {

@@ -43,9 +43,21 @@ func (c *client) List(ctx context.Context, prefix string) (keys []string, err er
 		return c.listPages(ctx, prefix)
 	}
 	var found []string
+	if prefix == "" && c.is("list of the empty prefix is empty") {
+		return nil, nil
+	}
+	if c.is("each List leaves a goroutine until Close") {
+		go func() { <-c.done }()
+	}
 	err = c.do(ctx, func() { found = c.server.list(c, prefix) })
 	if err != nil {
 		return nil, err
+	}
+	if c.is("next list overwrites the keys of the last one") {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.listed = append(c.listed[:0], found...)
+		return c.listed, nil
 	}
 	return found, nil
 }
@@ -138,7 +150,19 @@ func (s *server) breakLease(key, owner string) (done bool) {
 		return true
 	}
 	if !s.isOf(e.owner, owner, "break") && !s.is("break ends whoever holds the key") {
+		if e.owner != "" && s.is("Break of nobody prolongs the holder's lease") {
+			e.expires = time.Now().Add(e.lastTTL)
+		}
 		return false
+	}
+	if s.is("break compares, then ends") {
+		s.mu.Unlock()
+		time.Sleep(40 * time.Millisecond) // sleeps: the lease may end meanwhile
+		s.mu.Lock()
+		s.expireLocked(key, e, time.Now())
+	}
+	if len(e.queue) == 0 {
+		s.forgetsToken("token is forgotten with a broken lease that nobody waits for", key)
 	}
 	s.breakQueue(key, e)
 	s.recordsLocked("store keeps a record of each broken lease")

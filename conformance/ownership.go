@@ -82,6 +82,18 @@ func staleReleaseSparesNewHolder(t *trial) {
 	t.describes(fresh, t.long())
 	t.renew(fresh, t.long())
 	t.release(fresh)
+	t.staleSparesLoss()
+}
+
+// staleSparesLoss makes requests by an expired lease when its client has the next lease of the key. Lost of that lease
+// must still close in time.
+func (t *trial) staleSparesLoss() {
+	stale := t.acquire(t.a, t.newKey(), t.short())
+	t.expire(stale)
+	next := t.acquire(t.a, stale.key, 2*t.short())
+	t.isLost(stale.Renew(t.ctx, t.long()), "Renew of an expired lease")
+	t.isLost(stale.Release(t.ctx), "Release of an expired lease")
+	t.losesOnTime(next)
 }
 
 func staleRenewSparesNewHolder(t *trial) {

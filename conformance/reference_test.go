@@ -38,6 +38,8 @@ type server struct {
 	records  int64         // number of records that a bug has left
 	apart    bool          // a member has returned and not caught up; only hooks use this field
 	ended    []endedReader // shared leases that have expired
+	slot     int64         // the present tenth of a second
+	swept    int           // leases that the store has tried to end in it
 }
 
 type entry struct {
@@ -73,6 +75,8 @@ type entry struct {
 	wasBroken     bool           // the last lease was broken
 	brokenBefore  bool           // the lease before the holder's was broken
 	brokenOwner   string         // the last owner whose lease was broken
+	tokenUntil    time.Time      // when twice the last TTL has passed
+	lastTTL       time.Duration  // of the last grant or renewal
 }
 
 // A place is a waiter's place in a queue.
@@ -233,6 +237,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	}
 	e.granted, e.cuts, e.restored = now, c.contact.cuts.Load(), false
 	e.resumedBy, e.clients, e.renewals, e.unsureResume = nil, 0, 0, false
+	e.tokenUntil, e.lastTTL = now.Add(2*r.TTL), r.TTL
 	s.grantedAfter(e, r, end)
 	s.armLocked(key, e)
 	return granted{e.token, now}
@@ -242,6 +247,7 @@ func (s *server) nextToken(key string, c *client) uint64 {
 	if token, ok := s.clockToken(); ok {
 		return token
 	}
+	s.forgetsTokenLate(key)
 	switch {
 	case s.is("token is constant"):
 		return 7
@@ -259,7 +265,7 @@ func (s *server) nextToken(key string, c *client) uint64 {
 		"tokens are forgotten with the last client", "token is forgotten with an expired lease",
 		"an empty member counts tokens anew", "reader gets the token of the last lease",
 		"token of a reader does not move the counter", "tokens of readers are counted apart",
-		"waiting reader's token is from its arrival") {
+		"waiting reader's token is from its arrival") && !s.forgetsTokens() {
 		s.tokens[key] = max(s.tokens[key], uint64(time.Now().UnixMicro()))
 	}
 	s.tokens[key]++
@@ -298,7 +304,7 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 	if s.is("lease of a killed process never ends") && e.client != nil && e.client.wire != nil && e.client.wire.isDead() {
 		return
 	}
-	if e.owner != "" && !now.Before(e.expires) && !s.is("lease never ends") {
+	if e.owner != "" && !now.Before(e.expires) && !s.is("lease never ends") && s.sweeps(now) {
 		if s.is("token is forgotten with an expired lease") {
 			delete(s.tokens, key)
 		}
@@ -392,6 +398,8 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	case s.renewInCrowd(e):
 		return owns
 	}
+	s.recordsLocked("store keeps a record of each renewal")
+	e.tokenUntil, e.lastTTL = now.Add(2*ttl), ttl
 	refused, skipped := s.renewShortest(e, ttl)
 	switch {
 	case refused, skipped:
@@ -442,6 +450,9 @@ func (s *server) release(key, owner string) bool {
 			return true
 		}
 		s.recordsLocked("store keeps a record of each released lease")
+		if e.resumedBy != nil && len(e.queue) == 0 {
+			s.forgetsToken("token is forgotten when a resumed lease is released", key)
+		}
 		e.released, e.expired, e.gaveUp = time.Now(), false, owner
 		s.endLocked(key, e)
 		return true
@@ -469,6 +480,7 @@ func (s *server) release(key, owner string) bool {
 		e.queue = slices.Delete(e.queue, i, min(i+2, len(e.queue)))
 	default:
 		s.recordsLocked("store keeps a record of each cancelled wait")
+		s.forgetsToken("token is forgotten when a waiter leaves", key)
 		left := e.queue[i]
 		e.queue = slices.Delete(e.queue, i, i+1)
 		s.gaveUpPlace(key, e, left.client)
@@ -522,6 +534,9 @@ func (s *server) holderOf(key string) backend.Holder {
 	}
 	if e.owner == "" || e.waited && s.is("Inspect of a key that waits for its next holder is free") &&
 		e.client.isSilent() {
+		if e.owner == "" && e.wasBroken && s.is("Inspect of a broken key returns its last token") {
+			return backend.Holder{Token: e.token}
+		}
 		return backend.Holder{}
 	}
 	h := e.holder(now)

@@ -112,8 +112,11 @@ func renewAfterExpiry(t *trial) {
 
 // staysFree fails unless Inspect reports that key is free.
 func (t *trial) staysFree(key, when string) {
-	if h := t.inspect(key); h.Held() {
+	switch h := t.inspect(key); {
+	case h.Held():
 		t.fatalf("%s: Inspect says that %q holds the key", when, h.Owner)
+	case h != backend.Holder{}:
+		t.breaksText(inspectRule, "%s: Inspect of a free key: %+v, want the zero Holder", when, h)
 	}
 }
 

@@ -123,16 +123,22 @@ func (t *trial) notResumed(b backend.Backend, r backend.Request, what string) {
 
 func resumeContinuesLease(t *trial) {
 	ways := t.renewals()
-	t.inChunks(len(ways), 2, func(i int) {
+	t.inChunks(len(ways)*2, 2, func(i int) {
 		first := t.open()
 		g := t.acquire(first, t.newKey(), t.long())
+		if i%2 == 1 { // the next lease of the key, which its owner has waited for
+			waiter := t.wait(first, g.key, t.long())
+			t.arrived(g.key, 1)
+			t.release(g)
+			g = waiter.granted(t, t.handOff(), "after release")
+		}
 		t.closes(first)
 		w := t.wait(t.a, g.key, t.long())
 		t.arrived(g.key, 1)
 		resumed := t.resume(t.b, g, t.long())
 		t.describes(resumed, t.long())
 		t.heldBy(resumed)
-		t.renewBy(resumed, t.long(), func() error { return ways[i].renew(t.ctx, resumed, t.long()) })
+		t.renewBy(resumed, t.long(), func() error { return ways[i/2].renew(t.ctx, resumed, t.long()) })
 		w.stillWaits(t, resumed, t.rule)
 		t.release(resumed)
 		if resumed.gone() {

@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"time"
+
 	"github.com/anylock/lock/backend"
 )
 
@@ -64,6 +66,7 @@ func tokensIncrease(t *trial) {
 			s.next(g, "grant of a free key")
 			if i%4 == 3 && i/4 == n%3 { // one expiry for each key, because expiries take long
 				t.expire(g)
+				time.Sleep(time.Until(g.after.Add(2 * t.g.Round(t.short())))) // sleeps: a counter may expire soon after the lease
 				g = t.acquire(client, key, t.long())
 				s.next(g, "grant after expiry")
 			}
@@ -72,9 +75,23 @@ func tokensIncrease(t *trial) {
 			if g.Token() != s.last {
 				t.fatalf("the token changed from %d to %d with renewal", s.last, g.Token())
 			}
-			t.release(g)
+			t.endsSomehow(g, i)
 		}
 	})
+}
+
+// endsSomehow releases or breaks g, or resumes it before the release. n decides which.
+func (t *trial) endsSomehow(g *grant, n int) {
+	breaker, breaks := t.a.(backend.Breaker)
+	_, resumes := t.a.(backend.Resumer)
+	switch {
+	case n%4 == 1 && breaks:
+		t.mustBreak(breaker, g)
+	case n%4 == 2 && resumes:
+		t.release(t.resume(t.other(g.client), g, t.long()))
+	default:
+		t.release(g)
+	}
 }
 
 func tokensIncreaseForWaiters(t *trial) {
@@ -84,6 +101,12 @@ func tokensIncreaseForWaiters(t *trial) {
 	for i := range 6 {
 		w := t.wait([]backend.Backend{t.b, t.a}[i%2], t.key, t.awaited())
 		t.arrived(t.key, 1)
+		if i%3 == 1 {
+			leaves := t.wait(t.a, t.key, t.awaited())
+			t.arrived(t.key, 2)
+			leaves.cancelAndFail(t)
+			t.queueAtMost(1)
+		}
 		if i%3 != 2 {
 			t.release(g)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -37,8 +38,9 @@ var ttlChecks = []Check{
 	},
 	{
 		Name: "RefusedAttemptsProlongNothing",
-		Rule: "rule 3: attempts that are refused do not keep a dead holder's lease alive",
-		run:  refusedAttemptsProlongNothing,
+		Rule: "rule 3: attempts that are refused do not keep a dead holder's lease alive, and neither does who inspects " +
+			"it, or names another owner to Break or Resume",
+		run: refusedAttemptsProlongNothing,
 	},
 }
 
@@ -98,6 +100,26 @@ func ttlNotLate(t *trial) {
 		t.outlast(t.lastRefusal(g.after, ttl).Add(time.Millisecond))
 		t.succeeds(t.b, g, time.Millisecond)
 	})
+	t.endTogether()
+}
+
+// endTogether lets as many leases as one client can have end at about the same time. All of their keys must then be
+// free in time.
+func (t *trial) endTogether() {
+	grants := make([]*grant, t.h.Many)
+	t.inTurns(len(grants), func(i int) { grants[i] = t.brief(t.a, t.newKey(), t.short()) })
+	var last time.Time
+	for _, g := range grants {
+		if g != nil {
+			last = later(last, t.lastRefusal(g.after, g.ttl))
+		}
+	}
+	t.outlast(last.Add(time.Millisecond))
+	t.inTurns(len(grants), func(i int) {
+		if g := grants[i]; g != nil {
+			t.succeeds(t.b, g, time.Millisecond)
+		}
+	})
 }
 
 func ttlIsRoundedUp(t *trial) {
@@ -134,6 +156,9 @@ func deadlineHasMargin(t *trial) {
 	for _, ttl := range []time.Duration{t.short(), 4 * t.short(), t.long(), 2 * t.long()} {
 		g := t.acquire(t.a, t.newKey(), ttl)
 		t.keepsDeadline(g, ttl, g.before, g.after, "Acquire")
+		if isMonotonic(time.Now()) && !isMonotonic(g.Deadline()) {
+			t.fatalf("the deadline has no reading of the monotonic clock, so that a step of the wall clock moves it")
+		}
 		longer := min(2*ttl, t.longest())
 		before := time.Now()
 		t.renew(g, longer)
@@ -141,6 +166,9 @@ func deadlineHasMargin(t *trial) {
 		t.release(g)
 	}
 }
+
+// isMonotonic reports whether a time has a reading of the monotonic clock. In fake time none has.
+func isMonotonic(at time.Time) bool { return at != at.Round(0) }
 
 func refusedAttemptChangesNothing(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
@@ -213,5 +241,34 @@ func (t *trial) describesLater(g *grant, ttl, late time.Duration) {
 }
 
 func refusedAttemptsProlongNothing(t *trial) {
-	t.succeeds(t.b, t.acquire(t.a, t.key, t.short()), t.short()/32)
+	pause := t.short() / 32
+	looks := []func(b backend.Backend, key string){
+		func(backend.Backend, string) {}, // only attempts
+		func(b backend.Backend, key string) { _, _ = b.Inspect(t.ctx, key) },
+	}
+	if _, ok := t.a.(backend.Breaker); ok {
+		looks = append(looks, func(b backend.Backend, key string) {
+			_ = b.(backend.Breaker).Break(t.ctx, key, backend.NewOwner())
+		})
+	}
+	if _, ok := t.a.(backend.Resumer); ok {
+		looks = append(looks, func(b backend.Backend, key string) {
+			_, _ = b.(backend.Resumer).Resume(t.ctx, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long()})
+		})
+	}
+	t.inChunks(len(looks), 1, func(i int) {
+		g := t.acquire(t.a, t.newKey(), t.short())
+		var free atomic.Bool
+		t.together(2, func(j int) {
+			if j == 0 {
+				defer free.Store(true)
+				t.succeeds(t.b, g, pause)
+				return
+			}
+			for n := 0; !free.Load() && !t.ended(); n++ {
+				looks[i](t.client(n), g.key)
+				time.Sleep(pause)
+			}
+		})
+	})
 }

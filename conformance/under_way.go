@@ -17,6 +17,33 @@ var underWayChecks = []Check{
 		Needs: []Need{needsLinked},
 		run:   cancelledUnderWay,
 	},
+	{
+		Name: "CancelledReleaseUnderWay",
+		Rule: "Lease.Release whose context ends while its request is under way, and is then lost, still frees the key " +
+			"long before the TTL",
+		Needs: []Need{needsLinked},
+		run:   cancelledReleaseUnderWay,
+	},
+}
+
+func cancelledReleaseUnderWay(t *trial) {
+	const (
+		bound    = 15 * time.Second // as in FrozenReleaseIsBounded
+		patience = 100 * time.Millisecond
+	)
+	c, link := t.linked()
+	t.usable(c)
+	g := t.acquire(c, t.newKey(), t.long())
+	link.Drop(ToStore)
+	ctx, cancel := context.WithTimeout(t.ctx, patience)
+	defer cancel()
+	release := t.call(func() error { return g.Release(ctx) })
+	time.Sleep(2 * patience)
+	link.Heal() // breaks the connection that has lost the request
+	if err := release.ends(t, bound, "Release whose request was lost"); t.excused(g, err) {
+		return
+	}
+	t.becomesFree(t.b, g.key, recovery, "after a Release whose context ended while its request was under way")
 }
 
 // A method is a call that is made with a context that ends.
