@@ -59,6 +59,7 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		"OnLost calls after a release", "Renew succeeds after Release", "late answer revives the lease",
 		"unanswered shorter renewal is not counted", "renewal below MinTTL ends the lease", "renewal below MinTTL is refused",
 		"renewal below MinTTL is kept as asked", "renewal below MinTTL does nothing",
+		"renewal of a reader below MinTTL is kept as asked",
 		"OnLost is silent on Close", "OnLost is not called when the store reports the loss",
 		"OnLost calls twice when the store reports the loss",
 		"OnLost is silent when a renewal hears of the loss", "OnLost calls at the first deadline",

@@ -50,6 +50,11 @@ func (s *server) stepClock(d time.Duration) {
 	defer s.mu.Unlock()
 	s.stepped += d
 	for key, e := range s.keys {
+		for _, r := range e.readers {
+			if d > 0 && s.is("step of the clock forward ends readers") || d < 0 && s.is("step of the clock back keeps dead readers") {
+				s.extendReader(key, e, r, r.expires.Add(-d))
+			}
+		}
 		switch {
 		case e.owner == "":
 			continue

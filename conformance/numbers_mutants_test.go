@@ -98,6 +98,10 @@ func (b *bent) renewTiny(ctx context.Context, ttl time.Duration) (err error, don
 		return backend.ErrLost, true
 	case b.is("renewal below MinTTL is refused"):
 		return backend.ErrInvalid, true
+	case b.Shared() && b.is("renewal of a reader below MinTTL is kept as asked"):
+		err = b.Life.Renew(ctx, ttl)
+		b.c.server.renewReader(b.Key(), b.Owner(), ttl)
+		return err, true
 	case b.is("renewal below MinTTL is kept as asked"):
 		err = b.Life.Renew(ctx, ttl)
 		b.c.server.renew(b.Key(), b.Owner(), b.c, ttl)

@@ -18,9 +18,10 @@ type endedReader struct {
 func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key = s.name(key)
+	key = s.sharedName(s.name(key))
 	e, now := s.entryLocked(key), time.Now()
 	s.expireLocked(key, e, now)
+	s.rewritesReaders(e)
 	at := s.readerOf(e, owner)
 	if at < 0 {
 		return s.renewEndedReader(key, e, owner, now.Add(ttl))
@@ -46,6 +47,7 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 		s.is("reader's renewal never shortens") && expires.Before(r.expires):
 	default:
 		s.extendReader(key, e, r, expires)
+		e.odd.longest = e.latestReader().expires
 	}
 	return true
 }
@@ -83,10 +85,14 @@ func (s *server) renewEndedReader(key string, e *entry, owner string, expires ti
 func (s *server) releaseReader(key, owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key = s.name(key)
+	key = s.sharedName(s.name(key))
 	e := s.entryLocked(key)
 	s.expireLocked(key, e, time.Now())
 	if i := s.readerOf(e, owner); i >= 0 {
+		if s.endsSilently(e, i) {
+			return true
+		}
+		s.released[key+owner] = true
 		s.recordsLocked("store keeps a record of each released reader")
 		s.releaseReaderAt(key, e, i)
 		return true
@@ -104,6 +110,7 @@ func (s *server) releaseReader(key, owner string) bool {
 		s.admitAfter(key, e, left)
 		return true
 	}
+	s.releasedTwice(key, e, owner)
 	switch {
 	case s.endsWriterOf(key, e, owner):
 		return true
@@ -161,6 +168,7 @@ func (s *server) breakReader(key string, e *entry, owner string) bool {
 		e.readers[i].timer.Stop()
 		e.readers = nil
 	default:
+		s.recordsLocked("store keeps a record of each broken reader")
 		notifyHolder := s.notifyReader(e.readers[i], true)
 		s.removeReader(key, e, i)
 		notifyHolder()
@@ -176,6 +184,10 @@ func (s *server) dropPlaces(c *client) {
 		return
 	}
 	for key, e := range s.keys {
+		if s.is("killed writer keeps shared attempts out until a reader waits") &&
+			!slices.ContainsFunc(e.queue, func(p *place) bool { return p.Shared }) {
+			continue
+		}
 		if isOf := func(p *place) bool { return p.client == c }; len(e.readers) > 0 &&
 			slices.ContainsFunc(e.queue, isOf) {
 			e.queue = slices.DeleteFunc(e.queue, isOf)
@@ -197,7 +209,7 @@ func (e *entry) sharedHolder(now time.Time) backend.Holder {
 
 // refusalHolder returns the holder that a refused attempt reports, if the key has readers or the attempt is shared.
 func (s *server) refusalHolder(e *entry, now time.Time) backend.Holder {
-	h := s.heldBy(e, now)
+	h := s.oddRefusal(e, s.heldBy(e, now))
 	if s.is("HeldError does not count readers") {
 		h.Shared = 0
 	}
@@ -206,7 +218,7 @@ func (s *server) refusalHolder(e *entry, now time.Time) backend.Holder {
 
 // inspectReaders returns the result of Inspect for a key that readers hold.
 func (s *server) inspectReaders(e *entry, now time.Time) backend.Holder {
-	h := e.holder(now)
+	h := s.oddInspect(e, e.holder(now), now)
 	switch {
 	case s.is("Inspect does not count readers"):
 		h.Shared = 1

@@ -38,6 +38,9 @@ type server struct {
 	records  int64         // number of records that a bug has left
 	apart    bool          // a member has returned and not caught up; only hooks use this field
 	ended    []endedReader // shared leases that have expired
+
+	released  map[string]bool // keys and owners of released shared leases, as a bug
+	withdrawn sync.Map        // how owners whose clients cleaned up after them had ended: "cancelled", "abandoned"
 }
 
 type entry struct {
@@ -49,6 +52,7 @@ type entry struct {
 	queue         []*place
 	readers       []*reader // leases that share the key
 	readerLeft    bool      // a reader has left the queue
+	odd           oddReaders
 	granted       time.Time
 	renewed       time.Time
 	ttl           time.Duration  // of the last grant
@@ -85,6 +89,7 @@ type place struct {
 	first  time.Time // when the holder's lease was due to expire at its arrival
 	token  uint64    // of its lease, if not 0
 	beside bool      // readers held the key at its arrival
+	slow   bool      // it polls, as a bug
 }
 
 type granted struct {
@@ -95,6 +100,7 @@ type granted struct {
 func newServer(bug string) *server {
 	likeness := slices.ContainsFunc(likenessMutants, func(m mutant) bool { return m.bug == bug })
 	return &server{bug: bug, likeness: likeness, keys: make(map[string]*entry), tokens: make(map[string]uint64),
+		released: make(map[string]bool),
 		kick: make(chan struct{}),
 		stop: make(chan struct{}), gate: newGate()}
 }
@@ -118,6 +124,8 @@ func (s *server) harness() conformance.Harness {
 			defer s.mu.Unlock()
 			if e := s.keys[s.name(key)]; e != nil && s.is("eviction wakes nobody") {
 				e.owner, e.client = "", nil
+			} else if e != nil && len(e.readers) > 0 && s.is("eviction of readers wakes nobody") {
+				s.forgetHolders(e)
 			} else if e != nil && len(e.readers) > 0 {
 				for _, r := range e.readers {
 					defer s.notifyReader(r, false)()
@@ -147,8 +155,14 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := s.name(r.Key)
+	if r.Shared {
+		key = s.sharedName(key)
+	}
 	e := s.entryLocked(key)
 	now := time.Now()
+	if g, overtook := s.overtakesWaiters(key, e, r, c, now); overtook {
+		return g, nil, backend.Holder{}
+	}
 	if s.is("lease is over by the clock of who asks") {
 		s.expireLocked(key, e, now.Add(c.skew))
 	}
@@ -234,6 +248,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	e.granted, e.cuts, e.restored = now, c.contact.cuts.Load(), false
 	e.resumedBy, e.clients, e.renewals, e.unsureResume = nil, 0, 0, false
 	s.grantedAfter(e, r, end)
+	s.keptWithLongest(e)
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }
@@ -259,7 +274,7 @@ func (s *server) nextToken(key string, c *client) uint64 {
 		"tokens are forgotten with the last client", "token is forgotten with an expired lease",
 		"an empty member counts tokens anew", "reader gets the token of the last lease",
 		"token of a reader does not move the counter", "tokens of readers are counted apart",
-		"waiting reader's token is from its arrival") {
+		"waiting reader's token is from its arrival", "tokens are forgotten with the last dead reader") {
 		s.tokens[key] = max(s.tokens[key], uint64(time.Now().UnixMicro()))
 	}
 	s.tokens[key]++

@@ -30,7 +30,8 @@ var siblingMutants = []mutant{
 // dropsCleanUp cleans up after a cancelled wait, but not if the client is closed soon, as a bug. It reports whether it
 // has the bug.
 func (c *client) dropsCleanUp(r backend.Request) bool {
-	if !c.is("Close drops the clean-up of cancelled waits") {
+	if !c.is("Close drops the clean-up of cancelled waits") &&
+		!(r.Shared && c.is("Close drops the clean-up of cancelled readers")) {
 		return false
 	}
 	go func() {
