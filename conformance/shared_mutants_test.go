@@ -105,6 +105,8 @@ var sharedMutants = []mutant{
 	{"Inspect of readers is free", "InspectCountsReaders"},
 	{"Inspect of an exclusive lease counts it as shared", "InspectCountsReaders"},
 	{"HeldError does not count readers", "InspectCountsReaders"},
+	{"Inspect ranks readers by the ends of their grants", "InspectCountsReaders"},
+	{"HeldError names the reader that came first, who may have left", "InspectCountsReaders"},
 	{"list leaves out keys of readers", "ListReturnsSharedKeysOnce"},
 	{"list returns a key for each reader", "ListReturnsSharedKeysOnce"},
 	{"reader gets the token of the last lease", "SharedTokens"},
