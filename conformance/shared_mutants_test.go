@@ -103,6 +103,7 @@ var sharedMutants = []mutant{
 	{"Inspect names the reader that came first", "InspectCountsReaders"},
 	{"Inspect returns the TTL of the reader that ends first", "InspectCountsReaders"},
 	{"Inspect of readers is free", "InspectCountsReaders"},
+	{"readers that had waited are still counted as waiters", "ReadersEnterTogether"},
 	{"Inspect of an exclusive lease counts it as shared", "InspectCountsReaders"},
 	{"HeldError does not count readers", "InspectCountsReaders"},
 	{"Inspect ranks readers by the ends of their grants", "InspectCountsReaders"},

@@ -152,6 +152,10 @@ func readersEnterTogether(t *trial) {
 		ends[i](g)
 		readers := t.readersEnter(waits, t.g.Round(t.short())+t.handOff(), "after the end of the writer's lease")
 		t.holdersAre(readers, "after the end of the writer's lease")
+		var h backend.Holder
+		if !t.poll(t.handOff(), func() bool { h = t.inspect(g.key); return h.Waiters <= 0 }) {
+			t.breaksText(inspectRule, "Inspect counts %d waiters of a key that all %d readers have been granted", h.Waiters, n)
+		}
 		for _, r := range readers {
 			t.refused(t.b, r)
 			t.release(r)
