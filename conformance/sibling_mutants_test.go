@@ -25,6 +25,7 @@ var siblingMutants = []mutant{
 	{"Break of nobody leaves a goroutine", "ClientForgetsEndedLeases"},
 	{"Resume of nobody leaves a goroutine", "ClientForgetsEndedLeases"},
 	{"list keeps a connection until Close", "EndedCallsLeaveNoConnection"},
+	{"Inspect of a key that waits for its next readers is free", "ReservedKeyIsNotFree"},
 }
 
 // dropsCleanUp cleans up after a cancelled wait, but not if the client is closed soon, as a bug. It reports whether it
