@@ -124,6 +124,9 @@ var sharedMutants = []mutant{
 
 	// faults
 	{"cancelled reader is not cleaned up", "CancelledReaderLeavesNothing"},
+	{"reader that is cancelled at its turn wakes nobody", "CancelledReaderLeavesNothing"},
+	{"reader that is cancelled at its turn is still counted", "CancelledReaderLeavesNothing"},
+	{"shared Acquire does not look at an ended context", "CancelledReaderLeavesNothing"},
 	{"repeated shared request adds a reader", "LostSharedReplyLeavesNothing"},
 	{"shared request that ended without an answer is not cleaned up", "LateSharedAcquireLeavesNothing"},
 	{"reader's deadline counts from when it learns of its turn", "LateSharedTurnIsOneLease"},
