@@ -37,6 +37,7 @@ var sharedMutants = []mutant{
 	{"cancelled reader stays in the queue", "CancelledReaderLeavesNothing"},
 	{"last reader's release wakes nobody", "LastReaderWakesWriter"},
 	{"last reader's release wakes nobody", "SharedNoLostWakeUp"},
+	{"writer that leaves at its turn takes that of the readers behind along", "SharedNoLostWakeUp"},
 	{"reader behind a writer looks every 300 ms", "SharedPushIsPrompt"},
 	{"reader behind a waiting writer looks every 300 ms", "SharedPushIsPrompt"},
 	{"writer behind readers looks every 300 ms", "SharedPushIsPrompt"},

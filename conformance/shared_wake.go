@@ -70,16 +70,34 @@ func lastReaderWakesWriter(t *trial) {
 
 func sharedNoLostWakeUp(t *trial) {
 	const (
-		workers = 6 // each on a key of its own
+		workers = 8 // each on a key of its own
 		rounds  = 40
 		atMost  = 4 * time.Second
 	)
 	end := time.Now().Add(atMost)
 	t.inChunks(workers, 4, func(i int) {
-		key, from, to := t.newKey(), t.client(i), t.client(i/3)
+		key, from, to := t.newKey(), t.client(i), t.client(i/4)
 		pause := func() { time.Sleep(rand.N(2 * time.Millisecond)) }
 		for range t.rounds(rounds, end) {
-			switch i % 3 {
+			switch i % 4 {
+			case 3: // a writer leaves as the last reader before it releases
+				reader := t.read(from, key, t.long())
+				w := t.wait(to, key, t.long())
+				t.arrived(key, 1)
+				waits := []*waiting{t.waitToRead(to, key, t.long()), t.waitToRead(from, key, t.long())}
+				t.arrived(key, 3)
+				t.together(2, func(j int) {
+					if pause(); j == 0 {
+						w.cancel()
+					} else {
+						t.release(reader)
+					}
+				})
+				t.eitherOr(w)
+				for _, r := range t.readersEnter(waits, t.handOff(), "behind a writer that left as its turn came") {
+					t.release(r)
+				}
+				key = t.newKey()
 			case 0: // a writer arrives as the last readers release
 				readers := []*grant{t.read(from, key, t.long()), t.read(to, key, t.long())}
 				w := t.wait(to, key, t.long())
