@@ -168,7 +168,7 @@ func shortReaderSparesLong(t *trial) {
 
 func writerGetsKeyOfDeadReaders(t *trial) {
 	defer t.watchStore()()
-	t.inChunks(6, 4, func(i int) {
+	t.inChunks(6, 4+newcomers, func(i int) {
 		key, base := t.newKey(), t.awaited()
 		ttls := [][]time.Duration{{base}, {base, base * 3 / 2}, {base * 3 / 2, base}, {base, base * 5 / 4, base}}[i%4]
 		var last *grant
@@ -178,15 +178,9 @@ func writerGetsKeyOfDeadReaders(t *trial) {
 			}
 		}
 		w := t.wait(t.client(i), key, t.long())
-		if i < 3 { // meanwhile, readers are refused
+		if i < 3 {
 			t.arrived(key, 1)
-			t.spawn(func() {
-				for ; !w.ended() && !t.ended(); time.Sleep(t.short() / 32) {
-					if g, _ := t.share(t.client(i+1), key, t.long()); g != nil { // the writer has had its turn
-						t.release(g)
-					}
-				}
-			})
+			t.spawn(func() { t.othersCome(w, last, i) })
 		}
 		const most = time.Second
 		if late := t.lateness(last, w, last.after); late > most {
@@ -194,6 +188,43 @@ func writerGetsKeyOfDeadReaders(t *trial) {
 		}
 		t.becomesFree(t.b, key, t.handOff(), "after the writer's release")
 	})
+}
+
+// newcomers is how many readers come to wait behind a writer as the readers before it die.
+const newcomers = 6
+
+// othersCome makes requests of one kind for the key that w waits for, until w has had its turn. last is the last of the
+// dead readers that w waits for.
+func (t *trial) othersCome(w *waiting, last *grant, kind int) {
+	passed := func(g *grant, who string) {
+		if g != nil && !w.ended() {
+			t.breaks(9, "%s was granted the key of dead readers before a writer that waits for it", who)
+		}
+		if g != nil { // the writer has had its turn
+			t.release(g)
+		}
+	}
+	pause := t.short() / 32
+	if kind == 2 { // readers that wait, and come as the last of the readers dies
+		time.Sleep(time.Until(last.Deadline()) - pause)
+	}
+	for n := 0; !w.ended() && !t.ended(); n++ {
+		switch {
+		case kind == 0:
+			g, _ := t.share(t.client(n), w.key, t.long())
+			passed(g, "a reader that does not wait")
+		case kind == 1:
+			g, _ := t.attempt(t.client(n), w.key, t.long())
+			passed(g, "a writer that does not wait")
+		case n < min(newcomers, t.h.Many-4):
+			reader := t.waitToRead(t.client(n), w.key, t.long())
+			t.spawn(func() {
+				<-reader.done
+				passed(reader.grant, "a reader that came later")
+			})
+		}
+		time.Sleep(pause)
+	}
 }
 
 // sharedWaitOutlivesOwnTTL makes readers wait behind a writer, and a writer behind a reader, for longer than the TTLs
