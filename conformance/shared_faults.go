@@ -19,8 +19,8 @@ var sharedFaultChecks = []Check{
 	},
 	{
 		Name: "LostSharedReplyLeavesNothing",
-		Rule: "rule 4: a shared Acquire whose answer is lost recognises its own owner: it has one lease, or fails and " +
-			"is cleaned up",
+		Rule: "rules 4 and 5: a shared Acquire whose answer is lost recognises its own owner: it has one lease, or fails and " +
+			"is cleaned up; a Release whose answer is lost ends no other reader",
 		Needs: []Need{needsLinked},
 		run:   lostSharedReplyLeavesNothing,
 	},
@@ -165,6 +165,7 @@ func lostSharedReplyLeavesNothing(t *trial) {
 				t.becomesFree(t.b, r.Key, recovery, "after a shared Acquire whose answer was lost with its connection")
 			}
 		}
+		t.losesReleaseReply(c, link, i == 1)
 	})
 }
 
