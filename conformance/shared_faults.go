@@ -279,6 +279,7 @@ func restartKeepsReaders(t *trial) {
 	parked := []*waiting{t.waitToRead(t.a, writer.key, t.long()), t.waitToRead(t.b, writer.key, t.long())}
 	t.confirmQueued(writer.key, 2)
 	time.Sleep(time.Until(dead.after.Add(dead.ttl / 2))) // a TTL that is counted from the start again is late then
+	alone := t.read(t.b, t.newKey(), t.long())
 	t.h.Restart()
 	restarted := time.Now()
 	t.sharedOverRestart(readers[0], end)
@@ -286,6 +287,11 @@ func restartKeepsReaders(t *trial) {
 		t.renewAfterRestart(g)
 	}
 	t.renewAfterRestart(writer)
+	t.renewAfterRestart(alone)
+	beside := t.soonShared(t.a, alone.key, "beside a reader from before a restart")
+	t.readersKeepOut([]*grant{alone, beside}, "after a restart, and a new reader")
+	t.release(alone)
+	t.release(beside)
 	t.refused(t.a, readers[1])
 	last := later(t.lastRefusal(dead.after, dead.ttl), restarted)
 	if t.countsAnew() {

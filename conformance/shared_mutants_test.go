@@ -141,6 +141,7 @@ var sharedMutants = []mutant{
 	{"restart keeps dead readers", "RestartKeepsReaders"},
 	{"restart begins readers anew", "RestartKeepsReaders"},
 	{"restart gives readers one token", "RestartKeepsReaders"},
+	{"readers do not share a key with those from before a restart", "RestartKeepsReaders"},
 
 	// processes
 	{"lease of a killed reader never ends", "KilledReaderFreesKey"},
