@@ -51,6 +51,8 @@ var sharedMutants = []mutant{
 	{"renewal of a reader prolongs those of its client", "DeadReaderEndsByOwnTTL"},
 	{"new reader prolongs the others", "DeadReaderEndsByOwnTTL"},
 	{"dead reader stays while others read", "DeadReaderEndsByOwnTTL"},
+	{"readers that enter together have the longest TTL of them", "DeadReaderEndsByOwnTTL"},
+	{"readers that enter together have the TTL of the first", "DeadReaderEndsByOwnTTL"},
 	{"readers end together, with the last", "DeadReaderEndsByOwnTTL"},
 	{"refused attempt of a reader prolongs the readers", "WriterGetsKeyOfDeadReaders"},
 	{"shared attempt that meets dead readers passes those who wait", "WriterGetsKeyOfDeadReaders"},

@@ -96,14 +96,19 @@ func (t *trial) activities() []activity {
 
 func deadReaderEndsByOwnTTL(t *trial) {
 	kinds := t.activities()
-	t.inChunks(2*len(kinds), 4, func(i int) {
-		kind, key := kinds[i/2], t.newKey()
+	t.inChunks(3*len(kinds), 5, func(i int) {
+		kind, key := kinds[i/3], t.newKey()
+		var dead *grant
 		var others []*grant
-		if i%2 == 0 { // the dead reader is neither the first nor the last
-			others = append(others, t.read(t.a, key, t.long()))
+		if i%3 == 2 {
+			dead, others = t.entersWithOthers(key)
+		} else {
+			if i%3 == 0 { // the dead reader is neither the first nor the last
+				others = append(others, t.read(t.a, key, t.long()))
+			}
+			dead = t.read(t.a, key, t.short())
+			others = append(others, t.read(t.a, key, t.long()), t.read(t.b, key, t.long()))
 		}
-		dead := t.read(t.a, key, t.short())
-		others = append(others, t.read(t.a, key, t.long()), t.read(t.b, key, t.long()))
 		last := t.lastRefusal(dead.after, dead.ttl)
 		for time.Now().Before(last) {
 			kind.do(key, others)
@@ -120,6 +125,20 @@ func deadReaderEndsByOwnTTL(t *trial) {
 		}
 		t.mustBeFree(t.b, key, when+"; the others have released")
 	})
+}
+
+// entersWithOthers makes readers wait behind a writer. They enter together, one of them with a short TTL.
+func (t *trial) entersWithOthers(key string) (brief *grant, others []*grant) {
+	writer := t.acquire(t.b, key, t.long())
+	waits := []*waiting{t.waitToRead(t.a, key, t.long())}
+	t.arrived(key, 1)
+	waits = append(waits, t.waitToRead(t.a, key, t.short()))
+	t.arrived(key, 2)
+	waits = append(waits, t.waitToRead(t.b, key, t.long()))
+	t.arrived(key, 3)
+	t.release(writer)
+	readers := t.readersEnter(waits, t.handOff(), "after the release of the writer before them")
+	return readers[1], []*grant{readers[0], readers[2]}
 }
 
 // shortReaderSparesLong ends short leases in every way. Long leases from before and after them must survive.
