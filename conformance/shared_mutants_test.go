@@ -66,6 +66,7 @@ var sharedMutants = []mutant{
 	{"end of a reader's TTL wakes nobody", "WriterGetsKeyOfDeadReaders"},
 	{"reader's place in the queue ends with its TTL", "SharedWaitOutlivesOwnTTL"},
 	{"waiting reader's TTL counts from its arrival", "SharedWaitOutlivesOwnTTL"},
+	{"TTL of a reader behind a writer that leaves counts from its arrival", "SharedWaitOutlivesOwnTTL"},
 
 	// ownership
 	{"one release ends all readers", "ReleaseEndsOneReader"},

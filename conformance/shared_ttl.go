@@ -246,28 +246,39 @@ func (t *trial) othersCome(w *waiting, last *grant, kind int) {
 	}
 }
 
-// sharedWaitOutlivesOwnTTL makes readers wait behind a writer, and a writer behind a reader, for longer than the TTLs
-// that they request.
+// sharedWaitOutlivesOwnTTL makes readers wait behind a writer that holds the key or waits for it, and a writer behind a
+// reader, for longer than the TTLs that they request.
 func sharedWaitOutlivesOwnTTL(t *trial) {
 	ttl := t.g.Round(2 * t.short())
-	t.together(2, func(i int) {
+	t.inChunks(3, 4, func(i int) {
 		key := t.newKey()
 		var held *grant
+		var leaves *waiting
 		var waits []*waiting
-		if i == 0 {
+		switch i {
+		case 0:
 			held = t.acquire(t.a, key, t.long())
 			waits = append(waits, t.waitToRead(t.a, key, ttl), t.waitToRead(t.b, key, ttl))
-		} else {
+		case 1:
 			held = t.read(t.a, key, t.long())
 			waits = append(waits, t.wait(t.b, key, ttl))
+		default:
+			held = t.read(t.b, key, t.long())
+			leaves = t.wait(t.a, key, ttl)
+			t.arrived(key, 1)
+			waits = append(waits, t.waitToRead(t.a, key, ttl), t.waitToRead(t.b, key, ttl))
 		}
-		t.arrived(key, len(waits))
+		t.arrived(key, len(waits)+i/2)
 		time.Sleep(ttl + t.g.MaxLate + t.short())
 		for _, w := range waits {
 			w.stillWaits(t, held, t.rule)
 		}
 		before := time.Now()
-		t.release(held)
+		if leaves != nil {
+			leaves.cancelAndFail(t)
+		} else {
+			t.release(held)
+		}
 		for _, g := range t.readersEnter(waits, t.handOff(), "after a wait longer than its TTL") {
 			if short := backend.Deadline(before, t.kept(ttl)).Sub(g.Deadline()); short > ttl/2 {
 				t.tooLate("a lease granted after a wait of more than its TTL is %v short of it, %v", short, ttl)
@@ -279,6 +290,9 @@ func sharedWaitOutlivesOwnTTL(t *trial) {
 		for _, w := range waits {
 			t.refused(t.b, w.grant)
 			t.release(w.grant)
+		}
+		if leaves != nil {
+			t.release(held)
 		}
 		t.becomesFree(t.b, key, t.handOff(), "after the last release")
 	})
