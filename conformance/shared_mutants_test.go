@@ -160,6 +160,9 @@ var sharedMutants = []mutant{
 	{"writer enters beside more than 128 readers", "ManyReaders"},
 	{"at most 16 waiting readers enter at once", "ManyReaders"},
 	{"more than 20 readers behind a writer that leaves stay parked", "ManyReaders"},
+	{"at most 64 waiting readers enter at once", "ManyReaders"},
+	{"at most 16 dead readers are removed at once", "ManyReaders"},
+	{"count of readers is a byte", "ManyReaders"},
 	{"store keeps a record of each released reader", "StoreForgetsEndedReaders"},
 	{"store keeps a record of each expired reader", "StoreForgetsEndedReaders"},
 
