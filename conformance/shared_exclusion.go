@@ -228,4 +228,47 @@ func sharedKeysAreApart(t *trial) {
 		t.heldBy(g)
 		t.release(g)
 	}
+	for _, shared := range []bool{true, false} {
+		for keys := range slices.Chunk(t.oddKeys(), t.h.Many) {
+			t.alternate(keys, shared)
+		}
+	}
+}
+
+// alternate holds keys that look alike: in one mode the first, the third and so on, in the other mode the others. A
+// store may derive names for readers from the key.
+func (t *trial) alternate(keys []string, shared bool) {
+	grants := make([]*grant, len(keys))
+	t.inTurns(len(keys), func(i int) {
+		r := backend.Request{Key: keys[i], Owner: backend.NewOwner(), TTL: t.long(), Shared: shared == (i%2 == 0)}
+		begun := time.Now()
+		g, err := t.request(t.ctx, t.a, r)
+		t.lateOnTimeout(err, begun)
+		if err != nil {
+			t.notGranted("key "+show(r.Key)+inMode(r.Shared)+", beside keys that look alike: Acquire", r.Key, err)
+		}
+		grants[i] = g
+	})
+	lister, lists := t.b.(backend.Lister)
+	_, resumes := t.b.(backend.Resumer)
+	t.inTurns(len(keys), func(i int) {
+		g := grants[i]
+		t.renew(g, t.long())
+		if !g.shared {
+			t.heldBy(g)
+			t.refusedAs(t.b, g, true)
+			return
+		}
+		t.readersKeepOut([]*grant{g}, "key "+show(g.key)+", beside keys that look alike")
+		if lists && !t.list(lister, g.key)[g.key] {
+			t.fatalf("List of the key %s, which a reader holds, does not return it", show(g.key))
+		}
+		if resumes {
+			grants[i] = t.resume(t.b, g, t.long())
+		}
+	})
+	t.inTurns(len(keys), func(i int) {
+		t.release(grants[i])
+		t.mustBeFree(t.b, keys[i], "key "+show(keys[i])+", after its release")
+	})
 }
