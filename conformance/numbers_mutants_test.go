@@ -30,6 +30,7 @@ var numberMutants = []mutant{
 	{"renewal below MinTTL is refused", "TinyRenewalsAreRoundedUp"},
 	{"renewal below MinTTL is kept as asked", "TinyRenewalsAreRoundedUp"},
 	{"renewal below MinTTL does nothing", "TinyRenewalsAreRoundedUp"},
+	{"renewal of a reader below MinTTL is kept as asked", "TinyRenewalsAreRoundedUp"},
 }
 
 // noExpiry is how long a store keeps an entry without expiry.
