@@ -44,6 +44,8 @@ var sharedMutants = []mutant{
 	{"reader behind a writer looks every 300 ms", "SharedPushIsPrompt"},
 	{"reader behind a waiting writer looks every 300 ms", "SharedPushIsPrompt"},
 	{"writer behind readers looks every 300 ms", "SharedPushIsPrompt"},
+	{"writer looks every 300 ms if the first of its readers does not end last", "SharedPushIsPrompt"},
+	{"writer behind readers that had waited looks every 300 ms", "SharedPushIsPrompt"},
 
 	// TTL
 	{"reader's lease ends after 9/10 of its TTL", "ReaderTTL"},
