@@ -25,6 +25,8 @@ var siblingMutants = []mutant{
 	{"Break of nobody leaves a goroutine", "ClientForgetsEndedLeases"},
 	{"Resume of nobody leaves a goroutine", "ClientForgetsEndedLeases"},
 	{"list keeps a connection until Close", "EndedCallsLeaveNoConnection"},
+	{"goroutine for each reader", "LeasesCostNoGoroutines"},
+	{"cancelled wait of a reader leaves a goroutine", "EndedWaitsLeakNoGoroutine"},
 	{"eviction of readers wakes nobody", "EvictedKeyWakesWaiter"},
 	{"Inspect of a key that waits for its next readers is free", "ReservedKeyIsNotFree"},
 }
