@@ -157,6 +157,7 @@ var sharedMutants = []mutant{
 	{"stale Renew is sent without owner", "FrozenReaderLosesAlone"},
 	{"reader's lease never ends", "FrozenReaderLosesAlone"},
 	{"readers behind a killed writer stay parked", "KilledWriterFreesReaders"},
+	{"killed writer keeps shared attempts out until a reader waits", "KilledWriterFreesReaders"},
 	{"reader's deadline counts from when it learns of its turn", "FrozenWaitersDelayReadersBriefly"},
 	{"lease of a killed reader never ends", "KilledParkedReaderDelaysWriterBriefly"},
 
