@@ -36,6 +36,8 @@ var sharedMutants = []mutant{
 	{"readers behind a writer that leaves stay parked", "LeavingWriterFreesReaders"},
 	{"readers behind a writer that leaves stay parked if another reader has left before", "LeavingWriterFreesReaders"},
 	{"one reader enters behind a writer that leaves", "LeavingWriterFreesReaders"},
+	{"shared attempts are refused beside readers once a waiting writer has timed out", "LeavingWriterFreesReaders"},
+	{"shared attempts are refused beside readers once a waiting writer has ended by Close", "LeavingWriterFreesReaders"},
 	{"cancelled reader takes the next in the queue along", "MixedQueueFollowsModel"},
 	{"cancelled reader stays in the queue", "CancelledReaderLeavesNothing"},
 	{"last reader's release wakes nobody", "LastReaderWakesWriter"},

@@ -330,7 +330,7 @@ func leavingWriterFreesReaders(t *trial) {
 	for what := range leave {
 		ways = append(ways, what)
 	}
-	t.inChunks(3*len(ways), 7, func(i int) {
+	t.inChunks(3*len(ways), 8, func(i int) {
 		what, key := ways[i/3], t.newKey()
 		readers := t.readers(key, 1+i%2, t.long())
 		reader, queued := readers[0], 1
@@ -367,6 +367,7 @@ func leavingWriterFreesReaders(t *trial) {
 			second.cancelAndFail(t)
 		}
 		readers = append(readers, t.readersEnter(parked, t.handOff(), "behind "+what)...)
+		readers = append(readers, t.soonShared(t.client(i), key, "behind "+what))
 		t.readersKeepOut(readers, "behind "+what)
 		for _, r := range readers {
 			t.release(r)
