@@ -86,6 +86,7 @@ var sharedMutants = []mutant{
 	{"reader's renewal never shortens", "ReadersAreRenewedEach"},
 	{"readers in a batch are not renewed", "MixedBatchRenewsEach"},
 	{"batch renews one reader of a key", "MixedBatchRenewsEach"},
+	{"batch renews at most 16 readers of a key", "MixedBatchRenewsEach"},
 	{"loss of a reader is that of its client's others", "ReaderLosesAlone"},
 	{"renewal that finds a reader lost ends the others of its client", "BreakEndsOneReader"},
 	{"Close leaves readers live", "CloseEndsOwnReaders"},

@@ -124,20 +124,20 @@ func readersAreRenewedEach(t *trial) {
 
 func mixedBatchRenewsEach(t *trial) {
 	batcher := t.batcher()
-	n := min(24, t.h.Many)
+	n := min(64, t.h.Many)
 	common := t.newKey()
-	brief := t.passing()
-	var grants []*grant
-	for i := range n {
+	brief := t.g.Round(t.passing() + time.Duration(n/turns)*t.usual())
+	grants := make([]*grant, n)
+	t.inTurns(n, func(i int) {
 		switch i % 4 {
 		case 0:
-			grants = append(grants, t.acquire(t.a, t.newKey(), brief))
+			grants[i] = t.acquire(t.a, t.newKey(), brief)
 		case 1:
-			grants = append(grants, t.read(t.a, t.newKey(), brief))
+			grants[i] = t.read(t.a, t.newKey(), brief)
 		default:
-			grants = append(grants, t.read(t.a, common, brief))
+			grants[i] = t.read(t.a, common, brief)
 		}
-	}
+	})
 	released := func(i int) bool { return i%6 == 2 || i == 5 || i == 4 }
 	batch, deadlines := make([]backend.Renewal, n), make([]time.Time, n)
 	for i, g := range grants {
@@ -168,7 +168,7 @@ func mixedBatchRenewsEach(t *trial) {
 			g.ttl = batch[i].TTL
 		}
 	}
-	t.outlast(t.lastRefusal(grants[n-1].after, brief).Add(t.short() / 2))
+	t.outlast(t.lastRefusal(before, brief).Add(t.short() / 2))
 	var readers []*grant // of the common key
 	for i, g := range grants {
 		switch {
