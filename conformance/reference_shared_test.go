@@ -19,6 +19,8 @@ type reader struct {
 	waited  bool // granted to an owner that may have waited
 	parked  bool // it had waited
 	before  bool // it is older than the last restart
+	beside  bool // it had waited, and entered beside others
+	renewed time.Time
 	timer   *time.Timer
 }
 
@@ -342,7 +344,7 @@ func (s *server) admitLocked(key string, e *entry) {
 			from = p.since
 		}
 		g := s.enterLocked(key, e, r, p.client, from)
-		e.readers[len(e.readers)-1].parked = true
+		s.parked(key, e, beside)
 		if p.token != 0 {
 			g.token = p.token
 		}
