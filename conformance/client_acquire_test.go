@@ -29,6 +29,9 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if err := c.validate(r); err != nil {
 		return nil, err
 	}
+	if c.leases.Closed() && r.Shared && c.is("shared Acquire after Close is unavailable") {
+		return nil, fmt.Errorf("%w: connection closed", backend.ErrUnavailable)
+	}
 	if c.leases.Closed() && !c.is("closed client works on") {
 		return nil, backend.ErrClosed
 	}

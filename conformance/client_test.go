@@ -245,6 +245,7 @@ func (c *client) Close() error {
 		if !c.is("Close leaves leases live", "Close leaves readers live") {
 			c.leases.Close()
 		}
+		c.server.closesReaders(c)
 		c.hangUp()
 	}
 	return nil

@@ -16,6 +16,7 @@ type oddReaders struct {
 	shared  bool           // the last holders were readers
 	left    bool           // a waiting writer has timed out, or its client was closed
 	ghosts  int            // readers that are counted and have ended
+	gap     bool           // the last reader has just released, and the first waiter has not been granted the key yet
 }
 
 // entered records that r has entered. The readers before it, if any, still hold the key.
@@ -49,6 +50,15 @@ func (s *server) overtakesWaiters(
 	switch {
 	case len(e.queue) == 0:
 		return g, false
+	case e.odd.gap && e.owner == "" && len(e.readers) == 0:
+		if r.Wait {
+			return g, false
+		}
+		e.odd.gap = false
+		if r.Shared {
+			return s.enterLocked(key, e, r, c, now), true
+		}
+		return s.grantLocked(key, e, r, c, now), true
 	case deadReaders && r.Shared && !r.Wait && s.is("shared attempt that meets dead readers passes those who wait"),
 		deadReaders && r.Shared && r.Wait && s.is("reader that comes to wait as readers have died passes those who wait"),
 		deadWriter && r.Shared && !r.Wait && s.is("shared attempt that meets a dead writer passes those who wait"),
@@ -86,6 +96,9 @@ func (s *server) sharedName(key string) string {
 // turnTTL returns for how long the server keeps the lease of p, one of the readers at the head of the queue.
 func (s *server) turnTTL(e *entry, p *place) (ttl time.Duration) {
 	ttl = p.TTL
+	if ttl > time.Second && s.is("TTL of a reader that has waited is cut to seconds") {
+		return ttl.Truncate(time.Second)
+	}
 	if s.is("readers that enter together have the longest TTL of them") {
 		for _, other := range e.queue {
 			if !other.Shared {

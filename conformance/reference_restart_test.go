@@ -33,6 +33,7 @@ func (s *server) restart() {
 		e.queue = s.queueOverRestart(e.queue)
 		for _, r := range e.readers {
 			r.before = true
+			s.forgetsTokens(key, "tokens of keys that readers hold restart with the store")
 		}
 		s.restartLocked(key, e)
 		if e.owner != "" && s.is("tokens of held keys restart with the store") {

@@ -207,6 +207,9 @@ func (s *server) resumeReader(key string, e *entry, r backend.Request, now time.
 	if own == nil {
 		return s.resumesNoReader(key, e, r, now)
 	}
+	if r.TTL > time.Second && s.is("resume of a reader cuts its TTL to seconds") {
+		r.TTL = r.TTL.Truncate(time.Second)
+	}
 	if len(e.readers) > 1 && s.is("resume of one of several readers never shortens") && now.Add(r.TTL).Before(own.expires) {
 		return own.token, true
 	}

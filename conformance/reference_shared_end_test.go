@@ -43,11 +43,12 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 	switch {
 	case s.is("readers are not renewed"),
 		s.is("one reader of a key is renewed") && r != e.readers[0],
+		s.is("reader that has entered beside others is not renewed") && r.beside,
 		s.is("reader is not renewed while a writer waits") && len(e.queue) > 0,
 		s.is("reader's renewal never shortens") && expires.Before(r.expires):
 	default:
 		s.extendReader(key, e, r, expires)
-		e.odd.longest = e.latestReader().expires
+		e.odd.longest, r.renewed = e.latestReader().expires, now
 	}
 	return true
 }
@@ -55,7 +56,7 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 // renewEndedReader applies the bugs of a renewal by an owner that has no shared lease.
 func (s *server) renewEndedReader(key string, e *entry, owner string, expires time.Time) bool {
 	switch {
-	case s.is("stale reader's renewal revives its lease") && e.owner == "",
+	case s.is("stale reader's renewal revives its lease", "renewal revives a reader that has released") && e.owner == "",
 		s.is("stale reader's renewal revives its lease beside a writer"),
 		s.is("stale reader's renewal revives its lease beside others") && e.owner == "" && len(e.readers) > 0:
 		for _, old := range s.ended {
@@ -92,7 +93,13 @@ func (s *server) releaseReader(key, owner string) bool {
 		if s.endsSilently(e, i) {
 			return true
 		}
+		if time.Since(e.readers[i].renewed) < time.Millisecond && s.is("release of a reader that meets its renewal is missed") {
+			return true
+		}
 		s.released[key+owner] = true
+		if s.is("renewal revives a reader that has released") {
+			s.ended = append(s.ended, endedReader{key, e.readers[i]})
+		}
 		s.recordsLocked("store keeps a record of each released reader")
 		s.releaseReaderAt(key, e, i)
 		return true
@@ -169,6 +176,7 @@ func (s *server) breakReader(key string, e *entry, owner string) bool {
 		e.readers = nil
 	default:
 		s.recordsLocked("store keeps a record of each broken reader")
+		s.forgetsTokens(key, "tokens are forgotten with a broken reader")
 		notifyHolder := s.notifyReader(e.readers[i], true)
 		s.removeReader(key, e, i)
 		notifyHolder()

@@ -93,6 +93,9 @@ func (s *server) acquireAmongReaders(
 	if s.dropDead(e) && r.Shared && s.readerMayEnter(e, r, c) {
 		return s.enterLocked(key, e, r, c, now), nil, backend.Holder{}
 	}
+	if r.Shared && len(key) > 200 && s.is("reader that waits for a key over 200 bytes is not woken") {
+		return granted{}, p, backend.Holder{}
+	}
 	s.enqueueLocked(key, e, p)
 	s.armAtReaders(key, e)
 	return granted{}, p, backend.Holder{}
@@ -162,7 +165,7 @@ func (s *server) refuseAmongReaders(key string, e *entry, r backend.Request, c *
 
 // enterLocked adds a reader.
 func (s *server) enterLocked(key string, e *entry, r backend.Request, c *client, now time.Time) granted {
-	read := &reader{owner: r.Owner, client: c, granted: now, expires: now.Add(s.keepReader(r.TTL)), ttl: r.TTL,
+	read := &reader{owner: r.Owner, client: c, granted: now, expires: now.Add(s.keepBriefReader(r, s.keepReader(r.TTL))), ttl: r.TTL,
 		waited: r.Wait}
 	read.token = s.sharedToken(key, e, c)
 	e.readers = append(e.readers, read)
@@ -261,6 +264,7 @@ func (s *server) expireReaders(key string, e *entry, now time.Time) {
 			if len(e.readers) == 1 && s.is("tokens are forgotten with the last dead reader") {
 				delete(s.tokens, key)
 			}
+			s.liftsReaders(e)
 			s.removeReader(key, e, i)
 		}
 	}
@@ -278,7 +282,9 @@ func (s *server) removeReader(key string, e *entry, i int) {
 	case len(e.readers) > 0 || e.owner != "":
 		return
 	}
-	s.endLocked(key, e)
+	if !s.leavesGap(key, e) {
+		s.endLocked(key, e)
+	}
 }
 
 // removeReaders ends all readers.

@@ -127,6 +127,7 @@ func (s *server) harness() conformance.Harness {
 			} else if e != nil && len(e.readers) > 0 && s.is("eviction of readers wakes nobody") {
 				s.forgetHolders(e)
 			} else if e != nil && len(e.readers) > 0 {
+				s.forgetsTokens(s.name(key), "tokens are forgotten with evicted readers")
 				for _, r := range e.readers {
 					defer s.notifyReader(r, false)()
 				}
@@ -274,7 +275,9 @@ func (s *server) nextToken(key string, c *client) uint64 {
 		"tokens are forgotten with the last client", "token is forgotten with an expired lease",
 		"an empty member counts tokens anew", "reader gets the token of the last lease",
 		"token of a reader does not move the counter", "tokens of readers are counted apart",
-		"waiting reader's token is from its arrival", "tokens are forgotten with the last dead reader") {
+		"waiting reader's token is from its arrival", "tokens are forgotten with the last dead reader",
+		"tokens are forgotten with evicted readers", "tokens are forgotten with a broken reader",
+		"tokens of keys that readers hold restart with the store") {
 		s.tokens[key] = max(s.tokens[key], uint64(time.Now().UnixMicro()))
 	}
 	s.tokens[key]++
