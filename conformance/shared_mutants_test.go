@@ -58,6 +58,7 @@ var sharedMutants = []mutant{
 	{"renewal of a reader prolongs those of its client", "DeadReaderEndsByOwnTTL"},
 	{"new reader prolongs the others", "DeadReaderEndsByOwnTTL"},
 	{"dead reader stays while others read", "DeadReaderEndsByOwnTTL"},
+	{"reader that enters as a writer leaves never ends", "DeadReaderEndsByOwnTTL"},
 	{"readers that enter together have the longest TTL of them", "DeadReaderEndsByOwnTTL"},
 	{"readers that enter together have the TTL of the first", "DeadReaderEndsByOwnTTL"},
 	{"readers end together, with the last", "DeadReaderEndsByOwnTTL"},
@@ -73,6 +74,7 @@ var sharedMutants = []mutant{
 	{"end of a reader's TTL wakes nobody", "WriterGetsKeyOfDeadReaders"},
 	{"reader's place in the queue ends with its TTL", "SharedWaitOutlivesOwnTTL"},
 	{"waiting reader's TTL counts from its arrival", "SharedWaitOutlivesOwnTTL"},
+	{"reader that has entered beside others is not renewed", "SharedWaitOutlivesOwnTTL"},
 	{"TTL of a reader behind a writer that leaves counts from its arrival", "SharedWaitOutlivesOwnTTL"},
 
 	// ownership

@@ -101,7 +101,7 @@ func deadReaderEndsByOwnTTL(t *trial) {
 		var dead *grant
 		var others []*grant
 		if i%3 == 2 {
-			dead, others = t.entersWithOthers(key)
+			dead, others = t.entersWithOthers(key, i/3%2 == 0)
 		} else {
 			if i%3 == 0 { // the dead reader is neither the first nor the last
 				others = append(others, t.read(t.a, key, t.long()))
@@ -127,18 +127,32 @@ func deadReaderEndsByOwnTTL(t *trial) {
 	})
 }
 
-// entersWithOthers makes readers wait behind a writer. They enter together, one of them with a short TTL.
-func (t *trial) entersWithOthers(key string) (brief *grant, others []*grant) {
-	writer := t.acquire(t.b, key, t.long())
-	waits := []*waiting{t.waitToRead(t.a, key, t.long())}
-	t.arrived(key, 1)
-	waits = append(waits, t.waitToRead(t.a, key, t.short()))
-	t.arrived(key, 2)
-	waits = append(waits, t.waitToRead(t.b, key, t.long()))
-	t.arrived(key, 3)
-	t.release(writer)
-	readers := t.readersEnter(waits, t.handOff(), "after the release of the writer before them")
-	return readers[1], []*grant{readers[0], readers[2]}
+// entersWithOthers makes readers wait behind a writer. They enter together, one of them with a short TTL, when the
+// writer releases the key. If leaves is set, the writer waits for another reader, and leaves.
+func (t *trial) entersWithOthers(key string, leaves bool) (brief *grant, others []*grant) {
+	var writer *grant
+	var w *waiting
+	queued := 0
+	if leaves {
+		others = append(others, t.read(t.b, key, t.long()))
+		w = t.wait(t.a, key, t.long())
+		queued++
+		t.arrived(key, queued)
+	} else {
+		writer = t.acquire(t.b, key, t.long())
+	}
+	var waits []*waiting
+	for i, ttl := range []time.Duration{t.long(), t.short(), t.long()} {
+		waits = append(waits, t.waitToRead(t.client(i/2), key, ttl))
+		t.arrived(key, queued+i+1)
+	}
+	if leaves {
+		w.cancelAndFail(t)
+	} else {
+		t.release(writer)
+	}
+	readers := t.readersEnter(waits, t.handOff(), "after the end of the writer before them")
+	return readers[1], append(others, readers[0], readers[2])
 }
 
 // shortReaderSparesLong ends short leases in every way. Long leases from before and after them must survive.
