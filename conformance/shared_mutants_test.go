@@ -92,6 +92,7 @@ var sharedMutants = []mutant{
 	{"loss of a reader is that of its client's others", "ReaderLosesAlone"},
 	{"renewal that finds a reader lost ends the others of its client", "BreakEndsOneReader"},
 	{"Close leaves readers live", "CloseEndsOwnReaders"},
+	{"Close ends the first reader of a key that its client reads", "CloseEndsOwnReaders"},
 
 	// stale readers
 	{"stale reader's renewal revives its lease", "LateReaderRequestsTouchNothing"},

@@ -245,6 +245,7 @@ func readerLosesAlone(t *trial) {
 
 func closeEndsOwnReaders(t *trial) {
 	c := t.open()
+	first := t.read(t.b, t.key, t.long())
 	dead := []*grant{t.read(c, t.key, t.short()), t.read(c, t.key, t.short())}
 	reader := t.read(t.a, t.key, t.long())
 	busy := t.acquire(t.a, t.newKey(), t.long())
@@ -268,7 +269,9 @@ func closeEndsOwnReaders(t *trial) {
 	t.release(busy)
 	t.release(behind.granted(t, t.handOff(), "after release, behind waiters of a closed client"))
 	t.outlast(t.lastRefusal(dead[1].after, dead[1].ttl))
-	t.readersKeepOut([]*grant{reader}, "when the TTLs of readers of a closed client have run out")
+	t.readersKeepOut([]*grant{first, reader}, "when the TTLs of readers of a closed client have run out")
 	t.release(reader)
-	t.mustBeFree(t.b, t.key, "after the TTLs of a closed client's readers, and the release of the only other one")
+	t.readersKeepOut([]*grant{first}, "after the release of another reader")
+	t.release(first)
+	t.mustBeFree(t.b, t.key, "after the TTLs of a closed client's readers, and the release of the others")
 }
