@@ -78,7 +78,7 @@ func oddTTLsAreKept(t *trial) {
 	if t.g.Shared {
 		ways = append(ways, func() {
 			t.grantsKept("shared Acquire", func(ttl time.Duration) *grant { return t.read(t.a, t.newKey(), ttl) })
-		})
+		}, func() { t.grantsKept("shared Acquire that waits", t.waitedToRead) })
 	}
 	if _, ok := t.b.(backend.Resumer); ok {
 		ways = append(ways, func() {
@@ -86,13 +86,20 @@ func oddTTLsAreKept(t *trial) {
 				return t.resume(t.a, t.acquire(t.b, t.newKey(), t.long()), ttl)
 			})
 		})
+		if t.g.Shared {
+			ways = append(ways, func() {
+				t.grantsKept("Resume of a reader", func(ttl time.Duration) *grant {
+					return t.resume(t.a, t.read(t.b, t.newKey(), t.long()), ttl)
+				})
+			})
+		}
 	}
 	t.together(len(ways), func(i int) { ways[i]() })
 }
 
 // grantsKept acquires leases for TTLs of all sorts, and checks that the store keeps them.
 func (t *trial) grantsKept(what string, get func(ttl time.Duration) *grant) {
-	const ways = 4 // at once
+	const ways = 6 // at once
 	each := max(1, t.h.Many/ways)
 	for ttls := range slices.Chunk(t.numbers(each), each) {
 		grants := make([]*grant, len(ttls))

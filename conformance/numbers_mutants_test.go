@@ -26,6 +26,8 @@ var numberMutants = []mutant{
 	{"waiter's TTL in milliseconds is an int32", "OddTTLsAreKept"},
 	{"waiter's TTL is an hour at most", "OddTTLsAreKept"},
 
+	{"TTL of a reader that has waited is cut to seconds", "OddTTLsAreKept"},
+	{"resume of a reader cuts its TTL to seconds", "OddTTLsAreKept"},
 	{"renewal below MinTTL ends the lease", "TinyRenewalsAreRoundedUp"},
 	{"renewal below MinTTL is refused", "TinyRenewalsAreRoundedUp"},
 	{"renewal below MinTTL is kept as asked", "TinyRenewalsAreRoundedUp"},
