@@ -43,6 +43,7 @@ var seriesMutants = []mutant{
 	{"cancelled wait that was longer than its TTL is not cleaned up", "WaitOutlivesOwnTTL"},
 	{"OnLost calls nothing that is registered after Close", "OnLostCallsWhateverEndsIt"},
 	{"OnLost of a reader calls twice", "OnLostCallsWhateverEndsIt"},
+	{"OnLost of a reader is silent when a renewal hears of the loss", "OnLostCallsWhateverEndsIt"},
 	{"Inspect cuts the owner at its last of several @", "EvictedOwnersThatLookAlike"},
 }
 
