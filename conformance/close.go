@@ -125,6 +125,11 @@ func closeRefusesLaterCalls(t *trial) {
 		t.isClosed(err, "Acquire after Close")
 		_, err = t.requestKey(t.ctx, c, t.key, t.long(), wait)
 		t.isClosed(err, "Acquire of a held key after Close")
+		if t.g.Shared {
+			r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: wait, Shared: true}
+			_, err = t.request(t.ctx, c, r)
+			t.isClosed(err, "shared Acquire after Close")
+		}
 	}
 	_, err := c.Inspect(t.ctx, t.key)
 	t.isClosed(err, "Inspect after Close")
