@@ -292,6 +292,12 @@ func restartKeepsReaders(t *trial) {
 	t.readersKeepOut([]*grant{alone, beside}, "after a restart, and a new reader")
 	t.release(alone)
 	t.release(beside)
+	next := t.acquire(t.a, alone.key, t.long())
+	if t.g.Fencing >= backend.FencingRestart && next.Token() <= max(alone.Token(), beside.Token()) {
+		t.breaks(7, "a writer has token %d, after readers with tokens %d, from before a restart, and %d", next.Token(),
+			alone.Token(), beside.Token())
+	}
+	t.release(next)
 	t.refused(t.a, readers[1])
 	last := later(t.lastRefusal(dead.after, dead.ttl), restarted)
 	if t.countsAnew() {

@@ -155,6 +155,7 @@ var sharedMutants = []mutant{
 	{"restart keeps dead readers", "RestartKeepsReaders"},
 	{"restart begins readers anew", "RestartKeepsReaders"},
 	{"restart gives readers one token", "RestartKeepsReaders"},
+	{"tokens of keys that readers hold restart with the store", "RestartKeepsReaders"},
 	{"readers do not share a key with those from before a restart", "RestartKeepsReaders"},
 
 	// processes
