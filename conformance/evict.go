@@ -158,8 +158,12 @@ func evictedKeyWakesWaiter(t *trial) {
 
 func evictedTokensIncrease(t *trial) {
 	s := &tokens{t: t}
-	for range 4 {
-		g := t.acquire(t.a, t.key, t.long())
+	for i := range 4 {
+		acquire := t.acquire
+		if t.g.Shared && i%3 != 0 {
+			acquire = t.read
+		}
+		g := acquire(t.a, t.key, t.long())
 		s.next(g, "grant after the last lease was dropped")
 		if err := t.h.Evict(t.ctx, t.key); err != nil {
 			t.fatalf("Evict: %v", err)

@@ -112,6 +112,7 @@ var sharedMutants = []mutant{
 	{"break ends all readers", "BreakEndsOneReader"},
 	{"break ends any reader", "BreakEndsOneReader"},
 	{"break finds no reader", "BreakEndsOneReader"},
+	{"tokens are forgotten with a broken reader", "BreakEndsOneReader"},
 	{"break of the last reader wakes nobody", "BreakEndsOneReader"},
 
 	// reports to other clients

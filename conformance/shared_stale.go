@@ -88,6 +88,10 @@ func breakEndsOneReader(t *trial) {
 		stale := others[1]
 		t.breaksReader(breaker, stale)
 		next := w.granted(t, t.handOff(), "after Break of the last reader's lease")
+		if t.g.Fencing > backend.FencingNone && next.Token() <= max(g.Token(), others[0].Token(), stale.Token()) {
+			t.breaks(7, "token %d was granted to a writer after readers, of which the last was broken and had %d", next.Token(),
+				stale.Token())
+		}
 		t.wantLost(request.what+" of the last reader, whose lease was broken", func() error {
 			return request.renew(t.ctx,
 				stale, t.short())

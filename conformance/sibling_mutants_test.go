@@ -25,6 +25,7 @@ var siblingMutants = []mutant{
 	{"Break of nobody leaves a goroutine", "ClientForgetsEndedLeases"},
 	{"Resume of nobody leaves a goroutine", "ClientForgetsEndedLeases"},
 	{"list keeps a connection until Close", "EndedCallsLeaveNoConnection"},
+	{"tokens are forgotten with evicted readers", "EvictedTokensIncrease"},
 	{"shared Acquire after Close is unavailable", "CloseRefusesLaterCalls"},
 	{"reader ends with its connection", "DisconnectedHolderKeepsLease"},
 	{"full store refuses renewals of readers", "FullStoreKeepsLeases"},
