@@ -26,6 +26,7 @@ var sharedMutants = []mutant{
 	{"reader of a client that reads already overtakes a waiting writer", "NoReaderPassesWaitingWriter"},
 	{"reader looks at the last in the queue alone", "NoReaderPassesWaitingWriter"},
 	{"attempt of a reader ignores the queue", "TrySharedBehindWaitingWriter"},
+	{"attempt that meets the last reader's release passes a waiting writer", "TrySharedBehindWaitingWriter"},
 	{"refused attempt of a writer keeps new readers out", "ReadersShareKey"},
 	{"one reader in five overtakes a waiting writer", "WriterOutwaitsStream"},
 	{"new reader overtakes a waiting writer", "WriterOutwaitsStream"},

@@ -96,7 +96,7 @@ func trySharedBehindWaitingWriter(t *trial) {
 		t.noReaderEnters(t.key, "behind the second of two waiting writers, of which the first was cancelled")
 		second.stillWaits(t, reader, t.rule)
 		t.renew(reader, t.long())
-		t.release(reader)
+		t.nobodyPasses(second, func() { t.release(reader) })
 		t.release(second.granted(t, t.handOff(), "after the release of the only reader"))
 		t.becomesFree(t.a, t.key, t.handOff(), "after the last writer's release")
 		// Now nobody waits.
