@@ -246,7 +246,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 			c.server.writerLeft(r, "timed out")
 		}
 		if !c.dropsCleanUp(r) && !c.abandonsBriefly(r, "a cancelled wait") && !c.is("cancelled request is not cleaned up") &&
-			!(r.Shared && c.is("cancelled reader is not cleaned up")) {
+			!(r.Shared && c.keepsReader(ctx, r)) {
 			c.leases.Withdraw(r, r.TTL)
 		}
 		return granted{}, c.endOfWait(ctx)

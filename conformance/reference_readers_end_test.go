@@ -1,7 +1,10 @@
 package conformance_test
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -77,5 +80,40 @@ func (s *server) closesReaders(c *client) {
 func (s *server) forgetsTokens(key, bug string) {
 	if s.is(bug) {
 		delete(s.tokens, key)
+	}
+}
+
+// keepsReader reports whether the wait of a reader that has ended is not cleaned up as it should be, as a bug.
+func (c *client) keepsReader(ctx context.Context, r backend.Request) bool {
+	return c.is("cancelled reader is not cleaned up") ||
+		errors.Is(ctx.Err(), context.DeadlineExceeded) && c.is("wait of a reader that times out is not cleaned up") ||
+		c.abandonsBriefly(r, "a reader's cancelled wait")
+}
+
+// waitsForLonger reports whether r waits for the holders of a longer key, as a bug.
+func (s *server) waitsForLonger(key string, r backend.Request) bool {
+	readers := r.Shared && s.is("reader waits for the writers of longer keys")
+	if writers := !r.Shared && s.is("writer waits for the readers of longer keys"); !readers && !writers {
+		return false
+	}
+	for longer, e := range s.keys {
+		if len(longer) > len(key) && strings.HasPrefix(longer, key) &&
+			(readers && e.owner != "" || !readers && len(e.readers) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// behindLeft grants the key to the readers directly behind place i of the queue, which a writer has left, although other
+// writers wait before them. This is a bug.
+func (s *server) behindLeft(key string, e *entry, i int, left backend.Request) {
+	switch {
+	case left.Shared || i >= len(e.queue) || !e.queue[i].Shared:
+	case i > 0 && e.owner == "" && s.is("reader whose nearest writer leaves passes the one before"),
+		i == 0 && e.owner != "" && s.is("readers behind a writer that leaves enter beside the writer that holds the key"):
+		p := e.queue[i]
+		e.queue = slices.Delete(e.queue, i, i+1)
+		p.turn <- s.enterLocked(key, e, p.Request, p.client, time.Now())
 	}
 }

@@ -175,6 +175,9 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 		":readers")).readers) > 0 {
 		return granted{}, nil, backend.Holder{}
 	}
+	if s.waitsForLonger(key, r) && !r.Wait {
+		return granted{}, nil, backend.Holder{}
+	}
 	if r.Shared || len(e.readers) > 0 {
 		return s.acquireAmongReaders(key, e, r, c, now)
 	}
@@ -490,6 +493,7 @@ func (s *server) release(key, owner string) bool {
 		left := e.queue[i]
 		e.queue = slices.Delete(e.queue, i, i+1)
 		s.gaveUpPlace(key, e, left.client)
+		s.behindLeft(key, e, i, left.Request)
 		s.admitAfter(key, e, left.Request)
 	}
 	return true
