@@ -229,17 +229,19 @@ func sharedKeysAreApart(t *trial) {
 		t.release(g)
 	}
 	for _, shared := range []bool{true, false} {
-		for keys := range slices.Chunk(t.oddKeys(), t.h.Many) {
+		odd := t.oddKeys()
+		odd = append(odd[1:], odd[0]) // others begin with that key
+		for keys := range slices.Chunk(odd, t.h.Many) {
 			t.alternate(keys, shared)
 		}
 	}
 }
 
 // alternate holds keys that look alike: in one mode the first, the third and so on, in the other mode the others. A
-// store may derive names for readers from the key.
+// store may derive names for readers from the key. The last key comes last.
 func (t *trial) alternate(keys []string, shared bool) {
 	grants := make([]*grant, len(keys))
-	t.inTurns(len(keys), func(i int) {
+	hold := func(i int) {
 		r := backend.Request{Key: keys[i], Owner: backend.NewOwner(), TTL: t.long(), Shared: shared == (i%2 == 0)}
 		begun := time.Now()
 		g, err := t.request(t.ctx, t.a, r)
@@ -248,7 +250,9 @@ func (t *trial) alternate(keys []string, shared bool) {
 			t.notGranted("key "+show(r.Key)+inMode(r.Shared)+", beside keys that look alike: Acquire", r.Key, err)
 		}
 		grants[i] = g
-	})
+	}
+	t.inTurns(len(keys)-1, hold)
+	hold(len(keys) - 1)
 	lister, lists := t.b.(backend.Lister)
 	_, resumes := t.b.(backend.Resumer)
 	t.inTurns(len(keys), func(i int) {

@@ -16,6 +16,8 @@ var sharedMutants = []mutant{
 	{"writer enters beside readers", "SharedUnderContention"},
 	{"reader enters beside a writer", "SharedHistoryUnderContention"},
 	{"readers of a key are kept under key:readers", "SharedKeysAreApart"},
+	{"reader waits for the writers of longer keys", "SharedKeysAreApart"},
+	{"writer waits for the readers of longer keys", "SharedKeysAreApart"},
 	{"readers of keys over 200 bytes are kept under the first 200", "SharedKeysAreApart"},
 	{"readers of a key are kept under the key in lower case", "SharedKeysAreApart"},
 	{"readers of a key are kept under the key without its blanks", "SharedKeysAreApart"},

@@ -25,6 +25,8 @@ var siblingMutants = []mutant{
 	{"Break of nobody leaves a goroutine", "ClientForgetsEndedLeases"},
 	{"Resume of nobody leaves a goroutine", "ClientForgetsEndedLeases"},
 	{"list keeps a connection until Close", "EndedCallsLeaveNoConnection"},
+	{"clean-up of a reader's cancelled wait gives up after 3 seconds", "LongLateAcquireLeavesNothing"},
+	{"clean-up of a shared attempt gives up after 3 seconds", "LongLateAcquireLeavesNothing"},
 	{"tokens are forgotten with evicted readers", "EvictedTokensIncrease"},
 	{"shared Acquire after Close is unavailable", "CloseRefusesLaterCalls"},
 	{"reader ends with its connection", "DisconnectedHolderKeepsLease"},
