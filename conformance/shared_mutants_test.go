@@ -146,6 +146,7 @@ var sharedMutants = []mutant{
 
 	// faults
 	{"cancelled reader is not cleaned up", "CancelledReaderLeavesNothing"},
+	{"wait of a reader that times out is not cleaned up", "CancelledReaderLeavesNothing"},
 	{"reader that is cancelled at its turn wakes nobody", "CancelledReaderLeavesNothing"},
 	{"reader that is cancelled at its turn is still counted", "CancelledReaderLeavesNothing"},
 	{"shared Acquire does not look at an ended context", "CancelledReaderLeavesNothing"},
