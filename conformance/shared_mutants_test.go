@@ -169,6 +169,7 @@ var sharedMutants = []mutant{
 	{"stale Renew is sent without owner", "FrozenReaderLosesAlone"},
 	{"reader's lease never ends", "FrozenReaderLosesAlone"},
 	{"readers behind a killed writer stay parked", "KilledWriterFreesReaders"},
+	{"killed writer that was not the first is not noticed", "KilledWriterFreesReaders"},
 	{"killed writer keeps shared attempts out until a reader waits", "KilledWriterFreesReaders"},
 	{"reader's deadline counts from when it learns of its turn", "FrozenWaitersDelayReadersBriefly"},
 	{"lease of a killed reader never ends", "KilledParkedReaderDelaysWriterBriefly"},
