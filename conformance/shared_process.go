@@ -118,8 +118,8 @@ func frozenReaderLosesAlone(t *trial) {
 }
 
 // killedWriterFreesReaders kills a waiting writer while a reader holds the key for long. The readers behind the writer
-// must not wait for the holder's release. In the third case nobody waits behind
-// the writer; in the fourth, another writer waits before it and leaves.
+// must not wait for the holder's release. In the third case nobody waits behind the
+// writer; in the fourth, another writer waits before it and leaves.
 func killedWriterFreesReaders(t *trial) {
 	bound := t.g.Round(t.short()) + t.handOff() + recovery
 	t.inChunks(4, 5, func(i int) {
