@@ -235,9 +235,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		if r.Shared && c.is("cancelled wait of a reader leaves a goroutine") {
 			go func() { <-c.done }()
 		}
-		if r.Shared {
-			c.server.withdrawn.Store(r.Owner, "cancelled")
-		} else if c.is("writer that leaves at its turn takes that of the readers behind along") {
+		if c.server.cleansUp(r, "cancelled"); !r.Shared && c.is("writer that leaves at its turn takes that of the readers behind along") {
 			time.Sleep(rand.N(c.server.latency())) // sleeps: its turn may come meanwhile
 			c.server.leavesTurn(r.Key, r.Owner)
 		}
@@ -292,9 +290,7 @@ func (c *client) patient(ctx context.Context) context.Context {
 }
 
 func (c *client) abandon(r backend.Request) {
-	if r.Shared {
-		c.server.withdrawn.Store(r.Owner, "abandoned")
-	}
+	c.server.cleansUp(r, "abandoned")
 	if !c.is("cancelled request is not cleaned up") &&
 		!(r.Shared && c.is("shared request that ended without an answer is not cleaned up")) {
 		c.leases.Abandon(r, r.TTL)

@@ -96,7 +96,9 @@ func (s *server) releaseReader(key, owner string) bool {
 		if time.Since(e.readers[i].renewed) < time.Millisecond && s.is("release of a reader that meets its renewal is missed") {
 			return true
 		}
-		s.released[key+owner] = true
+		if s.is("release sent again ends another reader") {
+			s.released[key+owner] = true
+		}
 		if s.is("renewal revives a reader that has released") {
 			s.ended = append(s.ended, endedReader{key, e.readers[i]})
 		}

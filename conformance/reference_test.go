@@ -101,8 +101,8 @@ func newServer(bug string) *server {
 	likeness := slices.ContainsFunc(likenessMutants, func(m mutant) bool { return m.bug == bug })
 	return &server{bug: bug, likeness: likeness, keys: make(map[string]*entry), tokens: make(map[string]uint64),
 		released: make(map[string]bool),
-		kick: make(chan struct{}),
-		stop: make(chan struct{}), gate: newGate()}
+		kick:     make(chan struct{}),
+		stop:     make(chan struct{}), gate: newGate()}
 }
 
 func (s *server) is(bugs ...string) bool { return s.bug != "" && slices.Contains(bugs, s.bug) }

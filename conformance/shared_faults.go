@@ -211,6 +211,10 @@ func restartKeepsReaders(t *trial) {
 	t.confirmQueued(writer.key, 2)
 	time.Sleep(time.Until(dead.after.Add(dead.ttl / 2))) // a TTL that is counted from the start again is late then
 	alone := t.read(t.b, t.newKey(), t.long())
+	for range 4 { // so that its token is not the first
+		t.release(alone)
+		alone = t.read(t.b, alone.key, t.long())
+	}
 	t.h.Restart()
 	restarted := time.Now()
 	t.sharedOverRestart(readers[0], end)
