@@ -72,9 +72,15 @@ func lostSharedReplyLeavesNothing(t *trial) {
 			if i == 1 {
 				others = append(others, t.read(t.a, r.Key, t.long()))
 			}
-			var w *waiting
-			t.dropReplies(link, func() { w = t.begin(t.ctx, c, r) },
-				func() bool { return t.inspect(r.Key).Shared > len(others) })
+			var w, behind *waiting
+			t.dropReplies(link, func() { w = t.begin(t.ctx, c, r) }, func() bool {
+				reached := t.inspect(r.Key).Shared > len(others)
+				if reached && n == 2 && i == 0 { // a writer comes before the client can clean up
+					behind = t.wait(t.a, r.Key, t.long())
+					t.arrived(r.Key, 1)
+				}
+				return reached
+			})
 			if !t.within(recovery, w.done) {
 				t.fatalf("shared Acquire whose answer was lost has not returned %v after the outage", recovery)
 			}
@@ -84,6 +90,9 @@ func lostSharedReplyLeavesNothing(t *trial) {
 			case w.err == nil:
 				t.readersKeepOut(append(others, w.grant), "after a shared Acquire whose answer was lost")
 				t.release(w.grant)
+			}
+			if behind != nil {
+				t.release(behind.granted(t, recovery, "behind a reader whose grant's answer was lost"))
 			}
 			for _, g := range others {
 				t.refused(t.b, g)

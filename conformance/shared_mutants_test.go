@@ -151,6 +151,7 @@ var sharedMutants = []mutant{
 	{"reader that is cancelled at its turn is still counted", "CancelledReaderLeavesNothing"},
 	{"shared Acquire does not look at an ended context", "CancelledReaderLeavesNothing"},
 	{"repeated shared request adds a reader", "LostSharedReplyLeavesNothing"},
+	{"clean-up of an unanswered reader wakes nobody", "LostSharedReplyLeavesNothing"},
 	{"release sent again ends another reader", "LostSharedReplyLeavesNothing"},
 	{"shared request that ended without an answer is not cleaned up", "LateSharedAcquireLeavesNothing"},
 	{"reader's deadline counts from when it learns of its turn", "LateSharedTurnIsOneLease"},
