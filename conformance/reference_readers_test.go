@@ -155,8 +155,7 @@ func (s *server) releasedTwice(key string, e *entry, owner string) {
 func (s *server) slowsHead(e *entry, r *reader) {
 	if len(e.readers) == 0 && len(e.queue) > 0 &&
 		(s.is("writer looks every 300 ms if the first of its readers does not end last") && r.owner != e.odd.first.Owner ||
-			s.is("writer behind readers that had waited looks every 300 ms") && r.parked ||
-			s.is("writer behind a reader that expires looks every 300 ms") && !time.Now().Before(r.expires)) {
+			s.is("writer behind readers that had waited looks every 300 ms") && r.parked) {
 		e.queue[0].slow = true
 	}
 }
@@ -234,8 +233,6 @@ func (s *server) oddInspect(e *entry, h backend.Holder, now time.Time) backend.H
 	case s.is("Inspect ranks readers by the ends of their grants"):
 		r := slices.MaxFunc(e.readers, func(x, y *reader) int { return x.granted.Add(x.ttl).Compare(y.granted.Add(y.ttl)) })
 		h.Owner, h.Token, h.TTL = r.owner, r.token, r.expires.Sub(now)
-	case s.is("Inspect names the reader that came first, without a TTL"):
-		h.Owner, h.Token, h.TTL = e.readers[0].owner, e.readers[0].token, 0
 	case s.is("readers that had waited are still counted as waiters"):
 		for _, r := range e.readers {
 			if r.parked {

@@ -108,8 +108,12 @@ func writerExcludesReaders(t *trial) {
 	for _, client := range []backend.Backend{t.a, t.b} {
 		g := t.acquire(client, t.key, t.long())
 		t.readRefused(g)
+		leaves := t.wait(client, t.key, t.long())
+		t.arrived(t.key, 1)
 		waits := []*waiting{t.waitToRead(t.a, t.key, t.long()), t.waitToRead(t.b, t.key, t.long())}
-		t.arrived(t.key, len(waits))
+		t.arrived(t.key, 1+len(waits))
+		leaves.cancelAndFail(t)
+		t.queueAtMost(len(waits))
 		t.renew(g, t.long())
 		for end := time.Now().Add(t.short() / 2); time.Now().Before(end); time.Sleep(t.short() / 32) {
 			t.readRefused(g)
@@ -185,6 +189,9 @@ func sharedUnderContention(t *trial) {
 			roster.granted(g)
 			l := h.granted(i, g)
 			time.Sleep(rand.N(500 * time.Microsecond))
+			if n%2 == 0 {
+				t.renew(g, t.long())
+			}
 			if g.gone() {
 				t.fatalf("a lease of %v is lost after %v", g.ttl, time.Since(g.before))
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -358,13 +359,21 @@ func leavingWriterFreesReaders(t *trial) {
 		for _, w := range parked {
 			w.stillWaits(t, reader, t.rule)
 		}
-		leaves()
+		leaveInTurn := []func(){leaves}
 		if second != nil {
+			leaveInTurn = append(leaveInTurn, func() { second.cancelAndFail(t) })
+		}
+		if i/3 == 1 { // the second leaves first
+			slices.Reverse(leaveInTurn)
+		}
+		for n, leaves := range leaveInTurn {
+			if leaves(); n == len(leaveInTurn)-1 {
+				break
+			}
 			t.queueAtMostOf(key, 1+len(parked))
-			for _, w := range append(parked, second) {
+			for _, w := range parked {
 				w.stillWaits(t, reader, t.rule)
 			}
-			second.cancelAndFail(t)
 		}
 		readers = append(readers, t.readersEnter(parked, t.handOff(), "behind "+what)...)
 		readers = append(readers, t.soonShared(t.client(i), key, "behind "+what))

@@ -211,9 +211,17 @@ func writerGetsKeyOfDeadReaders(t *trial) {
 			}
 		}
 		w := t.wait(t.client(i), key, t.long())
-		if i < 3 {
+		switch {
+		case i < 3:
 			t.arrived(key, 1)
 			t.spawn(func() { t.othersCome(w, last, i) })
+		case i == 3: // a reader waits behind the writer
+			t.arrived(key, 1)
+			behind := t.waitToRead(t.client(i+1), key, t.long())
+			t.spawn(func() {
+				<-behind.done
+				t.hadTurn(w, behind.grant, "a reader that waited behind a writer")
+			})
 		}
 		const most = time.Second
 		if late := t.lateness(last, w, last.after); late > most {
@@ -223,20 +231,22 @@ func writerGetsKeyOfDeadReaders(t *trial) {
 	})
 }
 
+// hadTurn releases g, a lease of the key that w waits for, unless g is nil. It fails if w has not had the key before.
+func (t *trial) hadTurn(w *waiting, g *grant, who string) {
+	if g != nil && !w.ended() {
+		t.breaks(9, "%s was granted the key of dead readers before a writer that waits for it", who)
+	}
+	if g != nil {
+		t.release(g)
+	}
+}
+
 // newcomers is how many readers come to wait behind a writer as the readers before it die.
 const newcomers = 6
 
 // othersCome makes requests of one kind for the key that w waits for, until w has had its turn. last is the last of the
 // dead readers that w waits for.
 func (t *trial) othersCome(w *waiting, last *grant, kind int) {
-	passed := func(g *grant, who string) {
-		if g != nil && !w.ended() {
-			t.breaks(9, "%s was granted the key of dead readers before a writer that waits for it", who)
-		}
-		if g != nil { // the writer has had its turn
-			t.release(g)
-		}
-	}
 	pause := t.short() / 32
 	if kind == 2 { // readers that wait, and come as the last of the readers dies
 		time.Sleep(time.Until(last.Deadline()) - pause)
@@ -245,15 +255,15 @@ func (t *trial) othersCome(w *waiting, last *grant, kind int) {
 		switch {
 		case kind == 0:
 			g, _ := t.share(t.client(n), w.key, t.long())
-			passed(g, "a reader that does not wait")
+			t.hadTurn(w, g, "a reader that does not wait")
 		case kind == 1:
 			g, _ := t.attempt(t.client(n), w.key, t.long())
-			passed(g, "a writer that does not wait")
+			t.hadTurn(w, g, "a writer that does not wait")
 		case n < min(newcomers, t.h.Many-4):
 			reader := t.waitToRead(t.client(n), w.key, t.long())
 			t.spawn(func() {
 				<-reader.done
-				passed(reader.grant, "a reader that came later")
+				t.hadTurn(w, reader.grant, "a reader that came later")
 			})
 		}
 		time.Sleep(pause)
