@@ -85,7 +85,7 @@ func lostSharedReplyLeavesNothing(t *trial) {
 				t.fatalf("shared Acquire whose answer was lost has not returned %v after the outage", recovery)
 			}
 			switch {
-			case errors.Is(w.err, backend.ErrHeld):
+			case errors.Is(w.err, backend.ErrHeld) && behind == nil: // a repeated request does not pass the writer
 				t.fatalf("shared Acquire whose answer was lost: %v, though nobody held the key exclusively", w.err)
 			case w.err == nil:
 				t.readersKeepOut(append(others, w.grant), "after a shared Acquire whose answer was lost")
