@@ -74,7 +74,7 @@ func sharedNoLostWakeUp(t *trial) {
 		rounds  = 40
 		atMost  = 4 * time.Second
 	)
-	end := time.Now().Add(atMost)
+	typical, end := t.typical(), time.Now().Add(atMost)
 	t.inChunks(workers, 4, func(i int) {
 		key, from, to := t.newKey(), t.client(i), t.client(i/4)
 		pause := func() { time.Sleep(rand.N(2 * time.Millisecond)) }
@@ -87,7 +87,8 @@ func sharedNoLostWakeUp(t *trial) {
 				waits := []*waiting{t.waitToRead(to, key, t.long()), t.waitToRead(from, key, t.long())}
 				t.arrived(key, 3)
 				t.together(2, func(j int) {
-					if pause(); j == 0 {
+					if j == 0 {
+						time.Sleep(rand.N(2 * typical))
 						w.cancel()
 					} else {
 						t.release(reader)
