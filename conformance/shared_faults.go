@@ -207,6 +207,11 @@ func cutSharedWaitersGetTurn(t *trial) {
 }
 
 func restartKeepsReaders(t *trial) {
+	alone := t.read(t.b, t.newKey(), t.long())
+	for range 4 { // so that its token is not the first
+		t.release(alone)
+		alone = t.read(t.b, alone.key, t.long())
+	}
 	readers := t.readers(t.key, 3, t.long())
 	dead := t.read(t.b, t.key, t.g.Round(4*t.short()))
 	renewed := t.read(t.a, t.key, dead.ttl)
@@ -219,11 +224,6 @@ func restartKeepsReaders(t *trial) {
 	parked := []*waiting{t.waitToRead(t.a, writer.key, t.long()), t.waitToRead(t.b, writer.key, t.long())}
 	t.confirmQueued(writer.key, 2)
 	time.Sleep(time.Until(dead.after.Add(dead.ttl / 2))) // a TTL that is counted from the start again is late then
-	alone := t.read(t.b, t.newKey(), t.long())
-	for range 4 { // so that its token is not the first
-		t.release(alone)
-		alone = t.read(t.b, alone.key, t.long())
-	}
 	t.h.Restart()
 	restarted := time.Now()
 	t.sharedOverRestart(readers[0], end)
@@ -232,16 +232,6 @@ func restartKeepsReaders(t *trial) {
 	}
 	t.renewAfterRestart(writer)
 	t.renewAfterRestart(alone)
-	beside := t.soonShared(t.a, alone.key, "beside a reader from before a restart")
-	t.readersKeepOut([]*grant{alone, beside}, "after a restart, and a new reader")
-	t.release(alone)
-	t.release(beside)
-	next := t.acquire(t.a, alone.key, t.long())
-	if t.g.Fencing >= backend.FencingRestart && next.Token() <= max(alone.Token(), beside.Token()) {
-		t.breaks(7, "a writer has token %d, after readers with tokens %d, from before a restart, and %d", next.Token(),
-			alone.Token(), beside.Token())
-	}
-	t.release(next)
 	t.refused(t.a, readers[1])
 	last := later(t.lastRefusal(dead.after, dead.ttl), restarted)
 	if t.countsAnew() {
@@ -267,6 +257,22 @@ func restartKeepsReaders(t *trial) {
 	}
 	t.becomesFree(t.b, writer.key, recovery, "after the last release")
 	t.becomesFree(t.b, t.key, recovery, "after the last release")
+	t.sharesAfterRestart(alone)
+}
+
+// sharesAfterRestart shares the key of alone, a reader from before a restart.
+func (t *trial) sharesAfterRestart(alone *grant) {
+	t.renewAfterRestart(alone)
+	beside := t.soonShared(t.a, alone.key, "beside a reader from before a restart")
+	t.readersKeepOut([]*grant{alone, beside}, "after a restart, and a new reader")
+	t.release(alone)
+	t.release(beside)
+	next := t.acquire(t.a, alone.key, t.long())
+	if t.g.Fencing >= backend.FencingRestart && next.Token() <= max(alone.Token(), beside.Token()) {
+		t.breaks(7, "a writer has token %d, after readers with tokens %d, from before a restart, and %d", next.Token(),
+			alone.Token(), beside.Token())
+	}
+	t.release(next)
 }
 
 // sharedOverRestart waits until an exclusive request for the key of g is refused after a restart. g lives until end at

@@ -300,6 +300,7 @@ func sharedWaitOutlivesOwnTTL(t *trial) {
 		before := time.Now()
 		if leaves != nil {
 			leaves.cancelAndFail(t)
+			t.renew(held, t.long())
 		} else {
 			t.release(held)
 		}
