@@ -88,7 +88,8 @@ func (s *server) refusal(key, request string) error {
 	case request == "attempt" && s.is("full store does not renew what it grants"):
 		e.late = true
 	case request == "attempt",
-		request == "renewal" && (e.late || s.is("full store refuses renewals")),
+		request == "renewal" && (e.late || s.is("full store refuses renewals") ||
+			len(e.readers) > 0 && s.is("full store refuses renewals of readers")),
 		request == "release" && s.is("full store refuses releases"):
 		return errFull
 	}

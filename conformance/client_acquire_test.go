@@ -12,7 +12,7 @@ import (
 )
 
 func (c *client) validate(r backend.Request) error {
-	err := r.ValidateFor(backend.Guarantees{Shared: true})
+	err := r.ValidateFor(backend.Guarantees{Shared: r.Wait || !c.is(unshared)})
 	switch {
 	case c.is("longer keys are taken") && backend.ValidateKey(r.Key) != nil && r.Key != "":
 	case c.is("TTL 0 is taken") && r.TTL == 0:
@@ -29,13 +29,18 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if err := c.validate(r); err != nil {
 		return nil, err
 	}
+	if c.leases.Closed() && r.Shared && c.is("shared Acquire after Close is unavailable") {
+		return nil, fmt.Errorf("%w: connection closed", backend.ErrUnavailable)
+	}
 	if c.leases.Closed() && !c.is("closed client works on") {
 		return nil, backend.ErrClosed
 	}
-	if err := kit.ContextError(ctx, nil); err != nil && !c.is("ended context is not looked at") {
+	if err := kit.ContextError(ctx, nil); err != nil && !c.is("ended context is not looked at") &&
+		!(r.Shared && c.is("shared Acquire does not look at an ended context")) {
 		return nil, err
 	}
-	if c.is("wait ignores the context", "ended context is not looked at") {
+	if c.is("wait ignores the context", "ended context is not looked at") ||
+		r.Shared && ctx.Err() != nil && c.is("shared Acquire does not look at an ended context") {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if r.Wait {
@@ -45,6 +50,9 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	}
 	if err := c.server.mayWait(r); err != nil {
 		return nil, err
+	}
+	if c.is(unshared) {
+		r.Shared = false
 	}
 	if !r.Shared || !c.is("reader's TTL below MinTTL is kept as asked") {
 		r.TTL = max(r.TTL, shortest)
@@ -229,15 +237,24 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 			c.server.leave(r.Key, r.Owner)
 		}
 		c.keeps("cancelled wait keeps a connection until Close", "Close keeps connections of cancelled waits")
+		if r.Shared && c.is("cancelled wait of a reader leaves a goroutine") {
+			go func() { <-c.done }()
+		}
+		if c.server.cleansUp(r, "cancelled"); !r.Shared && c.is("writer that leaves at its turn takes that of the readers behind along") {
+			time.Sleep(rand.N(c.server.latency())) // sleeps: its turn may come meanwhile
+			c.server.leavesTurn(r.Key, r.Owner)
+		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			c.timedOut(r)
+			c.server.writerLeft(r, "timed out")
 		}
 		if !c.dropsCleanUp(r) && !c.abandonsBriefly(r, "a cancelled wait") && !c.is("cancelled request is not cleaned up") &&
-			!(r.Shared && c.is("cancelled reader is not cleaned up")) {
+			!(r.Shared && c.keepsReader(ctx, r)) {
 			c.leases.Withdraw(r, r.TTL)
 		}
 		return granted{}, c.endOfWait(ctx)
 	case <-done:
+		c.server.writerLeft(r, "ended by Close")
 		if !c.is("waiter of a closed client stays in the queue") &&
 			!(r.Shared && c.is("waiting reader of a closed client stays in the queue")) {
 			c.leave(r)
@@ -278,6 +295,7 @@ func (c *client) patient(ctx context.Context) context.Context {
 }
 
 func (c *client) abandon(r backend.Request) {
+	c.server.cleansUp(r, "abandoned")
 	if !c.is("cancelled request is not cleaned up") &&
 		!(r.Shared && c.is("shared request that ended without an answer is not cleaned up")) {
 		c.leases.Abandon(r, r.TTL)
@@ -323,6 +341,9 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 		life.OnLost(func() { c.keep("client keeps leases that have expired", life) })
 		if c.is("resumed lease ends with the first client's") {
 			life.OnLost(func() { c.server.releaseMode(r.Key, r.Owner, r.Shared) })
+		}
+		if r.Shared && c.is("goroutine for each reader") {
+			go func() { <-c.done }()
 		}
 		if r.Shared && c.is("loss of a reader is that of its client's others") {
 			life.OnLost(func() { c.losesReaders(life) })

@@ -107,7 +107,7 @@ func (c *client) Guarantees() backend.Guarantees {
 	g := backend.Guarantees{
 		MinTTL: 10 * time.Millisecond, Granularity: 1, MaxLate: 20 * time.Millisecond, EnforcedBy: "clock of the process",
 		Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
-		Reach: backend.ReachNetwork, ReportsLoss: c.server.notifies(), Shared: true,
+		Reach: backend.ReachNetwork, ReportsLoss: c.server.notifies(), Shared: !c.is(unshared),
 	}
 	switch {
 	case c.is("Guarantees change with use"):
@@ -194,6 +194,9 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 				slices.ContainsFunc(lives[:i], func(l *kit.Life) bool { return l.Key() == lives[i].Key() })) {
 				return ttl, nil
 			}
+			if lives[i].Shared() && c.is("batch renews at most 16 readers of a key") && sharers(lives[:i], lives[i].Key()) >= 16 {
+				return ttl, nil
+			}
 			if c.server.renewOfBatch(lives[i].Key(), lives[i].Owner()) {
 				return ttl, nil
 			}
@@ -256,6 +259,7 @@ func (c *client) Close() error {
 		if !c.is("Close leaves leases live", "Close leaves readers live") {
 			c.leases.Close()
 		}
+		c.server.closesReaders(c)
 		c.hangUp()
 	}
 	return nil
@@ -334,6 +338,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		return backend.ErrLost
 	}
 	q.c.keep("client keeps released leases", l)
+	if l.Shared() {
+		q.c.keep("client keeps released readers", l)
+	}
 	if q.c.is("one released lease in 50 leaves a goroutine") && q.c.server.oneInLocked(50) {
 		go func() { <-q.c.server.stop }()
 	}

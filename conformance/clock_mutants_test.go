@@ -16,6 +16,8 @@ const byWallClock = "wall clock ends leases"
 // clockMutants are bugs that a step of the store's clock triggers.
 var clockMutants = []mutant{
 	{"step of the clock forward ends leases, and nobody says so", "SteppedClockEndsNoLease"},
+	{"step of the clock forward ends readers", "SteppedClockEndsNoLease"},
+	{"step of the clock back keeps dead readers", "SteppedClockKeepsNoDeadHolder"},
 	{"step of the clock back ends leases", "SteppedClockEndsNoLease"},
 	{"step of the clock parks waiters", "SteppedClockEndsNoLease"},
 	{"lease that a step of the clock has ended is renewed over the next one", "SteppedClockEndsNoLease"},
@@ -50,6 +52,11 @@ func (s *server) stepClock(d time.Duration) {
 	defer s.mu.Unlock()
 	s.stepped += d
 	for key, e := range s.keys {
+		for _, r := range e.readers {
+			if d > 0 && s.is("step of the clock forward ends readers") || d < 0 && s.is("step of the clock back keeps dead readers") {
+				s.extendReader(key, e, r, r.expires.Add(-d))
+			}
+		}
 		switch {
 		case e.owner == "":
 			continue

@@ -62,14 +62,19 @@ func steppedClockEndsNoLease(t *trial) {
 	step := max(farStep, (3 * ttl).Truncate(time.Second))
 	for _, by := range []time.Duration{step, -step} {
 		mayEnd := by > 0 && t.endsEarlyByClock()
-		held, waitedFor := t.acquire(t.a, t.newKey(), ttl), t.acquire(t.a, t.newKey(), ttl)
+		held, waitedFor := []*grant{t.acquire(t.a, t.newKey(), ttl)}, t.acquire(t.a, t.newKey(), ttl)
+		if t.g.Shared {
+			held = append(held, t.read(t.a, t.newKey(), ttl))
+		}
 		w := t.wait(t.b, waitedFor.key, ttl)
 		t.confirmQueued(waitedFor.key, 1)
 		back := t.steps(by)
-		if !t.endedByStep(held, by, mayEnd) {
-			t.release(held)
+		for _, g := range held {
+			if !t.endedByStep(g, by, mayEnd) {
+				t.release(g)
+			}
+			t.free(t.b, g.key, "after a step of the store's clock")
 		}
-		t.free(t.b, held.key, "after a step of the store's clock")
 		if !mayEnd {
 			t.release(waitedFor)
 		} else if err := waitedFor.Release(t.ctx); err != nil && !errors.Is(err, backend.ErrLost) {
@@ -111,6 +116,9 @@ func (t *trial) endedByStep(g *grant, by time.Duration, mayEnd bool) bool {
 	deadline := g.Deadline()
 	err = g.Renew(t.ctx, g.ttl)
 	switch {
+	case err == nil && g.shared:
+		t.readersKeepOut([]*grant{g}, "after a step of the store's clock")
+		return false
 	case err == nil:
 		t.heldBy(g)
 		return false
@@ -136,7 +144,10 @@ func steppedClockKeepsNoDeadHolder(t *trial) {
 			by = -late
 		}
 		ttl := t.awaited()
-		tried, waitedFor := t.acquire(t.a, t.newKey(), ttl), t.acquire(t.a, t.newKey(), ttl)
+		tried, waitedFor := []*grant{t.acquire(t.a, t.newKey(), ttl)}, t.acquire(t.a, t.newKey(), ttl)
+		if t.g.Shared {
+			tried = append(tried, t.read(t.a, t.newKey(), ttl))
+		}
 		w := t.wait(t.b, waitedFor.key, t.long())
 		t.arrived(waitedFor.key, 1)
 		back := t.steps(by)
@@ -145,15 +156,22 @@ func steppedClockKeepsNoDeadHolder(t *trial) {
 			t.doubleGrant("a step of the store's clock by %v let a waiter in %v before the holder's deadline; EnforcedBy is %q",
 				by, left, t.g.EnforcedBy)
 		}
-		t.outlast(t.lastRefusal(tried.after, ttl).Add(late))
-		g, err := t.attempt(t.b, tried.key, t.long())
-		if err != nil {
-			t.fatalf("the key of a dead holder is not free %v after its grant of %v, the store's clock being "+
-				"stepped by %v: %v; "+
-				"MaxLate is %v, EnforcedBy is %q", time.Since(tried.after), ttl, by, err, t.g.MaxLate, t.g.EnforcedBy)
+		ends := []*grant{next}
+		for _, dead := range tried {
+			t.outlast(t.lastRefusal(dead.after, ttl).Add(late))
+			g, err := t.attempt(t.b, dead.key, t.long())
+			if err != nil {
+				t.fatalf("the key of a dead holder%s is not free %v after its grant of %v, the store's clock being "+
+					"stepped by %v: %v; "+
+					"MaxLate is %v, EnforcedBy is %q", inMode(dead.shared), time.Since(dead.after), ttl, by, err, t.g.MaxLate,
+					t.g.EnforcedBy)
+			}
+			ends = append(ends, g)
 		}
 		back()
-		_, _ = g.Release(t.ctx), next.Release(t.ctx) // the step back may have ended these leases
+		for _, g := range ends {
+			_ = g.Release(t.ctx) // the step back may have ended the lease
+		}
 	}
 }
 

@@ -74,11 +74,16 @@ func closeEndsWaiting(t *trial) {
 	if t.g.Shared {
 		ended = append(ended, t.waitToRead(c, t.key, t.long()))
 	}
-	cancelled := t.wait(c, t.key, t.long())
-	t.arrived(t.key, len(ended)+1)
+	cancelled := []*waiting{t.wait(c, t.key, t.long())}
+	if t.g.Shared {
+		cancelled = append(cancelled, t.waitToRead(c, t.key, t.long()))
+	}
+	t.arrived(t.key, len(ended)+len(cancelled))
 	last := t.wait(t.a, t.key, t.long())
-	t.arrived(t.key, len(ended)+2)
-	cancelled.cancelAndFail(t) // Close lets its cleanup finish
+	t.arrived(t.key, len(ended)+len(cancelled)+1)
+	for _, w := range cancelled { // Close lets their cleanup finish
+		w.cancelAndFail(t)
+	}
 	closing := time.Now()
 	t.closes(c)
 	for _, w := range ended {
@@ -120,6 +125,11 @@ func closeRefusesLaterCalls(t *trial) {
 		t.isClosed(err, "Acquire after Close")
 		_, err = t.requestKey(t.ctx, c, t.key, t.long(), wait)
 		t.isClosed(err, "Acquire of a held key after Close")
+		if t.g.Shared {
+			r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: wait, Shared: true}
+			_, err = t.request(t.ctx, c, r)
+			t.isClosed(err, "shared Acquire after Close")
+		}
 	}
 	_, err := c.Inspect(t.ctx, t.key)
 	t.isClosed(err, "Inspect after Close")

@@ -73,11 +73,14 @@ func (t *trial) disconnectedFor() time.Duration {
 }
 
 func disconnectedHolderKeepsLease(t *trial) {
-	t.inChunks(len(disconnections), 2, func(i int) {
+	t.inChunks(len(disconnections), 3, func(i int) {
 		d := disconnections[i]
 		c, link := t.linked()
 		t.usable(c)
 		held := []*grant{t.acquire(c, t.newKey(), t.long()), t.grantedAfterWait(c)}
+		if t.g.Shared {
+			held = append(held, t.read(c, t.newKey(), t.long()))
+		}
 		end := time.Now().Add(t.disconnectedFor())
 		d.begin(link)
 		for time.Now().Before(end) && !t.mayEndLeases() {

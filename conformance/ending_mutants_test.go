@@ -148,7 +148,8 @@ func (b *bent) onLost(f func()) {
 				f()
 			}
 		})
-	case b.is("OnLost is silent when a renewal hears of the loss"):
+	case b.is("OnLost is silent when a renewal hears of the loss"),
+		b.Shared() && b.is("OnLost of a reader is silent when a renewal hears of the loss"):
 		b.Life.OnLost(func() {
 			if b.c.leases.Closed() || !time.Now().Before(b.Deadline()) {
 				f()

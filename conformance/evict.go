@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 var evictChecks = []Check{
@@ -121,26 +123,47 @@ func evictedBatchSparesNewHolder(t *trial) {
 }
 
 func evictedKeyWakesWaiter(t *trial) {
-	g := t.acquire(t.a, t.key, t.g.Round(4*t.short()))
-	w := t.wait(t.b, t.key, t.long())
-	t.arrived(t.key, 1)
-	if err := t.h.Evict(t.ctx, t.key); err != nil {
-		t.fatalf("Evict: %v", err)
+	acquires := []func(b backend.Backend, key string, ttl time.Duration) *grant{t.acquire}
+	if t.g.Shared {
+		acquires = append(acquires, t.read)
 	}
-	if !g.live(time.Now()) {
-		t.tooLate("the lease ended by itself before it was dropped: that of the waiter may have been")
-	}
-	// The waiter may rely on a timer for the holder's TTL that it saw last.
-	next := w.granted(t, t.g.Round(g.ttl)+t.handOff(), "after the store dropped the lease")
-	t.wantLost("Release of a lease that the store had dropped", func() error { return g.Release(t.ctx) })
-	t.heldBy(next)
-	t.release(next)
+	t.inChunks(len(acquires), 4, func(i int) {
+		key, ttl := t.newKey(), t.g.Round(4*t.short())
+		holders := []*grant{acquires[i](t.a, key, ttl)}
+		if i > 0 {
+			holders = append(holders, t.read(t.b, key, ttl))
+		}
+		w := t.wait(t.b, key, t.long())
+		t.arrived(key, 1)
+		for range 2 * len(holders) { // the Evict hook may drop one lease at a time
+			if err := t.h.Evict(t.ctx, key); err != nil {
+				t.fatalf("Evict: %v", err)
+			}
+			if h := t.inspect(key); h.Owner != holders[0].owner && h.Shared == 0 {
+				break
+			}
+		}
+		if !holders[0].live(time.Now()) {
+			t.tooLate("the lease ended by itself before it was dropped: that of the waiter may have been")
+		}
+		// The waiter may rely on a timer for the holder's TTL that it saw last.
+		next := w.granted(t, t.g.Round(ttl)+t.handOff(), "after the store dropped the lease")
+		for _, g := range holders {
+			t.wantLost("Release of a lease that the store had dropped", func() error { return g.Release(t.ctx) })
+		}
+		t.heldBy(next)
+		t.release(next)
+	})
 }
 
 func evictedTokensIncrease(t *trial) {
 	s := &tokens{t: t}
-	for range 4 {
-		g := t.acquire(t.a, t.key, t.long())
+	for i := range 4 {
+		acquire := t.acquire
+		if t.g.Shared && i%3 != 0 {
+			acquire = t.read
+		}
+		g := acquire(t.a, t.key, t.long())
 		s.next(g, "grant after the last lease was dropped")
 		if err := t.h.Evict(t.ctx, t.key); err != nil {
 			t.fatalf("Evict: %v", err)

@@ -255,10 +255,14 @@ func (l *line) overtakenBy(whom string) {
 }
 
 // expiryIsNoGap lets leases expire while others wait for their keys. Newcomers arrive from shortly before the expiry
-// until shortly after. In half of the runs, the newcomers wait.
+// until shortly after. In half of the runs, the newcomers wait. In the last runs, they are readers.
 func expiryIsNoGap(t *trial) {
 	const newcomers, pause = 16, 2 * time.Millisecond
-	t.inChunks(6, newcomers, func(i int) {
+	runs := 6
+	if t.g.Shared {
+		runs = 10
+	}
+	t.inChunks(runs, newcomers, func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.long())
 		l := t.newLine(g.key)
 		for n := range 3 {
@@ -267,7 +271,7 @@ func expiryIsNoGap(t *trial) {
 		t.renew(g, t.short())
 		time.Sleep(time.Until(g.Deadline()) - time.Duration(i/2)*pause/2) // sleeps: until the lease is about to end
 		for n := 0; n < newcomers && l.waiting() > 0; n++ {
-			t.arrives(l, t.client(n), i%2 == 0)
+			t.arrives(l, t.client(n), i%2 == 0, i >= 6)
 			time.Sleep(pause)
 		}
 		l.inOrder(4 * t.handOff())
@@ -275,9 +279,10 @@ func expiryIsNoGap(t *trial) {
 }
 
 // arrives requests the key of l for a newcomer, whose turn comes after the whole line.
-func (t *trial) arrives(l *line, b backend.Backend, waits bool) {
+func (t *trial) arrives(l *line, b backend.Backend, waits, shared bool) {
+	r := backend.Request{Key: l.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: waits, Shared: shared}
 	if waits {
-		w := t.wait(b, l.key, t.long())
+		w := t.begin(t.ctx, b, r)
 		t.spawn(func() {
 			if <-w.done; w.err == nil {
 				l.overtakenBy("a waiter that came later")
@@ -286,7 +291,9 @@ func (t *trial) arrives(l *line, b backend.Backend, waits bool) {
 		})
 		return
 	}
-	g, err := t.attempt(b, l.key, t.long())
+	begun := time.Now()
+	g, err := t.request(t.ctx, b, r)
+	t.lateOnTimeout(err, begun)
 	switch {
 	case err == nil:
 		l.overtakenBy("an attempt that does not wait")

@@ -29,15 +29,31 @@ func (t *trial) fill() (empty func()) {
 func fullStoreKeepsLeases(t *trial) {
 	ttl := t.g.Round(4 * t.short())
 	one, batched, released := t.acquire(t.a, t.key, ttl), t.acquire(t.a, t.newKey(), ttl), t.acquire(t.b, t.newKey(), ttl)
+	var readers []*grant
+	if t.g.Shared {
+		key := t.newKey()
+		readers = []*grant{t.read(t.a, key, ttl), t.read(t.b, key, ttl)}
+		t.release(t.read(t.a, key, ttl))
+	}
 	end := batched.Deadline()
 	empty := t.fill()
 	t.release(released)
+	inBatch := func(g *grant) {
+		if _, ok := g.client.(backend.BatchRenewer); ok {
+			t.renewInBatch(g, ttl)
+		} else {
+			t.renew(g, ttl)
+		}
+	}
 	keep := func() {
 		t.renew(one, ttl)
-		if _, ok := t.a.(backend.BatchRenewer); ok {
-			t.renewInBatch(batched, ttl)
-		} else {
-			t.renew(batched, ttl)
+		inBatch(batched)
+		for i, g := range readers {
+			if i == 0 {
+				t.renew(g, ttl)
+			} else {
+				inBatch(g)
+			}
 		}
 	}
 	for time.Now().Before(end) {
@@ -51,12 +67,17 @@ func fullStoreKeepsLeases(t *trial) {
 		t.describes(g, ttl)
 		t.release(g)
 	}
-	for _, g := range []*grant{one, batched} {
-		t.describes(g, ttl)
+	if len(readers) > 0 {
+		t.holdersAre(readers, "of a full store")
+	}
+	for _, g := range append(readers, one, batched) {
+		if !g.shared {
+			t.describes(g, ttl)
+		}
 		t.release(g)
 	}
 	empty()
-	for _, g := range []*grant{one, batched, released} {
+	for _, g := range append(readers, one, batched, released) {
 		t.becomesFreeAfterOutage(t.b, g.key)
 	}
 }

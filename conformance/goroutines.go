@@ -141,8 +141,12 @@ func leasesCostNoGoroutines(t *trial) {
 	first := t.acquire(t.a, t.key, t.long())
 	before := goroutines(t.label)
 	n := t.h.Many - 1
-	for range n {
-		t.acquire(t.a, t.newKey(), t.long())
+	for i := range n {
+		if t.g.Shared && i%2 == 0 {
+			t.read(t.a, t.newKey(), t.long())
+		} else {
+			t.acquire(t.a, t.newKey(), t.long())
+		}
 	}
 	const most = 16
 	if n < 2*most {
@@ -158,8 +162,12 @@ func endedWaitsLeakNoGoroutine(t *trial) {
 	before := goroutines(t.label)
 	n := min(t.h.Many, 32)
 	var waits []*waiting
-	for range n {
-		waits = append(waits, t.wait(t.b, t.key, t.long()))
+	for i := range n {
+		if t.g.Shared && i%2 == 0 {
+			waits = append(waits, t.waitToRead(t.b, t.key, t.long()))
+		} else {
+			waits = append(waits, t.wait(t.b, t.key, t.long()))
+		}
 	}
 	t.arrived(t.key, n)
 	time.Sleep(t.h.ArrivalDelay / 4) // let each waiter start all the goroutines that it needs

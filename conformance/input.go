@@ -44,8 +44,10 @@ func badInputIsRefused(t *trial) {
 	}
 	if shared := good; !t.a.Guarantees().Shared {
 		shared.Shared = true
-		if _, err := t.request(t.ctx, t.a, shared); !errors.Is(err, backend.ErrUnsupported) {
-			t.errorf("Acquire of a shared lease, which the store does not promise: %v, want ErrUnsupported", err)
+		for _, shared.Wait = range []bool{false, true} {
+			if _, err := t.request(t.ctx, t.a, shared); !errors.Is(err, backend.ErrUnsupported) {
+				t.errorf("Acquire of a shared lease, which the store does not promise: %v, want ErrUnsupported", err)
+			}
 		}
 		t.staysFree(t.key, "after an Acquire of a shared lease")
 	}

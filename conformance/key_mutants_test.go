@@ -11,6 +11,7 @@ import (
 
 // keyMutants are bugs in which only some requests confuse keys, or cannot store them.
 var keyMutants = []mutant{
+	{"reader that waits for a key over 200 bytes is not woken", "OddKeysAreWaitedFor"},
 	{"renewal takes keys in lower case", "KeysAreInjective"},
 	{"renewal finds no key over 255 bytes", "KeysAreLong"},
 	{"batch finds no keys that are no text", "KeysAreBytes"},

@@ -40,7 +40,8 @@ func oddKeysAreWaitedFor(t *trial) {
 		held, waits := make([]*grant, len(keys)), make([]*waiting, len(keys))
 		t.inTurns(len(keys), func(i int) {
 			held[i] = t.acquire(t.a, keys[i], t.long())
-			waits[i] = t.wait(t.b, keys[i], t.long())
+			waits[i] = t.begin(t.ctx, t.b, backend.Request{Key: keys[i], Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
+				Shared: t.g.Shared && i/2%2 == 0})
 			t.arrived(keys[i], 1)
 		})
 		leaves := func(i int) bool { return i%2 == 1 }

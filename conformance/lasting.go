@@ -63,6 +63,7 @@ type endings struct {
 	workers int
 	keys    [][endingGroup]string  // by worker
 	owners  [][]weak.Pointer[byte] // owner names, by worker: whoever remembers a lease keeps its owner's name in memory
+	modes   []int                  // number of calls of shared, by worker
 }
 
 func (t *trial) newEndings() *endings {
@@ -72,6 +73,7 @@ func (t *trial) newEndings() *endings {
 	}
 	e := &endings{trial: t, workers: min(most, t.h.Many/(endingGroup+more))}
 	e.keys, e.owners = make([][endingGroup]string, e.workers), make([][]weak.Pointer[byte], e.workers)
+	e.modes = make([]int, e.workers)
 	for w := range e.workers {
 		for i := range endingGroup {
 			e.keys[w][i] = t.newKey()
@@ -137,11 +139,26 @@ func (e *endings) kept() (n int) {
 	return n
 }
 
+// shared returns the mode of the next leases or attempts: every other one is shared, if the store has shared leases.
+func (e *endings) shared(worker int) bool {
+	e.modes[worker]++
+	return e.g.Shared && e.modes[worker]%2 == 0
+}
+
+// ending is lease for a lease of client a, shared or not.
+func (e *endings) ending(worker int, owner, key string, ttl time.Duration) backend.Lease {
+	return e.acquires(e.a, backend.Request{Key: key, Owner: owner, TTL: ttl, Wait: true, Shared: e.shared(worker)})
+}
+
 // lease acquires a key that is free or becomes free soon. The end of an earlier lease or wait may not have reached the
 // store yet.
 func (e *endings) lease(b backend.Backend, owner, key string, ttl time.Duration) backend.Lease {
+	return e.acquires(b, backend.Request{Key: key, Owner: owner, TTL: ttl, Wait: true})
+}
+
+func (e *endings) acquires(b backend.Backend, r backend.Request) backend.Lease {
 	begun := time.Now()
-	l, err := b.Acquire(e.ctx, backend.Request{Key: key, Owner: owner, TTL: ttl, Wait: true})
+	l, err := b.Acquire(e.ctx, r)
 	if err != nil {
 		e.lateOnTimeout(err, begun)
 		e.tooLate("Acquire of a key that is or becomes free: %v", err)
@@ -163,7 +180,7 @@ func (e *endings) mustRelease(l backend.Lease) {
 }
 
 func (e *endings) released(worker int) int {
-	e.mustRelease(e.lease(e.a, e.owner(worker), e.keys[worker][0], e.long()))
+	e.mustRelease(e.ending(worker, e.owner(worker), e.keys[worker][0], e.long()))
 	return 1
 }
 
@@ -189,8 +206,9 @@ func (e *endings) renewed(worker int) int {
 
 func (e *endings) refused(worker int) int {
 	key, release := e.busy(worker)
+	shared := e.shared(worker)
 	for range endingGroup {
-		l, err := e.a.Acquire(e.ctx, backend.Request{Key: key, Owner: e.owner(worker), TTL: e.long()})
+		l, err := e.a.Acquire(e.ctx, backend.Request{Key: key, Owner: e.owner(worker), TTL: e.long(), Shared: shared})
 		if err == nil {
 			_ = l.Release(e.ctx)
 			e.tooLate("the key was not held any more")
@@ -227,7 +245,7 @@ func (e *endings) cancelledWaits(worker int, shared bool) int {
 func (e *endings) expired(worker int) int {
 	var leases [endingGroup]backend.Lease
 	for i, key := range e.keys[worker] {
-		leases[i] = e.lease(e.a, e.owner(worker), key, e.short())
+		leases[i] = e.ending(worker, e.owner(worker), key, e.short())
 	}
 	for _, l := range leases {
 		e.within(e.g.Round(e.short())+soon, l.Lost())
@@ -238,7 +256,7 @@ func (e *endings) expired(worker int) int {
 // broken makes the other client call Break, first for an owner that holds nothing, then for the holder.
 func (e *endings) broken(worker int) int {
 	key, owner, breaker := e.keys[worker][0], e.owner(worker), e.b.(backend.Breaker)
-	l := e.lease(e.a, owner, key, e.long())
+	l := e.ending(worker, owner, key, e.long())
 	for _, owner := range []string{backend.NewOwner(), owner} {
 		_ = breaker.Break(e.ctx, key, owner) // other checks test the result
 	}
@@ -249,9 +267,11 @@ func (e *endings) broken(worker int) int {
 // resumed makes the other client call Resume, first for an owner that holds nothing, then for the holder.
 func (e *endings) resumed(worker int) int {
 	key, owner, resumer := e.keys[worker][0], e.owner(worker), e.b.(backend.Resumer)
-	l := e.lease(e.a, owner, key, e.long())
+	shared := e.shared(worker)
+	l := e.acquires(e.a, backend.Request{Key: key, Owner: owner, TTL: e.long(), Wait: true, Shared: shared})
 	for _, owner := range []string{backend.NewOwner(), owner} {
-		if again, err := resumer.Resume(e.ctx, backend.Request{Key: key, Owner: owner, TTL: e.long()}); err == nil {
+		again, err := resumer.Resume(e.ctx, backend.Request{Key: key, Owner: owner, TTL: e.long(), Shared: shared})
+		if err == nil {
 			_ = again.Release(e.ctx)
 		}
 	}

@@ -102,14 +102,19 @@ func lateRequestSparesOwnClient(t *trial) {
 
 func longLateAcquireLeavesNothing(t *trial) {
 	const outage = 6 * time.Second // a client's own limit for one cleanup may be shorter
-	t.inChunks(2, 2, func(i int) {
-		wait := i == 1
+	cases := 2
+	if t.g.Shared {
+		cases = 4
+	}
+	t.inChunks(cases, 2, func(i int) {
+		wait, shared := i%2 == 1, i > 1
 		c, link := t.linked()
 		t.usable(c)
 		busy := t.acquire(t.a, t.newKey(), t.long())
-		queued := t.wait(c, busy.key, t.long())
+		queued := t.begin(t.ctx, c, backend.Request{Key: busy.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
+			Shared: shared})
 		t.confirmQueued(busy.key, 1)
-		stale := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: wait}
+		stale := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: wait, Shared: shared}
 		link.Hold(ToStore)
 		end := time.Now().Add(outage)
 		t.unanswered(c, stale)

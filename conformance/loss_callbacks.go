@@ -89,10 +89,16 @@ func onLostCallsWhateverEndsIt(t *trial) {
 		}
 	}
 	if _, ok := t.b.(backend.Breaker); ok || t.h.Evict != nil {
-		for _, way := range t.renewals() {
-			ways = append(ways, func() { t.callsOnLostRenewal(way) })
+		gets := []getter{t.acquire}
+		if t.g.Shared {
+			gets = append(gets, t.read)
 		}
-		ways = append(ways, t.callsOnLostRelease)
+		for _, get := range gets {
+			for _, way := range t.renewals() {
+				ways = append(ways, func() { t.callsOnLostRenewal(way, get) })
+			}
+			ways = append(ways, func() { t.callsOnLostRelease(get) })
+		}
 	}
 	if t.h.Evict != nil && t.g.ReportsLoss {
 		ways = append(ways, t.callsOnStoreLoss)
@@ -100,7 +106,10 @@ func onLostCallsWhateverEndsIt(t *trial) {
 	t.inChunks(len(ways), 1, func(i int) { ways[i]() })
 }
 
-func (t *trial) callsAtNewDeadline(get func(b backend.Backend, key string, ttl time.Duration) *grant, way renewal) {
+// A getter acquires a key that is free, in one of the modes.
+type getter = func(b backend.Backend, key string, ttl time.Duration) *grant
+
+func (t *trial) callsAtNewDeadline(get getter, way renewal) {
 	g := get(t.a, t.newKey(), t.short())
 	to, first := t.countCallbacks(g), g.Deadline()
 	t.renewBy(g, 2*t.short(), func() error { return way.renew(t.ctx, g, 2*t.short()) })
@@ -119,8 +128,8 @@ func (t *trial) callsOnClose() {
 }
 
 // evicts returns a lease that the store has just dropped, or that was broken.
-func (t *trial) evicts() (*grant, *lossCallbacks) {
-	g := t.acquire(t.a, t.newKey(), t.long())
+func (t *trial) evicts(get getter) (*grant, *lossCallbacks) {
+	g := get(t.a, t.newKey(), t.long())
 	to := t.countCallbacks(g)
 	if t.h.Evict == nil {
 		t.mustBreak(t.b.(backend.Breaker), g)
@@ -132,7 +141,7 @@ func (t *trial) evicts() (*grant, *lossCallbacks) {
 
 // callsOnStoreLoss checks the callbacks of a lease that the store has dropped and that makes no request.
 func (t *trial) callsOnStoreLoss() {
-	g, to := t.evicts()
+	g, to := t.evicts(t.acquire)
 	if !t.within(soon, g.Lost()) {
 		t.breaks(6, "Lost is not closed %v after the store has dropped the lease", soon)
 	}
@@ -141,8 +150,8 @@ func (t *trial) callsOnStoreLoss() {
 
 // callsOnLostRenewal checks the callbacks when a renewal reports that the store has dropped the lease. The client may
 // have been notified before.
-func (t *trial) callsOnLostRenewal(way renewal) {
-	g, to := t.evicts()
+func (t *trial) callsOnLostRenewal(way renewal, get getter) {
+	g, to := t.evicts(get)
 	begun := time.Now()
 	err := way.renew(t.ctx, g, t.long())
 	t.lateOnTimeout(err, begun)
@@ -153,8 +162,8 @@ func (t *trial) callsOnLostRenewal(way renewal) {
 }
 
 // callsOnLostRelease checks the callbacks when a release reports that the store has dropped the lease.
-func (t *trial) callsOnLostRelease() {
-	g, to := t.evicts()
+func (t *trial) callsOnLostRelease(get getter) {
+	g, to := t.evicts(get)
 	begun := time.Now()
 	err := g.Release(t.ctx)
 	t.lateOnTimeout(err, begun)

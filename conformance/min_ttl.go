@@ -35,7 +35,7 @@ type briefWay struct{ wait, shared bool }
 func (t *trial) briefWays() []briefWay {
 	ways := []briefWay{{}, {wait: true}}
 	if t.g.Shared {
-		ways = append(ways, briefWay{shared: true})
+		ways = append(ways, briefWay{shared: true}, briefWay{shared: true, wait: true})
 	}
 	return ways
 }

@@ -12,6 +12,7 @@ var minTTLMutants = []mutant{
 	{"wait for a free key for MinTTL is lost", "FreeKeyIsNotLost"},
 	{"wait for MinTTL is kept for half of it", "TTLBelowMinTTLIsMinTTL"},
 	{"wait for MinTTL is kept for a second", "TTLBelowMinTTLIsMinTTL"},
+	{"wait of a reader for MinTTL is kept for half of it", "TTLBelowMinTTLIsMinTTL"},
 	{"second renewal to MinTTL is not counted", "MinTTLIsKept"},
 	{"lease of MinTTL ends 4 ms early", "MinTTLIsKept"},
 	{"renewal to MinTTL is lost", "MinTTLIsKept"},

@@ -78,7 +78,7 @@ func oddTTLsAreKept(t *trial) {
 	if t.g.Shared {
 		ways = append(ways, func() {
 			t.grantsKept("shared Acquire", func(ttl time.Duration) *grant { return t.read(t.a, t.newKey(), ttl) })
-		})
+		}, func() { t.grantsKept("shared Acquire that waits", t.waitedToRead) })
 	}
 	if _, ok := t.b.(backend.Resumer); ok {
 		ways = append(ways, func() {
@@ -86,13 +86,20 @@ func oddTTLsAreKept(t *trial) {
 				return t.resume(t.a, t.acquire(t.b, t.newKey(), t.long()), ttl)
 			})
 		})
+		if t.g.Shared {
+			ways = append(ways, func() {
+				t.grantsKept("Resume of a reader", func(ttl time.Duration) *grant {
+					return t.resume(t.a, t.read(t.b, t.newKey(), t.long()), ttl)
+				})
+			})
+		}
 	}
 	t.together(len(ways), func(i int) { ways[i]() })
 }
 
 // grantsKept acquires leases for TTLs of all sorts, and checks that the store keeps them.
 func (t *trial) grantsKept(what string, get func(ttl time.Duration) *grant) {
-	const ways = 4 // at once
+	const ways = 6 // at once
 	each := max(1, t.h.Many/ways)
 	for ttls := range slices.Chunk(t.numbers(each), each) {
 		grants := make([]*grant, len(ttls))
@@ -316,21 +323,26 @@ func tinyRenewalsAreRoundedUp(t *trial) {
 	if len(ttls) == 0 {
 		t.skipf("the store grants TTLs that are over at once (Guarantees.MinTTL)")
 	}
+	gets := []func(b backend.Backend, key string, ttl time.Duration) *grant{t.acquire}
+	if t.g.Shared {
+		gets = append(gets, t.read)
+	}
 	for _, way := range t.renewals() {
-		t.inChunks(len(ttls), 1, func(i int) {
+		t.inChunks(len(gets)*len(ttls), 1, func(i int) {
 			const attempts = 20
-			for n := 0; !t.renewsTiny(ttls[i], way); n++ {
+			ttl := ttls[i/len(gets)]
+			for n := 0; !t.renewsTiny(gets[i%len(gets)](t.a, t.newKey(), t.long()), ttl, way); n++ {
 				if n == attempts {
-					t.tooLate("%s to %v: no answer came in time", way.what, ttls[i])
+					t.tooLate("%s to %v: no answer came in time", way.what, ttl)
 				}
 			}
 		})
 	}
 }
 
-// renewsTiny renews a lease for less than MinTTL. It returns false if the lease ended before the check could judge it.
-func (t *trial) renewsTiny(ttl time.Duration, way renewal) bool {
-	g, granted, what := t.acquire(t.a, t.newKey(), t.long()), t.g.Round(ttl), way.what
+// renewsTiny renews g for less than MinTTL. It returns false if the lease ended before the check could judge it.
+func (t *trial) renewsTiny(g *grant, ttl time.Duration, way renewal) bool {
+	granted, what := t.g.Round(ttl), way.what+inMode(g.shared)
 	last, before := g.Deadline(), time.Now()
 	err := way.renew(t.ctx, g, ttl)
 	after, deadline := time.Now(), g.Deadline()

@@ -26,10 +26,13 @@ var numberMutants = []mutant{
 	{"waiter's TTL in milliseconds is an int32", "OddTTLsAreKept"},
 	{"waiter's TTL is an hour at most", "OddTTLsAreKept"},
 
+	{"TTL of a reader that has waited is cut to seconds", "OddTTLsAreKept"},
+	{"resume of a reader cuts its TTL to seconds", "OddTTLsAreKept"},
 	{"renewal below MinTTL ends the lease", "TinyRenewalsAreRoundedUp"},
 	{"renewal below MinTTL is refused", "TinyRenewalsAreRoundedUp"},
 	{"renewal below MinTTL is kept as asked", "TinyRenewalsAreRoundedUp"},
 	{"renewal below MinTTL does nothing", "TinyRenewalsAreRoundedUp"},
+	{"renewal of a reader below MinTTL is kept as asked", "TinyRenewalsAreRoundedUp"},
 }
 
 // noExpiry is how long a store keeps an entry without expiry.
@@ -98,6 +101,10 @@ func (b *bent) renewTiny(ctx context.Context, ttl time.Duration) (err error, don
 		return backend.ErrLost, true
 	case b.is("renewal below MinTTL is refused"):
 		return backend.ErrInvalid, true
+	case b.Shared() && b.is("renewal of a reader below MinTTL is kept as asked"):
+		err = b.Life.Renew(ctx, ttl)
+		b.c.server.renewReader(b.Key(), b.Owner(), ttl)
+		return err, true
 	case b.is("renewal below MinTTL is kept as asked"):
 		err = b.Life.Renew(ctx, ttl)
 		b.c.server.renew(b.Key(), b.Owner(), b.c, ttl)

@@ -18,6 +18,7 @@ var originMutants = []mutant{
 	{"waiter that leaves after a Break takes the next along", "LeasesAreAlike"},
 	{"shared attempt passes a waiting writer after a Break", "LeasesAreAlike"},
 	{"break finds no renewed lease that was waited for", "LeasesAreAlike"},
+	{"writer keeps the end of the readers before it", "LeasesAreAlike"},
 	{"break finds no resumed lease", "LeasesAreAlike"},
 	{"break finds no reader that had waited", "LeasesAreAlike"},
 	{"break of a released lease succeeds", "LeasesAreAlike"},

@@ -24,6 +24,7 @@ type origin struct {
 	ends    func(t *trial, first *grant) // ends the previous lease; nil if there was none, or if it expires
 	expires bool                         // the previous lease expires
 	shared  bool
+	readers bool // the previous lease was shared
 }
 
 func (t *trial) origins() []origin {
@@ -46,7 +47,8 @@ func (t *trial) origins() []origin {
 		o.how, o.shared = "shared, "+o.how, true
 		origins = append(origins, o)
 	}
-	return origins
+	return append(origins, origin{how: "at once, after a reader's release", ends: release, readers: true},
+		origin{how: "to a waiter, after a reader's release", waits: true, ends: release, readers: true})
 }
 
 // mustBreak breaks g, which must be live.
@@ -61,7 +63,9 @@ func (t *trial) mustBreak(breaker backend.Breaker, g *grant) {
 func (o origin) lease(t *trial, before, b backend.Backend, ttl, firstTTL time.Duration) *grant {
 	r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: ttl, Wait: o.waits, Shared: o.shared}
 	var first *grant
-	if o.expires || o.ends != nil {
+	if o.readers {
+		first = t.read(before, r.Key, firstTTL)
+	} else if o.expires || o.ends != nil {
 		first = t.acquire(before, r.Key, firstTTL)
 	}
 	if !o.waits {

@@ -217,6 +217,9 @@ func (s *server) linked(context.Context) (backend.Backend, conformance.Link, err
 	if s.is("lease ends with its connection, and nobody is notified") {
 		c.wire.broke = func() { go s.dropOf(c) }
 	}
+	if s.is("reader ends with its connection") {
+		c.wire.broke = func() { go s.dropReadersOf(c) }
+	}
 	s.watchContact(c)
 	return c, c.wire, nil
 }

@@ -31,6 +31,10 @@ func (s *server) restart() {
 	s.restarts++
 	for key, e := range s.keys {
 		e.queue = s.queueOverRestart(e.queue)
+		for _, r := range e.readers {
+			r.before = true
+			s.forgetsToken("tokens of keys that readers hold restart with the store", key)
+		}
 		s.restartLocked(key, e)
 		if e.owner != "" && s.is("tokens of held keys restart with the store") {
 			delete(s.tokens, key)

@@ -15,7 +15,7 @@ var _ backend.Resumer = (*client)(nil)
 
 // Resume implements backend.Resumer.
 func (c *client) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := r.ValidateFor(backend.Guarantees{Shared: true}); err != nil && !(c.is("resume takes TTL 0") && r.TTL == 0) {
+	if err := r.ValidateFor(backend.Guarantees{Shared: !c.is(unshared)}); err != nil && !(c.is("resume takes TTL 0") && r.TTL == 0) {
 		return nil, err
 	}
 	if c.leases.Closed() {
@@ -113,6 +113,10 @@ func (s *server) resume(c *client, r backend.Request, sent time.Time) (token uin
 	key, now := s.name(r.Key), time.Now()
 	e := s.entryLocked(key)
 	s.expireLocked(key, e, now)
+	if r.Shared {
+		key = s.sharedName(key)
+		e = s.entryLocked(key)
+	}
 	shared := r.Shared
 	if s.is("resume ignores the mode") {
 		shared = len(e.readers) > 0
@@ -197,8 +201,14 @@ func (s *server) resumeReader(key string, e *entry, r backend.Request, now time.
 	if s.is("resume finds the reader alone that came last") && own != nil && own != e.readers[len(e.readers)-1] {
 		own = nil
 	}
+	if own != nil && own.client.leases.Closed() && s.is("resume finds no reader of a closed client") {
+		own = nil
+	}
 	if own == nil {
-		return 0, false
+		return s.resumesNoReader(key, e, r, now)
+	}
+	if r.TTL > time.Second && s.is("resume of a reader cuts its TTL to seconds") {
+		r.TTL = r.TTL.Truncate(time.Second)
 	}
 	if len(e.readers) > 1 && s.is("resume of one of several readers never shortens") && now.Add(r.TTL).Before(own.expires) {
 		return own.token, true

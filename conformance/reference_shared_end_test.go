@@ -18,9 +18,10 @@ type endedReader struct {
 func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key = s.name(key)
+	key = s.sharedName(s.name(key))
 	e, now := s.entryLocked(key), time.Now()
 	s.expireLocked(key, e, now)
+	s.rewritesReaders(e)
 	at := s.readerOf(e, owner)
 	if at < 0 {
 		return s.renewEndedReader(key, e, owner, now.Add(ttl))
@@ -42,10 +43,12 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 	switch {
 	case s.is("readers are not renewed"),
 		s.is("one reader of a key is renewed") && r != e.readers[0],
+		s.is("reader that has entered beside others is not renewed") && r.beside,
 		s.is("reader is not renewed while a writer waits") && len(e.queue) > 0,
 		s.is("reader's renewal never shortens") && expires.Before(r.expires):
 	default:
 		s.extendReader(key, e, r, expires)
+		e.odd.longest, r.renewed = e.latestReader().expires, now
 	}
 	return true
 }
@@ -53,7 +56,7 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 // renewEndedReader applies the bugs of a renewal by an owner that has no shared lease.
 func (s *server) renewEndedReader(key string, e *entry, owner string, expires time.Time) bool {
 	switch {
-	case s.is("stale reader's renewal revives its lease") && e.owner == "",
+	case s.is("stale reader's renewal revives its lease", "renewal revives a reader that has released") && e.owner == "",
 		s.is("stale reader's renewal revives its lease beside a writer"),
 		s.is("stale reader's renewal revives its lease beside others") && e.owner == "" && len(e.readers) > 0:
 		for _, old := range s.ended {
@@ -83,10 +86,22 @@ func (s *server) renewEndedReader(key string, e *entry, owner string, expires ti
 func (s *server) releaseReader(key, owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key = s.name(key)
+	key = s.sharedName(s.name(key))
 	e := s.entryLocked(key)
 	s.expireLocked(key, e, time.Now())
 	if i := s.readerOf(e, owner); i >= 0 {
+		if s.endsSilently(e, i) {
+			return true
+		}
+		if time.Since(e.readers[i].renewed) < time.Millisecond && s.is("release of a reader that meets its renewal is missed") {
+			return true
+		}
+		if s.is("release sent again ends another reader") {
+			s.released[key+owner] = true
+		}
+		if s.is("renewal revives a reader that has released") {
+			s.ended = append(s.ended, endedReader{key, e.readers[i]})
+		}
 		s.recordsLocked("store keeps a record of each released reader")
 		s.releaseReaderAt(key, e, i)
 		return true
@@ -104,6 +119,7 @@ func (s *server) releaseReader(key, owner string) bool {
 		s.admitAfter(key, e, left)
 		return true
 	}
+	s.releasedTwice(key, e, owner)
 	switch {
 	case s.endsWriterOf(key, e, owner):
 		return true
@@ -161,6 +177,8 @@ func (s *server) breakReader(key string, e *entry, owner string) bool {
 		e.readers[i].timer.Stop()
 		e.readers = nil
 	default:
+		s.recordsLocked("store keeps a record of each broken reader")
+		s.forgetsToken("tokens are forgotten with a broken reader", key)
 		notifyHolder := s.notifyReader(e.readers[i], true)
 		s.removeReader(key, e, i)
 		notifyHolder()
@@ -176,8 +194,15 @@ func (s *server) dropPlaces(c *client) {
 		return
 	}
 	for key, e := range s.keys {
+		if s.is("killed writer keeps shared attempts out until a reader waits") &&
+			!slices.ContainsFunc(e.queue, func(p *place) bool { return p.Shared }) {
+			continue
+		}
 		if isOf := func(p *place) bool { return p.client == c }; len(e.readers) > 0 &&
 			slices.ContainsFunc(e.queue, isOf) {
+			if s.is("killed writer that was not the first is not noticed") && !isOf(e.queue[0]) {
+				continue
+			}
 			e.queue = slices.DeleteFunc(e.queue, isOf)
 			s.admitLocked(key, e)
 		}
@@ -197,7 +222,7 @@ func (e *entry) sharedHolder(now time.Time) backend.Holder {
 
 // refusalHolder returns the holder that a refused attempt reports, if the key has readers or the attempt is shared.
 func (s *server) refusalHolder(e *entry, now time.Time) backend.Holder {
-	h := s.heldBy(e, now)
+	h := s.oddRefusal(e, s.heldBy(e, now))
 	if s.is("HeldError does not count readers") {
 		h.Shared = 0
 	}
@@ -206,7 +231,7 @@ func (s *server) refusalHolder(e *entry, now time.Time) backend.Holder {
 
 // inspectReaders returns the result of Inspect for a key that readers hold.
 func (s *server) inspectReaders(e *entry, now time.Time) backend.Holder {
-	h := e.holder(now)
+	h := s.oddInspect(e, e.holder(now), now)
 	switch {
 	case s.is("Inspect does not count readers"):
 		h.Shared = 1

@@ -17,6 +17,10 @@ type reader struct {
 	expires time.Time
 	ttl     time.Duration
 	waited  bool // granted to an owner that may have waited
+	parked  bool // it had waited
+	before  bool // it is older than the last restart
+	beside  bool // it had waited, and entered beside others
+	renewed time.Time
 	timer   *time.Timer
 }
 
@@ -76,6 +80,9 @@ func (s *server) acquireAmongReaders(
 	case !r.Shared && s.writerMayEnter(e, c):
 		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
 	case !r.Wait:
+		if r.Shared {
+			s.recordsLocked("store keeps a record of each refused reader")
+		}
 		s.refuseAmongReaders(key, e, r, c)
 		return granted{}, nil, s.refusalHolder(e, now)
 	}
@@ -83,7 +90,14 @@ func (s *server) acquireAmongReaders(
 	if r.Shared && s.is("waiting reader's token is from its arrival") {
 		p.token = s.nextToken(key, c)
 	}
+	if s.dropDead(e) && r.Shared && s.readerMayEnter(e, r, c) {
+		return s.enterLocked(key, e, r, c, now), nil, backend.Holder{}
+	}
+	if r.Shared && len(key) > 200 && s.is("reader that waits for a key over 200 bytes is not woken") {
+		return granted{}, p, backend.Holder{}
+	}
 	s.enqueueLocked(key, e, p)
+	s.armAtReaders(key, e)
 	return granted{}, p, backend.Holder{}
 }
 
@@ -98,7 +112,10 @@ func (s *server) readerMayEnter(e *entry, r backend.Request, c *client) bool {
 	case s.is("readers exclude each other") && len(e.readers) > 0,
 		s.is("readers of one client exclude each other") &&
 			slices.ContainsFunc(e.readers, func(r *reader) bool { return r.client == c }),
-		s.is("at most 150 readers at once") && len(e.readers) >= 150:
+		s.is("at most 150 readers at once") && len(e.readers) >= 150,
+		s.is("readers do not share a key with those from before a restart") &&
+			slices.ContainsFunc(e.readers, func(r *reader) bool { return r.before }),
+		e.odd.left && !r.Wait && len(e.readers) > 0:
 		return false
 	case s.is("new reader overtakes a waiting writer"),
 		s.is("attempt of a reader ignores the queue") && !r.Wait,
@@ -124,6 +141,7 @@ func (s *server) writerMayEnter(e *entry, c *client) bool {
 		s.is("writer enters beside a second reader") && len(e.readers) > 1,
 		s.is("writer enters beside readers that had waited") && len(e.readers) > 0 && e.readers[0].waited,
 		s.is("writer enters beside more than 128 readers") && len(e.readers) > 128,
+		s.is("count of readers is a byte") && len(e.readers)%256 == 0,
 		s.is("writer enters beside readers of its own client") &&
 			!slices.ContainsFunc(e.readers, func(r *reader) bool { return r.client != c }):
 		return true
@@ -139,18 +157,20 @@ func (s *server) refuseAmongReaders(key string, e *entry, r backend.Request, c *
 		for _, other := range e.readers {
 			s.extendReader(key, e, other, other.expires.Add(100*time.Millisecond))
 		}
-	case !r.Shared && s.is("refused attempt of a writer keeps new readers out"):
+	case r.Shared && s.is("refused attempt of a reader stays in the queue"),
+		!r.Shared && s.is("refused attempt of a writer keeps new readers out"):
 		s.enqueueLocked(key, e, &place{Request: r, client: c, turn: make(chan granted, 1), since: time.Now()})
 	}
 }
 
 // enterLocked adds a reader.
 func (s *server) enterLocked(key string, e *entry, r backend.Request, c *client, now time.Time) granted {
-	read := &reader{owner: r.Owner, client: c, granted: now, expires: now.Add(s.keepReader(r.TTL)), ttl: r.TTL,
+	read := &reader{owner: r.Owner, client: c, granted: now, expires: now.Add(s.keepBriefReader(r, s.keepReader(r.TTL))), ttl: r.TTL,
 		waited: r.Wait}
 	read.token = s.sharedToken(key, e, c)
 	e.readers = append(e.readers, read)
-	read.timer = time.AfterFunc(time.Until(read.expires), func() { s.readerTimer(key, e) })
+	s.entered(e, read)
+	read.timer = time.AfterFunc(time.Until(read.expires)+s.readerIsLate(), func() { s.readerTimer(key, e) })
 	for _, other := range e.readers {
 		switch {
 		case s.is("new reader prolongs the others") && other.expires.Before(read.expires),
@@ -206,7 +226,10 @@ func (s *server) readerTimer(key string, e *entry) {
 	defer s.gate.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.is("end of a reader's TTL wakes nobody") {
+	if s.is("end of a reader's TTL wakes nobody") ||
+		s.is("end of readers is noticed when they were to end as the writer came") && len(e.queue) > 0 ||
+		s.is("at most 16 dead readers are removed at once") && len(e.readers) > 0 &&
+			time.Now().Before(e.latestReader().expires) {
 		return
 	}
 	s.expireLocked(key, e, time.Now())
@@ -215,11 +238,14 @@ func (s *server) readerTimer(key string, e *entry) {
 func (s *server) extendReader(key string, e *entry, r *reader, expires time.Time) {
 	r.expires = expires
 	r.timer.Stop()
-	r.timer = time.AfterFunc(time.Until(expires), func() { s.readerTimer(key, e) })
+	r.timer = time.AfterFunc(time.Until(expires)+s.readerIsLate(), func() { s.readerTimer(key, e) })
 }
 
 func (s *server) expireReaders(key string, e *entry, now time.Time) {
-	for _, r := range slices.Clone(e.readers) {
+	for n, r := range slices.Clone(e.readers) {
+		if n >= 16 && s.is("at most 16 dead readers are removed at once") {
+			return
+		}
 		if s.is("readers end together, with the last") && now.Before(e.latestReader().expires) ||
 			s.is("lease of a killed reader never ends") && r.client.wire != nil && r.client.wire.isDead() ||
 			s.is("dead reader stays while others read") && len(e.readers) > 1 {
@@ -230,8 +256,15 @@ func (s *server) expireReaders(key string, e *entry, now time.Time) {
 				s.removeReaders(key, e)
 				return
 			}
+			if s.countsLong(key, e, now) {
+				return
+			}
 			s.ended = append(s.ended, endedReader{key, r})
 			s.recordsLocked("store keeps a record of each expired reader")
+			if len(e.readers) == 1 && s.is("tokens are forgotten with the last dead reader") {
+				delete(s.tokens, key)
+			}
+			s.liftsReaders(e)
 			s.removeReader(key, e, i)
 		}
 	}
@@ -239,14 +272,19 @@ func (s *server) expireReaders(key string, e *entry, now time.Time) {
 
 // removeReader ends one reader. After the last reader, the next waiter is granted the key.
 func (s *server) removeReader(key string, e *entry, i int) {
-	e.readers[i].timer.Stop()
+	r := e.readers[i]
+	r.timer.Stop()
 	e.readers = slices.Delete(e.readers, i, i+1)
+	s.slowsHead(e, r)
 	switch {
-	case s.is("first end of a reader is a waiting writer's turn"):
+	case s.is("first end of a reader is a waiting writer's turn"),
+		s.is("count of readers is a byte") && len(e.readers)%256 == 0:
 	case len(e.readers) > 0 || e.owner != "":
 		return
 	}
-	s.endLocked(key, e)
+	if !s.leavesGap(key, e) {
+		s.endLocked(key, e)
+	}
 }
 
 // removeReaders ends all readers.
@@ -288,21 +326,31 @@ func (s *server) admitLocked(key string, e *entry) {
 			return 1
 		})
 	}
+	beside := len(e.readers) > 0
+	var first time.Duration
 	for n := 0; e.owner == "" && len(e.queue) > 0 && e.queue[0].Shared; n++ {
-		if n > 0 && s.is("one waiting reader enters at a time") ||
+		if n > 63 && s.is("at most 64 waiting readers enter at once") || n > 0 && s.is("one waiting reader enters at a time") ||
 			n > 15 && s.is("at most 16 waiting readers enter at once") {
 			return
 		}
 		p := e.queue[0]
+		r := p.Request
+		if r.TTL = s.turnTTL(e, p); n == 0 {
+			first = r.TTL
+		} else if s.is("readers that enter together have the TTL of the first") {
+			r.TTL = first
+		}
 		e.queue = e.queue[1:]
 		if s.is("reader's place in the queue ends with its TTL") && time.Since(p.since) > p.TTL {
 			continue
 		}
 		from := time.Now()
-		if s.is("waiting reader's TTL counts from its arrival") {
+		if s.is("waiting reader's TTL counts from its arrival") ||
+			beside && s.is("TTL of a reader behind a writer that leaves counts from its arrival") {
 			from = p.since
 		}
-		g := s.enterLocked(key, e, p.Request, p.client, from)
+		g := s.enterLocked(key, e, r, p.client, from)
+		s.parked(key, e, beside)
 		if p.token != 0 {
 			g.token = p.token
 		}

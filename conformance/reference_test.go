@@ -40,6 +40,9 @@ type server struct {
 	ended    []endedReader // shared leases that have expired
 	slot     int64         // the present tenth of a second
 	swept    int           // leases that the store has tried to end in it
+
+	released  map[string]bool // keys and owners of released shared leases, as a bug
+	withdrawn sync.Map        // how owners whose clients cleaned up after them had ended: "cancelled", "abandoned"
 }
 
 type entry struct {
@@ -51,6 +54,7 @@ type entry struct {
 	queue         []*place
 	readers       []*reader // leases that share the key
 	readerLeft    bool      // a reader has left the queue
+	odd           oddReaders
 	granted       time.Time
 	renewed       time.Time
 	ttl           time.Duration  // of the last grant
@@ -89,6 +93,7 @@ type place struct {
 	first  time.Time // when the holder's lease was due to expire at its arrival
 	token  uint64    // of its lease, if not 0
 	beside bool      // readers held the key at its arrival
+	slow   bool      // it polls, as a bug
 }
 
 type granted struct {
@@ -99,8 +104,9 @@ type granted struct {
 func newServer(bug string) *server {
 	likeness := slices.ContainsFunc(likenessMutants, func(m mutant) bool { return m.bug == bug })
 	return &server{bug: bug, likeness: likeness, keys: make(map[string]*entry), tokens: make(map[string]uint64),
-		kick: make(chan struct{}),
-		stop: make(chan struct{}), gate: newGate()}
+		released: make(map[string]bool),
+		kick:     make(chan struct{}),
+		stop:     make(chan struct{}), gate: newGate()}
 }
 
 func (s *server) is(bugs ...string) bool { return s.bug != "" && slices.Contains(bugs, s.bug) }
@@ -122,7 +128,10 @@ func (s *server) harness() conformance.Harness {
 			defer s.mu.Unlock()
 			if e := s.keys[s.name(key)]; e != nil && s.is("eviction wakes nobody") {
 				e.owner, e.client = "", nil
+			} else if e != nil && len(e.readers) > 0 && s.is("eviction of readers wakes nobody") {
+				s.forgetHolders(e)
 			} else if e != nil && len(e.readers) > 0 {
+				s.forgetsToken("tokens are forgotten with evicted readers", s.name(key))
 				for _, r := range e.readers {
 					defer s.notifyReader(r, false)()
 				}
@@ -151,8 +160,14 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := s.name(r.Key)
+	if r.Shared {
+		key = s.sharedName(key)
+	}
 	e := s.entryLocked(key)
 	now := time.Now()
+	if g, overtook := s.overtakesWaiters(key, e, r, c, now); overtook {
+		return g, nil, backend.Holder{}
+	}
 	if s.is("lease is over by the clock of who asks") {
 		s.expireLocked(key, e, now.Add(c.skew))
 	}
@@ -162,6 +177,9 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	s.expireLocked(key, e, now)
 	if s.is("readers of a key are kept under key:readers") && len(s.entryLocked(strings.TrimSuffix(key,
 		":readers")).readers) > 0 {
+		return granted{}, nil, backend.Holder{}
+	}
+	if s.waitsForLonger(key, r) && !r.Wait {
 		return granted{}, nil, backend.Holder{}
 	}
 	if r.Shared || len(e.readers) > 0 {
@@ -239,6 +257,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	e.resumedBy, e.clients, e.renewals, e.unsureResume = nil, 0, 0, false
 	e.tokenUntil, e.lastTTL = now.Add(2*r.TTL), r.TTL
 	s.grantedAfter(e, r, end)
+	s.keptWithLongest(e)
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }
@@ -265,7 +284,9 @@ func (s *server) nextToken(key string, c *client) uint64 {
 		"tokens are forgotten with the last client", "token is forgotten with an expired lease",
 		"an empty member counts tokens anew", "reader gets the token of the last lease",
 		"token of a reader does not move the counter", "tokens of readers are counted apart",
-		"waiting reader's token is from its arrival") && !s.forgetsTokens() {
+		"waiting reader's token is from its arrival", "tokens are forgotten with the last dead reader",
+		"tokens are forgotten with evicted readers", "tokens are forgotten with a broken reader",
+		"tokens of keys that readers hold restart with the store") && !s.forgetsTokens() {
 		s.tokens[key] = max(s.tokens[key], uint64(time.Now().UnixMicro()))
 	}
 	s.tokens[key]++
@@ -484,6 +505,7 @@ func (s *server) release(key, owner string) bool {
 		left := e.queue[i]
 		e.queue = slices.Delete(e.queue, i, i+1)
 		s.gaveUpPlace(key, e, left.client)
+		s.behindLeft(key, e, i, left.Request)
 		s.admitAfter(key, e, left.Request)
 	}
 	return true

@@ -36,7 +36,8 @@ var replyMutants = []mutant{
 func (c *client) unanswered(ctx context.Context, r backend.Request) {
 	switch {
 	case c.is("attempt whose connection broke is not cleaned up") && ctx.Err() == nil,
-		c.abandonsBriefly(r, "an attempt"):
+		c.abandonsBriefly(r, "an attempt"),
+		r.Shared && c.abandonsBriefly(r, "a shared attempt"):
 		return
 	case c.is("refusal that is not heard of leaves a place in the queue"):
 		r.Wait = true

@@ -19,11 +19,20 @@ var reservedChecks = []Check{
 }
 
 func reservedKeyIsNotFree(t *trial) {
+	modes := []bool{false}
+	if t.g.Shared {
+		modes = append(modes, true)
+	}
+	t.inChunks(len(modes), 2, func(i int) { t.reservedIsNotFree(modes[i]) })
+}
+
+// reservedIsNotFree inspects a key that is reserved for a reader or a writer that cannot respond.
+func (t *trial) reservedIsNotFree(shared bool) {
 	const longest = time.Second // of polling; a reservation may expire sooner
 	c, link := t.linked()
 	t.usable(c)
 	g := t.acquire(t.a, t.newKey(), t.long())
-	t.wait(c, g.key, t.short())
+	t.begin(t.ctx, c, backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.short(), Wait: true, Shared: shared})
 	t.confirmQueued(g.key, 1)
 	link.Hold(ToStore) // the waiter cannot respond, so only the end of the reservation changes the key
 	link.Hold(FromStore)

@@ -313,60 +313,6 @@ func twoClientsOfOneLease(t *trial) {
 	})
 }
 
-func resumeOfReaders(t *trial) {
-	t.inChunks(3, 3, func(i int) {
-		if i == 2 {
-			t.resumesOneReader()
-			return
-		}
-		if i == 0 {
-			writer, reader := t.acquire(t.a, t.newKey(), t.long()), t.read(t.a, t.newKey(), t.long())
-			t.notResumed(t.b, backend.Request{Key: writer.key, Owner: writer.owner, TTL: t.long(), Shared: true},
-				"Resume of an exclusive lease as a shared one")
-			t.notResumed(t.b, backend.Request{Key: reader.key, Owner: reader.owner, TTL: t.long()},
-				"Resume of a shared lease as an exclusive one")
-			t.readRefused(writer)
-			t.readersKeepOut([]*grant{reader}, "after Resume as an exclusive lease")
-			t.release(writer)
-			t.release(reader)
-			return
-		}
-		readers := t.readers(t.newKey(), 3, t.short())
-		resumed := t.resume(t.b, readers[1], t.long())
-		t.expire(readers[0])
-		t.expire(readers[2])
-		t.readersKeepOut([]*grant{resumed}, "after Resume of one of several readers, and the expiry of the others")
-		t.notResumed(t.a, backend.Request{Key: resumed.key, Owner: readers[0].owner, TTL: t.long(), Shared: true},
-			"Resume of a reader whose lease has expired")
-		w := t.wait(t.a, resumed.key, t.long())
-		t.arrived(resumed.key, 1)
-		t.release(t.resume(t.a, resumed, t.long()))
-		t.release(w.granted(t, t.handOff(), "after the release of a resumed reader"))
-	})
-}
-
-// resumesOneReader shortens three of several readers by Resume. It also calls Resume for a reader that was released,
-// which must fail. Neither must prolong a dead reader's lease.
-func (t *trial) resumesOneReader() {
-	key := t.newKey()
-	readers := t.readers(key, 3, t.long())
-	ended, stays := t.read(t.a, key, t.long()), t.read(t.b, key, t.long())
-	t.release(ended)
-	for i, g := range readers {
-		readers[i] = t.resume(t.client(i), g, t.short())
-	}
-	for _, b := range []backend.Backend{t.a, t.b} {
-		t.notResumed(b, backend.Request{Key: key, Owner: ended.owner, TTL: t.long(), Shared: true},
-			"Resume of a reader that has released its lease")
-	}
-	for _, g := range readers {
-		t.outlast(t.lastRefusal(g.after, t.short()))
-	}
-	t.readersKeepOut([]*grant{stays}, "after Resume of others to a shorter TTL, and their expiry")
-	t.release(stays)
-	t.mustBeFree(t.b, key, "after Resume of readers to a shorter TTL, and their expiry")
-}
-
 // resumeRacesRelease races Resume against the release of its lease, while another owner waits for the key.
 func resumeRacesRelease(t *trial) {
 	const keys = 8

@@ -58,4 +58,7 @@ var resumeMutants = []mutant{
 	{"resume below MinTTL is kept as asked", "ResumeSetsTTL"},
 	{"waiter sleeps until the end before Resume", "ResumeSetsTTL"},
 	{"resume of one of several readers never shortens", "ResumeOfReaders"},
+	{"resume finds no reader of a closed client", "ResumeOfReaders"},
+	{"resume by a reader that waits succeeds", "ResumeOfReaders"},
+	{"resume revives an expired reader of a free key", "ResumeOfReaders"},
 }

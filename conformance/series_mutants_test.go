@@ -32,6 +32,8 @@ var seriesMutants = []mutant{
 	{"waiter of more than 3 seconds gives up when it is cut", "EachWaiterOutlivesOutage"},
 	{"attempt that meets an expired lease passes those who wait", "ExpiryIsNoGap"},
 	{"waiter that meets an expired lease passes those who wait", "ExpiryIsNoGap"},
+	{"shared attempt that meets a dead writer passes those who wait", "ExpiryIsNoGap"},
+	{"reader that comes to wait as a writer has died passes those who wait", "ExpiryIsNoGap"},
 	{"waiter for a key with a newline looks once a second", "PushIsPrompt"},
 	{"waiter for a key over 255 bytes looks once a second", "PushIsPrompt"},
 	{"waiter for a key that was broken before looks once a second", "PushIsPrompt"},
@@ -41,6 +43,7 @@ var seriesMutants = []mutant{
 	{"cancelled wait that was longer than its TTL is not cleaned up", "WaitOutlivesOwnTTL"},
 	{"OnLost calls nothing that is registered after Close", "OnLostCallsWhateverEndsIt"},
 	{"OnLost of a reader calls twice", "OnLostCallsWhateverEndsIt"},
+	{"OnLost of a reader is silent when a renewal hears of the loss", "OnLostCallsWhateverEndsIt"},
 	{"Inspect cuts the owner at its last of several @", "EvictedOwnersThatLookAlike"},
 }
 

@@ -161,3 +161,31 @@ func (t *trial) mustBeFree(b backend.Backend, key, when string) {
 	}
 	t.release(g)
 }
+
+// nobodyPasses calls release, while readers and writers attempt to acquire the key that w waits for, until w has it.
+func (t *trial) nobodyPasses(w *waiting, release func()) {
+	const most = 100 // attempts after the release
+	released := make(chan struct{})
+	t.spawn(func() { defer close(released); release() })
+	for n, after := 0, 0; !w.ended() && after < most && !t.ended(); n++ {
+		select {
+		case <-released:
+			after++
+		default:
+		}
+		r := backend.Request{Key: w.key, Owner: backend.NewOwner(), TTL: t.long(), Shared: n%4 < 3}
+		begun := time.Now()
+		g, err := t.request(t.ctx, t.client(n), r)
+		t.lateOnTimeout(err, begun)
+		switch {
+		case g == nil:
+		case w.ended() && w.grant != nil && w.grant.live(g.after):
+			t.doubleGrant("an attempt%s was granted the key %v before the deadline of a writer", inMode(r.Shared),
+				w.grant.Deadline().Sub(g.after))
+		default:
+			t.breaks(9, "an attempt%s that met the end of the last lease was granted the key before a waiting writer",
+				inMode(r.Shared))
+		}
+	}
+	<-released
+}

@@ -12,8 +12,8 @@ import (
 var sharedCrowdChecks = []Check{
 	{
 		Name: "ManyReaders",
-		Rule: "rules 1 and 9: hundreds of readers share a key; a writer behind them waits for the last, and all readers " +
-			"behind it enter together",
+		Rule: "rules 1, 3 and 9: hundreds of readers share a key; a writer behind them waits for the last, dead or not, and " +
+			"all readers behind it enter together",
 		run: manyReaders,
 	},
 	{
@@ -27,8 +27,8 @@ var sharedCrowdChecks = []Check{
 }
 
 func manyReaders(t *trial) {
-	n := min(200, 2*t.h.Many*4/5)
-	behind := min(40, 2*t.h.Many/10)
+	n := min(300, 2*t.h.Many*3/5)
+	behind := min(100, 2*t.h.Many/5-1)
 	readers := make([]*grant, n)
 	t.inTurns(n, func(i int) { readers[i] = t.read(t.client(i), t.key, t.long()) })
 	if h := t.inspect(t.key); h.Shared != n {
@@ -62,6 +62,20 @@ func manyReaders(t *trial) {
 		t.release(r)
 	}
 	t.becomesFree(t.a, t.key, t.handOff(), "after many readers")
+	t.deadCrowd(min(64, n/2))
+}
+
+// deadCrowd lets n readers expire while a writer waits for them.
+func (t *trial) deadCrowd(n int) {
+	key, readers := t.newKey(), make([]*grant, n)
+	t.inTurns(n, func(i int) { readers[i] = t.read(t.client(i), key, t.awaited()) })
+	last := slices.MaxFunc(readers, func(x, y *grant) int { return x.Deadline().Compare(y.Deadline()) })
+	w := t.wait(t.b, key, t.long())
+	const most = time.Second
+	if late := t.lateness(last, w, last.after); late > most {
+		t.notInTime(t.rule, "a writer has the key of %d dead readers %v later than it was free", n, late.Round(tick))
+	}
+	t.becomesFree(t.a, key, t.handOff(), "after many dead readers and a writer")
 }
 
 // parksReaders starts a waiting writer and n readers that wait behind it.

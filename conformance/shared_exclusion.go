@@ -108,8 +108,12 @@ func writerExcludesReaders(t *trial) {
 	for _, client := range []backend.Backend{t.a, t.b} {
 		g := t.acquire(client, t.key, t.long())
 		t.readRefused(g)
+		leaves := t.wait(client, t.key, t.long())
+		t.arrived(t.key, 1)
 		waits := []*waiting{t.waitToRead(t.a, t.key, t.long()), t.waitToRead(t.b, t.key, t.long())}
-		t.arrived(t.key, len(waits))
+		t.arrived(t.key, 1+len(waits))
+		leaves.cancelAndFail(t)
+		t.queueAtMost(len(waits))
 		t.renew(g, t.long())
 		for end := time.Now().Add(t.short() / 2); time.Now().Before(end); time.Sleep(t.short() / 32) {
 			t.readRefused(g)
@@ -185,6 +189,9 @@ func sharedUnderContention(t *trial) {
 			roster.granted(g)
 			l := h.granted(i, g)
 			time.Sleep(rand.N(500 * time.Microsecond))
+			if n%2 == 0 {
+				t.renew(g, t.long())
+			}
 			if g.gone() {
 				t.fatalf("a lease of %v is lost after %v", g.ttl, time.Since(g.before))
 			}
@@ -228,4 +235,51 @@ func sharedKeysAreApart(t *trial) {
 		t.heldBy(g)
 		t.release(g)
 	}
+	for _, shared := range []bool{true, false} {
+		odd := t.oddKeys()
+		odd = append(odd[1:], odd[0]) // others begin with that key
+		for keys := range slices.Chunk(odd, t.h.Many) {
+			t.alternate(keys, shared)
+		}
+	}
+}
+
+// alternate holds keys that look alike: in one mode the first, the third and so on, in the other mode the others. A
+// store may derive names for readers from the key. The last key comes last.
+func (t *trial) alternate(keys []string, shared bool) {
+	grants := make([]*grant, len(keys))
+	hold := func(i int) {
+		r := backend.Request{Key: keys[i], Owner: backend.NewOwner(), TTL: t.long(), Shared: shared == (i%2 == 0)}
+		begun := time.Now()
+		g, err := t.request(t.ctx, t.a, r)
+		t.lateOnTimeout(err, begun)
+		if err != nil {
+			t.notGranted("key "+show(r.Key)+inMode(r.Shared)+", beside keys that look alike: Acquire", r.Key, err)
+		}
+		grants[i] = g
+	}
+	t.inTurns(len(keys)-1, hold)
+	hold(len(keys) - 1)
+	lister, lists := t.b.(backend.Lister)
+	_, resumes := t.b.(backend.Resumer)
+	t.inTurns(len(keys), func(i int) {
+		g := grants[i]
+		t.renew(g, t.long())
+		if !g.shared {
+			t.heldBy(g)
+			t.refusedAs(t.b, g, true)
+			return
+		}
+		t.readersKeepOut([]*grant{g}, "key "+show(g.key)+", beside keys that look alike")
+		if lists && !t.list(lister, g.key)[g.key] {
+			t.fatalf("List of the key %s, which a reader holds, does not return it", show(g.key))
+		}
+		if resumes {
+			grants[i] = t.resume(t.b, g, t.long())
+		}
+	})
+	t.inTurns(len(keys), func(i int) {
+		t.release(grants[i])
+		t.mustBeFree(t.b, keys[i], "key "+show(keys[i])+", after its release")
+	})
 }

@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -19,8 +18,8 @@ var sharedFaultChecks = []Check{
 	},
 	{
 		Name: "LostSharedReplyLeavesNothing",
-		Rule: "rule 4: a shared Acquire whose answer is lost recognises its own owner: it has one lease, or fails and " +
-			"is cleaned up",
+		Rule: "rules 4 and 5: a shared Acquire whose answer is lost recognises its own owner: it has one lease, or fails and " +
+			"is cleaned up; a Release whose answer is lost ends no other reader",
 		Needs: []Need{needsLinked},
 		run:   lostSharedReplyLeavesNothing,
 	},
@@ -63,46 +62,6 @@ var sharedFaultChecks = []Check{
 	},
 }
 
-func cancelledReaderLeavesNothing(t *trial) {
-	typical, keys := t.typical(), &raced{t: t}
-	end := time.Now().Add(raceTime / 2)
-	t.inChunks(6, 4, func(i int) {
-		client := t.client(i)
-		for n := range t.rounds(12, end) {
-			key := keys.fresh()
-			var held *grant
-			var others []*grant
-			if n%3 == 0 { // it is granted the key at once, beside another reader
-				others = append(others, t.read(t.b, key, t.long()))
-			} else {
-				held = t.acquire(t.a, key, t.long())
-			}
-			w := t.waitToRead(client, key, t.long())
-			var released chan struct{}
-			if held != nil {
-				if n%3 == 1 { // cancelled in the queue
-					t.arrived(key, 1)
-					w.cancelAndFail(t)
-				}
-				time.Sleep(rand.N(4 * typical))
-				released = make(chan struct{})
-				t.spawn(func() { defer close(released); t.release(held) })
-			}
-			cancelSoon(w.cancel, 2*typical)
-			t.eitherOr(w)
-			if released != nil {
-				<-released
-			}
-			for _, g := range others {
-				t.refused(t.a, g)
-				t.release(g)
-			}
-			t.becomesFree(t.b, key, time.Second+t.g.MaxLate, "after a cancelled shared Acquire")
-		}
-	})
-	keys.stayFree()
-}
-
 func lostSharedReplyLeavesNothing(t *trial) {
 	t.inChunks(2, 2, func(i int) {
 		c, link := t.linked()
@@ -113,18 +72,27 @@ func lostSharedReplyLeavesNothing(t *trial) {
 			if i == 1 {
 				others = append(others, t.read(t.a, r.Key, t.long()))
 			}
-			var w *waiting
-			t.dropReplies(link, func() { w = t.begin(t.ctx, c, r) },
-				func() bool { return t.inspect(r.Key).Shared > len(others) })
+			var w, behind *waiting
+			t.dropReplies(link, func() { w = t.begin(t.ctx, c, r) }, func() bool {
+				reached := t.inspect(r.Key).Shared > len(others)
+				if reached && n == 2 && i == 0 { // a writer comes before the client can clean up
+					behind = t.wait(t.a, r.Key, t.long())
+					t.arrived(r.Key, 1)
+				}
+				return reached
+			})
 			if !t.within(recovery, w.done) {
 				t.fatalf("shared Acquire whose answer was lost has not returned %v after the outage", recovery)
 			}
 			switch {
-			case errors.Is(w.err, backend.ErrHeld):
+			case errors.Is(w.err, backend.ErrHeld) && behind == nil: // a repeated request does not pass the writer
 				t.fatalf("shared Acquire whose answer was lost: %v, though nobody held the key exclusively", w.err)
 			case w.err == nil:
 				t.readersKeepOut(append(others, w.grant), "after a shared Acquire whose answer was lost")
 				t.release(w.grant)
+			}
+			if behind != nil {
+				t.release(behind.granted(t, recovery, "behind a reader whose grant's answer was lost"))
 			}
 			for _, g := range others {
 				t.refused(t.b, g)
@@ -137,6 +105,7 @@ func lostSharedReplyLeavesNothing(t *trial) {
 				t.becomesFree(t.b, r.Key, recovery, "after a shared Acquire whose answer was lost with its connection")
 			}
 		}
+		t.losesReleaseReply(c, link, i == 1)
 	})
 }
 
@@ -238,6 +207,11 @@ func cutSharedWaitersGetTurn(t *trial) {
 }
 
 func restartKeepsReaders(t *trial) {
+	alone := t.read(t.b, t.newKey(), t.long())
+	for range 4 { // so that its token is not the first
+		t.release(alone)
+		alone = t.read(t.b, alone.key, t.long())
+	}
 	readers := t.readers(t.key, 3, t.long())
 	dead := t.read(t.b, t.key, t.g.Round(4*t.short()))
 	renewed := t.read(t.a, t.key, dead.ttl)
@@ -257,6 +231,7 @@ func restartKeepsReaders(t *trial) {
 		t.renewAfterRestart(g)
 	}
 	t.renewAfterRestart(writer)
+	t.renewAfterRestart(alone)
 	t.refused(t.a, readers[1])
 	last := later(t.lastRefusal(dead.after, dead.ttl), restarted)
 	if t.countsAnew() {
@@ -282,6 +257,22 @@ func restartKeepsReaders(t *trial) {
 	}
 	t.becomesFree(t.b, writer.key, recovery, "after the last release")
 	t.becomesFree(t.b, t.key, recovery, "after the last release")
+	t.sharesAfterRestart(alone)
+}
+
+// sharesAfterRestart shares the key of alone, a reader from before a restart.
+func (t *trial) sharesAfterRestart(alone *grant) {
+	t.renewAfterRestart(alone)
+	beside := t.soonShared(t.a, alone.key, "beside a reader from before a restart")
+	t.readersKeepOut([]*grant{alone, beside}, "after a restart, and a new reader")
+	t.release(alone)
+	t.release(beside)
+	next := t.acquire(t.a, alone.key, t.long())
+	if t.g.Fencing >= backend.FencingRestart && next.Token() <= max(alone.Token(), beside.Token()) {
+		t.breaks(7, "a writer has token %d, after readers with tokens %d, from before a restart, and %d", next.Token(),
+			alone.Token(), beside.Token())
+	}
+	t.release(next)
 }
 
 // sharedOverRestart waits until an exclusive request for the key of g is refused after a restart. g lives until end at

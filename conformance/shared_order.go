@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,7 +97,7 @@ func trySharedBehindWaitingWriter(t *trial) {
 		t.noReaderEnters(t.key, "behind the second of two waiting writers, of which the first was cancelled")
 		second.stillWaits(t, reader, t.rule)
 		t.renew(reader, t.long())
-		t.release(reader)
+		t.nobodyPasses(second, func() { t.release(reader) })
 		t.release(second.granted(t, t.handOff(), "after the release of the only reader"))
 		t.becomesFree(t.a, t.key, t.handOff(), "after the last writer's release")
 		// Now nobody waits.
@@ -152,6 +153,10 @@ func readersEnterTogether(t *trial) {
 		ends[i](g)
 		readers := t.readersEnter(waits, t.g.Round(t.short())+t.handOff(), "after the end of the writer's lease")
 		t.holdersAre(readers, "after the end of the writer's lease")
+		var h backend.Holder
+		if !t.poll(t.handOff(), func() bool { h = t.inspect(g.key); return h.Waiters <= 0 }) {
+			t.breaksText(inspectRule, "Inspect counts %d waiters of a key that all %d readers have been granted", h.Waiters, n)
+		}
 		for _, r := range readers {
 			t.refused(t.b, r)
 			t.release(r)
@@ -326,7 +331,7 @@ func leavingWriterFreesReaders(t *trial) {
 	for what := range leave {
 		ways = append(ways, what)
 	}
-	t.inChunks(3*len(ways), 7, func(i int) {
+	t.inChunks(3*len(ways), 8, func(i int) {
 		what, key := ways[i/3], t.newKey()
 		readers := t.readers(key, 1+i%2, t.long())
 		reader, queued := readers[0], 1
@@ -354,15 +359,24 @@ func leavingWriterFreesReaders(t *trial) {
 		for _, w := range parked {
 			w.stillWaits(t, reader, t.rule)
 		}
-		leaves()
+		leaveInTurn := []func(){leaves}
 		if second != nil {
+			leaveInTurn = append(leaveInTurn, func() { second.cancelAndFail(t) })
+		}
+		if i/3 == 1 { // the second leaves first
+			slices.Reverse(leaveInTurn)
+		}
+		for n, leaves := range leaveInTurn {
+			if leaves(); n == len(leaveInTurn)-1 {
+				break
+			}
 			t.queueAtMostOf(key, 1+len(parked))
-			for _, w := range append(parked, second) {
+			for _, w := range parked {
 				w.stillWaits(t, reader, t.rule)
 			}
-			second.cancelAndFail(t)
 		}
 		readers = append(readers, t.readersEnter(parked, t.handOff(), "behind "+what)...)
+		readers = append(readers, t.soonShared(t.client(i), key, "behind "+what))
 		t.readersKeepOut(readers, "behind "+what)
 		for _, r := range readers {
 			t.release(r)

@@ -124,20 +124,20 @@ func readersAreRenewedEach(t *trial) {
 
 func mixedBatchRenewsEach(t *trial) {
 	batcher := t.batcher()
-	n := min(24, t.h.Many)
+	n := min(64, t.h.Many)
 	common := t.newKey()
-	brief := t.passing()
-	var grants []*grant
-	for i := range n {
+	brief := t.g.Round(t.passing() + time.Duration(n/turns)*t.usual())
+	grants := make([]*grant, n)
+	t.inTurns(n, func(i int) {
 		switch i % 4 {
 		case 0:
-			grants = append(grants, t.acquire(t.a, t.newKey(), brief))
+			grants[i] = t.acquire(t.a, t.newKey(), brief)
 		case 1:
-			grants = append(grants, t.read(t.a, t.newKey(), brief))
+			grants[i] = t.read(t.a, t.newKey(), brief)
 		default:
-			grants = append(grants, t.read(t.a, common, brief))
+			grants[i] = t.read(t.a, common, brief)
 		}
-	}
+	})
 	released := func(i int) bool { return i%6 == 2 || i == 5 || i == 4 }
 	batch, deadlines := make([]backend.Renewal, n), make([]time.Time, n)
 	for i, g := range grants {
@@ -168,7 +168,7 @@ func mixedBatchRenewsEach(t *trial) {
 			g.ttl = batch[i].TTL
 		}
 	}
-	t.outlast(t.lastRefusal(grants[n-1].after, brief).Add(t.short() / 2))
+	t.outlast(t.lastRefusal(before, brief).Add(t.short() / 2))
 	var readers []*grant // of the common key
 	for i, g := range grants {
 		switch {
@@ -245,6 +245,7 @@ func readerLosesAlone(t *trial) {
 
 func closeEndsOwnReaders(t *trial) {
 	c := t.open()
+	first := t.read(t.b, t.key, t.long())
 	dead := []*grant{t.read(c, t.key, t.short()), t.read(c, t.key, t.short())}
 	reader := t.read(t.a, t.key, t.long())
 	busy := t.acquire(t.a, t.newKey(), t.long())
@@ -268,7 +269,9 @@ func closeEndsOwnReaders(t *trial) {
 	t.release(busy)
 	t.release(behind.granted(t, t.handOff(), "after release, behind waiters of a closed client"))
 	t.outlast(t.lastRefusal(dead[1].after, dead[1].ttl))
-	t.readersKeepOut([]*grant{reader}, "when the TTLs of readers of a closed client have run out")
+	t.readersKeepOut([]*grant{first, reader}, "when the TTLs of readers of a closed client have run out")
 	t.release(reader)
-	t.mustBeFree(t.b, t.key, "after the TTLs of a closed client's readers, and the release of the only other one")
+	t.readersKeepOut([]*grant{first}, "after the release of another reader")
+	t.release(first)
+	t.mustBeFree(t.b, t.key, "after the TTLs of a closed client's readers, and the release of the others")
 }

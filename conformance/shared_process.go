@@ -118,24 +118,48 @@ func frozenReaderLosesAlone(t *trial) {
 }
 
 // killedWriterFreesReaders kills a waiting writer while a reader holds the key for long. The readers behind the writer
-// must not wait for the holder's release.
+// must not wait for the holder's release. In the third case nobody waits behind the
+// writer; in the fourth, another writer waits before it and leaves.
 func killedWriterFreesReaders(t *trial) {
 	bound := t.g.Round(t.short()) + t.handOff() + recovery
-	t.inChunks(2, 4, func(i int) {
+	t.inChunks(4, 5, func(i int) {
 		p, key := t.process(0), t.newKey()
 		reader := t.read(t.a, key, 2*t.long())
-		t.remoteWait(p, key, t.short(), 1)
+		var first *waiting
+		queued := 1
+		if i == 3 {
+			first = t.wait(t.b, key, t.long())
+			t.arrived(key, 1)
+			queued++
+		}
+		t.remoteWait(p, key, t.short(), queued)
+		if i == 2 {
+			t.noReaderEnters(key, "behind a writer in another process")
+			p.Kill()
+			var beside *grant
+			if !t.poll(bound, func() bool { beside, _ = t.share(t.b, key, t.long()); return beside != nil }) {
+				t.notInTime(t.rule, "shared requests that do not wait are still refused %v after a waiting writer was killed", bound)
+			}
+			t.readersKeepOut([]*grant{reader, beside}, "after a waiting writer was killed")
+			t.release(reader)
+			t.release(beside)
+			t.becomesFree(t.b, key, t.handOff(), "after the last reader's release")
+			return
+		}
 		parked := []*waiting{t.waitToRead(t.b, key, t.long()), t.waitToRead(t.a, key, t.long())}
-		t.arrived(key, 3)
+		t.arrived(key, queued+2)
 		for _, w := range parked {
 			w.stillWaits(t, reader, t.rule)
 		}
 		p.Kill()
-		if i == 1 { // the killed writer's turn comes
+		switch i {
+		case 1: // the killed writer's turn comes
 			t.release(reader)
+		case 3:
+			first.cancelAndFail(t)
 		}
 		readers := t.readersEnter(parked, bound, "behind a writer that was killed")
-		if i == 0 {
+		if i != 1 {
 			readers = append(readers, reader)
 		}
 		t.readersKeepOut(readers, "behind a writer that was killed")

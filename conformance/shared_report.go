@@ -51,8 +51,15 @@ var sharedReportChecks = []Check{
 }
 
 func inspectCountsReaders(t *trial) {
-	writer := t.acquire(t.a, t.key, t.long())
-	if h := t.inspect(t.key); h.Shared != 0 {
+	orders := [][]int{{1, 1, 0}, {0, 1, 0}} // in both, the reader whose lease ends last releases first
+	t.inChunks(len(orders), 5, func(i int) { t.countsReaders(t.newKey(), i == 1, orders[i]) })
+}
+
+// countsReaders compares Inspect and refusals with the readers of key, who release in the given order. If renewed is
+// set, renewals change which lease ends last.
+func (t *trial) countsReaders(key string, renewed bool, order []int) {
+	writer := t.acquire(t.a, key, t.long())
+	if h := t.inspect(key); h.Shared != 0 {
 		t.fatalf("Inspect returns %d shared leases of a key that is held exclusively", h.Shared)
 	}
 	t.refusalNames(t.b, true, []*grant{writer})
@@ -61,42 +68,48 @@ func inspectCountsReaders(t *trial) {
 	ttls := []time.Duration{t.long(), 2 * t.long(), brief, t.long() * 3 / 2}
 	var readers []*grant
 	for i, ttl := range ttls {
-		readers = append(readers, t.read(t.client(i), t.key, ttl))
+		readers = append(readers, t.read(t.client(i), key, ttl))
 		t.holdersAre(readers, "of a shared key")
 		t.refusalNames(t.client(i), false, readers)
 	}
 	t.expire(readers[2])
 	readers = slices.Delete(readers, 2, 3)
 	t.holdersAre(readers, "after the expiry of one of several readers")
-	w := t.wait(t.a, t.key, t.long())
-	t.arrived(t.key, 1)
-	late := t.waitToRead(t.b, t.key, t.long())
-	t.arrived(t.key, 2)
-	t.holdersAre(readers, "of a shared key that others wait for")
-	for _, shared := range []bool{true, false} {
-		t.refusalNames(t.b, shared, readers)
-	}
-	for _, at := range []int{1, 1, 0} { // first the one that ends last
-		t.release(readers[at])
-		if readers = slices.Delete(readers, at, at+1); len(readers) > 0 {
-			t.holdersAre(readers, "after the release of one of several readers")
+	w := t.wait(t.a, key, t.long())
+	t.arrived(key, 1)
+	late := t.waitToRead(t.b, key, t.long())
+	t.arrived(key, 2)
+	if renewed {
+		for i, ttl := range []time.Duration{2 * t.long(), t.long()} {
+			t.renew(readers[i], ttl)
+			readers[i].ttl = ttl
 		}
+	}
+	for len(readers) > 0 {
+		t.holdersAre(readers, fmt.Sprintf("of a key that others wait for, with %d readers", len(readers)))
+		for _, shared := range []bool{true, false} {
+			t.refusalNames(t.b, shared, readers)
+		}
+		at := order[len(order)-len(readers)]
+		t.release(readers[at])
+		readers = slices.Delete(readers, at, at+1)
 	}
 	g := w.granted(t, t.handOff(), "after the release of all readers")
 	t.describes(g, t.long())
-	if h := t.inspect(t.key); h.Shared != 0 && g.live(time.Now()) {
+	if h := t.inspect(key); h.Shared != 0 && g.live(time.Now()) {
 		t.fatalf("Inspect returns %d shared leases of a key that is held exclusively, after readers", h.Shared)
 	}
 	t.refusalNames(t.a, true, []*grant{g})
 	t.release(g)
 	t.release(late.granted(t, t.handOff(), "after the writer's release"))
-	t.staysFree(t.key, "after the last reader's release")
+	t.staysFree(key, "after the last reader's release")
 }
 
 // refusalNames fails unless a refusal describes holders as namesReader requires, if it names a holder.
 func (t *trial) refusalNames(b backend.Backend, shared bool, holders []*grant) {
 	begun := time.Now()
-	_, err := t.request(t.ctx, b, backend.Request{Key: t.key, Owner: backend.NewOwner(), TTL: t.long(), Shared: shared})
+	_, err := t.request(t.ctx, b, backend.Request{Key: holders[0].key, Owner: backend.NewOwner(), TTL: t.long(),
+		Shared: shared})
 	t.lateOnTimeout(err, begun)
 	if !errors.Is(err, backend.ErrHeld) {
 		t.fatalf("Acquire%s of a key that is held: %v, want ErrHeld", inMode(shared), err)

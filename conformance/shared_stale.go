@@ -88,6 +88,10 @@ func breakEndsOneReader(t *trial) {
 		stale := others[1]
 		t.breaksReader(breaker, stale)
 		next := w.granted(t, t.handOff(), "after Break of the last reader's lease")
+		if t.g.Fencing > backend.FencingNone && next.Token() <= max(g.Token(), others[0].Token(), stale.Token()) {
+			t.breaks(7, "token %d was granted to a writer after readers, of which the last was broken and had %d", next.Token(),
+				stale.Token())
+		}
 		t.wantLost(request.what+" of the last reader, whose lease was broken", func() error {
 			return request.renew(t.ctx,
 				stale, t.short())
@@ -177,6 +181,38 @@ func lateReaderRequestsTouchNothing(t *trial) {
 		}
 		t.mustBeFree(t.a, g.key, "after "+what+", and the release of all others")
 	})
+}
+
+// losesReleaseReply releases a reader of c, which shares its key with others, and drops the reply. The client may
+// release it again.
+func (t *trial) losesReleaseReply(c backend.Backend, link Link, waited bool) {
+	t.usable(c)
+	key := t.newKey()
+	others := []*grant{t.read(t.a, key, t.long())}
+	g := t.read(c, key, t.long())
+	others = append(others, t.read(t.b, key, t.long()))
+	var w *waiting
+	if waited {
+		w = t.wait(t.a, key, t.long())
+		t.arrived(key, 1)
+	}
+	var release *call
+	t.dropReplies(link, func() { release = t.call(func() error { return g.Release(t.ctx) }) },
+		func() bool { return t.inspect(key).Shared <= len(others) })
+	_ = release.ends(t, recovery, "Release of a reader whose answer was lost") // its result may be unknown
+	t.usable(c)
+	time.Sleep(lateBy) // sleeps: the client may still repeat the request in the background
+	t.readersKeepOut(others, "after a Release of another reader whose answer was lost")
+	for _, other := range others {
+		if w != nil {
+			w.stillWaits(t, other, t.rule)
+		}
+		t.release(other)
+	}
+	if w != nil {
+		t.release(w.granted(t, t.handOff(), "after the release of all readers"))
+	}
+	t.becomesFree(t.b, key, recovery, "after a Release of a reader whose answer was lost, and that of all others")
 }
 
 func staleReaderSparesWriter(t *trial) {

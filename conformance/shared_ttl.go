@@ -96,14 +96,19 @@ func (t *trial) activities() []activity {
 
 func deadReaderEndsByOwnTTL(t *trial) {
 	kinds := t.activities()
-	t.inChunks(2*len(kinds), 4, func(i int) {
-		kind, key := kinds[i/2], t.newKey()
+	t.inChunks(3*len(kinds), 5, func(i int) {
+		kind, key := kinds[i/3], t.newKey()
+		var dead *grant
 		var others []*grant
-		if i%2 == 0 { // the dead reader is neither the first nor the last
-			others = append(others, t.read(t.a, key, t.long()))
+		if i%3 == 2 {
+			dead, others = t.entersWithOthers(key, i/3%2 == 0)
+		} else {
+			if i%3 == 0 { // the dead reader is neither the first nor the last
+				others = append(others, t.read(t.a, key, t.long()))
+			}
+			dead = t.read(t.a, key, t.short())
+			others = append(others, t.read(t.a, key, t.long()), t.read(t.b, key, t.long()))
 		}
-		dead := t.read(t.a, key, t.short())
-		others = append(others, t.read(t.a, key, t.long()), t.read(t.b, key, t.long()))
 		last := t.lastRefusal(dead.after, dead.ttl)
 		for time.Now().Before(last) {
 			kind.do(key, others)
@@ -120,6 +125,34 @@ func deadReaderEndsByOwnTTL(t *trial) {
 		}
 		t.mustBeFree(t.b, key, when+"; the others have released")
 	})
+}
+
+// entersWithOthers makes readers wait behind a writer. They enter together, one of them with a short TTL, when the
+// writer releases the key. If leaves is set, the writer waits for another reader, and leaves.
+func (t *trial) entersWithOthers(key string, leaves bool) (brief *grant, others []*grant) {
+	var writer *grant
+	var w *waiting
+	queued := 0
+	if leaves {
+		others = append(others, t.read(t.b, key, t.long()))
+		w = t.wait(t.a, key, t.long())
+		queued++
+		t.arrived(key, queued)
+	} else {
+		writer = t.acquire(t.b, key, t.long())
+	}
+	var waits []*waiting
+	for i, ttl := range []time.Duration{t.long(), t.short(), t.long()} {
+		waits = append(waits, t.waitToRead(t.client(i/2), key, ttl))
+		t.arrived(key, queued+i+1)
+	}
+	if leaves {
+		w.cancelAndFail(t)
+	} else {
+		t.release(writer)
+	}
+	readers := t.readersEnter(waits, t.handOff(), "after the end of the writer before them")
+	return readers[1], append(others, readers[0], readers[2])
 }
 
 // shortReaderSparesLong ends short leases in every way. Long leases from before and after them must survive.
@@ -168,7 +201,7 @@ func shortReaderSparesLong(t *trial) {
 
 func writerGetsKeyOfDeadReaders(t *trial) {
 	defer t.watchStore()()
-	t.inChunks(6, 4, func(i int) {
+	t.inChunks(6, 4+newcomers, func(i int) {
 		key, base := t.newKey(), t.awaited()
 		ttls := [][]time.Duration{{base}, {base, base * 3 / 2}, {base * 3 / 2, base}, {base, base * 5 / 4, base}}[i%4]
 		var last *grant
@@ -178,14 +211,16 @@ func writerGetsKeyOfDeadReaders(t *trial) {
 			}
 		}
 		w := t.wait(t.client(i), key, t.long())
-		if i < 3 { // meanwhile, readers are refused
+		switch {
+		case i < 3:
 			t.arrived(key, 1)
+			t.spawn(func() { t.othersCome(w, last, i) })
+		case i == 3: // a reader waits behind the writer
+			t.arrived(key, 1)
+			behind := t.waitToRead(t.client(i+1), key, t.long())
 			t.spawn(func() {
-				for ; !w.ended() && !t.ended(); time.Sleep(t.short() / 32) {
-					if g, _ := t.share(t.client(i+1), key, t.long()); g != nil { // the writer has had its turn
-						t.release(g)
-					}
-				}
+				<-behind.done
+				t.hadTurn(w, behind.grant, "a reader that waited behind a writer")
 			})
 		}
 		const most = time.Second
@@ -196,28 +231,79 @@ func writerGetsKeyOfDeadReaders(t *trial) {
 	})
 }
 
-// sharedWaitOutlivesOwnTTL makes readers wait behind a writer, and a writer behind a reader, for longer than the TTLs
-// that they request.
+// hadTurn releases g, a lease of the key that w waits for, unless g is nil. It fails if w has not had the key before.
+func (t *trial) hadTurn(w *waiting, g *grant, who string) {
+	if g != nil && !w.ended() {
+		t.breaks(9, "%s was granted the key of dead readers before a writer that waits for it", who)
+	}
+	if g != nil {
+		t.release(g)
+	}
+}
+
+// newcomers is how many readers come to wait behind a writer as the readers before it die.
+const newcomers = 6
+
+// othersCome makes requests of one kind for the key that w waits for, until w has had its turn. last is the last of the
+// dead readers that w waits for.
+func (t *trial) othersCome(w *waiting, last *grant, kind int) {
+	pause := t.short() / 32
+	if kind == 2 { // readers that wait, and come as the last of the readers dies
+		time.Sleep(time.Until(last.Deadline()) - pause)
+	}
+	for n := 0; !w.ended() && !t.ended(); n++ {
+		switch {
+		case kind == 0:
+			g, _ := t.share(t.client(n), w.key, t.long())
+			t.hadTurn(w, g, "a reader that does not wait")
+		case kind == 1:
+			g, _ := t.attempt(t.client(n), w.key, t.long())
+			t.hadTurn(w, g, "a writer that does not wait")
+		case n < min(newcomers, t.h.Many-4):
+			reader := t.waitToRead(t.client(n), w.key, t.long())
+			t.spawn(func() {
+				<-reader.done
+				t.hadTurn(w, reader.grant, "a reader that came later")
+			})
+		}
+		time.Sleep(pause)
+	}
+}
+
+// sharedWaitOutlivesOwnTTL makes readers wait behind a writer that holds the key or waits for it, and a writer behind a
+// reader, for longer than the TTLs that they request.
 func sharedWaitOutlivesOwnTTL(t *trial) {
 	ttl := t.g.Round(2 * t.short())
-	t.together(2, func(i int) {
+	t.inChunks(3, 4, func(i int) {
 		key := t.newKey()
 		var held *grant
+		var leaves *waiting
 		var waits []*waiting
-		if i == 0 {
+		switch i {
+		case 0:
 			held = t.acquire(t.a, key, t.long())
 			waits = append(waits, t.waitToRead(t.a, key, ttl), t.waitToRead(t.b, key, ttl))
-		} else {
+		case 1:
 			held = t.read(t.a, key, t.long())
 			waits = append(waits, t.wait(t.b, key, ttl))
+		default:
+			held = t.read(t.b, key, t.long())
+			leaves = t.wait(t.a, key, ttl)
+			t.arrived(key, 1)
+			waits = append(waits, t.waitToRead(t.a, key, ttl), t.waitToRead(t.b, key, ttl))
 		}
-		t.arrived(key, len(waits))
+		t.arrived(key, len(waits)+i/2)
 		time.Sleep(ttl + t.g.MaxLate + t.short())
 		for _, w := range waits {
 			w.stillWaits(t, held, t.rule)
 		}
 		before := time.Now()
-		t.release(held)
+		if leaves != nil {
+			leaves.cancelAndFail(t)
+			t.renew(held, t.long())
+		} else {
+			t.release(held)
+		}
 		for _, g := range t.readersEnter(waits, t.handOff(), "after a wait longer than its TTL") {
 			if short := backend.Deadline(before, t.kept(ttl)).Sub(g.Deadline()); short > ttl/2 {
 				t.tooLate("a lease granted after a wait of more than its TTL is %v short of it, %v", short, ttl)
@@ -229,6 +315,9 @@ func sharedWaitOutlivesOwnTTL(t *trial) {
 		for _, w := range waits {
 			t.refused(t.b, w.grant)
 			t.release(w.grant)
+		}
+		if leaves != nil {
+			t.release(held)
 		}
 		t.becomesFree(t.b, key, t.handOff(), "after the last release")
 	})

@@ -70,16 +70,35 @@ func lastReaderWakesWriter(t *trial) {
 
 func sharedNoLostWakeUp(t *trial) {
 	const (
-		workers = 6 // each on a key of its own
+		workers = 8 // each on a key of its own
 		rounds  = 40
 		atMost  = 4 * time.Second
 	)
-	end := time.Now().Add(atMost)
+	typical, end := t.typical(), time.Now().Add(atMost)
 	t.inChunks(workers, 4, func(i int) {
-		key, from, to := t.newKey(), t.client(i), t.client(i/3)
+		key, from, to := t.newKey(), t.client(i), t.client(i/4)
 		pause := func() { time.Sleep(rand.N(2 * time.Millisecond)) }
 		for range t.rounds(rounds, end) {
-			switch i % 3 {
+			switch i % 4 {
+			case 3: // a writer leaves as the last reader before it releases
+				reader := t.read(from, key, t.long())
+				w := t.wait(to, key, t.long())
+				t.arrived(key, 1)
+				waits := []*waiting{t.waitToRead(to, key, t.long()), t.waitToRead(from, key, t.long())}
+				t.arrived(key, 3)
+				t.together(2, func(j int) {
+					if j == 0 {
+						time.Sleep(rand.N(2 * typical))
+						w.cancel()
+					} else {
+						t.release(reader)
+					}
+				})
+				t.eitherOr(w)
+				for _, r := range t.readersEnter(waits, t.handOff(), "behind a writer that left as its turn came") {
+					t.release(r)
+				}
+				key = t.newKey()
 			case 0: // a writer arrives as the last readers release
 				readers := []*grant{t.read(from, key, t.long()), t.read(to, key, t.long())}
 				w := t.wait(to, key, t.long())
@@ -111,25 +130,42 @@ func sharedNoLostWakeUp(t *trial) {
 	})
 }
 
+// sharedPushes are the kinds of waiters whose wake-ups sharedPushIsPrompt measures.
+type sharedPushes struct {
+	writer, reversed, again *pushedWaiters // writers
+	readers, first, freed   *pushedWaiters
+}
+
 // sharedPushIsPrompt measures how soon waiters learn that they may have the key. As in pushIsPrompt, a busy machine
 // gets more chances.
 func sharedPushIsPrompt(t *trial) {
 	const keys, chances = 4, 3
 	defer t.watchStore()()
-	writer := &pushedWaiters{who: "a writer behind readers"}
-	readers := &pushedWaiters{who: "the last of three readers behind a writer that had waited"}
-	first := &pushedWaiters{who: "the last of two readers behind a writer"}
-	freed := &pushedWaiters{who: "the last of two readers behind a writer that leaves"}
+	p := sharedPushes{
+		writer:   &pushedWaiters{who: "a writer behind readers, of which the first releases last"},
+		reversed: &pushedWaiters{who: "a writer behind readers, of which the first releases first"},
+		again:    &pushedWaiters{who: "a writer behind readers that had waited"},
+		readers:  &pushedWaiters{who: "the last of three readers behind a writer that had waited"},
+		first:    &pushedWaiters{who: "the last of two readers behind a writer"},
+		freed:    &pushedWaiters{who: "the last of two readers behind a writer that leaves"},
+	}
 	for chance := 1; ; chance++ {
-		t.inChunks(keys, 4, func(i int) {
+		t.inChunks(keys, 6, func(i int) {
 			// The releases are spread over the phase of a timer, so that few of them coincide with the timer by chance.
 			spread := func() time.Duration {
 				const each = pushedAfter / keys
 				return pushedAfter + time.Duration(i)*each + rand.N(each)
 			}
-			t.pushesShared(t.client(i), spread, writer, readers, first, freed)
+			t.together(2, func(j int) {
+				if j == 0 {
+					t.pushesShared(t.client(i), spread, p)
+				} else {
+					t.pushesFirst(t.client(i), spread, p)
+				}
+			})
 		})
-		late := slices.DeleteFunc([]*pushedWaiters{writer, readers, first, freed}, (*pushedWaiters).prompt)
+		late := slices.DeleteFunc([]*pushedWaiters{p.writer, p.reversed, p.again, p.readers, p.first, p.freed},
+			(*pushedWaiters).prompt)
 		if len(late) == 0 {
 			return
 		}
@@ -140,11 +176,10 @@ func sharedPushIsPrompt(t *trial) {
 	}
 }
 
-// pushesShared measures how soon a writer, then readers, and then readers behind a leaving writer learn that they may
-// have the key. Each wait lasts for what spread returns, plus up to two times pushedAfter.
-func (t *trial) pushesShared(
-	b backend.Backend, spread func() time.Duration, writer, readers, first, freed *pushedWaiters,
-) {
+// pushesShared measures how soon a writer, then readers, then readers behind a leaving writer, and then a writer behind
+// all these readers learn that they may have the key. Each wait lasts for what spread returns, plus up to two times
+// pushedAfter.
+func (t *trial) pushesShared(b backend.Backend, spread func() time.Duration, p sharedPushes) {
 	key := t.newKey()
 	before := t.readers(key, 2, t.long())
 	asked := before[0].after.Sub(before[0].before)
@@ -159,28 +194,48 @@ func (t *trial) pushesShared(
 	t.release(before[1])
 	time.Sleep(spread())
 	t.release(before[0])
-	writer.add(t, []*waiting{w}, asked)
+	p.writer.add(t, []*waiting{w}, asked)
 	time.Sleep(pushedAfter)
 	t.release(w.grant)
-	readers.addAll(t, behind, asked)
+	p.readers.addAll(t, behind, asked)
 	last := t.wait(b, key, t.long())
 	t.arrived(key, 1)
 	parked := []*waiting{t.waitToRead(t.a, key, t.long()), t.waitToRead(t.b, key, t.long())}
 	t.arrived(key, 3)
 	time.Sleep(spread())
 	last.cancelAndFail(t)
-	freed.addAll(t, parked, asked)
+	p.freed.addAll(t, parked, asked)
+	last = t.wait(b, key, t.long())
+	t.arrived(key, 1)
+	time.Sleep(spread())
 	for _, w := range append(behind, parked...) {
 		t.release(w.grant)
 	}
+	p.again.add(t, []*waiting{last}, asked)
+	t.release(last.grant)
+}
+
+// pushesFirst measures how soon readers behind a writer, and then a writer behind readers, learn that they may have the
+// key.
+func (t *trial) pushesFirst(b backend.Backend, spread func() time.Duration, p sharedPushes) {
 	held := t.acquire(t.a, t.newKey(), t.long())
-	behind = []*waiting{t.waitToRead(b, held.key, t.long()), t.waitToRead(t.a, held.key, t.long())}
+	asked := held.after.Sub(held.before)
+	behind := []*waiting{t.waitToRead(b, held.key, t.long()), t.waitToRead(t.a, held.key, t.long())}
 	t.arrived(held.key, 2)
 	time.Sleep(spread())
 	t.release(held)
-	first.addAll(t, behind, asked)
+	p.first.addAll(t, behind, asked)
 	t.release(behind[0].grant)
 	t.release(behind[1].grant)
+	readers := t.readers(t.newKey(), 2, t.long())
+	w := t.wait(b, readers[0].key, t.long())
+	t.arrived(w.key, 1)
+	time.Sleep(spread())
+	t.release(readers[0])
+	time.Sleep(pushedAfter)
+	t.release(readers[1])
+	p.reversed.add(t, []*waiting{w}, asked)
+	t.release(w.grant)
 }
 
 // addAll waits until all of waits have been granted the key, and records how long that took.

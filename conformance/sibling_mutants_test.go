@@ -25,12 +25,28 @@ var siblingMutants = []mutant{
 	{"Break of nobody leaves a goroutine", "ClientForgetsEndedLeases"},
 	{"Resume of nobody leaves a goroutine", "ClientForgetsEndedLeases"},
 	{"list keeps a connection until Close", "EndedCallsLeaveNoConnection"},
+	{"clean-up of a reader's cancelled wait gives up after 3 seconds", "LongLateAcquireLeavesNothing"},
+	{"clean-up of a shared attempt gives up after 3 seconds", "LongLateAcquireLeavesNothing"},
+	{"tokens are forgotten with evicted readers", "EvictedTokensIncrease"},
+	{"shared Acquire after Close is unavailable", "CloseRefusesLaterCalls"},
+	{"reader ends with its connection", "DisconnectedHolderKeepsLease"},
+	{"full store refuses renewals of readers", "FullStoreKeepsLeases"},
+	{unshared, "BadInputIsRefused"},
+	{"Close drops the clean-up of cancelled readers", "CloseEndsWaiting"},
+	{"client keeps released readers", "ClientForgetsEndedLeases"},
+	{"store keeps a record of each refused reader", "StoreForgetsEndedLeases"},
+	{"store keeps a record of each broken reader", "StoreForgetsEndedLeases"},
+	{"goroutine for each reader", "LeasesCostNoGoroutines"},
+	{"cancelled wait of a reader leaves a goroutine", "EndedWaitsLeakNoGoroutine"},
+	{"eviction of readers wakes nobody", "EvictedKeyWakesWaiter"},
+	{"Inspect of a key that waits for its next readers is free", "ReservedKeyIsNotFree"},
 }
 
 // dropsCleanUp cleans up after a cancelled wait, but not if the client is closed soon, as a bug. It reports whether it
 // has the bug.
 func (c *client) dropsCleanUp(r backend.Request) bool {
-	if !c.is("Close drops the clean-up of cancelled waits") {
+	if !c.is("Close drops the clean-up of cancelled waits") &&
+		!(r.Shared && c.is("Close drops the clean-up of cancelled readers")) {
 		return false
 	}
 	go func() {

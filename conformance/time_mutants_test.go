@@ -39,7 +39,9 @@ func (s *server) lateFor(e *entry) time.Duration {
 	const late = 3 * time.Second
 	switch {
 	case s.is("attempt that meets an expired lease passes those who wait",
-		"waiter that meets an expired lease passes those who wait"):
+		"waiter that meets an expired lease passes those who wait",
+		"shared attempt that meets a dead writer passes those who wait",
+		"reader that comes to wait as a writer has died passes those who wait"):
 		return 15 * time.Millisecond
 	case s.is("expiry wakes a waiter 4 seconds late"),
 		s.is("expiry wakes a waiter 4 seconds late once another has left") && e.left:
@@ -68,7 +70,8 @@ func (c *client) looks(p *place) {
 	case c.is("waiter looks every 300 ms"),
 		c.is("reader behind a writer looks every 300 ms") && p.Shared && !p.beside,
 		c.is("reader behind a waiting writer looks every 300 ms") && p.Shared && p.beside,
-		c.is("writer behind readers looks every 300 ms") && !p.Shared && p.beside:
+		c.is("writer behind readers looks every 300 ms") && !p.Shared && p.beside,
+		p.slow:
 		every(300 * time.Millisecond)
 	case c.is("waiters behind the first look every 200 ms") && p.before > 0,
 		c.is("third waiter and those behind it look every 200 ms") && p.before > 1:

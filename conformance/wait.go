@@ -146,9 +146,15 @@ func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request)
 }
 
 // waitedFor returns a lease that client a had to wait for.
-func (t *trial) waitedFor(ttl time.Duration) *grant {
+func (t *trial) waitedFor(ttl time.Duration) *grant { return t.grantedLater(ttl, false) }
+
+// waitedToRead is waitedFor for a shared lease.
+func (t *trial) waitedToRead(ttl time.Duration) *grant { return t.grantedLater(ttl, true) }
+
+func (t *trial) grantedLater(ttl time.Duration, shared bool) *grant {
 	first := t.acquire(t.b, t.newKey(), t.long())
-	w := t.wait(t.a, first.key, ttl)
+	w := t.begin(t.ctx, t.a, backend.Request{Key: first.key, Owner: backend.NewOwner(), TTL: ttl, Wait: true,
+		Shared: shared})
 	t.arrived(first.key, 1)
 	t.release(first)
 	return w.granted(t, t.handOff(), "after release")
