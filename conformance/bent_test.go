@@ -60,7 +60,7 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		"unanswered shorter renewal is not counted", "renewal below MinTTL ends the lease", "renewal below MinTTL is refused",
 		"renewal below MinTTL is kept as asked", "renewal below MinTTL does nothing",
 		"OnLost is silent on Close", "OnLost is not called when the store reports the loss",
-		"OnLost calls twice when the store reports the loss",
+		"OnLost calls twice when the store reports the loss", "OnLost is not called for a removal after a cut",
 		"OnLost is silent when a renewal hears of the loss", "OnLost calls at the first deadline",
 		"OnLost calls 3 seconds after Lost closes", "OnLost calls only the first of several",
 		"OnLost calls nothing that is registered after Close", "OnLost of a reader calls twice",

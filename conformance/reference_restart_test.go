@@ -30,8 +30,10 @@ func (s *server) restart() {
 	}
 	s.restarts++
 	for key, e := range s.keys {
+		waited := len(e.queue) > 0
 		e.queue = s.queueOverRestart(e.queue)
 		s.restartLocked(key, e)
+		s.restartsNarrowly(e, waited)
 		if e.owner != "" && s.is("tokens of held keys restart with the store") {
 			delete(s.tokens, key)
 		}
@@ -54,6 +56,7 @@ func (s *server) restart() {
 			e.expires = time.Now().Add(e.ttl)
 		}
 	}
+	s.lastRestart = time.Now()
 	close(s.kick)
 	s.kick = make(chan struct{})
 }
