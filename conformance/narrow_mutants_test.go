@@ -15,6 +15,12 @@ import (
 
 // narrowMutants are bugs of waiters, of requests without a reply, and of Close, that show only in narrow situations.
 var narrowMutants = []mutant{
+	{"batch that shortens a lease sets no timer", "WaiterOutlastsShortenedLease"},
+	{"waiter that gives up silences its client's others for the key", "PushIsPrompt"},
+	{"waiter that gives up silences its client's others for other keys", "PushIsPrompt"},
+	{"break wakes the next waiter by a timer", "PushIsPrompt"},
+	{"expiry wakes a waiter of the holder's client 3 seconds late", "WaiterIsNotLate"},
+	{"waiter that comes within 2 ms of the expiry is parked", "WaiterGetsExpiredKey"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
