@@ -20,6 +20,8 @@ var narrowMutants = []mutant{
 	{"waiter that gives up silences its client's others for other keys", "PushIsPrompt"},
 	{"break wakes the next waiter by a timer", "PushIsPrompt"},
 	{"expiry wakes a waiter of the holder's client 3 seconds late", "WaiterIsNotLate"},
+	{"resume sends who waits first to the end", "EventsKeepQueue"},
+	{"attempt just after a Break passes those who wait", "TryDisturbsNoWaiter"},
 	{"waiter that comes within 2 ms of the expiry is parked", "WaiterGetsExpiredKey"},
 }
 
