@@ -23,6 +23,7 @@ var narrowMutants = []mutant{
 	{"resume sends who waits first to the end", "EventsKeepQueue"},
 	{"attempt just after a Break passes those who wait", "TryDisturbsNoWaiter"},
 	{"waiter that comes within 2 ms of the expiry is parked", "WaiterGetsExpiredKey"},
+	{"lease that was waited for in vain ends a second late", "LeasesAreAlike"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
