@@ -24,6 +24,8 @@ var narrowMutants = []mutant{
 	{"attempt just after a Break passes those who wait", "TryDisturbsNoWaiter"},
 	{"waiter that comes within 2 ms of the expiry is parked", "WaiterGetsExpiredKey"},
 	{"lease that was waited for in vain ends a second late", "LeasesAreAlike"},
+	{"renewal whose connection broke drops who waits first", "FaultyHolderKeepsQueue"},
+	{"release sent again drops who waits first", "FaultyHolderKeepsQueue"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
