@@ -26,6 +26,9 @@ var narrowMutants = []mutant{
 	{"lease that was waited for in vain ends a second late", "LeasesAreAlike"},
 	{"renewal whose connection broke drops who waits first", "FaultyHolderKeepsQueue"},
 	{"release sent again drops who waits first", "FaultyHolderKeepsQueue"},
+	{"late release after an expiry drops who waits first", "LateReleaseSparesNext"},
+	{"late renewal after an expiry drops who waits first", "LateRenewSparesNext"},
+	{"clean-up of an attempt whose connection broke ends any lease of its client", "LostAcquireReplyLeavesNothing"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
