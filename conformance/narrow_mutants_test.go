@@ -29,6 +29,7 @@ var narrowMutants = []mutant{
 	{"late release after an expiry drops who waits first", "LateReleaseSparesNext"},
 	{"late renewal after an expiry drops who waits first", "LateRenewSparesNext"},
 	{"clean-up of an attempt whose connection broke ends any lease of its client", "LostAcquireReplyLeavesNothing"},
+	{"break compares, then ends whoever holds the key", "BreakSparesNext"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
