@@ -30,6 +30,7 @@ var narrowMutants = []mutant{
 	{"late renewal after an expiry drops who waits first", "LateRenewSparesNext"},
 	{"clean-up of an attempt whose connection broke ends any lease of its client", "LostAcquireReplyLeavesNothing"},
 	{"break compares, then ends whoever holds the key", "BreakSparesNext"},
+	{"renewal takes the TTL away first", "KilledInsideRenew"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
