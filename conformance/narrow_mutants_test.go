@@ -31,6 +31,10 @@ var narrowMutants = []mutant{
 	{"clean-up of an attempt whose connection broke ends any lease of its client", "LostAcquireReplyLeavesNothing"},
 	{"break compares, then ends whoever holds the key", "BreakSparesNext"},
 	{"renewal takes the TTL away first", "KilledInsideRenew"},
+	{"Close drops the clean-up of attempts without an answer", "CloseFinishesReleases"},
+	{"Close ends a Release under way", "CloseFinishesReleases"},
+	{"Close removes waiters from the queue of one key alone", "CloseEndsWaiting"},
+	{"waiter of a closed client takes the waiter before it along", "CloseEndsWaiting"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
