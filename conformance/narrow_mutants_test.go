@@ -35,6 +35,9 @@ var narrowMutants = []mutant{
 	{"Close ends a Release under way", "CloseFinishesReleases"},
 	{"Close removes waiters from the queue of one key alone", "CloseEndsWaiting"},
 	{"waiter of a closed client takes the waiter before it along", "CloseEndsWaiting"},
+	{"Close leaves waiters waiting that cannot connect", "PartitionedCloseIsBounded"},
+	{"cancelled waiter returns when its client can connect again", "RefusedDialIsUnavailable"},
+	{"wait that is cancelled while its client cannot connect is unavailable", "RefusedDialIsUnavailable"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
