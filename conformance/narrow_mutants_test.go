@@ -38,10 +38,18 @@ var narrowMutants = []mutant{
 	{"Close leaves waiters waiting that cannot connect", "PartitionedCloseIsBounded"},
 	{"cancelled waiter returns when its client can connect again", "RefusedDialIsUnavailable"},
 	{"wait that is cancelled while its client cannot connect is unavailable", "RefusedDialIsUnavailable"},
+	{"client that was cut is notified for one key alone", "ReconnectedWaiterIsWoken"},
+	{"client that was cut twice is woken by a timer", "ReconnectedWaiterIsWoken"},
+	{"waiter that queues again keeps the token of its first arrival", "ReconnectedWaiterSparesOthers"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
 var narrowLossMutants = []mutant{
+	{"removal after a cut is reported to the next holder of its client", "ReconnectedHolderIsNotified"},
+	{"removal of a reader while disconnected is reported by a renewal alone", "ReconnectedHolderIsNotified"},
+	{"removal after a second cut is reported by a renewal alone", "ReconnectedHolderIsNotified"},
+	{"removal while disconnected is not reported if another has the key since", "ReconnectedHolderIsNotified"},
+	{"OnLost is not called for a removal after a cut", "ReconnectedHolderIsNotified"},
 }
 
 // A narrow is what a client with a bug remembers for narrow situations.
