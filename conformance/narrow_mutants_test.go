@@ -41,6 +41,8 @@ var narrowMutants = []mutant{
 	{"client that was cut is notified for one key alone", "ReconnectedWaiterIsWoken"},
 	{"client that was cut twice is woken by a timer", "ReconnectedWaiterIsWoken"},
 	{"waiter that queues again keeps the token of its first arrival", "ReconnectedWaiterSparesOthers"},
+	{"waiter's patience is for all outages together", "EachWaiterOutlivesOutage"},
+	{"first Inspect of a key after a cut returns what was seen before", "DisconnectedHolderKeepsLease"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
