@@ -43,6 +43,9 @@ var narrowMutants = []mutant{
 	{"waiter that queues again keeps the token of its first arrival", "ReconnectedWaiterSparesOthers"},
 	{"waiter's patience is for all outages together", "EachWaiterOutlivesOutage"},
 	{"first Inspect of a key after a cut returns what was seen before", "DisconnectedHolderKeepsLease"},
+	{"waiter that queues again after a cut asks without pause", "WaitingPollsSeldom"},
+	{"attempt without an answer leaves a goroutine until Close", "EndedCallsLeaveNoConnection"},
+	{"renewal without an answer leaves a goroutine until Close", "EndedCallsLeaveNoConnection"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
