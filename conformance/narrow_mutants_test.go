@@ -46,6 +46,7 @@ var narrowMutants = []mutant{
 	{"waiter that queues again after a cut asks without pause", "WaitingPollsSeldom"},
 	{"attempt without an answer leaves a goroutine until Close", "EndedCallsLeaveNoConnection"},
 	{"renewal without an answer leaves a goroutine until Close", "EndedCallsLeaveNoConnection"},
+	{"reader that queues again after a cut passes a waiting writer", "CutSharedWaitersGetTurn"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
