@@ -47,6 +47,10 @@ var narrowMutants = []mutant{
 	{"attempt without an answer leaves a goroutine until Close", "EndedCallsLeaveNoConnection"},
 	{"renewal without an answer leaves a goroutine until Close", "EndedCallsLeaveNoConnection"},
 	{"reader that queues again after a cut passes a waiting writer", "CutSharedWaitersGetTurn"},
+	{"restart begins leases anew that others wait for", "RestartKeepsDeadlines"},
+	{"waiter that has outlived a restart is parked by the next one", "RestartServesAllWaiters"},
+	{"second restart drops leases that were not renewed since the first", "RestartServesAllWaiters"},
+	{"waiters are woken by a timer after a restart", "RestartServesAllWaiters"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
