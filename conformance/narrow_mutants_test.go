@@ -51,6 +51,11 @@ var narrowMutants = []mutant{
 	{"waiter that has outlived a restart is parked by the next one", "RestartServesAllWaiters"},
 	{"second restart drops leases that were not renewed since the first", "RestartServesAllWaiters"},
 	{"waiters are woken by a timer after a restart", "RestartServesAllWaiters"},
+	{"cancelled wait for its turn among MaxLeases takes its turn along", "MaxLeasesAreGranted"},
+	{"wait for its turn among MaxLeases ignores its context", "MaxLeasesAreGranted"},
+	{"cancelled wait for its turn among MaxLeases is ErrClosed", "MaxLeasesAreGranted"},
+	{"Close leaves a wait for its turn among MaxLeases waiting", "MaxLeasesAreGranted"},
+	{"broken lease counts among MaxLeases", "MaxLeasesAreGranted"},
 }
 
 // narrowLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
