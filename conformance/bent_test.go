@@ -66,7 +66,7 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		"renewal below MinTTL is kept as asked", "renewal below MinTTL does nothing",
 		"renewal of a reader below MinTTL is kept as asked",
 		"OnLost is silent on Close", "OnLost is not called when the store reports the loss",
-		"OnLost calls twice when the store reports the loss",
+		"OnLost calls twice when the store reports the loss", "OnLost is not called for a removal after a cut",
 		"OnLost is silent when a renewal hears of the loss",
 		"OnLost of a reader is silent when a renewal hears of the loss", "OnLost calls at the first deadline",
 		"OnLost calls 3 seconds after Lost closes", "OnLost calls only the first of several",

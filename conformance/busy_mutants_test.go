@@ -112,8 +112,17 @@ func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(*
 			return nil, backend.ErrHeld
 		case !wait || c.is("wait beside MaxLeases fails at once"):
 			return nil, fmt.Errorf("%w: all of %d leases are held", backend.ErrUnavailable, most)
-		case ctx.Err() != nil || c.leases.Closed():
+		case c.leases.Closed() && !c.is("Close leaves a wait for its turn among MaxLeases waiting"):
 			return nil, backend.ErrClosed
+		case ctx.Err() != nil && c.is("cancelled wait for its turn among MaxLeases is ErrClosed"):
+			return nil, backend.ErrClosed
+		case ctx.Err() != nil && !c.is("wait for its turn among MaxLeases ignores its context"):
+			if c.is("cancelled wait for its turn among MaxLeases takes its turn along") {
+				c.server.mu.Lock()
+				c.taking[owner] = true
+				c.server.mu.Unlock()
+			}
+			return nil, kit.ContextError(ctx, nil)
 		}
 	}
 	return func(life *kit.Life) {
@@ -132,7 +141,12 @@ func (s *server) takes(c *client, owner string, most int) bool {
 	defer s.mu.Unlock()
 	n := len(c.taking)
 	for owner, key := range c.held {
-		if e := s.entryLocked(s.name(key)); e.reader(owner) == nil && (e.owner != owner || !time.Now().Before(e.expires)) {
+		e := s.entryLocked(s.name(key))
+		if e.brokenOwner == owner && s.is("broken lease counts among MaxLeases") {
+			n++
+			continue
+		}
+		if e.reader(owner) == nil && (e.owner != owner || !time.Now().Before(e.expires)) {
 			delete(c.held, owner)
 			continue
 		}

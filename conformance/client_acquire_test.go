@@ -75,6 +75,7 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 // acquire repeats its request until the key is granted or refused, or ctx ends. It queues again if it may have lost its
 // place.
 func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, error) {
+	outages := 0
 	for refused := false; ; {
 		a, err := c.requestKey(ctx, r)
 		if errors.Is(err, errReset) && !r.Wait && c.is("cut request counts from a while after it is sent again") {
@@ -82,9 +83,23 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 			a.sent = a.sent.Add(100 * time.Millisecond)
 		}
 		switch {
-		case err != nil && refused && ctx.Err() == nil && !c.leases.Closed():
+		case err != nil && refused && outages > 500 && c.is("waiter's patience is for all outages together"):
+			c.leave(r)
+			return nil, errTired
+		case err != nil && refused &&
+			(ctx.Err() == nil || errors.Is(err, errRefused) && !c.wire.isDead() &&
+				c.is("cancelled waiter returns when its client can connect again")) &&
+			(!c.leases.Closed() || errors.Is(err, errRefused) && !c.wire.isDead() &&
+				c.is("Close leaves waiters waiting that cannot connect")):
 			time.Sleep(10 * time.Millisecond) // sleeps: before the next attempt in an outage
+			outages++
 			continue
+		case err != nil && refused && c.leases.Closed() && !c.is("Close leaves waiters waiting"):
+			c.leave(r)
+			return nil, backend.ErrClosed
+		case err != nil && refused && !c.is("wait that is cancelled while its client cannot connect is unavailable"):
+			c.unanswered(ctx, r)
+			return nil, c.endOfWait(ctx)
 		case errors.Is(err, errReset) && c.is("repeated shared request adds a reader"):
 			continue
 		case errors.Is(err, errReset) && c.is("attempt sent again meets its own ghost"):
@@ -179,6 +194,10 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	switch {
 	case c.is("restart parks waiters"), c.missesRestart(p):
 		kicked = nil
+	case c.is("waiter that has outlived a restart is parked by the next one"):
+		if _, outlived := c.narrow.outlived.Load(r.Owner); outlived {
+			kicked = nil
+		}
 	case c.is("broken connection ends the wait"):
 		select {
 		case <-cut:
@@ -206,12 +225,14 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	select {
 	case g := <-turn:
 		c.looks(p)
+		c.looksNarrowly(p)
 		if err := c.atTurn(p); err != nil {
 			c.leave(r)
 			return granted{}, err
 		}
 		return g, nil
 	case <-kicked:
+		c.narrow.outlived.Store(r.Owner, true)
 	case <-c.contact.gaveUp:
 		c.leave(r)
 		return granted{}, errSilent
@@ -255,7 +276,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		return granted{}, c.endOfWait(ctx)
 	case <-done:
 		c.server.writerLeft(r, "ended by Close")
-		if !c.is("waiter of a closed client stays in the queue") &&
+		if !c.is("waiter of a closed client stays in the queue") && !c.closesNarrowly(r) &&
 			!(r.Shared && c.is("waiting reader of a closed client stays in the queue")) {
 			c.leave(r)
 		}

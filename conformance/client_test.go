@@ -50,6 +50,8 @@ type client struct {
 	listed  []string          // by the last List
 
 	emptied int // how often the server had lost its data when the client was opened
+
+	narrow narrow
 }
 
 const requestTimeout = 5 * time.Second
@@ -121,6 +123,10 @@ func (c *client) Guarantees() backend.Guarantees {
 	case c.is("deadline is further away than MaxSilence"):
 		g.MaxSilence = 2 * time.Second
 	case c.is("one lease less than MaxLeases", "one more than MaxLeases is busy", "wait beside MaxLeases fails at once",
+		"broken lease counts among MaxLeases", "cancelled wait for its turn among MaxLeases takes its turn along",
+		"wait for its turn among MaxLeases ignores its context",
+		"cancelled wait for its turn among MaxLeases is ErrClosed",
+		"Close leaves a wait for its turn among MaxLeases waiting",
 		"limited"):
 		g.MaxLeases = mostLeases
 	case c.is("deadline stands at MaxSilence"):
@@ -147,7 +153,7 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 	if err := c.do(ctx, func() { found = c.server.inspect(key) }); err != nil {
 		return h, err
 	}
-	h = found
+	h = c.inspectsNarrowly(key, found)
 	const most = 32
 	switch {
 	case c.is("Inspect cuts the owner") && len(h.Owner) > most:
@@ -207,7 +213,9 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 			if kept == 0 {
 				return ttl, nil
 			}
+			c.narrow.inBatch.Store(lives[i].Owner(), true)
 			g, err := requests{c}.RenewLease(ctx, lives[i], kept)
+			c.narrow.inBatch.Delete(lives[i].Owner())
 			g = max(g, ttl)
 			if c.hides(lives[i], err) {
 				hidden[lives[i]] = err
@@ -256,6 +264,7 @@ func (c *client) Close() error {
 		if c.is("close of a client ends what it has resumed") {
 			c.endsResumed()
 		}
+		c.hangsUpEarly()
 		if !c.is("Close leaves leases live", "Close leaves readers live") {
 			c.leases.Close()
 		}
@@ -289,6 +298,10 @@ func (q requests) Guarantees() backend.Guarantees { return q.c.Guarantees() }
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	var ok bool
 	var refused error
+	if q.c.wire != nil && !l.Shared() && q.c.is("renewal takes the TTL away first") {
+		_ = q.c.exchange(ctx, func() { q.c.server.renew(l.Key(), l.Owner(), q.c, time.Hour) })
+		time.Sleep(time.Millisecond) // sleeps: the process may be killed meanwhile
+	}
 	err := q.c.do(ctx, func() {
 		if refused = q.c.server.refusal(l.Key(), "renewal"); refused == nil {
 			ok = q.c.renewed(l, ttl)
@@ -303,6 +316,9 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 		}
 		if q.c.is("renewal without an answer ends the lease") {
 			err = backend.ErrLost
+		}
+		if q.c.is("renewal without an answer leaves a goroutine until Close") {
+			go func() { <-q.c.done }()
 		}
 		return 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -12,8 +13,9 @@ import (
 var closeChecks = []Check{
 	{
 		Name: "CloseEndsWaiting",
-		Rule: "Backend.Close ends waiting Acquires with ErrClosed, and they delay other clients' waiters for a bounded time",
-		run:  closeEndsWaiting,
+		Rule: "Backend.Close ends waiting Acquires with ErrClosed, on every key, and they delay other clients' waiters, " +
+			"before them and behind, for a bounded time",
+		run: closeEndsWaiting,
 	},
 	{
 		Name: "CloseEndsLeases",
@@ -29,6 +31,13 @@ var closeChecks = []Check{
 		Name: "CloseSparesOtherClients",
 		Rule: "Backend.Close ends one client; leases and waiters of another live on",
 		run:  closeSparesOtherClients,
+	},
+	{
+		Name: "CloseFinishesReleases",
+		Rule: "Backend.Close lets releases and clean-ups finish for a bounded time: a lease under release, an attempt " +
+			"that got no answer and a cancelled wait leave nothing behind that lasts for their TTL",
+		Needs: []Need{needsLinked},
+		run:   closeFinishesReleases,
 	},
 	{
 		Name: "CloseRacesAcquire",
@@ -68,8 +77,10 @@ func (t *trial) closes(c backend.Backend) {
 }
 
 func closeEndsWaiting(t *trial) {
-	g := t.acquire(t.b, t.key, t.long())
+	g, other := t.acquire(t.b, t.key, t.long()), t.acquire(t.a, t.newKey(), t.long())
 	c := t.open()
+	first := t.wait(t.a, t.key, t.long())
+	t.arrived(t.key, 1)
 	ended := []*waiting{t.wait(c, t.key, t.long()), t.wait(c, t.key, t.long())}
 	if t.g.Shared {
 		ended = append(ended, t.waitToRead(c, t.key, t.long()))
@@ -78,9 +89,14 @@ func closeEndsWaiting(t *trial) {
 	if t.g.Shared {
 		cancelled = append(cancelled, t.waitToRead(c, t.key, t.long()))
 	}
-	t.arrived(t.key, len(ended)+len(cancelled))
+	n := 1 + len(ended) + len(cancelled)
+	t.arrived(t.key, n)
 	last := t.wait(t.a, t.key, t.long())
-	t.arrived(t.key, len(ended)+len(cancelled)+1)
+	t.arrived(t.key, n+1)
+	ended = append(ended, t.wait(c, other.key, t.long()))
+	t.arrived(other.key, 1)
+	behind := t.wait(t.b, other.key, t.long())
+	t.arrived(other.key, 2)
 	for _, w := range cancelled { // Close lets their cleanup finish
 		w.cancelAndFail(t)
 	}
@@ -92,9 +108,18 @@ func closeEndsWaiting(t *trial) {
 	}
 	t.heldBy(g)
 	t.release(g)
-	next := last.granted(t, t.handOff(), "after release, behind waiters of a closed client")
-	t.release(next)
+	for _, waits := range [][]*waiting{{first, last}, {behind}} {
+		for len(waits) > 0 {
+			turn := t.firstOf(waits, t.handOff(), "after release, before or behind waiters of a closed client")
+			t.release(waits[turn].grant)
+			waits = slices.Delete(waits, turn, turn+1)
+		}
+		if !other.released.Load() {
+			t.release(other)
+		}
+	}
 	t.becomesFree(t.b, t.key, t.handOff(), "after the last release")
+	t.becomesFree(t.b, other.key, t.handOff(), "after the last release")
 }
 
 func closeEndsLeases(t *trial) {
@@ -143,6 +168,46 @@ func closeRefusesLaterCalls(t *trial) {
 		t.isClosed(errs[0], "RenewBatch after Close")
 	}
 	t.closes(c)
+}
+
+// closeFinishesReleases closes clients on a slow link while a release or a cleanup is under way.
+func closeFinishesReleases(t *trial) {
+	const delay = 50 * time.Millisecond
+	ways := []func(c backend.Backend, link Link) (key string){
+		func(c backend.Backend, link Link) string {
+			g := t.acquire(c, t.newKey(), t.long())
+			link.Delay(ToStore, delay)
+			release := t.call(func() error { return g.Release(t.ctx) })
+			time.Sleep(delay / 2)
+			t.closes(c)
+			_ = release.ends(t, soon, "Release that was under way at Close")
+			return g.key
+		},
+		func(c backend.Backend, link Link) string {
+			r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long()}
+			link.Hold(FromStore)
+			t.unanswered(c, r)
+			link.Heal()
+			t.closes(c)
+			return r.Key
+		},
+		func(c backend.Backend, link Link) string {
+			g := t.acquire(t.a, t.newKey(), t.long())
+			w := t.wait(c, g.key, t.long())
+			t.confirmQueued(g.key, 1)
+			link.Delay(ToStore, delay)
+			w.cancelAndFail(t)
+			t.closes(c)
+			t.release(g)
+			return g.key
+		},
+	}
+	t.inChunks(len(ways), 2, func(i int) {
+		c, link := t.linked()
+		t.usable(c)
+		key := ways[i](c, link)
+		t.becomesFree(t.b, key, t.handOff(), "after Close, with a release or a clean-up under way")
+	})
 }
 
 func closeSparesOtherClients(t *trial) {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -17,8 +18,9 @@ var connectionChecks = []Check{
 		run:   closeLeavesNoConnection,
 	},
 	{
-		Name:  "EndedCallsLeaveNoConnection",
-		Rule:  "rule 10: waits, attempts, lists and Breaks that have ended leave no connection behind, however many",
+		Name: "EndedCallsLeaveNoConnection",
+		Rule: "rule 10: waits, attempts, renewals, lists and Breaks that have ended, answered or not, leave no connection " +
+			"and no goroutine behind, however many",
 		Needs: []Need{needsLinked},
 		run:   endedCallsLeaveNoConnection,
 	},
@@ -33,7 +35,7 @@ var connectionChecks = []Check{
 }
 
 // endedCalls makes calls that end without a lease, n of each kind: cancelled waits for a busy key, refused attempts,
-// List, Break, and attempts that are abandoned because no reply arrives.
+// List, Break, and attempts and renewals that are abandoned because no reply arrives.
 func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 	t.together(n, func(int) {
 		w := t.wait(c, busy.key, t.long())
@@ -56,14 +58,26 @@ func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 			_ = breaker.Break(t.ctx, busy.key, backend.NewOwner())
 		}
 	}
+	var held []*grant
+	for range n {
+		held = append(held, t.acquire(c, t.newKey(), t.long()))
+	}
 	link.Hold(FromStore)
-	t.together(n, func(int) {
+	t.together(2*n, func(i int) {
 		const patience = 50 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.ctx, patience)
 		defer cancel()
-		_, _ = t.requestKey(ctx, c, t.newKey(), t.short(), false)
+		if i < n {
+			_ = held[i].Renew(ctx, t.long())
+		} else {
+			_, _ = t.requestKey(ctx, c, t.newKey(), t.short(), false)
+		}
 	})
 	link.Heal()
+	t.usable(c)
+	for _, g := range held {
+		_ = g.Release(t.ctx)
+	}
 }
 
 func closeLeavesNoConnection(t *trial) {
@@ -125,15 +139,20 @@ func endedCallsLeaveNoConnection(t *trial) {
 	c, link := t.linked()
 	t.usable(c)
 	// A pool stops growing when it has reached its limit. A leak grows in every round.
-	const rounds = 6
+	const (
+		rounds    = 6
+		cleanedUp = 1600 * time.Millisecond // by then, cleanups have usually ended: a second without a trace of the owner
+	)
 	t.endedCalls(c, link, busy, n)
 	t.usable(c)
-	first := link.Connections()
+	time.Sleep(cleanedUp)
+	first, running := link.Connections(), goroutines(t.label)
 	for range rounds {
 		before := link.Connections()
 		t.endedCalls(c, link, busy, n)
 		t.usable(c)
 		if t.poll(time.Second, func() bool { return link.Connections() <= before+n/2 }) {
+			t.waitForGoroutines(running+n/2, fmt.Sprintf("%d waits, %d refused and %d abandoned attempts and renewals", n, n, 2*n))
 			return
 		}
 	}
@@ -181,6 +200,14 @@ func waitingPollsSeldom(t *trial) {
 		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second once the holder's TTL is over, and "+
 			"it has renewed", waiters, n)
 	}
+	t.release(held)
+	link.Cut()
+	t.usable(c)
+	t.queuesAgain(busy.key, waiters)
+	time.Sleep(a / 2) // a client may send more while it connects
+	if n := sent() / float64(waiters); n > most {
+		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second, after a cut", waiters, n)
+	}
 	for _, w := range waits {
 		w.cancelAndFail(t)
 	}
@@ -188,6 +215,5 @@ func waitingPollsSeldom(t *trial) {
 	if n := sent(); n > most {
 		t.breaks(10, "%d waits were cancelled, and their client sends as much as %.0f attempts a second", waiters, n)
 	}
-	t.release(held)
 	t.release(busy)
 }

@@ -32,6 +32,7 @@ var cutMutants = []mutant{
 
 // cutAttempt returns the error of an attempt whose request failed with err. It applies the bugs of broken connections.
 func (c *client) cutAttempt(r backend.Request, err error) error {
+	c.cutAttemptNarrowly(r, err)
 	switch {
 	case !errors.Is(err, errReset):
 	case c.is("cut attempt is ErrHeld"):
@@ -63,6 +64,7 @@ func (s *server) staysQueued(c *client, r backend.Request) bool {
 
 // cutRenewal returns the error of a renewal whose request failed with err. It applies the bugs of broken connections.
 func (c *client) cutRenewal(l *kit.Life, err error) error {
+	c.cutRenewalNarrowly(l, err)
 	switch {
 	case !errors.Is(err, errReset):
 	case c.is("cut renewal is reported as done"):

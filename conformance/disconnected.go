@@ -27,7 +27,7 @@ var disconnectedChecks = []Check{
 	},
 	{
 		Name: "EachWaiterOutlivesOutage",
-		Rule: "rule 9: all waiters of a client outlive an outage of its connections, for however long they have waited, and " +
+		Rule: "rule 9: all waiters of a client outlive outages of its connections, for however long they have waited, and " +
 			"each gets its key when that is released",
 		Needs: []Need{needsLinked},
 		run:   eachWaiterOutlivesOutage,
@@ -81,8 +81,12 @@ func disconnectedHolderKeepsLease(t *trial) {
 		if t.g.Shared {
 			held = append(held, t.read(c, t.newKey(), t.long()))
 		}
+		seen := t.acquire(t.a, t.newKey(), t.long())
+		t.inspectBy(c, seen.key)
 		end := time.Now().Add(t.disconnectedFor())
 		d.begin(link)
+		t.release(seen)
+		next := t.acquire(t.b, seen.key, t.long())
 		for time.Now().Before(end) && !t.mayEndLeases() {
 			for _, g := range held {
 				t.refused(t.b, g)
@@ -92,6 +96,10 @@ func disconnectedHolderKeepsLease(t *trial) {
 		time.Sleep(time.Until(end))
 		link.Heal()
 		t.usable(c)
+		if h := t.inspectBy(c, next.key); h.Owner != next.owner && next.live(time.Now()) {
+			t.breaksText(inspectRule, "Inspect by a client %s says that %q holds a key, want %q", d.what, h.Owner, next.owner)
+		}
+		t.release(next)
 		for _, g := range held {
 			t.outlivedOutage(g, d.what)
 		}
@@ -162,10 +170,10 @@ func silentWaiterOutlivesOutage(t *trial) {
 }
 
 // eachWaiterOutlivesOutage has a client wait for several keys. Either its connections break at once, or they are
-// refused for seconds after a longer wait.
+// refused for seconds after a longer wait, or refused for seconds twice.
 func eachWaiterOutlivesOutage(t *trial) {
 	const keys, before, outage = 4, 4 * time.Second, 4 * time.Second
-	t.inChunks(2, keys, func(i int) {
+	t.inChunks(3, keys, func(i int) {
 		c, link := t.linked()
 		t.usable(c)
 		var held []*grant
@@ -177,10 +185,17 @@ func eachWaiterOutlivesOutage(t *trial) {
 		}
 		if i == 1 {
 			time.Sleep(before)
+		}
+		for range i {
 			link.Refuse()
 			time.Sleep(outage)
 			link.Heal()
-		} else {
+			t.usable(c)
+			for _, g := range held {
+				t.queuesAgain(g.key, 1)
+			}
+		}
+		if i == 0 {
 			link.Cut()
 		}
 		t.usable(c)

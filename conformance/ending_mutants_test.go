@@ -130,7 +130,8 @@ func (b *bent) onLost(f func()) {
 				f()
 			}
 		})
-	case b.is("OnLost is not called when the store reports the loss"):
+	case b.is("OnLost is not called when the store reports the loss",
+		"OnLost is not called for a removal after a cut") && (b.c.wire != nil || !b.is("OnLost is not called for a removal after a cut")):
 		b.Life.OnLost(func() {
 			if !b.pushed() {
 				f()

@@ -60,8 +60,9 @@ type line struct {
 	end   func() // stops watching the store
 	after string // what has happened to the line, for failure messages
 
-	mu    sync.Mutex
-	turns []string
+	mu     sync.Mutex
+	turns  []string
+	tokens []uint64 // of the turns
 }
 
 func (t *trial) newLine(key string) *line { return &line{t: t, key: key, end: t.watchStore()} }
@@ -88,7 +89,7 @@ func (l *line) joinWith(ctx context.Context, b backend.Backend, ttl time.Duratio
 			return
 		}
 		l.mu.Lock()
-		l.turns = append(l.turns, w.owner)
+		l.turns, l.tokens = append(l.turns, w.owner), append(l.tokens, w.grant.Token())
 		live := w.grant.live(time.Now())
 		l.mu.Unlock()
 		if !live { // the next waiter may have had its turn already
@@ -120,6 +121,9 @@ func (l *line) drained(d time.Duration) {
 		l.t.notInTime(l.t.rule, "%d of %d waiters have not had their turn within %v%s", l.waiting(), len(l.waits), d, l.after)
 	}
 	l.end()
+	if l.t.g.Fencing > backend.FencingNone && !slices.IsSorted(l.tokens) {
+		l.t.breaks(7, "waiters had their turns with the tokens %v%s", l.tokens, l.after)
+	}
 }
 
 // inOrder waits until every waiter has had its turn or has left, and fails unless the turns followed the order of
@@ -221,6 +225,13 @@ func longWaitKeepsPlace(t *trial) {
 }
 
 func tryDisturbsNoWaiter(t *trial) {
+	for _, end := range []func(t *trial, g *grant) error{release, breakOrRelease} {
+		t.triesAtEnd(end)
+	}
+}
+
+// triesAtEnd makes attempts while others wait, and again when end has ended the holder's lease.
+func (t *trial) triesAtEnd(end func(t *trial, g *grant) error) {
 	g := t.acquire(t.a, t.key, t.long())
 	l := t.newLine(t.key)
 	for i := range 4 {
@@ -231,7 +242,7 @@ func tryDisturbsNoWaiter(t *trial) {
 	if h := t.inspectBy(t.a, t.key); h.Waiters >= 0 && h.Waiters != 4 {
 		t.fatalf("Inspect counts %d waiters; 4 wait, others were refused", h.Waiters)
 	}
-	t.release(g)
+	_ = end(t, g)
 	for range 20 { // while the queue drains
 		g, err := t.attempt(t.b, t.key, t.long())
 		switch {

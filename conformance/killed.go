@@ -107,3 +107,11 @@ func killedInsideRelease(t *trial) {
 		}
 	})
 }
+
+func killedInsideRenew(t *trial) {
+	t.killedInside(func(p Process, key string) func() bool {
+		r := t.remoteHold(p, key, t.short())
+		t.spawn(func() { _ = p.Renew(t.ctx, r.owner, t.short()) })
+		return func() bool { return false }
+	})
+}

@@ -266,6 +266,8 @@ func (t *trial) lateRequest(key string, cut bool, request func(g *grant) error) 
 	late := t.call(func() error { return request(g) })
 	next := t.wait(t.b, key, t.long()).granted(t, t.g.Round(t.short())+t.handOff(),
 		"after the expiry of a holder that was cut off")
+	behind := t.wait(t.a, key, t.long())
+	t.arrived(key, 1)
 	if cut {
 		link.Cut()
 	}
@@ -277,7 +279,9 @@ func (t *trial) lateRequest(key string, cut bool, request func(g *grant) error) 
 	t.describes(next, t.long())
 	t.heldBy(next)
 	t.renew(next, t.long())
+	behind.stillWaits(t, next, t.rule)
 	t.release(next)
+	t.release(behind.granted(t, t.handOff(), "after release, behind the next holder, with a late request before"))
 }
 
 func slowReleaseSparesNext(t *trial) {

@@ -12,7 +12,7 @@ var maxLeasesChecks = []Check{
 	{
 		Name: "MaxLeasesAreGranted",
 		Rule: "Guarantees.MaxLeases: a client holds as many leases at once; one more is ErrUnavailable, or " +
-			"waits for its turn",
+			"waits for its turn, until its context ends or the client is closed",
 		Needs: []Need{needsMaxLeases},
 		alone: true, // the limit may apply to all clients together
 		run:   maxLeasesAreGranted,
@@ -39,6 +39,9 @@ func maxLeasesAreGranted(t *trial) {
 			t.fatalf("Acquire of a free key by a client that holds MaxLeases, %d: %v, want ErrUnavailable", len(held), err)
 		}
 	}
+	gaveUp := t.wait(c, t.newKey(), t.long())
+	time.Sleep(t.h.ArrivalDelay)
+	gaveUp.cancelAndFail(t)
 	w := t.wait(c, t.newKey(), t.long())
 	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 	if w.ended() {
@@ -48,9 +51,30 @@ func maxLeasesAreGranted(t *trial) {
 		t.renew(g, t.long())
 	}
 	t.release(held[0])
-	t.release(w.granted(t, t.handOff(), "after the release of one of MaxLeases"))
-	for _, g := range held[1:] {
-		t.refused(t.b, g)
-		t.release(g)
+	held[0] = w.granted(t, t.handOff(), "after the release of one of MaxLeases")
+	if breaker, ok := t.b.(backend.Breaker); ok {
+		t.mustBreak(breaker, held[0])
+		t.wantLost("Renew of a lease that was broken", func() error { return held[0].Renew(t.ctx, t.long()) })
+		held[0] = t.wait(c, t.newKey(), t.long()).granted(t, t.handOff(), "after Break of one of MaxLeases")
 	}
+	for _, g := range held {
+		t.refused(t.b, g)
+	}
+	ttl := t.awaited() // the leases outlive their client, and the store may have little room for other checks
+	for _, g := range held {
+		t.renew(g, ttl)
+	}
+	last := t.wait(c, t.newKey(), ttl)
+	time.Sleep(t.h.ArrivalDelay)
+	closing := time.Now()
+	t.closes(c)
+	if last.ended() && last.err == nil {
+		t.tooLate("a lease ended before its client was closed")
+	}
+	if !t.within(t.short()/2, last.done) { // before the leases end
+		t.breaksText(closeRule, "an Acquire that waits for its turn among MaxLeases has not returned when Close has")
+	}
+	last.fails(t, "Acquire waiting for its turn among MaxLeases at Close")
+	last.endsByClose(t, closing, "Acquire waiting for its turn among MaxLeases at Close")
+	t.outlast(t.lastRefusal(closing, ttl))
 }

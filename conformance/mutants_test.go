@@ -17,7 +17,7 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, lastingMutants,
 	restartMutants,
 	queueEventMutants, reconnectMutants, reconnectLossMutants, sharedMutants, resumeMutants,
-	originMutants, seriesMutants, siblingMutants, exclusiveMutants)
+	originMutants, seriesMutants, siblingMutants, exclusiveMutants, narrowMutants, narrowLossMutants)
 
 var plainMutants = []mutant{
 	// guarantees

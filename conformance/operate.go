@@ -22,6 +22,12 @@ var operateChecks = []Check{
 			"waiter; it ends no other lease",
 		run: breakEndsOneLease,
 	},
+	{
+		Name:  "BreakSparesNext",
+		Rule:  "Breaker.Break that meets the end of the lease that it names does not touch the next holder",
+		Needs: []Need{needsLinked},
+		run:   breakSparesNext,
+	},
 }
 
 func listReturnsHeldKeys(t *trial) {
@@ -115,6 +121,33 @@ func breakEndsOneLease(t *trial) {
 		t.release(next)
 		t.release(other)
 	}
+}
+
+// breakSparesNext passes a key on while a Break of its holder is under way: before, between or after the requests of the
+// Break. A delay of the link separates these requests.
+func breakSparesNext(t *trial) {
+	const delay, each, longest = 40 * time.Millisecond, 20 * time.Millisecond, 120 * time.Millisecond
+	t.inChunks(int(longest/each), 2, func(i int) {
+		c, link := t.linked()
+		breaker, ok := c.(backend.Breaker)
+		if !ok {
+			t.skipf("the store is no Breaker")
+		}
+		t.usable(c)
+		g := t.acquire(t.a, t.newKey(), t.long())
+		w := t.wait(t.b, g.key, t.long())
+		t.arrived(g.key, 1)
+		link.Delay(ToStore, delay)
+		broken := t.call(func() error { return breaker.Break(t.ctx, g.key, g.owner) })
+		time.Sleep(time.Duration(i)*each + each/2)
+		_ = g.Release(t.ctx) // ErrLost if the Break came first
+		next := w.granted(t, t.handOff(), "after a Break and a release")
+		_ = broken.ends(t, soon, "Break on a slow link")
+		t.refused(t.a, next)
+		t.describes(next, t.long())
+		t.heldBy(next)
+		t.release(next)
+	})
 }
 
 // breaksLease ends g by Break, and requires a reply from the store. A client that retried its request may find the work

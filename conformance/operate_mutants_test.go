@@ -121,7 +121,12 @@ func (c *client) Break(ctx context.Context, key, owner string) error {
 	}
 	ctx = c.only(ctx, "break under way ignores cancellation")
 	done := false
-	if err := c.do(ctx, func() { done = c.server.breakLease(key, owner) }); err != nil {
+	if c.is("break compares, then ends whoever holds the key") {
+		var err error
+		if done, err = c.breaksInTwo(ctx, key, owner); err != nil {
+			return err
+		}
+	} else if err := c.do(ctx, func() { done = c.server.breakLease(key, owner) }); err != nil {
 		return err
 	}
 	if !done {
@@ -172,7 +177,19 @@ func (s *server) breakLease(key, owner string) (done bool) {
 	case s.is("break ends nothing"):
 	case s.is("break wakes nobody"):
 		e.owner, e.expires = "", time.Time{}
+	case len(e.queue) > 0 && s.is("attempt just after a Break passes those who wait"):
+		e.owner, e.expires = "", time.Time{}
+		time.AfterFunc(15*time.Millisecond, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if e.owner == "" {
+				s.endLocked(key, e)
+			}
+		})
 	default:
+		if len(e.queue) > 0 && s.is("break wakes the next waiter by a timer") {
+			e.queue[0].silenced = true
+		}
 		s.removeLocked(key, e, true)
 	}
 	return true

@@ -265,7 +265,17 @@ func (t *trial) expiresAlike(c likeCase) {
 	if c.expires {
 		first = t.awaited()
 	}
-	g := c.granted(t, t.short(), t.short(), first, nobody)
+	ttl, come := t.short(), nobody
+	if c.i/2%2 == 0 { // a waiter comes and leaves
+		ttl = t.awaited()
+		come = func(g *grant) {
+			w := t.wait(t.client(c.i/2+1), g.key, t.long())
+			t.arrived(g.key, 1)
+			w.cancelAndFail(t)
+			t.queueAtMostOf(g.key, 0)
+		}
+	}
+	g := c.granted(t, ttl, ttl, first, come)
 	t.endsInTime(g)
 	t.notBrokenAlike(g, "that has expired")
 }

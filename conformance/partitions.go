@@ -204,14 +204,21 @@ func partitionHonoursContext(t *trial) {
 }
 
 func partitionedCloseIsBounded(t *trial) {
+	blocks := []func(Link){func(l Link) { partition(l, ToStore, FromStore) }, Link.Refuse}
+	t.inChunks(len(blocks), 4, func(i int) { t.closesCutOff(blocks[i]) })
+}
+
+// closesCutOff closes a client whose link block has cut off.
+func (t *trial) closesCutOff(block func(Link)) {
 	c, link := t.linked()
 	t.usable(c)
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(c, busy.key, t.short())
 	t.confirmQueued(busy.key, 1)
-	g := t.acquire(c, t.key, t.short())
+	g := t.acquire(c, t.newKey(), t.short())
 	releasing := t.acquire(c, t.newKey(), t.short())
-	partition(link, ToStore, FromStore)
+	block(link)
+	time.Sleep(50 * time.Millisecond) // the waiter may notice the end of its connection
 	release := t.call(func() error { return releasing.Release(t.ctx) })
 	closed := t.call(c.Close)
 	if err := w.fails(t, "Acquire whose client was closed while cut off"); !errors.Is(err, backend.ErrClosed) {

@@ -75,6 +75,12 @@ var processChecks = []Check{
 		run:   killedInsideRelease,
 	},
 	{
+		Name:  "KilledInsideRenew",
+		Rule:  "rule 3: a process killed at any moment of a Renew leaves a lease that ends by its TTL and MaxLate",
+		Needs: []Need{needsProcess},
+		run:   killedInsideRenew,
+	},
+	{
 		Name: "ProcessesExclude",
 		Rule: "rules 1 and 7: no two leases overlap, whichever process they are granted to, and tokens increase " +
 			"over all of them",

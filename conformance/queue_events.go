@@ -156,6 +156,12 @@ var queueEvents = []queueEvent{
 		t.release(first)
 		return true
 	}},
+	{what: "another client has resumed the lease", do: func(t *trial, g *grant, _ *line) bool {
+		if _, ok := t.a.(backend.Resumer); ok {
+			t.resume(t.other(g.client), g, t.long())
+		}
+		return false
+	}},
 	{what: "the holder was broken", do: func(t *trial, g *grant, _ *line) bool { return breakOrRelease(t, g) == nil }},
 	{what: "the holder has expired", do: func(t *trial, g *grant, l *line) bool {
 		t.renew(g, t.short())

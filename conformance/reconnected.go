@@ -67,9 +67,11 @@ func reconnectedWaiterSparesOthers(t *trial) {
 			}
 		}
 		time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
-		reconnects[i](link)
-		t.usable(c)
-		t.queuesAgain(g.key, len(l.waits))
+		for range 2 {
+			reconnects[i](link)
+			t.usable(c)
+			t.queuesAgain(g.key, len(l.waits))
+		}
 		l.waits[3].cancelAndFail(t)
 		t.queueAtMostOf(g.key, l.waiting())
 		t.release(g)
@@ -99,8 +101,16 @@ func reconnectedWaiterIsWoken(t *trial) {
 	defer t.watchStore()()
 	for chance := 1; ; chance++ {
 		old, recent := &pushedWaiters{who: "a waiter that was there before"}, &pushedWaiters{who: "a waiter that came later"}
-		t.inChunks(keys, 2, func(i int) { t.wakesAfterCut(reconnects[i%len(reconnects)], old, recent) })
-		late := slices.DeleteFunc([]*pushedWaiters{old, recent}, (*pushedWaiters).prompt)
+		other := &pushedWaiters{who: "a waiter for another key of the same client"}
+		again := &pushedWaiters{who: "a waiter whose connections broke twice"}
+		t.inChunks(2*keys, 3, func(i int) {
+			if i < keys {
+				t.wakesAfterCut(1, reconnects[i%len(reconnects)], old, other, recent)
+			} else {
+				t.wakesAfterCut(2, reconnects[i%len(reconnects)], again, again, again)
+			}
+		})
+		late := slices.DeleteFunc([]*pushedWaiters{old, other, recent, again}, (*pushedWaiters).prompt)
 		if len(late) == 0 {
 			return
 		}
@@ -111,18 +121,23 @@ func reconnectedWaiterIsWoken(t *trial) {
 	}
 }
 
-// wakesAfterCut measures how soon two waiters of a client learn of releases. One was waiting when the client's
-// connections broke, and the other arrived later.
-func (t *trial) wakesAfterCut(reconnect func(Link), old, recent *pushedWaiters) {
+// wakesAfterCut measures how soon waiters of a client learn of releases. Two were waiting, for different keys, when the
+// client's connections broke, and one arrived later. The connections break cuts times.
+func (t *trial) wakesAfterCut(cuts int, reconnect func(Link), old, other, recent *pushedWaiters) {
 	const backoff = 2 * time.Second // enough for a client to re-establish its connections
 	c, link := t.linked()
 	t.usable(c)
-	g := t.acquire(t.a, t.newKey(), t.long())
+	g, second := t.acquire(t.a, t.newKey(), t.long()), t.acquire(t.a, t.newKey(), t.long())
 	waits := []*waiting{t.wait(c, g.key, t.long())}
 	t.confirmQueued(g.key, 1)
-	reconnect(link)
-	t.usable(c)
-	t.queuesAgain(g.key, 1)
+	elsewhere := t.wait(c, second.key, t.long())
+	t.confirmQueued(second.key, 1)
+	for range cuts {
+		reconnect(link)
+		t.usable(c)
+		t.queuesAgain(g.key, 1)
+		t.queuesAgain(second.key, 1)
+	}
 	time.Sleep(backoff)
 	waits = append(waits, t.wait(c, g.key, t.long()))
 	t.confirmQueued(g.key, 2)
@@ -136,6 +151,9 @@ func (t *trial) wakesAfterCut(reconnect func(Link), old, recent *pushedWaiters) 
 	t.release(next)
 	recent.add(t, waits, asked)
 	t.release(waits[0].grant)
+	t.release(second)
+	other.add(t, []*waiting{elsewhere}, asked)
+	t.release(elsewhere.grant)
 }
 
 func reconnectedHolderIsNotified(t *trial) {
@@ -153,10 +171,11 @@ func reconnectedHolderIsNotified(t *trial) {
 // removedAfterCut removes leases whose holders' connections broke, before or after the removal.
 func (t *trial) removedAfterCut(remove func(g *grant) error) {
 	const absent = time.Second
-	cases := []struct {
+	type removal struct {
 		of  string
 		cut func(c backend.Backend, link Link, removed func(*grant))
-	}{
+	}
+	cases := []removal{
 		{"removed after its client had reconnected", func(c backend.Backend, link Link, removed func(*grant)) {
 			g := t.acquire(c, t.newKey(), t.long())
 			link.Cut()
@@ -185,17 +204,69 @@ func (t *trial) removedAfterCut(remove func(g *grant) error) {
 			t.release(first)
 			removed(w.granted(t, recovery+t.g.MaxLate, "after release"))
 		}},
+		{"removed after its client had reconnected twice", func(c backend.Backend, link Link, removed func(*grant)) {
+			g := t.acquire(c, t.newKey(), t.long())
+			for range 2 {
+				link.Cut()
+				t.usable(c)
+			}
+			removed(g)
+		}},
+		{"removed while its client was disconnected, and whose key another owner has since",
+			func(c backend.Backend, link Link, removed func(*grant)) {
+				g := t.acquire(c, t.newKey(), t.long())
+				link.Refuse()
+				removed(g)
+				next := t.acquireAfterOutage(t.b, g.key, t.long())
+				time.Sleep(absent)
+				link.Heal()
+				t.usable(c)
+				t.within(recovery, g.Lost())
+				t.release(next)
+			}},
+		{"removed while its client was disconnected, and waited for the next one",
+			func(c backend.Backend, link Link, removed func(*grant)) {
+				g := t.acquire(c, t.newKey(), t.long())
+				w := t.wait(c, g.key, t.long())
+				t.confirmQueued(g.key, 1)
+				link.Refuse()
+				removed(g)
+				link.Heal()
+				t.usable(c)
+				next := w.granted(t, recovery+t.g.MaxLate, "after the removal of another lease of its client")
+				t.within(recovery, g.Lost())
+				time.Sleep(lateBy)
+				if next.gone() && next.live(time.Now()) && !t.mayEndLeases() {
+					t.fatalf("Lost of a lease is closed: the lease before it, of the same key and client, was removed")
+				}
+				_ = next.Release(t.ctx)
+			}},
+	}
+	if t.g.Shared {
+		cases = append(cases, removal{"shared, and removed while its client was disconnected",
+			func(c backend.Backend, link Link, removed func(*grant)) {
+				g := t.read(c, t.newKey(), t.long())
+				link.Refuse()
+				removed(g)
+				time.Sleep(absent)
+				link.Heal()
+				t.usable(c)
+			}})
 	}
 	t.inChunks(len(cases), 3, func(i int) {
 		c, link := t.linked()
 		t.usable(c)
 		other := t.acquire(c, t.newKey(), t.long())
 		var lost *grant
+		notified := func(string) {}
 		cases[i].cut(c, link, func(g *grant) {
 			if g.gone() && t.mayEndLeases() {
 				return
 			}
 			lost = g
+			if _, ok := g.Lease.(backend.LossNotifier); ok {
+				notified = t.countCallbacks(g).all
+			}
 			if err := remove(g); err != nil && !t.mayEndLeases() {
 				t.fatalf("removal of a lease %s: %v", cases[i].of, err)
 			}
@@ -206,6 +277,7 @@ func (t *trial) removedAfterCut(remove func(g *grant) error) {
 		if !t.within(recovery, lost.Lost()) {
 			t.fatalf("Lost is open %v after its client has reconnected: a lease %s", recovery, cases[i].of)
 		}
+		notified("when a lease was " + cases[i].of)
 		if other.gone() && other.live(time.Now()) && !t.mayEndLeases() {
 			t.fatalf("Lost of another lease is closed: one was %s", cases[i].of)
 		}

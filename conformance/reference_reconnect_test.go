@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance"
 )
 
@@ -123,6 +124,7 @@ func (c *client) begins() {
 // arrive.
 func (c *client) newsIsLate(p *place) (never bool) {
 	_, again := c.contact.asked.Load(p.Owner)
+	c.newsNarrowlyLate(p)
 	switch {
 	case !c.wasCut():
 	case c.is("client that was cut is woken by a timer"),
@@ -221,6 +223,17 @@ func (s *server) notifyThrough(c *client, e *entry) func() {
 				cutBefore > 0 && s.is("removal of a lease that was granted after a cut is reported by a renewal alone"):
 				return
 			}
+			c.mu.Lock()
+			var life *kit.Life
+			for _, l := range c.lives {
+				if l.Owner() == owner {
+					life = l
+				}
+			}
+			c.mu.Unlock()
+			if life != nil && s.losesNarrowly(c, life.Key(), owner, life.Shared(), connected) {
+				return
+			}
 			for ; !c.wire.isDead(); time.Sleep(10 * time.Millisecond) {
 				if conn, err := c.wire.dial(); err == nil && c.wire.pass(conn, conformance.FromStore, replyLen) {
 					c.hearsOfRemoval(owner)
@@ -234,6 +247,10 @@ func (s *server) notifyThrough(c *client, e *entry) func() {
 func (c *client) hearsOfRemoval(owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.hearsNarrowly(owner)
+	if c.wasCut() && c.is("OnLost is not called for a removal after a cut") {
+		c.pushed.Store(owner, true)
+	}
 	for _, l := range c.lives {
 		if l.Owner() == owner || c.wasCut() && c.is("removal after a cut is reported to every holder of its client") {
 			l.Lose()

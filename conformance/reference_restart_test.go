@@ -30,12 +30,14 @@ func (s *server) restart() {
 	}
 	s.restarts++
 	for key, e := range s.keys {
+		waited := len(e.queue) > 0
 		e.queue = s.queueOverRestart(e.queue)
 		for _, r := range e.readers {
 			r.before = true
 			s.forgetsToken("tokens of keys that readers hold restart with the store", key)
 		}
 		s.restartLocked(key, e)
+		s.restartsNarrowly(e, waited)
 		if e.owner != "" && s.is("tokens of held keys restart with the store") {
 			delete(s.tokens, key)
 		}
@@ -58,6 +60,7 @@ func (s *server) restart() {
 			e.expires = time.Now().Add(e.ttl)
 		}
 	}
+	s.lastRestart = time.Now()
 	close(s.kick)
 	s.kick = make(chan struct{})
 }

@@ -140,6 +140,8 @@ func (s *server) resume(c *client, r backend.Request, sent time.Time) (token uin
 		now, e.owner = time.Now(), r.Owner
 	case s.is("resume drops who waits first"):
 		e.queue = e.queue[min(1, len(e.queue)):]
+	case s.is("resume sends who waits first to the end") && e.client != c:
+		e.queue = rotated(e.queue)
 	case s.is("resume counts the token up"):
 		e.token = s.nextToken(key, c)
 	}

@@ -117,7 +117,8 @@ func (s *server) readerMayEnter(e *entry, r backend.Request, c *client) bool {
 			slices.ContainsFunc(e.readers, func(r *reader) bool { return r.before }),
 		e.odd.left && !r.Wait && len(e.readers) > 0:
 		return false
-	case s.is("new reader overtakes a waiting writer"),
+	case s.is("reader that queues again after a cut passes a waiting writer") && r.Wait && s.isAsked(c, r.Owner),
+		s.is("new reader overtakes a waiting writer"),
 		s.is("attempt of a reader ignores the queue") && !r.Wait,
 		s.is("shared attempt passes a waiting writer after a Break") && !r.Wait && e.broken,
 		s.is("reader that waits ignores the queue") && r.Wait,

@@ -43,6 +43,8 @@ type server struct {
 
 	released  map[string]bool // keys and owners of released shared leases, as a bug
 	withdrawn sync.Map        // how owners whose clients cleaned up after them had ended: "cancelled", "abandoned"
+
+	lastRestart time.Time
 }
 
 type entry struct {
@@ -81,6 +83,8 @@ type entry struct {
 	brokenOwner   string         // the last owner whose lease was broken
 	tokenUntil    time.Time      // when twice the last TTL has passed
 	lastTTL       time.Duration  // of the last grant or renewal
+	leftNow       bool           // a waiter has left the queue during the lease
+	beforeRestart bool           // the lease is older than a restart
 }
 
 // A place is a waiter's place in a queue.
@@ -94,6 +98,8 @@ type place struct {
 	token  uint64    // of its lease, if not 0
 	beside bool      // readers held the key at its arrival
 	slow   bool      // it polls, as a bug
+
+	silenced bool // it finds out by a timer that it has its turn, as a bug
 }
 
 type granted struct {
@@ -212,6 +218,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 
 func (s *server) enqueueLocked(key string, e *entry, p *place) {
 	p.before, p.first = len(e.queue), e.expires
+	s.arrivesNarrowly(key, e, p)
 	switch {
 	case s.enqueueInCrowd(e, p), s.enqueueAgain(e, p):
 	case s.is("queue is last in, first out"):
@@ -256,6 +263,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	e.granted, e.cuts, e.restored = now, c.contact.cuts.Load(), false
 	e.resumedBy, e.clients, e.renewals, e.unsureResume = nil, 0, 0, false
 	e.tokenUntil, e.lastTTL = now.Add(2*r.TTL), r.TTL
+	e.leftNow, e.beforeRestart = false, false
 	s.grantedAfter(e, r, end)
 	s.keptWithLongest(e)
 	s.armLocked(key, e)
@@ -325,7 +333,8 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 	if s.is("lease of a killed process never ends") && e.client != nil && e.client.wire != nil && e.client.wire.isDead() {
 		return
 	}
-	if e.owner != "" && !now.Before(e.expires) && !s.is("lease never ends") && s.sweeps(now) {
+	if e.owner != "" && !now.Before(e.expires) && !s.is("lease never ends") && s.sweeps(now) &&
+		!s.outlastsNarrowly(e, now) {
 		if s.is("token is forgotten with an expired lease") {
 			delete(s.tokens, key)
 		}
@@ -367,19 +376,23 @@ func (s *server) endLocked(key string, e *entry) {
 	if s.is("turn of a frozen waiter lasts for seconds") && p.client.wire != nil {
 		p.TTL += 3 * time.Second
 	}
-	p.turn <- s.grantLocked(key, e, p.Request, p.client, from)
+	g := s.grantLocked(key, e, p.Request, p.client, from)
+	if p.token != 0 {
+		e.token, g.token = p.token, p.token
+	}
+	p.turn <- g
 }
 
 // armLocked sets the timer that ends an expired lease while others wait.
 func (s *server) armLocked(key string, e *entry) {
 	if len(e.queue) == 0 || len(e.readers) > 0 || s.is("expiry wakes nobody") || e.restored &&
-		s.is("lease that outlives a restart has no timer") || e.timer != nil && s.is("timer of the first TTL only") {
+		s.is("lease that outlives a restart has no timer") || e.timer != nil && s.is("timer of the first TTL only") || s.noTimer(e) {
 		return
 	}
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	e.timer = time.AfterFunc(time.Until(e.expires)+s.lateFor(e), func() {
+	e.timer = time.AfterFunc(time.Until(e.expires)+s.lateFor(e)+s.lateNarrowly(e), func() {
 		s.gate.RLock()
 		defer s.gate.RUnlock()
 		s.mu.Lock()
@@ -409,6 +422,7 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 		return false
 	case !owns:
 		s.lateFromBroken(e, "late renewal of a broken lease drops who waits last")
+		s.staleNarrowly(e, owner, "renewal")
 		return false
 	case !s.renewsResumed(e, c):
 		return false
@@ -434,8 +448,13 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	case s.is("renew adds to what is left"):
 		now = e.expires
 	}
+	before := e.expires
 	e.expires = now.Add(s.keepRenewed(ttl))
 	e.renewed = now
+	if _, batch := c.narrow.inBatch.Load(owner); batch && e.expires.Before(before) &&
+		s.is("batch that shortens a lease sets no timer") {
+		return true
+	}
 	s.armLocked(key, e)
 	return true
 }
@@ -486,6 +505,7 @@ func (s *server) release(key, owner string) bool {
 	switch {
 	case i < 0:
 		s.lateFromBroken(e, "late release of a broken lease turns the queue round")
+		s.staleNarrowly(e, owner, "release")
 		return false
 	case s.takesNextAlong(e, i):
 	case e.broken && s.is("waiter that leaves after a Break takes the next along"):
@@ -506,6 +526,7 @@ func (s *server) release(key, owner string) bool {
 		e.queue = slices.Delete(e.queue, i, i+1)
 		s.gaveUpPlace(key, e, left.client)
 		s.behindLeft(key, e, i, left.Request)
+		s.leavesNarrowly(e, left.client)
 		s.admitAfter(key, e, left.Request)
 	}
 	return true

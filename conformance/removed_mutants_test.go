@@ -33,7 +33,8 @@ var removedMutants = []mutant{
 // notifies reports whether the store claims to notify holders of removals.
 func (s *server) notifies() bool {
 	is := func(m mutant) bool { return m.bug == s.bug }
-	return s.is(notifiesLoss) || slices.ContainsFunc(removedMutants, is) || slices.ContainsFunc(reconnectLossMutants, is)
+	return s.is(notifiesLoss) || slices.ContainsFunc(removedMutants, is) || slices.ContainsFunc(reconnectLossMutants, is) ||
+		slices.ContainsFunc(narrowLossMutants, is)
 }
 
 // notify returns a function that notifies the holder of e of a removal. A client behind a wire is notified once it is

@@ -117,6 +117,10 @@ func lostAcquireReplyLeavesNothing(t *trial) {
 			t.fatalf("Acquire whose answer was lost: %v, though nobody but itself ever had the key", w.err)
 		case w.err != nil:
 			t.becomesFree(t.b, r.Key, recovery, "after an Acquire whose answer was lost with its connection")
+			own := t.acquire(c, r.Key, t.long()) // cleanup may still be under way
+			t.refusedFor(t.b, own, lateBy)
+			t.heldBy(own)
+			t.release(own)
 		default:
 			t.heldBy(w.grant)
 			t.release(w.grant)

@@ -34,9 +34,12 @@ var replyMutants = []mutant{
 
 // unanswered cleans up after an attempt that got no reply.
 func (c *client) unanswered(ctx context.Context, r backend.Request) {
+	if c.is("attempt without an answer leaves a goroutine until Close") {
+		go func() { <-c.done }()
+	}
 	switch {
 	case c.is("attempt whose connection broke is not cleaned up") && ctx.Err() == nil,
-		c.abandonsBriefly(r, "an attempt"),
+		c.abandonsBriefly(r, "an attempt"), c.abandonsLate(r),
 		r.Shared && c.abandonsBriefly(r, "a shared attempt"):
 		return
 	case c.is("refusal that is not heard of leaves a place in the queue"):

@@ -65,6 +65,9 @@ func restartKeepsDeadlines(t *trial) {
 	t.h.Restart()
 	t.becomesFreeAfterOutage(t.b, t.newKey())
 	restarted := time.Now()
+	for _, d := range watched {
+		t.keepsTTL(d, restarted)
+	}
 	t.together(len(polled)+len(waits), func(i int) {
 		if i < len(polled) {
 			t.endsAfterRestart(polled[i], restarted)
@@ -72,6 +75,15 @@ func restartKeepsDeadlines(t *trial) {
 		}
 		t.wakesAfterRestart(waits[i-len(polled)], watched[i-len(polled)], restarted)
 	})
+}
+
+// keepsTTL fails if Inspect returns a longer TTL of d, whose holder makes no requests, than the restart may have left.
+func (t *trial) keepsTTL(d *deadLease, restarted time.Time) {
+	most := time.Until(t.lastAfterRestart(d, restarted)) + t.g.Granularity
+	if h := t.inspect(d.grant.key); h.Owner == d.grant.owner && h.TTL > most {
+		t.breaks(3, "after a restart, Inspect returns a TTL of %v, of %s, whose lease may last for another %v", h.TTL, d.what,
+			most)
+	}
 }
 
 // diesNow returns a new lease of client c, whose holder makes no further requests.

@@ -28,8 +28,9 @@ var restartChecks = []Check{
 		run:   restartEndsDeadLeases,
 	},
 	{
-		Name:  "RestartServesAllWaiters",
-		Rule:  "rules 1 and 9: after a restart of the store each waiter that goes on gets its turn, one at a time",
+		Name: "RestartServesAllWaiters",
+		Rule: "rules 1 and 9: after restarts of the store each waiter that goes on gets its turn, one at a time; where " +
+			"Guarantees.Wake is WakePush, releases still wake waiters",
 		Needs: []Need{needsRestart},
 		alone: true,
 		run:   restartServesAllWaiters,
@@ -254,13 +255,9 @@ func restartServesAllWaiters(t *trial) {
 	t.confirmQueued(key, waiters)
 	waits[waiters/2].cancel() // its cleanup races with the restart
 	end := g.Deadline()
-	t.h.Restart()
-	for _, b := range []backend.Backend{t.a, t.b} {
-		t.becomesFreeAfterOutage(b, t.newKey())
-	}
-	t.restartedBefore(end)
-	if t.g.EarlyLoss == "" { // otherwise one of the waiters may have been granted the key
-		t.confirmQueued(key, waiters-1)
+	t.restartsWaited(key, waiters-1, end)
+	if t.g.EarlyLoss == "" { // the lease and the waiters outlive a second restart, too
+		t.restartsWaited(key, waiters-1, end)
 	}
 	for _, i := range []int{waiters / 2, 0} {
 		waits[i].cancel()
@@ -290,4 +287,37 @@ func restartServesAllWaiters(t *trial) {
 		t.release(next)
 	}
 	t.becomesFree(t.b, key, t.handOff(), "after all waiters, and a restart before")
+	t.pushesAfterRestart()
+}
+
+// restartsWaited restarts the store while n requests wait for key, whose holder's lease ends at end.
+func (t *trial) restartsWaited(key string, n int, end time.Time) {
+	t.h.Restart()
+	for _, b := range []backend.Backend{t.a, t.b} {
+		t.becomesFreeAfterOutage(b, t.newKey())
+	}
+	t.restartedBefore(end)
+	if t.g.EarlyLoss == "" { // otherwise one of the waiters may have been granted the key
+		t.confirmQueued(key, n)
+	}
+}
+
+// pushesAfterRestart measures like pushIsPrompt, if the store promises to notify waiters. Clients may still reconnect at
+// the first chance.
+func (t *trial) pushesAfterRestart() {
+	const keys, chances = 5, 3
+	if t.g.Wake != backend.WakePush {
+		return
+	}
+	for chance := 1; ; chance++ {
+		waiter := &pushedWaiters{who: "a waiter"}
+		t.inChunks(keys, 2, func(int) { t.pushes(t.newKey(), pushedAfter, waiter) })
+		if waiter.prompt() {
+			return
+		}
+		if chance == chances {
+			t.notInTime(wakeRule, "after a restart of the store, a waiter gets a released key after %v (median of %d), as if "+
+				"it found out by a timer", waiter.median(), len(waiter.took))
+		}
+	}
 }

@@ -162,14 +162,16 @@ func lateSharedTurnIsOneLease(t *trial) {
 	})
 }
 
-// cutSharedWaitersGetTurn cuts a reader behind a writer, and a writer behind a reader. A waiter that is cut may lose
-// its place.
+// cutSharedWaitersGetTurn cuts a reader behind a writer that holds or waits, and a writer behind a reader. A waiter that
+// is cut may lose its place.
 func cutSharedWaitersGetTurn(t *trial) {
-	t.inChunks(2, 4, func(i int) {
+	t.inChunks(3, 4, func(i int) {
 		c, cut := t.cuttable()
 		t.usable(c)
 		key := t.newKey()
-		if i == 0 {
+		if i == 2 {
+			t.cutsReaderBehindWriter(c, cut, key)
+		} else if i == 0 {
 			held := t.acquire(t.a, key, t.long())
 			waits := []*waiting{t.waitToRead(c, key, t.long()), t.waitToRead(t.b, key, t.long())}
 			t.confirmQueued(key, 2)
@@ -204,6 +206,25 @@ func cutSharedWaitersGetTurn(t *trial) {
 		}
 		t.becomesFreeAfterOutage(t.b, key)
 	})
+}
+
+// cutsReaderBehindWriter cuts a reader that waits behind a writer, which waits behind another reader.
+func (t *trial) cutsReaderBehindWriter(c backend.Backend, cut func(), key string) {
+	reader := t.read(t.a, key, t.long())
+	writer := t.wait(t.b, key, t.long())
+	t.arrived(key, 1)
+	w := t.waitToRead(c, key, t.long())
+	t.confirmQueued(key, 2)
+	cut()
+	t.usable(c)
+	t.queuesAgain(key, 2)
+	w.stillWaits(t, reader, t.rule)
+	writer.stillWaits(t, reader, t.rule)
+	t.release(reader)
+	g := writer.granted(t, t.handOff(), "after the release of the only reader, with a reader behind whose connection broke")
+	t.readRefused(g)
+	t.release(g)
+	t.release(w.granted(t, recovery+t.g.MaxLate, "after the writer's release, with connections that broke before"))
 }
 
 func restartKeepsReaders(t *trial) {

@@ -47,6 +47,8 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 	held := t.acquire(c, t.newKey(), t.long())
 	all, free := t.methods(c, held)
 	busy := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(c, busy.key, t.long())
+	t.confirmQueued(busy.key, 1)
 	all = append(all, method{"Acquire of a held key", func(ctx context.Context) error {
 		_, err := t.requestKey(ctx, c, busy.key, t.long(), false)
 		return err
@@ -78,6 +80,11 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 				t.breaks(4, "%s: %v, before its context has ended", what, err)
 			}
 		})
+	}
+	w.cancelAndFail(t)
+	if !errors.Is(w.err, backend.ErrHeld) {
+		t.breaks(4, "a wait that was cancelled %s: %v, which does not match ErrHeld although the store had said that the "+
+			"key is busy", when, w.err)
 	}
 	link.Heal()
 	t.usable(c)

@@ -41,6 +41,11 @@ func waiterIsNotLate(t *trial) {
 			w := t.wait(t.b, g.key, t.long())
 			l.add("a holder that died", t.lateness(g, w, g.after))
 		},
+		func(i int) { // a holder of the waiter's own client dies
+			c := t.client(i)
+			g := t.acquire(c, t.newKey(), t.short())
+			l.add("a holder of the waiter's own client that died", t.lateness(g, t.wait(c, g.key, t.long()), g.after))
+		},
 		func(i int) { // the holder dies after a renewal, with a waiter behind it
 			g := t.acquire(t.b, t.newKey(), []time.Duration{t.awaited(), t.long()}[i%2])
 			w := t.wait(t.a, g.key, t.long())
@@ -137,6 +142,9 @@ type pushedWaiters struct {
 
 // prompt reports whether half of the waiters learned of the release within two ticks and three requests.
 func (p *pushedWaiters) prompt() bool {
+	if len(p.took) == 0 {
+		return true
+	}
 	slices.Sort(p.requestTimes)
 	const most, requests = 2, 3
 	return int(p.median()/tick) <= most+int(requests*p.requestTimes[len(p.requestTimes)/2]/tick)

@@ -22,7 +22,7 @@ var waitingChecks = []Check{
 	},
 	{
 		Name:  "PushIsPrompt",
-		Rule:  "Guarantees.Wake: where it is WakePush, a release wakes a waiter; the waiter does not find out by its timer",
+		Rule:  wakeRule,
 		Needs: []Need{needsPush},
 		run:   pushIsPrompt,
 	},
@@ -52,6 +52,9 @@ var waitingChecks = []Check{
 		run:  waitOutlivesOwnTTL,
 	},
 }
+
+const wakeRule = "Guarantees.Wake: where it is WakePush, a release wakes a waiter, and so does a Break; the waiter " +
+	"does not find out by its timer"
 
 func waiterGetsReleasedKey(t *trial) {
 	for _, client := range []backend.Backend{t.a, t.b} {
@@ -85,6 +88,18 @@ func waiterGetsExpiredKey(t *trial) {
 		t.refused(t.b, next)
 		t.release(next)
 	})
+	t.waitersMeetExpiry()
+}
+
+// waitersMeetExpiry starts waiters from shortly before the end of a dead holder's lease until shortly after.
+func (t *trial) waitersMeetExpiry() {
+	const waiters, apart = 24, 500 * time.Microsecond
+	t.inChunks(waiters, 2, func(i int) {
+		g := t.acquire(t.a, t.newKey(), t.short())
+		time.Sleep(time.Until(g.after.Add(t.g.Round(g.ttl) + (time.Duration(i)-waiters*2/3)*apart)))
+		w := t.wait(t.client(i), g.key, t.long())
+		t.release(w.granted(t, t.handOff(), "after the holder's expiry, which met the waiter coming"))
+	})
 }
 
 // pushIsPrompt measures how soon waiters learn of releases. Some waiters have waited for a moment, others for a second.
@@ -100,8 +115,10 @@ func pushIsPrompt(t *trial) {
 	odd := &pushedWaiters{who: "a waiter for a key of odd bytes"}
 	long := &pushedWaiters{who: "a waiter for a long key"}
 	again := &pushedWaiters{who: "a waiter for a key whose holder was broken before"}
+	left := &pushedWaiters{who: "a waiter whose client has given up other waits"}
+	behindBroken := &pushedWaiters{who: "a waiter whose holder is broken"}
 	for chance := 1; ; chance++ {
-		t.inChunks(keys+longRounds+3, 5, func(i int) {
+		t.inChunks(keys+longRounds+5, 5, func(i int) {
 			key := t.newKey()
 			places := []*pushedWaiters{first, behind}
 			switch i - keys {
@@ -117,12 +134,22 @@ func pushIsPrompt(t *trial) {
 			case longRounds + 2:
 				places = []*pushedWaiters{again, again}
 				t.breaksOnce(key)
+			case longRounds + 3:
+				for range rounds {
+					t.pushesAfterLeaving(key, left)
+				}
+				return
+			case longRounds + 4:
+				for range rounds {
+					t.pushesAfterBreak(key, behindBroken)
+				}
+				return
 			}
 			for range rounds {
 				t.pushes(key, pushedAfter, places...)
 			}
 		})
-		late := slices.DeleteFunc([]*pushedWaiters{first, behind, patient, far, odd, long, again},
+		late := slices.DeleteFunc([]*pushedWaiters{first, behind, patient, far, odd, long, again, left, behindBroken},
 			(*pushedWaiters).prompt)
 		if len(late) == 0 {
 			return
@@ -132,6 +159,42 @@ func pushIsPrompt(t *trial) {
 				late[0].who, late[0].median(), len(late[0].took))
 		}
 	}
+}
+
+// pushesAfterLeaving measures like pushes. Before the release, two waiters of the same client give up: one for the same
+// key, and one for another key.
+func (t *trial) pushesAfterLeaving(key string, place *pushedWaiters) {
+	g, other := t.acquire(t.a, key, t.long()), t.acquire(t.a, t.newKey(), t.long())
+	leaving := []*waiting{t.wait(t.b, key, t.long()), t.wait(t.b, other.key, t.long())}
+	t.arrived(key, 1)
+	t.arrived(other.key, 1)
+	w := t.wait(t.b, key, t.long())
+	t.arrived(key, 2)
+	for _, l := range leaving {
+		l.cancelAndFail(t)
+	}
+	t.queueAtMostOf(key, 1)
+	t.release(other)
+	time.Sleep(pushedAfter + rand.N(pushedAfter))
+	t.release(g)
+	place.add(t, []*waiting{w}, g.after.Sub(g.before))
+	t.release(w.grant)
+}
+
+// pushesAfterBreak measures like pushes how soon a waiter learns of a Break. It does nothing if the store does not
+// support Break.
+func (t *trial) pushesAfterBreak(key string, place *pushedWaiters) {
+	breaker, ok := t.a.(backend.Breaker)
+	if !ok {
+		return
+	}
+	g := t.acquire(t.a, key, t.long())
+	w := t.wait(t.b, key, t.long())
+	t.arrived(key, 1)
+	time.Sleep(pushedAfter + rand.N(pushedAfter))
+	t.mustBreak(breaker, g)
+	place.add(t, []*waiting{w}, g.after.Sub(g.before))
+	t.release(w.grant)
 }
 
 // breaksOnce breaks a lease of key, if the store supports Break.
@@ -235,15 +298,18 @@ func waitingKeepsNobodyOut(t *trial) {
 }
 
 func waiterOutlastsShortenedLease(t *trial) {
-	g := t.acquire(t.a, t.key, t.long())
-	w := t.wait(t.b, t.key, t.long())
-	t.arrived(t.key, 1)
-	t.renew(g, t.short())
-	next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after the holder's expiry, which a renewal had brought nearer")
-	if early := g.Deadline().Sub(next.after); early > 0 {
-		t.doubleGrant("a waiter was granted the key %v before the holder's deadline", early)
-	}
-	t.release(next)
+	t.eachRenewal(1, func(_ int, way renewal) {
+		g := t.acquire(t.a, t.newKey(), t.long())
+		w := t.wait(t.b, g.key, t.long())
+		t.arrived(g.key, 1)
+		t.renewBy(g, t.short(), func() error { return way.renew(t.ctx, g, t.short()) })
+		next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after the holder's expiry, which "+way.what+
+			" had brought nearer")
+		if early := g.Deadline().Sub(next.after); early > 0 {
+			t.doubleGrant("a waiter was granted the key %v before the holder's deadline", early)
+		}
+		t.release(next)
+	})
 }
 
 func waitOutlivesOwnTTL(t *trial) {
