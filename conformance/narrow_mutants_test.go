@@ -34,7 +34,6 @@ var narrowMutants = []mutant{
 	{"Close drops the clean-up of attempts without an answer", "CloseFinishesReleases"},
 	{"Close ends a Release under way", "CloseFinishesReleases"},
 	{"Close removes waiters from the queue of one key alone", "CloseEndsWaiting"},
-	{"waiter of a closed client takes the waiter before it along", "CloseEndsWaiting"},
 	{"Close leaves waiters waiting that cannot connect", "PartitionedCloseIsBounded"},
 	{"cancelled waiter returns when its client can connect again", "RefusedDialIsUnavailable"},
 	{"wait that is cancelled while its client cannot connect is unavailable", "RefusedDialIsUnavailable"},
@@ -200,25 +199,15 @@ func (c *client) hangsUpEarly() {
 	}
 }
 
-// closesNarrowly applies the bugs of a waiter at Close. It reports whether the waiter stays in the queue.
-func (c *client) closesNarrowly(r backend.Request) (stays bool) {
-	s := c.server
-	switch {
-	case c.is("Close removes waiters from the queue of one key alone"):
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		first, loaded := c.narrow.leftKey.LoadOrStore(true, r.Key)
-		return loaded && first != r.Key
-	case c.is("waiter of a closed client takes the waiter before it along"):
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		e := s.entryLocked(s.name(r.Key))
-		i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == r.Owner })
-		if i > 0 && e.queue[i-1].client != c {
-			e.queue = slices.Delete(e.queue, i-1, i)
-		}
+// closesNarrowly reports whether a waiter stays in the queue at Close, as a bug.
+func (c *client) closesNarrowly(r backend.Request) bool {
+	if !c.is("Close removes waiters from the queue of one key alone") {
+		return false
 	}
-	return false
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first, loaded := c.narrow.leftKey.LoadOrStore(true, r.Key)
+	return loaded && first != r.Key
 }
 
 // losesNarrowly reports whether the bugs of reconnectLossMutants in narrow situations keep a removal from being

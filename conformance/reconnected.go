@@ -67,7 +67,7 @@ func reconnectedWaiterSparesOthers(t *trial) {
 			}
 		}
 		time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
-		for range 2 {
+		for range 1 + i%2 { // an order that is turned round twice is the old one
 			reconnects[i](link)
 			t.usable(c)
 			t.queuesAgain(g.key, len(l.waits))
