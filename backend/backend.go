@@ -58,7 +58,8 @@ const (
 	TokenLimit = 1 << 55
 )
 
-// A Backend keeps locks in one store. All methods are safe for concurrent use.
+// A Backend keeps locks in one store. All methods are safe for concurrent use. What a call returns, such as a slice or a
+// [HeldError], belongs to the caller: no later call changes it.
 //
 // A Backend performs the atomic steps, and waits for a busy key if Request.Wait is set. Package lock, its caller,
 // handles retries, queueing of goroutines, renewal, re-entry and logging.
