@@ -261,7 +261,8 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		if r.Shared && c.is("cancelled wait of a reader leaves a goroutine") {
 			go func() { <-c.done }()
 		}
-		if c.server.cleansUp(r, "cancelled"); !r.Shared && c.is("writer that leaves at its turn takes that of the readers behind along") {
+		c.server.cleansUp(r, "cancelled")
+		if !r.Shared && c.is("writer that leaves at its turn takes that of the readers behind along") {
 			time.Sleep(rand.N(c.server.latency())) // sleeps: its turn may come meanwhile
 			c.server.leavesTurn(r.Key, r.Owner)
 		}

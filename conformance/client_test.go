@@ -200,7 +200,8 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 				slices.ContainsFunc(lives[:i], func(l *kit.Life) bool { return l.Key() == lives[i].Key() })) {
 				return ttl, nil
 			}
-			if lives[i].Shared() && c.is("batch renews at most 16 readers of a key") && sharers(lives[:i], lives[i].Key()) >= 16 {
+			if lives[i].Shared() && c.is("batch renews at most 16 readers of a key") &&
+				sharers(lives[:i], lives[i].Key()) >= 16 {
 				return ttl, nil
 			}
 			if c.server.renewOfBatch(lives[i].Key(), lives[i].Owner()) {

@@ -53,7 +53,8 @@ func (s *server) stepClock(d time.Duration) {
 	s.stepped += d
 	for key, e := range s.keys {
 		for _, r := range e.readers {
-			if d > 0 && s.is("step of the clock forward ends readers") || d < 0 && s.is("step of the clock back keeps dead readers") {
+			if d > 0 && s.is("step of the clock forward ends readers") ||
+				d < 0 && s.is("step of the clock back keeps dead readers") {
 				s.extendReader(key, e, r, r.expires.Add(-d))
 			}
 		}

@@ -152,7 +152,8 @@ func endedCallsLeaveNoConnection(t *trial) {
 		t.endedCalls(c, link, busy, n)
 		t.usable(c)
 		if t.poll(time.Second, func() bool { return link.Connections() <= before+n/2 }) {
-			t.waitForGoroutines(running+n/2, fmt.Sprintf("%d waits, %d refused and %d abandoned attempts and renewals", n, n, 2*n))
+			t.waitForGoroutines(running+n/2,
+				fmt.Sprintf("%d waits, %d refused and %d abandoned attempts and renewals", n, n, 2*n))
 			return
 		}
 	}

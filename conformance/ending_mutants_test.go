@@ -131,7 +131,8 @@ func (b *bent) onLost(f func()) {
 			}
 		})
 	case b.is("OnLost is not called when the store reports the loss",
-		"OnLost is not called for a removal after a cut") && (b.c.wire != nil || !b.is("OnLost is not called for a removal after a cut")):
+		"OnLost is not called for a removal after a cut") &&
+		(b.c.wire != nil || !b.is("OnLost is not called for a removal after a cut")):
 		b.Life.OnLost(func() {
 			if !b.pushed() {
 				f()

@@ -24,7 +24,8 @@ var lastingChecks = []Check{
 	{
 		Name: "StoreForgetsEndedLeases",
 		Rule: "rule 10: a store keeps no record for each lease that was released, broken or resumed or has expired, " +
-			"renewal, refused attempt or cancelled wait: of 20,000 released leases, or as many as a slow store grants in a second",
+			"renewal, refused attempt or cancelled wait: of 20,000 released leases, or as many as a slow store grants in " +
+			"a second",
 		Needs: []Need{needsFootprint},
 		alone: true,
 		run:   storeForgetsEndedLeases,

@@ -131,11 +131,7 @@ func (t *trial) callsOnClose() {
 func (t *trial) evicts(get getter) (*grant, *lossCallbacks) {
 	g := get(t.a, t.newKey(), t.long())
 	to := t.countCallbacks(g)
-	if t.h.Evict == nil {
-		t.mustBreak(t.b.(backend.Breaker), g)
-	} else if err := t.h.Evict(t.ctx, g.key); err != nil {
-		t.fatalf("Evict: %v", err)
-	}
+	t.drops(g)
 	return g, to
 }
 

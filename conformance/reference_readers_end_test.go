@@ -27,11 +27,8 @@ func (s *server) keepBriefReader(r backend.Request, ttl time.Duration) time.Dura
 	return ttl
 }
 
-// liftsReaders moves waiting readers before the writers, as a bug, when the last reader of e is about to expire.
-func (s *server) liftsReaders(e *entry) {
-	if len(e.readers) != 1 || !s.is("expiry of the last reader lets in the readers behind the writer") {
-		return
-	}
+// readersFirst moves waiting readers before the writers, as a bug. Otherwise the order stays.
+func (e *entry) readersFirst() {
 	slices.SortStableFunc(e.queue, func(x, y *place) int {
 		switch {
 		case x.Shared == y.Shared:
@@ -41,6 +38,14 @@ func (s *server) liftsReaders(e *entry) {
 		}
 		return 1
 	})
+}
+
+// liftsReaders moves waiting readers before the writers, as a bug, when the last reader of e is about to expire.
+func (s *server) liftsReaders(e *entry) {
+	if len(e.readers) != 1 || !s.is("expiry of the last reader lets in the readers behind the writer") {
+		return
+	}
+	e.readersFirst()
 }
 
 // leavesGap delays the turn of the first waiter of e for a millisecond, as a bug. Attempts in that time pass it. It

@@ -123,8 +123,8 @@ func (s *server) countsLong(key string, e *entry, now time.Time) bool {
 // cleansUp records that a client cleans up after r, which has ended in the given way, if the store has a bug that
 // depends on it.
 func (s *server) cleansUp(r backend.Request, how string) {
-	if r.Shared && s.is("reader that is cancelled at its turn wakes nobody", "clean-up of an unanswered reader wakes nobody",
-		"reader that is cancelled at its turn is still counted") {
+	if r.Shared && s.is("reader that is cancelled at its turn wakes nobody",
+		"clean-up of an unanswered reader wakes nobody", "reader that is cancelled at its turn is still counted") {
 		s.withdrawn.Store(r.Owner, how)
 	}
 }

@@ -15,7 +15,8 @@ var _ backend.Resumer = (*client)(nil)
 
 // Resume implements backend.Resumer.
 func (c *client) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := r.ValidateFor(backend.Guarantees{Shared: !c.is(unshared)}); err != nil && !(c.is("resume takes TTL 0") && r.TTL == 0) {
+	if err := r.ValidateFor(backend.Guarantees{Shared: !c.is(unshared)}); err != nil &&
+		!(c.is("resume takes TTL 0") && r.TTL == 0) {
 		return nil, err
 	}
 	if c.leases.Closed() {

@@ -93,7 +93,8 @@ func (s *server) releaseReader(key, owner string) bool {
 		if s.endsSilently(e, i) {
 			return true
 		}
-		if time.Since(e.readers[i].renewed) < time.Millisecond && s.is("release of a reader that meets its renewal is missed") {
+		if time.Since(e.readers[i].renewed) < time.Millisecond &&
+			s.is("release of a reader that meets its renewal is missed") {
 			return true
 		}
 		if s.is("release sent again ends another reader") {

@@ -166,8 +166,9 @@ func (s *server) refuseAmongReaders(key string, e *entry, r backend.Request, c *
 
 // enterLocked adds a reader.
 func (s *server) enterLocked(key string, e *entry, r backend.Request, c *client, now time.Time) granted {
-	read := &reader{owner: r.Owner, client: c, granted: now, expires: now.Add(s.keepBriefReader(r, s.keepReader(r.TTL))), ttl: r.TTL,
-		waited: r.Wait}
+	read := &reader{owner: r.Owner, client: c, granted: now, ttl: r.TTL,
+		expires: now.Add(s.keepBriefReader(r, s.keepReader(r.TTL))),
+		waited:  r.Wait}
 	read.token = s.sharedToken(key, e, c)
 	e.readers = append(e.readers, read)
 	s.entered(e, read)
@@ -317,20 +318,13 @@ func (s *server) readersTurn(key string, e *entry) bool {
 // admitLocked grants the key to the readers at the head of the queue, unless an exclusive lease holds it.
 func (s *server) admitLocked(key string, e *entry) {
 	if s.is("all waiting readers enter at once") && e.owner == "" && len(e.queue) > 0 && e.queue[0].Shared {
-		slices.SortStableFunc(e.queue, func(x, y *place) int {
-			switch {
-			case x.Shared == y.Shared:
-				return 0
-			case x.Shared:
-				return -1
-			}
-			return 1
-		})
+		e.readersFirst()
 	}
 	beside := len(e.readers) > 0
 	var first time.Duration
 	for n := 0; e.owner == "" && len(e.queue) > 0 && e.queue[0].Shared; n++ {
-		if n > 63 && s.is("at most 64 waiting readers enter at once") || n > 0 && s.is("one waiting reader enters at a time") ||
+		if n > 63 && s.is("at most 64 waiting readers enter at once") ||
+			n > 0 && s.is("one waiting reader enters at a time") ||
 			n > 15 && s.is("at most 16 waiting readers enter at once") {
 			return
 		}

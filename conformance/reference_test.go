@@ -386,7 +386,8 @@ func (s *server) endLocked(key string, e *entry) {
 // armLocked sets the timer that ends an expired lease while others wait.
 func (s *server) armLocked(key string, e *entry) {
 	if len(e.queue) == 0 || len(e.readers) > 0 || s.is("expiry wakes nobody") || e.restored &&
-		s.is("lease that outlives a restart has no timer") || e.timer != nil && s.is("timer of the first TTL only") || s.noTimer(e) {
+		s.is("lease that outlives a restart has no timer") || e.timer != nil &&
+		s.is("timer of the first TTL only") || s.noTimer(e) {
 		return
 	}
 	if e.timer != nil {

@@ -18,8 +18,8 @@ var sharedFaultChecks = []Check{
 	},
 	{
 		Name: "LostSharedReplyLeavesNothing",
-		Rule: "rules 4 and 5: a shared Acquire whose answer is lost recognises its own owner: it has one lease, or fails and " +
-			"is cleaned up; a Release whose answer is lost ends no other reader",
+		Rule: "rules 4 and 5: a shared Acquire whose answer is lost recognises its own owner: it has one lease, or fails " +
+			"and is cleaned up; a Release whose answer is lost ends no other reader",
 		Needs: []Need{needsLinked},
 		run:   lostSharedReplyLeavesNothing,
 	},

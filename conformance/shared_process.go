@@ -138,7 +138,8 @@ func killedWriterFreesReaders(t *trial) {
 			p.Kill()
 			var beside *grant
 			if !t.poll(bound, func() bool { beside, _ = t.share(t.b, key, t.long()); return beside != nil }) {
-				t.notInTime(t.rule, "shared requests that do not wait are still refused %v after a waiting writer was killed", bound)
+				t.notInTime(t.rule, "shared requests that do not wait are still refused %v after a waiting writer was killed",
+					bound)
 			}
 			t.readersKeepOut([]*grant{reader, beside}, "after a waiting writer was killed")
 			t.release(reader)

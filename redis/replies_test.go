@@ -325,7 +325,8 @@ func TestRepeatedAfterLoss(t *testing.T) {
 	ctx := context.Background()
 	holder := opened(t, s.URL)
 	var w wire
-	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: s.Addr, Dialer: w.dial, ReadTimeout: hangs, MaxRetries: -1})
+	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: s.Addr, Dialer: w.dial,
+		ReadTimeout: hangs, MaxRetries: -1})
 	defer theirs.Close()
 	b, err := onClient(theirs, &Options{Timeout: time.Second})
 	if err != nil {

@@ -80,7 +80,8 @@ func renewal(d Dialect, n int) string {
 		return `UPDATE TABLE SET expires=NOW+$1 WHERE name=$2 AND owner=$3 AND expires>NOW`
 	case d == MySQL:
 		return `UPDATE TABLE AS l JOIN (SELECT name FROM TABLE WHERE name IN (` + list(n, 2, 2) + `)
-			AND owner IN (` + list(n, 3, 2) + `) AND expires>NOW FOR UPDATE SKIP LOCKED) AS free ON l.name=free.name SET l.expires=NOW+$1`
+			AND owner IN (` + list(n, 3, 2) + `) AND expires>NOW FOR UPDATE SKIP LOCKED) AS free ON l.name=free.name
+			SET l.expires=NOW+$1`
 	case d == Postgres:
 		return `UPDATE TABLE AS l SET expires=NOW+free.us FROM
 			(SELECT h.name, v.column1 AS us FROM TABLE AS h JOIN (VALUES ` + triples(n) + `) AS v
