@@ -2,6 +2,8 @@ package zookeeper
 
 import (
 	"errors"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,4 +82,55 @@ func TestCloseWaitsForSessionThatEnds(t *testing.T) {
 	if state := s.conn.State(); state != zk.StateDisconnected {
 		t.Errorf("the library's client is %v", state)
 	}
+}
+
+// A request whose connection breaks while Close waits for the server's reply keeps no goroutine of the library blocked.
+// The library may send three replies to its caller then, and has room for two.
+func TestBrokenConnectionDuringCloseBlocksNothing(t *testing.T) {
+	t.Parallel()
+	s := on(t, usual)
+	for range 24 { // the library sends the request in half of the cases, and its caller returns early in half of those
+		p := newProxy(t, s.Addr)
+		var broken atomic.Bool
+		b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: 4 * soon,
+			Dial: func(network, address string, timeout time.Duration) (net.Conn, error) {
+				c, err := net.DialTimeout(network, address, timeout)
+				return &breakable{c, &broken}, err
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sess, err := b.checkOut(b.limits.longest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.checkIn(sess)
+		if _, err := sess.whenConnected(t.Context(), time.Now().Add(soon)); err != nil {
+			t.Fatal(err)
+		}
+		const opClose = -11
+		closing := p.once(opClose, func() (forward, cut bool) { return false, false })
+		sess.end(errIdle)
+		<-closing
+		broken.Store(true)
+		_, _, _ = sess.conn.Exists("/")
+		_ = sess.connection.Conn.Close()
+		until(t, soon, "the library's client has ended", b.calls.Idle)
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A breakable connection fails to write while broken is set.
+type breakable struct {
+	net.Conn
+	broken *atomic.Bool
+}
+
+func (c *breakable) Write(p []byte) (int, error) {
+	if c.broken.Load() {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
 }

@@ -41,6 +41,9 @@ var (
 //     SetReadDeadline sets a shorter limit. (TestOpensPastHungServer, TestNewSessionLeavesHungServer)
 //   - AddAuth (967) is a request like others, which may be sent after them, or not at all. So the connection sends the
 //     credentials with each handshake. (TestDigest)
+//   - sendData (753), queueRequest (923) and flushRequests (527) may each report an error of one request, whose channel
+//     holds two. If nobody receives, the library's goroutine never ends. So Write reports no errors of the network.
+//     (TestBrokenConnectionDuringCloseBlocksNothing)
 type connection struct {
 	net.Conn
 	s     *session
@@ -66,7 +69,8 @@ func newConnection(c net.Conn, s *session) *connection {
 	}
 }
 
-// Write sends one whole frame, perhaps with changes. The library writes each frame by one call.
+// Write sends one whole frame, perhaps with changes. The library writes each frame by one call. If the network fails,
+// Write closes the connection, so that the next read fails, and reports success.
 func (c *connection) Write(p []byte) (int, error) {
 	const size, header = 4, 12
 	if len(p) < header || len(p) != size+int(be.Uint32(p)) {
@@ -88,11 +92,11 @@ func (c *connection) Write(p []byte) (int, error) {
 			frame = c.withRead(p, found.(*creation))
 		}
 	}
-	if err == nil {
-		_, err = c.Conn.Write(frame)
-	}
 	if err != nil {
 		return 0, err
+	}
+	if _, err := c.Conn.Write(frame); err != nil {
+		_ = c.Close()
 	}
 	return len(p), nil
 }

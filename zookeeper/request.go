@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 
@@ -134,12 +133,8 @@ func (s *session) repeat() *kit.Repeat {
 	}
 }
 
-// isBroken reports whether err means that the connection ended before the reply. It is an error of the library, or of
-// the network while the request was written.
-func isBroken(err error) bool {
-	var n net.Error
-	return errors.Is(err, zk.ErrConnectionClosed) || errors.As(err, &n) && !errors.Is(err, context.DeadlineExceeded)
-}
+// isBroken reports whether err means that the connection ended before the reply.
+func isBroken(err error) bool { return errors.Is(err, zk.ErrConnectionClosed) }
 
 // A notSent is the error of a request that was never sent.
 type notSent struct{ err error }
