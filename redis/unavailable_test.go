@@ -90,7 +90,7 @@ func TestUnavailable(t *testing.T) {
 	check("renew of a batch", b.RenewBatch(context.Background(), []backend.Renewal{{Lease: l, TTL: time.Minute}})[0])
 	p.Set(func(p *storetest.Proxy) { p.Silent = false })
 	p.Cut()
-	until(t, soon, "the release is answered in time", func() bool { return l.Release(context.Background()) == nil })
+	until(t, 4*soon, "the release is answered in time", func() bool { return l.Release(context.Background()) == nil })
 }
 
 // A dial that times out is a temporary error, and not a context error.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,12 +91,23 @@ func TestNoHandOffIsMissed(t *testing.T) {
 	s := ownDatabase(t)
 	clients := []*Backend{opened(t, s.URL), opened(t, s.URL)}
 	// A busy machine may pause for that long a few times, and delay one or two hand-offs each time. A real fault delays
-	// more.
+	// more, at each attempt.
 	const rounds, pauses = 1000, 10
+	slow := rounds
+	for n := 0; n < attempts && slow > pauses && !t.Failed(); n++ {
+		slow = min(slow, slowHandOffs(t, clients, rounds))
+	}
+	if slow > pauses {
+		t.Errorf("%d slow hand-offs", slow)
+	}
+}
+
+// slowHandOffs makes the clients pass a key to each other. It returns how many hand-offs took as long as a reservation.
+func slowHandOffs(t *testing.T, clients []*Backend, rounds int) int {
 	var slow atomic.Int32
-	done := make(chan error, len(clients))
+	var passing sync.WaitGroup
 	for _, b := range clients {
-		go func() {
+		passing.Go(func() {
 			for range rounds {
 				begun := time.Now()
 				l, err := b.Acquire(context.Background(), waiting("k", time.Hour))
@@ -107,21 +119,14 @@ func TestNoHandOffIsMissed(t *testing.T) {
 					err = errors.Join(err, l.Release(context.Background()))
 				}
 				if err != nil {
-					done <- err
+					t.Error(err)
 					return
 				}
 			}
-			done <- nil
-		}()
+		})
 	}
-	for range clients {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
-	if n := slow.Load(); n > pauses {
-		t.Errorf("%d slow hand-offs", n)
-	}
+	passing.Wait()
+	return int(slow.Load())
 }
 
 // Waiters are still served if all subscriptions are killed, even if a notification is lost with its subscription.
