@@ -80,15 +80,12 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		case err != nil || l != nil:
 			return l, err
 		}
-		first, own := busy.keys(0), busy.keys(len(busy.Responses)-1)
-		if len(first) == 0 {
-			return nil, backend.ErrHeld // impossible: the key is not free
-		}
+		own := busy.keys(len(busy.Responses) - 1)
 		// An earlier request, which got no reply, wrote the owner's key when no rival had one.
 		if len(own) > 0 && string(own[0].Key) == a.key && string(own[0].Value) == a.r.Owner {
 			return a.grant(ctx, found(busy.sent, own[0]), busy.refreshed)
 		}
-		return nil, a.b.refusal(ctx, a.r.Key, first)
+		return nil, a.b.refusal(ctx, a.r.Key, busy.Responses[0].GetResponseRange())
 	}
 	return nil, errLeasesLost
 }

@@ -173,10 +173,8 @@ func (b *Backend) readGuarantees(ctx context.Context) error {
 	if err := b.findProxy(ctx); err != nil {
 		return err
 	}
-	version, err := b.mostFlawed(ctx)
-	if err != nil {
+	if b.guarantees, err = b.readVersions(ctx, guarantees(max(l.ttl, granularity))); err != nil {
 		return err
 	}
-	b.guarantees = weakened(guarantees(max(l.ttl, granularity)), version)
 	return kit.ContextError(ctx, nil)
 }

@@ -80,7 +80,8 @@
 //     3.4.42, 3.5.28 and 3.6.9, a read may be stale after a pause of a server (issue 20418). Then Inspect may return an
 //     earlier holder, and a waiter, or a holder whose key was deleted, may notice one read later. Opening, by URL or by
 //     [New], reads the servers' versions. If a server has such a flaw, EarlyLoss in the Guarantees names the version
-//     and its flaws, and exclusion is best effort. Opening fails if no server replies to the request for its version.
+//     and its flaws, and exclusion is best effort. Some versions report theirs only to users with the role root; others
+//     then get the same weak guarantees. Opening fails if no server replies to the request for its version.
 //   - Before 3.5, a leader uses its wall clock to find expired leases (issue 12291). While that clock is set back, the
 //     keys of dead holders stay taken, as EnforcedBy says. No lease ends early.
 //   - Before 3.4.36 and 3.5.18, watch events may never arrive (issues 17612, 18089, 19179). A waiter then detects its

@@ -68,8 +68,8 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 }
 
 // ReleaseLease implements [kit.Requests]. It deletes the owner's key and keeps the lease for the next lock. If a write
-// of the key, or an earlier release, got no reply, it revokes the lease instead. The revocation deletes the key and
-// makes requests that are still under way fail.
+// of the key, or an earlier release, got no reply, it also revokes the lease, which makes requests that are still under
+// way fail.
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	b, k := q.b, l.Data.(*lockedKey)
 	b.guard.stop(k)
@@ -78,25 +78,27 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	if k.lease == nil {
 		return backend.ErrLost
 	}
-	unsure := k.unsure || len(k.unconfirmed) > 0
-	var deleted bool
-	var err error
-	if unsure {
-		err = b.revokeLeases(ctx, k)
-	} else {
-		deleted, unsure, err = b.deleteOwnKey(ctx, k)
-	}
-	if deleted || err != nil {
-		return err
+	mustRevoke, unsureDelete := k.unsure || len(k.unconfirmed) > 0, false
+	if !mustRevoke {
+		deleted, unsure, err := b.deleteOwnKey(ctx, k)
+		if deleted || err != nil {
+			return err
+		}
+		unsureDelete = unsure
 	}
 	unsureBreak, err := b.breakContender(ctx, k.contender) // another client may have resumed the lock
+	if mustRevoke {
+		if err := b.revokeLeases(ctx, k); err != nil {
+			return err
+		}
+	}
 	if err != nil && !errors.Is(err, backend.ErrLost) {
 		k.unsure = true
 		return err
 	}
 	// The lease is not reused, because the client that deleted the key may be about to revoke the lease.
 	b.dropLeases(k)
-	if (unsure || unsureBreak) && err != nil {
+	if err != nil && (unsureDelete || unsureBreak) {
 		return l.LostAfterDeadline()
 	}
 	return err

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/grpc/codes"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
@@ -41,9 +40,10 @@ type lease struct {
 	// renewed them. So a lock does not rely on renewals by a later leader: it moves to a lease that the old leader does
 	// not know.
 	//
-	// A reply contains the term at the time it is sent, which may already be a later leader's. So term is the term known
-	// before the request, if that is lower: at worst, a lock moves needlessly. A client's first grants have only the terms
-	// in their replies.
+	// A reply contains the term that the server knew when it replied or, for a renewal, just before it renewed. This may
+	// be a later leader's than that of the grant. So term is the term known before the request, if that is lower: at worst,
+	// a lock moves needlessly. A client's first grants have only the terms in their replies. A later leader than the reply
+	// says may have made a renewal, so renew compares term with the highest term of any reply.
 	term uint64
 
 	// Guarded by pool.mu.
@@ -58,7 +58,7 @@ type lease struct {
 
 // coversLocked reports whether the lease outlives a lock whose request was sent at sent.
 func (l *lease) coversLocked(sent time.Time) bool {
-	return !sent.Add(l.lockTTL).After(l.renewed.Add(l.ttl - clockMargin))
+	return !l.hasEnded && !sent.Add(l.lockTTL).After(l.renewed.Add(l.ttl-clockMargin))
 }
 
 func (l *lease) endLocked() {
@@ -325,7 +325,7 @@ func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error
 	for {
 		sent = time.Now()
 		err = p.renew(ctx, p.patience(l), l)[0]
-		if again := passing(err) || code(err) == codes.Unauthenticated; !again || sent.After(end) {
+		if again := passing(err) || rejectsToken(err); !again || sent.After(end) {
 			return sent, unavailable(err)
 		}
 		if serr := kit.Sleep(ctx, pause.Next(0)); serr != nil {
@@ -363,7 +363,7 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 			errs[i] = backend.ErrLost
 		case time.Duration(r.seconds)*time.Second >= l.ttl && sent.After(l.renewed):
 			l.renewed, l.lastTerm, l.renewedAt = sent, r.term, r.revision
-			l.stale = l.stale || r.term != l.term
+			l.stale = l.stale || p.term != l.term
 		}
 	}
 	return errs

@@ -64,13 +64,16 @@ func (q queue) holder() backend.Holder {
 	return h
 }
 
-// refusal returns the error of a request that does not get the key. first is the key of the first holder. If the first
-// holder is shared, refusal makes another request to count the holders.
-func (b *Backend) refusal(ctx context.Context, key string, first []*mvccpb.KeyValue) error {
-	q := queue{holders: first}
-	if isShared(first[0].Key) {
-		if all, err := b.readQueue(ctx, key); err == nil && len(all.holders) > 0 {
-			q = all
+// refusal returns the error of a request that does not get the key. all is the result of reading the first of all
+// contenders. If that contender is shared, refusal makes another request to count the holders.
+func (b *Backend) refusal(ctx context.Context, key string, all *pb.RangeResponse) error {
+	if len(all.Kvs) == 0 {
+		return backend.ErrHeld // impossible: the key is not free
+	}
+	q := queue{holders: all.Kvs, waiters: int(all.Count) - 1}
+	if isShared(all.Kvs[0].Key) {
+		if now, err := b.readQueue(ctx, key); err == nil && len(now.holders) > 0 {
+			q = now
 		}
 	}
 	return &backend.HeldError{Holder: q.holder()}

@@ -56,7 +56,7 @@ type renewal struct {
 	call    *renewals
 	id      int64
 	seconds int64  // granted; 0 if the lease has ended
-	term    uint64 // of the leader
+	term    uint64 // that the server knew just before it renewed the lease
 
 	// revision is the server's revision just before it renewed the lease.
 	revision int64

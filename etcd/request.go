@@ -129,6 +129,9 @@ func passing(err error) bool {
 	return false
 }
 
+// errStale is the error of a read that shows the store before the reader's own last write.
+var errStale = fmt.Errorf("%w: the server returned a stale read", backend.ErrUnavailable)
+
 func isLeaseNotFound(err error) bool {
 	return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound)
 }
@@ -146,9 +149,9 @@ func (b *Backend) readAt(ctx context.Context, at int64, gets ...clientv3.Op) (*c
 		limited, cancel := context.WithTimeout(ctx, b.options.Timeout/attemptShare)
 		resp, err := b.kv.Txn(limited).Then(past...).Commit()
 		cancel()
-		if err == nil {
+		if err == nil { // otherwise the server lags behind, or has compacted the revision
 			return resp, nil
-		} // the server lags behind, or has compacted the revision
+		}
 	}
 	var resp *clientv3.TxnResponse
 	_, err := b.repeat(ctx, func(ctx context.Context) (err error) {

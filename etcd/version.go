@@ -49,36 +49,47 @@ func byWallClock(version string) bool {
 	return ok && (v[0] < 3 || v[0] == 3 && v[1] < 5)
 }
 
-// weakened returns g, weakened by the flaws of a server version.
-func weakened(g backend.Guarantees, version string) backend.Guarantees {
-	if list := flawsOf(version); len(list) > 0 {
-		g.EarlyLoss = "etcd " + version + " is old: " + strings.Join(list, "; ")
-		g.Consistency = backend.BestEffort
-	}
-	if byWallClock(version) {
-		g.EnforcedBy = "wall clock of etcd's leader"
+// weakened returns g, weakened by the flaws of servers with these versions. EarlyLoss names the version with the most.
+func weakened(g backend.Guarantees, versions ...string) backend.Guarantees {
+	most := 0
+	for _, v := range versions {
+		if list := flawsOf(v); len(list) > most {
+			most = len(list)
+			g.EarlyLoss = "etcd " + v + " is old: " + strings.Join(list, "; ")
+			g.Consistency = backend.BestEffort
+		}
+		if byWallClock(v) {
+			g.EnforcedBy = "wall clock of etcd's leader"
+		}
 	}
 	return g
 }
 
-// mostFlawed returns the server version with the most flaws. A server that does not respond counts as sound, because
-// the URL may name servers that are down; but if none responds, mostFlawed returns an error.
-func (b *Backend) mostFlawed(ctx context.Context) (version string, err error) {
-	responds := false
+// readVersions returns g, weakened by the flaws of the servers' versions. A server that does not respond counts as
+// sound, because the URL may name servers that are down; but if none responds, readVersions returns an error. A server
+// may refuse to report its version to a user without the role root; such a server counts as old.
+func (b *Backend) readVersions(ctx context.Context, g backend.Guarantees) (backend.Guarantees, error) {
+	var versions []string
+	var silent, refused error
 	for _, s := range b.statuses(ctx) {
 		switch {
-		case s.err != nil && mayHaveRun(s.err):
-			err = s.err
-			continue
-		case s.err == nil && len(flawsOf(s.Version)) >= len(flawsOf(version)):
-			version = s.Version
+		case s.err == nil:
+			versions = append(versions, s.Version)
+		case mayHaveRun(s.err):
+			silent = s.err
+		default:
+			refused = s.err
 		}
-		responds = true
 	}
-	if responds {
-		return version, nil
+	g = weakened(g, versions...)
+	switch {
+	case refused != nil && g.EarlyLoss == "":
+		g.EarlyLoss = fmt.Sprintf("etcd may be old: a server does not report its version (%v)", refused)
+		g.Consistency = backend.BestEffort
+	case refused == nil && len(versions) == 0:
+		return g, silent
 	}
-	return "", err
+	return g, nil
 }
 
 // A serverStatus is the status of one server, or the reason why the status is unknown.

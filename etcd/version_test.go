@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -54,6 +55,42 @@ func TestGuaranteesFollowTheVersion(t *testing.T) {
 	}
 	if g := b.Guarantees(); g != weakened(guarantees(usualMinTTL), status.Version) {
 		t.Errorf("version %s: %+v", status.Version, g)
+	}
+}
+
+// The guarantees do not depend on the order of the servers.
+func TestWeakestVersionCounts(t *testing.T) {
+	t.Parallel()
+	for _, versions := range [][2]string{{"3.4.42", "3.5.28"}, {"3.4.42", "3.5.20"}, {"3.4.23", "3.7.0"}} {
+		one := weakened(guarantees(usualMinTTL), versions[0], versions[1])
+		other := weakened(guarantees(usualMinTTL), versions[1], versions[0])
+		if one != other || one.EnforcedBy != "wall clock of etcd's leader" {
+			t.Errorf("%q: %+v\nin the other order: %+v", versions, one, other)
+		}
+	}
+}
+
+// A server that does not report its version to the user may have every flaw. From 3.6.0 on, several versions report
+// theirs to users with the role root only.
+func TestRefusedVersionMayBeOld(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop(), DialTimeout: soon,
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any,
+			cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+		) error {
+			if strings.HasSuffix(method, "/Status") {
+				return rpctypes.ErrGRPCPermissionDenied
+			}
+			return invoke(ctx, method, req, reply, cc, opts...)
+		})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	g := onOwnClient(t, c, s.options()).Guarantees()
+	if g.Consistency != backend.BestEffort || !strings.Contains(g.EarlyLoss, "does not report its version") {
+		t.Errorf("%+v", g)
 	}
 }
 

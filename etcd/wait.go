@@ -39,10 +39,9 @@ type position struct {
 // that remain: usually, the nearest is the last to release the key. A shared request waits only for the exclusive
 // contenders ahead.
 func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
-	pause := kit.Pause{Min: leastPause, Max: time.Second}
+	pause, deadLeases := kit.Pause{Min: leastPause, Max: time.Second}, 0
 	for {
 		l, err := a.step(ctx)
-		lost := errors.Is(err, backend.ErrLost) || isLeaseNotFound(err)
 		switch {
 		case a.granted || errors.Is(err, backend.ErrHeld):
 			return l, err
@@ -54,7 +53,11 @@ func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
 		// Read the present next. At an old revision the place still exists, even if it has expired since. A process that was
 		// frozen past its turn receives old events.
 		a.place = position{}
-		if lost {
+		switch {
+		case isLeaseNotFound(err) && deadLeases < leaseLosses: // every lease of the pool may have ended
+			deadLeases++
+			continue
+		case isLeaseNotFound(err), errors.Is(err, backend.ErrLost):
 			err = kit.Sleep(ctx, pause.Next(0))
 		}
 		if err != nil {
@@ -137,6 +140,8 @@ func (a *attempt) checkTurn(ctx context.Context) (backend.Lease, error) {
 	a.place = position{at: cmp.Or(a.place.at, resp.Header.Revision)}
 	own, before := resp.Responses[0].GetResponseRange().Kvs, resp.Responses[1].GetResponseRange().Kvs
 	switch {
+	case resp.Header.Revision < a.created:
+		return nil, errStale
 	case !(contender{a.key, a.created}).isIn(own):
 		a.b.pool.revokeLater(a.lease)
 		a.lease, a.created = nil, 0
