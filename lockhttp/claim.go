@@ -256,6 +256,6 @@ func (s *Server) release(lease *lock.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
 	if err := lease.Release(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
-		s.options.Logger.Warn("release failed", "key", lease.Key(), "error", err)
+		s.warn("release failed", "key", lease.Key(), "error", err)
 	}
 }

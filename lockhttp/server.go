@@ -38,7 +38,7 @@ type Options struct {
 	// through which the page then reaches the server.
 	Hosts []string
 
-	Logger *slog.Logger // of losses and failed requests; nothing is logged by default
+	Logger *slog.Logger // of losses and failed requests; nothing is logged by default; it may block
 }
 
 // endWithServer reports whether a store may end leases because the process that acquired them, or its connection or
@@ -103,6 +103,7 @@ type Server struct {
 
 	background sync.WaitGroup // attempts and releases without a request
 	stopping   chan struct{}
+	logging    chan struct{} // has an element for each message that is being logged
 
 	mu       sync.Mutex
 	stopped  bool
@@ -127,7 +128,7 @@ func New(locks *lock.Locker, o Options) (*Server, error) {
 	s := &Server{
 		locks: locks, options: o, access: a, origins: http.NewCrossOriginProtection(),
 		started: time.Now(), opensAt: time.Now().Add(o.StartDelay), metrics: newMetrics(),
-		stopping: make(chan struct{}), claims: make(map[claimID]*claim), resuming: make(map[claimID]chan struct{}),
+		stopping: make(chan struct{}), logging: make(chan struct{}, maxLogging), claims: make(map[claimID]*claim), resuming: make(map[claimID]chan struct{}),
 		usage: make(map[string]*usage), waiters: make(map[string]int),
 	}
 	s.routes = s.allRoutes()
