@@ -31,6 +31,7 @@ type claim struct {
 	answered bool          // a request has returned the lease to the client
 	linger   *time.Timer   // ends a claim that no request waits for
 	lease    *lock.Lease   // once granted
+	expiry   *time.Timer   // ends a claim whose release got no reply
 	ended    bool          // removed from Server.claims
 	gone     chan struct{} // closed when the claim ends
 	lost     bool          // the claim ended because its lease was lost
@@ -73,6 +74,9 @@ func (s *Server) endLocked(c *claim, lost bool) {
 	}
 	if c.linger != nil {
 		c.linger.Stop()
+	}
+	if c.expiry != nil {
+		c.expiry.Stop()
 	}
 	s.discountLocked(c.caller, func(u *usage) *int { return &u.leases })
 	if lost {

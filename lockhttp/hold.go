@@ -168,13 +168,27 @@ func (s *Server) drop(ctx context.Context, want leaseRequest) error {
 		return s.dropUnknown(ctx, want)
 	}
 	err := c.lease.Release(ctx)
-	if err == nil || isOver(err) {
-		s.end(c, errors.Is(err, lock.ErrLost))
-	}
-	if errors.Is(err, lock.ErrLost) { // another server may have resumed the lease: check with the store
+	switch {
+	case errors.Is(err, lock.ErrLost): // another server may have resumed the lease: check with the store
+		s.end(c, true)
 		return s.dropUnknown(ctx, want)
+	case err == nil || isOver(err):
+		s.end(c, false)
+	default:
+		s.endAtDeadline(c)
 	}
 	return err
+}
+
+// endAtDeadline ends c when its lease has run out, because nobody may repeat a release without a reply, and the lease
+// of a claim that was released is never reported as lost.
+func (s *Server) endAtDeadline(c *claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.ended || c.expiry != nil {
+		return
+	}
+	c.expiry = time.AfterFunc(time.Until(c.lease.Deadline()), func() { s.end(c, false) })
 }
 
 // dropUnknown releases a lease that this server does not know.

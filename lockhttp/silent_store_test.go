@@ -1,0 +1,79 @@
+package lockhttp_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/lockhttp"
+)
+
+// wrappedMemory is a client of a store in memory that returns its leases wrapped.
+type wrappedMemory struct {
+	sharedMemory
+	wrap func(backend.Lease) backend.Lease
+}
+
+func (b wrappedMemory) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := b.sharedMemory.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return b.wrap(l), nil
+}
+
+// A releaseSilent is a lease whose release gets no reply, while silent is true.
+type releaseSilent struct {
+	backend.Lease
+	silent *atomic.Bool
+}
+
+func (l releaseSilent) Release(ctx context.Context) error {
+	if l.silent.Load() {
+		return backend.ErrUnavailable
+	}
+	return l.Lease.Release(ctx)
+}
+
+// openSilent returns a function that opens a client whose releases get no reply, while silent is true.
+func (w *world) openSilent(silent *atomic.Bool) func() backend.Backend {
+	return func() backend.Backend {
+		wrap := func(l backend.Lease) backend.Lease { return releaseSilent{l, silent} }
+		return wrappedMemory{sharedMemory{w.store.Client()}, wrap}
+	}
+}
+
+// A release without a reply can be repeated. If nobody does, the claim and its streams end with the lease.
+func TestReleaseWithoutReply(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.stop()
+		var silent atomic.Bool
+		w.open = w.openSilent(&silent)
+		w.start()
+		for _, key := range []string{"repeated", "left"} {
+			w.want(200, "PUT", of(key, "owner", "a", "ttl_ms", "10000"), "")
+		}
+		left := w.events(path("left", "/watch", "owner", "a"))
+		silent.Store(true)
+		w.want(503, "DELETE", of("repeated", "owner", "a"), "")
+		w.want(503, "DELETE", of("left", "owner", "a"), "")
+		silent.Store(false)
+		w.want(204, "DELETE", of("repeated", "owner", "a"), "")
+		time.Sleep(11 * time.Second) // sleeps: until the lease has run out, in fake time
+		synctest.Wait()
+		if _, leases, watchers, claims, _ := w.server.InUse(); leases != 0 || watchers != 0 || claims != 0 {
+			t.Fatalf("%d leases, %d streams and %d claims are left", leases, watchers, claims)
+		}
+		if got := <-left; !slices.Equal(got, []string{"held", "released"}) {
+			t.Errorf("the stream: %q", got)
+		}
+		if metrics := w.want(200, "GET", "/metrics", "").text; !strings.Contains(metrics, "anylock_leases 0\n") {
+			t.Error(metrics)
+		}
+	})
+}
