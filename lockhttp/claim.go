@@ -27,6 +27,7 @@ type claim struct {
 	waits    bool          // the attempt waits for a busy key
 	done     chan struct{} // closed at the end of the attempt
 	err      error         // of the attempt
+	kept     error         // why a lease that was granted after the claim's end may still be held; read it after done
 	requests int           // how many requests wait for the attempt
 	answered bool          // a request has returned the lease to the client
 	linger   *time.Timer   // ends a claim that no request waits for
@@ -119,7 +120,9 @@ func (s *Server) attempt(c *claim) {
 		s.endLocked(c, false)
 		fallthrough
 	case c.ended: // ended by a release, or abandoned because no further request arrived
-		c.lease = lease
+		s.mu.Unlock()
+		c.kept = s.release(lease)
+		s.mu.Lock()
 	default:
 		s.grantedLocked(c, lease)
 		if c.requests == 0 {
@@ -127,12 +130,8 @@ func (s *Server) attempt(c *claim) {
 		}
 	}
 	close(c.done)
-	ended := c.ended
 	s.mu.Unlock()
 	c.cancel()
-	if err == nil && ended {
-		s.release(lease)
-	}
 }
 
 // grantedLocked stores the lease in c, and ends c when the lease is lost.
@@ -248,18 +247,22 @@ func (s *Server) abandon(c *claim) {
 	c.stopAttemptLocked()
 	s.mu.Unlock()
 	if lease != nil {
-		s.release(lease)
+		_ = s.release(lease)
 	}
 }
 
 // releaseTime bounds a release that no request waits for.
 const releaseTime = 10 * time.Second
 
-// release releases a lease that no client knows of.
-func (s *Server) release(lease *lock.Lease) {
+// release releases a lease that no client knows of. An error means that the store may keep the lease until its TTL
+// ends.
+func (s *Server) release(lease *lock.Lease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
-	if err := lease.Release(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
-		s.warn("release failed", "key", lease.Key(), "error", err)
+	err := lease.Release(ctx)
+	if err == nil || isOver(err) {
+		return nil
 	}
+	s.warn("release failed", "key", lease.Key(), "error", err)
+	return err
 }

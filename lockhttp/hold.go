@@ -127,7 +127,7 @@ func (s *Server) endOtherLocked(want leaseRequest) {
 	s.endLocked(c, false)
 	c.stopAttemptLocked()
 	if lease := c.lease; lease != nil && !s.stopped {
-		s.background.Go(func() { s.release(lease) })
+		s.background.Go(func() { _ = s.release(lease) })
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *Server) drop(ctx context.Context, want leaseRequest) error {
 		s.mu.Unlock()
 		select {
 		case <-c.done:
-			return nil
+			return c.kept
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -77,3 +77,38 @@ func TestReleaseWithoutReply(t *testing.T) {
 		}
 	})
 }
+
+// A release that meets the grant of its lease reports success only once the store has confirmed the release.
+func TestReleaseMeetsGrant(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.stop()
+		var silent atomic.Bool
+		w.open = func() backend.Backend {
+			wrap := func(l backend.Lease) backend.Lease {
+				time.Sleep(time.Second) // sleeps: how long the reply is on its way, in fake time
+				return releaseSilent{l, &silent}
+			}
+			return wrappedMemory{sharedMemory{w.store.Client()}, wrap}
+		}
+		w.start()
+		waited := make(chan answer, 1)
+		go func() {
+			a, err := w.try(context.Background(), "PUT", of("k", "owner", "a", "ttl_ms", "600000"), "")
+			if err != nil {
+				t.Error(err)
+			}
+			waited <- a
+		}()
+		synctest.Wait()
+		silent.Store(true)
+		w.want(503, "DELETE", of("k", "owner", "a"), "")
+		if a := <-waited; a.code != 409 {
+			t.Errorf("the acquisition: %d %s", a.code, a.text)
+		}
+		silent.Store(false)
+		w.want(204, "DELETE", of("k", "owner", "a"), "")
+		if a := w.want(200, "GET", of("k"), ""); a.body.Held {
+			t.Errorf("released, and %s", a.text)
+		}
+	})
+}
