@@ -28,7 +28,7 @@ type claim struct {
 	done     chan struct{} // closed at the end of the attempt
 	err      error         // of the attempt
 	kept     error         // why a lease that was granted after the claim's end may still be held; read it after done
-	requests int           // how many requests wait for the attempt
+	requests int           // how many requests wait for the attempt, or use the lease
 	answered bool          // a request has returned the lease to the client
 	linger   *time.Timer   // ends a claim that no request waits for
 	lease    *lock.Lease   // once granted

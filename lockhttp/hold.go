@@ -11,21 +11,39 @@ import (
 // renew extends the lease that want describes to want.ttl from now.
 func (s *Server) renew(ctx context.Context, want leaseRequest) (*claim, error) {
 	c, resumed, err := s.find(ctx, want)
-	if err != nil || resumed {
-		return c, err
+	if err != nil {
+		return nil, err
 	}
-	err = c.lease.Renew(ctx, want.ttl)
+	if !resumed {
+		err = c.lease.Renew(ctx, want.ttl)
+	}
+	s.leave(ctx, c, err)
 	if !isOver(err) {
 		return c, err
 	}
 	s.end(c, errors.Is(err, lock.ErrLost))
 	if errors.Is(err, lock.ErrLost) { // another server may have resumed the lease: check with the store
-		c, _, err = s.find(ctx, want)
+		if c, _, err = s.find(ctx, want); err == nil {
+			s.leave(ctx, c, nil)
+		}
 	}
 	return c, err
 }
 
-// find returns the claim of want, with its lease. extended reports that this call has resumed the lease, with want.ttl.
+// leave ends a request of c's client that has used c's lease. The client gets the lease with the reply, unless the
+// request has failed with err, or the client has disconnected.
+func (s *Server) leave(ctx context.Context, c *claim, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.requests--
+	c.answered = c.answered || err == nil && ctx.Err() == nil
+	if c.requests == 0 && !c.answered && !c.ended {
+		s.lingerLocked(c)
+	}
+}
+
+// find returns the claim of want, with its lease, and counts the request among those of the claim: the caller calls
+// leave. extended reports that this call has resumed the lease, with want.ttl.
 func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extended bool, err error) {
 	c, resumedLocked, err := s.known(ctx, want)
 	if c != nil || err != nil {
@@ -48,7 +66,7 @@ func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extende
 	case other == nil:
 		want.label, want.shared = name.label, name.shared
 		c := s.addClaimLocked(want)
-		c.answered = true
+		c.requests, c.answered = 1, true
 		c.cancel()
 		close(c.done)
 		s.grantedLocked(c, lease)
@@ -58,12 +76,13 @@ func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extende
 	if err != nil {
 		return nil, false, err
 	}
+	other.requests++
 	return other, false, nil
 }
 
-// known returns the claim of want, with its lease. It returns nil if this server does not know the lease: the caller
-// then resumes the lease, which is counted, and calls resumedLocked. Only one request at a time resumes a lease,
-// because a second handle of the lease would be reported as lost later.
+// known returns the claim of want, with its lease, and counts the request there. It returns nil if this server does not
+// know the lease: the caller then resumes the lease, which is counted, and calls resumedLocked. Only one request at a
+// time resumes a lease, because a second handle of the lease would be reported as lost later.
 func (s *Server) known(ctx context.Context, want leaseRequest) (_ *claim, resumedLocked func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +91,7 @@ func (s *Server) known(ctx context.Context, want leaseRequest) (_ *claim, resume
 			if c.lease == nil {
 				return nil, nil, lock.ErrLost // not granted yet
 			}
-			c.answered = true
+			c.requests++
 			return c, nil, nil
 		}
 		other := s.resuming[want.id]

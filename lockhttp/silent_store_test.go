@@ -112,3 +112,52 @@ func TestReleaseMeetsGrant(t *testing.T) {
 		}
 	})
 }
+
+// A slowRenewal is a lease whose renewal takes five seconds.
+type slowRenewal struct{ backend.Lease }
+
+func (l slowRenewal) Renew(ctx context.Context, ttl time.Duration) error {
+	select {
+	case <-time.After(5 * time.Second):
+		return l.Lease.Renew(ctx, ttl)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A lease that no reply has reached a client with is released soon, also if a further request for it has ended without
+// a reply.
+func TestRepeatedRequestWithoutReply(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.stop()
+		w.open = func() backend.Backend {
+			wrap := func(l backend.Lease) backend.Lease { return slowRenewal{l} }
+			return wrappedMemory{sharedMemory{w.store.Client()}, wrap}
+		}
+		w.start()
+		giveUp := func(after time.Duration, method, target string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(context.Background(), after)
+			defer cancel()
+			if a, err := w.try(ctx, method, target, ""); err == nil {
+				t.Errorf("%s %s: %d %s", method, target, a.code, a.text)
+			}
+		}
+		put := func(key string) string {
+			return of(key, "owner", "a", "wait_ms", "60000", "ttl_ms", "600000")
+		}
+		for key, again := range map[string][2]string{
+			"acquired again": {"PUT", put("acquired again")},
+			"renewed":        {"POST", path("renewed", "/renew", "owner", "a", "ttl_ms", "600000")},
+		} {
+			w.want(200, "PUT", of(key, "owner", "holder", "ttl_ms", "1000"), "")
+			giveUp(500*time.Millisecond, "PUT", put(key))
+			time.Sleep(time.Second) // sleeps: until the lease is granted, in fake time
+			giveUp(time.Second, again[0], again[1])
+			time.Sleep(10 * time.Second) // sleeps: longer than Options.Linger, in fake time
+			if a := w.want(200, "GET", of(key), ""); a.body.Held {
+				t.Errorf("%s", a.text)
+			}
+		}
+	})
+}

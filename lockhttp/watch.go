@@ -48,9 +48,13 @@ func (s *Server) watched(c *call) (*claim, error) {
 		return nil, err
 	}
 	claim, _, err := s.find(c.Context(), want)
-	if err == nil && claim.lease.Err() != nil {
-		return nil, lock.ErrLost
+	if err != nil {
+		return nil, err
 	}
+	if claim.lease.Err() != nil {
+		err = lock.ErrLost
+	}
+	s.leave(c.Context(), claim, err)
 	return claim, err
 }
 
