@@ -24,6 +24,11 @@ func (s *Server) acquire(ctx context.Context, want leaseRequest, wait time.Durat
 	if err := s.awaitOpening(ctx, want.caller, wait); err != nil {
 		return nil, err
 	}
+	if want.name.base != "" { // a lease of an earlier reply, perhaps of another server
+		if c, err := s.renew(ctx, want); !isOver(err) {
+			return c, err
+		}
+	}
 	for {
 		c, held, err := s.join(want, wait > 0)
 		switch {

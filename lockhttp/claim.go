@@ -150,11 +150,6 @@ func (s *Server) grantedLocked(c *claim, lease *lock.Lease) {
 
 // request sends the requests of c's attempt to the store.
 func (s *Server) request(c *claim) (*lock.Lease, error) {
-	if c.want.name.base != "" && s.locks.Resumable() { // granted by another server, or by this one before a restart
-		if lease, err := s.resume(c.ctx, c.id.key, c.want.name, c.ttl); !errors.Is(err, lock.ErrLost) {
-			return lease, err
-		}
-	}
 	lease, err := s.locks.TryAcquire(c.ctx, c.id.key, s.terms(c)...)
 	if !errors.Is(err, lock.ErrHeld) {
 		return lease, err

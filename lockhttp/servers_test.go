@@ -61,6 +61,37 @@ func TestNamedLeaseBesideAnAttempt(t *testing.T) {
 	})
 }
 
+// An acquisition that names a lease of another server extends that lease, whatever this server does for the same owner.
+func TestAcquisitionNamesLeaseOfAnotherServer(t *testing.T) {
+	inBubble(t, lockhttp.Options{Linger: time.Minute}, func(w *world) {
+		other := *w
+		other.start()
+		defer other.stop()
+		for _, shared := range []string{"false", "true"} {
+			w.want(200, "PUT", of("k", "owner", "holder", "ttl_ms", "5000"), "")
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			put := []string{"owner", shared, "shared", shared, "ttl_ms", "600000"}
+			if _, err := w.try(ctx, "PUT", of("k", append(put, "wait_ms", "60000")...), ""); err == nil {
+				t.Fatal("the request did not end")
+			}
+			cancel()
+			granted := other.want(200, "PUT", of("k", append(put, "retry", "true", "wait_ms", "50000")...), "")
+			lease := granted.body.Lease
+			again := w.want(200, "PUT", of("k", append(put, "lease", lease)...), "")
+			if again.body.Lease != lease || again.body.Token != granted.body.Token {
+				t.Errorf("granted %s, and then %s", granted.text, again.text)
+			}
+			synctest.Wait()
+			w.want(423, "PUT", of("k", "owner", "x"), "")
+			w.want(204, "DELETE", of("k", "owner", shared, "lease", lease), "")
+			synctest.Wait()
+			if a := w.want(200, "GET", of("k"), ""); a.body.Held {
+				t.Errorf("released, and %s", a.text)
+			}
+		}
+	})
+}
+
 // A release ends the lease that it names, and the attempt of the same owner.
 func TestReleaseOfNamedLeaseBesideAnAttempt(t *testing.T) {
 	inBubble(t, lockhttp.Options{Linger: time.Minute}, func(w *world) {
