@@ -3,6 +3,7 @@ package lockhttp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/anylock/lock"
@@ -161,6 +162,10 @@ func (s *Server) resumeWanted(ctx context.Context, want leaseRequest) (*lock.Lea
 		if name, err = s.held(ctx, want.id, lock.Holder{}); err != nil {
 			return nil, name, err
 		}
+	}
+	if want.ttl == 0 {
+		return nil, name, fmt.Errorf("%w: ttl_ms is missing: this server does not know the lease yet, and would extend it",
+			lock.ErrInvalid)
 	}
 	lease, err := s.resume(ctx, want.id.key, name, want.ttl)
 	return lease, name, err

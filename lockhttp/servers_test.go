@@ -2,6 +2,8 @@ package lockhttp_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +89,36 @@ func TestAcquisitionNamesLeaseOfAnotherServer(t *testing.T) {
 			synctest.Wait()
 			if a := w.want(200, "GET", of("k"), ""); a.body.Held {
 				t.Errorf("released, and %s", a.text)
+			}
+		}
+	})
+}
+
+// A stream does not change how long a lease lives: a server that does not know the lease streams its events only if the
+// request has the TTL.
+func TestWatchAtAnotherServer(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		other := *w
+		other.start()
+		defer other.stop()
+		put := of("k", "owner", "o", "ttl_ms", "600000")
+		lease := w.want(200, "PUT", put, "").body.Lease
+		for _, target := range []string{path("k", "/watch", "owner", "o"), path("k", "/watch", "owner", "o", "lease", lease)} {
+			a := other.call("GET", target, "")
+			if a.code != 400 || !strings.Contains(a.body.Message, "ttl_ms") {
+				t.Errorf("%s: %d %s", target, a.code, a.text)
+			}
+		}
+		time.Sleep(time.Minute) // sleeps: longer than the default TTL, in fake time
+		w.want(423, "PUT", of("k", "owner", "x"), "")
+		stream := other.events(path("k", "/watch", "owner", "o", "lease", lease, "ttl_ms", "600000"))
+		time.Sleep(time.Minute) // sleeps: as above
+		w.want(423, "PUT", of("k", "owner", "x"), "")
+		again := other.events(path("k", "/watch", "owner", "o", "lease", lease)) // this server knows the lease by now
+		other.want(204, "DELETE", of("k", "owner", "o", "lease", lease), "")
+		for _, events := range []<-chan []string{stream, again} {
+			if got := <-events; !slices.Equal(got, []string{"held", "released"}) {
+				t.Errorf("%q", got)
 			}
 		}
 	})
