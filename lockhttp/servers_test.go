@@ -103,7 +103,8 @@ func TestWatchAtAnotherServer(t *testing.T) {
 		defer other.stop()
 		put := of("k", "owner", "o", "ttl_ms", "600000")
 		lease := w.want(200, "PUT", put, "").body.Lease
-		for _, target := range []string{path("k", "/watch", "owner", "o"), path("k", "/watch", "owner", "o", "lease", lease)} {
+		named := path("k", "/watch", "owner", "o", "lease", lease)
+		for _, target := range []string{path("k", "/watch", "owner", "o"), named} {
 			a := other.call("GET", target, "")
 			if a.code != 400 || !strings.Contains(a.body.Message, "ttl_ms") {
 				t.Errorf("%s: %d %s", target, a.code, a.text)
@@ -114,7 +115,7 @@ func TestWatchAtAnotherServer(t *testing.T) {
 		stream := other.events(path("k", "/watch", "owner", "o", "lease", lease, "ttl_ms", "600000"))
 		time.Sleep(time.Minute) // sleeps: as above
 		w.want(423, "PUT", of("k", "owner", "x"), "")
-		again := other.events(path("k", "/watch", "owner", "o", "lease", lease)) // this server knows the lease by now
+		again := other.events(named) // this server knows the lease by now
 		other.want(204, "DELETE", of("k", "owner", "o", "lease", lease), "")
 		for _, events := range []<-chan []string{stream, again} {
 			if got := <-events; !slices.Equal(got, []string{"held", "released"}) {
