@@ -24,6 +24,11 @@ func (s *Server) acquire(ctx context.Context, want leaseRequest, wait time.Durat
 	if err := s.awaitOpening(ctx, want.caller, wait); err != nil {
 		return nil, err
 	}
+	if want.name.base != "" { // a lease of an earlier reply, perhaps of another server
+		if c, err := s.renew(ctx, want); !isOver(err) {
+			return c, err
+		}
+	}
 	for {
 		c, held, err := s.join(want, wait > 0)
 		switch {
@@ -31,6 +36,7 @@ func (s *Server) acquire(ctx context.Context, want leaseRequest, wait time.Durat
 			return nil, err
 		case held:
 			err := c.lease.Renew(ctx, want.ttl)
+			s.leave(ctx, c, err)
 			if isOver(err) {
 				s.end(c, errors.Is(err, lock.ErrLost))
 				continue
@@ -52,8 +58,8 @@ func isOver(err error) bool {
 	return errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrReleased)
 }
 
-// join returns the claim of want, and starts an attempt if there is no claim yet. Unless the lease is already held,
-// join counts the request among those that wait for the attempt.
+// join returns the claim of want, counts the request there, and starts an attempt if there is no claim yet. The caller
+// calls leave if the lease is already held, and otherwise await.
 func (s *Server) join(want leaseRequest, waits bool) (_ *claim, held bool, err error) {
 	id, from := want.id, want.caller
 	s.mu.Lock()
@@ -66,7 +72,7 @@ func (s *Server) join(want leaseRequest, waits bool) (_ *claim, held bool, err e
 		return nil, false, fmt.Errorf("%w: this owner has a request in the other mode; use a new owner", lock.ErrInvalid)
 	}
 	if c != nil && c.lease != nil {
-		c.answered = true
+		c.requests++
 		return c, true, nil
 	}
 	if waits {

@@ -105,7 +105,7 @@ func statusOf(err error) status {
 func (s *Server) fail(w http.ResponseWriter, err error, holder *holderAnswer) {
 	st := statusOf(err)
 	if st.http == http.StatusServiceUnavailable && st.code == "unavailable" && !errors.Is(err, context.Canceled) {
-		s.options.Logger.Warn("request failed", "error", err)
+		s.warn("request failed", "error", err)
 	}
 	s.refuse(w, st, err.Error(), holder)
 }

@@ -27,10 +27,12 @@ type claim struct {
 	waits    bool          // the attempt waits for a busy key
 	done     chan struct{} // closed at the end of the attempt
 	err      error         // of the attempt
-	requests int           // how many requests wait for the attempt
+	kept     error         // why a lease that was granted after the claim's end may still be held; read it after done
+	requests int           // how many requests wait for the attempt, or use the lease
 	answered bool          // a request has returned the lease to the client
 	linger   *time.Timer   // ends a claim that no request waits for
 	lease    *lock.Lease   // once granted
+	expiry   *time.Timer   // ends a claim whose release got no reply
 	ended    bool          // removed from Server.claims
 	gone     chan struct{} // closed when the claim ends
 	lost     bool          // the claim ended because its lease was lost
@@ -74,6 +76,9 @@ func (s *Server) endLocked(c *claim, lost bool) {
 	if c.linger != nil {
 		c.linger.Stop()
 	}
+	if c.expiry != nil {
+		c.expiry.Stop()
+	}
 	s.discountLocked(c.caller, func(u *usage) *int { return &u.leases })
 	if lost {
 		s.noteLossLocked(c)
@@ -115,7 +120,9 @@ func (s *Server) attempt(c *claim) {
 		s.endLocked(c, false)
 		fallthrough
 	case c.ended: // ended by a release, or abandoned because no further request arrived
-		c.lease = lease
+		s.mu.Unlock()
+		c.kept = s.release(lease)
+		s.mu.Lock()
 	default:
 		s.grantedLocked(c, lease)
 		if c.requests == 0 {
@@ -123,12 +130,8 @@ func (s *Server) attempt(c *claim) {
 		}
 	}
 	close(c.done)
-	ended := c.ended
 	s.mu.Unlock()
 	c.cancel()
-	if err == nil && ended {
-		s.release(lease)
-	}
 }
 
 // grantedLocked stores the lease in c, and ends c when the lease is lost.
@@ -147,11 +150,6 @@ func (s *Server) grantedLocked(c *claim, lease *lock.Lease) {
 
 // request sends the requests of c's attempt to the store.
 func (s *Server) request(c *claim) (*lock.Lease, error) {
-	if c.want.name.base != "" && s.locks.Resumable() { // granted by another server, or by this one before a restart
-		if lease, err := s.resume(c.ctx, c.id.key, c.want.name, c.ttl); !errors.Is(err, lock.ErrLost) {
-			return lease, err
-		}
-	}
 	lease, err := s.locks.TryAcquire(c.ctx, c.id.key, s.terms(c)...)
 	if !errors.Is(err, lock.ErrHeld) {
 		return lease, err
@@ -244,18 +242,22 @@ func (s *Server) abandon(c *claim) {
 	c.stopAttemptLocked()
 	s.mu.Unlock()
 	if lease != nil {
-		s.release(lease)
+		_ = s.release(lease)
 	}
 }
 
 // releaseTime bounds a release that no request waits for.
 const releaseTime = 10 * time.Second
 
-// release releases a lease that no client knows of.
-func (s *Server) release(lease *lock.Lease) {
+// release releases a lease that no client knows of. An error means that the store may keep the lease until its TTL
+// ends.
+func (s *Server) release(lease *lock.Lease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
-	if err := lease.Release(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
-		s.options.Logger.Warn("release failed", "key", lease.Key(), "error", err)
+	err := lease.Release(ctx)
+	if err == nil || isOver(err) {
+		return nil
 	}
+	s.warn("release failed", "key", lease.Key(), "error", err)
+	return err
 }

@@ -3,6 +3,7 @@ package lockhttp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/anylock/lock"
@@ -11,21 +12,39 @@ import (
 // renew extends the lease that want describes to want.ttl from now.
 func (s *Server) renew(ctx context.Context, want leaseRequest) (*claim, error) {
 	c, resumed, err := s.find(ctx, want)
-	if err != nil || resumed {
-		return c, err
+	if err != nil {
+		return nil, err
 	}
-	err = c.lease.Renew(ctx, want.ttl)
+	if !resumed {
+		err = c.lease.Renew(ctx, want.ttl)
+	}
+	s.leave(ctx, c, err)
 	if !isOver(err) {
 		return c, err
 	}
 	s.end(c, errors.Is(err, lock.ErrLost))
 	if errors.Is(err, lock.ErrLost) { // another server may have resumed the lease: check with the store
-		c, _, err = s.find(ctx, want)
+		if c, _, err = s.find(ctx, want); err == nil {
+			s.leave(ctx, c, nil)
+		}
 	}
 	return c, err
 }
 
-// find returns the claim of want, with its lease. extended reports that this call has resumed the lease, with want.ttl.
+// leave ends a request of c's client that has used c's lease. The client gets the lease with the reply, unless the
+// request has failed with err, or the client has disconnected.
+func (s *Server) leave(ctx context.Context, c *claim, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.requests--
+	c.answered = c.answered || err == nil && ctx.Err() == nil
+	if c.requests == 0 && !c.answered && !c.ended {
+		s.lingerLocked(c)
+	}
+}
+
+// find returns the claim of want, with its lease, and counts the request among those of the claim: the caller calls
+// leave. extended reports that this call has resumed the lease, with want.ttl.
 func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extended bool, err error) {
 	c, resumedLocked, err := s.known(ctx, want)
 	if c != nil || err != nil {
@@ -48,7 +67,7 @@ func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extende
 	case other == nil:
 		want.label, want.shared = name.label, name.shared
 		c := s.addClaimLocked(want)
-		c.answered = true
+		c.requests, c.answered = 1, true
 		c.cancel()
 		close(c.done)
 		s.grantedLocked(c, lease)
@@ -58,12 +77,13 @@ func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extende
 	if err != nil {
 		return nil, false, err
 	}
+	other.requests++
 	return other, false, nil
 }
 
-// known returns the claim of want, with its lease. It returns nil if this server does not know the lease: the caller
-// then resumes the lease, which is counted, and calls resumedLocked. Only one request at a time resumes a lease,
-// because a second handle of the lease would be reported as lost later.
+// known returns the claim of want, with its lease, and counts the request there. It returns nil if this server does not
+// know the lease: the caller then resumes the lease, which is counted, and calls resumedLocked. Only one request at a
+// time resumes a lease, because a second handle of the lease would be reported as lost later.
 func (s *Server) known(ctx context.Context, want leaseRequest) (_ *claim, resumedLocked func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +92,7 @@ func (s *Server) known(ctx context.Context, want leaseRequest) (_ *claim, resume
 			if c.lease == nil {
 				return nil, nil, lock.ErrLost // not granted yet
 			}
-			c.answered = true
+			c.requests++
 			return c, nil, nil
 		}
 		other := s.resuming[want.id]
@@ -127,7 +147,7 @@ func (s *Server) endOtherLocked(want leaseRequest) {
 	s.endLocked(c, false)
 	c.stopAttemptLocked()
 	if lease := c.lease; lease != nil && !s.stopped {
-		s.background.Go(func() { s.release(lease) })
+		s.background.Go(func() { _ = s.release(lease) })
 	}
 }
 
@@ -142,6 +162,10 @@ func (s *Server) resumeWanted(ctx context.Context, want leaseRequest) (*lock.Lea
 		if name, err = s.held(ctx, want.id, lock.Holder{}); err != nil {
 			return nil, name, err
 		}
+	}
+	if want.ttl == 0 {
+		return nil, name, fmt.Errorf("%w: ttl_ms is missing: this server does not know the lease yet, and would extend it",
+			lock.ErrInvalid)
 	}
 	lease, err := s.resume(ctx, want.id.key, name, want.ttl)
 	return lease, name, err
@@ -158,7 +182,7 @@ func (s *Server) drop(ctx context.Context, want leaseRequest) error {
 		s.mu.Unlock()
 		select {
 		case <-c.done:
-			return nil
+			return c.kept
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -168,13 +192,27 @@ func (s *Server) drop(ctx context.Context, want leaseRequest) error {
 		return s.dropUnknown(ctx, want)
 	}
 	err := c.lease.Release(ctx)
-	if err == nil || isOver(err) {
-		s.end(c, errors.Is(err, lock.ErrLost))
-	}
-	if errors.Is(err, lock.ErrLost) { // another server may have resumed the lease: check with the store
+	switch {
+	case errors.Is(err, lock.ErrLost): // another server may have resumed the lease: check with the store
+		s.end(c, true)
 		return s.dropUnknown(ctx, want)
+	case err == nil || isOver(err):
+		s.end(c, false)
+	default:
+		s.endAtDeadline(c)
 	}
 	return err
+}
+
+// endAtDeadline ends c when its lease has run out, because nobody may repeat a release without a reply, and the lease
+// of a claim that was released is never reported as lost.
+func (s *Server) endAtDeadline(c *claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.ended || c.expiry != nil {
+		return
+	}
+	c.expiry = time.AfterFunc(time.Until(c.lease.Deadline()), func() { s.end(c, false) })
 }
 
 // dropUnknown releases a lease that this server does not know.

@@ -11,7 +11,7 @@ import (
 type leaseRequest struct {
 	id     claimID
 	caller caller
-	ttl    time.Duration
+	ttl    time.Duration // 0: a stream, which must not change the TTL
 
 	// Set only for an acquisition:
 	label  string

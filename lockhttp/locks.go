@@ -125,7 +125,7 @@ func (s *Server) serveBreak(w http.ResponseWriter, c *call) {
 		return
 	}
 	s.noticeBreak(c, owner)
-	s.options.Logger.Warn("lease broken", "key", c.key, "owner", owner, "client", c.caller.id)
+	s.warn("lease broken", "key", c.key, "owner", owner, "client", c.caller.id)
 	s.begin(w, http.StatusNoContent)
 }
 

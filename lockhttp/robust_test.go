@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/anylock/lock"
 	"github.com/anylock/lock/lockhttp"
 )
 
@@ -119,6 +120,35 @@ func TestBadClients(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+}
+
+func TestBadLimits(t *testing.T) {
+	for name, o := range map[string]lockhttp.Options{
+		"ttl":         {DefaultTTL: -1},
+		"long ttl":    {DefaultTTL: time.Minute, MaxTTL: time.Second},
+		"longest ttl": {MaxTTL: -1},
+		"linger":      {Linger: -1},
+		"body":        {MaxBody: -1},
+		"waiters":     {MaxWaiters: -1},
+		"leases":      {MaxLeasesPerClient: -1},
+		"streams":     {MaxWatchers: -1},
+	} {
+		if _, err := lockhttp.New(newLocks(t), o); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// If requests may not wait, a busy key is refused at once.
+func TestNoWait(t *testing.T) {
+	inBubble(t, lockhttp.Options{MaxWait: -1}, func(w *world) {
+		w.want(200, "PUT", of("k", "owner", "a"), "")
+		start := time.Now()
+		w.want(423, "PUT", of("k", "owner", "b", "wait_ms", "60000"), "")
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("waited %v", waited)
+		}
+	})
 }
 
 // A web page of another origin cannot change anything. It cannot read anything through a host name of its own.

@@ -16,9 +16,9 @@ import (
 type Options struct {
 	Clients []Client // clients and their rights; without any, everybody may do everything
 
-	DefaultTTL time.Duration // of a request that names none; 30 s
+	DefaultTTL time.Duration // of a request that names none, at most MaxTTL; 30 s, or MaxTTL if that is shorter
 	MaxTTL     time.Duration // the longest TTL of a request; 1 h, or 1 min where leases end with the server
-	MaxWait    time.Duration // the longest that one request waits; 1 min
+	MaxWait    time.Duration // the longest that one request waits; 1 min; a negative value means 0
 	Linger     time.Duration // how long a waiter keeps its place after its request has ended; 2 s
 
 	// StartDelay is how long the server grants nothing after its start. If leases end with the server (in memory, or with
@@ -38,7 +38,7 @@ type Options struct {
 	// through which the page then reaches the server.
 	Hosts []string
 
-	Logger *slog.Logger // of losses and failed requests; nothing is logged by default
+	Logger *slog.Logger // of losses and failed requests; nothing is logged by default; it may block
 }
 
 // endWithServer reports whether a store may end leases because the process that acquired them, or its connection or
@@ -59,7 +59,6 @@ func (o Options) withDefaults(locks *lock.Locker) Options {
 			*n = value
 		}
 	}
-	set(&o.DefaultTTL, lock.DefaultTTL)
 	ends := endWithServer(locks.Guarantees())
 	if ends {
 		set(&o.MaxTTL, time.Minute)
@@ -68,8 +67,9 @@ func (o Options) withDefaults(locks *lock.Locker) Options {
 	if longest := locks.Guarantees().MaxTTL; longest > 0 {
 		o.MaxTTL = min(o.MaxTTL, longest)
 	}
-	o.DefaultTTL = min(o.DefaultTTL, o.MaxTTL)
+	set(&o.DefaultTTL, min(lock.DefaultTTL, o.MaxTTL))
 	set(&o.MaxWait, time.Minute)
+	o.MaxWait = max(0, o.MaxWait)
 	set(&o.Linger, 2*time.Second)
 	if ends {
 		set(&o.StartDelay, o.MaxTTL)
@@ -103,6 +103,7 @@ type Server struct {
 
 	background sync.WaitGroup // attempts and releases without a request
 	stopping   chan struct{}
+	logging    chan struct{} // has an element for each message that is being logged
 
 	mu       sync.Mutex
 	stopped  bool
@@ -121,13 +122,21 @@ func New(locks *lock.Locker, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.MaxTTL < 0 || o.DefaultTTL < 0 || o.MaxWait < 0 || o.Linger < 0 {
+	switch {
+	case o.MaxTTL < 0 || o.DefaultTTL < 0 || o.Linger < 0:
 		return nil, fmt.Errorf("%w: a time limit is negative", lock.ErrInvalid)
+	case o.DefaultTTL > o.MaxTTL:
+		return nil, fmt.Errorf("%w: the default TTL of %v is longer than the longest TTL, %v", lock.ErrInvalid, o.DefaultTTL,
+			o.MaxTTL)
+	case o.MaxBody < 0 || min(o.MaxWaiters, o.MaxWaitersPerClient, o.MaxLeases, o.MaxLeasesPerClient, o.MaxWatchers,
+		o.MaxWatchersPerClient) < 0:
+		return nil, fmt.Errorf("%w: a limit is negative", lock.ErrInvalid)
 	}
 	s := &Server{
 		locks: locks, options: o, access: a, origins: http.NewCrossOriginProtection(),
 		started: time.Now(), opensAt: time.Now().Add(o.StartDelay), metrics: newMetrics(),
-		stopping: make(chan struct{}), claims: make(map[claimID]*claim), resuming: make(map[claimID]chan struct{}),
+		stopping: make(chan struct{}), logging: make(chan struct{}, maxLogging),
+		claims: make(map[claimID]*claim), resuming: make(map[claimID]chan struct{}),
 		usage: make(map[string]*usage), waiters: make(map[string]int),
 	}
 	s.routes = s.allRoutes()

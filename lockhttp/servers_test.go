@@ -2,6 +2,8 @@ package lockhttp_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +58,67 @@ func TestNamedLeaseBesideAnAttempt(t *testing.T) {
 			synctest.Wait()
 			if a := w.want(200, "GET", of("k"), ""); a.body.Held {
 				t.Errorf("released, and %s", a.text)
+			}
+		}
+	})
+}
+
+// An acquisition that names a lease of another server extends that lease, whatever this server does for the same owner.
+func TestAcquisitionNamesLeaseOfAnotherServer(t *testing.T) {
+	inBubble(t, lockhttp.Options{Linger: time.Minute}, func(w *world) {
+		other := *w
+		other.start()
+		defer other.stop()
+		for _, shared := range []string{"false", "true"} {
+			put := []string{"owner", shared, "shared", shared, "ttl_ms", "600000"}
+			granted := other.want(200, "PUT", of("k", put...), "")
+			lease := granted.body.Lease
+			ctx, cancel := context.WithCancel(context.Background())
+			go w.try(ctx, "PUT", of("k", append(put, "wait_ms", "60000")...), "") // waits, or gets a second shared lease
+			synctest.Wait()
+			cancel()
+			synctest.Wait()
+			again := w.want(200, "PUT", of("k", append(put, "lease", lease)...), "")
+			if again.body.Lease != lease || again.body.Token != granted.body.Token {
+				t.Errorf("granted %s, and then %s", granted.text, again.text)
+			}
+			synctest.Wait()
+			w.want(423, "PUT", of("k", "owner", "x"), "")
+			w.want(204, "DELETE", of("k", "owner", shared, "lease", lease), "")
+			synctest.Wait()
+			if a := w.want(200, "GET", of("k"), ""); a.body.Held {
+				t.Errorf("released, and %s", a.text)
+			}
+		}
+	})
+}
+
+// A stream does not change how long a lease lives: a server that does not know the lease streams its events only if the
+// request has the TTL.
+func TestWatchAtAnotherServer(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		other := *w
+		other.start()
+		defer other.stop()
+		put := of("k", "owner", "o", "ttl_ms", "600000")
+		lease := w.want(200, "PUT", put, "").body.Lease
+		named := path("k", "/watch", "owner", "o", "lease", lease)
+		for _, target := range []string{path("k", "/watch", "owner", "o"), named} {
+			a := other.call("GET", target, "")
+			if a.code != 400 || !strings.Contains(a.body.Message, "ttl_ms") {
+				t.Errorf("%s: %d %s", target, a.code, a.text)
+			}
+		}
+		time.Sleep(time.Minute) // sleeps: longer than the default TTL, in fake time
+		w.want(423, "PUT", of("k", "owner", "x"), "")
+		stream := other.events(path("k", "/watch", "owner", "o", "lease", lease, "ttl_ms", "600000"))
+		time.Sleep(time.Minute) // sleeps: as above
+		w.want(423, "PUT", of("k", "owner", "x"), "")
+		again := other.events(named) // this server knows the lease by now
+		other.want(204, "DELETE", of("k", "owner", "o", "lease", lease), "")
+		for _, events := range []<-chan []string{stream, again} {
+			if got := <-events; !slices.Equal(got, []string{"held", "released"}) {
+				t.Errorf("%q", got)
 			}
 		}
 	})

@@ -26,7 +26,7 @@ func (s *Server) noteLossLocked(c *claim) {
 		s.losses = slices.Delete(s.losses, 0, 1)
 	}
 	s.losses = append(s.losses, loss{c.id.key, c.id.base, now, now.Sub(c.since)})
-	s.options.Logger.Warn("lease lost", "key", c.id.key, "owner", c.id.base, "held", now.Sub(c.since))
+	s.warn("lease lost", "key", c.id.key, "owner", c.id.base, "held", now.Sub(c.since))
 }
 
 type statusAnswer struct {

@@ -121,7 +121,7 @@ func (s *Server) forceUnlock(w http.ResponseWriter, c *call) {
 	if err == nil && h.Held() {
 		if err = s.locks.Ops().Break(c.Context(), c.key, h.Owner); err == nil {
 			s.noticeBreak(c, h.Owner)
-			s.options.Logger.Warn("lease broken by force-unlock", "key", c.key, "owner", h.Owner, "client", c.caller.id)
+			s.warn("lease broken by force-unlock", "key", c.key, "owner", h.Owner, "client", c.caller.id)
 		}
 	}
 	if err != nil {

@@ -40,17 +40,23 @@ func (s *Server) serveWatch(w http.ResponseWriter, c *call) {
 	}
 }
 
-// watched returns the claim to watch. If it has to resume the lease, the lease gets the TTL of the request, or the
-// default TTL.
+// watched returns the claim to watch. If it has to resume the lease, the lease gets the TTL of the request.
 func (s *Server) watched(c *call) (*claim, error) {
 	want, err := s.leaseOf(c)
 	if err != nil {
 		return nil, err
 	}
-	claim, _, err := s.find(c.Context(), want)
-	if err == nil && claim.lease.Err() != nil {
-		return nil, lock.ErrLost
+	if c.query.Get("ttl_ms") == "" {
+		want.ttl = 0 // another TTL than the client's could end the lease before the deadline that the client knows
 	}
+	claim, _, err := s.find(c.Context(), want)
+	if err != nil {
+		return nil, err
+	}
+	if claim.lease.Err() != nil {
+		err = lock.ErrLost
+	}
+	s.leave(c.Context(), claim, err)
 	return claim, err
 }
 

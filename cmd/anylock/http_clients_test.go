@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +26,7 @@ const examplesHTTP = "../../examples/http"
 
 // httpClients are programs that use the clients in examples/http. They acquire the lock $KEY of $URL $ROUNDS times, and
 // call $RESOURCE/enter and $RESOURCE/leave while they hold it. If $HOLD is set, they hold the lock until they lose it,
-// and then print "lost".
+// for up to a minute, and then print "lost". $TTL is then the TTL, in seconds.
 var httpClients = []struct{ name, interpreter, program string }{
 	{"python", "python3", `
 import os, sys, time, urllib.request
@@ -33,9 +36,9 @@ import anylock
 locks, key = anylock.Locks(os.environ["URL"]), os.environ["KEY"]
 def call(what, token): urllib.request.urlopen(os.environ["RESOURCE"] + "/" + what + "?token=" + token).read()
 if os.environ.get("HOLD"):
-    lease = locks.acquire(key, ttl=3)
+    lease = locks.acquire(key, ttl=float(os.environ["TTL"]))
     call("enter", lease.token)
-    lease.lost.wait(30)
+    lease.lost.wait(60)
     try: lease.check()
     except anylock.Lost: print("lost")
     sys.exit()
@@ -47,11 +50,11 @@ for _ in range(int(os.environ["ROUNDS"])):
 `},
 	{"node", "node", `
 const { Locks, Lost } = await import(process.env.EXAMPLES + "/anylock.mjs");
-const { URL: url, KEY: key, RESOURCE: resource, ROUNDS: rounds, HOLD: hold } = process.env;
+const { URL: url, KEY: key, RESOURCE: resource, ROUNDS: rounds, HOLD: hold, TTL: ttl } = process.env;
 const locks = new Locks(url);
 const call = async (what, token) => (await fetch(resource + "/" + what + "?token=" + token)).text();
 if (hold) {
-  const lease = await locks.acquire(key, { ttl: 3000 });
+  const lease = await locks.acquire(key, { ttl: 1000 * ttl });
   await call("enter", lease.token);
   await new Promise((done) => lease.signal.addEventListener("abort", done));
   try { lease.check(); } catch (e) { if (e instanceof Lost) console.log("lost"); }
@@ -69,7 +72,7 @@ for (let i = 0; i < rounds; i++) {
 lock="$EXAMPLES/anylock.sh"
 enter='curl -sf "$RESOURCE/enter?token=$ANYLOCK_TOKEN"'
 if [ -n "${HOLD:-}" ]; then
-	ANYLOCK_TTL=3 "$lock" "$URL" "$KEY" sh -c "$enter; exec sleep 30"
+	ANYLOCK_TTL=$TTL "$lock" "$URL" "$KEY" sh -c "$enter; exec sleep 60"
 	[ $? != 113 ] || echo lost
 	exit
 fi
@@ -196,38 +199,148 @@ func isOver(done <-chan struct{}) bool {
 	}
 }
 
+// A holding is a client that holds its lock until it loses it.
+type holding struct {
+	out     chan string // receives what the client printed, at its end
+	entered time.Time
+}
+
+// hold starts a client that holds the key a/b, at URL url.
+func (r *resource) hold(t *testing.T, i int, url string, ttl int) *holding {
+	t.Helper()
+	c := httpClients[i]
+	s := &served{t: t, url: url}
+	cmd := s.client(r, c.program, c.interpreter, "a%2Fb", "HOLD=1", fmt.Sprintf("TTL=%d", ttl))
+	if c.interpreter != "sh" { // the shell client puts the key into the path as it is
+		cmd.Env = append(cmd.Env, "KEY=a/b")
+	}
+	h := &holding{out: make(chan string, 1)}
+	go func() {
+		text, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%v\n%s", err, text)
+		}
+		h.out <- string(text)
+	}()
+	select {
+	case <-r.entered:
+	case text := <-h.out:
+		t.Fatalf("not held: %s", text)
+	}
+	h.entered = time.Now()
+	return h
+}
+
+// lost waits until the client has noticed the loss, and returns how long it took the lease for its own.
+func (h *holding) lost(t *testing.T) time.Duration {
+	t.Helper()
+	if text := <-h.out; !strings.Contains(text, "lost") {
+		t.Errorf("no loss noticed: %s", text)
+	}
+	return time.Since(h.entered)
+}
+
 // Each client notices that its lease was broken.
 func TestHTTPClientsNoticeLoss(t *testing.T) {
 	storetest.Long(t, "waits for renewals")
 	t.Parallel()
-	for _, c := range httpClients {
+	for i, c := range httpClients {
 		t.Run(c.name, func(t *testing.T) {
-			s, r := serveOn(t, fileURL(t.TempDir())), newResource(t)
-			cmd := s.client(r, c.program, c.interpreter, "a%2Fb", "HOLD=1")
-			if c.interpreter != "sh" { // the shell client puts the key into the path as it is
-				cmd.Env = append(cmd.Env, "KEY=a/b")
-			}
-			out := make(chan string, 1)
-			go func() {
-				text, err := cmd.CombinedOutput()
-				if err != nil {
-					t.Errorf("%v\n%s", err, text)
-				}
-				out <- string(text)
-			}()
-			select {
-			case <-r.entered:
-			case text := <-out:
-				t.Fatalf("not held: %s", text)
-			}
+			s := serveOn(t, fileURL(t.TempDir()))
+			h := newResource(t).hold(t, i, s.url, 9)
 			_, owner, _ := strings.Cut(s.want(200, "GET", "/v1/locks/a%2Fb", ""), `"owner":"`)
 			owner, _, _ = strings.Cut(owner, `"`)
 			s.want(204, "POST", "/v1/locks/a%2Fb/break?owner="+strings.ReplaceAll(owner, "~", "%7E"), "")
-			start := time.Now()
-			if text := <-out; !strings.Contains(text, "lost") {
-				t.Errorf("%s", text)
-			}
-			t.Logf("noticed after %v", time.Since(start))
+			t.Logf("noticed after %v", h.lost(t))
 		})
+	}
+}
+
+// If the server stops to reply, each client ends its work before the lease ends.
+func TestHTTPClientsOfSilentServer(t *testing.T) {
+	storetest.Long(t, "waits until leases end")
+	t.Parallel()
+	for i, c := range httpClients {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := serveOn(t, fileURL(t.TempDir()))
+			const ttl = 30
+			h := newResource(t).hold(t, i, s.url, ttl)
+			if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			// The machine may stall for two seconds.
+			if worked := h.lost(t); worked > (ttl+2)*time.Second {
+				t.Errorf("worked for %v, with a TTL of %d s", worked, ttl)
+			}
+		})
+	}
+}
+
+// If the deadline is much nearer than the TTL, as on ZooKeeper, each client renews its lease before the deadline.
+func TestHTTPClientsRenewBeforeDeadline(t *testing.T) {
+	storetest.Long(t, "waits for renewals")
+	t.Parallel()
+	for i, c := range httpClients {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var renewals atomic.Int32
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				switch q.Method {
+				case http.MethodPut:
+					fmt.Fprint(w, `{"token":"1","lease":"o~~x0123456789abcdef","deadline_ms":9000}`)
+				case http.MethodPost:
+					renewals.Add(1)
+					w.WriteHeader(http.StatusGone) // so that the client ends
+					fmt.Fprint(w, `{"code":"lost"}`)
+				default:
+					w.WriteHeader(http.StatusNoContent)
+				}
+			}))
+			defer s.Close()
+			held := newResource(t).hold(t, i, s.URL, 120).lost(t)
+			if n := renewals.Load(); n != 1 {
+				t.Errorf("%d renewals in %v", n, held)
+			}
+		})
+	}
+}
+
+// runShellClient runs the client for the shell, and returns what the command printed and the exit code.
+func runShellClient(t *testing.T, url, ttl, input string, command ...string) (out string, code int) {
+	t.Helper()
+	cmd := exec.Command("sh", append([]string{examplesHTTP + "/anylock.sh", url, "k"}, command...)...)
+	cmd.Env = append(os.Environ(), "ANYLOCK_TTL="+ttl)
+	cmd.Stdin = strings.NewReader(input)
+	text, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
+// The client for the shell refuses a TTL that is too short for it, and passes its input on to the command.
+func TestShellClient(t *testing.T) {
+	t.Parallel()
+	s := serveOn(t, fileURL(t.TempDir()))
+	for _, ttl := range []string{"0", "3", "5", "6.5", "x"} {
+		if out, code := runShellClient(t, s.url, ttl, "", "echo", "started"); code != exitUsage || out != "" {
+			t.Errorf("ANYLOCK_TTL=%s: exit %d, printed %q", ttl, code, out)
+		}
+	}
+	for _, ttl := range []string{"6", "30"} {
+		if out, code := runShellClient(t, s.url, ttl, "input", "cat"); code != 0 || out != "input" {
+			t.Errorf("ANYLOCK_TTL=%s: exit %d, the command read %q", ttl, code, out)
+		}
+	}
+}
+
+// The client for the shell does not stop a command that runs for longer than the pause between renewals.
+func TestShellClientRenews(t *testing.T) {
+	storetest.Long(t, "waits for renewals")
+	t.Parallel()
+	s := serveOn(t, fileURL(t.TempDir()))
+	if _, code := runShellClient(t, s.url, "12", "", "sleep", "13"); code != 0 {
+		t.Errorf("exit %d", code)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -187,7 +188,10 @@ func (s *serving) options(clients []lockhttp.Client, logger *slog.Logger) lockht
 	if s.startDelay.isSet && s.startDelay.d == 0 {
 		o.StartDelay = -1
 	}
-	if len(clients) == 0 && !s.isSocket() && !s.plainHTTP {
+	if s.maxWait.isSet && s.maxWait.d == 0 {
+		o.MaxWait = -1
+	}
+	if len(clients) == 0 && !s.isSocket() {
 		o.Hosts = append([]string{"localhost", "127.0.0.1", "::1"}, s.hosts...)
 		if host, _, err := net.SplitHostPort(s.listen); err == nil {
 			o.Hosts = append(o.Hosts, host)
@@ -208,6 +212,9 @@ func (s *serving) check() (clients []lockhttp.Client, config *tls.Config, err er
 	if config, err = s.tlsConfig(); err != nil {
 		return nil, nil, err
 	}
+	if err := s.checkNumbers(); err != nil {
+		return nil, nil, err
+	}
 	switch {
 	case s.isSocket() && kit.Printable(s.listen) != s.listen:
 		return nil, nil, fmt.Errorf("--listen %s: clients could not copy this path from what serve prints", show(s.listen))
@@ -220,6 +227,29 @@ func (s *serving) check() (clients []lockhttp.Client, config *tls.Config, err er
 			"behind a proxy", show(s.listen))
 	}
 	return clients, config, nil
+}
+
+// checkNumbers refuses a limit that allows nothing.
+func (s *serving) checkNumbers() error {
+	for _, flag := range []struct {
+		name   string
+		number int
+	}{
+		{"max-connections", s.maxConns}, {"max-connections-per-address", s.maxConnsEach},
+		{"max-waiters", s.maxWaiters}, {"max-waiters-per-client", s.maxWaitersEach},
+		{"max-leases", s.maxLeases}, {"max-leases-per-client", s.maxLeasesEach},
+	} {
+		if flag.number < 1 {
+			return fmt.Errorf("--%s %d: must be at least 1", flag.name, flag.number)
+		}
+	}
+	switch {
+	case s.ttl.isSet && s.ttl.d == 0:
+		return errors.New("--ttl 0: a lease needs time")
+	case s.maxTTL.isSet && s.maxTTL.d == 0:
+		return errors.New("--max-ttl 0: a lease needs time")
+	}
+	return nil
 }
 
 // isLoopback reports whether only this machine can reach the address.
@@ -244,6 +274,9 @@ func (s *serving) readClients() ([]lockhttp.Client, error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&file); err != nil {
 		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more text after the object with the clients")
 	}
 	if len(file.Clients) == 0 {
 		return nil, errors.New("there are no clients in it")

@@ -185,6 +185,60 @@ func TestServeSocket(t *testing.T) {
 	}
 }
 
+// Without --clients, a server on a loopback address refuses foreign host names, also with --plain-http. Otherwise a web
+// page could reach it through a name of its own.
+func TestServeRefusesForeignHosts(t *testing.T) {
+	t.Parallel()
+	s := serveOn(t, "memory:", "--start-delay", "0", "--plain-http", "--host", "locks.example")
+	for host, want := range map[string]int{"evil.example": 421, "locks.example": 200, "localhost": 200} {
+		q, err := http.NewRequest("GET", s.url+"/v1/locks", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Host = host
+		r, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != want {
+			t.Errorf("%s: %d, want %d", host, r.StatusCode, want)
+		}
+	}
+}
+
+// A limit that allows nothing is refused, except that requests may be allowed no wait.
+func TestServeLimits(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"--max-connections=0", "--max-connections-per-address=-1", "--max-waiters=0",
+		"--max-waiters-per-client=-1", "--max-leases=0", "--max-leases-per-client=0", "--ttl=0", "--max-ttl=0",
+		"--ttl=2m"} { // --max-ttl is 1m there
+		cmd := exec.Command("anylock", "serve", "--backend", "memory:", "--listen", "127.0.0.1:99999", flag)
+		out, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != exitUsage {
+			t.Errorf("%s: exit %d %v\n%s", flag, code, err, out)
+		}
+	}
+	s := serveOn(t, "memory:", "--start-delay", "0", "--max-wait", "0")
+	s.want(200, "PUT", "/v1/locks/k?owner=a", "")
+	s.want(423, "PUT", "/v1/locks/k?owner=b&wait_ms=60000", "")
+}
+
+// A file of clients has one JSON object. A second one is not dropped without a word.
+func TestServeClientsTwice(t *testing.T) {
+	t.Parallel()
+	clients := filepath.Join(t.TempDir(), "clients.json")
+	object := `{"clients": [{"name": "ci", "token": "0123456789abcdef"}]}` + "\n"
+	if err := os.WriteFile(clients, []byte(object+object), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("anylock", "serve", "--backend", "memory:", "--listen", "127.0.0.1:99999", "--clients", clients)
+	out, err := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(string(out), "more text") {
+		t.Errorf("exit %d %v\n%s", code, err, out)
+	}
+}
+
 // An address that other hosts can reach requires --clients, and TLS.
 func TestServeRefusesOpenAddresses(t *testing.T) {
 	t.Parallel()

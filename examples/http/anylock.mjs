@@ -9,7 +9,7 @@
 //   }
 //
 // With { shared: true } the lease is for a reader, beside other readers; with { label: "web-3" } others see the label.
-// The lease renews itself every third of its TTL. lease.signal is aborted when the lease ends, at its deadline at the latest, whatever
+// The lease renews itself after a third of the time that is left. lease.signal is aborted when the lease ends, at its deadline at the latest, whatever
 // the network does. Times are in milliseconds.
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
@@ -75,7 +75,7 @@ export class Locks {
 }
 
 class Lease {
-  #locks; #ttl; #name; #deadline; #expiry; #renewal; #released = false;
+  #locks; #ttl; #name; #deadline; #third; #expiry; #renewal; #released = false;
   #ended = new AbortController();
 
   constructor(locks, key, owner, ttl, sent, answer) {
@@ -87,7 +87,7 @@ class Lease {
     this.#ttl = ttl;
     this.#name = answer.lease; // lets a restarted server, or another one, continue the lease
     this.#extend(sent + answer.deadline_ms);
-    this.#later(ttl / 3);
+    this.#later(this.#third);
   }
 
   // check throws Lost if the lease has ended, also if a timer is late.
@@ -107,6 +107,8 @@ class Lease {
 
   #extend(deadline) {
     this.#deadline = deadline;
+    // Not a third of the TTL: some stores let a lease with a long TTL end sooner unless it is renewed.
+    this.#third = Math.max(0, deadline - now()) / 3;
     clearTimeout(this.#expiry);
     const most = 2 ** 31 - 1;
     this.#expiry = setTimeout(() => this.#lose(), Math.min(most, Math.max(0, deadline - now())));
@@ -125,12 +127,12 @@ class Lease {
 
   async #renew() {
     const sent = now();
-    const timeout = Math.max(1, Math.min(this.#deadline - sent, Math.max(this.#ttl / 3, 500)));
+    const timeout = Math.max(1, Math.min(this.#deadline - sent, Math.max(this.#third, 500)));
     const query = { owner: this.owner, lease: this.#name, ttl_ms: this.#ttl };
     const { status, answer } = await this.#locks.call("POST", this.key, "/renew", query, timeout);
     if (this.#released || this.signal.aborted) return;
     if (status === 410) return this.#lose();
     if (status === 200) this.#extend(sent + answer.deadline_ms);
-    this.#later(status === 200 ? this.#ttl / 3 : Math.min(1_000, this.#ttl / 10));
+    this.#later(status === 200 ? this.#third : Math.min(1_000, this.#ttl / 10));
   }
 }

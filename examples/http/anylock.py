@@ -7,7 +7,7 @@
     with locks.acquire("catalogue", shared=True, label="web-3"):  # beside other readers; others see the label
         read()
 
-A thread renews the lease every third of its TTL. lease.lost is an Event that is set when the lease ends, at its deadline at the
+A thread renews the lease after a third of the time that is left. lease.lost is an Event that is set when the lease ends, at its deadline at the
 latest, whatever the network does.
 """
 
@@ -102,7 +102,7 @@ class Lease:
         self._name = {"lease": answer["lease"]}  # lets a restarted server, or another one, continue the lease
         self.lost = threading.Event()
         self._locks, self._ttl = locks, ttl
-        self._deadline = sent + answer["deadline_ms"] / 1000
+        self._extend(sent, answer)
         self._released = threading.Event()
         threading.Thread(target=self._renew, daemon=True).start()
 
@@ -128,8 +128,13 @@ class Lease:
             if kind is None:
                 raise
 
+    def _extend(self, sent, answer):
+        self._deadline = sent + answer["deadline_ms"] / 1000
+        # Not a third of the TTL: some stores let a lease with a long TTL end sooner unless it is renewed.
+        self._third = max(0.0, self._deadline - time.monotonic()) / 3
+
     def _renew(self):
-        pause = self._ttl / 3
+        pause = self._third
         while not self._released.wait(min(pause, max(0.0, self._deadline - time.monotonic()))):
             left = self._deadline - time.monotonic()
             if left <= 0:
@@ -138,11 +143,12 @@ class Lease:
             sent = time.monotonic()
             try:
                 status, answer = self._locks._call(
-                    "POST", self.key, "/renew", self.owner, self._ttl, self._name, timeout=min(left, max(self._ttl / 3, 0.5)))
+                    "POST", self.key, "/renew", self.owner, self._ttl, self._name, timeout=min(left, max(self._third, 0.5)))
             except _FAILURES:
                 status, answer = 0, {}
             if status == 200:
-                self._deadline, pause = sent + answer["deadline_ms"] / 1000, self._ttl / 3
+                self._extend(sent, answer)
+                pause = self._third
             elif status == 410:
                 self._deadline = 0.0
                 self.lost.set()
