@@ -132,8 +132,8 @@ func renewBatchReportsEach(t *trial) {
 	overtaken := t.acquire(t.b, expired.key, t.long())
 	foreign := t.acquire(t.b, t.newKey(), t.long())
 	first, last := t.acquire(t.a, t.newKey(), t.long()), t.acquire(t.a, t.newKey(), t.long())
-	bad, strange := t.acquire(t.a, t.newKey(), t.long()), t.acquire(t.a, t.newKey(), t.long())
-	strange.Lease = &strangeLease{strange.Lease}
+	bad := t.acquire(t.a, t.newKey(), t.long())
+	strange := &grant{Lease: &strangeLease{bad.Lease}}
 	badDeadline, foreignDeadline := bad.Deadline(), foreign.Deadline()
 
 	want := []struct {
