@@ -14,7 +14,7 @@ var sharedRenewalChecks = []Check{
 
 // readersRenewAtOnce renews several readers of each key at once, and lets their first TTL pass.
 func readersRenewAtOnce(t *trial) {
-	const keys, most = 3, 8
+	const keys, most = 2, 8
 	ways, n := t.renewals(), min(most, t.h.Many)
 	brief := t.passing()
 	t.inChunks(keys*len(ways), n, func(i int) {

@@ -78,14 +78,22 @@ func (q requests) inTwoSteps(ctx context.Context, l *kit.Life, ttl time.Duration
 
 // asksToResume makes the request of a Resume, or two requests as a bug.
 func (c *client) asksToResume(ctx context.Context, r backend.Request, sent time.Time) (
-	token uint64, held bool, err error,
+	_ uint64, held bool, err error,
 ) {
-	if r.Shared || !c.is(resumeLooks) {
-		err = c.do(ctx, func() { token, held = c.server.resume(c, r, sent) })
-		return token, held, err
+	looks := !r.Shared && c.is(resumeLooks)
+	var token uint64 // not a result: a late reply may still write to it
+	var found bool
+	if err := c.do(ctx, func() {
+		if looks {
+			token, found = c.server.token(r.Key, r.Owner)
+		} else {
+			token, found = c.server.resume(c, r, sent)
+		}
+	}); err != nil {
+		return 0, false, err
 	}
-	if err = c.do(ctx, func() { token, held = c.server.token(r.Key, r.Owner) }); err == nil && held {
+	if looks && found {
 		err = c.do(ctx, func() { c.server.setTTL(r.Key, r.TTL) })
 	}
-	return token, held, err
+	return token, found, err
 }

@@ -27,7 +27,9 @@ const inBatch = "RenewBatch"
 
 // skips reports whether err may mean that r is a batch that has skipped a lease, because another renewal of it was under
 // way.
-func (r renewal) skips(err error) bool { return r.what == inBatch && errors.Is(err, backend.ErrUnavailable) }
+func (r renewal) skips(err error) bool {
+	return r.what == inBatch && errors.Is(err, backend.ErrUnavailable)
+}
 
 // eachRenewal runs f n times for each way to renew a lease, as in inChunks.
 func (t *trial) eachRenewal(n int, f func(i int, way renewal)) {
