@@ -25,7 +25,7 @@ func (t *trial) renewals() []renewal {
 
 const inBatch = "RenewBatch"
 
-// skips reports whether err may mean that r is a batch that has skipped a lease, because another renewal of it was under
+// skips reports whether err may mean that r is a batch that has skipped a lease because another renewal of it was under
 // way.
 func (r renewal) skips(err error) bool {
 	return r.what == inBatch && errors.Is(err, backend.ErrUnavailable)
