@@ -133,6 +133,7 @@ func renewBatchReportsEach(t *trial) {
 	foreign := t.acquire(t.b, t.newKey(), t.long())
 	first, last := t.acquire(t.a, t.newKey(), t.long()), t.acquire(t.a, t.newKey(), t.long())
 	bad := t.acquire(t.a, t.newKey(), t.long())
+	strange := &grant{Lease: &strangeLease{bad.Lease}}
 	badDeadline, foreignDeadline := bad.Deadline(), foreign.Deadline()
 
 	want := []struct {
@@ -144,8 +145,11 @@ func renewBatchReportsEach(t *trial) {
 		{"live lease", first, 2 * t.long(), nil},
 		{"expired lease", expired, 2 * t.long(), backend.ErrLost},
 		{"lease with TTL 0", bad, 0, backend.ErrInvalid},
+		{"lease with a negative TTL", bad, -time.Second, backend.ErrInvalid},
+		{"lease with a TTL over MaxTTL", bad, t.longest() + 1, backend.ErrInvalid},
 		{"released lease", released, 2 * t.long(), backend.ErrLost},
 		{"lease of another client", foreign, 2 * t.long(), backend.ErrInvalid},
+		{"lease of another type", strange, 2 * t.long(), backend.ErrInvalid},
 		{"live lease", last, 2 * t.long(), nil},
 	}
 	var batch []backend.Renewal
@@ -197,6 +201,9 @@ func renewBatchReportsEach(t *trial) {
 	t.batchesOfOneKey(batcher)
 	t.twiceInBatch(batcher)
 }
+
+// A strangeLease is a lease of no store.
+type strangeLease struct{ backend.Lease }
 
 // batchOfOne renews g in a batch of one lease.
 func (t *trial) batchOfOne(ctx context.Context, g *grant, ttl time.Duration) error {

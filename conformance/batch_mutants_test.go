@@ -19,6 +19,30 @@ var batchMutants = []mutant{
 	{"unanswered shorter batch is not counted", "LateShorterRenewIsCounted"},
 	{"loss that a batch hears of ends no lease", "EvictedBatchSparesNewHolder"},
 	{"loss that a batch hears of ends no lease whose key is held", "EvictedBatchSparesNewHolder"},
+	{"batch that meets a release takes the key again", "RenewRacesRelease"},
+	{"batch takes a negative TTL", "RenewBatchReportsEach"},
+	{"batch takes a TTL over MaxTTL", "RenewBatchReportsEach"},
+	{"batch takes every lease for its own", "RenewBatchReportsEach"},
+}
+
+// retakes reports whether a renewal of a released lease acquires the free key again, as a bug of batches.
+func (s *server) retakes(e *entry, owner string, c *client) bool {
+	_, batch := c.narrow.inBatch.Load(owner)
+	return batch && e.gaveUp == owner && s.is("batch that meets a release takes the key again")
+}
+
+// takesBad makes the leases and TTLs of a batch valid, as a bug.
+func (c *client) takesBad(renewals []backend.Renewal) {
+	for i, r := range renewals {
+		switch {
+		case r.TTL < 0 && c.is("batch takes a negative TTL"):
+			renewals[i].TTL = shortest
+		case r.TTL > backend.MaxTTL && c.is("batch takes a TTL over MaxTTL"):
+			renewals[i].TTL = backend.MaxTTL
+		case c.is("batch takes every lease for its own"):
+			_ = r.Lease.(*kit.Life)
+		}
+	}
 }
 
 // batchBehindBack applies the bugs in which a batch renews a lease without informing its Life. done reports whether err

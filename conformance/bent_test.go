@@ -33,6 +33,9 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 	if b := c.bendAlone(life); b != nil {
 		return b
 	}
+	if o := c.oddly(life, r.Wait, false); o != nil {
+		return o
+	}
 	b := &bent{Life: life, c: c, lost: make(chan struct{})}
 	closeAt := func(d time.Duration) { time.AfterFunc(d, func() { close(b.lost) }) }
 	switch c.server.bug {

@@ -29,6 +29,8 @@ var busyMutants = []mutant{
 	{"one lease less than MaxLeases", "MaxLeasesAreGranted"},
 	{"one more than MaxLeases is busy", "MaxLeasesAreGranted"},
 	{"wait beside MaxLeases fails at once", "MaxLeasesAreGranted"},
+	{resumeCounts, "MaxLeasesAreGranted"},
+	{resumeCountsExpired, "MaxLeasesAreGranted"},
 
 	{"turn of a frozen waiter lasts for seconds", "FrozenWaitersDelayNextBriefly"},
 	{"expiry wakes nobody", "FrozenWaitersDelayNextBriefly"},
@@ -133,6 +135,33 @@ func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(*
 			c.held[owner] = life.Key()
 		}
 	}, nil
+}
+
+const (
+	resumeCounts        = "resumed lease counts among MaxLeases for ever"
+	resumeCountsExpired = "resumed lease counts among MaxLeases until it is released"
+)
+
+// countsResumed counts a resumed lease among MaxLeases, as a bug.
+func (c *client) countsResumed(life *kit.Life) {
+	if !c.is(resumeCounts, resumeCountsExpired) {
+		return
+	}
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	if c.taking == nil {
+		c.taking, c.held = make(map[string]bool), make(map[string]string)
+	}
+	c.taking[life.Owner()] = true
+}
+
+// forgetsResumed ends the count of a released lease, if it was counted until then.
+func (c *client) forgetsResumed(life *kit.Life) {
+	if c.is(resumeCountsExpired) {
+		c.server.mu.Lock()
+		defer c.server.mu.Unlock()
+		delete(c.taking, life.Owner())
+	}
 }
 
 // takes reports whether c holds fewer than most leases. If so, it counts one more attempt, by owner.

@@ -208,6 +208,9 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	if c.is("broken connection parks the waiter") || r.Shared && c.is("broken connection parks a waiting reader") {
 		cut = nil
 	}
+	if c.server.deaf() {
+		turn = nil
+	}
 	var tired, impatient <-chan time.Time
 	if c.is("waiter gives up after its TTL") {
 		tired = time.After(r.TTL)

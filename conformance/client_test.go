@@ -77,6 +77,9 @@ func (c *client) isOlder() bool {
 
 // do sends a request, with a short delay. The server serves the request even if nobody waits for the reply any more.
 func (c *client) do(ctx context.Context, serve func()) error {
+	if err := c.server.hungUp(); err != nil {
+		return err
+	}
 	if c.wire != nil {
 		return c.exchange(ctx, serve)
 	}
@@ -126,7 +129,7 @@ func (c *client) Guarantees() backend.Guarantees {
 		"broken lease counts among MaxLeases", "cancelled wait for its turn among MaxLeases takes its turn along",
 		"wait for its turn among MaxLeases ignores its context",
 		"cancelled wait for its turn among MaxLeases is ErrClosed",
-		"Close leaves a wait for its turn among MaxLeases waiting",
+		"Close leaves a wait for its turn among MaxLeases waiting", resumeCounts, resumeCountsExpired,
 		"limited"):
 		g.MaxLeases = mostLeases
 	case c.is("deadline stands at MaxSilence"):
@@ -181,12 +184,13 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	asked := renewals
 	defer c.silences(asked)()
 	renewals = straight(renewals)
+	c.takesBad(renewals)
 	if len(renewals) == 1 {
 		if err, done := c.batchBehindBack(ctx, renewals[0].Lease.(*kit.Life), renewals[0].TTL); done {
 			return []error{err}
 		}
 	}
-	answered := c.hangs(asked)
+	answered, watched := c.hangs(asked), watchesBatch(asked)
 	hidden := make(map[backend.Lease]error)
 	errs := c.leases.RenewBatch(ctx, renewals, func(ctx context.Context, lives []*kit.Life, ttls []time.Duration) (
 		granted []time.Duration, errs []error,
@@ -231,6 +235,7 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 		}
 	}
 	answered()
+	watched(errs)
 	c.anchorsLate(asked, errs)
 	errs = c.answersOfBatch(errs)
 	if c.is("batch reports errors of lost leases only once") {
@@ -249,6 +254,8 @@ func (c *client) Close() error {
 	switch {
 	case !first && c.is("second Close is an error"):
 		return fmt.Errorf("%w already", backend.ErrClosed)
+	case !first:
+		c.server.closesAgain()
 	case c.is("Close leaves a goroutine") && first:
 		go func() { <-c.server.stop }()
 	case c.is("tokens are forgotten with the last client") && first:
@@ -262,6 +269,7 @@ func (c *client) Close() error {
 	if first {
 		close(c.done)
 		c.server.closeAlone(c)
+		c.server.closesHelpfully(c)
 		if c.is("close of a client ends what it has resumed") {
 			c.endsResumed()
 		}
@@ -297,6 +305,14 @@ type requests struct{ c *client }
 func (q requests) Guarantees() backend.Guarantees { return q.c.Guarantees() }
 
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
+	if done, err := q.inTwoSteps(ctx, l, ttl); done {
+		return ttl, err
+	}
+	joined, end := q.c.joins(l)
+	if joined {
+		return ttl, q.c.do(ctx, func() {})
+	}
+	defer end()
 	var ok bool
 	var refused error
 	if q.c.wire != nil && !l.Shared() && q.c.is("renewal takes the TTL away first") {
@@ -354,6 +370,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	if !ok {
 		return backend.ErrLost
 	}
+	q.c.forgetsResumed(l)
 	q.c.keep("client keeps released leases", l)
 	if l.Shared() {
 		q.c.keep("client keeps released readers", l)

@@ -128,8 +128,12 @@ func closeEndsLeases(t *trial) {
 	long := t.acquire(c, t.newKey(), t.long())
 	released := t.acquire(c, t.newKey(), t.long())
 	t.release(released)
+	kept := []*grant{long}
+	if t.g.Shared {
+		kept = append(kept, t.read(c, t.newKey(), t.long()))
+	}
 	t.closes(c)
-	for _, l := range []*grant{g, long} {
+	for _, l := range append(kept, g) {
 		if !l.gone() {
 			t.fatalf("Lost is not closed when Close returns")
 		}
@@ -137,8 +141,30 @@ func closeEndsLeases(t *trial) {
 	if released.gone() {
 		t.fatalf("Close closed Lost of a lease that was released cleanly")
 	}
+	if !t.mayEndLeases() {
+		for _, l := range kept {
+			t.keptBeyondClose(l)
+		}
+	}
 	t.outlast(t.lastRefusal(g.after, g.ttl))
 	t.free(t.b, t.key, "after the TTL of a lease whose client was closed")
+}
+
+// keptBeyondClose fails unless the store still holds the key of g, whose client was closed long before its TTL.
+func (t *trial) keptBeyondClose(g *grant) {
+	begun := time.Now()
+	r := backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.long()}
+	_, err := t.request(t.ctx, t.b, r)
+	t.lateOnTimeout(err, begun)
+	switch end := backend.Deadline(g.before, t.kept(g.ttl)); {
+	case errors.Is(err, backend.ErrHeld):
+	case err != nil:
+		t.breaksText(refuseRule, "Acquire of a key whose holder's client was closed: %v, want ErrHeld", err)
+	case !time.Now().Before(end):
+		t.tooLate("a lease ended before its key was requested")
+	default:
+		t.fatalf("Close has freed a key %v before the TTL ran out, while its holder may still be at work", time.Until(end))
+	}
 }
 
 func closeRefusesLaterCalls(t *trial) {
@@ -168,6 +194,20 @@ func closeRefusesLaterCalls(t *trial) {
 		t.isClosed(errs[0], "RenewBatch after Close")
 	}
 	t.closes(c)
+	t.servedBesideClosed()
+}
+
+// servedBesideClosed checks the trial's own clients after another one was closed several times.
+func (t *trial) servedBesideClosed() {
+	key := t.newKey()
+	t.free(t.a, key, "after another client was closed twice")
+	t.free(t.b, key, "after another client was closed twice")
+	g := t.acquire(t.a, key, t.long())
+	w := t.wait(t.b, key, t.long())
+	t.arrived(key, 1)
+	t.renew(g, t.long())
+	t.release(g)
+	t.release(w.granted(t, t.handOff(), "after release, when another client was closed twice"))
 }
 
 // closeFinishesReleases closes clients on a slow link while a release or a cleanup is under way. A Close that waited for

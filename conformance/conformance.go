@@ -214,7 +214,7 @@ func groups() []group {
 		topic("cuts", cutChecks, cutRefusalChecks, concurrentReleaseChecks, faultyHolderChecks, disconnectedChecks,
 			reconnectedChecks,
 			strandedChecks),
-		topic("late", replyChecks, lateChecks, lateRequestChecks),
+		topic("late", replyChecks, lateChecks, lateRequestChecks, slowRenewalChecks),
 		topic("partitions", partitionChecks, unreachableChecks),
 		topic("processes", processChecks),
 		topic("faults", faultChecks, restartChecks, restartDeadlineChecks, fullChecks, emptyChecks, clockStepChecks),

@@ -243,6 +243,8 @@ func renewAgainstRelease(t *trial) {
 
 // raceOneRenewal releases g while a renewal is under way, or about to be.
 func (t *trial) raceOneRenewal(g *grant, typical time.Duration) {
+	ways := t.renewals()
+	way := ways[rand.N(len(ways))]
 	t.together(2, func(i int) {
 		if rand.N(2) == 0 {
 			time.Sleep(rand.N(typical))
@@ -252,10 +254,10 @@ func (t *trial) raceOneRenewal(g *grant, typical time.Duration) {
 			return
 		}
 		begun := time.Now()
-		err := g.Renew(t.ctx, t.long())
+		err := way.renew(t.ctx, g, t.long())
 		t.lateOnTimeout(err, begun)
 		if err != nil && !errors.Is(err, backend.ErrLost) {
-			t.fatalf("Renew racing with Release: %v, want nil or ErrLost", err)
+			t.fatalf("%s racing with Release: %v, want nil or ErrLost", way.what, err)
 		}
 	})
 	t.isLost(g.Renew(t.ctx, t.long()), "Renew after Release")

@@ -27,6 +27,7 @@ var endingMutants = []mutant{
 	{"list under way ignores cancellation", "CancelledUnderWay"},
 	{"break under way ignores cancellation", "CancelledUnderWay"},
 	{"cancellation under way is reported as a timeout", "CancelledUnderWay"},
+	{"cancellation under way is reported as its cause alone", "CancelledUnderWay"},
 	{"attempt under way ignores cancellation", "FrozenStoreHonoursContext"},
 	{"Inspect under way ignores cancellation", "FrozenStoreHonoursContext"},
 

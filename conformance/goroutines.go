@@ -141,11 +141,12 @@ func leasesCostNoGoroutines(t *trial) {
 	first := t.acquire(t.a, t.key, t.long())
 	before := goroutines(t.label)
 	n := t.h.Many - 1
-	for i := range n {
+	grants := make([]*grant, n)
+	for i := range grants {
 		if t.g.Shared && i%2 == 0 {
-			t.read(t.a, t.newKey(), t.long())
+			grants[i] = t.read(t.a, t.newKey(), t.long())
 		} else {
-			t.acquire(t.a, t.newKey(), t.long())
+			grants[i] = t.acquire(t.a, t.newKey(), t.long())
 		}
 	}
 	const most = 16
@@ -153,7 +154,17 @@ func leasesCostNoGoroutines(t *trial) {
 		t.skipf("too few leases (Harness.Many) to measure")
 	}
 	t.waitForGoroutines(before+most, fmt.Sprintf("%d more leases held", n))
+	for _, g := range grants {
+		_ = g.Lost()
+		if notifier, ok := g.Lease.(backend.LossNotifier); ok {
+			notifier.OnLost(func() {})
+		}
+	}
+	t.waitForGoroutines(before+most, fmt.Sprintf("%d more leases held, with calls of Lost and OnLost", n))
 	t.refused(t.b, first)
+	t.inTurns(n, func(i int) { t.release(grants[i]) })
+	const grown = turns // goroutines of a connection pool
+	t.waitForGoroutines(before+most+grown, fmt.Sprintf("%d leases released, after calls of Lost and OnLost", n))
 }
 
 func endedWaitsLeakNoGoroutine(t *trial) {

@@ -25,6 +25,7 @@ func maxLeasesAreGranted(t *trial) {
 		t.skipf("Guarantees.MaxLeases is %d, more than this check holds", t.g.MaxLeases)
 	}
 	c := t.open()
+	t.resumesFor(c)
 	var mu sync.Mutex
 	var held []*grant
 	t.together(t.g.MaxLeases, func(int) {
@@ -77,6 +78,19 @@ func maxLeasesAreGranted(t *trial) {
 	last.fails(t, "Acquire waiting for its turn among MaxLeases at Close")
 	last.endsByClose(t, closing, "Acquire waiting for its turn among MaxLeases at Close")
 	t.outlast(t.lastRefusal(closing, ttl))
+}
+
+// resumesFor resumes leases by c that end by a release and by an expiry. Neither counts among MaxLeases of c any more.
+func (t *trial) resumesFor(c backend.Backend) {
+	if _, ok := c.(backend.Resumer); !ok {
+		return
+	}
+	ends := []func(resumed *grant){t.release, t.expire}
+	for i, ttl := range []time.Duration{t.long(), t.short()} {
+		first := t.acquire(t.b, t.newKey(), t.long())
+		ends[i](t.resume(c, first, ttl))
+		_ = first.Release(t.ctx) // its client does not know yet that the lease has ended
+	}
 }
 
 // hasRoom acquires a key by c, which may need some time to notice that one of its leases was broken.

@@ -17,7 +17,8 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, lastingMutants,
 	restartMutants,
 	queueEventMutants, reconnectMutants, reconnectLossMutants, sharedMutants, resumeMutants,
-	originMutants, seriesMutants, siblingMutants, exclusiveMutants, narrowMutants, narrowLossMutants)
+	originMutants, seriesMutants, siblingMutants, exclusiveMutants, narrowMutants, narrowLossMutants, lifeMutants,
+	closeMutants, twoStepMutants)
 
 var plainMutants = []mutant{
 	// guarantees

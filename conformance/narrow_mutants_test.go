@@ -75,6 +75,7 @@ type narrow struct {
 	awaited  sync.Map // the key whose waiters are notified after a cut; a single entry
 	seen     sync.Map // results of Inspect, by key
 	seenCuts sync.Map // cuts at the time of the result, by key
+	renewing sync.Map // keys of readers that are being renewed
 }
 
 // silence makes waiters find out by a timer that they have their turn, as a bug.

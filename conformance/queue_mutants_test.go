@@ -121,12 +121,15 @@ func (s *server) grantInCrowd(e *entry, ttl time.Duration) time.Duration {
 	return ttl
 }
 
-// straight returns renewals with each bent lease replaced by its Life.
+// straight returns renewals with each bent or odd lease replaced by its Life.
 func straight(renewals []backend.Renewal) []backend.Renewal {
 	renewals = slices.Clone(renewals)
 	for i, r := range renewals {
-		if b, ok := r.Lease.(*bent); ok {
-			renewals[i].Lease = b.Life
+		switch l := r.Lease.(type) {
+		case *bent:
+			renewals[i].Lease = l.Life
+		case *oddLife:
+			renewals[i].Lease = l.Life
 		}
 	}
 	return renewals

@@ -262,8 +262,11 @@ func (c *client) exchange(ctx context.Context, serve func()) error {
 	case <-answered:
 		return nil
 	case <-ctx.Done():
-		if c.is("cancellation under way is reported as a timeout") {
+		switch {
+		case c.is("cancellation under way is reported as a timeout"):
 			return context.DeadlineExceeded
+		case c.is("cancellation under way is reported as its cause alone"):
+			return context.Cause(ctx)
 		}
 		return kit.ContextError(ctx, nil)
 	case <-patience.C:

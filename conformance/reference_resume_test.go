@@ -47,14 +47,16 @@ func (c *client) Resume(ctx context.Context, r backend.Request) (backend.Lease, 
 	if l == nil {
 		return nil, nil
 	}
+	if o := c.oddly(l, false, true); o != nil {
+		return o, nil
+	}
 	return l, nil
 }
 
 func (c *client) resume(ctx context.Context, r backend.Request) (*kit.Life, error) {
 	g := kit.Grant{Sent: time.Now(), TTL: r.TTL}
-	var token uint64
-	var held bool
-	if err := c.do(ctx, func() { token, held = c.server.resume(c, r, g.Sent) }); err != nil {
+	token, held, err := c.asksToResume(ctx, r, g.Sent)
+	if err != nil {
 		switch {
 		case c.is("renewal extends nothing after a Resume without a reply"):
 			c.server.mu.Lock()
@@ -93,7 +95,16 @@ func (c *client) resume(ctx context.Context, r backend.Request) (*kit.Life, erro
 			c.server.releaseMode(r.Key, r.Owner, r.Shared)
 		}
 	}
-	return c.leases.Resume(r, g)
+	life, err := c.leases.Resume(r, g)
+	if err == nil && c.server.notifies() {
+		c.mu.Lock()
+		c.lives = append(c.lives, life)
+		c.mu.Unlock()
+	}
+	if err == nil {
+		c.countsResumed(life)
+	}
+	return life, err
 }
 
 // endsResumed releases the leases that the client has resumed, as a bug of Close.

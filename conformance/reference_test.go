@@ -24,22 +24,23 @@ type server struct {
 	inFlight atomic.Int64 // requests in flight
 	calls    atomic.Int64 // calls of a wrongStore
 
-	mu       sync.Mutex
-	keys     map[string]*entry
-	tokens   map[string]uint64 // outlives a restart
-	clients  int
-	kick     chan struct{} // closed by a restart, which makes waiters repeat their requests
-	emptied  int           // number of times that it has lost its data
-	restarts int           // number of restarts
-	nth      int           // counts events, for bugs that affect one event in n
-	full     bool          // there is no room for more leases
-	lastTTL  time.Duration // of the last grant of any key
-	stepped  time.Duration // the sum of the steps of the clock
-	records  int64         // number of records that a bug has left
-	apart    bool          // a member has returned and not caught up; only hooks use this field
-	ended    []endedReader // shared leases that have expired
-	slot     int64         // the present tenth of a second
-	swept    int           // leases that the store has tried to end in it
+	mu          sync.Mutex
+	keys        map[string]*entry
+	tokens      map[string]uint64 // outlives a restart
+	clients     int
+	kick        chan struct{} // closed by a restart, which makes waiters repeat their requests
+	emptied     int           // number of times that it has lost its data
+	restarts    int           // number of restarts
+	nth         int           // counts events, for bugs that affect one event in n
+	full        bool          // there is no room for more leases
+	lastTTL     time.Duration // of the last grant of any key
+	stepped     time.Duration // the sum of the steps of the clock
+	records     int64         // number of records that a bug has left
+	closedTwice bool          // a client was closed a second time
+	apart       bool          // a member has returned and not caught up; only hooks use this field
+	ended       []endedReader // shared leases that have expired
+	slot        int64         // the present tenth of a second
+	swept       int           // leases that the store has tried to end in it
 
 	released  map[string]bool // keys and owners of released shared leases, as a bug
 	withdrawn sync.Map        // how owners whose clients cleaned up after them had ended: "cancelled", "abandoned"
@@ -85,6 +86,7 @@ type entry struct {
 	lastTTL       time.Duration  // of the last grant or renewal
 	leftNow       bool           // a waiter has left the queue during the lease
 	beforeRestart bool           // the lease is older than a restart
+	inBatch       bool           // the last renewal was one of a batch
 }
 
 // A place is a waiter's place in a queue.
@@ -263,7 +265,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	e.granted, e.cuts, e.restored = now, c.contact.cuts.Load(), false
 	e.resumedBy, e.clients, e.renewals, e.unsureResume = nil, 0, 0, false
 	e.tokenUntil, e.lastTTL = now.Add(2*r.TTL), r.TTL
-	e.leftNow, e.beforeRestart = false, false
+	e.leftNow, e.beforeRestart, e.inBatch = false, false, false
 	s.grantedAfter(e, r, end)
 	s.keptWithLongest(e)
 	s.armLocked(key, e)
@@ -413,7 +415,7 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	s.revives(e, owner, c)
 	owns := s.isOf(e.owner, owner, "renewal")
 	switch {
-	case e.owner == "" && s.is("renew takes a free key"):
+	case e.owner == "" && (s.is("renew takes a free key") || s.retakes(e, owner, c)):
 		e.owner, e.client = owner, c
 	case s.meansOther(e, owner, "renewal prolongs"), s.meansOther(e, owner, "renewal"):
 	case e.owner != "" && s.is("renew ignores the owner",
@@ -452,7 +454,8 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	before := e.expires
 	e.expires = now.Add(s.keepRenewed(ttl))
 	e.renewed = now
-	if _, batch := c.narrow.inBatch.Load(owner); batch && e.expires.Before(before) &&
+	_, batch := c.narrow.inBatch.Load(owner)
+	if e.inBatch = batch; batch && e.expires.Before(before) &&
 		s.is("batch that shortens a lease sets no timer") {
 		return true
 	}

@@ -28,10 +28,11 @@ func removedHolderIsNotified(t *trial) {
 	if len(removals) == 0 {
 		t.lacks(needsEvict, "nothing removes leases: the store is no Breaker, and the harness has no Evict hook")
 	}
-	ways := []struct {
+	type way struct {
 		of   string
 		hold func() *grant
-	}{
+	}
+	ways := []way{
 		{"a lease just granted", func() *grant { return t.acquire(t.a, t.newKey(), t.long()) }},
 		{"a lease held for a while", func() *grant { return t.heldAwhile() }},
 		{"a renewed lease", func() *grant {
@@ -42,10 +43,19 @@ func removedHolderIsNotified(t *trial) {
 		{"a lease that was waited for", func() *grant { return t.waitedFor(t.long()) }},
 	}
 	if t.g.Shared {
-		ways = append(ways, struct {
-			of   string
-			hold func() *grant
-		}{"a reader's lease", func() *grant { return t.read(t.a, t.newKey(), t.long()) }})
+		ways = append(ways, way{"a reader's lease", func() *grant { return t.read(t.a, t.newKey(), t.long()) }})
+	}
+	if _, ok := t.a.(backend.BatchRenewer); ok {
+		ways = append(ways, way{"a lease renewed in a batch", func() *grant {
+			g := t.heldAwhile()
+			t.renewInBatch(g, 2*t.long())
+			return g
+		}})
+	}
+	if _, ok := t.a.(backend.Resumer); ok {
+		ways = append(ways, way{"a resumed lease", func() *grant {
+			return t.resume(t.a, t.acquire(t.b, t.newKey(), t.long()), t.long())
+		}})
 	}
 	if b, ok := t.b.(backend.Breaker); ok {
 		t.sparesNext(b)

@@ -22,6 +22,8 @@ var removedMutants = []mutant{
 	{"removal by Break is reported by a renewal alone", "RemovedHolderIsNotified"},
 	{"removal of a renewed lease is reported by a renewal alone", "RemovedHolderIsNotified"},
 	{"removal of a lease that was waited for is reported by a renewal alone", "RemovedHolderIsNotified"},
+	{"removal of a lease renewed in a batch is reported by a renewal alone", "RemovedHolderIsNotified"},
+	{"removal of a resumed lease is reported by a renewal alone", "RemovedHolderIsNotified"},
 	{"removal of one lease is reported to every holder of its client", "RemovedHolderIsNotified"},
 	{"removal is reported and nothing removed", "RemovedHolderIsNotified"},
 	{"OnLost is not called when the store reports the loss", "RemovedHolderIsNotified"},
@@ -37,10 +39,20 @@ func (s *server) notifies() bool {
 		slices.ContainsFunc(narrowLossMutants, is)
 }
 
-// notify returns a function that notifies the holder of e of a removal. A client behind a wire is notified once it is
-// connected.
+// notify returns a function that notifies the holder of e of a removal, and the client that has resumed the lease.
 func (s *server) notify(e *entry, broken bool) func() {
-	c, owner := e.client, e.owner
+	holder := s.notifyClient(e.client, e, broken)
+	if e.resumedBy == nil || e.resumedBy == e.client || s.is("removal of a resumed lease is reported by a renewal alone") {
+		return holder
+	}
+	resumer := s.notifyClient(e.resumedBy, e, broken)
+	return func() { holder(); resumer() }
+}
+
+// notifyClient returns a function that notifies client c of the removal of the lease of e. A client behind a wire is
+// notified once it is connected.
+func (s *server) notifyClient(c *client, e *entry, broken bool) func() {
+	owner := e.owner
 	switch {
 	case s.notifies() && c != nil && c.wire != nil:
 		return s.notifyThrough(c, e)
@@ -48,6 +60,7 @@ func (s *server) notify(e *entry, broken bool) func() {
 		s.is("removal is reported by a renewal alone"),
 		s.is("removal by Break is reported by a renewal alone") && broken,
 		s.is("removal of a renewed lease is reported by a renewal alone") && !e.renewed.IsZero(),
+		s.is("removal of a lease renewed in a batch is reported by a renewal alone") && e.inBatch,
 		s.is("removal of a lease that was waited for is reported by a renewal alone") && e.waited:
 		return func() {}
 	}

@@ -136,20 +136,20 @@ func renewRacesRelease(t *trial) {
 		rounds  = 50
 		atMost  = 3 * time.Second
 	)
-	end := time.Now().Add(atMost)
+	end, ways := time.Now().Add(atMost), t.renewals()
 	t.together(workers, func(int) {
 		key := t.newKey()
-		for range t.rounds(rounds, end) {
+		for round := range t.rounds(rounds, end) {
 			g := t.acquire(t.a, key, t.long())
-			t.raceRenewals(g)
+			t.raceRenewals(g, ways[round%len(ways)])
 			t.free(t.b, key, "after a Release that raced with renewals")
 		}
 	})
 }
 
 // raceRenewals renews g on several goroutines while another one releases g, until every renewal fails because of the
-// release.
-func (t *trial) raceRenewals(g *grant) {
+// release. A batch may skip a lease that is being renewed.
+func (t *trial) raceRenewals(g *grant, way renewal) {
 	const renewers = 3
 	t.together(renewers+1, func(i int) {
 		if i == renewers {
@@ -157,15 +157,19 @@ func (t *trial) raceRenewals(g *grant) {
 			t.release(g)
 			return
 		}
-		for {
+		for !t.ended() {
 			begun := time.Now()
-			err := g.Renew(t.ctx, t.long())
+			err := way.renew(t.ctx, g, t.long())
+			if way.skips(err) {
+				time.Sleep(rand.N(300 * time.Microsecond)) // sleeps: leaves the processor to the other renewals
+				continue
+			}
 			t.lateOnTimeout(err, begun)
 			if errors.Is(err, backend.ErrLost) {
 				return
 			}
 			if err != nil {
-				t.fatalf("Renew racing with Release: %v", err)
+				t.fatalf("%s racing with Release: %v", way.what, err)
 			}
 			moveClock(begun)
 		}
@@ -177,8 +181,9 @@ func (t *trial) raceRenewals(g *grant) {
 
 func renewRacesExpiry(t *trial) {
 	const keys, rounds = 12, 2
+	ways := t.renewals()
 	t.inChunks(keys, 1, func(i int) {
-		key := t.newKey()
+		key, way := t.newKey(), ways[i/2%len(ways)]
 		moment := 10 * time.Millisecond
 		if i%2 == 0 {
 			moment = t.short() / 3 // for a machine whose timers are late
@@ -186,9 +191,10 @@ func renewRacesExpiry(t *trial) {
 		for range rounds {
 			g := t.acquire(t.a, key, t.short())
 			w := t.wait(t.b, key, t.long())
-			time.Sleep(time.Until(g.Deadline()) + 2*time.Millisecond - rand.N(moment))
+			old := g.Deadline()
+			time.Sleep(time.Until(old) + 2*time.Millisecond - rand.N(moment))
 			before := time.Now()
-			err := g.Renew(t.ctx, t.short())
+			err := way.renew(t.ctx, g, t.short())
 			end := g.Deadline()
 			t.lateOnTimeout(err, before)
 			switch {
@@ -197,7 +203,9 @@ func renewRacesExpiry(t *trial) {
 			case err == nil && w.ended() && w.grant != nil && w.grant.after.Before(before):
 				t.fatalf("a renewal revived a lease %v after the next owner was granted the key", before.Sub(w.grant.after))
 			case err != nil && !errors.Is(err, backend.ErrLost):
-				t.fatalf("Renew at the last moment: %v, want nil or ErrLost", err)
+				t.fatalf("%s at the last moment: %v, want nil or ErrLost", way.what, err)
+			case err == nil:
+				t.outlivesDeadline(g, old, way)
 			}
 			next := w.granted(t, 2*t.g.Round(t.short())+t.handOff(), "after expiry")
 			if err == nil && next.after.Before(end) {
@@ -206,6 +214,15 @@ func renewRacesExpiry(t *trial) {
 			t.release(next)
 		}
 	})
+}
+
+// outlivesDeadline fails if Lost of g, which way has renewed in time, closes at the old deadline.
+func (t *trial) outlivesDeadline(g *grant, old time.Time, way renewal) {
+	time.Sleep(time.Until(old.Add(tick)))
+	end := g.Deadline()
+	if gone := g.gone(); gone && time.Now().Before(end) {
+		t.breaks(6, "Lost is closed %v before the deadline that a %s at the last moment has set", time.Until(end), way.what)
+	}
 }
 
 func renewRefusesBadTTL(t *trial) {

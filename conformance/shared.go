@@ -19,9 +19,8 @@ var needsShared = Need{"Guarantees.Shared",
 // sharedChecks returns the checks on shared leases. All of them need a store with Guarantees.Shared.
 func sharedChecks() [][]Check {
 	topics := [][]Check{sharedExclusionChecks, sharedOrderChecks, sharedQueueChecks, sharedWakeChecks, sharedTTLChecks,
-		sharedOwnershipChecks, sharedStaleChecks, sharedReportChecks, sharedFaultChecks, sharedProcessChecks,
-		sharedCrowdChecks,
-		sharedHistoryChecks}
+		sharedOwnershipChecks, sharedRenewalChecks, sharedStaleChecks, sharedReportChecks, sharedFaultChecks,
+		sharedProcessChecks, sharedCrowdChecks, sharedHistoryChecks}
 	for i, checks := range topics {
 		topics[i] = slices.Clone(checks)
 		for j, c := range checks {

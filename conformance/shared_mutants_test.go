@@ -116,6 +116,8 @@ var sharedMutants = []mutant{
 	{"stale release of a reader ends another", "LateReaderRequestsTouchNothing"},
 	{"stale release of a reader ends the writer", "LateReaderRequestsTouchNothing"},
 	{"readers are not renewed", "ReaderRenewalRacesExpiry"},
+	{readersOldTimer, "ReaderRenewalRacesExpiry"},
+	{joinsReaders, "ReadersRenewAtOnce"},
 	{"stale Renew is sent without owner", "StaleReaderSparesWriter"},
 	{"end of readers is noticed when they were to end as the writer came", "ReaderRenewalRacesExpiry"},
 	{"stale Release is sent without owner", "StaleReaderSparesWriter"},

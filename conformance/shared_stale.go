@@ -266,7 +266,8 @@ func readerRenewalRacesExpiry(t *trial) {
 			}
 			g := t.read(t.a, key, t.short())
 			w := t.wait(t.b, key, t.long())
-			time.Sleep(time.Until(g.Deadline()) + 2*time.Millisecond - rand.N(moment))
+			old := g.Deadline()
+			time.Sleep(time.Until(old) + 2*time.Millisecond - rand.N(moment))
 			before := time.Now()
 			err := way.renew(t.ctx, g, t.short())
 			end := g.Deadline()
@@ -278,6 +279,8 @@ func readerRenewalRacesExpiry(t *trial) {
 				t.fatalf("a renewal revived a reader %v after a writer was granted the key", before.Sub(w.grant.after))
 			case err != nil && !errors.Is(err, backend.ErrLost):
 				t.fatalf("%s at the last moment: %v, want nil or ErrLost", way.what, err)
+			case err == nil:
+				t.outlivesDeadline(g, old, way)
 			}
 			if beside != nil {
 				w.stillWaits(t, beside, t.rule)

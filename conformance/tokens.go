@@ -23,6 +23,7 @@ var tokenChecks = []Check{
 		Name:  "TokensOutliveClients",
 		Rule:  "rule 7: tokens strictly increase per key when every client was closed in between",
 		Needs: []Need{needsTokens},
+		alone: true, // no client of another check is open meanwhile
 		run:   tokensOutliveClients,
 	},
 	{

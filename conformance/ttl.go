@@ -156,14 +156,29 @@ func deadlineHasMargin(t *trial) {
 	for _, ttl := range []time.Duration{t.short(), 4 * t.short(), t.long(), 2 * t.long()} {
 		g := t.acquire(t.a, t.newKey(), ttl)
 		t.keepsDeadline(g, ttl, g.before, g.after, "Acquire")
-		if isMonotonic(time.Now()) && !isMonotonic(g.Deadline()) {
-			t.fatalf("the deadline has no reading of the monotonic clock, so that a step of the wall clock moves it")
-		}
+		t.onMonotonicClock(g, "Acquire")
 		longer := min(2*ttl, t.longest())
-		before := time.Now()
-		t.renew(g, longer)
-		t.keepsDeadline(g, longer, before, time.Now(), "Renew")
+		for _, way := range t.renewals() {
+			before := time.Now()
+			t.renewBy(g, longer, func() error { return way.renew(t.ctx, g, longer) })
+			t.keepsDeadline(g, longer, before, time.Now(), way.what)
+			t.onMonotonicClock(g, way.what)
+		}
 		t.release(g)
+	}
+	g := t.waitedFor(t.long())
+	t.onMonotonicClock(g, "Acquire that waited")
+	if _, ok := t.b.(backend.Resumer); ok {
+		t.onMonotonicClock(t.resume(t.b, g, t.long()), "Resume")
+	}
+	t.release(g)
+}
+
+// onMonotonicClock fails unless the deadline of g, which what has set, has a reading of the monotonic clock.
+func (t *trial) onMonotonicClock(g *grant, what string) {
+	if isMonotonic(time.Now()) && !isMonotonic(g.Deadline()) {
+		t.fatalf("after %s, the deadline has no reading of the monotonic clock, so that a step of the wall clock moves it",
+			what)
 	}
 }
 

@@ -89,12 +89,12 @@ func (t *trial) methods(c backend.Backend, held *grant) (all []method, keys []st
 func (t *trial) cancelsUnderWay(all []method, held *grant) {
 	const patience = 150 * time.Millisecond // enough to send the request, and shorter than the store's own timeouts
 	t.together(len(all), func(i int) {
-		ctx, cancel := context.WithCancel(t.ctx)
+		ctx, cancel := context.WithCancelCause(t.ctx)
 		begun := time.Now()
 		under := t.call(func() error { return all[i].do(ctx) })
 		time.Sleep(patience)
 		waited := time.Since(begun)
-		cancel()
+		cancel(errors.New("a cause, which a context's error does not stand for"))
 		what := all[i].name + " whose context was cancelled while its request was under way"
 		if err := under.ends(t, soon, what); !errors.Is(err, context.Canceled) && !t.excused(held, err) {
 			if waited > patience+stall && errors.Is(err, backend.ErrUnavailable) {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -17,9 +18,17 @@ type renewal struct {
 func (t *trial) renewals() []renewal {
 	ways := []renewal{{"Renew", func(ctx context.Context, g *grant, ttl time.Duration) error { return g.Renew(ctx, ttl) }}}
 	if _, ok := t.a.(backend.BatchRenewer); ok {
-		ways = append(ways, renewal{"RenewBatch", t.batchOfOne})
+		ways = append(ways, renewal{inBatch, t.batchOfOne})
 	}
 	return ways
+}
+
+const inBatch = "RenewBatch"
+
+// skips reports whether err may mean that r is a batch that has skipped a lease because another renewal of it was under
+// way.
+func (r renewal) skips(err error) bool {
+	return r.what == inBatch && errors.Is(err, backend.ErrUnavailable)
 }
 
 // eachRenewal runs f n times for each way to renew a lease, as in inChunks.
