@@ -17,7 +17,9 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, lastingMutants,
 	restartMutants,
 	queueEventMutants, reconnectMutants, reconnectLossMutants, sharedMutants, resumeMutants,
-	originMutants, seriesMutants, siblingMutants, exclusiveMutants, narrowMutants, narrowLossMutants)
+	originMutants, seriesMutants, siblingMutants, exclusiveMutants, narrowMutants, narrowLossMutants,
+	agedMutants, joinedCallMutants, calledAtCloseMutants, clockQueueMutants, nameMutants, hashMutants, manyKeyMutants,
+	silentStoreMutants, memberMutants)
 
 var plainMutants = []mutant{
 	// guarantees
