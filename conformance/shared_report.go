@@ -319,8 +319,10 @@ func sharedExtremesAreAccepted(t *trial) {
 	t.servesLongestNames(false, true)
 	for _, owner := range extremeOwners() {
 		g := t.readAs(t.a, t.newKey(), owner)
-		t.readersKeepOut([]*grant{g, t.read(t.b, g.key, t.long())}, "beside owner "+show(owner))
+		other := t.read(t.b, g.key, t.long())
+		t.readersKeepOut([]*grant{g, other}, "beside owner "+show(owner))
 		t.release(g)
+		t.release(other)
 	}
 	for _, ttl := range []time.Duration{t.longest(), 31 * 24 * time.Hour, 25 * 24 * time.Hour, time.Hour,
 		1900*time.Millisecond + t.g.MinTTL} {
