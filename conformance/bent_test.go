@@ -76,7 +76,7 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		"OnLost calls nothing that is registered after Close", "OnLost of a reader calls twice",
 		"renewal under way ignores cancellation", "batch's deadline counts from the answer",
 		"Renew that meets another ignores its context", "Release's timeout is a context's error",
-		keepsLater, losesSecond, silentBatch, silentRelease:
+		keepsLater, losesSecond, silentBatch, silentRelease, releaseBehind, renewJoins, renewOutlivesClose:
 	default:
 		return life
 	}
@@ -135,6 +135,12 @@ func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
 		ctx = context.WithoutCancel(ctx)
 	case met && b.is(keepsLater):
 		return b.renewLater(ctx, ttl)
+	case b.is(renewJoins):
+		return b.renewJoined(ctx, ttl)
+	case b.is(releaseBehind):
+		return b.renewStubbornly(ctx, ttl)
+	case b.is(renewOutlivesClose) && !b.c.leases.Closed():
+		return b.renewPastClose(ctx, ttl)
 	}
 	s := b.c.server
 	over := !time.Now().Before(b.Deadline())
@@ -184,6 +190,7 @@ func (b *bent) Release(ctx context.Context) error {
 	if b.alone != nil {
 		return b.releaseAlone(ctx)
 	}
+	b.waitsForRenewal()
 	b.silent.Store(b.is(silentRelease))
 	defer b.releasing.Add(-1)
 	if b.releasing.Add(1) > 1 && b.is(losesSecond) {

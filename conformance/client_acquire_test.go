@@ -61,7 +61,13 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if err != nil {
 		return nil, err
 	}
+	give, err := c.waitsIn(ctx, r)
+	if err != nil {
+		done(nil)
+		return nil, err
+	}
 	life, err := c.acquire(ctx, r)
+	give()
 	done(life)
 	if err != nil {
 		if c.is("context's error is hidden") && ctx.Err() != nil {
@@ -183,6 +189,7 @@ func (c *client) requestKey(ctx context.Context, r backend.Request) (answer, err
 // await waits for the turn of a waiter. If a broken connection or a restart may have cost the place, it returns
 // errAgain, and the same owner repeats its request.
 func (c *client) await(ctx context.Context, r backend.Request, a answer) (granted, error) {
+	c.listens(r.Key)
 	p, kicked, turn := a.place, a.kicked, (<-chan granted)(a.place.turn)
 	var cut <-chan struct{}
 	if a.conn != nil {
@@ -212,6 +219,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		turn = nil
 	}
 	var tired, impatient <-chan time.Time
+	tired, impatient = c.agedWait(ctx)
 	if c.is("waiter gives up after its TTL") {
 		tired = time.After(r.TTL)
 	}
@@ -229,6 +237,8 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	case g := <-turn:
 		c.looks(p)
 		c.looksNarrowly(p)
+		c.pausesLonger(p)
+		c.misses()
 		if err := c.atTurn(p); err != nil {
 			c.leave(r)
 			return granted{}, err

@@ -52,6 +52,9 @@ type client struct {
 	emptied int // how often the server had lost its data when the client was opened
 
 	narrow narrow
+	joints joints
+
+	listener listener
 }
 
 const requestTimeout = 5 * time.Second
@@ -80,6 +83,7 @@ func (c *client) do(ctx context.Context, serve func()) error {
 	if err := c.server.hungUp(); err != nil {
 		return err
 	}
+	serve = c.server.atRequest(serve)
 	if c.wire != nil {
 		return c.exchange(ctx, serve)
 	}
@@ -134,6 +138,8 @@ func (c *client) Guarantees() backend.Guarantees {
 		g.MaxLeases = mostLeases
 	case c.is("deadline stands at MaxSilence"):
 		g.MaxSilence = 200 * time.Millisecond
+	case c.is("waiter doubles its pause between polls each time"):
+		g.Wake = backend.WakePoll
 	}
 	return c.server.clocked(g)
 }
@@ -152,8 +158,8 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 		return h, err
 	}
 	ctx = c.only(ctx, "Inspect under way ignores cancellation")
-	var found backend.Holder // not h: a late reply may still write to found
-	if err := c.do(ctx, func() { found = c.server.inspect(key) }); err != nil {
+	found, err := c.inspectOddly(ctx, key)
+	if err != nil {
 		return h, err
 	}
 	h = c.inspectsNarrowly(key, found)
@@ -274,6 +280,7 @@ func (c *client) Close() error {
 			c.endsResumed()
 		}
 		c.hangsUpEarly()
+		c.waitsForDial()
 		if !c.is("Close leaves leases live", "Close leaves readers live") {
 			c.leases.Close()
 		}
@@ -315,11 +322,16 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	defer end()
 	var ok bool
 	var refused error
+	give, err := q.c.takes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer give()
 	if q.c.wire != nil && !l.Shared() && q.c.is("renewal takes the TTL away first") {
 		_ = q.c.exchange(ctx, func() { q.c.server.renew(l.Key(), l.Owner(), q.c, time.Hour) })
 		time.Sleep(time.Millisecond) // sleeps: the process may be killed meanwhile
 	}
-	err := q.c.do(ctx, func() {
+	err = q.c.do(ctx, func() {
 		if refused = q.c.server.refusal(l.Key(), "renewal"); refused == nil {
 			ok = q.c.renewed(l, ttl)
 		}

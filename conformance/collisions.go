@@ -41,8 +41,13 @@ type collision struct {
 func collisions(prefix string) (all []collision) {
 	table := make([]candidate, candidateSlots)
 	for i, h := range hashes() {
+		begin := prefix + strconv.Itoa(i) + "-" // no key is in two pairs
+		if h.ends[0] != "" {
+			all = append(all, collision{h.name, begin + h.ends[0], begin + h.ends[1]})
+			continue
+		}
 		clear(table)
-		all = append(all, collide(h, prefix+strconv.Itoa(i)+"-", table)) // no key is in two pairs
+		all = append(all, collide(h, begin, table))
 	}
 	return all
 }

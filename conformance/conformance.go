@@ -13,7 +13,7 @@
 // Every check has a name, the rule it proves, and what it needs: a guarantee of the store, or a hook of the [Harness]
 // that causes a failure. A check whose need is not met is skipped with the reason. Each check uses fresh random keys
 // and two independent clients, so that checks can run in parallel, even on a store that others use. Only
-// KeysThatLookAlike also holds a few keys that cannot be fresh, such as ".", "7" and "*", for a moment.
+// KeysThatLookAlike also holds a few keys that cannot be fresh, such as ".", "7" and "tokens", for a moment.
 //
 // # What a failure means
 //
@@ -163,6 +163,8 @@ type Check struct {
 
 	// alone marks a check that makes faults. No other check runs at the same time.
 	alone bool
+	// lasts is how long the check waits in any case. Its time limit is longer by that.
+	lasts time.Duration
 	run   func(t *trial)
 }
 
@@ -194,30 +196,32 @@ func topic(name string, checks ...[]Check) group {
 func groups() []group {
 	return []group{
 		topic("guarantees", guaranteeChecks),
+		topic("aged", agedChecks),
 		topic("exclusion", exclusionChecks),
 		topic("histories", historyChecks),
 		topic(sharedGroup, sharedChecks()...),
-		topic("crowds", crowdChecks, inFlightChecks, maxLeasesChecks),
+		topic("crowds", crowdChecks, manyKeyChecks, inFlightChecks, maxLeasesChecks),
 		topic("ttl", ttlChecks, numberChecks, minTTLChecks),
 		topic("ownership", ownershipChecks, likenessChecks, originChecks),
 		topic("resume", resumeGroupChecks()),
 		topic("renewal", renewalChecks, concurrentRenewalChecks, seriesChecks, batchChecks, batchFrameChecks),
 		topic("loss", lossChecks, lossCallbackChecks, removedChecks),
 		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks, queueEventChecks),
-		topic("cancel", cancelChecks, underWayChecks, secondRenewalChecks),
+		topic("cancel", cancelChecks, underWayChecks, secondRenewalChecks, joinedCallChecks),
 		topic("tokens", tokenChecks),
 		topic("keys", keyChecks, waitedKeyChecks, servedKeyChecks, collisionChecks, inputChecks),
 		topic("inspect", inspectChecks, reservedChecks, operateChecks, operateRaceChecks, operateEndedChecks,
 			listChecks),
-		topic("close", closeChecks, goroutineChecks, connectionChecks, lastingChecks),
+		topic("close", closeChecks, calledAtCloseChecks, goroutineChecks, connectionChecks, lastingChecks),
 		topic("evict", evictChecks),
 		topic("cuts", cutChecks, cutRefusalChecks, concurrentReleaseChecks, faultyHolderChecks, disconnectedChecks,
 			reconnectedChecks,
 			strandedChecks),
 		topic("late", replyChecks, lateChecks, lateRequestChecks, slowRenewalChecks),
 		topic("partitions", partitionChecks, unreachableChecks),
-		topic("processes", processChecks),
-		topic("faults", faultChecks, restartChecks, restartDeadlineChecks, fullChecks, emptyChecks, clockStepChecks),
+		topic("processes", processChecks, clockQueueChecks),
+		topic("faults", silentStoreChecks, faultChecks, restartChecks, restartDeadlineChecks, fullChecks, emptyChecks,
+			clockStepChecks),
 		topic("members", memberChecks),
 	}
 }

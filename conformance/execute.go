@@ -23,15 +23,16 @@ type Options struct {
 	// how many checks run at once; the default is 8, more if they mostly wait for long TTLs, fewer if the server has room
 	// for few leases
 	Parallel int
-	Timeout  time.Duration // of one check; the default follows from the store's MinTTL and MaxLate
+	Timeout  time.Duration // of one check, on top of long waits; the default follows from the store's MinTTL and MaxLate
 	Began    func(Check)   // called when a check begins, unless it is skipped before; calls may overlap
 	Observe  func(Result)  // called with the result of each check, one call at a time
 	// called before the first check if the suite waits for the store to become ready, with the reason (backend.Readiness)
 	NotReady func(error)
 
 	// Short shortens the longest checks. Only the first of Members fails, random histories are half as long, and checks
-	// for the remains of ended leases release 5,000 leases instead of 20,000. With Core, it also excludes the checks that
-	// take the most processor time, except those of Extra.
+	// for the remains of ended leases release 5,000 leases instead of 20,000. AgedThingsStand, which waits for 35 seconds,
+	// is skipped unless time is fake (RunInBubble). With Core, it also excludes the checks that take the most processor
+	// time, except those of Extra.
 	Short bool
 }
 

@@ -23,3 +23,11 @@ func BenchmarkCollisions(b *testing.B) {
 		collisions("conformance-0123456789abcdef-")
 	}
 }
+
+func TestMurmur3(t *testing.T) {
+	for key, want := range map[string]uint32{"": 0, "test": 0xba6bd213, "hello": 0x248bfa47, "Hello, world!": 0xc0363e43} {
+		if got := murmur3([]byte(key)); got != want {
+			t.Errorf("%q: %#x, want %#x", key, got, want)
+		}
+	}
+}

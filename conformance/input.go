@@ -16,8 +16,9 @@ var inputChecks = []Check{
 	},
 	{
 		Name: "ExtremesAreAccepted",
-		Rule: "every store takes TTLs from a nanosecond to Guarantees.MaxTTL and owners up to MaxOwnerLen",
-		run:  extremesAreAccepted,
+		Rule: "every store takes TTLs from a nanosecond to Guarantees.MaxTTL and owners up to MaxOwnerLen, of any " +
+			"characters, also with the longest key",
+		run: extremesAreAccepted,
 	},
 }
 
@@ -67,9 +68,8 @@ func badInputIsRefused(t *trial) {
 }
 
 func extremesAreAccepted(t *trial) {
-	for _, owner := range []string{
-		"o", strings.Repeat("o", backend.MaxOwnerLen), "4f0c@web-3:4711", "name with blanks, commas; and \"quotes\" {}/\\%",
-	} {
+	t.servesLongestNames(false, false)
+	for _, owner := range extremeOwners() {
 		begun := time.Now()
 		g, err := t.request(t.ctx, t.a, backend.Request{Key: t.newKey(), Owner: owner, TTL: t.long()})
 		t.lateOnTimeout(err, begun)

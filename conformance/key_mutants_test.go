@@ -17,6 +17,9 @@ var keyMutants = []mutant{
 	{"batch finds no keys that are no text", "KeysAreBytes"},
 	{"batch finds no key over 250 bytes", "KeysAreLong"},
 
+	{"key seq is the store's own", "KeysThatLookAlike"},
+	{"lease of the key tokens ends all tokens", "KeysThatLookAlike"},
+
 	{"waiters are queued by keys in lower case", "OddKeysAreWaitedFor"},
 	{"waiter leaves the queue of its key in lower case", "OddKeysAreWaitedFor"},
 	{"wait for a key over 255 bytes fails", "OddKeysAreWaitedFor"},
@@ -52,8 +55,15 @@ func (s *server) queueOf(key string, bug string) *entry {
 
 // mayWait returns the error of a wait for r's key, or nil.
 func (s *server) mayWait(r backend.Request) error {
-	if s.is("wait for a key over 255 bytes fails") && r.Wait && len(r.Key) > 255 {
+	switch {
+	case s.is("wait for a key over 255 bytes fails") && r.Wait && len(r.Key) > 255:
 		return errors.New("name too long")
+	case s.is("wait for the longest key by the longest owner fails") && r.Wait && isLongest(r),
+		s.is("waiting reader of the longest key with the longest owner fails") && r.Wait && r.Shared && isLongest(r):
+		return errors.New("row too long")
+	case s.is("owner with a character of 4 bytes is refused") && hasLongCharacter(r.Owner),
+		s.is("reader's owner with a character of 4 bytes is refused") && r.Shared && hasLongCharacter(r.Owner):
+		return errors.New("incorrect string value")
 	}
 	return nil
 }

@@ -266,7 +266,11 @@ func (t *trial) fixedKeys() {
 		".", "..", "...", "/", "//", "/.", "./", " ", "  ", "\t", "\x00", "0", "00", "-0", "7", "007", "\ufeff",
 		"\ufeff\ufeff", "~", "*", "?",
 		"%", "_",
+		// names that a store might use for data of its own
+		"token", "tokens", "counter", "fence", "fencing", "seq", "meta", "schema_version", "waiters",
 	}
+	before := t.acquire(t.a, t.key, t.long())
+	t.release(before)
 	for keys := range slices.Chunk(keys, t.h.Many) {
 		owners, keyOf := make([]string, len(keys)), make(map[string]string)
 		for i, key := range keys {
@@ -281,6 +285,9 @@ func (t *trial) fixedKeys() {
 			if err != nil && !errors.Is(err, backend.ErrHeld) && !errors.Is(err, backend.ErrLost) {
 				t.fatalf("key %s: Acquire: %v", show(keys[i]), err)
 			}
+			if errors.Is(err, backend.ErrHeld) {
+				t.isSomebodys(keys[i])
+			}
 			grants[i] = g
 		})
 		t.inTurns(len(keys), func(i int) {
@@ -294,4 +301,28 @@ func (t *trial) fixedKeys() {
 			}
 		}
 	}
+	after := t.free(t.b, t.key, "after leases of keys that a store might use itself")
+	if t.g.Fencing > backend.FencingNone && after.Token() <= before.Token() {
+		t.breaks(7, "token %d after %d, and leases of keys that a store might use itself", after.Token(), before.Token())
+	}
+}
+
+// isSomebodys fails if attempts at key are refused time after time, and Inspect says each time that nobody holds it.
+func (t *trial) isSomebodys(key string) {
+	const attempts = 8
+	for range attempts {
+		if t.inspect(key).Held() {
+			return
+		}
+		time.Sleep(tick)
+		g, err := t.attempt(t.a, key, t.short())
+		if err == nil {
+			_ = g.Release(t.ctx)
+		}
+		if !errors.Is(err, backend.ErrHeld) {
+			return
+		}
+	}
+	t.breaks(8, "key %s is refused %d times, and Inspect says each time that nobody holds it: the store may use it itself",
+		show(key), attempts)
 }

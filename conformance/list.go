@@ -146,6 +146,21 @@ func listIsComplete(t *trial) {
 		t.fatalf("List, after other keys were released, %s", missing)
 	}
 	t.inTurns(len(held), func(i int) { _ = held[i].Release(t.ctx) })
+	t.listsLongKeys(lister)
+}
+
+// listsLongKeys lists keys of odd bytes that are longer than 64 KiB together.
+func (t *trial) listsLongKeys(lister backend.Lister) {
+	const most, size = 160, 1000
+	prefix, held := t.newKey()+"/", make([]*grant, min(most, t.h.Many))
+	t.inTurns(len(held), func(i int) {
+		key := fmt.Sprintf("%s%05d", prefix, i)
+		held[i] = t.acquire(t.client(i), key+strings.Repeat("\xff\x00/é", size)[:size-len(key)], t.long())
+	})
+	if missing := misses(t.list(lister, prefix), held); missing != "" {
+		t.fatalf("List of keys of %d odd bytes %s", size, missing)
+	}
+	t.inTurns(len(held), func(i int) { t.release(held[i]) })
 }
 
 func listComparesBytes(t *trial) {

@@ -13,6 +13,7 @@ import (
 var listMutants = []mutant{
 	{"list ends at 100 keys", "ListIsComplete"},
 	{"list ends at 1000 keys", "ListIsComplete"},
+	{"list ends at 64 KiB", "ListIsComplete"},
 	{"next page of a list begins with the last key again", "ListIsComplete"},
 	{"pages of a list are counted by keys", "ListIsComplete"},
 	{"list returns keys that somebody has only inspected", "ListIsComplete"},
@@ -35,6 +36,7 @@ const pageLen = 64
 
 // listPages reads the keys that begin with prefix, page by page.
 func (c *client) listPages(ctx context.Context, prefix string) (keys []string, err error) {
+	size := 0
 	for after := ""; ; {
 		var page []string
 		n := len(keys)
@@ -46,8 +48,11 @@ func (c *client) listPages(ctx context.Context, prefix string) (keys []string, e
 			}
 			return nil, err
 		}
+		for _, key := range page {
+			size += len(key)
+		}
 		switch keys = append(keys, page...); {
-		case len(page) < pageLen,
+		case len(page) < pageLen, size >= 64<<10 && c.is("list ends at 64 KiB"),
 			len(keys) >= 100 && c.is("list ends at 100 keys"), len(keys) >= 1000 && c.is("list ends at 1000 keys"):
 			return keys, nil
 		}

@@ -59,12 +59,14 @@ func (t *trial) membersFail(how string, fail func(m Member) (restore func())) {
 		held := t.acquire(t.a, t.newKey(), c.ttl())
 		next := t.wait(t.b, held.key, c.ttl())
 		t.confirmQueued(held.key, 1)
+		before := c.before()
 		restore := sync.OnceFunc(fail(m))
 		t.endsFault(restore)
 		c.serves("after " + name)
 		c.handsOver(held, next, "after "+name)
 		restore()
 		c.serves("after " + name + " and came back")
+		before.outlived("after " + name + " and came back")
 	}
 	c.end()
 }

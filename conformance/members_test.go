@@ -27,7 +27,7 @@ func (s *server) member() conformance.Member {
 		thaw()
 		s.apart = true
 	}
-	return conformance.Member{
+	return s.losesWith(conformance.Member{
 		Freeze: func() {
 			if s.is("one frozen member stops the service") {
 				s.gate.Lock()
@@ -73,7 +73,7 @@ func (s *server) member() conformance.Member {
 				})
 			}
 		},
-	}
+	})
 }
 
 func (s *server) restartWithout(lose func()) {

@@ -18,7 +18,8 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	restartMutants,
 	queueEventMutants, reconnectMutants, reconnectLossMutants, sharedMutants, resumeMutants,
 	originMutants, seriesMutants, siblingMutants, exclusiveMutants, narrowMutants, narrowLossMutants, lifeMutants,
-	closeMutants, twoStepMutants)
+	closeMutants, twoStepMutants, agedMutants, joinedCallMutants, calledAtCloseMutants, clockQueueMutants, nameMutants,
+	hashMutants, manyKeyMutants, silentStoreMutants, memberMutants)
 
 var plainMutants = []mutant{
 	// guarantees

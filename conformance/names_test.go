@@ -79,5 +79,5 @@ func (s *server) name(key string) string {
 	if s.likeness {
 		return s.likeName(key)
 	}
-	return key
+	return s.hashedName(key)
 }

@@ -45,8 +45,9 @@ var partitionChecks = []Check{
 		run:   partitionHonoursContext,
 	},
 	{
-		Name:  "PartitionedCloseIsBounded",
-		Rule:  "Backend.Close ends leases and waiters at once, and returns in a bounded time, even while the network fails",
+		Name: "PartitionedCloseIsBounded",
+		Rule: "Backend.Close ends leases and waiters at once, and returns in a bounded time, even while the network " +
+			"fails or dials get no answer",
 		Needs: []Need{needsLinked},
 		run:   partitionedCloseIsBounded,
 	},
@@ -204,8 +205,17 @@ func partitionHonoursContext(t *trial) {
 }
 
 func partitionedCloseIsBounded(t *trial) {
-	blocks := []func(Link){func(l Link) { partition(l, ToStore, FromStore) }, Link.Refuse}
+	blocks := []func(Link){func(l Link) { partition(l, ToStore, FromStore) }, Link.Refuse, ignoreOrRefuse}
 	t.inChunks(len(blocks), 4, func(i int) { t.closesCutOff(blocks[i]) })
+}
+
+// ignoreOrRefuse leaves dials through link unanswered. If the link cannot do that, it refuses them.
+func ignoreOrRefuse(link Link) {
+	if l, ok := link.(IgnoringLink); ok {
+		l.Ignore()
+		return
+	}
+	link.Refuse()
 }
 
 // closesCutOff closes a client whose link block has cut off.

@@ -28,19 +28,20 @@ type server struct {
 	keys        map[string]*entry
 	tokens      map[string]uint64 // outlives a restart
 	clients     int
-	kick        chan struct{} // closed by a restart, which makes waiters repeat their requests
-	emptied     int           // number of times that it has lost its data
-	restarts    int           // number of restarts
-	nth         int           // counts events, for bugs that affect one event in n
-	full        bool          // there is no room for more leases
-	lastTTL     time.Duration // of the last grant of any key
-	stepped     time.Duration // the sum of the steps of the clock
-	records     int64         // number of records that a bug has left
-	closedTwice bool          // a client was closed a second time
-	apart       bool          // a member has returned and not caught up; only hooks use this field
-	ended       []endedReader // shared leases that have expired
-	slot        int64         // the present tenth of a second
-	swept       int           // leases that the store has tried to end in it
+	kick        chan struct{}        // closed by a restart, which makes waiters repeat their requests
+	emptied     int                  // number of times that it has lost its data
+	restarts    int                  // number of restarts
+	nth         int                  // counts events, for bugs that affect one event in n
+	full        bool                 // there is no room for more leases
+	lastTTL     time.Duration        // of the last grant of any key
+	stepped     time.Duration        // the sum of the steps of the clock
+	records     int64                // number of records that a bug has left
+	closedTwice bool                 // a client was closed a second time
+	apart       bool                 // a member has returned and not caught up; only hooks use this field
+	ended       []endedReader        // shared leases that have expired
+	listeners   map[string][]*client // by key, as a bug
+	slot        int64                // the present tenth of a second
+	swept       int                  // leases that the store has tried to end in it
 
 	released  map[string]bool // keys and owners of released shared leases, as a bug
 	withdrawn sync.Map        // how owners whose clients cleaned up after them had ended: "cancelled", "abandoned"
@@ -168,6 +169,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := s.name(r.Key)
+	r.Owner = s.keptOwner(r.Owner)
 	if r.Shared {
 		key = s.sharedName(key)
 	}
@@ -183,11 +185,12 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
 	}
 	s.expireLocked(key, e, now)
+	s.removesByClock(e, c, r)
 	if s.is("readers of a key are kept under key:readers") && len(s.entryLocked(strings.TrimSuffix(key,
 		":readers")).readers) > 0 {
 		return granted{}, nil, backend.Holder{}
 	}
-	if s.waitsForLonger(key, r) && !r.Wait {
+	if s.usesKey(r) || s.waitsForLonger(key, r) && !r.Wait {
 		return granted{}, nil, backend.Holder{}
 	}
 	if r.Shared || len(e.readers) > 0 {
@@ -222,7 +225,7 @@ func (s *server) enqueueLocked(key string, e *entry, p *place) {
 	p.before, p.first = len(e.queue), e.expires
 	s.arrivesNarrowly(key, e, p)
 	switch {
-	case s.enqueueInCrowd(e, p), s.enqueueAgain(e, p):
+	case s.enqueueInCrowd(e, p), s.enqueueAgain(e, p), s.enqueueByClock(e, p):
 	case s.is("queue is last in, first out"):
 		e.queue = slices.Insert(e.queue, 0, p)
 	case s.is("queue is by owner"):
@@ -277,6 +280,7 @@ func (s *server) nextToken(key string, c *client) uint64 {
 		return token
 	}
 	s.forgetsTokenLate(key)
+	s.forgetsIdleToken(key, time.Now())
 	switch {
 	case s.is("token is constant"):
 		return 7
@@ -351,12 +355,14 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 func (s *server) endLocked(key string, e *entry) {
 	e.owner, e.client = "", nil
 	s.wakesOther(key)
+	s.tells(key)
 	if s.readersTurn(key, e) {
 		return
 	}
 	if s.is("at most 20 waiters are woken") && len(e.queue) > 0 && len(e.queue) < 44 {
 		return
 	}
+	s.removesOldPlaces(e)
 	if len(e.queue) == 0 || s.is("release leaves waiters parked") || s.emptied > 0 && s.is("emptied store wakes nobody") {
 		return
 	}
@@ -427,7 +433,7 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 		s.lateFromBroken(e, "late renewal of a broken lease drops who waits last")
 		s.staleNarrowly(e, owner, "renewal")
 		return false
-	case !s.renewsResumed(e, c):
+	case s.endsAged(e, now), !s.renewsResumed(e, c):
 		return false
 	case e.unsureResume: // only in a mutant
 		return true
@@ -561,7 +567,8 @@ func (s *server) oneIn(n int) bool {
 
 func (s *server) inspect(key string) backend.Holder {
 	h := s.holderOf(key)
-	if s.is("TTL over 10 s is cut, and Inspect returns none", "waiter's TTL is cut to seconds, and Inspect returns none") {
+	if s.is("TTL over 10 s is cut, and Inspect returns none", "waiter's TTL is cut to seconds, and Inspect returns none",
+		"TTL is 30 seconds at most, and Inspect returns none") {
 		h.TTL = 0
 	}
 	return h

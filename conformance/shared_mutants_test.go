@@ -2,6 +2,9 @@ package conformance_test
 
 // sharedMutants are bugs of shared leases.
 var sharedMutants = []mutant{
+	{"reader's owner with a character of 4 bytes is refused", "SharedExtremesAreAccepted"},
+	{"waiting reader of the longest key with the longest owner fails", "SharedExtremesAreAccepted"},
+
 	// exclusion
 	{"readers exclude each other", "ReadersShareKey"},
 	{"readers of one client exclude each other", "ReadersShareKey"},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -40,7 +39,7 @@ var sharedReportChecks = []Check{
 	{
 		Name: "SharedExtremesAreAccepted",
 		Rule: "every store with shared leases takes TTLs from a nanosecond to Guarantees.MaxTTL for them, and owners up " +
-			"to MaxOwnerLen",
+			"to MaxOwnerLen, of any characters, also with the longest key",
 		run: sharedExtremesAreAccepted,
 	},
 	{
@@ -316,12 +315,14 @@ func readersThatLookAlike(t *trial) {
 }
 
 func sharedExtremesAreAccepted(t *trial) {
-	for _, owner := range []string{
-		"o", strings.Repeat("o", backend.MaxOwnerLen), "4f0c@web-3:4711", "name with blanks, commas; and \"quotes\" {}/\\%",
-	} {
+	t.servesLongestNames(true, false)
+	t.servesLongestNames(false, true)
+	for _, owner := range extremeOwners() {
 		g := t.readAs(t.a, t.newKey(), owner)
-		t.readersKeepOut([]*grant{g, t.read(t.b, g.key, t.long())}, "beside owner "+show(owner))
+		other := t.read(t.b, g.key, t.long())
+		t.readersKeepOut([]*grant{g, other}, "beside owner "+show(owner))
 		t.release(g)
+		t.release(other)
 	}
 	for _, ttl := range []time.Duration{t.longest(), 31 * 24 * time.Hour, 25 * 24 * time.Hour, time.Hour,
 		1900*time.Millisecond + t.g.MinTTL} {

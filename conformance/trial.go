@@ -55,8 +55,8 @@ type trial struct {
 }
 
 func newTrial(s *suite, c Check, stretch int) *trial {
-	t := &trial{h: s.h, g: s.g, timeout: s.limit(stretch), stretch: stretch, large: s.large, run: c.run, name: c.Name,
-		rule: c.Rule, group: c.Group, shortMode: s.short, alone: c.alone, over: s.budget.spent,
+	t := &trial{h: s.h, g: s.g, timeout: s.limit(stretch) + c.lasts, stretch: stretch, large: s.large, run: c.run,
+		name: c.Name, rule: c.Rule, group: c.Group, shortMode: s.short, alone: c.alone, over: s.budget.spent,
 		status: Pass, keyOf: make(map[string]string)}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
 	t.key = t.newKey()

@@ -63,13 +63,34 @@ func (w *wire) answers(ctx context.Context) bool {
 	}
 }
 
+// answered waits until dials get replies. It returns false if ctx ends, or the client is closed, before.
+func (c *client) answered(ctx context.Context) bool {
+	if c.is("Close waits for a dial") {
+		return c.wire.answers(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-c.done:
+			cancel()
+		case <-ended:
+		}
+	}()
+	return c.wire.answers(ctx)
+}
+
 // dial returns the existing connection, or a new one.
 func (c *client) dial(ctx context.Context) (*conn, error) {
 	if c.is("dial ignores the context") {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if !c.wire.answers(ctx) {
+	if !c.answered(ctx) {
 		switch {
+		case ctx.Err() == nil: // the client was closed
+			return nil, errRefused
 		case c.is("dial that is given up leaves a goroutine"):
 			for range 3 {
 				go func() { <-c.server.stop }() // a client whose Open failed is never closed

@@ -1,0 +1,154 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// agedChecks are of waits, leases and keys that are older than half a minute. Other checks last for seconds.
+var agedChecks = []Check{
+	{
+		Name: "AgedThingsStand",
+		Rule: "rules 3, 7 and 9: age ends nothing: after more than 30 seconds a waiter still waits, in its place, and " +
+			"learns of a release; a lease of a longer TTL is held, and so is one that is renewed; the tokens of a key that " +
+			"was free for as long still increase",
+		lasts: agedFor + soon,
+		run:   agedThingsStand,
+	},
+}
+
+// agedFor is longer than the usual time limits of 10, 20 and 30 seconds: of a request, of a connection, of a session.
+const agedFor = 35 * time.Second
+
+// An agedPart is a part of agedThingsStand. Each client has up to room leases, waits or attempts of it at once.
+type agedPart struct {
+	room int
+	run  func()
+}
+
+func agedThingsStand(t *trial) {
+	const day = 24 * time.Hour
+	if t.shortMode && bubbleName() == "" {
+		t.skipf("it takes %v of real time (Options.Short)", agedFor)
+	}
+	if ends := backend.Margin(t.long()) + agedFor + t.handOff(); t.long() < ends {
+		t.skipf("the store grants no lease of %v (Guarantees.MaxTTL)", ends)
+	}
+	parts := []agedPart{
+		{2, t.agedQueue},
+		{1, t.agedRenewals},
+		{1, t.agedLease},
+		{1, t.agedTokens},
+		{1, func() { t.agedWait(agedFor, 3600*day) }},
+		{1, func() { t.agedWait(20*time.Second, 30*day) }},
+		{1, func() { t.agedWait(12*time.Second, time.Hour) }},
+	}
+	room := t.h.Many
+	for i, p := range parts {
+		if room -= p.room; room < 0 && i > 0 {
+			parts = parts[:i]
+			t.notef("%d parts only, for want of room (Harness.Many)", i)
+			break
+		}
+	}
+	t.together(len(parts), func(i int) { parts[i].run() })
+}
+
+// passesUntil sleeps until at. It ends the calling goroutine if the check ends before.
+func (t *trial) passesUntil(at time.Time) {
+	for left := time.Until(at); left > 0; left = time.Until(at) {
+		if t.ended() || t.ctx.Err() != nil {
+			runtime.Goexit()
+		}
+		time.Sleep(min(left, 10*tick))
+	}
+}
+
+// agedQueue lets waiters wait for a key. The others come at times at which a waiter that goes to the end of the queue
+// every 10, 15, 20, 25 or 30 seconds is behind one of them at the release.
+func (t *trial) agedQueue() {
+	g := t.acquire(t.a, t.newKey(), t.long())
+	begun := time.Now()
+	l := t.newLine(g.key)
+	l.after = fmt.Sprintf(", after waits of up to %v", agedFor)
+	for i, at := range []time.Duration{0, 6 * time.Second, 18 * time.Second} {
+		t.passesUntil(begun.Add(at))
+		l.join(t.client(i+1), t.long(), false)
+	}
+	t.passesUntil(begun.Add(agedFor))
+	for _, w := range l.waits {
+		w.stillWaits(t, g, t.rule)
+	}
+	t.release(g)
+	if t.g.FIFO {
+		l.inOrder(2 * t.handOff())
+	} else {
+		l.drained(2 * t.handOff())
+	}
+}
+
+// agedWait lets one waiter wait for age. Its context has a deadline that is limit away.
+func (t *trial) agedWait(age, limit time.Duration) {
+	g := t.acquire(t.a, t.newKey(), t.long())
+	ctx, cancel := context.WithTimeout(t.ctx, limit)
+	defer cancel()
+	w := t.waitWith(ctx, t.b, g.key, t.long())
+	t.passesUntil(time.Now().Add(age))
+	w.stillWaits(t, g, t.rule)
+	t.release(g)
+	when := fmt.Sprintf("after a release, and a wait of %v with a context of %v", age, limit)
+	t.release(w.granted(t, t.handOff(), when))
+}
+
+// agedLease lets a lease stand that is neither renewed nor inspected.
+func (t *trial) agedLease() {
+	const more = 10 * time.Second // for a slow machine
+	g := t.acquire(t.a, t.newKey(), min(t.g.Round(agedFor+more), t.longest()))
+	t.passesUntil(g.after.Add(agedFor))
+	t.refused(t.b, g)
+	if g.gone() && g.live(time.Now()) {
+		t.fatalf("Lost is closed before the deadline of a lease of %v", g.ttl)
+	}
+	t.release(g)
+}
+
+// agedRenewals renews a lease all the time.
+func (t *trial) agedRenewals() {
+	const often = 8 // renewals in a TTL
+	ttl := t.g.Round(min(10*time.Second*time.Duration(t.stretch), t.longest()))
+	g, ways := t.acquire(t.a, t.newKey(), ttl), t.renewals()
+	for i, end := 0, g.after.Add(agedFor); time.Now().Before(end); i++ {
+		t.passesUntil(time.Now().Add(ttl / often))
+		way := ways[i%len(ways)]
+		t.renewBy(g, ttl, func() error { return way.renew(t.ctx, g, ttl) })
+		if g.gone() && g.live(time.Now()) {
+			t.fatalf("Lost is closed on a lease that has been renewed in time for %v", time.Since(g.after))
+		}
+	}
+	t.refused(t.b, g)
+	t.release(g)
+}
+
+// agedTokens leaves two keys alone, one after a release and one after an expiry, and compares their tokens.
+func (t *trial) agedTokens() {
+	if t.g.Fencing == backend.FencingNone {
+		return
+	}
+	released := t.acquire(t.a, t.newKey(), t.long())
+	t.release(released)
+	expired := t.acquire(t.a, t.newKey(), t.short())
+	t.passesUntil(expired.after.Add(t.g.Round(expired.ttl) + agedFor))
+	t.expire(expired)
+	for _, last := range []*grant{released, expired} {
+		next := t.acquire(t.b, last.key, t.long())
+		if next.Token() <= last.Token() {
+			t.breaks(7, "a key that was free for %v is granted with token %d after %d", time.Since(last.after), next.Token(),
+				last.Token())
+		}
+		t.release(next)
+	}
+}

@@ -1,0 +1,36 @@
+package conformance
+
+import "time"
+
+var silentStoreChecks = []Check{
+	{
+		Name: "SilentStoreEndsLeases",
+		Rule: "rules 3 and 9: a dead holder's lease ends, and a waiter gets its key, although no request of anybody " +
+			"reaches the store meanwhile: the holder was a writer, or a reader",
+		alone: true, // requests of other checks would reach the store
+		run:   silentStoreEndsLeases,
+	},
+}
+
+// silentStoreEndsLeases lets one lease after the other run out, so that no waiter's request reaches the store before
+// the end of the next lease.
+func silentStoreEndsLeases(t *trial) {
+	get := []func() *grant{
+		func() *grant { return t.acquire(t.a, t.newKey(), t.awaited()) },
+		func() *grant { return t.waitedFor(t.awaited()) },
+	}
+	if t.g.Shared {
+		get = append(get, func() *grant { return t.read(t.a, t.newKey(), t.awaited()) })
+	}
+	for _, get := range get {
+		g := get()
+		w := t.wait(t.b, g.key, t.long())
+		t.arrived(g.key, 1)
+		most := time.Until(t.lastRefusal(g.after, g.ttl)) + t.handOff()
+		next := w.granted(t, most, "after the expiry of a lease, while no request reached the store")
+		if early := g.Deadline().Sub(next.after); early > 0 {
+			t.doubleGrant("a waiter was granted the key %v before the holder's deadline", early)
+		}
+		t.release(next)
+	}
+}
