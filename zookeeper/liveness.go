@@ -141,13 +141,15 @@ func (s *session) heartbeat() {
 		return
 	}
 	sent := time.Now()
+	// Before the request: if its reply came first, the server would look silent until the next frame.
+	silence := connection.silence(sent)
 	s.b.calls.Background(func() {
 		if _, _, err := conn.Exists(s.b.root); err == nil || isReply(err) {
 			s.contact.answered(sent)
 		}
 	})
 	const least, most = 500 * time.Millisecond, 4 * time.Second
-	if connection.silence(sent) > min(max(s.class/6, least), most) {
+	if silence > min(max(s.class/6, least), most) {
 		_ = connection.Conn.Close()
 	}
 }
