@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func (s *session) create(ctx context.Context, n *node, missing bool) (names []st
 			s.deleteLater(unknown)
 		}
 		if !repeat {
-			return nil, time.Time{}, err
+			return nil, time.Time{}, cmp.Or(s.endReason(), err) // the search may have found that the session has ended
 		}
 		n.prefix = nodePrefix(n.owner, n.mode)
 	}

@@ -98,6 +98,8 @@ func (s *session) whenConnected(ctx context.Context, end time.Time) (*zk.Conn, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case s.err != nil: // ready may be closed too
+		return nil, s.err
 	case s.connected:
 		return s.conn, nil
 	case s.dialErr != nil:
