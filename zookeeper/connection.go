@@ -299,7 +299,8 @@ func childrenOf(code int32, body []byte) (names []string) {
 	return names
 }
 
-// Close implements net.Conn. The library closes every connection that had a handshake.
+// Close implements net.Conn. The library closes every connection, except one that reports the expiry of its session:
+// see session.open.
 func (c *connection) Close() error {
 	err := c.Conn.Close()
 	c.mu.Lock()
