@@ -15,9 +15,11 @@ import (
 // hop later. A reply from a server alone proves nothing: the server may have been cut off from the leader, or be a
 // leader that was deposed. The reply to a write proves two things. First, a majority followed this leader after the
 // write was sent, so any other leader starts later, and gives every session its whole timeout again. Second, the server
-// was connected to the leader then, so signs of life that it had received a hop before have arrived. So
+// was connected to the leader then, so signs of life that it had received a hop before have arrived. A request may be
+// on its way for long, so the server has certainly received a sign of life only when the client has its answer. So
 //
-//	keptUntil = sent time of the last sign of life that was a hop old when a committed write was sent, plus the timeout.
+//	keptUntil = sent time of the last sign of life that was answered a hop before a committed write was sent, plus the
+//	timeout.
 type contact struct {
 	mu        sync.Mutex
 	hop       time.Duration
@@ -42,7 +44,7 @@ func (c *contact) connected(sent time.Time, timeout time.Duration) {
 	c.signs = append(c.signs[:0], sign{sent, sent})
 }
 
-// answered records an answer to a request sent at sent.
+// answered records that an answer to a request sent at sent has just arrived.
 func (c *contact) answered(sent time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,7 +55,7 @@ func (c *contact) answered(sent time.Time) {
 	if n == maxSigns {
 		c.signs = append(c.signs[:0], c.signs[1:]...)
 	}
-	c.signs = append(c.signs, sign{sent, sent.Add(c.hop)})
+	c.signs = append(c.signs, sign{sent, time.Now().Add(c.hop)})
 }
 
 // committed records that a write sent at sent was committed.

@@ -2,7 +2,10 @@ package zookeeper
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 // A heartbeat is recorded before it is sent. Otherwise its reply could come first. The server would then look silent
@@ -40,4 +43,36 @@ func TestHeartbeatIsRecordedBeforeItsReply(t *testing.T) {
 		}
 	}
 	f.set(func(f *fakeServer) { f.heard = nil })
+}
+
+// If a sign of life and a write are delayed together, the server may forward the write at once, and be cut off before
+// it reports the sign of life to the leader. So the write proves nothing about a sign of life that had not been answered
+// a hop before, however early it was sent.
+func TestDelayedSignOfLifeIsNoProof(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const hop, timeout, delay = time.Second, 10 * time.Second, 3 * time.Second
+		start := time.Now()
+		c := &contact{hop: hop}
+		c.connected(start, timeout)
+		c.committed(start)
+		want := c.keptUntil()
+		sign := start.Add(hop)
+		write := sign.Add(hop) // a hop after the sign of life, and on its way together with it
+		time.Sleep(time.Until(sign.Add(delay))) // sleeps: the delay of the sign of life
+		c.answered(sign)
+		c.committed(write)
+		if got := c.keptUntil(); !got.Equal(want) {
+			t.Errorf("kept for %v longer because of a write that proves nothing", got.Sub(want))
+		}
+		end := backend.Deadline(sign, timeout)
+		at, ok := c.writeTime(end)
+		if left := time.Until(at); !ok || left != hop {
+			t.Errorf("another write would prove it in %v, %v, want a hop after the answer", left, ok)
+		}
+		c.committed(at)
+		if got := c.keptUntil(); !got.Equal(end) {
+			t.Errorf("kept until %v, want %v", got.Sub(start), end.Sub(start))
+		}
+	})
 }
