@@ -88,6 +88,7 @@ func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent
 	case names = <-c.names:
 	case <-ctx.Done():
 	case <-s.ended:
+	case <-time.After(time.Until(sent.Add(s.b.options.Timeout))): // the link hangs since the reply to the create
 	}
 	if !slices.Contains(names, n.name) {
 		names = nil

@@ -10,14 +10,15 @@ import (
 )
 
 // A fakeServer grants sessions over pipes, so a test of time limits can run under synctest. It has no nodes: it answers
-// that each node that a client creates exists, and that each node that a client reads is missing.
+// that each node that a client creates exists already, and that each node that a client reads is missing.
 type fakeServer struct {
 	shortest, longest time.Duration // of its sessions
 
 	mu      sync.Mutex
 	silent  bool            // it reads requests, and answers none
 	expired bool            // all sessions have expired
-	heard   func(op int32)  // called for each request except handshakes, unless nil
+	creates bool // it answers that it has created each node
+	heard   func(op int32)  // called under mu for each request except handshakes, unless nil
 	id      uint64          // of the latest session
 	open    map[net.Conn]struct{} // until the client closes them
 }
@@ -116,20 +117,22 @@ func (f *fakeServer) handshake(request []byte) []byte {
 
 // reply returns the reply to any other request.
 func (f *fakeServer) reply(request []byte) []byte {
-	const xidSize, noNode, nodeExists = 4, -101, -110
+	const xidSize, opEnd, noNode, nodeExists = 4, 8, -101, -110
 	op := int32(be.Uint32(request[xidSize:]))
 	if f.heard != nil {
 		f.heard(op)
 	}
-	code := int32(noNode)
-	switch op {
-	case opPing, opClose:
+	code, body := int32(noNode), []byte(nil)
+	switch {
+	case op == opPing, op == opClose:
 		code = 0
-	case opCreate, opContainer:
+	case op == opCreate && f.creates:
+		code, body = 0, appendText(nil, framePath(request[opEnd:])+"0000000001")
+	case op == opCreate, op == opContainer:
 		code = nodeExists
 	}
 	answer := be.AppendUint64(slices.Clone(request[:xidSize]), 0)
-	return be.AppendUint32(answer, uint32(code))
+	return append(be.AppendUint32(answer, uint32(code)), body...)
 }
 
 // connected returns a session with the longest timeout that is connected. The caller is its user.

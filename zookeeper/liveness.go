@@ -117,11 +117,12 @@ func (c *contact) writeTime(end time.Time) (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// keepAlive sends heartbeats while the session lives, and switches to another server if they are not answered. The
-// library's own pings are too rare: a third of the timeout apart. keepAlive also checks leases that are longer than the
-// session, which live only as long as the ensemble certainly keeps the session, and ends the session if it is unused.
+// keepAlive sends heartbeats while the session lives, and switches to another server if they are not answered. It
+// notices that at a heartbeat, so it sends two or more in this time. The library's own pings are too rare: a third of
+// the timeout apart. keepAlive also checks leases that are longer than the session, which live only as long as the
+// ensemble certainly keeps the session, and ends the session if it is unused.
 func (s *session) keepAlive() {
-	interval := s.b.limits.heartbeat(s.class)
+	interval := min(s.b.limits.heartbeat(s.class), patience(s.class)/2)
 	for wait := interval; ; wait = min(interval, s.checkLongLeases()) {
 		select {
 		case <-time.After(wait):
@@ -133,8 +134,8 @@ func (s *session) keepAlive() {
 	}
 }
 
-// heartbeat sends a sign of life. If the server has sent no frame for too long, heartbeat closes the connection, and
-// the library connects to the next server.
+// heartbeat sends a sign of life. If the server has sent no frame since a heartbeat that is too old, heartbeat closes
+// the connection, and the library connects to the next server.
 func (s *session) heartbeat() {
 	s.mu.Lock()
 	conn, connection, connected := s.conn, s.connection, s.connected
@@ -150,10 +151,15 @@ func (s *session) heartbeat() {
 			s.contact.answered(sent)
 		}
 	})
-	const least, most = 500 * time.Millisecond, 4 * time.Second
-	if silence > min(max(s.class/6, least), most) {
+	if silence >= patience(s.class) {
 		_ = connection.Conn.Close()
 	}
+}
+
+// patience returns for how long a server may leave a heartbeat unanswered.
+func patience(session time.Duration) time.Duration {
+	const least, most = 500 * time.Millisecond, 4 * time.Second
+	return min(max(session/6, least), most)
 }
 
 // checkLongLeases checks the leases that would end, by their TTL, after the time until which the ensemble certainly

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,5 +75,65 @@ func TestDelayedSignOfLifeIsNoProof(t *testing.T) {
 		if got := c.keptUntil(); !got.Equal(end) {
 			t.Errorf("kept until %v, want %v", got.Sub(start), end.Sub(start))
 		}
+	})
+}
+
+// A client leaves a hung server as early for a long session as for a session of default servers, whatever it has done
+// last.
+func TestLeavesHungServerInTime(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ session, patience time.Duration }{
+		{time.Second, 500 * time.Millisecond},
+		{4 * time.Second, 4 * time.Second / 6},
+		{20 * time.Second, 20 * time.Second / 6},
+		{40 * time.Second, 4 * time.Second},
+		{5 * time.Minute, 4 * time.Second},
+		{time.Hour, 4 * time.Second},
+	} {
+		for _, busy := range []time.Duration{time.Second, 9750 * time.Millisecond, 10 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(time.Second/4, test.session)
+				b := f.client(t)
+				defer b.Close()
+				s := b.connected(t)
+				defer b.checkIn(s)
+				time.Sleep(busy) // sleeps: heartbeats are sent, the last one at different times before the server hangs
+				f.set(func(f *fakeServer) { f.silent = true })
+				begun := time.Now()
+				for left := false; !left; time.Sleep(time.Millisecond) {
+					s.mu.Lock()
+					left = !s.connected
+					s.mu.Unlock()
+				}
+				const slack = 10 * time.Millisecond
+				if took := time.Since(begun); took < test.patience-slack || took > 2*test.patience {
+					t.Errorf("a session of %v left a hung server after %v, want %v to twice that", test.session, took,
+						test.patience)
+				}
+			})
+		}
+	}
+}
+
+// If a link hangs between the reply to a create and that to the read of the queue, the attempt goes on without a
+// context that ends, and returns within twice the time limit of a request.
+func TestCreateOutlivesMissingRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(4*time.Second, time.Hour)
+		b := f.client(t)
+		defer b.Close()
+		s := b.connected(t)
+		defer b.checkIn(s)
+		f.set(func(f *fakeServer) {
+			f.heard = func(op int32) { f.silent = f.silent || op == opChildren }
+			f.creates = true
+		})
+		begun := time.Now()
+		_, err := b.Acquire(context.Background(), waiting("k", time.Hour))
+		if took := time.Since(begun); took > 2*(defaultTimeout+answerGrace) {
+			t.Errorf("acquire took %v: %v", took, err)
+		}
+		isUnavailable(t, "acquire", err)
 	})
 }
