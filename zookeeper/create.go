@@ -71,7 +71,7 @@ func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent
 		defer s.creations.Delete(wanted)
 		return conn.Create(wanted, record(0, n.owner), zk.FlagEphemeralSequential, s.b.acl)
 	}, func(_ string, err error) {
-		if err == nil {
+		if !isReply(err) && !wasNotSent(err) { // the search for the node may have ended before the create was sent
 			s.deleteLater(&pendingDelete{dir: n.dir, prefix: prefix})
 		}
 	})
