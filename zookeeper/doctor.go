@@ -110,7 +110,11 @@ var errNotAllowed = errors.New("it is not in 4lw.commands.whitelist")
 // describe sends the server a four-letter command, such as srvr for a description of itself. The text is empty if the
 // server does not answer the command.
 func (b *Backend) describe(ctx context.Context, server, command string) (text string, err error) {
-	c, err := b.options.Dial("tcp", server, maxHandshake)
+	limit := maxHandshake
+	if end, ok := ctx.Deadline(); ok { // a dial knows no context
+		limit = min(limit, max(time.Until(end), 1))
+	}
+	c, err := b.options.Dial("tcp", server, limit)
 	if err != nil {
 		return "", err
 	}
