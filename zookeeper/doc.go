@@ -1,4 +1,5 @@
-// Package zookeeper keeps locks in ZooKeeper 3.5 or newer: one server or an ensemble. It is tested with ZooKeeper 3.8.
+// Package zookeeper keeps locks in ZooKeeper 3.5.1 or newer: one server or an ensemble. It is tested with ZooKeeper
+// 3.8.
 //
 // Import it for its URL scheme, or use [New] with the addresses of the servers. Applications use package lock on top.
 //

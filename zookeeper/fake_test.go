@@ -15,11 +15,11 @@ type fakeServer struct {
 	shortest, longest time.Duration // of its sessions
 
 	mu      sync.Mutex
-	silent  bool            // it reads requests, and answers none
-	expired bool            // all sessions have expired
-	creates bool // it answers that it has created each node
-	heard   func(op int32)  // called under mu for each request except handshakes, unless nil
-	id      uint64          // of the latest session
+	silent  bool                  // it reads requests, and answers none
+	expired bool                  // all sessions have expired
+	creates bool                  // it answers that it has created each node
+	heard   func(op int32)        // called under mu for each request except handshakes, unless nil
+	id      uint64                // of the latest session
 	open    map[net.Conn]struct{} // until the client closes them
 }
 

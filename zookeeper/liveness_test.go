@@ -2,9 +2,12 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
 )
@@ -47,8 +50,8 @@ func TestHeartbeatIsRecordedBeforeItsReply(t *testing.T) {
 }
 
 // If a sign of life and a write are delayed together, the server may forward the write at once, and be cut off before
-// it reports the sign of life to the leader. So the write proves nothing about a sign of life that had not been answered
-// a hop before, however early it was sent.
+// it reports the sign of life to the leader. So the write proves nothing about a sign of life that was not answered a
+// hop before, however early it was sent.
 func TestDelayedSignOfLifeIsNoProof(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +62,7 @@ func TestDelayedSignOfLifeIsNoProof(t *testing.T) {
 		c.committed(start)
 		want := c.keptUntil()
 		sign := start.Add(hop)
-		write := sign.Add(hop) // a hop after the sign of life, and on its way together with it
+		write := sign.Add(hop)                  // a hop after the sign of life, and on its way together with it
 		time.Sleep(time.Until(sign.Add(delay))) // sleeps: the delay of the sign of life
 		c.answered(sign)
 		c.committed(write)
@@ -135,5 +138,25 @@ func TestCreateOutlivesMissingRead(t *testing.T) {
 			t.Errorf("acquire took %v: %v", took, err)
 		}
 		isUnavailable(t, "acquire", err)
+	})
+}
+
+// A request that the library refuses to send is no sign of life.
+func TestUnsentRequestIsNoSignOfLife(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(4*time.Second, 40*time.Second)
+		b := f.client(t)
+		defer b.Close()
+		s := b.connected(t)
+		defer b.checkIn(s)
+		time.Sleep(time.Second) // sleeps: a sign of life must be new to be recorded
+		before := s.contact.lastExpiry()
+		if _, err := s.childCount(t.Context(), "/a//b"); !errors.Is(err, zk.ErrInvalidPath) {
+			t.Fatal(err)
+		}
+		if after := s.contact.lastExpiry(); after != before {
+			t.Errorf("a sign of life %v later", after.Sub(before))
+		}
 	})
 }
