@@ -124,7 +124,7 @@ func (s *session) checkContainers(ctx context.Context) error {
 	case err == nil || isReply(err):
 		return nil
 	case strings.HasSuffix(err.Error(), unimplemented):
-		return fmt.Errorf("%w: the server knows no containers; ZooKeeper 3.5 or newer is needed", backend.ErrUnsupported)
+		return fmt.Errorf("%w: the server knows no containers; ZooKeeper 3.5.1 or newer is needed", backend.ErrUnsupported)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -82,6 +83,67 @@ func TestCloseWaitsForSessionThatEnds(t *testing.T) {
 	if state := s.conn.State(); state != zk.StateDisconnected {
 		t.Errorf("the library's client is %v", state)
 	}
+}
+
+// If a server does not answer, the end of an idle session and Close still close all connections, and end all goroutines
+// of the library. It would wait for a reply for two thirds of the session's timeout.
+func TestCloseLeavesNothingOnHungServer(t *testing.T) {
+	t.Parallel()
+	for _, longest := range []time.Duration{4 * time.Second, 40 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(4*time.Second, longest)
+			b := f.client(t)
+			var idle []*session
+			for _, class := range []time.Duration{b.limits.shortest, b.limits.longest} {
+				s, err := b.checkOut(class)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.whenConnected(t.Context(), time.Now().Add(soon)); err != nil {
+					t.Fatal(err)
+				}
+				b.checkIn(s)
+				idle = append(idle, s)
+			}
+			synctest.Wait() // the sessions that New opened only to learn the limits have ended
+			f.set(func(f *fakeServer) { f.silent = true })
+			before := f.connections()
+			idle[0].end(errIdle)
+			time.Sleep(closeTimeout) // sleeps: as long as Close waits
+			if n := f.connections(); n != before-1 {
+				t.Errorf("sessions up to %v: %d connections after the end of a session, of %d before", longest, n, before)
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if n := f.connections(); n != 0 || !b.calls.Idle() {
+				t.Errorf("sessions up to %v: %d connections after Close, all ended: %v", longest, n, b.calls.Idle())
+			}
+		})
+	}
+}
+
+// When a session has expired, its last connection is closed too.
+func TestExpiredSessionClosesConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(4*time.Second, 40*time.Second)
+		b := f.client(t)
+		defer b.Close()
+		s := b.connected(t)
+		b.checkIn(s)
+		f.set(func(f *fakeServer) { f.expired = true })
+		f.cut()
+		<-s.ended
+		if !errors.Is(s.endReason(), errExpired) {
+			t.Fatal(s.endReason())
+		}
+		time.Sleep(closeTimeout) // sleeps: as long as Close waits
+		if n := f.connections(); n != 0 {
+			t.Errorf("%d connections are open", n)
+		}
+	})
 }
 
 // A request whose connection breaks while Close waits for the server's reply keeps no goroutine of the library blocked.

@@ -204,8 +204,8 @@ func (s *session) mayHandshake(isNew bool) bool {
 	return len(lives) == 0 && s.orphans.Load() == 0 && now.Before(s.contact.lastExpiry())
 }
 
-// silence records a heartbeat that was sent at sent. It returns the time since the first heartbeat after the last
-// received frame.
+// silence records a heartbeat that is about to be sent, at sent. It returns the time since the first heartbeat after
+// the last received frame.
 func (c *connection) silence(sent time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -299,7 +299,8 @@ func childrenOf(code int32, body []byte) (names []string) {
 	return names
 }
 
-// Close implements net.Conn. The library closes every connection that had a handshake.
+// Close implements net.Conn. The library closes every connection, except one that reports the expiry of its session:
+// see session.open.
 func (c *connection) Close() error {
 	err := c.Conn.Close()
 	c.mu.Lock()

@@ -32,7 +32,7 @@ func TestWritesAreFrames(t *testing.T) {
 	list := [][]byte{
 		hand,
 		append(header(1, opExists, 6), appendText(nil, "/a")...),
-		header(-2, 11, 0), // a ping
+		header(-2, opPing, 0),
 		watches,
 		append(header(3, opCreate, 21), append(appendText(nil, "/b"), "the rest of it."...)...),
 	}

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,14 +16,20 @@ import (
 
 // create creates n's node, and before it the container if missing is set. names are the container's children, read
 // after the create, or nil if they are unknown. sent is taken before the create is sent, which proves the node and the
-// session. After an error the node does not exist, or is deleted in the background.
+// session. After an error the node does not exist, or is deleted in the background. So is a container that create may
+// have created, because the servers remove no container that has never had a child.
 //
 // If the connection breaks, the outcome of a create is unknown. Another create would queue behind the node of the
 // first. So before it sends another, create searches for that node and deletes it. If create cannot find or delete the
 // node, deleteLater continues in the background. A node counts only if its own create was answered. (The library's
 // protected create adopts the node that it finds. It fails if the search fails, and does not compare sessions.)
 func (s *session) create(ctx context.Context, n *node, missing bool) (names []string, sent time.Time, err error) {
-	const attempts = 5 // the servers may remove an empty container before the create
+	const attempts = 5 // the servers, or another client, may remove an empty container before the create
+	defer func() {
+		if missing && err != nil {
+			s.deleteLater(&pendingDelete{dir: s.b.root, name: strings.TrimPrefix(n.dir, s.b.root+"/")})
+		}
+	}()
 	for i := 1; ; i++ {
 		if missing {
 			if err = s.createContainer(ctx, n.dir); err != nil {
@@ -48,7 +55,7 @@ func (s *session) create(ctx context.Context, n *node, missing bool) (names []st
 			s.deleteLater(unknown)
 		}
 		if !repeat {
-			return nil, time.Time{}, err
+			return nil, time.Time{}, cmp.Or(s.endReason(), err) // the search may have found that the session has ended
 		}
 		n.prefix = nodePrefix(n.owner, n.mode)
 	}
@@ -64,7 +71,7 @@ func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent
 		defer s.creations.Delete(wanted)
 		return conn.Create(wanted, record(0, n.owner), zk.FlagEphemeralSequential, s.b.acl)
 	}, func(_ string, err error) {
-		if err == nil {
+		if !isReply(err) && !wasNotSent(err) { // the search for the node may have ended before the create was sent
 			s.deleteLater(&pendingDelete{dir: n.dir, prefix: prefix})
 		}
 	})
@@ -81,6 +88,7 @@ func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent
 	case names = <-c.names:
 	case <-ctx.Done():
 	case <-s.ended:
+	case <-time.After(time.Until(sent.Add(s.b.options.Timeout))): // the link hangs since the reply to the create
 	}
 	if !slices.Contains(names, n.name) {
 		names = nil
@@ -126,7 +134,8 @@ func (s *session) createRoot(ctx context.Context) error {
 	return nil
 }
 
-// A pendingDelete is a node that must be deleted. While its session lives, the servers do not delete it.
+// A pendingDelete is a node that must be deleted. While its session lives, the servers do not delete it. A container is
+// deleted only if it is empty.
 type pendingDelete struct {
 	dir    string
 	name   string // empty if it is unknown: a create was not answered

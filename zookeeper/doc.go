@@ -1,4 +1,5 @@
-// Package zookeeper keeps locks in ZooKeeper 3.5 or newer: one server or an ensemble. It is tested with ZooKeeper 3.8.
+// Package zookeeper keeps locks in ZooKeeper 3.5.1 or newer: one server or an ensemble. It is tested with ZooKeeper
+// 3.8.
 //
 // Import it for its URL scheme, or use [New] with the addresses of the servers. Applications use package lock on top.
 //
@@ -70,7 +71,7 @@
 //   - A waiter whose session has expired after a long outage queues again at the end of the queue. It outlives an
 //     outage for max(TTL, 10 s), from its first failed request on. All other calls fail within twice Options.Timeout.
 //   - If a server does not answer, the client switches to another after a sixth of the session's timeout, from 500 ms
-//     to 4 s.
+//     to 4 s, or up to twice that.
 //   - Close lets a session with live leases expire, so that their keys stay taken until then. The nodes of waiters in
 //     the session are deleted.
 //   - If the connection breaks after a create was sent, the client searches for the node by its name, and deletes it,

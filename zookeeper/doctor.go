@@ -24,7 +24,7 @@ type reading struct {
 	conf   string // the server's reply to the command conf
 }
 
-const manyKeys = 10_000 // a list of twice as many does not fit into the 1 MB that clients read
+const manyKeys = 10_000 // a list of twice as many does not fit into the 1 MB that Java clients read
 
 var (
 	rules = []kit.Rule[reading]{
@@ -36,8 +36,8 @@ var (
 		{Severity: backend.Warning, Code: "many-keys", Found: func(r reading) string {
 			return kit.When(r.keys > manyKeys, "%d keys have a node", r.keys)
 		},
-			Why: "listing all keys will soon be refused (jute.maxbuffer); if the keys are free, nobody removes their containers",
-			Set: "the defaults of znode.container.checkIntervalMs and maxPerMinute on the servers"},
+			Why: "zkCli.sh cannot list many more (jute.maxbuffer); if the keys are free, nobody removes their containers",
+			Set: "znode.container.maxNeverUsedIntervalMs; the defaults of checkIntervalMs and maxPerMinute"},
 	}
 	serverRules = []kit.Rule[reading]{
 		{Severity: backend.Warning, Code: "sessions-differ", Found: func(s reading) string {
@@ -110,7 +110,11 @@ var errNotAllowed = errors.New("it is not in 4lw.commands.whitelist")
 // describe sends the server a four-letter command, such as srvr for a description of itself. The text is empty if the
 // server does not answer the command.
 func (b *Backend) describe(ctx context.Context, server, command string) (text string, err error) {
-	c, err := b.options.Dial("tcp", server, maxHandshake)
+	limit := maxHandshake
+	if end, ok := ctx.Deadline(); ok { // a dial knows no context
+		limit = min(limit, max(time.Until(end), 1))
+	}
+	c, err := b.options.Dial("tcp", server, limit)
 	if err != nil {
 		return "", err
 	}

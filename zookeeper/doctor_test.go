@@ -67,6 +67,26 @@ func TestDoctorSilentServer(t *testing.T) {
 	}
 }
 
+// A dial for a command of the doctor lasts no longer than the caller's context.
+func TestDoctorDialsWithinContext(t *testing.T) {
+	t.Parallel()
+	var limits []time.Duration
+	b := &Backend{options: Options{Dial: func(_, _ string, limit time.Duration) (net.Conn, error) {
+		limits = append(limits, limit)
+		return nil, errors.New("refused")
+	}}}
+	const little = maxHandshake / 4
+	for _, age := range []time.Duration{0, 2 * little} { // of a context with little time
+		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(little-age))
+		_, _ = b.describe(ctx, "h:1", "srvr")
+		cancel()
+	}
+	_, _ = b.describe(t.Context(), "h:1", "srvr")
+	if len(limits) != 3 || limits[0] > little || limits[1] != 1 || limits[2] != maxHandshake {
+		t.Errorf("limits %v of dials within %v, after the end, and without a limit", limits, little)
+	}
+}
+
 // If the connection breaks during the command conf, the finding names that error, and not the whitelist.
 func TestDoctorBrokenConf(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ func init() {
 		Params: []driver.Param{
 			driver.TimeoutParam(defaultTimeout),
 			{Name: paramSessionTimeout, Type: driver.Duration,
-				Help: "longest session to ask for; default as long as the servers grant"},
+				Help: "longest session to request; default as long as the servers grant"},
 		},
 		Examples: []string{
 			"zookeeper://z1:2181,z2:2181,z3:2181",

@@ -229,8 +229,9 @@ func TestRefusedAttemptEndsWithContext(t *testing.T) {
 	release(t, l)
 }
 
-// If a TryAcquire uses an idle session that is ending, for example after a pause of the process, it continues in
-// another session. First its connection breaks, and then the session proves to have expired.
+// If an attempt uses an idle session that is ending, for example after a pause of the process, it continues in another
+// session. First its connection breaks, and then the session proves to have expired. An attempt that does not wait
+// notices this when it reads the queue, one that waits when it creates its node.
 func TestTryOutlivesIdleSession(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -248,7 +249,11 @@ func TestTryOutlivesIdleSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	for range 10 {
+	for i := range 20 {
+		next, noticing := req("k", time.Minute), int32(opChildren)
+		if i%2 == 1 {
+			next, noticing = waiting("k", time.Minute), opCreate
+		}
 		l := acquire(t, b, req("k", time.Minute))
 		sess, _ := l.(lease).n.sessions()
 		release(t, l)
@@ -257,7 +262,7 @@ func TestTryOutlivesIdleSession(t *testing.T) {
 		sess.mu.Unlock()
 		var once sync.Once
 		expire := func(op int32, _ []byte) {
-			if op != opChildren {
+			if op != noticing {
 				return
 			}
 			once.Do(func() {
@@ -276,10 +281,10 @@ func TestTryOutlivesIdleSession(t *testing.T) {
 			})
 		}
 		y.frame.Store(&expire)
-		l, err := b.Acquire(t.Context(), req("k", time.Minute))
+		l, err := b.Acquire(t.Context(), next)
 		y.frame.Store(nil)
 		if err != nil {
-			t.Errorf("a free key: %v", err)
+			t.Errorf("a free key, waiting %v: %v", next.Wait, err)
 			continue
 		}
 		release(t, l)

@@ -78,7 +78,8 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	return granted[0], errs[0]
 }
 
-// ReleaseLease implements [kit.Requests]. Sessions clean up after failed attempts themselves: see pendingDelete.
+// ReleaseLease implements [kit.Requests]. l.Data is always the node of a grant. After an attempt that failed before its
+// grant, kit calls attempt.withdraw instead.
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	n := l.Data.(*node)
 	s, target := n.end()

@@ -45,7 +45,7 @@ func limitsOf(shortest, longest, most time.Duration) limits {
 // tick, servers report to the leader which sessions have shown a sign of life. The other half tick allows for delays.
 func (l limits) hop() time.Duration { return l.tick }
 
-// heartbeat returns the interval between signs of life of a session.
+// heartbeat returns the longest interval between signs of life of a session.
 func (l limits) heartbeat(session time.Duration) time.Duration { return max(l.tick/4, session/16) }
 
 // capacity returns the longest TTL for which a session keeps a lease if the client is silent after the grant. The

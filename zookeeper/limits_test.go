@@ -98,6 +98,10 @@ func TestContact(t *testing.T) {
 				t.Errorf("bound %v, want that of a sign of life at %v", got.Sub(start), want)
 			}
 		}
+		answered := func(d time.Duration) { // at once
+			time.Sleep(time.Until(at(d))) // sleeps: the answer must arrive at that time
+			c.answered(at(d))
+		}
 		c.connected(at(0), timeout)
 		if !c.keptUntil().IsZero() {
 			t.Error("a connection alone proves something: its server may have been cut off")
@@ -105,7 +109,7 @@ func TestContact(t *testing.T) {
 		c.committed(at(0))
 		bound(0) // a new session is a write
 		for i := range 40 {
-			c.answered(at(time.Duration(i) * 100 * time.Millisecond))
+			answered(time.Duration(i) * 100 * time.Millisecond)
 		}
 		bound(0) // answers without a write prove nothing
 		c.committed(at(2950 * time.Millisecond))
@@ -125,18 +129,18 @@ func TestContact(t *testing.T) {
 		// answered the new handshake.
 		c.connected(at(5*time.Second), timeout)
 		bound(3900 * time.Millisecond)
-		c.answered(at(5100 * time.Millisecond))
+		answered(5100 * time.Millisecond)
 		c.committed(at(5200 * time.Millisecond))
 		bound(5 * time.Second)
 		if _, ok := c.writeTime(backend.Deadline(at(6*time.Second), timeout)); ok {
 			t.Error("provable without a sign of life that is new enough")
 		}
-		c.answered(at(6 * time.Second))
+		answered(6 * time.Second)
 		if ready, ok := c.writeTime(backend.Deadline(at(6*time.Second), timeout)); !ok || !ready.Equal(at(7*time.Second)) {
 			t.Errorf("provable by a write at %v, %v, want 7s", ready.Sub(start), ok)
 		}
 		for i := range 1000 { // only the latest maxSigns are kept
-			c.answered(at(time.Duration(i+70) * 100 * time.Millisecond))
+			answered(time.Duration(i+70) * 100 * time.Millisecond)
 		}
 		if len(c.signs) > maxSigns {
 			t.Errorf("%d signs of life", len(c.signs))

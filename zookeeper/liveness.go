@@ -15,9 +15,11 @@ import (
 // hop later. A reply from a server alone proves nothing: the server may have been cut off from the leader, or be a
 // leader that was deposed. The reply to a write proves two things. First, a majority followed this leader after the
 // write was sent, so any other leader starts later, and gives every session its whole timeout again. Second, the server
-// was connected to the leader then, so signs of life that it had received a hop before have arrived. So
+// was connected to the leader then, so signs of life that it had received a hop before have arrived. A request may be
+// on its way for long, so the server has certainly received a sign of life only when the client has its answer. So
 //
-//	keptUntil = sent time of the last sign of life that was a hop old when a committed write was sent, plus the timeout.
+//	keptUntil = sent time of the last sign of life that was answered a hop before a committed write was sent, plus the
+//	timeout.
 type contact struct {
 	mu        sync.Mutex
 	hop       time.Duration
@@ -42,7 +44,7 @@ func (c *contact) connected(sent time.Time, timeout time.Duration) {
 	c.signs = append(c.signs[:0], sign{sent, sent})
 }
 
-// answered records an answer to a request sent at sent.
+// answered records that an answer to a request sent at sent has just arrived.
 func (c *contact) answered(sent time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,7 +55,7 @@ func (c *contact) answered(sent time.Time) {
 	if n == maxSigns {
 		c.signs = append(c.signs[:0], c.signs[1:]...)
 	}
-	c.signs = append(c.signs, sign{sent, sent.Add(c.hop)})
+	c.signs = append(c.signs, sign{sent, time.Now().Add(c.hop)})
 }
 
 // committed records that a write sent at sent was committed.
@@ -115,11 +117,12 @@ func (c *contact) writeTime(end time.Time) (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// keepAlive sends heartbeats while the session lives, and switches to another server if they are not answered. The
-// library's own pings are too rare: a third of the timeout apart. keepAlive also checks leases that are longer than the
-// session, which live only as long as the ensemble certainly keeps the session, and ends the session if it is unused.
+// keepAlive sends heartbeats while the session lives, and switches to another server if they are not answered. It
+// notices that at a heartbeat, so it sends two or more in this time. The library's own pings are too rare: a third of
+// the timeout apart. keepAlive also checks leases that are longer than the session, which live only as long as the
+// ensemble certainly keeps the session, and ends the session if it is unused.
 func (s *session) keepAlive() {
-	interval := s.b.limits.heartbeat(s.class)
+	interval := min(s.b.limits.heartbeat(s.class), patience(s.class)/2)
 	for wait := interval; ; wait = min(interval, s.checkLongLeases()) {
 		select {
 		case <-time.After(wait):
@@ -131,8 +134,8 @@ func (s *session) keepAlive() {
 	}
 }
 
-// heartbeat sends a sign of life. If the server has sent no frame for too long, heartbeat closes the connection, and
-// the library connects to the next server.
+// heartbeat sends a sign of life. If the server has sent no frame since a heartbeat that is too old, heartbeat closes
+// the connection, and the library connects to the next server.
 func (s *session) heartbeat() {
 	s.mu.Lock()
 	conn, connection, connected := s.conn, s.connection, s.connected
@@ -141,15 +144,22 @@ func (s *session) heartbeat() {
 		return
 	}
 	sent := time.Now()
+	// Before the request: if its reply came first, the server would look silent until the next frame.
+	silence := connection.silence(sent)
 	s.b.calls.Background(func() {
 		if _, _, err := conn.Exists(s.b.root); err == nil || isReply(err) {
 			s.contact.answered(sent)
 		}
 	})
-	const least, most = 500 * time.Millisecond, 4 * time.Second
-	if connection.silence(sent) > min(max(s.class/6, least), most) {
+	if silence >= patience(s.class) {
 		_ = connection.Conn.Close()
 	}
+}
+
+// patience returns for how long a server may leave a heartbeat unanswered.
+func patience(session time.Duration) time.Duration {
+	const least, most = 500 * time.Millisecond, 4 * time.Second
+	return min(max(session/6, least), most)
 }
 
 // checkLongLeases checks the leases that would end, by their TTL, after the time until which the ensemble certainly

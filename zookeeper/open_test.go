@@ -252,12 +252,12 @@ func TestDialOption(t *testing.T) {
 	}
 }
 
-// Opening fails if the server is older than 3.5, and so does not support containers. The test's server implements as
+// Opening fails if the server is older than 3.5.1, and so does not support containers. The test's server implements as
 // much of the protocol as opening needs.
 func TestOldServerIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := openURL(t.Context(), "zookeeper://"+oldServer(t))
-	if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "3.5 or newer") {
+	if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "3.5.1 or newer") {
 		t.Errorf("open: %v", err)
 	}
 }

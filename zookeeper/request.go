@@ -98,6 +98,8 @@ func (s *session) whenConnected(ctx context.Context, end time.Time) (*zk.Conn, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case s.err != nil: // ready may be closed too
+		return nil, s.err
 	case s.connected:
 		return s.conn, nil
 	case s.dialErr != nil:
@@ -147,11 +149,12 @@ func wasNotSent(err error) bool {
 	return ok
 }
 
-// isReply reports whether err is a server's reply, so that the outcome is known.
+// isReply reports whether err is a server's reply, so that the outcome is known. ErrInvalidPath is none: the library
+// checks paths itself.
 func isReply(err error) bool {
 	return slices.ContainsFunc([]error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNoAuth, zk.ErrBadVersion, zk.ErrNotEmpty, zk.ErrInvalidACL,
-		zk.ErrNoChildrenForEphemerals, zk.ErrAPIError, zk.ErrBadArguments, zk.ErrInvalidPath,
+		zk.ErrNoChildrenForEphemerals, zk.ErrAPIError, zk.ErrBadArguments,
 	}, func(reply error) bool { return errors.Is(err, reply) })
 }
 

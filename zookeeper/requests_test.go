@@ -28,6 +28,7 @@ const (
 	opMulti     = 14
 	opContainer = 19
 	opClose     = -11
+	opPing      = 11
 )
 
 var opNames = map[int32]string{

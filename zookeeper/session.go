@@ -90,11 +90,15 @@ func (s *session) open() error {
 		defer s.b.calls.End()
 		<-s.ended
 		s.mu.Lock()
-		if errors.Is(s.err, errLeftToExpire) && s.connection != nil {
-			_ = s.connection.Conn.Close() // before the library sends a request to end the session
-		}
+		reason, c := s.err, s.connection // the last one: dial makes no other
 		s.mu.Unlock()
+		if c != nil && errors.Is(reason, errLeftToExpire) {
+			_ = c.Conn.Close() // before the library sends a request to end the session
+		}
 		conn.Close()
+		if c != nil { // the library waits for long for the reply to that request, and leaves an expired session's open
+			_ = c.Conn.Close()
+		}
 		for range events { // until the library closes it
 		}
 	}()

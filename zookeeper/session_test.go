@@ -281,3 +281,19 @@ func TestSessionThatIsOverIsNotEntered(t *testing.T) {
 	}
 	release(t, acquire(t, b, req("k", time.Minute)))
 }
+
+// A session that has ended refuses requests with the reason, although it was connected until then. Its client, which is
+// closed, would fail them with an error that says nothing about the session.
+func TestEndedSessionRefusesRequests(t *testing.T) {
+	t.Parallel()
+	b := &Backend{limits: defaultLimits()}
+	for range 50 {
+		s := newSession(b, b.limits.longest)
+		s.connected = true
+		close(s.ready)
+		s.end(errExpired)
+		if _, err := s.whenConnected(t.Context(), time.Now().Add(soon)); !errors.Is(err, errExpired) {
+			t.Fatalf("error %v, want the reason for the end", err)
+		}
+	}
+}
