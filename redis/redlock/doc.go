@@ -47,4 +47,7 @@
 //	lock_namespace=name    prefix of every key, for access control lists; default anylock
 //	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
 //	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that require one
+//
+// The user, the password, the path, TLS and the parameters of go-redis are for the hosts of the URL. Each lock_node URL
+// has its own.
 package redlock

@@ -58,6 +58,33 @@ func TestURLRefuses(t *testing.T) {
 	}
 }
 
+// A URL without hosts has nothing that applies only to hosts, because the nodes would silently be without it.
+func TestURLWithoutHostsRefuses(t *testing.T) {
+	nodes := "lock_node=redis%3A%2F%2Fh1&lock_node=redis%3A%2F%2Fh2&lock_node=redis%3A%2F%2Fh3"
+	secret := strings.Replace(nodes, "h1", "u:hunter1%40h1", 1)
+	for u, hint := range map[string]string{
+		"redis+redlock:?" + nodes + "&max_ttl=5m":                "max_ttl",
+		"redis+redlock:?" + nodes + "&pool_size=7":               "pool_size",
+		"redis+redlock:?pool_size=7&" + nodes:                    "pool_size",
+		"redis+redlock:?" + secret + "&hunter2=x":                "%26",
+		"redis+redlock://u:hunter2@?" + nodes:                    "user",
+		"rediss+redlock:?" + nodes:                               "TLS",
+		"rediss+redlock:?" + nodes + "&cacert=/nonexistent":      "TLS",
+		"rediss+redlock:?" + nodes + "&cert=/none&key=/nonesuch": "TLS",
+	} {
+		r, err := openURL(context.Background(), u)
+		if err == nil {
+			_ = r.Close()
+			t.Errorf("%s: opened", u)
+			continue
+		}
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), hint) ||
+			!strings.Contains(err.Error(), paramNode) || strings.Contains(err.Error(), "hunter") {
+			t.Errorf("%s: %q, want ErrInvalid that speaks of %q and of %s", u, err, hint, paramNode)
+		}
+	}
+}
+
 func TestURL(t *testing.T) {
 	for u, want := range map[string]string{
 		"redis+redlock://h1,h2:1,[::1]:2/3":         "h1:6379/3 h2:1/3 [::1]:2/3",
