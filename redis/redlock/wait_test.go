@@ -106,6 +106,34 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
+// After an outage in which handshakes failed, NotReady is nil as soon as the nodes reply again, even if nobody acquires
+// a key: a readiness probe that keeps the work away must recover by itself.
+func TestReadyAgainWithoutAcquire(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	proxies, addrs := f.proxies()
+	r := opened(t, through(addrs))
+	waitIdle(t, r) // opening does not wait for a slow node
+	for _, p := range proxies[:2] {
+		p.Refuse(true)
+		p.Cut()
+	}
+	if _, err := r.Examine(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.NotReady(); !errors.Is(err, backend.ErrUnavailable) {
+		t.Fatalf("without a quorum: %v, want ErrUnavailable", err)
+	}
+	for _, p := range proxies[:2] {
+		p.Refuse(false)
+	}
+	until(t, 2*soon, "the fleet is ready", func() bool {
+		_, _ = r.Inspect(t.Context(), "k")
+		return r.NotReady() == nil
+	})
+}
+
 // A waiter skips a node that is slow to report whether the key is still held. Otherwise it would often request votes
 // from all nodes.
 func TestWaiterPassesSlowNode(t *testing.T) {
