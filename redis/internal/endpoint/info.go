@@ -56,7 +56,9 @@ func olderThan(version string, major, minor, patch int) bool {
 
 // IgnoresMinReplicas reports whether scripts write although fewer replicas are connected than min-replicas-to-write
 // requires. Versions before 6.2.7 check that setting only for commands outside scripts.
-func IgnoresMinReplicas(info map[string]string) bool { return olderThan(info["redis_version"], 6, 2, 7) }
+func IgnoresMinReplicas(info map[string]string) bool {
+	return olderThan(info["redis_version"], 6, 2, 7)
+}
 
 // Read inspects a server. Its findings are the commands that the server refused, and a wrong clock.
 func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list []backend.Finding, err error) {
