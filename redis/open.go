@@ -14,9 +14,22 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
+
+// begin contacts the servers. If it fails, it closes the Backend.
+func (b *Backend) begin(ctx context.Context) error {
+	// When this time is over, Close must not wait for a client that ignores deadlines.
+	limited, cancel := context.WithTimeout(ctx, endpoint.OpenTimeout)
+	defer cancel()
+	err := b.inspectServers(ctx)
+	if err != nil {
+		calls.CloseUnopened(limited, b)
+	}
+	return err
+}
 
 // inspectServers contacts the servers once, rejects those that cannot keep locks, and adds to the guarantees how the
 // servers may lose keys.

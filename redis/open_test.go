@@ -175,6 +175,33 @@ func TestNewLearnsWhatOpeningLearns(t *testing.T) {
 	}
 }
 
+// New returns within OpenTimeout although the client ignores deadlines and goes on with its request.
+func TestNewOnServerThatHangs(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t)
+	c := redistest.Raw(t, s.Addr)
+	s.Freeze()
+	defer s.Thaw()
+	const most = endpoint.OpenTimeout + 2*time.Second
+	for attempt := 1; ; attempt++ {
+		begun := time.Now()
+		b, err := New(t.Context(), c, nil)
+		took := time.Since(begun)
+		if err == nil {
+			_ = b.Close()
+		}
+		if !errors.Is(err, backend.ErrUnavailable) {
+			t.Fatalf("%v, want ErrUnavailable", err)
+		}
+		if took < most {
+			return
+		}
+		if attempt == attempts {
+			t.Fatalf("New took %v, want less than %v", took, most)
+		}
+	}
+}
+
 func TestUnixAndTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

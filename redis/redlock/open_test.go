@@ -15,6 +15,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
@@ -258,6 +259,36 @@ func TestCallersClients(t *testing.T) {
 		}
 		if attempt == attempts {
 			t.Fatalf("acquire and release with a frozen node took %v", took)
+		}
+	}
+}
+
+// New returns within OpenTimeout although the clients ignore deadlines and go on with their requests.
+func TestNewOnFleetThatHangs(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	var clients []*redis.Client
+	for _, n := range f.nodes {
+		clients = append(clients, redistest.Raw(t, n.Addr))
+		n.Freeze()
+		defer n.Thaw()
+	}
+	const most = endpoint.OpenTimeout + 2*time.Second
+	for attempt := 1; ; attempt++ {
+		begun := time.Now()
+		r, err := New(t.Context(), clients, nil)
+		took := time.Since(begun)
+		if err == nil {
+			_ = r.Close()
+		}
+		if !errors.Is(err, backend.ErrUnavailable) {
+			t.Fatalf("%v, want ErrUnavailable", err)
+		}
+		if took < most {
+			return
+		}
+		if attempt == attempts {
+			t.Fatalf("New took %v, want less than %v", took, most)
 		}
 	}
 }

@@ -73,8 +73,11 @@ func New(ctx context.Context, nodes []*redis.Client, opts *Options) (*Backend, e
 
 // begin contacts the nodes. If it fails, it closes the Backend.
 func (r *Backend) begin(ctx context.Context) (*Backend, error) {
+	// When this time is over, Close must not wait for clients that ignore deadlines.
+	limited, cancel := context.WithTimeout(ctx, endpoint.OpenTimeout)
+	defer cancel()
 	if err := r.handshakeAll(ctx); err != nil {
-		calls.CloseUnopened(ctx, r)
+		calls.CloseUnopened(limited, r)
 		return nil, err
 	}
 	return r, nil
