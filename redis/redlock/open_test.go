@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -83,6 +84,38 @@ func TestURLWithoutHostsRefuses(t *testing.T) {
 			!strings.Contains(err.Error(), paramNode) || strings.Contains(err.Error(), "hunter") {
 			t.Errorf("%s: %q, want ErrInvalid that speaks of %q and of %s", u, err, hint, paramNode)
 		}
+	}
+}
+
+// If go-redis cannot satisfy the options of a later node, the clients of the earlier nodes are closed.
+func TestURLRefusedByClient(t *testing.T) {
+	t.Parallel()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r, err := openURL(t.Context(), through([]string{l.Addr().String() + "?min_idle_conns=1", "127.0.0.1:1",
+		"127.0.0.2:1?pool_size=99999999999"}))
+	if err == nil {
+		_ = r.Close()
+	}
+	if !errors.Is(err, backend.ErrInvalid) {
+		t.Fatalf("%v, want ErrInvalid", err)
+	}
+	if err := l.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.Accept() // the idle connection of the first client
+	if err != nil {
+		return // the client was closed before it dialled
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(soon)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, c); isTimeout(err) {
+		t.Error("a connection of the first client is still open")
 	}
 }
 
