@@ -112,9 +112,9 @@ func (n *node) observe(s clockSample, ban time.Duration) error {
 	if step > 0 {
 		n.bannedUntil = s.received.Add(ban)
 	}
-	switch left := n.bannedUntil.Sub(s.received); {
-	case left > 0:
-		return &noVoteError{left: left, why: whyForward}
+	switch {
+	case n.bannedUntil.After(s.received):
+		return &noVoteError{n.bannedUntil, whyForward}
 	case step < 0:
 		return fmt.Errorf("its clock was set back by %v", -step)
 	}
@@ -140,15 +140,15 @@ func (n *node) deferVote(left time.Duration) {
 func (n *node) notReady() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch young, jumped := time.Until(n.noVoteUntil), time.Until(n.bannedUntil); {
+	switch now := time.Now(); {
 	case n.handshakeErr != nil:
 		return n.handshakeErr
 	case n.found.unfit != nil:
 		return n.found.unfit
-	case young > 0:
-		return &noVoteError{left: young, why: whyYoung}
-	case jumped > 0:
-		return &noVoteError{left: jumped, why: whyForward}
+	case n.noVoteUntil.After(now):
+		return &noVoteError{n.noVoteUntil, whyYoung}
+	case n.bannedUntil.After(now):
+		return &noVoteError{n.bannedUntil, whyForward}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -236,7 +237,7 @@ func TestIdleWaiter(t *testing.T) {
 // A node without a vote does not make the others count as unreachable: a waiter's first attempt is repeated while they
 // do not respond.
 func TestSlowBesideNodeWithoutVote(t *testing.T) {
-	barred := &noVoteError{left: time.Minute, why: whyYoung}
+	barred := &noVoteError{time.Now().Add(time.Minute), whyYoung}
 	for _, test := range []struct {
 		errs []error
 		slow bool
@@ -248,4 +249,19 @@ func TestSlowBesideNodeWithoutVote(t *testing.T) {
 			t.Errorf("%v: slow is %v", test.errs, got)
 		}
 	}
+}
+
+// The error of a node without a vote names the time of the vote, whenever the error is printed.
+func TestNoVoteNamesTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := time.Now().Add(time.Minute)
+		n := &node{noVoteUntil: until}
+		err := n.notReady()
+		time.Sleep(20 * time.Second) // sleeps: until the error is printed
+		for _, part := range []string{"until " + until.Format(time.TimeOnly), "for 40s more"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%v, want it to say %q", err, part)
+			}
+		}
+	})
 }
