@@ -237,7 +237,10 @@ func (in *inbox) received() {
 	}
 }
 
-// close ends the subscription, and waits at most CloseGrace for its goroutines.
+// closeGrace is how long Close waits for the goroutines of a subscription.
+const closeGrace = time.Second
+
+// close ends the subscription, and waits at most closeGrace for its goroutines.
 func (in *inbox) close() {
 	in.mu.Lock()
 	in.closed = true
@@ -248,7 +251,7 @@ func (in *inbox) close() {
 		return
 	}
 	stop()
-	t := time.NewTimer(exchange.CloseGrace)
+	t := time.NewTimer(closeGrace)
 	defer t.Stop()
 	select {
 	case <-done:
