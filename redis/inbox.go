@@ -237,10 +237,7 @@ func (in *inbox) received() {
 	}
 }
 
-// closeGrace is how long Close waits for the goroutines of a subscription.
-const closeGrace = time.Second
-
-// close ends the subscription, and waits at most closeGrace for its goroutines.
+// close ends the subscription, and waits at most CloseGrace for its goroutines.
 func (in *inbox) close() {
 	in.mu.Lock()
 	in.closed = true
@@ -251,7 +248,7 @@ func (in *inbox) close() {
 		return
 	}
 	stop()
-	t := time.NewTimer(closeGrace)
+	t := time.NewTimer(exchange.CloseGrace)
 	defer t.Stop()
 	select {
 	case <-done:

@@ -27,3 +27,6 @@ func Await(
 	}
 	return c.Wait()
 }
+
+// CloseGrace is how long Close waits for requests in progress, such as those that remove waiters from queues.
+const CloseGrace = time.Second
