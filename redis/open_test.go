@@ -179,7 +179,11 @@ func TestNewLearnsWhatOpeningLearns(t *testing.T) {
 func TestNewOnServerThatHangs(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	c := redistest.Raw(t, s.Addr)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: time.Minute})
+	defer c.Close()
+	if err := c.Ping(t.Context()).Err(); err != nil { // New uses this connection
+		t.Fatal(err)
+	}
 	s.Freeze()
 	defer s.Thaw()
 	const most = endpoint.OpenTimeout + 2*time.Second
