@@ -141,11 +141,14 @@ func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
 // NotReady is nil. Ping acquires no lease, and does not check whether the store could write one.
 func (o Ops) Ping(ctx context.Context) error {
 	l := o.l
-	if err := o.NotReady(); err != nil {
-		return err
+	err := l.unopened()
+	if err == nil { // NotReady comes second, because it may learn from the reply
+		_, err = l.backend.Inspect(ctx, l.probeKey("anylock-ping"))
 	}
-	_, err := l.backend.Inspect(ctx, l.probeKey("anylock-ping"))
-	return l.error("ping", "", err)
+	if err != nil {
+		return l.error("ping", "", err)
+	}
+	return o.NotReady()
 }
 
 // probeKey returns a key to inspect only for the store's answer. If the prefix leaves too little room for name, it cuts

@@ -2,9 +2,11 @@ package lock_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/anylock/lock"
@@ -18,6 +20,32 @@ type unready struct {
 }
 
 func (u unready) NotReady() error { return u.err }
+
+// A learning store is not ready until it has replied to a request.
+type learning struct {
+	backend.Backend
+	replied atomic.Bool
+}
+
+func (s *learning) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	s.replied.Store(true)
+	return s.Backend.Inspect(ctx, key)
+}
+
+func (s *learning) NotReady() error {
+	if s.replied.Load() {
+		return nil
+	}
+	return errors.New("no reply yet")
+}
+
+// Ping makes its request also while the store is not ready, because the reply may show that the store is ready again.
+func TestPingOfStoreThatIsReadyAgain(t *testing.T) {
+	l := locker(t, &learning{Backend: memory.New()})
+	if err := l.Ops().Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
 
 // NotReady returns why the store cannot grant yet. An Acquire logs that reason once; a TryAcquire does not.
 func TestNotReady(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A Backend keeps locks in Redis. It implements [backend.Backend] and [backend.BatchRenewer].
+// A Backend keeps locks in Redis. It implements [backend.Backend] and the optional interfaces [backend.BatchRenewer],
+// [backend.Lister], [backend.Breaker], [backend.Resumer] and [backend.Examiner].
 type Backend struct {
 	client     redis.UniversalClient
 	options    Options
@@ -34,6 +35,10 @@ type Backend struct {
 var (
 	_ backend.Backend      = (*Backend)(nil)
 	_ backend.BatchRenewer = (*Backend)(nil)
+	_ backend.Lister       = (*Backend)(nil)
+	_ backend.Breaker      = (*Backend)(nil)
+	_ backend.Resumer      = (*Backend)(nil)
+	_ backend.Examiner     = (*Backend)(nil)
 )
 
 func newBackend(client redis.UniversalClient, o Options) *Backend {

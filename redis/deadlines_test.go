@@ -147,6 +147,36 @@ func TestClientWithoutDeadlines(t *testing.T) {
 	})
 }
 
+// List ends with its context, and a page of keys with the request timeout, even if the client ignores deadlines.
+func TestListOfServerThatHangs(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b, err := New(t.Context(), s.client(t, redis.Options{Addr: p.Addr}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
+	defer func() {
+		p.Set(func(p *storetest.Proxy) { p.Silent = false })
+		p.Cut()
+	}()
+	for limit, want := range map[time.Duration]error{
+		100 * time.Millisecond: context.DeadlineExceeded, time.Minute: backend.ErrUnavailable,
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		inTime(t, exchange.DefaultTimeout, func() error { // go-redis' own attempts take longer
+			_, err := b.List(ctx, "")
+			if !errors.Is(err, want) {
+				t.Errorf("within %v: %v, want %v", limit, err, want)
+			}
+			return err
+		})
+	}
+}
+
 // Releases that hang delay Close only for its grace, with a single server and with a cluster.
 func TestCloseBesideReleasesThatHang(t *testing.T) {
 	t.Parallel()

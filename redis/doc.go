@@ -51,8 +51,9 @@
 //     resource that the lock protects, so that it can reject older tokens.
 //   - If a master is partitioned from its replicas, and Sentinel or the Cluster has replaced it, it still grants and
 //     renews for the clients on its side. Two owners then hold and renew the key until the partition ends. Set
-//     min-replicas-to-write on every master that has replicas, or MinReplicas here, so that the old master refuses. If
-//     a master with replicas lacks min-replicas-to-write, Guarantees mentions it.
+//     min-replicas-to-write on every master that has replicas, or MinReplicas here, so that the old master refuses.
+//     Redis before 6.2.7 does not apply min-replicas-to-write to scripts: only MinReplicas helps there. If a master
+//     with replicas lacks the setting, or does not apply it, Guarantees mentions it.
 //   - A server that restarts without its latest writes (no AOF, or appendfsync not always) loses the leases in them. A
 //     server also loses leases if it evicts keys (opening checks maxmemory-policy), is flushed, or its clock steps
 //     forward.

@@ -20,6 +20,12 @@ type masterReading struct {
 	forbidden error // why the server refused a message to the inbox; nil if it did not
 }
 
+// ignoresMinReplicas reports whether neither min-replicas-to-write nor Options.MinReplicas keeps a master from granting
+// keys without its replicas.
+func (r masterReading) ignoresMinReplicas() bool {
+	return r.replicas == 0 && endpoint.IgnoresMinReplicas(r.Info)
+}
+
 var rules = append([]kit.Rule[masterReading]{
 	{Severity: backend.Critical, Code: "eviction-policy", Found: func(r masterReading) string {
 		policy := endpoint.Evicts(r.Info)
@@ -53,11 +59,18 @@ var rules = append([]kit.Rule[masterReading]{
 		Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, where that matters"},
 	{Severity: backend.Warning, Code: "min-replicas-unset", Found: func(r masterReading) string {
 		_, set := r.Info["min_slaves_good_slaves"]
-		return kit.When(!set && r.Number("connected_slaves") > 0, "%s replicas, and min-replicas-to-write is 0",
-			r.Info["connected_slaves"])
+		return kit.When(!set && !r.ignoresMinReplicas() && r.Number("connected_slaves") > 0,
+			"%s replicas, and min-replicas-to-write is 0", r.Info["connected_slaves"])
 	},
 		Why: "after a failover, a master that is cut off still grants keys that the new master grants to others",
 		Set: "min-replicas-to-write 1, min-replicas-max-lag 10"},
+	{Severity: backend.Warning, Code: "min-replicas-ignored", Found: func(r masterReading) string {
+		return kit.When(r.ignoresMinReplicas() && r.Number("connected_slaves") > 0, "%s replicas, and redis %s",
+			r.Info["connected_slaves"], r.Info["redis_version"])
+	},
+		Why: "versions before 6.2.7 do not apply min-replicas-to-write to scripts: after a failover, a master that is " +
+			"cut off still grants keys that the new master grants to others",
+		Set: paramMinReplicas + "=1, or a maintained version"},
 	{Severity: backend.Warning, Code: "no-channels",
 		Found: func(r masterReading) string { return kit.When(r.forbidden != nil, "%v", r.forbidden) },
 		Why:   "this user can take locks, but an Acquire that has to wait is refused",

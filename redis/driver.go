@@ -6,7 +6,6 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/backend/kit"
-	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -65,8 +64,7 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	if t.Single != nil {
 		b.batcher.Solo = exchange.NewSolo(t.Single)
 	}
-	if err := b.inspectServers(ctx); err != nil {
-		calls.CloseUnopened(ctx, b)
+	if err := b.begin(ctx); err != nil {
 		return nil, t.NameMaster(err)
 	}
 	return b, nil

@@ -14,9 +14,22 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
+
+// begin contacts the servers. If it fails, it closes the Backend.
+func (b *Backend) begin(ctx context.Context) error {
+	// When this time is over, Close must not wait for a client that ignores deadlines.
+	limited, cancel := context.WithTimeout(ctx, endpoint.OpenTimeout)
+	defer cancel()
+	err := b.inspectServers(ctx)
+	if err != nil {
+		calls.CloseUnopened(limited, b)
+	}
+	return err
+}
 
 // inspectServers contacts the servers once, rejects those that cannot keep locks, and adds to the guarantees how the
 // servers may lose keys.
@@ -39,7 +52,7 @@ func (b *Backend) inspectServers(ctx context.Context) error {
 func (b *Backend) findLosses(ctx context.Context) ([]string, error) {
 	c, ok := b.client.(*redis.ClusterClient)
 	if !ok {
-		loss, err := inspectServer(ctx, b.client, false)
+		loss, err := b.inspectServer(ctx, b.client, false)
 		if err == nil {
 			err = b.probe(ctx)
 		}
@@ -52,7 +65,7 @@ func (b *Backend) findLosses(ctx context.Context) ([]string, error) {
 	found := make(map[string]bool)
 	masters := 0
 	err := c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		loss, err := inspectServer(ctx, node, true)
+		loss, err := b.inspectServer(ctx, node, true)
 		mu.Lock()
 		defer mu.Unlock()
 		masters++
@@ -70,7 +83,7 @@ func (b *Backend) findLosses(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-func inspectServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string, err error) {
+func (b *Backend) inspectServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string, err error) {
 	text, err := c.Info(ctx).Result()
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return "eviction, unless maxmemory-policy is noeviction (INFO is not permitted)", nil
@@ -92,10 +105,14 @@ func inspectServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss str
 	if policy := endpoint.Evicts(info); policy != "" {
 		losses = append(losses, "eviction, because maxmemory-policy is "+policy)
 	}
-	// INFO has this field only if min-replicas-to-write is set.
-	if _, set := info["min_slaves_good_slaves"]; !set && info["connected_slaves"] != "" &&
-		info["connected_slaves"] != "0" {
-		losses = append(losses, "a partition, because min-replicas-to-write is not set on a master with replicas")
+	if info["connected_slaves"] != "" && info["connected_slaves"] != "0" {
+		switch _, set := info["min_slaves_good_slaves"]; { // INFO has this field only if min-replicas-to-write is set
+		case b.options.MinReplicas == 0 && endpoint.IgnoresMinReplicas(info):
+			losses = append(losses, "a partition, because redis "+info["redis_version"]+
+				" does not apply min-replicas-to-write to scripts")
+		case !set:
+			losses = append(losses, "a partition, because min-replicas-to-write is not set on a master with replicas")
+		}
 	}
 	return strings.Join(losses, "; "), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,6 +175,37 @@ func TestNewLearnsWhatOpeningLearns(t *testing.T) {
 	}
 }
 
+// New returns within OpenTimeout although the client ignores deadlines and goes on with its request.
+func TestNewOnServerThatHangs(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: time.Minute})
+	defer c.Close()
+	if err := c.Ping(t.Context()).Err(); err != nil { // New uses this connection
+		t.Fatal(err)
+	}
+	s.Freeze()
+	defer s.Thaw()
+	const most = endpoint.OpenTimeout + 2*time.Second
+	for attempt := 1; ; attempt++ {
+		begun := time.Now()
+		b, err := New(t.Context(), c, nil)
+		took := time.Since(begun)
+		if err == nil {
+			_ = b.Close()
+		}
+		if !errors.Is(err, backend.ErrUnavailable) {
+			t.Fatalf("%v, want ErrUnavailable", err)
+		}
+		if took < most {
+			return
+		}
+		if attempt == attempts {
+			t.Fatalf("New took %v, want less than %v", took, most)
+		}
+	}
+}
+
 func TestUnixAndTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -201,6 +233,68 @@ func TestUnixAndTLS(t *testing.T) {
 	}
 	defer b.Close()
 	release(t, acquire(t, b, req("k", time.Minute)))
+}
+
+// A master without enough replicas also refuses scripts. Guarantees and the doctor mention versions that do not. With
+// MinReplicas, nothing is granted on these either.
+func TestMasterWithoutItsReplicas(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(t *testing.T) *servers.Server{
+		"usual": func(t *testing.T) *servers.Server { return servers.Redis(t) },
+		"redis-6.0": func(t *testing.T) *servers.Server {
+			storetest.Long(t, "another release of Redis")
+			return redistest.Version(t, "redis-6.0")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ignores := name == "redis-6.0"
+			master := start(t)
+			replica := servers.Redis(t, "--replicaof", "127.0.0.1", port(master.Addr))
+			replicas := func(n string) {
+				t.Helper()
+				until(t, 4*soon, n+" replicas are connected", func() bool {
+					text := redistest.Raw(t, master.Addr).Info(context.Background(), "replication").Val()
+					return endpoint.ParseInfo(text)["connected_slaves"] == n
+				})
+			}
+			replicas("1")
+			if err := redistest.Raw(t, master.Addr).ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(); err != nil {
+				t.Fatal(err)
+			}
+			url := "redis://" + master.Addr
+			b, demanding := opened(t, url), opened(t, url+"?lock_min_replicas=1&timeout=500ms")
+			const what = "does not apply min-replicas-to-write"
+			if got := b.Guarantees().EarlyLoss; strings.Contains(got, what) != ignores {
+				t.Errorf("guarantees: %s", got)
+			}
+			if got := demanding.Guarantees().EarlyLoss; strings.Contains(got, what) {
+				t.Errorf("guarantees with MinReplicas: %s", got)
+			}
+			for b, want := range map[*Backend]bool{b: ignores, demanding: false} {
+				got := slices.ContainsFunc(storetest.Examined(t, b), func(f backend.Finding) bool {
+					return f.Code == "min-replicas-ignored"
+				})
+				if got != want {
+					t.Errorf("with %d replicas, the doctor finds min-replicas-ignored: %v", b.options.MinReplicas, got)
+				}
+			}
+			replica.Kill()
+			replicas("0")
+			if l, err := b.Acquire(t.Context(), req("k", time.Minute)); ignores {
+				if err != nil {
+					t.Errorf("redis 6.0 now refuses scripts without replicas: %v", err)
+				} else {
+					release(t, l)
+				}
+			} else if !errors.Is(err, backend.ErrUnavailable) {
+				t.Errorf("acquire without replicas: %v, want ErrUnavailable", err)
+			}
+			if _, err := demanding.Acquire(t.Context(), req("k2", time.Minute)); !errors.Is(err, backend.ErrUnavailable) {
+				t.Errorf("acquire without replicas, with MinReplicas: %v, want ErrUnavailable", err)
+			}
+		})
+	}
 }
 
 // Guarantees mention a master that would continue to grant keys during a partition.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // List implements [backend.Lister]. It scans every key of every master, a thousand at a time.
@@ -26,23 +28,32 @@ func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 }
 
 func (b *Backend) scan(ctx context.Context, prefix string) (keys []string, err error) {
-	const page = 1000
 	var mu sync.Mutex
 	seen := make(map[string]bool)
 	all := b.naming.namespace + ":{"
-	one := func(ctx context.Context, c *redis.Client) error {
-		scan := c.Scan(ctx, 0, endpoint.GlobEscaper.Replace(all)+"*}lock:"+endpoint.GlobEscaper.Replace(prefix)+"*",
-			page).Iterator()
-		for scan.Next(ctx) {
-			_, key, ok := strings.Cut(strings.TrimPrefix(scan.Val(), all), "}lock:")
-			mu.Lock()
-			if ok && strings.HasPrefix(key, prefix) && !seen[key] && b.naming.lock(key) == scan.Val() {
-				seen[key] = true
-				keys = append(keys, key)
-			}
-			mu.Unlock()
+	pattern := endpoint.GlobEscaper.Replace(all) + "*}lock:" + endpoint.GlobEscaper.Replace(prefix) + "*"
+	add := func(name string) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, key, ok := strings.Cut(strings.TrimPrefix(name, all), "}lock:")
+		if ok && strings.HasPrefix(key, prefix) && !seen[key] && b.naming.lock(key) == name {
+			seen[key] = true
+			keys = append(keys, key)
 		}
-		return scan.Err()
+	}
+	one := func(ctx context.Context, c *redis.Client) error {
+		for cursor := uint64(0); ; {
+			names, next, err := b.scanPage(ctx, c, cursor, pattern)
+			if err != nil {
+				return err
+			}
+			for _, name := range names {
+				add(name)
+			}
+			if cursor = next; cursor == 0 {
+				return nil
+			}
+		}
 	}
 	switch c := b.client.(type) {
 	case *redis.ClusterClient:
@@ -53,6 +64,28 @@ func (b *Backend) scan(ctx context.Context, prefix string) (keys []string, err e
 		err = fmt.Errorf("%w: list with a client of type %T", backend.ErrUnsupported, c)
 	}
 	return keys, err
+}
+
+// scanPage makes one request of a scan, within Options.Timeout and ctx whatever the client does. It returns the cursor
+// of the next request, which is 0 after the last.
+func (b *Backend) scanPage(
+	ctx context.Context, c *redis.Client, cursor uint64, pattern string,
+) (names []string, next uint64, err error) {
+	const most = 1000 // names, roughly
+	type page struct {
+		names []string
+		next  uint64
+	}
+	v, err := exchange.Await(ctx, b.leases.Go, time.Now().Add(b.options.Timeout), exchange.Request{},
+		func(ctx context.Context) (any, error) {
+			names, next, err := c.Scan(ctx, cursor, pattern, most).Result()
+			return page{names, next}, err
+		})
+	if err != nil {
+		return nil, 0, err
+	}
+	p := v.(page)
+	return p.names, p.next, nil
 }
 
 // Break implements [backend.Breaker].

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
@@ -58,8 +57,7 @@ func New(ctx context.Context, client redis.UniversalClient, opts *Options) (*Bac
 	if err != nil {
 		return nil, err
 	}
-	if err := b.inspectServers(ctx); err != nil {
-		calls.CloseUnopened(ctx, b)
+	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
 	return b, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -360,20 +361,21 @@ func TestLostReplyOfBreak(t *testing.T) {
 	b := opened(t, s.at(p.Addr))
 	for _, r := range []backend.Request{req("k", time.Minute), shared(req("k", time.Minute))} {
 		l := acquire(t, b, r)
-		replies := 0
+		var replies atomic.Int32 // on all connections
 		p.Set(func(p *storetest.Proxy) {
 			p.Replies = func([]byte) bool {
-				if replies++; replies == 2 { // the first reads the token
+				n := replies.Add(1)
+				if n == 2 { // the first reads the token
 					p.Cut()
 				}
-				return replies != 2
+				return n != 2
 			}
 		})
 		if err := b.Break(context.Background(), r.Key, r.Owner); err != nil {
 			t.Errorf("break whose reply was lost: %v", err)
 		}
-		if replies < 3 {
-			t.Errorf("%d replies: none was lost, the test proves nothing", replies)
+		if n := replies.Load(); n < 3 {
+			t.Errorf("%d replies: none was lost, the test proves nothing", n)
 		}
 		p.Set(func(p *storetest.Proxy) { p.Replies = nil })
 		if err := l.Release(context.Background()); !errors.Is(err, backend.ErrLost) {

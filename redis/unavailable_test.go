@@ -9,8 +9,10 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/exchange"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 // If the context of a waiting Acquire ends, the error matches ErrHeld only if the server has replied that the key is
@@ -91,6 +93,50 @@ func TestUnavailable(t *testing.T) {
 	p.Set(func(p *storetest.Proxy) { p.Silent = false })
 	p.Cut()
 	until(t, 4*soon, "the release is answered in time", func() bool { return l.Release(context.Background()) == nil })
+}
+
+// A server that is read-only for a while, as a demoted master is until its clients have found the new one, does not end
+// a wait, and is ErrUnavailable for other calls.
+func TestReadOnlyForAWhile(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(t *testing.T) *servers.Server{
+		"usual": func(t *testing.T) *servers.Server { return servers.Redis(t) },
+		"redis-6.0": func(t *testing.T) *servers.Server { // its error replies to scripts look different
+			storetest.Long(t, "another release of Redis")
+			return redistest.Version(t, "redis-6.0")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			c := redistest.Raw(t, s.Addr)
+			b := opened(t, "redis://"+s.Addr)
+			l := acquire(t, b, req("k", time.Hour))
+			done := queueUp(t, b, waiting("k", time.Minute), 1)
+			if err := c.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Acquire(t.Context(), req("free", time.Minute)); !errors.Is(err, backend.ErrUnavailable) {
+				t.Errorf("acquire: %v, want ErrUnavailable", err)
+			}
+			if err := l.Renew(t.Context(), time.Hour); !errors.Is(err, backend.ErrUnavailable) {
+				t.Errorf("renew: %v, want ErrUnavailable", err)
+			}
+			const several = 8 // more requests than one try of the waiter makes
+			before := redistest.Commands(t, c)["evalsha"]
+			until(t, 4*maxRecheck+soon, "the waiter has been refused twice, or has ended", func() bool {
+				return redistest.Commands(t, c)["evalsha"] >= before+several || len(done) > 0
+			})
+			if len(done) > 0 {
+				t.Fatalf("the waiter has ended: %v", (<-done).Err)
+			}
+			if err := c.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+				t.Fatal(err)
+			}
+			release(t, l)
+			release(t, granted(t, done, maxRecheck+soon).Lease)
+		})
+	}
 }
 
 // A dial that times out is a temporary error, and not a context error.

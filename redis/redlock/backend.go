@@ -13,7 +13,8 @@ import (
 )
 
 // A Backend keeps locks on a fleet of independent Redis servers, of which any minority may fail. It implements
-// [backend.Backend] and [backend.BatchRenewer].
+// [backend.Backend] and the optional interfaces [backend.BatchRenewer], [backend.Lister], [backend.Breaker],
+// [backend.Resumer], [backend.Examiner] and [backend.Readiness].
 //
 // A key is granted when a quorum of the nodes, more than half, has granted it. docs/redlock.md proves that two owners
 // cannot both have a quorum, and lists the assumptions and what breaks them.
@@ -35,6 +36,11 @@ type Backend struct {
 var (
 	_ backend.Backend      = (*Backend)(nil)
 	_ backend.BatchRenewer = (*Backend)(nil)
+	_ backend.Lister       = (*Backend)(nil)
+	_ backend.Breaker      = (*Backend)(nil)
+	_ backend.Resumer      = (*Backend)(nil)
+	_ backend.Examiner     = (*Backend)(nil)
+	_ backend.Readiness    = (*Backend)(nil)
 )
 
 // newBackend returns a Backend that has made no request. If owned is true, Close closes the clients.

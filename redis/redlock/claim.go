@@ -130,12 +130,12 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 	c.inOrder(i, func() {
 		c.mu.Lock()
 		p := &c.at[i]
-		had, last, given := p.mayHaveKey, p.wrote, number <= c.cancelledUpTo
-		if !given {
+		had, last, cancelled := p.mayHaveKey, p.wrote, number <= c.cancelledUpTo
+		if !cancelled {
 			p.mayHaveKey, p.wrote = true, number // set before sending, for callers that end the claim meanwhile
 		}
 		c.mu.Unlock()
-		if given {
+		if cancelled {
 			c.requestEnded(i)
 			done(backend.ErrLost)
 			return

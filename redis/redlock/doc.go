@@ -32,7 +32,8 @@
 //   - Waiters poll, and are served in no order. If no quorum replies, a waiter's first attempt fails, after about 5 s
 //     if nodes hang. Later attempts survive an outage of max(TTL, 10 s).
 //   - While no quorum replies, an operation that does not wait fails after the request timeout (timeout of the URL or
-//     Options.Timeout, 2 s by default). Opening and List fail after 5 s.
+//     Options.Timeout, 2 s by default). Opening and List fail after 5 s. Examine waits for the request timeout, and
+//     reports the nodes that do not reply.
 //   - After a client's machine has slept, the clocks of all nodes seem to have been set forward. The client then gets
 //     no lease for MaxTTL.
 //
@@ -47,4 +48,7 @@
 //	lock_namespace=name    prefix of every key, for access control lists; default anylock
 //	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
 //	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that require one
+//
+// The user, the password, the path, TLS and the parameters of go-redis are for the hosts of the URL. Each lock_node URL
+// has its own.
 package redlock

@@ -9,6 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // A fleetReading is the known state of a fleet as a whole.
@@ -63,36 +64,52 @@ func (r *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 }
 
 func (r *Backend) examine(ctx context.Context) ([]backend.Finding, error) {
-	lists, clocks := make([][]backend.Finding, len(r.nodes)), make([]clockSample, len(r.nodes))
+	reports := make([]nodeReport, len(r.nodes))
 	var nodes sync.WaitGroup
 	for i, n := range r.nodes {
-		nodes.Go(func() { lists[i], clocks[i] = r.examineNode(ctx, n) })
+		nodes.Go(func() { reports[i] = r.examineNode(ctx, n) })
 	}
 	nodes.Wait()
 	if err := kit.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
-	all := kit.Apply(fleetRules, "", fleetReading{r, clocks})
-	for _, list := range lists {
-		all = append(all, list...)
+	fleet := fleetReading{r: r}
+	var all []backend.Finding
+	for _, report := range reports {
+		fleet.clocks = append(fleet.clocks, report.clock)
+		all = append(all, report.findings...)
 	}
-	return all, nil
+	return append(kit.Apply(fleetRules, "", fleet), all...), nil
 }
 
-func (r *Backend) examineNode(ctx context.Context, n *node) ([]backend.Finding, clockSample) {
-	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
-	defer cancel()
-	err := r.handshake(n, r.options.Timeout, time.Now())
-	said, list, rerr := endpoint.Read(ctx, n.name, n.client)
-	if rerr != nil {
-		return []backend.Finding{kit.Unreachable(n.name, rerr)}, clockSample{}
+// A nodeReport is what Examine has found at a node.
+type nodeReport struct {
+	findings []backend.Finding
+	clock    clockSample // zero if the node has not replied
+}
+
+// examineNode inspects a node. A node that does not reply within Options.Timeout is a finding.
+func (r *Backend) examineNode(ctx context.Context, n *node) nodeReport {
+	v, err := exchange.Await(ctx, r.leases.Go, time.Now().Add(r.options.Timeout), exchange.Request{},
+		func(ctx context.Context) (any, error) { return r.readNode(ctx, n) })
+	if err != nil {
+		return nodeReport{findings: []backend.Finding{kit.Unreachable(n.name, err)}}
 	}
-	if err == nil {
-		err = n.notReady()
+	return v.(nodeReport)
+}
+
+func (r *Backend) readNode(ctx context.Context, n *node) (nodeReport, error) {
+	vote := r.handshake(n, r.options.Timeout, time.Now())
+	said, list, err := endpoint.Read(ctx, n.name, n.client)
+	if err != nil {
+		return nodeReport{}, err
 	}
-	var clock clockSample
+	if vote == nil {
+		vote = n.notReady()
+	}
+	report := nodeReport{findings: append(list, kit.Apply(nodeRules, n.name, nodeReading{said, vote})...)}
 	if !said.Clock.IsZero() {
-		clock = clockSample{said.Clock.UnixMicro(), said.Asked, said.Answered}
+		report.clock = clockSample{said.Clock.UnixMicro(), said.Asked, said.Answered}
 	}
-	return append(list, kit.Apply(nodeRules, n.name, nodeReading{said, err})...), clock
+	return report, nil
 }

@@ -62,6 +62,9 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	for _, n := range list {
 		c, err := endpoint.NewClient(endpoint.Target{Single: n}, o.Timeout)
 		if err != nil {
+			for _, c := range clients {
+				_ = c.Close()
+			}
 			return nil, err
 		}
 		clients = append(clients, c.(*redis.Client))

@@ -37,7 +37,7 @@ func (e *noQuorumError) wait() time.Duration {
 	var lefts []time.Duration
 	for _, err := range e.errs {
 		if v, barred := errors.AsType[*noVoteError](err); barred {
-			lefts = append(lefts, v.left)
+			lefts = append(lefts, max(time.Until(v.until), time.Millisecond)) // if it has just passed, ask again
 		} else if err == nil {
 			lefts = append(lefts, 0)
 		}
@@ -82,8 +82,8 @@ func (e *noQuorumError) Is(target error) bool { return target == backend.ErrUnav
 
 // A noVoteError means that a node has no vote for some time.
 type noVoteError struct {
-	left time.Duration
-	why  string
+	until time.Time
+	why   string
 }
 
 // Why a node has no vote.
@@ -93,6 +93,6 @@ const (
 )
 
 func (e *noVoteError) Error() string {
-	return fmt.Sprintf("no vote until %s, for %v more: %s", time.Now().Add(e.left).Format(time.TimeOnly),
-		e.left.Round(time.Millisecond), e.why)
+	return fmt.Sprintf("no vote until %s, for %v more: %s", e.until.Format(time.TimeOnly),
+		max(time.Until(e.until), 0).Round(time.Millisecond), e.why)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
@@ -71,4 +72,18 @@ func TestFull(t *testing.T) {
 	}
 	f.fill(false)
 	release(t, acquire(t, r, req("new", ttl)))
+}
+
+// A minority that is temporarily unable to serve does not make opening fail. Here it is a new node that is full, which
+// cannot store its birth record; a node that still loads its data replies with an error too.
+func TestOpenBesideFullNode(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 2, redistest.Durable...)
+	f.bootstrap()
+	full := servers.Redis(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
+	r := opened(t, through([]string{f.nodes[0].Addr, f.nodes[1].Addr, full.Addr}))
+	if err := r.NotReady(); err != nil {
+		t.Error(err)
+	}
+	release(t, acquire(t, r, req("k", time.Minute)))
 }

@@ -147,7 +147,7 @@ const idLen = 16
 func newID() string { return rand.Text()[:idLen] }
 
 // handshakeAll makes a handshake with every node. It fails if a quorum cannot be reached, or if any node that replies
-// cannot be used.
+// cannot be used. A node that is temporarily unable to serve counts as one that cannot be reached.
 func (r *Backend) handshakeAll(ctx context.Context) error {
 	begun := time.Now()
 	t := r.newTallyOfAll()
@@ -158,7 +158,7 @@ func (r *Backend) handshakeAll(ctx context.Context) error {
 			for (isTimeout(err) || errors.Is(err, errCopied)) && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
 				err = r.handshake(n, endpoint.OpenTimeout-time.Since(begun), begun)
 			}
-			if exchange.IsReply(err) || n.isUnfit(begun) {
+			if exchange.IsReply(err) && !exchange.Passing(err) || n.isUnfit(begun) {
 				return no, nil, err
 			}
 			return verdictOf(err), nil, err

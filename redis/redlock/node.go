@@ -26,7 +26,7 @@ type node struct {
 
 	mu           sync.Mutex
 	found        handshake // the last handshake that had a result
-	handshakeErr error     // why the last handshake failed
+	handshakeErr error     // why the last handshake failed; nil if a later reply shows that the cause is over
 	noVoteUntil  time.Time // the node has no vote before, according to its last reply
 	bannedUntil  time.Time // we do not count its vote before, because its clock was set forward
 	clock        serverClock
@@ -48,16 +48,20 @@ func newNode(c *redis.Client, limit time.Duration, start exchange.Starter) *node
 func (n *node) post(q exchange.Request, done func(v any, err error)) {
 	begun := time.Now()
 	n.batcher.Post(begun.Add(n.limit), q, func(r exchange.Result) {
-		n.noteReply(r.Err == nil || exchange.IsReply(r.Err), time.Since(begun))
+		n.noteReply(r.Err, time.Since(begun))
 		done(r.V, r.Err)
 	})
 }
 
-// noteReply records how a request ended.
-func (n *node) noteReply(answered bool, took time.Duration) {
+// noteReply records how a request ended: with a reply, or with err.
+func (n *node) noteReply(err error, took time.Duration) {
+	answered := err == nil || exchange.IsReply(err)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.unresponsive = !answered
+	if err == nil && n.handshakeErr != nil && exchange.Passing(n.handshakeErr) {
+		n.handshakeErr = nil // the cause is over
+	}
 	const weight, pause = 8, 100 * time.Millisecond // a longer time shows a pause, not the usual response time
 	if answered && took < pause {
 		n.smoothedTime += (took - n.smoothedTime) / weight
@@ -108,9 +112,9 @@ func (n *node) observe(s clockSample, ban time.Duration) error {
 	if step > 0 {
 		n.bannedUntil = s.received.Add(ban)
 	}
-	switch left := n.bannedUntil.Sub(s.received); {
-	case left > 0:
-		return &noVoteError{left: left, why: whyForward}
+	switch {
+	case n.bannedUntil.After(s.received):
+		return &noVoteError{n.bannedUntil, whyForward}
 	case step < 0:
 		return fmt.Errorf("its clock was set back by %v", -step)
 	}
@@ -124,7 +128,8 @@ func (n *node) lastHandshake() handshake {
 	return n.found
 }
 
-// deferVote records for how long the node has no vote, according to its reply.
+// deferVote records for how long the node has no vote, according to its reply to a vote request. That it replied so
+// shows that it needs no handshake.
 func (n *node) deferVote(left time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,15 +140,15 @@ func (n *node) deferVote(left time.Duration) {
 func (n *node) notReady() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch young, jumped := time.Until(n.noVoteUntil), time.Until(n.bannedUntil); {
+	switch now := time.Now(); {
 	case n.handshakeErr != nil:
 		return n.handshakeErr
 	case n.found.unfit != nil:
 		return n.found.unfit
-	case young > 0:
-		return &noVoteError{left: young, why: whyYoung}
-	case jumped > 0:
-		return &noVoteError{left: jumped, why: whyForward}
+	case n.noVoteUntil.After(now):
+		return &noVoteError{n.noVoteUntil, whyYoung}
+	case n.bannedUntil.After(now):
+		return &noVoteError{n.bannedUntil, whyForward}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
@@ -55,6 +57,65 @@ func TestURLRefuses(t *testing.T) {
 			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %q, want ErrInvalid that speaks of %q", u, err, hint)
 		}
+	}
+}
+
+// A URL without hosts has nothing that applies only to hosts, because the nodes would silently be without it.
+func TestURLWithoutHostsRefuses(t *testing.T) {
+	nodes := "lock_node=redis%3A%2F%2Fh1&lock_node=redis%3A%2F%2Fh2&lock_node=redis%3A%2F%2Fh3"
+	secret := strings.Replace(nodes, "h1", "u:hunter1%40h1", 1)
+	for u, hint := range map[string]string{
+		"redis+redlock:?" + nodes + "&max_ttl=5m":                "max_ttl",
+		"redis+redlock:?" + nodes + "&pool_size=7":               "pool_size",
+		"redis+redlock:?pool_size=7&" + nodes:                    "pool_size",
+		"redis+redlock:?" + secret + "&hunter2=x":                "%26",
+		"redis+redlock://u:hunter2@?" + nodes:                    "user",
+		"rediss+redlock:?" + nodes:                               "TLS",
+		"rediss+redlock:?" + nodes + "&cacert=/nonexistent":      "TLS",
+		"rediss+redlock:?" + nodes + "&cert=/none&key=/nonesuch": "TLS",
+	} {
+		r, err := openURL(context.Background(), u)
+		if err == nil {
+			_ = r.Close()
+			t.Errorf("%s: opened", u)
+			continue
+		}
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), hint) ||
+			!strings.Contains(err.Error(), paramNode) || strings.Contains(err.Error(), "hunter") {
+			t.Errorf("%s: %q, want ErrInvalid that speaks of %q and of %s", u, err, hint, paramNode)
+		}
+	}
+}
+
+// If go-redis cannot satisfy the options of a later node, the clients of the earlier nodes are closed.
+func TestURLRefusedByClient(t *testing.T) {
+	t.Parallel()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r, err := openURL(t.Context(), through([]string{l.Addr().String() + "?min_idle_conns=1", "127.0.0.1:1",
+		"127.0.0.2:1?pool_size=99999999999"}))
+	if err == nil {
+		_ = r.Close()
+	}
+	if !errors.Is(err, backend.ErrInvalid) {
+		t.Fatalf("%v, want ErrInvalid", err)
+	}
+	if err := l.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.Accept() // the idle connection of the first client
+	if err != nil {
+		return // the client was closed before it dialled
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(soon)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, c); isTimeout(err) {
+		t.Error("a connection of the first client is still open")
 	}
 }
 
@@ -231,6 +292,36 @@ func TestCallersClients(t *testing.T) {
 		}
 		if attempt == attempts {
 			t.Fatalf("acquire and release with a frozen node took %v", took)
+		}
+	}
+}
+
+// New returns within OpenTimeout although the clients ignore deadlines and go on with their requests.
+func TestNewOnFleetThatHangs(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	var clients []*redis.Client
+	for _, n := range f.nodes {
+		clients = append(clients, redistest.Raw(t, n.Addr))
+		n.Freeze()
+		defer n.Thaw()
+	}
+	const most = endpoint.OpenTimeout + 2*time.Second
+	for attempt := 1; ; attempt++ {
+		begun := time.Now()
+		r, err := New(t.Context(), clients, nil)
+		took := time.Since(begun)
+		if err == nil {
+			_ = r.Close()
+		}
+		if !errors.Is(err, backend.ErrUnavailable) {
+			t.Fatalf("%v, want ErrUnavailable", err)
+		}
+		if took < most {
+			return
+		}
+		if attempt == attempts {
+			t.Fatalf("New took %v, want less than %v", took, most)
 		}
 	}
 }

@@ -13,11 +13,6 @@ import (
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
-var (
-	_ backend.Lister  = (*Backend)(nil)
-	_ backend.Breaker = (*Backend)(nil)
-)
-
 // List implements [backend.Lister]. It scans every key of every node, a thousand at a time, and returns the keys that a
 // quorum has, or may have if some nodes do not reply. It times out after 5 s, whatever ctx allows.
 func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {

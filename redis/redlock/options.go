@@ -57,8 +57,8 @@ func (o *Options) validate() (Options, error) {
 
 // New returns a Backend on clients that the application owns, one for each node: an odd number, at least three. Close
 // does not close them. Like opening by URL, New contacts the nodes, within ctx, and fails if a node cannot be used (a
-// replica, or a server that evicts keys) or no quorum replies. A node that did not reply is checked when it is next
-// contacted. Nil opts are the defaults.
+// replica, or a server that evicts keys) or no quorum replies. A node that did not reply, or is temporarily unable to
+// serve, is checked when it is next contacted. Nil opts are the defaults.
 //
 // A client must be for one server, not a failover or cluster client. Operations keep to their time limits whatever the
 // clients' options are. Still, clients should set ContextTimeoutEnabled and timeouts of about Timeout, which end
@@ -73,8 +73,11 @@ func New(ctx context.Context, nodes []*redis.Client, opts *Options) (*Backend, e
 
 // begin contacts the nodes. If it fails, it closes the Backend.
 func (r *Backend) begin(ctx context.Context) (*Backend, error) {
+	// When this time is over, Close must not wait for clients that ignore deadlines.
+	limited, cancel := context.WithTimeout(ctx, endpoint.OpenTimeout)
+	defer cancel()
 	if err := r.handshakeAll(ctx); err != nil {
-		calls.CloseUnopened(ctx, r)
+		calls.CloseUnopened(limited, r)
 		return nil, err
 	}
 	return r, nil

@@ -48,8 +48,8 @@ func (r *Backend) renewAll(ctx context.Context, list []*renewal) {
 // renewInRounds renews leases in concurrent rounds, each of up to 64 leases.
 func (r *Backend) renewInRounds(ctx context.Context, list []*renewal) {
 	var rounds sync.WaitGroup
-	for dozen := range slices.Chunk(list, exchange.ScriptLeases) {
-		rounds.Go(func() { r.renew(ctx, dozen) })
+	for chunk := range slices.Chunk(list, exchange.ScriptLeases) {
+		rounds.Go(func() { r.renew(ctx, chunk) })
 	}
 	rounds.Wait()
 }

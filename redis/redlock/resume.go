@@ -9,8 +9,6 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-var _ backend.Resumer = (*Backend)(nil)
-
 // Resume implements [backend.Resumer]. It takes two round trips: one reads the owner's id at the nodes, the token and
 // the number of the last request; the other is a renewal. If the nodes that reply do not agree on the token, the error
 // is ErrUnavailable; they agree once the lease has been renewed.

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -16,8 +17,9 @@ var nodeURLs = driver.Driver{Name: "a redlock node", URLs: endpoint.ServerForms,
 
 // nodeOptions returns the options of every node: those of the hosts of u, then those of the URLs in its parameters.
 func nodeOptions(u driver.URL) (list []*redis.Options, err error) {
-	if len(u.Hosts) == 0 && strings.Trim(u.Path, "/") != "" {
-		return nil, fmt.Errorf("%w: %s url: a path without hosts", backend.ErrInvalid, u.Scheme)
+	if stray := forHosts(u); stray != "" && len(u.Hosts) == 0 {
+		return nil, fmt.Errorf("%w: %s url: %s; without hosts, write it in each %s", backend.ErrInvalid, u.Scheme, stray,
+			paramNode)
 	}
 	var nodes []driver.URL
 	for _, h := range u.Hosts {
@@ -46,4 +48,21 @@ func nodeOptions(u driver.URL) (list []*redis.Options, err error) {
 		addrs = append(addrs, t.Single.Addr)
 	}
 	return list, validateNodes(addrs)
+}
+
+// forHosts returns a part of u that applies only to u's hosts, or "" if u has no such part.
+func forHosts(u driver.URL) string {
+	switch param, _, _ := strings.Cut(strings.Trim(u.Query, "&"), "="); {
+	case strings.Trim(u.Path, "/") != "":
+		return "a path"
+	case u.HasUser:
+		return "a user or a password"
+	case u.Secure:
+		return "TLS"
+	case param != "":
+		_, query, _ := strings.Cut(u.Raw, "?") // also has the secrets that may precede the parameter
+		name, _ := url.QueryUnescape(param)    // Parse has checked the escapes
+		return driver.UnknownParam(query, name)
+	}
+	return ""
 }

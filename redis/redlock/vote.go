@@ -129,7 +129,7 @@ func (r *Backend) judge(n *node, v vote) error {
 		return errOvertaken
 	}
 	if n.deferVote(v.left); v.left > 0 {
-		return &noVoteError{left: v.left, why: whyYoung}
+		return &noVoteError{time.Now().Add(v.left), whyYoung}
 	}
 	return jump
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -104,6 +105,34 @@ func TestNotReady(t *testing.T) {
 	if err := other.NotReady(); err != nil {
 		t.Errorf("two of three nodes vote, to a client just opened: %v", err)
 	}
+}
+
+// After an outage in which handshakes failed, NotReady is nil as soon as the nodes reply again, even if nobody acquires
+// a key: a readiness probe that keeps the work away must recover by itself.
+func TestReadyAgainWithoutAcquire(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	proxies, addrs := f.proxies()
+	r := opened(t, through(addrs))
+	waitIdle(t, r) // opening does not wait for a slow node
+	for _, p := range proxies[:2] {
+		p.Refuse(true)
+		p.Cut()
+	}
+	if _, err := r.Examine(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.NotReady(); !errors.Is(err, backend.ErrUnavailable) {
+		t.Fatalf("without a quorum: %v, want ErrUnavailable", err)
+	}
+	for _, p := range proxies[:2] {
+		p.Refuse(false)
+	}
+	until(t, 2*soon, "the fleet is ready", func() bool {
+		_, _ = r.Inspect(t.Context(), "k")
+		return r.NotReady() == nil
+	})
 }
 
 // A waiter skips a node that is slow to report whether the key is still held. Otherwise it would often request votes
@@ -208,7 +237,7 @@ func TestIdleWaiter(t *testing.T) {
 // A node without a vote does not make the others count as unreachable: a waiter's first attempt is repeated while they
 // do not respond.
 func TestSlowBesideNodeWithoutVote(t *testing.T) {
-	barred := &noVoteError{left: time.Minute, why: whyYoung}
+	barred := &noVoteError{time.Now().Add(time.Minute), whyYoung}
 	for _, test := range []struct {
 		errs []error
 		slow bool
@@ -220,4 +249,19 @@ func TestSlowBesideNodeWithoutVote(t *testing.T) {
 			t.Errorf("%v: slow is %v", test.errs, got)
 		}
 	}
+}
+
+// The error of a node without a vote names the time of the vote, whenever the error is printed.
+func TestNoVoteNamesTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := time.Now().Add(time.Minute)
+		n := &node{noVoteUntil: until}
+		err := n.notReady()
+		time.Sleep(20 * time.Second) // sleeps: until the error is printed
+		for _, part := range []string{"until " + until.Format(time.TimeOnly), "for 40s more"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%v, want it to say %q", err, part)
+			}
+		}
+	})
 }

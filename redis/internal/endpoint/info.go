@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ func ServerRules[T any](of func(T) Reading) []kit.Rule[T] {
 	return []kit.Rule[T]{
 		{Severity: backend.Warning, Code: "old-version", Found: func(t T) string {
 			r := of(t)
-			return kit.When(olderThan(r.Info["redis_version"], 6, 2), "redis %s", r.Info["redis_version"])
+			return kit.When(olderThan(r.Info["redis_version"], 6, 2, 0), "redis %s", r.Info["redis_version"])
 		},
 			Why: "versions before 6.2 no longer get fixes", Set: "a maintained version"},
 		{Severity: backend.Warning, Code: "memory-nearly-full", Found: func(t T) string {
@@ -46,11 +47,17 @@ func ServerRules[T any](of func(T) Reading) []kit.Rule[T] {
 	}
 }
 
-// olderThan reports whether version is before major.minor. It is false for a version that cannot be parsed.
-func olderThan(version string, major, minor int) bool {
-	var v [2]int
-	n, _ := fmt.Sscanf(version, "%d.%d", &v[0], &v[1])
-	return n == len(v) && (v[0] < major || v[0] == major && v[1] < minor)
+// olderThan reports whether version is before major.minor.patch. It is false for a version that cannot be parsed.
+func olderThan(version string, major, minor, patch int) bool {
+	v := make([]int, 3)
+	n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2])
+	return n >= 2 && slices.Compare(v, []int{major, minor, patch}) < 0
+}
+
+// IgnoresMinReplicas reports whether scripts write although fewer replicas are connected than min-replicas-to-write
+// requires. Versions before 6.2.7 check that setting only for commands outside scripts.
+func IgnoresMinReplicas(info map[string]string) bool {
+	return olderThan(info["redis_version"], 6, 2, 7)
 }
 
 // Read inspects a server. Its findings are the commands that the server refused, and a wrong clock.
@@ -94,7 +101,7 @@ const oldestMajor = 5
 
 // TooOld returns an error if the server is too old to have all commands, and nil if its version is unknown.
 func TooOld(info map[string]string) error {
-	if olderThan(info["redis_version"], oldestMajor, 0) {
+	if olderThan(info["redis_version"], oldestMajor, 0, 0) {
 		return fmt.Errorf("redis %q is older than %d.0", info["redis_version"], oldestMajor)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -17,9 +16,6 @@ import (
 var probeLua string
 
 var ProbeScript = exchange.Script{Text: probeLua, Digest: "8389474eeb96a0bdb96d64e076182cab8bae1a9c"}
-
-// momentary matches errors of a server that is temporarily unable to serve, also within the text that scripts see.
-var momentary = regexp.MustCompile(`(^|[ -])(OOM|READONLY|MISCONF|NOREPLICAS|MASTERDOWN|LOADING|BUSY|CLUSTERDOWN|TRYAGAIN) `)
 
 // Probe makes the server run commands: all commands that scripts need. If the server lacks or forbids any, Probe fails
 // with ErrUnsupported, which names them. It leaves no keys behind, and ignores errors of a server that is temporarily
@@ -38,7 +34,7 @@ func Probe(ctx context.Context, c redis.UniversalClient, keys []string, channel 
 	var lacking []string
 	note := func(command, reason string) {
 		// A user without the channels can acquire locks, but an Acquire that has to wait fails.
-		if !momentary.MatchString(reason) && !(command == "PUBLISH" && strings.Contains(reason, "channel")) {
+		if !exchange.PassingText(reason) && !(command == "PUBLISH" && strings.Contains(reason, "channel")) {
 			lacking = append(lacking, fmt.Sprintf("%s (%s)", command, reason))
 		}
 	}

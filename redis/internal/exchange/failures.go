@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
+	"regexp"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -61,11 +61,9 @@ func Definite(err error) bool {
 // Passing reports whether err is temporary: the connection broke, or the server is starting, failing over, being
 // reconfigured or short of resources.
 func Passing(err error) bool {
-	if IsReply(err) {
-		return slices.ContainsFunc([]string{
-			"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY", "MISCONF", "OOM",
-			"NOREPLICAS", "max number of clients",
-		}, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return PassingText(reply.Error())
 	}
 	if errors.Is(err, redis.ErrClosed) || kit.Definite(err) {
 		return false
@@ -75,6 +73,15 @@ func Passing(err error) bool {
 		errors.As(err, &netErr) || errors.Is(err, redis.ErrPoolTimeout) ||
 		errors.Is(err, redis.ErrPoolExhausted)
 }
+
+// passingText matches the errors of a server that is temporarily unable to serve. Scripts see the error of a command
+// inside a longer text. Before Redis 7.0, so does the client that runs the script: "ERR Error running script (call to
+// f_…): @user_script:12: @user_script: 12: -READONLY You can't write against a read only replica."
+var passingText = regexp.MustCompile(`(^|[ -])(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|` +
+	`MISCONF|OOM|NOREPLICAS|max number of clients) `)
+
+// PassingText reports whether text, the error of a server or of a command in a script, is temporary.
+func PassingText(text string) bool { return passingText.MatchString(text) }
 
 // LeastPatience is the shortest time for which a queued waiter survives an outage.
 const LeastPatience = 10 * time.Second
