@@ -110,21 +110,19 @@ func (l *Life) endRenewLocked(
 	}
 	l.kept = max(l.kept, now.Sub(l.granted)+max(ttl, granted))
 	l.expireLocked(then) // even an answered renewal never revives a lease
-	extended := false    // by the store, after the lease had ended
 	switch {
 	case errors.Is(err, backend.ErrLost):
 		l.lateTTL = 0
 		l.endLocked(lost, then)
-	case err != nil:
-		l.lateTTL = l.withLateLocked(ttl)
-		extended = l.state == lost && l.lateRelease // possibly
-	case l.state == live:
+	case err == nil && l.state == live:
 		l.setDeadlineLocked(backend.Deadline(l.granted.Add(l.asked), l.withLateLocked(granted)))
 	default:
-		extended = l.state == lost
-	}
-	if extended {
-		then.toRelease = append(then.toRelease, l)
+		// The store may have extended a lease that is over. Only its holder may end it there: since the loss, another
+		// process may have resumed it.
+		l.lateTTL = l.withLateLocked(ttl)
+		if l.state == lost && l.lateRelease {
+			then.toRelease = append(then.toRelease, l)
+		}
 	}
 	return l.overLocked()
 }
