@@ -115,6 +115,34 @@ func TestCloseEndsHungRenewals(t *testing.T) {
 	})
 }
 
+// Close waits for renewals, even if they ignore their contexts, because they use the client's connections.
+func TestCloseWaitsForRenewals(t *testing.T) {
+	const takes = 300 * time.Millisecond
+	for _, batch := range []bool{false, true} {
+		bubble(t, &fakeStore{renew: after(takes, nil)}, func(t *testing.T, s *Leases) {
+			l := grant(t, s, time.Hour)
+			renew := func() error { return l.Renew(t.Context(), time.Hour) }
+			if batch {
+				renewals := []backend.Renewal{{Lease: l, TTL: time.Hour}}
+				renew = func() error { return s.RenewBatch(t.Context(), renewals, answers(takes, nil))[0] }
+			}
+			wantErr(t, "renew", renew(), nil)
+			if !s.Idle() {
+				t.Error("a renewal that has ended counts as work under way")
+			}
+			errs := make(chan error, 1)
+			go func() { errs <- renew() }()
+			synctest.Wait()
+			start := time.Now()
+			s.Close()
+			if got := time.Since(start); got != takes {
+				t.Errorf("batch %v: Close takes %v, want %v", batch, got, takes)
+			}
+			wantErr(t, "renew", <-errs, backend.ErrClosed)
+		})
+	}
+}
+
 func hungBatch(ctx context.Context, lives []*Life, _ []time.Duration) ([]time.Duration, []error) {
 	<-ctx.Done()
 	errs := make([]error, len(lives))
