@@ -141,7 +141,7 @@ type pausedLease struct {
 
 func (l pausedLease) Deadline() time.Time {
 	if l.paused.Load() {
-		return time.Now()
+		return time.Now().Add(-time.Second)
 	}
 	return l.Lease.Deadline()
 }
