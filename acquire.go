@@ -18,11 +18,12 @@ import (
 // The error is ErrDeadlock if ctx carries a lease of this Locker on key, and Reentrant is missing or the lease has the
 // other mode (see Shared). After the limit of WithWait, the error is ErrHeld if the store has reported that the key is
 // busy, and ErrUnavailable if the store has not answered. If ctx ends, the error is the context's, and nothing is left
-// behind; it also matches ErrHeld if the key was busy. The error can also be ErrInvalid, ErrUnsupported or ErrClosed.
-// If the store's grants arrive only after their TTL, it is ErrUnavailable, never ErrLost. Any other error comes from
-// the store or the network. Anything that the request may have left there is cleaned up in the background, or ends with
-// the TTL. If the store cannot be reached at first, Acquire fails at once. Once it is waiting, it survives an outage
-// for some time.
+// behind; it also matches ErrHeld if the key was busy. (One case remains: ctx is cancelled before its deadline, while
+// another goroutine of the process is requesting the key.) The error can also be ErrInvalid, ErrUnsupported or
+// ErrClosed. If the store's grants arrive only after their TTL, it is ErrUnavailable, never ErrLost. Any other error
+// comes from the store or the network. Anything that the request may have left there is cleaned up in the background,
+// or ends with the TTL. If the store cannot be reached at first, Acquire fails at once. Once it is waiting, it survives
+// an outage for some time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return l.acquire(ctx, key, opts, true)
 }

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // errReleased is the cause of a context that ended by Release.
@@ -71,12 +72,13 @@ func (l *Lease) refuseReentry(terms *settings) error {
 	return nil
 }
 
-// reenter returns another handle on the lease's tenure, nil if the tenure has ended meanwhile.
+// reenter returns another handle on the lease's tenure, nil if the tenure has ended meanwhile, even if the process has
+// just continued after a pause and lose has not run yet.
 func (l *Lease) reenter() *Lease {
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.phase != held {
+	if t.phase != held || !time.Now().Before(t.lease.Deadline()) {
 		return nil
 	}
 	t.handles++

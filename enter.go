@@ -47,19 +47,20 @@ func (l *Locker) enter(
 	w := &waiter{turn: make(chan *tenure, 1), terms: terms, busy: busy}
 	w.place = g.waiters.PushBack(w)
 	l.mu.Unlock()
-	handed, err := l.awaitTurn(ctx, g, w, busy == nil && terms.limited)
+	handed, err := l.awaitTurn(ctx, g, w, busy == nil)
 	if err != nil {
 		return nil, nil, nil, l.leaveQueue(ctx, g, w, err)
 	}
 	return g, handed, w.busy, nil
 }
 
-// awaitTurn waits for w's turn at g. handed is a live lease, if one is handed on. If checks is set, awaitTurn checks
-// meanwhile whether the key is busy: after half of the time until ctx ends, then after half of the rest, and so on.
+// awaitTurn waits for w's turn at g. handed is a live lease, if one is handed on. If checks is set and ctx has a
+// deadline, awaitTurn checks meanwhile whether the key is busy: after half of the time until the deadline, then after
+// half of the rest, and so on.
 func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool) (handed *tenure, err error) {
 	var check <-chan time.Time
-	if checks {
-		check = time.After(w.terms.wait / 2)
+	if end, ok := ctx.Deadline(); ok && checks {
+		check = time.After(time.Until(end) / 2)
 	}
 	for {
 		select {
@@ -126,7 +127,7 @@ func (l *Locker) checkBusy(ctx context.Context, g *gate, w *waiter) (left time.D
 		return 0
 	case !g.checking:
 		g.checking = true
-		go func() { // ends with ctx
+		go func() { // ends with ctx, or when the store answers
 			busy, err := l.inspectBusy(ctx, g.key)
 			l.mu.Lock()
 			defer l.mu.Unlock()

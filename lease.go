@@ -25,7 +25,8 @@ func (l *Lease) Shared() bool { return l.tenure.gate.shared }
 // the lease inside the process. If the store has no tokens, it is 0.
 func (l *Lease) Token() uint64 { return l.tenure.token }
 
-// Deadline returns the time until which the lease is exclusive. Renewal moves it.
+// Deadline returns the time until which the lease is exclusive, unless it is lost before. Renewal moves it; the loss
+// does not, so check Err too.
 func (l *Lease) Deadline() time.Time { return l.tenure.deadline() }
 
 // Lost returns a channel that is closed when the lease ends without being released, at its deadline at the latest. It
@@ -134,9 +135,9 @@ var errNoAnswer = errors.New("no answer within a third of what is left of the le
 
 // Release hands the lease to the next goroutine that waits for the key, or releases it at the store. It works even if
 // ctx has ended, and its time is bounded. nil means that the lease is released; a second call also returns nil. ErrLost
-// means that the lease had already ended, so that others may have held the key meanwhile. After any other error the
-// outcome is unknown, and the key is free when its TTL has run out, at the latest. With Reentrant, only the last
-// Release of a key releases the lease.
+// means that the lease had already ended, so that others may have held the key meanwhile. ErrClosed means that the
+// Locker was closed before. After any other error the outcome is unknown. In both cases the key is free when its TTL
+// has run out, at the latest. With Reentrant, only the last Release of a key releases the lease.
 func (l *Lease) Release(ctx context.Context) error {
 	return l.tenure.error("release", l.release(ctx))
 }

@@ -247,6 +247,19 @@ func TestRequireWhatIsBounded(t *testing.T) {
 	}
 }
 
+// A store that names no longest TTL grants backend.MaxTTL, and nothing longer.
+func TestRequireOfATTLThatNoStoreGrants(t *testing.T) {
+	b := memory.New()
+	defer b.Close()
+	_, err := lock.New(b, lock.Require(lock.Need{MaxTTL: backend.MaxTTL + 1}))
+	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-ttl is "+backend.MaxTTL.String()) {
+		t.Errorf("more than the longest TTL: %v, want ErrUnsupported", err)
+	}
+	if _, err := lock.New(b, lock.Require(lock.Need{MaxTTL: backend.MaxTTL})); err != nil {
+		t.Errorf("the longest TTL: %v", err)
+	}
+}
+
 // A TTL that the store does not grant is refused when the Locker is opened, because every Acquire would fail.
 func TestTTLThatTheStoreRefuses(t *testing.T) {
 	b := bounded{memory.New()}

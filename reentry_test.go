@@ -3,11 +3,13 @@ package lock_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/memory"
 )
 
@@ -115,4 +117,52 @@ func TestReentryRacesWithRelease(t *testing.T) {
 		release(t, inner)
 		free(t, a, "k")
 	}
+}
+
+// A pausedStore's leases have ended once paused is set, but notify nobody, like those of a process that continues after
+// a long pause and whose timers have not run yet.
+type pausedStore struct {
+	backend.Backend
+	paused *atomic.Bool
+}
+
+func (s pausedStore) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := s.Backend.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return pausedLease{l, s.paused}, nil
+}
+
+type pausedLease struct {
+	backend.Lease
+	paused *atomic.Bool
+}
+
+func (l pausedLease) Deadline() time.Time {
+	if l.paused.Load() {
+		return time.Now().Add(-time.Second)
+	}
+	return l.Lease.Deadline()
+}
+
+// A lease whose deadline has passed is not re-entered, even if its holder has not been notified of the loss yet.
+func TestReentryChecksTheClock(t *testing.T) {
+	paused := new(atomic.Bool)
+	a := locker(t, pausedStore{memory.New(), paused})
+	outer := acquire(t, a, "k", lock.WithoutRenewal())
+	ctx := outer.Context(t.Context())
+	paused.Store(true)
+	inner, err := a.TryAcquire(ctx, "k", lock.Reentrant())
+	wantErr(t, err, lock.ErrHeld)
+	if err == nil {
+		release(t, inner)
+	}
+	paused.Store(false)
+	inner, err = a.TryAcquire(ctx, "k", lock.Reentrant())
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, inner)
+	release(t, outer)
 }

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -60,6 +61,7 @@ type requirement struct {
 
 // requirements returns a row for each field of n, compared with g.
 func (n *Need) requirements(g Guarantees) []requirement {
+	longest := cmp.Or(g.MaxTTL, backend.MaxTTL)
 	return []requirement{
 		{"fifo", &n.FIFO, g.FIFO, "waiters are not served in order"},
 		{"push", &n.Push, g.Wake == backend.WakePush, "waiters poll"},
@@ -73,7 +75,7 @@ func (n *Need) requirements(g Guarantees) []requirement {
 		{"reach", &n.Reach, g.Reach >= n.Reach, fmt.Sprintf("owners exclude each other only within one %v", g.Reach)},
 		{"max-late", &n.MaxLate, g.MaxLate <= n.MaxLate, fmt.Sprintf("max-late is %v", g.MaxLate)},
 		{"min-ttl", &n.MinTTL, g.MinTTL <= n.MinTTL, fmt.Sprintf("min-ttl is %v", g.MinTTL)},
-		{"max-ttl", &n.MaxTTL, g.MaxTTL == 0 || g.MaxTTL >= n.MaxTTL, fmt.Sprintf("max-ttl is %v", g.MaxTTL)},
+		{"max-ttl", &n.MaxTTL, longest >= n.MaxTTL, fmt.Sprintf("max-ttl is %v", longest)},
 		{"max-silence", &n.MaxSilence, g.MaxSilence == 0 || g.MaxSilence >= n.MaxSilence,
 			fmt.Sprintf("max-silence is %v", g.MaxSilence)},
 		{"max-leases", &n.MaxLeases, g.MaxLeases == 0 || g.MaxLeases >= n.MaxLeases,

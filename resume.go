@@ -37,7 +37,7 @@ func (o ownerOption) acquire(s *settings) {
 // ErrUnsupported means that the store cannot return a lease to another process. After any other error the lease is
 // unchanged or has been extended. A resumed lease renews itself until Release, like a lease from Acquire. ctx bounds
 // only the request. If two processes use the lease at the same time, neither excludes the other, and a Release by
-// either ends it for both.
+// either ends it for both. So may the Release of a process that lost the lease while a renewal was under way.
 func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireOption) (*Lease, error) {
 	traceEnd := func(*Lease, error) {}
 	if l.defaults.tracer != nil {

@@ -34,7 +34,9 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 		l.mu.Lock()
 		n := l.busy
 		l.mu.Unlock()
-		left = l.error("shutdown", "", fmt.Errorf("%w: %d keys were still held", kit.ContextError(ctx, nil), n))
+		if n > 0 { // otherwise the last release came at the same moment
+			left = l.error("shutdown", "", fmt.Errorf("%w: %d keys were still held", kit.ContextError(ctx, nil), n))
+		}
 	}
 	return errors.Join(left, l.Close())
 }

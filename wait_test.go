@@ -178,3 +178,27 @@ func TestLocalWaitTellsBusyFromSilent(t *testing.T) {
 		matches(t, "queued behind a holder that went", err, lock.ErrHeld)
 	})
 }
+
+// The end of a context with a deadline matches ErrHeld if the key was busy, also for a waiter behind a goroutine of the
+// process that waits at the store.
+func TestDeadlineBehindWaiterTellsBusy(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		held := acquire(t, b, "k")
+		ctx, stop := context.WithCancel(t.Context())
+		waiting := make(chan error)
+		go func() {
+			_, err := a.Acquire(ctx, "k")
+			waiting <- err
+		}()
+		synctest.Wait()
+		for _, opts := range [][]lock.AcquireOption{nil, {lock.WithWait(time.Minute)}} {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			_, err := a.Acquire(ctx, "k", opts...)
+			cancel()
+			matches(t, "queued behind a waiter", err, lock.ErrHeld, context.DeadlineExceeded)
+		}
+		stop()
+		wantErr(t, <-waiting, context.Canceled)
+		release(t, held)
+	})
+}

@@ -18,15 +18,17 @@ const replacementSuffix = ".next"
 // breakLock bypasses the lock of a process that was stopped while it held the lock: a new file replaces the locked one.
 // This is safe at any moment, even if that process is still running:
 //
-//   - The locked file is marked, permanently, before its state is copied. If a process writes to the file and then
-//     finds no mark, its write came before the copy. If it finds the mark, its write may have no effect, and it repeats
-//     its operation. (The kernel orders the write and the mark, because both go to one file.)
+//   - The locked file is marked before its state is copied, and a replaced file stays marked. If a process writes to
+//     the file and then finds no mark, its write came before the copy, or the file was not replaced. If it finds the
+//     mark, its write may have no effect, and it repeats its operation. (The kernel orders the write and the mark,
+//     because both go to one file.)
 //   - The new file is complete and locked before a rename gives it the old file's name in one step.
 //   - Each bucket has one name for its new file, and the lock of that file guards the break. If the breaking process
 //     dies, the next process that needs the bucket starts the break again, with the same file. While the breaking
 //     process is stopped, the bucket stays blocked.
 //
-// breakLock fails silently: processes that wait for the lock continue to wait, and try again.
+// breakLock fails silently: processes that wait for the lock continue to wait, and try again. If it fails after the
+// mark, as on a full disk, it removes the mark: the bucket can be used again as soon as its lock is free.
 func (s *store) breakLock(ctx context.Context, l openFile) {
 	path := l.path + replacementSuffix
 	next, img, ok, err := s.tryLock(ctx, path, true)
@@ -43,12 +45,17 @@ func (s *store) breakLock(ctx context.Context, l openFile) {
 	}
 	point("marked")
 	old, err := readImage(l.fd) // errTorn if the old holder is writing at this moment
-	if err != nil || writeImage(next.fd, img, next.size, old.body) != nil {
-		return
+	if err == nil {
+		err = writeImage(next.fd, img, next.size, old.body)
 	}
-	point("switching")
-	if os.Rename(path, l.path) == nil {
+	if err == nil {
+		point("switching")
+		err = os.Rename(path, l.path)
+	}
+	if err == nil {
 		point("moved")
+	} else if names(l.path, l) {
+		_ = writeAt(l.fd, []byte{0}, brokenAt) // if this fails, the next break begins with a marked file
 	}
 }
 

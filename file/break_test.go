@@ -3,9 +3,42 @@
 package file
 
 import (
+	"os"
 	"testing"
 	"time"
 )
+
+// A break that fails after it has marked the file removes the mark, so that the bucket can be used when its lock is
+// free again.
+func TestFailedBreakRemovesMark(t *testing.T) {
+	s, err := openStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.spare.close()
+	path := s.path(bucketName("k"))
+	l, _, ok, err := s.tryLock(t.Context(), path, true)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	reached := false
+	stopAt = func(point string) {
+		if point == "switching" {
+			reached = os.Remove(path+replacementSuffix) == nil // the rename fails
+		}
+	}
+	s.breakLock(t.Context(), l)
+	stopAt = nil
+	s.close(l)
+	l, img, ok, err := s.tryLock(t.Context(), path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close(l)
+	if !reached || !ok || img.broken {
+		t.Errorf("reached the rename %v, locked the file %v, marked %v", reached, ok, img.broken)
+	}
+}
 
 // The lock of a file that was replaced is not broken again: a process that still waits for it would put the old state
 // back.

@@ -29,6 +29,7 @@ const (
 	dirVariable  = "ANYLOCK_TEST_DIR"
 	stopVariable = "ANYLOCK_TEST_STOP" // "point SIGNAL": the child sends itself the signal at the point, once: see armStop
 	diskVariable = "ANYLOCK_TEST_DISK" // the child mounts a disk of this size on the directory; no other process sees it
+	bootVariable = "ANYLOCK_TEST_BOOT" // the child mounts this file over its boot id, like a container of LXC
 )
 
 func runRole(role string) int {
@@ -37,6 +38,12 @@ func runRole(role string) int {
 	}
 	if size := os.Getenv(diskVariable); size != "" {
 		if err := unix.Mount("none", os.Getenv(dirVariable), "tmpfs", 0, "size="+size); err != nil {
+			fmt.Println("error mount", err)
+			return 1
+		}
+	}
+	if id := os.Getenv(bootVariable); id != "" {
+		if err := unix.Mount(id, "/proc/sys/kernel/random/boot_id", "", unix.MS_BIND, ""); err != nil {
 			fmt.Println("error mount", err)
 			return 1
 		}
@@ -152,7 +159,9 @@ func start(t testing.TB, dir, role string, env ...string) *child {
 	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stderr = os.Stderr
 	var unshare uintptr
-	if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, diskVariable) }) {
+	if slices.ContainsFunc(env, func(e string) bool {
+		return strings.HasPrefix(e, diskVariable) || strings.HasPrefix(e, bootVariable)
+	}) {
 		unshare = syscall.CLONE_NEWNS
 	}
 	// the kernel kills the child if the test is killed

@@ -93,6 +93,7 @@ func full(b *file.Backend) {
 	if _, err := b.Acquire(ctx, request("held", time.Minute, false)); !errors.Is(err, backend.ErrHeld) {
 		fmt.Println("the key that is held:", err)
 	}
+	stoppedOnFullDisk(ctx, filepath.Join(dir, file.BucketName("held")), l)
 	if err := l.Release(ctx); err != nil {
 		fmt.Println("release:", err)
 	}
@@ -103,4 +104,28 @@ func full(b *file.Backend) {
 		fmt.Println("with room again:", err)
 	}
 	fmt.Println("done")
+}
+
+// stoppedOnFullDisk locks the bucket of l, like a process that is stopped with the bucket locked. The lock cannot be
+// broken on a full disk. When it is free again, the bucket can be used.
+func stoppedOnFullDisk(ctx context.Context, bucket string, l backend.Lease) {
+	fd, err := unix.Open(bucket, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Flock(fd, unix.LOCK_EX)
+	}
+	if err != nil {
+		fmt.Println("lock the bucket:", err)
+		return
+	}
+	bound, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := l.Renew(bound, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+		fmt.Println("renew while the bucket is locked:", err)
+	}
+	unix.Close(fd)
+	bound, cancel = context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := l.Renew(bound, time.Minute); err != nil {
+		fmt.Println("renew when the bucket's lock is free again:", err)
+	}
 }

@@ -110,7 +110,7 @@ func (s *store) mark() error {
 	if err := s.put(s.path(markFile), markText); err != nil {
 		return err
 	}
-	if dir, err := openAt(s.dir, openRead, 0); err == nil {
+	if dir, err := openAt(s.dir, openFolder, 0); err == nil {
 		// Not every file system supports this. Without it, a power failure may remove the mark and other new files.
 		_ = syncFD(dir)
 		closeFD(dir)

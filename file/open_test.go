@@ -31,6 +31,21 @@ func TestOpenMakesPrivateDirectory(t *testing.T) {
 	}
 }
 
+// The directory may be a link to another one. Processes that use either name exclude each other.
+func TestLinkedDirectory(t *testing.T) {
+	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	byLink, byName := openDir(t, link), openDir(t, dir)
+	if _, err := acquire(byLink, "k", time.Minute, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := acquire(byName, "k", time.Minute, false); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("the same key by the directory's own name: %v, want ErrHeld", err)
+	}
+}
+
 // Users who may write to the directory may use its locks, whatever the umask.
 func TestSharedDirectory(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))

@@ -22,7 +22,7 @@ type reserve struct {
 
 // newReserve opens the descriptors.
 func newReserve(dir string) (*reserve, error) {
-	base, err := openAt(dir, openRead, 0)
+	base, err := openAt(dir, openFolder, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -53,9 +53,21 @@ func parseOffsets(s string) int64 {
 	return 0
 }
 
-// bootName identifies this boot of this machine.
+const bootFile = "/proc/sys/kernel/random/boot_id"
+
+// bootName identifies this boot of this machine. It refuses a boot id that somebody has mounted over the kernel's, as
+// LXC and systemd-nspawn do in their containers: the times of other containers and of the host would look like those of
+// another boot, although they are valid.
 func bootName() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	var st unix.Statfs_t
+	if err := retryEINTR(func() error { return unix.Statfs(bootFile, &st) }); err != nil {
+		return "", pathError("statfs", bootFile, err)
+	}
+	if uint32(st.Type) != unix.PROC_SUPER_MAGIC {
+		return "", fmt.Errorf("%w: this container hides the boot id of its host, without which it cannot share locks; "+
+			"run umount %s in the container first", errUnsupported, bootFile)
+	}
+	b, err := os.ReadFile(bootFile)
 	return strings.TrimSpace(string(b)), err
 }
 

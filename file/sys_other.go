@@ -12,7 +12,7 @@ import (
 // On other systems the store compiles, so that programs that import it compile, too, but Open fails: its first call is
 // bootName.
 
-const openWrite, openRead, openNew, openFIFO, listenFIFO = 0, 0, 0, 0, 0
+const openWrite, openRead, openNew, openFolder, openFIFO, listenFIFO = 0, 0, 0, 0, 0, 0
 
 var errSystem = errors.New("not on " + runtime.GOOS)
 

@@ -18,6 +18,7 @@ const (
 	openWrite  = unix.O_RDWR | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	openRead   = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	openNew    = openWrite | unix.O_CREAT | unix.O_EXCL
+	openFolder = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC // follows a link to the folder
 	openFIFO   = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	listenFIFO = unix.O_RDWR | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
 )
@@ -138,7 +139,8 @@ func openInbox(path string) (fd int, err error) {
 // unlink removes a file's name. It does not remove directories.
 func unlink(path string) { _ = unix.Unlink(path) }
 
-// writeFIFO writes a message that is small enough to be atomic. A full FIFO already holds enough to wake its reader.
+// writeFIFO writes a message that is small enough to be atomic. If the FIFO is full, the message is dropped, and the
+// waiter finds its lease when it polls.
 func writeFIFO(fd int, p []byte) { _, _ = unix.Write(fd, p) }
 
 // noReader reports whether err of opening a FIFO means that its reader is dead: nobody has the FIFO open for reading,

@@ -14,6 +14,9 @@ import (
 // queueAtMost is the longest time that a waiter queues at the second store while it holds the first store's half.
 const queueAtMost = time.Second
 
+// slowAfter is how long a waiter has no answer of the first store before it checks whether the key is busy there.
+const slowAfter = time.Second
+
 // SwitchDelay is the time to wait after the first store's numbers have passed the cut. Only then may a process use the
 // second store alone, because until then a lease may be granted with a number below the cut.
 const SwitchDelay = 2 * time.Second
@@ -100,20 +103,41 @@ func (a *attempt) checkRoom() error {
 func (a *attempt) both(ctx context.Context) (*halves, error) {
 	b := a.pair
 	asked := time.Now()
-	first, err := b.first.acquire(ctx, a.request(&a.firstRequests, a.r.Wait))
+	first, err := a.first(ctx)
 	if err != nil {
 		return nil, err
 	}
 	since := time.Now()
-	if a.r.Wait && since.Sub(asked) > queueAtMost {
-		a.busy = backend.ErrHeld
-	}
 	second, err := a.second(ctx, first)
 	if err == nil {
 		return &halves{first: first, second: second, asked: asked, since: since, releaseBegun: make(chan struct{})}, nil
 	}
 	b.releaseHalves(ctx, first)
 	return nil, err
+}
+
+// first acquires the first store's half. If a waiter has no answer for slowAfter, first checks whether the key is busy:
+// the store may only be slow.
+func (a *attempt) first(ctx context.Context) (backend.Lease, error) {
+	s, r := a.pair.first, a.request(&a.firstRequests, a.r.Wait)
+	if !r.Wait {
+		return s.acquire(ctx, r)
+	}
+	checking, cancel := context.WithCancel(ctx)
+	checked := make(chan struct{})
+	check := time.AfterFunc(slowAfter, func() {
+		defer close(checked)
+		h, err := s.Backend.Inspect(checking, s.Prefix+r.Key)
+		if err == nil && h.Held() && h.Owner != r.Owner {
+			a.busy = backend.ErrHeld
+		}
+	})
+	l, err := s.acquire(ctx, r)
+	cancel()
+	if !check.Stop() {
+		<-checked
+	}
+	return l, err
 }
 
 // second acquires the second store's half. If that half is busy, a waiter queues for it, for at most queueAtMost and no

@@ -220,6 +220,31 @@ func TestWaiterOutlivesOutageOfSecond(t *testing.T) {
 	})
 }
 
+// late is a store that grants a key only after a while.
+type late struct{ backend.Backend }
+
+func (s late) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	time.Sleep(1200 * time.Millisecond) // sleeps: in fake time
+	return s.Backend.Acquire(ctx, r)
+}
+
+// A first store that is slow does not make a free key busy: an outage of the second store is reported at once, as an
+// outage.
+func TestSlowFirstStoreIsNotBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		second := &failing{Backend: memory.New()}
+		second.down.Store(true)
+		b := pair.New(pair.Store{Backend: late{memory.New()}}, pair.Store{Backend: second}, 0)
+		defer b.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := b.Acquire(ctx, storetest.Wait(key, ttl))
+		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrHeld) || ctx.Err() != nil {
+			t.Errorf("%v, want ErrUnavailable at once", err)
+		}
+	})
+}
+
 // A waiter that the second store has refused survives an outage of the first store that begins while it holds the first
 // half.
 func TestWaiterOutlivesOutageOfFirst(t *testing.T) {

@@ -47,13 +47,16 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 			last = bound
 		}
 	}
+	if len(lives) > 0 {
+		s.underway.Add(1) // Close waits for it
+	}
 	s.mu.Unlock()
 	then.run(s)
 	if len(lives) == 0 {
 		return errs
 	}
 	sctx, cancel := context.WithDeadline(ctx, last)
-	stop := context.AfterFunc(s.base, cancel) // Close ends the request
+	stop := context.AfterFunc(s.closing, cancel) // Close ends the request
 	granted, sendErrs := send(sctx, lives, ttls)
 	stop()
 	cancel()
@@ -73,6 +76,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 		errs[index[k]] = renewError(ctx, over, err)
 	}
 	s.mu.Unlock()
+	s.Leave()
 	then.run(s)
 	return errs
 }

@@ -103,7 +103,8 @@ func TestRenewBatchThatHangs(t *testing.T) {
 }
 
 // If a store ignores its context and answers late, the leases that it has extended are released, without delay for the
-// caller.
+// caller, if their holders have called Release. The others are not: since the loss, another process may have resumed
+// them.
 func TestRenewBatchThatIsLate(t *testing.T) {
 	f := &fakeStore{release: after(requestTimeout, nil)}
 	bubble(t, f, func(t *testing.T, s *Leases) {
@@ -112,6 +113,11 @@ func TestRenewBatchThatIsLate(t *testing.T) {
 			batch = append(batch, backend.Renewal{Lease: grant(t, s, time.Second), TTL: time.Minute})
 		}
 		start := time.Now()
+		time.AfterFunc(2*time.Second, func() {
+			for _, r := range batch[:60] {
+				wantErr(t, "release", r.Lease.Release(t.Context()), backend.ErrLost)
+			}
+		})
 		errs := s.RenewBatch(t.Context(), batch, answers(5*time.Second, make([]error, len(batch))...))
 		if got := time.Since(start); got != 5*time.Second {
 			t.Errorf("took %v", got)
@@ -120,8 +126,14 @@ func TestRenewBatchThatIsLate(t *testing.T) {
 			wantErr(t, "renewal", err, backend.ErrLost)
 		}
 		time.Sleep(200 * time.Second)
+		if n := f.releases.Load(); n != 60 {
+			t.Errorf("%d given back, want those whose holders have called Release", n)
+		}
+		for _, r := range batch[60:] {
+			wantErr(t, "release", r.Lease.Release(t.Context()), backend.ErrLost)
+		}
 		if n := f.releases.Load(); n != 100 {
-			t.Errorf("%d given back", n)
+			t.Errorf("%d given back after all releases", n)
 		}
 	})
 }

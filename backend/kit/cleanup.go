@@ -72,8 +72,8 @@ func (s *Leases) request(ctx context.Context, l *Life) error {
 	return s.requests.ReleaseLease(ctx, l)
 }
 
-// releaseEnded releases, in the background and with one attempt each, leases that the store has extended after they had
-// ended for their holders.
+// releaseEnded releases, in the background and with one attempt each, leases that the store may have extended after
+// they had ended and their holders had called Release.
 func (s *Leases) releaseEnded(lives ...*Life) {
 	if len(lives) == 0 {
 		return

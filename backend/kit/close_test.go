@@ -115,6 +115,38 @@ func TestCloseEndsHungRenewals(t *testing.T) {
 	})
 }
 
+// Close waits for renewals, even if they ignore their contexts, because they use the client's connections.
+func TestCloseWaitsForRenewals(t *testing.T) {
+	const takes = 300 * time.Millisecond
+	closes := func(t *testing.T, s *Leases, renew func() error) {
+		wantErr(t, "renew", renew(), nil)
+		if !s.Idle() {
+			t.Error("a renewal that has ended counts as work under way")
+		}
+		errs := make(chan error, 1)
+		go func() { errs <- renew() }()
+		synctest.Wait()
+		start := time.Now()
+		s.Close()
+		if got := time.Since(start); got != takes {
+			t.Errorf("Close takes %v, want %v", got, takes)
+		}
+		wantErr(t, "renew", <-errs, backend.ErrClosed)
+	}
+	t.Run("alone", func(t *testing.T) {
+		bubble(t, &fakeStore{renew: after(takes, nil)}, func(t *testing.T, s *Leases) {
+			l := grant(t, s, time.Hour)
+			closes(t, s, func() error { return l.Renew(t.Context(), time.Hour) })
+		})
+	})
+	t.Run("batch", func(t *testing.T) {
+		bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
+			batch := []backend.Renewal{{Lease: grant(t, s, time.Hour), TTL: time.Hour}}
+			closes(t, s, func() error { return s.RenewBatch(t.Context(), batch, answers(takes, nil))[0] })
+		})
+	})
+}
+
 func hungBatch(ctx context.Context, lives []*Life, _ []time.Duration) ([]time.Duration, []error) {
 	<-ctx.Done()
 	errs := make([]error, len(lives))

@@ -102,7 +102,7 @@ func (s *Leases) Go(f func(ctx context.Context)) bool {
 	return true
 }
 
-// Idle reports whether no call, release or background work is under way.
+// Idle reports whether no call, renewal, release or background work is under way.
 func (s *Leases) Idle() bool { return s.underway.Load() == 0 }
 
 // Closed reports whether Close has begun.
@@ -114,7 +114,8 @@ func (s *Leases) Closing() context.Context { return s.closing }
 // Base returns the context of releases, clean-ups and background work. It ends when Close stops waiting for them.
 func (s *Leases) Base() context.Context { return s.base }
 
-// Drain waits, after Close, until no call, release or background work is under way, but no longer than a second.
+// Drain waits, after Close, until no call, renewal, release or background work is under way, but no longer than a
+// second.
 func (s *Leases) Drain() {
 	t := time.NewTimer(closeGrace)
 	defer t.Stop()

@@ -24,7 +24,7 @@ type Leases struct {
 	released sync.Cond          // a release has ended; few wait for it, because few leases are released twice at once
 
 	closed   atomic.Bool     // Close has begun; set under mu
-	underway atomic.Int64    // calls, releases and background work
+	underway atomic.Int64    // calls, renewals, releases and background work
 	idle     chan struct{}   // receives a value when the last of these ends after Close has begun
 	closing  context.Context // ends when Close begins
 	base     context.Context // ends when Close stops waiting: every request must end
@@ -109,14 +109,15 @@ func (s *Leases) Len() int {
 	return s.clock.Len()
 }
 
-// closeGrace is how long Close waits for calls, releases and clean-ups. It waits as long again after it has cancelled
-// the remaining ones.
+// closeGrace is how long Close waits for calls, renewals, releases and clean-ups. It waits as long again after it has
+// cancelled the remaining ones.
 const closeGrace = time.Second
 
-// Close ends the client's work in this order. It refuses new calls, ends the contexts of those under way, and ends
-// every live lease as lost. It waits up to a second for calls, releases and clean-ups. Then it ends their contexts
-// ([Leases.Go]), and waits up to a second again. After Close, nothing uses the client's connections, except work that
-// ignores its context: close the connections then, and call Drain. Close reports whether this was the first call.
+// Close ends the client's work in this order. It refuses new calls, ends every live lease as lost, and ends the
+// contexts of the calls and renewals under way. It waits up to a second for these, releases and clean-ups. Then it ends
+// all contexts ([Leases.Go]), and waits up to a second again. After Close, nothing uses the client's connections,
+// except work that ignores its context: close the connections then, and call Drain. Close reports whether this was the
+// first call.
 func (s *Leases) Close() bool {
 	s.mu.Lock()
 	if s.closed.Swap(true) {

@@ -137,7 +137,7 @@ func (l *Life) Lose() {
 // afterwards collects the work that must be done after unlocking.
 type afterwards struct {
 	callbacks []func() // that notify holders of a loss
-	toRelease []*Life  // leases to release, because the store has extended them after their end
+	toRelease []*Life  // leases that the store may have extended after their holders called Release
 }
 
 func (a *afterwards) run(s *Leases) {

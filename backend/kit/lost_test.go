@@ -110,7 +110,7 @@ func TestLoseDuringRenewal(t *testing.T) {
 		synctest.Wait()
 		l.Lose()
 		wantErr(t, "renew", <-errs, backend.ErrLost)
-		synctest.Wait()
+		wantErr(t, "release", l.Release(t.Context()), backend.ErrLost)
 		if s.Len() != 0 || f.releases.Load() != 1 {
 			t.Errorf("%d live, %d releases of what the renewal may have made", s.Len(), f.releases.Load())
 		}

@@ -22,7 +22,7 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	rctx, cancel := context.WithDeadline(ctx, bound)
-	stop := context.AfterFunc(l.leases.base, cancel) // Close ends the request
+	stop := context.AfterFunc(l.leases.closing, cancel) // Close ends the request
 	granted, err := l.leases.requests.RenewLease(rctx, l, ttl)
 	stop()
 	cancel()
@@ -30,11 +30,12 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 	l.leases.mu.Lock()
 	over := l.endRenewLocked(ttl, granted, err, time.Now(), &then)
 	l.leases.mu.Unlock()
+	l.leases.Leave()
 	then.run(l.leases)
 	return renewError(ctx, over, err)
 }
 
-// beginRenew waits until no other renewal is under way, and begins one.
+// beginRenew waits until no other renewal is under way, and begins one. The caller ends it with Leave.
 func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (bound time.Time, err error) {
 	s := l.leases
 	s.mu.Lock()
@@ -54,6 +55,9 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (bound time.Ti
 	}
 	var then afterwards
 	bound, err = l.beginRenewLocked(ContextError(ctx, nil), ttl, time.Now(), &then)
+	if err == nil {
+		s.underway.Add(1) // Close waits for it
+	}
 	s.mu.Unlock()
 	then.run(s)
 	return bound, err
@@ -110,21 +114,19 @@ func (l *Life) endRenewLocked(
 	}
 	l.kept = max(l.kept, now.Sub(l.granted)+max(ttl, granted))
 	l.expireLocked(then) // even an answered renewal never revives a lease
-	extended := false    // by the store, after the lease had ended
 	switch {
 	case errors.Is(err, backend.ErrLost):
 		l.lateTTL = 0
 		l.endLocked(lost, then)
-	case err != nil:
-		l.lateTTL = l.withLateLocked(ttl)
-		extended = l.state == lost && l.lateRelease // possibly
-	case l.state == live:
+	case err == nil && l.state == live:
 		l.setDeadlineLocked(backend.Deadline(l.granted.Add(l.asked), l.withLateLocked(granted)))
 	default:
-		extended = l.state == lost
-	}
-	if extended {
-		then.toRelease = append(then.toRelease, l)
+		// The store may have extended a lease that is over. Only its holder may end it there: since the loss, another
+		// process may have resumed it.
+		l.lateTTL = l.withLateLocked(ttl)
+		if l.state == lost && l.lateRelease {
+			then.toRelease = append(then.toRelease, l)
+		}
 	}
 	return l.overLocked()
 }

@@ -66,7 +66,8 @@ func TestHungRenewalLosesAtDeadline(t *testing.T) {
 	})
 }
 
-// If a store ignores its context and confirms a renewal after the deadline, the lease stays lost, and is released.
+// If a store ignores its context and confirms a renewal after the deadline, the lease stays lost. Only the holder's
+// Release ends what the store has extended: since the loss, another process may have resumed it.
 func TestLateAnswerNeverRevives(t *testing.T) {
 	f := &fakeStore{renew: after(time.Minute, nil)}
 	bubble(t, f, func(t *testing.T, s *Leases) {
@@ -75,7 +76,12 @@ func TestLateAnswerNeverRevives(t *testing.T) {
 		go func() { errs <- l.Renew(t.Context(), time.Hour) }()
 		wantLostAfter(t, l, life(10*time.Second))
 		wantErr(t, "renew", <-errs, backend.ErrLost)
+		time.Sleep(time.Minute) // sleeps: in fake time
+		if n := f.releases.Load(); n != 0 {
+			t.Errorf("%d releases, although the holder has not called Release", n)
+		}
 		wantErr(t, "release", l.Release(t.Context()), backend.ErrLost)
+		wantErr(t, "again", l.Release(t.Context()), backend.ErrLost)
 		synctest.Wait()
 		if n := f.releases.Load(); n != 1 {
 			t.Errorf("what the late renewal prolonged was given back %d times, want once", n)
