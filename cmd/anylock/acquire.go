@@ -59,15 +59,33 @@ func (r *runner) await(ctx context.Context, locks *lock.Locker, keys acquirer) (
 			}
 		})()
 	}
-	opts := r.mode()
-	if r.wait.isSet {
-		opts = append(opts, lock.WithWait(max(0, r.wait.d-time.Since(r.began))))
-	}
-	lease, err := keys.Acquire(ctx, opts...)
+	lease, err := r.awaitFor(ctx, keys)
 	if endless := (*exitError)(nil); err != nil && errors.As(context.Cause(ctx), &endless) {
 		return nil, endless
 	}
 	return lease, err
+}
+
+// awaitFor acquires the key. It waits until -w has passed.
+func (r *runner) awaitFor(ctx context.Context, keys acquirer) (*lock.Lease, error) {
+	left := max(0, r.wait.d-time.Since(r.began))
+	switch {
+	case !r.wait.isSet:
+		return keys.Acquire(ctx, r.mode()...)
+	case r.permits == 0:
+		return keys.Acquire(ctx, append(r.mode(), lock.WithWait(left))...)
+	}
+	// lock.WithWait would limit the wait in the semaphore's queue, and then again the wait at its front.
+	limited, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	lease, err := keys.Acquire(limited)
+	if err == nil || errors.Is(err, lock.ErrHeld) || limited.Err() == nil || ctx.Err() != nil {
+		return lease, err
+	}
+	// The limit may have passed between two requests of the semaphore, so that err does not tell whether it is busy.
+	last, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return keys.TryAcquire(last)
 }
 
 // An acquirer acquires the lock KEY, or one permit of the semaphore KEY.
