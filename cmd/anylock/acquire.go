@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock"
@@ -178,6 +179,14 @@ func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) (bool, err
 
 // permitPart is what follows KEY in the key of a permit, before the permit's number: see recipe.Semaphore.
 const permitPart = "/permit/"
+
+// keyOf returns the key of the lease, of a permit too, as every command takes it: without the prefix of the URL.
+func (r *runner) keyOf(l *lock.Lease) string {
+	if r.permits == 0 {
+		return r.key
+	}
+	return r.key + l.Key()[strings.LastIndex(l.Key(), permitPart):]
+}
 
 // endlessWait returns the exit error for a key that heldOutside has found.
 func (r *runner) endlessWait() error {

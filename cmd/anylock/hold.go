@@ -74,7 +74,7 @@ func (r *runner) holdAlone(ctx context.Context) error {
 		return cmp.Or(stop(), err)
 	}
 	defer closeStore()
-	record := leaseRecord{Key: lease.Key(), Owner: lease.Owner()}
+	record := leaseRecord{Key: r.keyOf(lease), Owner: lease.Owner()}
 	if token := lease.Token(); token != 0 {
 		record.Token = &token
 	}

@@ -266,7 +266,7 @@ func (r *runner) hold(l *lock.Lease, file string, guard *guard, signals chan os.
 		return outcome{}, err
 	}
 	c, err := startChild(program{
-		file: file, argv: r.argv, env: childEnv(os.Environ(), l.Key(), l.Owner(), l.Token()),
+		file: file, argv: r.argv, env: childEnv(os.Environ(), r.keyOf(l), l.Owner(), l.Token()),
 		ttl: r.ttl.d, deadline: l.Deadline, guard: guard,
 	}, signals)
 	if err != nil {
