@@ -27,6 +27,7 @@ type runner struct {
 
 	ttl, wait, grace                 seconds
 	minHold, maxHold                 seconds
+	requested                        time.Duration // the TTL before limitTTL
 	began, acquired                  time.Time
 	inputEnded                       <-chan struct{} // closed when standard input ends; only for hold
 	require                          []string
@@ -176,8 +177,10 @@ func (r *runner) checkGrace(ttl string) error {
 	return nil
 }
 
-// limitTTL limits the TTL to Guarantees.MaxSilence, because no deadline is ever further away.
+// limitTTL limits the TTL to Guarantees.MaxSilence, because no deadline is ever further away. The store keeps the TTL
+// that was requested.
 func (r *runner) limitTTL(g lock.Guarantees) error {
+	r.requested = r.ttl.d
 	if g.MaxSilence == 0 || r.ttl.d <= g.MaxSilence {
 		return nil
 	}
@@ -274,7 +277,7 @@ func (r *runner) hold(l *lock.Lease, file string, guard *guard, signals chan os.
 	}
 	defer c.close()
 	r.sayVerbose("the command runs")
-	stop := keepAhead(l, r.ttl.d, r.grace.d)
+	stop := keepAhead(l, r.requested, r.ttl.d, r.grace.d)
 	defer stop()
 	s := &supervisor{
 		lease: l, child: c, signals: signals, ttl: r.ttl.d, grace: r.grace.d, maxHold: r.maxHold.d, say: r.say,
