@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 )
 
@@ -28,6 +29,7 @@ type runner struct {
 	ttl, wait, grace                 seconds
 	minHold, maxHold                 seconds
 	requested                        time.Duration // the TTL before limitTTL
+	ends                             time.Duration // after it, the key is free if the release has failed
 	began, acquired                  time.Time
 	inputEnded                       <-chan struct{} // closed when standard input ends; only for hold
 	require                          []string
@@ -214,7 +216,9 @@ func (r *runner) openAndAcquire(ctx context.Context) (lease *lock.Lease, closeSt
 		return nil, nil, err
 	}
 	closeStore = func() { locks.Shutdown(context.Background()) }
-	if err = r.limitTTL(locks.Guarantees()); err == nil {
+	g := locks.Guarantees()
+	if err = r.limitTTL(g); err == nil {
+		r.ends = g.Round(max(r.ttl.d, r.minHold.d+2*backend.Margin(r.minHold.d))) + g.MaxLate
 		lease, err = r.acquire(ctx, locks)
 	}
 	if err != nil {
@@ -313,7 +317,7 @@ func (r *runner) release(l *lock.Lease) (lost bool) {
 	case errors.Is(err, lock.ErrLost):
 		return true
 	case err != nil:
-		r.say("release: %v; the lock ends by itself in %s at most", storeError(err), shortDuration(r.ttl.d))
+		r.say("release: %v; the lock ends by itself in %s at most", storeError(err), shortDuration(r.ends))
 	default:
 		r.sayVerbose("released")
 	}
