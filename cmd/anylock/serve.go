@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -244,6 +245,9 @@ func (s *serving) readClients() ([]lockhttp.Client, error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&file); err != nil {
 		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("something follows the first JSON value")
 	}
 	if len(file.Clients) == 0 {
 		return nil, errors.New("there are no clients in it")
