@@ -32,7 +32,6 @@ type runner struct {
 	ends                             time.Duration // after it, the key is free if the release has failed
 	began, acquired                  time.Time
 	inputEnded                       <-chan struct{} // closed when standard input ends; only for hold
-	require                          []string
 	nonblock, noGuard, shared, quiet bool
 	permits                          int // 0 if the key is a lock, not a semaphore
 	conflictExit, lostExitCode       uint8
