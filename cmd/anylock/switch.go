@@ -12,7 +12,6 @@ func (a *app) switchCommand() *cobra.Command {
 	var from, fromFile, to, toFile text
 	var within time.Duration
 	var pass uint64
-	var withoutTokens bool
 	cmd := &cobra.Command{
 		Use:   "switch --from URL --to URL",
 		Short: "Plan a move to another store, never with two owners",
@@ -40,8 +39,7 @@ cannot be written.`,
 			switch {
 			case a.backend.isSet || a.backendFile.isSet:
 				return usagef("switch takes --from and --to, not --backend")
-			case passes && (to.isSet || toFile.isSet || withoutTokens || cmd.Flags().Changed("within") ||
-				cmd.Flags().Changed("format")):
+			case passes && (to.isSet || toFile.isSet || cmd.Flags().Changed("within") || cmd.Flags().Changed("format")):
 				return usagef("--pass takes only --from or --from-file")
 			case within <= 0:
 				return usagef("--within %v is not positive", within)
@@ -64,7 +62,7 @@ cannot be written.`,
 				return err
 			}
 			defer next.close()
-			if err := unsafeSwitch(old, next, withoutTokens); err != nil {
+			if err := unsafeSwitch(old, next); err != nil {
 				return usagef("no switch between these stores is safe: %w", err)
 			}
 			p, err := planSwitch(cmd.Context(), old, next, within)
@@ -85,8 +83,6 @@ cannot be written.`,
 	flags.Var(&toFile, "to-file", "read that URL from the first line of `FILE`")
 	flags.DurationVar(&within, "within", 24*time.Hour, "the longest time until every process uses both stores")
 	flags.Uint64Var(&pass, "pass", 0, "advance the numbers of --from to `N`")
-	flags.BoolVar(&withoutTokens, "without-tokens", false,
-		"allow a store without fencing tokens, because nothing checks them")
 	flags.Var(format, "format", format.usage())
 	return cmd
 }
