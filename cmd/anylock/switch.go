@@ -17,12 +17,12 @@ func (a *app) switchCommand() *cobra.Command {
 		Short: "Plan a move to another store, never with two owners",
 		Long: `switch prints the steps that move running processes from one store to another:
 what to deploy, in which order, and which promises of the old store the new one
-does not keep. It acquires and releases locks on a key of its own at the --from
-store, to measure how that store's numbers grow. Passwords are printed as ***.
-Before you use a URL, replace each *** by the password in its place, with %XX
-for every byte but letters and digits. At the end of a URL, lock_password=***
-has the passwords of the URLs inside, in their order. --from-file and --to-file
-keep passwords out of ps.
+does not keep. It acquires and releases locks on a key of its own: at the --from
+store, to measure how that store's numbers grow, and at both, to find two URLs
+of one store. Passwords are printed as ***. Before you use a URL, replace each
+*** by the password in its place, with %XX for every byte but letters and
+digits. At the end of a URL, lock_password=*** has the passwords of the URLs
+inside, in their order. --from-file and --to-file keep passwords out of ps.
 
 With --pass N it advances the numbers of the --from store to N, the cut that a
 plan printed. When it exits, processes may begin to use the new store alone.
@@ -64,6 +64,13 @@ cannot be written.`,
 			defer next.close()
 			if err := unsafeSwitch(old, next); err != nil {
 				return usagef("no switch between these stores is safe: %w", err)
+			}
+			same, err := sameStore(cmd.Context(), old, next)
+			if err != nil {
+				return storeError(err)
+			}
+			if same {
+				return usagef("no switch between these stores is safe: both are the same store")
 			}
 			p, err := planSwitch(cmd.Context(), old, next, within)
 			if err != nil {
