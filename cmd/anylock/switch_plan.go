@@ -11,7 +11,6 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
-	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/pair"
 )
 
@@ -64,9 +63,9 @@ func planSwitch(ctx context.Context, old, next *switchStore, within time.Duratio
 	p := &switchPlan{Cut: cut.number, Base: base, Found: cut.found,
 		Changes: changes(old.Backend.Guarantees(), next.Backend.Guarantees())}
 	p.setURLs(withBase(old.url, old.TokenBase), withBase(next.url, base))
-	from := "--from " + shellQuote(p.From)
+	from := "--from " + printableWord(p.From)
 	if old.file != "" {
-		from = "--from-file " + shellQuote(old.file)
+		from = "--from-file " + printableWord(old.file)
 	}
 	p.Steps = []string{
 		"Deploy " + p.Both + " to every process, in any order, " + cut.limit + ". Go on when none uses only " + p.From +
@@ -77,13 +76,6 @@ func planSwitch(ctx context.Context, old, next *switchStore, within time.Duratio
 			"any more, the switch is done.",
 	}
 	return p, nil
-}
-
-func shellQuote(s string) string {
-	if kit.Printable(s) == s {
-		return quoteShell(s)
-	}
-	return "$'" + kit.Printable(strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s)) + "'"
 }
 
 // setURLs sets the URLs to deploy, with *** for each password.
