@@ -257,13 +257,13 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	r.sayVerbose("acquired after %s, token %d", shortDuration(time.Since(r.began)), lease.Token())
 	r.acquired = time.Now()
-	out, err := r.hold(lease, file, guard, signals)
+	out, err := r.execute(lease, file, guard, signals)
 	lingered := err == nil && !out.lost && r.linger(lease, signals)
 	return r.finish(lease, out, lingered, err)
 }
 
-// hold runs the command while the lease is held.
-func (r *runner) hold(l *lock.Lease, file string, guard *guard, signals chan os.Signal) (outcome, error) {
+// execute runs the command while the lease is held.
+func (r *runner) execute(l *lock.Lease, file string, guard *guard, signals chan os.Signal) (outcome, error) {
 	if l.Err() != nil { // this process did not run for a while
 		r.say("the lock was lost before the command could run")
 		return outcome{lost: true}, nil
