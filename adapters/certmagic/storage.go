@@ -40,8 +40,8 @@ var (
 
 // New returns a Storage that keeps everything in data, except that the locks of data are not used. Keys are certmagic's
 // names with the prefix of locks, see lock.WithPrefix. Instances that share data must share the store of locks and the
-// prefix. opts apply to each lease. Do not use lock.WithoutRenewal: leases must renew themselves. The caller closes
-// locks.
+// prefix. opts apply to each lease. Do not use lock.WithoutRenewal: leases must renew themselves. A shared lease is
+// refused with lock.ErrInvalid. The caller closes locks.
 func New(data certmagic.Storage, locks *lock.Locker, opts ...lock.AcquireOption) *Storage {
 	return &Storage{Storage: data, locks: locks, opts: opts, held: make(map[string]*turn)}
 }
@@ -64,7 +64,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 		acquire, askCtx = s.locks.TryAcquire, context.WithoutCancel(ctx)
 	}
 	for { // callers in this process also wait in the key's queue, so that lock.WithWait limits them too
-		lease, err := acquire(askCtx, name, s.opts...)
+		lease, err := exclusive(acquire(askCtx, name, s.opts...))
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 // TryLock acquires name if it is free. false without an error means that another holder has name, or a holder in this
 // process has lost it but still works.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
-	lease, err := s.locks.TryAcquire(ctx, name, s.opts...)
+	lease, err := exclusive(s.locks.TryAcquire(ctx, name, s.opts...))
 	if errors.Is(err, lock.ErrHeld) {
 		return false, nil
 	}
@@ -140,7 +140,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 		return nil
 	}
 	_ = lost.Release(ctx) // the store may still have the lost lease
-	lease, err := s.locks.TryAcquire(ctx, name, s.opts...)
+	lease, err := exclusive(s.locks.TryAcquire(ctx, name, s.opts...))
 	if err != nil {
 		return fmt.Errorf("the lease was lost: %w", err)
 	}

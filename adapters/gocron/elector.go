@@ -44,13 +44,9 @@ func NewElector(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Ele
 func (e *Elector) campaign(ctx context.Context, locks *lock.Locker, key string, opts []lock.AcquireOption) {
 	defer close(e.done)
 	for {
-		lease, err := locks.Acquire(ctx, key, opts...)
+		lease, err := exclusive(locks.Acquire(ctx, key, opts...))
 		if ctx.Err() != nil && err != nil {
 			return
-		}
-		if err == nil && lease.Shared() { // by one of opts: several processes would lead
-			_ = lease.Release(ctx)
-			lease, err = nil, fmt.Errorf("%w: a leader's lease cannot be shared", lock.ErrInvalid)
 		}
 		e.set(lease, err)
 		if errors.Is(err, lock.ErrClosed) {

@@ -26,8 +26,8 @@ var _ gocron.Locker = (*Locker)(nil)
 //
 // A key is free once its job has ended and minHold has passed since the fire. minHold must be longer than the
 // difference between the schedulers' clocks and timers, and shorter than the interval by at least this difference. The
-// store rounds minHold up like a TTL. 0 means none. opts apply to each fire. The caller closes locks after the
-// schedulers have shut down.
+// store rounds minHold up like a TTL. 0 means none. opts apply to each fire. A shared lease is refused with
+// lock.ErrInvalid. The caller closes locks after the schedulers have shut down.
 func NewLocker(locks *lock.Locker, minHold time.Duration, opts ...lock.AcquireOption) *Locker {
 	if minHold != 0 {
 		opts = append([]lock.AcquireOption{lock.WithMinHold(minHold)}, opts...)
@@ -39,7 +39,7 @@ func NewLocker(locks *lock.Locker, minHold time.Duration, opts ...lock.AcquireOp
 // lock.ErrHeld means that another scheduler runs this fire, or has just run it. After any other error this scheduler
 // skips the fire without knowing whether another scheduler runs it. gocron.AfterLockError receives the error.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	lease, err := l.locks.TryAcquire(ctx, key, l.opts...)
+	lease, err := exclusive(l.locks.TryAcquire(ctx, key, l.opts...))
 	if err != nil {
 		return nil, err
 	}

@@ -34,8 +34,8 @@ type turn struct {
 var _ gooselocker.Locker = (*Locker)(nil)
 
 // New returns a Locker on key, which stands for the database: use one key per database. opts apply to the lease, which
-// renews itself while migrations run. lock.WithWait limits how long a process waits for the migrations of others. The
-// caller closes locks.
+// renews itself while migrations run. lock.WithWait limits how long a process waits for the migrations of others. A
+// shared lease is refused with lock.ErrInvalid. The caller closes locks.
 func New(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Locker {
 	return &Locker{locks: locks, key: key, opts: opts}
 }
@@ -44,7 +44,7 @@ func New(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Locker {
 // Locker continue after their lease is lost, Lock waits for them too, and only ctx limits this wait.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	for { // callers in this process also wait in the key's queue, so that lock.WithWait limits them too
-		lease, err := l.locks.Acquire(ctx, l.key, l.opts...)
+		lease, err := exclusive(l.locks.Acquire(ctx, l.key, l.opts...))
 		if err != nil {
 			return err
 		}

@@ -132,7 +132,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 // Create implements resourcelock.Interface. It acquires the lease without waiting. The error matches lock.ErrHeld if
 // somebody else holds the lease. It matches lock.ErrLost if the elector's lease was lost and the elector has not
-// stopped leading yet.
+// stopped leading yet, and lock.ErrInvalid if lock.Shared is a default of the Locker.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if lease := l.held(); lease != nil {
 		return l.renew(ctx, lease, record)
@@ -146,6 +146,10 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	lease, err := l.locks.TryAcquire(asking, l.key, lock.WithTTL(ttl), lock.WithoutRenewal())
 	if err != nil {
 		return err
+	}
+	if lease.Shared() { // by a default of locks: every candidate would lead
+		err := fmt.Errorf("kubernetes: %w: a leader's lease cannot be shared", lock.ErrInvalid)
+		return errors.Join(err, lease.Release(ctx))
 	}
 	if asking.Err() != nil {
 		_ = lease.Release(ctx) // otherwise the lease expires

@@ -139,6 +139,24 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
+// With shared leases, every candidate would lead. They are refused, and released.
+func TestRefusesSharedLeases(t *testing.T) {
+	store := memory.NewStore()
+	locks, err := lock.New(store.Client(), lock.Shared())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	l := newLock(t, locks, "a", nil)
+	wantErr(t, "create", l.Create(t.Context(), heldBy("a", 10)), lock.ErrInvalid)
+	if l.Lease() != nil {
+		t.Error("it leads")
+	}
+	if h, err := locks.Ops().Inspect(t.Context(), key); err != nil || h.Held() {
+		t.Errorf("afterwards %+v holds the key, %v", h, err)
+	}
+}
+
 // Two candidates with one identity do not lead both, as two of client-go would.
 func TestSameIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock"
@@ -13,8 +15,11 @@ import (
 
 // acquire acquires the key. It waits for a held key unless -n is set or the standard input of hold has ended.
 func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, error) {
-	if err := r.heldOutside(ctx, locks); err != nil {
-		return nil, err
+	switch endless, err := r.heldOutside(ctx, locks); {
+	case err != nil:
+		return nil, storeError(err)
+	case endless:
+		return nil, r.endlessWait()
 	}
 	var lease *lock.Lease
 	keys, err := r.acquirer(locks)
@@ -31,26 +36,57 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 	return lease, r.refusal(ctx, locks, err)
 }
 
-// await acquires the key. It waits for a held key until -w has passed or, for hold, until standard input ends.
+// await acquires the key. It waits for a held key until -w has passed, until the wait turns out to be endless or, for
+// hold, until standard input ends.
 func (r *runner) await(ctx context.Context, locks *lock.Locker, keys acquirer) (*lock.Lease, error) {
 	defer r.reportWaiting(ctx, locks.Ops())()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	if r.inputEnded != nil { // only hold sets inputEnded
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		defer cancel()
 		go func() {
 			select {
 			case <-r.inputEnded:
-				cancel()
+				cancel(nil)
 			case <-ctx.Done():
 			}
 		}()
 	}
-	opts := r.mode()
-	if r.wait.isSet {
-		opts = append(opts, lock.WithWait(max(0, r.wait.d-time.Since(r.began))))
+	if len(heldOwners()) > 0 {
+		// The store names only one of several readers. While we wait, no reader comes in, so that in the end it names the
+		// reader around us.
+		defer repeat(waitNotice, func(ctx context.Context) {
+			if endless, err := r.heldOutside(ctx, locks); endless && err == nil {
+				cancel(r.endlessWait())
+			}
+		})()
 	}
-	return keys.Acquire(ctx, opts...)
+	lease, err := r.awaitFor(ctx, keys)
+	if endless := (*exitError)(nil); err != nil && errors.As(context.Cause(ctx), &endless) {
+		return nil, endless
+	}
+	return lease, err
+}
+
+// awaitFor acquires the key. It waits until -w has passed.
+func (r *runner) awaitFor(ctx context.Context, keys acquirer) (*lock.Lease, error) {
+	left := max(0, r.wait.d-time.Since(r.began))
+	switch {
+	case !r.wait.isSet:
+		return keys.Acquire(ctx, r.mode()...)
+	case r.permits == 0:
+		return keys.Acquire(ctx, append(r.mode(), lock.WithWait(left))...)
+	}
+	// lock.WithWait would limit the wait in the semaphore's queue, and then again the wait at its front.
+	limited, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	lease, err := keys.Acquire(limited)
+	if err == nil || errors.Is(err, lock.ErrHeld) || limited.Err() == nil || ctx.Err() != nil {
+		return lease, err
+	}
+	// The limit may have passed between two requests of the semaphore, so that err does not tell whether it is busy.
+	last, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return keys.TryAcquire(last)
 }
 
 // An acquirer acquires the lock KEY, or one permit of the semaphore KEY.
@@ -100,9 +136,11 @@ func (r *runner) inputIsOver() bool {
 
 // refusal returns the exit error for a lease that was not granted because of err.
 func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) error {
-	switch held := (*lock.HeldError)(nil); {
+	switch held, exit := (*lock.HeldError)(nil), (*exitError)(nil); {
 	case err == nil:
 		return nil
+	case errors.As(err, &exit):
+		return err
 	case errors.Is(err, lock.ErrUnavailable) || !errors.Is(err, lock.ErrHeld):
 		return storeError(err)
 	case r.quiet:
@@ -119,22 +157,44 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 	return r.conflict(holder)
 }
 
-// heldOutside returns an error if an enclosing anylock run holds the key, because waiting would never end. An owner is
-// unique across all stores, so it identifies the lease even if the URL or the prefix of the key differs.
-func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) error {
-	owners := heldOwners()
-	if len(owners) == 0 || r.permits > 0 {
-		return nil
+// heldOutside reports whether enclosing anylock runs hold the key, or all its permits: then a wait would never end. Of
+// several readers it sees only the one whose lease ends last. An owner is unique across all stores, so it identifies
+// the lease even if the URL or the prefix of the key differs.
+func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) (bool, error) {
+	owners, keys := heldOwners(), max(1, r.permits)
+	if len(owners) < keys {
+		return false, nil
 	}
-	h, err := locks.Ops().Inspect(ctx, r.key)
-	if err != nil {
-		return storeError(err)
+	for i := range keys {
+		key := r.key
+		if r.permits > 0 {
+			key += permitPart + strconv.Itoa(i)
+		}
+		if h, err := locks.Ops().Inspect(ctx, key); err != nil || !slices.Contains(owners, h.Owner) {
+			return false, err
+		}
 	}
-	if h.Held() && slices.Contains(owners, h.Owner) {
-		return &exitError{code: int(r.conflictExit), err: fmt.Errorf(
-			"%s is held by an anylock run around this command: waiting for it would never end", show(r.key))}
+	return true, nil
+}
+
+// permitPart is what follows KEY in the key of a permit, before the permit's number: see recipe.Semaphore.
+const permitPart = "/permit/"
+
+// keyOf returns the key of the lease, of a permit too, as every command takes it: without the prefix of the URL.
+func (r *runner) keyOf(l *lock.Lease) string {
+	if r.permits == 0 {
+		return r.key
 	}
-	return nil
+	return r.key + l.Key()[strings.LastIndex(l.Key(), permitPart):]
+}
+
+// endlessWait returns the exit error for a key that heldOutside has found.
+func (r *runner) endlessWait() error {
+	if r.quiet {
+		return exitWith(int(r.conflictExit))
+	}
+	return &exitError{code: int(r.conflictExit), err: fmt.Errorf(
+		"%s is held by an anylock run around this command: waiting for it would never end", show(r.key))}
 }
 
 func (r *runner) conflict(h lock.Holder) error {

@@ -21,8 +21,9 @@ func maxGrace(ttl time.Duration) time.Duration {
 
 // keepAhead renews the lease earlier than package lock does if the grace is long or the TTL short. If one attempt got
 // no reply, package lock's next attempt would then come too late. keepAhead ignores failed attempts, because the
-// supervisor checks only the deadline.
-func keepAhead(l *lock.Lease, ttl, grace time.Duration) (stop func()) {
+// supervisor checks only the deadline. requested is the TTL to renew to. It is longer than ttl if the deadline is never
+// as far away: see limitTTL.
+func keepAhead(l *lock.Lease, requested, ttl, grace time.Duration) (stop func()) {
 	room := maxUnrenewed(ttl, grace)
 	// Package lock starts its first attempt after 1/3 of the TTL. The attempt may take 1/3 of the remaining time, and the
 	// pause after it 1/8 of the rest. So the second attempt starts after 11/18 of the TTL.
@@ -37,7 +38,7 @@ func keepAhead(l *lock.Lease, ttl, grace time.Duration) (stop func()) {
 	return repeat(pause, func(ctx context.Context) {
 		for range attempts {
 			limited, cancel := context.WithTimeout(ctx, each*pause)
-			err := l.Renew(limited, ttl)
+			err := l.Renew(limited, requested)
 			cancel()
 			if err == nil {
 				return

@@ -23,6 +23,7 @@ type deafStore struct {
 	takes  time.Duration
 	deaf   int32
 	asked  atomic.Int32 // renewals so far
+	ttl    atomic.Int64 // of the last renewal
 }
 
 func newDeafStore(takes time.Duration, deaf int32) *deafStore {
@@ -36,6 +37,7 @@ func (s *deafStore) Acquire(ctx context.Context, r backend.Request) (backend.Lea
 }
 
 func (s *deafStore) RenewLease(ctx context.Context, _ *kit.Life, ttl time.Duration) (time.Duration, error) {
+	s.ttl.Store(int64(ttl))
 	if s.asked.Add(1) == s.deaf {
 		<-ctx.Done()
 		return ttl, kit.ContextError(ctx, nil)
@@ -83,7 +85,7 @@ func runOnDeafStore(t *testing.T, ttl, grace time.Duration, deaf int32) {
 	}
 	child := newFakeChild()
 	defer time.AfterFunc(3*ttl, func() { child.exit(0) }).Stop()
-	stop := keepAhead(l, ttl, grace)
+	stop := keepAhead(l, ttl, ttl, grace)
 	s := &supervisor{
 		lease: l, child: child, ttl: ttl, grace: grace, guarded: t.Context(), lastError: func() string { return "" },
 		say: t.Logf,
@@ -96,4 +98,31 @@ func runOnDeafStore(t *testing.T, ttl, grace time.Duration, deaf int32) {
 	if asked := store.asked.Load(); asked <= deaf {
 		t.Errorf("%d renewals: this proves nothing", asked)
 	}
+}
+
+// A limit on how long the store lets a client be silent leaves the TTL of the lease as it was requested.
+func TestLimitLeavesTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl, silence = 5 * time.Minute, 33 * time.Second
+		r := &runner{ttl: seconds{d: ttl, isSet: true}, grace: seconds{d: 20 * time.Second, isSet: true}}
+		if err := r.limitTTL(lock.Guarantees{MaxSilence: silence}); err != nil {
+			t.Fatal(err)
+		}
+		store := newDeafStore(time.Millisecond, 0)
+		locks, err := lock.New(store, lock.WithTTL(ttl))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.Close()
+		l, err := locks.Acquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := keepAhead(l, r.requested, r.ttl.d, r.grace.d)
+		time.Sleep(silence) // sleeps: the time for a renewal; in fake time
+		stop()
+		if got := time.Duration(store.ttl.Load()); got != ttl {
+			t.Errorf("%d renewals, the last to %v, want %v", store.asked.Load(), got, ttl)
+		}
+	})
 }

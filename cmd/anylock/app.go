@@ -16,7 +16,7 @@ type app struct {
 
 	backend, backendFile text
 	verbose              bool
-	reachGiven           bool // --require or $ANYLOCK_REQUIRE demands more than the reach of one process
+	require              []string // of run, hold and acquire; see needs
 }
 
 func init() { cobra.EnableCommandSorting = false } // keep the order in which we add commands: run first
@@ -33,8 +33,9 @@ Redis, and others ("anylock backends" lists them).
 The URL comes from --backend or --backend-file, else from $ANYLOCK_URL or
 $ANYLOCK_URL_FILE. Without a URL, locks are kept in
 ~/.local/state/anylock/locks, and exclude only this user on this machine. If
-standard error is not a terminal, as under cron, anylock then prints a warning.
-The home directory is that of the system's user database, not $HOME.`,
+standard error is not a terminal, as under cron, anylock then prints a warning,
+unless ANYLOCK_REQUIRE=reach=host says that this is enough. The home directory
+is that of the system's user database, not $HOME.`,
 		Example: `  anylock run nightly -- ./nightly.sh          # once at a time on this machine
   export ANYLOCK_URL=redis://cache-1:6379      # from now on: on all machines
   anylock run -n nightly -- ./nightly.sh       # exit at once if it already runs

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -37,23 +38,22 @@ reached.`,
 				return err
 			}
 			defer end()
-			switch {
-			case !h.Held():
+			if !h.Held() {
 				a.say("%s is free", show(key))
 				return exitWith(exitFree)
-			case owner != "" && owner != h.Owner:
+			}
+			ended := cmp.Or(owner, h.Owner) // h names only one of several readers
+			switch err = locks.Ops().Break(cmd.Context(), key, ended); {
+			case errors.Is(err, lock.ErrLost) && ended != h.Owner:
 				a.say("%s is held by %s", show(key), show(h.Owner))
 				return exitWith(exitFree)
-			}
-			err = locks.Ops().Break(cmd.Context(), key, h.Owner)
-			if errors.Is(err, lock.ErrLost) {
-				a.say("%s: the lease of %s has just ended", show(key), show(h.Owner))
+			case errors.Is(err, lock.ErrLost):
+				a.say("%s: the lease of %s has just ended", show(key), show(ended))
 				return exitWith(exitFree)
-			}
-			if err != nil {
+			case err != nil:
 				return storeError(err)
 			}
-			a.say("%s: ended the lease of %s", show(key), show(h.Owner))
+			a.say("%s: ended the lease of %s", show(key), show(ended))
 			return nil
 		},
 	}

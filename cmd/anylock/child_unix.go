@@ -127,6 +127,9 @@ func (c *process) gone() bool {
 	c.signal(0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.reaped && !c.over { // orphans of the group may be children of ours, which hidepid hides from reapOrphans
+		unix.Wait4(-c.pid, nil, unix.WNOHANG, nil) //nolint:errcheck // the next call tries again
+	}
 	// Ended members still accept signals until their parents reap them, so also check for running members.
 	return c.over || c.reaped && !groupRuns(c.pid)
 }

@@ -153,12 +153,9 @@ func writeExport(a *app, record detachedRecord) error {
 		token = strconv.FormatUint(*record.Token, 10)
 	}
 	_, err := fmt.Fprintf(a.stdout, "export %s=%s %s=%s %s=%s\n",
-		"ANYLOCK_KEY", quoteShell(record.Key), "ANYLOCK_OWNER", quoteShell(record.Owner), "ANYLOCK_TOKEN", quoteShell(token))
+		keyVariable, shellWord(record.Key), ownerVariable, shellWord(record.Owner), tokenVariable, shellWord(token))
 	return err
 }
-
-// quoteShell returns s as one word of a POSIX shell.
-func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func (a *app) renewCommand() *cobra.Command {
 	owner, ttl, format := "", seconds{d: defaultTTL}, newChoice("text", "json")

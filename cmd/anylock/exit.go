@@ -20,7 +20,7 @@ const (
 	exitChecksFailed  = 1   // conform, bench: the store failed a check or a scenario
 	exitUsage         = 64  // EX_USAGE of sysexits.h, as in flock(1)
 	exitUnavailable   = 69  // EX_UNAVAILABLE: the store cannot be reached
-	exitNoGuard       = 71  // EX_OSERR: run cannot start the guard process, or serve cannot listen
+	exitSystem        = 71  // EX_OSERR: run cannot start the guard process, or serve cannot listen
 	exitOutput        = 74  // EX_IOERR: the output cannot be written
 	exitLost          = 113 // run, hold: the lock was lost; --lost-exit-code sets another code
 	exitNotExecutable = 126 // run: as in a shell

@@ -211,7 +211,7 @@ func TestNoGuard(t *testing.T) {
 		code  int
 		says  string
 	}{
-		{nil, exitNoGuard, "anylock: no guard process, which kills the command if anylock is killed or stopped: " +
+		{nil, exitSystem, "anylock: no guard process, which kills the command if anylock is killed or stopped: " +
 			"no such file or directory (--no-guard runs without one)\n"},
 		{[]string{"--no-guard"}, exitOK, ""},
 	} {
@@ -252,7 +252,7 @@ func TestGuardCannotBeReplaced(t *testing.T) {
 	}
 	signalTo(t, guards[1], syscall.SIGKILL)
 	waiter.says("cannot be started again")
-	waiter.finish(exitNoGuard)
+	waiter.finish(exitSystem)
 	signalTo(t, guards[0], syscall.SIGKILL)
 	awaitEnd(t, group)
 	holder.finish(exitLost)

@@ -43,7 +43,7 @@ Exit codes: 0 released; 128 + N released because of signal N;
 			if err := r.checkTerms(); err != nil {
 				return usagef("%w", err)
 			}
-			return r.holdAlone(cmd.Context())
+			return r.hold(cmd.Context())
 		},
 	}
 	r.termFlags(cmd.Flags())
@@ -58,8 +58,8 @@ type leaseRecord struct {
 	Token *uint64 `json:"token,string"` // a string, as in a holderRecord; null if the store has no tokens
 }
 
-// holdAlone holds the lock until standard input ends, a signal arrives, or the lock is lost.
-func (r *runner) holdAlone(ctx context.Context) error {
+// hold holds the lock until standard input ends, a signal arrives, or the lock is lost.
+func (r *runner) hold(ctx context.Context) error {
 	signals := r.begin()
 	defer r.notices.close()
 	ctx, stop := untilSignal(ctx, signals)
@@ -74,7 +74,7 @@ func (r *runner) holdAlone(ctx context.Context) error {
 		return cmp.Or(stop(), err)
 	}
 	defer closeStore()
-	record := leaseRecord{Key: lease.Key(), Owner: lease.Owner()}
+	record := leaseRecord{Key: r.keyOf(lease), Owner: lease.Owner()}
 	if token := lease.Token(); token != 0 {
 		record.Token = &token
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
@@ -12,13 +13,14 @@ import (
 )
 
 // mainOdd is main with more stores. "forgetful" grants every key to everybody. "unsure" never knows whether it has
-// released a lease. "hanging" never responds. "simple" makes few promises and keeps them. "loser" reports every lease
-// as lost when it is released.
+// released a lease. "coarse" does not know it either, rounds TTLs up and frees keys late. "hanging" never responds.
+// "simple" makes few promises and keeps them. "loser" reports every lease as lost when it is released.
 func mainOdd() {
 	registerOdd("forgetful", func() backend.Backend { return everybody{memory.New()} })
 	registerOdd("unsure", func() backend.Backend {
 		return &released{memory.New(), errors.New("connection reset\nby peer")}
 	})
+	registerOdd("coarse", func() backend.Backend { return coarse{&released{memory.New(), errors.New("reset")}} })
 	registerOdd("hanging", func() backend.Backend { return hanging{memory.New()} })
 	simply := memory.NewStore()
 	registerOdd("simple", func() backend.Backend { return simple{simply.Client()} })
@@ -51,6 +53,14 @@ func (hanging) Acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 	}
 	<-ctx.Done()
 	return nil, kit.ContextError(ctx, nil)
+}
+
+type coarse struct{ backend.Backend }
+
+func (c coarse) Guarantees() backend.Guarantees {
+	g := c.Backend.Guarantees()
+	g.MinTTL, g.MaxLate = 2*time.Second, 3*time.Second
+	return g
 }
 
 type everybody struct{ backend.Backend }

@@ -49,7 +49,7 @@ var (
 	shorter = map[string]string{
 		"anylock bench":                      "anylock bench --scenario serial --rounds 1 --duration 10ms",
 		"anylock conform":                    "anylock conform --run BadInputIsRefused",
-		"anylock switch --from URL --to URL": `anylock switch --from "$ANYLOCK_URL" --to "${ANYLOCK_URL}2" --without-tokens`,
+		"anylock switch --from URL --to URL": `anylock switch --from "$ANYLOCK_URL" --to "${ANYLOCK_URL}2"`,
 		"anylock serve":                      "timeout -s TERM 1 anylock serve --listen 127.0.0.1:0",
 		"source <(anylock completion bash)":  "source <(anylock completion bash) && complete -p anylock",
 		"anylock hold deploy":                "anylock hold deploy </dev/null",

@@ -20,36 +20,15 @@ import (
 // reports this, and the key stays held as long as the process runs.
 func TestOtherPrivileges(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		servers.Missing(t, "only root can make a program that runs as root")
-	}
-	const nobody = 65534
-	dir := openTemp(t)
-	copyProgram(t, os.Args[0], filepath.Join(dir, "anylock"), 0o755)
-	setpriv, err := exec.LookPath("setpriv")
-	if err != nil {
-		servers.Missing(t, "no setpriv(1) to play sudo")
-	}
-	asRoot := filepath.Join(dir, "sudo") + " --reuid 0 --clear-groups "
-	copyProgram(t, setpriv, filepath.Join(dir, "sudo"), 0o755|os.ModeSetuid)
-	script := filepath.Join(dir, "root.sh")
-	if err := os.WriteFile(script, []byte("id -u; echo $$; exec sleep 600"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	dir, command := playSudo(t)
 	asUser := &syscall.Credential{Uid: nobody, Gid: nobody}
 	for name, command := range map[string]string{
-		"direct":  "exec " + asRoot + "sh " + script,
-		"beneath": asRoot + "sh " + script + "; true",
+		"direct":  "exec " + command,
+		"beneath": command + "; true",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			locks := filepath.Join(dir, name)
-			if err := os.Mkdir(locks, 0o777); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chown(locks, nobody, nobody); err != nil {
-				t.Fatal(err)
-			}
+			locks := folderOfNobody(t, filepath.Join(dir, name))
 			holder := newJob(t, fileURL(locks), "k", command, "--ttl", "6")
 			holder.cmd.Path, holder.cmd.SysProcAttr.Credential, holder.cmd.Dir = filepath.Join(dir, "anylock"), asUser, dir
 			holder.start()
@@ -84,6 +63,39 @@ func TestOtherPrivileges(t *testing.T) {
 			}
 		})
 	}
+}
+
+const nobody = 65534
+
+// playSudo returns a folder with anylock, and a command that prints 0 and its process id as root, and does not end.
+func playSudo(t *testing.T) (dir, command string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		servers.Missing(t, "only root can make a program that runs as root")
+	}
+	dir = openTemp(t)
+	copyProgram(t, os.Args[0], filepath.Join(dir, "anylock"), 0o755)
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		servers.Missing(t, "no setpriv(1) to play sudo")
+	}
+	copyProgram(t, setpriv, filepath.Join(dir, "sudo"), 0o755|os.ModeSetuid)
+	script := filepath.Join(dir, "root.sh")
+	if err := os.WriteFile(script, []byte("id -u; echo $$; exec sleep 600"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir, filepath.Join(dir, "sudo") + " --reuid 0 --clear-groups sh " + script
+}
+
+func folderOfNobody(t *testing.T, path string) string {
+	t.Helper()
+	if err := os.Mkdir(path, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(path, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 const slowEnd = "anylock: k: some processes of the command have been killed but have not ended yet\n"

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 )
 
@@ -27,9 +28,10 @@ type runner struct {
 
 	ttl, wait, grace                 seconds
 	minHold, maxHold                 seconds
+	requested                        time.Duration // the TTL before limitTTL
+	ends                             time.Duration // after it, the key is free if the release has failed
 	began, acquired                  time.Time
 	inputEnded                       <-chan struct{} // closed when standard input ends; only for hold
-	require                          []string
 	nonblock, noGuard, shared, quiet bool
 	permits                          int // 0 if the key is a lock, not a semaphore
 	conflictExit, lostExitCode       uint8
@@ -176,8 +178,10 @@ func (r *runner) checkGrace(ttl string) error {
 	return nil
 }
 
-// limitTTL limits the TTL to Guarantees.MaxSilence, because no deadline is ever further away.
+// limitTTL limits the TTL to Guarantees.MaxSilence, because no deadline is ever further away. The store keeps the TTL
+// that was requested.
 func (r *runner) limitTTL(g lock.Guarantees) error {
+	r.requested = r.ttl.d
 	if g.MaxSilence == 0 || r.ttl.d <= g.MaxSilence {
 		return nil
 	}
@@ -211,7 +215,9 @@ func (r *runner) openAndAcquire(ctx context.Context) (lease *lock.Lease, closeSt
 		return nil, nil, err
 	}
 	closeStore = func() { locks.Shutdown(context.Background()) }
-	if err = r.limitTTL(locks.Guarantees()); err == nil {
+	g := locks.Guarantees()
+	if err = r.limitTTL(g); err == nil {
+		r.ends = g.Round(max(r.ttl.d, r.minHold.d+2*backend.Margin(r.minHold.d))) + g.MaxLate
 		lease, err = r.acquire(ctx, locks)
 	}
 	if err != nil {
@@ -251,13 +257,13 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	r.sayVerbose("acquired after %s, token %d", shortDuration(time.Since(r.began)), lease.Token())
 	r.acquired = time.Now()
-	out, err := r.hold(lease, file, guard, signals)
+	out, err := r.execute(lease, file, guard, signals)
 	lingered := err == nil && !out.lost && r.linger(lease, signals)
 	return r.finish(lease, out, lingered, err)
 }
 
-// hold runs the command while the lease is held.
-func (r *runner) hold(l *lock.Lease, file string, guard *guard, signals chan os.Signal) (outcome, error) {
+// execute runs the command while the lease is held.
+func (r *runner) execute(l *lock.Lease, file string, guard *guard, signals chan os.Signal) (outcome, error) {
 	if l.Err() != nil { // this process did not run for a while
 		r.say("the lock was lost before the command could run")
 		return outcome{lost: true}, nil
@@ -266,7 +272,7 @@ func (r *runner) hold(l *lock.Lease, file string, guard *guard, signals chan os.
 		return outcome{}, err
 	}
 	c, err := startChild(program{
-		file: file, argv: r.argv, env: childEnv(os.Environ(), l.Key(), l.Owner(), l.Token()),
+		file: file, argv: r.argv, env: childEnv(os.Environ(), r.keyOf(l), l.Owner(), l.Token()),
 		ttl: r.ttl.d, deadline: l.Deadline, guard: guard,
 	}, signals)
 	if err != nil {
@@ -274,7 +280,7 @@ func (r *runner) hold(l *lock.Lease, file string, guard *guard, signals chan os.
 	}
 	defer c.close()
 	r.sayVerbose("the command runs")
-	stop := keepAhead(l, r.ttl.d, r.grace.d)
+	stop := keepAhead(l, r.requested, r.ttl.d, r.grace.d)
 	defer stop()
 	s := &supervisor{
 		lease: l, child: c, signals: signals, ttl: r.ttl.d, grace: r.grace.d, maxHold: r.maxHold.d, say: r.say,
@@ -310,7 +316,7 @@ func (r *runner) release(l *lock.Lease) (lost bool) {
 	case errors.Is(err, lock.ErrLost):
 		return true
 	case err != nil:
-		r.say("release: %v; the lock ends by itself in %s at most", storeError(err), shortDuration(r.ttl.d))
+		r.say("release: %v; the lock ends by itself in %s at most", storeError(err), shortDuration(r.ends))
 	default:
 		r.sayVerbose("released")
 	}

@@ -26,6 +26,6 @@ func guardFailure(g *guard) error {
 }
 
 func guardError(err error) error {
-	return &exitError{code: exitNoGuard, err: fmt.Errorf(
+	return &exitError{code: exitSystem, err: fmt.Errorf(
 		"no guard process, which kills the command if anylock is killed or stopped: %w (--no-guard runs without one)", err)}
 }

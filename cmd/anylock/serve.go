@@ -127,7 +127,7 @@ func (s *serving) run(ctx context.Context) error {
 	}
 	listener, url, err := s.bind(tlsConfig != nil)
 	if err != nil {
-		return &exitError{code: exitNoGuard, err: err}
+		return &exitError{code: exitSystem, err: err}
 	}
 	defer listener.Close()
 	if delay := handler.StartDelay(); delay > 0 {
@@ -150,7 +150,7 @@ func (s *serving) run(ctx context.Context) error {
 	}()
 	select {
 	case err := <-failed:
-		return &exitError{code: exitNoGuard, err: err}
+		return &exitError{code: exitSystem, err: err}
 	case <-ctx.Done():
 	}
 	_ = stop()

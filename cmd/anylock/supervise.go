@@ -262,7 +262,8 @@ func (s *supervisor) done() bool {
 	if !s.stopping && !s.keepsLockForGroup {
 		s.keepsLockForGroup, s.killAt = true, time.Now().Add(s.grace)
 	}
-	s.foreignRemains = s.child.foreign() // while we can keep the lock, no next holder may run beside such a process
+	// Wait for such a process: no next holder may run beside it while we have the lock. After a loss we wait too.
+	s.foreignRemains = s.child.foreign()
 	if !s.foreignRemains && s.killed && time.Since(s.killAt) > killPatience {
 		s.say("some processes of the command have been killed but have not ended yet")
 		return true

@@ -12,18 +12,17 @@ func (a *app) switchCommand() *cobra.Command {
 	var from, fromFile, to, toFile text
 	var within time.Duration
 	var pass uint64
-	var withoutTokens bool
 	cmd := &cobra.Command{
 		Use:   "switch --from URL --to URL",
 		Short: "Plan a move to another store, never with two owners",
 		Long: `switch prints the steps that move running processes from one store to another:
 what to deploy, in which order, and which promises of the old store the new one
-does not keep. It acquires and releases locks on a key of its own at the --from
-store, to measure how that store's numbers grow. Passwords are printed as ***.
-Before you use a URL, replace each *** by the password in its place, with %XX
-for every byte but letters and digits. At the end of a URL, lock_password=***
-has the passwords of the URLs inside, in their order. --from-file and --to-file
-keep passwords out of ps.
+does not keep. It acquires and releases locks on a key of its own: at the --from
+store, to measure how that store's numbers grow, and at both, to find two URLs
+of one store. Passwords are printed as ***. Before you use a URL, replace each
+*** by the password in its place, with %XX for every byte but letters and
+digits. At the end of a URL, lock_password=*** has the passwords of the URLs
+inside, in their order. --from-file and --to-file keep passwords out of ps.
 
 With --pass N it advances the numbers of the --from store to N, the cut that a
 plan printed. When it exits, processes may begin to use the new store alone.
@@ -40,8 +39,7 @@ cannot be written.`,
 			switch {
 			case a.backend.isSet || a.backendFile.isSet:
 				return usagef("switch takes --from and --to, not --backend")
-			case passes && (to.isSet || toFile.isSet || withoutTokens || cmd.Flags().Changed("within") ||
-				cmd.Flags().Changed("format")):
+			case passes && (to.isSet || toFile.isSet || cmd.Flags().Changed("within") || cmd.Flags().Changed("format")):
 				return usagef("--pass takes only --from or --from-file")
 			case within <= 0:
 				return usagef("--within %v is not positive", within)
@@ -64,8 +62,15 @@ cannot be written.`,
 				return err
 			}
 			defer next.close()
-			if err := unsafeSwitch(old, next, withoutTokens); err != nil {
+			if err := unsafeSwitch(old, next); err != nil {
 				return usagef("no switch between these stores is safe: %w", err)
+			}
+			same, err := sameStore(cmd.Context(), old, next)
+			if err != nil {
+				return storeError(err)
+			}
+			if same {
+				return usagef("no switch between these stores is safe: both are the same store")
 			}
 			p, err := planSwitch(cmd.Context(), old, next, within)
 			if err != nil {
@@ -85,8 +90,6 @@ cannot be written.`,
 	flags.Var(&toFile, "to-file", "read that URL from the first line of `FILE`")
 	flags.DurationVar(&within, "within", 24*time.Hour, "the longest time until every process uses both stores")
 	flags.Uint64Var(&pass, "pass", 0, "advance the numbers of --from to `N`")
-	flags.BoolVar(&withoutTokens, "without-tokens", false,
-		"allow a store without fencing tokens, because nothing checks them")
 	flags.Var(format, "format", format.usage())
 	return cmd
 }

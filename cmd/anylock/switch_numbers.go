@@ -63,8 +63,7 @@ func openSwitched(ctx context.Context, rawURL string) (*switchStore, error) {
 
 func (s *switchStore) close() error { return errors.Join(s.other.Close(), s.Backend.Close()) }
 
-// number acquires and releases a lock, and returns the lock's number with the token base. 0 means that the store has no
-// numbers.
+// number acquires and releases a lock, and returns the lock's number with the token base.
 func (s *switchStore) number(ctx context.Context) (uint64, error) {
 	s.Backend, s.other = s.other, s.Backend
 	l, err := s.Backend.Acquire(ctx, backend.Request{Key: s.Prefix + s.key, Owner: backend.NewOwner(),
@@ -90,8 +89,8 @@ type cut struct {
 func (s *switchStore) findCut(ctx context.Context, within time.Duration) (*cut, error) {
 	const probes, watched = 20, time.Second
 	first, err := s.number(ctx)
-	if err != nil || first == 0 {
-		return &cut{found: "the store has no numbers", limit: "when you like"}, err
+	if err != nil {
+		return nil, err
 	}
 	last, asked, answered := first, time.Time{}, time.Time{}
 	for range probes {
@@ -135,8 +134,6 @@ func (s *switchStore) pass(ctx context.Context, n uint64, tell func(number uint6
 		switch {
 		case err != nil:
 			return 0, err
-		case now == 0:
-			return 0, fmt.Errorf("%w: the store has no numbers", backend.ErrUnsupported)
 		case now >= n:
 			return now, kit.Sleep(ctx, pair.SwitchDelay)
 		}

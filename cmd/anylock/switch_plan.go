@@ -11,13 +11,12 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
-	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/pair"
 )
 
 // unsafeSwitch returns why no switch between two stores is safe, whatever is deployed in which order. It returns nil if
 // one is.
-func unsafeSwitch(old, next *switchStore, withoutTokens bool) error {
+func unsafeSwitch(old, next *switchStore) error {
 	g, h := old.Backend.Guarantees(), next.Backend.Guarantees()
 	switch {
 	case old.url == next.url:
@@ -28,10 +27,8 @@ func unsafeSwitch(old, next *switchStore, withoutTokens bool) error {
 		return errors.New("one exists only inside a single process, so no two processes share it")
 	case h.Reach < g.Reach:
 		return fmt.Errorf("%s excludes owners of one %s only, %s those of one %s", next.Name, h.Reach, old.Name, g.Reach)
-	case withoutTokens:
-		return nil
 	case g.Fencing == backend.FencingNone || h.Fencing == backend.FencingNone:
-		return errors.New("one has no fencing tokens; use --without-tokens if nothing checks them")
+		return errors.New("one has no fencing tokens")
 	}
 	return nil
 }
@@ -62,16 +59,13 @@ func planSwitch(ctx context.Context, old, next *switchStore, within time.Duratio
 	if cut.number >= most {
 		return nil, fmt.Errorf("%w: the cut %d leaves no room for numbers below 2^55", backend.ErrUnsupported, cut.number)
 	}
-	base := cut.number
-	if base > 0 {
-		base += spare
-	}
+	base := cut.number + spare
 	p := &switchPlan{Cut: cut.number, Base: base, Found: cut.found,
 		Changes: changes(old.Backend.Guarantees(), next.Backend.Guarantees())}
 	p.setURLs(withBase(old.url, old.TokenBase), withBase(next.url, base))
-	from := "--from " + shellQuote(p.From)
+	from := "--from " + printableWord(p.From)
 	if old.file != "" {
-		from = "--from-file " + shellQuote(old.file)
+		from = "--from-file " + printableWord(old.file)
 	}
 	p.Steps = []string{
 		"Deploy " + p.Both + " to every process, in any order, " + cut.limit + ". Go on when none uses only " + p.From +
@@ -82,13 +76,6 @@ func planSwitch(ctx context.Context, old, next *switchStore, within time.Duratio
 			"any more, the switch is done.",
 	}
 	return p, nil
-}
-
-func shellQuote(s string) string {
-	if kit.Printable(s) == s {
-		return quoteShell(s)
-	}
-	return "$'" + kit.Printable(strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s)) + "'"
 }
 
 // setURLs sets the URLs to deploy, with *** for each password.

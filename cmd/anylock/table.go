@@ -17,7 +17,9 @@ func (a *app) tableCommand() *cobra.Command {
 		Long: `table prints the SQL statement that creates the table of leases of a store like
 postgres+table://. By default the store creates the table itself. Use this
 statement in your migrations if its database user must not create tables, and
-add lock_create=false to the URL.`,
+add lock_create=false to the URL.
+
+Exit codes: 0 printed; 64 wrong usage; 74 the statement cannot be written.`,
 		Example: `  anylock table --dialect mysql
   anylock table --table app.locks`,
 		Args: exactArgs(),
@@ -27,10 +29,12 @@ add lock_create=false to the URL.`,
 					continue
 				}
 				ddl, err := sqltable.DDL(d, table)
+				if err == nil {
+					_, err = fmt.Fprintln(a.stdout, ddl+";")
+				}
 				if err != nil {
 					return err
 				}
-				fmt.Fprintln(a.stdout, ddl+";")
 			}
 			return nil
 		},

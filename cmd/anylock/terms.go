@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -22,7 +23,7 @@ func (r *runner) termFlags(flags *pflag.FlagSet) {
 	flags.Uint8VarP(&r.conflictExit, "conflict-exit-code", "E", exitConflict,
 		"exit with `CODE` if somebody else holds the key")
 	flags.Uint8Var(&r.lostExitCode, "lost-exit-code", exitLost, "exit with `CODE` if the lock is lost")
-	flags.StringArrayVar(&r.require, "require", nil,
+	flags.StringArrayVar(&r.app.require, "require", nil,
 		"refuse a store that does not promise `GUARANTEE`, or several separated by commas; may be repeated (see also "+
 			"$ANYLOCK_REQUIRE)")
 }
@@ -76,21 +77,37 @@ func (r *runner) options() ([]lock.Option, error) {
 	if r.maxHold.d > 0 {
 		opts = append(opts, lock.WithMaxHold(r.maxHold.d))
 	}
-	lists := r.require
-	if env := envText(requireEnv); env.isSet {
-		lists = append(lists, env.s)
+	needs, err := r.app.needs()
+	if err != nil {
+		return nil, err
 	}
-	for _, list := range lists {
-		var need lock.Need
-		err := need.UnmarshalText([]byte(list))
+	for _, need := range needs {
+		opts = append(opts, lock.Require(need))
+	}
+	return opts, nil
+}
+
+// needs returns what --require and $ANYLOCK_REQUIRE demand of the store.
+func (a *app) needs() ([]lock.Need, error) {
+	lists := a.require
+	if env := envText(requireEnv); env.isSet {
+		lists = append(slices.Clip(lists), env.s)
+	}
+	needs := make([]lock.Need, len(lists))
+	for i, list := range lists {
+		err := needs[i].UnmarshalText([]byte(list))
 		if err == nil && list == "" {
 			err = errors.New("names no guarantee")
 		}
 		if err != nil {
 			return nil, usagef("--require or $%s: %w", requireEnv, err)
 		}
-		r.app.reachGiven = r.app.reachGiven || need.Reach > lock.ReachProcess
-		opts = append(opts, lock.Require(need))
 	}
-	return opts, nil
+	return needs, nil
+}
+
+// namesReach reports whether the user has said how far locks must reach.
+func (a *app) namesReach() bool {
+	needs, _ := a.needs() // run, hold and acquire report the error
+	return slices.ContainsFunc(needs, func(n lock.Need) bool { return n.Reach > lock.ReachProcess })
 }

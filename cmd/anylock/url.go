@@ -40,9 +40,9 @@ func (a *app) backendURL(ctx context.Context) (string, error) {
 		return "", usagef("this user has no home directory to keep locks in; set %s or use --backend", lock.URLEnv)
 	}
 	dir := filepath.Join(home, ".local", "state", "anylock", "locks")
-	if !a.reachGiven && widthOf(a.stderr) == 0 {
+	if !a.namesReach() && widthOf(a.stderr) == 0 {
 		a.say("neither --backend nor $%s is set: locks are kept in %s, only for this user on this machine "+
-			"(--require reach=host if that is enough)", lock.URLEnv, dir)
+			"(%s=reach=host if that is enough)", lock.URLEnv, dir, requireEnv)
 	}
 	return fileURL(dir), nil
 }

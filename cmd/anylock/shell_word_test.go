@@ -11,14 +11,15 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// shellQuote quotes file names so that a shell reads the exact name and a terminal receives only printable characters.
-func TestShellQuote(t *testing.T) {
+// printableWord quotes file names so that a shell reads the exact name, and a terminal receives only printable
+// characters.
+func TestPrintableWord(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		servers.Missing(t, "%v", err)
 	}
 	for _, file := range []string{"plain", "it's", "a b", "a\nb", "\x1b[2J", `\n'"$x` + "\x1b", "\u202eé"} {
-		quoted := shellQuote(file)
+		quoted := printableWord(file)
 		if strings.ContainsFunc(quoted, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%q is not printable", quoted)
 		}
