@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
 	"time"
 
@@ -97,10 +98,18 @@ func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", backend.ErrUnsupported, fmt.Sprintf(format, args...))
 }
 
+// cancelling marks the context of a cancel request, for which pgx dials with the session's configuration.
+type cancelling struct{}
+
 // guarded wraps dial. It lets the kernel detect that the other end of a connection is gone, and sets end as the
-// deadline of the login.
+// deadline of the login. The context of a cancel request limits that request; pgx's own cancel requests, for broken
+// connections, fail after end, because abort sends one for each of them.
 func guarded(dial pgconn.DialFunc, end time.Time) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		cancels := ctx.Value(cancelling{}) != nil
+		if !cancels && !time.Now().Before(end) {
+			return nil, os.ErrDeadlineExceeded
+		}
 		c, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -110,7 +119,9 @@ func guarded(dial pgconn.DialFunc, end time.Time) pgconn.DialFunc {
 				Count: 3})
 			limitSilence(tcp, 30*time.Second) // while a request is unacknowledged, the kernel sends no probes
 		}
-		_ = c.SetDeadline(end)
+		if !cancels {
+			_ = c.SetDeadline(end)
+		}
 		return c, nil
 	}
 }

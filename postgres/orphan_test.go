@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -160,6 +161,28 @@ func TestCutOffWaiterLeavesNoOrphan(t *testing.T) {
 	})
 	release(t, held)
 	release(t, granted(t, done, soon).Lease)
+}
+
+// A wait that is given up is cancelled at the server, even if its connection is older than a login may take.
+func TestOldWaitIsCancelled(t *testing.T) {
+	t.Parallel()
+	s, p, b := proxied(t, "&timeout=1s")
+	a := opened(t, s.PostgresURL())
+	held := acquire(t, a, req("k", time.Minute))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := startAcquire(ctx, b, waiting("k", time.Minute))
+	queued(t, a, "k", 1)
+	time.Sleep(logins*b.options.Timeout + 100*time.Millisecond) // sleeps: the age of the connection
+	cancel()
+	if o := <-done; !errors.Is(o.Err, context.Canceled) {
+		t.Fatalf("a cancelled wait: %v", o.Err)
+	}
+	until(t, soon, "a cancel request arrives", func() (arrived bool) {
+		p.set(func(p *proxy) { arrived = p.cancel > 0 })
+		return arrived
+	})
+	release(t, held)
 }
 
 // Orphans are terminated in batches: there are fewer requests than orphans.
