@@ -17,7 +17,7 @@ import (
 // A server describes the server process at the other end of a connection.
 type server struct {
 	pid   string // process id
-	begun string // when the session began; pid and begun together are unique
+	begun string // when the session began, in seconds since 1970; pid and begun together are unique
 	locks int64  // size of the shared lock table
 }
 
@@ -65,8 +65,8 @@ func (s *session) prepare() error {
 	if err != nil {
 		return err
 	}
-	s.server.pid, s.server.begun = row[1], row[2]
-	s.server.locks, _ = strconv.ParseInt(row[3], 10, 64)
+	s.server.pid = row[1]
+	s.server.locks, _ = strconv.ParseInt(row[2], 10, 64)
 	switch {
 	case row[0] == "t":
 		return refused("the server is a standby; locks on it exclude nobody on the primary " +
@@ -84,9 +84,10 @@ func (s *session) prepare() error {
 			return refused("an advisory lock that the server has granted is not among its locks (pg_locks): it excludes nobody")
 		}
 	}
-	if _, err := s.simple(setupSQL + ";\n" + s.b.options.prepare()); err != nil {
+	if row, err = s.simple(setupSQL + ";\n" + s.b.options.prepare()); err != nil {
 		return err
 	}
+	s.server.begun = row[0]
 	if _, err = s.simple(checkIntervalSQL); s.isBroken() {
 		return err
 	}

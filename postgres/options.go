@@ -77,7 +77,8 @@ func (o *Options) validate() (Options, error) {
 //	store, err := postgres.New(ctx, c.ConnConfig, &postgres.Options{BeforeConnect: c.BeforeConnect})
 //
 // The store's connections do not count against the pool's limits, and the pool's AfterConnect does not run on them. Put
-// session settings in RuntimeParams, for example RuntimeParams["role"] for SET ROLE. For a *sql.DB see [NewFromDB].
+// session settings in RuntimeParams. A role that is set there or by ALTER ROLE has no effect: the store's sessions keep
+// the role that logged in, because only this role may see and end them. For a *sql.DB see [NewFromDB].
 func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {

@@ -36,6 +36,21 @@ func TestResetAttemptLeavesNoOrphan(t *testing.T) {
 	}
 }
 
+// A session is recognized whatever the format of its times is. The server reads IST, India's time in this format, as
+// Israel's.
+func TestOrphanOfOtherTimeFormat(t *testing.T) {
+	t.Parallel()
+	s, p, b := proxied(t, "&datestyle=SQL&timezone=Asia%2FKolkata")
+	c := dialed(t, s.PostgresURL())
+	release(t, acquire(t, b, req("k", time.Minute)))
+	rest(t, b)
+	p.set(func(p *proxy) { p.reset = true })
+	release(t, acquire(t, b, req("k", time.Minute)))
+	if n := locks(t, c); n != 0 {
+		t.Errorf("%d locks after release", n)
+	}
+}
+
 // If only a part of a release reaches the server, the session keeps the lock, and no timer runs while the server waits
 // for the rest. The client terminates that session.
 func TestReleaseLeavesNoOrphan(t *testing.T) {
@@ -260,8 +275,9 @@ func TestOrphanDuringTermination(t *testing.T) {
 	for range 2 {
 		o := dialed(t, s.PostgresURL())
 		orphans = append(orphans, server{
-			pid:   query[string](t, o, "SELECT pg_backend_pid()::text"),
-			begun: query[string](t, o, "SELECT backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"),
+			pid: query[string](t, o, "SELECT pg_backend_pid()::text"),
+			begun: query[string](t, o, "SELECT extract(epoch FROM backend_start)::text FROM pg_stat_activity "+
+				"WHERE pid = pg_backend_pid()"),
 		})
 	}
 	ended := func(o server) func() bool {
