@@ -2,6 +2,8 @@ package sqltable
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,6 +31,26 @@ func TestBadNames(t *testing.T) {
 	}
 	if _, err := New(context.Background(), nil, Postgres, nil); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("no database: %v", err)
+	}
+}
+
+// A downServer is a driver.Connector whose server is down.
+type downServer struct{}
+
+func (downServer) Connect(context.Context) (driver.Conn, error) {
+	return nil, errors.New("connection refused")
+}
+func (downServer) Driver() driver.Driver { return nil }
+
+// If New fails, the caller's database stays open, so that the caller can try again.
+func TestFailedNewLeavesDatabaseOpen(t *testing.T) {
+	db := sql.OpenDB(downServer{})
+	defer db.Close()
+	for range 2 {
+		_, err := New(t.Context(), db, Postgres, &Options{CloseDB: true})
+		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("a server that is down: %v", err)
+		}
 	}
 }
 
