@@ -63,7 +63,9 @@ func TestClasses(t *testing.T) {
 	for want, list := range map[class][]error{
 		conflict: {stateError("40001"), stateError("40P01"), errors.New("Error 1213 (40001): Deadlock found"),
 			errors.New("Error 1205 (HY000): Lock wait timeout exceeded"), errors.New("database is locked (5) (SQLITE_BUSY)")},
-		away: {stateError("57P01"), stateError("25006"), stateError("08006"), errors.New("unexpected EOF")},
+		away: {stateError("57P01"), stateError("25006"), stateError("08006"), errors.New("unexpected EOF"),
+			stateError("57P05"), stateError("XX000"), errors.New("Error 1927 (70100): Connection was killed"),
+			errors.New("Error 1047 (08S01): WSREP has not yet prepared node for application use")},
 		noTable: {stateError("42P01"), errors.New("Error 1146 (42S02): Table 'a.b' doesn't exist"),
 			errors.New("no such table: anylock")},
 		impossible: {stateError("42501"), stateError("42P10"), errors.New("attempt to write a readonly database")},

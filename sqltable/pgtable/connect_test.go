@@ -34,6 +34,30 @@ func TestSilentServer(t *testing.T) {
 	storetest.OutlivesSilence(t, opened(t, url), p)
 }
 
+// The server may end connections that are idle. Requests are repeated on new ones.
+func TestIdleSessionTimeout(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	c := dialed(t, s.PostgresURL())
+	exec(t, c, `DO $$ BEGIN CREATE ROLE sleepy LOGIN SUPERUSER; EXCEPTION WHEN duplicate_object THEN END $$`,
+		`ALTER ROLE sleepy SET idle_session_timeout = '200ms'`)
+	b := opened(t, strings.Replace(tableURL(s), "postgres@", "sleepy@", 1)+"&lock_table=idle_session"+patient)
+	rest := func() {
+		storetest.Until(t, 2*soon, "the server has ended the idle connections", func() (ended bool) {
+			err := c.QueryRow(t.Context(), `SELECT count(*)=0 FROM pg_stat_activity WHERE usename='sleepy'`).Scan(&ended)
+			return err == nil && ended
+		})
+	}
+	rest()
+	l := acquire(t, b, req("k", time.Minute))
+	rest()
+	if err := l.Renew(t.Context(), time.Minute); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	rest()
+	release(t, l)
+}
+
 // A role may have an old default for the output of bytea.
 func TestByteaOutput(t *testing.T) {
 	t.Parallel()
