@@ -26,6 +26,9 @@ const (
 	logins       = 2 // a login may take this many times Options.Timeout
 )
 
+// loginLimit limits the time of a login to one host.
+func (o Options) loginLimit() time.Duration { return logins * min(o.Timeout, connectLimit/logins) }
+
 // connect opens a session, which is not yet in the pool.
 func (b *Backend) connect(ctx context.Context) (*session, error) {
 	limit := replyLimit(ctx)

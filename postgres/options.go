@@ -60,8 +60,8 @@ func (o *Options) validate() (Options, error) {
 	switch {
 	case v.MaxLeases < leastLeases || v.MaxLeases > mostLeases:
 		return bad("max leases %d is not from %d to %d", v.MaxLeases, leastLeases, mostLeases)
-	case v.Timeout < 0:
-		return bad("timeout %v is negative", v.Timeout)
+	case v.Timeout < 0 || v.Timeout > backend.MaxTTL: // sums of longer ones would overflow
+		return bad("timeout %v is not from 0 to %v", v.Timeout, backend.MaxTTL)
 	}
 	return v, nil
 }
@@ -84,7 +84,7 @@ func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, 
 	if err != nil {
 		return nil, err
 	}
-	if config == nil || config.DialFunc == nil {
+	if config == nil || config.DialFunc == nil || config.BuildFrontend == nil {
 		return nil, fmt.Errorf("%w: the config is not made by pgx.ParseConfig", backend.ErrInvalid)
 	}
 	b := newBackend(config, o)

@@ -188,7 +188,7 @@ func TestOldWaitIsCancelled(t *testing.T) {
 	defer cancel()
 	done := startAcquire(ctx, b, waiting("k", time.Minute))
 	queued(t, a, "k", 1)
-	time.Sleep(logins*b.options.Timeout + 100*time.Millisecond) // sleeps: the age of the connection
+	time.Sleep(b.options.loginLimit() + 100*time.Millisecond) // sleeps: the age of the connection
 	cancel()
 	if o := <-done; !errors.Is(o.Err, context.Canceled) {
 		t.Fatalf("a cancelled wait: %v", o.Err)

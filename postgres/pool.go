@@ -60,12 +60,12 @@ func (p *pool) checkOut(ctx context.Context, h *checkout) (*session, error) {
 	if !ok {
 		var late <-chan time.Time
 		if !h.wait || h.query {
-			late = time.After(logins * p.b.options.Timeout)
+			late = time.After(p.b.options.loginLimit())
 		}
 		select {
 		case err = <-h.seat:
 		case <-late:
-			return nil, fmt.Errorf("%w: no connection was free within %v", backend.ErrUnavailable, logins*p.b.options.Timeout)
+			return nil, fmt.Errorf("%w: no connection was free within %v", backend.ErrUnavailable, p.b.options.loginLimit())
 		case <-ctx.Done():
 			return nil, kit.ContextError(ctx, nil)
 		}
