@@ -91,11 +91,10 @@ type conn struct {
 	connector connector
 	pg        *pgconn.PgConn
 	prepares  bool              // prepare statements, because there is no pooler in between
-	prepared  map[string]string // names of prepared statements, by their text
+	prepared  map[string]string // names of prepared statements, by their text; a Backend has about 30 statements
 }
 
 const (
-	maxPrepared     = 64
 	codeNoStatement = "26000" // the session has changed: there is a pooler in between after all
 	inBinary        = 1       // format of arguments and results; the text of a bytea would depend on bytea_output
 	oidBytea        = 17
@@ -143,10 +142,6 @@ func (c *conn) runPrepared(
 ) (*pgconn.Result, error) {
 	name, ok := c.prepared[query]
 	if !ok {
-		if len(c.prepared) == maxPrepared {
-			result := c.pg.ExecParams(ctx, query, values, nil, formats, results).Read()
-			return result, result.Err
-		}
 		const length = 16
 		sum := sha256.Sum256([]byte(query))
 		name = "anylock_" + hex.EncodeToString(sum[:length])
