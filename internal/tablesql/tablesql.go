@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Dialect is the SQL dialect of a database. Its values are those of fence.Dialect.
+// A Dialect is the SQL dialect of a database. Packages fence and sqltable export it.
 type Dialect int
 
 // The databases that can keep a table of leases.
