@@ -26,6 +26,7 @@ func only(t *testing.T, b *Backend) *session {
 	if err := s.acquireTurn(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+	s.limit(context.Background(), soon) // a watch that was interrupted has left its deadline
 	return s
 }
 
