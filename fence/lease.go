@@ -24,11 +24,10 @@ type Leases struct{ check tablesql.Statement }
 // NewLeases returns the table of leases with that name, with its schema if necessary: "anylock" unless the store has
 // another one.
 func NewLeases(d Dialect, name string) Leases {
-	dialect := tablesql.Dialect(d)
-	if !dialect.Valid() || !tablesql.ValidTable(name) {
+	if !d.Valid() || !tablesql.ValidTable(name) {
 		return Leases{}
 	}
-	return Leases{tablesql.CheckLease(dialect, name)}
+	return Leases{tablesql.CheckLease(d, name)}
 }
 
 // Check returns an error that matches ErrStale unless l is still the lease on its key. If Check returns nil, nobody

@@ -9,14 +9,14 @@ import (
 	"github.com/anylock/lock/internal/tablesql"
 )
 
-// A Dialect is the SQL of a database.
-type Dialect int
+// A Dialect is the SQL of a database. It is the type of the same name in package sqltable.
+type Dialect = tablesql.Dialect
 
 // The databases whose SQL a Table or a Column can use.
 const (
-	Postgres Dialect = iota + 1
-	MySQL            // and MariaDB
-	SQLite           // 3.35 or later
+	Postgres = tablesql.Postgres
+	MySQL    = tablesql.MySQL  // and MariaDB
+	SQLite   = tablesql.SQLite // 3.35 or later
 )
 
 // syntax holds the parts of SQL that differ between the dialects.
@@ -119,7 +119,7 @@ func (t Table) Create(ctx context.Context, db interface {
 	}
 	columns := `(resource ` + s.text + ` PRIMARY KEY,
 		token bigint NOT NULL DEFAULT 0, shared_token bigint NOT NULL DEFAULT 0)` + s.table
-	create := tablesql.CreateTable(tablesql.Dialect(t.dialect), t.name, columns)
+	create := tablesql.CreateTable(t.dialect, t.name, columns)
 	if _, err := db.ExecContext(ctx, create); err != nil {
 		return fmt.Errorf("fence: create %q: %w", t.name, err)
 	}

@@ -35,13 +35,15 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 // because the full table affects every client.
 func (b *Backend) try(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	pause := kit.Pause{Min: pollMin, Max: pollMax}
-	for n := 0; ; n++ {
+	for repeats := 0; ; {
 		l, again, err := b.attempt(ctx, r)
 		err = unavailable(err)
 		crowded := r.Wait && errors.Is(err, ErrExhausted) && code(err) != codeOutOfMemory
 		switch {
 		case crowded && kit.Sleep(ctx, pause.Next(0)) == nil:
-		case !again || n > b.options.MaxLeases:
+		case again && repeats <= b.options.MaxLeases:
+			repeats++
+		default:
 			return l, err
 		}
 	}

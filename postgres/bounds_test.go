@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,6 +72,35 @@ func TestUnansweredIsNotMadeAgain(t *testing.T) {
 			t.Errorf("wait %v: %v, want %v", r.Wait, err, errUnanswered)
 		}
 	}
+}
+
+// While a server is silent, requests that need not wait for a key do not stand in line behind each other's logins.
+func TestLineOfSilentServer(t *testing.T) {
+	t.Parallel()
+	const timeout, requests = time.Second, 60 // fifteen times as many as may connect at a time
+	_, p, b := proxied(t, fmt.Sprintf("&timeout=%v&lock_max_leases=%d", timeout, leastLeases))
+	p.set(func(p *proxy) { p.silent = true })
+	begun := time.Now()
+	var all sync.WaitGroup
+	for i := range requests {
+		all.Go(func() {
+			var err error
+			if i%4 == 0 {
+				_, err = b.Inspect(context.Background(), "k")
+			} else {
+				_, err = b.Acquire(context.Background(), req(backend.NewOwner(), time.Minute))
+			}
+			if !errors.Is(err, backend.ErrUnavailable) {
+				t.Errorf("a silent server: %v, want ErrUnavailable", err)
+			}
+		})
+	}
+	all.Wait()
+	const most = 2*logins*timeout + soon // in line, and for a login
+	if took := time.Since(begun); took > most {
+		t.Errorf("%d requests took %v, want at most %v", requests, took, most)
+	}
+	p.set(func(p *proxy) { p.silent = false })
 }
 
 // A timeout of the store itself is not reported as the end of the caller's context.

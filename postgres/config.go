@@ -22,7 +22,7 @@ func (b *Backend) connConfig(ctx context.Context) (*pgconn.Config, error) {
 		}
 	}
 	c := &config.Config
-	limit := logins * b.options.Timeout // for all dials: pgx redials a silent host without TLS
+	limit := b.options.loginLimit() // for all dials: pgx redials a silent host without TLS
 	if n := pgurl.Hosts(c); n > 1 {
 		limit = connectLimit
 		if c.ConnectTimeout == 0 {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -70,15 +71,55 @@ func TestBeforeConnect(t *testing.T) {
 	}
 }
 
+// unprivileged creates a role without rights.
+func unprivileged(t *testing.T, admin *pgx.Conn) (role string) {
+	t.Helper()
+	role = "unprivileged_" + strings.ToLower(rand.Text())
+	if _, err := admin.Exec(t.Context(), "CREATE ROLE "+role); err != nil {
+		t.Fatal(err)
+	}
+	return role
+}
+
+// If the application's sessions have a role by SET ROLE, the store still sees its sessions, and may end them.
+func TestOwnRole(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	p := newProxy(t, s.Addr)
+	config := parsed(t, s.via(p.Addr))
+	config.RuntimeParams["role"] = unprivileged(t, dialed(t, s.PostgresURL()))
+	b, err := New(t.Context(), config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	r := req("k", time.Minute)
+	l := acquire(t, b, r)
+	if h, err := b.Inspect(t.Context(), "k"); err != nil || h.Owner != r.Owner {
+		t.Errorf("inspect: %+v, %v, want %s", h, err, r.Owner)
+	}
+	if err := b.Break(t.Context(), "k", r.Owner); err != nil {
+		t.Errorf("break: %v", err)
+	}
+	lost(t, l, soon)
+	l = acquire(t, b, req("k", time.Minute))
+	p.set(func(p *proxy) { p.keep = true }) // the server does not see that the connection has ended
+	b.cut()
+	lost(t, l, soon)
+	release(t, acquire(t, b, waiting("k", time.Minute))) // once the session has been terminated
+	until(t, 3*soon, "no session is left to terminate", func() bool {
+		b.orphansMu.Lock()
+		defer b.orphansMu.Unlock()
+		return len(b.orphans) == 0
+	})
+}
+
 // An application's settings for its own sessions neither end a lock's session nor limit its waits.
 func TestOwnSettings(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	admin := dialed(t, s.PostgresURL())
-	role := s.name + "_worker"
-	if _, err := admin.Exec(t.Context(), "CREATE ROLE "+role); err != nil {
-		t.Fatal(err)
-	}
+	role := unprivileged(t, admin)
 	config := parsed(t, s.PostgresURL())
 	for name, value := range map[string]string{
 		"application_name": "shop", "statement_timeout": "1", "lock_timeout": "1", "idle_session_timeout": "1",

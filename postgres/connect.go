@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // A server describes the server process at the other end of a connection.
 type server struct {
 	pid   string // process id
-	begun string // when the session began; pid and begun together are unique
+	begun string // when the session began, in seconds since 1970; pid and begun together are unique
 	locks int64  // size of the shared lock table
 }
 
@@ -24,6 +25,9 @@ const (
 	connectLimit = 10 * time.Second
 	logins       = 2 // a login may take this many times Options.Timeout
 )
+
+// loginLimit limits the time of a login to one host.
+func (o Options) loginLimit() time.Duration { return logins * min(o.Timeout, connectLimit/logins) }
 
 // connect opens a session, which is not yet in the pool.
 func (b *Backend) connect(ctx context.Context) (*session, error) {
@@ -64,8 +68,8 @@ func (s *session) prepare() error {
 	if err != nil {
 		return err
 	}
-	s.server.pid, s.server.begun = row[1], row[2]
-	s.server.locks, _ = strconv.ParseInt(row[3], 10, 64)
+	s.server.pid = row[1]
+	s.server.locks, _ = strconv.ParseInt(row[2], 10, 64)
 	switch {
 	case row[0] == "t":
 		return refused("the server is a standby; locks on it exclude nobody on the primary " +
@@ -83,9 +87,10 @@ func (s *session) prepare() error {
 			return refused("an advisory lock that the server has granted is not among its locks (pg_locks): it excludes nobody")
 		}
 	}
-	if _, err := s.simple(setupSQL + ";\n" + s.b.options.prepare()); err != nil {
+	if row, err = s.simple(setupSQL + ";\n" + s.b.options.prepare()); err != nil {
 		return err
 	}
+	s.server.begun = row[0]
 	if _, err = s.simple(checkIntervalSQL); s.isBroken() {
 		return err
 	}
@@ -97,10 +102,18 @@ func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", backend.ErrUnsupported, fmt.Sprintf(format, args...))
 }
 
+// cancelling marks the context of a cancel request, for which pgx dials with the session's configuration.
+type cancelling struct{}
+
 // guarded wraps dial. It lets the kernel detect that the other end of a connection is gone, and sets end as the
-// deadline of the login.
+// deadline of the login. The context of a cancel request limits that request; pgx's own cancel requests, for broken
+// connections, fail after end, because abort sends one for each of them.
 func guarded(dial pgconn.DialFunc, end time.Time) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		cancels := ctx.Value(cancelling{}) != nil
+		if !cancels && !time.Now().Before(end) {
+			return nil, os.ErrDeadlineExceeded
+		}
 		c, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -110,7 +123,9 @@ func guarded(dial pgconn.DialFunc, end time.Time) pgconn.DialFunc {
 				Count: 3})
 			limitSilence(tcp, 30*time.Second) // while a request is unacknowledged, the kernel sends no probes
 		}
-		_ = c.SetDeadline(end)
+		if !cancels {
+			_ = c.SetDeadline(end)
+		}
 		return c, nil
 	}
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
@@ -87,6 +90,43 @@ func TestLineForConnections(t *testing.T) {
 	for _, l := range held[1:] {
 		release(t, l)
 	}
+}
+
+// A waiter that found no free connection many times still repeats an attempt whose idle connection had ended.
+func TestCrowdedWaiterMeetsEndedSession(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := dialed(t, s.PostgresURL())
+	var made atomic.Int32
+	b, err := New(t.Context(), parsed(t, s.role(t, c, "")), &Options{MaxLeases: leastLeases,
+		BeforeConnect: func(context.Context, *pgx.ConnConfig) error { made.Add(1); return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	unwatch(b)
+	limit := func(n int) {
+		if _, err := c.Exec(t.Context(), fmt.Sprintf("ALTER ROLE %s_role CONNECTION LIMIT %d", s.name, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(0)
+	h := &checkout{query: true, wait: true}
+	ended, err := b.pool.checkOut(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := startAcquire(t.Context(), b, waiting("k", time.Minute))
+	until(t, 2*soon, "the waiter has tried often", func() bool { return made.Load() > leastLeases+3 })
+	_ = query[bool](t, c, "SELECT pg_terminate_backend("+ended.server.pid+", 5000)")
+	b.pool.drop(h)
+	until(t, soon, "the waiter has met the ended session", func() bool {
+		b.pool.mu.Lock()
+		defer b.pool.mu.Unlock()
+		return ended.dead
+	})
+	limit(-1)
+	release(t, granted(t, line, 2*soon).Lease)
 }
 
 // If the server has no free connection, an Acquire that may not wait returns ErrExhausted, and opening fails. A waiter

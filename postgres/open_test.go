@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
@@ -43,13 +44,14 @@ func TestBadURLs(t *testing.T) {
 		}
 	}
 	for _, o := range []Options{
-		{MaxLeases: -1}, {Timeout: -1},
+		{MaxLeases: -1}, {Timeout: -1}, {Timeout: backend.MaxTTL + 1},
 	} {
 		if _, err := New(context.Background(), &pgx.ConnConfig{}, &o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	for _, config := range []*pgx.ConnConfig{nil, {}} {
+	dials := pgconn.Config{DialFunc: new(net.Dialer).DialContext}
+	for _, config := range []*pgx.ConnConfig{nil, {}, {Config: dials}} {
 		if _, err := New(context.Background(), config, nil); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", config, err)
 		}

@@ -60,8 +60,8 @@ func (o *Options) validate() (Options, error) {
 	switch {
 	case v.MaxLeases < leastLeases || v.MaxLeases > mostLeases:
 		return bad("max leases %d is not from %d to %d", v.MaxLeases, leastLeases, mostLeases)
-	case v.Timeout < 0:
-		return bad("timeout %v is negative", v.Timeout)
+	case v.Timeout < 0 || v.Timeout > backend.MaxTTL: // sums of longer ones would overflow
+		return bad("timeout %v is not from 0 to %v", v.Timeout, backend.MaxTTL)
 	}
 	return v, nil
 }
@@ -77,13 +77,14 @@ func (o *Options) validate() (Options, error) {
 //	store, err := postgres.New(ctx, c.ConnConfig, &postgres.Options{BeforeConnect: c.BeforeConnect})
 //
 // The store's connections do not count against the pool's limits, and the pool's AfterConnect does not run on them. Put
-// session settings in RuntimeParams, for example RuntimeParams["role"] for SET ROLE. For a *sql.DB see [NewFromDB].
+// session settings in RuntimeParams. A role that is set there or by ALTER ROLE has no effect: the store's sessions keep
+// the role that logged in, because only this role may see and end them. For a *sql.DB see [NewFromDB].
 func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {
 		return nil, err
 	}
-	if config == nil || config.DialFunc == nil {
+	if config == nil || config.DialFunc == nil || config.BuildFrontend == nil {
 		return nil, fmt.Errorf("%w: the config is not made by pgx.ParseConfig", backend.ErrInvalid)
 	}
 	b := newBackend(config, o)

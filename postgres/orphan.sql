@@ -2,4 +2,4 @@
 SELECT pg_catalog.pg_terminate_backend(a.pid)
 FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) AS orphan (pid, begun)
     JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) orphan.pid::int
-        AND a.backend_start OPERATOR(pg_catalog.=) orphan.begun::timestamp with time zone
+        AND extract(epoch FROM a.backend_start)::pg_catalog.text OPERATOR(pg_catalog.=) orphan.begun

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -32,6 +33,21 @@ func TestResetAttemptLeavesNoOrphan(t *testing.T) {
 		if n := locks(t, c); n != 0 {
 			t.Errorf("%s: %d locks after release", mode, n)
 		}
+	}
+}
+
+// A session is recognized whatever the format of its times is. The server reads IST, India's time in this format, as
+// Israel's.
+func TestOrphanOfOtherTimeFormat(t *testing.T) {
+	t.Parallel()
+	s, p, b := proxied(t, "&datestyle=SQL&timezone=Asia%2FKolkata")
+	c := dialed(t, s.PostgresURL())
+	release(t, acquire(t, b, req("k", time.Minute)))
+	rest(t, b)
+	p.set(func(p *proxy) { p.reset = true })
+	release(t, acquire(t, b, req("k", time.Minute)))
+	if n := locks(t, c); n != 0 {
+		t.Errorf("%d locks after release", n)
 	}
 }
 
@@ -162,6 +178,28 @@ func TestCutOffWaiterLeavesNoOrphan(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
+// A wait that is given up is cancelled at the server, even if its connection is older than a login may take.
+func TestOldWaitIsCancelled(t *testing.T) {
+	t.Parallel()
+	s, p, b := proxied(t, "&timeout=1s")
+	a := opened(t, s.PostgresURL())
+	held := acquire(t, a, req("k", time.Minute))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := startAcquire(ctx, b, waiting("k", time.Minute))
+	queued(t, a, "k", 1)
+	time.Sleep(b.options.loginLimit() + 100*time.Millisecond) // sleeps: the age of the connection
+	cancel()
+	if o := <-done; !errors.Is(o.Err, context.Canceled) {
+		t.Fatalf("a cancelled wait: %v", o.Err)
+	}
+	until(t, soon, "a cancel request arrives", func() (arrived bool) {
+		p.set(func(p *proxy) { arrived = p.cancel > 0 })
+		return arrived
+	})
+	release(t, held)
+}
+
 // Orphans are terminated in batches: there are fewer requests than orphans.
 func TestOrphansAreLookedForTogether(t *testing.T) {
 	t.Parallel()
@@ -237,8 +275,9 @@ func TestOrphanDuringTermination(t *testing.T) {
 	for range 2 {
 		o := dialed(t, s.PostgresURL())
 		orphans = append(orphans, server{
-			pid:   query[string](t, o, "SELECT pg_backend_pid()::text"),
-			begun: query[string](t, o, "SELECT backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"),
+			pid: query[string](t, o, "SELECT pg_backend_pid()::text"),
+			begun: query[string](t, o, "SELECT extract(epoch FROM backend_start)::text FROM pg_stat_activity "+
+				"WHERE pid = pg_backend_pid()"),
 		})
 	}
 	ended := func(o server) func() bool {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync"
@@ -46,6 +47,36 @@ func TestWriterWithoutPlace(t *testing.T) {
 	release(t, o.Lease)
 }
 
+// At most MaxLeases/2 waiters of a client are in the server's queue. A place is free again when its waiter leaves.
+func TestPlacesInQueue(t *testing.T) {
+	t.Parallel()
+	for most, places := range map[int]int{4: 2, 5: 2, 32: 16} {
+		p := &pool{b: &Backend{options: Options{MaxLeases: most}}, all: make(map[*session]struct{})}
+		enter := func() *checkout {
+			s := new(session)
+			s.held = &checkout{s: s}
+			p.all[s] = struct{}{}
+			return s.held
+		}
+		var first *checkout
+		for n := range places {
+			h := enter()
+			first = cmp.Or(first, h)
+			if !p.queue(h) {
+				t.Errorf("waiter %d of a client with %d leases is not in the queue", n+1, most)
+			}
+		}
+		next := enter()
+		if p.queue(next) {
+			t.Errorf("%d waiters of a client with %d leases are in the queue", places+1, most)
+		}
+		p.drop(first)
+		if !p.queue(next) {
+			t.Errorf("a waiter of a client with %d leases does not get the place of another one", most)
+		}
+	}
+}
+
 // A waiter that polls because MaxLeases/2 waiters of its client are in the queue joins the queue when one of them
 // leaves.
 func TestPollingWaiterJoinsQueue(t *testing.T) {
@@ -60,7 +91,11 @@ func TestPollingWaiterJoinsQueue(t *testing.T) {
 	second := startAcquire(context.Background(), b, waiting("k", time.Minute))
 	queued(t, a, "k", 2)
 	third := startAcquire(context.Background(), b, waiting("k", time.Minute))
-	time.Sleep(2 * pollMin) // sleeps: time in which the third waiter may join too early
+	until(t, soon, "the third has polled", func() bool {
+		b.pool.mu.Lock()
+		defer b.pool.mu.Unlock()
+		return len(b.pool.all) == 3 && len(b.pool.idle) == 1
+	})
 	waiters := func() int {
 		b.pool.mu.Lock()
 		defer b.pool.mu.Unlock()

@@ -46,8 +46,9 @@ type checkout struct {
 	dropped bool       // dropped: s may belong to another checkout
 }
 
-// checkOut returns a session for h. If no session is free and h may wait, checkOut waits in line. The caller must drop
-// h, even after an error.
+// checkOut returns a session for h. If no session is free and h may wait, or if one will be free soon, checkOut waits
+// in line. Only an attempt that may wait for its lock waits for longer than a login may take: if the server is silent,
+// the line moves only when logins fail. The caller must drop h, even after an error.
 func (p *pool) checkOut(ctx context.Context, h *checkout) (*session, error) {
 	p.mu.Lock()
 	ok, err := p.seatLocked(h)
@@ -57,8 +58,14 @@ func (p *pool) checkOut(ctx context.Context, h *checkout) (*session, error) {
 	}
 	p.mu.Unlock()
 	if !ok {
+		var late <-chan time.Time
+		if !h.wait || h.query {
+			late = time.After(p.b.options.loginLimit())
+		}
 		select {
 		case err = <-h.seat:
+		case <-late:
+			return nil, fmt.Errorf("%w: no connection was free within %v", backend.ErrUnavailable, p.b.options.loginLimit())
 		case <-ctx.Done():
 			return nil, kit.ContextError(ctx, nil)
 		}

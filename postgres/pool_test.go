@@ -26,6 +26,7 @@ func only(t *testing.T, b *Backend) *session {
 	if err := s.acquireTurn(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+	s.limit(context.Background(), soon) // a watch that was interrupted has left its deadline
 	return s
 }
 
@@ -116,6 +117,33 @@ func TestWatchedAgain(t *testing.T) {
 	until(t, soon, "the connection is watched again", held.isWatched)
 	endSession(t, c, "k")
 	lost(t, l, soon)
+}
+
+// A session that rests stays open if a goroutine stops waiting for its turn.
+func TestGivenUpTurnKeepsSession(t *testing.T) {
+	t.Parallel()
+	b := opened(t, gentleURL(t))
+	first := acquire(t, b, req(backend.NewOwner(), time.Minute))
+	second := acquire(t, b, req(backend.NewOwner(), time.Minute))
+	release(t, first)
+	release(t, second)
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	b.pool.mu.Lock()
+	s := b.pool.idle[0]
+	b.pool.mu.Unlock()
+	for range 20 {
+		until(t, soon, "the connection is watched", s.isWatched)
+		if s.acquireTurn(cancelled) == nil {
+			s.releaseTurn()
+		}
+		time.Sleep(2 * time.Millisecond) // sleeps: the watcher wakes up
+	}
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	if n := len(b.pool.all); n != 2 {
+		t.Errorf("%d sessions are left, want 2", n)
+	}
 }
 
 // A connection is watched after each request, even if the watch timer fires before the turn has ended.

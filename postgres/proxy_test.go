@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 	"net"
 	"sync"
@@ -16,6 +17,7 @@ type proxy struct {
 
 	mu     sync.Mutex
 	made   int  // connections for sessions; connections for cancel requests do not count
+	cancel int  // cancel requests
 	syncs  int  // requests: the Sync, Query and FunctionCall messages, each of which gets a reply
 	muteAt int  // mute is set when syncs reaches this number; 0 means never
 	silent bool // nothing is passed on, in either direction, and connections stay open
@@ -55,6 +57,10 @@ func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
 		const cancelRequest = 16                              // bytes
 		if count != nil && n > cancelRequest && buf[0] == 0 { // a new connection's first message begins with 0
 			p.made++
+		}
+		const cancelCode = 80877102
+		if count != nil && n >= cancelRequest && buf[0] == 0 && binary.BigEndian.Uint32(buf[4:]) == cancelCode {
+			p.cancel++
 		}
 		if p.reset && count == nil && n > 0 {
 			p.reset, p.kept = false, from

@@ -169,7 +169,7 @@ func (s *session) abort() {
 		b.terminateLater(s.server)
 	}
 	b.leases.Go(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+		ctx, cancel := context.WithTimeout(context.WithValue(ctx, cancelling{}, true), b.options.Timeout)
 		defer cancel()
 		_ = s.conn.CancelRequest(ctx)
 	})

@@ -1,4 +1,10 @@
--- What roles and databases may have set would end a wait, let a commit that a token depends on go unwritten, or keep a session whose
--- client is dead waiting for a standby, with its locks and without a timer.
+-- The role that logged in sees and may end its sessions; a role that SET ROLE has set may not.
+SELECT pg_catalog.set_config('role', 'none', false);
+-- Roles and databases may have set limits that would end a wait. They may also let a commit that a token depends on go
+-- unwritten, or wait for a standby: a session whose client is dead would then keep its locks without a timer.
 SELECT pg_catalog.set_config('statement_timeout', '0', false), pg_catalog.set_config('lock_timeout', '0', false),
-    pg_catalog.set_config('idle_session_timeout', '0', false), pg_catalog.set_config('synchronous_commit', 'local', false)
+    pg_catalog.set_config('idle_session_timeout', '0', false),
+    pg_catalog.set_config('synchronous_commit', 'local', false);
+-- When the session began.
+SELECT extract(epoch FROM backend_start)::pg_catalog.text FROM pg_catalog.pg_stat_activity
+WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()

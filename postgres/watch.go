@@ -49,7 +49,8 @@ func (s *session) listen(rest time.Duration) (more bool) {
 		return false
 	}
 	s.watched = true
-	_ = s.conn.Conn().SetReadDeadline(time.Now().Add(rest))
+	end := time.Now().Add(rest)
+	_ = s.conn.Conn().SetReadDeadline(end)
 	s.mu.Unlock()
 	_, err := s.conn.ReceiveMessage(context.Background())
 	s.mu.Lock()
@@ -59,7 +60,7 @@ func (s *session) listen(rest time.Duration) (more bool) {
 	switch {
 	case err == nil:
 		return true // a notification, which is ignored
-	case !errors.Is(err, os.ErrDeadlineExceeded), !wanted && s.b.pool.retire(s):
+	case !errors.Is(err, os.ErrDeadlineExceeded), !wanted && !time.Now().Before(end) && s.b.pool.retire(s):
 		s.close()
 		return false
 	}

@@ -13,9 +13,8 @@
 //
 // A lease is a row: key, owner, token, and the time at which it expires. One statement grants it, and one renews or
 // releases it; each commits by itself. The package never uses a transaction of the application. All times are those of
-// the database's clock, read when the statement runs. A step forward of that clock may end live leases; a step back
-// keeps the keys of dead holders for longer. Waiters poll, at first after 5 ms and later every 5 to 150 ms, in no
-// order.
+// the database's clock. A step forward of that clock may end live leases; a step back keeps the keys of dead holders
+// for longer. Waiters poll, at first after 5 to 15 ms and later every 5 to 150 ms, in no order.
 //
 // A token is the database's time in microseconds at the grant, or one more than the key's last token if that is higher.
 // Rows of keys that have been free for a day are deleted.

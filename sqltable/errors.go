@@ -32,12 +32,15 @@ var mysqlError = regexp.MustCompile(`\bError (\d+) \([0-9A-Z]{5}\): `)
 var classes = map[string]class{
 	"40001": conflict, "40P01": conflict, "55P03": conflict, // serialization, deadlock, lock_timeout
 	"57P01": away, "57P02": away, "57P03": away, "25006": away, // shutdown, crash, starting, read-only
+	"57P04": away, "57P05": away, // the database was dropped, idle_session_timeout
 	"42P01": noTable,
 	"42P10": impossible, "42703": impossible, "42501": impossible, "3F000": impossible, "0A000": impossible,
-	"08": away, "53": refused, "57": refused, "42": refused, "22": refused, "23": refused, "25": refused, "XX": refused,
+	"08": away, "XX": away, // a broken connection, as the server or a pooler reports it
+	"53": refused, "57": refused, "42": refused, "22": refused, "23": refused, "25": refused,
 
 	"1213": conflict, "1205": conflict, "1020": conflict, // deadlock, lock wait, changed since the last read
 	"1053": away, "1290": away, "1792": away, "1836": away, // shutdown, read-only
+	"1927": away, "1047": away, // connection killed; Galera: the node is not ready
 	"1146": noTable,
 	"1142": impossible, "1044": impossible, "1045": impossible, "1054": impossible, "1049": impossible,
 }

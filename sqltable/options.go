@@ -39,7 +39,7 @@ type Options struct {
 	// Timeout bounds each request; 2 s if zero.
 	Timeout time.Duration
 
-	// CloseDB makes Close close the database, too.
+	// CloseDB makes Close close the database, too. If New fails, the database stays open.
 	CloseDB bool
 }
 
@@ -81,6 +81,7 @@ func New(ctx context.Context, db *sql.DB, d Dialect, opts *Options) (*Backend, e
 	}
 	b := newBackend(db, d, o)
 	if err := b.leases.Call(ctx, nil, b.open); err != nil {
+		b.options.CloseDB = false // the database stays the caller's
 		calls.CloseUnopened(ctx, b)
 		return nil, err
 	}

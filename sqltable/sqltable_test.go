@@ -2,6 +2,8 @@ package sqltable
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -32,6 +34,26 @@ func TestBadNames(t *testing.T) {
 	}
 }
 
+// A downServer is a driver.Connector whose server is down.
+type downServer struct{}
+
+func (downServer) Connect(context.Context) (driver.Conn, error) {
+	return nil, errors.New("connection refused")
+}
+func (downServer) Driver() driver.Driver { return nil }
+
+// If New fails, the caller's database stays open, so that the caller can try again.
+func TestFailedNewLeavesDatabaseOpen(t *testing.T) {
+	db := sql.OpenDB(downServer{})
+	defer db.Close()
+	for range 2 {
+		_, err := New(t.Context(), db, Postgres, &Options{CloseDB: true})
+		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("a server that is down: %v", err)
+		}
+	}
+}
+
 type stateError string
 
 func (e stateError) Error() string    { return "state " + string(e) }
@@ -41,7 +63,9 @@ func TestClasses(t *testing.T) {
 	for want, list := range map[class][]error{
 		conflict: {stateError("40001"), stateError("40P01"), errors.New("Error 1213 (40001): Deadlock found"),
 			errors.New("Error 1205 (HY000): Lock wait timeout exceeded"), errors.New("database is locked (5) (SQLITE_BUSY)")},
-		away: {stateError("57P01"), stateError("25006"), stateError("08006"), errors.New("unexpected EOF")},
+		away: {stateError("57P01"), stateError("25006"), stateError("08006"), errors.New("unexpected EOF"),
+			stateError("57P05"), stateError("XX000"), errors.New("Error 1927 (70100): Connection was killed"),
+			errors.New("Error 1047 (08S01): WSREP has not yet prepared node for application use")},
 		noTable: {stateError("42P01"), errors.New("Error 1146 (42S02): Table 'a.b' doesn't exist"),
 			errors.New("no such table: anylock")},
 		impossible: {stateError("42501"), stateError("42P10"), errors.New("attempt to write a readonly database")},

@@ -46,7 +46,7 @@ func (d Database) Overtaken(
 	ctx := t.Context()
 	const ttl = 300 * time.Millisecond
 	d.reset(t)
-	store, err := sqltable.New(ctx, db, sqltable.Dialect(d.Dialect), &sqltable.Options{Table: table, Timeout: time.Minute})
+	store, err := sqltable.New(ctx, db, d.Dialect, &sqltable.Options{Table: table, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Dialect is the SQL dialect of a database. Its values are those of fence.Dialect.
+// A Dialect is the SQL dialect of a database. Packages fence and sqltable export it.
 type Dialect int
 
 // The databases that can keep a table of leases.
@@ -43,9 +43,9 @@ var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Z
 func ValidTable(name string) bool { return tableName.MatchString(name) }
 
 // words are the words of a template that differ between the dialects. NOW is the database's clock in microseconds since
-// 1970, read when the statement runs. Postgres's now() is the time at which the transaction began, which may be long
-// ago; date_part is faster than extract, and its float8 is exact to the microsecond until 2106. MySQL's NOW() is
-// local time, which repeats an hour in autumn.
+// 1970, read when the statement runs; on MySQL, when the statement begins. Postgres's now() is the time at which the
+// transaction began, which may be long ago; date_part is faster than extract, and its float8 is exact to the
+// microsecond until 2106. MySQL's NOW() is local time, which repeats an hour in autumn.
 var words = map[Dialect]*strings.Replacer{
 	Postgres: strings.NewReplacer(
 		"NOW", "(date_part('epoch', clock_timestamp())*1000000)::bigint", "EMPTY", "''::bytea", "BYTES", "bytea"),

@@ -40,7 +40,8 @@ func init() {
 }
 
 // configOf returns the driver's configuration. The driver interpolates arguments into statements, which saves a round
-// trip per statement.
+// trip per statement. It escapes quotes by backslashes, which are part of a character in charsets such as gbk. So a
+// charset of the URL or of the server does not apply to statements.
 func configOf(u driver.URL) (*mysql.Config, error) {
 	query := u.Query
 	if query != "" {
@@ -58,6 +59,7 @@ func configOf(u driver.URL) (*mysql.Config, error) {
 		config.Params = make(map[string]string)
 	}
 	config.Params["autocommit"] = "1"
+	config.Params["character_set_client"] = "utf8mb4"
 	return config, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"time"
 
@@ -22,14 +23,28 @@ import (
 type connector struct {
 	config  *pgconn.Config
 	timeout time.Duration // limits Connect: package database/sql also connects with a context that never ends
+	places  chan struct{} // holds an element for each connection, until pgx has cleaned up behind it
 }
 
-// newConnector returns a connector that changes config: no silent host uses up the time of the other hosts.
-func newConnector(config *pgconn.Config, timeout time.Duration) connector {
+// newConnector returns a connector that has at most conns connections at a time. It changes config: no silent host uses
+// up the time of the other hosts. Each new connection has the time limit timeout, which only a cancel request keeps.
+func newConnector(config *pgconn.Config, timeout time.Duration, conns int) connector {
 	if n := pgurl.Hosts(config); n > 1 && config.ConnectTimeout == 0 {
 		config.ConnectTimeout = timeout / time.Duration(n+1)
 	}
-	return connector{config, timeout}
+	dial := config.DialFunc
+	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		end := time.Now().Add(timeout)
+		ctx, cancel := context.WithDeadline(ctx, end)
+		defer cancel()
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		_ = c.SetDeadline(end)
+		return c, nil
+	}
+	return connector{config, timeout, make(chan struct{}, conns)}
 }
 
 func (c connector) Driver() driver.Driver { return noDriver{} }
@@ -46,30 +61,40 @@ const setUp = `SELECT CASE WHEN pg_backend_pid() = $1::bigint
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
+	select {
+	case c.places <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errNoPlace
+	}
 	pg, err := pgconn.ConnectConfig(ctx, c.config)
 	if err != nil {
+		<-c.places
 		return nil, err
 	}
+	_ = pg.Conn().SetDeadline(time.Time{})
+	made := &conn{connector: c, pg: pg, prepared: make(map[string]string)}
 	pid := strconv.FormatUint(uint64(pg.PID()), 10)
 	result := pg.ExecParams(ctx, setUp, [][]byte{[]byte(pid)}, nil, nil, nil).Read()
 	if result.Err != nil {
-		_ = pg.Conn().Close()
+		_ = made.Close()
 		return nil, result.Err
 	}
 	const yes = "t"
-	direct := len(result.Rows) == 1 && string(result.Rows[0][0]) == yes
-	return &conn{pg: pg, prepares: direct, prepared: make(map[string]string)}, nil
+	made.prepares = len(result.Rows) == 1 && string(result.Rows[0][0]) == yes
+	return made, nil
 }
+
+var errNoPlace = errors.New("earlier connections are still being closed, because the server does not answer")
 
 // A conn is one connection. Statements commit by themselves: there are no transactions.
 type conn struct {
-	pg       *pgconn.PgConn
-	prepares bool              // prepare statements, because there is no pooler in between
-	prepared map[string]string // names of prepared statements, by their text
+	connector connector
+	pg        *pgconn.PgConn
+	prepares  bool              // prepare statements, because there is no pooler in between
+	prepared  map[string]string // names of prepared statements, by their text; a Backend has about 30 statements
 }
 
 const (
-	maxPrepared     = 64
 	codeNoStatement = "26000" // the session has changed: there is a pooler in between after all
 	inBinary        = 1       // format of arguments and results; the text of a bytea would depend on bytea_output
 	oidBytea        = 17
@@ -117,10 +142,6 @@ func (c *conn) runPrepared(
 ) (*pgconn.Result, error) {
 	name, ok := c.prepared[query]
 	if !ok {
-		if len(c.prepared) == maxPrepared {
-			result := c.pg.ExecParams(ctx, query, values, nil, formats, results).Read()
-			return result, result.Err
-		}
 		const length = 16
 		sum := sha256.Sum256([]byte(query))
 		name = "anylock_" + hex.EncodeToString(sum[:length])
@@ -154,9 +175,25 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 // IsValid implements driver.Validator.
 func (c *conn) IsValid() bool { return !c.pg.IsClosed() }
 
+// Close closes the connection. If a request has broken it, pgx cancels the request in the background, and then waits
+// for the server to close the connection. This takes at most twice the time limit of a request: otherwise, connections
+// to a silent server would pile up.
 func (c *conn) Close() error {
+	if c.pg.IsClosed() {
+		go func() {
+			select {
+			case <-c.pg.CleanupDone():
+			case <-time.After(c.connector.timeout):
+				_ = c.pg.Conn().Close()
+				<-c.pg.CleanupDone()
+			}
+			<-c.connector.places
+		}()
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
+	defer func() { <-c.connector.places }()
 	return c.pg.Close(ctx)
 }
 

@@ -41,7 +41,7 @@ func open(u driver.URL) (*sql.DB, error) {
 	if u.Has(paramConns) {
 		conns = int(u.Number(paramConns))
 	}
-	db := sql.OpenDB(newConnector(&config.Config, cmp.Or(u.Duration(driver.ParamTimeout), sqltable.DefaultTimeout)))
+	db := sql.OpenDB(newConnector(&config.Config, cmp.Or(u.Duration(driver.ParamTimeout), sqltable.DefaultTimeout), conns))
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(idleTime)

@@ -48,7 +48,7 @@ func openDB(s *servers.Server, conns int) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := sql.OpenDB(newConnector(&config.Config, soon))
+	db := sql.OpenDB(newConnector(&config.Config, soon, conns))
 	db.SetMaxIdleConns(conns)
 	db.SetMaxOpenConns(conns)
 	return db, nil

@@ -1,0 +1,59 @@
+package mysqltable
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/sqltable"
+)
+
+// A renewal whose statement had to wait in the server, for a row or for a backup, does not shorten a lease that a later
+// renewal has extended meanwhile.
+func TestRenewalThatWaited(t *testing.T) {
+	_, db, raw := start(t)
+	db.SetMaxOpenConns(1) // a session whose statements seem to have begun earlier
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	b := storetest.Opened[*sqltable.Backend](t, raw)
+	late, err := sqltable.New(t.Context(), db, sqltable.MySQL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = late.Close() })
+	const ttl = time.Minute
+	for _, n := range []int{1, 3} { // a statement for one lease, and one for several
+		var held []backend.Lease
+		var list []backend.Renewal // of the same leases, by the late statement
+		for i := range n {
+			r := storetest.Try(fmt.Sprint(i, " of ", n), ttl)
+			held = append(held, storetest.Acquire(t, b, r))
+			l, err := late.Resume(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, backend.Renewal{Lease: l, TTL: ttl})
+		}
+		exec(`SET timestamp = unix_timestamp() - 5`)
+		for _, err := range late.RenewBatch(t.Context(), list) {
+			if err != nil {
+				t.Errorf("a late renewal of %d leases: %v", n, err)
+			}
+		}
+		exec(`SET timestamp = DEFAULT`)
+		for i, l := range held {
+			h, err := b.Inspect(t.Context(), fmt.Sprint(i, " of ", n))
+			if holder := time.Until(l.Deadline()); err != nil || holder > h.TTL {
+				t.Errorf("%d of %d: the lease lasts for %v for its holder, and for %v in the database (%v)", i, n, holder, h.TTL,
+					err)
+			}
+			storetest.Release(t, l)
+		}
+	}
+}
