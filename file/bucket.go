@@ -37,12 +37,19 @@ const abandoned = time.Minute
 
 // decodeBucket skips expired entries. If the bucket is from another boot, old is true and all entries are skipped,
 // because times are valid only during one boot. An empty body means a new file.
+//
+// A container with a boot id of its own has the clock of its host. So another boot id than its own is no proof of
+// another boot, unless the bucket was written at a later time than now. Without that proof, entries of an earlier boot
+// may count for up to their TTL.
 func decodeBucket(body []byte, boot bootID, now int64) (b bucket, old bool, err error) {
 	if len(body) == 0 {
 		return b, false, nil
 	}
 	d := &decoder{b: body}
-	old = string(d.take(uint64(len(boot)))) != string(boot[:])
+	var from bootID
+	copy(from[:], d.take(uint64(len(from))))
+	written := int64(d.uint())
+	old = from != boot && (written > now || !from.isOwn() && !boot.isOwn())
 	b.token = d.uint()
 	for len(d.b) > 0 {
 		e := entry{int64(d.uint()), d.bytes(), d.bytes()}
@@ -65,13 +72,13 @@ func (b *bucket) record(key string, now int64) (r record, err error) {
 	return r, err
 }
 
-// encode returns the bucket's body, with r as the record of key.
-func (b *bucket) encode(boot bootID, key string, r *record) []byte {
-	size := 64 + len(key) + 96*(len(r.leases)+len(r.queue))
+// encode returns the bucket's body, with r as the record of key, to be written at the time now.
+func (b *bucket) encode(boot bootID, now int64, key string, r *record) []byte {
+	size := 72 + len(key) + 96*(len(r.leases)+len(r.queue))
 	for _, e := range b.entries {
 		size += 24 + len(e.key) + len(e.record)
 	}
-	out := append(make([]byte, 0, size), boot[:]...)
+	out := appendUint(append(make([]byte, 0, size), boot[:]...), uint64(now))
 	out = appendUint(out, max(b.token, r.last))
 	for _, e := range b.entries {
 		if string(e.key) != key {

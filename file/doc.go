@@ -88,9 +88,8 @@
 //   - A process without a free descriptor (EMFILE, ENFILE) still renews and releases its leases. New leases are refused
 //     with that error.
 //   - Removing files from the directory removes locks: keep /tmp cleaners away from it.
-//   - A container with a boot id of its own (LXC, Incus, systemd-nspawn) is refused with ErrUnsupported: it would take
-//     the leases of its host for those of an earlier boot. As root in the container, umount
-//     /proc/sys/kernel/random/boot_id before the program starts.
+//   - LXC, Incus and systemd-nspawn give each container a boot id of its own. In a directory that such a container
+//     uses, leases from before a reboot may keep their keys for up to their TTL after it.
 //   - Network file systems are refused with ErrUnsupported. If two machines share a directory anyway (FUSE, virtiofs),
 //     this is detected when both use one bucket: the machine that used it first refuses it from then on.
 //

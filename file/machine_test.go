@@ -174,6 +174,33 @@ func TestTwoMachines(t *testing.T) {
 	}
 }
 
+// Where containers have boot ids of their own, a lease outlives the restart of its container, but not a reboot of the
+// host.
+func TestContainerRestart(t *testing.T) {
+	m := &machine{t: t, dir: t.TempDir(), boot: newBootID("first", true), up: time.Hour, wall: time.Now()}
+	var last uint64
+	b := m.open()
+	m.grant(b, "first", &last)
+	if _, err := acquire(b, "held", time.Minute, false); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	m.boot = newBootID("second", true)
+	b = m.open()
+	if _, err := acquire(b, "held", time.Minute, false); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("after a restart of the container: %v, want ErrHeld", err)
+	}
+	b.Close()
+	m.reboot(time.Second)
+	m.boot = newBootID("third", true)
+	b = m.open()
+	defer b.Close()
+	if _, err := acquire(b, "held", time.Minute, false); err != nil {
+		t.Errorf("after a reboot of the host: %v", err)
+	}
+	m.grant(b, "after a reboot", &last)
+}
+
 // A lease does not outlive a reboot.
 func TestRebootEndsLeases(t *testing.T) {
 	m := &machine{t: t, dir: t.TempDir(), boot: bootID{1}, up: time.Minute, wall: time.Now()}

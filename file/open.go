@@ -3,7 +3,6 @@ package file
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
@@ -41,7 +40,7 @@ func openStore(dir string) (*store, error) {
 	if dir == "" || strings.ContainsRune(dir, 0) {
 		return nil, fmt.Errorf("%w: %q is no name of a directory", backend.ErrInvalid, dir)
 	}
-	boot, err := bootName()
+	boot, own, err := bootName()
 	if err != nil {
 		return nil, fmt.Errorf("identify the boot of this host: %w", err)
 	}
@@ -65,8 +64,7 @@ func openStore(dir string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256([]byte(boot))
-	s := &store{dir: dir, boot: bootID(sum[:16]), clock: clock, wall: time.Now}
+	s := &store{dir: dir, boot: newBootID(boot, own), clock: clock, wall: time.Now}
 	s.mode = fileMode(info.Mode())
 	for i := range s.turns {
 		s.turns[i] = make(turn, 1)

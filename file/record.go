@@ -1,12 +1,26 @@
 package file
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 )
 
-// A bootID identifies one boot of the machine.
+// A bootID identifies one boot of the machine. Its last bit is set if it comes from a container that has a boot id of its
+// own.
 type bootID [16]byte
+
+func newBootID(name string, own bool) (id bootID) {
+	sum := sha256.Sum256([]byte(name))
+	copy(id[:], sum[:])
+	id[len(id)-1] &^= 1
+	if own {
+		id[len(id)-1] |= 1
+	}
+	return id
+}
+
+func (id bootID) isOwn() bool { return id[len(id)-1]&1 != 0 }
 
 // A record is the state of one key. Times are those of the host's monotonic clock in nanoseconds.
 type record struct {

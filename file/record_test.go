@@ -45,7 +45,7 @@ func TestBucket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body = b.encode(boot, key, &r)
+		body = b.encode(boot, now, key, &r)
 	}
 	want := func(key string, now int64, want record) {
 		t.Helper()
@@ -91,7 +91,7 @@ func TestBucket(t *testing.T) {
 func FuzzBucket(f *testing.F) {
 	boot := bootID{9}
 	for _, r := range records {
-		body := (&bucket{token: 3}).encode(boot, "k", &r)
+		body := (&bucket{token: 3}).encode(boot, -9, "k", &r)
 		f.Add(body)
 		f.Add(body[:len(body)-1])
 	}
@@ -113,7 +113,7 @@ func FuzzBucket(f *testing.F) {
 		if len(r.leases) == 0 && len(r.queue) == 0 { // nothing to keep
 			r.claimBy = 0
 		}
-		if b, _, err = decodeBucket(b.encode(boot, "k", &r), boot, -9); err != nil {
+		if b, _, err = decodeBucket(b.encode(boot, -9, "k", &r), boot, -9); err != nil {
 			t.Fatal(err)
 		}
 		r2, err := b.record("k", -9)

@@ -197,7 +197,7 @@ func (s *store) updateLocked(
 	if err != nil || !write {
 		return true, err
 	}
-	if err := writeImage(l.fd, img, l.size, b.encode(s.boot, key, &r)); err != nil {
+	if err := writeImage(l.fd, img, l.size, b.encode(s.boot, now, key, &r)); err != nil {
 		return true, err
 	}
 	point("written")

@@ -13,7 +13,10 @@ func hostClock() (monotonic func() int64, err error) {
 }
 
 // bootName identifies this boot of this machine.
-func bootName() (string, error) { return unix.Sysctl("kern.bootsessionuuid") }
+func bootName() (name string, own bool, err error) {
+	name, err = unix.Sysctl("kern.bootsessionuuid")
+	return name, false, err
+}
 
 // replaceFD closes the file of descriptor old, and makes old refer to fd's file, in one step.
 func replaceFD(fd, old int) error {

@@ -55,20 +55,15 @@ func parseOffsets(s string) int64 {
 
 const bootFile = "/proc/sys/kernel/random/boot_id"
 
-// bootName identifies this boot of this machine. It refuses a boot id that somebody has mounted over the kernel's, as
-// LXC and systemd-nspawn do in their containers: the times of other containers and of the host would look like those of
-// another boot, although they are valid.
-func bootName() (string, error) {
+// bootName identifies this boot of this machine. own means that somebody has mounted a file over the kernel's boot id,
+// as LXC and systemd-nspawn do in their containers: then the host and other containers have other names for this boot.
+func bootName() (name string, own bool, err error) {
 	var st unix.Statfs_t
 	if err := retryEINTR(func() error { return unix.Statfs(bootFile, &st) }); err != nil {
-		return "", pathError("statfs", bootFile, err)
-	}
-	if uint32(st.Type) != unix.PROC_SUPER_MAGIC {
-		return "", fmt.Errorf("%w: this container hides the boot id of its host, without which it cannot share locks; "+
-			"run umount %s in the container first", errUnsupported, bootFile)
+		return "", false, pathError("statfs", bootFile, err)
 	}
 	b, err := os.ReadFile(bootFile)
-	return strings.TrimSpace(string(b)), err
+	return strings.TrimSpace(string(b)), uint32(st.Type) != unix.PROC_SUPER_MAGIC, err
 }
 
 // networkFS are file systems, by the magic numbers of statfs(2), whose locks or contents may be shared with other

@@ -16,8 +16,8 @@ const openWrite, openRead, openNew, openFolder, openFIFO, listenFIFO = 0, 0, 0, 
 
 var errSystem = errors.New("not on " + runtime.GOOS)
 
-func bootName() (string, error) {
-	return "", fmt.Errorf("%w: the file store runs on Linux and macOS", errUnsupported)
+func bootName() (string, bool, error) {
+	return "", false, fmt.Errorf("%w: the file store runs on Linux and macOS", errUnsupported)
 }
 
 func hostClock() (func() int64, error)                 { return nil, errUnsupported }
