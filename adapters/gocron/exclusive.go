@@ -9,7 +9,8 @@ import (
 )
 
 // exclusive returns the result of an acquisition, but refuses a shared lease: it releases the lease and returns an
-// error. An option or a default of the Locker can make a lease shared. Then there could be several leaders, or several schedulers that run one fire.
+// error. An option or a default of the Locker can make a lease shared. Then there could be several leaders, or several
+// schedulers that run one fire.
 func exclusive(lease *lock.Lease, err error) (*lock.Lease, error) {
 	if err != nil || !lease.Shared() {
 		return lease, err
