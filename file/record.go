@@ -6,8 +6,7 @@ import (
 	"errors"
 )
 
-// A bootID identifies one boot of the machine. Its last bit is set if it comes from a container that has a boot id of its
-// own.
+// A bootID identifies one boot of the machine. Its last bit is set in a container that has a boot id of its own.
 type bootID [16]byte
 
 func newBootID(name string, own bool) (id bootID) {
