@@ -321,6 +321,7 @@ func runShellClient(t *testing.T, url, ttl, input string, command ...string) (ou
 
 // The client for the shell refuses a TTL that is too short for it, and passes its input on to the command.
 func TestShellClient(t *testing.T) {
+	storetest.Long(t, "needs curl, which make test does not install")
 	t.Parallel()
 	s := serveOn(t, fileURL(t.TempDir()))
 	for _, ttl := range []string{"0", "3", "5", "6.5", "x"} {
