@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,15 @@ func (c touching) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 		return nil, err
 	}
 	return touchedLease{l}, nil
+}
+
+func (c touching) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	time.Sleep(time.Millisecond) // sleeps: the deadlines move
+	touched := slices.Clone(renewals)
+	for i, r := range renewals {
+		touched[i].Lease = r.Lease.(touchedLease).Lease
+	}
+	return c.client.RenewBatch(ctx, touched)
 }
 
 // A touchedLease has a deadline that moves forward by itself.
