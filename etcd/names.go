@@ -136,8 +136,7 @@ func (b *Backend) deleteContender(ctx context.Context, key string, modified int6
 }
 
 // lastWrites returns the revision of each contender's latest write, or 0 if its key does not exist, as of the revision
-// at, or of the present if at is 0. It also returns the server's revision when it replied. If that revision is earlier
-// than a contender, the read was stale, and its error is errStale.
+// at, or of the present if at is 0. It also returns the server's revision when it replied.
 func (b *Backend) lastWrites(
 	ctx context.Context, at int64, list ...contender,
 ) (writes []int64, revision int64, err error) {
@@ -151,9 +150,6 @@ func (b *Backend) lastWrites(
 	}
 	writes = make([]int64, len(list))
 	for i, r := range resp.Responses {
-		if resp.Header.Revision < list[i].created {
-			return nil, 0, errStale
-		}
 		if kvs := r.GetResponseRange().Kvs; list[i].isIn(kvs) {
 			writes[i] = kvs[0].ModRevision
 		}

@@ -129,9 +129,6 @@ func passing(err error) bool {
 	return false
 }
 
-// errStale is the error of a read that shows the store before the reader's own last write.
-var errStale = fmt.Errorf("%w: the server returned a stale read", backend.ErrUnavailable)
-
 func isLeaseNotFound(err error) bool {
 	return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound)
 }

@@ -68,38 +68,3 @@ func TestOldReadsMisleadNoWaiter(t *testing.T) {
 	}
 	release(t, o.Lease)
 }
-
-// A read that is older than a held key does not end the lease, nor a place in the queue.
-func TestOldReadsEndNothing(t *testing.T) {
-	t.Parallel()
-	s := shared(t)
-	p := storetest.NewProxy(t, s.Addr)
-	reads := &oldReads{}
-	b := intercepted(t, p.Addr, s.options(), reads.unary)
-	other := opened(t, s.URL())
-	const ttl = 20 * time.Second
-	before := acquire(t, other, req("before", ttl)).Token()
-	first := acquire(t, other, req("k", ttl))
-	l, r := acquire(t, b, req("held", ttl)), waiting("k", ttl)
-	done := queueUp(t, b, r, 1)
-	place := get(t, raw(t, s.Addr), ownKey(t, raw(t, s.Addr), r.Owner)).CreateRevision
-	time.Sleep(2 * guardAfter) // sleeps: the watch of the held key begins
-	reads.at.Store(int64(before))
-	for served := int64(0); served < 4; served = reads.served.Load() {
-		p.Cut()                // the streams of watches break, so holder and waiter read
-		time.Sleep(leastPause) // sleeps: between two cuts
-	}
-	reads.at.Store(0)
-	select {
-	case <-l.Lost():
-		t.Error("the held lease was lost")
-	default:
-	}
-	release(t, first)
-	o := granted(t, done, 2*recheck)
-	if o.Lease.Token() != uint64(place) {
-		t.Errorf("token %d, the place was %d", o.Lease.Token(), place)
-	}
-	release(t, o.Lease)
-	release(t, l)
-}

@@ -140,8 +140,6 @@ func (a *attempt) checkTurn(ctx context.Context) (backend.Lease, error) {
 	a.place = position{at: cmp.Or(a.place.at, resp.Header.Revision)}
 	own, before := resp.Responses[0].GetResponseRange().Kvs, resp.Responses[1].GetResponseRange().Kvs
 	switch {
-	case resp.Header.Revision < a.created:
-		return nil, errStale
 	case !(contender{a.key, a.created}).isIn(own):
 		a.b.pool.revokeLater(a.lease)
 		a.lease, a.created = nil, 0
