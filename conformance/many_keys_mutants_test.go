@@ -80,8 +80,8 @@ func (c *client) listens(key string) {
 	}
 }
 
-// tells sends a message to the clients that listen to key, as a bug.
-func (s *server) tells(key string) {
+// notifyListeners sends a message to the clients that listen to key, as a bug.
+func (s *server) notifyListeners(key string) {
 	for _, c := range s.listeners[key] {
 		if conn, err := c.wire.dial(); err == nil {
 			go c.wire.pass(conn, conformance.FromStore, replyLen)

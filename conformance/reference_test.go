@@ -355,7 +355,7 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 func (s *server) endLocked(key string, e *entry) {
 	e.owner, e.client = "", nil
 	s.wakesOther(key)
-	s.tells(key)
+	s.notifyListeners(key)
 	if s.readersTurn(key, e) {
 		return
 	}
