@@ -288,7 +288,7 @@ func (s *suite) execute(c Check) (r Result) {
 		}
 		s.budget.add(cost, end.hung)
 	}
-	if r.Status == Fail && (s.budget.over() == nil || !wrong && s.budget.left() > 0) {
+	if r.Status == Fail && (!wrong || s.budget.over() == nil) {
 		s.checkUsable()
 	}
 	return r
