@@ -84,6 +84,12 @@ func (w *wire) dial() (*conn, error) {
 // pass forwards a message of n bytes on c, and reports whether it arrived whole. It returns when the message has
 // arrived, or can no longer arrive because c broke.
 func (w *wire) pass(c *conn, d conformance.Direction, n int64) bool {
+	return w.deliver(c, d, n, func() {})
+}
+
+// deliver is pass, with arrived called when the message has arrived whole. A cut right behind the message breaks c only
+// afterwards, so that the client gets the message first.
+func (w *wire) deliver(c *conn, d conformance.Direction, n int64, arrived func()) bool {
 	w.mu.Lock()
 	w.came[d] += n
 	for w.conn == c && (w.hold[d] || w.drop[d]) {
@@ -123,9 +129,13 @@ func (w *wire) pass(c *conn, d conformance.Direction, n int64) bool {
 			a.left -= n
 		}
 		w.passed[d] += n
+		arrived()
 		return true
 	}
 	whole := n == a.left
+	if whole {
+		arrived()
+	}
 	w.passed[d] += a.left
 	w.arms[d] = nil
 	w.breakLocked()
@@ -252,9 +262,7 @@ func (c *client) exchange(ctx context.Context, serve func()) error {
 		c.server.gate.RLock()
 		serve()
 		c.server.gate.RUnlock()
-		if c.wire.pass(conn, conformance.FromStore, replyLen) {
-			close(answered)
-		}
+		c.wire.deliver(conn, conformance.FromStore, replyLen, func() { close(answered) })
 	}()
 	patience := time.NewTimer(wirePatience)
 	defer patience.Stop()
@@ -291,8 +299,8 @@ func (c *client) turnThrough(p *place, conn *conn, turn <-chan granted, over <-c
 	go func() {
 		select {
 		case g := <-turn:
-			if !c.newsIsLate(p) && c.wire.pass(conn, conformance.FromStore, replyLen) {
-				through <- g
+			if !c.newsIsLate(p) {
+				c.wire.deliver(conn, conformance.FromStore, replyLen, func() { through <- g })
 			}
 		case <-conn.broken:
 		case <-over:
