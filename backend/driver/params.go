@@ -215,14 +215,29 @@ func takeParam(raw, name string) (rest, value string, ok bool, err error) {
 // contains the name only if no secret precedes the parameter, because a secret with an unescaped & looks like several
 // parameters.
 func UnknownParam(query, name string) string {
-	for param := range strings.SplitSeq(query, "&") {
+	for rest := query; rest != ""; {
+		param := rest
+		param, rest, _ = strings.Cut(rest, "&")
 		given, value, _ := strings.Cut(param, "=")
 		if plain, err := url.QueryUnescape(given); err == nil && plain == name {
 			break
 		}
-		if secretParam(given, value) {
+		if secretParam(given, value) || cutURL(value, rest) {
 			return "unknown parameter behind a password (escape & as %26 in a password)"
 		}
 	}
 	return fmt.Sprintf("unknown parameter %q", name)
+}
+
+// cutURL reports whether value may be a URL that an unescaped & in its password has cut off before the @. rest is what
+// follows the &.
+func cutURL(value, rest string) bool {
+	for _, text := range []*string{&value, &rest} {
+		plain, err := url.QueryUnescape(*text)
+		if err != nil {
+			return true
+		}
+		*text = plain
+	}
+	return strings.Contains(value, "://") && strings.Contains(rest, "@")
 }

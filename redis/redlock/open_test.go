@@ -69,6 +69,7 @@ func TestURLWithoutHostsRefuses(t *testing.T) {
 		"redis+redlock:?" + nodes + "&pool_size=7":               "pool_size",
 		"redis+redlock:?pool_size=7&" + nodes:                    "pool_size",
 		"redis+redlock:?" + secret + "&hunter2=x":                "%26",
+		"redis+redlock:?lock_node=redis%3A//u:1&hunter2%40h1":    "%26",
 		"redis+redlock://u:hunter2@?" + nodes:                    "user",
 		"rediss+redlock:?" + nodes:                               "TLS",
 		"rediss+redlock:?" + nodes + "&cacert=/nonexistent":      "TLS",
