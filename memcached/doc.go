@@ -6,7 +6,7 @@
 // token, and an append that stores the token in the item, for Inspect and Resume. A renewal and a release each take
 // two: they read the item (gets), compare its owner, and replace the item if it has not changed since (cas). A release
 // replaces the item by one that has already expired. A waiter polls with one request, at first after some 5 ms, later
-// about four times a second.
+// about six times a second.
 //
 // A cache may drop locks. Use it to avoid duplicate work, but not where a second holder does damage, unless the
 // protected resource checks the tokens.
