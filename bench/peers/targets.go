@@ -35,9 +35,8 @@ var Targets = append([]Target{
 	{Set: "redis", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1},
 	{Set: "redis", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.9},
 	{Set: "redis", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1,
-		Short: "a cycle costs our process less than the peer's, but the server more: two scripts of 11 commands, which " +
-			"count a token and " +
-			"check for waiters; the peer sends 6 commands"},
+		Short: "a cycle costs our process less than the peer's, but the server more: two scripts with 9 commands, which " +
+			"count a token and check for waiters; the peer sends 6"},
 	{Set: "redis", Scenario: "distinct-256", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.9},
 	{Set: "redis", Scenario: "distinct-256", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1,
 		Short: "as with 64 workers"},
@@ -63,8 +62,7 @@ var Targets = append([]Target{
 	{Set: "etcd", Scenario: "try", Measure: bench.P50, Peers: []string{"etcd-mutex"}, Want: 0.6, Most: true},
 	{Set: "etcd", Scenario: "hot-clients", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 8},
 	{Set: "etcd", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 10},
-	{Set: "etcd", Scenario: "hot-single", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 12,
-		Short: "the rounds are on both sides of the target"},
+	{Set: "etcd", Scenario: "hot-single", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 12},
 	{Set: "zookeeper", Scenario: "serial", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.1},
 	{Set: "zookeeper", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.1,
 		Short: "both make the two writes of a cycle through one library, and the server is the limit. Our own " +
