@@ -37,7 +37,7 @@ type holderAnswer struct {
 	Waiters *int   `json:"waiters"` // at the store; null if it does not know
 }
 
-// An errorAnswer is the body of every reply with a status of 400 or above.
+// An errorAnswer is the body of every reply with a status of 400 or above, except 423 to Terraform.
 type errorAnswer struct {
 	Code    string        `json:"code"`
 	Message string        `json:"message"`
