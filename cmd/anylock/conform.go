@@ -39,17 +39,17 @@ func (a *app) conformCommand() *cobra.Command {
 		Long: `conform runs the conformance suite on a store: exclusion, expiry, ownership,
 renewal, loss, waiting, cancellation, tokens, keys. It uses fresh random keys
 and ignores a lock_prefix in the URL, so that it does not disturb other users
-of the store. It skips checks that need a guarantee that the store does not
-give, or a failure that it cannot cause from here. The summary lists what was
-missing.
+of the store. It skips checks of promises that the store does not make, and
+checks that need a failure that the command cannot cause. The summary lists
+what was missing.
 
 With --faults, some clients reach the store through a proxy that cuts, delays
 and drops their traffic, and some run in processes that are frozen and killed.
-The store itself is not touched.
+The store's servers are not affected.
 
-With --core, it runs about half of the checks, which find every bug that the
-suite is known to find. Run the whole suite once on a store, and the core after
-a change of its version or settings.
+With --core, it runs less than two thirds of the checks, which find every bug
+that the suite is known to find. Run the whole suite once on a store, and the
+core after a change of its version or settings.
 
 Ctrl-C stops the run and prints the results so far; a second Ctrl-C ends it at
 once.
@@ -89,7 +89,7 @@ if signal N came before the end and nothing had failed.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.only, "run", "", "run only the checks whose name or group matches `REGEXP`")
-	flags.BoolVar(&c.core, "core", false, "run only the core: about half of the checks, which find all known bugs")
+	flags.BoolVar(&c.core, "core", false, "run only the core: fewer checks, which find all known bugs")
 	flags.BoolVar(&c.faults, "faults", false, "put a faulty proxy in front of the store, and freeze and kill processes")
 	flags.BoolVar(&c.list, "list", false, "list the checks without running them")
 	flags.IntVar(&c.many, "many", 0, "how many leases or waiters one client may have at once (default depends "+

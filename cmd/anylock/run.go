@@ -58,44 +58,44 @@ The lock is a lease of --ttl. anylock renews it while CMD runs. It expires by
 itself if this machine or process dies. If anylock cannot renew it, or the
 store has dropped it, CMD and its process group get SIGTERM, and then SIGKILL
 before the lease would have ended, so that CMD never runs together with the
-next holder. Only if the store itself dropped the lease, another holder may run
-until then.
+next holder. Only if the store itself has dropped the lease, another holder may
+run at the same time until then.
 
 CMD inherits standard input, output and error, and gets the signals that are
 sent to anylock. Its environment has ANYLOCK_KEY, ANYLOCK_OWNER and
 ANYLOCK_TOKEN, a fencing token that grows with every holder, and ANYLOCK_HELD,
 the owners of this lock and of those around it. If CMD runs anylock for a key
 that one of them holds, that anylock exits as for a held key, because it would
-wait for ever. A job that is stopped with Ctrl-Z for longer than the TTL loses
+wait forever. A job that is stopped with Ctrl-Z for longer than the TTL loses
 its lock, and is killed.
 
 --min-hold keeps the lock after a short CMD, so that hosts whose clocks differ
-do not run a cron job twice. anylock waits until then, because some stores free
-the key when its connection ends. --max-hold stops a CMD that hangs, as if the
-lock were lost.
+do not run a cron job twice. anylock waits for that time, because some stores
+free the key when the connection ends. --max-hold stops a CMD that hangs, as if
+the lock were lost.
 
-With --shared, any number of holders run at once that use --shared too, and
-none that does not. With --permits N, N holders run at once; fencing tokens
-then count for each permit, whose key is in ANYLOCK_KEY.
+With --shared, CMD runs beside other holders that use --shared, but never
+beside a holder that does not. With --permits N, up to N holders run at once.
+Each permit has fencing tokens of its own, and its key is in ANYLOCK_KEY.
 
 anylock refuses a store that excludes only one process, such as memory:.
---require and $ANYLOCK_REQUIRE refuse stores that do not promise what they
-name; both apply: fifo, push, linearizable, no-early-loss, reports-loss,
+--require and $ANYLOCK_REQUIRE name promises that the store must make; both
+apply. The promises are fifo, push, linearizable, no-early-loss, reports-loss,
 shared, fencing=restart, reach=network, max-late=500ms, min-ttl=1s, max-ttl=1h,
-max-silence=1m, max-leases=100.
+max-silence=1m and max-leases=100, or other values.
 
-If anylock itself is killed, or is stopped at the end of the lease, a second
-process, "lock-guard", kills CMD's process group. It starts before anylock
-waits for the lock. If it is killed or stopped, anylock starts another; if that
-fails, anylock stops CMD. Without it, anylock does not run CMD, unless
---no-guard is given. If both processes are killed at once, as by the
+A second process, "lock-guard", kills CMD's process group if anylock itself is
+killed, or is stopped at the end of the lease. The guard starts before anylock
+waits for the lock. If the guard is killed or stopped, anylock starts another;
+if that fails, anylock stops CMD. Without a guard, anylock does not run CMD,
+unless --no-guard is given. If both processes are killed at once, as by the
 out-of-memory killer or with a control group, or are frozen together, nobody
 kills CMD's process group; on Linux and FreeBSD, CMD itself, but not its
 children, still ends with anylock. On Windows, a job object does all this, and
 there is no second process.
 
-If CMD exits by itself, its background processes keep running, without the
-lock. anylock cannot find processes that have changed their process group.
+If CMD exits by itself, its background processes continue without the lock.
+anylock cannot find processes that have changed their process group.
 
 If CMD ends after anylock passed SIGTERM, SIGINT, SIGHUP or SIGQUIT on to it,
 or if a signal from anylock or the terminal killed it, anylock keeps the lock
@@ -104,10 +104,10 @@ CMD, anylock kills the rest with SIGKILL, and then releases the lock. For CMD
 itself there is no limit while the lock lasts.
 
 anylock cannot stop processes that run as another user, as with sudo inside
-CMD, and warns when it sees one. If a signal ends CMD and such a process still
+CMD, and warns when it finds one. If a signal ends CMD and such a process still
 runs in its group, anylock keeps the lock until that process has ended. But if
 the lock is lost, anylock is killed, or CMD exits by itself, such a process
-keeps running together with the next holder. Run anylock itself under sudo:
+continues, together with the next holder. So run anylock itself under sudo:
 sudo anylock run ...
 
 Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;

@@ -65,11 +65,11 @@ reaches the server may do everything.
 
 The server does not renew leases: its clients do. On most stores, clients
 continue their leases after a restart of the server, or at another server on
-the same store. On memory:, postgres: and zookeeper:, they lose their leases
-with the server. zookeeper: keeps the keys taken until the session of the server
-has timed out. memory: and postgres: free the keys at once: there the server
-grants nothing for --start-delay, so that the clients of an earlier server have
-noticed their loss before. A pair: with one of these loses its leases too.
+the same store. On memory:, postgres: and zookeeper:, and on a pair: with one of
+them, clients lose their leases with the server. zookeeper: keeps the keys taken
+until the server's sessions have timed out. memory: and postgres: free the keys
+at once. There a new server grants nothing for --start-delay: by then, no client
+relies on a lease of the earlier server.
 
 SIGTERM and SIGINT end the server: it answers waiting requests with 503, and
 exits with 0. Leases stay at the store.
