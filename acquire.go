@@ -15,15 +15,19 @@ import (
 // Acquire has returned, the end of ctx does not affect the lease, which renews itself until the caller calls Release.
 // To stop work when the lease is lost, derive the work's context with Lease.Context.
 //
-// The error is ErrDeadlock if ctx carries a lease of this Locker on key, and Reentrant is missing or the lease has the
-// other mode (see Shared). After the limit of WithWait, the error is ErrHeld if the store has reported that the key is
-// busy, and ErrUnavailable if the store has not answered. If ctx ends, the error is the context's, and nothing is left
-// behind; it also matches ErrHeld if the key was busy. (One case remains: ctx is cancelled before its deadline, while
-// another goroutine of the process is requesting the key.) The error can also be ErrInvalid, ErrUnsupported or
-// ErrClosed. If the store's grants arrive only after their TTL, it is ErrUnavailable, never ErrLost. Any other error
-// comes from the store or the network. Anything that the request may have left there is cleaned up in the background,
-// or ends with the TTL. If the store cannot be reached at first, Acquire fails at once. Once it is waiting, it survives
-// an outage for some time.
+// If the store cannot be reached at first, Acquire fails at once. Once it is waiting, it survives an outage for some
+// time. The error never matches ErrLost. It is one of these:
+//
+//   - ErrDeadlock: ctx carries a lease of this Locker on key, and Reentrant is missing or the lease has the other mode
+//     (see Shared).
+//   - ErrHeld: the limit of WithWait has passed, and the key was busy.
+//   - ErrUnavailable: the store could not be reached, or has not answered within the limit of WithWait, or its grants
+//     arrived only after their TTL.
+//   - The context's error: ctx has ended. Nothing is left behind. The error also matches ErrHeld if the key was busy,
+//     unless ctx was cancelled before its deadline while another goroutine of the process was requesting the key.
+//   - ErrInvalid, ErrUnsupported or ErrClosed: nothing was granted.
+//   - Any other error comes from the store or the network. Anything that the request may have left there is cleaned up
+//     in the background, or ends with the TTL.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return l.acquire(ctx, key, opts, true)
 }

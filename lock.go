@@ -16,10 +16,12 @@
 //
 // # What a lease guarantees
 //
+// Until its deadline, a lease is exclusive as far as the store promises: see [Guarantees]. When the lease ends,
+// [Lease.Context] ends and [Lease.Lost] closes, at the deadline at the latest, whatever the network does.
+//
 // No lease is safe if its holder pauses for too long: between the holder's last check and its write, the lease may
-// expire and somebody else may get the key. [Lease.Context] ends and [Lease.Lost] closes when the lease ends, by its
-// local deadline at the latest, whatever the network does. To close the remaining gap, let the resource refuse a
-// [Lease.Token] lower than one it has seen.
+// expire and somebody else may get the key. To close this gap, let the resource refuse a [Lease.Token] lower than one
+// that it has seen: see package fence.
 //
 // # Release reports a loss
 //

@@ -6,6 +6,6 @@
 // renewed automatically, expire if their holder dies, report their loss, and carry fencing tokens. Everything is safe
 // for concurrent use.
 //
-// Options are those of package lock and apply to each lease. AcquireAll passes lock.Shared on to each key; the others
-// refuse it with lock.ErrInvalid.
+// Options are those of package lock and apply to each lease. AcquireAll applies lock.Shared to each key; the others
+// refuse lock.Shared with lock.ErrInvalid, or with lock.ErrUnsupported if the store has no shared leases.
 package recipe
