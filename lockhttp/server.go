@@ -17,12 +17,12 @@ type Options struct {
 	Clients []Client // clients and their rights; without any, everybody may do everything
 
 	DefaultTTL time.Duration // of a request that names none, at most MaxTTL; 30 s, or MaxTTL if that is shorter
-	MaxTTL     time.Duration // the longest TTL of a request; 1 h, or 1 min where leases end with the server
+	MaxTTL     time.Duration // the longest TTL of a request; 1 h, or 1 min where keys are free when the server ends
 	MaxWait    time.Duration // the longest that one request waits; 1 min; a negative value means 0
 	Linger     time.Duration // how long a waiter keeps its place after its request has ended; 2 s
 
-	// StartDelay is how long the server grants nothing after its start. If leases end with the server (in memory, or with
-	// its connection or session to the store), the default is MaxTTL, otherwise 0. A negative value means 0.
+	// StartDelay is how long the server grants nothing after its start. If keys are free when the server ends (in memory,
+	// or with its connection to the store), the default is MaxTTL, otherwise 0. A negative value means 0.
 	StartDelay time.Duration
 
 	MaxBody              int64 // of a request, in bytes; 64 KiB
@@ -41,8 +41,8 @@ type Options struct {
 	Logger *slog.Logger // of losses and failed requests; nothing is logged by default; it may block
 }
 
-// endWithServer reports whether a store may end leases because the process that acquired them, or its connection or
-// session, has ended. Others may then get the keys while the holders still rely on them.
+// endWithServer reports whether a store may end leases early because the process that acquired them, or its connection
+// or session, has ended. Others may then get the keys while the holders still rely on them.
 func endWithServer(g lock.Guarantees) bool {
 	return g.Reach == lock.ReachProcess || strings.Contains(g.EarlyLoss, "connection") ||
 		strings.Contains(g.EarlyLoss, "session")

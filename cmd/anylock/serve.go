@@ -95,10 +95,10 @@ reached; 71 the address cannot be listened on`,
 	flags.BoolVar(&s.plainHTTP, "plain-http", false,
 		"allow other than loopback addresses without TLS, behind a proxy that has it")
 	flags.Var(&s.ttl, "ttl", "TTL of a request that names none (default 30s)")
-	flags.Var(&s.maxTTL, "max-ttl", "longest TTL of a request (default 1h; 1m where leases end with the server)")
+	flags.Var(&s.maxTTL, "max-ttl", "longest TTL of a request (default 1h; 1m where keys are free when the server ends)")
 	flags.Var(&s.maxWait, "max-wait", "longest wait of one request (default 1m)")
 	flags.Var(&s.startDelay, "start-delay", "grant nothing for this long after the start (default --max-ttl where "+
-		"leases end with the server, else 0)")
+		"keys are free when the server ends, else 0)")
 	flags.IntVar(&s.maxConns, "max-connections", 25_000, "`NUMBER` of open connections")
 	flags.IntVar(&s.maxConnsEach, "max-connections-per-address", 2_500, "`NUMBER` of open connections of one IP address")
 	flags.IntVar(&s.maxWaiters, "max-waiters", 20_000, "`NUMBER` of requests that wait at once")
