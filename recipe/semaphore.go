@@ -48,7 +48,7 @@ var ErrLimit = errors.New("another process has a higher limit")
 // tries n permits, inspects one more, waits for n at once, and cancels n-1 of these waits. If several permits become
 // free at the same moment, it may be granted more than one, and releases the others. Meanwhile each other process has
 // one waiting request for the queue. If waiters poll (Guarantees.Wake), the first waiter polls n keys. With Postgres
-// each of its waits uses a connection.
+// each of its waits uses a connection. Multiply by the requests of the store (backend/driver.Driver.RoundTrips).
 type Semaphore struct {
 	locks *lock.Locker
 	key   string
