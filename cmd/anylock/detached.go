@@ -17,8 +17,9 @@ import (
 
 const detachedStores = `The lease stays at the store when anylock exits. memory:, postgres: and
 zookeeper: cannot keep it, because their leases end with their process,
-connection or session; a pair: can if both of its stores can. With those anylock
-exits with 64: use "anylock hold", "anylock run" or "anylock serve" there.`
+connection or session; a pair: can if both of its stores can. If the store
+cannot, anylock exits with 64: use "anylock hold", "anylock run" or "anylock
+serve" there.`
 
 func notResumable() error {
 	return usagef("this store cannot return a lease to another process: use hold, run or serve")
@@ -50,7 +51,7 @@ start anylock, and stop working when it has passed.
 
 Exit codes: 0 acquired;
    1  somebody else holds the key (-n, -w; change it with -E)
-  64  wrong usage, or the store cannot return leases
+  64  wrong usage, or the store cannot keep the lease
   69  the store cannot be reached
   74  the lease cannot be printed; it is released then`,
 		Example: `  eval "$(anylock acquire --export --ttl 10m -w 60 deploy)"
@@ -168,8 +169,8 @@ process acquired it, and prints it as acquire does.
 ` + detachedStores + `
 
 Exit codes: 0 extended; 1 OWNER does not hold the key: the lease has ended, and
-somebody else may hold the key; 64 wrong usage, or the store cannot return
-leases; 69 the store cannot be reached: the lease is as it was, or has been
+somebody else may hold the key; 64 wrong usage, or the store cannot keep the
+lease; 69 the store cannot be reached: the lease is unchanged, or has been
 extended; 74 the lease cannot be printed.`,
 		Example: `  anylock renew --owner "$ANYLOCK_OWNER" --ttl 10m deploy`,
 		Args:    exactArgs("KEY"),
@@ -200,7 +201,7 @@ it. The next waiter gets the key.
 ` + detachedStores + `
 
 Exit codes: 0 released; 1 OWNER does not hold the key: the lease had ended
-before; 64 wrong usage, or the store cannot return leases; 69 the store cannot
+before; 64 wrong usage, or the store cannot keep the lease; 69 the store cannot
 be reached.`,
 		Example: `  anylock release --owner "$ANYLOCK_OWNER" deploy`,
 		Args:    exactArgs("KEY"),
