@@ -95,6 +95,13 @@ func Shared() AcquireOption {
 	return acquireOption(func(s *settings) { s.shared = true })
 }
 
+// Exclusive refuses shared leases: if Shared is an option of the same call or a default of the Locker, the error is
+// ErrInvalid, before any request to the store. Use it in code that passes on the options of its callers, and in which
+// two holders of a key would do harm.
+func Exclusive() AcquireOption {
+	return acquireOption(func(s *settings) { s.exclusive = true })
+}
+
 // WithHandoff sets how often in a row, 255 at most, a live lease is handed to the next waiting goroutine of this Locker
 // before other processes get their turn. 0 disables hand-off. For any n, a lease is handed on no later than a second
 // after the store granted it.
@@ -178,7 +185,8 @@ func (l *Locker) terms(opts []AcquireOption) (*settings, error) {
 }
 
 // validate returns ErrInvalid if a setting is out of range or requests a longer time than a store with these guarantees
-// grants, and ErrUnsupported if s requests a shared lease and the store has none.
+// grants, or s requests a shared lease although leases must be exclusive. It returns ErrUnsupported if s requests a
+// shared lease and the store has none.
 func (s *settings) validate(g Guarantees) error {
 	if s.err != nil {
 		return s.err
@@ -192,6 +200,8 @@ func (s *settings) validate(g Guarantees) error {
 		return fmt.Errorf("%w: min hold %v is longer than max hold %v", ErrInvalid, s.minHold, s.maxHold)
 	case s.wait < 0:
 		return fmt.Errorf("%w: wait %v is negative", ErrInvalid, s.wait)
+	case s.shared && s.exclusive:
+		return fmt.Errorf("%w: a shared lease is requested where leases must be exclusive", ErrInvalid)
 	case s.shared && !g.Shared:
 		return fmt.Errorf("%w: the store has no shared leases", ErrUnsupported)
 	case g.MaxTTL > 0 && s.minHold > g.MaxTTL: // Release would request the rest of the minimum hold as a TTL

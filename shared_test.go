@@ -243,6 +243,27 @@ func TestStoreWithoutSharedLeases(t *testing.T) {
 	}
 }
 
+// Exclusive refuses shared leases before any request to the store, and has no other effect.
+func TestExclusiveRefusesShared(t *testing.T) {
+	store := newFaulty(memory.New())
+	l, readers := locker(t, store), locker(t, store, lock.Shared())
+	_, after := l.Acquire(t.Context(), "k", lock.Shared(), lock.Exclusive())
+	_, before := l.TryAcquire(t.Context(), "k", lock.Exclusive(), lock.Shared())
+	_, byDefault := readers.Acquire(t.Context(), "k", lock.Exclusive())
+	_, opened := lock.New(store, lock.Exclusive(), lock.Shared())
+	for _, err := range []error{after, before, byDefault, opened} {
+		wantErr(t, err, lock.ErrInvalid)
+	}
+	lease := acquire(t, l, "k", lock.Exclusive())
+	if lease.Shared() {
+		t.Error("the lease is shared")
+	}
+	release(t, lease)
+	if acquires, _, _ := store.counts(); acquires != 1 {
+		t.Errorf("%d requests for leases, want 1", acquires)
+	}
+}
+
 // Shutdown ends the waits of readers at the store, and waits for the readers that hold the key.
 func TestShutdownWithReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -55,6 +55,7 @@ type settings struct {
 	limited   bool // wait is set
 	reentrant bool
 	shared    bool
+	exclusive bool   // shared is refused
 	owner     string // empty for a random owner
 
 	handoff int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock"
@@ -30,8 +31,9 @@ import (
 // term.
 func Lead(ctx context.Context, locks *lock.Locker, key string, f func(ctx context.Context, lease *lock.Lease) error,
 	opts ...lock.AcquireOption) error {
+	opts = append(slices.Clip(opts), lock.Exclusive())
 	for {
-		lease, err := exclusive(locks.Acquire(ctx, key, opts...))
+		lease, err := locks.Acquire(ctx, key, opts...)
 		if err == nil {
 			var lost bool
 			lost, err = term(ctx, lease, f)

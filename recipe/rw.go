@@ -85,7 +85,8 @@ func (l *RW) exclusive(ctx context.Context, acquire acquireKey, opts []lock.Acqu
 	if err := l.errNested(ctx); err != nil {
 		return nil, err
 	}
-	place, err := exclusive(acquire(ctx, l.permits.queue(), opts...))
+	opts = append(slices.Clip(opts), lock.Exclusive())
+	place, err := acquire(ctx, l.permits.queue(), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +119,9 @@ func (l *RW) shared(ctx context.Context, acquire acquireKey,
 	if err := l.errNested(ctx); err != nil {
 		return nil, err
 	}
+	opts = append(slices.Clip(opts), lock.Exclusive())
 	placeOpts := append(slices.Clip(opts), lock.WithMinHold(0), lock.WithMaxHold(0))
-	place, err := exclusive(acquire(ctx, l.permits.queue(), placeOpts...))
+	place, err := acquire(ctx, l.permits.queue(), placeOpts...)
 	if err != nil {
 		return nil, err
 	}

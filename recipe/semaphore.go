@@ -71,10 +71,11 @@ func NewSemaphore(locks *lock.Locker, key string, n int) (*Semaphore, error) {
 // lock.ErrDeadlock. Do not use Reentrant. WithWait limits the wait in the queue, and then the wait at its front.
 // WithMinHold applies to a surplus permit too.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error) {
+	opts = append(slices.Clip(opts), lock.Exclusive())
 	// Minimum and maximum hold apply to the permit, not to the place in the queue. If the place is lost, two callers
 	// wait at the front, which is harmless.
 	placeOpts := append(slices.Clip(opts), lock.WithMinHold(0), lock.WithMaxHold(0))
-	place, err := exclusive(s.locks.Acquire(ctx, s.queue(), placeOpts...))
+	place, err := s.locks.Acquire(ctx, s.queue(), placeOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...lock.AcquireOption) (*l
 // TryAcquire is like Acquire but does not wait. If all permits are held, the error is lock.ErrHeld, with the
 // *lock.HeldError of the last.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error) {
-	return s.tryPermit(ctx, 0, opts)
+	return s.tryPermit(ctx, 0, append(slices.Clip(opts), lock.Exclusive()))
 }
 
 // acquirePermit waits for a permit at the front of the queue.
@@ -111,7 +112,7 @@ func (s *Semaphore) try(
 	for i := range s.n {
 		permit := s.permit((first + i) % s.n)
 		var lease *lock.Lease
-		lease, err = exclusive(s.locks.TryAcquire(ctx, permit, opts...))
+		lease, err = s.locks.TryAcquire(ctx, permit, opts...)
 		switch {
 		case err == nil:
 			return lease, nil, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/anylock/lock/internal/adaptertest"
 )
 
-// With shared leases, several instances would have one name. They are refused, and released.
+// With shared leases, several instances would have one name. They are refused, and no key is held afterwards.
 func TestRefusesSharedLeases(t *testing.T) {
 	t.Parallel()
 	url := "file://" + t.TempDir()

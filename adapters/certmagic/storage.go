@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +44,7 @@ var (
 // prefix. opts apply to each lease. Do not use lock.WithoutRenewal: leases must renew themselves. A shared lease is
 // refused with lock.ErrInvalid. The caller closes locks.
 func New(data certmagic.Storage, locks *lock.Locker, opts ...lock.AcquireOption) *Storage {
+	opts = append(slices.Clip(opts), lock.Exclusive())
 	return &Storage{Storage: data, locks: locks, opts: opts, held: make(map[string]*turn)}
 }
 
@@ -64,7 +66,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 		acquire, askCtx = s.locks.TryAcquire, context.WithoutCancel(ctx)
 	}
 	for { // callers in this process also wait in the key's queue, so that lock.WithWait limits them too
-		lease, err := exclusive(acquire(askCtx, name, s.opts...))
+		lease, err := acquire(askCtx, name, s.opts...)
 		if err != nil {
 			return err
 		}
@@ -84,7 +86,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 // TryLock acquires name if it is free. false without an error means that another holder has name, or a holder in this
 // process has lost it but still works.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
-	lease, err := exclusive(s.locks.TryAcquire(ctx, name, s.opts...))
+	lease, err := s.locks.TryAcquire(ctx, name, s.opts...)
 	if errors.Is(err, lock.ErrHeld) {
 		return false, nil
 	}
@@ -140,7 +142,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 		return nil
 	}
 	_ = lost.Release(ctx) // the store may still have the lost lease
-	lease, err := exclusive(s.locks.TryAcquire(ctx, name, s.opts...))
+	lease, err := s.locks.TryAcquire(ctx, name, s.opts...)
 	if err != nil {
 		return fmt.Errorf("the lease was lost: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,7 +37,7 @@ var _ gocron.Elector = (*Elector)(nil)
 func NewElector(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Elector {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &Elector{stop: stop, done: make(chan struct{})}
-	go e.campaign(ctx, locks, key, opts)
+	go e.campaign(ctx, locks, key, append(slices.Clip(opts), lock.Exclusive()))
 	return e
 }
 
@@ -44,7 +45,7 @@ func NewElector(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Ele
 func (e *Elector) campaign(ctx context.Context, locks *lock.Locker, key string, opts []lock.AcquireOption) {
 	defer close(e.done)
 	for {
-		lease, err := exclusive(locks.Acquire(ctx, key, opts...))
+		lease, err := locks.Acquire(ctx, key, opts...)
 		if ctx.Err() != nil && err != nil {
 			return
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/internal/adaptertest"
 )
 
-// With shared leases, several schedulers would run one fire. They are refused, and released.
+// With shared leases, several schedulers would run one fire. They are refused, and no key is held afterwards.
 func TestLockerRefusesSharedLeases(t *testing.T) {
 	t.Parallel()
 	url := "file://" + t.TempDir()

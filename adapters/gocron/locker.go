@@ -5,6 +5,7 @@ package gocronlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
@@ -32,14 +33,14 @@ func NewLocker(locks *lock.Locker, minHold time.Duration, opts ...lock.AcquireOp
 	if minHold != 0 {
 		opts = append([]lock.AcquireOption{lock.WithMinHold(minHold)}, opts...)
 	}
-	return &Locker{locks, opts}
+	return &Locker{locks, append(slices.Clip(opts), lock.Exclusive())}
 }
 
 // Lock acquires the key of a job if it is free, without waiting. The lease renews itself while the job runs.
 // lock.ErrHeld means that another scheduler runs this fire, or has just run it. After any other error this scheduler
 // skips the fire without knowing whether another scheduler runs it. gocron.AfterLockError receives the error.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	lease, err := exclusive(l.locks.TryAcquire(ctx, key, l.opts...))
+	lease, err := l.locks.TryAcquire(ctx, key, l.opts...)
 	if err != nil {
 		return nil, err
 	}

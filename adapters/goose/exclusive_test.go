@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/internal/adaptertest"
 )
 
-// With shared leases, several processes would migrate at once. They are refused, and released.
+// With shared leases, several processes would migrate at once. They are refused, and no key is held afterwards.
 func TestRefusesSharedLeases(t *testing.T) {
 	t.Parallel()
 	url := "file://" + t.TempDir()

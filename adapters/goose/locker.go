@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"sync"
 
 	gooselocker "github.com/pressly/goose/v3/lock"
@@ -37,14 +38,14 @@ var _ gooselocker.Locker = (*Locker)(nil)
 // renews itself while migrations run. lock.WithWait limits how long a process waits for the migrations of others. A
 // shared lease is refused with lock.ErrInvalid. The caller closes locks.
 func New(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Locker {
-	return &Locker{locks: locks, key: key, opts: opts}
+	return &Locker{locks: locks, key: key, opts: append(slices.Clip(opts), lock.Exclusive())}
 }
 
 // Lock waits for the key. It does not use the database. Errors are those of lock.Locker.Acquire. If migrations of this
 // Locker continue after their lease is lost, Lock waits for them too, and only ctx limits this wait.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	for { // callers in this process also wait in the key's queue, so that lock.WithWait limits them too
-		lease, err := exclusive(l.locks.Acquire(ctx, l.key, l.opts...))
+		lease, err := l.locks.Acquire(ctx, l.key, l.opts...)
 		if err != nil {
 			return err
 		}

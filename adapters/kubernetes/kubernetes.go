@@ -143,13 +143,9 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	}
 	asking, answered := context.WithTimeout(ctx, min(ttl, patience))
 	defer answered()
-	lease, err := l.locks.TryAcquire(asking, l.key, lock.WithTTL(ttl), lock.WithoutRenewal())
+	lease, err := l.locks.TryAcquire(asking, l.key, lock.WithTTL(ttl), lock.WithoutRenewal(), lock.Exclusive())
 	if err != nil {
 		return err
-	}
-	if lease.Shared() { // by a default of locks: every candidate would lead
-		err := fmt.Errorf("kubernetes: %w: a leader's lease cannot be shared", lock.ErrInvalid)
-		return errors.Join(err, lease.Release(ctx))
 	}
 	if asking.Err() != nil {
 		_ = lease.Release(ctx) // otherwise the lease expires

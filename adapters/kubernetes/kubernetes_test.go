@@ -139,7 +139,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// With shared leases, every candidate would lead. They are refused, and released.
+// With shared leases, every candidate would lead. They are refused, and no key is held afterwards.
 func TestRefusesSharedLeases(t *testing.T) {
 	store := memory.NewStore()
 	locks, err := lock.New(store.Client(), lock.Shared())
