@@ -96,18 +96,15 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	if !ok {
 		return nil // the lease has reached its maximum hold: its deadline is final
 	}
-	parent, cancel := context.WithCancel(caller)
-	defer cancel()
-	// Release and a loss end the request.
-	ctx := l.Context(parent)
-	if t.locker.renewals.renews(t) { // automatic renewal waits for this request
-		var cancel context.CancelFunc
-		// Without an answer, the earlier of the two deadlines applies.
-		left := min(time.Until(t.lease.Deadline()), t.locker.effective(requested))
-		ctx, cancel = context.WithTimeoutCause(ctx, attemptTime(left), errNoAnswer)
-		defer cancel()
+	limit := backend.MaxTTL // in any case the store limits the request by the deadline
+	if t.locker.renewals.renews(t) {
+		// Automatic renewal waits for this request. Without an answer, the earlier of the two deadlines applies.
+		limit = attemptTime(min(time.Until(t.lease.Deadline()), t.locker.effective(requested)))
 	}
-	if err := t.lease.Renew(ctx, requested); err != nil {
+	limited, cancel := context.WithTimeoutCause(caller, limit, errNoAnswer)
+	defer cancel()
+	// Release and a loss end the request, because they end the lease's Context.
+	if err := t.lease.Renew(l.Context(limited), requested); err != nil {
 		t.locker.renewals.reschedule(t) // the deadline may be nearer
 		// The end of the lease ends the request too.
 		if over := l.over(); errors.Is(over, ErrReleased) || over != nil && !isLoss(err) {
