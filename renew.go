@@ -48,7 +48,7 @@ func (r *renewer) close() {
 func (r *renewer) add(t *tenure, now time.Time, left time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.unrenewed = false
+	t.renewed = true
 	r.putLocked(t, r.nextLocked(now, left))
 }
 
@@ -65,7 +65,7 @@ func (r *renewer) reschedule(t *tenure) {
 func (r *renewer) renews(t *tenure) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !t.unrenewed
+	return t.renewed
 }
 
 // remove ends the automatic renewal of t. A renewal under way continues, and tenure.renewals counts it, but t is not
@@ -73,7 +73,7 @@ func (r *renewer) renews(t *tenure) bool {
 func (r *renewer) remove(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.unrenewed = true
+	t.renewed = false
 	r.clock.Remove(&t.renewal)
 }
 
@@ -105,7 +105,7 @@ func jitter(d time.Duration) time.Duration {
 
 // putLocked schedules the renewal of t at the given time, unless it is already scheduled earlier.
 func (r *renewer) putLocked(t *tenure, at time.Time) {
-	if t.unrenewed || r.closed || t.renewal.Set() && !at.Before(t.renewal.At()) {
+	if !t.renewed || r.closed || t.renewal.Set() && !at.Before(t.renewal.At()) {
 		return
 	}
 	r.clock.Set(&t.renewal, at)
@@ -255,7 +255,7 @@ func (r *renewer) putBack(jobs []job, errs []error, begun, now time.Time) (failu
 		err := errs[i]
 		t.renewals.Add(-1)
 		switch left := t.lease.Deadline().Sub(now); {
-		case errors.Is(err, ErrLost), errors.Is(err, ErrClosed), left <= 0: // the lease itself notifies its holder
+		case isLoss(err), left <= 0: // the lease itself notifies its holder
 		case err != nil:
 			after := min(left/8, time.Second)
 			r.putLocked(t, now.Add(max(after-jitter(after/2), retryLeast)))

@@ -130,9 +130,9 @@ type tenure struct {
 	renewals atomic.Int32 // renewal requests under way, of the renewer and of Lease.Renew
 
 	// Guarded by renewer.mu.
-	renewal   alarm.Entry[*tenure]
-	unrenewed bool          // the renewer does not renew the lease
-	silent    time.Duration // age of the lease when the store stopped answering renewals; 0 if it answers
+	renewal alarm.Entry[*tenure]
+	renewed bool          // the renewer renews the lease
+	silent  time.Duration // age of the lease when the store stopped answering renewals; 0 if it answers
 
 	first Lease // the first handle; stored here so that an acquisition makes one allocation
 }

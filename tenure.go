@@ -18,8 +18,8 @@ func (l *Locker) newTenure(g *gate, lease backend.Lease, owner string, ttl time.
 		return nil, err
 	}
 	t := &tenure{
-		grant: grant{locker: l, gate: g, lease: lease, owner: owner, granted: time.Now()}, token: number << handoffBits,
-		ttl: ttl, unrenewed: true,
+		grant: grant{locker: l, gate: g, lease: lease, owner: owner, granted: time.Now()},
+		token: number << handoffBits, ttl: ttl,
 	}
 	t.renewal.Item = t
 	t.watch()
@@ -28,7 +28,7 @@ func (l *Locker) newTenure(g *gate, lease backend.Lease, owner string, ttl time.
 
 // successor returns a tenure for the next holder of t's lease.
 func (t *tenure) successor() *tenure {
-	next := &tenure{grant: t.grant, handoffs: t.handoffs + 1, replied: t.replied, ttl: t.ttl, unrenewed: true}
+	next := &tenure{grant: t.grant, handoffs: t.handoffs + 1, replied: t.replied, ttl: t.ttl}
 	if t.token != 0 { // 0: the store has none
 		next.token = t.token + 1
 	}
