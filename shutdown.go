@@ -20,21 +20,17 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 		return l.error("shutdown", "", err)
 	}
 	l.mu.Lock()
-	closed := isClosed(l.done)
 	l.stopLocked()
 	l.mu.Unlock()
-	if closed {
-		return nil
-	}
 	var left error
 	select {
 	case <-l.drained:
 	case <-l.done:
 	case <-ctx.Done():
 		l.mu.Lock()
-		n := l.busy
+		n, closed := l.busy, isClosed(l.done)
 		l.mu.Unlock()
-		if n > 0 { // otherwise the last release came at the same moment
+		if n > 0 && !closed { // otherwise the last release or Close came first
 			left = l.error("shutdown", "", fmt.Errorf("%w: %d keys were still held", kit.ContextError(ctx, nil), n))
 		}
 	}
