@@ -160,6 +160,8 @@ func newSettings(opts []Option) (settings, error) {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
+	case s.owner != "":
+		return s, fmt.Errorf("%w: WithOwner is for one acquisition, not for a Locker", ErrInvalid)
 	case len(s.prefix) >= backend.MaxKeyLen:
 		return s, fmt.Errorf("%w: prefix of %d bytes leaves no room for a key", ErrInvalid, len(s.prefix))
 	case s.handoff < 0 || s.handoff > maxHandoff:

@@ -13,19 +13,13 @@ import (
 // not even after an error, because the clean-up of a failed call ends whatever its owner holds. A lease with such an
 // owner is not handed on inside the process. Other goroutines of this process wait for it at the store, because another
 // process may release it. WithOwner is an option of one acquisition: as a default of a Locker it is ErrInvalid.
-func WithOwner(owner string) AcquireOption { return ownerOption(owner) }
-
-type ownerOption string
-
-func (o ownerOption) locker(s *settings) {
-	s.err = fmt.Errorf("%w: WithOwner is for one acquisition, not for a Locker", ErrInvalid)
-}
-
-func (o ownerOption) acquire(s *settings) {
-	s.owner = string(o)
-	if o == "" || len(o) > backend.MaxOwnerLen {
-		s.err = fmt.Errorf("%w: owner of %d bytes is not between 1 and %d", ErrInvalid, len(o), backend.MaxOwnerLen)
-	}
+func WithOwner(owner string) AcquireOption {
+	return acquireOption(func(s *settings) {
+		s.owner = owner
+		if n := len(owner); n == 0 || n > backend.MaxOwnerLen {
+			s.err = fmt.Errorf("%w: owner of %d bytes is not between 1 and %d", ErrInvalid, n, backend.MaxOwnerLen)
+		}
+	})
 }
 
 // Resume returns a Lease for what the store still keeps for owner on key, and extends it to the TTL of the options. It
