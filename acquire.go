@@ -64,10 +64,20 @@ func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, 
 	}
 	lease, err := l.reenterOrContend(ctx, key, opts, wait)
 	if err != nil {
-		lease, err = nil, l.error("acquire", l.defaults.prefix+key, neverLost(err))
+		lease, err = nil, l.error("acquire", l.defaults.prefix+key, neverLost(ctx, err))
 	}
 	traceEnd(lease, err)
 	return lease, err
+}
+
+// neverLost returns the error of an acquisition that failed with err. A store reports a grant that arrived too late as
+// ErrLost, but the caller had no lease to lose: the result matches ErrUnavailable instead, or the error of ctx if ctx
+// has ended.
+func neverLost(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrLost) {
+		return err
+	}
+	return cmp.Or(kit.ContextError(ctx, refusal(err)), fmt.Errorf("%w: %v", ErrUnavailable, err))
 }
 
 // reenterOrContend checks the key and the options. It acquires the key by re-entry, or contends for it.
@@ -153,9 +163,7 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 				return lease, nil
 			}
 			t.discard(ctx)
-			if err = errEndedEarly; isClosed(l.done) {
-				err = ErrClosed
-			}
+			err = fmt.Errorf("%w before Acquire returned the lease", l.endedErr())
 		}
 		if !wait || !errors.Is(err, ErrLost) || attempt == most || terms.owner != "" {
 			l.leaveWith(g, err)
