@@ -56,18 +56,37 @@ func (l *Locker) Do(
 	return f(lease.Context(ctx), lease)
 }
 
-// acquire implements Acquire, or TryAcquire if wait is false. Its error names the operation and never matches ErrLost.
+// acquire implements Acquire, or TryAcquire if wait is false. Its error never matches ErrLost.
 func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
-	traceEnd := func(*Lease, error) {}
+	return l.traced(ctx, "acquire", key, opts, wait, func(ctx context.Context) (*Lease, error) {
+		lease, err := l.reenterOrContend(ctx, key, opts, wait)
+		return lease, neverLost(ctx, err)
+	})
+}
+
+// traced returns the result of acquire, which implements the operation op. It names the operation and the key in the
+// error, and reports the start and the end to the Tracer.
+func (l *Locker) traced(
+	ctx context.Context, op, key string, opts []AcquireOption, wait bool, acquire func(context.Context) (*Lease, error),
+) (lease *Lease, err error) {
 	if l.defaults.tracer != nil {
-		ctx, traceEnd = l.traceAcquire(ctx, key, opts, wait)
+		terms, _ := l.terms(opts) // acquire returns the error
+		e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(),
+			Wait: wait, Shared: terms.shared}}
+		begun := time.Now()
+		ctx = l.defaults.tracer.TraceAcquireStart(ctx, e.AcquireStart)
+		defer func() {
+			e.Waited, e.Err, e.Outcome = time.Since(begun), err, outcome(lease, err, wait && terms.wait > 0)
+			if lease != nil {
+				e.Owner, e.Token = lease.Owner(), lease.Token()
+			}
+			l.defaults.tracer.TraceAcquireEnd(ctx, e)
+		}()
 	}
-	lease, err := l.reenterOrContend(ctx, key, opts, wait)
-	if err != nil {
-		lease, err = nil, l.error("acquire", l.defaults.prefix+key, neverLost(ctx, err))
+	if lease, err = acquire(ctx); err != nil {
+		return nil, l.error(op, l.defaults.prefix+key, err)
 	}
-	traceEnd(lease, err)
-	return lease, err
+	return lease, nil
 }
 
 // neverLost returns the error of an acquisition that failed with err. A store reports a grant that arrived too late as
@@ -228,23 +247,6 @@ func (l *Locker) newOwner() string {
 		return backend.NewLabelledOwner(label)
 	}
 	return backend.NewOwner()
-}
-
-// traceAcquire reports the start of an acquisition to the Tracer. The caller reports its end with traceEnd.
-func (l *Locker) traceAcquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (
-	tctx context.Context, traceEnd func(*Lease, error)) {
-	terms, _ := l.terms(opts) // the acquisition reports the error
-	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(),
-		Wait: wait, Shared: terms.shared}}
-	begun := time.Now()
-	tctx = l.defaults.tracer.TraceAcquireStart(ctx, e.AcquireStart)
-	return tctx, func(lease *Lease, err error) {
-		e.Waited, e.Err, e.Outcome = time.Since(begun), err, outcome(lease, err, wait && terms.wait > 0)
-		if lease != nil {
-			e.Owner, e.Token = lease.Owner(), lease.Token()
-		}
-		l.defaults.tracer.TraceAcquireEnd(tctx, e)
-	}
 }
 
 // outcome returns how an acquisition with the result lease and err ended. waited means that its wait had a positive

@@ -33,16 +33,9 @@ func WithOwner(owner string) AcquireOption {
 // only the request. If two processes use the lease at the same time, neither excludes the other, and a Release by
 // either ends it for both. So may the Release of a process that lost the lease while a renewal was under way.
 func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireOption) (*Lease, error) {
-	traceEnd := func(*Lease, error) {}
-	if l.defaults.tracer != nil {
-		ctx, traceEnd = l.traceAcquire(ctx, key, opts, false)
-	}
-	lease, err := l.resume(ctx, key, owner, opts)
-	if err != nil {
-		lease, err = nil, l.error("resume", l.defaults.prefix+key, err)
-	}
-	traceEnd(lease, err)
-	return lease, err
+	return l.traced(ctx, "resume", key, opts, false, func(ctx context.Context) (*Lease, error) {
+		return l.resume(ctx, key, owner, opts)
+	})
 }
 
 func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOption) (*Lease, error) {
