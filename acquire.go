@@ -120,11 +120,9 @@ func (l *Locker) reenterOrContend(ctx context.Context, key string, opts []Acquir
 			return lease, nil
 		}
 	}
+	wait = wait && !(terms.limited && terms.wait == 0)
 	if !wait || !terms.limited {
 		return l.contend(ctx, full, terms, wait)
-	}
-	if terms.wait == 0 {
-		return l.contend(ctx, full, terms, false)
 	}
 	limited, cancel := context.WithTimeout(ctx, terms.wait)
 	defer cancel()
@@ -162,12 +160,14 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 		l.passOn(g, handed)
 		return nil, ErrClosed
 	}
-	l.warnNotReady(ctx, full, handed, wait)
 	if handed != nil {
 		if lease := handed.begin(terms); lease != nil {
 			return lease, nil
 		}
 		handed.discard(ctx) // lost during the hand-off: request a lease from the store
+	}
+	if wait {
+		l.warnNotReady(ctx, full)
 	}
 	// A grant that takes longer than its TTL to arrive is useless, but the store works: try again, up to a limit.
 	const most = 5
@@ -218,19 +218,14 @@ func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait
 
 // requestLease makes one request for a lease to the store.
 func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wait bool) (*tenure, error) {
-	ttl := terms.leaseTTL()
-	owner := terms.owner
-	if owner == "" {
-		owner = l.newOwner()
-	}
+	ttl, owner := terms.leaseTTL(), terms.newOwner()
 	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait, Shared: g.shared})
 	if err == nil {
 		t, err := l.newTenure(g, lease, owner, ttl)
 		if err != nil {
 			_ = lease.Release(ctx) // the TTL ends the lease in any case
-			return nil, err
 		}
-		return t, nil
+		return t, err
 	}
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		held = &HeldError{Holder: l.withToken(held.Holder)}
@@ -240,13 +235,6 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 		return nil, held
 	}
 	return nil, err
-}
-
-func (l *Locker) newOwner() string {
-	if label := l.defaults.label; label != "" {
-		return backend.NewLabelledOwner(label)
-	}
-	return backend.NewOwner()
 }
 
 // outcome returns how an acquisition with the result lease and err ended. waited means that its wait had a positive

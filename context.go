@@ -26,22 +26,17 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	case l.released:
 		c.cancel(errReleased)
 	case ctx.Err() == nil:
-		t.deriveLocked(parent, c)
+		if t.derived == nil {
+			t.derived = make(map[*leaseContext]struct{})
+		}
+		t.derived[c] = struct{}{}
+		c.detach = context.AfterFunc(parent, func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			delete(t.derived, c)
+		})
 	}
 	return ctx
-}
-
-// deriveLocked keeps c until the lease or parent ends.
-func (t *tenure) deriveLocked(parent context.Context, c *leaseContext) {
-	if t.derived == nil {
-		t.derived = make(map[*leaseContext]struct{})
-	}
-	t.derived[c] = struct{}{}
-	c.detach = context.AfterFunc(parent, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.derived, c)
-	})
 }
 
 // carrierKey is the key of the value that a context carries for re-entry: its *leaseContext.

@@ -81,7 +81,7 @@ func (t *tenure) handOn() bool {
 // it grants.
 func (l *Locker) lasting(d time.Duration) time.Duration {
 	d += backend.Margin(0)
-	return min(d+d/99+1, cmp.Or(l.guarantees.MaxTTL, backend.MaxTTL), backend.MaxTTL)
+	return min(d+d/99+1, cmp.Or(l.guarantees.MaxTTL, backend.MaxTTL))
 }
 
 // keepForMinHold keeps the key taken for at least d more, and lets the next local waiter queue at the store.

@@ -198,7 +198,7 @@ func (t *tenure) finish(ctx context.Context) (err error) {
 	}
 	if t.locker.defaults.tracer != nil {
 		held := t.held()
-		defer func() { t.traceEnd(ctx, held, isLoss(err), t.error("release", err)) }()
+		defer func() { t.traceEnd(ctx, held, t.error("release", err)) }()
 	}
 	if t.minHold > 0 {
 		if left := t.minHold - t.held(); left > 0 {

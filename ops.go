@@ -36,7 +36,7 @@ func (o Ops) Inspect(ctx context.Context, key string) (Holder, error) {
 	if err == nil {
 		h, err = l.backend.Inspect(ctx, full)
 	}
-	return l.withToken(h), l.error("inspect", l.defaults.prefix+key, err)
+	return l.withToken(h), l.error("inspect", full, err)
 }
 
 // List returns the held keys that begin with prefix, and their holders, sorted by key. It is for people and tools: the
@@ -116,7 +116,7 @@ func (o Ops) Break(ctx context.Context, key, owner string) error {
 		err = breaker.Break(ctx, full, owner)
 	}
 	if err != nil {
-		return l.error("break", l.defaults.prefix+key, err)
+		return l.error("break", full, err)
 	}
 	l.defaults.logger.Warn("lease broken", "key", full, "backend", l.name, "owner", owner)
 	return nil

@@ -120,10 +120,7 @@ func WithPrefix(prefix string) Option {
 // show it. label is 1 to 222 bytes of printable characters without blanks and quotes. It need not be unique.
 func WithOwnerLabel(label string) Option {
 	return lockerOption(func(s *settings) {
-		s.label = label
-		if err := backend.ValidateLabel(label); err != nil {
-			s.err = err
-		}
+		s.label, s.err = label, cmp.Or(s.err, backend.ValidateLabel(label))
 	})
 }
 
@@ -193,11 +190,12 @@ func (s *settings) validate(g Guarantees) error {
 	if s.err != nil {
 		return s.err
 	}
+	longest := cmp.Or(g.MaxTTL, backend.MaxTTL)
 	switch {
 	case s.maxHold < 0:
 		return fmt.Errorf("%w: max hold %v is negative", ErrInvalid, s.maxHold)
-	case s.minHold < 0 || s.minHold > backend.MaxTTL:
-		return fmt.Errorf("%w: min hold %v is not between 0 and %v", ErrInvalid, s.minHold, backend.MaxTTL)
+	case s.minHold < 0 || s.minHold > longest: // Release requests the rest of the minimum hold as a TTL
+		return fmt.Errorf("%w: min hold %v is not between 0 and %v, the longest TTL", ErrInvalid, s.minHold, longest)
 	case s.maxHold > 0 && s.minHold > s.maxHold:
 		return fmt.Errorf("%w: min hold %v is longer than max hold %v", ErrInvalid, s.minHold, s.maxHold)
 	case s.wait < 0:
@@ -206,8 +204,6 @@ func (s *settings) validate(g Guarantees) error {
 		return fmt.Errorf("%w: a shared lease is requested where leases must be exclusive", ErrInvalid)
 	case s.shared && !g.Shared:
 		return fmt.Errorf("%w: the store has no shared leases", ErrUnsupported)
-	case g.MaxTTL > 0 && s.minHold > g.MaxTTL: // Release would request the rest of the minimum hold as a TTL
-		return fmt.Errorf("%w: min hold %v is longer than the store grants, %v", ErrInvalid, s.minHold, g.MaxTTL)
 	}
 	return cmp.Or(backend.ValidateTTL(s.ttl), g.ValidateTTL(s.leaseTTL()))
 }
@@ -218,6 +214,17 @@ func (s *settings) leaseTTL() time.Duration {
 		return min(s.ttl, s.maxHold)
 	}
 	return s.ttl
+}
+
+// newOwner returns the owner for one request.
+func (s *settings) newOwner() string {
+	switch {
+	case s.owner != "":
+		return s.owner
+	case s.label != "":
+		return backend.NewLabelledOwner(s.label)
+	}
+	return backend.NewOwner()
 }
 
 // WithTracer makes the Locker call t. Without a Tracer, tracing costs nothing.

@@ -8,8 +8,8 @@ import (
 )
 
 // warnNotReady logs, when a wait at the store begins, that the store cannot grant yet.
-func (l *Locker) warnNotReady(ctx context.Context, key string, handed *tenure, wait bool) {
-	if !wait || handed != nil || !l.defaults.logger.Enabled(ctx, slog.LevelWarn) {
+func (l *Locker) warnNotReady(ctx context.Context, key string) {
+	if !l.defaults.logger.Enabled(ctx, slog.LevelWarn) {
 		return
 	}
 	if err := l.notReady(); err != nil {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"fmt"
@@ -221,23 +222,15 @@ func (l *Locker) unopened() error {
 
 // withToken returns h, with the store's number converted to the token that a Lease has.
 func (l *Locker) withToken(h Holder) Holder {
-	number, err := driver.AddTokenBase(h.Token, l.defaults.base)
-	if err != nil {
-		number = 0 // no lease can have such a token
-	}
+	number, _ := driver.AddTokenBase(h.Token, l.defaults.base) // 0 if the sum is too large, as no lease has such a token
 	h.Token = number << handoffBits
 	return h
 }
 
 func (l *Locker) fullKey(key string) (string, error) {
-	if err := l.unopened(); err != nil {
-		return "", err
-	}
-	if key == "" {
-		return "", backend.ValidateKey(key) // even with a prefix, it is not a key
-	}
 	full := l.defaults.prefix + key
-	return full, backend.ValidateKey(full)
+	// The prefix alone is not a key.
+	return full, cmp.Or(l.unopened(), backend.ValidateKey(key), backend.ValidateKey(full))
 }
 
 // effective returns how far away the deadline of a lease of ttl is at first, not counting the margin.

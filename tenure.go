@@ -103,7 +103,7 @@ func (t *tenure) lose() {
 	t.mu.Unlock()
 	t.locker.leave(t.gate)
 	held := t.held()
-	t.traceEnd(context.Background(), held, true, err)
+	t.traceEnd(context.Background(), held, err)
 	if logger := t.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
 		// A logger that blocks must not delay the notification of other holders.
 		go logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.owner,
@@ -152,11 +152,11 @@ func (t *tenure) deadline() time.Time {
 func (t *tenure) lostErr() error { return t.error("hold", t.cause) }
 
 // traceEnd reports to the Tracer how t has ended, if the Tracer is a LeaseTracer.
-func (t *tenure) traceEnd(ctx context.Context, held time.Duration, lost bool, err error) {
+func (t *tenure) traceEnd(ctx context.Context, held time.Duration, err error) {
 	if tracer, ok := t.locker.defaults.tracer.(LeaseTracer); ok {
 		tracer.TraceLeaseEnd(ctx, LeaseEnd{
 			Backend: t.locker.name, Key: t.gate.key, Owner: t.owner, Token: t.token, Shared: t.gate.shared,
-			Held: held, Lost: lost, Err: err,
+			Held: held, Lost: isLoss(err), Err: err,
 		})
 	}
 }
