@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// A bounded is the context of a release or a call. The context of a release has its caller's values but not its end: it
-// ends after a timeout, or with Leases.base. The context of a call ends with its caller's context, or when Close
-// begins. The underlying context is created only when a store needs more than values and one Err. Many stores do not,
+// A bounded is the context of a call or of a release. The context of a call ends with its caller's context, or when
+// Close begins. The context of a release has its caller's values but not its end: it ends after a timeout, or with
+// Leases.base. The underlying context is created only when a store needs a channel that closes. Many stores do not,
 // because they answer at once or bound their requests themselves.
 type bounded struct {
 	parent context.Context // for its values; for a call, also its end
 	leases *Leases
+	until  time.Duration // when a release ends at the latest, counted from Leases.began; 0 for a call
 	inner  atomic.Pointer[underlyingContext]
 }
 
@@ -23,71 +24,52 @@ type underlyingContext struct {
 	cancel func() // frees its resources
 }
 
-// Placeholders for an underlying context that has not been created.
-var (
-	errCalled = &underlyingContext{} // of a release, after the first Err
-	ofCall    = &underlyingContext{} // of a call
-)
-
-// callOver is the underlying context of every call that has returned.
-var callOver = func() *underlyingContext {
+// returned is the underlying context of a call or release that has returned without creating one.
+var returned = func() *underlyingContext {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return &underlyingContext{ctx, cancel}
 }()
 
-func newCallContext(parent context.Context, s *Leases) *bounded {
-	c := &bounded{parent: parent, leases: s}
-	c.inner.Store(ofCall)
-	return c
-}
-
-// created reports whether w is an underlying context, not a placeholder.
-func (w *underlyingContext) created() bool { return w != nil && w != errCalled && w != ofCall }
+func (c *bounded) isCall() bool { return c.until == 0 }
 
 func (c *bounded) underlying() *underlyingContext {
-	old := c.inner.Load()
-	if old.created() {
-		return old
+	if w := c.inner.Load(); w != nil {
+		return w
 	}
 	var ctx context.Context
 	var cancel context.CancelFunc
 	end := c.leases.base
-	if old == ofCall {
+	if c.isCall() {
 		ctx, cancel = context.WithCancel(c.parent)
 		end = c.leases.closing
 	} else {
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(c.parent), c.leases.timeout)
+		ctx, cancel = context.WithDeadline(context.WithoutCancel(c.parent), c.leases.began.Add(c.until))
 	}
 	stop := context.AfterFunc(end, cancel)
 	if end.Err() != nil {
 		cancel() // at once, because Err may have returned an error already
 	}
 	w := &underlyingContext{ctx, func() { stop(); cancel() }}
-	if c.inner.CompareAndSwap(old, w) {
-		return w
+	if !c.inner.CompareAndSwap(nil, w) {
+		w.cancel() // another goroutine was first, or the call has returned
 	}
-	w.cancel() // another goroutine was first
-	return c.underlying()
+	return c.inner.Load()
 }
 
-// cancel ends the context of a call, and frees the underlying context. The context of a release must not be used
-// afterwards.
+// cancel ends the context, and frees the underlying context.
 func (c *bounded) cancel() {
-	if c.inner.CompareAndSwap(ofCall, callOver) {
-		return
-	}
-	if w := c.inner.Load(); w.created() {
-		w.cancel()
+	if !c.inner.CompareAndSwap(nil, returned) {
+		c.inner.Load().cancel()
 	}
 }
 
 // Deadline implements context.Context.
 func (c *bounded) Deadline() (time.Time, bool) {
-	if c.inner.Load() == ofCall {
+	if c.isCall() {
 		return c.parent.Deadline()
 	}
-	return c.underlying().Deadline()
+	return c.leases.began.Add(c.until), true
 }
 
 // Done implements context.Context.
@@ -95,23 +77,25 @@ func (c *bounded) Done() <-chan struct{} { return c.underlying().Done() }
 
 // Err implements context.Context.
 func (c *bounded) Err() error {
-	switch {
-	case c.inner.Load() == ofCall:
+	switch w := c.inner.Load(); {
+	case w != nil:
+		return w.Err()
+	case c.isCall():
 		return cmp.Or(c.parent.Err(), c.leases.closing.Err())
-	case c.inner.CompareAndSwap(nil, errCalled):
-		return c.leases.base.Err()
+	case time.Since(c.leases.began) >= c.until:
+		return context.DeadlineExceeded
 	}
-	return c.underlying().Err()
+	return c.leases.base.Err()
 }
 
 // Value implements context.Context. When a store derives a context from c, package context calls Done and then Value,
 // which must find the underlying context.
 func (c *bounded) Value(key any) any {
 	switch w := c.inner.Load(); {
-	case w == ofCall, w == callOver:
-		return c.parent.Value(key)
-	case w.created():
+	case w != nil && w != returned:
 		return w.Value(key)
+	case c.isCall():
+		return c.parent.Value(key)
 	}
 	return context.WithoutCancel(c.parent).Value(key)
 }

@@ -43,7 +43,7 @@ func (s *Leases) Call(ctx context.Context, invalid error, do func(ctx context.Co
 		return err
 	}
 	defer s.Leave()
-	bound := newCallContext(ctx, s)
+	bound := &bounded{parent: ctx, leases: s}
 	err := do(bound)
 	bound.cancel()
 	switch {

@@ -18,6 +18,7 @@ import (
 type Leases struct {
 	requests Requests
 	timeout  time.Duration
+	began    time.Time
 
 	mu       sync.Mutex
 	clock    alarm.Clock[*Life] // of the deadlines of live leases
@@ -34,7 +35,7 @@ type Leases struct {
 
 // NewLeases returns an empty Leases whose releases and clean-ups go through r, each bounded by timeout.
 func NewLeases(r Requests, timeout time.Duration) *Leases {
-	s := &Leases{requests: r, timeout: timeout, idle: make(chan struct{}, 1)}
+	s := &Leases{requests: r, timeout: timeout, began: time.Now(), idle: make(chan struct{}, 1)}
 	s.clock = alarm.New[*Life](s.expire)
 	s.released.L = &s.mu
 	s.closing, s.begin = context.WithCancel(context.Background())

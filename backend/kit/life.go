@@ -147,9 +147,9 @@ func (a *afterwards) run(s *Leases) {
 	s.releaseEnded(a.toRelease...)
 }
 
-// expireLocked ends a live lease if its deadline has passed, even if the timer has not fired yet.
-func (l *Life) expireLocked(then *afterwards) {
-	if time.Until(l.place.At()) <= 0 { // cheaper than time.Now
+// expireLocked ends a live lease if its deadline has passed at now, even if the timer has not fired yet.
+func (l *Life) expireLocked(now time.Time, then *afterwards) {
+	if !now.Before(l.place.At()) {
 		l.endLocked(lost, then)
 	}
 }

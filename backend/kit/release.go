@@ -11,15 +11,10 @@ import (
 
 // Release implements Lease.
 func (l *Life) Release(ctx context.Context) error {
-	repeated, over, err := l.beginRelease()
-	if over {
+	bound, err := l.beginRelease(ctx)
+	if bound == nil {
 		return err
 	}
-	bound := &l.release
-	if repeated {
-		bound = new(bounded) // an earlier attempt may still use the first context
-	}
-	bound.parent, bound.leases = ctx, l.leases // base ends when Close stops waiting
 	err = l.leases.requests.ReleaseLease(bound, l)
 	switch { // a context error is not the caller's: bound ignores the end of the caller's context
 	case !IsContextError(err):
@@ -29,12 +24,13 @@ func (l *Life) Release(ctx context.Context) error {
 		err = fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
 	}
 	bound.cancel()
-	return l.endRelease(err, repeated)
+	return l.endRelease(err, bound != &l.release)
 }
 
-// beginRelease waits until no other release is under way, and moves a live lease to releasing. over means that there is
-// nothing to send, and that Release returns err. repeated means that an earlier attempt had an unknown outcome.
-func (l *Life) beginRelease() (repeated, over bool, err error) {
+// beginRelease waits until no other release is under way, and moves a live lease to releasing. bound is the context of
+// the request: l.release, or another one if an earlier release had an unknown outcome. If there is nothing to send,
+// bound is nil, and Release returns err.
+func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 	s := l.leases
 	s.mu.Lock()
 	for l.ending {
@@ -42,19 +38,22 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 	}
 	var then afterwards
 	unsure := false
-	l.expireLocked(&then)
+	now := l.granted.Add(time.Since(l.granted)) // the cheapest way to read the clock
+	l.expireLocked(now, &then)
 	if l.state == releasing && s.closed.Load() {
 		l.loseLocked(closed, &then)
 	}
 	switch l.state {
 	case live, releasing:
-		repeated = l.state == releasing
+		bound = &l.release
+		if l.state == releasing {
+			bound = new(bounded) // an earlier attempt may still use the first context
+		}
+		bound.parent, bound.leases, bound.until = ctx, s, now.Sub(s.began)+s.timeout
 		l.state = releasing
 		s.clock.Remove(&l.place)
 		l.ending = true
 		s.underway.Add(1) // Close waits for it
-		s.mu.Unlock()
-		return repeated, false, nil
 	case lost:
 		unsure = l.lateTTL > 0 && !s.closed.Load()
 		l.lateTTL = 0
@@ -68,7 +67,7 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 	if unsure {
 		_ = s.request(context.Background(), l) // the TTL ends the lease in any case
 	}
-	return false, true, err
+	return bound, err
 }
 
 // endRelease records the answer to a release. It returns the error for the caller.

@@ -70,7 +70,7 @@ func (l *Life) beginRenewLocked(
 	ended error, ttl time.Duration, now time.Time, then *afterwards,
 ) (bound time.Time, err error) {
 	bound = l.place.At()
-	l.expireLocked(then)
+	l.expireLocked(now, then)
 	if err := cmp.Or(l.overLocked(), ended); err != nil {
 		return bound, err
 	}
@@ -113,7 +113,7 @@ func (l *Life) endRenewLocked(
 		l.renewed = nil
 	}
 	l.kept = max(l.kept, now.Sub(l.granted)+max(ttl, granted))
-	l.expireLocked(then) // even an answered renewal never revives a lease
+	l.expireLocked(now, then) // even an answered renewal never revives a lease
 	switch {
 	case errors.Is(err, backend.ErrLost):
 		l.lateTTL = 0
