@@ -88,16 +88,15 @@ const mostSkew = time.Second
 // rounded down to unit. sent and received are the times on our clock before the request and after the reply.
 func CompareClocks(where string, server time.Time, unit time.Duration, sent, received time.Time) []backend.Finding {
 	server, sent, received = server.Round(0), sent.Round(0), received.Round(0) // without the monotonic clocks
-	ahead, behind := server.Sub(received), sent.Sub(server.Add(unit))
-	switch {
-	case ahead > mostSkew:
-		return []backend.Finding{clockSkew.finding(where, fmt.Sprintf("the server's clock is ahead of this machine's by %v",
-			ahead.Round(time.Millisecond)))}
-	case behind > mostSkew:
-		return []backend.Finding{clockSkew.finding(where, fmt.Sprintf("the server's clock is behind this machine's by %v",
-			behind.Round(time.Millisecond)))}
+	off, direction := server.Sub(received), "ahead of"
+	if behind := sent.Sub(server.Add(unit)); behind > off {
+		off, direction = behind, "behind"
 	}
-	return nil
+	if off <= mostSkew {
+		return nil
+	}
+	return []backend.Finding{clockSkew.finding(where, fmt.Sprintf("the server's clock is %s this machine's by %v",
+		direction, off.Round(time.Millisecond)))}
 }
 
 // Examine returns the findings for a store and for locks of ttl on it, the worst first. It inspects key several times,
