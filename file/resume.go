@@ -9,17 +9,13 @@ import (
 )
 
 // Resume implements backend.Resumer.
-func (b *Backend) Resume(ctx context.Context, r backend.Request) (lease backend.Lease, err error) {
-	err = b.leases.Call(ctx, r.ValidateFor(guarantees), func(ctx context.Context) error {
+func (b *Backend) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	return kit.Call(ctx, b.leases, r.ValidateFor(guarantees), func(ctx context.Context) (backend.Lease, error) {
 		g := kit.Grant{Sent: time.Now(), TTL: guarantees.Round(r.TTL)}
+		var err error
 		if g.Token, err = b.renew(ctx, r, g.TTL); err != nil {
-			return err
+			return nil, err
 		}
-		l, err := b.leases.Resume(r, g)
-		if err == nil {
-			lease = l // not a nil *kit.Life
-		}
-		return err
+		return b.leases.Resume(r, g)
 	})
-	return lease, err
 }

@@ -31,12 +31,8 @@ var rules = []kit.Rule[reading]{
 }
 
 // Examine implements [backend.Examiner].
-func (b *Backend) Examine(ctx context.Context) (findings []backend.Finding, err error) {
-	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
-		findings, err = b.examine(ctx)
-		return err
-	})
-	return findings, err
+func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
+	return kit.Call(ctx, b.leases, nil, b.examine)
 }
 
 func (b *Backend) examine(ctx context.Context) ([]backend.Finding, error) {

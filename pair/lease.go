@@ -77,10 +77,7 @@ func (h *halves) watch(life *kit.Life) {
 }
 
 // requests implements kit.Requests for a pair.
-type requests struct{ guarantees *backend.Guarantees }
-
-// Guarantees implements kit.Requests.
-func (q requests) Guarantees() backend.Guarantees { return *q.guarantees }
+type requests struct{ *Backend }
 
 // RenewLease implements kit.Requests. If the first store has lost the lease or does not answer, no request is sent to
 // the second.

@@ -40,7 +40,7 @@ const releaseTimeout = time.Minute
 func New(first, second Store, cut uint64) backend.Backend {
 	first.Name, second.Name = cmp.Or(first.Name, "first"), cmp.Or(second.Name, "second")
 	b := &Backend{first: first, second: second, cut: cut, guarantees: weaker(first, second)}
-	b.leases = kit.NewLeases(requests{&b.guarantees}, releaseTimeout)
+	b.leases = kit.NewLeases(requests{b}, releaseTimeout)
 	b.closeStores = sync.OnceValue(func() error {
 		first := make(chan error, 1)
 		go func() { first <- b.first.Backend.Close() }()
@@ -118,12 +118,10 @@ func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 // Inspect implements backend.Backend. A key that is held at only one store counts as held. If the stores have different
 // holders, the holder at the second store has the key, and the other waits for it. If both have readers, the larger
 // number counts.
-func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
-	err = b.leases.Call(ctx, b.validateKey(key), func(ctx context.Context) (err error) {
-		h, err = b.inspect(ctx, key)
-		return err
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	return kit.Call(ctx, b.leases, b.validateKey(key), func(ctx context.Context) (backend.Holder, error) {
+		return b.inspect(ctx, key)
 	})
-	return h, err
 }
 
 func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, error) {

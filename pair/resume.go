@@ -13,14 +13,10 @@ type resuming struct{ pair *Backend }
 
 // Resume implements backend.Resumer. It resumes both halves, the second store's first: a process that waits for the
 // second store has no lease, only the first half. If one half cannot be resumed, the other may have been extended.
-func (p resuming) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
+func (p resuming) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	b := p.pair
 	invalid := cmp.Or(r.ValidateFor(b.guarantees), b.validateKey(r.Key))
-	err = b.leases.Call(ctx, invalid, func(ctx context.Context) (err error) {
-		l, err = b.resume(ctx, r)
-		return err
-	})
-	return l, err
+	return kit.Call(ctx, b.leases, invalid, func(ctx context.Context) (backend.Lease, error) { return b.resume(ctx, r) })
 }
 
 func (b *Backend) resume(ctx context.Context, r backend.Request) (backend.Lease, error) {

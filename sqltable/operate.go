@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/tablesql"
 )
 
@@ -65,22 +66,18 @@ func (b *Backend) lastOwner(ctx context.Context, key string) (h backend.Holder, 
 }
 
 // Inspect implements [backend.Backend].
-func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
-	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
-		h, err = b.holder(ctx, key)
-		return err
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	return kit.Call(ctx, b.leases, backend.ValidateKey(key), func(ctx context.Context) (backend.Holder, error) {
+		return b.holder(ctx, key)
 	})
-	return h, err
 }
 
 // List implements [backend.Lister].
-func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
-	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
-		all, err := b.keys(ctx, b.statements.list, []byte(prefix))
-		keys = slices.DeleteFunc(all, func(key string) bool { return !strings.HasPrefix(key, prefix) })
-		return err
+func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
+	return kit.Call(ctx, b.leases, nil, func(ctx context.Context) ([]string, error) {
+		keys, err := b.keys(ctx, b.statements.list, []byte(prefix))
+		return slices.DeleteFunc(keys, func(key string) bool { return !strings.HasPrefix(key, prefix) }), err
 	})
-	return keys, err
 }
 
 // Break implements [backend.Breaker].

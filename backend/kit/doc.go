@@ -3,7 +3,7 @@
 //
 //   - [Leases] tracks the leases that a store has granted: deadline, renewal, release, loss, and Close. A store
 //     implements [Requests] for it. The leases are of type [Life].
-//   - [Leases.Call] and [Leases.Enter] count calls, and make every call fail with ErrClosed after Close.
+//   - [Leases.Call], [Call] and [Leases.Enter] count calls, and make every call fail with ErrClosed after Close.
 //   - [Leases.Acquire] with a [Waiter] is a complete Acquire, which can wait.
 //   - [Repeat] repeats a request until it is answered.
 //   - [Leases.Abandon] and [Leases.Grant] clean up after a request whose outcome is unknown.

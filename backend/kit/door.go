@@ -57,6 +57,20 @@ func (s *Leases) Call(ctx context.Context, invalid error, do func(ctx context.Co
 	return NotOurs(ctx, err)
 }
 
+// Call is [Leases.Call] for a method that returns a value. If the method fails, the value is the zero T, so that an
+// interface is nil.
+func Call[T any](ctx context.Context, s *Leases, invalid error, do func(ctx context.Context) (T, error)) (T, error) {
+	var value, none T
+	err := s.Call(ctx, invalid, func(ctx context.Context) (err error) {
+		value, err = do(ctx)
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	return value, nil
+}
+
 // Acquire implements a Backend's Acquire with w: it makes one attempt, or as many as needed if r waits. If it fails, it
 // removes, in the background, anything that the store may keep of the owner.
 func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (l backend.Lease, err error) {

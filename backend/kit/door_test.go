@@ -70,6 +70,19 @@ func TestCallErrors(t *testing.T) {
 	}
 }
 
+// If a method fails, Call returns no value: not even a nil pointer in an interface.
+func TestCallReturnsNoValueWithAnError(t *testing.T) {
+	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
+		life := new(Life)
+		for _, want := range []error{nil, errNet} {
+			l, err := Call(t.Context(), s, nil, func(context.Context) (backend.Lease, error) { return life, want })
+			if !errors.Is(err, want) || (l == nil) != (want != nil) {
+				t.Errorf("%v, %v, want %v", l, err, want)
+			}
+		}
+	})
+}
+
 // The context of a call has the values and the end of its caller's context, and so does a context derived from it.
 func TestCallContext(t *testing.T) {
 	type key struct{}

@@ -206,10 +206,8 @@ func (s *Store) try(ctx context.Context, r backend.Request) (backend.Lease, erro
 }
 
 // Inspect implements backend.Backend.
-func (s *Store) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
-	err = s.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
-		h, err = s.holder(ctx, s.db, key, monotonic())
-		return err
+func (s *Store) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	return kit.Call(ctx, s.leases, backend.ValidateKey(key), func(ctx context.Context) (backend.Holder, error) {
+		return s.holder(ctx, s.db, key, monotonic())
 	})
-	return h, err
 }
