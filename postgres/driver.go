@@ -47,11 +47,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			b, err := New(ctx, config, &o)
-			if err != nil {
-				return nil, err
-			}
-			return b, nil
+			return New(ctx, config, &o)
 		},
 	})
 }

@@ -130,25 +130,20 @@ func (b *Backend) read(ctx context.Context) (f facts, err error) {
 	return f, err
 }
 
-// Findings returns all findings that Examine can report, for driver.Driver.Findings.
-func Findings(d Dialect) []backend.Finding { return kit.Findings(rules[d]) }
-
 // Examine implements [backend.Examiner].
-func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err error) {
-	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
+func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
+	return kit.Call(ctx, b.leases, nil, func(ctx context.Context) ([]backend.Finding, error) {
 		sent := time.Now()
 		f, err := b.read(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		received := time.Now()
 		now, err := strconv.ParseInt(f["now"], 10, 64)
 		if err != nil {
-			return fmt.Errorf("the database's clock: %w", err)
+			return nil, fmt.Errorf("the database's clock: %w", err)
 		}
-		list = slices.Concat(kit.CompareClocks("", time.UnixMicro(now), time.Millisecond, sent, received),
-			kit.Apply(rules[b.dialect], "", f))
-		return nil
+		return slices.Concat(kit.CompareClocks("", time.UnixMicro(now), time.Millisecond, sent, received),
+			kit.Apply(rules[b.dialect], "", f)), nil
 	})
-	return list, err
 }

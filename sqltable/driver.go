@@ -6,6 +6,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -23,7 +24,7 @@ func Driver(dialect Dialect, d driver.Driver, open func(u driver.URL) (*sql.DB, 
 			Help: "create the table if it is missing; default true"},
 	)
 	d.Guarantees = Guarantees(dialect)
-	d.Findings = Findings(dialect)
+	d.Findings = kit.Findings(rules[dialect])
 	d.RoundTrips = driver.RoundTrips{Acquire: "1", Renew: "1", Release: "1"}
 	d.Open = func(ctx context.Context, u driver.URL) (backend.Backend, error) {
 		o := &Options{
@@ -39,9 +40,8 @@ func Driver(dialect Dialect, d driver.Driver, open func(u driver.URL) (*sql.DB, 
 		b, err := New(ctx, db, dialect, o)
 		if err != nil {
 			_ = db.Close()
-			return nil, err
 		}
-		return b, nil
+		return b, err
 	}
 	return d
 }

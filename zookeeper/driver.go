@@ -45,11 +45,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			b, err := New(ctx, u.Hosts, o)
-			if err != nil {
-				return nil, err
-			}
-			return b, nil
+			return New(ctx, u.Hosts, o)
 		},
 	})
 }

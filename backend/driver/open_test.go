@@ -45,7 +45,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 					Open: func(context.Context, URL) (backend.Backend, error) {
 						time.Sleep(c.takes)
 						if c.fails != nil {
-							return nil, c.fails
+							return (*closable)(nil), c.fails
 						}
 						return store, nil
 					},

@@ -32,8 +32,8 @@ type Driver struct {
 	Findings []backend.Finding
 	// Open opens the store at a URL that Parse has accepted, without the parameters of package lock. It contacts the store
 	// once, within ctx, so that a wrong address is noticed at start-up. If Open finds an error in the URL, it returns
-	// ErrInvalid before any request. The backend that it returns owns its client and closes it. Callers use OpenURL
-	// instead, which keeps to ctx and hides passwords.
+	// ErrInvalid before any request. The backend that it returns owns its client and closes it. With an error, the backend
+	// is ignored, and may be a nil pointer. Callers use OpenURL instead, which keeps to ctx and hides passwords.
 	Open func(ctx context.Context, u URL) (backend.Backend, error)
 }
 
@@ -45,7 +45,10 @@ func (d Driver) OpenURL(ctx context.Context, raw string) (backend.Backend, error
 		return nil, err
 	}
 	b, err := openWithin(ctx, d.Open, u)
-	return b, CleanError(raw, err)
+	if err != nil {
+		return nil, CleanError(raw, err) // not b: a nil pointer in an interface is not nil
+	}
+	return b, nil
 }
 
 // RoundTrips is how many sequential requests an uncontended operation needs: "1", or "1-2" if the number varies.

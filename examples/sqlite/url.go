@@ -13,12 +13,6 @@ func init() {
 		URLs:       []driver.URLForm{{Scheme: "sqlite", Path: driver.RequiredPath}},
 		Examples:   []string{"sqlite:///var/lib/app/locks.db"},
 		Guarantees: guarantees,
-		Open: func(ctx context.Context, u driver.URL) (backend.Backend, error) {
-			s, err := Open(ctx, u.Path)
-			if err != nil {
-				return nil, err
-			}
-			return s, nil
-		},
+		Open:       func(ctx context.Context, u driver.URL) (backend.Backend, error) { return Open(ctx, u.Path) },
 	})
 }
