@@ -151,11 +151,8 @@ func namesOf(known []Param) string {
 	return "; known: " + strings.Join(names, ", ")
 }
 
-// Has reports whether the URL has a parameter of its Driver. Like all methods for parameters, it requires a URL from
-// Parse.
-func (u URL) Has(name string) bool { return len(u.params[name]) > 0 }
-
-// Text returns a parameter's value, or "" if the URL does not have the parameter.
+// Text returns a parameter's value, or "" if the URL does not have the parameter. Like all methods for parameters, it
+// requires a URL from Parse.
 func (u URL) Text(name string) string { return strings.Join(u.params[name], "") }
 
 // Texts returns the values of a parameter that may be given several times.

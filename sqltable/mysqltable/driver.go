@@ -72,10 +72,7 @@ func open(u driver.URL) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
 	}
-	conns := defaultConns
-	if u.Has(paramConns) {
-		conns = int(u.Number(paramConns))
-	}
+	conns := cmp.Or(int(u.Number(paramConns)), defaultConns)
 	db := sql.OpenDB(connector{inner, cmp.Or(u.Duration(driver.ParamTimeout), sqltable.DefaultTimeout)})
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)

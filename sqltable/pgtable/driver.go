@@ -37,10 +37,7 @@ func open(u driver.URL) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	conns := defaultConns
-	if u.Has(paramConns) {
-		conns = int(u.Number(paramConns))
-	}
+	conns := cmp.Or(int(u.Number(paramConns)), defaultConns)
 	db := sql.OpenDB(newConnector(&config.Config, cmp.Or(u.Duration(driver.ParamTimeout), sqltable.DefaultTimeout), conns))
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
