@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -71,16 +73,29 @@ func TestHostileSearchPath(t *testing.T) {
 	}
 }
 
+// sqlFiles returns the texts of the SQL files by their names.
+func sqlFiles(t *testing.T) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob("*.sql")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%d files, error %v", len(names), err)
+	}
+	texts := make(map[string]string)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[name] = string(text)
+	}
+	return texts
+}
+
 // calledFunctions returns the names of the functions that the SQL files call.
 func calledFunctions(t *testing.T) (names []string) {
 	t.Helper()
-	entries, err := files.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
 	call := regexp.MustCompile(`\b([a-z_]+)\(`)
-	for _, e := range entries {
-		text := sqlOf(strings.TrimSuffix(e.Name(), ".sql"))
+	for _, text := range sqlFiles(t) {
 		for _, m := range call.FindAllStringSubmatch(text, -1) {
 			names = append(names, m[1])
 		}
@@ -96,22 +111,18 @@ func calledFunctions(t *testing.T) (names []string) {
 // search_path.
 func TestStatementsNameSchemas(t *testing.T) {
 	t.Parallel()
-	entries, err := files.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
 	harmless := regexp.MustCompile(`(?m)--.*$|'[^']*'|OPERATOR\(pg_catalog\.[^)]+\)|%\[?\d?\]?d`)
 	unqualified := regexp.MustCompile(`(?:^|[^.\w])(?:pg_\w+|\w+\()|::(?:text|oid|xid|timestamptz)\b|[^:\w\s()\[\],.$;]{1,2}`)
 	syntax := []string{"extract(", "coalesce(", "greatest(", "least("} // these are part of the grammar, not names
-	for _, e := range entries {
-		text := harmless.ReplaceAllString(sqlOf(strings.TrimSuffix(e.Name(), ".sql")), "")
+	for name, text := range sqlFiles(t) {
+		text = harmless.ReplaceAllString(text, "")
 		text = strings.ReplaceAll(text, "count(*)", "count()")
 		text = strings.ReplaceAll(text, "SET LOCAL idle_in_transaction_session_timeout =", "")
 		text = strings.ReplaceAll(text, "SET LOCAL statement_timeout =", "")
 		for _, found := range unqualified.FindAllString(text, -1) {
-			name := strings.TrimLeft(found, " (:\n\t")
-			if !slices.Contains(syntax, name) && name != "pg_catalog" {
-				t.Errorf("%s: %q is looked up in the search_path", e.Name(), found)
+			word := strings.TrimLeft(found, " (:\n\t")
+			if !slices.Contains(syntax, word) && word != "pg_catalog" {
+				t.Errorf("%s: %q is looked up in the search_path", name, found)
 			}
 		}
 	}

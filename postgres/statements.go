@@ -1,7 +1,7 @@
 package postgres
 
 import (
-	"embed"
+	_ "embed"
 	"errors"
 	"strconv"
 	"strings"
@@ -12,33 +12,34 @@ import (
 
 // Every statement qualifies its names with their schema, because a role's search_path may put another schema before
 // pg_catalog. This includes operators, which are looked up in the same way.
-//
-//go:embed *.sql
-var files embed.FS
-
 var (
-	trySQL           = sqlOf("try")
-	waitSQL          = sqlOf("wait")
-	timeoutSQL       = sqlOf("timeout")
-	renewSQL         = sqlOf("renew")
-	lookSQL          = sqlOf("look")
-	setupSQL         = sqlOf("setup")
-	checkIntervalSQL = sqlOf("check_interval")
-	inspectSQL       = sqlOf("inspect")
-	orphanSQL        = sqlOf("orphan")
-	breakSQL         = sqlOf("break")
-	doctorSQL        = sqlOf("doctor")
-	capacitySQL      = sqlOf("capacity")
-	probeSQL         = sqlOf("probe")
+	//go:embed try.sql
+	trySQL string
+	//go:embed wait.sql
+	waitSQL string
+	//go:embed timeout.sql
+	timeoutSQL string
+	//go:embed renew.sql
+	renewSQL string
+	//go:embed look.sql
+	lookSQL string
+	//go:embed setup.sql
+	setupSQL string
+	//go:embed check_interval.sql
+	checkIntervalSQL string
+	//go:embed inspect.sql
+	inspectSQL string
+	//go:embed orphan.sql
+	orphanSQL string
+	//go:embed break.sql
+	breakSQL string
+	//go:embed doctor.sql
+	doctorSQL string
+	//go:embed capacity.sql
+	capacitySQL string
+	//go:embed probe.sql
+	probeSQL string
 )
-
-func sqlOf(name string) string {
-	text, err := files.ReadFile(name + ".sql")
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
-}
 
 const tokenPlace = "TOKEN" // placeholder in SQL for the expression that returns the token
 
