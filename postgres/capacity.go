@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 )
 
@@ -11,14 +10,11 @@ import (
 // each minus the open connections.
 func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 	err = b.call(ctx, nil, func(ctx context.Context) error {
-		rows, err := b.query(ctx, capacitySQL)
+		row, err := firstRow(b.query(ctx, capacitySQL))
 		if err != nil {
 			return err
 		}
-		if len(rows) != 1 {
-			return fmt.Errorf("the room for connections: %d rows", len(rows))
-		}
-		leases, err = strconv.Atoi(rows[0][0])
+		leases, err = strconv.Atoi(row[0])
 		return err
 	})
 	return leases, err

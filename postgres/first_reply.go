@@ -39,26 +39,18 @@ func replyLimit(ctx context.Context) time.Duration {
 // expectReply wraps dial: its connections wait at most limit for the first byte. If pgx dials a silent address again,
 // to try it without TLS, that dial fails at once. The result is for one call of pgconn.ConnectConfig.
 func expectReply(dial pgconn.DialFunc, limit time.Duration) pgconn.DialFunc {
-	var mu sync.Mutex
-	silent := make(map[string]bool)
+	var silent sync.Map // of addresses
 	noReply := fmt.Errorf("%w: connected, but %w within %v; is it the port of a Postgres server?",
 		backend.ErrUnavailable, errNoFirstReply, limit)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		mu.Lock()
-		known := silent[addr]
-		mu.Unlock()
-		if known {
+		if _, known := silent.Load(addr); known {
 			return nil, noReply
 		}
 		c, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		conn := &repliedConn{Conn: c, noReply: noReply, onSilence: func() {
-			mu.Lock()
-			defer mu.Unlock()
-			silent[addr] = true
-		}}
+		conn := &repliedConn{Conn: c, noReply: noReply, onSilence: func() { silent.Store(addr, true) }}
 		conn.wait(int(limit / replyTick))
 		return conn, nil
 	}
