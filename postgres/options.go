@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -48,12 +49,8 @@ func (o *Options) validate() (Options, error) {
 	if o != nil {
 		v = *o
 	}
-	if v.Timeout == 0 {
-		v.Timeout = defaultTimeout
-	}
-	if v.MaxLeases == 0 {
-		v.MaxLeases = defaultLeases
-	}
+	v.Timeout = cmp.Or(v.Timeout, defaultTimeout)
+	v.MaxLeases = cmp.Or(v.MaxLeases, defaultLeases)
 	bad := func(format string, args ...any) (Options, error) {
 		return v, fmt.Errorf("%w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
 	}

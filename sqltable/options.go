@@ -1,6 +1,7 @@
 package sqltable
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -48,12 +49,8 @@ func (o *Options) validate(d Dialect) (Options, error) {
 	if o != nil {
 		v = *o
 	}
-	if v.Timeout == 0 {
-		v.Timeout = DefaultTimeout
-	}
-	if v.Table == "" {
-		v.Table = DefaultTable
-	}
+	v.Timeout = cmp.Or(v.Timeout, DefaultTimeout)
+	v.Table = cmp.Or(v.Table, DefaultTable)
 	switch {
 	case !d.Valid():
 		return v, fmt.Errorf("%w: unknown dialect %d", backend.ErrInvalid, d)
