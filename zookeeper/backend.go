@@ -202,7 +202,6 @@ func (b *Backend) Close() error {
 		s.mu.Unlock()
 		s.end(reason)
 	}
-	b.calls.Drain(closeTimeout)
-	b.calls.Seal()
+	b.calls.Close(closeTimeout)
 	return nil
 }

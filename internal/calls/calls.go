@@ -9,17 +9,16 @@ import (
 // Calls counts calls and their background work. The zero Calls is ready to use. Its methods are safe for concurrent
 // use.
 type Calls struct {
-	mu     sync.Mutex
-	n      int
-	sealed bool
-	idle   chan struct{} // not nil while Drain waits; closed when n reaches 0
+	mu    sync.Mutex
+	n     int
+	ended chan struct{} // nil before Close; closed when n reaches 0 after it
 }
 
-// Begin counts a new call. It returns false, and counts nothing, once the calls are sealed.
+// Begin counts a new call. After Close it returns false, and counts nothing.
 func (c *Calls) Begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sealed {
+	if c.ended != nil {
 		return false
 	}
 	c.n++
@@ -30,43 +29,33 @@ func (c *Calls) Begin() bool {
 func (c *Calls) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.n--
-	if c.n == 0 && c.idle != nil {
-		close(c.idle)
-		c.idle = nil
+	if c.n--; c.n == 0 && c.ended != nil {
+		close(c.ended)
 	}
 }
 
-// Background runs f on a new goroutine that counts as a call. Once the calls are sealed, it returns false and does not
-// run f.
-func (c *Calls) Background(f func()) bool {
-	if !c.Begin() {
-		return false
+// Background runs f on a new goroutine that counts as a call. After Close it does not run f.
+func (c *Calls) Background(f func()) {
+	if c.Begin() {
+		go func() {
+			defer c.End()
+			f()
+		}()
 	}
-	go func() {
-		defer c.End()
-		f()
-	}()
-	return true
 }
 
-// Drain waits until no call is in progress, limit at most.
-func (c *Calls) Drain(limit time.Duration) {
+// Close prevents new calls, and waits until none is in progress, limit at most. It may be called only once.
+func (c *Calls) Close(limit time.Duration) {
+	ended := make(chan struct{})
 	c.mu.Lock()
+	c.ended = ended
 	if c.n == 0 {
-		c.mu.Unlock()
-		return
+		close(ended)
 	}
-	if c.idle == nil {
-		c.idle = make(chan struct{})
-	}
-	idle := c.idle
 	c.mu.Unlock()
-	t := time.NewTimer(limit)
-	defer t.Stop()
 	select {
-	case <-idle:
-	case <-t.C:
+	case <-ended:
+	case <-time.After(limit):
 	}
 }
 
@@ -75,11 +64,4 @@ func (c *Calls) Idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n == 0
-}
-
-// Seal prevents new calls.
-func (c *Calls) Seal() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sealed = true
 }
