@@ -183,9 +183,9 @@ func (s *session) tryDelete(ctx context.Context, d *pendingDelete) bool {
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return isReply(err)
 		}
-		for _, p := range placesOf(names) {
-			if p.prefix == d.prefix {
-				name = p.name
+		for _, child := range names {
+			if strings.HasPrefix(child, d.prefix) {
+				name = child
 			}
 		}
 		if name == "" && !d.searched {

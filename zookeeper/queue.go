@@ -8,20 +8,14 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// placesOf returns the places among children, in any order.
-func placesOf(children []string) (all []place) {
-	for _, name := range children {
-		if p, ok := parsePlace(name); ok {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
 // queueOf returns the places of a key in order. The places whose numbers give no order come last, the shared ones
 // first: see lastNumber.
-func queueOf(children []string) []place {
-	q := placesOf(children)
+func queueOf(children []string) (q []place) {
+	for _, name := range children {
+		if p, ok := parsePlace(name); ok {
+			q = append(q, p)
+		}
+	}
 	slices.SortFunc(q, func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.number, b.number), strings.Compare(a.name, b.name))
 	})
