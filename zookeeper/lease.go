@@ -65,16 +65,13 @@ func (b *Backend) deleteOrphan(n *node) {
 }
 
 // requests implements [kit.Requests] for an ensemble.
-type requests struct{ b *Backend }
+type requests struct{ *Backend }
 
 var _ kit.Requests = requests{}
 
-// Guarantees implements [kit.Requests].
-func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
-
 // RenewLease implements [kit.Requests].
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
-	granted, errs := q.b.renewAll(ctx, []*kit.Life{l}, []time.Duration{ttl})
+	granted, errs := q.renewAll(ctx, []*kit.Life{l}, []time.Duration{ttl})
 	return granted[0], errs[0]
 }
 
@@ -93,7 +90,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	ctx = context.WithoutCancel(ctx)
 	unsure, err := s.delete(ctx, n.path())
 	if target != nil {
-		q.b.deleteOrphan(n)
+		q.deleteOrphan(n)
 	}
 	switch {
 	case err == nil:
