@@ -98,6 +98,26 @@ func TestCloseDuringRelease(t *testing.T) {
 	}
 }
 
+// The release of a lost lease, which an unanswered renewal may have extended, ends with Close like any other.
+func TestCloseDuringReleaseOfLostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeStore{renew: script(errNet), release: hang}
+		s := NewLeases(f, 10*time.Second)
+		l := grant(t, s, time.Second)
+		wantErr(t, "renew", l.Renew(t.Context(), time.Minute), errNet)
+		<-l.Lost()
+		errs := make(chan error, 1)
+		go func() { errs <- l.Release(t.Context()) }()
+		synctest.Wait()
+		start := time.Now()
+		s.Close()
+		if got := time.Since(start); got != closeGrace || f.releases.Load() != 1 || !s.Idle() {
+			t.Errorf("Close takes %v, want %v; %d releases; idle: %v", got, closeGrace, f.releases.Load(), s.Idle())
+		}
+		wantErr(t, "release", <-errs, backend.ErrLost)
+	})
+}
+
 func TestCloseEndsHungRenewals(t *testing.T) {
 	bubble(t, &fakeStore{renew: hang}, func(t *testing.T, s *Leases) {
 		l, m := grant(t, s, time.Hour), grant(t, s, time.Hour)

@@ -55,7 +55,9 @@ func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 		l.ending = true
 		s.underway.Add(1) // Close waits for it
 	case lost:
-		unsure = l.lateTTL > 0 && !s.closed.Load()
+		if unsure = l.lateTTL > 0 && !s.closed.Load(); unsure {
+			s.underway.Add(1) // Close waits for it
+		}
 		l.lateTTL = 0
 		l.lateRelease = true
 		err = backend.ErrLost
@@ -65,7 +67,8 @@ func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 	s.mu.Unlock()
 	then.run(s)
 	if unsure {
-		_ = s.request(context.Background(), l) // the TTL ends the lease in any case
+		_ = s.request(s.base, l) // the TTL ends the lease in any case
+		s.Leave()
 	}
 	return bound, err
 }
