@@ -22,21 +22,21 @@ type claim struct {
 	since  time.Time
 	info   []byte // Terraform's lock information, for the error that the next client gets
 
-	ctx      context.Context // of the attempt
-	cancel   context.CancelFunc
-	waits    bool          // the attempt waits for a busy key
-	done     chan struct{} // closed at the end of the attempt
-	err      error         // of the attempt
-	kept     error         // why a lease that was granted after the claim's end may still be held; read it after done
-	requests int           // how many requests wait for the attempt, or use the lease
-	answered bool          // a request has returned the lease to the client
-	linger   *time.Timer   // ends a claim that no request waits for
-	lease    *lock.Lease   // once granted
-	expiry   *time.Timer   // ends a claim whose release got no reply
-	ended    bool          // removed from Server.claims
-	gone     chan struct{} // closed when the claim ends
-	lost     bool          // the claim ended because its lease was lost
-	dropped  bool          // ended by a release, or because the client holds another lease
+	ctx        context.Context // of the attempt
+	cancel     context.CancelFunc
+	waits      bool          // the attempt waits for a busy key
+	done       chan struct{} // closed at the end of the attempt
+	err        error         // of the attempt
+	releaseErr error         // of the release of a lease that was granted after the claim's end; read it after done
+	requests   int           // how many requests wait for the attempt, or use the lease
+	answered   bool          // a request has returned the lease to the client
+	linger     *time.Timer   // ends a claim that no request waits for
+	lease      *lock.Lease   // once granted
+	expiry     *time.Timer   // ends a claim whose release got no reply
+	ended      bool          // removed from Server.claims
+	gone       chan struct{} // closed when the claim ends
+	lost       bool          // the claim ended because its lease was lost
+	dropped    bool          // ended by a release, or because the client holds another lease
 }
 
 // newClaimLocked adds a claim, and counts its lease. The caller starts its attempt.
@@ -121,7 +121,7 @@ func (s *Server) attempt(c *claim) {
 		fallthrough
 	case c.ended: // ended by a release, or abandoned because no further request arrived
 		s.mu.Unlock()
-		c.kept = s.release(lease)
+		c.releaseErr = s.release(lease)
 		s.mu.Lock()
 	default:
 		s.grantedLocked(c, lease)

@@ -82,43 +82,55 @@ func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extende
 }
 
 // known returns the claim of want, with its lease, and counts the request there. It returns nil if this server does not
-// know the lease: the caller then resumes the lease, which is counted, and calls resumedLocked. Only one request at a
-// time resumes a lease, because a second handle of the lease would be reported as lost later.
+// know the lease: the caller then resumes the lease, which is counted, and calls resumedLocked.
 func (s *Server) known(ctx context.Context, want leaseRequest) (_ *claim, resumedLocked func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c, err := s.claimLocked(ctx, want)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case c != nil && c.lease == nil:
+		return nil, nil, lock.ErrLost // not granted yet
+	case c != nil:
+		c.requests++
+		return c, nil, nil
+	}
+	if err := s.countLeaseLocked(want.caller); err != nil { // before the lease is resumed, and so extended
+		return nil, nil, err
+	}
+	return nil, s.resumesLocked(want.id), nil
+}
+
+// claimLocked returns the claim of want, or nil if this server does not know the lease. It waits while another request
+// resumes that lease.
+func (s *Server) claimLocked(ctx context.Context, want leaseRequest) (*claim, error) {
 	for {
-		if c := s.claimOfLocked(want); c != nil {
-			if c.lease == nil {
-				return nil, nil, lock.ErrLost // not granted yet
-			}
-			c.requests++
-			return c, nil, nil
-		}
-		other := s.resuming[want.id]
-		if other == nil {
-			break
+		c, other := s.claimOfLocked(want), s.resuming[want.id]
+		if c != nil || other == nil {
+			return c, nil
 		}
 		s.mu.Unlock()
 		select {
 		case <-other:
 		case <-ctx.Done():
-			err = ctx.Err()
 		}
 		s.mu.Lock()
-		if err != nil {
-			return nil, nil, err
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
 	}
-	if err := s.countLeaseLocked(want.caller); err != nil { // before the lease is resumed, and so extended
-		return nil, nil, err
-	}
+}
+
+// resumesLocked notes that the caller resumes a lease of id. Only one request at a time does so, because a second
+// handle of the lease would be reported as lost later. The caller calls resumedLocked at the end.
+func (s *Server) resumesLocked(id claimID) (resumedLocked func()) {
 	done := make(chan struct{})
-	s.resuming[want.id] = done
-	return nil, func() {
-		delete(s.resuming, want.id)
+	s.resuming[id] = done
+	return func() {
+		delete(s.resuming, id)
 		close(done)
-	}, nil
+	}
 }
 
 // claimOfLocked returns the claim of want. It returns nil if there is none, or if want names another lease than the
@@ -174,28 +186,33 @@ func (s *Server) resumeWanted(ctx context.Context, want leaseRequest) (*lock.Lea
 // drop releases the lease that want describes, or ends the wait for it.
 func (s *Server) drop(ctx context.Context, want leaseRequest) error {
 	s.mu.Lock()
-	c := s.claimOfLocked(want)
-	if c != nil && c.lease == nil { // the attempt releases whatever it is granted
+	c, err := s.claimLocked(ctx, want)
+	switch {
+	case err != nil:
+		s.mu.Unlock()
+		return err
+	case c == nil:
+		resumedLocked := s.resumesLocked(want.id)
+		s.mu.Unlock()
+		return s.dropUnknown(ctx, want, resumedLocked)
+	case c.lease == nil: // the attempt releases whatever it is granted
 		c.dropped = true
 		s.endLocked(c, false)
 		c.stopAttemptLocked()
 		s.mu.Unlock()
 		select {
 		case <-c.done:
-			return c.kept
+			return c.releaseErr
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	s.mu.Unlock()
-	if c == nil {
-		return s.dropUnknown(ctx, want)
-	}
-	err := c.lease.Release(ctx)
+	err = c.lease.Release(ctx)
 	switch {
 	case errors.Is(err, lock.ErrLost): // another server may have resumed the lease: check with the store
 		s.end(c, true)
-		return s.dropUnknown(ctx, want)
+		return s.drop(ctx, want)
 	case err == nil || isOver(err):
 		s.end(c, false)
 	default:
@@ -215,8 +232,13 @@ func (s *Server) endAtDeadline(c *claim) {
 	c.expiry = time.AfterFunc(time.Until(c.lease.Deadline()), func() { s.end(c, false) })
 }
 
-// dropUnknown releases a lease that this server does not know.
-func (s *Server) dropUnknown(ctx context.Context, want leaseRequest) error {
+// dropUnknown releases a lease that this server does not know, and calls resumedLocked.
+func (s *Server) dropUnknown(ctx context.Context, want leaseRequest, resumedLocked func()) error {
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		resumedLocked()
+	}()
 	lease, _, err := s.resumeWanted(ctx, want)
 	if err != nil {
 		return err

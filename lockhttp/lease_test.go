@@ -5,8 +5,6 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,76 +163,6 @@ func TestReleaseEndsTheWait(t *testing.T) {
 		if a := w.want(200, "GET", of("k"), ""); a.body.Held {
 			t.Errorf("%s", a.text)
 		}
-	})
-}
-
-// A restarted server continues the leases that the store has kept.
-func TestRestartKeepsLeases(t *testing.T) {
-	inBubble(t, lockhttp.Options{}, func(w *world) {
-		first := w.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "10000"), "")
-		w.want(200, "PUT", of("other", "owner", "a", "ttl_ms", "10000"), "")
-		w.stop()
-		w.start()
-		w.want(423, "PUT", of("k", "owner", "b"), "")
-		w.want(423, "PUT", of("k", "owner", "a"), "") // a server that is still alive might release the lease
-		lease := first.body.Lease
-		a := w.want(200, "PUT", of("k", "owner", "a", "lease", lease, "ttl_ms", "10000", "wait_ms", "5000"), "")
-		if a.body.Token != first.body.Token {
-			t.Errorf("%s, want token %s", a.text, first.body.Token)
-		}
-		w.stop()
-		w.start()
-		time.Sleep(5 * time.Second)
-		if a := w.want(200, "POST", path("k", "/renew", "owner", "a", "ttl_ms", "10000"),
-			""); a.body.Token != first.body.Token {
-			t.Errorf("%s, want token %s", a.text, first.body.Token)
-		}
-		time.Sleep(6 * time.Second)
-		w.want(410, "POST", path("other", "/renew", "owner", "a"), "") // it has expired
-		w.stop()
-		w.start()
-		w.want(410, "DELETE", of("k", "owner", "b"), "")
-		w.want(204, "DELETE", of("k", "owner", "a"), "")
-		w.want(200, "PUT", of("k", "owner", "b"), "")
-	})
-}
-
-// A resumer counts the requests to resume leases, each of which takes a second.
-type resumer struct {
-	sharedMemory
-	n *atomic.Int32
-}
-
-func (r resumer) Resume(ctx context.Context, request backend.Request) (backend.Lease, error) {
-	r.n.Add(1)
-	time.Sleep(time.Second) // sleeps: the store is slow, in the time of the bubble
-	return r.sharedMemory.Resume(ctx, request)
-}
-
-// Renewals that meet after a restart resume the lease once, and a server with its full number of leases does not extend
-// a lease that it refuses.
-func TestRestartResumesLeaseOnce(t *testing.T) {
-	inBubble(t, lockhttp.Options{}, func(w *world) {
-		w.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "10000"), "")
-		w.want(200, "PUT", of("other", "owner", "b", "ttl_ms", "10000"), "")
-		w.stop()
-		w.options.MaxLeases = 1
-		var n atomic.Int32
-		w.open = func() backend.Backend { return resumer{sharedMemory{w.store.Client()}, &n} }
-		w.start()
-		var renewals sync.WaitGroup
-		for range 4 {
-			renewals.Go(func() { w.want(200, "POST", path("k", "/renew", "owner", "a", "ttl_ms", "10000"), "") })
-		}
-		renewals.Wait()
-		if n := n.Load(); n != 1 {
-			t.Errorf("the lease was resumed %d times", n)
-		}
-		w.want(429, "POST", path("other", "/renew", "owner", "b"), "")
-		if n := n.Load(); n != 1 {
-			t.Error("a lease was resumed that the server has no room for")
-		}
-		w.want(204, "DELETE", of("k", "owner", "a"), "")
 	})
 }
 

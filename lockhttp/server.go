@@ -108,7 +108,7 @@ type Server struct {
 	mu       sync.Mutex
 	stopped  bool
 	claims   map[claimID]*claim
-	resuming map[claimID]chan struct{} // closed when the request that resumes the lease has a reply
+	resuming map[claimID]chan struct{} // closed when the request that resumes the lease has ended
 	usage    map[string]*usage         // by caller
 	waiters  map[string]int            // by key
 	total    usage
