@@ -117,3 +117,22 @@ func TestRestartReleasesLeaseOnce(t *testing.T) {
 		})
 	}
 }
+
+// A stream that the server has no room for does not resume its lease, and so does not extend it.
+func TestRefusedStreamResumesNothing(t *testing.T) {
+	inBubble(t, lockhttp.Options{MaxWatchers: 1}, func(w *world) {
+		w.want(200, "PUT", of("k", "owner", "a", "ttl_ms", "10000"), "")
+		w.want(200, "PUT", of("other", "owner", "b", "ttl_ms", "10000"), "")
+		w.stop()
+		var n atomic.Int32
+		w.open = func() backend.Backend { return resumer{sharedMemory{w.store.Client()}, &n} }
+		w.start()
+		stream := w.events(path("k", "/watch", "owner", "a", "ttl_ms", "10000"))
+		w.want(429, "GET", path("other", "/watch", "owner", "b", "ttl_ms", "10000"), "")
+		if n := n.Load(); n != 1 {
+			t.Errorf("%d leases were resumed, want 1", n)
+		}
+		w.want(204, "DELETE", of("k", "owner", "a"), "")
+		<-stream
+	})
+}

@@ -15,13 +15,8 @@ const pulseTime = 10 * time.Second
 
 // serveWatch streams server-sent events: "held" at once, then "lost", "released" or "shutting_down" at the end.
 func (s *Server) serveWatch(w http.ResponseWriter, c *call) {
-	claim, err := s.watched(c)
-	if err != nil {
-		s.fail(w, err, nil)
-		return
-	}
-	s.mu.Lock()
-	err = s.countLocked(c.caller, func(u *usage) *int { return &u.watchers }, s.options.MaxWatchers,
+	s.mu.Lock() // a stream that is refused must not extend the lease
+	err := s.countLocked(c.caller, func(u *usage) *int { return &u.watchers }, s.options.MaxWatchers,
 		s.options.MaxWatchersPerClient, "streams")
 	s.mu.Unlock()
 	if err != nil {
@@ -33,6 +28,11 @@ func (s *Server) serveWatch(w http.ResponseWriter, c *call) {
 		defer s.mu.Unlock()
 		s.discountLocked(c.caller, func(u *usage) *int { return &u.watchers })
 	}()
+	claim, err := s.watched(c)
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	s.begin(w, http.StatusOK)
 	if s.send(w, "held", tokenText(claim.lease.Token())) == nil {
