@@ -70,10 +70,11 @@ const (
 	maxBatchBits = 10
 )
 
-// age is how long a MySQL statement has run, in µs. A renewal may have to wait for the row, while a later renewal is
-// answered. Then NOW is too early: the statement would shorten what the later one has set. The difference of two local
-// times is the same in every time zone. It is wrong only if summer time begins or ends meanwhile.
-const age = `greatest(0, timestampdiff(MICROSECOND, now(6), sysdate(6)))`
+// clock is the time at which MySQL evaluates an expression, in µs; NOW is when the statement began. A renewal may have to
+// wait for the row, while the lease ends, or while a later renewal is answered. With NOW, the statement would renew the
+// ended lease, or shorten what the later one has set. The difference of two local times is the same in every time zone.
+// It is wrong only if summer time begins or ends meanwhile.
+const clock = `NOW+greatest(0, timestampdiff(MICROSECOND, now(6), sysdate(6)))`
 
 // renewal returns the template of a statement that renews n leases. The arguments of each lease are the time from now in
 // µs, its key and its owner, in $1 to $3, $4 to $6 and so on. MySQL has one time for all, in $1, before the keys and
@@ -82,13 +83,13 @@ const age = `greatest(0, timestampdiff(MICROSECOND, now(6), sysdate(6)))`
 func renewal(d Dialect, n int) string {
 	switch {
 	case n == 1 && d == MySQL:
-		return `UPDATE TABLE SET expires=NOW+` + age + `+$1 WHERE name=$2 AND owner=$3 AND expires>NOW`
+		return `UPDATE TABLE SET expires=` + clock + `+$1 WHERE name=$2 AND owner=$3 AND expires>` + clock
 	case n == 1:
 		return `UPDATE TABLE SET expires=NOW+$1 WHERE name=$2 AND owner=$3 AND expires>NOW`
 	case d == MySQL:
 		return `UPDATE TABLE AS l JOIN (SELECT name FROM TABLE WHERE name IN (` + list(n, 2, 2) + `)
-			AND owner IN (` + list(n, 3, 2) + `) AND expires>NOW FOR UPDATE SKIP LOCKED) AS free ON l.name=free.name
-			SET l.expires=NOW+` + age + `+$1`
+			AND owner IN (` + list(n, 3, 2) + `) AND expires>` + clock + ` FOR UPDATE SKIP LOCKED) AS free ON l.name=free.name
+			SET l.expires=` + clock + `+$1`
 	case d == Postgres:
 		return `UPDATE TABLE AS l SET expires=NOW+free.us FROM
 			(SELECT h.name, v.column1 AS us FROM TABLE AS h JOIN (VALUES ` + triples(n) + `) AS v

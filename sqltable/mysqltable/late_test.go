@@ -11,7 +11,7 @@ import (
 )
 
 // A renewal whose statement had to wait in the server, for a row or for a backup, does not shorten a lease that a later
-// renewal has extended meanwhile.
+// renewal has extended meanwhile, and does not renew a lease that has ended meanwhile.
 func TestRenewalThatWaited(t *testing.T) {
 	_, db, raw := start(t)
 	db.SetMaxOpenConns(1) // a session whose statements seem to have begun earlier
@@ -46,14 +46,24 @@ func TestRenewalThatWaited(t *testing.T) {
 				t.Errorf("a late renewal of %d leases: %v", n, err)
 			}
 		}
-		exec(`SET timestamp = DEFAULT`)
 		for i, l := range held {
 			h, err := b.Inspect(t.Context(), fmt.Sprint(i, " of ", n))
 			if holder := time.Until(l.Deadline()); err != nil || holder > h.TTL {
 				t.Errorf("%d of %d: the lease lasts for %v for its holder, and for %v in the database (%v)", i, n, holder, h.TTL,
 					err)
 			}
-			storetest.Release(t, l)
 		}
+		exec(`UPDATE anylock SET expires = 1000000 * (unix_timestamp() + 4)`) // a second ago
+		for _, err := range late.RenewBatch(t.Context(), list) {
+			if err == nil {
+				t.Errorf("a late renewal of %d leases that have ended: nil", n)
+			}
+		}
+		for i := range n {
+			if h, err := b.Inspect(t.Context(), fmt.Sprint(i, " of ", n)); err != nil || h.Held() {
+				t.Errorf("%d of %d: the lease has ended, and lasts for %v after the late renewal (%v)", i, n, h.TTL, err)
+			}
+		}
+		exec(`SET timestamp = DEFAULT`)
 	}
 }
