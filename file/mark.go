@@ -17,7 +17,7 @@ import (
 const (
 	markFile     = ".anylock"
 	markBegin    = "anylock file store, format "
-	folderFormat = 5
+	folderFormat = 6
 )
 
 var markText = fmt.Sprintf("%s%d\nThe files in this folder are locks. Remove it only while no program uses it.\n",
