@@ -29,7 +29,7 @@ type runner struct {
 	ttl, wait, grace                 seconds
 	minHold, maxHold                 seconds
 	requested                        time.Duration // the TTL before limitTTL
-	ends                             time.Duration // after it, the key is free if the release has failed
+	freeWithin                       time.Duration // how long the key may stay taken after a release that failed
 	began, acquired                  time.Time
 	inputEnded                       <-chan struct{} // closed when standard input ends; only for hold
 	nonblock, noGuard, shared, quiet bool
@@ -217,7 +217,7 @@ func (r *runner) openAndAcquire(ctx context.Context) (lease *lock.Lease, closeSt
 	closeStore = func() { locks.Shutdown(context.Background()) }
 	g := locks.Guarantees()
 	if err = r.limitTTL(g); err == nil {
-		r.ends = g.Round(max(r.ttl.d, r.minHold.d+2*backend.Margin(r.minHold.d))) + g.MaxLate
+		r.freeWithin = g.Round(max(r.ttl.d, r.minHold.d+2*backend.Margin(r.minHold.d))) + g.MaxLate
 		lease, err = r.acquire(ctx, locks)
 	}
 	if err != nil {
@@ -316,7 +316,7 @@ func (r *runner) release(l *lock.Lease) (lost bool) {
 	case errors.Is(err, lock.ErrLost):
 		return true
 	case err != nil:
-		r.say("release: %v; the lock ends by itself in %s at most", storeError(err), shortDuration(r.ends))
+		r.say("release: %v; the lock ends by itself in %s at most", storeError(err), shortDuration(r.freeWithin))
 	default:
 		r.sayVerbose("released")
 	}

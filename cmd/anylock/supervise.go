@@ -104,7 +104,7 @@ func (s *supervisor) run() outcome {
 		case sig := <-s.signals:
 			s.received(sig)
 		case <-lost:
-			lost = nil // look handles the loss
+			lost = nil // checkDeadlines handles the loss
 		case <-unguarded:
 			unguarded = nil
 			if !s.stopping {

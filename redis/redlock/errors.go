@@ -37,7 +37,7 @@ func (e *noQuorumError) wait() time.Duration {
 	var lefts []time.Duration
 	for _, err := range e.errs {
 		if v, barred := errors.AsType[*noVoteError](err); barred {
-			lefts = append(lefts, max(time.Until(v.until), time.Millisecond)) // if it has just passed, ask again
+			lefts = append(lefts, max(time.Until(v.until), time.Millisecond)) // not 0 if it has just passed
 		} else if err == nil {
 			lefts = append(lefts, 0)
 		}
