@@ -149,7 +149,7 @@ func TestReleaseOfBrokenLeaseIsLost(t *testing.T) {
 		},
 	} {
 		l := unanswered(name)
-		b.guard.stop(l.(*kit.Life).Data.(*lockedKey)) // else it may report the loss before the release
+		b.guard.stop(l.(*kit.Life).Data.(*boundKey)) // else it may report the loss before the release
 		if err := other.Break(t.Context(), name, l.(*kit.Life).Owner()); err != nil {
 			t.Fatal(err)
 		}

@@ -165,4 +165,4 @@ func TestEarlierKeyOfTheSameName(t *testing.T) {
 }
 
 // name returns the name of a lease's contender.
-func name(l backend.Lease) string { return l.(*kit.Life).Data.(*lockedKey).name }
+func name(l backend.Lease) string { return l.(*kit.Life).Data.(*boundKey).name }

@@ -118,7 +118,7 @@ func (e *endingLink) unary(ctx context.Context, method string, req, reply any, c
 
 // leaseOf returns the etcd lease to which the key of a lock is bound.
 func leaseOf(l backend.Lease) *lease {
-	h := l.(*kit.Life).Data.(*lockedKey)
+	h := l.(*kit.Life).Data.(*boundKey)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lease
@@ -259,7 +259,7 @@ func TestGrantedKeyHasTheLocksLease(t *testing.T) {
 	}
 	release(t, holder)
 	l := granted(t, done, soon).Lease
-	if bound := get(t, c, own).Lease; bound != l.(*kit.Life).Data.(*lockedKey).lease.id {
+	if bound := get(t, c, own).Lease; bound != l.(*kit.Life).Data.(*boundKey).lease.id {
 		t.Error("the key of a lock is not bound to its lease")
 	}
 	if _, err := c.Revoke(t.Context(), other.ID); err != nil {

@@ -22,9 +22,9 @@ type guard struct {
 	b *Backend
 
 	mu          sync.Mutex
-	unread      backlog[*guarded]   // locks whose keys may have been deleted without an event
-	revocations backlog[*lockedKey] // locks whose leases must be revoked
-	rebound     backlog[*lockedKey] // locks whose keys another client may have bound to its lease
+	unread      backlog[*guarded]  // locks whose keys may have been deleted without an event
+	revocations backlog[*boundKey] // locks whose leases must be revoked
+	rebound     backlog[*boundKey] // locks whose keys another client may have bound to its lease
 }
 
 // A guarded is the guard's state of a lock. guard.mu guards it.
@@ -39,13 +39,13 @@ type guarded struct {
 func newGuard(b *Backend) *guard {
 	g := &guard{b: b}
 	g.unread = backlog[*guarded]{leases: b.leases, process: g.read}
-	g.revocations = backlog[*lockedKey]{leases: b.leases, process: g.dropLeases}
-	g.rebound = backlog[*lockedKey]{leases: b.leases, process: g.rebind}
+	g.revocations = backlog[*boundKey]{leases: b.leases, process: g.dropLeases}
+	g.rebound = backlog[*boundKey]{leases: b.leases, process: g.rebind}
 	return g
 }
 
 // start starts guarding a lock that has just been granted.
-func (g *guard) start(l *kit.Life, k *lockedKey) {
+func (g *guard) start(l *kit.Life, k *boundKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := &k.guarded
@@ -54,7 +54,7 @@ func (g *guard) start(l *kit.Life, k *lockedKey) {
 }
 
 // stop stops guarding a lock.
-func (g *guard) stop(k *lockedKey) {
+func (g *guard) stop(k *boundKey) {
 	e := &k.guarded
 	g.mu.Lock()
 	e.stopped = true
@@ -69,7 +69,7 @@ func (g *guard) stop(k *lockedKey) {
 	}
 }
 
-func (g *guard) watch(k *lockedKey) {
+func (g *guard) watch(k *boundKey) {
 	if g.b.leases.Closed() {
 		return
 	}
@@ -104,7 +104,7 @@ func (g *guard) read(list []*guarded) {
 	for some := range slices.Chunk(list, readsAtOnce) {
 		keys := make([]contender, len(some))
 		for i, e := range some {
-			keys[i] = e.life.Data.(*lockedKey).contender
+			keys[i] = e.life.Data.(*boundKey).contender
 		}
 		writes, at, err := g.b.lastWrites(g.b.leases.Base(), 0, keys...)
 		if err != nil {
@@ -121,7 +121,7 @@ func (g *guard) read(list []*guarded) {
 			if writes[i] == 0 {
 				g.reportLoss(e.life)
 			} else {
-				g.noteWrite(e.life.Data.(*lockedKey), writes[i])
+				g.noteWrite(e.life.Data.(*boundKey), writes[i])
 			}
 		}
 		g.mu.Lock()
@@ -149,10 +149,10 @@ func (g *guard) readAgain(list []*guarded) {
 // their TTL. It revokes them in the background, because a move or a release may be under way.
 func (g *guard) reportLoss(l *kit.Life) {
 	l.Lose()
-	g.revocations.add(l.Data.(*lockedKey))
+	g.revocations.add(l.Data.(*boundKey))
 }
 
-func (g *guard) dropLeases(list []*lockedKey) {
+func (g *guard) dropLeases(list []*boundKey) {
 	for _, k := range list {
 		k.mu.Lock()
 		g.b.dropLeases(k)
@@ -161,7 +161,7 @@ func (g *guard) dropLeases(list []*lockedKey) {
 }
 
 // noteWrite records that a client has written the key of k at a revision.
-func (g *guard) noteWrite(k *lockedKey, at int64) {
+func (g *guard) noteWrite(k *boundKey, at int64) {
 	k.noteWrite(at)
 	if k.isRebound() {
 		g.rebound.add(k)
@@ -171,7 +171,7 @@ func (g *guard) noteWrite(k *lockedKey, at int64) {
 // rebind renews locks whose last renewal came after another client had bound the key to its lease: it extended an etcd
 // lease without a key. The renewal binds the key to a lease of this client. Locks without such a renewal are left
 // alone, because the other client may have shortened the TTL.
-func (g *guard) rebind(list []*lockedKey) {
+func (g *guard) rebind(list []*boundKey) {
 	for _, k := range list {
 		k.mu.Lock()
 		l, at := k.lease, k.written.Load()

@@ -61,7 +61,7 @@ func TestLookThatFailedIsMadeAgain(t *testing.T) {
 		b.watches.started = true // without a stream: they report nothing
 		b.guard = newGuard(b)
 		const ttl = time.Hour
-		h := &lockedKey{contender: contender{"k", 1}, modified: 1}
+		h := &boundKey{contender: contender{"k", 1}, modified: 1}
 		l, err := b.leases.Grant(t.Context(), req("k", ttl), kit.Grant{Token: 1, Sent: time.Now(), TTL: ttl, Data: h})
 		if err != nil {
 			t.Fatal(err)

@@ -91,7 +91,7 @@ func ownKey(t testing.TB, c *clientv3.Client, owner string) string {
 func watched(t testing.TB, b *Backend, leases ...backend.Lease) {
 	t.Helper()
 	for _, l := range leases {
-		h := l.(*kit.Life).Data.(*lockedKey)
+		h := l.(*kit.Life).Data.(*boundKey)
 		until(t, soon, "the guard watches the key", func() bool {
 			b.guard.mu.Lock()
 			defer b.guard.mu.Unlock()

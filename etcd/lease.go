@@ -8,21 +8,25 @@ import (
 	"sync/atomic"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A lockedKey is the Data of a lock's Life: the key, and the etcd lease to which the key is bound.
-type lockedKey struct {
-	name      string // of the contender, reused after the release; empty if another client chose the name
-	contender contender
+// A boundKey is a contender's key, and the etcd lease to which the key is bound. An attempt owns it until the key is
+// granted. Then it is the Data of the lock's Life.
+type boundKey struct {
+	name      string    // of the contender, reused after the release; empty if another client chose the name
+	contender contender // created is 0 before the key is found on the servers
 	guarded   guarded
 
-	// mu is locked during a move to another lease and during a release. A renewal does not wait for either.
+	// mu is locked, once the key is granted, during a move to another lease and during a release. A renewal does not wait
+	// for either.
 	mu       sync.Mutex
-	lease    *lease // nil once the key is released or deleted
+	lease    *lease // nil before a lease is checked out, and once the key is released or deleted
 	modified int64  // the revision of the latest write that this client has made, or allowed for
-	// Leases to which a move without a reply may have bound the key.
+	// Other leases to which a request without a reply may have bound the key, or may yet bind it.
 	unconfirmed []*lease
 	// unsure means that a write of the key, or a release, got no reply. The write may arrive after the release.
 	unsure bool
@@ -31,7 +35,7 @@ type lockedKey struct {
 }
 
 // noteWrite records that a client has written the key at a revision.
-func (k *lockedKey) noteWrite(at int64) {
+func (k *boundKey) noteWrite(at int64) {
 	for old := k.written.Load(); old < at && !k.written.CompareAndSwap(old, at); {
 		old = k.written.Load()
 	}
@@ -39,7 +43,7 @@ func (k *lockedKey) noteWrite(at int64) {
 
 // isRebound reports whether another client may have bound the key to a lease of its own. It reports false during a move
 // or a release, which detect that themselves.
-func (k *lockedKey) isRebound() bool {
+func (k *boundKey) isRebound() bool {
 	if !k.mu.TryLock() {
 		return false
 	}
@@ -71,7 +75,7 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 // of the key, or an earlier release, got no reply, it also revokes the lease, which makes requests that are still under
 // way fail.
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
-	b, k := q.b, l.Data.(*lockedKey)
+	b, k := q.b, l.Data.(*boundKey)
 	b.guard.stop(k)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -104,10 +108,16 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return err
 }
 
-// deleteOwnKey deletes the key of a lock, and keeps the lease for the next lock, unless another client has written the
-// key. unsure is as in deleteContender. The caller has locked k.mu.
-func (b *Backend) deleteOwnKey(ctx context.Context, k *lockedKey) (deleted, unsure bool, err error) {
-	deleted, unsure, err = b.deleteContender(ctx, k.contender.key, k.modified)
+// deleteOwnKey deletes a key, and keeps the lease for the next lock, unless the key was written after k.modified: a
+// Resume may have bound the key to another client's lease. unsure means that an earlier request got no reply, and may
+// have deleted the key.
+func (b *Backend) deleteOwnKey(ctx context.Context, k *boundKey) (deleted, unsure bool, err error) {
+	key := k.contender.key
+	unsure, err = b.repeat(ctx, func(ctx context.Context) error {
+		resp, err := b.kv.Txn(ctx).If(unmodified(key, k.modified)).Then(clientv3.OpDelete(key)).Commit()
+		deleted = err == nil && resp.Succeeded
+		return err
+	})
 	switch {
 	case err != nil:
 		k.unsure = true
@@ -122,13 +132,13 @@ func (b *Backend) deleteOwnKey(ctx context.Context, k *lockedKey) (deleted, unsu
 }
 
 // dropLeases revokes, in the background, the leases of a lock whose key was deleted. The caller has locked k.mu.
-func (b *Backend) dropLeases(k *lockedKey) {
+func (b *Backend) dropLeases(k *boundKey) {
 	b.pool.revokeLater(append(k.unconfirmed, k.lease)...)
 	k.lease, k.unconfirmed = nil, nil
 }
 
 // revokeLeases revokes every lease of this client to which the key may be bound. The caller has locked k.mu.
-func (b *Backend) revokeLeases(ctx context.Context, k *lockedKey) error {
+func (b *Backend) revokeLeases(ctx context.Context, k *boundKey) error {
 	k.unsure = true
 	for _, l := range append(k.unconfirmed, k.lease) {
 		if err := b.pool.revoke(ctx, l); err != nil {
@@ -144,7 +154,7 @@ var errReleasing = errors.New("the lease is being released")
 
 // leaseFor returns the lease whose renewal extends the lock by ttl. It returns nil if the lock must move to another
 // lease.
-func (k *lockedKey) leaseFor(ttl time.Duration) (*lease, error) {
+func (k *boundKey) leaseFor(ttl time.Duration) (*lease, error) {
 	if !k.mu.TryLock() {
 		return nil, errReleasing
 	}
@@ -165,7 +175,7 @@ func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Dur
 	all := make([]*extension, len(lives))
 	var renewed, moving []*extension
 	for i, l := range lives {
-		e := &extension{key: l.Data.(*lockedKey), owner: l.Owner(), ttl: ttls[i]}
+		e := &extension{key: l.Data.(*boundKey), owner: l.Owner(), ttl: ttls[i]}
 		all[i] = e
 		if e.from, e.err = e.key.leaseFor(e.ttl); e.err != nil {
 			continue

@@ -103,7 +103,7 @@ func TestKeptLeasesDoNotWaitForChanges(t *testing.T) {
 	if last := len(errs) - 1; errs[0] == nil || errs[last] != nil {
 		t.Errorf("a change without an answer: %v; a renewal: %v", errs[0], errs[last])
 	}
-	main := kept.(*kit.Life).Data.(*lockedKey).lease
+	main := kept.(*kit.Life).Data.(*boundKey).lease
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
 	if took := main.renewed.Sub(begun); took < 0 || took > patience*3/4 {
@@ -133,7 +133,7 @@ func TestBatchTriesOtherStreams(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 		const ttl, rounds = time.Hour, 4
 		l, err := b.leases.Grant(t.Context(), req("k", ttl), kit.Grant{Token: 1, Sent: time.Now(), TTL: ttl,
-			Data: &lockedKey{lease: &lease{id: 1, lockTTL: ttl, ttl: ttl + extraTTL, ended: make(chan struct{})}}})
+			Data: &boundKey{lease: &lease{id: 1, lockTTL: ttl, ttl: ttl + extraTTL, ended: make(chan struct{})}}})
 		if err != nil {
 			t.Fatal(err)
 		}

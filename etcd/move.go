@@ -15,7 +15,7 @@ import (
 // is needed because etcd cannot change a lease's TTL, and because no lock stays on a lease that an earlier leader
 // knows. A move keeps the key and its creation revision, which is the token.
 type extension struct {
-	key   *lockedKey // the caller of move has locked key.mu
+	key   *boundKey // the caller of move owns key, or has locked key.mu
 	owner string
 	ttl   time.Duration
 	from  *lease // to renew
@@ -103,7 +103,7 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 }
 
 // mayBeBoundTo reports whether a request of this client may have bound the key to a lease. The caller has locked k.mu.
-func (k *lockedKey) mayBeBoundTo(id int64) bool {
+func (k *boundKey) mayBeBoundTo(id int64) bool {
 	return slices.ContainsFunc(append(k.unconfirmed, k.lease), func(l *lease) bool { return l != nil && l.id == id })
 }
 

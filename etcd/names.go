@@ -123,18 +123,6 @@ func (c contender) exists() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(c.key), "=", c.created)
 }
 
-// deleteContender deletes a contender's key if it was last written at the revision modified, and reports whether it
-// did. A Resume may have bound the key to another client's lease since. unsure means that an earlier request got no
-// reply, and may have deleted the key.
-func (b *Backend) deleteContender(ctx context.Context, key string, modified int64) (deleted, unsure bool, err error) {
-	unsure, err = b.repeat(ctx, func(ctx context.Context) error {
-		resp, err := b.kv.Txn(ctx).If(unmodified(key, modified)).Then(clientv3.OpDelete(key)).Commit()
-		deleted = err == nil && resp.Succeeded
-		return err
-	})
-	return deleted, unsure, err
-}
-
 // lastWrites returns the revision of each contender's latest write, or 0 if its key does not exist, as of the revision
 // at, or of the present if at is 0. It also returns the server's revision when it replied.
 func (b *Backend) lastWrites(

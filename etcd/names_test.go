@@ -62,7 +62,7 @@ func TestUsedNameIsAnotherContender(t *testing.T) {
 	// the waiter.
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	release(t, l)
-	name := l.(*kit.Life).Data.(*lockedKey).name
+	name := l.(*kit.Life).Data.(*boundKey).name
 	behind := queueUp(t, b, waiting("k", ttl), 1)
 	if resp, err := raw(t, s.Addr).Get(t.Context(), b.options.prefix("k")+name); err != nil || resp.Count != 1 {
 		t.Fatalf("the name was not used again: the test proves nothing (%v)", err)

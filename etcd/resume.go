@@ -27,7 +27,7 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (backend.Lease,
 	if held == nil || isShared(held.Key) != r.Shared {
 		return nil, backend.ErrLost
 	}
-	k := &lockedKey{contender: contenderOf(held), modified: held.ModRevision}
+	k := &boundKey{contender: contenderOf(held), modified: held.ModRevision}
 	e := &extension{key: k, owner: r.Owner, ttl: b.guarantees.Round(r.TTL), foreign: foreignLease(held.Lease)}
 	sent := time.Now()
 	if b.move(ctx, []*extension{e}); e.err != nil {

@@ -68,7 +68,7 @@ func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	main := l.(*kit.Life).Data.(*lockedKey).lease
+	main := l.(*kit.Life).Data.(*boundKey).lease
 	revoke(own)
 	if err := b.pool.renew(t.Context(), soon, main)[0]; err != nil || lying.lies.Load() == 0 {
 		t.Fatalf("the renewal of a lease that is gone: %v: the test proves nothing", err)

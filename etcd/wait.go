@@ -72,7 +72,7 @@ func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
 // not queue either if a place needs a different lease than the lock.
 func (a *attempt) step(ctx context.Context) (backend.Lease, error) {
 	switch {
-	case a.created != 0:
+	case a.contender.created != 0:
 		return a.checkTurn(ctx)
 	case a.mustQueue || a.b.busyLately() && a.placeClass() == a.ttl:
 		return a.enqueue(ctx)
@@ -101,8 +101,8 @@ func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
 	l, busy, err := a.putIfFree(ctx, a.placeClass(), func() []clientv3.Op {
 		return []clientv3.Op{
 			// A delayed copy must not change the key.
-			clientv3.OpTxn([]clientv3.Cmp{missing(a.key)}, []clientv3.Op{a.put()}, nil),
-			clientv3.OpGet(a.key),
+			clientv3.OpTxn([]clientv3.Cmp{missing(a.contender.key)}, []clientv3.Op{a.put()}, nil),
+			clientv3.OpGet(a.contender.key),
 			a.rivals.get(clientv3.SortDescend, clientv3.WithLimit(2), clientv3.WithKeysOnly()),
 		}
 	})
@@ -110,11 +110,11 @@ func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
 		return l, err
 	}
 	a.b.lastBusy.Store(time.Now().UnixNano())
-	own, last := busy.keys(1)[0], busy.keys(2)
-	a.created, a.modified = own.CreateRevision, own.ModRevision
+	own, last := keysRead(busy, 1)[0], keysRead(busy, 2)
+	a.contender.created, a.modified = own.CreateRevision, own.ModRevision
 	a.place = position{at: busy.Header.Revision}
 	for _, rival := range last {
-		if rival.CreateRevision < a.created { // not this attempt, nor a rival behind an earlier copy of it
+		if rival.CreateRevision < a.contender.created { // not this attempt, nor a rival behind an earlier copy of it
 			a.place.predecessor = contenderOf(rival)
 			break
 		}
@@ -128,27 +128,27 @@ func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
 // at one revision, none is ahead at any later revision, as long as the place exists. The client knows when the place's
 // lease ends.
 func (a *attempt) checkTurn(ctx context.Context) (backend.Lease, error) {
-	refreshed := a.refreshStale(ctx)
-	sent := time.Now()
+	a.refreshStale(ctx)
+	a.sent = time.Now()
 	resp, err := a.b.readAt(ctx, a.place.at,
-		clientv3.OpGet(a.key),
+		clientv3.OpGet(a.contender.key),
 		a.rivals.get(clientv3.SortDescend, clientv3.WithLimit(1), clientv3.WithKeysOnly(),
-			clientv3.WithMaxCreateRev(a.created-1)))
+			clientv3.WithMaxCreateRev(a.contender.created-1)))
 	if err != nil {
 		return nil, err
 	}
 	a.place = position{at: cmp.Or(a.place.at, resp.Header.Revision)}
-	own, before := resp.Responses[0].GetResponseRange().Kvs, resp.Responses[1].GetResponseRange().Kvs
+	own, before := keysRead(resp, 0), keysRead(resp, 1)
 	switch {
-	case !(contender{a.key, a.created}).isIn(own):
+	case !a.contender.isIn(own):
 		a.b.pool.revokeLater(a.lease)
-		a.lease, a.created = nil, 0
+		a.lease, a.contender.created = nil, 0
 		return nil, backend.ErrLost
 	case len(before) > 0:
 		a.place.predecessor = contenderOf(before[0])
 		return nil, nil
 	}
-	return a.grant(ctx, found(sent, own[0]), refreshed)
+	return a.grant(ctx, own[0].CreateRevision, own[0].ModRevision, own[0].Lease)
 }
 
 // awaitTurn waits until the predecessor may have been deleted.
@@ -204,7 +204,7 @@ func (a *attempt) watchPredecessor(ctx context.Context, p position) (deletedAt i
 				continue // the predecessor was read at or after the revision at which the watch began
 			}
 		case <-reread.C:
-			list = append(list, contender{a.key, a.created})
+			list = append(list, a.contender)
 			reread.Reset(recheck + rand.N(recheck/2))
 		}
 		if writes, _, err := a.b.lastWrites(ctx, at, list...); err != nil || slices.Contains(writes, 0) {
@@ -230,5 +230,5 @@ func (a *attempt) renewPlace(ctx context.Context) error {
 			return nil // a failed renewal is soon repeated; lease.ended reports the end of the lease
 		}
 	}
-	return a.move(ctx, a.lockedKey(a.created, a.modified), a.lease.lockTTL)
+	return a.move(ctx, a.lease.lockTTL)
 }
