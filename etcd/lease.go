@@ -190,18 +190,17 @@ func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Dur
 	var moves sync.WaitGroup // concurrent with the renewals, because either may hang
 	moves.Go(func() { b.moveHeld(ctx, moving) })
 	b.renewHeld(ctx, renewed)
-	var stale, lost []*extension
+	var again []*extension
 	for _, e := range renewed {
-		switch {
-		case e.err == nil && (b.pool.isStale(e.from) || e.key.isRebound()) || errors.Is(e.err, errThroughProxy):
-			// A new leader has renewed the lease, another client has bound the key to its lease, or a proxy would renew.
+		// Move the lock if a new leader has renewed the lease, a proxy would renew it, or another client has resumed the
+		// lock: that client has bound the key to its own lease, and may have ended this one.
+		if e.err == nil && (b.pool.isStale(e.from) || e.key.isRebound()) ||
+			errors.Is(e.err, errThroughProxy) || errors.Is(e.err, backend.ErrLost) {
 			e.err = errNoAnswer
-			stale = append(stale, e)
-		case errors.Is(e.err, backend.ErrLost):
-			lost = append(lost, e)
+			again = append(again, e)
 		}
 	}
-	b.moveHeld(ctx, append(stale, b.resumed(ctx, lost)...))
+	b.moveHeld(ctx, again)
 	moves.Wait()
 	errs := make([]error, len(all))
 	for i, e := range all {
@@ -232,28 +231,6 @@ func (b *Backend) renewHeld(ctx context.Context, list []*extension) {
 		}
 		list = again
 	}
-}
-
-// resumed returns the locks in lost whose keys still exist: their leases have ended because another client resumed the
-// locks.
-func (b *Backend) resumed(ctx context.Context, lost []*extension) (list []*extension) {
-	for some := range slices.Chunk(lost, readsAtOnce) {
-		keys := make([]contender, len(some))
-		for i, e := range some {
-			keys[i] = e.key.contender
-		}
-		writes, _, err := b.lastWrites(ctx, 0, keys...)
-		for i, e := range some {
-			switch {
-			case err != nil:
-				e.err = err
-			case writes[i] != 0:
-				e.err = errNoAnswer
-				list = append(list, e)
-			}
-		}
-	}
-	return list
 }
 
 // moveHeld moves locks to other leases, up to movesPerRequest in one transaction. It skips locks that are being
