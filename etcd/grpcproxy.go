@@ -15,16 +15,15 @@ import (
 // new leases instead.
 var errThroughProxy = errors.New("etcd grpc-proxy answers renewals by itself")
 
-// directLeases is a LeaseClient whose renewal streams fail with errThroughProxy if they lead to a proxy.
-//
-// Each stream begins with the renewal of a lease that does not exist. A server replies in order, and to this renewal
-// with a TTL of 0. A proxy replies with the remaining time that its server reports, -1, and may reply to other renewals
-// first.
+// directLeases is a LeaseClient that opens renewal streams to servers only. A stream to a proxy fails with
+// errThroughProxy.
 type directLeases struct {
 	pb.LeaseClient
 	proxied *atomic.Bool // set by the first stream to a proxy, and never reset
 }
 
+// LeaseKeepAlive opens a stream, and renews a lease that does not exist. A server replies with a TTL of 0. A proxy
+// replies with the remaining time that its server reports, which is -1.
 func (c directLeases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (
 	pb.Lease_LeaseKeepAliveClient, error,
 ) {
@@ -35,29 +34,13 @@ func (c directLeases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOptio
 	if err != nil {
 		return nil, err
 	}
-	d := &directStream{s, c.proxied, newLeaseID()}
-	return d, d.Send(&pb.LeaseKeepAliveRequest{ID: d.missing})
-}
-
-type directStream struct {
-	pb.Lease_LeaseKeepAliveClient
-	proxied *atomic.Bool
-	missing int64 // the lease that does not exist; 0 after the reply
-}
-
-func (s *directStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
-	if s.missing != 0 {
-		resp, err := s.Lease_LeaseKeepAliveClient.Recv()
-		if err != nil {
-			return nil, err
-		}
-		if resp.ID != s.missing || resp.TTL < 0 {
-			s.proxied.Store(true)
-			return nil, errThroughProxy
-		}
-		s.missing = 0
+	_ = s.Send(&pb.LeaseKeepAliveRequest{ID: newLeaseID()}) // after an error, Recv returns the reason
+	resp, err := s.Recv()
+	if err == nil && resp.TTL < 0 {
+		c.proxied.Store(true)
+		err = errThroughProxy
 	}
-	return s.Lease_LeaseKeepAliveClient.Recv()
+	return s, err
 }
 
 // findProxy detects whether requests go through a proxy, and sets b.proxied if they do.
