@@ -13,7 +13,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -318,20 +317,16 @@ func (p *pool) patience(l *lease) time.Duration {
 }
 
 // refresh renews one lease, and returns when the answered request was sent. ErrLost means that the lease has ended.
-// Each attempt after a failure opens a new stream, which also logs in again.
 func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error) {
-	end := time.Now().Add(p.b.options.Timeout)
-	pause := kit.Pause{Min: leastPause, Max: mostPause}
-	for {
+	_, err = p.b.repeat(ctx, func(ctx context.Context) error {
 		sent = time.Now()
-		err = p.renew(ctx, p.patience(l), l)[0]
-		if again := passing(err) || rejectsToken(err); !again || sent.After(end) {
-			return sent, unavailable(err)
+		err := p.renew(ctx, p.patience(l), l)[0]
+		if rejectsToken(err) { // the next attempt opens a new stream, which logs in again
+			err = fmt.Errorf("%w: %v", errNoAnswer, err)
 		}
-		if serr := kit.Sleep(ctx, pause.Next(0)); serr != nil {
-			return sent, kit.ContextError(ctx, err)
-		}
-	}
+		return err
+	})
+	return sent, err
 }
 
 // renew renews leases once. ErrLost means that the lease has ended.
