@@ -108,7 +108,7 @@ func TestAbandonedLeasesAreGivenUp(t *testing.T) {
 		for range 10 {
 			r := req("k", ttl)
 			a := &attempt{b: b, r: r, ttl: ttl}
-			a.revokeInBackground(&lease{id: newLeaseID(), lockTTL: ttl, ttl: ttl + extraTTL, ended: make(chan struct{})})
+			a.revokeInBackground(&lease{id: newLeaseID(), lockTTL: ttl, ttl: ttl + extraTTL})
 			time.Sleep(rand.N(time.Second))
 		}
 		time.Sleep(ttl - 15*time.Second)
@@ -128,7 +128,7 @@ func TestDroppedLeasesAreGivenUp(t *testing.T) {
 		dead := &deadLeases{}
 		b.leaseClient = dead
 		for range 100 {
-			b.pool.revokeLater(&lease{id: newLeaseID(), ttl: time.Hour, renewed: time.Now(), ended: make(chan struct{})})
+			b.pool.revokeLater(&lease{id: newLeaseID(), ttl: time.Hour, renewed: time.Now()})
 			time.Sleep(b.options.Timeout / 100)
 		}
 		time.Sleep(3 * b.options.Timeout)

@@ -133,7 +133,7 @@ func TestBatchTriesOtherStreams(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 		const ttl, rounds = time.Hour, 4
 		l, err := b.leases.Grant(t.Context(), req("k", ttl), kit.Grant{Token: 1, Sent: time.Now(), TTL: ttl,
-			Data: &boundKey{lease: &lease{id: 1, lockTTL: ttl, ttl: ttl + extraTTL, ended: make(chan struct{})}}})
+			Data: &boundKey{lease: &lease{id: 1, lockTTL: ttl, ttl: ttl + extraTTL}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -94,7 +94,7 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 			continue
 		}
 		if e.foreign = nil; !k.mayBeBoundTo(kvs[0].Lease) {
-			e.foreign = foreignLease(kvs[0].Lease)
+			e.foreign = &lease{id: kvs[0].Lease}
 		}
 		e.err = errNoAnswer
 		again = append(again, e)
@@ -106,9 +106,6 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 func (k *boundKey) mayBeBoundTo(id int64) bool {
 	return slices.ContainsFunc(append(k.unconfirmed, k.lease), func(l *lease) bool { return l != nil && l.id == id })
 }
-
-// foreignLease returns another client's lease, for revokeLater.
-func foreignLease(id int64) *lease { return &lease{id: id, ended: make(chan struct{})} }
 
 // finishMove makes e.to the lease of the key, and returns the other leases to the pool or revokes them. The caller has
 // locked k.mu.

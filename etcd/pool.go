@@ -51,20 +51,12 @@ type lease struct {
 	renewed   time.Time // just before the request that granted or last renewed it
 	renewedAt int64     // the server's revision just before the last renewal; 0 without one
 	discarded time.Time // when it was queued for revocation; zero if it was not
-	hasEnded  bool
-	ended     chan struct{} // closed when the server has reported that the lease does not exist
+	ended     bool      // the server has reported that the lease does not exist
 }
 
 // coversLocked reports whether the lease outlives a lock whose request was sent at sent.
 func (l *lease) coversLocked(sent time.Time) bool {
-	return !l.hasEnded && !sent.Add(l.lockTTL).After(l.renewed.Add(l.ttl-clockMargin))
-}
-
-func (l *lease) endLocked() {
-	if !l.hasEnded {
-		l.hasEnded = true
-		close(l.ended)
-	}
+	return !l.ended && !sent.Add(l.lockTTL).After(l.renewed.Add(l.ttl-clockMargin))
 }
 
 // A pool keeps granted leases that are not in use, by the TTL of the locks that may use them. It does not renew them: a
@@ -120,7 +112,7 @@ func (p *pool) checkOutIdleLocked(class time.Duration) *lease {
 // usableLocked reports whether a lock may use l, after a renewal if necessary. Through a proxy, leases cannot be
 // renewed.
 func (p *pool) usableLocked(l *lease, now time.Time) bool {
-	return !l.hasEnded && !l.stale && now.Before(l.renewed.Add(l.ttl/2)) && (!p.b.proxied.Load() || l.coversLocked(now))
+	return !l.ended && !l.stale && now.Before(l.renewed.Add(l.ttl/2)) && (!p.b.proxied.Load() || l.coversLocked(now))
 }
 
 // prepare grants a lease in advance and adds it to the pool.
@@ -142,7 +134,7 @@ func (p *pool) checkIn(l *lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case l.hasEnded:
+	case l.ended:
 	case p.closed || len(p.idle[l.lockTTL]) >= mostIdle || !p.usableLocked(l, time.Now()):
 		p.discardLocked(l)
 	default:
@@ -169,7 +161,7 @@ func (p *pool) revokeLater(leases ...*lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range leases {
-		if l != nil && !l.hasEnded {
+		if l != nil && !l.ended {
 			p.discardLocked(l)
 		}
 	}
@@ -220,7 +212,7 @@ func (p *pool) request(ctx context.Context, ttl time.Duration) (*lease, error) {
 	var l *lease
 	var unconfirmed []*lease
 	_, err := p.b.repeat(ctx, func(ctx context.Context) error {
-		l = &lease{id: newLeaseID(), ttl: ttl, ended: make(chan struct{}), renewed: time.Now()}
+		l = &lease{id: newLeaseID(), ttl: ttl, renewed: time.Now()}
 		before := p.noteTerm(0)
 		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(ttl / time.Second)})
 		switch {
@@ -254,7 +246,7 @@ func (p *pool) revoke(ctx context.Context, l *lease) error {
 	err := p.b.revoke(ctx, l.id)
 	if err == nil {
 		p.mu.Lock()
-		l.endLocked()
+		l.ended = true
 		p.mu.Unlock()
 	}
 	return err
@@ -348,13 +340,13 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 		case r.err != nil:
 			errs[i] = r.err
 		case r.seconds == 0:
-			l.endLocked()
+			l.ended = true
 			errs[i] = backend.ErrLost
 		case r.term == l.lastTerm && !answered.Before(l.renewed.Add(l.ttl)):
 			// The lease may have expired before the reply: old servers confirm renewals of leases that they are ending. This
 			// does not apply to a new leader, which has given the lease its full TTL.
 			p.discardLocked(l)
-			l.endLocked()
+			l.ended = true
 			errs[i] = backend.ErrLost
 		case time.Duration(r.seconds)*time.Second >= l.ttl && sent.After(l.renewed):
 			l.renewed, l.lastTerm, l.renewedAt = sent, r.term, r.revision

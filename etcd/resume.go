@@ -28,7 +28,7 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (backend.Lease,
 		return nil, backend.ErrLost
 	}
 	k := &boundKey{contender: contenderOf(held), modified: held.ModRevision}
-	e := &extension{key: k, owner: r.Owner, ttl: b.guarantees.Round(r.TTL), foreign: foreignLease(held.Lease)}
+	e := &extension{key: k, owner: r.Owner, ttl: b.guarantees.Round(r.TTL), foreign: &lease{id: held.Lease}}
 	sent := time.Now()
 	if b.move(ctx, []*extension{e}); e.err != nil {
 		return nil, e.err

@@ -98,7 +98,7 @@ func TestRenewalAnsweredTooLate(t *testing.T) {
 	for name, newLeader := range map[string]bool{"the same leader": false, "a new leader": true} {
 		inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 			const ttl = 10 * time.Second
-			l := &lease{id: 1, lockTTL: ttl, ttl: ttl + extraTTL, ended: make(chan struct{}), renewed: time.Now(), term: 7,
+			l := &lease{id: 1, lockTTL: ttl, ttl: ttl + extraTTL, renewed: time.Now(), term: 7,
 				lastTerm: 7}
 			term := l.term
 			if newLeader {

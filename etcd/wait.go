@@ -189,8 +189,6 @@ func (a *attempt) watchPredecessor(ctx context.Context, p position) (deletedAt i
 		select {
 		case at := <-deleted:
 			return at, nil
-		case <-a.lease.ended:
-			return 0, backend.ErrLost
 		case <-ctx.Done():
 			return 0, kit.ContextError(ctx, nil)
 		case <-renewal.C:
@@ -222,12 +220,15 @@ func (a *attempt) untilRenewal() time.Duration {
 }
 
 // renewPlace renews the lease of the place. Through a proxy, which does not renew leases reliably, it binds the place
-// to a new lease instead; ErrLost then means that the place is lost.
+// to a new lease instead. ErrLost means that the place is lost.
 func (a *attempt) renewPlace(ctx context.Context) error {
 	p := a.b.pool
 	if !a.b.proxied.Load() {
-		if err := p.renew(ctx, p.patience(a.lease), a.lease)[0]; !errors.Is(err, errThroughProxy) {
-			return nil // a failed renewal is soon repeated; lease.ended reports the end of the lease
+		switch err := p.renew(ctx, p.patience(a.lease), a.lease)[0]; {
+		case errors.Is(err, backend.ErrLost):
+			return err
+		case !errors.Is(err, errThroughProxy):
+			return nil // a failed renewal is soon repeated
 		}
 	}
 	return a.move(ctx, a.lease.lockTTL)
