@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -21,15 +22,13 @@ const (
 type guard struct {
 	b *Backend
 
-	mu          sync.Mutex
-	unread      backlog[*guarded]  // locks whose keys may have been deleted without an event
-	revocations backlog[*boundKey] // locks whose leases must be revoked
-	rebound     backlog[*boundKey] // locks whose keys another client may have bound to its lease
+	mu     sync.Mutex
+	unread backlog[*boundKey] // keys that may have been deleted without an event
 }
 
 // A guarded is the guard's state of a lock. guard.mu guards it.
 type guarded struct {
-	life    *kit.Life
+	life    *kit.Life   // set by start, and never changed
 	timer   *time.Timer // starts the watch; after a failed read, starts the next read
 	watch   *watch      // nil before the watch begins
 	since   int64       // the latest revision at which the key is known to have existed
@@ -38,9 +37,7 @@ type guarded struct {
 
 func newGuard(b *Backend) *guard {
 	g := &guard{b: b}
-	g.unread = backlog[*guarded]{leases: b.leases, process: g.read}
-	g.revocations = backlog[*boundKey]{leases: b.leases, process: g.dropLeases}
-	g.rebound = backlog[*boundKey]{leases: b.leases, process: g.rebind}
+	g.unread = backlog[*boundKey]{leases: b.leases, process: g.read}
 	return g
 }
 
@@ -48,63 +45,53 @@ func newGuard(b *Backend) *guard {
 func (g *guard) start(l *kit.Life, k *boundKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	e := &k.guarded
-	e.life, e.since = l, k.modified
-	e.timer = time.AfterFunc(guardAfter, func() { g.watch(k) })
+	k.guarded.life, k.guarded.since = l, k.modified
+	k.guarded.timer = time.AfterFunc(guardAfter, func() { g.watch(k) })
 }
 
 // stop stops guarding a lock.
 func (g *guard) stop(k *boundKey) {
-	e := &k.guarded
 	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := &k.guarded
 	e.stopped = true
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	w := e.watch
-	e.watch = nil
-	g.mu.Unlock()
-	if w != nil {
-		g.b.watches.stop(w)
+	if e.watch != nil {
+		g.b.watches.stop(e.watch)
 	}
 }
 
 func (g *guard) watch(k *boundKey) {
-	if g.b.leases.Closed() {
-		return
-	}
-	e := &k.guarded
-	w := g.b.watches.add(&watch{contender: k.contender,
-		created: func(from int64) { g.readIfMissed(e, from) },
-		written: func(at int64) { g.noteWrite(k, at) },
-		deleted: func(int64) { g.reportLoss(e.life) },
-	})
+	k.guarded.life.OnLost(func() { g.stop(k) })
 	g.mu.Lock()
-	e.watch = w
-	stopped := e.stopped
-	g.mu.Unlock()
-	if stopped {
-		g.b.watches.stop(w)
+	defer g.mu.Unlock()
+	if k.guarded.stopped {
 		return
 	}
-	e.life.OnLost(func() { g.stop(k) })
+	k.guarded.watch = g.b.watches.add(&watch{contender: k.contender,
+		created: func(from int64) { g.readIfMissed(k, from) },
+		written: func(at int64) { g.noteWrite(k, at) },
+		deleted: func(int64) { g.reportLoss(k) },
+	})
 }
 
 // readIfMissed reads a key in the background if the key may have been deleted before its watch began. from is the
 // revision at which the watch began, 0 if unknown.
-func (g *guard) readIfMissed(e *guarded, from int64) {
+func (g *guard) readIfMissed(k *boundKey, from int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !e.stopped && (from == 0 || from > e.since) {
-		g.unread.add(e)
+	if !k.guarded.stopped && (from == 0 || from > k.guarded.since) {
+		g.unread.add(k)
 	}
 }
 
-func (g *guard) read(list []*guarded) {
+func (g *guard) read(list []*boundKey) {
 	for some := range slices.Chunk(list, readsAtOnce) {
 		keys := make([]contender, len(some))
-		for i, e := range some {
-			keys[i] = e.life.Data.(*boundKey).contender
+		for i, k := range some {
+			keys[i] = k.contender
 		}
 		writes, at, err := g.b.lastWrites(g.b.leases.Base(), 0, keys...)
 		if err != nil {
@@ -117,16 +104,16 @@ func (g *guard) read(list []*guarded) {
 			}
 			continue
 		}
-		for i, e := range some {
+		for i, k := range some {
 			if writes[i] == 0 {
-				g.reportLoss(e.life)
+				g.reportLoss(k)
 			} else {
-				g.noteWrite(e.life.Data.(*boundKey), writes[i])
+				g.noteWrite(k, writes[i])
 			}
 		}
 		g.mu.Lock()
-		for _, e := range some {
-			e.since = at
+		for _, k := range some {
+			k.guarded.since = at
 		}
 		g.mu.Unlock()
 	}
@@ -134,55 +121,45 @@ func (g *guard) read(list []*guarded) {
 
 // readAgain repeats a failed read after a while. Nothing else would detect that a key is deleted: its watch may have
 // begun too late, and renewals of the lease succeed.
-func (g *guard) readAgain(list []*guarded) {
+func (g *guard) readAgain(list []*boundKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, e := range list {
-		if !e.stopped {
-			e.timer.Stop() // one timer, however often the stream breaks
-			e.timer = time.AfterFunc(recheck, func() { g.readIfMissed(e, 0) })
+	for _, k := range list {
+		if !k.guarded.stopped {
+			k.guarded.timer.Stop() // one timer, however often the stream breaks
+			k.guarded.timer = time.AfterFunc(recheck, func() { g.readIfMissed(k, 0) })
 		}
 	}
 }
 
 // reportLoss ends a lock whose key was deleted. It also revokes the lock's etcd leases, which would otherwise live for
 // their TTL. It revokes them in the background, because a move or a release may be under way.
-func (g *guard) reportLoss(l *kit.Life) {
-	l.Lose()
-	g.revocations.add(l.Data.(*boundKey))
-}
-
-func (g *guard) dropLeases(list []*boundKey) {
-	for _, k := range list {
+func (g *guard) reportLoss(k *boundKey) {
+	k.guarded.life.Lose()
+	g.b.leases.Go(func(context.Context) {
 		k.mu.Lock()
+		defer k.mu.Unlock()
 		g.b.dropLeases(k)
-		k.mu.Unlock()
-	}
+	})
 }
 
 // noteWrite records that a client has written the key of k at a revision.
 func (g *guard) noteWrite(k *boundKey, at int64) {
 	k.noteWrite(at)
 	if k.isRebound() {
-		g.rebound.add(k)
+		g.b.leases.Go(func(ctx context.Context) { g.rebind(ctx, k) })
 	}
 }
 
-// rebind renews locks whose last renewal came after another client had bound the key to its lease: it extended an etcd
-// lease without a key. The renewal binds the key to a lease of this client. Locks without such a renewal are left
+// rebind renews a lock whose last renewal came after another client had bound the key to its lease: it extended an etcd
+// lease without a key. The renewal binds the key to a lease of this client. A lock without such a renewal is left
 // alone, because the other client may have shortened the TTL.
-func (g *guard) rebind(list []*boundKey) {
-	for _, k := range list {
-		k.mu.Lock()
-		l, at := k.lease, k.written.Load()
-		due := l != nil && at > k.modified && g.b.pool.wasRenewedAfter(l, at)
-		k.mu.Unlock()
-		if !due {
-			continue
-		}
-		g.mu.Lock()
-		life := k.guarded.life
-		g.mu.Unlock()
-		_ = life.Renew(g.b.leases.Base(), l.lockTTL) // otherwise the next renewal binds the key
+func (g *guard) rebind(ctx context.Context, k *boundKey) {
+	k.mu.Lock()
+	l, at := k.lease, k.written.Load()
+	due := l != nil && at > k.modified && g.b.pool.wasRenewedAfter(l, at)
+	k.mu.Unlock()
+	if due {
+		_ = k.guarded.life.Renew(ctx, l.lockTTL) // otherwise the next renewal binds the key
 	}
 }
