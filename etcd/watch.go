@@ -166,31 +166,21 @@ func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 	case resp.Created:
 		w.created(resp.Header.GetRevision())
 	default:
-		w.noteWrites(resp.Events)
-		if at := w.deletedAt(resp.Events); at != 0 && ws.stop(w) {
+		ws.report(w, resp.Events)
+	}
+}
+
+// report calls the functions of w for the events that are about its contender. A member that lags behind also reports
+// deletions of earlier contenders with the same name.
+func (ws *watches) report(w *watch, events []*mvccpb.Event) {
+	for _, e := range events {
+		switch at := e.Kv.ModRevision; {
+		case e.Type == mvccpb.PUT && w.written != nil && e.Kv.CreateRevision == w.contender.created:
+			w.written(at)
+		case e.Type == mvccpb.DELETE && at > w.contender.created && ws.stop(w):
 			w.deleted(at)
 		}
 	}
-}
-
-// noteWrites reports the writes to the contender that are among events.
-func (w *watch) noteWrites(events []*mvccpb.Event) {
-	for _, e := range events {
-		if e.Type == mvccpb.PUT && w.written != nil && w.contender.isIn([]*mvccpb.KeyValue{e.Kv}) {
-			w.written(e.Kv.ModRevision)
-		}
-	}
-}
-
-// deletedAt returns the revision at which the contender was deleted. It returns 0 if no event is about it, because a
-// member that lags behind also reports deletions of earlier contenders with the same name.
-func (w *watch) deletedAt(events []*mvccpb.Event) int64 {
-	for _, e := range events {
-		if e.Type == mvccpb.DELETE && e.Kv.ModRevision > w.contender.created {
-			return e.Kv.ModRevision
-		}
-	}
-	return 0
 }
 
 // detectSilence probes a stream that is silent. If the stream remains silent, detectSilence cancels it: its server
