@@ -77,7 +77,6 @@ func (b *Backend) Close() (err error) {
 	if !b.leases.Close() {
 		return nil
 	}
-	b.watches.close()
 	if b.owned {
 		if err = b.client.Close(); errors.Is(err, context.Canceled) { // clientv3 reports its own cancellation
 			err = nil

@@ -53,7 +53,8 @@ func (l *lateLink) arm() {
 	l.armed, l.kept = true, nil
 }
 
-// arrives sends the request that was kept back, which must change nothing.
+// arrives waits until the lease of the request that was kept back is revoked, and sends the request. It must change
+// nothing.
 func (l *lateLink) arrives(t *testing.T, s site, c *clientv3.Client) {
 	t.Helper()
 	l.mu.Lock()
@@ -62,7 +63,9 @@ func (l *lateLink) arrives(t *testing.T, s site, c *clientv3.Client) {
 	if txn == nil {
 		t.Fatal("no request was kept back: the test proves nothing")
 	}
-	_, _ = pb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), txn) // fails if its lease does not exist
+	lease := clientv3.LeaseID(txn.Success[0].GetRequestPut().Lease)
+	until(t, soon, "the lease of the request is revoked", func() bool { return isGone(t, c, lease) })
+	_, _ = pb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), txn) // fails, because its lease does not exist
 	if n := s.countKeys(t, c); n != 0 {
 		t.Errorf("%d keys after a request that arrived late", n)
 	}
@@ -89,7 +92,6 @@ func TestLateRequestAfterRelease(t *testing.T) {
 			next = acquire(t, b, req("next", ttl)) // must not use the lease to which the late request binds the key
 		}
 		release(t, l)
-		until(t, soon, "all is released", b.leases.Idle)
 		if next != nil {
 			release(t, next)
 		}
@@ -124,7 +126,6 @@ func TestLateRequestOfWaiter(t *testing.T) {
 			release(t, granted(t, done, soon).Lease)
 		}
 		cancel()
-		until(t, soon, "all is cleaned up", b.leases.Idle)
 		link.arrives(t, s, c)
 	}
 }

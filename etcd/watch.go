@@ -41,7 +41,6 @@ type watches struct {
 	lastID  int64
 	current *watchStream
 	started bool
-	running sync.WaitGroup
 }
 
 // firstID is greater than any number that a server or proxy chooses for a watch.
@@ -72,9 +71,8 @@ func (ws *watches) add(w *watch) *watch {
 	ws.lastID++
 	w.id = ws.lastID
 	ws.list[w.id] = w
-	if !ws.started && !ws.b.leases.Closed() {
-		ws.started = true
-		ws.running.Go(ws.run)
+	if !ws.started {
+		ws.started = ws.b.leases.Go(ws.run)
 	}
 	if ws.current != nil {
 		ws.current.createLocked(w)
@@ -98,7 +96,7 @@ func (ws *watches) stop(w *watch) bool {
 }
 
 // run keeps a stream open from the first watch until Close.
-func (ws *watches) run() {
+func (ws *watches) run(context.Context) {
 	closing := ws.b.leases.Closing()
 	pause := kit.Pause{Min: leastPause, Max: time.Second}
 	for closing.Err() == nil {
@@ -122,7 +120,7 @@ func (ws *watches) serve(closing context.Context) {
 	}
 	s := newWatchStream(ws.b, stream, cancel)
 	ws.useStream(s)
-	ws.running.Go(func() { ws.detectSilence(ctx, s) })
+	ws.b.leases.Go(func(context.Context) { ws.detectSilence(ctx, s) })
 	for {
 		resp, err := stream.Recv()
 		if err != nil {
@@ -206,14 +204,6 @@ func (ws *watches) detectSilence(ctx context.Context, s *watchStream) {
 		}
 		ws.mu.Unlock()
 	}
-}
-
-// close waits for the end of the stream. Close of the Backend must have begun.
-func (ws *watches) close() {
-	ws.mu.Lock()
-	ws.started = true // from now on, a timer of the guard starts no stream
-	ws.mu.Unlock()
-	ws.running.Wait()
 }
 
 // A watchStream creates watches on one stream, and matches replies to watches.
