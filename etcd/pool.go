@@ -50,7 +50,7 @@ type lease struct {
 	lastTerm  uint64    // the term of the leader that granted or last renewed it
 	renewed   time.Time // just before the request that granted or last renewed it
 	renewedAt int64     // the server's revision just before the last renewal; 0 without one
-	discarded time.Time // when it was queued for revocation; zero if it was not
+	discarded time.Time // when it was queued for revocation, and never changed then; zero if it was not
 	ended     bool      // the server has reported that the lease does not exist
 }
 
@@ -180,15 +180,10 @@ func (p *pool) discardLocked(l *lease) {
 func (p *pool) revokeDiscarded(list []*lease) {
 	var err error
 	for _, l := range list {
-		p.mu.Lock()
-		remaining, waited := time.Until(l.renewed.Add(l.ttl)), time.Since(l.discarded)
-		p.mu.Unlock()
-		if err != nil && waited > p.b.options.Timeout {
+		if err != nil && time.Since(l.discarded) > p.b.options.Timeout {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(p.b.leases.Base(), min(max(remaining, time.Second), p.b.options.Timeout))
-		err = p.revoke(ctx, l) // after a failure, the lease expires unless somebody renews it
-		cancel()
+		err = p.revoke(p.b.leases.Base(), l) // after a failure, the lease expires unless somebody renews it
 	}
 }
 
