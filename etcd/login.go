@@ -256,30 +256,21 @@ func (b *Backend) keepLoggedIn(ctx context.Context) error {
 		return err
 	}
 	if lifetime := validity(resp.Token, begun); lifetime > 0 { // all later tokens have the same lifetime
-		err = b.logInByStream(ctx)
 		b.leases.Go(func(context.Context) { b.logInEvery(lifetime / 2) })
 	}
-	return err
+	return nil
 }
 
-// logInEvery logs in at every interval until Close begins, and soon again after a failure.
+// logInEvery logs in at once, and then at every interval until Close begins. After a failure it soon logs in again.
 func (b *Backend) logInEvery(interval time.Duration) {
 	const soonest, retry = 500 * time.Millisecond, time.Second
 	interval = max(interval, soonest)
-	for wait := interval; kit.Sleep(b.leases.Closing(), wait) == nil; {
+	for wait := time.Duration(0); kit.Sleep(b.leases.Closing(), wait) == nil; {
 		ctx, cancel := context.WithTimeout(b.leases.Closing(), b.options.Timeout)
-		wait = interval
-		if b.logInByStream(ctx) != nil {
+		_, err := pb.NewWatchClient(b.client.ActiveConnection()).Watch(ctx) // clientv3 logs in to open the stream
+		cancel()
+		if wait = interval; err != nil {
 			wait = min(interval, retry)
 		}
-		cancel()
 	}
-}
-
-// logInByStream makes clientv3 log in and replace its token.
-func (b *Backend) logInByStream(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // opening the stream is enough
-	_, err := pb.NewWatchClient(b.client.ActiveConnection()).Watch(ctx)
-	return err
 }
