@@ -87,12 +87,7 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	}
 	b := newBackend(client, o)
 	b.owned = true
-	return b.connect(ctx, func() error {
-		if l == nil {
-			return nil
-		}
-		return l.start(ctx, client.ActiveConnection(), b.leases)
-	})
+	return b.connect(ctx, l)
 }
 
 // New returns a Backend on a client that the application owns: Close does not close the client. Like opening by URL,
@@ -109,7 +104,7 @@ func New(ctx context.Context, client *clientv3.Client, opts *Options) (*Backend,
 	if err != nil {
 		return nil, err
 	}
-	return b.connect(ctx, func() error { return b.keepLoggedIn(ctx) })
+	return b.connect(ctx, nil)
 }
 
 // onClient returns a Backend that has made no request.
@@ -124,12 +119,17 @@ func onClient(client *clientv3.Client, opts *Options) (*Backend, error) {
 	return newBackend(client, o), nil
 }
 
-// connect connects to the servers, logs in and reads their guarantees. If a step fails, it closes b, and returns a
-// context error if ctx has ended, or ErrUnavailable if the servers could not be reached.
-func (b *Backend) connect(ctx context.Context, logIn func() error) (*Backend, error) {
+// connect connects to the servers, logs in and reads their guarantees. l is nil if the URL has no user or the client is
+// the application's. If a step fails, connect closes b, and returns a context error if ctx has ended, or ErrUnavailable
+// if the servers could not be reached.
+func (b *Backend) connect(ctx context.Context, l *login) (*Backend, error) {
 	err := b.reach(ctx)
-	if err == nil {
-		err = logIn()
+	switch {
+	case err != nil:
+	case l != nil:
+		err = l.start(ctx, b.client.ActiveConnection(), b.leases)
+	default:
+		err = b.keepLoggedIn(ctx)
 	}
 	if err == nil {
 		err = b.readGuarantees(ctx)
