@@ -68,25 +68,22 @@ func (l *login) start(ctx context.Context, conn *grpc.ClientConn, leases *kit.Le
 
 func (l *login) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-) error {
+) (err error) {
 	if l.conn == nil || method == pb.Auth_Authenticate_FullMethodName {
 		return invoke(ctx, method, req, reply, conn, opts...)
 	}
 	const attempts = 3 // the user's permissions may change between a log-in and the request
-	for n := 1; ; n++ {
-		t, err := l.valid(ctx)
-		if err != nil {
+	for range attempts {
+		var t *token
+		if t, err = l.valid(ctx); err != nil {
 			return err
 		}
-		err = invoke(t.attach(ctx), method, req, reply, conn, opts...)
-		if !rejectsToken(err) {
+		if err = invoke(t.attach(ctx), method, req, reply, conn, opts...); !rejectsToken(err) {
 			return err
 		}
 		l.discard(t)
-		if n == attempts {
-			return err
-		}
 	}
+	return err
 }
 
 func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
