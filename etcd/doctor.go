@@ -10,7 +10,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
@@ -77,12 +76,6 @@ var serverRules = []kit.Rule[*clientv3.StatusResponse]{
 		Set: "compact and defragment, or a larger --quota-backend-bytes"},
 }
 
-// refused reports whether a server refused a request because the user lacks a permission.
-func refused(err error) bool {
-	c := code(err)
-	return c == codes.PermissionDenied || c == codes.Unauthenticated || c == codes.InvalidArgument
-}
-
 // Examine implements [backend.Examiner]. It requests the status of every endpoint.
 func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err error) {
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
@@ -109,21 +102,23 @@ func (b *Backend) examineCluster(ctx context.Context) (list []backend.Finding, e
 		return nil, err
 	}
 	alarms, err := b.client.AlarmList(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		for _, a := range alarms.Alarms {
 			c.alarms = append(c.alarms, a.Alarm)
 		}
-	} else if !refused(err) {
+	case mayHaveRun(err):
 		return nil, err
-	} else {
+	default: // the user lacks a permission
 		list = append(list, kit.Unseen("", "alarms", err))
 	}
 	members, err := b.client.MemberList(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		c.members = len(slices.DeleteFunc(members.Members, func(m *pb.Member) bool { return m.IsLearner }))
-	} else if !refused(err) {
+	case mayHaveRun(err):
 		return nil, err
-	} else {
+	default:
 		list = append(list, kit.Unseen("", "members", err))
 	}
 	return append(list, kit.Apply(clusterRules, "", c)...), nil
@@ -134,7 +129,7 @@ func (b *Backend) examineServers(ctx context.Context) (all []backend.Finding) {
 		switch {
 		case s.err == nil:
 			all = append(all, kit.Apply(serverRules, s.endpoint, s.StatusResponse)...)
-		case refused(s.err):
+		case !mayHaveRun(s.err): // the user lacks a permission
 			all = append(all, kit.Unseen(s.endpoint, "its status", s.err))
 		default:
 			all = append(all, kit.Unreachable(s.endpoint, s.err))
