@@ -116,17 +116,10 @@ func mayHaveRun(err error) bool {
 func passing(err error) bool {
 	switch {
 	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, errThroughProxy), errors.Is(err, backend.ErrLost),
-		kit.Definite(err):
+		kit.Definite(err), code(err) == codes.Canceled, code(err) == codes.DataLoss:
 		return false
-	case errors.Is(err, backend.ErrUnavailable):
-		return true
 	}
-	switch code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Unknown,
-		codes.Internal:
-		return true
-	}
-	return false
+	return mayHaveRun(err)
 }
 
 func isLeaseNotFound(err error) bool {
