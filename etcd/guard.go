@@ -145,7 +145,9 @@ func (g *guard) reportLoss(k *boundKey) {
 
 // noteWrite records that a client has written the key of k at a revision.
 func (g *guard) noteWrite(k *boundKey, at int64) {
-	k.noteWrite(at)
+	g.mu.Lock()
+	k.written.Store(max(k.written.Load(), at))
+	g.mu.Unlock()
 	if k.isRebound() {
 		g.b.leases.Go(func(ctx context.Context) { g.rebind(ctx, k) })
 	}

@@ -31,14 +31,7 @@ type boundKey struct {
 	// unsure means that a write of the key, or a release, got no reply. The write may arrive after the release.
 	unsure bool
 
-	written atomic.Int64 // the revision of the latest write, by any client, that the guard has seen
-}
-
-// noteWrite records that a client has written the key at a revision.
-func (k *boundKey) noteWrite(at int64) {
-	for old := k.written.Load(); old < at && !k.written.CompareAndSwap(old, at); {
-		old = k.written.Load()
-	}
+	written atomic.Int64 // the revision of the latest write, by any client, that the guard has seen; set under guard.mu
 }
 
 // isRebound reports whether another client may have bound the key to a lease of its own. It reports false during a move
