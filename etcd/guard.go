@@ -9,12 +9,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-const (
-	// guardAfter is the delay before a held lock's key is watched. Most locks are released sooner.
-	guardAfter = 100 * time.Millisecond
-	// readsAtOnce is how many keys one request reads. Servers allow 128 operations.
-	readsAtOnce = 64
-)
+// guardAfter is the delay before a held lock's key is watched. Most locks are released sooner.
+const guardAfter = 100 * time.Millisecond
 
 // A guard watches the keys of held locks. If somebody deletes a key, the guard reports the loss of the lock at once. If
 // another client binds a key to a lease of its own, the guard notes the write, so that the next renewal binds the key
@@ -88,7 +84,7 @@ func (g *guard) readIfMissed(k *boundKey, from int64) {
 }
 
 func (g *guard) read(list []*boundKey) {
-	for some := range slices.Chunk(list, readsAtOnce) {
+	for some := range slices.Chunk(list, keysPerRequest) {
 		keys := make([]contender, len(some))
 		for i, k := range some {
 			keys[i] = k.contender

@@ -226,10 +226,10 @@ func (b *Backend) renewHeld(ctx context.Context, list []*extension) {
 	}
 }
 
-// moveHeld moves locks to other leases, up to movesPerRequest in one transaction. It skips locks that are being
+// moveHeld moves locks to other leases, up to keysPerRequest in one transaction. It skips locks that are being
 // released.
 func (b *Backend) moveHeld(ctx context.Context, list []*extension) {
-	for some := range slices.Chunk(list, movesPerRequest) {
+	for some := range slices.Chunk(list, keysPerRequest) {
 		if ctx.Err() == nil {
 			b.moveUnlessReleasing(ctx, some)
 		}

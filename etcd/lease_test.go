@@ -26,7 +26,7 @@ import (
 func manyChanges(t *testing.T, b *Backend) (list []backend.Renewal, kept backend.Lease) {
 	t.Helper()
 	const ttl, other = 30 * time.Second, 20 * time.Second
-	for i := range 2*movesPerRequest + 4 {
+	for i := range 2*keysPerRequest + 4 {
 		list = append(list, backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("k", i), ttl)), TTL: other})
 	}
 	kept = acquire(t, b, req("kept", ttl))

@@ -26,9 +26,9 @@ type extension struct {
 	err     error
 }
 
-// movesPerRequest is how many locks one transaction moves. Servers allow 128 operations, including those of nested
+// keysPerRequest is how many keys one request reads or binds. Servers allow 128 operations, including those of nested
 // transactions.
-const movesPerRequest = 64
+const keysPerRequest = 64
 
 // move checks out a new lease for each lock, all concurrently, and binds the keys in one transaction.
 func (b *Backend) move(ctx context.Context, list []*extension) {
