@@ -329,22 +329,23 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, l := range leases {
-		r := replies[i]
-		p.term = max(p.term, r.term)
+		r := replies[i].reply
+		term := r.GetHeader().GetRaftTerm()
+		p.term = max(p.term, term)
 		switch {
-		case r.err != nil:
-			errs[i] = r.err
-		case r.seconds == 0:
+		case replies[i].err != nil:
+			errs[i] = replies[i].err
+		case r.TTL <= 0:
 			l.ended = true
 			errs[i] = backend.ErrLost
-		case r.term == l.lastTerm && !answered.Before(l.renewed.Add(l.ttl)):
+		case term == l.lastTerm && !answered.Before(l.renewed.Add(l.ttl)):
 			// The lease may have expired before the reply: old servers confirm renewals of leases that they are ending. This
 			// does not apply to a new leader, which has given the lease its full TTL.
 			p.discardLocked(l)
 			l.ended = true
 			errs[i] = backend.ErrLost
-		case time.Duration(r.seconds)*time.Second >= l.ttl && sent.After(l.renewed):
-			l.renewed, l.lastTerm, l.renewedAt = sent, r.term, r.revision
+		case time.Duration(r.TTL)*time.Second >= l.ttl && sent.After(l.renewed):
+			l.renewed, l.lastTerm, l.renewedAt = sent, term, r.GetHeader().GetRevision()
 			l.stale = l.stale || p.term != l.term
 		}
 	}

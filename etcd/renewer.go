@@ -53,14 +53,10 @@ type renewals struct {
 
 // A renewal is the renewal of one lease, with its reply.
 type renewal struct {
-	call    *renewals
-	id      int64
-	seconds int64  // granted; 0 if the lease has ended
-	term    uint64 // that the server knew just before it renewed the lease
-
-	// revision is the server's revision just before it renewed the lease.
-	revision int64
-	err      error // errNoAnswer until there is a reply
+	call  *renewals
+	id    int64
+	reply *pb.LeaseKeepAliveResponse // its Header is from just before the renewal; its TTL is 0 if the lease has ended
+	err   error                      // errNoAnswer until there is a reply
 }
 
 // renew renews leases once, and returns the replies. If the stream does not reply within patience, renew cancels it, so
@@ -156,8 +152,7 @@ func (r *renewer) answer(requested map[int64][]*renewal, id int64, reply *pb.Lea
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range requested[id] {
-		x.seconds, x.term, x.err = max(reply.GetTTL(), 0), reply.GetHeader().GetRaftTerm(), err
-		x.revision = reply.GetHeader().GetRevision()
+		x.reply, x.err = reply, err
 		if x.call.unanswered--; x.call.unanswered == 0 {
 			close(x.call.done)
 		}
