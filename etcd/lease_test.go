@@ -71,6 +71,38 @@ func TestBatchThatCameTooLateIsNotSent(t *testing.T) {
 	}
 }
 
+// A renewal moves a lock whose lease a new leader has renewed, alone and in a batch, and keeps the key and its token.
+// TestNewLeaderNewLease tests this with a real change of leader.
+func TestRenewalLeavesStaleLease(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	b := opened(t, s.URL())
+	const ttl = 30 * time.Second
+	for name, renew := range map[string]func(l backend.Lease) error{
+		"alone": func(l backend.Lease) error { return l.Renew(t.Context(), ttl) },
+		"batch": func(l backend.Lease) error {
+			return b.RenewBatch(t.Context(), []backend.Renewal{{Lease: l, TTL: ttl}})[0]
+		},
+	} {
+		r := req(name, ttl)
+		l := acquire(t, b, r)
+		own := ownKey(t, c, r.Owner)
+		was, stale := get(t, c, own), leaseOf(l)
+		b.pool.mu.Lock()
+		stale.stale = true
+		b.pool.mu.Unlock()
+		if err := renew(l); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if now := get(t, c, own); now.Lease == was.Lease || now.CreateRevision != was.CreateRevision {
+			t.Errorf("%s: the key is %+v, was %+v", name, now, was)
+		}
+		until(t, soon, "the stale lease is revoked", func() bool { return isGone(t, c, clientv3.LeaseID(stale.id)) })
+		release(t, l)
+	}
+}
+
 // hangingGrants answers no grant while hangs is set.
 type hangingGrants struct {
 	pb.LeaseClient
