@@ -183,3 +183,25 @@ func TestGrantThatTellsOfANewLeader(t *testing.T) {
 		}
 	})
 }
+
+// If one reply to a batch of renewals is the first with a new leader's term, that leader may have made any of them.
+func TestRenewalsThatTellOfANewLeader(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
+		b.leaseClient = &termedLeases{terms: []uint64{5, 5}}
+		var leases []*lease
+		for range 2 {
+			l, err := b.pool.request(t.Context(), 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, l)
+		}
+		b.renewer.client = &lateLease{silentLeases: c, term: 5, newer: leases[1].id}
+		time.Sleep(time.Second) // sleeps: in fake time; a renewal later than the grant
+		for i, err := range b.pool.renew(t.Context(), soon, leases...) {
+			if err != nil || !b.pool.isStale(leases[i]) {
+				t.Errorf("lease %d: stale %v, want true (%v)", i, b.pool.isStale(leases[i]), err)
+			}
+		}
+	})
+}

@@ -328,14 +328,16 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 	answered := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, r := range replies { // first, because a later leader may have made any of these renewals
+		p.term = max(p.term, r.reply.GetHeader().GetRaftTerm())
+	}
 	for i, l := range leases {
 		r := replies[i].reply
 		term := r.GetHeader().GetRaftTerm()
-		p.term = max(p.term, term)
 		switch {
 		case replies[i].err != nil:
 			errs[i] = replies[i].err
-		case r.TTL <= 0:
+		case r.TTL <= 0, l.ended: // a lease that has ended may be about to be revoked
 			l.ended = true
 			errs[i] = backend.ErrLost
 		case term == l.lastTerm && !answered.Before(l.renewed.Add(l.ttl)):

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -70,8 +71,8 @@ func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 	}
 	main := l.(*kit.Life).Data.(*boundKey).lease
 	revoke(own)
-	if err := b.pool.renew(t.Context(), soon, main)[0]; err != nil || lying.lies.Load() == 0 {
-		t.Fatalf("the renewal of a lease that is gone: %v: the test proves nothing", err)
+	if reply := b.renewer.renew(t.Context(), soon, main.id)[0]; reply.err != nil || lying.lies.Load() == 0 {
+		t.Fatalf("the renewal of a lease that is gone: %v: the test proves nothing", reply.err)
 	}
 	select {
 	case <-l.Lost():
@@ -114,10 +115,31 @@ func TestRenewalAnsweredTooLate(t *testing.T) {
 	}
 }
 
-// A lateLease answers renewals after a delay, with the given term.
+// A lease that has ended, because a reply came too late, is not used again when a new leader has renewed it after all:
+// it is about to be revoked.
+func TestRenewalOfLeaseThatHasEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
+		b.leaseClient = &termedLeases{terms: []uint64{7}}
+		l, err := b.pool.request(t.Context(), 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader := &lateLease{silentLeases: c, term: 7, after: l.ttl}
+		b.renewer.client, b.leaseClient = leader, &deadLeases{}
+		for range 2 {
+			if err := b.pool.renew(t.Context(), time.Hour, l)[0]; !errors.Is(err, backend.ErrLost) {
+				t.Errorf("a renewal by the leader of term %d, answered after %v: %v", leader.term, leader.after, err)
+			}
+			leader.term, leader.after = 8, 0
+		}
+	})
+}
+
+// A lateLease answers renewals after a delay, with the given term, or with the next term for the lease newer.
 type lateLease struct {
 	*silentLeases
 	term  uint64
+	newer int64
 	after time.Duration
 }
 
@@ -141,7 +163,11 @@ func (s *lateStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	select {
 	case id := <-s.asked:
 		time.Sleep(s.of.after) // sleeps: a slow reply; in fake time
-		return &pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{RaftTerm: s.of.term}, ID: id,
+		term := s.of.term
+		if id == s.of.newer {
+			term++
+		}
+		return &pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{RaftTerm: term}, ID: id,
 			TTL: int64(time.Minute / time.Second)}, nil
 	case <-s.ctx.Done():
 		return nil, s.ctx.Err()
