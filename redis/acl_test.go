@@ -92,14 +92,14 @@ func doAll(t *testing.T, url, key string) (err error) {
 	subscription := func() *redis.PubSub {
 		b.inbox.mu.Lock()
 		defer b.inbox.mu.Unlock()
-		if b.inbox.alive != nil {
+		if b.inbox.probe != nil {
 			return nil
 		}
 		return b.inbox.pubsub
 	}
 	before := subscription()
 	b.inbox.checkSubscription()
-	b.inbox.probes.Wait()
+	b.inbox.pings.Wait()
 	until(t, soon, "the subscription is sound, or made anew",
 		func() bool { return subscription() != nil && b.inbox.ready() })
 	if subscription() != before {

@@ -21,7 +21,7 @@ type attempt struct {
 	names names
 	ttl   time.Duration // as granted: r.TTL, rounded
 
-	waiter     *waiter                  // registered with the inbox; nil before
+	waiter     waiter                   // registered with the inbox; nil before
 	recheck    time.Duration            // how long a waiter pauses after a refusal, without a notification
 	sent       time.Time                // read before sending the last request
 	unanswered bool                     // a request without a reply may have run, or may still run
@@ -40,7 +40,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	}
 	if a.waiter != nil {
 		select {
-		case <-a.waiter.wake: // this request makes earlier notifications obsolete
+		case <-a.waiter: // this request makes earlier notifications obsolete
 		default:
 		}
 	}

@@ -25,24 +25,28 @@ type inbox struct {
 	channel string
 
 	mu      sync.Mutex
-	waiters map[string]*waiter // by owner
-	up      bool               // the server has confirmed the subscription
-	err     error              // why the subscription is not up, if an attempt has failed
-	changed chan struct{}      // closed at every change of up or err
-	alive   chan struct{}      // not nil while a probe waits for a message; closed by any message
+	waiters map[string]waiter // by owner
+	up      bool              // the server has confirmed the subscription
+	err     error             // why the subscription is not up, if an attempt has failed
+	changed chan struct{}     // closed at every change of up or err
 	pubsub  *redis.PubSub
+	probe   *time.Timer        // closes pubsub unless a message arrives first; nil if no probe is under way
 	stop    context.CancelFunc // ends the reader; nil before the reader is started
-	done    chan struct{}      // closed when the reader and probes have ended
+	done    chan struct{}      // closed when the reader and pings have ended
 	closed  bool
-	probes  sync.WaitGroup
+	pings   sync.WaitGroup
 }
 
 const inboxLen = 32
 
-// A waiter is an Acquire that is registered for notifications.
-type waiter struct {
-	owner string
-	wake  chan struct{} // of capacity 1
+// A waiter is the channel, of capacity 1, that wakes an Acquire.
+type waiter chan struct{}
+
+func (w waiter) notify() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
 }
 
 func newInbox(client redis.UniversalClient, prefix string) *inbox {
@@ -51,23 +55,25 @@ func newInbox(client redis.UniversalClient, prefix string) *inbox {
 	id := hex.EncodeToString(b[:])
 	return &inbox{
 		client: client, id: id, channel: prefix + id,
-		waiters: make(map[string]*waiter), changed: make(chan struct{}),
+		waiters: make(map[string]waiter), changed: make(chan struct{}),
 	}
 }
 
-func (in *inbox) add(owner string) *waiter {
-	w := &waiter{owner: owner, wake: make(chan struct{}, 1)}
+// add registers an owner for notifications.
+func (in *inbox) add(owner string) waiter {
+	w := make(waiter, 1)
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.waiters[owner] = w
 	return w
 }
 
-func (in *inbox) remove(w *waiter) {
+// remove undoes add.
+func (in *inbox) remove(owner string, w waiter) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.waiters[w.owner] == w {
-		delete(in.waiters, w.owner)
+	if in.waiters[owner] == w {
+		delete(in.waiters, owner)
 	}
 }
 
@@ -118,7 +124,7 @@ func (in *inbox) startLocked() {
 	go func() {
 		defer close(in.done)
 		in.read(ctx)
-		in.probes.Wait()
+		in.pings.Wait()
 	}()
 }
 
@@ -127,7 +133,9 @@ func (in *inbox) read(ctx context.Context) {
 	pause := kit.Pause{Min: 10 * time.Millisecond, Max: time.Second}
 	for ctx.Err() == nil {
 		ps := in.client.Subscribe(ctx) // makes no request yet
-		in.setPubSub(ps)
+		in.mu.Lock()
+		in.pubsub = ps
+		in.mu.Unlock()
 		unblock := context.AfterFunc(ctx, func() { _ = ps.Close() })
 		err := ps.Subscribe(ctx, in.channel)
 		for err == nil {
@@ -145,12 +153,6 @@ func (in *inbox) read(ctx context.Context) {
 	}
 }
 
-func (in *inbox) setPubSub(ps *redis.PubSub) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.pubsub = ps
-}
-
 // set records the state of the subscription. If the subscription is new, it wakes all waiters.
 func (in *inbox) set(up bool, err error) {
 	in.mu.Lock()
@@ -162,13 +164,6 @@ func (in *inbox) set(up bool, err error) {
 		for _, w := range in.waiters {
 			w.notify()
 		}
-	}
-}
-
-func (w *waiter) notify() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -190,40 +185,26 @@ func (in *inbox) dispatch(m any) (confirmed bool) {
 func (in *inbox) notify(owner string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if w := in.waiters[owner]; w != nil { // otherwise the attempt has ended, and removes its queue entry
-		w.notify()
-	}
+	in.waiters[owner].notify() // nil if the attempt has ended: then it removes its queue entry
 }
 
 // probeTimeout is how long the server may take to reply to a ping on the subscription.
 const probeTimeout = 2 * time.Second
 
 // checkSubscription pings the server on the subscription, in the background, after a message was missed: a firewall may
-// have dropped the connection. It replaces a dead subscription.
+// have dropped the connection. If no message arrives in time, the subscription is replaced.
 func (in *inbox) checkSubscription() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.alive != nil || in.closed || !in.up {
+	if in.probe != nil || in.closed || !in.up {
 		return
 	}
-	alive, ps := make(chan struct{}), in.pubsub
-	in.alive = alive
-	in.probes.Go(func() {
+	ps := in.pubsub
+	in.probe = time.AfterFunc(probeTimeout, func() { _ = ps.Close() }) // read subscribes again
+	in.pings.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 		defer cancel()
-		if ps.Ping(ctx) == nil {
-			select {
-			case <-alive:
-				return
-			case <-ctx.Done():
-			}
-		}
-		_ = ps.Close() // read subscribes again
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		if in.alive == alive {
-			in.alive = nil
-		}
+		_ = ps.Ping(ctx)
 	})
 }
 
@@ -231,9 +212,9 @@ func (in *inbox) checkSubscription() {
 func (in *inbox) received() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.alive != nil {
-		close(in.alive)
-		in.alive = nil
+	if in.probe != nil {
+		in.probe.Stop()
+		in.probe = nil
 	}
 }
 

@@ -28,7 +28,7 @@ func (a *attempt) register() {
 // unregister undoes register.
 func (a *attempt) unregister() {
 	if a.waiter != nil {
-		a.b.inbox.remove(a.waiter)
+		a.b.inbox.remove(a.r.Owner, a.waiter)
 	}
 }
 
@@ -41,7 +41,7 @@ func (a *attempt) sleep(ctx context.Context) error {
 	t := time.NewTimer(a.recheck)
 	defer t.Stop()
 	select {
-	case <-a.waiter.wake:
+	case <-a.waiter:
 		return nil
 	case <-t.C:
 		return nil
