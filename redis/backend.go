@@ -27,9 +27,8 @@ type Backend struct {
 	inbox      *inbox
 	batcher    *exchange.Batcher // nil unless client is a *redis.Client
 	crossSlot  atomic.Bool       // the server has refused a script on keys of several slots, so it belongs to a cluster
-	owned      io.Closer         // the client, if this Backend opened it
-
-	closeClients func() error // closes the clients that this Backend opened, once
+	owned      []io.Closer       // the clients that this Backend opened
+	closeOwned func() error      // closes them, once
 }
 
 var (
@@ -48,10 +47,15 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 		guarantees: guarantees(),
 	}
 	b.leases = kit.NewLeases(requests{b}, o.Timeout)
-	b.closeClients = sync.OnceValue(b.closeOwned)
+	b.closeOwned = sync.OnceValue(func() (err error) {
+		for _, c := range b.owned {
+			err = errors.Join(err, c.Close())
+		}
+		return err
+	})
 	// Requests of Acquire and Release do not use the contexts of Leases, because each would need a timer. They end when
 	// their connections are closed.
-	context.AfterFunc(b.leases.Base(), func() { _ = b.closeClients() })
+	context.AfterFunc(b.leases.Base(), func() { _ = b.closeOwned() })
 	if c, ok := client.(*redis.Client); ok {
 		b.batcher = exchange.NewBatcher(c, b.leases.Go)
 	}
@@ -105,18 +109,7 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.inbox.close()
-	err := b.closeClients()
+	err := b.closeOwned()
 	b.leases.Drain() // closed connections end their requests
-	return err
-}
-
-func (b *Backend) closeOwned() error {
-	if b.owned == nil {
-		return nil
-	}
-	err := b.owned.Close()
-	if b.batcher != nil && b.batcher.Solo != nil {
-		err = errors.Join(err, b.batcher.Solo.Close())
-	}
 	return err
 }

@@ -60,9 +60,10 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 		_ = client.Close()
 		return nil, err
 	}
-	b.owned = client
+	b.owned = append(b.owned, client)
 	if t.Single != nil {
 		b.batcher.Solo = exchange.NewSolo(t.Single)
+		b.owned = append(b.owned, b.batcher.Solo)
 	}
 	if err := b.begin(ctx); err != nil {
 		return nil, t.NameMaster(err)
