@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,7 +25,6 @@ type Backend struct {
 	leases     *kit.Leases
 	inbox      *inbox
 	batcher    *exchange.Batcher // nil unless client is a *redis.Client
-	crossSlot  atomic.Bool       // the server has refused a script on keys of several slots, so it belongs to a cluster
 	owned      []io.Closer       // the clients that this Backend opened
 	closeOwned func() error      // closes them, once
 }

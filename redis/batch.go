@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,30 +35,25 @@ func (b *Backend) sendBatch(
 	for i := range todo {
 		todo[i] = i
 	}
+	b.sendScripts(ctx, b.split(leases, ttls, todo, errs), errs)
 	// A second round repeats renewals with temporary errors.
-	for range 2 {
-		b.sendScripts(ctx, b.split(leases, ttls, todo, errs), errs)
-		var failed []int
-		for _, i := range todo {
-			if errs[i] != nil && ctx.Err() == nil && (exchange.Passing(errs[i]) || isCrossSlot(errs[i])) {
-				failed = append(failed, i)
-				if outcomeOf(errs[i]) == kit.Unknown {
-					leases[i].NoteUnanswered(ttls[i])
-				}
-			}
-		}
-		if todo = failed; len(todo) == 0 {
-			break
+	todo = slices.DeleteFunc(todo, func(i int) bool {
+		err := errs[i]
+		return err == nil || ctx.Err() != nil || !exchange.Passing(err) && !isRefusedTogether(err)
+	})
+	for _, i := range todo {
+		if outcomeOf(errs[i]) == kit.Unknown {
+			leases[i].NoteUnanswered(ttls[i])
 		}
 	}
+	b.sendScripts(ctx, b.split(leases, ttls, todo, errs), errs)
 	return ttls, errs
 }
 
-// split divides the leases of todo among scripts, by mode and, in a cluster, by slot. If a lease was refused because
-// its slot is moving, it gets its own script: the server that has a key always serves a request for this key alone.
+// split divides the leases of todo among scripts, by mode and, in a cluster, by slot. If a lease was refused together
+// with others, it gets its own script: the server that has a key always serves a request for this key alone.
 func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, errs []error) []*scriptBatch {
 	_, single := b.client.(*redis.Client)
-	bySlot := !single || b.crossSlot.Load()
 	var list []*scriptBatch
 	type group struct {
 		slot   int // 0 if slots do not matter
@@ -66,10 +62,10 @@ func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, er
 	open := make(map[group]*scriptBatch)
 	for _, i := range todo {
 		slot := 0
-		if bySlot {
+		if !single {
 			slot = endpoint.Slot(leases[i].Key())
 		}
-		if errs[i] != nil && redis.HasErrorPrefix(errs[i], "TRYAGAIN") {
+		if isRefusedTogether(errs[i]) {
 			slot = -1 - i // a group of its own, because slots are not negative
 		}
 		g := group{slot, leases[i].Shared()}
@@ -96,9 +92,6 @@ func (b *Backend) sendScripts(ctx context.Context, scripts []*scriptBatch, errs 
 	}
 	for i, r := range b.deliverAll(ctx, list) {
 		s := scripts[i]
-		if isCrossSlot(r.Err) {
-			b.crossSlot.Store(true)
-		}
 		if r.V == nil && r.Err != nil {
 			for _, lease := range s.index {
 				errs[lease] = exchange.Unavailable(r.Err)
@@ -114,4 +107,8 @@ func (b *Backend) sendScripts(ctx context.Context, scripts []*scriptBatch, errs 
 	}
 }
 
-func isCrossSlot(err error) bool { return redis.HasErrorPrefix(err, "CROSSSLOT") }
+// isRefusedTogether reports whether a server has refused a script only because of its several keys: their slot is
+// moving, or a proxy hides that the keys are on different servers.
+func isRefusedTogether(err error) bool {
+	return err != nil && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "CROSSSLOT"))
+}
