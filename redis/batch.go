@@ -22,7 +22,8 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 // A scriptBatch is the part of a batch that one script renews.
 type scriptBatch struct {
 	index  []int // positions of the leases in the batch
-	leases []*kit.Life
+	leases []*leaseData
+	shared bool
 	ttls   []time.Duration
 	ttl    time.Duration // the shortest
 }
@@ -71,12 +72,12 @@ func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, er
 		g := group{slot, leases[i].Shared()}
 		s := open[g]
 		if s == nil || len(s.index) == exchange.ScriptLeases {
-			s = &scriptBatch{ttl: backend.MaxTTL}
+			s = &scriptBatch{shared: g.shared, ttl: backend.MaxTTL}
 			open[g] = s
 			list = append(list, s)
 		}
 		s.index = append(s.index, i)
-		s.leases = append(s.leases, leases[i])
+		s.leases = append(s.leases, leases[i].Data.(*leaseData))
 		s.ttls = append(s.ttls, ttls[i])
 		s.ttl = min(s.ttl, ttls[i])
 	}
@@ -88,7 +89,7 @@ func (b *Backend) sendScripts(ctx context.Context, scripts []*scriptBatch, errs 
 	list := make([]exchange.Request, len(scripts))
 	for i, s := range scripts {
 		// If the connection hangs, a renewal fails while there is time for another.
-		list[i] = b.renewRequest(s.leases, s.ttls, min(b.options.Timeout, max(s.ttl/2, minRenewLimit)))
+		list[i] = b.renewRequest(s.leases, s.shared, s.ttls, min(b.options.Timeout, max(s.ttl/2, minRenewLimit)))
 	}
 	for i, r := range b.deliverAll(ctx, list) {
 		s := scripts[i]

@@ -38,31 +38,33 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	// If the connection hangs, this renewal fails early enough for another.
 	limit := max(ttl/3, minRenewLimit)
-	v, unanswered, err := q.b.eval(ctx, q.b.renewRequest([]*kit.Life{l}, []time.Duration{ttl}, limit))
+	unanswered, err := q.b.renew(ctx, l.Data.(*leaseData), l.Shared(), ttl, limit)
 	if unanswered {
 		l.NoteUnanswered(ttl)
-	}
-	if err == nil {
-		err = renewErrors(v, 1)[0]
 	}
 	return ttl, err
 }
 
-func renewScriptFor(shared bool) exchange.Script {
-	if shared {
-		return renewSharedScript
+// renew renews one lease to ttl, within limit. unanswered is that of eval.
+func (b *Backend) renew(
+	ctx context.Context, lease *leaseData, shared bool, ttl, limit time.Duration,
+) (unanswered bool, err error) {
+	v, unanswered, err := b.eval(ctx, b.renewRequest([]*leaseData{lease}, shared, []time.Duration{ttl}, limit))
+	if err == nil {
+		err = renewErrors(v, 1)[0]
 	}
-	return renewScript
+	return unanswered, err
 }
 
 // renewRequest returns the request that renews leases of one mode to ttls, within limit.
-func (b *Backend) renewRequest(leases []*kit.Life, ttls []time.Duration, limit time.Duration) exchange.Request {
+func (b *Backend) renewRequest(
+	leases []*leaseData, shared bool, ttls []time.Duration, limit time.Duration,
+) exchange.Request {
 	keys, args := make([]string, len(leases)), make([]any, 0, len(leases)+1)
 	same := true
 	for i, l := range leases {
-		data := l.Data.(*leaseData)
-		keys[i] = data.names.lock
-		args = append(args, data.value)
+		keys[i] = l.names.lock
+		args = append(args, l.value)
 		same = same && ttls[i] == ttls[0]
 	}
 	if same {
@@ -71,8 +73,12 @@ func (b *Backend) renewRequest(leases []*kit.Life, ttls []time.Duration, limit t
 	for _, ttl := range ttls {
 		args = append(args, ttl.Milliseconds())
 	}
-	q := renewScriptFor(leases[0].Shared()).Request(keys, args...)
-	q.Replicas, q.Kept, q.Limit = b.options.MinReplicas, needsReplicas, limit
+	script := renewScript
+	if shared {
+		script = renewSharedScript
+	}
+	q := script.Request(keys, args...)
+	q.Replicas, q.Kept, q.Limit = b.options.MinReplicas, isRenewal, limit
 	return q
 }
 

@@ -68,14 +68,14 @@ func renewErrors(v any, n int) []error {
 	return errs
 }
 
-// needsReplicas reports whether a reply is a grant, or renews a lease. Other replies do not have to wait for replicas.
-func needsReplicas(v any) bool {
-	if _, granted := v.(string); granted {
-		return true
-	}
+// isGrant reports whether a reply of acquireScript is a grant, and not a refusal.
+func isGrant(v any) bool {
+	_, granted := v.(string)
+	return granted
+}
+
+// isRenewal reports whether a reply of renewScript renews a lease.
+func isRenewal(v any) bool {
 	list, _ := v.([]any)
-	if len(list) > 0 && list[0] != renewLost && list[0] != renewDone {
-		return false // a refusal
-	}
 	return slices.Contains(list, any(renewDone))
 }

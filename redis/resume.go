@@ -31,12 +31,7 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 	}
 	data := &leaseData{names: b.naming.names(r.Key), value: lockValue(h.Token, r.Owner)}
 	ttl, sent := b.guarantees.Round(r.TTL), time.Now()
-	q := renewScriptFor(r.Shared).Request([]string{data.names.lock}, data.value, ttl.Milliseconds())
-	q.Replicas, q.Kept, q.Limit = b.options.MinReplicas, needsReplicas, b.options.Timeout
-	v, unanswered, err := b.eval(ctx, q)
-	if err == nil {
-		err = renewErrors(v, 1)[0]
-	}
+	unanswered, err := b.renew(ctx, data, r.Shared, ttl, b.options.Timeout)
 	if err != nil {
 		return nil, err
 	}
