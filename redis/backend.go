@@ -76,7 +76,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 // Inspect implements [backend.Backend]. A key that is reserved for a waiter is reported as held by that waiter, with
 // token 0.
 func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
-	err = b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
+	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
 		h, err = b.inspect(ctx, key, "")
 		return err
 	})
@@ -95,11 +95,6 @@ func (b *Backend) inspect(ctx context.Context, key, owner string) (backend.Holde
 
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
-
-// call runs do as a call of one of Backend's methods, unless invalid is an error. It converts the error for callers.
-func (b *Backend) call(ctx context.Context, invalid error, do func(ctx context.Context) error) error {
-	return b.leases.Call(ctx, invalid, func(ctx context.Context) error { return unavailable(ctx, do(ctx)) })
-}
 
 // Close implements [backend.Backend]. A client given to New stays open.
 func (b *Backend) Close() error {

@@ -2,10 +2,9 @@ package redis
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,20 +13,19 @@ import (
 
 // sendToNode sends requests for keys of one server through a client of several servers.
 func (b *Backend) sendToNode(ctx context.Context, list []exchange.Request) []exchange.Result {
-	var client exchange.Sender = b.client // a cluster client follows moving slots, but sends WAIT to any server
+	cluster, _ := b.client.(*redis.ClusterClient) // not nil if replicas are needed: see onClient
+	var client exchange.Sender = b.client         // a cluster client follows moving slots, but sends WAIT to any server
 	if list[0].Replicas > 0 {
-		node, err := b.node(ctx, list[0].FirstKey())
+		node, err := cluster.MasterForKey(ctx, list[0].FirstKey())
 		if err != nil {
 			return slices.Repeat([]exchange.Result{{Err: err}}, len(list))
 		}
 		client = node
 	}
 	results := exchange.Send(ctx, client, list)
-	for _, r := range results {
-		if c, ok := b.client.(*redis.ClusterClient); ok && redis.HasErrorPrefix(r.Err, "MOVED") {
-			c.ReloadState(ctx)
-			break
-		}
+	moved := func(r exchange.Result) bool { return redis.HasErrorPrefix(r.Err, "MOVED") }
+	if cluster != nil && slices.ContainsFunc(results, moved) {
+		cluster.ReloadState(ctx)
 	}
 	return results
 }
@@ -36,7 +34,10 @@ func (b *Backend) sendToNode(ctx context.Context, list []exchange.Request) []exc
 func (b *Backend) sendByNode(ctx context.Context, list []exchange.Request) []exchange.Result {
 	byNode := make(map[*redis.Client][]int) // requests without a known server form one group
 	for i, q := range list {
-		node, _ := b.node(ctx, q.FirstKey())
+		var node *redis.Client
+		if c, ok := b.client.(*redis.ClusterClient); ok {
+			node, _ = c.MasterForKey(ctx, q.FirstKey())
+		}
 		byNode[node] = append(byNode[node], i)
 	}
 	results := make([]exchange.Result, len(list))
@@ -49,11 +50,12 @@ func (b *Backend) sendByNode(ctx context.Context, list []exchange.Request) []exc
 				some[k] = list[i]
 				limit = min(limit, list[i].Limit)
 			}
-			v, err := exchange.Await(ctx, b.leases.Go, time.Now().Add(limit), exchange.Request{},
-				func(ctx context.Context) (any, error) { return b.sendToNode(ctx, some), nil })
+			replies, err := exchange.Await(ctx, b.leases.Go, limit, func(ctx context.Context) ([]exchange.Result, error) {
+				return b.sendToNode(ctx, some), nil
+			})
 			for k, i := range index {
 				if results[i].Err = err; err == nil {
-					results[i] = v.([]exchange.Result)[k]
+					results[i] = replies[k]
 				}
 			}
 		})
@@ -62,13 +64,27 @@ func (b *Backend) sendByNode(ctx context.Context, list []exchange.Request) []exc
 	return results
 }
 
-// node returns the client of the server that has key.
-func (b *Backend) node(ctx context.Context, key string) (*redis.Client, error) {
-	switch c := b.client.(type) {
-	case *redis.Client:
-		return c, nil
-	case *redis.ClusterClient:
-		return c.MasterForKey(ctx, key)
+// onMasters calls f for the server or, in a Cluster, concurrently for every master, and returns all results. where
+// names the master. It is empty if there is only one server.
+func onMasters[T any](
+	ctx context.Context, b *Backend, f func(ctx context.Context, where string, c redis.Cmdable) ([]T, error),
+) (all []T, err error) {
+	cluster, ok := b.client.(*redis.ClusterClient)
+	if !ok {
+		return f(ctx, "", b.client)
 	}
-	return nil, fmt.Errorf("no single server behind a client of type %T", b.client)
+	var mu sync.Mutex
+	masters := 0
+	err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		some, err := f(ctx, node.Options().Addr, node)
+		mu.Lock()
+		defer mu.Unlock()
+		masters++
+		all = append(all, some...)
+		return err
+	})
+	if err == nil && masters == 0 {
+		err = errors.New("the cluster has no masters")
+	}
+	return all, err
 }

@@ -62,15 +62,10 @@ func unavailable(ctx context.Context, err error) error {
 
 // deliver sends a request once.
 func (b *Backend) deliver(ctx context.Context, end time.Time, q exchange.Request) (any, error) {
-	if b.batcher == nil {
-		return b.await(ctx, end, q)
+	if b.batcher != nil {
+		return b.batcher.Do(ctx, end, q)
 	}
-	return b.batcher.Do(ctx, end, q)
-}
-
-// await sends a request once, through a client of several servers.
-func (b *Backend) await(ctx context.Context, end time.Time, q exchange.Request) (any, error) {
-	return exchange.Await(ctx, b.leases.Go, end, q, func(ctx context.Context) (any, error) {
+	return exchange.AwaitReply(ctx, b.leases.Go, end, q, func(ctx context.Context) (any, error) {
 		r := b.sendToNode(ctx, []exchange.Request{q})[0]
 		return r.V, r.Err
 	})
@@ -79,8 +74,8 @@ func (b *Backend) await(ctx context.Context, end time.Time, q exchange.Request) 
 // deliverAll sends each request once, concurrently and within its own limit. A server that hangs delays only its own
 // requests.
 func (b *Backend) deliverAll(ctx context.Context, list []exchange.Request) []exchange.Result {
-	if b.batcher == nil {
-		return b.sendByNode(ctx, list)
+	if b.batcher != nil {
+		return b.batcher.DoAll(ctx, list)
 	}
-	return b.batcher.DoAll(ctx, list)
+	return b.sendByNode(ctx, list)
 }

@@ -2,8 +2,6 @@ package redis
 
 import (
 	"context"
-	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -79,41 +77,22 @@ var rules = append([]kit.Rule[masterReading]{
 
 // Examine implements [backend.Examiner]. It inspects every master.
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	var v any
-	err := b.call(ctx, nil, func(ctx context.Context) (err error) {
-		end := time.Now().Add(endpoint.OpenTimeout)
-		v, err = exchange.Await(ctx, b.leases.Go, end, exchange.Request{}, func(ctx context.Context) (any, error) {
-			return b.examine(ctx)
-		})
-		return err
+	var all []backend.Finding
+	err := b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
+		all, err = exchange.Await(ctx, b.leases.Go, endpoint.OpenTimeout, b.examine)
+		return unavailable(ctx, err)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return v.([]backend.Finding), nil
+	return all, err
 }
 
-func (b *Backend) examine(ctx context.Context) (all []backend.Finding, err error) {
+func (b *Backend) examine(ctx context.Context) ([]backend.Finding, error) {
 	forbidden := b.client.Publish(ctx, b.inbox.channel, "probe").Err()
 	if forbidden != nil && !exchange.IsReply(forbidden) {
 		return nil, forbidden
 	}
-	one := func(ctx context.Context, where string, c redis.Cmdable) ([]backend.Finding, error) {
+	return onMasters(ctx, b, func(ctx context.Context, where string, c redis.Cmdable) ([]backend.Finding, error) {
 		r, list, err := endpoint.Read(ctx, where, c)
 		master := masterReading{r, b.options.MinReplicas, forbidden}
 		return append(list, kit.Apply(rules, where, master)...), err
-	}
-	c, ok := b.client.(*redis.ClusterClient)
-	if !ok {
-		return one(ctx, "", b.client)
-	}
-	var mu sync.Mutex
-	err = c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		list, err := one(ctx, node.Options().Addr, node)
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, list...)
-		return err
 	})
-	return all, err
 }

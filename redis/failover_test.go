@@ -255,11 +255,7 @@ func minReplicas(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := b.node(context.Background(), b.naming.lock("k2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Set(context.Background(), b.naming.lock("k2"), value, time.Hour)
+	b.client.Set(context.Background(), b.naming.lock("k2"), value, time.Hour)
 	if err := l.Renew(context.Background(), time.Hour); !errors.Is(err, exchange.ErrReplicas) {
 		t.Errorf("%s: renew without replicas: %v", url, err)
 	}

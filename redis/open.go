@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,89 +15,56 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// begin contacts the servers. If it fails, it closes the Backend.
+// begin contacts the servers once, rejects those that cannot keep locks, and adds to the guarantees how the servers may
+// lose keys. If it fails, it closes the Backend.
 func (b *Backend) begin(ctx context.Context) error {
 	// When this time is over, Close must not wait for a client that ignores deadlines.
 	limited, cancel := context.WithTimeout(ctx, endpoint.OpenTimeout)
 	defer cancel()
-	err := b.inspectServers(ctx)
+	losses, err := exchange.Await(ctx, b.leases.Go, endpoint.OpenTimeout, b.findLosses)
+	if kit.Ended(ctx) {
+		err = kit.ContextError(ctx, err)
+	} else {
+		err = exchange.Unavailable(err)
+	}
 	if err != nil {
 		calls.CloseUnopened(limited, b)
+		return err
 	}
-	return err
-}
-
-// inspectServers contacts the servers once, rejects those that cannot keep locks, and adds to the guarantees how the
-// servers may lose keys.
-func (b *Backend) inspectServers(ctx context.Context) error {
-	v, err := exchange.Await(ctx, b.leases.Go, time.Now().Add(endpoint.OpenTimeout), exchange.Request{},
-		func(ctx context.Context) (any, error) { return b.findLosses(ctx) })
-	if kit.Ended(ctx) {
-		return kit.ContextError(ctx, err)
-	}
-	if err != nil {
-		return exchange.Unavailable(err)
-	}
-	for _, loss := range v.([]string) {
+	for _, loss := range losses {
 		b.guarantees.EarlyLoss += "; " + loss
 	}
 	return nil
 }
 
-// findLosses inspects every master, and returns how the masters may lose keys.
+// findLosses inspects the masters, and returns how they may lose keys.
 func (b *Backend) findLosses(ctx context.Context) ([]string, error) {
-	c, ok := b.client.(*redis.ClusterClient)
-	if !ok {
-		loss, err := b.inspectServer(ctx, b.client, false)
-		if err == nil {
-			err = b.probe(ctx)
-		}
-		if err != nil || loss == "" {
-			return nil, err
-		}
-		return []string{loss}, nil
-	}
-	var mu sync.Mutex
-	found := make(map[string]bool)
-	masters := 0
-	err := c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		loss, err := b.inspectServer(ctx, node, true)
-		mu.Lock()
-		defer mu.Unlock()
-		masters++
-		if loss != "" {
-			found[loss] = true
-		}
-		return err
-	})
-	if err == nil && masters == 0 {
-		err = errors.New("the cluster has no masters")
-	}
+	losses, err := onMasters(ctx, b, b.inspectServer)
 	if err == nil {
 		err = b.probe(ctx) // one master is representative
 	}
-	return slices.Sorted(maps.Keys(found)), err
+	slices.Sort(losses)
+	return slices.Compact(losses), err
 }
 
-func (b *Backend) inspectServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string, err error) {
+func (b *Backend) inspectServer(ctx context.Context, where string, c redis.Cmdable) (losses []string, err error) {
 	text, err := c.Info(ctx).Result()
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		return "eviction, unless maxmemory-policy is noeviction (INFO is not permitted)", nil
+		return []string{"eviction, unless maxmemory-policy is noeviction (INFO is not permitted)"}, nil
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	info := endpoint.ParseInfo(text)
 	switch {
 	case info["role"] == "slave":
-		return "", errors.New("the server is a read-only replica: locks live on the master")
-	case info["cluster_enabled"] == "1" && !cluster:
-		return "", errors.New("the server belongs to a cluster: use redis+cluster://")
+		return nil, errors.New("the server is a read-only replica: locks live on the master")
+	case info["cluster_enabled"] == "1" && where == "":
+		return nil, errors.New("the server belongs to a cluster: use redis+cluster://")
 	}
 	if err := endpoint.TooOld(info); err != nil {
-		return "", err
+		return nil, err
 	}
-	var losses []string
 	if policy := endpoint.Evicts(info); policy != "" {
 		losses = append(losses, "eviction, because maxmemory-policy is "+policy)
 	}
@@ -114,7 +77,7 @@ func (b *Backend) inspectServer(ctx context.Context, c redis.Cmdable, cluster bo
 			losses = append(losses, "a partition, because min-replicas-to-write is not set on a master with replicas")
 		}
 	}
-	return strings.Join(losses, "; "), nil
+	return losses, nil
 }
 
 // probe runs every command of the scripts, on keys of its own.

@@ -3,9 +3,8 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,80 +16,60 @@ import (
 // List implements [backend.Lister]. It scans every key of every master, a thousand at a time.
 func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 	var keys []string
-	err := b.call(ctx, nil, func(ctx context.Context) (err error) {
-		keys, err = b.scan(ctx, prefix)
-		return err
+	err := b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
+		keys, err = b.list(ctx, prefix)
+		return unavailable(ctx, err)
+	})
+	return keys, err
+}
+
+func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err error) {
+	switch c := b.client.(type) {
+	case *redis.Client, *redis.ClusterClient:
+	default:
+		return nil, fmt.Errorf("%w: list with a client of type %T", backend.ErrUnsupported, c)
+	}
+	before := b.naming.namespace + ":{"
+	pattern := endpoint.GlobEscaper.Replace(before) + "*}lock:" + endpoint.GlobEscaper.Replace(prefix) + "*"
+	names, err := onMasters(ctx, b, func(ctx context.Context, _ string, c redis.Cmdable) ([]string, error) {
+		return b.scan(ctx, c, pattern)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return keys, nil
-}
-
-func (b *Backend) scan(ctx context.Context, prefix string) (keys []string, err error) {
-	var mu sync.Mutex
-	seen := make(map[string]bool)
-	all := b.naming.namespace + ":{"
-	pattern := endpoint.GlobEscaper.Replace(all) + "*}lock:" + endpoint.GlobEscaper.Replace(prefix) + "*"
-	add := func(name string) {
-		mu.Lock()
-		defer mu.Unlock()
-		_, key, ok := strings.Cut(strings.TrimPrefix(name, all), "}lock:")
-		if ok && strings.HasPrefix(key, prefix) && !seen[key] && b.naming.lock(key) == name {
-			seen[key] = true
+	for _, name := range names {
+		_, key, ok := strings.Cut(strings.TrimPrefix(name, before), "}lock:")
+		if ok && strings.HasPrefix(key, prefix) && b.naming.lock(key) == name {
 			keys = append(keys, key)
 		}
 	}
-	one := func(ctx context.Context, c *redis.Client) error {
-		for cursor := uint64(0); ; {
-			names, next, err := b.scanPage(ctx, c, cursor, pattern)
-			if err != nil {
-				return err
-			}
-			for _, name := range names {
-				add(name)
-			}
-			if cursor = next; cursor == 0 {
-				return nil
-			}
-		}
-	}
-	switch c := b.client.(type) {
-	case *redis.ClusterClient:
-		err = c.ForEachMaster(ctx, one)
-	case *redis.Client:
-		err = one(ctx, c)
-	default:
-		err = fmt.Errorf("%w: list with a client of type %T", backend.ErrUnsupported, c)
-	}
-	return keys, err
+	slices.Sort(keys) // a scan may return a name twice
+	return slices.Compact(keys), nil
 }
 
-// scanPage makes one request of a scan, within Options.Timeout and ctx whatever the client does. It returns the cursor
-// of the next request, which is 0 after the last.
-func (b *Backend) scanPage(
-	ctx context.Context, c *redis.Client, cursor uint64, pattern string,
-) (names []string, next uint64, err error) {
-	const most = 1000 // names, roughly
-	type page struct {
-		names []string
-		next  uint64
-	}
-	v, err := exchange.Await(ctx, b.leases.Go, time.Now().Add(b.options.Timeout), exchange.Request{},
-		func(ctx context.Context) (any, error) {
-			names, next, err := c.Scan(ctx, cursor, pattern, most).Result()
-			return page{names, next}, err
+// scan returns the names of one server that match pattern. Each request ends within Options.Timeout and ctx, whatever
+// the client does.
+func (b *Backend) scan(ctx context.Context, c redis.Cmdable, pattern string) (names []string, err error) {
+	const most = 1000 // names in a reply, roughly
+	for cursor := uint64(0); ; {
+		page, err := exchange.Await(ctx, b.leases.Go, b.options.Timeout, func(ctx context.Context) (*redis.ScanCmd, error) {
+			page := c.Scan(ctx, cursor, pattern, most)
+			return page, page.Err()
 		})
-	if err != nil {
-		return nil, 0, err
+		if err != nil {
+			return nil, err
+		}
+		some, next := page.Val()
+		names = append(names, some...)
+		if cursor = next; cursor == 0 {
+			return names, nil
+		}
 	}
-	p := v.(page)
-	return p.names, p.next, nil
 }
 
 // Break implements [backend.Breaker].
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
-	return b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
+	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		h, err := b.inspect(ctx, key, owner)
 		if err != nil {
 			return err

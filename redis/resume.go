@@ -11,7 +11,7 @@ import (
 // Resume implements [backend.Resumer]. It takes two round trips: one reads the lease's token from the server, the other
 // renews the lease.
 func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
-	err = b.call(ctx, r.ValidateFor(b.guarantees), func(ctx context.Context) error {
+	err = b.leases.Call(ctx, r.ValidateFor(b.guarantees), func(ctx context.Context) error {
 		life, err := b.resume(ctx, r)
 		if err == nil {
 			l = life // not a nil *Life

@@ -67,7 +67,14 @@ func (r *Backend) examine(ctx context.Context) ([]backend.Finding, error) {
 	reports := make([]nodeReport, len(r.nodes))
 	var nodes sync.WaitGroup
 	for i, n := range r.nodes {
-		nodes.Go(func() { reports[i] = r.examineNode(ctx, n) })
+		nodes.Go(func() {
+			report, err := exchange.Await(ctx, r.leases.Go, r.options.Timeout,
+				func(ctx context.Context) (nodeReport, error) { return r.examineNode(ctx, n) })
+			if err != nil {
+				report.findings = []backend.Finding{kit.Unreachable(n.name, err)}
+			}
+			reports[i] = report
+		})
 	}
 	nodes.Wait()
 	if err := kit.ContextError(ctx, nil); err != nil {
@@ -88,17 +95,7 @@ type nodeReport struct {
 	clock    clockSample // zero if the node has not replied
 }
 
-// examineNode inspects a node. A node that does not reply within Options.Timeout is a finding.
-func (r *Backend) examineNode(ctx context.Context, n *node) nodeReport {
-	v, err := exchange.Await(ctx, r.leases.Go, time.Now().Add(r.options.Timeout), exchange.Request{},
-		func(ctx context.Context) (any, error) { return r.readNode(ctx, n) })
-	if err != nil {
-		return nodeReport{findings: []backend.Finding{kit.Unreachable(n.name, err)}}
-	}
-	return v.(nodeReport)
-}
-
-func (r *Backend) readNode(ctx context.Context, n *node) (nodeReport, error) {
+func (r *Backend) examineNode(ctx context.Context, n *node) (nodeReport, error) {
 	vote := r.handshake(n, r.options.Timeout, time.Now())
 	said, list, err := endpoint.Read(ctx, n.name, n.client)
 	if err != nil {

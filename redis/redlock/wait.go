@@ -100,7 +100,7 @@ const keyAbsent = -2 * time.Millisecond
 func (r *Backend) peekAt(ctx context.Context, n *node, c *claim) (left time.Duration, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout(c.ttl))
 	defer cancel()
-	v, err := n.batcher.Begin(ctx, time.Now().Add(n.limit), exchange.Request{Args: []any{"pttl", c.keys[0]}}).Wait()
+	v, err := n.batcher.Do(ctx, time.Now().Add(n.limit), exchange.Request{Args: []any{"pttl", c.keys[0]}})
 	ms, ok := v.(int64)
 	return time.Duration(ms) * time.Millisecond, ok && err == nil
 }

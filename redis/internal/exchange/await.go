@@ -10,22 +10,34 @@ import (
 // A Starter runs f on a goroutine for which Close waits, and reports whether it does, like [kit.Leases.Go].
 type Starter = func(f func(ctx context.Context)) bool
 
-// Await runs f, which sends a request without a Batcher. Like [Batcher.Do], it stops waiting at end, or q.Grace after
-// ctx has ended. go-redis does not end a request when its context is cancelled, nor, by default, at its deadline. So f
-// runs on its own goroutine, with a context that ends only at end. If the client ignores deadlines, its own timeouts
+// Await runs f, which makes requests without a Batcher. It stops waiting after limit, or when ctx has ended, whichever
+// is first. go-redis does not end a request when its context is cancelled, nor, by default, at its deadline. So f runs
+// on its own goroutine, with a context that ends only after limit. If the client ignores deadlines, its own timeouts
 // end f.
-func Await(
-	ctx context.Context, start Starter, end time.Time, q Request, f func(context.Context) (any, error),
+func Await[T any](
+	ctx context.Context, start Starter, limit time.Duration, f func(context.Context) (T, error),
+) (T, error) {
+	v, err := AwaitReply(ctx, start, time.Now().Add(limit), Request{}, func(ctx context.Context) (any, error) {
+		return f(ctx)
+	})
+	result, _ := v.(T)
+	return result, err
+}
+
+// AwaitReply runs send, which sends q, like Await. Like [Batcher.Do], it stops waiting at end, or q.Grace after ctx has
+// ended.
+func AwaitReply(
+	ctx context.Context, start Starter, end time.Time, q Request, send func(context.Context) (any, error),
 ) (any, error) {
 	c := newCall(ctx, end, q)
 	c.state.Store(sent)
 	if !start(func(context.Context) {
-		v, err := f(DeadlineContext{ctx, end})
+		v, err := send(DeadlineContext{ctx, end})
 		c.finish(Result{v, err})
 	}) {
 		return nil, backend.ErrClosed
 	}
-	return c.Wait()
+	return c.wait()
 }
 
 // CloseGrace is how long Close waits for requests in progress, such as those that remove waiters from queues.

@@ -88,11 +88,11 @@ func (l *Batcher) Do(ctx context.Context, end time.Time, q Request) (any, error)
 		l.leaveAlone(err)
 		return v, err
 	}
-	return l.Begin(ctx, end, q).Wait()
+	return l.begin(ctx, end, q).wait()
 }
 
-// Begin queues a request for a worker. The caller must call Wait.
-func (l *Batcher) Begin(ctx context.Context, end time.Time, q Request) *call {
+// begin queues a request for a worker. The caller must call wait.
+func (l *Batcher) begin(ctx context.Context, end time.Time, q Request) *call {
 	c := newCall(ctx, end, q)
 	l.enqueue(c)
 	return c
@@ -117,16 +117,16 @@ func (l *Batcher) DoAll(ctx context.Context, list []Request) []Result {
 	begun := time.Now()
 	calls := make([]*call, len(list))
 	for i, q := range list {
-		calls[i] = l.Begin(ctx, begun.Add(q.Limit), q)
+		calls[i] = l.begin(ctx, begun.Add(q.Limit), q)
 	}
 	results := make([]Result, len(list))
 	for i, c := range calls {
-		results[i].V, results[i].Err = c.Wait()
+		results[i].V, results[i].Err = c.wait()
 	}
 	return results
 }
 
-func (c *call) Wait() (any, error) {
+func (c *call) wait() (any, error) {
 	ctx, end := c.ctx, c.end
 	c.timer.Reset(time.Until(end))
 	for done := ctx.Done(); ; {
