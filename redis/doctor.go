@@ -56,15 +56,16 @@ var rules = append([]kit.Rule[masterReading]{
 		Why: "a crash forgets the latest locks: those of the last second, or since the last snapshot",
 		Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, where that matters"},
 	{Severity: backend.Warning, Code: "min-replicas-unset", Found: func(r masterReading) string {
-		_, set := r.Info["min_slaves_good_slaves"]
+		_, set := r.Info["min_slaves_good_slaves"] // only if min-replicas-to-write is set
 		return kit.When(!set && !r.ignoresMinReplicas() && r.Number("connected_slaves") > 0,
-			"%s replicas, and min-replicas-to-write is 0", r.Info["connected_slaves"])
+			"min-replicas-to-write is not set on a master with %s replicas", r.Info["connected_slaves"])
 	},
 		Why: "after a failover, a master that is cut off still grants keys that the new master grants to others",
 		Set: "min-replicas-to-write 1, min-replicas-max-lag 10"},
 	{Severity: backend.Warning, Code: "min-replicas-ignored", Found: func(r masterReading) string {
-		return kit.When(r.ignoresMinReplicas() && r.Number("connected_slaves") > 0, "%s replicas, and redis %s",
-			r.Info["connected_slaves"], r.Info["redis_version"])
+		return kit.When(r.ignoresMinReplicas() && r.Number("connected_slaves") > 0,
+			"redis %s does not apply min-replicas-to-write to scripts on a master with %s replicas",
+			r.Info["redis_version"], r.Info["connected_slaves"])
 	},
 		Why: "versions before 6.2.7 do not apply min-replicas-to-write to scripts: after a failover, a master that is " +
 			"cut off still grants keys that the new master grants to others",

@@ -65,19 +65,18 @@ func (b *Backend) inspectServer(ctx context.Context, where string, c redis.Cmdab
 	if err := endpoint.TooOld(info); err != nil {
 		return nil, err
 	}
-	if policy := endpoint.Evicts(info); policy != "" {
-		losses = append(losses, "eviction, because maxmemory-policy is "+policy)
-	}
-	if info["connected_slaves"] != "" && info["connected_slaves"] != "0" {
-		switch _, set := info["min_slaves_good_slaves"]; { // INFO has this field only if min-replicas-to-write is set
-		case b.options.MinReplicas == 0 && endpoint.IgnoresMinReplicas(info):
-			losses = append(losses, "a partition, because redis "+info["redis_version"]+
-				" does not apply min-replicas-to-write to scripts")
-		case !set:
-			losses = append(losses, "a partition, because min-replicas-to-write is not set on a master with replicas")
+	master := masterReading{Reading: endpoint.Reading{Info: info}, replicas: b.options.MinReplicas}
+	for _, f := range kit.Apply(rules, where, master) {
+		if loss, ok := lossesByCode[f.Code]; ok {
+			losses = append(losses, loss+", because "+f.Found)
 		}
 	}
 	return losses, nil
+}
+
+// lossesByCode are the findings that show how a master may lose keys.
+var lossesByCode = map[string]string{
+	"eviction-policy": "eviction", "min-replicas-unset": "a partition", "min-replicas-ignored": "a partition",
 }
 
 // probe runs every command of the scripts, on keys of its own.
