@@ -62,9 +62,6 @@ func (b *Backend) inspectServer(ctx context.Context, where string, c redis.Cmdab
 	case info["cluster_enabled"] == "1" && where == "":
 		return nil, errors.New("the server belongs to a cluster: use redis+cluster://")
 	}
-	if err := endpoint.TooOld(info); err != nil {
-		return nil, err
-	}
 	master := masterReading{Reading: endpoint.Reading{Info: info}, replicas: b.options.MinReplicas}
 	for _, f := range kit.Apply(rules, where, master) {
 		if loss, ok := lossesByCode[f.Code]; ok {

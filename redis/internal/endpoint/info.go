@@ -96,17 +96,6 @@ func KeepsWrites(config map[string]string) bool {
 		config["no-appendfsync-on-rewrite"] == "no"
 }
 
-// oldestMajor is the first major version of Redis that has all commands of the scripts, in particular ZPOPMIN.
-const oldestMajor = 5
-
-// TooOld returns an error if the server is too old to have all commands, and nil if its version is unknown.
-func TooOld(info map[string]string) error {
-	if olderThan(info["redis_version"], oldestMajor, 0, 0) {
-		return fmt.Errorf("redis %q is older than %d.0", info["redis_version"], oldestMajor)
-	}
-	return nil
-}
-
 // Evicts returns the policy by which a full server evicts keys, or "" if it does not evict.
 func Evicts(info map[string]string) (policy string) {
 	if p := info["maxmemory_policy"]; p != "noeviction" && info["maxmemory"] != "0" {
