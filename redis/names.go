@@ -28,9 +28,7 @@ func (n naming) names(key string) names {
 	return names{lock: all[:lock], queue: all[lock:queue], fence: all[queue:]}
 }
 
-func (n naming) lock(key string) string {
-	return n.namespace + ":{" + tags()[endpoint.Slot(key)] + "}lock:" + key
-}
+func (n naming) lock(key string) string { return n.names(key).lock }
 
 // channels returns the prefix of the inboxes' channels.
 func (n naming) channels() string { return n.namespace + ":inbox:" }

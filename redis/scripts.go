@@ -9,17 +9,8 @@ import (
 //go:embed *.lua
 var lua embed.FS
 
-// script joins parts, which are the names of files without their extension.
 func script(digest string, parts ...string) exchange.Script {
-	s := exchange.Script{Digest: digest}
-	for _, part := range parts {
-		text, err := lua.ReadFile(part + ".lua")
-		if err != nil {
-			panic(err)
-		}
-		s.Text += string(text)
-	}
-	return s
+	return exchange.LoadScript(lua, digest, parts...)
 }
 
 // If the key is uncontended, a script returns before it creates any Lua function. If the key has no readers, the

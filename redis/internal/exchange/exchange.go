@@ -3,6 +3,7 @@ package exchange
 
 import (
 	"context"
+	"embed"
 	"fmt"
 	"slices"
 	"time"
@@ -150,6 +151,19 @@ func (q *Request) command(ctx context.Context, text bool) command {
 // A Script is Lua code that the server runs atomically. Digests are constants, so that they do not depend on the build
 // (a FIPS build may lack SHA-1); a test compares them with the text.
 type Script struct{ Text, Digest string }
+
+// LoadScript joins parts, which are the names of files without their extension.
+func LoadScript(files embed.FS, digest string, parts ...string) Script {
+	s := Script{Digest: digest}
+	for _, part := range parts {
+		text, err := files.ReadFile(part + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		s.Text += string(text)
+	}
+	return s
+}
 
 // Request returns a request that runs the script.
 func (s Script) Request(keys []string, args ...any) Request {
