@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -186,24 +187,7 @@ func TestNewOnServerThatHangs(t *testing.T) {
 	}
 	s.Freeze()
 	defer s.Thaw()
-	const most = endpoint.OpenTimeout + 2*time.Second
-	for attempt := 1; ; attempt++ {
-		begun := time.Now()
-		b, err := New(t.Context(), c, nil)
-		took := time.Since(begun)
-		if err == nil {
-			_ = b.Close()
-		}
-		if !errors.Is(err, backend.ErrUnavailable) {
-			t.Fatalf("%v, want ErrUnavailable", err)
-		}
-		if took < most {
-			return
-		}
-		if attempt == attempts {
-			t.Fatalf("New took %v, want less than %v", took, most)
-		}
-	}
+	redistest.FailsInTime(t, func() (io.Closer, error) { return New(t.Context(), c, nil) })
 }
 
 func TestUnixAndTLS(t *testing.T) {

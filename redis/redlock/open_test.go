@@ -16,7 +16,6 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
-	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
@@ -307,24 +306,7 @@ func TestNewOnFleetThatHangs(t *testing.T) {
 		n.Freeze()
 		defer n.Thaw()
 	}
-	const most = endpoint.OpenTimeout + 2*time.Second
-	for attempt := 1; ; attempt++ {
-		begun := time.Now()
-		r, err := New(t.Context(), clients, nil)
-		took := time.Since(begun)
-		if err == nil {
-			_ = r.Close()
-		}
-		if !errors.Is(err, backend.ErrUnavailable) {
-			t.Fatalf("%v, want ErrUnavailable", err)
-		}
-		if took < most {
-			return
-		}
-		if attempt == attempts {
-			t.Fatalf("New took %v, want less than %v", took, most)
-		}
-	}
+	redistest.FailsInTime(t, func() (io.Closer, error) { return New(t.Context(), clients, nil) })
 }
 
 // Opening waits for a node that hangs for at most about openWait.
