@@ -48,11 +48,7 @@ func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend
 func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, uncertain bool, err error) {
 	e := r.newElection(c)
 	r.runRound(ctx, e.t, e.window, e.ask)
-	err = e.outcome()
-	if ended := kit.ContextError(ctx, err); ended != nil {
-		err = ended
-	}
-	if err == nil {
+	if err = e.outcome(); err == nil {
 		c.token, err = e.agree(ctx)
 	}
 	if err != nil {

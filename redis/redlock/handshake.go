@@ -171,10 +171,7 @@ func (r *Backend) handshakeAll(ctx context.Context) error {
 			return fmt.Errorf("node %s: %w", r.nodes[i].name, t.errs[i])
 		}
 	}
-	if !t.won() {
-		return r.noQuorum(t.misses())
-	}
-	return nil
+	return r.missed(t)
 }
 
 func isTimeout(err error) bool {
@@ -206,9 +203,6 @@ func (r *Backend) bootstrap(ctx context.Context) error {
 		}
 		return verdictOf(err), nil, err
 	}))
-	if err := kit.ContextError(ctx, errors.Join(t.errs...)); err != nil {
-		return err
-	}
 	for i, err := range t.misses() {
 		if err != nil {
 			return fmt.Errorf("node %s: %w", r.nodes[i].name, err)

@@ -44,7 +44,7 @@ func (r *Backend) holder(ctx context.Context, key string, ttl bool) (h backend.H
 			enter(verdictOf(err), func() { answers[i], numbers[i] = h, number }, err)
 		})
 	})
-	if err := r.missed(ctx, t); err != nil {
+	if err := r.missed(t); err != nil {
 		return h, 0, err
 	}
 	h, _ = t.holder(answers)

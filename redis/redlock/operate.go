@@ -2,14 +2,12 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
@@ -36,7 +34,7 @@ func (r *Backend) list(ctx context.Context, prefix string) ([]string, error) {
 			}
 		}, err
 	}))
-	if err := r.missed(ctx, t); err != nil {
+	if err := r.missed(t); err != nil {
 		return nil, err
 	}
 	var keys []string
@@ -83,8 +81,6 @@ func (r *Backend) breakLease(ctx context.Context, key, owner string) error {
 	for i := range c.at {
 		c.at[i].mayHaveKey = true
 	}
-	if _, err = r.release(ctx, c); errors.Is(err, backend.ErrUnavailable) && kit.Ended(ctx) {
-		err = kit.ContextError(ctx, err)
-	}
+	_, err = r.release(ctx, c)
 	return err
 }

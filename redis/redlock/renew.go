@@ -96,8 +96,6 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 		case t.lost(w):
 			*w.err = backend.ErrLost
 			r.abandon(w.claim) // a minority may have been renewed
-		case kit.Ended(ctx):
-			*w.err = kit.ContextError(ctx, nil)
 		default:
 			errs := t.misses()
 			for i, said := range t.verdicts {

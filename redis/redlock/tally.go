@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -182,11 +181,10 @@ func (t *tally) misses() []error {
 	return errs
 }
 
-// missed returns why a round has not got a quorum of yes: ctx has ended, or the errors of the nodes. It is nil if the
-// round has.
-func (r *Backend) missed(ctx context.Context, t *tally) error {
-	if err := kit.ContextError(ctx, nil); err != nil || t.won() {
-		return err
+// missed returns why a round has not got a quorum of yes. It is nil if the round has.
+func (r *Backend) missed(t *tally) error {
+	if t.won() {
+		return nil
 	}
 	return r.noQuorum(t.misses())
 }

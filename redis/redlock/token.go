@@ -33,7 +33,7 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 		}
 		e.confirm(i, token, func(v verdict, err error) { enter(v, nil, err) })
 	})
-	return token, e.r.missed(ctx, t)
+	return token, e.r.missed(t)
 }
 
 // confirm raises the counter of node i to token, after the node's vote if that request is still in progress.
