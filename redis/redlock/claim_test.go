@@ -99,15 +99,14 @@ func TestRepairedTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		done := make(chan error, 1)
-		r.repairAt(2, &renewal{claim: c, ttl: claimTTL, number: c.number.Add(1), sent: time.Now()},
-			func(err error) { done <- err })
-		if err := <-done; err != nil {
-			t.Fatal(err)
+		r.repairAt(2, &renewal{claim: c, ttl: claimTTL, number: c.number.Add(1), sent: time.Now()})
+		done := make(chan struct{})
+		c.inOrder(2, func() { close(done) })
+		<-done
+		c.requestEnded(2)
+		if len(f.having("k")) != 3 {
+			t.Fatal("the lease is not back")
 		}
-	}
-	if len(f.having("k")) != 3 {
-		t.Fatal("the lease is not back")
 	}
 	release(t, l)
 	f.free("k")

@@ -165,7 +165,7 @@ func (r *Backend) found(i int, w *renewal, lost bool) {
 	c.at[i].lost = lost && !late
 	c.mu.Unlock()
 	if late {
-		r.repairAt(i, last, func(error) {})
+		r.repairAt(i, last)
 	}
 }
 
@@ -184,11 +184,11 @@ func (r *Backend) repair(w *renewal) {
 	}
 	c.mu.Unlock()
 	for _, i := range nodes {
-		r.repairAt(i, w, func(error) {}) // if it fails, the next renewal detects the loss again
+		r.repairAt(i, w) // if it fails, the next renewal detects the loss again
 	}
 }
 
-func (r *Backend) repairAt(i int, w *renewal, done func(error)) {
+func (r *Backend) repairAt(i int, w *renewal) {
 	c, n := w.claim, r.nodes[i]
 	c.write(n, i, w.number, func(ended func(trace, error)) {
 		left := time.Until(backend.Deadline(w.sent, w.ttl))
@@ -203,5 +203,5 @@ func (r *Backend) repairAt(i int, w *renewal, done func(error)) {
 				ended(traceMissing, err)
 			}
 		})
-	}, done)
+	}, func(error) {})
 }
