@@ -32,9 +32,7 @@ func (r *Backend) holder(ctx context.Context, key string, ttl bool) (h backend.H
 		h, named := t.holder(answers)
 		return t.won() && (!h.Held() || named >= t.quorum && (h.TTL > 0 || !ttl) && h.Token > 0)
 	}
-	w := r.windowFor(time.Minute)
-	w.needed = w.outage
-	r.runRound(ctx, t, w, func(i int, enter deliverFunc) {
+	r.runRound(ctx, t, r.windowFor(time.Minute), func(i int, enter deliverFunc) {
 		r.nodes[i].post(inspectScript.Request([]string{r.naming.lock(key)}), func(v any, err error) {
 			var h backend.Holder
 			var number uint64

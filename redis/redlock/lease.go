@@ -38,7 +38,7 @@ func (r *Backend) release(ctx context.Context, c *claim) (had bool, err error) {
 	t := r.newTallyOfAll()
 	removed := 0
 	t.decided = func() bool { return removed >= t.quorum || t.number(yes)-removed > len(r.nodes)-t.quorum }
-	r.removeAll(ctx, t, c, r.windowFor(c.ttl).needing(c.ttl), func() { removed++ })
+	r.removeAll(ctx, t, c, r.windowFor(c.ttl), func() { removed++ })
 	switch free := t.number(yes); {
 	case free-removed > len(r.nodes)-t.quorum:
 		return false, backend.ErrLost // a quorum cannot have had it

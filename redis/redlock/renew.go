@@ -80,7 +80,7 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	t.over = func() bool {
 		return t.won() && !slices.ContainsFunc(list, func(w *renewal) bool { return !t.kept(w) && !t.lost(w) })
 	}
-	r.runRound(ctx, t, r.windowFor(shortest).needing(shortest), func(i int, enter deliverFunc) {
+	r.runRound(ctx, t, r.windowFor(shortest), func(i int, enter deliverFunc) {
 		r.renewAt(i, list, func(answers []int64, err error) {
 			enter(verdictOf(err), func() {
 				for k, a := range answers {

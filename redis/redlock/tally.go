@@ -86,16 +86,12 @@ type window struct {
 	outage time.Duration
 }
 
-// windowFor returns the window of a request about a lease of ttl.
+// windowFor returns the window of a request about a lease of ttl. Such a request waits longer for a missing node if it
+// would fail without that node.
 func (r *Backend) windowFor(ttl time.Duration) window {
-	return window{node: nodeTimeout(ttl), outage: r.options.Timeout}
-}
-
-// needing returns the window of a request that waits longer for a missing node if it would fail without that node.
-func (w window) needing(ttl time.Duration) window {
 	const share = 4
-	w.needed = max(w.node, min(ttl/share, w.outage))
-	return w
+	node, outage := nodeTimeout(ttl), r.options.Timeout
+	return window{node: node, needed: max(node, min(ttl/share, outage)), outage: outage}
 }
 
 // An answer is one node's result. record, if not nil, runs if the answer arrives in time.

@@ -26,7 +26,7 @@ type election struct {
 
 func (r *Backend) newElection(c *claim) *election {
 	e := &election{
-		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: r.windowFor(c.ttl).needing(c.ttl),
+		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: r.windowFor(c.ttl),
 		votes: make([]vote, len(r.nodes)), sent: time.Now(),
 	}
 	// The election fails as soon as no quorum is possible, but not before a quorum has replied, because callers must be
