@@ -1,6 +1,9 @@
 package redlock
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // agree returns the fencing token of an owner that has been elected.
 //
@@ -14,39 +17,32 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 	for _, i := range electors {
 		token = max(token, e.votes[i].token)
 	}
-	stored := make([]bool, len(e.votes))
-	n := 0
-	for _, i := range electors {
-		if e.votes[i].token == token {
-			stored[i] = true
-			n++
-		}
-	}
-	if n >= e.t.quorum {
+	stored := slices.DeleteFunc(electors, func(i int) bool { return e.votes[i].token < token })
+	if len(stored) >= e.t.quorum {
 		return token, nil
 	}
 	t := e.r.newTally()
 	e.r.runRound(ctx, t, e.window, func(i int, enter deliverFunc) {
-		if stored[i] {
+		if slices.Contains(stored, i) {
 			enter(yes, nil, nil)
-			return
+		} else {
+			e.confirm(i, token, enter)
 		}
-		e.confirm(i, token, func(v verdict, err error) { enter(v, nil, err) })
 	})
 	return token, e.r.missed(t)
 }
 
 // confirm raises the counter of node i to token, after the node's vote if that request is still in progress.
-func (e *election) confirm(i int, token uint64, done func(verdict, error)) {
+func (e *election) confirm(i int, token uint64, enter deliverFunc) {
 	q := confirmScript.Request(e.c.keys[:2], e.c.id, token, e.number)
 	e.c.inOrder(i, func() {
 		e.r.nodes[i].postBool(q, func(has bool, err error) {
 			e.c.requestEnded(i)
 			if err == nil && !has {
-				done(no, errMissing) // the key has expired since the vote
-				return
+				enter(no, nil, errMissing) // the key has expired since the vote
+			} else {
+				enter(verdictOf(err), nil, err)
 			}
-			done(verdictOf(err), err)
 		})
 	})
 }
