@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,4 +121,34 @@ func TestLossInABatchWithoutReplicas(t *testing.T) {
 		}
 	}
 	b.options.MinReplicas = 0
+}
+
+// A client that does not know that its server belongs to a Cluster, for example because of a proxy, renews leases of
+// several slots although the server refuses to renew them together.
+func TestBatchBehindProxyToCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.Raw(t, clusterNode(t).Addr)
+	if err := c.ClusterAddSlotsRange(t.Context(), 0, endpoint.Slots-1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, soon, "the cluster is up", func() bool {
+		return strings.Contains(c.ClusterInfo(context.Background()).Val(), "cluster_state:ok")
+	})
+	b, err := onClient(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	var list []backend.Renewal
+	for i := range 10 {
+		l := acquire(t, b, req(fmt.Sprint("k", i), time.Minute))
+		list = append(list, backend.Renewal{Lease: l, TTL: time.Hour})
+	}
+	for i, err := range b.RenewBatch(t.Context(), list) {
+		l := list[i].Lease
+		if err != nil || time.Until(l.Deadline()) < time.Minute {
+			t.Errorf("renewal %d: %v", i, err)
+		}
+		release(t, l)
+	}
 }
