@@ -12,16 +12,6 @@
 -- The record of another node: its data was copied over this one's. A record of the future: the clock was set back since. The
 -- node has known every lease since an instant that is over, so that now is on the safe side.
 
-local function parse_birth(value)
-  local a = value and string.find(value, ':', 1, true)
-  local b = a and string.find(value, ':', a + 1, true)
-  local c = b and string.find(value, ':', b + 1, true)
-  if not c then return nil end
-  local born, max = tonumber(string.sub(value, 1, a - 1)), string.sub(value, a + 1, b - 1)
-  if not born or not tonumber(max) then return nil end
-  return born, max, string.sub(value, b + 1, c - 1), string.sub(value, c + 1)
-end
-
 -- minority is how long a node must have known every lease before it votes: the longest lease, as it is kept, by a clock
 -- that may be 1 % fast.
 local function minority(max) return max + math.ceil(max / 100) + 100 end
@@ -33,7 +23,7 @@ local run = string.match(info, 'run_id:(%x+)') or ''
 local uptime = math.max(tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or 0) - 1, 0) * 1000
 if run ~= ARGV[1] then return {} end
 local value = redis.call('GET', KEYS[1])
-local born, max, id, incarnation = parse_birth(value)
+local born, max, id, incarnation = string.match(value or '', '^(%d+):(%d+):([^:]*):(.*)$')
 if value == 'new' then
   born, max, id = 0, ARGV[2], ARGV[3]
 elseif not born then
@@ -44,10 +34,10 @@ else
   if copied then
     born, id = now, ARGV[3]
   elseif incarnation ~= run and ARGV[4] ~= '1' then
-    born = math.max(now - uptime, born)
+    born = math.max(now - uptime, tonumber(born))
   end
 end
-born = math.min(born, now)
+born = math.min(tonumber(born), now)
 local record = whole(born) .. ':' .. max .. ':' .. id .. ':' .. run
 if record ~= value then redis.call('SET', KEYS[1], record) end -- so that a handshake is possible again with a server that is full by now
 local from = born + minority(tonumber(max))

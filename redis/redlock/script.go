@@ -14,7 +14,7 @@ func script(digest, name string) exchange.Script {
 }
 
 var (
-	handshakeScript = script("f0b7539c8de97af809098c1d261a17a5b8e40c69", "handshake")
+	handshakeScript = script("69c435d5428ca947646906cd854aad70370763cd", "handshake")
 	acquireScript   = script("3294f0acbc340307c730b75b962fccb05b6f40ec", "acquire")
 	confirmScript   = script("2649b1ad7d663b77f59af515e3ea446c99c3ac7f", "confirm")
 	renewScript     = script("886d68f18a3960c440bf5b0d1c9f6bfe863d49d2", "renew")
