@@ -102,7 +102,7 @@ type answer struct {
 	err     error
 }
 
-// A deliverFunc is a function that delivers one node's answer.
+// A deliverFunc delivers one node's answer.
 type deliverFunc func(v verdict, record func(), err error)
 
 // runRound sends one request to every node at once, and returns when the outcome is certain, the window closes, or ctx
@@ -157,7 +157,7 @@ func (r *Backend) patience(t *tally, w window) (longest time.Duration) {
 	return longest
 }
 
-// onGoroutines returns a function for ask that calls one on a new goroutine, because one blocks.
+// onGoroutines returns a function for runRound that calls one on a new goroutine, because one blocks.
 func (r *Backend) onGoroutines(one func(i int) (verdict, func(), error)) func(i int, enter deliverFunc) {
 	return func(i int, enter deliverFunc) {
 		if !r.leases.Go(func(context.Context) { enter(one(i)) }) {
