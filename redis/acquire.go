@@ -38,11 +38,9 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	if a.r.Wait && a.b.inbox.ready() {
 		a.register()
 	}
-	if a.waiter != nil {
-		select {
-		case <-a.waiter: // this request makes earlier notifications obsolete
-		default:
-		}
+	select {
+	case <-a.waiter: // this request makes earlier notifications obsolete
+	default:
 	}
 	reply, err := a.request(ctx, a.waiter != nil)
 	switch {
