@@ -24,7 +24,7 @@ func (r masterReading) ignoresMinReplicas() bool {
 	return r.replicas == 0 && endpoint.IgnoresMinReplicas(r.Info)
 }
 
-var rules = append([]kit.Rule[masterReading]{
+var rules = []kit.Rule[masterReading]{
 	{Severity: backend.Critical, Code: "eviction-policy", Found: func(r masterReading) string {
 		policy := endpoint.Evicts(r.Info)
 		return kit.When(policy != "", "maxmemory-policy is %s, maxmemory %s", policy, r.Info["maxmemory"])
@@ -74,7 +74,7 @@ var rules = append([]kit.Rule[masterReading]{
 		Found: func(r masterReading) string { return kit.When(r.forbidden != nil, "%v", r.forbidden) },
 		Why:   "this user can take locks, but an Acquire that has to wait is refused",
 		Set:   "the rights in docs/stores/redis.md, including the channels"},
-}, endpoint.ServerRules(func(r masterReading) endpoint.Reading { return r.Reading })...)
+}
 
 // Examine implements [backend.Examiner]. It inspects every master.
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {

@@ -31,7 +31,7 @@ func init() {
 			"redis+cluster://user:password@h1:6379,h2:6379,h3:6379",
 		},
 		Guarantees: guarantees(),
-		Findings:   kit.Findings(rules),
+		Findings:   append(kit.Findings(rules), kit.Findings(endpoint.ServerRules)...),
 		RoundTrips: driver.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
 		Open:       func(ctx context.Context, u driver.URL) (backend.Backend, error) { return open(ctx, u) },
 	})

@@ -39,18 +39,13 @@ var fleetRules = []kit.Rule[fleetReading]{
 		Why: "nodes whose clocks differ do not count together, so there may be no quorum", Set: "NTP on all nodes"},
 }
 
-// A nodeReading is the known state of a node.
-type nodeReading struct {
-	endpoint.Reading
-	vote error // why the node has no vote; nil if it has one
-}
-
-var nodeRules = append([]kit.Rule[nodeReading]{
+// nodeRules are the rules for a node. They read why it has no vote: nil if it has one.
+var nodeRules = []kit.Rule[error]{
 	{Severity: backend.Warning, Code: "no-vote",
-		Found: func(n nodeReading) string { return kit.When(n.vote != nil, "%v", n.vote) },
+		Found: func(vote error) string { return kit.When(vote != nil, "%v", vote) },
 		Why:   "until it has one, every other node is needed",
 		Set:   "wait; with appendfsync always, a restarted node need not wait"},
-}, endpoint.ServerRules(func(n nodeReading) endpoint.Reading { return n.Reading })...)
+}
 
 // Examine implements [backend.Examiner]. It inspects every node; a node that does not reply is a finding. Opening has
 // already rejected an even number of nodes, fewer than three, and nodes that evict keys or are replicas.
@@ -104,7 +99,7 @@ func (r *Backend) examineNode(ctx context.Context, n *node) (nodeReport, error) 
 	if vote == nil {
 		vote = n.notReady()
 	}
-	report := nodeReport{findings: append(list, kit.Apply(nodeRules, n.name, nodeReading{said, vote})...)}
+	report := nodeReport{findings: append(list, kit.Apply(nodeRules, n.name, vote)...)}
 	if !said.Clock.IsZero() {
 		report.clock = clockSample{said.Clock.UnixMicro(), said.Asked, said.Answered}
 	}

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -38,7 +39,7 @@ func init() {
 			"redis+redlock:?lock_node=redis%3A%2F%2Fh1&lock_node=rediss%3A%2F%2Fh2&lock_node=redis%3A%2F%2Fh3",
 		},
 		Guarantees: guarantees(defaultMaxTTL),
-		Findings:   append(kit.Findings(fleetRules), kit.Findings(nodeRules)...),
+		Findings:   slices.Concat(kit.Findings(fleetRules), kit.Findings(nodeRules), kit.Findings(endpoint.ServerRules)),
 		RoundTrips: driver.RoundTrips{Acquire: "1-2", Renew: "1", Release: "1"},
 		Open:       func(ctx context.Context, u driver.URL) (backend.Backend, error) { return open(ctx, u) },
 	})

@@ -30,21 +30,17 @@ func (r Reading) Number(name string) int64 {
 	return n
 }
 
-// ServerRules returns the rules for any server. of returns the Reading in a T.
-func ServerRules[T any](of func(T) Reading) []kit.Rule[T] {
-	return []kit.Rule[T]{
-		{Severity: backend.Warning, Code: "old-version", Found: func(t T) string {
-			r := of(t)
-			return kit.When(olderThan(r.Info["redis_version"], 6, 2, 0), "redis %s", r.Info["redis_version"])
-		},
-			Why: "versions before 6.2 no longer get fixes", Set: "a maintained version"},
-		{Severity: backend.Warning, Code: "memory-nearly-full", Found: func(t T) string {
-			r := of(t)
-			used, most := r.Number("used_memory"), r.Number("maxmemory")
-			return kit.When(most > 0 && used > most/10*9, "%d of maxmemory %d bytes are used", used, most)
-		},
-			Why: "a full server refuses writes, or evicts keys", Set: "a larger maxmemory, or a server only for locks"},
-	}
+// ServerRules are the rules for any server.
+var ServerRules = []kit.Rule[Reading]{
+	{Severity: backend.Warning, Code: "old-version", Found: func(r Reading) string {
+		return kit.When(olderThan(r.Info["redis_version"], 6, 2, 0), "redis %s", r.Info["redis_version"])
+	},
+		Why: "versions before 6.2 no longer get fixes", Set: "a maintained version"},
+	{Severity: backend.Warning, Code: "memory-nearly-full", Found: func(r Reading) string {
+		used, most := r.Number("used_memory"), r.Number("maxmemory")
+		return kit.When(most > 0 && used > most/10*9, "%d of maxmemory %d bytes are used", used, most)
+	},
+		Why: "a full server refuses writes, or evicts keys", Set: "a larger maxmemory, or a server only for locks"},
 }
 
 // olderThan reports whether version is before major.minor.patch. It is false for a version that cannot be parsed.
@@ -60,7 +56,8 @@ func IgnoresMinReplicas(info map[string]string) bool {
 	return olderThan(info["redis_version"], 6, 2, 7)
 }
 
-// Read inspects a server. Its findings are the commands that the server refused, and a wrong clock.
+// Read inspects a server. Its findings are the commands that the server refused, a wrong clock, and those of
+// ServerRules.
 func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list []backend.Finding, err error) {
 	r = Reading{Info: make(map[string]string), Config: make(map[string]string)}
 	refused := func(what string, err error) error {
@@ -87,7 +84,7 @@ func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list [
 	if err = refused("TIME", err); err == nil && !r.Clock.IsZero() {
 		list = append(list, kit.CompareClocks(where, r.Clock, time.Microsecond, r.Asked, r.Answered)...)
 	}
-	return r, list, err
+	return r, append(list, kit.Apply(ServerRules, where, r)...), err
 }
 
 // KeepsWrites reports whether a server with this configuration keeps every acknowledged write across a restart.
