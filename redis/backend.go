@@ -75,12 +75,10 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 
 // Inspect implements [backend.Backend]. A key that is reserved for a waiter is reported as held by that waiter, with
 // token 0.
-func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
-	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
-		h, err = b.inspect(ctx, key, "")
-		return err
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	return kit.Call(ctx, b.leases, backend.ValidateKey(key), func(ctx context.Context) (backend.Holder, error) {
+		return b.inspect(ctx, key, "")
 	})
-	return h, err
 }
 
 // inspect returns the holder of key. If owner has one of several shared leases, owner is the holder.

@@ -78,12 +78,10 @@ var rules = []kit.Rule[masterReading]{
 
 // Examine implements [backend.Examiner]. It inspects every master.
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	var all []backend.Finding
-	err := b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
-		all, err = exchange.Await(ctx, b.leases.Go, endpoint.OpenTimeout, b.examine)
-		return unavailable(ctx, err)
+	return kit.Call(ctx, b.leases, nil, func(ctx context.Context) ([]backend.Finding, error) {
+		all, err := exchange.Await(ctx, b.leases.Go, endpoint.OpenTimeout, b.examine)
+		return all, unavailable(ctx, err)
 	})
-	return all, err
 }
 
 func (b *Backend) examine(ctx context.Context) ([]backend.Finding, error) {

@@ -9,18 +9,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // List implements [backend.Lister]. It scans every key of every master, a thousand at a time.
 func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
-	var keys []string
-	err := b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
-		keys, err = b.list(ctx, prefix)
-		return unavailable(ctx, err)
+	return kit.Call(ctx, b.leases, nil, func(ctx context.Context) ([]string, error) {
+		keys, err := b.list(ctx, prefix)
+		return keys, unavailable(ctx, err)
 	})
-	return keys, err
 }
 
 func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err error) {

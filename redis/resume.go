@@ -10,15 +10,10 @@ import (
 
 // Resume implements [backend.Resumer]. It takes two round trips: one reads the lease's token from the server, the other
 // renews the lease.
-func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
-	err = b.leases.Call(ctx, r.ValidateFor(b.guarantees), func(ctx context.Context) error {
-		life, err := b.resume(ctx, r)
-		if err == nil {
-			l = life // not a nil *Life
-		}
-		return err
+func (b *Backend) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	return kit.Call(ctx, b.leases, r.ValidateFor(b.guarantees), func(ctx context.Context) (backend.Lease, error) {
+		return b.resume(ctx, r)
 	})
-	return l, err
 }
 
 func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, error) {

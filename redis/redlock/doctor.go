@@ -50,12 +50,7 @@ var nodeRules = []kit.Rule[error]{
 // Examine implements [backend.Examiner]. It inspects every node; a node that does not reply is a finding. Opening has
 // already rejected an even number of nodes, fewer than three, and nodes that evict keys or are replicas.
 func (r *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	var all []backend.Finding
-	err := r.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
-		all, err = r.examine(ctx)
-		return err
-	})
-	return all, err
+	return kit.Call(ctx, r.leases, nil, r.examine)
 }
 
 func (r *Backend) examine(ctx context.Context) ([]backend.Finding, error) {

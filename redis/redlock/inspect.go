@@ -7,19 +7,19 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // Inspect implements [backend.Backend]. The holder is the owner that a quorum of the nodes names. If fewer nodes name
 // an owner, but missing replies could complete a quorum, the holder is that owner too. The token is 0 if the nodes do
 // not agree on it, which they may not until the lease is renewed.
-func (r *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
-	err = r.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
-		h, _, err = r.holder(ctx, key, true)
-		return err
+func (r *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	return kit.Call(ctx, r.leases, backend.ValidateKey(key), func(ctx context.Context) (backend.Holder, error) {
+		h, _, err := r.holder(ctx, key, true)
+		h.Owner = ownerOf(h.Owner)
+		return h, err
 	})
-	h.Owner = ownerOf(h.Owner)
-	return h, err
 }
 
 // holder returns the holder of a key, with the claim's id as its Owner, and the highest number of the requests that

@@ -8,18 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
 // List implements [backend.Lister]. It scans every key of every node, a thousand at a time, and returns the keys that a
 // quorum has, or may have if some nodes do not reply. It times out after 5 s, whatever ctx allows.
 func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {
-	var keys []string
-	err := r.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
-		keys, err = r.list(ctx, prefix)
-		return err
-	})
-	return keys, err
+	return kit.Call(ctx, r.leases, nil, func(ctx context.Context) ([]string, error) { return r.list(ctx, prefix) })
 }
 
 func (r *Backend) list(ctx context.Context, prefix string) ([]string, error) {

@@ -12,15 +12,10 @@ import (
 // Resume implements [backend.Resumer]. It takes two round trips: one reads the owner's id at the nodes, the token and
 // the number of the last request; the other is a renewal. If the nodes that reply do not agree on the token, the error
 // is ErrUnavailable; they agree once the lease has been renewed.
-func (r *Backend) Resume(ctx context.Context, q backend.Request) (l backend.Lease, err error) {
-	err = r.leases.Call(ctx, q.ValidateFor(r.guarantees), func(ctx context.Context) error {
-		life, err := r.resume(ctx, q)
-		if err == nil {
-			l = life // not a nil *Life
-		}
-		return err
+func (r *Backend) Resume(ctx context.Context, q backend.Request) (backend.Lease, error) {
+	return kit.Call(ctx, r.leases, q.ValidateFor(r.guarantees), func(ctx context.Context) (backend.Lease, error) {
+		return r.resume(ctx, q)
 	})
-	return l, err
 }
 
 func (r *Backend) resume(ctx context.Context, q backend.Request) (*kit.Life, error) {
