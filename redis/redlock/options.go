@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -44,9 +45,7 @@ func (o *Options) validate() (Options, error) {
 	if err := endpoint.Complete(&v.Namespace, &v.Timeout); err != nil {
 		return v, err
 	}
-	if v.MaxTTL == 0 {
-		v.MaxTTL = defaultMaxTTL
-	}
+	v.MaxTTL = cmp.Or(v.MaxTTL, defaultMaxTTL)
 	if v.MaxTTL < leastMaxTTL || v.MaxTTL > backend.MaxTTL {
 		return v, fmt.Errorf("%w: longest ttl %v is not between %v and %v", backend.ErrInvalid, v.MaxTTL, leastMaxTTL,
 			backend.MaxTTL)

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -24,12 +25,8 @@ var NamespaceParam = driver.Param{
 
 // Complete sets the defaults of the options that the Redis stores share, and rejects invalid values.
 func Complete(namespace *string, timeout *time.Duration) error {
-	if *namespace == "" {
-		*namespace = DefaultNamespace
-	}
-	if *timeout == 0 {
-		*timeout = exchange.DefaultTimeout
-	}
+	*namespace = cmp.Or(*namespace, DefaultNamespace)
+	*timeout = cmp.Or(*timeout, exchange.DefaultTimeout)
 	switch {
 	case strings.ContainsAny(*namespace, "{}"):
 		return fmt.Errorf("%w: namespace %q has a brace", backend.ErrInvalid, *namespace)
