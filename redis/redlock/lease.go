@@ -24,7 +24,7 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 
 // ReleaseLease implements [kit.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
-	had, err := q.r.release(ctx, l.Data.(*claim))
+	had, err := q.r.release(ctx, l.Data.(*claim), false)
 	if err == nil && !had {
 		return l.LostAfterDeadline()
 	}
@@ -33,11 +33,14 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 
 // release removes a claim from the nodes. It returns when a quorum of the nodes is free of the claim, and a moment
 // later if the others are about to reply. It waits longer for nodes that decide whether the claim was lost. Nodes that
-// do not reply are cleaned up in the background. had means that a quorum had the claim until then.
-func (r *Backend) release(ctx context.Context, c *claim) (had bool, err error) {
+// do not reply are cleaned up in the background. had means that a quorum had the claim until then. If all is true,
+// release waits for every node as long as for one that decides.
+func (r *Backend) release(ctx context.Context, c *claim, all bool) (had bool, err error) {
 	t := r.newTallyOfAll()
 	removed := 0
-	t.decided = func() bool { return removed >= t.quorum || t.number(yes)-removed > len(r.nodes)-t.quorum }
+	if !all {
+		t.decided = func() bool { return removed >= t.quorum || t.number(yes)-removed > len(r.nodes)-t.quorum }
+	}
 	r.removeAll(ctx, t, c, r.windowFor(c.ttl), func() { removed++ })
 	switch free := t.number(yes); {
 	case free-removed > len(r.nodes)-t.quorum:

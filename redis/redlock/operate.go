@@ -55,7 +55,8 @@ func scanKeys(ctx context.Context, c *redis.Client, before, prefix string) (map[
 	return keys, scan.Err()
 }
 
-// Break implements [backend.Breaker]. It returns when a quorum is free of the lease.
+// Break implements [backend.Breaker]. It returns when a quorum is free of the lease, and waits up to 250 ms for the
+// other nodes: a late renewal by the holder, who does not know of the Break, may put the lease back on one node.
 func (r *Backend) Break(ctx context.Context, key, owner string) error {
 	return r.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		return r.breakLease(ctx, key, owner)
@@ -77,6 +78,6 @@ func (r *Backend) breakLease(ctx context.Context, key, owner string) error {
 	for i := range c.at {
 		c.at[i].mayHaveKey = true
 	}
-	_, err = r.release(ctx, c)
+	_, err = r.release(ctx, c, true)
 	return err
 }

@@ -5,8 +5,12 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 // A scanned is a hook that answers SCAN in place of the server.
@@ -35,4 +39,32 @@ func TestScanOfForeignNames(t *testing.T) {
 	if got := slices.Collect(maps.Keys(keys)); err != nil || !slices.Equal(got, []string{"app"}) {
 		t.Errorf("%q, %v, want app", got, err)
 	}
+}
+
+// Break waits for a node that replies later than the others, so that no node has the lease when Break returns.
+func TestBreakWaitsForSlowNode(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	holder, r := f.open(), f.open()
+	const tries = 5
+	for range tries { // on a busy machine, the node may reply too late
+		l := acquire(t, holder, req("k", claimTTL))
+		f.whole(holder, l)
+		f.nodes[2].Freeze()
+		thawed := time.AfterFunc(100*time.Millisecond, f.nodes[2].Thaw)
+		defer thawed.Stop()
+		if err := r.Break(t.Context(), "k", l.(*kit.Life).Owner()); err != nil {
+			t.Fatal(err)
+		}
+		n := r.nodes[2]
+		n.mu.Lock()
+		pending := len(n.cleanups)
+		n.mu.Unlock()
+		if pending == 0 {
+			return
+		}
+		f.free("k")
+	}
+	t.Errorf("%d times, Break returned before the slow node had removed the lease", tries)
 }
