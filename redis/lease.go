@@ -38,22 +38,15 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	// If the connection hangs, this renewal fails early enough for another.
 	limit := max(ttl/3, minRenewLimit)
-	unanswered, err := q.b.renew(ctx, l.Data.(*leaseData), l.Shared(), ttl, limit)
+	lease := l.Data.(*leaseData)
+	v, unanswered, err := q.b.eval(ctx, q.b.renewRequest([]*leaseData{lease}, l.Shared(), []time.Duration{ttl}, limit))
 	if unanswered {
 		l.NoteUnanswered(ttl)
 	}
-	return ttl, err
-}
-
-// renew renews one lease to ttl, within limit. unanswered is that of eval.
-func (b *Backend) renew(
-	ctx context.Context, lease *leaseData, shared bool, ttl, limit time.Duration,
-) (unanswered bool, err error) {
-	v, unanswered, err := b.eval(ctx, b.renewRequest([]*leaseData{lease}, shared, []time.Duration{ttl}, limit))
 	if err == nil {
 		err = renewErrors(v, 1)[0]
 	}
-	return unanswered, err
+	return ttl, err
 }
 
 // renewRequest returns the request that renews leases of one mode to ttls, within limit.

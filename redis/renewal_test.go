@@ -113,9 +113,6 @@ func TestRepeatedRenewalArrivesLate(t *testing.T) {
 			"RenewBatch": func(b *Backend, r backend.Request, l backend.Lease) (backend.Lease, error) {
 				return l, b.RenewBatch(ctx, []backend.Renewal{{Lease: l, TTL: r.TTL}})[0]
 			},
-			"Resume": func(b *Backend, r backend.Request, _ backend.Lease) (backend.Lease, error) {
-				return b.Resume(ctx, r)
-			},
 		} {
 			t.Run(mode.name+" "+how, func(t *testing.T) {
 				d := &detour{digest: mode.script.Digest}
@@ -145,6 +142,49 @@ func TestRepeatedRenewalArrivesLate(t *testing.T) {
 					t.Errorf("the lease lasts for %v for its holder, and for %v at the server", holder, left)
 				}
 			})
+		}
+	}
+}
+
+// A Resume that arrives late, after another client has extended the lease, does not shorten the lease: the other client
+// does not know of it.
+func TestLateResumeShortensNothing(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	ctx := context.Background()
+	const short, long = 5 * time.Second, time.Minute
+	holder := opened(t, s.URL)
+	for _, shared := range []bool{false, true} {
+		d := &detour{digest: resumeScript.Digest}
+		client := s.raw(t)
+		client.AddHook(d)
+		b, err := onClient(client, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		r := req(fmt.Sprint("k", shared), long)
+		r.Shared = shared
+		l := acquire(t, holder, r)
+		r.TTL = short
+		d.armed.Store(true)
+		if _, err := b.Resume(ctx, r); err != nil || d.args == nil {
+			t.Fatalf("a Resume whose first attempt got no reply: %v", err)
+		}
+		if err := l.Renew(ctx, 2*long); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.raw(t).Do(ctx, d.args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if left := s.raw(t).PTTL(ctx, b.naming.lock(r.Key)).Val(); left < long {
+			t.Errorf("shared %v: a late Resume has shortened the lease to %v", shared, left)
+		}
+		if _, err := b.Resume(ctx, r); err != nil {
+			t.Errorf("shared %v: Resume after that: %v", shared, err)
+		}
+		if left := s.raw(t).PTTL(ctx, b.naming.lock(r.Key)).Val(); left > short {
+			t.Errorf("shared %v: a Resume to %v left %v", shared, short, left)
 		}
 	}
 }

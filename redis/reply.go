@@ -48,6 +48,12 @@ const (
 	renewDone = int64(1)
 )
 
+// wasExtended reports whether a reply of resumeScript means that another client has extended the lease meanwhile.
+func wasExtended(v any) bool {
+	list, _ := v.([]any)
+	return len(list) == 1 && list[0] == int64(2)
+}
+
 // renewErrors returns the error of each of n leases, from the reply of renewScript.
 func renewErrors(v any, n int) []error {
 	errs := make([]error, n)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // Resume implements [backend.Resumer]. It takes two round trips: one reads the lease's token from the server, the other
@@ -17,18 +18,34 @@ func (b *Backend) Resume(ctx context.Context, r backend.Request) (backend.Lease,
 }
 
 func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, error) {
-	h, err := b.inspect(ctx, r.Key, r.Owner)
-	switch {
-	case err != nil:
-		return nil, err
-	case h.Owner != r.Owner || h.Token == 0 || h.Shared > 0 != r.Shared: // 0: the key is only reserved for this owner
-		return nil, backend.ErrLost
+	for {
+		h, err := b.inspect(ctx, r.Key, r.Owner)
+		switch {
+		case err != nil:
+			return nil, err
+		case h.Owner != r.Owner || h.Token == 0 || h.Shared > 0 != r.Shared: // 0: the key is only reserved for this owner
+			return nil, backend.ErrLost
+		}
+		data := &leaseData{names: b.naming.names(r.Key), value: lockValue(h.Token, r.Owner)}
+		ttl, sent := b.guarantees.Round(r.TTL), time.Now()
+		v, unanswered, err := b.eval(ctx, b.resumeRequest(data, ttl, h.TTL))
+		if err == nil && wasExtended(v) {
+			continue // the lease was not resumed: read it again
+		}
+		if err == nil {
+			err = renewErrors(v, 1)[0]
+		}
+		if err != nil {
+			return nil, err
+		}
+		return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl, Data: data, Unsure: unanswered})
 	}
-	data := &leaseData{names: b.naming.names(r.Key), value: lockValue(h.Token, r.Owner)}
-	ttl, sent := b.guarantees.Round(r.TTL), time.Now()
-	unanswered, err := b.renew(ctx, data, r.Shared, ttl, b.options.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl, Data: data, Unsure: unanswered})
+}
+
+// resumeRequest returns the request that renews a lease of another client to ttl. seen is how long the lease had left
+// when it was read: a request that arrives late must not shorten what the other client has extended meanwhile.
+func (b *Backend) resumeRequest(lease *leaseData, ttl, seen time.Duration) exchange.Request {
+	q := resumeScript.Request([]string{lease.names.lock}, lease.value, ttl.Milliseconds(), seen.Milliseconds())
+	q.Replicas, q.Kept, q.Limit = b.options.MinReplicas, isRenewal, b.options.Timeout
+	return q
 }

@@ -26,5 +26,6 @@ var (
 		"release_arguments", "release_shared_free", "reserve", "readers", "admit", "release_shared")
 	renewScript       = script("31ca59165ecb132de863747a47deacda9f318fd8", "renew")
 	renewSharedScript = script("2d4a8f2fd216c4699105a15232df95c36a23cd69", "readers", "renew_shared")
+	resumeScript      = script("5b40f8b0f02a4be270e8be6764c1fe005cbca167", "readers", "resume")
 	inspectScript     = script("7d5926ad4613089893d1de036e6dc27070a0b16c", "readers", "inspect")
 )
