@@ -61,7 +61,8 @@ func cutInsideAcquire(t *trial) {
 func (x *cutter) insideAcquire() {
 	t, key := x.t, x.t.newKey()
 	x.begin()
-	g, err := t.requestKey(t.ctx, x.client, key, t.long(), false)
+	g, err := t.request(t.ctx, x.client, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(),
+		Shared: x.shared()})
 	x.end()
 	if err != nil {
 		x.unsure(err, "Acquire of a free key")

@@ -196,12 +196,16 @@ func (x *cutter) where() string {
 	return fmt.Sprintf(", cut after %d bytes %v", x.at.n, x.at.d)
 }
 
+// shared returns the mode of the next lease: every other pair of rounds is of readers, if the store has them.
+func (x *cutter) shared() bool { return x.at != nil && x.t.g.Shared && x.round/2%2 == 1 }
+
 // acquire acquires a fresh key. It retries, because the client may notice only now that a connection is broken.
 func (x *cutter) acquire() *grant {
 	var g *grant
 	var err error
 	ok := x.t.poll(recovery, func() bool {
-		g, err = x.t.requestKey(x.t.ctx, x.client, x.t.newKey(), x.t.long(), false)
+		g, err = x.t.request(x.t.ctx, x.client, backend.Request{Key: x.t.newKey(), Owner: backend.NewOwner(),
+			TTL: x.t.long(), Shared: x.shared()})
 		return err == nil
 	})
 	if !ok {

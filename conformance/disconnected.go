@@ -142,12 +142,14 @@ func (t *trial) outlivedOutage(g *grant, what string) {
 
 func silentWaiterOutlivesOutage(t *trial) {
 	const outage = 4 * time.Second
-	t.inChunks(len(silences), 1, func(i int) {
-		d := silences[i]
+	modes := t.modes()
+	t.inChunks(len(silences)*len(modes), 1, func(i int) {
+		d := silences[i/len(modes)]
 		c, link := t.linked()
 		t.usable(c)
 		g := t.acquire(t.a, t.newKey(), t.long())
-		w := t.wait(c, g.key, t.long())
+		w := t.begin(t.ctx, c, backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
+			Shared: modes[i%len(modes)]})
 		t.confirmQueued(g.key, 1)
 		d.begin(link)
 		if t.within(outage, w.done) {
@@ -180,7 +182,8 @@ func eachWaiterOutlivesOutage(t *trial) {
 		var waits []*waiting
 		for n := range keys {
 			g := t.acquire(t.client(n), t.newKey(), t.long())
-			held, waits = append(held, g), append(waits, t.wait(c, g.key, t.long()))
+			held, waits = append(held, g), append(waits, t.begin(t.ctx, c, backend.Request{Key: g.key,
+				Owner: backend.NewOwner(), TTL: t.long(), Wait: true, Shared: t.g.Shared && n%2 == 1}))
 			t.confirmQueued(g.key, 1)
 		}
 		if i == 1 {

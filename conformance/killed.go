@@ -3,6 +3,8 @@ package conformance
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 func killedHolderFreesKey(t *trial) {
@@ -78,13 +80,15 @@ func (t *trial) remoteTypical(p Process) time.Duration {
 }
 
 func killedInsideAcquire(t *trial) {
-	t.killedInside(func(p Process, key string) func() bool {
+	t.killedInsideEach(func(p Process, key string, shared bool) func() bool {
+		r := backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.short(), Wait: rand.N(2) == 0, Shared: shared}
 		if rand.N(2) == 0 {
-			t.remotely(p, key, t.short(), rand.N(2) == 0)
+			t.remoteRequest(p, r)
 			return func() bool { return false }
 		}
 		g := t.acquire(t.a, key, t.long())
-		t.remotely(p, key, t.short(), true)
+		r.Wait = true
+		t.remoteRequest(p, r)
 		return func() bool {
 			t.release(g) // now the grant may be on its way to the waiter in p
 			return false
@@ -92,9 +96,24 @@ func killedInsideAcquire(t *trial) {
 	})
 }
 
+// killedInsideEach is killedInside for requests in each mode.
+func (t *trial) killedInsideEach(begin func(p Process, key string, shared bool) (done func() bool)) {
+	for _, shared := range t.modes() {
+		t.killedInside(func(p Process, key string) func() bool { return begin(p, key, shared) })
+	}
+}
+
+// remoteLease acquires a free key in process p, shared or not.
+func (t *trial) remoteLease(p Process, key string, shared bool) *remote {
+	if shared {
+		return t.remoteRead(p, key, t.short())
+	}
+	return t.remoteHold(p, key, t.short())
+}
+
 func killedInsideRelease(t *trial) {
-	t.killedInside(func(p Process, key string) func() bool {
-		r := t.remoteHold(p, key, t.short())
+	t.killedInsideEach(func(p Process, key string, shared bool) func() bool {
+		r := t.remoteLease(p, key, shared)
 		released := make(chan error, 1)
 		t.spawn(func() { released <- p.Release(t.ctx, r.owner) })
 		return func() bool {
@@ -109,8 +128,8 @@ func killedInsideRelease(t *trial) {
 }
 
 func killedInsideRenew(t *trial) {
-	t.killedInside(func(p Process, key string) func() bool {
-		r := t.remoteHold(p, key, t.short())
+	t.killedInsideEach(func(p Process, key string, shared bool) func() bool {
+		r := t.remoteLease(p, key, shared)
 		t.spawn(func() { _ = p.Renew(t.ctx, r.owner, t.short()) })
 		return func() bool { return false }
 	})

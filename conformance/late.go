@@ -171,27 +171,31 @@ const lateBy = 150 * time.Millisecond
 
 func lateAnswerCountsFromSending(t *trial) {
 	ttl := t.g.Round(max(2*lateBy, t.short()))
-	renewals := t.renewals()
-	t.together(2+len(renewals), func(i int) {
+	renewals, modes := t.renewals(), t.modes()
+	t.together((2+len(renewals))*len(modes), func(i int) {
 		c, link := t.linked()
 		t.usable(c)
-		key := t.newKey()
+		key, shared := t.newKey(), modes[i%len(modes)]
+		get := t.acquire
+		if shared {
+			get = t.read
+		}
 		var g *grant
-		switch i {
+		switch i /= len(modes); i {
 		case 0: // an attempt
 			link.Hold(FromStore)
-			w := t.begin(t.ctx, c, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl})
+			w := t.begin(t.ctx, c, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Shared: shared})
 			g = t.answeredLate(w, link, ttl)
 		case 1: // a waiter
 			held := t.acquire(t.a, key, t.long())
-			w := t.wait(c, key, ttl)
+			w := t.begin(t.ctx, c, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: true, Shared: shared})
 			t.confirmQueued(key, 1)
 			link.Hold(FromStore)
 			t.release(held)
 			g = t.answeredLate(w, link, ttl)
 		default:
 			way := renewals[i-2]
-			g = t.acquire(c, key, t.long())
+			g = get(c, key, t.long())
 			link.Hold(FromStore)
 			renewal := t.call(func() error { return way.renew(t.ctx, g, ttl) })
 			time.Sleep(lateBy)

@@ -63,20 +63,23 @@ var processChecks = []Check{
 		run:   killedWaiterDelaysNextBriefly,
 	},
 	{
-		Name:  "KilledInsideAcquire",
-		Rule:  "rules 3 and 4: a process killed at any moment of an Acquire leaves nothing that outlives its TTL and MaxLate",
+		Name: "KilledInsideAcquire",
+		Rule: "rules 3 and 4: a process killed at any moment of an Acquire, shared or not, leaves nothing that " +
+			"outlives its TTL and MaxLate",
 		Needs: []Need{needsProcess},
 		run:   killedInsideAcquire,
 	},
 	{
-		Name:  "KilledInsideRelease",
-		Rule:  "rule 3: a process killed at any moment of a Release leaves nothing that outlives its TTL and MaxLate",
+		Name: "KilledInsideRelease",
+		Rule: "rule 3: a process killed at any moment of a Release, of a reader too, leaves nothing that outlives " +
+			"its TTL and MaxLate",
 		Needs: []Need{needsProcess},
 		run:   killedInsideRelease,
 	},
 	{
-		Name:  "KilledInsideRenew",
-		Rule:  "rule 3: a process killed at any moment of a Renew leaves a lease that ends by its TTL and MaxLate",
+		Name: "KilledInsideRenew",
+		Rule: "rule 3: a process killed at any moment of a Renew, of a reader too, leaves a lease that ends by " +
+			"its TTL and MaxLate",
 		Needs: []Need{needsProcess},
 		run:   killedInsideRenew,
 	},

@@ -19,10 +19,7 @@ var reservedChecks = []Check{
 }
 
 func reservedKeyIsNotFree(t *trial) {
-	modes := []bool{false}
-	if t.g.Shared {
-		modes = append(modes, true)
-	}
+	modes := t.modes()
 	t.inChunks(len(modes), 2, func(i int) { t.reservedIsNotFree(modes[i]) })
 }
 

@@ -30,6 +30,14 @@ func sharedChecks() [][]Check {
 	return topics
 }
 
+// modes returns the modes of leases that the store has: shared (true) or not.
+func (t *trial) modes() []bool {
+	if t.g.Shared {
+		return []bool{false, true}
+	}
+	return []bool{false}
+}
+
 // share makes a shared request that does not wait, and requires a reply from the store.
 func (t *trial) share(b backend.Backend, key string, ttl time.Duration) (*grant, error) {
 	begun := time.Now()

@@ -24,6 +24,7 @@ const slowBy = 80 * time.Millisecond
 // A slowRequest is a way to extend a lease by a client on a slow link.
 type slowRequest struct {
 	what   string
+	shared bool            // the lease is shared
 	holder backend.Backend // who acquires the lease; nil for the client on the slow link
 	// extends g by client c, and returns the extended lease
 	extend func(c backend.Backend, g *grant, ttl time.Duration) (*grant, error)
@@ -44,18 +45,25 @@ func (t *trial) slowRequests() (requests []slowRequest) {
 		ctx, cancel := context.WithTimeout(t.ctx, recovery)
 		defer cancel()
 		before := time.Now()
-		l, err := c.(backend.Resumer).Resume(ctx, backend.Request{Key: g.key, Owner: g.owner, TTL: ttl})
+		l, err := c.(backend.Resumer).Resume(ctx, backend.Request{Key: g.key, Owner: g.owner, TTL: ttl, Shared: g.shared})
 		if err != nil {
 			return nil, err
 		}
-		return &grant{Lease: l, client: c, key: g.key, owner: g.owner, ttl: ttl, before: before, after: time.Now()}, nil
+		return &grant{Lease: l, client: c, key: g.key, owner: g.owner, ttl: ttl, before: before, after: time.Now(),
+			shared: g.shared}, nil
 	}})
 }
 
 // slowRenewalSparesNext makes leases end while requests that extend them are under way. If such a request is two
 // requests to the store, one that looks and one that writes, many of the leases end between the two.
 func slowRenewalSparesNext(t *trial) {
-	requests := t.slowRequests()
+	var requests []slowRequest
+	for _, shared := range t.modes() {
+		for _, r := range t.slowRequests() {
+			r.what, r.shared = r.what+inMode(shared), shared
+			requests = append(requests, r)
+		}
+	}
 	n := min(8, max(1, t.h.Many/2))
 	t.inChunks(len(requests), 2*n, func(i int) { t.slowlyExtended(requests[i], n) })
 }
@@ -98,7 +106,11 @@ func (t *trial) newSlowCase(request slowRequest, c backend.Backend, broken bool)
 	if !broken {
 		ttl = t.g.Round(t.awaited() + 4*slowBy*time.Duration(t.stretch))
 	}
-	x := &slowCase{trial: t, request: request, c: c, broken: broken, g: t.acquire(holder, t.newKey(), ttl)}
+	get := t.acquire
+	if request.shared {
+		get = t.read
+	}
+	x := &slowCase{trial: t, request: request, c: c, broken: broken, g: get(holder, t.newKey(), ttl)}
 	for i, b := range []backend.Backend{t.b, t.a} {
 		x.waits = append(x.waits, t.wait(b, x.g.key, t.long()))
 		t.arrived(x.g.key, i+1)

@@ -33,7 +33,7 @@ var ttlChecks = []Check{
 	},
 	{
 		Name: "RefusedAttemptChangesNothing",
-		Rule: "rule 3: a refused attempt changes neither the holder's owner, nor its token, nor its TTL",
+		Rule: "rule 3: a refused attempt, of a reader too, changes neither the holder's owner, nor its token, nor its TTL",
 		run:  refusedAttemptChangesNothing,
 	},
 	{
@@ -187,6 +187,16 @@ func isMonotonic(at time.Time) bool { return at != at.Round(0) }
 
 func refusedAttemptChangesNothing(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
+	for _, shared := range t.modes() {
+		t.refusalsChangeNothing(g, shared)
+	}
+	t.renew(g, t.long())
+	t.release(g)
+	t.becomesFree(t.b, t.key, t.handOff(), "after release") // the cleanup of the waits may still be under way
+}
+
+// refusalsChangeNothing requests the key of g, which has just been granted or renewed, in vain.
+func (t *trial) refusalsChangeNothing(g *grant, shared bool) {
 	for i, client := range []backend.Backend{t.a, t.b, t.b} {
 		for _, ttl := range []time.Duration{t.short(), t.long(), 2 * t.long()} {
 			wait := i == 2
@@ -195,7 +205,8 @@ func refusedAttemptChangesNothing(t *trial) {
 				ctx, cancel = context.WithTimeout(t.ctx, t.short()/8)
 			}
 			begun := time.Now()
-			other, err := t.requestKey(ctx, client, t.key, ttl, wait)
+			other, err := t.request(ctx, client, backend.Request{Key: t.key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait,
+				Shared: shared})
 			cancel()
 			if !wait {
 				t.lateOnTimeout(err, begun)
@@ -211,9 +222,6 @@ func refusedAttemptChangesNothing(t *trial) {
 			t.describes(g, t.long())
 		}
 	}
-	t.renew(g, t.long())
-	t.release(g)
-	t.becomesFree(t.b, t.key, t.handOff(), "after release") // the cleanup of the waits may still be under way
 }
 
 // describes fails unless Inspect returns the owner, token and TTL of g, whose last TTL is ttl.
@@ -266,6 +274,9 @@ func refusedAttemptsProlongNothing(t *trial) {
 			_ = b.(backend.Breaker).Break(t.ctx, key, backend.NewOwner())
 		})
 	}
+	if _, ok := t.a.(backend.Lister); ok {
+		looks = append(looks, func(b backend.Backend, key string) { _, _ = b.(backend.Lister).List(t.ctx, key) })
+	}
 	if _, ok := t.a.(backend.Resumer); ok {
 		looks = append(looks, func(b backend.Backend, key string) {
 			_, _ = b.(backend.Resumer).Resume(t.ctx, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long()})
@@ -286,4 +297,31 @@ func refusedAttemptsProlongNothing(t *trial) {
 			}
 		})
 	})
+	if t.g.Shared {
+		t.refusedReadersProlongNothing(pause)
+	}
+}
+
+// refusedReadersProlongNothing lets a writer die while readers request its key all the time.
+func (t *trial) refusedReadersProlongNothing(pause time.Duration) {
+	g := t.acquire(t.a, t.newKey(), t.short())
+	last := t.lastRefusal(g.after, g.ttl)
+	for n, s := 0, (stalls{}); ; n++ {
+		sent := time.Now()
+		reader, err := t.share(t.client(n), g.key, t.long())
+		switch {
+		case err == nil && g.live(reader.after):
+			t.doubleGrant("a reader was granted the key %v before the deadline of a writer", g.Deadline().Sub(reader.after))
+		case err == nil:
+			t.release(reader)
+			return
+		case !errors.Is(err, backend.ErrHeld):
+			t.breaksText(refuseRule, "shared Acquire of a held key: %v, want ErrHeld", err)
+		case sent.After(last.Add(s.sum)):
+			t.notInTime(t.rule, "TTL %v: readers that try all the time are still refused %v after the writer's grant; "+
+				"Guarantees.MaxLate is %v", g.ttl, sent.Sub(g.after), t.g.MaxLate)
+		}
+		time.Sleep(pause)
+		s.saw(time.Since(sent), pause)
+	}
 }
