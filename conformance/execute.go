@@ -132,6 +132,10 @@ type suite struct {
 
 	slots chan struct{}
 
+	first        []backend.Backend // the first clients of the store
+	firstFailure string            // why some of the first clients could not be opened
+	firstDouble  string            // how several of the first clients were granted one key
+
 	started chan struct{}  // closed when the last check has been started
 	gate    *gate          // the check that all others wait for
 	gated   bool           // whether the check of gate was started; final when started is closed
@@ -178,7 +182,7 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	if o.Short {
 		s.h.Members = s.h.Members[:min(1, len(s.h.Members))]
 	}
-	b, err := s.open()
+	b, err := s.openFirst()
 	if err != nil {
 		return nil, fmt.Errorf("conformance: open: %w", err)
 	}
@@ -191,7 +195,10 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 		s.timeout += 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate) + 5*time.Duration(len(s.h.Members))*s.h.Outage
 	}
 	s.budget = newBudget(s.g, s.h, s.timeout)
-	err = s.probe(b, o)
+	if err = s.probe(b, o); err == nil {
+		s.raceFirst()
+	}
+	s.closeFirst()
 	if e := s.closes(b); err == nil && e != nil {
 		err = fmt.Errorf("conformance: close: %w", e)
 	}

@@ -34,6 +34,8 @@ type trial struct {
 	alone     bool            // as in Check: it makes faults
 	over      <-chan struct{} // closed when the suite ends early, see budget
 
+	firstFailure, firstDouble string // as in suite
+
 	a, b backend.Backend // two independent clients
 	key  string          // fresh
 
@@ -57,6 +59,7 @@ type trial struct {
 func newTrial(s *suite, c Check, stretch int) *trial {
 	t := &trial{h: s.h, g: s.g, timeout: s.limit(stretch) + c.lasts, stretch: stretch, large: s.large, run: c.run,
 		name: c.Name, rule: c.Rule, group: c.Group, shortMode: s.short, alone: c.alone, over: s.budget.spent,
+		firstFailure: s.firstFailure, firstDouble: s.firstDouble,
 		status: Pass, keyOf: make(map[string]string)}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
 	t.key = t.newKey()
