@@ -21,7 +21,7 @@ var emptyChecks = []Check{
 	},
 	{
 		Name:  "EmptiedStoreServes",
-		Rule:  "rule 9: when a store has lost its data its clients are of use again, and who waited gets the key",
+		Rule:  "rule 9: when a store has lost its data its clients serve every method again, and who waited gets the key",
 		Needs: []Need{needsRestartEmpty},
 		alone: true,
 		run:   emptiedStoreServes,
@@ -48,11 +48,18 @@ func emptiedStoreServes(t *trial) {
 		held := t.acquire(t.a, t.newKey(), t.g.Round(4*t.short()))
 		waits := []*waiting{t.wait(t.b, held.key, t.long()), t.wait(t.a, held.key, t.long())}
 		t.confirmQueued(held.key, len(waits))
+		parked := t.parkedReaders(t.g.Round(4 * t.short()))
 		t.h.RestartEmpty()
 		emptied := time.Now()
+		t.opensAtOnce("when the store had lost its data")
 		t.becomesFreeAfterOutage(t.a, t.newKey())
 		t.becomesFreeAfterOutage(t.b, t.newKey())
 		bound := t.g.Round(held.ttl) + t.handOff() + recovery
+		for _, w := range parked {
+			g := w.granted(t, bound, "to a reader that waited when the store lost its data")
+			t.outlived(emptied, w)
+			t.release(g)
+		}
 		first := t.firstOf(waits, bound, "to those who waited when the store lost its data")
 		g := waits[first].grant
 		t.outlived(emptied, waits...)
@@ -61,7 +68,20 @@ func emptiedStoreServes(t *trial) {
 		t.release(g)
 		t.release(waits[1-first].granted(t, bound, "after release in a store that had lost its data"))
 		t.wakesUp(held.key)
+		t.servesEveryMethod("when the store had lost its data before")
 	}
+}
+
+// parkedReaders returns a reader that waits behind a writer whose lease of ttl will expire. It returns none if the
+// store has no shared leases.
+func (t *trial) parkedReaders(ttl time.Duration) (waits []*waiting) {
+	if !t.g.Shared {
+		return nil
+	}
+	held := t.acquire(t.a, t.newKey(), ttl)
+	waits = append(waits, t.waitToRead(t.b, held.key, t.long()))
+	t.confirmQueued(held.key, 1)
+	return waits
 }
 
 // outlived ends the check without a verdict if a waiter has had its turn and has then lost its lease. That waiter was

@@ -44,14 +44,14 @@ var faultChecks = []Check{
 	},
 	{
 		Name:  "CutClientRecovers",
-		Rule:  "Backend.Acquire that waits outlives a passing outage; a client whose connections broke works again",
+		Rule:  "Backend.Acquire that waits outlives a passing outage; a client whose connections broke serves every method",
 		Needs: []Need{needsCut},
 		alone: true,
 		run:   cutClientRecovers,
 	},
 	{
 		Name:  "RestartKeepsWaiters",
-		Rule:  "Backend.Acquire that waits outlives a passing outage of the store",
+		Rule:  "Backend.Acquire that waits outlives a passing outage of the store; its clients serve every method afterwards",
 		Needs: []Need{needsRestart},
 		alone: true,
 		run:   restartKeepsWaiters,
@@ -221,9 +221,14 @@ func cutClientRecovers(t *trial) {
 	t.refused(t.a, next)
 	t.becomesFreeAfterOutage(c, t.newKey())
 	t.release(next)
+	t.everyMethodOf(c, "by a client whose connections broke")
+	cut()
+	t.becomesFreeAfterOutage(c, t.newKey())
+	t.everyMethodOf(c, "by a client whose connections broke again")
 }
 
 func restartKeepsWaiters(t *trial) {
+	t.servesEveryMethod("before a restart of the store")
 	g := t.acquire(t.a, t.key, t.g.Round(4*t.short()))
 	w := t.wait(t.b, t.key, t.long())
 	t.confirmQueued(t.key, 1)
@@ -238,6 +243,8 @@ func restartKeepsWaiters(t *trial) {
 		t.outlived(restarted, w)
 	}
 	t.release(next)
+	t.becomesFreeAfterOutage(t.b, t.newKey())
+	t.servesEveryMethod("after a restart of the store")
 }
 
 func restartKeepsLeases(t *trial) {
