@@ -20,9 +20,9 @@ var strandedChecks = []Check{
 	},
 	{
 		Name: "StrandedRequestChangesNothing",
-		Rule: "rule 5: a renewal or release that reaches the store by a dead connection, seconds after the lease has ended " +
-			"and its client has " +
-			"connected again, revives nothing and does not touch the next holder",
+		Rule: "rules 4 and 5: a renewal or release that reaches the store by a dead connection, seconds after the lease " +
+			"has ended and its client has connected again, revives nothing and does not touch the next holder; an attempt " +
+			"that was sent again neither takes the key again nor shortens its lease",
 		Needs: []Need{needsLinked},
 		run:   strandedRequestChangesNothing,
 	},
@@ -98,4 +98,5 @@ func strandedRequestChangesNothing(t *trial) {
 		}
 		t.free(t.a, g.key, when)
 	})
+	t.strandedAttempts()
 }

@@ -54,7 +54,16 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 		return err
 	}})
 	if o, ok := link.(OpeningLink); ok {
-		all = append(all, method{"Open", func(ctx context.Context) error { return t.opens(ctx, o) }})
+		const opens = 12 // so many that a leak of each shows
+		for range opens {
+			all = append(all, method{"Open", func(ctx context.Context) error { return t.opens(ctx, o) }})
+		}
+	}
+	for range attemptsUnreached {
+		all = append(all, method{"Acquire", func(ctx context.Context) error {
+			_, err := t.requestKey(ctx, c, t.newKey(), t.short(), false)
+			return err
+		}})
 	}
 	if !block(link) {
 		t.skipf("the link cannot leave dials unanswered (IgnoringLink)")
@@ -86,7 +95,9 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 		t.breaks(4, "a wait that was cancelled %s: %v, which does not match ErrHeld although the store had said that the "+
 			"key is busy", when, w.err)
 	}
+	free = append(free, t.dialsTogether(c, when)...) // last, because they may join a waiter's dial
 	link.Heal()
+	healed := time.Now()
 	t.usable(c)
 	for _, key := range free {
 		t.becomesFree(t.b, key, recovery, "after an Acquire "+when)
@@ -99,8 +110,39 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 	// A dial that the kernel retries may succeed now and deliver an Acquire whose caller has returned. The client releases
 	// such a lease.
 	t.becomesFree(t.b, busy.key, recovery, "after attempts "+when)
+	time.Sleep(time.Until(healed.Add(redialled))) // sleeps: a client that dials again may send requests of the past now
+	for _, key := range free {
+		t.becomesFree(t.b, key, recovery, "after an Acquire "+when+", when its client can connect again")
+	}
 	const grown = 16 // goroutines of a client's connection pool
 	t.waitForGoroutines(before+grown, "after calls "+when)
+}
+
+const (
+	attemptsUnreached = 12                      // further attempts of each round
+	redialled         = 1300 * time.Millisecond // by then, most clients have dialled again
+)
+
+// dialsTogether makes attempts of two kinds at once: some have little time, others have more. The end of the time of
+// the first does not end the others, which may share a dial with them. It returns the keys of the attempts.
+func (t *trial) dialsTogether(c backend.Backend, when string) (keys []string) {
+	const brief, long, each = 100 * time.Millisecond, 600 * time.Millisecond, 3
+	keys = t.newKeys(2 * each)
+	t.together(len(keys), func(i int) {
+		patience := brief
+		if i >= each {
+			time.Sleep(brief / 4) // sleeps: the others dial first
+			patience = long
+		}
+		ctx, cancel := context.WithTimeout(t.ctx, patience)
+		defer cancel()
+		_, err := t.requestKey(ctx, c, keys[i], t.long(), false)
+		if kit.IsContextError(err) && !kit.Ended(ctx) {
+			t.breaks(4, "Acquire %s, beside others with less time: %v, before its own context has ended", when, err)
+		}
+		t.notBusy(err, when)
+	})
+	return keys
 }
 
 // opens opens a client through a link that lets no connection through. A client that connects at its first request

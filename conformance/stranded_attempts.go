@@ -1,0 +1,46 @@
+package conformance
+
+import (
+	"context"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// strandedAttempts makes attempts whose request is stuck on a dead connection. A client may send the request again,
+// by a new connection, and be granted the key. The copy on the dead connection then reaches the store late: after a
+// renewal for longer, which it must not undo, or just after the release.
+func (t *trial) strandedAttempts() {
+	modes := t.modes()
+	t.inChunks(2*len(modes), 2, func(i int) {
+		c, link := t.strandable()
+		key := t.newKey()
+		link.Hold(ToStore)
+		ctx, cancel := context.WithTimeout(t.ctx, recovery)
+		defer cancel()
+		var g *grant
+		attempt := t.call(func() (err error) {
+			r := backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Shared: modes[i/2]}
+			g, err = t.request(ctx, c, r)
+			return err
+		})
+		time.Sleep(underWay)
+		link.Strand()
+		if attempt.ends(t, 2*recovery, "Acquire whose connection is dead") != nil {
+			return // other checks test the cleanup
+		}
+		if i%2 == 0 {
+			t.renew(g, 2*t.long())
+			link.DeliverStranded()
+			time.Sleep(lateBy) // sleeps: the copy reaches the store
+			t.describes(g, 2*t.long())
+			t.refused(t.b, g)
+			t.release(g)
+		} else {
+			t.release(g)
+			link.DeliverStranded()
+			time.Sleep(lateBy) // sleeps: the copy reaches the store
+		}
+		t.becomesFree(t.b, key, recovery, "after a release, and a late copy of the attempt")
+	})
+}
