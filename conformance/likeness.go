@@ -19,7 +19,7 @@ var likenessChecks = []Check{
 	{
 		Name: "OwnersThatLookAlike",
 		Rule: "rules 1, 4 and 5: an owner is known by all of its name: one like it (a part, another case, blanks, " +
-			"zeros) is another",
+			"zeros) is another, and so is one whose name and key together look like those of the other",
 		run: ownersThatLookAlike,
 	},
 	{
@@ -101,6 +101,7 @@ func ownersAlike() []likePair {
 
 func ownersThatLookAlike(t *trial) {
 	t.eachPair(t.notTakenFor)
+	t.ownersOfKeysApart()
 }
 
 func evictedOwnersThatLookAlike(t *trial) {

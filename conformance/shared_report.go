@@ -32,8 +32,8 @@ var sharedReportChecks = []Check{
 	},
 	{
 		Name: "ReadersThatLookAlike",
-		Rule: "rules 1 and 5: a reader is known by all of its name: one like it that shares the key is another, and " +
-			"ends by itself",
+		Rule: "rules 1 and 5: a reader is known by all of its name, and by its key: one like it that shares the key is " +
+			"another, and ends by itself",
 		run: readersThatLookAlike,
 	},
 	{
@@ -312,12 +312,15 @@ func readersThatLookAlike(t *trial) {
 		t.release(two)
 		t.mustBeFree(t.b, key, when+", which have both released")
 	})
+	t.readersOfKeysApart()
 }
 
 func sharedExtremesAreAccepted(t *trial) {
 	t.servesLongestNames(true, false)
 	t.servesLongestNames(false, true)
-	for _, owner := range extremeOwners() {
+	owners := extremeOwners()
+	t.inChunks(len(owners), 2, func(i int) { t.servesOwner(owners[i], true) })
+	for _, owner := range owners {
 		g := t.readAs(t.a, t.newKey(), owner)
 		other := t.read(t.b, g.key, t.long())
 		t.readersKeepOut([]*grant{g, other}, "beside owner "+show(owner))
