@@ -71,6 +71,7 @@ func (t *trial) livesUntil(g *grant, deadline time.Time) bool {
 
 func lostAtDeadline(t *trial) {
 	t.losesBehind()
+	t.losesInCrowd()
 	t.inChunks(20, 1, func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.short()+time.Duration(i)*t.short()/20)
 		t.losesOnTime(g)

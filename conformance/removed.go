@@ -11,7 +11,8 @@ var removedChecks = []Check{
 		Name: "RemovedHolderIsNotified",
 		Rule: "rule 6: where Guarantees.ReportsLoss says so, a holder whose lease somebody else removes is " +
 			"notified soon, by " +
-			"Lost and OnLost, however it got the lease and whether it renews or not; holders of other leases are not",
+			"Lost and OnLost, however it got the lease and whether it renews or not, of whatever key, and however many " +
+			"leases are removed at once; holders of other leases are not",
 		Needs: []Need{needsReportsLoss},
 		run:   removedHolderIsNotified,
 	},
@@ -41,6 +42,14 @@ func removedHolderIsNotified(t *trial) {
 			return g
 		}},
 		{"a lease that was waited for", func() *grant { return t.waitedFor(t.long()) }},
+		{"the second lease of a key and client", func() *grant {
+			first := t.acquire(t.a, t.newKey(), t.long())
+			t.release(first)
+			return t.acquire(t.a, first.key, t.long())
+		}},
+		{"a lease of a key of odd bytes", func() *grant {
+			return t.acquire(t.a, t.newKey()+"/ \t\r\n\x00\xff%41{*}\\'\"", t.long())
+		}},
 	}
 	if t.g.Shared {
 		ways = append(ways, way{"a reader's lease", func() *grant { return t.read(t.a, t.newKey(), t.long()) }})
@@ -59,6 +68,11 @@ func removedHolderIsNotified(t *trial) {
 	}
 	if b, ok := t.b.(backend.Breaker); ok {
 		t.sparesNext(b)
+		t.sparesKeysAlike(b)
+		t.removesMany(b)
+		if t.g.Shared {
+			t.removesReaders(b)
+		}
 	}
 	for how, remove := range removals {
 		t.inChunks(len(ways), 2, func(i int) {
