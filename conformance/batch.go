@@ -200,6 +200,7 @@ func renewBatchReportsEach(t *trial) {
 	}
 	t.batchesOfOneKey(batcher)
 	t.twiceInBatch(batcher)
+	t.batchesAtOnce(batcher)
 }
 
 // A strangeLease is a lease of no store.

@@ -76,3 +76,41 @@ func (t *trial) twiceInBatch(batcher backend.BatchRenewer) {
 		t.shortenedLate(g, t.short(), "that a batch contained twice")
 	})
 }
+
+// batchesAtOnce renews several batches of one client at the same moment. In each, the store has dropped another lease.
+func (t *trial) batchesAtOnce(batcher backend.BatchRenewer) {
+	const batches, each = 6, 6
+	n := min(batches, t.h.Many/each)
+	grants := make([][]*grant, n)
+	for i := range grants {
+		for range each {
+			grants[i] = append(grants[i], t.acquire(t.a, t.newKey(), t.long()))
+		}
+		if !t.drops(grants[i][i]) {
+			return
+		}
+	}
+	t.atOnce(n, func(i int) {
+		begun := time.Now()
+		errs := batcher.RenewBatch(t.ctx, toBatch(t.long(), grants[i]...))
+		if len(errs) != each {
+			t.fatalf("a batch of %d leases, beside others, has %d errors", each, len(errs))
+		}
+		t.answeredAll(errs, begun)
+		for j, err := range errs {
+			switch {
+			case j == i && !errors.Is(err, backend.ErrLost):
+				t.fatalf("a lease that the store had dropped, number %d of a batch beside others: %v, want ErrLost", j, err)
+			case j != i && err != nil:
+				t.fatalf("a live lease, number %d of a batch beside others: %v", j, err)
+			}
+		}
+	})
+	for i := range grants {
+		for j, g := range grants[i] {
+			if i != j {
+				t.release(g)
+			}
+		}
+	}
+}
