@@ -1,12 +1,16 @@
 package conformance
 
-import "time"
+import (
+	"time"
+
+	"github.com/anylock/lock/backend/kit"
+)
 
 var calledAtCloseChecks = []Check{
 	{
 		Name: "CloseEndsCallsUnderWay",
 		Rule: "rule 10: Close leaks nothing: a call of any method that is under way at Close, and gets no reply, returns " +
-			"within a bounded time, and so does Close",
+			"within a bounded time, and so does Close; its error is not that of a context that has not ended",
 		Needs: []Need{needsLinked},
 		run:   closeEndsCallsUnderWay,
 	},
@@ -29,6 +33,8 @@ func closeEndsCallsUnderWay(t *trial) {
 		t.fatalf("Close with calls under way that get no reply: %v", err)
 	}
 	for i, call := range calls {
-		_ = call.ends(t, soon, all[i].name+" that was under way at Close")
+		if err := call.ends(t, soon, all[i].name+" that was under way at Close"); kit.IsContextError(err) {
+			t.fatalf("%s that was under way at Close: %v, although its context has not ended", all[i].name, err)
+		}
 	}
 }

@@ -20,8 +20,9 @@ var cancelChecks = []Check{
 	},
 	{
 		Name: "CancelledWhileWaiting",
-		Rule: "rule 4: a waiting Acquire returns promptly with the context's error and leaves nothing behind",
-		run:  cancelledWhileWaiting,
+		Rule: "rule 4: a waiting Acquire returns promptly with the context's error, but not before the context has ended, " +
+			"and leaves nothing behind",
+		run: cancelledWhileWaiting,
 	},
 	{
 		Name: "CancelRacesGrant",
@@ -98,6 +99,7 @@ func cancelledWhileWaiting(t *trial) {
 	t.release(g)
 	t.becomesFree(t.b, t.key, time.Second+t.g.MaxLate, "after release, with cancelled waiters before")
 	(&raced{t: t, keys: []string{t.key}}).stayFree()
+	t.waitsUntilDeadlines()
 }
 
 // typical returns the duration of a request, for races that aim at a moment within a request.

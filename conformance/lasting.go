@@ -24,8 +24,8 @@ var lastingChecks = []Check{
 	{
 		Name: "StoreForgetsEndedLeases",
 		Rule: "rule 10: a store keeps no record for each lease that was released, broken or resumed or has expired, " +
-			"renewal, refused attempt or cancelled wait: of 20,000 released leases, or as many as a slow store grants in " +
-			"a second",
+			"renewal, refused attempt, cancelled wait or closed client: of 20,000 released leases, or as many as a slow " +
+			"store grants in a second",
 		Needs: []Need{needsFootprint},
 		alone: true,
 		run:   storeForgetsEndedLeases,
@@ -56,6 +56,7 @@ var waysToEnd = []wayToEnd{
 		func(e *endings) bool { _, ok := e.b.(backend.Breaker); return ok }},
 	{"resumed leases, and as many Resumes of nobody's", 200, (*endings).resumed,
 		func(e *endings) bool { _, ok := e.b.(backend.Resumer); return ok }},
+	{"closed clients", 80, (*endings).closed, func(e *endings) bool { return e.alone }}, // servers limit connections
 }
 
 // endings ends leases and attempts of client a in many ways, on a few keys per worker.
@@ -277,6 +278,28 @@ func (e *endings) resumed(worker int) int {
 		}
 	}
 	_ = l.Release(e.ctx)
+	return 1
+}
+
+// closed opens a client, which acquires and releases a key, waits for another one in vain, and is closed.
+func (e *endings) closed(worker int) int {
+	key, release := e.busy(worker)
+	c := e.open()
+	e.mustRelease(e.lease(c, e.owner(worker), e.keys[worker][1], e.long()))
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		r := backend.Request{Key: key, Owner: e.owner(worker), TTL: e.long(), Wait: true}
+		if l, err := c.Acquire(ctx, r); err == nil {
+			_ = l.Release(e.ctx)
+		}
+	})
+	e.arrived(key, 1)
+	cancel()
+	wait.Wait()
+	e.closes(c)
+	release()
 	return 1
 }
 

@@ -13,8 +13,9 @@ import (
 var operateChecks = []Check{
 	{
 		Name: "ListReturnsHeldKeys",
-		Rule: "Lister.List returns each held key that begins with the prefix once, whoever holds it, and no other key",
-		run:  listReturnsHeldKeys,
+		Rule: "Lister.List returns each held key that begins with the prefix once, whoever holds it, no other key, and not " +
+			"for long a key whose lease has ended",
+		run: listReturnsHeldKeys,
 	},
 	{
 		Name: "BreakEndsOneLease",
@@ -65,6 +66,32 @@ func listReturnsHeldKeys(t *trial) {
 		}
 	}
 	t.release(other)
+	t.listsNoEnded(lister)
+}
+
+// listsNoEnded fails if List continues to return keys whose leases were released, or broken, or have expired.
+func (t *trial) listsNoEnded(lister backend.Lister) {
+	prefix := t.newKey() + "/"
+	ended := []*grant{t.acquire(t.a, prefix+"released", t.long()), t.acquire(t.b, prefix+"expired", t.short())}
+	kept := t.acquire(t.a, prefix+"kept", t.long())
+	if breaker, ok := t.b.(backend.Breaker); ok {
+		broken := t.acquire(t.a, prefix+"broken", t.long())
+		ended = append(ended, broken)
+		t.mustBreak(breaker, broken)
+	}
+	t.release(ended[0])
+	t.expire(ended[1])
+	var keys map[string]bool
+	if !t.poll(t.handOff(), func() bool {
+		keys = t.list(lister, prefix)
+		return !slices.ContainsFunc(ended, func(g *grant) bool { return keys[g.key] })
+	}) {
+		t.fatalf("List still returns keys whose leases have ended: %v", keys)
+	}
+	if !keys[kept.key] {
+		t.fatalf("List lacks %s, which is held", show(kept.key))
+	}
+	t.release(kept)
 }
 
 // listsAreSeparate checks that another List leaves the keys alone that the first has returned.
