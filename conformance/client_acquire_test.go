@@ -51,6 +51,11 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if err := c.server.mayWait(r); err != nil {
 		return nil, err
 	}
+	if r.Shared {
+		if err := c.unserved(sharedRestarted); err != nil {
+			return nil, err
+		}
+	}
 	if c.is(unshared) {
 		r.Shared = false
 	}
@@ -82,13 +87,18 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 // place.
 func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, error) {
 	outages := 0
-	for refused := false; ; {
+	for refused, n := false, 1; ; n++ {
 		a, err := c.requestKey(ctx, r)
 		if errors.Is(err, errReset) && !r.Wait && c.is("cut request counts from a while after it is sent again") {
 			a, err = c.requestKey(ctx, r)
 			a.sent = a.sent.Add(100 * time.Millisecond)
 		}
 		switch {
+		case c.sendsAgain(ctx, r, err, n), err == nil && a.refused == nil && a.granted == granted{} && a.place == nil &&
+			c.repeatsRefused(r, n):
+			continue
+		case c.dialsAgain(r, err):
+			return nil, err
 		case err != nil && refused && outages > 500 && c.is("waiter's patience is for all outages together"):
 			c.leave(r)
 			return nil, errTired
@@ -114,6 +124,9 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 		case err != nil:
 			c.keeps("attempt that is given up keeps a connection until Close", "Close keeps connections that were given up")
 			c.unanswered(ctx, r)
+			if r.Shared && errors.Is(err, errReset) && c.is(readerCutAttempt) {
+				return nil, backend.ErrHeld
+			}
 			return nil, c.reportedError(ctx, c.cutAttempt(r, err))
 		case a.refused != nil:
 			return nil, a.refused
@@ -170,7 +183,10 @@ func (c *client) requestKey(ctx context.Context, r backend.Request) (answer, err
 	a := answer{kicked: c.kicked(), sent: time.Now()}
 	if c.wire != nil {
 		var err error
-		if a.conn, err = c.dial(ctx); err != nil {
+		dialling, end := c.dialContext(ctx)
+		a.conn, err = c.dial(dialling)
+		if end(); err != nil {
+			c.leavesGoroutine(refusedLeaks)
 			return a, err
 		}
 	}
@@ -220,6 +236,10 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	}
 	var tired, impatient <-chan time.Time
 	tired, impatient = c.agedWait(ctx)
+	early, gaveUp := c.timeOf(ctx), c.contact.gaveUp
+	if c.is(readerTires) && !r.Shared {
+		gaveUp = nil
+	}
 	if c.is("waiter gives up after its TTL") {
 		tired = time.After(r.TTL)
 	}
@@ -244,9 +264,14 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 			return granted{}, err
 		}
 		return g, nil
+	case <-early:
+		return granted{}, c.timesOutEarly(r)
 	case <-kicked:
+		if err := c.parksEmptied(ctx, r); err != nil {
+			return granted{}, err
+		}
 		c.narrow.outlived.Store(r.Owner, true)
-	case <-c.contact.gaveUp:
+	case <-gaveUp:
 		c.leave(r)
 		return granted{}, errSilent
 	case <-cut:
@@ -355,6 +380,10 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 		}
 	case c.is("TTL is set by a second request") && c.wire != nil:
 		c.twoSteps(r.Key, r.Owner, r.TTL)
+	case r.Shared && c.wire != nil && c.is(readerSetsTTL):
+		c.readerInTwoSteps(r.Key, r.Owner, r.TTL)
+	case r.Shared && !r.Wait && c.is(readerFromAnswer):
+		sent = time.Now()
 	case c.is("cancellation at the grant keeps the key"):
 		time.Sleep(rand.N(c.server.latency())) // sleeps: the context may end meanwhile
 		if err := kit.ContextError(ctx, nil); err != nil {

@@ -54,6 +54,9 @@ type client struct {
 	narrow narrow
 	joints joints
 
+	meeting  meeting
+	dialling context.Context // of the first of the dials under way, as a bug; guarded by mu
+
 	listener listener
 }
 
@@ -160,7 +163,7 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 	ctx = c.only(ctx, "Inspect under way ignores cancellation")
 	found, err := c.inspectOddly(ctx, key)
 	if err != nil {
-		return h, err
+		return h, c.cutInspect(err)
 	}
 	h = c.inspectsNarrowly(key, found)
 	const most = 32
@@ -186,6 +189,11 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	if errs, done := c.batchAlone(ctx, renewals); done {
 		return errs
 	}
+	if err := c.unserved(batchRestarted); err != nil {
+		return slices.Repeat([]error{err}, len(renewals))
+	}
+	c.meeting.underWay.Add(1)
+	defer c.meeting.underWay.Add(-1)
 	ctx = c.only(ctx, "batch under way ignores cancellation")
 	asked := renewals
 	defer c.silences(asked)()
@@ -243,7 +251,8 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	answered()
 	watched(errs)
 	c.anchorsLate(asked, errs)
-	errs = c.answersOfBatch(errs)
+	errs = c.swapsAnswers(c.answersOfBatch(errs))
+	c.answersReaders(renewals, errs)
 	if c.is("batch reports errors of lost leases only once") {
 		for i := 1; i < len(errs); i++ {
 			if errs[i] != nil && errs[0] == nil {
@@ -274,6 +283,9 @@ func (c *client) Close() error {
 	}
 	if first {
 		close(c.done)
+		c.server.mu.Lock()
+		c.server.recordsLocked(keepsClients)
+		c.server.mu.Unlock()
 		c.server.closeAlone(c)
 		c.server.closesHelpfully(c)
 		if c.is("close of a client ends what it has resumed") {
@@ -315,6 +327,10 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	if done, err := q.inTwoSteps(ctx, l, ttl); done {
 		return ttl, err
 	}
+	if done, err := q.addsReader(ctx, l, ttl); done {
+		return ttl, err
+	}
+	begun := time.Now()
 	joined, end := q.c.joins(l)
 	if joined {
 		return ttl, q.c.do(ctx, func() {})
@@ -331,6 +347,9 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 		_ = q.c.exchange(ctx, func() { q.c.server.renew(l.Key(), l.Owner(), q.c, time.Hour) })
 		time.Sleep(time.Millisecond) // sleeps: the process may be killed meanwhile
 	}
+	if q.c.wire != nil && l.Shared() && q.c.is(readerRenews) {
+		q.c.keepsForAnHour(l.Key(), l.Owner())
+	}
 	err = q.c.do(ctx, func() {
 		if refused = q.c.server.refusal(l.Key(), "renewal"); refused == nil {
 			ok = q.c.renewed(l, ttl)
@@ -340,7 +359,7 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 		return 0, refused
 	}
 	if err != nil {
-		if err = q.c.cutRenewal(l, err); err == nil {
+		if err = q.c.cutReader(l.Shared(), q.c.cutRenewal(l, err), readerCutRenewal); err == nil {
 			return ttl, nil
 		}
 		if q.c.is("renewal without an answer ends the lease") {
@@ -360,6 +379,9 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	if q.c.is("one renewal in 50 leaves a goroutine") && q.c.server.oneInLocked(50) {
 		go func() { <-q.c.server.stop }()
 	}
+	if l.Shared() && q.c.is(renewalFromAnswer) {
+		return ttl + time.Since(begun), nil
+	}
 	return ttl, nil
 }
 
@@ -370,6 +392,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	if q.c.is("release takes the TTL away first") && q.c.wire != nil {
 		q.c.twoSteps(l.Key(), l.Owner(), time.Minute)
 	}
+	if l.Shared() && q.c.wire != nil && q.c.is(readerReleases) {
+		q.c.keepsForAnHour(l.Key(), l.Owner())
+	}
 	ok, err := q.release(ctx, l)
 	if errors.Is(err, errReset) && q.c.is("release sent again is ErrLost",
 		"release sent again is done, whatever it finds") {
@@ -377,7 +402,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		ok = ok || q.c.is("release sent again is done, whatever it finds")
 	}
 	if err != nil {
-		return q.c.cutRelease(err)
+		return q.c.cutReader(l.Shared(), q.c.cutRelease(err), readerCutRelease)
 	}
 	if !ok {
 		return backend.ErrLost

@@ -53,7 +53,7 @@ import (
 // Evict, which affects only one key, Linked and Process may be called at any time.
 type Harness struct {
 	// Open returns a new client of the same store, independent of the ones before: its own connections, its own state.
-	// The suite closes it.
+	// The suite closes it. It opens the first clients at the same moment, to see that they create a new store once.
 	Open func(ctx context.Context) (backend.Backend, error)
 
 	// Evict makes the store forget the lease on key, as an operator's delete or an eviction would. If readers share the
@@ -195,7 +195,7 @@ func topic(name string, checks ...[]Check) group {
 // groups with checks that make faults come last.
 func groups() []group {
 	return []group{
-		topic("guarantees", guaranteeChecks),
+		topic("guarantees", guaranteeChecks, readyChecks),
 		topic("aged", agedChecks),
 		topic("exclusion", exclusionChecks),
 		topic("histories", historyChecks),
@@ -206,7 +206,8 @@ func groups() []group {
 		topic("resume", resumeGroupChecks()),
 		topic("renewal", renewalChecks, concurrentRenewalChecks, seriesChecks, batchChecks, batchFrameChecks),
 		topic("loss", lossChecks, lossCallbackChecks, removedChecks),
-		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks, queueEventChecks),
+		topic("waiting", waitingChecks, tryChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks,
+			queueEventChecks),
 		topic("cancel", cancelChecks, underWayChecks, secondRenewalChecks, joinedCallChecks),
 		topic("tokens", tokenChecks),
 		topic("keys", keyChecks, waitedKeyChecks, servedKeyChecks, collisionChecks, inputChecks),
@@ -214,9 +215,8 @@ func groups() []group {
 			listChecks),
 		topic("close", closeChecks, calledAtCloseChecks, goroutineChecks, connectionChecks, lastingChecks),
 		topic("evict", evictChecks),
-		topic("cuts", cutChecks, cutRefusalChecks, concurrentReleaseChecks, faultyHolderChecks, disconnectedChecks,
-			reconnectedChecks,
-			strandedChecks),
+		topic("cuts", cutChecks, cutRefusalChecks, cutBreakChecks, concurrentReleaseChecks, faultyHolderChecks,
+			disconnectedChecks, reconnectedChecks, strandedChecks),
 		topic("late", replyChecks, lateChecks, lateRequestChecks, slowRenewalChecks),
 		topic("partitions", partitionChecks, unreachableChecks),
 		topic("processes", processChecks, clockQueueChecks),

@@ -20,6 +20,7 @@ var exclusiveBent = []string{
 	"channel of Lost from before a Renew closes at the old deadline",
 	"of leases renewed in one batch only the first is lost at the deadline",
 	"release of the lease that ends first stops the timer of the others",
+	crowdTimer,
 	"stale release makes the client forget its next lease of the key",
 	"OnLost calls under the lock of Deadline",
 	"OnLost calls before Lost closes when its client is closed",
@@ -192,6 +193,7 @@ func (b *bent) releaseAlone(ctx context.Context) error {
 	if _, live := c.live.Load(b); live && b.endsFirst() {
 		c.stopped.Store(true)
 	}
+	b.stopsLast()
 	c.latest.CompareAndDelete(b.Key(), b)
 	c.live.Delete(b)
 	err := b.Life.Release(ctx)

@@ -46,6 +46,7 @@ var exclusiveMutants = []mutant{
 	{"each renewal leaves a goroutine until Close", "ClientForgetsEndedLeases"},
 	{"each List leaves a goroutine until Close", "ClientForgetsEndedLeases"},
 	{"batch of a closed client has no answers", "CloseRefusesLaterCalls"},
+	{crowdTimer, "LostAtDeadline"},
 	{"Close releases leases that were waited for", "ResumeContinuesLease"},
 }
 

@@ -19,7 +19,8 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	queueEventMutants, reconnectMutants, reconnectLossMutants, sharedMutants, resumeMutants,
 	originMutants, seriesMutants, siblingMutants, exclusiveMutants, narrowMutants, narrowLossMutants, lifeMutants,
 	closeMutants, twoStepMutants, agedMutants, joinedCallMutants, calledAtCloseMutants, clockQueueMutants, nameMutants,
-	hashMutants, manyKeyMutants, silentStoreMutants, memberMutants)
+	hashMutants, manyKeyMutants, silentStoreMutants, memberMutants, attemptMutants, waiterMutants, readerMutants,
+	methodMutants, removalMutants)
 
 var plainMutants = []mutant{
 	// guarantees

@@ -33,6 +33,8 @@ var (
 func (c *client) List(ctx context.Context, prefix string) (keys []string, err error) {
 	if err := c.listEnded(ctx); err != nil {
 		return nil, err
+	} else if err := c.unserved(listEmptied); err != nil {
+		return nil, err
 	} else if c.is("List of a closed client is empty") && c.leases.Closed() ||
 		c.is("List with an ended context is empty") && ctx.Err() != nil {
 		return nil, nil
@@ -67,7 +69,8 @@ func (s *server) list(c *client, prefix string) (keys []string) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for key, e := range s.keys {
-		if !e.isHeld(now) || s.unlisted(e) || s.is("list leaves out keys of readers") && e.owner == "" {
+		if !e.isHeld(now) && !s.listsOver(e, now) || s.unlisted(e) ||
+			s.is("list leaves out keys of readers") && e.owner == "" {
 			continue
 		}
 		fits := strings.HasPrefix(key, prefix)
@@ -96,6 +99,7 @@ func (s *server) list(c *client, prefix string) (keys []string) {
 			fits = fits && len(e.queue) == 0
 		}
 		if fits {
+			s.listed(e)
 			keys = append(keys, key)
 		}
 		for range e.readers {
@@ -126,8 +130,10 @@ func (c *client) Break(ctx context.Context, key, owner string) error {
 		if done, err = c.breaksInTwo(ctx, key, owner); err != nil {
 			return err
 		}
-	} else if err := c.do(ctx, func() { done = c.server.breakLease(key, owner) }); err != nil {
+	} else if err := c.unserved(breakAfterCut); err != nil {
 		return err
+	} else if err := c.do(ctx, func() { done = c.server.breakLease(key, owner) }); err != nil {
+		return c.cutBreak(err)
 	}
 	if !done {
 		c.leavesGoroutine("Break of nobody leaves a goroutine")
@@ -142,6 +148,9 @@ func (s *server) breakLease(key, owner string) (done bool) {
 	key = s.name(key)
 	e := s.entryLocked(key)
 	s.expireLocked(key, e, time.Now())
+	if s.missesOwner(owner) {
+		return false
+	}
 	if i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == owner }); i >= 0 &&
 		s.is("break takes a waiter's place away") {
 		e.queue = slices.Delete(e.queue, i, i+1)

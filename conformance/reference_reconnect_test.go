@@ -44,7 +44,7 @@ func (s *server) watchContact(c *client) {
 	}
 	if !s.is("lease ends 3 seconds after its connection was closed", "lease ends 3 seconds after its client fell silent",
 		"holder gives up after 3 seconds without contact", "reconnect after 3 seconds begins a new session",
-		"waiter gives up after 2 seconds of silence", "waiter that is silent for 2 seconds is forgotten",
+		"waiter gives up after 2 seconds of silence", readerTires, "waiter that is silent for 2 seconds is forgotten",
 		"waiter behind a path that was silent for 2 seconds hears nothing more") {
 		return
 	}
@@ -84,7 +84,7 @@ func (s *server) outOfContact(c *client, closed, silent time.Duration) {
 			l.Lose()
 		}
 	case silent >= forgets && c.contact.silent.CompareAndSwap(false, true):
-		if s.is("waiter gives up after 2 seconds of silence") {
+		if s.is("waiter gives up after 2 seconds of silence", readerTires) {
 			close(c.contact.gaveUp)
 		}
 		if s.is("waiter that is silent for 2 seconds is forgotten") {

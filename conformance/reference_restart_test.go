@@ -8,6 +8,7 @@ func (s *server) restartEmpty() {
 	defer s.mu.Unlock()
 	clear(s.tokens)
 	s.emptied++
+	s.created, s.creating = false, false
 	for _, e := range s.keys {
 		e.owner, e.client, e.queue = "", nil, nil
 		for _, r := range e.readers {

@@ -89,6 +89,7 @@ func (s *server) releaseReader(key, owner string) bool {
 	key = s.sharedName(s.name(key))
 	e := s.entryLocked(key)
 	s.expireLocked(key, e, time.Now())
+	s.releasesJoined(key, owner)
 	if i := s.readerOf(e, owner); i >= 0 {
 		if s.endsSilently(e, i) {
 			return true

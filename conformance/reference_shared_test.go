@@ -20,6 +20,7 @@ type reader struct {
 	parked  bool // it had waited
 	before  bool // it is older than the last restart
 	beside  bool // it had waited, and entered beside others
+	sibling bool // its client had another
 	renewed time.Time
 	timer   *time.Timer
 }
@@ -82,6 +83,9 @@ func (s *server) acquireAmongReaders(
 	case !r.Wait:
 		if r.Shared {
 			s.recordsLocked("store keeps a record of each refused reader")
+		}
+		if r.Shared {
+			s.refusesReader(e, r, now)
 		}
 		s.refuseAmongReaders(key, e, r, c)
 		return granted{}, nil, s.refusalHolder(e, now)
@@ -168,7 +172,7 @@ func (s *server) refuseAmongReaders(key string, e *entry, r backend.Request, c *
 func (s *server) enterLocked(key string, e *entry, r backend.Request, c *client, now time.Time) granted {
 	read := &reader{owner: r.Owner, client: c, granted: now, ttl: r.TTL,
 		expires: now.Add(s.keepBriefReader(r, s.keepReader(r.TTL))),
-		waited:  r.Wait}
+		waited:  r.Wait, sibling: e.readsAlready(c)}
 	read.token = s.sharedToken(key, e, c)
 	e.readers = append(e.readers, read)
 	s.entered(e, read)

@@ -47,6 +47,8 @@ type server struct {
 	withdrawn sync.Map        // how owners whose clients cleaned up after them had ended: "cancelled", "abandoned"
 
 	lastRestart time.Time
+
+	created, creating bool // for bugs of first opens
 }
 
 type entry struct {
@@ -88,6 +90,10 @@ type entry struct {
 	leftNow       bool           // a waiter has left the queue during the lease
 	beforeRestart bool           // the lease is older than a restart
 	inBatch       bool           // the last renewal was one of a batch
+	rivals        int            // attempts under way, as a bug
+	rivalsMet     bool           // two of them have met
+	heldBefore    *client        // whose client held the key last
+	again         bool           // its client had held the key before
 }
 
 // A place is a waiter's place in a queue.
@@ -129,6 +135,9 @@ func (s *server) harness() conformance.Harness {
 		Open: func(context.Context) (backend.Backend, error) {
 			if s.is("each client has a store of its own") {
 				return newClient(newServer(s.bug)), nil
+			}
+			if b, odd, err := s.opensOddly(); odd {
+				return b, err
 			}
 			return newClient(s), nil
 		},
@@ -178,6 +187,9 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	if g, overtook := s.overtakesWaiters(key, e, r, c, now); overtook {
 		return g, nil, backend.Holder{}
 	}
+	if g, took := s.takesOver(key, e, r, c, now); took {
+		return g, nil, backend.Holder{}
+	}
 	if s.is("lease is over by the clock of who asks") {
 		s.expireLocked(key, e, now.Add(c.skew))
 	}
@@ -195,6 +207,9 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	}
 	if r.Shared || len(e.readers) > 0 {
 		return s.acquireAmongReaders(key, e, r, c, now)
+	}
+	if s.meetsRivals(e, r) {
+		return granted{}, nil, backend.Holder{}
 	}
 	free := e.owner == ""
 	if free && (s.is("acquire checks, then sets") || s.busy("acquire checks, then sets, above %d in flight")) {
@@ -269,6 +284,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	e.resumedBy, e.clients, e.renewals, e.unsureResume = nil, 0, 0, false
 	e.tokenUntil, e.lastTTL = now.Add(2*r.TTL), r.TTL
 	e.leftNow, e.beforeRestart, e.inBatch = false, false, false
+	e.again, e.heldBefore = e.heldBefore == c, c
 	s.grantedAfter(e, r, end)
 	s.keptWithLongest(e)
 	s.armLocked(key, e)
@@ -507,8 +523,12 @@ func (s *server) release(key, owner string) bool {
 		s.endLocked(key, e)
 		return true
 	}
+	s.leavesJoined(key, owner)
 	e = s.queueOf(key, "waiter leaves the queue of its key in lower case")
 	i := slices.IndexFunc(e.queue, func(p *place) bool { return s.isOf(p.Owner, owner, "place") })
+	if s.staysOdd(owner) {
+		i = -1
+	}
 	if e.left = e.left || i >= 0; s.is("waiter that leaves delays the next by 3 seconds") {
 		defer s.armLocked(key, e)
 	}
@@ -599,6 +619,9 @@ func (s *server) holderOf(key string) backend.Holder {
 	}
 	if e.waited && s.is("Inspect returns no token of a lease that was waited for") {
 		h.Token = 0
+	}
+	if strings.Contains(h.Owner, "|") && s.is(inspectBar) {
+		h.Token++
 	}
 	return h
 }

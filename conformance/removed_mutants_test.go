@@ -36,7 +36,7 @@ var removedMutants = []mutant{
 func (s *server) notifies() bool {
 	is := func(m mutant) bool { return m.bug == s.bug }
 	return s.is(notifiesLoss) || slices.ContainsFunc(removedMutants, is) || slices.ContainsFunc(reconnectLossMutants, is) ||
-		slices.ContainsFunc(narrowLossMutants, is)
+		slices.ContainsFunc(narrowLossMutants, is) || slices.ContainsFunc(removalMutants, is)
 }
 
 // notify returns a function that notifies the holder of e of a removal, and the client that has resumed the lease.
@@ -61,7 +61,8 @@ func (s *server) notifyClient(c *client, e *entry, broken bool) func() {
 		s.is("removal by Break is reported by a renewal alone") && broken,
 		s.is("removal of a renewed lease is reported by a renewal alone") && !e.renewed.IsZero(),
 		s.is("removal of a lease renewed in a batch is reported by a renewal alone") && e.inBatch,
-		s.is("removal of a lease that was waited for is reported by a renewal alone") && e.waited:
+		s.is("removal of a lease that was waited for is reported by a renewal alone") && e.waited,
+		s.is(secondRemoval) && e.again, c.missesRemoval():
 		return func() {}
 	}
 	return func() {
@@ -101,7 +102,7 @@ func (s *server) reportsToNext(c *client, owner string) {
 
 // notifyReader is notify for a reader.
 func (s *server) notifyReader(r *reader, broken bool) func() {
-	if s.is("removal of a reader is reported by a renewal alone") {
+	if s.is("removal of a reader is reported by a renewal alone") || r.sibling && s.is(siblingRemoval) {
 		return func() {}
 	}
 	return s.notify(&entry{owner: r.owner, client: r.client}, broken)
@@ -114,6 +115,7 @@ func (s *server) removeLocked(key string, e *entry, broken bool) {
 		s.endLocked(key, e)
 	}
 	notifyHolder()
+	s.reportsPrefixes(key, broken)
 }
 
 func TestNotifiesLoss(t *testing.T) {

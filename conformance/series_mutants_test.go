@@ -123,7 +123,8 @@ func (c *client) cutWhileWaiting(ctx context.Context, p *place) error {
 	switch {
 	case c.is("cut wait leaves a goroutine"):
 		go func() { <-c.server.stop }()
-	case time.Since(p.since) > 3*time.Second && c.is("waiter of more than 3 seconds gives up when it is cut"):
+	case time.Since(p.since) > 3*time.Second && (c.is("waiter of more than 3 seconds gives up when it is cut") ||
+		p.Shared && c.is(readerGivesUp)):
 		return fmt.Errorf("%w: connection reset", backend.ErrUnavailable)
 	case c.is("one waiter of a client queues again after a cut"):
 		if _, another := c.again.LoadOrStore(c.contact.cuts.Load(), true); another {

@@ -156,6 +156,8 @@ var sharedMutants = []mutant{
 	{"readers are alike in any case", "ReadersThatLookAlike"},
 	{"readers are trimmed of blanks", "ReadersThatLookAlike"},
 	{"readers are cut at 64 bytes", "ReadersThatLookAlike"},
+	{readerJoined, "ReadersThatLookAlike"},
+	{batchReaders, "MixedBatchRenewsEach"},
 	{"reader's TTL in milliseconds is an int32", "SharedExtremesAreAccepted"},
 	{"reader's TTL is cut to seconds", "ReaderTTL"},
 

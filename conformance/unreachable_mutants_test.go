@@ -40,6 +40,9 @@ func (w *wire) Open(ctx context.Context) (backend.Backend, error) {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if _, err := c.dial(ctx); err != nil {
+		if w.server.is(openLeaks) {
+			go func() { <-w.server.stop }() // a client whose Open failed is never closed
+		}
 		c.leases.Close()
 		return nil, err
 	}
