@@ -40,7 +40,7 @@ var attemptMutants = []mutant{
 // meets sleeps with the server unlocked, so that other requests may be served meanwhile.
 func (s *server) meets(others time.Duration) {
 	s.mu.Unlock()
-	time.Sleep(others)
+	time.Sleep(others) // sleeps: while other requests are served; in fake time
 	s.mu.Lock()
 }
 
