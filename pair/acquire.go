@@ -15,7 +15,7 @@ import (
 const queueAtMost = time.Second
 
 // slowAfter is how long a waiter has no answer of the first store before it checks whether the key is busy there.
-const slowAfter = time.Second
+const slowAfter = 50 * time.Millisecond
 
 // SwitchDelay is the time to wait after the first store's numbers have passed the cut. Only then may a process use the
 // second store alone, because until then a lease may be granted with a number below the cut.
@@ -128,6 +128,9 @@ func (a *attempt) first(ctx context.Context) (backend.Lease, error) {
 	check := time.AfterFunc(slowAfter, func() {
 		defer close(checked)
 		h, err := s.Backend.Inspect(checking, s.Prefix+r.Key)
+		for err != nil && kit.Sleep(checking, slowAfter) == nil {
+			h, err = s.Backend.Inspect(checking, s.Prefix+r.Key)
+		}
 		if err == nil && h.Held() && h.Owner != r.Owner {
 			a.busy = backend.ErrHeld
 		}

@@ -192,16 +192,22 @@ func (l failingLease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.Lease.Renew(ctx, ttl)
 }
 
-// A waiter that has queued at the first store survives an outage of the second for a time. A request that begins during
-// the outage fails at once.
+// A waiter that has queued at the first store, however shortly, survives an outage of the second for a time. A request
+// that begins during the outage fails at once.
 func TestWaiterOutlivesOutageOfSecond(t *testing.T) {
+	for _, waited := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
+		t.Run(waited.String(), func(t *testing.T) { waiterOutlivesOutageOfSecond(t, waited) })
+	}
+}
+
+func waiterOutlivesOutageOfSecond(t *testing.T, waited time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := memory.New(), &failing{Backend: memory.New()}
 		b := pair.New(pair.Store{Backend: first}, pair.Store{Backend: second}, 0)
 		defer b.Close()
 		held := storetest.Acquire(t, first, storetest.Try(key, ttl))
 		waiting := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
-		time.Sleep(5 * time.Second)
+		time.Sleep(waited)
 		second.down.Store(true)
 		storetest.Release(t, held)
 		time.Sleep(5 * time.Second)
