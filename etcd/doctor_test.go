@@ -75,7 +75,7 @@ func TestDoctorQuotaNearlyFull(t *testing.T) {
 	const quota = 8_000_000
 	s := servers.EtcdCurrent(t, "--quota-backend-bytes", strconv.Itoa(quota))
 	c := raw(t, s.Addr)
-	until(t, soon, "the database is nearly full", func() bool { // how fast it grows depends on the disk
+	until(t, 12*soon, "the database is nearly full", func() bool { // how fast it grows depends on the disk
 		if _, err := c.Put(t.Context(), "filler", strings.Repeat("x", 50_000)); err != nil {
 			t.Fatal(err)
 		}
