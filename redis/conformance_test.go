@@ -104,8 +104,13 @@ func TestConformanceCallersClient(t *testing.T) {
 	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 		open := func(ctx context.Context, addrs []string) (backend.Backend, error) {
 			c := redis.NewClient(&redis.Options{Addr: addrs[0]})
+			b, err := New(ctx, c, nil)
+			if err != nil {
+				_ = c.Close()
+				return nil, err
+			}
 			t.Cleanup(func() { _ = c.Close() })
-			return New(ctx, c, nil)
+			return b, nil
 		}
 		linked := link.Linked([]string{s.Addr}, open)
 		return conformance.Harness{
