@@ -94,6 +94,19 @@ func (d *detour) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return next
 }
 
+// detoured opens a store on client, with a detour for the requests with a script.
+func detoured(t *testing.T, client *redis.Client, script exchange.Script) (*Backend, *detour) {
+	t.Helper()
+	d := &detour{digest: script.Digest}
+	client.AddHook(d)
+	b, err := onClient(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b, d
+}
+
 // If the first attempt of a renewal gets no reply, and the second one does, the first may still reach the server after
 // a longer renewal. The lease then ends for its holder before the server ends it.
 func TestRepeatedRenewalArrivesLate(t *testing.T) {
@@ -115,20 +128,14 @@ func TestRepeatedRenewalArrivesLate(t *testing.T) {
 			},
 		} {
 			t.Run(mode.name+" "+how, func(t *testing.T) {
-				d := &detour{digest: mode.script.Digest}
-				client := s.raw(t)
-				client.AddHook(d)
-				b, err := onClient(client, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer b.Close()
+				b, d := detoured(t, s.raw(t), mode.script)
 				r := req(mode.name+how, long)
 				r.Shared = mode.shared
 				l := acquire(t, b, r)
 				r.TTL = short
 				d.armed.Store(true)
-				if l, err = renew(b, r, l); err != nil || d.args == nil {
+				l, err := renew(b, r, l)
+				if err != nil || d.args == nil {
 					t.Fatalf("a renewal whose first attempt got no reply: %v", err)
 				}
 				if err := l.Renew(ctx, long); err != nil {
@@ -155,14 +162,7 @@ func TestLateResumeShortensNothing(t *testing.T) {
 	const short, long = 5 * time.Second, time.Minute
 	holder := opened(t, s.URL)
 	for _, shared := range []bool{false, true} {
-		d := &detour{digest: resumeScript.Digest}
-		client := s.raw(t)
-		client.AddHook(d)
-		b, err := onClient(client, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer b.Close()
+		b, d := detoured(t, s.raw(t), resumeScript)
 		r := req(fmt.Sprint("k", shared), long)
 		r.Shared = shared
 		l := acquire(t, holder, r)
@@ -196,14 +196,7 @@ func TestLateRequestOfCancelledWaiter(t *testing.T) {
 	s := ownDatabase(t)
 	admin := s.raw(t)
 	holder := opened(t, s.URL)
-	d := &detour{digest: acquireScript.Digest}
-	client := s.raw(t)
-	client.AddHook(d)
-	b, err := onClient(client, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b, d := detoured(t, s.raw(t), acquireScript)
 	l := acquire(t, holder, req("k", time.Hour))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
