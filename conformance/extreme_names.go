@@ -54,10 +54,6 @@ func (t *trial) servesLongestNames(first, second bool) {
 	if _, ok := t.a.(backend.Resumer); ok {
 		next = t.resume(t.a, next, t.long())
 	}
-	if breaker, ok := t.a.(backend.Breaker); ok {
-		t.mustBreak(breaker, next)
-	} else {
-		t.release(next)
-	}
+	t.breakOrRelease(t.a, next)
 	t.becomesFree(t.b, key, t.handOff(), "after the end of the longest owner's lease of the longest key")
 }

@@ -83,11 +83,7 @@ func (t *trial) servesOwner(owner string, shared bool) {
 	if _, ok := t.b.(backend.Resumer); ok {
 		held = t.resume(t.b, held, t.long())
 	}
-	if breaker, ok := t.b.(backend.Breaker); ok {
-		t.mustBreak(breaker, held)
-	} else {
-		t.release(held)
-	}
+	t.breakOrRelease(t.b, held)
 	next := w.granted(t, t.handOff(), "after the end of the lease of owner "+show(owner))
 	if h := t.inspect(key); h.Owner != next.owner {
 		t.breaksText(inspectRule, "Inspect says that %s holds the key, want %s", show(h.Owner), show(next.owner))

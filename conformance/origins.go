@@ -58,6 +58,15 @@ func (t *trial) mustBreak(breaker backend.Breaker, g *grant) {
 	}
 }
 
+// breakOrRelease ends g, which must be live: by a Break of client b, if the store has it, and otherwise by its release.
+func (t *trial) breakOrRelease(b backend.Backend, g *grant) {
+	if breaker, ok := b.(backend.Breaker); ok {
+		t.mustBreak(breaker, g)
+	} else {
+		t.release(g)
+	}
+}
+
 // lease acquires a new key by client b for ttl. The previous lease, if any, belonged to client before and was for
 // firstTTL.
 func (o origin) lease(t *trial, before, b backend.Backend, ttl, firstTTL time.Duration) *grant {
