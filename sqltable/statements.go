@@ -70,9 +70,9 @@ const (
 	maxBatchBits = 10
 )
 
-// clock is the time at which MySQL evaluates an expression, in µs; NOW is when the statement began. A renewal may have to
-// wait for the row, while the lease ends, or while a later renewal is answered. With NOW, the statement would renew the
-// ended lease, or shorten what the later one has set. The difference of two local times is the same in every time zone.
+// clock is the time at which MySQL evaluates an expression, in µs. NOW is when the statement began. A renewal may have
+// to wait for the row, while the lease ends, or while a later renewal is answered. With NOW, the statement would renew
+// the ended lease, or shorten what the later one has set. The difference of two local times is the same in every time zone.
 // It is wrong only if summer time begins or ends meanwhile.
 const clock = `NOW+greatest(0, timestampdiff(MICROSECOND, now(6), sysdate(6)))`
 
