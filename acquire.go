@@ -241,6 +241,8 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 // limit.
 func outcome(lease *Lease, err error, waited bool) Outcome {
 	switch {
+	case err == nil && lease == nil:
+		return OutcomeError // the store has panicked
 	case err == nil && lease.reentered:
 		return OutcomeReentered
 	case err == nil && lease.tenure.resumed:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/memory"
 )
 
@@ -180,6 +181,23 @@ func TestTracerIsToldHowLeasesEnd(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	})
+}
+
+// If the store panics, the caller gets that panic, and the Tracer gets the end of the acquisition.
+func TestTracerIsToldOfPanics(t *testing.T) {
+	r := &recorder{}
+	f := newFaulty(memory.New())
+	l := locker(t, f, lock.WithTracer(r))
+	f.set(func() { f.acquire = func(context.Context, backend.Request) error { panic("boom") } })
+	defer func() {
+		if got := recover(); got != "boom" {
+			t.Errorf("the caller gets the panic %v", got)
+		}
+		if got := r.outcomes(); !slices.Equal(got, []lock.Outcome{lock.OutcomeError}) {
+			t.Errorf("outcomes %v, want one error", got)
+		}
+	}()
+	_, _ = l.TryAcquire(t.Context(), "k")
 }
 
 // If a release has an unknown outcome and is repeated, the Tracer gets the end of the lease only once.
