@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -71,6 +72,26 @@ func TestRenewOverlapsRenewal(t *testing.T) {
 				t.Fatal("lost")
 			}
 			release(t, lease)
+		}
+	})
+}
+
+// If a Renew gets no reply until the lease is lost, the error is ErrLost. It is not the error of the request's context,
+// which the loss has ended.
+func TestLossEndsRenew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := make(chan *lock.Lease, 1)
+		l := locker(t, newSlowStore(func(ctx context.Context, _ string) error {
+			lease := <-leases
+			<-lease.Lost()
+			wantErr(t, lease.Err(), lock.ErrLost) // waits until all contexts of the lease have ended
+			return hang(ctx)
+		}), lock.WithTTL(ttl), lock.WithoutRenewal())
+		lease := acquire(t, l, "k")
+		leases <- lease
+		err := lease.Renew(t.Context(), ttl)
+		if !errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrUnavailable) || kit.IsContextError(err) {
+			t.Errorf("%v, want ErrLost alone", err)
 		}
 	})
 }
