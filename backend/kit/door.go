@@ -87,7 +87,7 @@ func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (l ba
 		case err == nil:
 		case w.CleanUp != nil:
 			w.CleanUp()
-		case refused:
+		case refused && w.tries == 1:
 		case w.unsure:
 			s.Abandon(r, g.Round(r.TTL))
 		case !errors.Is(err, backend.ErrLost): // after ErrLost, Grant has begun the clean-up

@@ -242,6 +242,30 @@ func TestAcquireCleansUpAfterWait(t *testing.T) {
 	}
 }
 
+// If the last request of a wait was refused for good, an earlier one may still have left something.
+func TestAcquireCleansUpAfterRefusal(t *testing.T) {
+	for _, test := range []struct {
+		earlier  []error
+		removals int64
+	}{
+		{nil, 0},
+		{[]error{backend.ErrHeld}, 1},
+		{[]error{backend.ErrHeld, errNet}, 2}, // the unanswered request may arrive after the first removal
+	} {
+		f := &fakeStore{release: script(nil, backend.ErrLost)}
+		bubble(t, f, func(t *testing.T, s *Leases) {
+			try := script(append(test.earlier, backend.ErrUnsupported)...)
+			w := Waiter{Pause: fixed, Try: func(ctx context.Context) (backend.Lease, error) { return nil, try(ctx) }}
+			_, err := s.Acquire(t.Context(), backend.Request{Key: "k", Owner: "o", TTL: time.Minute, Wait: true}, w)
+			wantErr(t, "wait", err, backend.ErrUnsupported)
+			time.Sleep(time.Hour) // sleeps: in fake time
+			if n := f.releases.Load(); n < test.removals || n > 0 && test.removals == 0 {
+				t.Errorf("after %v: %d removals, want at least %d", test.earlier, n, test.removals)
+			}
+		})
+	}
+}
+
 func TestAcquireEndsWithClose(t *testing.T) {
 	f := &fakeStore{rounds: backend.Guarantees{MaxTTL: time.Hour}}
 	bubble(t, f, func(t *testing.T, s *Leases) {

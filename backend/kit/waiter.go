@@ -71,9 +71,10 @@ type Waiter struct {
 	Passing func(err error) bool
 	// CleanUp removes anything that the store may keep of the owner, or begins to do so in the background.
 	// [Leases.Acquire] calls it whenever its attempts fail. If CleanUp is nil, Acquire calls [Leases.Withdraw], or
-	// [Leases.Abandon] if a Try had an unknown outcome. If the key was refused without a wait, it calls neither.
+	// [Leases.Abandon] if a Try had an unknown outcome. If the only Try was refused, it calls neither.
 	CleanUp func()
 
+	tries  int
 	unsure bool // a Try had an unknown outcome
 }
 
@@ -125,6 +126,7 @@ func (w *Waiter) Wait(ctx context.Context) (backend.Lease, error) {
 }
 
 func (w *Waiter) try(ctx context.Context) (backend.Lease, error) {
+	w.tries++
 	l, err := w.Try(ctx)
 	w.unsure = w.unsure || err != nil && !isAnswer(err)
 	return l, err
