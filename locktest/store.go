@@ -21,7 +21,7 @@ import (
 type Store struct {
 	t      testing.TB
 	memory *memory.Store
-	other  *lock.Locker // of another process, which no fault affects
+	other  *lock.Locker // of a process that no fault affects, for Inspect and Break
 
 	mu    sync.Mutex
 	away  bool
@@ -53,12 +53,12 @@ func (s *Store) open(b backend.Backend, opts ...lock.Option) *lock.Locker {
 	return l
 }
 
-// Hold makes key busy: another process acquires it at once, and keeps it until release is called or the test ends. It
+// Hold makes key busy: a new process acquires it at once, and keeps it until release is called or the test ends. It
 // fails the test if key is held already. key includes the prefix of Lockers that have one, as in Lose. With lock.Shared
-// the other process is a reader.
+// the new process is a reader.
 func (s *Store) Hold(key string, opts ...lock.AcquireOption) (release func()) {
 	s.t.Helper()
-	lease, err := s.other.TryAcquire(context.Background(), key, opts...)
+	lease, err := s.open(s.memory.Client()).TryAcquire(context.Background(), key, opts...)
 	if err != nil {
 		s.t.Fatalf("locktest: Hold: %v", err)
 	}

@@ -66,6 +66,25 @@ func TestLose(t *testing.T) {
 	})
 }
 
+// A key that has lost the holder of Hold is free for the next Hold, too.
+func TestHoldAfterLose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.New(t)
+		first := store.Hold("k")
+		store.Lose("k")
+		second := store.Hold("k")
+		first() // does not end the second
+		_, err := store.Locker().TryAcquire(t.Context(), "k")
+		is(t, err, lock.ErrHeld)
+		second()
+		lease, err := store.Locker().TryAcquire(t.Context(), "k")
+		is(t, err, nil)
+		if err == nil {
+			is(t, lease.Release(t.Context()), nil)
+		}
+	})
+}
+
 // If an exclusive lease is lost, the readers that wait for it get the key and keep it.
 func TestLoseSparesWaitingReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
