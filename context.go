@@ -21,7 +21,7 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.cause != nil:
+	case t.cause != nil && (!l.released || isLoss(l.err)):
 		c.cancel(t.lostErr())
 	case l.released:
 		c.cancel(errReleased)

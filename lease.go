@@ -60,7 +60,7 @@ func (l *Lease) over() error {
 func (l *Lease) overLocked() error {
 	t := l.tenure
 	switch {
-	case t.cause != nil || isLoss(l.err):
+	case !l.released && t.cause != nil, isLoss(l.err):
 		return ErrLost
 	case l.released:
 		return ErrReleased
@@ -177,10 +177,9 @@ func (l *Lease) beginRelease() (repeated, done bool, err error) {
 		t.releasing = !done
 		return true, done, l.err
 	}
-	l.released = true
+	l.released, l.err = true, t.cause
 	t.cancelLocked(l, errReleased) // before anybody else can get the key
 	if t.handles--; t.handles > 0 {
-		l.err = t.cause
 		return false, true, l.err
 	}
 	if t.phase == held {

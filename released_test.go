@@ -64,6 +64,20 @@ func TestReleasedIsNotLost(t *testing.T) {
 		}
 		release(t, outer)
 	})
+	bubble(t, func(t *testing.T, a, _ *lock.Locker) { // the outer lease is lost after the release of the inner one
+		outer := acquire(t, a, "k", lock.WithoutRenewal())
+		inner, err := a.Acquire(outer.Context(t.Context()), "k", lock.Reentrant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, inner)
+		<-outer.Lost()
+		is(t, "inner Err", inner.Err(), lock.ErrReleased, lock.ErrLost)
+		is(t, "inner Renew", inner.Renew(t.Context(), time.Minute), lock.ErrReleased, lock.ErrLost)
+		is(t, "inner cause", context.Cause(inner.Context(t.Context())), lock.ErrReleased, lock.ErrLost)
+		release(t, inner)
+		is(t, "outer Release", outer.Release(t.Context()), lock.ErrLost, lock.ErrReleased)
+	})
 }
 
 // ErrDeadlock does not match ErrHeld, so that code that skips busy keys does not hide a programming error.
