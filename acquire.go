@@ -175,7 +175,7 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 		t, err := l.tryThenWait(ctx, g, terms, wait, &busy)
 		if err == nil {
 			if terms.owner != "" {
-				g = l.leaveFor(g)
+				g = l.moveToPrivate(g)
 				t.gate = g
 			}
 			if lease := t.begin(terms); lease != nil {
@@ -191,7 +191,7 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 			}
 			return nil, err
 		}
-		l.defaults.logger.Warn("grant arrived too late, asking again", "key", full, "backend", l.name,
+		l.defaults.logger.Warn("grant arrived too late, trying again", "key", full, "backend", l.name,
 			"ttl", terms.leaseTTL())
 	}
 }

@@ -21,10 +21,10 @@ func (g *gate) reportLocked(busy error) {
 	}
 }
 
-// leaveFor leaves g and returns a private gate for the lease instead. The caller chose the owner of the lease, so
+// moveToPrivate leaves g and returns a private gate for the lease instead. The caller chose the owner of the lease, so
 // another process may end it. Other goroutines therefore request the key from the store instead of waiting for the
 // local holder.
-func (l *Locker) leaveFor(g *gate) *gate {
+func (l *Locker) moveToPrivate(g *gate) *gate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if g.private {

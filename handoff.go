@@ -103,8 +103,8 @@ func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	if err != nil {
-		l.defaults.logger.Warn("min hold: could not set what is left, the ttl stands", "key", t.gate.key, "backend", l.name,
-			"owner", t.owner, "error", err)
+		l.defaults.logger.Warn("min hold: outcome unknown, the key may stay taken for its ttl", "key", t.gate.key,
+			"backend", l.name, "owner", t.owner, "error", err)
 	}
 	return nil
 }

@@ -32,10 +32,10 @@ func (s *Leases) Withdraw(r backend.Request, ttl time.Duration) {
 	s.cleanUp(&Life{leases: s, key: r.Key, owner: r.Owner, shared: r.Shared}, ttl, false)
 }
 
-// cleanUp removes, in the background, anything that the store may keep of l's owner. If mayReturn is false, it stops at
-// the first answer. Otherwise an unanswered request may still grant the key: cleanUp then stops when the store has had
-// nothing of the owner for lateArrival or, once Close has begun, at the second answer.
-func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayReturn bool) {
+// cleanUp removes, in the background, anything that the store may keep of l's owner. If mayRegrant is false, it stops
+// at the first answer. Otherwise an unanswered request may still grant the key: cleanUp then stops when the store has
+// had nothing of the owner for lateArrival or, once Close has begun, at the second answer.
+func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayRegrant bool) {
 	l = &Life{Data: l.Data, leases: s, key: l.key, owner: l.owner, shared: l.shared, state: lost}
 	s.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, max(ttl, s.timeout))
@@ -46,7 +46,7 @@ func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayReturn bool) {
 			err := s.request(ctx, l)
 			answered := err == nil || errors.Is(err, backend.ErrLost)
 			switch enough := time.Since(absent) >= lateArrival || closing == nil; {
-			case answered && !mayReturn, answered && err != nil && !absent.IsZero() && enough:
+			case answered && !mayRegrant, answered && err != nil && !absent.IsZero() && enough:
 				return
 			case answered && (err == nil || absent.IsZero()):
 				absent = time.Now()

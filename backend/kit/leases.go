@@ -24,13 +24,13 @@ type Leases struct {
 	clock    alarm.Clock[*Life] // of the deadlines of live leases
 	released sync.Cond          // a release has ended; few wait for it, because few leases are released twice at once
 
-	closed   atomic.Bool     // Close has begun; set under mu
-	underway atomic.Int64    // calls, renewals, releases and background work
-	idle     chan struct{}   // receives a value when the last of these ends after Close has begun
-	closing  context.Context // ends when Close begins
-	base     context.Context // ends when Close stops waiting: every request must end
-	begin    context.CancelFunc
-	cancel   context.CancelFunc
+	closed       atomic.Bool     // Close has begun; set under mu
+	underway     atomic.Int64    // calls, renewals, releases and background work
+	idle         chan struct{}   // receives a value when the last of these ends after Close has begun
+	closing      context.Context // ends when Close begins
+	base         context.Context // ends when Close stops waiting: every request must end
+	startClosing context.CancelFunc
+	cancel       context.CancelFunc
 }
 
 // NewLeases returns an empty Leases whose releases and clean-ups go through r, each bounded by timeout.
@@ -38,7 +38,7 @@ func NewLeases(r Requests, timeout time.Duration) *Leases {
 	s := &Leases{requests: r, timeout: timeout, began: time.Now(), idle: make(chan struct{}, 1)}
 	s.clock = alarm.New[*Life](s.expire)
 	s.released.L = &s.mu
-	s.closing, s.begin = context.WithCancel(context.Background())
+	s.closing, s.startClosing = context.WithCancel(context.Background())
 	s.base, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -78,7 +78,8 @@ func (s *Leases) Grant(ctx context.Context, r backend.Request, g Grant) (*Life, 
 
 // start begins the life of a lease. It returns the lease also if it fails, for the clean-up.
 func (s *Leases) start(ctx context.Context, r backend.Request, g Grant) (*Life, error) {
-	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, shared: r.Shared, token: g.Token, mayReturn: g.Unsure}
+	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, shared: r.Shared, token: g.Token}
+	l.mayRegrant = g.Unsure
 	l.place.Item = l
 	deadline := backend.Deadline(g.Sent, g.TTL)
 	s.mu.Lock()
@@ -131,7 +132,7 @@ func (s *Leases) Close() bool {
 	}
 	s.clock.Stop()
 	s.mu.Unlock()
-	s.begin()
+	s.startClosing()
 	then.run(s)
 	s.Drain()
 	s.cancel()

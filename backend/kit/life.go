@@ -57,10 +57,10 @@ type Life struct {
 	state       state
 	ending      bool          // a release is under way
 	lateRelease bool          // Release was called after the loss
-	mayReturn   bool          // an unanswered request may grant the key to the owner again, after the release
+	mayRegrant  bool          // an unanswered request may grant the key to the owner again, after the release
 	renewing    bool          // a renewal is under way
 	lost        chan struct{} // created on first use
-	asked       time.Duration // when the latest renewal was sent, counted from granted
+	renewSent   time.Duration // when the latest renewal was sent, counted from granted
 	renewed     chan struct{} // closed when the renewal ends; nil until somebody waits for it
 	kept        time.Duration // how long after granted the store may keep the key, including unanswered requests
 	// the shortest TTL of the unanswered renewals; 0 if there are none. Such a renewal may reach the store at any time in

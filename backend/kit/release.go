@@ -93,8 +93,8 @@ func (l *Life) endRelease(err error, repeated bool) error {
 		l.loseLocked(closed, &then)
 		err = backend.ErrClosed
 	}
-	if l.mayReturn || !answered && l.state == releasing {
-		s.cleanUp(l, l.kept-time.Since(l.granted), l.mayReturn)
+	if l.mayRegrant || !answered && l.state == releasing {
+		s.cleanUp(l, l.kept-time.Since(l.granted), l.mayRegrant)
 	}
 	s.mu.Unlock()
 	s.Leave()

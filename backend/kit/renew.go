@@ -75,7 +75,7 @@ func (l *Life) beginRenewLocked(
 		return bound, err
 	}
 	if l.renewing {
-		silence := now.Sub(l.granted) - l.asked
+		silence := now.Sub(l.granted) - l.renewSent
 		return bound, fmt.Errorf("%w: no answer for %v to the previous renewal", backend.ErrUnavailable,
 			silence.Round(time.Millisecond))
 	}
@@ -83,7 +83,7 @@ func (l *Life) beginRenewLocked(
 	if d := backend.Deadline(now, ttl); d.Before(bound) {
 		l.setDeadlineLocked(d)
 	}
-	l.renewing, l.asked = true, now.Sub(l.granted)
+	l.renewing, l.renewSent = true, now.Sub(l.granted)
 	return bound, nil
 }
 
@@ -119,7 +119,7 @@ func (l *Life) endRenewLocked(
 		l.lateTTL = 0
 		l.endLocked(lost, then)
 	case err == nil && l.state == live:
-		l.setDeadlineLocked(backend.Deadline(l.granted.Add(l.asked), l.withLateLocked(granted)))
+		l.setDeadlineLocked(backend.Deadline(l.granted.Add(l.renewSent), l.withLateLocked(granted)))
 	default:
 		// The store may have extended a lease that is over. Only its holder may end it there: since the loss, another
 		// process may have resumed it.

@@ -15,7 +15,7 @@ func (s *Leases) Resume(r backend.Request, g Grant) (*Life, error) {
 		return nil, err
 	}
 	if g.Unsure {
-		l.mayReturn = false // a renewal grants nothing
+		l.mayRegrant = false // a renewal grants nothing
 		l.NoteUnanswered(g.TTL)
 	}
 	return l, nil
