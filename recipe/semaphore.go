@@ -127,6 +127,7 @@ func (s *Semaphore) try(
 	}
 	above, err := s.locks.Ops().Inspect(ctx, s.permit(s.n))
 	switch {
+	case errors.Is(err, lock.ErrInvalid): // the key leaves no room for the name of another permit
 	case err != nil:
 		return nil, nil, err
 	case above.Held():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/memory"
 	"github.com/anylock/lock/recipe"
 )
@@ -36,6 +38,24 @@ func permit(t testing.TB, s *recipe.Semaphore, opts ...lock.AcquireOption) *lock
 		t.Fatal(err)
 	}
 	return lease
+}
+
+// A key so long that the name of the permit after the last would exceed the limit of keys has a semaphore, too.
+func TestSemaphoreOfTheLongestKey(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const n = 10
+		key := strings.Repeat("k", backend.MaxKeyLen-len("/permit/9"))
+		s, err := recipe.NewSemaphore(w.locker(), key, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range n {
+			defer release(t, permit(t, s))
+		}
+		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, lock.ErrHeld) {
+			t.Errorf("%v, want ErrHeld", err)
+		}
+	})
 }
 
 func TestSemaphoreLimits(t *testing.T) {
