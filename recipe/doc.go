@@ -7,5 +7,5 @@
 // for concurrent use.
 //
 // Options are those of package lock and apply to each lease. AcquireAll applies lock.Shared to each key; the others
-// refuse lock.Shared with lock.ErrInvalid, or with lock.ErrUnsupported if the store has no shared leases.
+// refuse lock.Shared with lock.ErrInvalid.
 package recipe
