@@ -44,7 +44,7 @@ func (t *tenure) handOn() bool {
 		return false
 	}
 	l.renewals.remove(t)
-	if t.renewals.Load() > 0 {
+	if l.renewals.mayArrive(t) {
 		return false // a request on this holder's terms may reach the store after a request on the next holder's terms
 	}
 	// The next holder gets the TTL that it requested, in full if nobody will renew the lease.
@@ -92,7 +92,7 @@ func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 	l.renewals.remove(t)
 	var err error
 	for again := true; again; {
-		overlaps := t.renewals.Load() > 0 // with a renewal to the TTL, which may reach the store after this request
+		overlaps := l.renewals.mayArrive(t) // a renewal to the TTL may reach the store after this request
 		err = t.lease.Renew(ctx, l.lasting(d))
 		again = (err == nil && overlaps || err != nil && !errors.Is(err, ErrLost) && !kit.Definite(err)) &&
 			kit.Sleep(ctx, keepPause) == nil

@@ -178,6 +178,55 @@ func TestMinHoldOverlapsRenewal(t *testing.T) {
 	})
 }
 
+// A Release may request a shorter TTL, for a minimum hold or for the next holder. If the reply is late, so that the
+// lease has ended at its new deadline, Release does not report a loss: until then the lease was exclusive.
+func TestLateReplyInRelease(t *testing.T) {
+	late := func(ctx context.Context, _ string) error { return kit.Sleep(ctx, 500*time.Millisecond) }
+	for name, test := range map[string]struct {
+		renew func(context.Context, string) error
+		want  error
+	}{
+		"late":   {late, nil},
+		"silent": {silent, nil},
+		"lost":   {func(context.Context, string) error { return lock.ErrLost }, lock.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := locker(t, newSlowStore(test.renew), lock.WithTTL(time.Minute), lock.WithoutRenewal())
+				lease := acquire(t, l, "k", lock.WithMinHold(time.Second))
+				time.Sleep(800 * time.Millisecond) // sleeps: in fake time
+				wantErr(t, lease.Release(t.Context()), test.want)
+
+				lease = acquire(t, l, "k")
+				next := queue(t, l, 1, lock.WithTTL(200*time.Millisecond))
+				wantErr(t, lease.Release(t.Context()), test.want)
+				_ = (<-next).Release(t.Context())
+			})
+		})
+	}
+}
+
+// A renewal that got no reply, and reaches the store after the release, does not free the key before its minimum hold
+// has passed.
+func TestMinHoldOutlivesLateRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		f := newFaulty(store.Client())
+		a, b := locker(t, f, lock.WithTTL(time.Second)), locker(t, store.Client())
+		f.set(func() { f.renew = hang })
+		lease := acquire(t, a, "k", lock.WithMinHold(time.Minute))
+		time.Sleep(570 * time.Millisecond) // sleeps: in fake time; the first renewal has timed out
+		f.set(func() { f.renew = nil })
+		sent := f.lives["k"]
+		time.AfterFunc(300*time.Millisecond, func() { _ = sent.Renew(context.Background(), time.Second) })
+		release(t, lease)
+		time.Sleep(50 * time.Second) // sleeps: in fake time
+		busy(t, b, "k")
+		time.Sleep(11 * time.Second) // sleeps: in fake time
+		free(t, b, "k")
+	})
+}
+
 // Fifty renewals that hang do not delay the renewals of other leases.
 func TestHungRenewalsDoNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

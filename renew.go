@@ -77,6 +77,13 @@ func (r *renewer) remove(t *tenure) {
 	r.clock.Remove(&t.renewal)
 }
 
+// mayArrive reports whether a renewal of t is under way or got no reply, so that it may still reach the store.
+func (r *renewer) mayArrive(t *tenure) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return t.renewals.Load() > 0 || t.silent > 0
+}
+
 // nextLocked returns when to renew a lease. left is the time until its deadline. The renewal is due after a third of
 // that time, less a random part, so that leases that began together drift apart. If the store renews batches, groups
 // that fit into one request stay together.
