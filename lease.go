@@ -107,7 +107,8 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	if err := t.lease.Renew(l.Context(limited), requested); err != nil {
 		t.locker.renewals.reschedule(t) // the deadline may be nearer
 		// The end of the lease ends the request too.
-		if over := l.over(); errors.Is(over, ErrReleased) || over != nil && !isLoss(err) {
+		over := l.over()
+		if errors.Is(over, ErrReleased) || over != nil && (!isLoss(err) || kit.IsContextError(err)) {
 			return t.reason(over)
 		}
 		return kit.NotOurs(caller, err)

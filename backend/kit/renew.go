@@ -136,7 +136,7 @@ func renewError(ctx context.Context, over, err error) error {
 	err = NotOurs(ctx, err)
 	switch {
 	case over != nil && err != nil && !errors.Is(err, backend.ErrLost):
-		return fmt.Errorf("%w (last error: %v)", over, err) // a definite error, so it matches no unknown one
+		return fmt.Errorf("%w (last error: %w)", over, err)
 	case over != nil:
 		return over
 	case err != nil:

@@ -3,7 +3,6 @@ package kit
 import (
 	"cmp"
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,9 +62,7 @@ func TestHungRenewalLosesAtDeadline(t *testing.T) {
 		if got, want := time.Since(start), life(10*time.Second); got != want {
 			t.Errorf("lost after %v, want %v", got, want)
 		}
-		if err := <-errs; !errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrUnavailable) {
-			t.Errorf("renew: %v, want ErrLost alone", err)
-		}
+		wantErr(t, "renew", <-errs, backend.ErrLost)
 	})
 }
 
