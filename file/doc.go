@@ -20,7 +20,7 @@
 //
 // A process needs one goroutine and one FIFO for each open Backend that has ever waited, and no open file for a lease.
 // Each Backend keeps four descriptors open, so that renewals and releases work in a process that has no free
-// descriptor. While few keys are held, the folder has at most 256 files of some 4 kB, however many keys were used.
+// descriptor. While few keys are held, the directory has at most 256 files of some 4 kB, however many keys were used.
 // Keys that are free, or whose leases have run out, are dropped the next time their bucket is written. The next
 // process that waits removes the FIFOs of killed processes.
 //
@@ -50,7 +50,7 @@
 // interrupted write damages only the older image.
 //
 // The bucket keeps the highest token that it has granted. The next token is that token plus one, or the wall clock's
-// microseconds if those are more. So tokens increase even for keys without a record, and even if the folder is lost.
+// microseconds if those are more. So tokens increase even for keys without a record, and even if the directory is lost.
 //
 // Keys of one bucket share only its lock: each has its own queue. If two processes need a bucket in the same 10 µs, one
 // retries after 20 µs, and then after random times of up to 2 ms, so that it never blocks in the kernel. There are so

@@ -75,7 +75,7 @@ SIGTERM and SIGINT end the server: it answers waiting requests with 503, and
 exits with 0. Leases stay at the store.
 
 Exit codes: 0 ended by a signal; 64 wrong usage; 69 the store cannot be
-reached; 71 the address cannot be listened on`,
+reached; 71 serve cannot listen on the address.`,
 		Example: `  anylock serve --backend redis://cache-1:6379
   anylock serve --listen unix:/run/anylock.sock --backend file:///var/lib/locks
   anylock serve --listen :7171 --tls-cert cert.pem --tls-key key.pem \
@@ -93,7 +93,7 @@ reached; 71 the address cannot be listened on`,
 	flags.StringArrayVar(&s.hosts, "host", nil,
 		"a further host `NAME` by which clients without a token reach the server; may be repeated")
 	flags.BoolVar(&s.plainHTTP, "plain-http", false,
-		"allow other than loopback addresses without TLS, behind a proxy that has it")
+		"allow other than loopback addresses without TLS, behind a proxy that uses TLS")
 	flags.Var(&s.ttl, "ttl", "TTL of a request that names none (default 30s)")
 	flags.Var(&s.maxTTL, "max-ttl", "longest TTL of a request (default 1h; 1m where keys are free when the server ends)")
 	flags.Var(&s.maxWait, "max-wait", "longest wait of one request (default 1m)")

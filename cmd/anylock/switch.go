@@ -20,9 +20,9 @@ what to deploy, in which order, and which promises of the old store the new one
 does not keep. It acquires and releases locks on a key of its own: at the --from
 store, to measure how that store's numbers grow, and at both, to find two URLs
 of one store. Passwords are printed as ***. Before you use a URL, replace each
-*** by the password in its place, with %XX for every byte but letters and
-digits. At the end of a URL, lock_password=*** has the passwords of the URLs
-inside, in their order. --from-file and --to-file keep passwords out of ps.
+*** by its password, with %XX for every byte except letters and digits. At the
+end of a URL, lock_password=*** stands for the passwords of the URLs inside, in
+their order. --from-file and --to-file keep passwords out of ps.
 
 With --pass N it advances the numbers of the --from store to N, the cut that a
 plan printed. When it exits, processes may begin to use the new store alone.
