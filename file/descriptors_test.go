@@ -125,6 +125,9 @@ func starved(b *file.Backend) {
 	if _, err := b.Acquire(ctx, request("new", ttl, false)); !errors.Is(err, unix.EMFILE) {
 		fmt.Println("acquire:", err)
 	}
+	if _, err := b.Acquire(ctx, request("held 0", ttl, true)); !errors.Is(err, unix.EMFILE) { // needs an inbox
+		fmt.Println("acquire that waits:", err)
+	}
 	each("release", func(l backend.Lease) error { return l.Release(ctx) })
 	feed(8)
 	if _, err := b.Acquire(ctx, request("new", ttl, false)); err != nil {

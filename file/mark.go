@@ -55,7 +55,7 @@ func (s *store) marked() (bool, error) {
 	switch {
 	case errors.Is(err, errAbsent):
 		return false, nil
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), noDescriptor(err):
 		return false, err
 	case err == nil && line == fmt.Sprint(markBegin, folderFormat):
 		return true, nil
