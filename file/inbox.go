@@ -1,10 +1,9 @@
 package file
 
 import (
+	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -102,14 +101,8 @@ const inboxPrefix = ".inbox."
 func (s *store) removeDead() {
 	all, _ := os.ReadDir(s.dir)
 	for _, e := range all {
-		if e.Type() != fs.ModeNamedPipe || !hasRandomName(e.Name(), inboxPrefix) {
-			continue
-		}
 		path := s.path(e.Name())
-		switch fd, err := openInbox(path); {
-		case err == nil:
-			closeFD(fd)
-		case noReader(err):
+		if e.Type() == fs.ModeNamedPipe && hasRandomName(e.Name(), inboxPrefix) && !hasReader(path) {
 			unlink(path)
 		}
 	}
@@ -117,19 +110,10 @@ func (s *store) removeDead() {
 
 // read passes messages to waiters. An unknown ticket belongs to a waiter that has left the queue.
 func (b *inbox) read(file *os.File) {
-	var buf [512]byte
-	have := 0
-	for {
-		n, err := file.Read(buf[have:])
-		if err != nil && !errors.Is(err, io.EOF) {
-			return
-		}
-		have += n
-		used := 0
-		for ; have-used >= 8; used += 8 {
-			b.wake(binary.LittleEndian.Uint64(buf[used:]))
-		}
-		have = copy(buf[:], buf[used:have])
+	messages := bufio.NewReader(file)
+	var ticket uint64
+	for binary.Read(messages, binary.LittleEndian, &ticket) == nil {
+		b.wake(ticket)
 	}
 }
 
@@ -156,8 +140,11 @@ func (b *inbox) close() {
 
 // alive reports whether the process of a waiter is alive. If this process may not open the waiter's inbox, alive
 // returns true; the waiter's timer then wakes it.
-func (b *inbox) alive(q queued) bool {
-	fd, err := openInbox(b.path(q.inbox))
+func (b *inbox) alive(q queued) bool { return hasReader(b.path(q.inbox)) }
+
+// hasReader reports whether the reader of a FIFO may be alive.
+func hasReader(path string) bool {
+	fd, err := openInbox(path)
 	if err == nil {
 		closeFD(fd)
 	}

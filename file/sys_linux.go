@@ -3,7 +3,6 @@ package file
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -40,13 +39,8 @@ func namespaceOffset() (int64, error) {
 // nanoseconds.
 func parseOffsets(s string) int64 {
 	for line := range strings.Lines(s) {
-		f := strings.Fields(line)
-		if len(f) != 3 || f[0] != "monotonic" {
-			continue
-		}
-		sec, err1 := strconv.ParseInt(f[1], 10, 64)
-		nsec, err2 := strconv.ParseInt(f[2], 10, 64)
-		if err1 == nil && err2 == nil {
+		var sec, nsec int64
+		if n, _ := fmt.Sscanf(line, "monotonic %d %d", &sec, &nsec); n == 2 {
 			return sec*int64(time.Second) + nsec
 		}
 	}
