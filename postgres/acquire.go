@@ -94,7 +94,7 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 	if again && errors.Is(err, errUnanswered) {
 		// Perhaps only the network path has broken. The session may still live and hold the lock, which would block the next
 		// attempt.
-		again = b.terminateNow(ctx, s.server) == nil
+		again = b.terminateNow(ctx, s.server.session) == nil
 	}
 	return nil, again, err
 }
@@ -120,7 +120,7 @@ func (b *Backend) releaseLost(h *checkout) {
 	}
 	b.leases.Go(func(ctx context.Context) {
 		if err := b.giveUp(ctx, h); errors.Is(err, errBroken) {
-			b.terminateLater(h.s.server) // in one batch, because many sessions may break at once
+			b.terminateLater(h.s.server.session) // in one batch, because many sessions may break at once
 		}
 	})
 }

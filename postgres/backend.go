@@ -22,7 +22,7 @@ type Backend struct {
 	probed     atomic.Bool // the first connection has shown that the server can keep locks
 
 	orphansMu sync.Mutex // guards orphans
-	orphans   []server   // sessions to terminate
+	orphans   []string   // names of sessions to terminate
 }
 
 var _ backend.Backend = (*Backend)(nil)

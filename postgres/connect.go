@@ -16,9 +16,9 @@ import (
 
 // A server describes the server process at the other end of a connection.
 type server struct {
-	pid   string // process id
-	begun string // when the session began, in seconds since 1970; pid and begun together are unique
-	locks int64  // size of the shared lock table
+	pid     string // process id
+	session string // name of the session: see setup.sql
+	locks   int64  // size of the shared lock table
 }
 
 const (
@@ -90,7 +90,7 @@ func (s *session) prepare() error {
 	if row, err = s.simple(setupSQL + ";\n" + s.b.options.prepare()); err != nil {
 		return err
 	}
-	s.server.begun = row[0]
+	s.server.session = row[0]
 	if _, err = s.simple(checkIntervalSQL); s.isBroken() {
 		return err
 	}

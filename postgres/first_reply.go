@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A server that is not Postgres often waits for the end of a line, and so never sends a byte. Therefore the wait for
@@ -50,8 +51,20 @@ func expectReply(dial pgconn.DialFunc, limit time.Duration) pgconn.DialFunc {
 		if err != nil {
 			return nil, err
 		}
-		conn := &repliedConn{Conn: c, noReply: noReply, onSilence: func() { silent.Store(addr, true) }}
-		conn.wait(int(limit / replyTick))
+		waiting, stop := context.WithCancel(context.Background())
+		conn := &repliedConn{Conn: c, noReply: noReply, stop: stop}
+		go func() {
+			for range limit / replyTick {
+				if kit.Sleep(waiting, replyTick) != nil {
+					return
+				}
+			}
+			conn.first.Do(func() {
+				silent.Store(addr, true)
+				conn.over = true
+				_ = c.SetReadDeadline(longAgo)
+			})
+		}()
 		return conn, nil
 	}
 }
@@ -59,54 +72,22 @@ func expectReply(dial pgconn.DialFunc, limit time.Duration) pgconn.DialFunc {
 // A repliedConn fails reads with noReply if its first byte does not arrive in time.
 type repliedConn struct {
 	net.Conn
-	noReply   error
-	onSilence func()
-
-	mu    sync.Mutex
-	timer *time.Timer // nil after the first byte, after Close, or when the time limit has passed
-	over  bool        // the time limit has passed
-}
-
-// wait starts the time limit for the first byte, in ticks.
-func (c *repliedConn) wait(ticks int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(replyTick, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.timer == nil {
-			return
-		}
-		if ticks--; ticks > 0 {
-			c.timer.Reset(replyTick)
-			return
-		}
-		c.timer, c.over = nil, true
-		c.onSilence()
-		_ = c.SetReadDeadline(time.Unix(1, 0))
-	})
-}
-
-// stop cancels the time limit, and reports whether the limit had already passed.
-func (c *repliedConn) stop() (over bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.timer != nil {
-		c.timer.Stop()
-		c.timer = nil
-	}
-	return c.over
+	noReply error
+	first   sync.Once // what happens first: a read returns, the connection is closed, or the time limit has passed
+	stop    func()    // ends the wait for the time limit
+	over    bool      // the time limit has passed; set by first
 }
 
 func (c *repliedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if over := c.stop(); over && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+	c.first.Do(c.stop)
+	if c.over && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, c.noReply
 	}
 	return n, err
 }
 
 func (c *repliedConn) Close() error {
-	c.stop()
+	c.first.Do(c.stop)
 	return c.Conn.Close()
 }

@@ -67,7 +67,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	}
 	err := q.giveUp(ctx, h)
 	if errors.Is(err, errBroken) {
-		if err = q.terminateNow(ctx, h.s.server); err == nil {
+		if err = q.terminateNow(ctx, h.s.server.session); err == nil {
 			err = backend.ErrLost // the session has ended, and its lock with it
 		}
 	}

@@ -9,10 +9,11 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// An orphan is a session whose connection is broken for the client, but not for the server. It keeps its locks.
+// An orphan is a session whose connection is broken for the client, but not for the server. It keeps its locks. The
+// functions below get the name of its session.
 
 // terminateLater terminates the session of orphan in the background.
-func (b *Backend) terminateLater(orphan server) {
+func (b *Backend) terminateLater(orphan string) {
 	b.orphansMu.Lock()
 	defer b.orphansMu.Unlock()
 	b.orphans = append(b.orphans, orphan)
@@ -47,12 +48,8 @@ func (b *Backend) terminateOrphans() {
 
 // terminateNow terminates sessions, because the server may not have noticed that their connections are broken. It waits
 // until they have ended and their locks are free.
-func (b *Backend) terminateNow(ctx context.Context, orphans ...server) error {
-	var pids, begun []string
-	for _, g := range orphans {
-		pids, begun = append(pids, g.pid), append(begun, g.begun)
-	}
-	_, err := b.terminate(ctx, orphanSQL, "{"+strings.Join(pids, ",")+"}", `{"`+strings.Join(begun, `","`)+`"}`)
+func (b *Backend) terminateNow(ctx context.Context, orphans ...string) error {
+	_, err := b.terminate(ctx, orphanSQL, `{"`+strings.Join(orphans, `","`)+`"}`)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -271,19 +272,14 @@ func TestOrphanDuringTermination(t *testing.T) {
 	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, s.via(p.Addr))
 	c := dialed(t, s.PostgresURL())
-	var orphans []server
+	var orphans []string
 	for range 2 {
-		o := dialed(t, s.PostgresURL())
-		orphans = append(orphans, server{
-			pid: query[string](t, o, "SELECT pg_backend_pid()::text"),
-			begun: query[string](t, o, "SELECT extract(epoch FROM backend_start)::text FROM pg_stat_activity "+
-				"WHERE pid = pg_backend_pid()"),
-		})
+		orphans = append(orphans, query[string](t, dialed(t, s.PostgresURL()),
+			"SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()"))
 	}
-	ended := func(o server) func() bool {
-		return func() bool {
-			return query[int](t, c, "SELECT count(*) FROM pg_stat_activity WHERE pid = "+o.pid) == 0
-		}
+	ended := func(orphan string) func() bool {
+		pid, _, _ := strings.Cut(orphan, " ")
+		return func() bool { return query[int](t, c, "SELECT count(*) FROM pg_stat_activity WHERE pid = "+pid) == 0 }
 	}
 	p.Set(func(p *storetest.Proxy) { p.Delay = time.Second }) // the query has not returned when it has its effect
 	b.terminateLater(orphans[0])

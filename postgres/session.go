@@ -166,7 +166,7 @@ func (s *session) abort() {
 	locks := s.held != nil && !s.held.query
 	b.pool.mu.Unlock()
 	if locks {
-		b.terminateLater(s.server)
+		b.terminateLater(s.server.session)
 	}
 	b.leases.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithValue(ctx, cancelling{}, true), b.options.Timeout)

@@ -5,6 +5,6 @@ SELECT pg_catalog.set_config('role', 'none', false);
 SELECT pg_catalog.set_config('statement_timeout', '0', false), pg_catalog.set_config('lock_timeout', '0', false),
     pg_catalog.set_config('idle_session_timeout', '0', false),
     pg_catalog.set_config('synchronous_commit', 'local', false);
--- When the session began.
-SELECT extract(epoch FROM backend_start)::pg_catalog.text FROM pg_catalog.pg_stat_activity
+-- A name that no other session has ever had: the process id, and when the session began. See orphan.sql.
+SELECT pg_catalog.concat_ws(' ', pid, extract(epoch FROM backend_start)) FROM pg_catalog.pg_stat_activity
 WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()
