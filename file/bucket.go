@@ -26,7 +26,7 @@ type bucket struct {
 
 // An entry is one key of a bucket.
 type entry struct {
-	over   int64 // when the entry may be dropped
+	dropAt int64 // from when the entry may be dropped
 	key    []byte
 	record []byte
 }
@@ -53,7 +53,7 @@ func decodeBucket(body []byte, boot bootID, now int64) (b bucket, old bool, err 
 	b.token = d.uint()
 	for len(d.b) > 0 {
 		e := entry{int64(d.uint()), d.bytes(), d.bytes()}
-		if !old && now < e.over {
+		if !old && now < e.dropAt {
 			b.entries = append(b.entries, e)
 		}
 	}
@@ -82,18 +82,18 @@ func (b *bucket) encode(boot bootID, now int64, key string, r *record) []byte {
 	out = appendUint(out, max(b.token, r.last))
 	for _, e := range b.entries {
 		if string(e.key) != key {
-			out = appendBytes(appendBytes(appendUint(out, uint64(e.over)), e.key), e.record)
+			out = appendBytes(appendBytes(appendUint(out, uint64(e.dropAt)), e.key), e.record)
 		}
 	}
 	if len(r.leases) > 0 || len(r.queue) > 0 {
-		out = appendBytes(appendBytes(appendUint(out, uint64(r.over())), []byte(key)), r.append(nil))
+		out = appendBytes(appendBytes(appendUint(out, uint64(r.dropAt())), []byte(key)), r.append(nil))
 	}
 	return out
 }
 
-// over returns when the record may be dropped: if nothing changes until then, nobody holds or waits for the key any
-// more.
-func (r *record) over() int64 {
+// dropAt returns from when the record may be dropped: if nothing changes until then, nobody holds or waits for the key
+// any more.
+func (r *record) dropAt() int64 {
 	expires := r.latest().expires
 	if len(r.queue) == 0 {
 		return expires
@@ -101,12 +101,12 @@ func (r *record) over() int64 {
 	return max(expires, r.claimBy) + int64(len(r.queue))*int64(claimGrace) + int64(abandoned)
 }
 
-// neverOver limits the tokens that come from the wall clock, so that a clock that is wrong by centuries does not use up
-// all tokens.
-const neverOver = 1 << 54
+// maxWallToken limits the tokens that come from the wall clock, so that a clock that is wrong by centuries does not use
+// up all tokens.
+const maxWallToken = 1 << 54
 
 // nextToken returns last+1, or the wall clock's microseconds if those are higher. So tokens increase even if the folder
 // is lost.
 func (s *store) nextToken(last uint64) uint64 {
-	return max(last+1, uint64(min(max(s.wall().UnixMicro(), 1), neverOver)))
+	return max(last+1, uint64(min(max(s.wall().UnixMicro(), 1), maxWallToken)))
 }

@@ -118,7 +118,7 @@ func FuzzBucket(f *testing.F) {
 		}
 		r2, err := b.record("k", -9)
 		r2.last = r.last
-		if err != nil || r.over() > -9 && !reflect.DeepEqual(r2, r) {
+		if err != nil || r.dropAt() > -9 && !reflect.DeepEqual(r2, r) {
 			t.Errorf("%x: %+v became %+v (%v)", body, r, r2, err)
 		}
 	})

@@ -85,15 +85,15 @@ func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, 
 		return nil, fmt.Errorf("%w: the config is not made by pgx.ParseConfig", backend.ErrInvalid)
 	}
 	b := newBackend(config, o)
-	if err := b.call(ctx, nil, b.look); err != nil {
+	if err := b.call(ctx, nil, b.checkServer); err != nil {
 		calls.CloseUnopened(ctx, b)
 		return nil, err
 	}
 	return b, nil
 }
 
-// look opens the first connection, which checks the server.
-func (b *Backend) look(ctx context.Context) error {
+// checkServer opens the first connection, which checks the server.
+func (b *Backend) checkServer(ctx context.Context) error {
 	return b.onFreeSession(ctx, func(s *session) error {
 		b.probed.Store(true)
 		b.room(s.server.locks)

@@ -31,9 +31,9 @@ const (
 
 // A mint makes a client's tokens. The zero mint is ready.
 type mint struct {
-	mu     sync.Mutex
-	newest *ownedID
-	asking map[hash]int // number of attempts under way, by key
+	mu       sync.Mutex
+	newest   *ownedID
+	attempts map[hash]int // number of attempts under way, by key
 }
 
 // An ownedID is a transaction id that was assigned to the client. The mint's mutex guards it.
@@ -49,12 +49,12 @@ type ownedID struct {
 func (m *mint) begin(h hash, now, since time.Time) *ownedID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.asking == nil {
-		m.asking = make(map[hash]int)
+	if m.attempts == nil {
+		m.attempts = make(map[hash]int)
 	}
-	m.asking[h]++
+	m.attempts[h]++
 	own := m.newest
-	if own == nil || m.asking[h] > 1 || own.asked.Before(since) || now.Sub(own.asked) > ownFor ||
+	if own == nil || m.attempts[h] > 1 || own.asked.Before(since) || now.Sub(own.asked) > ownFor ||
 		own.uses+1 >= 1<<grantBits {
 		return nil
 	}
@@ -66,8 +66,8 @@ func (m *mint) begin(h hash, now, since time.Time) *ownedID {
 func (m *mint) end(h hash) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.asking[h]--; m.asking[h] == 0 {
-		delete(m.asking, h)
+	if m.attempts[h]--; m.attempts[h] == 0 {
+		delete(m.attempts, h)
 	}
 }
 
