@@ -14,7 +14,8 @@ import (
 // queueAtMost is the longest time that a waiter queues at the second store while it holds the first store's half.
 const queueAtMost = time.Second
 
-// slowAfter is how long a waiter has no answer of the first store before it checks whether the key is busy there.
+// slowAfter is how long a waiter has no answer of the first store before it checks whether the key is busy there, and
+// the time between two checks if one fails.
 const slowAfter = 50 * time.Millisecond
 
 // SwitchDelay is the time to wait after the first store's numbers have passed the cut. Only then may a process use the

@@ -41,6 +41,7 @@ var classes = map[string]class{
 	"1213": conflict, "1205": conflict, "1020": conflict, // deadlock, lock wait, changed since the last read
 	"1053": away, "1290": away, "1792": away, "1836": away, // shutdown, read-only
 	"1927": away, "1047": away, // connection killed; Galera: the node is not ready
+	"2003": away, "2006": away, "2013": away, // errors of MySQL's client: a proxy has lost its connection to the server
 	"1146": noTable,
 	"1142": impossible, "1044": impossible, "1045": impossible, "1054": impossible, "1049": impossible,
 }

@@ -72,12 +72,12 @@ const (
 
 // clock is the time at which MySQL evaluates an expression, in µs. NOW is when the statement began. A renewal may have
 // to wait for the row, while the lease ends, or while a later renewal is answered. With NOW, the statement would renew
-// the ended lease, or shorten what the later one has set. The difference of two local times is the same in every time zone.
-// It is wrong only if summer time begins or ends meanwhile.
+// the ended lease, or shorten what the later one has set. The difference of two local times is the same in every time
+// zone. It is wrong only if summer time begins or ends meanwhile.
 const clock = `NOW+greatest(0, timestampdiff(MICROSECOND, now(6), sysdate(6)))`
 
-// renewal returns the template of a statement that renews n leases. The arguments of each lease are the time from now in
-// µs, its key and its owner, in $1 to $3, $4 to $6 and so on. MySQL has one time for all, in $1, before the keys and
+// renewal returns the template of a statement that renews n leases. The arguments of each lease are the time from now
+// in µs, its key and its owner, in $1 to $3, $4 to $6 and so on. MySQL has one time for all, in $1, before the keys and
 // owners. For several leases on Postgres or MySQL, the statement skips rows that a transaction has locked (package
 // fence): otherwise one long transaction would delay the renewal of all leases.
 func renewal(d Dialect, n int) string {
