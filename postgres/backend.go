@@ -36,9 +36,9 @@ func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 	return b
 }
 
-// room limits MaxLeases to a quarter of the server's lock table, because a full table makes every client's statements
-// fail.
-func (b *Backend) room(locks int64) {
+// limitLeases limits MaxLeases to a quarter of the server's lock table, because a full table makes every client's
+// statements fail.
+func (b *Backend) limitLeases(locks int64) {
 	const part = 4
 	if n := int(locks / part); n > 0 {
 		b.options.MaxLeases = min(b.options.MaxLeases, n)

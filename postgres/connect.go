@@ -64,7 +64,7 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 
 // prepare makes a new connection ready for leases. It refuses servers that cannot keep locks.
 func (s *session) prepare() error {
-	row, err := s.simple(lookSQL)
+	row, err := s.simple(serverSQL)
 	if err != nil {
 		return err
 	}

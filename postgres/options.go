@@ -96,7 +96,7 @@ func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, 
 func (b *Backend) checkServer(ctx context.Context) error {
 	return b.onFreeSession(ctx, func(s *session) error {
 		b.probed.Store(true)
-		b.room(s.server.locks)
+		b.limitLeases(s.server.locks)
 		return nil
 	})
 }

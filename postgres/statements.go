@@ -21,8 +21,8 @@ var (
 	timeoutSQL string
 	//go:embed renew.sql
 	renewSQL string
-	//go:embed look.sql
-	lookSQL string
+	//go:embed server.sql
+	serverSQL string
 	//go:embed setup.sql
 	setupSQL string
 	//go:embed check_interval.sql
