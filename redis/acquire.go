@@ -66,7 +66,7 @@ func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error)
 	} else {
 		q = acquireScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, flag(queue))
 	}
-	q.Replicas, q.Kept = b.options.MinReplicas, isGrant
+	q.Replicas, q.NeedsReplicas = b.options.MinReplicas, isGrant
 	q.Grace, q.Late = replyGrace, a.lateReply
 	a.sent = time.Now()
 	v, unanswered, err := b.eval(ctx, q)

@@ -71,7 +71,7 @@ func (b *Backend) renewRequest(
 		script = renewSharedScript
 	}
 	q := script.Request(keys, args...)
-	q.Replicas, q.Kept, q.Limit = b.options.MinReplicas, isRenewal, limit
+	q.Replicas, q.NeedsReplicas, q.Limit = b.options.MinReplicas, isRenewal, limit
 	return q
 }
 

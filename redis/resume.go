@@ -46,6 +46,6 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 // when it was read: a request that arrives late must not shorten what the other client has extended meanwhile.
 func (b *Backend) resumeRequest(lease *leaseData, ttl, seen time.Duration) exchange.Request {
 	q := resumeScript.Request([]string{lease.names.lock}, lease.value, ttl.Milliseconds(), seen.Milliseconds())
-	q.Replicas, q.Kept, q.Limit = b.options.MinReplicas, isRenewal, b.options.Timeout
+	q.Replicas, q.NeedsReplicas, q.Limit = b.options.MinReplicas, isRenewal, b.options.Timeout
 	return q
 }

@@ -16,8 +16,9 @@ type Request struct {
 	Args     []any
 	Again    []any // replaces Args after an attempt without a reply; if nil, Args is sent again
 	Replicas int   // replicas that must have the grant or renewal; 0 for none
-	// Kept reports whether a reply needs replicas because it is a grant or a renewal. It is required if Replicas is not 0.
-	Kept func(v any) bool
+	// NeedsReplicas reports whether a reply is a grant or a renewal. Other replies count without replicas. It is required
+	// if Replicas is not 0.
+	NeedsReplicas func(v any) bool
 	// Grace is how long to wait for the reply after the caller's context has ended. The reply nearly always arrives in
 	// that time, and if the outcome is known, one cleanup request is enough.
 	Grace time.Duration
@@ -85,7 +86,7 @@ func sendOnce(ctx context.Context, c Sender, calls []*call, text bool, begun tim
 		switch {
 		case v == nil && err == nil: // a hook of the client blocked the request
 			err = failed
-		case err == nil && short != nil && q.request.Kept(v):
+		case err == nil && short != nil && q.request.NeedsReplicas(v):
 			err = short
 		case !text && IsNoScript(err):
 			unknown = append(unknown, q)

@@ -8,8 +8,8 @@ import (
 
 const IdleTime = idleTime
 
-// Shuns reports whether the latest lone request got no reply.
-func (l *Batcher) Shuns() bool {
+// SoloFailed reports whether the latest lone request got no reply.
+func (l *Batcher) SoloFailed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.soloRetryAt.IsZero()

@@ -136,7 +136,7 @@ func TestLoneConnectionBreaksAtRest(t *testing.T) {
 	if err := set(t.Context(), l, "k"); err != nil {
 		t.Error(err)
 	}
-	if l.Shuns() {
+	if l.SoloFailed() {
 		t.Error("the request was sent on the broken connection")
 	}
 }
