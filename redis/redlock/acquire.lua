@@ -1,11 +1,11 @@
 -- Grants a key to an owner at this node with a number for the fencing token, in one request; or refuses.
 --
 -- KEYS: lock, fence, birth. ARGV: owner, time to keep it in ms, number of the request, proposed token; then from
--- handshake.lua: the birth record, born, when the node votes from in ms by its clock, incarnation.
+-- handshake.lua: the birth record, born, when the node votes from in ms by its clock, the server's run_id.
 -- Returns {what, time in µs, …}:
 --   granted, token, ms until the node has a vote (0: this is one)
 --   held, token, owner, ms left
---   late      overtaken by a later request of the same owner, which has the key
+--   late      a later request of the same owner has the key
 --   stranger  a handshake must come first
 
 local lock, fence, me, number = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3])
@@ -15,7 +15,9 @@ local now = clock()
 local token, last, owner = parse(redis.call('GET', lock))
 if owner and owner ~= me then return {'held', now, token, owner, redis.call('PTTL', lock)} end
 local ms = math.floor(now / 1000)
-if redis.call('GET', KEYS[3]) ~= ARGV[5] or ms < tonumber(ARGV[6]) or not runs_as(ARGV[8]) then return {'stranger', now} end
+if redis.call('GET', KEYS[3]) ~= ARGV[5] or ms < tonumber(ARGV[6]) or not runs_as(ARGV[8]) then
+  return {'stranger', now}
+end
 if owner and last > number then return {'late', now} end
 local left = math.max(tonumber(ARGV[7]) - ms, 0)
 if owner and last == number then return {'granted', now, token, left} end -- a client has repeated it by itself

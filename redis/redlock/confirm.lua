@@ -1,6 +1,7 @@
 -- Raises a node's counter to the token that was chosen, if the owner still holds the key there.
 --
--- KEYS: lock, fence. ARGV: owner, token, number of the request. Returns 1 done, 0 not the holder.
+-- KEYS: lock, fence. ARGV: owner, token, number of the request.
+-- Returns 1 if done, 0 if the owner does not hold the key.
 
 local token, number, owner = parse(redis.call('GET', KEYS[1]))
 local left = redis.call('PTTL', KEYS[1])

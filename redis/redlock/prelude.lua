@@ -1,17 +1,17 @@
--- Shared by the scripts of Redlock that follow it.
+-- The beginning of every script of Redlock.
 --
--- A lock's value is "token:number:owner": the fencing token, the number of the owner's last request, and who holds it. A
--- request with a lower number was given up and arrives late: it changes nothing.
+-- A lock's value is "token:number:owner": the fencing token, the number of the owner's last request, and the owner. A
+-- request with a lower number arrives late, when its caller no longer waits for it: it changes nothing.
 --
 -- The birth record is "born:max:id:run": since when the node has known every lease, in ms by its own clock; the longest
--- TTL of the fleet in ms; a random name for this node's data; the incarnation of the server that wrote it. A node
--- without a record, or with that of another incarnation, may have forgotten leases.
+-- TTL of the fleet in ms; a random name for this node's data; the run_id of the server that wrote it. A node without a
+-- record, or with that of another run_id, may have forgotten leases.
 
 local function parse(value)
   if not value then return nil end
   local a = string.find(value, ':', 1, true)
   local b = a and string.find(value, ':', a + 1, true)
-  if not b then return '0', 0, value end -- not ours: the key is taken all the same
+  if not b then return '0', 0, value end -- a foreign value: the key is busy all the same
   return string.sub(value, 1, a - 1), tonumber(string.sub(value, a + 1, b - 1)) or 0, string.sub(value, b + 1)
 end
 
@@ -23,8 +23,8 @@ end
 
 local function whole(n) return string.format('%.0f', n) end
 
--- runs_as reports whether the server is the process that it was in an incarnation. It may be asked at every request: the
--- text is not searched for a pattern.
+-- runs_as reports whether the server is still the process with this run_id. Every acquire calls it, so it searches for
+-- plain text, which is faster than a pattern.
 local function runs_as(run)
   return string.find(redis.call('INFO', 'server'), 'run_id:' .. run, 1, true) ~= nil
 end

@@ -1,8 +1,8 @@
--- Prolongs leases that their owners still hold at this node; never creates one.
+-- Extends leases that their owners still hold at this node; never creates one.
 --
 -- KEYS: locks. ARGV: for each lock owner, time to keep it in ms, number of the request, token.
--- Returns the time in µs, and for each lock 1 renewed, 0 not there, 3 held by another, or minus the number of a later
--- request that has overtaken this one.
+-- Returns the time in µs, and for each lock 1 renewed, 0 missing, 3 held by another owner, or minus the number of a
+-- later request of the same owner.
 
 local answers = {clock()}
 for i, lock in ipairs(KEYS) do
@@ -16,7 +16,7 @@ for i, lock in ipairs(KEYS) do
   elseif last > tonumber(number) then
     answer = -last
   else
-    redis.call('PEXPIRE', lock, keep) -- a full server takes this, and what comes after it in the same script
+    redis.call('PEXPIRE', lock, keep) -- a full server allows this, and then also SET in the same script
     redis.call('SET', lock, chosen .. ':' .. number .. ':' .. me, 'PX', keep)
   end
   answers[i + 1] = answer

@@ -1,8 +1,8 @@
--- Puts a lease that a quorum has just renewed back on a node that has lost it, and the fence with it. It counts for nothing
--- before the next renewal.
+-- Puts a lease that a quorum has just renewed, and its fence, back on a node that has lost them. The node does not
+-- count before the next renewal.
 --
--- KEYS: lock, fence. ARGV: owner, time to keep it in ms, number of the request, token. Returns 1 the node has it, by this
--- request or an earlier one, 0 the key is taken.
+-- KEYS: lock, fence. ARGV: owner, time to keep the lease in ms, number of the request, token.
+-- Returns 1 if the node has the lease, by this request or an earlier one, 0 if another owner has the key.
 
 local _, _, owner = parse(redis.call('GET', KEYS[1]))
 if owner then return owner == ARGV[1] and 1 or 0 end

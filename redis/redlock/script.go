@@ -14,13 +14,13 @@ func script(digest, name string) exchange.Script {
 }
 
 var (
-	handshakeScript = script("69c435d5428ca947646906cd854aad70370763cd", "handshake")
-	acquireScript   = script("3294f0acbc340307c730b75b962fccb05b6f40ec", "acquire")
-	confirmScript   = script("2649b1ad7d663b77f59af515e3ea446c99c3ac7f", "confirm")
-	renewScript     = script("886d68f18a3960c440bf5b0d1c9f6bfe863d49d2", "renew")
-	repairScript    = script("15482dbb925a5c3c522aa95a9e5081e22844f923", "repair")
-	releaseScript   = script("fa4bf6edabd45bf9ea6871e553e307e294fdabd2", "release")
-	inspectScript   = script("3d505bc89b476fe5fa12f58f69b7b43f8793d004", "inspect")
+	handshakeScript = script("eaa93c1d8b9fde3ec5d67cad2918915cacd3562f", "handshake")
+	acquireScript   = script("88fb1f443318d543fe2dc553a2c4b17e4ffbcb3a", "acquire")
+	confirmScript   = script("619e6749e194cd4fc8434fa4b601441f16763804", "confirm")
+	renewScript     = script("dbd226c180504ad0fddf18c78c3664bf945bcf9e", "renew")
+	repairScript    = script("294b4c08d47f40839454eadf8c0f06794a654de2", "repair")
+	releaseScript   = script("065d373dff7fd2ed527917a39dbd833ce361d588", "release")
+	inspectScript   = script("e64a5440df03b355cc968e4cb59d099e18e8296a", "inspect")
 )
 
 // scriptCommands are the commands that scripts run.

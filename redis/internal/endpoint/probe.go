@@ -15,7 +15,7 @@ import (
 //go:embed probe.lua
 var probeLua string
 
-var ProbeScript = exchange.Script{Text: probeLua, Digest: "8389474eeb96a0bdb96d64e076182cab8bae1a9c"}
+var ProbeScript = exchange.Script{Text: probeLua, Digest: "5188a04d06076ee31a0b8cbcf1393893c990b66f"}
 
 // Probe makes the server run commands: all commands that scripts need. If the server lacks or forbids any, Probe fails
 // with ErrUnsupported, which names them. It leaves no keys behind, and ignores errors of a server that is temporarily

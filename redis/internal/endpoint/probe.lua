@@ -1,14 +1,14 @@
--- Tries commands on keys that are gone when it ends, to find out at opening what the server lacks or forbids.
+-- Runs commands, to find out which of them the server lacks or forbids. It leaves no keys behind.
 --
--- KEYS: lock, queue. ARGV: a channel, then commands with what follows them; the words lock, queue and channel stand for the names.
--- Returns for each command that failed its name and the error.
+-- KEYS: lock, queue. ARGV: a channel, then commands with their arguments. The words lock, queue and channel in the
+-- arguments stand for these names. Returns the name and the error of each command that failed.
 
 local names, failed, worked = {lock = KEYS[1], queue = KEYS[2], channel = ARGV[1]}, {}, {}
 for i = 2, #ARGV do
   local words = {}
   for word in string.gmatch(ARGV[i], '%S+') do words[#words + 1] = names[word] or word end
   local command = words[1]
-  if command ~= 'INCR' or worked.SET then -- which gives what INCR makes an end
+  if command ~= 'INCR' or worked.SET then -- a key that INCR creates has no expiry; that of SET has one
     local reply = redis.pcall(unpack(words))
     if type(reply) == 'table' and reply.err then
       failed[#failed + 1] = command
