@@ -74,7 +74,8 @@ func batchOfAllSorts(t *testing.T, b *Backend) {
 type detour struct {
 	digest string
 	armed  atomic.Bool
-	args   []any // of the request that was kept back
+	args   []any  // of the request that was kept back
+	then   func() // called when it has been kept back, if not nil
 }
 
 func (d *detour) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -83,6 +84,9 @@ func (d *detour) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if args := cmd.Args(); len(args) > 1 && args[1] == d.digest && d.armed.CompareAndSwap(true, false) {
 			d.args = args
+			if d.then != nil {
+				d.then()
+			}
 			cmd.SetErr(io.EOF)
 			return io.EOF
 		}
@@ -186,6 +190,40 @@ func TestLateResumeShortensNothing(t *testing.T) {
 		if left := s.raw(t).PTTL(ctx, b.naming.lock(r.Key)).Val(); left > short {
 			t.Errorf("shared %v: a Resume to %v left %v", shared, short, left)
 		}
+	}
+}
+
+// If the first attempt of a Resume gets no reply, it may still reach the server after a later renewal, also if the
+// second attempt is refused because another client has extended the lease meanwhile. The lease then ends for its holder
+// before the server ends it.
+func TestRefusedResumeArrivesLate(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	ctx := context.Background()
+	const short, long = 5 * time.Second, time.Hour
+	b, d := detoured(t, s.raw(t), resumeScript)
+	r := req("k", long)
+	first := acquire(t, opened(t, s.URL), r)
+	d.then = func() {
+		if err := first.Renew(ctx, 2*long); err != nil {
+			t.Error(err)
+		}
+	}
+	r.TTL = short
+	d.armed.Store(true)
+	l, err := b.Resume(ctx, r)
+	if err != nil || d.args == nil {
+		t.Fatalf("a Resume whose first attempt got no reply: %v", err)
+	}
+	if err := l.Renew(ctx, long/2); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.raw(t).Do(ctx, d.args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	left := s.raw(t).PTTL(ctx, b.naming.lock(r.Key)).Val()
+	if holder := time.Until(l.Deadline()); left > short || holder > left {
+		t.Errorf("the lease lasts for %v for its holder, and for %v at the server", holder, left)
 	}
 }
 

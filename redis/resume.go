@@ -18,6 +18,7 @@ func (b *Backend) Resume(ctx context.Context, r backend.Request) (backend.Lease,
 }
 
 func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, error) {
+	unsure := false // a request without a reply may still reach the server
 	for {
 		h, err := b.inspect(ctx, r.Key, r.Owner)
 		switch {
@@ -29,6 +30,7 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 		data := &leaseData{names: b.naming.names(r.Key), value: lockValue(h.Token, r.Owner)}
 		ttl, sent := b.guarantees.Round(r.TTL), time.Now()
 		v, unanswered, err := b.eval(ctx, b.resumeRequest(data, ttl, h.TTL))
+		unsure = unsure || unanswered
 		if err == nil && wasExtended(v) {
 			continue // the lease was not resumed: read it again
 		}
@@ -38,7 +40,7 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 		if err != nil {
 			return nil, err
 		}
-		return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl, Data: data, Unsure: unanswered})
+		return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl, Data: data, Unsure: unsure})
 	}
 }
 
