@@ -131,17 +131,13 @@ func (a *attempt) cleanUp() {
 	}
 }
 
-// lateReply runs when a request ends after its caller has stopped waiting. If the attempt or its lease has ended by
-// then, it removes the owner again, because the request may have recreated what was removed.
+// lateReply runs when a request ends after its caller has stopped waiting. If the attempt has failed by then, or its
+// lease was released, lateReply removes the owner again, because the request may have recreated what was removed. The
+// owner of a lost lease stays: another process may have resumed the lease.
 func (a *attempt) lateReply() {
 	ended := a.failed.Load()
 	if l := a.lease.Load(); l != nil { // a later request of this attempt was granted
 		ended = l.Data.(*leaseData).released.Load()
-		select {
-		case <-l.Lost():
-			ended = true
-		default:
-		}
 	}
 	if ended {
 		a.abandon()

@@ -55,10 +55,10 @@ func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 		l.ending = true
 		s.underway.Add(1) // Close waits for it
 	case lost:
-		if unsure = l.lateTTL > 0 && !s.closed.Load(); unsure {
+		if unsure = (l.lateTTL > 0 || l.mayReturn) && !s.closed.Load(); unsure {
 			s.underway.Add(1) // Close waits for it
 		}
-		l.lateTTL = 0
+		l.lateTTL, l.mayReturn = 0, false
 		l.lateRelease = true
 		err = backend.ErrLost
 	case closed:

@@ -231,6 +231,23 @@ func errorText(err error) string {
 	return err.Error()
 }
 
+// If an acquire request of a lost lease got no reply, Release sends a request, which frees the key if that request has
+// granted it again.
+func TestReleaseAfterLossWithUnknownAcquire(t *testing.T) {
+	f := new(fakeStore)
+	bubble(t, f, func(t *testing.T, s *Leases) {
+		r := backend.Request{Key: "k", Owner: backend.NewOwner(), TTL: time.Second}
+		l, err := s.Grant(t.Context(), r, Grant{Token: 1, Sent: time.Now(), TTL: r.TTL, Unsure: true})
+		wantErr(t, "grant", err, nil)
+		<-l.Lost()
+		wantErr(t, "release", l.Release(t.Context()), backend.ErrLost)
+		wantErr(t, "again", l.Release(t.Context()), backend.ErrLost)
+		if n := f.releases.Load(); n != 1 {
+			t.Errorf("%d requests, want 1", n)
+		}
+	})
+}
+
 // If the last renewal of a lost lease got no reply, Release sends a request, which frees the key before that renewal's
 // TTL runs out.
 func TestReleaseAfterLossWithUnknownRenewal(t *testing.T) {
