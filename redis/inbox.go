@@ -133,11 +133,12 @@ func (in *inbox) read(ctx context.Context) {
 	pause := kit.Pause{Min: 10 * time.Millisecond, Max: time.Second}
 	for ctx.Err() == nil {
 		ps := in.client.Subscribe(ctx) // makes no request yet
-		in.mu.Lock()
-		in.pubsub = ps
-		in.mu.Unlock()
 		unblock := context.AfterFunc(ctx, func() { _ = ps.Close() })
 		err := ps.Subscribe(ctx, in.channel)
+		in.mu.Lock()
+		in.pubsub = ps
+		in.startProbeLocked() // the first message confirms the subscription
+		in.mu.Unlock()
 		for err == nil {
 			var m any
 			if m, err = ps.Receive(ctx); err == nil {
@@ -148,6 +149,7 @@ func (in *inbox) read(ctx context.Context) {
 		}
 		unblock()
 		_ = ps.Close() // the error of a second Close does not matter
+		in.endProbe()
 		in.set(false, err)
 		_ = kit.Sleep(ctx, pause.Next(0))
 	}
@@ -169,7 +171,7 @@ func (in *inbox) set(up bool, err error) {
 
 // dispatch handles a message, and reports whether it confirms the subscription.
 func (in *inbox) dispatch(m any) (confirmed bool) {
-	in.received()
+	in.endProbe()
 	switch m := m.(type) {
 	case *redis.Subscription:
 		if m.Kind == "subscribe" {
@@ -188,28 +190,18 @@ func (in *inbox) notify(owner string) {
 	in.waiters[owner].notify() // nil if the attempt has ended: then it removes its queue entry
 }
 
-// probeTimeout is how long the server may take to reply to a ping on the subscription.
+// probeTimeout is how long the server may take to confirm the subscription, or to reply to a ping on it.
 const probeTimeout = 2 * time.Second
 
-// checkSubscription pings the server on the subscription, in the background, after a message was missed: a firewall may
-// have dropped the connection. If no message arrives in time, the subscription is replaced.
-func (in *inbox) checkSubscription() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.probe != nil || in.closed || !in.up {
-		return
-	}
+// startProbeLocked replaces the subscription unless a message arrives in time: a firewall or proxy may drop everything
+// that is sent on its connection.
+func (in *inbox) startProbeLocked() {
 	ps := in.pubsub
 	in.probe = time.AfterFunc(probeTimeout, func() { _ = ps.Close() }) // read subscribes again
-	in.pings.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
-		defer cancel()
-		_ = ps.Ping(ctx)
-	})
 }
 
-// received ends a probe, because a message has arrived or the inbox is closed.
-func (in *inbox) received() {
+// endProbe ends a probe, because a message has arrived, the subscription has ended or the inbox is closed.
+func (in *inbox) endProbe() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.probe != nil {
@@ -218,13 +210,30 @@ func (in *inbox) received() {
 	}
 }
 
+// checkSubscription pings the server on the subscription, in the background, after a message was missed. If no message
+// arrives in time, the subscription is replaced.
+func (in *inbox) checkSubscription() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.probe != nil || in.closed || !in.up {
+		return
+	}
+	in.startProbeLocked()
+	ps := in.pubsub
+	in.pings.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+		defer cancel()
+		_ = ps.Ping(ctx)
+	})
+}
+
 // close ends the subscription, and waits at most CloseGrace for its goroutines.
 func (in *inbox) close() {
 	in.mu.Lock()
 	in.closed = true
 	stop, done := in.stop, in.done
 	in.mu.Unlock()
-	in.received()
+	in.endProbe()
 	if stop == nil {
 		return
 	}
