@@ -266,6 +266,24 @@ func minReplicas(t *testing.T, url string) {
 	release(t, l)
 }
 
+// A waiter survives a time without its replicas.
+func TestWaiterOutlivesMissingReplicas(t *testing.T) {
+	t.Parallel()
+	master := servers.Redis(t)
+	url := "redis://" + master.Addr
+	l := acquire(t, opened(t, url), req("k", time.Hour))
+	done := queueUp(t, opened(t, url+"?lock_min_replicas=1&timeout=500ms"), waiting("k", time.Hour), 1)
+	release(t, l)
+	const outage = 2 * time.Second // long enough for several failed attempts
+	select {
+	case o := <-done:
+		t.Fatalf("a waiter without replicas: %v", o.Err)
+	case <-time.After(outage):
+	}
+	_ = servers.Redis(t, "--replicaof", "127.0.0.1", port(master.Addr))
+	release(t, granted(t, done, 2*soon).Lease)
+}
+
 // A grant that only some of the required replicas acknowledge does not count.
 func TestFewerReplicasThanRequired(t *testing.T) {
 	t.Parallel()

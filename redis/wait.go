@@ -50,9 +50,11 @@ func (a *attempt) sleep(ctx context.Context) error {
 	}
 }
 
-// passing reports whether a waiter keeps trying after err. A waiter that cannot subscribe stops, because confirm has
-// already waited for its full patience.
-func passing(err error) bool { return exchange.Passing(err) && !errors.Is(err, errSubscribe) }
+// passing reports whether a waiter keeps trying after err. If too few replicas have its grant, a replica may just have
+// been restarted. A waiter that cannot subscribe stops, because confirm has already waited for its full patience.
+func passing(err error) bool {
+	return (exchange.Passing(err) || errors.Is(err, exchange.ErrReplicas)) && !errors.Is(err, errSubscribe)
+}
 
 // recheckAfter returns how long to wait before requesting a key again that expires after remaining.
 func recheckAfter(remaining time.Duration) time.Duration {
