@@ -121,6 +121,10 @@ func FuzzRecord(f *testing.F) {
 		if got, err := decode(stored, key); err != nil || got != r {
 			t.Errorf("%+v with a token appended reads as %+v, %v", r, got, err)
 		}
+		late := record{token: token / 2, owner: owner}
+		if got, err := decode(slices.Concat(r.encode(), late.encodeToken()), key); err != nil || got != r {
+			t.Errorf("%+v with an earlier token appended reads as %+v, %v", r, got, err)
+		}
 		if _, err := decode(r.encode(), key+"x"); err == nil {
 			t.Error("a record of another key is taken")
 		}

@@ -51,7 +51,7 @@ func decode(value []byte, key string) (record, error) {
 			return record{}, errForeign
 		}
 		if owner == r.owner {
-			r.token = token
+			r.token = max(r.token, token) // a lower one was drawn before, and its append arrived late
 		}
 	}
 	return r, nil
