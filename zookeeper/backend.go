@@ -21,8 +21,6 @@ type Backend struct {
 	servers    []string
 	options    Options
 	root       string // contains all locks
-	auth       []byte // user:password; nil without a user
-	acl        []zk.ACL
 	limits     limits
 	standalone bool // the only server is standalone, so its reads are current
 	guarantees backend.Guarantees
@@ -63,14 +61,10 @@ func New(ctx context.Context, servers []string, opts *Options) (*Backend, error)
 		servers:    append([]string(nil), servers...),
 		options:    o,
 		root:       o.Chroot + allLocks,
-		acl:        o.ACL,
 		sessions:   make(map[time.Duration]*session),
 		limits:     defaultLimits(),
 		watchAfter: watchAfter,
 		idle:       idleTime,
-	}
-	if o.User != "" {
-		b.auth = []byte(o.User + ":" + o.Password)
 	}
 	b.leases = kit.NewLeases(requests{b}, 2*o.Timeout)
 	err = b.findLimits(ctx)
@@ -118,7 +112,7 @@ func (b *Backend) prepare(ctx context.Context) error {
 func (s *session) checkContainers(ctx context.Context) error {
 	const unimplemented = ": -6" // the suffix of the library's error for an unknown code
 	_, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (string, error) {
-		return c.CreateContainer(rootPath, nil, zk.FlagContainer, s.b.acl)
+		return c.CreateContainer(rootPath, nil, zk.FlagContainer, s.b.options.ACL)
 	})
 	switch {
 	case err == nil || isReply(err):
@@ -177,8 +171,6 @@ func (s *session) inspect(ctx context.Context, dir string) (backend.Holder, erro
 		}
 	}
 }
-
-func (b *Backend) isClosing() bool { return b.leases.Closed() }
 
 // closeTimeout limits how long Close waits for the end of sessions.
 const closeTimeout = 2 * time.Second

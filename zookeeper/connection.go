@@ -55,7 +55,7 @@ type connection struct {
 	frame []byte // the unread rest of the frame that the library is reading
 	buf   []byte
 
-	shaken atomic.Bool // the handshake was answered
+	established atomic.Bool // the handshake was answered
 
 	mu              sync.Mutex
 	unansweredSince time.Time           // when the first heartbeat since the last received frame was sent, or zero
@@ -78,7 +78,7 @@ func (c *connection) Write(p []byte) (int, error) {
 	}
 	frame, err := p, error(nil)
 	switch op := int32(be.Uint32(p[8:])); {
-	case !c.shaken.Load():
+	case !c.established.Load():
 		frame, err = c.handshake(p)
 	case op == opSetWatch:
 		if len(p) < header+8 {
@@ -123,7 +123,7 @@ func (c *connection) withRead(frame []byte, n *creation) []byte {
 	return append(be.AppendUint32(slices.Clone(frame), uint32(len(body))), body...)
 }
 
-func appendText[T string | []byte](frame []byte, text T) []byte {
+func appendText(frame []byte, text string) []byte {
 	return append(be.AppendUint32(frame, uint32(len(text))), text...)
 }
 
@@ -162,11 +162,11 @@ func (c *connection) handshake(p []byte) ([]byte, error) {
 	frame := slices.Clone(p)
 	c.seen = c.s.zxid.Load()
 	be.PutUint64(frame[zxidAt:], uint64(c.seen))
-	if c.s.b.auth != nil {
+	if o := c.s.b.options; o.User != "" {
 		body := be.AppendUint32(nil, uint32(xidAuth&0xffffffff))
 		body = be.AppendUint32(body, opAuth)
 		body = be.AppendUint32(body, 0)
-		body = appendText(appendText(body, "digest"), c.s.b.auth)
+		body = appendText(appendText(body, "digest"), o.User+":"+o.Password)
 		frame = append(be.AppendUint32(frame, uint32(len(body))), body...)
 	}
 	c.begun = time.Now()
@@ -263,7 +263,7 @@ func (c *connection) inspect(p []byte) (ours bool, err error) {
 	delete(c.reads, xid)
 	c.mu.Unlock()
 	switch {
-	case !c.shaken.Swap(true):
+	case !c.established.Swap(true):
 		timeout := time.Duration(int32(be.Uint32(p[4:]))) * time.Millisecond
 		c.s.established(c, int64(be.Uint64(p[8:])), timeout)
 		return false, nil
@@ -315,7 +315,7 @@ func (c *connection) Close() error {
 // SetReadDeadline sets a shorter deadline until the handshake is answered, because the library would wait for several
 // times the session's timeout.
 func (c *connection) SetReadDeadline(t time.Time) error {
-	if !c.shaken.Load() {
+	if !c.established.Load() {
 		t = time.Now().Add(c.s.handshakeLimit())
 	}
 	return c.Conn.SetReadDeadline(t)

@@ -46,7 +46,7 @@ func TestWritesAreFrames(t *testing.T) {
 		if n, err := c.Write(bytes.Clone(f)); n != len(f) || err != nil {
 			t.Fatalf("frame %d: %d, %v", i, n, err)
 		}
-		c.shaken.Store(true)
+		c.established.Store(true)
 		c.seen = 1
 		want = append(want, f...)
 	}
@@ -67,7 +67,7 @@ func TestCreateCarriesRead(t *testing.T) {
 		ours, server := net.Pipe()
 		s := newSession(b, b.limits.longest)
 		c := newConnection(ours, s)
-		c.shaken.Store(true)
+		c.established.Store(true)
 		n := &creation{dir: "/a", names: make(chan []string, 1)}
 		s.creations.Store("/a/b", n)
 		frame := append(header(7, opCreate, 8+4), append(appendText(nil, "/a/b"), "rest"...)...)

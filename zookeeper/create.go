@@ -69,7 +69,7 @@ func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent
 	path, sent, err := await(ctx, s, func(conn *zk.Conn) (string, error) {
 		s.creations.Store(wanted, c)
 		defer s.creations.Delete(wanted)
-		return conn.Create(wanted, record(0, n.owner), zk.FlagEphemeralSequential, s.b.acl)
+		return conn.Create(wanted, record(0, n.owner), zk.FlagEphemeralSequential, s.b.options.ACL)
 	}, func(_ string, err error) {
 		if !isReply(err) && !wasNotSent(err) { // the search for the node may have ended before the create was sent
 			s.deleteLater(&pendingDelete{dir: n.dir, prefix: prefix})
@@ -98,7 +98,7 @@ func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent
 
 // createContainer creates dir, a key's container, unless it exists.
 func (s *session) createContainer(ctx context.Context, dir string) error {
-	create := func(c *zk.Conn) (string, error) { return c.CreateContainer(dir, nil, zk.FlagContainer, s.b.acl) }
+	create := func(c *zk.Conn) (string, error) { return c.CreateContainer(dir, nil, zk.FlagContainer, s.b.options.ACL) }
 	_, err := awaitIdempotent(ctx, s, create)
 	if errors.Is(err, zk.ErrNoNode) {
 		if err = s.createRoot(ctx); err != nil {
@@ -120,7 +120,7 @@ func (s *session) createRoot(ctx context.Context) error {
 		}
 		path := s.b.root[:i]
 		_, err := awaitIdempotent(ctx, s, func(c *zk.Conn) (string, error) {
-			return c.Create(path, nil, zk.FlagPersistent, s.b.acl)
+			return c.Create(path, nil, zk.FlagPersistent, s.b.options.ACL)
 		})
 		if errors.Is(err, zk.ErrNoAuth) {
 			if _, missing := s.childCount(ctx, path); missing == nil { // another user owns it, for example the chroot
@@ -161,7 +161,7 @@ func (s *session) deleteLater(d *pendingDelete) {
 		}
 		pause := kit.Pause{Min: 20 * time.Millisecond, Max: time.Second}
 		for awake := s.b.leases.Closing(); !s.hasEnded() && !s.tryDelete(ctx, d) && ctx.Err() == nil; {
-			if s.b.isClosing() {
+			if s.b.leases.Closed() {
 				if awake = ctx; d.searched {
 					return
 				}

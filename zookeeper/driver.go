@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/backend/kit"
@@ -64,13 +62,9 @@ func fromURL(u driver.URL) (*Options, error) {
 		SessionTimeout: u.Duration(paramSessionTimeout), Timeout: u.Duration(driver.ParamTimeout),
 	}
 	if config != nil {
-		o.Dial = dialTLS(config)
+		o.Dial = func(network, address string, timeout time.Duration) (net.Conn, error) {
+			return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
+		}
 	}
 	return o, nil
-}
-
-func dialTLS(config *tls.Config) zk.Dialer {
-	return func(network, address string, timeout time.Duration) (net.Conn, error) {
-		return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
-	}
 }

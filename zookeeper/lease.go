@@ -41,7 +41,7 @@ func (b *Backend) begin(n *node, life *kit.Life) backend.Lease {
 	life.OnLost(func() {
 		s, _ := n.sessions()
 		n.freezeDeadline(s.contact.limit(b.guarantees.MaxSilence))
-		if !b.isClosing() {
+		if !b.leases.Closed() {
 			b.calls.Background(func() { b.deleteOrphan(n) })
 		}
 	})
@@ -163,7 +163,7 @@ func (b *Backend) renewAll(
 		s, _ := lives[i].Data.(*node).sessions()
 		switch {
 		case err == nil:
-		case errors.Is(err, zk.ErrNoNode), s.hasEnded() && !b.isClosing():
+		case errors.Is(err, zk.ErrNoNode), s.hasEnded() && !b.leases.Closed():
 			errs[i] = backend.ErrLost
 		default:
 			errs[i] = unavailable(ctx, err)

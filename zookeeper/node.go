@@ -148,7 +148,7 @@ func (n *node) move(ctx context.Context, target *session, end time.Time) error {
 		return c.Multi(
 			&zk.SetDataRequest{Path: n.path(), Version: -1},
 			&zk.DeleteRequest{Path: n.path(), Version: -1},
-			&zk.CreateRequest{Path: n.path(), Data: record(n.token, n.owner), Acl: b.acl, Flags: zk.FlagEphemeral},
+			&zk.CreateRequest{Path: n.path(), Data: record(n.token, n.owner), Acl: b.options.ACL, Flags: zk.FlagEphemeral},
 		)
 	}, nil)
 	switch {

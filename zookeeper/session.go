@@ -241,7 +241,7 @@ const idleTime = 30 * time.Second
 func (b *Backend) checkOut(class time.Duration) (*session, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.isClosing() {
+	if b.leases.Closed() {
 		return nil, backend.ErrClosed
 	}
 	s := b.sessions[class]
