@@ -161,8 +161,8 @@ func (b *Backend) reach(ctx context.Context) error {
 // readGuarantees checks that the client may read the namespace. It reads the least TTL that the servers grant and their
 // versions, and detects a proxy.
 func (b *Backend) readGuarantees(ctx context.Context) error {
-	any := clientv3.OpGet(b.options.prefix("any"), clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if _, err := b.readAt(ctx, 0, any); err != nil {
+	count := clientv3.OpGet(b.options.prefix("any"), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if _, err := b.readAt(ctx, 0, count); err != nil {
 		return err
 	}
 	l, err := b.pool.request(ctx, time.Second) // the servers raise a TTL below their minimum

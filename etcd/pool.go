@@ -39,10 +39,10 @@ type lease struct {
 	// renewed them. So a lock does not rely on renewals by a later leader: it moves to a lease that the old leader does
 	// not know.
 	//
-	// A reply contains the term that the server knew when it replied or, for a renewal, just before it renewed. This may
-	// be a later leader's than that of the grant. So term is the term known before the request, if that is lower: at worst,
-	// a lock moves needlessly. A client's first grants have only the terms in their replies. A later leader than the reply
-	// says may have made a renewal, so renew compares term with the highest term of any reply.
+	// The reply to a grant may contain the term of a later leader than the one that granted the lease. So term is the
+	// highest term known before the request, if that is lower: at worst, a lock moves needlessly. A client's first grants
+	// have only the terms in their replies. The reply to a renewal contains the term from just before the renewal, so a
+	// later leader may have renewed. So renew compares term with the highest term of any reply.
 	term uint64
 
 	// Guarded by pool.mu.

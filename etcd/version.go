@@ -102,12 +102,13 @@ type serverStatus struct {
 // statuses returns the status of each endpoint. After the first reply, it waits only a quarter of Options.Timeout for
 // the others.
 func (b *Backend) statuses(ctx context.Context) []serverStatus {
-	list := make([]serverStatus, len(b.client.Endpoints()))
+	endpoints := b.client.Endpoints() // once, because an application may change them meanwhile
+	list := make([]serverStatus, len(endpoints))
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	patience := b.options.Timeout / attemptShare
 	var requests sync.WaitGroup
-	for i, e := range b.client.Endpoints() {
+	for i, e := range endpoints {
 		requests.Go(func() {
 			resp, err := b.client.Status(ctx, e)
 			if err == nil {
