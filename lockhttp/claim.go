@@ -222,8 +222,15 @@ func (s *Server) resume(ctx context.Context, key string, name leaseName, ttl tim
 	return s.locks.Resume(ctx, key, name.owner(), leaseOptions(name, ttl)...)
 }
 
-// lingerLocked ends c after Options.Linger, unless another request for c arrives before.
+// lingerLocked ends c after Options.Linger, unless another request for c arrives before. After Shutdown, which does not
+// wait for the caller, it ends c at once. Meanwhile it unlocks Server.mu.
 func (s *Server) lingerLocked(c *claim) {
+	if s.stopped {
+		s.mu.Unlock()
+		s.abandon(c)
+		s.mu.Lock()
+		return
+	}
 	if c.linger != nil {
 		c.linger.Stop()
 	}

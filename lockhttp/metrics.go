@@ -1,6 +1,7 @@
 package lockhttp
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -52,8 +53,6 @@ func (m *metrics) count(method, path string, code int, took time.Duration) {
 }
 
 func (s *Server) serveMetrics(w http.ResponseWriter, _ *call) {
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	s.begin(w, http.StatusOK)
 	s.mu.Lock()
 	total, attempts := s.total, 0
 	for _, c := range s.claims {
@@ -62,15 +61,19 @@ func (s *Server) serveMetrics(w http.ResponseWriter, _ *call) {
 		}
 	}
 	s.mu.Unlock()
+	var text bytes.Buffer // a client that reads slowly must not keep metrics.mu locked
 	metric := func(name, kind, help string, value int64) {
-		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", name, help, name, kind, name, value)
+		fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", name, help, name, kind, name, value)
 	}
 	metric("anylock_leases", "gauge", "Leases that clients of this server hold.", int64(total.leases-attempts))
 	metric("anylock_waiters", "gauge", "Requests that wait for a busy key.", int64(total.waiters))
 	metric("anylock_watchers", "gauge", "Open event streams.", int64(total.watchers))
 	metric("anylock_grants_total", "counter", "Leases granted or resumed.", s.metrics.grants.Load())
 	metric("anylock_losses_total", "counter", "Leases that ended without a release.", s.metrics.losses.Load())
-	s.metrics.writeRequests(w)
+	s.metrics.writeRequests(&text)
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	s.begin(w, http.StatusOK)
+	_, _ = text.WriteTo(w)
 }
 
 func (m *metrics) writeRequests(w io.Writer) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -193,11 +194,18 @@ func TestBodies(t *testing.T) {
 		w.want(413, "PUT", of("k", "owner", "a"), strings.Repeat("x", 101))
 		conn := w.dial()
 		defer conn.Close()
+		refused := w.dial()
+		defer refused.Close()
+		go fmt.Fprintf(refused, "PUT /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nx")
 		go fmt.Fprintf(conn, "PUT /v1/locks/slow?owner=a HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nx")
 		start := time.Now()
 		r, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || r.StatusCode != 408 || time.Since(start) > 11*time.Second {
 			t.Errorf("a slow body: %v %v after %v", r, err, time.Since(start))
+		}
+		_, _ = io.Copy(io.Discard, refused)
+		if took := time.Since(start); took > 11*time.Second {
+			t.Errorf("the connection of a refused request was closed after %v", took)
 		}
 	})
 }
@@ -254,6 +262,47 @@ func TestSlowReaders(t *testing.T) {
 			t.Errorf("%d watchers are left", watchers)
 		}
 	})
+}
+
+// An unreadRecorder is a client that does not read the counts of requests until block returns.
+type unreadRecorder struct {
+	*httptest.ResponseRecorder
+	block func()
+}
+
+func (r unreadRecorder) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), "anylock_http_requests_total") {
+		r.block()
+	}
+	return len(p), nil
+}
+
+// A client that does not read the metrics delays no other reply.
+func TestSlowReaderOfMetrics(t *testing.T) {
+	server, err := lockhttp.New(newLocks(t), lockhttp.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocked, released := make(chan struct{}), make(chan struct{})
+	slow := unreadRecorder{httptest.NewRecorder(), sync.OnceFunc(func() {
+		close(blocked)
+		<-released
+	})}
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	defer close(released)
+	requests.Go(func() { server.ServeHTTP(slow, httptest.NewRequest("GET", "/metrics", nil)) })
+	<-blocked
+	other := make(chan struct{})
+	requests.Go(func() {
+		server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/openapi.json", nil))
+		close(other)
+	})
+	select {
+	case <-other:
+	case <-time.After(5 * time.Second):
+		t.Error("another request got no reply")
+	}
 }
 
 // Ten thousand waiting requests need at most 64 KiB of memory each. All of them get a reply at their limit, and leave

@@ -108,6 +108,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	defer func() { s.metrics.count(q.Method, name, answer.code, time.Since(arrived)) }()
 	c := &call{Request: q, arrived: arrived, key: key}
+	if hasBody(q) { // also for a request that is refused, because net/http then reads the body
+		_ = http.NewResponseController(w).SetReadDeadline(arrived.Add(bodyTime)) // not supported by test recorders
+	}
 	switch err := s.origins.Check(q); {
 	case !s.isHostAllowed(q):
 		s.refuse(answer, status{http.StatusMisdirectedRequest, "wrong_host", false},
@@ -177,17 +180,17 @@ func (c *call) parseQuery(r *route) (err error) {
 // bodyTime is how long a peer may take to send a body.
 const bodyTime = 10 * time.Second
 
+func hasBody(q *http.Request) bool { return q.Body != nil && q.Body != http.NoBody && q.ContentLength != 0 }
+
 // readBody reads the body, because the end of the connection is noticed only after that. It reports whether to serve
 // the request.
 func (s *Server) readBody(w http.ResponseWriter, c *call) bool {
-	if c.Body == nil || c.Body == http.NoBody || c.ContentLength == 0 {
+	if !hasBody(c.Request) {
 		return true
 	}
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // not supported by test recorders
 	body, err := io.ReadAll(http.MaxBytesReader(w, c.Body, s.options.MaxBody))
 	if err == nil {
-		_ = control.SetReadDeadline(time.Time{})
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		c.body = body
 		return true
 	}

@@ -161,3 +161,34 @@ func TestRepeatedRequestWithoutReply(t *testing.T) {
 		}
 	})
 }
+
+// A lease that no reply has reached a client with is released even if a further request for it ends after Shutdown.
+func TestRequestEndsAfterShutdown(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.stop()
+		w.open = func() backend.Backend {
+			wrap := func(l backend.Lease) backend.Lease { return slowRenewal{l} }
+			return wrappedMemory{sharedMemory{w.store.Client()}, wrap}
+		}
+		w.start()
+		put := of("k", "owner", "a", "wait_ms", "60000", "ttl_ms", "600000")
+		w.want(200, "PUT", of("k", "owner", "holder", "ttl_ms", "1000"), "")
+		first, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		defer cancel()
+		if a, err := w.try(first, "PUT", put, ""); err == nil {
+			t.Errorf("granted at once: %s", a.text)
+		}
+		time.Sleep(time.Second) // sleeps: until the lease is granted, in fake time
+		second, giveUp := context.WithCancel(context.Background())
+		go w.try(second, "PUT", put, "")
+		synctest.Wait()
+		if err := w.server.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		giveUp()
+		synctest.Wait()
+		if held, err := w.locks.Ops().List(context.Background(), ""); err != nil || len(held) > 0 {
+			t.Errorf("%d keys are held (%v)", len(held), err)
+		}
+	})
+}
