@@ -10,6 +10,8 @@ import (
 type child interface {
 	// events reports each stop of the command itself, and finally its end. The channel is never closed.
 	events() <-chan childEvent
+	// renewed passes the lease's deadline on to the guard if the deadline has changed.
+	renewed()
 	// forward passes a signal on to the group.
 	forward(sig os.Signal)
 	// terminate asks the group to end. With wake it also continues a stopped group, because a stopped process cannot end.

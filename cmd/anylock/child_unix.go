@@ -90,6 +90,8 @@ func (c *process) wait() childEvent {
 
 func (c *process) events() <-chan childEvent { return c.happens }
 
+func (c *process) renewed() { c.guard.update() }
+
 func (c *process) forward(sig os.Signal) {
 	s, ok := sig.(unix.Signal)
 	if !ok {

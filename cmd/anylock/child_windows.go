@@ -73,6 +73,8 @@ func (c *process) join() error {
 
 func (c *process) events() <-chan childEvent { return c.happens }
 
+func (c *process) renewed() {}
+
 func (c *process) forward(os.Signal) {
 	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.cmd.Process.Pid))
 }

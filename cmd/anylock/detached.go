@@ -49,7 +49,7 @@ renew every third of it.
 The time left counts from the start of the command: take the time before you
 start anylock, and stop working when it has passed.
 
-Exit codes: 0 acquired;
+Exit codes: 0 acquired; 128 + N if signal N came before;
    1  somebody else holds the key (-n, -w; change it with -E)
   64  wrong usage, or the store cannot keep the lease
   69  the store cannot be reached
@@ -171,7 +171,7 @@ process acquired it, and prints it as acquire does.
 Exit codes: 0 extended; 1 OWNER does not hold the key: the lease has ended, and
 somebody else may hold the key; 64 wrong usage, or the store cannot keep the
 lease; 69 the store cannot be reached: the lease is unchanged, or has been
-extended; 74 the lease cannot be printed.`,
+extended; 74 the lease cannot be printed; 128 + N if signal N came before.`,
 		Example: `  anylock renew --owner "$ANYLOCK_OWNER" --ttl 10m deploy`,
 		Args:    exactArgs("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -202,7 +202,7 @@ it. The next waiter gets the key.
 
 Exit codes: 0 released; 1 OWNER does not hold the key: the lease had ended
 before; 64 wrong usage, or the store cannot keep the lease; 69 the store cannot
-be reached.`,
+be reached; 128 + N if signal N came before.`,
 		Example: `  anylock release --owner "$ANYLOCK_OWNER" deploy`,
 		Args:    exactArgs("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -3,11 +3,11 @@
 package main
 
 import (
-	"bufio"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,39 +32,34 @@ func guardCommand() *cobra.Command {
 }
 
 // groupToKill reads messages. It returns the group to kill when the deadline has passed or the messages end, or 0 if
-// there is none.
-func groupToKill(messages io.Reader) (group int) {
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		for s := bufio.NewScanner(messages); s.Scan(); {
-			lines <- s.Text()
-		}
-	}()
-	due := time.NewTimer(time.Hour)
-	due.Stop()
-	defer due.Stop()
+// there is none. If this process did not run for a while, a message with a later deadline may be waiting. So it polls
+// the pipe: poll(2) checks once more for messages when its time is over.
+func groupToKill(messages *os.File) (group int) {
+	fd := int(messages.Fd())
+	var killAt time.Duration
+	const size = 4096 // about 150 messages
+	buffer, unread := make([]byte, size), ""
 	for {
-		var line string
-		var ok bool
-		select {
-		case line, ok = <-lines:
-		case <-due.C:
-			select { // if this process did not run for a while, a message may be waiting
-			case line, ok = <-lines:
-			default:
-				if group > 0 {
-					return group
-				}
-				continue // no group yet: the next message sets the timer
-			}
+		timeout := -1
+		if group > 0 {
+			timeout = int(min(max(0, killAt-monotonic()), time.Hour).Milliseconds())
 		}
-		if !ok {
+		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, timeout)
+		if err == nil && ready == 0 && monotonic() >= killAt {
 			return group
 		}
-		var killAt time.Duration
-		if _, err := fmt.Sscan(line, &group, (*int64)(&killAt)); err == nil {
-			due.Reset(killAt - monotonic())
+		if ready <= 0 {
+			continue
+		}
+		switch n, err := unix.Read(fd, buffer); {
+		case n > 0:
+			lines := strings.SplitAfter(unread+string(buffer[:n]), "\n")
+			unread = lines[len(lines)-1]
+			if len(lines) > 1 { // only the last message matters
+				fmt.Sscan(lines[len(lines)-2], &group, (*int64)(&killAt)) //nolint:errcheck // startGuard's process wrote it
+			}
+		case err == nil || !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR):
+			return group
 		}
 	}
 }

@@ -48,6 +48,7 @@ type guard struct {
 	group    int      // 0 if there is none
 	ttl      time.Duration
 	deadline func() time.Time // nil before protect
+	sent     time.Time        // the deadline that the process knows
 }
 
 // startGuard starts a guard that has nothing to kill yet. Call it before any long wait: the guard then runs the same
@@ -151,26 +152,30 @@ func (g *guard) restart() (pid int, err error) {
 	return 0, fmt.Errorf("the guard process was killed, and cannot be started again: %w", reason(err))
 }
 
-// protect sends the guard the deadline of a group, now and whenever deadline changes. Call it before the group exists:
-// if this process stopped in between, nobody would kill the group.
+// protect sends the guard the deadline of a group, now and ten times per TTL if it has changed. Call it before the
+// group exists: if this process stopped in between, nobody would kill the group.
 func (g *guard) protect(ttl time.Duration, deadline func() time.Time) {
 	if g == nil {
 		return
 	}
-	sent := deadline()
 	g.mu.Lock()
 	g.ttl, g.deadline = ttl, deadline
 	g.send()
 	g.mu.Unlock()
-	const times = 10 // checks for a new deadline per TTL
-	g.stop = repeat(max(ttl/times, time.Millisecond), func(context.Context) {
-		if d := deadline(); !d.Equal(sent) {
-			sent = d
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.send()
-		}
-	})
+	const times = 10
+	g.stop = repeat(max(ttl/times, time.Millisecond), func(context.Context) { g.update() })
+}
+
+// update sends the guard the deadline if that has changed.
+func (g *guard) update() {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.deadline().Equal(g.sent) {
+		g.send()
+	}
 }
 
 // kills sets the group to kill, 0 for none.
@@ -190,10 +195,13 @@ func (g *guard) send() {
 	if g.deadline == nil {
 		return
 	}
+	deadline := g.deadline()
 	// In the first half of the margin, this process can kill the group itself and report why.
-	killAt := monotonic() + time.Until(g.deadline()) - killMargin(g.ttl)/2
+	killAt := monotonic() + time.Until(deadline) - killMargin(g.ttl)/2
 	g.pipe.SetWriteDeadline(time.Now().Add(guardPatience)) //nolint:errcheck // pipes have deadlines
-	fmt.Fprintln(g.pipe, g.group, int64(killAt))           //nolint:errcheck // see above
+	if _, err := fmt.Fprintln(g.pipe, g.group, int64(killAt)); err == nil {
+		g.sent = deadline
+	}
 }
 
 // dismiss ends the guard without killing the group.

@@ -75,7 +75,8 @@ SIGTERM and SIGINT end the server: it answers waiting requests with 503, and
 exits with 0. Leases stay at the store.
 
 Exit codes: 0 ended by a signal; 64 wrong usage; 69 the store cannot be
-reached; 71 serve cannot listen on the address.`,
+reached; 71 the address cannot be listened on; 74 the URL cannot be written;
+128 + N if signal N came before the store was open`,
 		Example: `  anylock serve --backend redis://cache-1:6379
   anylock serve --listen unix:/run/anylock.sock --backend file:///var/lib/locks
   anylock serve --listen :7171 --tls-cert cert.pem --tls-key key.pem \

@@ -65,12 +65,12 @@ type supervisor struct {
 	resumeAt time.Time // not zero while suspended
 
 	passed            []os.Signal   // signals of signalsEnding that were passed on
-	asked             bool          // the command probably ended because of a signal
+	signaled          bool          // the command probably ended because of a signal
 	keepsLockForGroup bool          // the command ended after that signal, but its group did not: the lock is kept
 	foreign           bool          // the group has had processes that we may not signal
 	foreignRemains    bool          // the command has ended, but its group still has such processes
-	lookAt            time.Time     // when to check next for such processes
-	every             time.Duration // the pause before that check
+	foreignDue        time.Time     // when to check next for such processes
+	foreignPause      time.Duration // the pause before that check
 }
 
 // An outcome is how a command ended.
@@ -98,6 +98,7 @@ func (s *supervisor) run() outcome {
 			return outcome{s.code, s.stopping}
 		}
 		timer.Reset(s.pause())
+		s.child.renewed() // after pause: the guard must know the deadline on which the pause is based
 		select {
 		case e := <-s.child.events():
 			s.happened(e)
@@ -119,7 +120,7 @@ func (s *supervisor) happened(e childEvent) {
 	switch {
 	case e.stopped == nil:
 		s.exited, s.code = true, e.code
-		s.asked = s.wasAsked(e)
+		s.signaled = s.endedBySignal(e)
 		if reason := s.lossReason(); reason != nil && !s.stopping {
 			s.stop(fmt.Errorf("%w while the command ran", reason)) // the processes that it left must end too
 		}
@@ -130,9 +131,9 @@ func (s *supervisor) happened(e childEvent) {
 	}
 }
 
-// wasAsked reports whether the command has ended because of a signal, passed on by us or sent by its terminal. If the
-// signal asks every program to end, the exit code does not matter, because a program may handle the signal.
-func (s *supervisor) wasAsked(e childEvent) bool {
+// endedBySignal reports whether the command has ended because of a signal, passed on by us or sent by its terminal. If
+// the signal asks every program to end, the exit code does not matter, because a program may handle the signal.
+func (s *supervisor) endedBySignal(e childEvent) bool {
 	return e.signal != nil && slices.Contains(signalsOfTerminal, e.signal) ||
 		slices.ContainsFunc(s.passed, func(sig os.Signal) bool {
 			return sig == e.signal ||
@@ -162,8 +163,8 @@ func (s *supervisor) checkDeadlines() {
 		return
 	}
 	now := time.Now()
-	if !s.foreign && !now.Before(s.lookAt) {
-		s.lookForForeign(now)
+	if !s.foreign && !now.Before(s.foreignDue) {
+		s.checkForeign(now)
 	}
 	switch left := s.lease.Deadline().Sub(now); {
 	case s.stopping:
@@ -192,11 +193,11 @@ func (s *supervisor) kill() {
 	}
 }
 
-// lookForForeign reports once that the group has processes that only another user can stop. The first checks are
+// checkForeign reports once that the group has processes that only another user can stop. The first checks are
 // frequent, because sudo takes a moment to change the user.
-func (s *supervisor) lookForForeign(now time.Time) {
-	s.every = min(max(2*s.every, foreignFirst), foreignLast)
-	s.lookAt = now.Add(s.every)
+func (s *supervisor) checkForeign(now time.Time) {
+	s.foreignPause = min(max(2*s.foreignPause, foreignFirst), foreignLast)
+	s.foreignDue = now.Add(s.foreignPause)
 	if s.foreign = s.child.foreign(); s.foreign {
 		s.say("the command runs something as another user, which anylock cannot stop if the lock is lost; " +
 			"run anylock itself as that user, as in: sudo anylock run")
@@ -256,7 +257,7 @@ func (s *supervisor) done() bool {
 	switch {
 	case !s.exited:
 		return false
-	case !s.stopping && !s.asked, s.child.gone():
+	case !s.stopping && !s.signaled, s.child.gone():
 		return true
 	}
 	if !s.stopping && !s.keepsLockForGroup {
@@ -287,7 +288,7 @@ func (s *supervisor) pause() time.Duration {
 	}
 	next := time.Until(s.lease.Deadline()) - s.grace - killMargin(s.ttl)
 	if !s.foreign {
-		next = min(next, time.Until(s.lookAt))
+		next = min(next, time.Until(s.foreignDue))
 	}
 	if !s.resumeAt.IsZero() {
 		next = min(next, time.Until(s.resumeAt))

@@ -62,6 +62,7 @@ func (c *fakeChild) note(format string, args ...any) {
 }
 
 func (c *fakeChild) events() <-chan childEvent { return c.happens }
+func (c *fakeChild) renewed()                  {}
 func (c *fakeChild) forward(sig os.Signal)     { c.note("%v", sig) }
 func (c *fakeChild) suspend()                  { c.note("suspend") }
 func (c *fakeChild) resume()                   { c.note("resume") }
