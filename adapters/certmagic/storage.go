@@ -78,7 +78,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 		select {
 		case <-lost.over:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: a holder of %q whose lease is lost goes on: %w", lock.ErrHeld, name, ctx.Err())
+			return fmt.Errorf("%w: a holder of %q still works, but its lease is lost: %w", lock.ErrHeld, name, ctx.Err())
 		}
 	}
 }

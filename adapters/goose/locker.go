@@ -57,7 +57,7 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 		select {
 		case <-lost.over:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: migrations whose lease on %q is lost go on: %w", lock.ErrHeld, l.key, ctx.Err())
+			return fmt.Errorf("%w: migrations still run, but their lease on %q is lost: %w", lock.ErrHeld, l.key, ctx.Err())
 		}
 	}
 }
