@@ -13,16 +13,34 @@ import (
 var agedChecks = []Check{
 	{
 		Name: "AgedThingsStand",
-		Rule: "rules 3, 7 and 9: age ends nothing: after more than 30 seconds a waiter still waits, in its place, and " +
-			"learns of a release; a lease of a longer TTL is held, and so is one that is renewed; the tokens of a key that " +
-			"was free for as long still increase",
-		lasts: agedFor + soon,
+		Rule: "rules 3, 7 and 9: age ends nothing: after more than 30 seconds, and in fake time after more than 90, a " +
+			"waiter still waits, in its place, and learns of a release; a lease of a longer TTL is held, and so is one that " +
+			"is renewed; the tokens of a key that was free for as long still increase",
+		lasts: agedMost + soon,
 		run:   agedThingsStand,
 	},
 }
 
-// agedFor is longer than the usual time limits of 10, 20 and 30 seconds: of a request, of a connection, of a session.
-const agedFor = 35 * time.Second
+const (
+	// agedFor is longer than the usual time limits of 10, 20 and 30 seconds: of a request, of a connection, of a session.
+	agedFor = 35 * time.Second
+	// agedMore is longer than those of a minute, and agedMost than those of 90 seconds. Only fake time passes as fast.
+	agedMore, agedMost = 70 * time.Second, 95 * time.Second
+)
+
+// ages returns how old waits get, in order.
+func (t *trial) ages() []time.Duration {
+	ages := []time.Duration{agedFor}
+	for _, age := range []time.Duration{agedMore, agedMost} {
+		if bubbleName() != "" && t.long() >= t.agedEnd(age) {
+			ages = append(ages, age)
+		}
+	}
+	return ages
+}
+
+// agedEnd returns the shortest TTL of a lease that is still live when somebody has waited for it for age.
+func (t *trial) agedEnd(age time.Duration) time.Duration { return backend.Margin(t.long()) + age + t.handOff() }
 
 // An agedPart is a part of agedThingsStand. Each client has up to room leases, waits or attempts of it at once.
 type agedPart struct {
@@ -35,17 +53,22 @@ func agedThingsStand(t *trial) {
 	if t.shortMode && bubbleName() == "" {
 		t.skipf("it takes %v of real time (Options.Short)", agedFor)
 	}
-	if ends := backend.Margin(t.long()) + agedFor + t.handOff(); t.long() < ends {
+	if ends := t.agedEnd(agedFor); t.long() < ends {
 		t.skipf("the store grants no lease of %v (Guarantees.MaxTTL)", ends)
 	}
+	ages := t.ages()
+	oldest := ages[len(ages)-1]
 	parts := []agedPart{
-		{2, t.agedQueue},
-		{1, t.agedRenewals},
-		{1, t.agedLease},
-		{1, t.agedTokens},
-		{1, func() { t.agedWait(agedFor, 3600*day) }},
+		{2, func() { t.agedQueue(agedFor) }},
+		{1, func() { t.agedRenewals(oldest) }},
+		{1, func() { t.agedLease(oldest) }},
+		{1, func() { t.agedTokens(oldest) }},
+		{1, func() { t.agedWait(oldest, 3600*day) }},
 		{1, func() { t.agedWait(20*time.Second, 30*day) }},
 		{1, func() { t.agedWait(12*time.Second, time.Hour) }},
+	}
+	for _, age := range ages[1:] {
+		parts = append(parts, agedPart{2, func() { t.agedQueue(age) }})
 	}
 	room := t.h.Many
 	for i, p := range parts {
@@ -68,18 +91,18 @@ func (t *trial) passesUntil(at time.Time) {
 	}
 }
 
-// agedQueue lets waiters wait for a key. The others come at times at which a waiter that goes to the end of the queue
-// every 10, 15, 20, 25 or 30 seconds is behind one of them at the release.
-func (t *trial) agedQueue() {
+// agedQueue lets waiters wait for a key, until the first has waited for age. The others come at times at which a waiter
+// that goes to the end of the queue every 10, 15, 20, 25, 30, 60 or 90 seconds is behind one of them at one of the ages.
+func (t *trial) agedQueue(age time.Duration) {
 	g := t.acquire(t.a, t.newKey(), t.long())
 	begun := time.Now()
 	l := t.newLine(g.key)
-	l.after = fmt.Sprintf(", after waits of up to %v", agedFor)
+	l.after = fmt.Sprintf(", after waits of up to %v", age)
 	for i, at := range []time.Duration{0, 6 * time.Second, 18 * time.Second} {
 		t.passesUntil(begun.Add(at))
 		l.join(t.client(i+1), t.long(), false)
 	}
-	t.passesUntil(begun.Add(agedFor))
+	t.passesUntil(begun.Add(age))
 	for _, w := range l.waits {
 		w.stillWaits(t, g, t.rule)
 	}
@@ -105,10 +128,10 @@ func (t *trial) agedWait(age, limit time.Duration) {
 }
 
 // agedLease lets a lease stand that is neither renewed nor inspected.
-func (t *trial) agedLease() {
+func (t *trial) agedLease(age time.Duration) {
 	const more = 10 * time.Second // for a slow machine
-	g := t.acquire(t.a, t.newKey(), min(t.g.Round(agedFor+more), t.longest()))
-	t.passesUntil(g.after.Add(agedFor))
+	g := t.acquire(t.a, t.newKey(), min(t.g.Round(age+more), t.longest()))
+	t.passesUntil(g.after.Add(age))
 	t.refused(t.b, g)
 	if g.gone() && g.live(time.Now()) {
 		t.fatalf("Lost is closed before the deadline of a lease of %v", g.ttl)
@@ -117,11 +140,11 @@ func (t *trial) agedLease() {
 }
 
 // agedRenewals renews a lease all the time.
-func (t *trial) agedRenewals() {
+func (t *trial) agedRenewals(age time.Duration) {
 	const often = 8 // renewals in a TTL
 	ttl := t.g.Round(min(10*time.Second*time.Duration(t.stretch), t.longest()))
 	g, ways := t.acquire(t.a, t.newKey(), ttl), t.renewals()
-	for i, end := 0, g.after.Add(agedFor); time.Now().Before(end); i++ {
+	for i, end := 0, g.after.Add(age); time.Now().Before(end); i++ {
 		t.passesUntil(time.Now().Add(ttl / often))
 		way := ways[i%len(ways)]
 		t.renewBy(g, ttl, func() error { return way.renew(t.ctx, g, ttl) })
@@ -134,14 +157,14 @@ func (t *trial) agedRenewals() {
 }
 
 // agedTokens leaves two keys alone, one after a release and one after an expiry, and compares their tokens.
-func (t *trial) agedTokens() {
+func (t *trial) agedTokens(age time.Duration) {
 	if t.g.Fencing == backend.FencingNone {
 		return
 	}
 	released := t.acquire(t.a, t.newKey(), t.long())
 	t.release(released)
 	expired := t.acquire(t.a, t.newKey(), t.short())
-	t.passesUntil(expired.after.Add(t.g.Round(expired.ttl) + agedFor))
+	t.passesUntil(expired.after.Add(t.g.Round(expired.ttl) + age))
 	t.expire(expired)
 	for _, last := range []*grant{released, expired} {
 		next := t.acquire(t.b, last.key, t.long())

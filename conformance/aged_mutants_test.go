@@ -17,11 +17,18 @@ var agedMutants = []mutant{
 	{"TTL is 30 seconds at most, and Inspect returns none", "AgedThingsStand"},
 	{"lease ends 30 seconds after its grant, although renewed", "AgedThingsStand"},
 	{"token is forgotten when a key has been free for 20 seconds", "AgedThingsStand"},
+	{"wait ends after a minute", "AgedThingsStand"},
+	{"waiter goes to the end of the queue every minute", "AgedThingsStand"},
+	{"place in the queue is removed after 90 seconds", "AgedThingsStand"},
+	{"TTL is a minute at most, and Inspect returns none", "AgedThingsStand"},
+	{"lease ends a minute after its grant, although renewed", "AgedThingsStand"},
+	{"token is forgotten when a key has been free for a minute", "AgedThingsStand"},
 }
 
 const (
 	aged20 = 20 * time.Second
 	aged30 = 30 * time.Second
+	aged90 = 90 * time.Second
 )
 
 // agedWait returns timers that end a wait, or make it begin anew, because of its age, as a bug.
@@ -31,6 +38,10 @@ func (c *client) agedWait(ctx context.Context) (ends, anew <-chan time.Time) {
 		return time.After(aged30), nil
 	case c.is("waiter goes to the end of the queue every 20 seconds"):
 		return nil, time.After(aged20)
+	case c.is("wait ends after a minute"):
+		return time.After(time.Minute), nil
+	case c.is("waiter goes to the end of the queue every minute"):
+		return nil, time.After(time.Minute)
 	case c.is("limit of a wait in milliseconds is an int32"):
 		if end, ok := ctx.Deadline(); ok && time.Until(end) > math.MaxInt32*time.Millisecond {
 			limit := int32(time.Until(end) / time.Millisecond)
@@ -44,6 +55,9 @@ func (c *client) agedWait(ctx context.Context) (ends, anew <-chan time.Time) {
 func (s *server) removesOldPlaces(e *entry) {
 	if s.is("place in the queue is removed after 30 seconds") {
 		e.queue = slices.DeleteFunc(e.queue, func(p *place) bool { return time.Since(p.since) > aged30 })
+	}
+	if s.is("place in the queue is removed after 90 seconds") {
+		e.queue = slices.DeleteFunc(e.queue, func(p *place) bool { return time.Since(p.since) > aged90 })
 	}
 }
 
@@ -61,7 +75,8 @@ func (c *client) pausesLonger(p *place) {
 
 // endsAged reports whether the lease of e is too aged20 to be renewed, as a bug.
 func (s *server) endsAged(e *entry, now time.Time) bool {
-	return now.Sub(e.granted) > aged30 && s.is("lease ends 30 seconds after its grant, although renewed")
+	return now.Sub(e.granted) > aged30 && s.is("lease ends 30 seconds after its grant, although renewed") ||
+		now.Sub(e.granted) > time.Minute && s.is("lease ends a minute after its grant, although renewed")
 }
 
 // forgetsIdleToken forgets the token of key, as a bug, when the key has been free for a while.
@@ -76,5 +91,8 @@ func (s *server) forgetsIdleToken(key string, now time.Time) {
 	}
 	if now.Sub(free) > aged20 {
 		s.forgetsToken("token is forgotten when a key has been free for 20 seconds", key)
+	}
+	if now.Sub(free) > time.Minute {
+		s.forgetsToken("token is forgotten when a key has been free for a minute", key)
 	}
 }

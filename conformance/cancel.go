@@ -41,7 +41,8 @@ var cancelChecks = []Check{
 	},
 	{
 		Name: "CancelledAfterGrant",
-		Rule: "Backend.Acquire: the context ends the wait, not the lease; that of a renewal or Resume ends nothing later",
+		Rule: "Backend.Acquire: the context ends the wait, not the lease, and its deadline is not that of the lease; the " +
+			"context of a renewal or Resume ends nothing later",
 		run:  cancelledAfterGrant,
 	},
 	{
@@ -240,19 +241,27 @@ func cancelledWaiterDelaysNextBriefly(t *trial) {
 func cancelledAfterGrant(t *trial) {
 	for _, wait := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.ctx)
-		begun := time.Now()
-		g, err := t.requestKey(ctx, t.a, t.key, t.long(), wait)
-		t.lateOnTimeout(err, begun)
-		if err != nil {
-			t.fatalf("Acquire of a free key: %v", err)
-		}
-		cancel()
-		t.refusedFor(t.b, g, t.short()/2)
-		t.heldBy(g)
-		t.renew(g, t.long())
-		t.release(g)
+		t.outlivesContext(ctx, cancel, wait)
+		ctx, cancel = context.WithTimeout(t.ctx, t.short())
+		t.outlivesContext(ctx, func() { <-ctx.Done(); cancel() }, wait)
 	}
 	t.cancelledAfterRenewal()
+}
+
+// outlivesContext acquires the key with ctx, and fails unless the lease is still held when end has ended ctx.
+func (t *trial) outlivesContext(ctx context.Context, end func(), wait bool) {
+	begun := time.Now()
+	g, err := t.requestKey(ctx, t.a, t.key, t.long(), wait)
+	t.lateOnTimeout(err, begun)
+	if err != nil {
+		t.fatalf("Acquire of a free key: %v", err)
+	}
+	t.describes(g, t.long())
+	end()
+	t.refusedFor(t.b, g, t.short()/2)
+	t.heldBy(g)
+	t.renew(g, t.long())
+	t.release(g)
 }
 
 // cancelledAfterRenewal cancels the contexts of renewals, and of Resume, that have succeeded.

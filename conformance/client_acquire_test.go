@@ -193,7 +193,7 @@ func (c *client) requestKey(ctx context.Context, r backend.Request) (answer, err
 	var served answer
 	if err := c.do(c.patient(ctx), func() {
 		if served.refused = c.server.refusal(r.Key, "attempt"); served.refused == nil {
-			served.granted, served.place, served.holder = c.server.acquire(c, r)
+			served.granted, served.place, served.holder = c.server.acquire(c, c.cutByContext(ctx, r))
 		}
 	}); err != nil {
 		return a, err
@@ -255,6 +255,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	}
 	select {
 	case g := <-turn:
+		c.keep(keepsGranted, r.Owner)
 		c.looks(p)
 		c.looksNarrowly(p)
 		c.pausesLonger(p)

@@ -288,6 +288,7 @@ func (c *client) Close() error {
 		c.server.mu.Unlock()
 		c.server.closeAlone(c)
 		c.server.closesHelpfully(c)
+		c.server.closesTimers(c)
 		if c.is("close of a client ends what it has resumed") {
 			c.endsResumed()
 		}
@@ -371,6 +372,7 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 		return 0, err
 	}
 	if !ok {
+		q.c.keep(keepsLost, l)
 		return 0, backend.ErrLost
 	}
 	if q.c.is("each renewal leaves a goroutine until Close") {
@@ -396,6 +398,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 		q.c.keepsForAnHour(l.Key(), l.Owner())
 	}
 	ok, err := q.release(ctx, l)
+	if errors.Is(err, errRefused) && q.c.is(releasesOnce) {
+		q.c.gaveUp.Store(l.Owner(), true)
+	}
 	if errors.Is(err, errReset) && q.c.is("release sent again is ErrLost",
 		"release sent again is done, whatever it finds") {
 		ok, err = q.release(ctx, l) // the first request may still be in flight

@@ -19,7 +19,8 @@ var closeChecks = []Check{
 	},
 	{
 		Name: "CloseEndsLeases",
-		Rule: "Backend.Close loses the client's leases to their holders at once; their keys are free when the TTL runs out",
+		Rule: "Backend.Close loses the client's leases to their holders at once; their keys are free, or granted to who " +
+			"waits, when the TTL runs out; until then others can list and break the leases",
 		run:  closeEndsLeases,
 	},
 	{
@@ -128,6 +129,9 @@ func closeEndsLeases(t *trial) {
 	long := t.acquire(c, t.newKey(), t.long())
 	released := t.acquire(c, t.newKey(), t.long())
 	t.release(released)
+	waited := t.acquire(c, t.newKey(), t.awaited())
+	w, end := t.wait(t.b, waited.key, t.long()), waited.Deadline()
+	t.arrived(waited.key, 1)
 	kept := []*grant{long}
 	if t.g.Shared {
 		kept = append(kept, t.read(c, t.newKey(), t.long()))
@@ -148,9 +152,15 @@ func closeEndsLeases(t *trial) {
 	}
 	t.outlast(t.lastRefusal(g.after, g.ttl))
 	t.free(t.b, t.key, "after the TTL of a lease whose client was closed")
+	next := w.granted(t, t.g.Round(waited.ttl)+t.handOff(), "after the TTL of a lease whose client was closed")
+	if early := end.Sub(next.after); early > 0 && !t.mayEndLeases() {
+		t.fatalf("Close has passed a key on %v before the TTL ran out, while its holder may still be at work", early)
+	}
+	t.release(next)
 }
 
-// keptBeyondClose fails unless the store still holds the key of g, whose client was closed long before its TTL.
+// keptBeyondClose fails unless the store still holds the key of g, whose client was closed long before its TTL, and
+// others can list and break the lease.
 func (t *trial) keptBeyondClose(g *grant) {
 	begun := time.Now()
 	r := backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.long()}
@@ -164,6 +174,13 @@ func (t *trial) keptBeyondClose(g *grant) {
 		t.tooLate("a lease ended before its key was requested")
 	default:
 		t.fatalf("Close has freed a key %v before the TTL ran out, while its holder may still be at work", time.Until(end))
+	}
+	if lister, ok := t.b.(backend.Lister); ok && !t.list(lister, g.key)[g.key] {
+		t.breaksText(inspectRule, "List does not return a key that is held, whose holder's client was closed")
+	}
+	if breaker, ok := t.b.(backend.Breaker); ok {
+		t.mustBreak(breaker, g)
+		t.becomesFree(t.b, g.key, t.handOff(), "after Break of a lease whose client was closed")
 	}
 }
 

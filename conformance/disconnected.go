@@ -15,6 +15,7 @@ var disconnectedChecks = []Check{
 			"can renew and release it " +
 			"afterwards, unless Guarantees.EarlyLoss mentions connections or sessions",
 		Needs: []Need{needsLinked},
+		lasts: disconnectedLong,
 		run:   disconnectedHolderKeepsLease,
 	},
 	{
@@ -59,11 +60,17 @@ var namesConnections = regexp.MustCompile(`(?i)connection|session`)
 // mayEndLeases reports whether the store may end leases because a connection or session ends.
 func (t *trial) mayEndLeases() bool { return namesConnections.MatchString(t.g.EarlyLoss) }
 
+// disconnectedLong is longer than sessions of up to a minute outlive their connection.
+const disconnectedLong = 70 * time.Second
+
 // disconnectedFor returns how long a holder is disconnected. That is longer than most sessions outlive their
 // connection, and shorter than the store keeps leases without contact (Guarantees.MaxSilence).
 func (t *trial) disconnectedFor() time.Duration {
 	usual := 12 * time.Second
-	if t.shortMode {
+	switch {
+	case bubbleName() != "": // in fake time, waiting costs nothing
+		usual = min(disconnectedLong, t.long()*2/3)
+	case t.shortMode:
 		usual = 6 * time.Second
 	}
 	if t.g.MaxSilence > 0 {

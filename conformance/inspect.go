@@ -33,7 +33,7 @@ var inspectChecks = []Check{
 	{
 		Name: "HeldErrorNamesHolder",
 		Rule: "a busy key's error matches ErrHeld and carries the Holder where the store knows it, not who waits for the " +
-			"key, nor who held it before",
+			"key, nor who held it before; the attempt itself is no waiter",
 		run: heldErrorNamesHolder,
 	},
 }
@@ -108,8 +108,8 @@ func inspectHonoursContext(t *trial) {
 // heldErrorNamesHolder passes the key from holder to holder, and requests it each time. At first, nobody waits.
 func heldErrorNamesHolder(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
-	t.refusedBy(t.a, g)
-	t.refusedBy(t.b, g)
+	t.refusedBy(t.a, g, 0)
+	t.refusedBy(t.b, g, 0)
 	var waits []*waiting
 	for i := range t.waiters(12) {
 		waits = append(waits, t.wait([]backend.Backend{t.b, t.a}[i%2], t.key,
@@ -118,7 +118,7 @@ func heldErrorNamesHolder(t *trial) {
 	t.arrived(t.key, len(waits))
 	for range 3 {
 		for _, client := range []backend.Backend{t.a, t.b, t.a} {
-			t.refusedBy(client, g)
+			t.refusedBy(client, g, len(waits))
 		}
 		t.release(g)
 		next := t.firstOf(waits, t.handOff(), "after release")
@@ -128,7 +128,7 @@ func heldErrorNamesHolder(t *trial) {
 			break
 		}
 	}
-	t.refusedBy(t.b, g)
+	t.refusedBy(t.b, g, len(waits))
 	t.refusalsAreSeparate()
 }
 
@@ -137,11 +137,11 @@ func heldErrorNamesHolder(t *trial) {
 func (t *trial) refusalsAreSeparate() {
 	g, other := t.acquire(t.a, t.newKey(), t.long()), t.acquire(t.b, t.newKey(), 2*t.long())
 	var first *backend.HeldError
-	if err := t.refusedBy(t.b, g); !errors.As(err, &first) || !first.Holder.Held() {
+	if err := t.refusedBy(t.b, g, 0); !errors.As(err, &first) || !first.Holder.Held() {
 		return // the store does not know the holder
 	}
 	then := first.Holder
-	t.refusedBy(t.b, other)
+	t.refusedBy(t.b, other, 0)
 	if now := first.Holder; now != then {
 		t.fatalf("a HeldError said %+v, and after another attempt, at another key, it says %+v", then, now)
 	}
@@ -151,16 +151,17 @@ func (t *trial) refusalsAreSeparate() {
 	time.Sleep(awhile)
 	left := t.inspect(g.key).TTL
 	var held *backend.HeldError
-	if err := t.refusedBy(t.b, g); errors.As(err, &held) && left > 0 && held.Holder.TTL > left+rounding+t.g.Granularity {
+	if err := t.refusedBy(t.b, g, 0); errors.As(err, &held) && left > 0 &&
+		held.Holder.TTL > left+rounding+t.g.Granularity {
 		t.fatalf("a HeldError has a TTL of %v, of a lease that has %v left", held.Holder.TTL, left)
 	}
 	t.release(g)
 	t.release(other)
 }
 
-// refusedBy requests the key of g by client b. It fails unless the error is ErrHeld and names g as the holder, if it
-// names any.
-func (t *trial) refusedBy(b backend.Backend, g *grant) (err error) {
+// refusedBy requests the key of g, which others wait for, by client b. It fails unless the error is ErrHeld and names g
+// as the holder, if it names any.
+func (t *trial) refusedBy(b backend.Backend, g *grant, waiters int) (err error) {
 	deadline, begun := g.Deadline(), time.Now()
 	_, err = t.requestKey(t.ctx, b, g.key, t.long(), false)
 	t.lateOnTimeout(err, begun)
@@ -176,6 +177,8 @@ func (t *trial) refusedBy(b backend.Backend, g *grant) (err error) {
 		t.fatalf("a HeldError names %q, want the holder, %q: others wait, or have held the key before", h.Owner, g.owner)
 	case h.Token != 0 && h.Token != g.Token():
 		t.fatalf("a HeldError has token %d, the lease has %d", h.Token, g.Token())
+	case h.Waiters > waiters || h.Waiters < -1:
+		t.fatalf("a HeldError counts %d waiters, want %d, or -1: who asks does not wait", h.Waiters, waiters)
 	case h.TTL != 0 && h.TTL < time.Until(deadline), h.TTL > t.g.Round(g.ttl)+t.g.MaxLate+backend.Margin(g.ttl):
 		t.fatalf("a HeldError has a TTL of %v, of a lease granted for %v that has %v left",
 			h.TTL, g.ttl, time.Until(deadline))

@@ -17,15 +17,15 @@ var lastingChecks = []Check{
 	{
 		Name: "ClientForgetsEndedLeases",
 		Rule: "rule 10: a client keeps neither memory nor goroutines for leases that were released, broken or resumed or " +
-			"have expired, renewals, refused attempts and cancelled waits: of 20,000 released leases, or as many as a slow " +
-			"store grants in a second",
+			"have expired, renewals, refused attempts and waits, granted or cancelled: of 20,000 released leases, or as many " +
+			"as a slow store grants in a second",
 		run: clientForgetsEndedLeases,
 	},
 	{
 		Name: "StoreForgetsEndedLeases",
 		Rule: "rule 10: a store keeps no record for each lease that was released, broken or resumed or has expired, " +
-			"renewal, refused attempt, cancelled wait or closed client: of 20,000 released leases, or as many as a slow " +
-			"store grants in a second",
+			"renewal, refused attempt, granted or cancelled wait or closed client: of 20,000 released leases, or as many as " +
+			"a slow store grants in a second",
 		Needs: []Need{needsFootprint},
 		alone: true,
 		run:   storeForgetsEndedLeases,
@@ -49,10 +49,11 @@ var waysToEnd = []wayToEnd{
 	{"released leases", 20000, (*endings).released, nil},
 	{"renewals, with calls of Inspect and List between them", 2000, (*endings).renewed, nil},
 	{"refused attempts", 2000, (*endings).refused, nil},
+	{"granted waits", 800, (*endings).waited, nil},
 	{"cancelled waits", 500, (*endings).cancelled, nil},
 	{"cancelled waits of readers", 500, (*endings).cancelledReaders, func(e *endings) bool { return e.g.Shared }},
 	{"expired leases", 500, (*endings).expired, nil},
-	{"broken leases, and as many Breaks of nobody's", 200, (*endings).broken,
+	{"broken leases, half of them renewed then, and as many Breaks of nobody's", 1200, (*endings).broken,
 		func(e *endings) bool { _, ok := e.b.(backend.Breaker); return ok }},
 	{"resumed leases, and as many Resumes of nobody's", 200, (*endings).resumed,
 		func(e *endings) bool { _, ok := e.b.(backend.Resumer); return ok }},
@@ -220,6 +221,24 @@ func (e *endings) refused(worker int) int {
 	return endingGroup
 }
 
+// waited queues waiters, each of which is granted the key and releases it.
+func (e *endings) waited(worker int) int {
+	key, release := e.busy(worker)
+	var waits sync.WaitGroup
+	for range endingGroup {
+		r := backend.Request{Key: key, Owner: e.owner(worker), TTL: e.long(), Wait: true}
+		waits.Go(func() {
+			if l, err := e.a.Acquire(e.ctx, r); err == nil { // other checks test the result
+				_ = l.Release(e.ctx)
+			}
+		})
+	}
+	e.arrived(key, endingGroup)
+	release()
+	waits.Wait()
+	return endingGroup
+}
+
 func (e *endings) cancelled(worker int) int { return e.cancelledWaits(worker, false) }
 
 func (e *endings) cancelledReaders(worker int) int { return e.cancelledWaits(worker, true) }
@@ -255,12 +274,16 @@ func (e *endings) expired(worker int) int {
 	return endingGroup
 }
 
-// broken makes the other client call Break, first for an owner that holds nothing, then for the holder.
+// broken makes the other client call Break, first for an owner that holds nothing, then for the holder. Half of the
+// holders find out by a renewal.
 func (e *endings) broken(worker int) int {
 	key, owner, breaker := e.keys[worker][0], e.owner(worker), e.b.(backend.Breaker)
 	l := e.ending(worker, owner, key, e.long())
 	for _, owner := range []string{backend.NewOwner(), owner} {
 		_ = breaker.Break(e.ctx, key, owner) // other checks test the result
+	}
+	if e.modes[worker]/2%2 == 0 {
+		_ = l.Renew(e.ctx, e.long())
 	}
 	_ = l.Release(e.ctx)
 	return 1

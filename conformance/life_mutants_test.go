@@ -25,6 +25,9 @@ const (
 	onLostWatches    = "each call of OnLost starts a goroutine that ends with the lease"
 	lostWatches      = "each call of Lost starts a goroutine that ends with the lease"
 	releaseWatches   = "release of a lease that has an OnLost leaves a goroutine"
+	waitLosesLate    = "Lost of a lease that was waited for closes 3 seconds late"
+	resumeLosesLate  = "Lost of a resumed lease closes 3 seconds late"
+	lostNoToken      = "token of a lost lease is 0"
 )
 
 // lifeMutants are bugs of timers, callbacks and goroutines of one lease.
@@ -40,6 +43,9 @@ var lifeMutants = []mutant{
 	{onLostWatches, "LeasesCostNoGoroutines"},
 	{lostWatches, "LeasesCostNoGoroutines"},
 	{releaseWatches, "LeasesCostNoGoroutines"},
+	{waitLosesLate, "LeasesAreAlike"},
+	{resumeLosesLate, "LeasesAreAlike"},
+	{lostNoToken, "TokensIncrease"},
 }
 
 // An oddLife is a lease with one of lifeMutants, or with readersOldTimer. It has a Lost channel of its own.
@@ -62,7 +68,11 @@ func (c *client) oddly(life *kit.Life, waited, resumed bool) backend.Lease {
 	}
 	o := &oddLife{Life: life, c: c, lost: make(chan struct{})}
 	o.loses = sync.OnceFunc(func() { close(o.lost) })
-	life.OnLost(o.loses)
+	loses := o.loses
+	if waited && o.is(waitLosesLate) || resumed && o.is(resumeLosesLate) {
+		loses = func() { time.AfterFunc(3*time.Second, o.loses) }
+	}
+	life.OnLost(loses)
 	if waited && o.is(waitTimerLoses) || resumed && o.is(resumeTimerLoses) {
 		o.losesAt(life.Deadline())
 	}
@@ -95,6 +105,17 @@ func (o *oddLife) Lost() <-chan struct{} {
 		go o.watches()
 	}
 	return o.lost
+}
+
+func (o *oddLife) Token() uint64 {
+	select {
+	case <-o.lost:
+		if o.is(lostNoToken) {
+			return 0
+		}
+	default:
+	}
+	return o.Life.Token()
 }
 
 func (o *oddLife) OnLost(f func()) {

@@ -131,6 +131,8 @@ func (s *server) heldBy(e *entry, now time.Time) backend.Holder {
 		h.TTL = max(0, e.granted.Add(e.ttl).Sub(now))
 	case s.is("HeldError has the whole TTL and not the rest"):
 		h.TTL = e.lastTTL
+	case s.is(heldErrorCounts):
+		h.Waiters++
 	case n == 0:
 	case s.is("HeldError names the first waiter"):
 		h.Owner = e.queue[0].Owner

@@ -119,9 +119,9 @@ func (c *client) cutInspect(err error) error {
 	return err
 }
 
-// listsOver reports whether List returns the key of e, whose lease has expired, as a bug.
+// listsOver reports whether List returns the key of e, whose lease has expired or was evicted, as a bug.
 func (s *server) listsOver(e *entry, now time.Time) bool {
-	return e.owner != "" && !now.Before(e.expires) && s.is(listsExpired)
+	return e.owner != "" && !now.Before(e.expires) && s.is(listsExpired) || e.evicted && s.is(listsEvicted)
 }
 
 // listed applies the bug that List prolongs the lease of e.

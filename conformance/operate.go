@@ -69,7 +69,7 @@ func listReturnsHeldKeys(t *trial) {
 	t.listsNoEnded(lister)
 }
 
-// listsNoEnded fails if List continues to return keys whose leases were released, or broken, or have expired.
+// listsNoEnded fails if List continues to return keys whose leases were released, broken or dropped, or have expired.
 func (t *trial) listsNoEnded(lister backend.Lister) {
 	prefix := t.newKey() + "/"
 	ended := []*grant{t.acquire(t.a, prefix+"released", t.long()), t.acquire(t.b, prefix+"expired", t.short())}
@@ -78,6 +78,11 @@ func (t *trial) listsNoEnded(lister backend.Lister) {
 		broken := t.acquire(t.a, prefix+"broken", t.long())
 		ended = append(ended, broken)
 		t.mustBreak(breaker, broken)
+	}
+	if t.h.Evict != nil {
+		evicted := t.acquire(t.a, prefix+"evicted", t.long())
+		ended = append(ended, evicted)
+		t.drops(evicted)
 	}
 	t.release(ended[0])
 	t.expire(ended[1])

@@ -51,7 +51,11 @@ func (c *client) List(ctx context.Context, prefix string) (keys []string, err er
 	if c.is("each List leaves a goroutine until Close") {
 		go func() { <-c.done }()
 	}
-	err = c.do(ctx, func() { found = c.server.list(c, prefix) })
+	err = c.do(ctx, func() {
+		if found = c.server.list(c, prefix); c.is(pagesByReader) {
+			found = c.server.listByLease(prefix)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +136,10 @@ func (c *client) Break(ctx context.Context, key, owner string) error {
 		}
 	} else if err := c.unserved(breakAfterCut); err != nil {
 		return err
-	} else if err := c.do(ctx, func() { done = c.server.breakLease(key, owner) }); err != nil {
+	} else if err := c.do(ctx, func() {
+		c.server.breaker.Store(c)
+		done = c.server.breakLease(key, owner)
+	}); err != nil {
 		return c.cutBreak(err)
 	}
 	if !done {

@@ -76,6 +76,8 @@ func (s *server) breakDiffers(key string, e *entry, owner string) (done, differs
 	switch holds := e.owner == owner; {
 	case holds && e.waited && !e.renewed.IsZero() && s.is("break finds no renewed lease that was waited for"),
 		holds && e.resumedBy != nil && s.is("break finds no resumed lease"),
+		holds && e.restored && s.is(breaksNoRestored),
+		holds && e.client != nil && e.client.leases.Closed() && s.is(breaksNoClosed),
 		r != nil && r.waited && s.is("break finds no reader that had waited"),
 		len(owner) > 128 && s.is("break finds no owner over 128 bytes"),
 		len(key) > 255 && s.is("break finds no key over 255 bytes"):
@@ -95,6 +97,7 @@ func (s *server) unlisted(e *entry) bool {
 	return e.owner != "" && (!e.renewed.IsZero() && s.is("list leaves out renewed leases") ||
 		e.resumedBy != nil && s.is("list leaves out resumed leases") ||
 		e.restored && s.is("list leaves out leases from before a restart") ||
+		e.client != nil && e.client.leases.Closed() && s.is(listsNoClosed) ||
 		e.broken && s.is("list leaves out keys that were broken before") ||
 		e.ttl > 24*time.Hour && s.is("list leaves out leases over a day"))
 }

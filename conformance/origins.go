@@ -10,9 +10,9 @@ import (
 var originChecks = []Check{
 	{
 		Name: "LeasesAreAlike",
-		Rule: "a lease is inspected, listed, kept, shortened, broken and released alike, whatever came before: granted " +
-			"at once or to a waiter, after a release, a Break or an expiry; renewed, alone or in a batch, resumed, or not; " +
-			"shared or not",
+		Rule: "a lease is inspected, listed, kept, shortened, lost, broken and released alike, whatever came before: " +
+			"granted at once or to a waiter, after a release, a Break or an expiry; renewed, alone or in a batch, resumed, " +
+			"or not; shared or not",
 		run: leasesAreAlike,
 	},
 }
@@ -140,7 +140,7 @@ type likeCase struct {
 	origin
 	change
 	i     int
-	token bool // Inspect returns the tokens of leases in this mode
+	shown backend.Holder // what Inspect returns of a lease in this mode
 }
 
 func (c likeCase) String() string {
@@ -152,11 +152,11 @@ func (c likeCase) String() string {
 
 func leasesAreAlike(t *trial) {
 	var cases []likeCase
-	tokens := t.modesWithTokens()
+	shown := t.shownInModes()
 	for _, o := range t.origins() {
 		for _, c := range t.changes() {
 			for range 2 { // once for each client
-				cases = append(cases, likeCase{o, c, len(cases), tokens[o.shared]})
+				cases = append(cases, likeCase{o, c, len(cases), shown[o.shared]})
 			}
 		}
 	}
@@ -175,18 +175,18 @@ func leasesAreAlike(t *trial) {
 	}
 }
 
-// modesWithTokens reports whether Inspect returns the token of a shared lease (true) and of an exclusive one (false).
-func (t *trial) modesWithTokens() map[bool]bool {
-	tokens := make(map[bool]bool)
+// shownInModes returns what Inspect returns of a shared lease (true) and of an exclusive one (false).
+func (t *trial) shownInModes() map[bool]backend.Holder {
+	shown := make(map[bool]backend.Holder)
 	for _, shared := range []bool{false, true} {
 		if shared && !t.g.Shared {
 			continue
 		}
 		g := origin{shared: shared}.lease(t, t.a, t.b, t.long(), t.long())
-		tokens[shared] = t.inspect(g.key).Token != 0
+		shown[shared] = t.inspect(g.key)
 		t.release(g)
 	}
-	return tokens
+	return shown
 }
 
 // granted returns the lease of c, granted for ttl and then changed to the TTL changed. The previous lease was for
@@ -253,8 +253,12 @@ func (t *trial) describedAlike(g *grant, c likeCase) {
 	if t.describes(g, g.ttl); g.shared {
 		t.holdersAre([]*grant{g}, c.String())
 	}
-	if h := t.inspect(g.key); c.token && h.Token == 0 && g.live(time.Now()) {
+	switch h := t.inspect(g.key); {
+	case !g.live(time.Now()):
+	case c.shown.Token != 0 && h.Token == 0:
 		t.breaksText(inspectRule, "Inspect returns no token of %s", c)
+	case c.shown.TTL != 0 && h.TTL == 0:
+		t.breaksText(inspectRule, "Inspect returns no TTL of %s", c)
 	}
 	if lister, ok := t.b.(backend.Lister); ok && !t.list(lister, g.key)[g.key] && g.live(time.Now()) {
 		t.breaksText(inspectRule, "List of its whole key does not return %s", c)
@@ -286,6 +290,9 @@ func (t *trial) expiresAlike(c likeCase) {
 	}
 	g := c.granted(t, ttl, ttl, first, come)
 	t.endsInTime(g)
+	if !t.within(lostSoon, g.Lost()) {
+		t.breaks(6, "Lost is open %v after the deadline of %s", time.Since(g.Deadline()), c)
+	}
 	t.notBrokenAlike(g, "that has expired")
 }
 

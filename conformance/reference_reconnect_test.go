@@ -45,6 +45,7 @@ func (s *server) watchContact(c *client) {
 	if !s.is("lease ends 3 seconds after its connection was closed", "lease ends 3 seconds after its client fell silent",
 		"holder gives up after 3 seconds without contact", "reconnect after 3 seconds begins a new session",
 		"waiter gives up after 2 seconds of silence", readerTires, "waiter that is silent for 2 seconds is forgotten",
+		endsUnconnected, endsSilent,
 		"waiter behind a path that was silent for 2 seconds hears nothing more") {
 		return
 	}
@@ -73,6 +74,7 @@ func (s *server) outOfContact(c *client, closed, silent time.Duration) {
 	const ends, forgets = 3 * time.Second, 2 * time.Second
 	switch {
 	case closed >= ends && s.is("lease ends 3 seconds after its connection was closed"),
+		closed >= 10*ends && s.is(endsUnconnected), silent >= time.Minute && s.is(endsSilent),
 		silent >= ends && s.is("lease ends 3 seconds after its client fell silent"):
 		s.dropOf(c)
 	case closed >= ends && s.is("reconnect after 3 seconds begins a new session"):

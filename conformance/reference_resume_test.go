@@ -134,7 +134,7 @@ func (s *server) resume(c *client, r backend.Request, sent time.Time) (token uin
 		shared = len(e.readers) > 0
 	}
 	if shared {
-		return s.resumeReader(key, e, r, now)
+		return s.resumeReader(key, e, c, r, now)
 	}
 	if !s.mayResume(e, r) {
 		return s.resumeRefused(key, e, c, r, now.Sub(sent) > 100*time.Millisecond)
@@ -210,7 +210,9 @@ func (s *server) resumeRefused(
 }
 
 // resumeReader is resume for a shared lease.
-func (s *server) resumeReader(key string, e *entry, r backend.Request, now time.Time) (token uint64, held bool) {
+func (s *server) resumeReader(
+	key string, e *entry, c *client, r backend.Request, now time.Time,
+) (token uint64, held bool) {
 	own := e.reader(r.Owner)
 	if s.is("resume finds the reader alone that came last") && own != nil && own != e.readers[len(e.readers)-1] {
 		own = nil
@@ -221,6 +223,7 @@ func (s *server) resumeReader(key string, e *entry, r backend.Request, now time.
 	if own == nil {
 		return s.resumesNoReader(key, e, r, now)
 	}
+	own.resumedBy = c
 	if r.TTL > time.Second && s.is("resume of a reader cuts its TTL to seconds") {
 		r.TTL = r.TTL.Truncate(time.Second)
 	}

@@ -23,6 +23,8 @@ type reader struct {
 	sibling bool // its client had another
 	renewed time.Time
 	timer   *time.Timer
+
+	resumedBy *client // the last client that resumed the lease
 }
 
 func (e *entry) readerIndex(owner string) int {

@@ -49,6 +49,8 @@ type server struct {
 	lastRestart time.Time
 
 	created, creating bool // for bugs of first opens
+
+	breaker atomic.Pointer[client] // whose Break is served, as a bug
 }
 
 type entry struct {
@@ -67,6 +69,7 @@ type entry struct {
 	parked        bool           // a waiter was parked, as a bug
 	left          bool           // a waiter has left the queue
 	expired       bool           // the last lease expired, rather than being released
+	evicted       bool           // the last lease was evicted
 	refusedAt     time.Time      // when an attempt last got refusedHolder
 	refusedHolder backend.Holder // the holder that refused attempts report for a while, as a bug
 	gaveUp        string         // the last owner that released the key
@@ -155,6 +158,7 @@ func (s *server) harness() conformance.Harness {
 				}
 				s.removeReaders(key, e)
 			} else if e != nil {
+				e.evicted = true
 				s.removeLocked(key, e, false)
 			}
 			return nil
@@ -283,7 +287,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	e.granted, e.cuts, e.restored = now, c.contact.cuts.Load(), false
 	e.resumedBy, e.clients, e.renewals, e.unsureResume = nil, 0, 0, false
 	e.tokenUntil, e.lastTTL = now.Add(2*r.TTL), r.TTL
-	e.leftNow, e.beforeRestart, e.inBatch = false, false, false
+	e.leftNow, e.beforeRestart, e.inBatch, e.evicted = false, false, false, false
 	e.again, e.heldBefore = e.heldBefore == c, c
 	s.grantedAfter(e, r, end)
 	s.keptWithLongest(e)
@@ -404,6 +408,7 @@ func (s *server) endLocked(key string, e *entry) {
 	if p.token != 0 {
 		e.token, g.token = p.token, p.token
 	}
+	s.recordsLocked(keepsWaited)
 	p.turn <- g
 }
 
@@ -411,7 +416,7 @@ func (s *server) endLocked(key string, e *entry) {
 func (s *server) armLocked(key string, e *entry) {
 	if len(e.queue) == 0 || len(e.readers) > 0 || s.is("expiry wakes nobody") || e.restored &&
 		s.is("lease that outlives a restart has no timer") || e.timer != nil &&
-		s.is("timer of the first TTL only") || s.noTimer(e) {
+		s.is("timer of the first TTL only") || s.noTimer(e) || s.expiresUnheard(key) {
 		return
 	}
 	if e.timer != nil {
@@ -588,7 +593,7 @@ func (s *server) oneIn(n int) bool {
 func (s *server) inspect(key string) backend.Holder {
 	h := s.holderOf(key)
 	if s.is("TTL over 10 s is cut, and Inspect returns none", "waiter's TTL is cut to seconds, and Inspect returns none",
-		"TTL is 30 seconds at most, and Inspect returns none") {
+		"TTL is 30 seconds at most, and Inspect returns none", "TTL is a minute at most, and Inspect returns none") {
 		h.TTL = 0
 	}
 	return h
@@ -619,6 +624,9 @@ func (s *server) holderOf(key string) backend.Holder {
 	}
 	if e.waited && s.is("Inspect returns no token of a lease that was waited for") {
 		h.Token = 0
+	}
+	if e.waited && s.is(inspectNoTTL) {
+		h.TTL = 0
 	}
 	if strings.Contains(h.Owner, "|") && s.is(inspectBar) {
 		h.Token++

@@ -12,6 +12,9 @@ const (
 	fewRemovals    = "of removals at once the client hears of 16"
 	siblingRemoval = "removal of a reader whose client reads the key already is reported by a renewal alone"
 	crowdTimer     = "release of a lease between others stops the timer of the one that ends last"
+
+	ownRemoval       = "removal by Break of its own client is reported by a renewal alone"
+	restartedRemoval = "removal after a restart is reported by a renewal alone"
 )
 
 // removalMutants are bugs of notifications of losses, where a client has several leases.
@@ -20,6 +23,8 @@ var removalMutants = []mutant{
 	{prefixRemoval, "RemovedHolderIsNotified"},
 	{fewRemovals, "RemovedHolderIsNotified"},
 	{siblingRemoval, "RemovedHolderIsNotified"},
+	{ownRemoval, "RemovedHolderIsNotified"},
+	{restartedRemoval, "RestartKeepsOddKeys"},
 }
 
 // reportsPrefixes reports the removal of the lease of key to the holders of keys that it begins with, as a bug.

@@ -11,8 +11,8 @@ var removedChecks = []Check{
 		Name: "RemovedHolderIsNotified",
 		Rule: "rule 6: where Guarantees.ReportsLoss says so, a holder whose lease somebody else removes is " +
 			"notified soon, by " +
-			"Lost and OnLost, however it got the lease and whether it renews or not, of whatever key, and however many " +
-			"leases are removed at once; holders of other leases are not",
+			"Lost and OnLost, however it got the lease and whether it renews or not, of whatever key, by whichever client " +
+			"Break was called, and however many leases are removed at once; holders of other leases are not",
 		Needs: []Need{needsReportsLoss},
 		run:   removedHolderIsNotified,
 	},
@@ -22,6 +22,8 @@ func removedHolderIsNotified(t *trial) {
 	removals := make(map[string]func(g *grant) error)
 	if b, ok := t.b.(backend.Breaker); ok {
 		removals["by Break"] = func(g *grant) error { return t.breaksLease(b, g) }
+		own := t.a.(backend.Breaker) // all holders are of this client
+		removals["by Break of its own client"] = func(g *grant) error { return t.breaksLease(own, g) }
 	}
 	if t.h.Evict != nil {
 		removals["by Harness.Evict"] = func(g *grant) error { return t.h.Evict(t.ctx, g.key) }

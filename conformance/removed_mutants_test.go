@@ -62,7 +62,8 @@ func (s *server) notifyClient(c *client, e *entry, broken bool) func() {
 		s.is("removal of a renewed lease is reported by a renewal alone") && !e.renewed.IsZero(),
 		s.is("removal of a lease renewed in a batch is reported by a renewal alone") && e.inBatch,
 		s.is("removal of a lease that was waited for is reported by a renewal alone") && e.waited,
-		s.is(secondRemoval) && e.again, c.missesRemoval():
+		s.is(secondRemoval) && e.again, c.missesRemoval(),
+		s.is(ownRemoval) && broken && s.breaker.Load() == c, s.is(restartedRemoval) && s.restarts > 0:
 		return func() {}
 	}
 	return func() {
@@ -105,7 +106,7 @@ func (s *server) notifyReader(r *reader, broken bool) func() {
 	if s.is("removal of a reader is reported by a renewal alone") || r.sibling && s.is(siblingRemoval) {
 		return func() {}
 	}
-	return s.notify(&entry{owner: r.owner, client: r.client}, broken)
+	return s.notify(&entry{owner: r.owner, client: r.client, resumedBy: r.resumedBy}, broken)
 }
 
 // removeLocked ends the lease of e, and notifies its holder.
@@ -122,7 +123,7 @@ func TestNotifiesLoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		run := regexp.MustCompile("^(RemovedHolderIsNotified|ReconnectedHolderIsNotified|" +
-			"BreakEndsOneLease|OnLostCallsWhateverEndsIt)$")
+			"BreakEndsOneLease|OnLostCallsWhateverEndsIt|RestartKeepsOddKeys)$")
 		results, err := conformance.Execute(t.Context(), newServer(notifiesLoss).harness(), conformance.Options{Run: run})
 		if err != nil {
 			t.Fatal(err)

@@ -12,8 +12,9 @@ import (
 var restartChecks = []Check{
 	{
 		Name: "RestartKeepsOddKeys",
-		Rule: "rules 1, 5, 7 and 8: a lease on a key of any bytes and length is after a restart of the store what it was: " +
-			"held, with its token, renewable and releasable, unless Guarantees.EarlyLoss says that it may be lost, which its " +
+		Rule: "rules 1, 5, 6, 7 and 8: a lease on a key of any bytes and length, shared or not, is after a restart of the " +
+			"store what it was: held, with its token, renewable and releasable, and ended by Break, of which its holder is " +
+			"notified where Guarantees.ReportsLoss says so, unless Guarantees.EarlyLoss says that it may be lost, which its " +
 			"next renewal reports",
 		Needs: []Need{needsRestart},
 		alone: true,
@@ -51,20 +52,30 @@ func (t *trial) oddest(most int) []string {
 
 func restartKeepsOddKeys(t *trial) {
 	keys := t.oddest(t.h.Many - 1)
+	exclusive := len(keys)
+	if t.g.Shared && t.h.Many > 4*exclusive { // as many keys again, for readers
+		for _, key := range keys[:exclusive] {
+			keys = append(keys, "R"+key[1:])
+		}
+	}
 	grants := make([]*grant, len(keys))
 	t.inTurns(len(keys), func(i int) {
-		grants[i] = t.acquire(t.client(i), keys[i], t.long())
+		get := t.acquire
+		if i >= exclusive {
+			get = t.read
+		}
+		grants[i] = get(t.client(i), keys[i], t.long())
 		if i%3 == 0 {
 			t.renew(grants[i], t.long())
 		}
 	})
 	t.h.Restart()
-	t.inTurns(len(keys), func(i int) { t.afterRestart(grants[i], t.client(i+1)) })
+	t.inTurns(len(keys), func(i int) { t.afterRestart(grants[i], t.client(i+1), i%2 == 1) })
 }
 
 // afterRestart fails unless g is unchanged, or properly lost if the store may lose it. other is a client that did not
-// acquire g.
-func (t *trial) afterRestart(g *grant, other backend.Backend) {
+// acquire g. It ends g, and the next lease of its key, by Break if broken is set and the store supports that.
+func (t *trial) afterRestart(g *grant, other backend.Backend, broken bool) {
 	on := "the key " + show(g.key)
 	late := time.Duration(0)
 	if t.countsAnew() { // a new leader spreads the expiries of many leases
@@ -77,11 +88,12 @@ func (t *trial) afterRestart(g *grant, other backend.Backend) {
 		if lister, ok := other.(backend.Lister); ok && !t.list(lister, g.key)[g.key] && g.live(time.Now()) {
 			t.breaksText(inspectRule, "List after a restart does not return %s", on)
 		}
+		t.becomesFreeAfterOutage(other, t.newKey())
+		first := g
 		if _, ok := other.(backend.Resumer); ok {
-			t.becomesFreeAfterOutage(other, t.newKey())
 			g = t.resume(other, g, t.long())
 		}
-		t.release(g)
+		t.endsAsBefore(other, g, first, broken, on)
 	case t.renewsOrLost(g, on):
 		t.describesLater(g, t.long(), late)
 		t.heldBy(g)
@@ -96,7 +108,24 @@ func (t *trial) afterRestart(g *grant, other backend.Backend) {
 		t.breaks(7, "%s: token %d was granted after %d and a restart", on, next.Token(), g.Token())
 	}
 	t.heldBy(next)
-	t.release(next)
+	t.endsAsBefore(g.client, next, next, broken, on)
+}
+
+// endsAsBefore ends g after a restart: by a Break of client b, if broken is set and b supports that, and otherwise by
+// its release. first is the lease that another client may have resumed as g.
+func (t *trial) endsAsBefore(b backend.Backend, g, first *grant, broken bool, on string) {
+	breaker, ok := b.(backend.Breaker)
+	if !ok || !broken {
+		t.release(g)
+		return
+	}
+	t.becomesFreeAfterOutage(b, t.newKey())
+	t.mustBreak(breaker, g)
+	for _, l := range []*grant{g, first} {
+		if t.g.ReportsLoss && !t.within(recovery, l.Lost()) {
+			t.breaks(6, "%s: Lost is open %v after Break, and a restart of the store before", on, recovery)
+		}
+	}
 }
 
 // renewsOrLost renews g once the store responds after an outage, and reports whether g is live.

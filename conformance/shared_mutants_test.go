@@ -146,6 +146,7 @@ var sharedMutants = []mutant{
 	{"HeldError names the reader that came first, who may have left", "InspectCountsReaders"},
 	{"list leaves out keys of readers", "ListReturnsSharedKeysOnce"},
 	{"list returns a key for each reader", "ListReturnsSharedKeysOnce"},
+	{pagesByReader, "ListReturnsSharedKeysOnce"},
 	{"reader gets the token of the last lease", "SharedTokens"},
 	{"token of a reader does not move the counter", "SharedTokens"},
 	{"tokens of readers are counted apart", "SharedTokens"},

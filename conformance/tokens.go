@@ -8,8 +8,9 @@ import (
 
 var tokenChecks = []Check{
 	{
-		Name:  "TokensIncrease",
-		Rule:  "rule 7: tokens strictly increase per key, across release and expiry and across clients; below 2^55",
+		Name: "TokensIncrease",
+		Rule: "rule 7: tokens strictly increase per key, across release and expiry and across clients; below 2^55; that of " +
+			"a lease never changes, not even with its end",
 		Needs: []Need{needsTokens},
 		run:   tokensIncrease,
 	},
@@ -58,6 +59,13 @@ func (s *tokens) next(g *grant, when string) {
 	}
 }
 
+// stays fails unless g, the lease that was granted last, has its token still.
+func (s *tokens) stays(g *grant, with string) {
+	if token := g.Token(); token != s.last {
+		s.t.fatalf("the token changed from %d to %d with %s", s.last, token, with)
+	}
+}
+
 func tokensIncrease(t *trial) {
 	t.inChunks(6, 2, func(n int) {
 		s, key := &tokens{t: t}, t.newKey()
@@ -67,16 +75,16 @@ func tokensIncrease(t *trial) {
 			s.next(g, "grant of a free key")
 			if i%4 == 3 && i/4 == n%3 { // one expiry for each key, because expiries take long
 				t.expire(g)
+				s.stays(g, "expiry")
 				time.Sleep(time.Until(g.after.Add(2 * t.g.Round(t.short())))) // sleeps: a counter may expire soon after the lease
 				g = t.acquire(client, key, t.long())
 				s.next(g, "grant after expiry")
 			}
 			t.renew(g, t.long())
 			t.refused(t.a, g)
-			if g.Token() != s.last {
-				t.fatalf("the token changed from %d to %d with renewal", s.last, g.Token())
-			}
+			s.stays(g, "renewal")
 			t.endsSomehow(g, i)
+			s.stays(g, "its end")
 		}
 	})
 }

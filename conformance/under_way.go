@@ -19,14 +19,20 @@ var underWayChecks = []Check{
 	},
 	{
 		Name: "CancelledReleaseUnderWay",
-		Rule: "Lease.Release whose context ends while its request is under way, and is then lost, still frees the key " +
-			"long before the TTL",
+		Rule: "Lease.Release whose context ends while its request is under way, and is then lost, or while its client " +
+			"cannot connect, still frees the key long before the TTL",
 		Needs: []Need{needsLinked},
 		run:   cancelledReleaseUnderWay,
 	},
 }
 
 func cancelledReleaseUnderWay(t *trial) {
+	blocks := []func(Link){func(l Link) { l.Drop(ToStore) }, Link.Refuse}
+	t.inChunks(len(blocks), 1, func(i int) { t.releasesCutOff(blocks[i]) })
+}
+
+// releasesCutOff releases a lease of a client whose link block has cut off for a moment.
+func (t *trial) releasesCutOff(block func(Link)) {
 	const (
 		bound    = 15 * time.Second // as in FrozenReleaseIsBounded
 		patience = 100 * time.Millisecond
@@ -34,16 +40,16 @@ func cancelledReleaseUnderWay(t *trial) {
 	c, link := t.linked()
 	t.usable(c)
 	g := t.acquire(c, t.newKey(), t.long())
-	link.Drop(ToStore)
+	block(link)
 	ctx, cancel := context.WithTimeout(t.ctx, patience)
 	defer cancel()
 	release := t.call(func() error { return g.Release(ctx) })
 	time.Sleep(2 * patience)
 	link.Heal() // breaks the connection that has lost the request
-	if err := release.ends(t, bound, "Release whose request was lost"); t.excused(g, err) {
+	if err := release.ends(t, bound, "Release by a client that was cut off"); t.excused(g, err) {
 		return
 	}
-	t.becomesFree(t.b, g.key, recovery, "after a Release whose context ended while its request was under way")
+	t.becomesFree(t.b, g.key, recovery, "after a Release whose context ended while its client was cut off")
 }
 
 // A method is a call that is made with a context that ends.

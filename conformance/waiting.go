@@ -17,7 +17,8 @@ var waitingChecks = []Check{
 	},
 	{
 		Name: "WaiterGetsExpiredKey",
-		Rule: "rules 3 and 9: a waiter gets the key of a dead holder after its TTL and Guarantees.MaxLate, and not before",
+		Rule: "rules 3 and 9: a waiter gets the key of a dead holder after its TTL and Guarantees.MaxLate, and not before, " +
+			"whatever the bytes and length of the key",
 		run:  waiterGetsExpiredKey,
 	},
 	{
@@ -74,8 +75,9 @@ func waiterGetsReleasedKey(t *trial) {
 }
 
 func waiterGetsExpiredKey(t *trial) {
-	t.inChunks(8, 2, func(i int) {
-		client, key := t.a, t.newKey()
+	ends := []string{"", "/ \t\r\n\x00\xff%41{*}\\'\"", "", strings.Repeat("k", backend.MaxKeyLen/2)}
+	t.inChunks(2*len(ends), 2, func(i int) {
+		client, key := t.a, t.newKey()+ends[i/2]
 		if i%2 == 0 {
 			client = t.b
 		}
