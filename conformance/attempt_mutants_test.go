@@ -17,6 +17,7 @@ const (
 	opensFail      = "open that meets the first one fails"
 	opensEmptied   = "opens that meet when the store was emptied create a store each"
 	copiesAttempt  = "copy of an attempt on a dead connection counts when it comes late"
+	copiesWait     = "copy of an attempt that waits on a dead connection counts when it comes late"
 	readerProlongs = "refused attempt of a reader prolongs the writer's lease"
 	readerReplaces = "refused attempt of a reader replaces the writer's TTL"
 	listProlongs   = "list prolongs the leases that it returns"
@@ -32,6 +33,7 @@ var attemptMutants = []mutant{
 	{opensFail, "ClientsShareStore"},
 	{opensEmptied, "EmptiedStoreServes"},
 	{copiesAttempt, "StrandedRequestChangesNothing"},
+	{copiesWait, "StrandedRequestChangesNothing"},
 	{readerProlongs, "RefusedAttemptsProlongNothing"},
 	{readerReplaces, "RefusedAttemptChangesNothing"},
 	{listProlongs, "RefusedAttemptsProlongNothing"},
@@ -83,8 +85,8 @@ func (c *client) repeatsRefused(r backend.Request, n int) bool {
 
 // sendsAgain reports whether an attempt that failed with err is sent again, as a bug. n is how often it was sent.
 func (c *client) sendsAgain(ctx context.Context, r backend.Request, err error, n int) bool {
-	return err != nil && n == 1 && !r.Wait && c.wire != nil && ctx.Err() == nil && !errors.Is(err, errRefused) &&
-		c.is(copiesAttempt)
+	return err != nil && n == 1 && c.wire != nil && ctx.Err() == nil && !errors.Is(err, errRefused) &&
+		(!r.Wait && c.is(copiesAttempt) || r.Wait && c.is(copiesWait))
 }
 
 // opensOddly opens a client with a bug of first opens, if the server has one.

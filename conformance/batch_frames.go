@@ -15,9 +15,8 @@ import (
 var batchFrameChecks = []Check{
 	{
 		Name: "BatchFindsLossesAnywhere",
-		Rule: "rule 5: RenewBatch returns ErrLost for exactly the leases that the store has dropped, wherever they are in " +
-			"a batch of a " +
-			"thousand, and renews all others",
+		Rule: "rule 5: RenewBatch returns ErrLost for exactly the leases that the store has dropped, shared or not, " +
+			"wherever they are in a batch of a thousand, and renews all others",
 		Needs: []Need{needsEvict},
 		run:   batchFindsLossesAnywhere,
 	},
@@ -46,11 +45,16 @@ func (t *trial) batchSize(requestsEach int) int {
 }
 
 // acquireMany acquires up to n fresh keys by client c: as many as it can within batchBudget, but at least leastOfBatch.
+// If the store has shared leases, every third one is shared.
 func (t *trial) acquireMany(c backend.Backend, n int, ttl time.Duration) []*grant {
 	grants, end := make([]*grant, n), time.Now().Add(batchBudget)
 	t.inTurns(n, func(i int) {
+		get := t.acquire
+		if t.g.Shared && i%3 == 2 {
+			get = t.read
+		}
 		if i < leastOfBatch || time.Now().Before(end) {
-			grants[i] = t.acquire(c, t.newKey(), ttl)
+			grants[i] = get(c, t.newKey(), ttl)
 		}
 	})
 	return slices.DeleteFunc(grants, func(g *grant) bool { return g == nil })

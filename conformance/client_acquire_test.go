@@ -195,9 +195,11 @@ func (c *client) requestKey(ctx context.Context, r backend.Request) (answer, err
 		if served.refused = c.server.refusal(r.Key, "attempt"); served.refused == nil {
 			served.granted, served.place, served.holder = c.server.acquire(c, c.cutByContext(ctx, r))
 		}
+		c.reads(served)
 	}); err != nil {
 		return a, err
 	}
+	served = c.nextAnswer(served)
 	a.granted, a.place, a.holder, a.refused = served.granted, served.place, served.holder, served.refused
 	return a, nil
 }

@@ -58,6 +58,7 @@ type client struct {
 	dialling context.Context // of the first of the dials under way, as a bug; guarded by mu
 
 	listener listener
+	shifted  shifted
 }
 
 const requestTimeout = 5 * time.Second
@@ -220,6 +221,9 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 			}
 			if lives[i].Shared() && c.is("batch renews at most 16 readers of a key") &&
 				sharers(lives[:i], lives[i].Key()) >= 16 {
+				return ttl, nil
+			}
+			if c.skipsReader(lives[:i], lives[i]) {
 				return ttl, nil
 			}
 			if c.server.renewOfBatch(lives[i].Key(), lives[i].Owner()) {

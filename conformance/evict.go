@@ -33,8 +33,9 @@ var evictChecks = []Check{
 		run:   evictedBatchSparesNewHolder,
 	},
 	{
-		Name:  "EvictedKeyWakesWaiter",
-		Rule:  "rule 9: wake-ups are hints: a waiter gets a key that became free without a message",
+		Name: "EvictedKeyWakesWaiter",
+		Rule: "rules 7 and 9: wake-ups are hints: a waiter gets a key that became free without a message, with a higher " +
+			"token than the lease that was dropped",
 		Needs: []Need{needsEvict},
 		run:   evictedKeyWakesWaiter,
 	},
@@ -150,6 +151,10 @@ func evictedKeyWakesWaiter(t *trial) {
 		next := w.granted(t, t.g.Round(ttl)+t.handOff(), "after the store dropped the lease")
 		for _, g := range holders {
 			t.wantLost("Release of a lease that the store had dropped", func() error { return g.Release(t.ctx) })
+			if t.g.Fencing > backend.FencingNone && next.Token() <= g.Token() {
+				t.breaks(7, "token %d was granted to a waiter after %d, of a lease that the store had dropped", next.Token(),
+					g.Token())
+			}
 		}
 		t.heldBy(next)
 		t.release(next)

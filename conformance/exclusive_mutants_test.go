@@ -60,7 +60,8 @@ func (s *server) forgetsTokens() bool {
 	return s.is("token is forgotten with a broken lease that nobody waits for", "token is forgotten after twice the TTL",
 		"token is forgotten when a waiter leaves", "token is forgotten when a resumed lease is released",
 		"token is forgotten when a key has been free for 20 seconds",
-		"token is forgotten when a key has been free for a minute", "lease of the key tokens ends all tokens")
+		"token is forgotten when a key has been free for a minute", "lease of the key tokens ends all tokens",
+		evictForgets)
 }
 
 // forgetsToken forgets the token of key, if the server has the bug.

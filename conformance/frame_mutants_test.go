@@ -48,7 +48,7 @@ func (c *client) renewFrames(
 		}
 		err := c.do(ctx, func() {
 			for k := range answers {
-				if l := lives[from+k]; !c.server.renew(l.Key(), l.Owner(), c, ttls[from+k]) {
+				if !c.renewed(lives[from+k], ttls[from+k]) {
 					answers[k] = backend.ErrLost
 				}
 			}

@@ -91,6 +91,9 @@ func (c *client) inspectOddly(ctx context.Context, key string) (backend.Holder, 
 
 // askHolder makes the request of an Inspect.
 func (c *client) askHolder(ctx context.Context, key string) (backend.Holder, error) {
+	if c.is(inspectShifts) {
+		return c.nextHolder(ctx, key)
+	}
 	var found backend.Holder // a late reply may still write to it
 	if err := c.do(ctx, func() { found = c.server.inspect(key) }); err != nil {
 		return backend.Holder{}, err

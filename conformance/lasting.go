@@ -221,12 +221,13 @@ func (e *endings) refused(worker int) int {
 	return endingGroup
 }
 
-// waited queues waiters, each of which is granted the key and releases it.
+// waited queues waiters, shared or not, each of which is granted the key and releases it.
 func (e *endings) waited(worker int) int {
 	key, release := e.busy(worker)
+	shared := e.shared(worker)
 	var waits sync.WaitGroup
 	for range endingGroup {
-		r := backend.Request{Key: key, Owner: e.owner(worker), TTL: e.long(), Wait: true}
+		r := backend.Request{Key: key, Owner: e.owner(worker), TTL: e.long(), Wait: true, Shared: shared}
 		waits.Go(func() {
 			if l, err := e.a.Acquire(e.ctx, r); err == nil { // other checks test the result
 				_ = l.Release(e.ctx)

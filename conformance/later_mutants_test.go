@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -28,6 +29,12 @@ const (
 	oddExpiry        = "expiry wakes nobody who waits for a key with a NUL"
 	longExpiry       = "expiry wakes nobody who waits for a key over 255 bytes"
 	releasesOnce     = "release that could not connect is not repeated"
+	batchFewReaders  = "batch renews 200 readers at most"
+	heldErrorCuts    = "HeldError cuts owners at 64 bytes"
+	evictForgets     = "token is forgotten with an evicted lease that others wait for"
+	keepsParked      = "store keeps a record of each reader that has waited"
+	inspectShifts    = "Inspect returns the answer to one that was cancelled"
+	attemptShifts    = "attempt gets the answer to one that was cancelled"
 )
 
 // laterMutants are bugs that show only later: when a client was closed, or was away for long, when the store has
@@ -50,6 +57,12 @@ var laterMutants = []mutant{
 	{oddExpiry, "WaiterGetsExpiredKey"},
 	{longExpiry, "WaiterGetsExpiredKey"},
 	{releasesOnce, "CancelledReleaseUnderWay"},
+	{batchFewReaders, "BatchFindsLossesAnywhere"},
+	{heldErrorCuts, "ExtremesAreAccepted"},
+	{evictForgets, "EvictedKeyWakesWaiter"},
+	{keepsParked, "StoreForgetsEndedLeases"},
+	{inspectShifts, "CancelledUnderWay"},
+	{attemptShifts, "CancelledUnderWay"},
 }
 
 // listByLease returns the held keys that begin with prefix, as a bug: it reads them in pages of leases, and returns a
@@ -103,4 +116,62 @@ func (c *client) cutByContext(ctx context.Context, r backend.Request) backend.Re
 		r.TTL = max(shortest, min(r.TTL, time.Until(end)))
 	}
 	return r
+}
+
+// skipsReader reports whether a batch renews nothing of l, because of the leases before it, as a bug.
+func (c *client) skipsReader(before []*kit.Life, l *kit.Life) bool {
+	const most = 200
+	if !l.Shared() || !c.is(batchFewReaders) {
+		return false
+	}
+	readers := 0
+	for _, other := range before {
+		if other.Shared() {
+			readers++
+		}
+	}
+	return readers >= most
+}
+
+// A shifted has the answers that a client has not read, as a bug: a call gets the oldest, which may be that to a call
+// that was cancelled. client.mu guards it.
+type shifted struct {
+	holders []backend.Holder
+	answers []answer
+}
+
+// nextHolder is askHolder for a client that takes the oldest answer, as a bug.
+func (c *client) nextHolder(ctx context.Context, key string) (h backend.Holder, err error) {
+	if err := c.do(ctx, func() {
+		found := c.server.inspect(key)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.shifted.holders = append(c.shifted.holders, found)
+	}); err != nil {
+		return h, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h, c.shifted.holders = c.shifted.holders[0], c.shifted.holders[1:]
+	return h, nil
+}
+
+// reads records the answer to an attempt, for a client that takes the oldest answer, as a bug.
+func (c *client) reads(a answer) {
+	if c.is(attemptShifts) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.shifted.answers = append(c.shifted.answers, a)
+	}
+}
+
+// nextAnswer returns the answer to an attempt: a, or the oldest, as a bug.
+func (c *client) nextAnswer(a answer) answer {
+	if !c.is(attemptShifts) {
+		return a
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, c.shifted.answers = c.shifted.answers[0], c.shifted.answers[1:]
+	return a
 }

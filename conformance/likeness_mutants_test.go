@@ -133,6 +133,8 @@ func (s *server) heldBy(e *entry, now time.Time) backend.Holder {
 		h.TTL = e.lastTTL
 	case s.is(heldErrorCounts):
 		h.Waiters++
+	case s.is(heldErrorCuts):
+		h.Owner = h.Owner[:min(len(h.Owner), 64)]
 	case n == 0:
 	case s.is("HeldError names the first waiter"):
 		h.Owner = e.queue[0].Owner

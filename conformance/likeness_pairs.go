@@ -70,6 +70,7 @@ func (t *trial) servesOwner(owner string, shared bool) {
 		held = t.acquireAs(t.a, key, owner)
 	}
 	t.describes(held, t.long())
+	t.refusedBy(t.b, held, 0)
 	leaves := t.waitAs(t.b, key, "l"+rest)
 	t.arrived(key, 1)
 	leaves.cancelAndFail(t)

@@ -14,6 +14,7 @@ import (
 func (s *server) parked(key string, e *entry, beside bool) {
 	r := e.readers[len(e.readers)-1]
 	r.parked, r.beside = true, beside
+	s.recordsLocked(keepsParked)
 	if beside && s.is("reader that enters as a writer leaves never ends") {
 		s.extendReader(key, e, r, time.Now().Add(noExpiry))
 	}

@@ -158,7 +158,9 @@ func (s *server) harness() conformance.Harness {
 				}
 				s.removeReaders(key, e)
 			} else if e != nil {
-				e.evicted = true
+				if e.evicted = true; len(e.queue) > 0 {
+					s.forgetsToken(evictForgets, s.name(key))
+				}
 				s.removeLocked(key, e, false)
 			}
 			return nil

@@ -7,12 +7,12 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// strandedAttempts makes attempts whose request is stuck on a dead connection. A client may send the request again,
-// by a new connection, and be granted the key. The copy on the dead connection then reaches the store late: after a
-// renewal for longer, which it must not undo, or just after the release.
+// strandedAttempts makes attempts, some of which may wait, whose request is stuck on a dead connection. A client may
+// send the request again, by a new connection, and be granted the key. The copy on the dead connection then reaches the
+// store late: after a renewal for longer, which it must not undo, or just after the release.
 func (t *trial) strandedAttempts() {
 	modes := t.modes()
-	t.inChunks(2*len(modes), 2, func(i int) {
+	t.inChunks(4*len(modes), 2, func(i int) {
 		c, link := t.strandable()
 		key := t.newKey()
 		link.Hold(ToStore)
@@ -20,7 +20,8 @@ func (t *trial) strandedAttempts() {
 		defer cancel()
 		var g *grant
 		attempt := t.call(func() (err error) {
-			r := backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Shared: modes[i/2]}
+			r := backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Wait: i/2%2 == 1,
+				Shared: modes[i/4]}
 			g, err = t.request(ctx, c, r)
 			return err
 		})

@@ -12,8 +12,7 @@ var underWayChecks = []Check{
 	{
 		Name: "CancelledUnderWay",
 		Rule: "rule 4: a call whose request is under way returns promptly when its context is cancelled, not only at its " +
-			"deadline, with " +
-			"context.Canceled; nothing stays behind",
+			"deadline, with context.Canceled; nothing stays behind, and its answer is never taken for that of a later call",
 		Needs: []Need{needsLinked},
 		run:   cancelledUnderWay,
 	},
@@ -124,5 +123,22 @@ func cancelledUnderWay(t *trial) {
 		for _, key := range keys {
 			t.becomesFree(t.b, key, recovery, "after an attempt that was cancelled while its request was under way")
 		}
+		t.getsOwnAnswers(c)
+	}
+}
+
+// getsOwnAnswers fails if client c takes the answer to one request for that to another.
+func (t *trial) getsOwnAnswers(c backend.Backend) {
+	for range 2 {
+		g := t.acquire(t.a, t.newKey(), t.long())
+		if h := t.inspectBy(c, g.key); h.Owner != g.owner {
+			t.breaksText(inspectRule, "Inspect by a client whose earlier calls were cancelled says that %q holds a key, want %q",
+				h.Owner, g.owner)
+		}
+		t.refused(c, g)
+		own := t.acquire(c, t.newKey(), t.long())
+		t.describes(own, t.long())
+		t.release(own)
+		t.release(g)
 	}
 }
