@@ -35,6 +35,9 @@ const (
 	keepsParked      = "store keeps a record of each reader that has waited"
 	inspectShifts    = "Inspect returns the answer to one that was cancelled"
 	attemptShifts    = "attempt gets the answer to one that was cancelled"
+	readerBreakPolls = "break of the last reader wakes the next waiter by a timer"
+	renewedPolls     = "release of a renewed lease wakes the next waiter by a timer"
+	readersLate      = "expiry of a writer wakes waiting readers 3 seconds late"
 )
 
 // laterMutants are bugs that show only later: when a client was closed, or was away for long, when the store has
@@ -63,6 +66,8 @@ var laterMutants = []mutant{
 	{keepsParked, "StoreForgetsEndedLeases"},
 	{inspectShifts, "CancelledUnderWay"},
 	{attemptShifts, "CancelledUnderWay"},
+	{renewedPolls, "PushIsPrompt"},
+	{readersLate, "WaiterIsNotLate"},
 }
 
 // listByLease returns the held keys that begin with prefix, as a bug: it reads them in pages of leases, and returns a

@@ -28,6 +28,7 @@ const (
 	waitLosesLate    = "Lost of a lease that was waited for closes 3 seconds late"
 	resumeLosesLate  = "Lost of a resumed lease closes 3 seconds late"
 	lostNoToken      = "token of a lost lease is 0"
+	renewsLost       = "renewal between the deadline and the expiry succeeds"
 )
 
 // lifeMutants are bugs of timers, callbacks and goroutines of one lease.
@@ -46,6 +47,7 @@ var lifeMutants = []mutant{
 	{waitLosesLate, "LeasesAreAlike"},
 	{resumeLosesLate, "LeasesAreAlike"},
 	{lostNoToken, "TokensIncrease"},
+	{renewsLost, "RenewAfterExpiry"},
 }
 
 // An oddLife is a lease with one of lifeMutants, or with readersOldTimer. It has a Lost channel of its own.
@@ -107,13 +109,19 @@ func (o *oddLife) Lost() <-chan struct{} {
 	return o.lost
 }
 
-func (o *oddLife) Token() uint64 {
+// isLost reports whether Lost is closed.
+func (o *oddLife) isLost() bool {
 	select {
 	case <-o.lost:
-		if o.is(lostNoToken) {
-			return 0
-		}
+		return true
 	default:
+		return false
+	}
+}
+
+func (o *oddLife) Token() uint64 {
+	if o.isLost() && o.is(lostNoToken) {
+		return 0
 	}
 	return o.Life.Token()
 }
@@ -143,6 +151,10 @@ func (o *oddLife) watches() {
 
 func (o *oddLife) Renew(ctx context.Context, ttl time.Duration) error {
 	old, begun, before := o.Deadline(), time.Now(), o.released.Load()
+	if o.isLost() && o.is(renewsLost) {
+		_, err := requests{o.c}.RenewLease(ctx, o.Life, ttl)
+		return err
+	}
 	err := o.Life.Renew(ctx, ttl)
 	if err == nil {
 		o.forgetsTimer()

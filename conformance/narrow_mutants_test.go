@@ -109,6 +109,9 @@ func (s *server) lateNarrowly(e *entry) time.Duration {
 		s.is("expiry wakes a waiter of the holder's client 3 seconds late") {
 		return 3 * time.Second
 	}
+	if len(e.queue) > 0 && e.queue[0].Shared && s.is(readersLate) {
+		return 3 * time.Second
+	}
 	return 0
 }
 

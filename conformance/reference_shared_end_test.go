@@ -182,6 +182,9 @@ func (s *server) breakReader(key string, e *entry, owner string) bool {
 		s.recordsLocked("store keeps a record of each broken reader")
 		s.forgetsToken("tokens are forgotten with a broken reader", key)
 		notifyHolder := s.notifyReader(e.readers[i], true)
+		if len(e.readers) == 1 && len(e.queue) > 0 && s.is(readerBreakPolls) {
+			e.queue[0].silenced = true
+		}
 		s.removeReader(key, e, i)
 		notifyHolder()
 	}

@@ -526,6 +526,9 @@ func (s *server) release(key, owner string) bool {
 		if e.resumedBy != nil && len(e.queue) == 0 {
 			s.forgetsToken("token is forgotten when a resumed lease is released", key)
 		}
+		if len(e.queue) > 0 && !e.renewed.IsZero() && s.is(renewedPolls) {
+			e.queue[0].silenced = true
+		}
 		e.released, e.expired, e.gaveUp = time.Now(), false, owner
 		s.endLocked(key, e)
 		return true

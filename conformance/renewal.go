@@ -22,7 +22,7 @@ var renewalChecks = []Check{
 	},
 	{
 		Name: "RenewAfterExpiry",
-		Rule: "rule 5: Renew never revives: after expiry it is ErrLost, even if the key is free",
+		Rule: "rule 5: Renew never revives: after the deadline it is ErrLost, and after expiry too, even if the key is free",
 		run:  renewAfterExpiry,
 	},
 	{
@@ -93,6 +93,7 @@ func renewShortens(t *trial) {
 }
 
 func renewAfterExpiry(t *trial) {
+	t.renewsLost()
 	g := t.acquire(t.a, t.key, t.short())
 	t.expire(g)
 	for range 2 {
@@ -108,6 +109,21 @@ func renewAfterExpiry(t *trial) {
 	t.free(t.b, t.key, "after Renew of an expired lease")
 	t.isLost(g.Renew(t.ctx, t.long()), "Renew after expiry and another holder")
 	t.free(t.b, t.key, "after Renew of an expired lease")
+}
+
+// renewsLost renews leases as soon as Lost is closed: the store keeps the key for a little longer.
+func (t *trial) renewsLost() {
+	t.eachRenewal(1, func(_ int, way renewal) {
+		g := t.acquire(t.a, t.newKey(), 4*t.short())
+		if !t.within(t.g.Round(g.ttl)+soon, g.Lost()) {
+			t.breaks(6, "Lost is not closed %v after the deadline", time.Since(g.Deadline()))
+		}
+		t.isLost(way.renew(t.ctx, g, t.long()), way.what+" when Lost is closed")
+		if g.Deadline().After(time.Now()) {
+			t.fatalf("%s when Lost is closed has moved the deadline into the future", way.what)
+		}
+		t.becomesFree(t.b, g.key, t.g.Round(g.ttl)+t.handOff(), "after "+way.what+" when Lost is closed")
+	})
 }
 
 // staysFree fails unless Inspect reports that key is free.

@@ -147,6 +147,7 @@ var sharedMutants = []mutant{
 	{"list leaves out keys of readers", "ListReturnsSharedKeysOnce"},
 	{"list returns a key for each reader", "ListReturnsSharedKeysOnce"},
 	{pagesByReader, "ListReturnsSharedKeysOnce"},
+	{readerBreakPolls, "SharedPushIsPrompt"},
 	{"reader gets the token of the last lease", "SharedTokens"},
 	{"token of a reader does not move the counter", "SharedTokens"},
 	{"tokens of readers are counted apart", "SharedTokens"},

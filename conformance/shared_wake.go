@@ -24,8 +24,8 @@ var sharedWakeChecks = []Check{
 	},
 	{
 		Name: "SharedPushIsPrompt",
-		Rule: "Guarantees.Wake: where it is WakePush, a release wakes readers and writers, and a writer that leaves " +
-			"wakes readers behind it",
+		Rule: "Guarantees.Wake: where it is WakePush, a release wakes readers and writers, and so does a Break; a writer " +
+			"that leaves wakes readers behind it",
 		Needs: []Need{needsPush},
 		run:   sharedPushIsPrompt,
 	},
@@ -132,8 +132,8 @@ func sharedNoLostWakeUp(t *trial) {
 
 // sharedPushes are the kinds of waiters whose wake-ups sharedPushIsPrompt measures.
 type sharedPushes struct {
-	writer, reversed, again *pushedWaiters // writers
-	readers, first, freed   *pushedWaiters
+	writer, reversed, again, broken *pushedWaiters // writers
+	readers, first, freed           *pushedWaiters
 }
 
 // sharedPushIsPrompt measures how soon waiters learn that they may have the key. As in pushIsPrompt, a busy machine
@@ -148,6 +148,7 @@ func sharedPushIsPrompt(t *trial) {
 		readers:  &pushedWaiters{who: "the last of three readers behind a writer that had waited"},
 		first:    &pushedWaiters{who: "the last of two readers behind a writer"},
 		freed:    &pushedWaiters{who: "the last of two readers behind a writer that leaves"},
+		broken:   &pushedWaiters{who: "a writer behind a reader whose lease is broken"},
 	}
 	for chance := 1; ; chance++ {
 		t.inChunks(keys, 6, func(i int) {
@@ -164,7 +165,7 @@ func sharedPushIsPrompt(t *trial) {
 				}
 			})
 		})
-		late := slices.DeleteFunc([]*pushedWaiters{p.writer, p.reversed, p.again, p.readers, p.first, p.freed},
+		late := slices.DeleteFunc([]*pushedWaiters{p.writer, p.reversed, p.again, p.broken, p.readers, p.first, p.freed},
 			(*pushedWaiters).prompt)
 		if len(late) == 0 {
 			return
@@ -215,8 +216,8 @@ func (t *trial) pushesShared(b backend.Backend, spread func() time.Duration, p s
 	t.release(last.grant)
 }
 
-// pushesFirst measures how soon readers behind a writer, and then a writer behind readers, learn that they may have the
-// key.
+// pushesFirst measures how soon readers behind a writer, then a writer behind readers, and a writer behind a reader
+// whose lease is broken, learn that they may have the key.
 func (t *trial) pushesFirst(b backend.Backend, spread func() time.Duration, p sharedPushes) {
 	held := t.acquire(t.a, t.newKey(), t.long())
 	asked := held.after.Sub(held.before)
@@ -235,6 +236,17 @@ func (t *trial) pushesFirst(b backend.Backend, spread func() time.Duration, p sh
 	time.Sleep(pushedAfter)
 	t.release(readers[1])
 	p.reversed.add(t, []*waiting{w}, asked)
+	t.release(w.grant)
+	breaker, ok := t.a.(backend.Breaker)
+	if !ok {
+		return
+	}
+	reader := t.read(t.a, t.newKey(), t.long())
+	w = t.wait(b, reader.key, t.long())
+	t.arrived(w.key, 1)
+	time.Sleep(spread())
+	t.mustBreak(breaker, reader)
+	p.broken.add(t, []*waiting{w}, asked)
 	t.release(w.grant)
 }
 

@@ -105,6 +105,13 @@ func waiterIsNotLate(t *trial) {
 			l.add("a holder that died as the waiter came", t.lateness(g, w, answered))
 		},
 	}
+	if t.g.Shared {
+		holders = append(holders, func(i int) {
+			g := t.acquire(t.a, t.newKey(), t.short())
+			w := t.waitToRead(t.client(i), g.key, t.long())
+			l.add("a writer that died while a reader waited", t.lateness(g, w, g.after))
+		})
+	}
 	t.inChunks(each*len(holders), 2, func(i int) { holders[i/each](i % each) })
 	const most = time.Second
 	for how, times := range l.times {

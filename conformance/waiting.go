@@ -119,8 +119,9 @@ func pushIsPrompt(t *trial) {
 	again := &pushedWaiters{who: "a waiter for a key whose holder was broken before"}
 	left := &pushedWaiters{who: "a waiter whose client has given up other waits"}
 	behindBroken := &pushedWaiters{who: "a waiter whose holder is broken"}
+	behindRenewed := &pushedWaiters{who: "a waiter whose holder has renewed its lease"}
 	for chance := 1; ; chance++ {
-		t.inChunks(keys+longRounds+5, 5, func(i int) {
+		t.inChunks(keys+longRounds+6, 5, func(i int) {
 			key := t.newKey()
 			places := []*pushedWaiters{first, behind}
 			switch i - keys {
@@ -146,13 +147,18 @@ func pushIsPrompt(t *trial) {
 					t.pushesAfterBreak(key, behindBroken)
 				}
 				return
+			case longRounds + 5:
+				for round := range rounds {
+					t.pushesAfterRenewal(key, round, behindRenewed)
+				}
+				return
 			}
 			for range rounds {
 				t.pushes(key, pushedAfter, places...)
 			}
 		})
-		late := slices.DeleteFunc([]*pushedWaiters{first, behind, patient, far, odd, long, again, left, behindBroken},
-			(*pushedWaiters).prompt)
+		late := slices.DeleteFunc([]*pushedWaiters{first, behind, patient, far, odd, long, again, left, behindBroken,
+			behindRenewed}, (*pushedWaiters).prompt)
 		if len(late) == 0 {
 			return
 		}
@@ -195,6 +201,20 @@ func (t *trial) pushesAfterBreak(key string, place *pushedWaiters) {
 	t.arrived(key, 1)
 	time.Sleep(pushedAfter + rand.N(pushedAfter))
 	t.mustBreak(breaker, g)
+	place.add(t, []*waiting{w}, g.after.Sub(g.before))
+	t.release(w.grant)
+}
+
+// pushesAfterRenewal measures like pushes how soon a waiter learns of the release of a lease that was renewed, alone or
+// in a batch, while it waited.
+func (t *trial) pushesAfterRenewal(key string, round int, place *pushedWaiters) {
+	g := t.acquire(t.a, key, t.long())
+	w := t.wait(t.b, key, t.long())
+	t.arrived(key, 1)
+	ways := t.renewals()
+	t.renewBy(g, t.long(), func() error { return ways[round%len(ways)].renew(t.ctx, g, t.long()) })
+	time.Sleep(pushedAfter + rand.N(pushedAfter))
+	t.release(g)
 	place.add(t, []*waiting{w}, g.after.Sub(g.before))
 	t.release(w.grant)
 }
