@@ -161,6 +161,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 			time.AfterFunc(r.TTL/4, func() { c.leave(r) })
 			continue
 		}
+		c.watchesWaited(r)
 		return life, err
 	}
 }

@@ -19,7 +19,7 @@ var goroutineChecks = []Check{
 	},
 	{
 		Name: "LeasesCostNoGoroutines",
-		Rule: "rule 10: held leases cost O(1) goroutines per process",
+		Rule: "rule 10: held leases cost O(1) goroutines per process, also those that were waited for",
 		run:  leasesCostNoGoroutines,
 	},
 	{
@@ -154,6 +154,11 @@ func leasesCostNoGoroutines(t *trial) {
 		t.skipf("too few leases (Harness.Many) to measure")
 	}
 	t.waitForGoroutines(before+most, fmt.Sprintf("%d more leases held", n))
+	for i := range 2 * most { // make room
+		t.release(grants[i])
+	}
+	t.inTurns(2*most, func(i int) { grants[i] = t.waitedFor(t.long()) })
+	t.waitForGoroutines(before+most, fmt.Sprintf("%d more leases held, of which %d were waited for", n, 2*most))
 	for _, g := range grants {
 		_ = g.Lost()
 		if notifier, ok := g.Lease.(backend.LossNotifier); ok {

@@ -38,6 +38,7 @@ const (
 	readerBreakPolls = "break of the last reader wakes the next waiter by a timer"
 	renewedPolls     = "release of a renewed lease wakes the next waiter by a timer"
 	readersLate      = "expiry of a writer wakes waiting readers 3 seconds late"
+	waitedWatches    = "goroutine for each lease that was waited for"
 )
 
 // laterMutants are bugs that show only later: when a client was closed, or was away for long, when the store has
@@ -68,6 +69,7 @@ var laterMutants = []mutant{
 	{attemptShifts, "CancelledUnderWay"},
 	{renewedPolls, "PushIsPrompt"},
 	{readersLate, "WaiterIsNotLate"},
+	{waitedWatches, "LeasesCostNoGoroutines"},
 }
 
 // listByLease returns the held keys that begin with prefix, as a bug: it reads them in pages of leases, and returns a
@@ -121,6 +123,18 @@ func (c *client) cutByContext(ctx context.Context, r backend.Request) backend.Re
 		r.TTL = max(shortest, min(r.TTL, time.Until(end)))
 	}
 	return r
+}
+
+// watchesWaited starts a goroutine that lives as long as the lease of r, which was waited for, as a bug.
+func (c *client) watchesWaited(r backend.Request) {
+	if !c.is(waitedWatches) {
+		return
+	}
+	go func() {
+		for !c.leases.Closed() && c.server.inspect(r.Key).Owner == r.Owner {
+			time.Sleep(50 * time.Millisecond) // sleeps: before it looks again
+		}
+	}()
 }
 
 // skipsReader reports whether a batch renews nothing of l, because of the leases before it, as a bug.
