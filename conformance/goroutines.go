@@ -154,21 +154,22 @@ func leasesCostNoGoroutines(t *trial) {
 		t.skipf("too few leases (Harness.Many) to measure")
 	}
 	t.waitForGoroutines(before+most, fmt.Sprintf("%d more leases held", n))
-	for i := range 2 * most { // make room
-		t.release(grants[i])
-	}
-	t.inTurns(2*most, func(i int) { grants[i] = t.waitedFor(t.long()) })
-	t.waitForGoroutines(before+most, fmt.Sprintf("%d more leases held, of which %d were waited for", n, 2*most))
+	const grown = turns // goroutines of a connection pool
+	waited := min(n, 4*most)
+	t.inTurns(waited, func(i int) {
+		t.release(grants[i]) // makes room
+		grants[i] = t.waitedFor(t.long())
+	})
+	t.waitForGoroutines(before+most+grown, fmt.Sprintf("%d more leases held, of which %d were waited for", n, waited))
 	for _, g := range grants {
 		_ = g.Lost()
 		if notifier, ok := g.Lease.(backend.LossNotifier); ok {
 			notifier.OnLost(func() {})
 		}
 	}
-	t.waitForGoroutines(before+most, fmt.Sprintf("%d more leases held, with calls of Lost and OnLost", n))
+	t.waitForGoroutines(before+most+grown, fmt.Sprintf("%d more leases held, with calls of Lost and OnLost", n))
 	t.refused(t.b, first)
 	t.inTurns(n, func(i int) { t.release(grants[i]) })
-	const grown = turns // goroutines of a connection pool
 	t.waitForGoroutines(before+most+grown, fmt.Sprintf("%d leases released, after calls of Lost and OnLost", n))
 }
 
