@@ -15,7 +15,8 @@ var agedChecks = []Check{
 		Name: "AgedThingsStand",
 		Rule: "rules 3, 7 and 9: age ends nothing: after more than 30 seconds, and in fake time after more than 90, a " +
 			"waiter still waits, in its place, and learns of a release; a lease of a longer TTL is held, and so is one that " +
-			"is renewed; the tokens of a key that was free for as long still increase",
+			"is renewed; the tokens of a key that was free for as long still increase; a client that made no request for as " +
+			"long has its lease, and is served",
 		lasts: agedMost + soon,
 		run:   agedThingsStand,
 	},
@@ -63,6 +64,7 @@ func agedThingsStand(t *trial) {
 		{1, func() { t.agedRenewals(oldest) }},
 		{1, func() { t.agedLease(oldest) }},
 		{1, func() { t.agedTokens(oldest) }},
+		{1, func() { t.agedClient(oldest) }},
 		{1, func() { t.agedWait(oldest, 3600*day) }},
 		{1, func() { t.agedWait(20*time.Second, 30*day) }},
 		{1, func() { t.agedWait(12*time.Second, time.Hour) }},
@@ -153,6 +155,17 @@ func (t *trial) agedRenewals(age time.Duration) {
 		}
 	}
 	t.refused(t.b, g)
+	t.release(g)
+}
+
+// agedClient lets a client be that holds a lease, and makes no request.
+func (t *trial) agedClient(age time.Duration) {
+	c := t.open()
+	g := t.acquire(c, t.newKey(), t.long())
+	t.passesUntil(g.after.Add(age))
+	t.refused(t.b, g)
+	t.renew(g, t.long())
+	t.release(t.acquire(c, t.newKey(), t.long()))
 	t.release(g)
 }
 

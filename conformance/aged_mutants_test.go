@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"io"
 	"math"
 	"slices"
 	"time"
@@ -23,6 +24,8 @@ var agedMutants = []mutant{
 	{"TTL is a minute at most, and Inspect returns none", "AgedThingsStand"},
 	{"lease ends a minute after its grant, although renewed", "AgedThingsStand"},
 	{"token is forgotten when a key has been free for a minute", "AgedThingsStand"},
+	{"first request of a client fails after 30 seconds without any", "AgedThingsStand"},
+	{"lease ends when its client has made no request for a minute", "AgedThingsStand"},
 }
 
 const (
@@ -71,6 +74,25 @@ func (c *client) pausesLonger(p *place) {
 		next = next.Add(pause)
 	}
 	time.Sleep(time.Until(next)) // sleeps: until the waiter polls next
+}
+
+// wakesUp records that the client makes a request. It returns an error if none was made for long, as a bug.
+func (c *client) wakesUp() error {
+	now := time.Now()
+	last := c.requested.Swap(now.UnixNano())
+	if last > 0 && now.Sub(time.Unix(0, last)) > aged30 &&
+		c.is("first request of a client fails after 30 seconds without any") {
+		return io.EOF
+	}
+	return nil
+}
+
+// endsIdle makes the lease of e end now if its client has made no request for long, as a bug.
+func (s *server) endsIdle(e *entry, now time.Time) {
+	if e.owner != "" && e.client != nil && s.is("lease ends when its client has made no request for a minute") &&
+		now.Sub(time.Unix(0, e.client.requested.Load())) > time.Minute {
+		e.expires = now
+	}
 }
 
 // endsAged reports whether the lease of e is too aged20 to be renewed, as a bug.

@@ -57,8 +57,9 @@ type client struct {
 	meeting  meeting
 	dialling context.Context // of the first of the dials under way, as a bug; guarded by mu
 
-	listener listener
-	shifted  shifted
+	listener  listener
+	shifted   shifted
+	requested atomic.Int64 // when the last request was made
 }
 
 const requestTimeout = 5 * time.Second
@@ -85,6 +86,9 @@ func (c *client) isOlder() bool {
 // do sends a request, with a short delay. The server serves the request even if nobody waits for the reply any more.
 func (c *client) do(ctx context.Context, serve func()) error {
 	if err := c.server.hungUp(); err != nil {
+		return err
+	}
+	if err := c.wakesUp(); err != nil {
 		return err
 	}
 	serve = c.server.atRequest(serve)

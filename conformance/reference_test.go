@@ -358,6 +358,7 @@ func (s *server) entryLocked(key string) *entry {
 
 func (s *server) expireLocked(key string, e *entry, now time.Time) {
 	s.expireReaders(key, e, now)
+	s.endsIdle(e, now)
 	if s.is("lease of a killed process never ends") && e.client != nil && e.client.wire != nil && e.client.wire.isDead() {
 		return
 	}
