@@ -94,7 +94,8 @@ func (t *trial) passesUntil(at time.Time) {
 }
 
 // agedQueue lets waiters wait for a key, until the first has waited for age. The others come at times at which a waiter
-// that goes to the end of the queue every 10, 15, 20, 25, 30, 60 or 90 seconds is behind one of them at one of the ages.
+// that goes to the end of the queue every 10, 15, 20, 25, 30, 60 or 90 seconds is behind one of them, at one of the
+// ages.
 func (t *trial) agedQueue(age time.Duration) {
 	g := t.acquire(t.a, t.newKey(), t.long())
 	begun := time.Now()
