@@ -120,8 +120,8 @@ func (l *Locker) reenterOrContend(ctx context.Context, key string, opts []Acquir
 			return lease, nil
 		}
 	}
-	wait = wait && !(terms.limited && terms.wait == 0)
-	if !wait || !terms.limited {
+	wait = wait && !(terms.waitLimited && terms.wait == 0)
+	if !wait || !terms.waitLimited {
 		return l.contend(ctx, full, terms, wait)
 	}
 	limited, cancel := context.WithTimeout(ctx, terms.wait)
@@ -182,7 +182,7 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 				return lease, nil
 			}
 			t.discard(ctx)
-			err = fmt.Errorf("%w before Acquire returned the lease", l.endedErr())
+			err = fmt.Errorf("%w before Acquire returned the lease", l.lossReason())
 		}
 		if !wait || !errors.Is(err, ErrLost) || attempt == most || terms.owner != "" {
 			l.leaveWith(g, err)

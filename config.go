@@ -38,12 +38,12 @@ func (c Config) Open(ctx context.Context, opts ...Option) (*Locker, error) {
 func (c Config) option() Option {
 	return lockerOption(func(s *settings) {
 		s.prefix = cmp.Or(c.Prefix, s.prefix)
-		s.base = cmp.Or(c.TokenBase, s.base)
+		s.tokenBase = cmp.Or(c.TokenBase, s.tokenBase)
 		s.ttl = cmp.Or(time.Duration(c.TTL), s.ttl)
 		s.maxHold = time.Duration(c.MaxHold)
 		s.minHold = time.Duration(c.MinHold)
-		s.wait, s.limited = time.Duration(c.Wait), c.Wait != 0
-		s.manual = c.NoRenewal
+		s.wait, s.waitLimited = time.Duration(c.Wait), c.Wait != 0
+		s.noRenewal = c.NoRenewal
 		s.reentrant = c.Reentrant
 		s.require = append(s.require, c.Require)
 		if c.OwnerLabel != "" {

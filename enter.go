@@ -32,7 +32,7 @@ func (l *Locker) enter(
 		} else {
 			l.idle = nil
 		}
-		l.busy++
+		l.active++
 		l.mu.Unlock()
 		return g, nil, nil, nil
 	}

@@ -3,7 +3,7 @@ package lock
 // Kept returns how many gates somebody is inside of, and how many renewals are scheduled.
 func (l *Locker) Kept() (gates, renewals int) {
 	l.mu.Lock()
-	gates = l.busy
+	gates = l.active
 	l.mu.Unlock()
 	l.renewals.mu.Lock()
 	defer l.renewals.mu.Unlock()

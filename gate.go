@@ -37,7 +37,7 @@ func (l *Locker) moveToPrivate(g *gate) *gate {
 
 // newPrivateLocked returns a private gate, for one lease.
 func (l *Locker) newPrivateLocked(key string, shared bool) *gate {
-	l.busy++
+	l.active++
 	return &gate{key: key, shared: shared, private: true}
 }
 
@@ -52,7 +52,7 @@ func (l *Locker) callNextLocked(g *gate, handed *tenure) {
 			}
 			l.idle = g
 		}
-		l.busy--
+		l.active--
 		l.drainLocked()
 		return
 	}
@@ -76,7 +76,7 @@ func (l *Locker) stopLocked() {
 
 // drainLocked closes drained if the Locker is stopping and nobody holds or requests a key.
 func (l *Locker) drainLocked() {
-	if isClosed(l.stopping) && l.busy == 0 && !isClosed(l.drained) {
+	if isClosed(l.stopping) && l.active == 0 && !isClosed(l.drained) {
 		close(l.drained)
 	}
 }

@@ -49,14 +49,14 @@ func (t *tenure) handOn() bool {
 	}
 	// The next holder gets the TTL that it requested, in full if nobody will renew the lease.
 	ttl := waiter.terms.leaseTTL()
-	unsure := !l.guarantees.ReportsLoss && t.age()-t.replied > handoffTrust
-	if unsure || ttl != t.ttl || waiter.terms.manual || time.Until(t.lease.Deadline()) < l.effective(ttl)/2 {
+	unsure := !l.guarantees.ReportsLoss && t.age()-t.confirmedAge > handoffTrust
+	if unsure || ttl != t.ttl || waiter.terms.noRenewal || time.Until(t.lease.Deadline()) < l.timeToDeadline(ttl)/2 {
 		ctx, cancel := context.WithDeadline(context.Background(), t.granted.Add(handoffTime))
 		defer cancel()
 		if err := t.lease.Renew(ctx, ttl); err != nil {
 			return false
 		}
-		t.ttl, t.replied = ttl, t.age()
+		t.ttl, t.confirmedAge = ttl, t.age()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,10 +65,10 @@ func (t *tenure) handOn() bool {
 	}
 	next := t.successor()
 	t.mu.Lock()
-	gone := t.phase == lost
+	ended := t.phase == lost
 	t.next = next
 	t.mu.Unlock()
-	if gone {
+	if ended {
 		return false
 	}
 	t.gate.inside.Store(nil)
@@ -76,10 +76,10 @@ func (t *tenure) handOn() bool {
 	return true
 }
 
-// lasting returns the TTL of a lease whose deadline is at least d away. The deadline matters because some stores free
-// the key then, a margin before the end of the TTL. If the store grants no such TTL, lasting returns the longest that
+// ttlFor returns the TTL of a lease whose deadline is at least d away. The deadline matters because some stores free
+// the key then, a margin before the end of the TTL. If the store grants no such TTL, ttlFor returns the longest that
 // it grants.
-func (l *Locker) lasting(d time.Duration) time.Duration {
+func (l *Locker) ttlFor(d time.Duration) time.Duration {
 	d += backend.Margin(0)
 	return min(d+d/99+1, cmp.Or(l.guarantees.MaxTTL, backend.MaxTTL))
 }
@@ -93,7 +93,7 @@ func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 	var err error
 	for again := true; again; {
 		overlaps := l.renewals.mayArrive(t) // a renewal to the TTL may reach the store after this request
-		err = t.lease.Renew(ctx, l.lasting(d))
+		err = t.lease.Renew(ctx, l.ttlFor(d))
 		again = (err == nil && overlaps || err != nil && !errors.Is(err, ErrLost) && !kit.Definite(err)) &&
 			kit.Sleep(ctx, keepPause) == nil
 	}

@@ -48,16 +48,16 @@ func (l *Lease) Lost() <-chan struct{} {
 // Err returns nil while the lease is exclusive. It checks the clock at the time of the call, so it is right even after
 // a long pause. Later it returns ErrReleased if the holder has released the lease, or ErrLost if the lease ended before
 // that.
-func (l *Lease) Err() error { return l.tenure.error("hold", l.over()) }
+func (l *Lease) Err() error { return l.tenure.error("hold", l.endErr()) }
 
-func (l *Lease) over() error {
+func (l *Lease) endErr() error {
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()
-	return l.overLocked()
+	return l.endErrLocked()
 }
 
-// overLocked returns ErrReleased or ErrLost, or nil while the lease is exclusive.
-func (l *Lease) overLocked() error {
+// endErrLocked returns ErrReleased or ErrLost, or nil while the lease is exclusive.
+func (l *Lease) endErrLocked() error {
 	t := l.tenure
 	switch {
 	case !l.released && t.cause != nil, isLoss(l.err):
@@ -85,13 +85,13 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	}
 	t := l.tenure
 	t.mu.Lock()
-	over := l.overLocked()
-	requested, ok := t.renewToLocked(ttl)
-	t.renewals.Add(1) // while it is over 0, Release does not hand the lease on
+	ended := l.endErrLocked()
+	requested, ok := t.ttlToRequestLocked(ttl)
+	t.renewals.Add(1) // while this is above 0, Release does not hand the lease on
 	t.mu.Unlock()
 	defer t.renewals.Add(-1)
-	if over != nil {
-		return t.reason(over)
+	if ended != nil {
+		return t.endReason(ended)
 	}
 	if !ok {
 		return nil // the lease has reached its maximum hold: its deadline is final
@@ -99,7 +99,7 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	limit := backend.MaxTTL // in any case the store limits the request by the deadline
 	if t.locker.renewals.renews(t) {
 		// Automatic renewal waits for this request. Without an answer, the earlier of the two deadlines applies.
-		limit = attemptTime(min(time.Until(t.lease.Deadline()), t.locker.effective(requested)))
+		limit = attemptTime(min(time.Until(t.lease.Deadline()), t.locker.timeToDeadline(requested)))
 	}
 	limited, cancel := context.WithTimeoutCause(caller, limit, errNoAnswer)
 	defer cancel()
@@ -107,9 +107,9 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	if err := t.lease.Renew(l.Context(limited), requested); err != nil {
 		t.locker.renewals.reschedule(t) // the deadline may be nearer
 		// The end of the lease ends the request too.
-		over := l.over()
-		if errors.Is(over, ErrReleased) || over != nil && (!isLoss(err) || kit.IsContextError(err)) {
-			return t.reason(over)
+		ended := l.endErr()
+		if errors.Is(ended, ErrReleased) || ended != nil && (!isLoss(err) || kit.IsContextError(err)) {
+			return t.endReason(ended)
 		}
 		return kit.NotOurs(caller, err)
 	}
@@ -120,12 +120,12 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// reason returns over, the result of overLocked, or ErrClosed if that is the reason for the loss.
-func (t *tenure) reason(over error) error {
-	if errors.Is(over, ErrLost) {
-		return t.locker.endedErr()
+// endReason returns ended, the result of endErrLocked, or ErrClosed if that is the reason for the loss.
+func (t *tenure) endReason(ended error) error {
+	if errors.Is(ended, ErrLost) {
+		return t.locker.lossReason()
 	}
-	return over
+	return ended
 }
 
 // errNoAnswer is the cause if Renew times out early, to leave time for automatic renewal to try.
@@ -154,8 +154,8 @@ func (l *Lease) release(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l.err, t.releasing = err, false
-	if t.released != nil {
-		t.released.Broadcast()
+	if t.releaseDone != nil {
+		t.releaseDone.Broadcast()
 	}
 	return err
 }
@@ -168,10 +168,10 @@ func (l *Lease) beginRelease() (repeated, done bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for t.releasing { // bounded by the store's timeout; not a mutex, which would stop the time of a synctest bubble
-		if t.released == nil {
-			t.released = sync.NewCond(&t.mu)
+		if t.releaseDone == nil {
+			t.releaseDone = sync.NewCond(&t.mu)
 		}
-		t.released.Wait()
+		t.releaseDone.Wait()
 	}
 	if l.released {
 		done = l.err == nil || isLoss(l.err)

@@ -49,7 +49,7 @@ func (o Ops) List(ctx context.Context, prefix string) ([]HeldKey, error) {
 }
 
 func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
-	if err := l.unopened(); err != nil {
+	if err := l.checkOpened(); err != nil {
 		return nil, err
 	}
 	lister, ok := l.backend.(backend.Lister)
@@ -64,20 +64,20 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 	const atOnce = 16
 	var (
 		all     = make([]HeldKey, len(keys))
-		places  = make(chan struct{}, atOnce)
+		slots   = make(chan struct{}, atOnce)
 		workers sync.WaitGroup
 	)
 	// the first error ends the list: do not send thousands of requests to a store that fails
-	asking, stop := context.WithCancelCause(ctx)
+	listing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	for i, key := range keys {
-		places <- struct{}{}
-		if asking.Err() != nil {
+		slots <- struct{}{}
+		if listing.Err() != nil {
 			break
 		}
 		workers.Go(func() {
-			defer func() { <-places }()
-			h, err := l.backend.Inspect(asking, key)
+			defer func() { <-slots }()
+			h, err := l.backend.Inspect(listing, key)
 			if err != nil {
 				stop(err)
 			}
@@ -85,7 +85,7 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 		})
 	}
 	workers.Wait()
-	if err := context.Cause(asking); err != nil {
+	if err := context.Cause(listing); err != nil {
 		return nil, cmp.Or(kit.ContextError(ctx, nil), err)
 	}
 	return slices.DeleteFunc(all, func(k HeldKey) bool { return !k.Held() }), nil
@@ -130,10 +130,10 @@ type Finding = backend.Finding
 // changed.
 func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
 	l := o.l
-	if err := l.unopened(); err != nil {
+	if err := l.checkOpened(); err != nil {
 		return nil, l.error("examine", "", err)
 	}
-	list, err := kit.Examine(ctx, l.backend, l.probeKey("doctor"), l.effective(l.defaults.ttl))
+	list, err := kit.Examine(ctx, l.backend, l.probeKey("doctor"), l.timeToDeadline(l.defaults.ttl))
 	return list, l.error("examine", "", err)
 }
 
@@ -141,7 +141,7 @@ func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
 // NotReady is nil. Ping acquires no lease, and does not check whether the store could write one.
 func (o Ops) Ping(ctx context.Context) error {
 	l := o.l
-	err := l.unopened()
+	err := l.checkOpened()
 	if err == nil { // NotReady comes second, because it may learn from the reply
 		_, err = l.backend.Inspect(ctx, l.probeKey("anylock-ping"))
 	}

@@ -42,7 +42,7 @@ func WithTTL(ttl time.Duration) AcquireOption {
 
 // WithoutRenewal lets the lease end after its TTL, unless Lease.Renew extends it.
 func WithoutRenewal() AcquireOption {
-	return acquireOption(func(s *settings) { s.manual = true })
+	return acquireOption(func(s *settings) { s.noRenewal = true })
 }
 
 // WithMaxHold ends the lease after d, so that a holder that hangs does not keep the key forever. Renewals request no
@@ -70,7 +70,7 @@ func WithMinHold(d time.Duration) AcquireOption {
 // ErrUnavailable, with the store's last error if there was one: the key may be free. The limit does not affect the
 // lease. With 0, Acquire does not wait, like TryAcquire.
 func WithWait(d time.Duration) AcquireOption {
-	return acquireOption(func(s *settings) { s.wait, s.limited = d, true })
+	return acquireOption(func(s *settings) { s.wait, s.waitLimited = d, true })
 }
 
 // Reentrant allows a key that is held under the context of the call to be acquired again. Each acquisition needs a
@@ -129,7 +129,7 @@ func WithOwnerLabel(label string) Option {
 // ErrUnsupported. n counts in the store's numbers; Lease.Token is 256 times as large. A store without tokens still has
 // none.
 func WithTokenBase(n uint64) Option {
-	return lockerOption(func(s *settings) { s.base = n })
+	return lockerOption(func(s *settings) { s.tokenBase = n })
 }
 
 // Require makes opening fail with ErrUnsupported if the store does not promise all of n. The error names the missing
@@ -163,8 +163,8 @@ func newSettings(opts []Option) (settings, error) {
 		return s, fmt.Errorf("%w: prefix of %d bytes leaves no room for a key", ErrInvalid, len(s.prefix))
 	case s.handoff < 0 || s.handoff > maxHandoff:
 		return s, fmt.Errorf("%w: hand-off %d is not between 0 and %d", ErrInvalid, s.handoff, maxHandoff)
-	case s.base >= backend.TokenLimit:
-		return s, fmt.Errorf("%w: token base %d is not below 2^55", ErrInvalid, s.base)
+	case s.tokenBase >= backend.TokenLimit:
+		return s, fmt.Errorf("%w: token base %d is not below 2^55", ErrInvalid, s.tokenBase)
 	}
 	return s, s.validate(Guarantees{Shared: true}) // newLocker validates s for the store
 }

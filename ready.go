@@ -19,7 +19,7 @@ func (l *Locker) warnNotReady(ctx context.Context, key string) {
 
 // notReady returns an error if the store cannot grant yet, nil if it can or does not know.
 func (l *Locker) notReady() error {
-	if err := l.unopened(); err != nil {
+	if err := l.checkOpened(); err != nil {
 		return err
 	}
 	if r, ok := l.backend.(backend.Readiness); ok {

@@ -49,7 +49,7 @@ func (r *renewer) add(t *tenure, now time.Time, left time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.renewed = true
-	r.putLocked(t, r.nextLocked(now, left))
+	r.scheduleLocked(t, r.nextLocked(now, left))
 }
 
 // reschedule schedules the next renewal of t, if t is renewed automatically, for a deadline that has moved. It never
@@ -58,7 +58,7 @@ func (r *renewer) reschedule(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	r.putLocked(t, r.nextLocked(now, t.lease.Deadline().Sub(now)))
+	r.scheduleLocked(t, r.nextLocked(now, t.lease.Deadline().Sub(now)))
 }
 
 // renews reports whether t is renewed automatically.
@@ -81,7 +81,7 @@ func (r *renewer) remove(t *tenure) {
 func (r *renewer) mayArrive(t *tenure) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return t.renewals.Load() > 0 || t.silent > 0
+	return t.renewals.Load() > 0 || t.silentAge > 0
 }
 
 // nextLocked returns when to renew a lease. left is the time until its deadline. The renewal is due after a third of
@@ -89,13 +89,13 @@ func (r *renewer) mayArrive(t *tenure) bool {
 // that fit into one request stay together.
 func (r *renewer) nextLocked(now time.Time, left time.Duration) time.Time {
 	third := left / 3
-	apart := third / 8
+	spread := third / 8
 	latest := now.Add(third)
-	if r.joined < r.size && !r.group.After(latest) && r.group.After(latest.Add(-apart)) {
+	if r.joined < r.size && !r.group.After(latest) && r.group.After(latest.Add(-spread)) {
 		r.joined++
 		return r.group
 	}
-	r.group, r.joined = latest.Add(-jitter(apart)), 1
+	r.group, r.joined = latest.Add(-jitter(spread)), 1
 	return r.group
 }
 
@@ -110,8 +110,8 @@ func jitter(d time.Duration) time.Duration {
 	return rand.N(d)
 }
 
-// putLocked schedules the renewal of t at the given time, unless it is already scheduled earlier.
-func (r *renewer) putLocked(t *tenure, at time.Time) {
+// scheduleLocked schedules the renewal of t at the given time, unless it is already scheduled earlier.
+func (r *renewer) scheduleLocked(t *tenure, at time.Time) {
 	if !t.renewed || r.closed || t.renewal.Set() && !at.Before(t.renewal.At()) {
 		return
 	}
@@ -141,7 +141,7 @@ func (r *renewer) dispatchLocked(ctx context.Context) {
 func (r *renewer) work(ctx context.Context) {
 	for {
 		r.mu.Lock()
-		due, shortest := r.takeDueLocked()
+		due, shortest := r.popDueLocked()
 		if len(due) == 0 {
 			r.working--
 		}
@@ -161,11 +161,11 @@ type job struct {
 	due    time.Time
 }
 
-// takeDueLocked removes the due renewals from the clock and returns them. If the store renews batches, it also returns
+// popDueLocked removes the due renewals from the clock and returns them. If the store renews batches, it also returns
 // renewals that will be due soon, which makes fewer, larger requests. It leaves leases with much more or less remaining
 // time than the first lease to another worker, because the shortest remaining time limits the whole request. shortest
 // is that time.
-func (r *renewer) takeDueLocked() (due []job, shortest time.Duration) {
+func (r *renewer) popDueLocked() (due []job, shortest time.Duration) {
 	now := time.Now()
 	if r.clock.FirstDue(now) == nil {
 		return nil, 0
@@ -206,7 +206,7 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 	for _, j := range due {
 		t := j.tenure
 		t.mu.Lock()
-		ttl, ok := t.renewToLocked(t.ttl)
+		ttl, ok := t.ttlToRequestLocked(t.ttl)
 		t.mu.Unlock()
 		if !ok {
 			t.renewals.Add(-1)
@@ -231,7 +231,7 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 	}
 	cancel()
 	now := time.Now()
-	failures := r.putBack(requested, errs, begun, now)
+	failures := r.rescheduleAll(requested, errs, begun, now)
 	if logger := r.locker.defaults.logger; len(failures) > 0 && closing.Err() == nil &&
 		logger.Enabled(closing, slog.LevelWarn) {
 		go func() { // a logger that blocks must not delay renewals
@@ -251,9 +251,9 @@ type failure struct {
 	err    error
 }
 
-// putBack schedules the next renewals after attempts that began at begun and ended with errs. Other workers may then
-// take the same tenures. If an error only means that an attempt has timed out, putBack replaces it in errs.
-func (r *renewer) putBack(jobs []job, errs []error, begun, now time.Time) (failures []failure) {
+// rescheduleAll schedules the next renewals after attempts that began at begun and ended with errs. Other workers may
+// then take the same tenures. If an error only means that an attempt has timed out, rescheduleAll replaces it in errs.
+func (r *renewer) rescheduleAll(jobs []job, errs []error, begun, now time.Time) (failures []failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, j := range jobs {
@@ -265,12 +265,12 @@ func (r *renewer) putBack(jobs []job, errs []error, begun, now time.Time) (failu
 		case isLoss(err), left <= 0: // the lease itself notifies its holder
 		case err != nil:
 			after := min(left/8, time.Second)
-			r.putLocked(t, now.Add(max(after-jitter(after/2), retryLeast)))
+			r.scheduleLocked(t, now.Add(max(after-jitter(after/2), retryLeast)))
 			failures = append(failures, failure{t, left, err})
 		case t.renewal.Set(): // the terms changed meanwhile; this request, on the old terms, may have reached the store last
-			r.putLocked(t, now)
+			r.scheduleLocked(t, now)
 		default:
-			r.putLocked(t, r.nextLocked(now, left))
+			r.scheduleLocked(t, r.nextLocked(now, left))
 		}
 	}
 	return failures
@@ -280,29 +280,29 @@ func (r *renewer) putBack(jobs []job, errs []error, begun, now time.Time) (failu
 // causeLocked returns ErrUnavailable instead: the store does not answer.
 func (r *renewer) causeLocked(t *tenure, err error, begun, now time.Time) error {
 	if !kit.IsContextError(err) || r.closed {
-		t.silent = 0
+		t.silentAge = 0
 		return err
 	}
-	if t.silent == 0 {
-		t.silent = begun.Sub(t.granted)
+	if t.silentAge == 0 {
+		t.silentAge = begun.Sub(t.granted)
 	}
-	return fmt.Errorf("%w: no answer for %v", ErrUnavailable, (now.Sub(t.granted) - t.silent).Round(time.Millisecond))
+	return fmt.Errorf("%w: no answer for %v", ErrUnavailable, (now.Sub(t.granted) - t.silentAge).Round(time.Millisecond))
 }
 
-// renewToLocked returns the TTL to request so that the lease gets ttl, but no more than its maximum hold, even after
-// the store has rounded the TTL. ok is false if the lease already has the longest time that it may get.
-func (t *tenure) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
+// ttlToRequestLocked returns the TTL to request so that the lease gets ttl, but no more than its maximum hold, even
+// after the store has rounded the TTL. ok is false if the lease already has the longest time that it may get.
+func (t *tenure) ttlToRequestLocked(ttl time.Duration) (requested time.Duration, ok bool) {
 	g, left := &t.locker.guarantees, t.maxAge-t.age()
 	if t.maxAge == 0 || g.Round(ttl) <= left {
 		return ttl, true
 	}
-	asked = min(ttl, left)
-	asked -= asked % max(g.Granularity, 1)
-	if asked <= 0 || asked < g.MinTTL {
+	requested = min(ttl, left)
+	requested -= requested % max(g.Granularity, 1)
+	if requested <= 0 || requested < g.MinTTL {
 		return 0, false
 	}
-	gained := backend.Deadline(time.Now(), asked).Sub(t.lease.Deadline())
-	return asked, gained > backend.Margin(asked)
+	gained := backend.Deadline(time.Now(), requested).Sub(t.lease.Deadline())
+	return requested, gained > backend.Margin(requested)
 }
 
 // trace reports attempts that began at begun and ended with errs to the Tracer, if it is a RenewalTracer. An attempt

@@ -74,7 +74,7 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 	}
 	t.stop()
 	l.leave(g)
-	return nil, l.endedErr()
+	return nil, l.lossReason()
 }
 
 // Resumable reports whether Resume can return a lease to a process other than the one that acquired it.

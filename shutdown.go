@@ -16,7 +16,7 @@ import (
 // they have ended for their holders as described at Close. A second call waits like the first; once the Locker is
 // closed, it returns nil.
 func (l *Locker) Shutdown(ctx context.Context) error {
-	if err := l.unopened(); err != nil {
+	if err := l.checkOpened(); err != nil {
 		return l.error("shutdown", "", err)
 	}
 	l.mu.Lock()
@@ -25,10 +25,10 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 	var left error
 	select {
 	case <-l.drained:
-	case <-l.done:
+	case <-l.closed:
 	case <-ctx.Done():
 		l.mu.Lock()
-		n, closed := l.busy, isClosed(l.done)
+		n, closed := l.active, isClosed(l.closed)
 		l.mu.Unlock()
 		if n > 0 && !closed { // otherwise the last release or Close came first
 			left = l.error("shutdown", "", fmt.Errorf("%w: %d keys were still held", kit.ContextError(ctx, nil), n))
@@ -41,15 +41,15 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 // is still held ends for its holder at once (its Context ends with ErrClosed as the cause), but its key becomes free
 // only when its TTL runs out, because the holder may not have stopped yet. A second Close returns nil.
 func (l *Locker) Close() error {
-	if err := l.unopened(); err != nil {
+	if err := l.checkOpened(); err != nil {
 		return l.error("close", "", err)
 	}
 	l.mu.Lock()
-	if isClosed(l.done) {
+	if isClosed(l.closed) {
 		l.mu.Unlock()
 		return nil
 	}
-	close(l.done)
+	close(l.closed)
 	l.stopLocked()
 	l.mu.Unlock()
 	l.renewals.close()

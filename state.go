@@ -34,38 +34,38 @@ type Locker struct {
 	defaults   settings
 	renewals   *renewer
 
-	mu    sync.Mutex
-	gates map[string]*gate
-	idle  *gate // the gate that was left last, empty: its key is often requested again at once
-	busy  int   // number of keys that are held or requested; a key with shared leases counts once for each lease
+	mu     sync.Mutex
+	gates  map[string]*gate
+	idle   *gate // the gate that was left last, empty: its key is often requested again at once
+	active int   // number of keys that are held or requested; a key with shared leases counts once for each lease
 
 	// Ended or closed under mu.
 	stopping <-chan struct{} // by Shutdown or Close, with stop: nothing new is granted
 	stop     func()
 	onStop   func(f func()) (cancel func() bool) // calls f on a goroutine of its own once stopping is closed
-	drained  chan struct{}                       // after that, once busy is 0
-	done     chan struct{}                       // by Close
+	drained  chan struct{}                       // after that, once active is 0
+	closed   chan struct{}                       // by Close
 }
 
 type settings struct {
-	ttl       time.Duration
-	manual    bool // no automatic renewal
-	maxHold   time.Duration
-	minHold   time.Duration
-	wait      time.Duration
-	limited   bool // wait is set
-	reentrant bool
-	shared    bool
-	exclusive bool   // shared is refused
-	owner     string // empty for a random owner
+	ttl         time.Duration
+	noRenewal   bool // no automatic renewal
+	maxHold     time.Duration
+	minHold     time.Duration
+	wait        time.Duration
+	waitLimited bool // wait is set
+	reentrant   bool
+	shared      bool
+	exclusive   bool   // shared is refused
+	owner       string // empty for a random owner
 
-	handoff int
-	prefix  string
-	label   string // of owners; empty for the host and process
-	base    uint64 // added to the store's numbers
-	require []Need
-	logger  *slog.Logger
-	tracer  Tracer
+	handoff   int
+	prefix    string
+	label     string // of owners; empty for the host and process
+	tokenBase uint64 // added to the store's numbers
+	require   []Need
+	logger    *slog.Logger
+	tracer    Tracer
 
 	err error // of an option with an invalid value
 }
@@ -107,11 +107,11 @@ type grant struct {
 // hand-off moves the lease to another tenure.
 type tenure struct {
 	grant
-	handoffs uint8         // of the lease, before this tenure began
-	token    uint64        // of the holder
-	startAge time.Duration // age of the lease when the tenure began
-	minHold  time.Duration
-	replied  time.Duration // age of the lease when the store last confirmed it for a hand-off
+	handoffs     uint8         // of the lease, before this tenure began
+	token        uint64        // of the holder
+	startAge     time.Duration // age of the lease when the tenure began
+	minHold      time.Duration
+	confirmedAge time.Duration // age of the lease when the store last confirmed it for a hand-off
 
 	mu      sync.Mutex
 	phase   phase
@@ -125,15 +125,15 @@ type tenure struct {
 	ttl    time.Duration // the TTL to renew to
 	maxAge time.Duration // age of the lease at its maximum hold: renew no further; 0 means no maximum
 
-	releasing bool       // a release is under way
-	released  *sync.Cond // signals the end of the release; nil until somebody waits for it
+	releasing   bool       // a release is under way
+	releaseDone *sync.Cond // signals the end of the release; nil until somebody waits for it
 
 	renewals atomic.Int32 // renewal requests under way, of the renewer and of Lease.Renew
 
 	// Guarded by renewer.mu.
-	renewal alarm.Entry[*tenure]
-	renewed bool          // the renewer renews the lease
-	silent  time.Duration // age of the lease when the store stopped answering renewals; 0 if it answers
+	renewal   alarm.Entry[*tenure]
+	renewed   bool          // the renewer renews the lease
+	silentAge time.Duration // age of the lease when the store stopped answering renewals; 0 if it answers
 
 	first Lease // the first handle; stored here so that an acquisition makes one allocation
 }
@@ -183,9 +183,9 @@ type renewer struct {
 	joined  int       // number of leases in that group
 }
 
-// endedErr returns why a lease has ended without a release: ErrClosed or ErrLost.
-func (l *Locker) endedErr() error {
-	if isClosed(l.done) {
+// lossReason returns why a lease has ended without a release: ErrClosed or ErrLost.
+func (l *Locker) lossReason() error {
+	if isClosed(l.closed) {
 		return ErrClosed
 	}
 	return ErrLost
@@ -212,8 +212,8 @@ func (t *tenure) is(p phase) bool {
 // error wraps err.
 func (g *grant) error(op string, err error) error { return g.locker.error(op, g.gate.key, err) }
 
-// unopened returns an error if the Locker was created by neither Open nor New.
-func (l *Locker) unopened() error {
+// checkOpened returns an error if the Locker was created by neither Open nor New.
+func (l *Locker) checkOpened() error {
 	if l.backend == nil {
 		return fmt.Errorf("%w: the Locker was made without Open or New", ErrInvalid)
 	}
@@ -222,7 +222,8 @@ func (l *Locker) unopened() error {
 
 // withToken returns h, with the store's number converted to the token that a Lease has.
 func (l *Locker) withToken(h Holder) Holder {
-	number, _ := driver.AddTokenBase(h.Token, l.defaults.base) // 0 if the sum is too large, as no lease has such a token
+	// 0 if the sum is too large, because no lease has such a token.
+	number, _ := driver.AddTokenBase(h.Token, l.defaults.tokenBase)
 	h.Token = number << handoffBits
 	return h
 }
@@ -230,11 +231,11 @@ func (l *Locker) withToken(h Holder) Holder {
 func (l *Locker) fullKey(key string) (string, error) {
 	full := l.defaults.prefix + key
 	// The prefix alone is not a key.
-	return full, cmp.Or(l.unopened(), backend.ValidateKey(key), backend.ValidateKey(full))
+	return full, cmp.Or(l.checkOpened(), backend.ValidateKey(key), backend.ValidateKey(full))
 }
 
-// effective returns how far away the deadline of a lease of ttl is at first, not counting the margin.
-func (l *Locker) effective(ttl time.Duration) time.Duration {
+// timeToDeadline returns how far away the deadline of a lease of ttl is at first, not counting the margin.
+func (l *Locker) timeToDeadline(ttl time.Duration) time.Duration {
 	ttl = l.guarantees.Round(ttl)
 	if most := l.guarantees.MaxSilence; most > 0 {
 		return min(ttl, most)

@@ -13,7 +13,7 @@ import (
 // newTenure returns a tenure on a lease that the store has granted just now. The error means that the store's number is
 // too large for a token.
 func (l *Locker) newTenure(g *gate, lease backend.Lease, owner string, ttl time.Duration) (*tenure, error) {
-	number, err := driver.AddTokenBase(lease.Token(), l.defaults.base)
+	number, err := driver.AddTokenBase(lease.Token(), l.defaults.tokenBase)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (l *Locker) newTenure(g *gate, lease backend.Lease, owner string, ttl time.
 
 // successor returns a tenure for the next holder of t's lease.
 func (t *tenure) successor() *tenure {
-	next := &tenure{grant: t.grant, handoffs: t.handoffs + 1, replied: t.replied, ttl: t.ttl}
+	next := &tenure{grant: t.grant, handoffs: t.handoffs + 1, confirmedAge: t.confirmedAge, ttl: t.ttl}
 	if t.token != 0 { // 0: the store has none
 		next.token = t.token + 1
 	}
@@ -74,7 +74,7 @@ func (t *tenure) begin(terms *settings) *Lease {
 		t.maxAge = t.startAge + min(terms.maxHold, math.MaxInt64-t.startAge)
 	}
 	t.mu.Unlock()
-	if !terms.manual {
+	if !terms.noRenewal {
 		t.locker.renewals.add(t, now, left)
 	}
 	return &t.first
@@ -94,7 +94,7 @@ func (t *tenure) lose() {
 		}
 		return
 	}
-	t.cause, t.end = t.locker.endedErr(), t.lease.Deadline()
+	t.cause, t.end = t.locker.lossReason(), t.lease.Deadline()
 	if t.lost != nil {
 		close(t.lost)
 	}

@@ -25,7 +25,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	var last time.Time
 	guarantees := s.requests.Guarantees()
 	ended := ContextError(ctx, nil)
-	var then afterwards
+	var then afterUnlock
 	s.mu.Lock()
 	sent := time.Now()
 	for i, r := range renewals {
@@ -60,7 +60,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	granted, sendErrs := send(sctx, lives, ttls)
 	stop()
 	cancel()
-	then = afterwards{}
+	then = afterUnlock{}
 	s.mu.Lock()
 	now := time.Now() // under the lock, so that no earlier holder of the lock can have ended a lease at a later time
 	for k, l := range lives {
@@ -72,8 +72,8 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 		if k < len(granted) {
 			ttl = granted[k]
 		}
-		over := l.endRenewLocked(ttls[k], ttl, err, now, &then)
-		errs[index[k]] = renewError(ctx, over, err)
+		endErr := l.endRenewLocked(ttls[k], ttl, err, now, &then)
+		errs[index[k]] = renewError(ctx, endErr, err)
 	}
 	s.mu.Unlock()
 	s.Leave()

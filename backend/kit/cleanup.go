@@ -43,7 +43,7 @@ func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayRegrant bool) {
 		var absent time.Time // since when the store has had nothing of the owner
 		closing := s.closing.Done()
 		for pause := cleanupFirst; ; pause = min(2*pause, cleanupMost) {
-			err := s.request(ctx, l)
+			err := s.tryRelease(ctx, l)
 			answered := err == nil || errors.Is(err, backend.ErrLost)
 			switch enough := time.Since(absent) >= lateArrival || closing == nil; {
 			case answered && !mayRegrant, answered && err != nil && !absent.IsZero() && enough:
@@ -65,8 +65,8 @@ func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayRegrant bool) {
 	})
 }
 
-// request makes one attempt, within the timeout, to release l.
-func (s *Leases) request(ctx context.Context, l *Life) error {
+// tryRelease makes one attempt, within the timeout, to release l.
+func (s *Leases) tryRelease(ctx context.Context, l *Life) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return s.requests.ReleaseLease(ctx, l)
@@ -81,7 +81,7 @@ func (s *Leases) releaseEnded(lives ...*Life) {
 	s.Go(func(ctx context.Context) {
 		for _, l := range lives {
 			if ctx.Err() == nil {
-				_ = s.request(ctx, l) // the TTL ends the lease in any case
+				_ = s.tryRelease(ctx, l) // the TTL ends the lease in any case
 			}
 		}
 	})

@@ -73,7 +73,7 @@ func CommonFindings() []backend.Finding {
 
 // Unseen returns a finding that names what could not be inspected.
 func Unseen(where, what string, err error) backend.Finding {
-	return unseen.finding(where, fmt.Sprintf("cannot look at %s: %v", what, err))
+	return unseen.finding(where, fmt.Sprintf("cannot examine %s: %v", what, err))
 }
 
 // Unreachable returns the finding for a server, one of several, that does not respond.

@@ -25,7 +25,7 @@ func ContextError(ctx context.Context, last error) error {
 		return last // an earlier result of this function
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
-		if isOurs(cause) {
+		if isBackendError(cause) {
 			err = fmt.Errorf("%w: %v", err, cause)
 		} else {
 			err = fmt.Errorf("%w: %w", err, cause)
@@ -65,7 +65,7 @@ func NotOurs(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
 }
 
-func isOurs(err error) bool {
+func isBackendError(err error) bool {
 	return slices.ContainsFunc([]error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrUnsupported,
 		backend.ErrInvalid, backend.ErrUnavailable}, func(e error) bool { return errors.Is(err, e) })
 }

@@ -24,13 +24,13 @@ type Leases struct {
 	clock    alarm.Clock[*Life] // of the deadlines of live leases
 	released sync.Cond          // a release has ended; few wait for it, because few leases are released twice at once
 
-	closed       atomic.Bool     // Close has begun; set under mu
-	underway     atomic.Int64    // calls, renewals, releases and background work
-	idle         chan struct{}   // receives a value when the last of these ends after Close has begun
-	closing      context.Context // ends when Close begins
-	base         context.Context // ends when Close stops waiting: every request must end
-	startClosing context.CancelFunc
-	cancel       context.CancelFunc
+	closed       atomic.Bool        // Close has begun; set under mu
+	underway     atomic.Int64       // calls, renewals, releases and background work
+	idle         chan struct{}      // receives a value when the last of these ends after Close has begun
+	closing      context.Context    // ends when Close begins
+	base         context.Context    // ends when Close stops waiting: every request must end
+	startClosing context.CancelFunc // ends closing
+	cancelBase   context.CancelFunc // ends base
 }
 
 // NewLeases returns an empty Leases whose releases and clean-ups go through r, each bounded by timeout.
@@ -39,7 +39,7 @@ func NewLeases(r Requests, timeout time.Duration) *Leases {
 	s.clock = alarm.New[*Life](s.expire)
 	s.released.L = &s.mu
 	s.closing, s.startClosing = context.WithCancel(context.Background())
-	s.base, s.cancel = context.WithCancel(context.Background())
+	s.base, s.cancelBase = context.WithCancel(context.Background())
 	return s
 }
 
@@ -68,7 +68,7 @@ func (s *Leases) Grant(ctx context.Context, r backend.Request, g Grant) (*Life, 
 		s.underway.Add(1)
 		go func() {
 			defer s.Leave()
-			_ = s.request(context.Background(), l)
+			_ = s.tryRelease(context.Background(), l)
 		}()
 	default:
 		s.cleanUp(l, g.TTL, g.Unsure)
@@ -80,7 +80,7 @@ func (s *Leases) Grant(ctx context.Context, r backend.Request, g Grant) (*Life, 
 func (s *Leases) start(ctx context.Context, r backend.Request, g Grant) (*Life, error) {
 	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, shared: r.Shared, token: g.Token}
 	l.mayRegrant = g.Unsure
-	l.place.Item = l
+	l.deadlineEntry.Item = l
 	deadline := backend.Deadline(g.Sent, g.TTL)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *Leases) start(ctx context.Context, r backend.Request, g Grant) (*Life, 
 	if now.IsZero() {
 		now = g.Sent.Add(time.Since(g.Sent)) // the cheapest way to read the clock
 	}
-	l.granted, l.kept = now, g.TTL
+	l.granted, l.latestExpiry = now, g.TTL
 	switch {
 	case s.closed.Load():
 		return l, backend.ErrClosed
@@ -126,7 +126,7 @@ func (s *Leases) Close() bool {
 		s.mu.Unlock()
 		return false
 	}
-	var then afterwards
+	var then afterUnlock
 	for e := s.clock.First(); e != nil; e = s.clock.First() {
 		e.Item.endLocked(closed, &then)
 	}
@@ -135,21 +135,21 @@ func (s *Leases) Close() bool {
 	s.startClosing()
 	then.run(s)
 	s.Drain()
-	s.cancel()
+	s.cancelBase()
 	s.Drain()
 	return true
 }
 
 // setDeadlineLocked moves the deadline of a live lease.
 func (l *Life) setDeadlineLocked(d time.Time) {
-	l.leases.clock.Set(&l.place, d)
+	l.leases.clock.Set(&l.deadlineEntry, d)
 	l.leases.clock.Arm()
 }
 
 func (s *Leases) expire() {
 	s.mu.Lock()
 	s.clock.Woken()
-	var then afterwards
+	var then afterUnlock
 	now := time.Now()
 	for e := s.clock.FirstDue(now); e != nil; e = s.clock.FirstDue(now) {
 		e.Item.endLocked(lost, &then)

@@ -52,21 +52,21 @@ type Life struct {
 	release bounded   // the context of the first release
 
 	// Guarded by leases.mu.
-	place       alarm.Entry[*Life] // due at the deadline
-	shared      bool               // never changes, so needs no lock; next to the flags it takes no extra memory
-	state       state
-	ending      bool          // a release is under way
-	lateRelease bool          // Release was called after the loss
-	mayRegrant  bool          // an unanswered request may grant the key to the owner again, after the release
-	renewing    bool          // a renewal is under way
-	lost        chan struct{} // created on first use
-	renewSent   time.Duration // when the latest renewal was sent, counted from granted
-	renewed     chan struct{} // closed when the renewal ends; nil until somebody waits for it
-	kept        time.Duration // how long after granted the store may keep the key, including unanswered requests
+	deadlineEntry   alarm.Entry[*Life] // due at the deadline
+	shared          bool               // never changes, so needs no lock; next to the flags it takes no extra memory
+	state           state
+	releaseUnderWay bool
+	lateRelease     bool          // Release was called after the loss
+	mayRegrant      bool          // an unanswered request may grant the key to the owner again, after the release
+	renewing        bool          // a renewal is under way
+	lost            chan struct{} // created on first use
+	renewSent       time.Duration // when the latest renewal was sent, counted from granted
+	renewed         chan struct{} // closed when the renewal ends; nil until somebody waits for it
+	latestExpiry    time.Duration // how long after granted the store may keep the key, including unanswered requests
 	// the shortest TTL of the unanswered renewals; 0 if there are none. Such a renewal may reach the store at any time in
 	// the life of the lease: it then shortens the lease, or keeps the key beyond our deadline
-	lateTTL time.Duration
-	onLost  func()
+	unansweredTTL time.Duration
+	onLost        func()
 }
 
 // Key returns the leased key.
@@ -104,14 +104,14 @@ func (l *Life) isLostLocked() bool { return l.state == lost || l.state == closed
 func (l *Life) Deadline() time.Time {
 	l.leases.mu.Lock()
 	defer l.leases.mu.Unlock()
-	return l.place.At()
+	return l.deadlineEntry.At()
 }
 
 // OnLost implements LossNotifier.
 func (l *Life) OnLost(f func()) {
 	l.leases.mu.Lock()
-	over := l.isLostLocked()
-	if !over {
+	ended := l.isLostLocked()
+	if !ended {
 		if earlier := l.onLost; earlier != nil {
 			last := f
 			f = func() { earlier(); last() }
@@ -119,7 +119,7 @@ func (l *Life) OnLost(f func()) {
 		l.onLost = f
 	}
 	l.leases.mu.Unlock()
-	if over {
+	if ended {
 		f()
 	}
 }
@@ -128,19 +128,19 @@ func (l *Life) OnLost(f func()) {
 // nothing once the lease has ended or its holder has begun to release it.
 func (l *Life) Lose() {
 	l.leases.mu.Lock()
-	var then afterwards
+	var then afterUnlock
 	l.endLocked(lost, &then)
 	l.leases.mu.Unlock()
 	then.run(l.leases)
 }
 
-// afterwards collects the work that must be done after unlocking.
-type afterwards struct {
+// afterUnlock collects the work that must be done after unlocking.
+type afterUnlock struct {
 	callbacks []func() // that notify holders of a loss
 	toRelease []*Life  // leases that the store may have extended after their holders called Release
 }
 
-func (a *afterwards) run(s *Leases) {
+func (a *afterUnlock) run(s *Leases) {
 	for _, callback := range a.callbacks {
 		callback()
 	}
@@ -148,23 +148,23 @@ func (a *afterwards) run(s *Leases) {
 }
 
 // expireLocked ends a live lease if its deadline has passed at now, even if the timer has not fired yet.
-func (l *Life) expireLocked(now time.Time, then *afterwards) {
-	if !now.Before(l.place.At()) {
+func (l *Life) expireLocked(now time.Time, then *afterUnlock) {
+	if !now.Before(l.deadlineEntry.At()) {
 		l.endLocked(lost, then)
 	}
 }
 
 // endLocked moves a live lease to lost or closed.
-func (l *Life) endLocked(to state, then *afterwards) {
+func (l *Life) endLocked(to state, then *afterUnlock) {
 	if l.state == live {
 		l.loseLocked(to, then)
 	}
 }
 
 // loseLocked moves a lease that is live or under release to lost or closed, and closes Lost.
-func (l *Life) loseLocked(to state, then *afterwards) {
+func (l *Life) loseLocked(to state, then *afterUnlock) {
 	l.state = to
-	l.leases.clock.Remove(&l.place)
+	l.leases.clock.Remove(&l.deadlineEntry)
 	if l.lost != nil {
 		close(l.lost)
 	}
@@ -174,8 +174,8 @@ func (l *Life) loseLocked(to state, then *afterwards) {
 	}
 }
 
-// overLocked returns the error of a call on a lease that is not live, or nil if it is live.
-func (l *Life) overLocked() error {
+// endErrLocked returns the error of a call on a lease that is not live, or nil if it is live.
+func (l *Life) endErrLocked() error {
 	switch l.state {
 	case live:
 		return nil

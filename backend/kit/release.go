@@ -33,10 +33,10 @@ func (l *Life) Release(ctx context.Context) error {
 func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 	s := l.leases
 	s.mu.Lock()
-	for l.ending {
+	for l.releaseUnderWay {
 		s.released.Wait() // bounded by one release request
 	}
-	var then afterwards
+	var then afterUnlock
 	unsure := false
 	now := l.granted.Add(time.Since(l.granted)) // the cheapest way to read the clock
 	l.expireLocked(now, &then)
@@ -51,14 +51,14 @@ func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 		}
 		bound.parent, bound.leases, bound.until = ctx, s, now.Sub(s.began)+s.timeout
 		l.state = releasing
-		s.clock.Remove(&l.place)
-		l.ending = true
+		s.clock.Remove(&l.deadlineEntry)
+		l.releaseUnderWay = true
 		s.underway.Add(1) // Close waits for it
 	case lost:
-		if unsure = (l.lateTTL > 0 || l.mayReturn) && !s.closed.Load(); unsure {
+		if unsure = (l.unansweredTTL > 0 || l.mayRegrant) && !s.closed.Load(); unsure {
 			s.underway.Add(1) // Close waits for it
 		}
-		l.lateTTL, l.mayReturn = 0, false
+		l.unansweredTTL, l.mayRegrant = 0, false
 		l.lateRelease = true
 		err = backend.ErrLost
 	case closed:
@@ -67,7 +67,7 @@ func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 	s.mu.Unlock()
 	then.run(s)
 	if unsure {
-		_ = s.request(s.base, l) // the TTL ends the lease in any case
+		_ = s.tryRelease(s.base, l) // the TTL ends the lease in any case
 		s.Leave()
 	}
 	return bound, err
@@ -76,13 +76,13 @@ func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 // endRelease records the answer to a release. It returns the error for the caller.
 func (l *Life) endRelease(err error, repeated bool) error {
 	s := l.leases
-	var then afterwards
+	var then afterUnlock
 	s.mu.Lock()
-	l.ending = false
+	l.releaseUnderWay = false
 	s.released.Broadcast()
 	answered := err == nil || errors.Is(err, backend.ErrLost)
 	switch {
-	case answered && (err == nil || repeated && time.Now().Before(l.place.At())):
+	case answered && (err == nil || repeated && time.Now().Before(l.deadlineEntry.At())):
 		// The store has released the lease now or, before the deadline, at the attempt that was not answered.
 		l.state = released
 		l.onLost = nil
@@ -94,7 +94,7 @@ func (l *Life) endRelease(err error, repeated bool) error {
 		err = backend.ErrClosed
 	}
 	if l.mayRegrant || !answered && l.state == releasing {
-		s.cleanUp(l, l.kept-time.Since(l.granted), l.mayRegrant)
+		s.cleanUp(l, l.latestExpiry-time.Since(l.granted), l.mayRegrant)
 	}
 	s.mu.Unlock()
 	s.Leave()

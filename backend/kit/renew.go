@@ -26,13 +26,13 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 	granted, err := l.leases.requests.RenewLease(rctx, l, ttl)
 	stop()
 	cancel()
-	var then afterwards
+	var then afterUnlock
 	l.leases.mu.Lock()
-	over := l.endRenewLocked(ttl, granted, err, time.Now(), &then)
+	endErr := l.endRenewLocked(ttl, granted, err, time.Now(), &then)
 	l.leases.mu.Unlock()
 	l.leases.Leave()
 	then.run(l.leases)
-	return renewError(ctx, over, err)
+	return renewError(ctx, endErr, err)
 }
 
 // beginRenew waits until no other renewal is under way, and begins one. The caller ends it with Leave.
@@ -53,7 +53,7 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (bound time.Ti
 		}
 		s.mu.Lock()
 	}
-	var then afterwards
+	var then afterUnlock
 	bound, err = l.beginRenewLocked(ContextError(ctx, nil), ttl, time.Now(), &then)
 	if err == nil {
 		s.underway.Add(1) // Close waits for it
@@ -67,11 +67,11 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (bound time.Ti
 // nil. It also fails while another renewal is under way, because the outcome is then unknown. bound is the deadline of
 // the lease when the request is sent: a reply after bound does not count.
 func (l *Life) beginRenewLocked(
-	ended error, ttl time.Duration, now time.Time, then *afterwards,
+	ended error, ttl time.Duration, now time.Time, then *afterUnlock,
 ) (bound time.Time, err error) {
-	bound = l.place.At()
+	bound = l.deadlineEntry.At()
 	l.expireLocked(now, then)
-	if err := cmp.Or(l.overLocked(), ended); err != nil {
+	if err := cmp.Or(l.endErrLocked(), ended); err != nil {
 		return bound, err
 	}
 	if l.renewing {
@@ -92,53 +92,53 @@ func (l *Life) beginRenewLocked(
 func (l *Life) NoteUnanswered(ttl time.Duration) {
 	l.leases.mu.Lock()
 	defer l.leases.mu.Unlock()
-	l.lateTTL = l.withLateLocked(ttl)
+	l.unansweredTTL = l.shortestTTLLocked(ttl)
 }
 
-// withLateLocked returns ttl, or the shortest TTL of the unanswered renewals if that is shorter.
-func (l *Life) withLateLocked(ttl time.Duration) time.Duration {
-	if l.lateTTL > 0 {
-		return min(ttl, l.lateTTL)
+// shortestTTLLocked returns ttl, or the shortest TTL of the unanswered renewals if that is shorter.
+func (l *Life) shortestTTLLocked(ttl time.Duration) time.Duration {
+	if l.unansweredTTL > 0 {
+		return min(ttl, l.unansweredTTL)
 	}
 	return ttl
 }
 
-// endRenewLocked records the answer to a renewal to ttl. over is the error of a lease that is no longer live, or nil.
+// endRenewLocked records the answer to a renewal to ttl. endErr is the error of a lease that is no longer live, or nil.
 func (l *Life) endRenewLocked(
-	ttl, granted time.Duration, err error, now time.Time, then *afterwards,
-) (over error) {
+	ttl, granted time.Duration, err error, now time.Time, then *afterUnlock,
+) (endErr error) {
 	l.renewing = false
 	if l.renewed != nil {
 		close(l.renewed)
 		l.renewed = nil
 	}
-	l.kept = max(l.kept, now.Sub(l.granted)+max(ttl, granted))
+	l.latestExpiry = max(l.latestExpiry, now.Sub(l.granted)+max(ttl, granted))
 	l.expireLocked(now, then) // even an answered renewal never revives a lease
 	switch {
 	case errors.Is(err, backend.ErrLost):
-		l.lateTTL = 0
+		l.unansweredTTL = 0
 		l.endLocked(lost, then)
 	case err == nil && l.state == live:
-		l.setDeadlineLocked(backend.Deadline(l.granted.Add(l.renewSent), l.withLateLocked(granted)))
+		l.setDeadlineLocked(backend.Deadline(l.granted.Add(l.renewSent), l.shortestTTLLocked(granted)))
 	default:
 		// The store may have extended a lease that is over. Only its holder may end it there: since the loss, another
 		// process may have resumed it.
-		l.lateTTL = l.withLateLocked(ttl)
+		l.unansweredTTL = l.shortestTTLLocked(ttl)
 		if l.state == lost && l.lateRelease {
 			then.toRelease = append(then.toRelease, l)
 		}
 	}
-	return l.overLocked()
+	return l.endErrLocked()
 }
 
-// renewError returns the error of a renewal. err is the error of its request. over is not nil if the lease is over.
-func renewError(ctx context.Context, over, err error) error {
+// renewError returns the error of a renewal. err is the error of its request. endErr is not nil if the lease is over.
+func renewError(ctx context.Context, endErr, err error) error {
 	err = NotOurs(ctx, err)
 	switch {
-	case over != nil && err != nil && !errors.Is(err, backend.ErrLost):
-		return fmt.Errorf("%w (last error: %w)", over, err)
-	case over != nil:
-		return over
+	case endErr != nil && err != nil && !errors.Is(err, backend.ErrLost):
+		return fmt.Errorf("%w (last error: %w)", endErr, err)
+	case endErr != nil:
+		return endErr
 	case err != nil:
 		if cerr := ContextError(ctx, err); cerr != nil {
 			return cerr
