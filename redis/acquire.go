@@ -59,15 +59,15 @@ func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error)
 	keys := []string{a.names.lock, a.names.queue, a.names.fence}
 	var q exchange.Request
 	if a.r.Shared {
-		q = acquireSharedScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, flag(queue),
-			before(a.queued, a.unanswered))
-		q.Again = slices.Clone(q.Args)
-		q.Again[len(q.Again)-1] = before(true, true)
+		q = acquireSharedScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, boolArg(queue),
+			historyArg(a.queued, a.unanswered))
+		q.RepeatArgs = slices.Clone(q.Args)
+		q.RepeatArgs[len(q.RepeatArgs)-1] = historyArg(true, true)
 	} else {
-		q = acquireScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, flag(queue))
+		q = acquireScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, boolArg(queue))
 	}
 	q.Replicas, q.NeedsReplicas = b.options.MinReplicas, isGrant
-	q.Grace, q.Late = replyGrace, a.lateReply
+	q.Grace, q.OnLateEnd = replyGrace, a.lateReply
 	a.sent = time.Now()
 	v, unanswered, err := b.eval(ctx, q)
 	a.unanswered = a.unanswered || unanswered
@@ -84,16 +84,16 @@ func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error)
 	return reply, err
 }
 
-// flag returns a condition as a script argument.
-func flag(set bool) any {
-	if set {
+// boolArg returns b as a script argument.
+func boolArg(b bool) any {
+	if b {
 		return "1"
 	}
 	return "0"
 }
 
-// before returns the argument of acquireSharedScript that describes the earlier requests of the attempt.
-func before(refused, unanswered bool) any {
+// historyArg returns the argument of acquireSharedScript that describes the earlier requests of the attempt.
+func historyArg(refused, unanswered bool) any {
 	switch {
 	case unanswered:
 		return "2"

@@ -26,12 +26,12 @@ func TestManyLeases(t *testing.T) {
 
 func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
 	ctx := context.Background()
-	goroutines := redistest.SettledGoroutines()
+	goroutines := redistest.FewestGoroutines()
 	list := storetest.HoldMany(t, b, 0, leases, time.Minute)
 	for i := range list {
 		list[i].TTL = ttl
 	}
-	if n := redistest.SettledGoroutines(); n > goroutines+20 {
+	if n := redistest.FewestGoroutines(); n > goroutines+20 {
 		t.Errorf("%d goroutines more for %d leases", n-goroutines, leases)
 	}
 	renewals := 0

@@ -29,8 +29,8 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 		},
 	}
 	unanswered, err = repeat.Do(ctx, func(unanswered bool) (err error) {
-		if unanswered && q.Again != nil {
-			q.Args = q.Again
+		if unanswered && q.RepeatArgs != nil {
+			q.Args = q.RepeatArgs
 		}
 		v, err = b.deliver(ctx, end, q)
 		return err

@@ -84,9 +84,9 @@ func (in *inbox) ready() bool {
 	return in.up
 }
 
-// confirm starts the subscription if necessary, and waits until the server has confirmed it. It fails if the server
-// refuses, or cannot be reached within patience.
-func (in *inbox) confirm(ctx context.Context, patience time.Duration) error {
+// awaitSubscription starts the subscription if necessary, and waits until the server has confirmed it. It fails if the
+// server refuses, or cannot be reached within patience.
+func (in *inbox) awaitSubscription(ctx context.Context, patience time.Duration) error {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	for {
@@ -150,13 +150,13 @@ func (in *inbox) read(ctx context.Context) {
 		unblock()
 		_ = ps.Close() // the error of a second Close does not matter
 		in.endProbe()
-		in.set(false, err)
+		in.setState(false, err)
 		_ = kit.Sleep(ctx, pause.Next(0))
 	}
 }
 
-// set records the state of the subscription. If the subscription is new, it wakes all waiters.
-func (in *inbox) set(up bool, err error) {
+// setState records the state of the subscription. If the subscription is new, it wakes all waiters.
+func (in *inbox) setState(up bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.up, in.err = up, err
@@ -175,7 +175,7 @@ func (in *inbox) dispatch(m any) (confirmed bool) {
 	switch m := m.(type) {
 	case *redis.Subscription:
 		if m.Kind == "subscribe" {
-			in.set(true, nil)
+			in.setState(true, nil)
 			return true
 		}
 	case *redis.Message:

@@ -28,8 +28,8 @@ func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err e
 	default:
 		return nil, fmt.Errorf("%w: list with a client of type %T", backend.ErrUnsupported, c)
 	}
-	before := b.naming.namespace + ":{"
-	pattern := endpoint.GlobEscaper.Replace(before) + "*}lock:" + endpoint.GlobEscaper.Replace(prefix) + "*"
+	namePrefix := b.naming.namespace + ":{"
+	pattern := endpoint.GlobEscaper.Replace(namePrefix) + "*}lock:" + endpoint.GlobEscaper.Replace(prefix) + "*"
 	names, err := onMasters(ctx, b, func(ctx context.Context, _ string, c redis.Cmdable) ([]string, error) {
 		return b.scan(ctx, c, pattern)
 	})
@@ -37,7 +37,7 @@ func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err e
 		return nil, err
 	}
 	for _, name := range names {
-		_, key, ok := strings.Cut(strings.TrimPrefix(name, before), "}lock:")
+		_, key, ok := strings.Cut(strings.TrimPrefix(name, namePrefix), "}lock:")
 		if ok && strings.HasPrefix(key, prefix) && b.naming.lock(key) == name {
 			keys = append(keys, key)
 		}

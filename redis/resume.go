@@ -44,10 +44,10 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 	}
 }
 
-// resumeRequest returns the request that renews a lease of another client to ttl. seen is how long the lease had left
-// when it was read: a request that arrives late must not shorten what the other client has extended meanwhile.
-func (b *Backend) resumeRequest(lease *leaseData, ttl, seen time.Duration) exchange.Request {
-	q := resumeScript.Request([]string{lease.names.lock}, lease.value, ttl.Milliseconds(), seen.Milliseconds())
+// resumeRequest returns the request that renews a lease of another client to ttl. remaining is how long the lease had
+// left when it was read: a request that arrives late must not shorten what the other client has extended meanwhile.
+func (b *Backend) resumeRequest(lease *leaseData, ttl, remaining time.Duration) exchange.Request {
+	q := resumeScript.Request([]string{lease.names.lock}, lease.value, ttl.Milliseconds(), remaining.Milliseconds())
 	q.Replicas, q.NeedsReplicas, q.Limit = b.options.MinReplicas, isRenewal, b.options.Timeout
 	return q
 }

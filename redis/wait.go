@@ -36,7 +36,7 @@ func (a *attempt) unregister() {
 func (a *attempt) sleep(ctx context.Context) error {
 	if !a.queued { // the key may have been released before the subscription existed: request the key at once
 		a.register()
-		return a.b.inbox.confirm(ctx, max(a.ttl, exchange.LeastPatience))
+		return a.b.inbox.awaitSubscription(ctx, max(a.ttl, exchange.LeastPatience))
 	}
 	t := time.NewTimer(a.recheck)
 	defer t.Stop()
@@ -51,7 +51,8 @@ func (a *attempt) sleep(ctx context.Context) error {
 }
 
 // passing reports whether a waiter keeps trying after err. If too few replicas have its grant, a replica may just have
-// been restarted. A waiter that cannot subscribe stops, because confirm has already waited for its full patience.
+// been restarted. A waiter that cannot subscribe stops, because awaitSubscription has already waited for its full
+// patience.
 func passing(err error) bool {
 	return (exchange.Passing(err) || errors.Is(err, exchange.ErrReplicas)) && !errors.Is(err, errSubscribe)
 }

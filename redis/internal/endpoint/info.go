@@ -20,8 +20,8 @@ import (
 type Reading struct {
 	Info, Config map[string]string // Config is empty if CONFIG is not permitted
 
-	Clock           time.Time // the server's time; zero if TIME is not permitted
-	Asked, Answered time.Time // before the request for Clock and after the reply
+	Clock          time.Time // the server's time; zero if TIME is not permitted
+	Sent, Received time.Time // before the request for Clock and after the reply
 }
 
 // Number returns a number in INFO, or 0 if there is none.
@@ -78,11 +78,11 @@ func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list [
 		}
 		maps.Copy(r.Config, some)
 	}
-	r.Asked = time.Now()
+	r.Sent = time.Now()
 	r.Clock, err = c.Time(ctx).Result()
-	r.Answered = time.Now()
+	r.Received = time.Now()
 	if err = refused("TIME", err); err == nil && !r.Clock.IsZero() {
-		list = append(list, kit.CompareClocks(where, r.Clock, time.Microsecond, r.Asked, r.Answered)...)
+		list = append(list, kit.CompareClocks(where, r.Clock, time.Microsecond, r.Sent, r.Received)...)
 	}
 	return r, append(list, kit.Apply(ServerRules, where, r)...), err
 }

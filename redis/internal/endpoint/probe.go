@@ -31,11 +31,11 @@ func Probe(ctx context.Context, c redis.UniversalClient, keys []string, channel 
 	if _, err := pipe.Exec(ctx); err != nil && !exchange.IsReply(err) {
 		return err
 	}
-	var lacking []string
+	var missing []string
 	note := func(command, reason string) {
 		// A user without the channels can acquire locks, but an Acquire that has to wait fails.
 		if !exchange.PassingText(reason) && !(command == "PUBLISH" && strings.Contains(reason, "channel")) {
-			lacking = append(lacking, fmt.Sprintf("%s (%s)", command, reason))
+			missing = append(missing, fmt.Sprintf("%s (%s)", command, reason))
 		}
 	}
 	for _, sent := range []struct {
@@ -50,9 +50,9 @@ func Probe(ctx context.Context, c redis.UniversalClient, keys []string, channel 
 	for i := 0; i+1 < len(failed); i += 2 {
 		note(fmt.Sprint(failed[i]), fmt.Sprint(failed[i+1]))
 	}
-	if len(lacking) > 0 {
+	if len(missing) > 0 {
 		return fmt.Errorf("%w: the server lacks or forbids commands that locks need: %s", backend.ErrUnsupported,
-			strings.Join(lacking, ", "))
+			strings.Join(missing, ", "))
 	}
 	return nil
 }

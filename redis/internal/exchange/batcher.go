@@ -35,8 +35,8 @@ type Batcher struct {
 	most   int   // the most workers
 
 	mu          sync.Mutex
-	open        int         // workers that are not idle, plus the lone request
-	queue       []*call     // empty unless a worker or lone request is open
+	active      int         // workers that are not idle, plus the lone request
+	queue       []*call     // empty unless a worker or lone request is active
 	timer       *time.Timer // runs while the queue is not empty
 	soloRetryAt time.Time   // until then no request uses Solo, because Solo has failed
 
@@ -47,7 +47,7 @@ func NewBatcher(client *redis.Client, start Starter) *Batcher {
 	l := &Batcher{
 		client: client, start: start, most: max(client.Options().PoolSize, UsualWorkers), resume: make(chan struct{}),
 	}
-	l.timer = time.AfterFunc(time.Hour, l.overdue)
+	l.timer = time.AfterFunc(time.Hour, l.addWorkerIfOverdue)
 	l.timer.Stop()
 	return l
 }
@@ -56,7 +56,7 @@ func NewBatcher(client *redis.Client, start Starter) *Batcher {
 const (
 	queued int32 = iota
 	sent
-	ended // answered, or abandoned by its caller
+	ended // answered, or its caller has stopped waiting
 )
 
 // A call is a request that waits for a worker or for its reply.
@@ -83,9 +83,9 @@ var callPool = sync.Pool{New: func() any {
 
 // Do sends a request, once. It stops waiting at end, or q.Grace after ctx has ended, whichever is first.
 func (l *Batcher) Do(ctx context.Context, end time.Time, q Request) (any, error) {
-	if l.enterAlone() {
+	if l.beginSolo() {
 		v, err := l.Solo.do(ctx, end, q)
-		l.leaveAlone(err)
+		l.endSolo(err)
 		return v, err
 	}
 	return l.begin(ctx, end, q).wait()
@@ -134,7 +134,7 @@ func (c *call) wait() (any, error) {
 		case r := <-c.answer:
 			return c.recycle(r)
 		case <-c.timer.C:
-			return c.abandon(ctx)
+			return c.stopWaiting(ctx)
 		case <-done:
 			done = nil
 			c.timer.Reset(min(c.request.Grace, time.Until(end)))
@@ -150,7 +150,7 @@ func (c *call) recycle(r Result) (any, error) {
 	return r.V, r.Err
 }
 
-func (c *call) abandon(ctx context.Context) (any, error) {
+func (c *call) stopWaiting(ctx context.Context) (any, error) {
 	err := ctx.Err()
 	if err == nil {
 		err = NoAnswer(time.Since(c.since), nil)
@@ -174,12 +174,12 @@ func (c *call) finish(r Result) {
 	}
 	if c.state.CompareAndSwap(sent, ended) {
 		c.answer <- r
-	} else if late := c.request.Late; late != nil {
-		late()
+	} else if f := c.request.OnLateEnd; f != nil {
+		f()
 	}
 }
 
-// A notSentError is the error of a request that was abandoned before it was sent.
+// A notSentError is the error of a request whose caller stopped waiting before it was sent.
 type notSentError struct{ error }
 
 func (e notSentError) Unwrap() error { return e.error }
@@ -191,8 +191,8 @@ func (l *Batcher) enqueue(c *call) {
 	if l.queue = append(l.queue, c); len(l.queue) == 1 {
 		l.timer.Reset(linger)
 	}
-	if l.open < UsualWorkers {
-		l.openLocked()
+	if l.active < UsualWorkers {
+		l.addWorkerLocked()
 	}
 }
 
@@ -203,7 +203,7 @@ func (l *Batcher) Waiting() int {
 	return len(l.queue)
 }
 
-// trimLocked removes abandoned calls from the head of the queue, because no worker does so while all connections hang.
+// trimLocked removes ended calls from the head of the queue, because no worker does so while all connections hang.
 func (l *Batcher) trimLocked() {
 	for len(l.queue) > 0 && l.queue[0].state.Load() == ended {
 		l.queue[0] = nil // the array outlives the slice
@@ -211,9 +211,9 @@ func (l *Batcher) trimLocked() {
 	}
 }
 
-// openLocked resumes an idle worker, or starts one.
-func (l *Batcher) openLocked() {
-	l.open++
+// addWorkerLocked resumes an idle worker, or starts one.
+func (l *Batcher) addWorkerLocked() {
+	l.active++
 	select {
 	case l.resume <- struct{}{}:
 		return
@@ -224,8 +224,8 @@ func (l *Batcher) openLocked() {
 	}
 }
 
-// overdue opens another worker if the first call has been queued for linger.
-func (l *Batcher) overdue() {
+// addWorkerIfOverdue adds a worker if the first call has been queued for linger.
+func (l *Batcher) addWorkerIfOverdue() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.trimLocked(); len(l.queue) == 0 {
@@ -233,8 +233,8 @@ func (l *Batcher) overdue() {
 	}
 	remaining := linger - time.Since(l.queue[0].since)
 	if remaining <= 0 {
-		if l.open < l.most {
-			l.openLocked()
+		if l.active < l.most {
+			l.addWorkerLocked()
 		}
 		remaining = linger
 	}
@@ -280,7 +280,7 @@ func (l *Batcher) dequeue(batch []*call) []*call {
 	}
 	l.queue = slices.Delete(l.queue, 0, n)
 	if len(batch) == 0 {
-		l.open--
+		l.active--
 	}
 	return batch
 }

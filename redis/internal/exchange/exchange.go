@@ -13,9 +13,9 @@ import (
 
 // A Request is one script on the keys of one slot, as [Script.Request] returns it, or the command in Args.
 type Request struct {
-	Args     []any
-	Again    []any // replaces Args after an attempt without a reply; if nil, Args is sent again
-	Replicas int   // replicas that must have the grant or renewal; 0 for none
+	Args       []any
+	RepeatArgs []any // replaces Args after an attempt without a reply; if nil, Args is sent again
+	Replicas   int   // replicas that must have the grant or renewal; 0 for none
 	// NeedsReplicas reports whether a reply is a grant or a renewal. Other replies count without replicas. It is required
 	// if Replicas is not 0.
 	NeedsReplicas func(v any) bool
@@ -23,8 +23,8 @@ type Request struct {
 	// that time, and if the outcome is known, one cleanup request is enough.
 	Grace time.Duration
 	Limit time.Duration // for all attempts, if shorter than Options.Timeout
-	// Late runs when a request ends after its caller has stopped waiting.
-	Late func()
+	// OnLateEnd runs when a request ends after its caller has stopped waiting.
+	OnLateEnd func()
 
 	text string // of the script whose digest is in Args; empty for a command
 }

@@ -15,16 +15,16 @@ func (l *Batcher) SoloFailed() bool {
 	return !l.soloRetryAt.IsZero()
 }
 
-// Latest returns the solo's number, and the connection of the latest lone request. The number grows by one when a
-// request begins, and by one when it ends.
+// Latest returns the solo's generation, and the connection of the latest lone request. The generation grows by one when
+// a request begins, and by one when it ends.
 func (s *solo) Latest() (n uint64, conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.n, s.conn
+	return s.generation, s.conn
 }
 
-// Interrupt acts as if the context of the request that began with n had just ended.
-func (s *solo) Interrupt(n uint64) { s.interrupt(n) }
+// Interrupt acts as if the context of the request of this generation had just ended.
+func (s *solo) Interrupt(generation uint64) { s.interrupt(generation) }
 
 // Do sends a request.
 func (s *solo) Do(end time.Time, q Request) error {

@@ -19,11 +19,11 @@ import (
 type solo struct {
 	Client *redis.Client
 
-	mu   sync.Mutex
-	n    uint64    // changes when a request begins and when it ends
-	conn net.Conn  // the latest connection
-	end  time.Time // of the request in progress; zero if there is none
-	cut  bool      // the request in progress must end
+	mu         sync.Mutex
+	generation uint64    // changes when a request begins and when it ends
+	conn       net.Conn  // the latest connection
+	end        time.Time // of the request in progress; zero if there is none
+	cut        bool      // the request in progress must end
 }
 
 // NewSolo returns a client with these options, except those of the pool.
@@ -39,7 +39,7 @@ func NewSolo(options *redis.Options) *solo {
 			return nil, err
 		}
 		c = eager.New(c)
-		s.use(c)
+		s.setConn(c)
 		return c, nil
 	}
 	s.Client = redis.NewClient(&o)
@@ -57,11 +57,11 @@ func (s *solo) Close() error {
 // do sends a request. No other request may be in progress.
 func (s *solo) do(ctx context.Context, end time.Time, q Request) (any, error) {
 	sctx := soloContext{DeadlineContext{ctx, end}}
-	n := s.set(end)
-	defer s.set(time.Time{})
+	generation := s.setEnd(end)
+	defer s.setEnd(time.Time{})
 	if ctx.Done() != nil {
 		grace := q.Grace
-		stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { s.interrupt(n) }) })
+		stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { s.interrupt(generation) }) })
 		defer stop()
 	}
 	c := newCall(ctx, end, q)
@@ -73,13 +73,13 @@ func (s *solo) do(ctx context.Context, end time.Time, q Request) (any, error) {
 	return v, err
 }
 
-// set begins a request that ends at end, or ends the one in progress if end is zero. It returns the new n.
-func (s *solo) set(end time.Time) (n uint64) {
+// setEnd begins a request that ends at end, or ends the one in progress if end is zero. It returns the new generation.
+func (s *solo) setEnd(end time.Time) (generation uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.n++
+	s.generation++
 	s.end, s.cut = end, false
-	return s.n
+	return s.generation
 }
 
 // dialTimeout limits a dial to the end of its request, because go-redis ignores the request's deadline when it dials.
@@ -93,11 +93,11 @@ func (s *solo) dialTimeout(most time.Duration) time.Duration {
 	return min(most, max(time.Until(s.end), 1)) // 0 would be no limit
 }
 
-// interrupt ends the request that began with n, if it is still in progress.
-func (s *solo) interrupt(n uint64) {
+// interrupt ends the request of this generation, if it is still in progress.
+func (s *solo) interrupt(generation uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.n != n {
+	if s.generation != generation {
 		return
 	}
 	s.cut = true
@@ -106,8 +106,8 @@ func (s *solo) interrupt(n uint64) {
 	}
 }
 
-// use records a new connection.
-func (s *solo) use(c net.Conn) {
+// setConn records a new connection, or closes it if the request in progress must end.
+func (s *solo) setConn(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn = c; s.cut {

@@ -16,9 +16,9 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Main runs a package's tests. stop ends what they share.
+// Main runs a package's tests. stop ends the servers and clients that the tests share.
 func Main(m *testing.M, stop func() error) {
-	logging.Disable() // go-redis logs every outage; here they are made on purpose
+	logging.Disable() // go-redis logs every outage, and tests cause outages on purpose
 	process.Main(func(ctx context.Context, url string) (backend.Backend, error) {
 		b, _, err := driver.Open(ctx, url)
 		return b, err
@@ -26,7 +26,7 @@ func Main(m *testing.M, stop func() error) {
 	goleak.VerifyTestMain(tests{m, stop}, storetest.GoRedisDials())
 }
 
-// tests run with what they share, which is gone before leaks are looked for.
+// tests is a package's tests, as goleak runs them. Run also calls stop, so that goleak then finds only leaks.
 type tests struct {
 	m    *testing.M
 	stop func() error
@@ -34,7 +34,7 @@ type tests struct {
 
 func (t tests) Run() int {
 	flag.Parse()
-	waitTogether()
+	raiseParallelism()
 	code := t.m.Run()
 	if err := t.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -43,12 +43,13 @@ func (t tests) Run() int {
 	return code
 }
 
-// waitTogether lets more tests run at once than there are processors, unless -parallel says how many: they mostly wait.
-func waitTogether() {
-	const together = "8"
+// raiseParallelism lets more tests run at once than there are processors, because they mostly wait. It respects the
+// flag -parallel.
+func raiseParallelism() {
+	const parallel = "8"
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		_ = flag.Set("test.parallel", together)
+		_ = flag.Set("test.parallel", parallel)
 	}
 }

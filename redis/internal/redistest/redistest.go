@@ -1,4 +1,4 @@
-// Package redistest is what the tests of the stores on Redis share.
+// Package redistest has helpers for the tests of the stores on Redis.
 package redistest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Raw is a plain client, to look behind the backend.
+// Raw returns a client of go-redis, with which a test reads or changes the server's data without the backend.
 func Raw(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr})
@@ -21,7 +21,7 @@ func Raw(t testing.TB, addr string) *redis.Client {
 	return c
 }
 
-// Commands counts what the server has executed, calls within scripts too, by INFO commandstats.
+// Commands returns how often the server has executed each command, including calls from scripts, by INFO commandstats.
 func Commands(t testing.TB, c *redis.Client) map[string]int {
 	t.Helper()
 	text, err := c.Info(context.Background(), "commandstats").Result()
@@ -42,7 +42,7 @@ func Commands(t testing.TB, c *redis.Client) map[string]int {
 	return counts
 }
 
-// Since returns what was executed between two counts, and its sum.
+// Since returns how often each command was executed between two results of Commands, and the sum.
 func Since(before, after map[string]int) (diff map[string]int, sum int) {
 	diff = make(map[string]int)
 	for name, n := range after {
@@ -54,8 +54,9 @@ func Since(before, after map[string]int) (diff map[string]int, sum int) {
 	return diff, sum
 }
 
-// SettledGoroutines is the number of goroutines when it has stopped falling.
-func SettledGoroutines() int {
+// FewestGoroutines returns the least number of goroutines within 300 ms, so that goroutines that are about to end do
+// not count.
+func FewestGoroutines() int {
 	least := runtime.NumGoroutine()
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		least = min(least, runtime.NumGoroutine())
@@ -63,7 +64,7 @@ func SettledGoroutines() int {
 	return least
 }
 
-// User makes a user with these rights and no others, and returns the server's URL for it.
+// User creates a user with these rights and no others, and returns the server's URL with the user's credentials.
 func User(t *testing.T, c *redis.Client, name string, rights []string) string {
 	t.Helper()
 	args := []any{"ACL", "SETUSER", name, "reset", "on", ">secret"}
@@ -76,5 +77,5 @@ func User(t *testing.T, c *redis.Client, name string, rights []string) string {
 	return "redis://" + name + ":secret@" + c.Options().Addr
 }
 
-// Durable are the options of a server that forgets nothing.
+// Durable has the options of a server that writes every change to disk before it replies.
 var Durable = []string{"--appendonly", "yes", "--appendfsync", "always"}

@@ -15,8 +15,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// Digests compares the digests of scripts with their texts: one that does not match would cost a failed request each
-// time.
+// Digests checks that the digests of scripts match their texts. A digest that does not match costs a failed request at
+// each use.
 func Digests(t *testing.T, scripts map[string]exchange.Script) {
 	t.Helper()
 	for name, s := range scripts {
@@ -27,7 +27,7 @@ func Digests(t *testing.T, scripts map[string]exchange.Script) {
 	}
 }
 
-// ProbeIsComplete compares what a probe tries with what scripts run: no more and no less.
+// ProbeIsComplete checks that a probe runs exactly the commands that the scripts run.
 func ProbeIsComplete(t *testing.T, probed []string, scripts map[string]exchange.Script) {
 	t.Helper()
 	called := regexp.MustCompile(`\b(?:call|pcall|write)\('([A-Z]+)'`)
@@ -48,8 +48,8 @@ func ProbeIsComplete(t *testing.T, probed []string, scripts map[string]exchange.
 	}
 }
 
-// RefusedFor opens a store, which must be refused by the names of the commands that its server lacks or forbids, in
-// their order.
+// RefusedFor checks that opening a store fails with an error that names exactly the commands that the server lacks or
+// forbids.
 func RefusedFor(t *testing.T, url string, commands ...string) {
 	t.Helper()
 	b, _, err := driver.Open(context.Background(), url)

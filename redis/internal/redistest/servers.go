@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
-// Version starts a server of a release, and makes sure that it is of that release.
+// Version starts a server of a release, and checks that the server reports that release.
 func Version(t testing.TB, name string, args ...string) *servers.Server {
 	t.Helper()
 	s := servers.RedisVersion(t, name, args...)
@@ -30,7 +30,7 @@ func Version(t testing.TB, name string, args ...string) *servers.Server {
 	return s
 }
 
-// Cut breaks every connection of all clients, the subscriptions too.
+// Cut breaks the connections of all clients, including those with subscriptions.
 func Cut(t *testing.T, addr string) {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr})
@@ -42,8 +42,8 @@ func Cut(t *testing.T, addr string) {
 	}
 }
 
-// Fill makes a server as full as it may be: from now on it refuses what needs memory, and evicts nothing. It returns
-// what makes room again.
+// Fill sets a server's memory limit below what it uses. The server then refuses commands that need memory, and evicts
+// nothing. undo removes the limit.
 func Fill(t testing.TB, addr string) (undo func()) {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr})
@@ -56,7 +56,7 @@ func Fill(t testing.TB, addr string) (undo func()) {
 			}
 		}
 	}
-	set(c, "1") // byte: whatever it has is too much
+	set(c, "1") // byte
 	if err := c.Set(context.Background(), "anylock:one-more", "x", time.Second).Err(); !redis.HasErrorPrefix(err, "OOM") {
 		t.Fatalf("a full server: %v, want OOM", err)
 	}

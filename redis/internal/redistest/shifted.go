@@ -11,7 +11,7 @@ import (
 // timeIn finds the seconds in the reply to TIME.
 var timeIn = regexp.MustCompile(`^\*2\r\n\$10\r\n(\d{10})\r\n`)
 
-// Shifted is a server whose clock is an hour ahead.
+// Shifted returns a proxy to the server at addr that adds an hour to the server's time in the replies to TIME.
 func Shifted(t *testing.T, addr string) *storetest.Proxy {
 	p := storetest.NewProxy(t, addr)
 	p.Set(func(p *storetest.Proxy) {
