@@ -47,9 +47,9 @@ func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend
 // elect makes one attempt, and withdraws the attempt if it fails. uncertain is that of the election.
 func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, uncertain bool, err error) {
 	e := r.newElection(c)
-	r.runRound(ctx, e.t, e.window, e.ask)
+	r.runRound(ctx, e.t, e.window, e.requestVote)
 	if err = e.outcome(); err == nil {
-		c.token, err = e.agree(ctx)
+		c.token, err = e.agreeOnToken(ctx)
 	}
 	if err != nil {
 		r.withdraw(c, e.number)
@@ -67,17 +67,17 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 // that had its key. Nodes that do not reply in time are cleaned up in the background.
 func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, removed func()) {
 	c.cancelUpTo(lastNumber)
-	r.runRound(ctx, t, w, func(i int, enter deliverFunc) {
+	r.runRound(ctx, t, w, func(i int, deliver deliverFunc) {
 		c.remove(r, i, lastNumber, true, func(had bool, err error) {
 			record := removed
 			if !had {
 				record = nil
 			}
-			enter(verdictOf(err), record, err)
+			deliver(verdictOf(err), record, err)
 		})
 	})
-	for i, said := range t.verdicts {
-		if said == silent {
+	for i, v := range t.verdicts {
+		if v == silent {
 			r.cleanUpLater(i, c, lastNumber) // do not wait for the removal to fail, so that a node that hangs is soon skipped
 		}
 	}

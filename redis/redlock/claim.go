@@ -57,13 +57,13 @@ func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
 func (r *Backend) claimOf(key, id string, ttl time.Duration) *claim {
 	keys := []string{r.naming.lock(key), r.naming.fence(key), r.naming.birth()}
 	c := &claim{keys: keys, id: id, ttl: ttl, at: make([]part, len(r.nodes))}
-	c.mayBeKept(r.options.Timeout + ttl)
+	c.noteKept(r.options.Timeout + ttl)
 	return c
 }
 
-// mayBeKept records that a node may keep the key for another d: what is left of the time limit of a request, and the
+// noteKept records that a node may keep the key for another d: the rest of the time limit of a request, and the
 // TTL.
-func (c *claim) mayBeKept(d time.Duration) {
+func (c *claim) noteKept(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if until := time.Now().Add(d + keepPad); until.After(c.until) {
@@ -141,7 +141,7 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 			return
 		}
 		send(func(found trace, err error) {
-			c.mayBeKept(n.limit + c.ttl)
+			c.noteKept(n.limit + c.ttl)
 			c.mu.Lock()
 			switch {
 			case err == nil && found == traceUnknown, err != nil && exchange.Definite(err): // it has not run
@@ -186,7 +186,7 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 			ended(false, true, nil)
 			return
 		case !urgent && n.isUnresponsive():
-			ended(false, false, errStuck)
+			ended(false, false, errNotSent)
 			return
 		}
 		sent := time.Now()

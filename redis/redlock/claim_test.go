@@ -66,7 +66,7 @@ func TestRefusedUnseen(t *testing.T) {
 	c := r.newClaim(req("k", claimTTL), claimTTL)
 	first, second := r.newElection(c), r.newElection(c)
 	for i := range r.nodes {
-		if v, err := voted(first, i); err != nil || v.what != voteGranted {
+		if v, err := voted(first, i); err != nil || v.result != voteGranted {
 			t.Fatal(v, err)
 		}
 	}
@@ -76,7 +76,7 @@ func TestRefusedUnseen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range r.nodes {
-		if v, err := voted(second, i); err != nil || (v.what == voteStranger) != (i == 2) {
+		if v, err := voted(second, i); err != nil || (v.result == voteNeedsHandshake) != (i == 2) {
 			t.Fatal(i, v, err)
 		}
 	}
@@ -146,37 +146,37 @@ func TestRepeatedVote(t *testing.T) {
 	e := r.newElection(c)
 	for i, n := range r.nodes {
 		first, err := requested(e, n)
-		if err != nil || first.what != voteGranted {
+		if err != nil || first.result != voteGranted {
 			t.Fatal(first, err)
 		}
 		again, err := voted(e, i)
-		if err != nil || again.what != voteGranted || again.token != first.token {
-			t.Errorf("node %d: a repeated request gets %q, token %d; the first %q, %d: %v", i, again.what,
-				again.token, first.what, first.token, err)
+		if err != nil || again.result != voteGranted || again.token != first.token {
+			t.Errorf("node %d: a repeated request gets %q, token %d; the first %q, %d: %v", i, again.result,
+				again.token, first.result, first.token, err)
 		}
 	}
 	r.abandon(c)
 	f.free("k")
 }
 
-// A said is a node's reply to a vote request.
-type said struct {
+// A voteReply is a node's reply to a vote request.
+type voteReply struct {
 	vote vote
 	err  error
 }
 
 // voted requests the vote of node i, and returns it.
 func voted(e *election, i int) (vote, error) {
-	done := make(chan said, 1)
-	e.vote(i, func(v vote, err error) { done <- said{v, err} })
+	done := make(chan voteReply, 1)
+	e.sendVoteRequest(i, func(v vote, err error) { done <- voteReply{v, err} })
 	s := <-done
 	return s.vote, s.err
 }
 
 // requested is like voted, but makes no handshake, and does not record the reply in the claim.
 func requested(e *election, n *node) (vote, error) {
-	done := make(chan said, 1)
-	e.request(n, func(v vote, err error) { done <- said{v, err} })
+	done := make(chan voteReply, 1)
+	e.sendOnce(n, func(v vote, err error) { done <- voteReply{v, err} })
 	s := <-done
 	return s.vote, s.err
 }
@@ -184,7 +184,7 @@ func requested(e *election, n *node) (vote, error) {
 // asked requests the verdict of node i, and waits for it.
 func asked(e *election, i int) {
 	done := make(chan struct{})
-	e.ask(i, func(verdict, func(), error) { close(done) })
+	e.requestVote(i, func(verdict, func(), error) { close(done) })
 	<-done
 }
 

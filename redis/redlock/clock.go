@@ -46,14 +46,14 @@ func (c *serverClock) observe(s clockSample) (step time.Duration) {
 // step returns how much further the server's clock has advanced since ref than ours. It is 0 if the difference is
 // within the slack.
 func (s clockSample) step(ref clockSample) time.Duration {
-	went := time.Duration(s.server-ref.server) * time.Microsecond
+	advanced := time.Duration(s.server-ref.server) * time.Microsecond
 	least, most := s.sent.Sub(ref.received), s.received.Sub(ref.sent)
 	slack := jumpSlack + max(least.Abs(), most.Abs())/100
 	switch {
-	case went > most+slack:
-		return went - most
-	case went < least-slack:
-		return went - least
+	case advanced > most+slack:
+		return advanced - most
+	case advanced < least-slack:
+		return advanced - least
 	}
 	return 0
 }

@@ -90,7 +90,7 @@ func TestClockJump(t *testing.T) {
 			}
 			// A slow reply does not show the step.
 			if v.clock.received.Sub(v.clock.sent) < 100*time.Millisecond {
-				return r.judge(r.nodes[1], v)
+				return r.checkVote(r.nodes[1], v)
 			}
 		}
 	}

@@ -87,7 +87,7 @@ type nodeReport struct {
 
 func (r *Backend) examineNode(ctx context.Context, n *node) (nodeReport, error) {
 	vote := r.handshake(n, r.options.Timeout, time.Now())
-	said, list, err := endpoint.Read(ctx, n.name, n.client)
+	reading, list, err := endpoint.Read(ctx, n.name, n.client)
 	if err != nil {
 		return nodeReport{}, err
 	}
@@ -95,8 +95,8 @@ func (r *Backend) examineNode(ctx context.Context, n *node) (nodeReport, error) 
 		vote = n.notReady()
 	}
 	report := nodeReport{findings: append(list, kit.Apply(nodeRules, n.name, vote)...)}
-	if !said.Clock.IsZero() {
-		report.clock = clockSample{said.Clock.UnixMicro(), said.Asked, said.Answered}
+	if !reading.Clock.IsZero() {
+		report.clock = clockSample{reading.Clock.UnixMicro(), reading.Sent, reading.Received}
 	}
 	return report, nil
 }

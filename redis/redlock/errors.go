@@ -34,19 +34,19 @@ func (r *Backend) noQuorum(errs []error) error {
 // wait returns how long it takes until so many nodes have their vote that there is a quorum. It is 0 if a quorum also
 // needs nodes that have failed for other reasons.
 func (e *noQuorumError) wait() time.Duration {
-	var lefts []time.Duration
+	var waits []time.Duration
 	for _, err := range e.errs {
 		if v, barred := errors.AsType[*noVoteError](err); barred {
-			lefts = append(lefts, max(time.Until(v.until), time.Millisecond)) // not 0 if it has just passed
+			waits = append(waits, max(time.Until(v.until), time.Millisecond)) // not 0 if it has just passed
 		} else if err == nil {
-			lefts = append(lefts, 0)
+			waits = append(waits, 0)
 		}
 	}
-	if len(lefts) < e.quorum {
+	if len(waits) < e.quorum {
 		return 0
 	}
-	slices.Sort(lefts)
-	return lefts[e.quorum-1]
+	slices.Sort(waits)
+	return waits[e.quorum-1]
 }
 
 // slow reports whether nodes are missing only because they did not reply in time, or because a connection broke during

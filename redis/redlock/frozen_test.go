@@ -81,7 +81,7 @@ func TestHungNodeIsLeftAlone(t *testing.T) {
 	f.bootstrap()
 	r := f.open()
 	release(t, acquire(t, r, req("warm", time.Minute)))
-	before := redistest.SettledGoroutines()
+	before := redistest.FewestGoroutines()
 	f.nodes[1].Freeze()
 	most := 0
 	for i := range 1000 {

@@ -27,7 +27,7 @@ type handshake struct {
 	run, id            string        // the run_id of the node's server, and the random name of its data
 	record, born, from string        // arguments of acquire.lua
 	unfit              error         // why the node must not vote; nil if it may
-	left               time.Duration // until the node has its vote
+	untilVote          time.Duration // until the node has its vote
 	at                 time.Time     // when the handshake began
 }
 
@@ -61,7 +61,7 @@ func (r *Backend) handshake(n *node, limit time.Duration, since time.Time) error
 		return err
 	}
 	found.at = begun
-	n.found, n.noVoteUntil = found, begun.Add(found.left)
+	n.found, n.noVoteUntil = found, begun.Add(found.untilVote)
 	return found.unfit
 }
 
@@ -102,23 +102,23 @@ func (r *Backend) requestHandshake(ctx context.Context, n *node) (handshake, err
 			args = append(args, found.id)
 		}
 	}
-	said := exchange.Send(ctx, n.client,
+	reply := exchange.Send(ctx, n.client,
 		[]exchange.Request{handshakeScript.Request([]string{r.naming.birth()}, args...)})[0]
-	if said.Err != nil {
-		return handshake{}, said.Err
+	if reply.Err != nil {
+		return handshake{}, reply.Err
 	}
-	if list, ok := said.V.([]any); ok && len(list) == 0 {
+	if list, ok := reply.V.([]any); ok && len(list) == 0 {
 		return handshake{}, errors.New("it was started again just now")
 	}
-	f := exchange.ReadFields(said.V)
+	f := exchange.ReadFields(reply.V)
 	found := handshake{run: run, record: f.Text(), born: f.Text()}
 	longest, err := time.ParseDuration(f.Text() + "ms")
-	found.id, found.from, found.left = f.Text(), f.Text(), f.Millis()
+	found.id, found.from, found.untilVote = f.Text(), f.Text(), f.Millis()
 	switch {
 	case f.Err() != nil:
 		return handshake{}, f.Err()
 	case err != nil:
-		return handshake{}, exchange.ErrReply(said.V)
+		return handshake{}, exchange.ErrReply(reply.V)
 	case longest != r.options.MaxTTL:
 		err = fmt.Errorf("the longest ttl (%s) of this node's fleet is %v, not %v", paramMaxTTL, longest, r.options.MaxTTL)
 		return handshake{run: run, unfit: err}, nil
@@ -166,12 +166,12 @@ func (r *Backend) handshakeAll(ctx context.Context) error {
 	if err := kit.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
-	for i, said := range t.verdicts {
-		if said == no {
+	for i, v := range t.verdicts {
+		if v == no {
 			return fmt.Errorf("node %s: %w", r.nodes[i].name, t.errs[i])
 		}
 	}
-	return r.missed(t)
+	return r.quorumError(t)
 }
 
 func isTimeout(err error) bool {
@@ -203,7 +203,7 @@ func (r *Backend) bootstrap(ctx context.Context) error {
 		}
 		return verdictOf(err), nil, err
 	}))
-	for i, err := range t.misses() {
+	for i, err := range t.nodeErrors() {
 		if err != nil {
 			return fmt.Errorf("node %s: %w", r.nodes[i].name, err)
 		}

@@ -28,21 +28,21 @@ func (r *Backend) holder(ctx context.Context, key string, ttl bool) (h backend.H
 	answers, numbers := make([]backend.Holder, len(r.nodes)), make([]uint64, len(r.nodes))
 	t := r.newTally()
 	// The missing replies cannot change the result.
-	t.over = func() bool {
+	t.mayEnd = func() bool {
 		h, named := t.holder(answers)
 		return t.won() && (!h.Held() || named >= t.quorum && (h.TTL > 0 || !ttl) && h.Token > 0)
 	}
-	r.runRound(ctx, t, r.windowFor(time.Minute), func(i int, enter deliverFunc) {
+	r.runRound(ctx, t, r.windowFor(time.Minute), func(i int, deliver deliverFunc) {
 		r.nodes[i].post(inspectScript.Request([]string{r.naming.lock(key)}), func(v any, err error) {
 			var h backend.Holder
 			var number uint64
 			if err == nil {
 				h, number, err = parseInspect(v)
 			}
-			enter(verdictOf(err), func() { answers[i], numbers[i] = h, number }, err)
+			deliver(verdictOf(err), func() { answers[i], numbers[i] = h, number }, err)
 		})
 	})
-	if err := r.missed(t); err != nil {
+	if err := r.quorumError(t); err != nil {
 		return h, 0, err
 	}
 	h, _ = t.holder(answers)
@@ -63,15 +63,15 @@ func parseInspect(v any) (h backend.Holder, number uint64, err error) {
 // holder returns the holder that results from the replies, and how many nodes name it.
 func (t *tally) holder(answers []backend.Holder) (h backend.Holder, named int) {
 	best := mostNamed(answers)
-	if mute := len(t.verdicts) - t.number(yes); len(best) == 0 || len(best)+mute < t.quorum {
+	if missing := len(t.verdicts) - t.number(yes); len(best) == 0 || len(best)+missing < t.quorum {
 		return backend.Holder{}, 0
 	}
-	var left []time.Duration
+	var remaining []time.Duration
 	for _, a := range best {
-		left = append(left, a.TTL)
+		remaining = append(remaining, a.TTL)
 	}
 	h = best[0]
-	h.Token, h.TTL = t.agreedToken(best), t.quorumTTL(left)
+	h.Token, h.TTL = t.agreedToken(best), t.quorumTTL(remaining)
 	return h, len(best)
 }
 
@@ -93,11 +93,11 @@ func mostNamed(answers []backend.Holder) (best []backend.Holder) {
 
 // quorumTTL returns how long a quorum will have a key, from the remaining TTLs that nodes have reported. The lease ends
 // when fewer than a quorum have the key. quorumTTL is 0 if the missing replies could change it by more than 100 ms.
-func (t *tally) quorumTTL(left []time.Duration) time.Duration {
-	const much = 100 * time.Millisecond
-	slices.SortFunc(left, func(a, b time.Duration) int { return cmp.Compare(b, a) })
-	least := left[min(t.quorum, len(left))-1]
-	if most := left[max(t.quorum-(len(t.verdicts)-t.number(yes)), 1)-1]; most-least > much {
+func (t *tally) quorumTTL(remaining []time.Duration) time.Duration {
+	const tolerance = 100 * time.Millisecond
+	slices.SortFunc(remaining, func(a, b time.Duration) int { return cmp.Compare(b, a) })
+	least := remaining[min(t.quorum, len(remaining))-1]
+	if most := remaining[max(t.quorum-(len(t.verdicts)-t.number(yes)), 1)-1]; most-least > tolerance {
 		return 0
 	}
 	return least

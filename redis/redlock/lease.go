@@ -48,5 +48,5 @@ func (r *Backend) release(ctx context.Context, c *claim, all bool) (had bool, er
 	case free >= t.quorum:
 		return removed >= t.quorum, nil // if not, the claim may have been lost: missing replies would decide
 	}
-	return false, r.noQuorum(t.misses())
+	return false, r.noQuorum(t.nodeErrors())
 }

@@ -14,7 +14,7 @@ import (
 // cleanups show when the node replies again.
 const mostCleanups = 32
 
-var errStuck = fmt.Errorf("request not sent, because of earlier ones: %w", exchange.ErrNoAnswer)
+var errNotSent = fmt.Errorf("request not sent, because of earlier ones: %w", exchange.ErrNoAnswer)
 
 // A node is one server of a fleet.
 type node struct {
@@ -130,10 +130,10 @@ func (n *node) lastHandshake() handshake {
 
 // deferVote records for how long the node has no vote, according to its reply to a vote request. That it replied so
 // shows that it needs no handshake.
-func (n *node) deferVote(left time.Duration) {
+func (n *node) deferVote(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.handshakeErr, n.noVoteUntil = nil, time.Now().Add(left)
+	n.handshakeErr, n.noVoteUntil = nil, time.Now().Add(d)
 }
 
 // notReady returns why the node has no vote, as far as is known; nil if it has one.

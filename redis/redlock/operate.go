@@ -30,7 +30,7 @@ func (r *Backend) list(ctx context.Context, prefix string) ([]string, error) {
 			}
 		}, err
 	}))
-	if err := r.missed(t); err != nil {
+	if err := r.quorumError(t); err != nil {
 		return nil, err
 	}
 	var keys []string
@@ -71,10 +71,10 @@ func (r *Backend) breakLease(ctx context.Context, key, owner string) error {
 	case ownerOf(h.Owner) != owner:
 		return backend.ErrLost
 	}
-	// moment limits the cleanup of a node that hangs, because an Acquire in progress may be granted the key under the same
-	// id.
-	const moment = time.Second
-	c := r.claimOf(key, h.Owner, moment)
+	// cleanupLimit limits the cleanup of a node that hangs, because an Acquire in progress may be granted the key under
+	// the same id.
+	const cleanupLimit = time.Second
+	c := r.claimOf(key, h.Owner, cleanupLimit)
 	for i := range c.at {
 		c.at[i].mayHaveKey = true
 	}

@@ -42,7 +42,7 @@ func (r *Backend) sendBatch(ctx context.Context, lives []*kit.Life, ttls []time.
 // renewAll renews leases. It repeats renewals that requests of another client of the lease have overtaken.
 func (r *Backend) renewAll(ctx context.Context, list []*renewal) {
 	r.renewInRounds(ctx, list)
-	r.renewInRounds(ctx, overtaken(list))
+	r.renewInRounds(ctx, repeatOvertaken(list))
 }
 
 // renewInRounds renews leases in concurrent rounds, each of up to 64 leases.
@@ -74,15 +74,15 @@ func (c *claim) newRenewal(ttl time.Duration, err *error) *renewal {
 func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	shortest := slices.MinFunc(list, func(a, b *renewal) int { return cmp.Compare(a.ttl, b.ttl) }).ttl
 	for _, w := range list {
-		w.claim.mayBeKept(r.options.Timeout + w.ttl)
+		w.claim.noteKept(r.options.Timeout + w.ttl)
 	}
 	t := r.newTally()
-	t.over = func() bool {
+	t.mayEnd = func() bool {
 		return t.won() && !slices.ContainsFunc(list, func(w *renewal) bool { return !t.kept(w) && !t.lost(w) })
 	}
-	r.runRound(ctx, t, r.windowFor(shortest), func(i int, enter deliverFunc) {
+	r.runRound(ctx, t, r.windowFor(shortest), func(i int, deliver deliverFunc) {
 		r.renewAt(i, list, func(answers []int64, err error) {
-			enter(verdictOf(err), func() {
+			deliver(verdictOf(err), func() {
 				for k, a := range answers {
 					list[k].count(a)
 				}
@@ -97,9 +97,9 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 			*w.err = backend.ErrLost
 			r.abandon(w.claim) // a minority may have been renewed
 		default:
-			errs := t.misses()
-			for i, said := range t.verdicts {
-				if said == yes && w.claim.part(i).lost {
+			errs := t.nodeErrors()
+			for i, v := range t.verdicts {
+				if v == yes && w.claim.part(i).lost {
 					errs[i] = errMissing
 				}
 			}
@@ -145,19 +145,19 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 		}
 		_ = n.observe(clock, r.ban) // a key that still exists counts, whatever the clock did before
 		for k, w := range list {
-			w.claim.overtakenBy(answers[k])
+			w.claim.continueFrom(answers[k])
 			if answers[k] == leaseMissing && w.claim.isBusy(i) {
 				answers[k] = leaseUnknown // the request that writes the key to this node may still be in progress
 			}
-			r.found(i, w, answers[k] == leaseMissing)
+			r.noteMissing(i, w, answers[k] == leaseMissing)
 		}
 		done(answers, nil)
 	})
 }
 
-// found records whether node i has lost the lease of w. If a quorum has already confirmed this renewal, the node gets
-// the lease back at once. Otherwise it does when a quorum has.
-func (r *Backend) found(i int, w *renewal, lost bool) {
+// noteMissing records whether node i has lost the lease of w. If a quorum has already confirmed this renewal, the node
+// gets the lease back at once. Otherwise it does when a quorum has.
+func (r *Backend) noteMissing(i int, w *renewal, lost bool) {
 	c := w.claim
 	c.mu.Lock()
 	last := c.renewed
@@ -191,13 +191,13 @@ func (r *Backend) repair(w *renewal) {
 func (r *Backend) repairAt(i int, w *renewal) {
 	c, n := w.claim, r.nodes[i]
 	c.write(n, i, w.number, func(ended func(trace, error)) {
-		left := time.Until(backend.Deadline(w.sent, w.ttl))
-		if left <= 0 {
+		ttl := time.Until(backend.Deadline(w.sent, w.ttl))
+		if ttl <= 0 {
 			ended(traceUnknown, nil)
 			return
 		}
-		n.postBool(repairScript.Request(c.keys[:2], c.id, keepFor(left), w.number, c.token), func(there bool, err error) {
-			if there {
+		n.postBool(repairScript.Request(c.keys[:2], c.id, keepFor(ttl), w.number, c.token), func(held bool, err error) {
+			if held {
 				ended(tracePresent, err)
 			} else {
 				ended(traceMissing, err)

@@ -9,31 +9,31 @@ import (
 
 // The results in a reply of acquire.lua.
 const (
-	voteGranted  = "granted"
-	voteHeld     = "held"
-	voteLate     = "late"
-	voteStranger = "stranger"
+	voteGranted        = "granted"
+	voteHeld           = "held"
+	voteLate           = "late"
+	voteNeedsHandshake = "stranger"
 )
 
 // A vote is one node's reply to an acquire request.
 type vote struct {
-	what   string
-	clock  clockSample
-	token  uint64         // if granted
-	left   time.Duration  // if granted: until the node has a vote
-	holder backend.Holder // if held
+	result    string // voteGranted or another of these
+	clock     clockSample
+	token     uint64         // if granted
+	untilVote time.Duration  // if granted: until the node has a vote
+	holder    backend.Holder // if held
 }
 
 func parseVote(v any, sent, received time.Time) (vote, error) {
 	f := exchange.ReadFields(v)
-	a := vote{what: f.Text(), clock: clockSample{f.Number(), sent, received}}
-	switch a.what {
+	a := vote{result: f.Text(), clock: clockSample{f.Number(), sent, received}}
+	switch a.result {
 	case voteGranted:
-		a.token, a.left = f.Token(), f.Millis()
+		a.token, a.untilVote = f.Token(), f.Millis()
 	case voteHeld:
 		a.holder = readHolder(f)
 		a.holder.Owner = ownerOf(a.holder.Owner)
-	case voteLate, voteStranger:
+	case voteLate, voteNeedsHandshake:
 	default:
 		return vote{}, exchange.ErrReply(v)
 	}

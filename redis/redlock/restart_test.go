@@ -108,7 +108,7 @@ func TestForgetfulVoter(t *testing.T) {
 func (r *Backend) voters(t testing.TB, f *fleet) (n int) {
 	e := r.newElection(r.newClaim(req("voters", minTTL), minTTL))
 	for i, node := range r.nodes {
-		if v, err := voted(e, i); err == nil && r.judge(node, v) == nil {
+		if v, err := voted(e, i); err == nil && r.checkVote(node, v) == nil {
 			n++
 		}
 	}

@@ -51,16 +51,16 @@ func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, err
 	c := r.claimOf(q.Key, h.Owner, r.guarantees.Round(q.TTL))
 	c.token = h.Token
 	c.number.Store(number)
-	c.mayBeKept(r.options.MaxTTL) // whatever TTL the lease has had
+	c.noteKept(r.options.MaxTTL) // whatever TTL the lease has had
 	return c, nil
 }
 
 // Two clients of one lease number their requests independently. If the number of a request is lower than the last, a
 // node ignores the request and returns the last number. The client continues from that number.
 
-// overtakenBy handles a node's reply to a renewal. If the node ignored the renewal, the claim continues from the number
-// in the reply.
-func (c *claim) overtakenBy(answer int64) {
+// continueFrom handles a node's reply to a renewal. If the node ignored the renewal, the claim continues from the
+// number in the reply.
+func (c *claim) continueFrom(answer int64) {
 	if answer >= leaseUnknown {
 		return
 	}
@@ -69,8 +69,9 @@ func (c *claim) overtakenBy(answer int64) {
 	}
 }
 
-// overtaken returns repetitions, with higher numbers, of the renewals in list that failed because nodes ignored them.
-func overtaken(list []*renewal) (again []*renewal) {
+// repeatOvertaken returns repetitions, with higher numbers, of the renewals in list that failed because nodes ignored
+// them.
+func repeatOvertaken(list []*renewal) (again []*renewal) {
 	for _, w := range list {
 		if *w.err == nil || errors.Is(*w.err, backend.ErrLost) || w.claim.number.Load() <= w.number {
 			continue

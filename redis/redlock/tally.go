@@ -33,7 +33,7 @@ type tally struct {
 	begun    time.Time
 	verdicts []verdict   // by node
 	errs     []error     // by node
-	over     func() bool // reports whether the outcome is certain, so that the round may end
+	mayEnd   func() bool // reports whether the outcome is certain, so that the round may end
 	// decided reports whether the outcome is certain although the round continues. Then window.needed no longer applies.
 	// nil means never.
 	decided func() bool
@@ -43,21 +43,21 @@ type tally struct {
 func (r *Backend) newTally() *tally {
 	n := len(r.nodes)
 	t := &tally{quorum: n/2 + 1, begun: time.Now(), verdicts: make([]verdict, n), errs: make([]error, n)}
-	t.over = func() bool { return t.won() || t.cannotWin() }
+	t.mayEnd = func() bool { return t.won() || t.cannotWin() }
 	return t
 }
 
 // newTallyOfAll returns a tally whose round waits for all nodes, within its window.
 func (r *Backend) newTallyOfAll() *tally {
 	t := r.newTally()
-	t.over = func() bool { return false }
+	t.mayEnd = func() bool { return false }
 	return t
 }
 
 // number returns how many nodes have the verdict v.
 func (t *tally) number(v verdict) (n int) {
-	for _, said := range t.verdicts {
-		if said == v {
+	for _, got := range t.verdicts {
+		if got == v {
 			n++
 		}
 	}
@@ -108,30 +108,30 @@ type deliverFunc func(v verdict, record func(), err error)
 // runRound sends one request to every node at once, and returns when the outcome is certain, the window closes, or ctx
 // ends. one sends the request to node i without waiting for the reply. Replies that arrive after runRound has returned
 // do not count.
-func (r *Backend) runRound(ctx context.Context, t *tally, w window, one func(i int, enter deliverFunc)) {
+func (r *Backend) runRound(ctx context.Context, t *tally, w window, one func(i int, deliver deliverFunc)) {
 	answers := make(chan answer, len(r.nodes)) // buffered, so that a late answer blocks nobody
 	for i := range r.nodes {
 		one(i, func(v verdict, record func(), err error) { answers <- answer{i, v, record, err} })
 	}
 	limit := time.NewTimer(w.outage)
 	defer limit.Stop()
-	for hurried, late := false, false; ; {
+	for limitShortened, late := false, false; ; {
 		for len(answers) > 0 { // every answer that has arrived counts
-			t.enter(<-answers)
+			t.record(<-answers)
 		}
-		if late || t.number(silent) == 0 || t.over() {
+		if late || t.number(silent) == 0 || t.mayEnd() {
 			return
 		}
 		decided := t.decided != nil && t.decided()
-		if t.answered() >= t.quorum && (!hurried || decided && w.needed > 0) {
-			if hurried = true; decided {
+		if t.answered() >= t.quorum && (!limitShortened || decided && w.needed > 0) {
+			if limitShortened = true; decided {
 				w.needed = 0
 			}
 			limit.Reset(min(r.patience(t, w), time.Until(t.begun.Add(w.outage))))
 		}
 		select {
 		case a := <-answers:
-			t.enter(a)
+			t.record(a)
 		case <-limit.C:
 			late = true
 		case <-ctx.Done():
@@ -140,7 +140,7 @@ func (r *Backend) runRound(ctx context.Context, t *tally, w window, one func(i i
 	}
 }
 
-func (t *tally) enter(a answer) {
+func (t *tally) record(a answer) {
 	t.verdicts[a.node], t.errs[a.node] = a.verdict, a.err
 	if a.record != nil {
 		a.record()
@@ -158,29 +158,29 @@ func (r *Backend) patience(t *tally, w window) (longest time.Duration) {
 }
 
 // onGoroutines returns a function for runRound that calls one on a new goroutine, because one blocks.
-func (r *Backend) onGoroutines(one func(i int) (verdict, func(), error)) func(i int, enter deliverFunc) {
-	return func(i int, enter deliverFunc) {
-		if !r.leases.Go(func(context.Context) { enter(one(i)) }) {
-			enter(failed, nil, backend.ErrClosed)
+func (r *Backend) onGoroutines(one func(i int) (verdict, func(), error)) func(i int, deliver deliverFunc) {
+	return func(i int, deliver deliverFunc) {
+		if !r.leases.Go(func(context.Context) { deliver(one(i)) }) {
+			deliver(failed, nil, backend.ErrClosed)
 		}
 	}
 }
 
-// misses returns the error of each node: ErrNoAnswer for nodes that have not replied.
-func (t *tally) misses() []error {
+// nodeErrors returns the error of each node: ErrNoAnswer for nodes that have not replied.
+func (t *tally) nodeErrors() []error {
 	errs := slices.Clone(t.errs)
-	for i, said := range t.verdicts {
-		if said == silent {
+	for i, v := range t.verdicts {
+		if v == silent {
 			errs[i] = exchange.NoAnswer(time.Since(t.begun), nil)
 		}
 	}
 	return errs
 }
 
-// missed returns why a round has not got a quorum of yes. It is nil if the round has.
-func (r *Backend) missed(t *tally) error {
+// quorumError returns why a round has not got a quorum of yes. It is nil if the round has.
+func (r *Backend) quorumError(t *tally) error {
 	if t.won() {
 		return nil
 	}
-	return r.noQuorum(t.misses())
+	return r.noQuorum(t.nodeErrors())
 }

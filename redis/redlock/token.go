@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// agree returns the fencing token of an owner that has been elected.
+// agreeOnToken returns the fencing token of an owner that has been elected.
 //
 // Each elector has stored its own number for the key, greater than its earlier numbers; usually it is the number that
 // the owner proposed. The token is the greatest of these numbers. A quorum must store the token before the owner gets
 // it. Then every later election has an elector that knows the token, and returns a greater number. docs/redlock.md has
 // the proof.
-func (e *election) agree(ctx context.Context) (uint64, error) {
+func (e *election) agreeOnToken(ctx context.Context) (uint64, error) {
 	var token uint64
 	electors := e.electors()
 	for _, i := range electors {
@@ -22,26 +22,26 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 		return token, nil
 	}
 	t := e.r.newTally()
-	e.r.runRound(ctx, t, e.window, func(i int, enter deliverFunc) {
+	e.r.runRound(ctx, t, e.window, func(i int, deliver deliverFunc) {
 		if slices.Contains(stored, i) {
-			enter(yes, nil, nil)
+			deliver(yes, nil, nil)
 		} else {
-			e.confirm(i, token, enter)
+			e.confirm(i, token, deliver)
 		}
 	})
-	return token, e.r.missed(t)
+	return token, e.r.quorumError(t)
 }
 
 // confirm raises the counter of node i to token, after the node's vote if that request is still in progress.
-func (e *election) confirm(i int, token uint64, enter deliverFunc) {
+func (e *election) confirm(i int, token uint64, deliver deliverFunc) {
 	q := confirmScript.Request(e.c.keys[:2], e.c.id, token, e.number)
 	e.c.inOrder(i, func() {
 		e.r.nodes[i].postBool(q, func(has bool, err error) {
 			e.c.requestEnded(i)
 			if err == nil && !has {
-				enter(no, nil, errMissing) // the key has expired since the vote
+				deliver(no, nil, errMissing) // the key has expired since the vote
 			} else {
-				enter(verdictOf(err), nil, err)
+				deliver(verdictOf(err), nil, err)
 			}
 		})
 	})

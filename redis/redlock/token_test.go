@@ -139,7 +139,7 @@ func TestProposalIsCorrected(t *testing.T) {
 		begun := e.sent
 		e.sent = e.sent.Add(off)
 		v, err := voted(e, 0)
-		if err != nil || v.what != voteGranted {
+		if err != nil || v.result != voteGranted {
 			t.Fatalf("vote: %+v, %v", v, err)
 		}
 		const most = 2 * time.Second

@@ -17,8 +17,8 @@ var nodeURLs = driver.Driver{Name: "a redlock node", URLs: endpoint.ServerForms,
 
 // nodeOptions returns the options of every node: those of the hosts of u, then those of the URLs in its parameters.
 func nodeOptions(u driver.URL) (list []*redis.Options, err error) {
-	if stray := forHosts(u); stray != "" && len(u.Hosts) == 0 {
-		return nil, fmt.Errorf("%w: %s url: %s; without hosts, write it in each %s", backend.ErrInvalid, u.Scheme, stray,
+	if hostPart := hostOnlyPart(u); hostPart != "" && len(u.Hosts) == 0 {
+		return nil, fmt.Errorf("%w: %s url: %s; without hosts, write it in each %s", backend.ErrInvalid, u.Scheme, hostPart,
 			paramNode)
 	}
 	var nodes []driver.URL
@@ -50,8 +50,8 @@ func nodeOptions(u driver.URL) (list []*redis.Options, err error) {
 	return list, validateNodes(addrs)
 }
 
-// forHosts returns a part of u that applies only to u's hosts, or "" if u has no such part.
-func forHosts(u driver.URL) string {
+// hostOnlyPart returns a part of u that applies only to u's hosts, or "" if u has no such part.
+func hostOnlyPart(u driver.URL) string {
 	switch param, _, _ := strings.Cut(strings.Trim(u.Query, "&"), "="); {
 	case strings.Trim(u.Path, "/") != "":
 		return "a path"

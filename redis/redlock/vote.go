@@ -31,34 +31,35 @@ func (r *Backend) newElection(c *claim) *election {
 	}
 	// The election fails as soon as no quorum is possible, but not before a quorum has replied, because callers must be
 	// able to distinguish a held key from a fleet that is down.
-	e.t.over = func() bool {
+	e.t.mayEnd = func() bool {
 		return len(e.electors()) >= e.t.quorum || e.t.cannotWin() && e.t.answered() >= e.t.quorum
 	}
 	return e
 }
 
-// ask requests the vote of node i.
-func (e *election) ask(i int, enter deliverFunc) {
+// requestVote requests the vote of node i.
+func (e *election) requestVote(i int, deliver deliverFunc) {
 	n := e.r.nodes[i]
 	if n.isSkipped() {
-		enter(failed, nil, errStuck)
+		deliver(failed, nil, errNotSent)
 		return
 	}
-	e.vote(i, func(v vote, err error) {
+	e.sendVoteRequest(i, func(v vote, err error) {
 		if err != nil {
-			enter(failed, nil, err)
+			deliver(failed, nil, err)
 			return
 		}
-		why, answer := e.r.judge(n, v), yes
+		why, answer := e.r.checkVote(n, v), yes
 		if why != nil {
 			answer = no
 		}
-		enter(answer, func() { e.votes[i] = v }, why)
+		deliver(answer, func() { e.votes[i] = v }, why)
 	})
 }
 
-// vote sends the request. If the node needs a handshake first, vote makes one and sends the request again.
-func (e *election) vote(i int, done func(vote, error)) {
+// sendVoteRequest sends the request. If the node needs a handshake first, sendVoteRequest makes one and sends the
+// request again.
+func (e *election) sendVoteRequest(i int, done func(vote, error)) {
 	n := e.r.nodes[i]
 	var v vote
 	// The request may have to wait while a slow node removes the key of the previous attempt.
@@ -69,26 +70,26 @@ func (e *election) vote(i int, done func(vote, error)) {
 			ended(a.trace(), err)
 		}
 		if n.isUnfit(begun) {
-			answered(vote{what: voteStranger}, nil)
+			answered(vote{result: voteNeedsHandshake}, nil)
 			return
 		}
-		e.request(n, func(a vote, err error) {
+		e.sendOnce(n, func(a vote, err error) {
 			shake := func(context.Context) {
 				if e.r.handshake(n, n.limit, begun) != nil {
-					answered(a, err) // judge decides whether the vote counts
+					answered(a, err) // checkVote decides whether the vote counts
 				} else {
-					e.request(n, answered)
+					e.sendOnce(n, answered)
 				}
 			}
-			if err != nil || a.what != voteStranger || !e.r.leases.Go(shake) {
+			if err != nil || a.result != voteNeedsHandshake || !e.r.leases.Go(shake) {
 				answered(a, err)
 			}
 		})
 	}, func(err error) { done(v, err) })
 }
 
-// request sends the request once.
-func (e *election) request(n *node, done func(vote, error)) {
+// sendOnce sends the request once.
+func (e *election) sendOnce(n *node, done func(vote, error)) {
 	sent, c := time.Now(), e.c
 	known := n.lastHandshake()
 	q := acquireScript.Request(c.keys, c.id, keepFor(c.ttl), e.number, e.sent.UnixMicro(), known.record, known.born,
@@ -104,7 +105,7 @@ func (e *election) request(n *node, done func(vote, error)) {
 
 // trace returns what a vote shows about the owner's key at the node.
 func (v vote) trace() trace {
-	switch v.what {
+	switch v.result {
 	case voteGranted, voteLate:
 		return tracePresent
 	case voteHeld:
@@ -113,23 +114,23 @@ func (v vote) trace() trace {
 	return traceUnknown // refused before the node could write the key
 }
 
-// judge returns why a vote does not count, or nil if it does.
-func (r *Backend) judge(n *node, v vote) error {
-	if v.what == voteStranger {
+// checkVote returns why a vote does not count, or nil if it does.
+func (r *Backend) checkVote(n *node, v vote) error {
+	if v.result == voteNeedsHandshake {
 		if err := n.notReady(); err != nil {
 			return err
 		}
 		return errors.New("its server has just been started again")
 	}
 	jump := n.observe(v.clock, r.ban)
-	switch v.what {
+	switch v.result {
 	case voteHeld:
 		return &backend.HeldError{Holder: v.holder}
 	case voteLate:
 		return errOvertaken
 	}
-	if n.deferVote(v.left); v.left > 0 {
-		return &noVoteError{time.Now().Add(v.left), whyYoung}
+	if n.deferVote(v.untilVote); v.untilVote > 0 {
+		return &noVoteError{time.Now().Add(v.untilVote), whyYoung}
 	}
 	return jump
 }
@@ -138,13 +139,13 @@ func (r *Backend) judge(n *node, v vote) error {
 // behind, and so with each other.
 func (e *election) electors() []int {
 	var best []int
-	for i, said := range e.t.verdicts {
-		if said != yes {
+	for i, v := range e.t.verdicts {
+		if v != yes {
 			continue
 		}
 		set := make([]int, 0, len(e.votes))
-		for k, said := range e.t.verdicts {
-			if said == yes && e.votes[i].clock.trails(e.votes[k].clock) {
+		for k, v := range e.t.verdicts {
+			if v == yes && e.votes[i].clock.trails(e.votes[k].clock) {
 				set = append(set, k)
 			}
 		}
@@ -164,9 +165,9 @@ func (e *election) outcome() error {
 	if held := e.held(); held != nil {
 		return held
 	}
-	errs := e.t.misses()
-	for i, said := range e.t.verdicts {
-		if said == yes && !slices.Contains(electors, i) {
+	errs := e.t.nodeErrors()
+	for i, v := range e.t.verdicts {
+		if v == yes && !slices.Contains(electors, i) {
 			errs[i] = fmt.Errorf("its clock differs from that of others by more than %v", fleetSkew)
 		}
 	}
@@ -181,7 +182,7 @@ func (e *election) held() error {
 	others, barred := 0, 0 // nodes that do not name a holder
 	for i, err := range e.t.errs {
 		switch {
-		case e.votes[i].what == voteHeld:
+		case e.votes[i].result == voteHeld:
 			named = append(named, e.votes[i].holder)
 		case errors.As(err, new(*noVoteError)):
 			barred++

@@ -53,11 +53,11 @@ func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
 			return l, err
 		}
 		const most = time.Second // another node may reply sooner
-		left := min(none.wait(), most)
-		if left <= 0 && (!none.slow() || time.Since(w.begun) > slowStart) {
+		remaining := min(none.wait(), most)
+		if remaining <= 0 && (!none.slow() || time.Since(w.begun) > slowStart) {
 			return l, err
 		}
-		if kit.Sleep(ctx, left+rand.N(mostPause)) != nil {
+		if kit.Sleep(ctx, remaining+rand.N(mostPause)) != nil {
 			return nil, kit.ContextError(ctx, none)
 		}
 	}
@@ -66,7 +66,7 @@ func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
 // peek checks one node after the other, until one has the key or a quorum is free of it. This costs a node one command,
 // while an attempt costs every node a script. Nodes that are slow to reply are skipped. The result is a hint: if it is
 // wrong, because a node has missed a release, the next peek begins with another node.
-func (r *Backend) peek(ctx context.Context, w *waiter) (there bool) {
+func (r *Backend) peek(ctx context.Context, w *waiter) (held bool) {
 	w.peeks++
 	free := 0
 	for k := range r.nodes {
@@ -74,11 +74,11 @@ func (r *Backend) peek(ctx context.Context, w *waiter) (there bool) {
 		if n.isUnresponsive() {
 			continue
 		}
-		left, ok := r.peekAt(ctx, n, w.c)
+		remaining, ok := r.peekAt(ctx, n, w.c)
 		switch {
-		case ok && left != keyAbsent:
+		case ok && remaining != keyAbsent:
 			h := w.busy.Holder
-			h.TTL = max(left-keepPad, 0)
+			h.TTL = max(remaining-keepPad, 0)
 			w.busy = &backend.HeldError{Holder: h}
 			return true
 		case ok:
@@ -97,7 +97,7 @@ func (r *Backend) peek(ctx context.Context, w *waiter) (there bool) {
 const keyAbsent = -2 * time.Millisecond
 
 // peekAt returns for how long one node still has the key.
-func (r *Backend) peekAt(ctx context.Context, n *node, c *claim) (left time.Duration, ok bool) {
+func (r *Backend) peekAt(ctx context.Context, n *node, c *claim) (remaining time.Duration, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout(c.ttl))
 	defer cancel()
 	v, err := n.batcher.Do(ctx, time.Now().Add(n.limit), exchange.Request{Args: []any{"pttl", c.keys[0]}})
