@@ -89,15 +89,15 @@ func keysRead(resp *clientv3.TxnResponse, i int) []*mvccpb.KeyValue {
 	return resp.Responses[i].GetResponseRange().Kvs
 }
 
-// putIfFree writes the owner's key, bound to a lease for locks with the TTL class, if no rival has a key. It then
+// putIfFree writes the owner's key, bound to a lease for locks with a TTL of lockTTL, if no rival has a key. It then
 // returns the granted lock. Otherwise it executes the operations that busy returns, and returns their reply.
 //
 // A key that the owner already has, from an earlier request without a reply, does not count as free: writing the key
 // again would not change its creation revision. The rivals of an exclusive request include the owner's own key.
-func (a *attempt) putIfFree(ctx context.Context, class time.Duration, busy func() []clientv3.Op) (
+func (a *attempt) putIfFree(ctx context.Context, lockTTL time.Duration, busy func() []clientv3.Op) (
 	backend.Lease, *clientv3.TxnResponse, error,
 ) {
-	if err := a.checkOutLease(ctx, class); err != nil {
+	if err := a.checkOutLease(ctx, lockTTL); err != nil {
 		return nil, nil, err
 	}
 	free := []clientv3.Cmp{a.rivals.isEmpty()}
@@ -135,19 +135,19 @@ func (a *attempt) put() clientv3.Op {
 	return clientv3.OpPut(a.contender.key, a.r.Owner, clientv3.WithLease(clientv3.LeaseID(a.lease.id)))
 }
 
-// checkOutLease ensures that a.lease is a lease for locks with the TTL class.
-func (a *attempt) checkOutLease(ctx context.Context, class time.Duration) (err error) {
+// checkOutLease ensures that a.lease is a lease for locks with a TTL of lockTTL.
+func (a *attempt) checkOutLease(ctx context.Context, lockTTL time.Duration) (err error) {
 	p := a.b.pool
 	switch {
 	case a.lease == nil:
-	case a.lease.lockTTL == class && (!a.b.proxied.Load() || p.covers(a.lease, time.Now())):
+	case a.lease.lockTTL == lockTTL && (!a.b.proxied.Load() || p.covers(a.lease, time.Now())):
 		return nil
 	case a.unsure || a.contender.created != 0: // the key is, or may be, bound to it
 		a.unconfirmed = append(a.unconfirmed, a.lease)
 	default:
 		p.checkIn(a.lease)
 	}
-	a.lease, err = p.checkOut(ctx, class)
+	a.lease, err = p.checkOut(ctx, lockTTL)
 	return err
 }
 
@@ -170,8 +170,9 @@ func (a *attempt) refreshStale(ctx context.Context) {
 }
 
 // grant grants the lock once no rival is ahead of the owner's key. created and modified are the revisions at which the
-// key was created and last written, and bound is the etcd lease to which it is bound. That is not the attempt's lease
-// if a delayed copy of an earlier request wrote the key. grant first ensures that the etcd lease outlives the lock.
+// key was created and last written, and bound is the etcd lease to which the key is bound: another lease than the
+// attempt's if a delayed copy of an earlier request wrote the key. grant first ensures that the etcd lease outlives the
+// lock.
 func (a *attempt) grant(ctx context.Context, created, modified, bound int64) (backend.Lease, error) {
 	p, k := a.b.pool, a.boundKey
 	k.contender.created, k.modified = created, modified
@@ -203,10 +204,10 @@ func (a *attempt) grant(ctx context.Context, created, modified, bound int64) (ba
 	return l, nil
 }
 
-// move binds the attempt's key to another lease, for locks with the TTL class. ErrLost means that the key was deleted;
-// its leases are then revoked.
-func (a *attempt) move(ctx context.Context, class time.Duration) error {
-	e := &extension{key: a.boundKey, owner: a.r.Owner, ttl: class}
+// move binds the attempt's key to another lease, for locks with a TTL of lockTTL. ErrLost means that the key was
+// deleted; its leases are then revoked.
+func (a *attempt) move(ctx context.Context, lockTTL time.Duration) error {
+	e := &extension{key: a.boundKey, owner: a.r.Owner, ttl: lockTTL}
 	if a.b.move(ctx, []*extension{e}); errors.Is(e.err, backend.ErrLost) {
 		a.contender.created = 0
 	}

@@ -165,7 +165,7 @@ func TestSlowServerTellsItsVersion(t *testing.T) {
 		opts ...grpc.CallOption,
 	) error {
 		if strings.HasSuffix(method, "/Status") {
-			time.Sleep(timeout/attemptShare + 100*time.Millisecond) // sleeps: a slow server
+			time.Sleep(timeout/attemptsPerTimeout + 100*time.Millisecond) // sleeps: a slow server
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}

@@ -47,15 +47,15 @@ func fromURL(u driver.URL) (Options, clientv3.Config, error) {
 	if err != nil {
 		return o, clientv3.Config{}, err
 	}
-	slow := backoff.DefaultConfig
-	slow.BaseDelay, slow.MaxDelay = 100*time.Millisecond, mostBackoff
+	reconnect := backoff.DefaultConfig
+	reconnect.BaseDelay, reconnect.MaxDelay = 100*time.Millisecond, mostBackoff
 	c := clientv3.Config{
 		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    pingAfter,
 		DialKeepAliveTimeout: pingTimeout,
 		Logger:               zap.NewNop(), // errors are returned
 		DialOptions: []grpc.DialOption{
-			grpc.WithConnectParams(grpc.ConnectParams{Backoff: slow, MinConnectTimeout: dialTimeout}),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: dialTimeout}),
 			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 		},
 	}
@@ -170,7 +170,7 @@ func (b *Backend) readGuarantees(ctx context.Context) error {
 		return err
 	}
 	b.pool.revokeLater(l)
-	if err := b.findProxy(ctx); err != nil {
+	if err := b.detectProxy(ctx); err != nil {
 		return err
 	}
 	if b.guarantees, err = b.readVersions(ctx, guarantees(max(l.ttl, granularity))); err != nil {

@@ -43,8 +43,8 @@ func (c directLeases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOptio
 	return s, err
 }
 
-// findProxy detects whether requests go through a proxy, and sets b.proxied if they do.
-func (b *Backend) findProxy(ctx context.Context) error {
+// detectProxy detects whether requests go through a proxy, and sets b.proxied if they do.
+func (b *Backend) detectProxy(ctx context.Context) error {
 	_, err := b.repeat(ctx, func(ctx context.Context) error {
 		err := b.renewer.renew(ctx, b.attemptTime(ctx), newLeaseID())[0].err
 		if errors.Is(err, errThroughProxy) {

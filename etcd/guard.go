@@ -22,8 +22,8 @@ type guard struct {
 	unread backlog[*boundKey] // keys that may have been deleted without an event
 }
 
-// A guarded is the guard's state of a lock. guard.mu guards it.
-type guarded struct {
+// A guardState is the guard's state of a lock. guard.mu guards it.
+type guardState struct {
 	life    *kit.Life   // set by start, and never changed
 	timer   *time.Timer // starts the watch; after a failed read, starts the next read
 	watch   *watch      // nil before the watch begins
@@ -149,9 +149,9 @@ func (g *guard) noteWrite(k *boundKey, at int64) {
 	}
 }
 
-// rebind renews a lock whose last renewal came after another client had bound the key to its lease: it extended an etcd
-// lease without a key. The renewal binds the key to a lease of this client. A lock without such a renewal is left
-// alone, because the other client may have shortened the TTL.
+// rebind renews a lock if another client had bound the key to its own lease before the last renewal, which therefore
+// extended an etcd lease without a key. The new renewal binds the key to a lease of this client. rebind does nothing if
+// there was no renewal since, because the other client may have shortened the TTL.
 func (g *guard) rebind(ctx context.Context, k *boundKey) {
 	k.mu.Lock()
 	l, at := k.lease, k.written.Load()

@@ -19,7 +19,7 @@ import (
 type boundKey struct {
 	name      string    // of the contender, reused after the release; empty if another client chose the name
 	contender contender // created is 0 before the key is found on the servers
-	guarded   guarded
+	guarded   guardState
 
 	// mu is locked, once the key is granted, during a move to another lease and during a release. A renewal does not wait
 	// for either.

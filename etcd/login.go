@@ -62,7 +62,7 @@ func (l *login) options() []grpc.DialOption {
 // start logs in over conn. From then on, requests carry the token, and log-ins run on goroutines of leases.
 func (l *login) start(ctx context.Context, conn *grpc.ClientConn, leases *kit.Leases) error {
 	l.conn, l.leases = conn, leases
-	_, err := l.valid(ctx)
+	_, err := l.validToken(ctx)
 	return err
 }
 
@@ -75,7 +75,7 @@ func (l *login) unary(ctx context.Context, method string, req, reply any, conn *
 	const attempts = 3 // the user's permissions may change between a log-in and the request
 	for range attempts {
 		var t *token
-		if t, err = l.valid(ctx); err != nil {
+		if t, err = l.validToken(ctx); err != nil {
 			return err
 		}
 		if err = invoke(t.attach(ctx), method, req, reply, conn, opts...); !rejectsToken(err) {
@@ -92,7 +92,7 @@ func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.Cl
 	if l.conn == nil {
 		return open(ctx, desc, conn, method, opts...)
 	}
-	t, err := l.valid(ctx)
+	t, err := l.validToken(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func (s *loggedInStream) RecvMsg(m any) error {
 	return err
 }
 
-// valid returns a token that no server has rejected so far. It waits for a log-in only if there is no such token.
-func (l *login) valid(ctx context.Context) (*token, error) {
+// validToken returns a token that no server has rejected so far. It waits for a log-in only if there is no such token.
+func (l *login) validToken(ctx context.Context) (*token, error) {
 	l.mu.Lock()
 	t := l.token
 	if t != nil && (t.replace.IsZero() || time.Now().Before(t.replace)) {

@@ -78,29 +78,29 @@ func newPool(b *Backend) *pool {
 	return p
 }
 
-// checkOut returns a lease for a lock with a TTL of class, either from the pool or newly granted. If the pool runs low,
-// it grants the next lease in the background.
-func (p *pool) checkOut(ctx context.Context, class time.Duration) (*lease, error) {
+// checkOut returns a lease for a lock with a TTL of lockTTL, either from the pool or newly granted. If the pool runs
+// low, it grants the next lease in the background.
+func (p *pool) checkOut(ctx context.Context, lockTTL time.Duration) (*lease, error) {
 	p.mu.Lock()
-	l := p.checkOutIdleLocked(class)
-	if len(p.idle[class])+p.preparing[class] < readyPerTTL && !p.closed {
-		p.preparing[class]++
-		if !p.b.leases.Go(func(ctx context.Context) { p.prepare(ctx, class) }) {
-			p.preparing[class]--
+	l := p.checkOutIdleLocked(lockTTL)
+	if len(p.idle[lockTTL])+p.preparing[lockTTL] < readyPerTTL && !p.closed {
+		p.preparing[lockTTL]++
+		if !p.b.leases.Go(func(ctx context.Context) { p.prepare(ctx, lockTTL) }) {
+			p.preparing[lockTTL]--
 		}
 	}
 	p.mu.Unlock()
 	if l != nil {
 		return l, nil
 	}
-	return p.grant(ctx, class)
+	return p.grant(ctx, lockTTL)
 }
 
-func (p *pool) checkOutIdleLocked(class time.Duration) *lease {
+func (p *pool) checkOutIdleLocked(lockTTL time.Duration) *lease {
 	now := time.Now()
-	for n := len(p.idle[class]); n > 0; n-- {
-		l := p.idle[class][n-1]
-		p.idle[class] = p.idle[class][:n-1]
+	for n := len(p.idle[lockTTL]); n > 0; n-- {
+		l := p.idle[lockTTL][n-1]
+		p.idle[lockTTL] = p.idle[lockTTL][:n-1]
 		if p.usableLocked(l, now) {
 			return l
 		}
@@ -116,10 +116,10 @@ func (p *pool) usableLocked(l *lease, now time.Time) bool {
 }
 
 // prepare grants a lease in advance and adds it to the pool.
-func (p *pool) prepare(ctx context.Context, class time.Duration) {
-	l, err := p.grant(ctx, class)
+func (p *pool) prepare(ctx context.Context, lockTTL time.Duration) {
+	l, err := p.grant(ctx, lockTTL)
 	p.mu.Lock()
-	p.preparing[class]--
+	p.preparing[lockTTL]--
 	p.mu.Unlock()
 	if err == nil {
 		p.checkIn(l)
@@ -187,17 +187,17 @@ func (p *pool) revokeDiscarded(list []*lease) {
 	}
 }
 
-// grant requests a lease for locks with a TTL of class.
-func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
-	l, err := p.request(ctx, class+extraTTL)
+// grant requests a lease for locks with a TTL of lockTTL.
+func (p *pool) grant(ctx context.Context, lockTTL time.Duration) (*lease, error) {
+	l, err := p.request(ctx, lockTTL+extraTTL)
 	if err != nil {
 		return nil, err
 	}
-	if l.ttl > class+extraTTL {
+	if l.ttl > lockTTL+extraTTL {
 		p.revokeLater(l)
-		return nil, fmt.Errorf("%w: ttl %v: the server grants at least %v", backend.ErrUnsupported, class, l.ttl)
+		return nil, fmt.Errorf("%w: ttl %v: the server grants at least %v", backend.ErrUnsupported, lockTTL, l.ttl)
 	}
-	l.lockTTL = class
+	l.lockTTL = lockTTL
 	return l, nil
 }
 
@@ -280,10 +280,10 @@ func (p *pool) isStale(l *lease) bool {
 }
 
 // checkOutRenewed returns a lease that was just granted, or just renewed by the leader that granted it.
-func (p *pool) checkOutRenewed(ctx context.Context, class time.Duration) (*lease, error) {
+func (p *pool) checkOutRenewed(ctx context.Context, lockTTL time.Duration) (*lease, error) {
 	begun := time.Now()
 	for {
-		l, err := p.checkOut(ctx, class)
+		l, err := p.checkOut(ctx, lockTTL)
 		if err != nil || p.covers(l, begun) {
 			return l, err
 		}
@@ -300,7 +300,7 @@ func (p *pool) checkOutRenewed(ctx context.Context, class time.Duration) (*lease
 
 // patience is how long one attempt to renew l may take.
 func (p *pool) patience(l *lease) time.Duration {
-	return min(p.b.options.Timeout/attemptShare, max(l.ttl/12, 250*time.Millisecond))
+	return min(p.b.options.Timeout/attemptsPerTimeout, max(l.ttl/12, 250*time.Millisecond))
 }
 
 // refresh renews one lease, and returns when the answered request was sent. ErrLost means that the lease has ended.

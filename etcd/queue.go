@@ -29,18 +29,18 @@ func (b *Backend) readQueue(ctx context.Context, key string) (q queue, err error
 	if err != nil {
 		return q, err
 	}
-	first, all := resp.Responses[0].GetResponseRange(), resp.Responses[1].GetResponseRange()
-	q.holders = all.Kvs
-	if len(first.Kvs) > 0 {
-		behind := func(kv *mvccpb.KeyValue) bool { return kv.CreateRevision > first.Kvs[0].CreateRevision }
-		if n := slices.IndexFunc(all.Kvs, behind); n >= 0 {
-			q.holders = all.Kvs[:n]
+	exclusive, shared := resp.Responses[0].GetResponseRange(), resp.Responses[1].GetResponseRange()
+	q.holders = shared.Kvs
+	if len(exclusive.Kvs) > 0 {
+		behind := func(kv *mvccpb.KeyValue) bool { return kv.CreateRevision > exclusive.Kvs[0].CreateRevision }
+		if n := slices.IndexFunc(shared.Kvs, behind); n >= 0 {
+			q.holders = shared.Kvs[:n]
 		}
 		if len(q.holders) == 0 {
-			q.holders = first.Kvs
+			q.holders = exclusive.Kvs
 		}
 	}
-	q.waiters = int(first.Count+all.Count) - len(q.holders)
+	q.waiters = int(exclusive.Count+shared.Count) - len(q.holders)
 	return q, nil
 }
 
@@ -64,14 +64,14 @@ func (q queue) holder() backend.Holder {
 	return h
 }
 
-// refusal returns the error of a request that does not get the key. all is the result of reading the first of all
-// contenders. If that contender is shared, refusal makes another request to count the holders.
-func (b *Backend) refusal(ctx context.Context, key string, all *pb.RangeResponse) error {
-	if len(all.Kvs) == 0 {
+// refusal returns the error of a request that does not get the key. first is the result of reading the first
+// contender of either mode. If that contender is shared, refusal makes another request to count the holders.
+func (b *Backend) refusal(ctx context.Context, key string, first *pb.RangeResponse) error {
+	if len(first.Kvs) == 0 {
 		return backend.ErrHeld // impossible: the key is not free
 	}
-	q := queue{holders: all.Kvs, waiters: int(all.Count) - 1}
-	if isShared(all.Kvs[0].Key) {
+	q := queue{holders: first.Kvs, waiters: int(first.Count) - 1}
+	if isShared(first.Kvs[0].Key) {
 		if now, err := b.readQueue(ctx, key); err == nil && len(now.holders) > 0 {
 			q = now
 		}

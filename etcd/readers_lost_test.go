@@ -126,12 +126,12 @@ func TestReaderThatQueuedWithoutReplyWaits(t *testing.T) {
 	defer a.cleanUp()
 	b.lastBusy.Store(time.Now().UnixNano())
 	lossy.Store(true)
-	if l, err := a.step(t.Context()); l != nil || !errors.Is(unavailable(err), backend.ErrUnavailable) {
+	if l, err := a.requestKey(t.Context()); l != nil || !errors.Is(unavailable(err), backend.ErrUnavailable) {
 		t.Fatalf("a request without a reply: %v, %v", l, err)
 	}
 	lossy.Store(false)
 	b.lastBusy.Store(0)
-	l, err := a.step(t.Context())
+	l, err := a.requestKey(t.Context())
 	if l != nil {
 		t.Fatalf("a reader is granted the key beside a writer: %v, %v", l, err)
 	}

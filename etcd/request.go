@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// attemptShare is the divisor of Options.Timeout that gives the time limit of one attempt. After that time, another
-	// endpoint is tried.
-	attemptShare = 4
-	leastPause   = 10 * time.Millisecond
-	mostPause    = 200 * time.Millisecond
+	// attemptsPerTimeout is how many attempts fit into Options.Timeout, one after the other. An attempt that takes longer
+	// than its part of the timeout is repeated, at another endpoint if there are several.
+	attemptsPerTimeout = 4
+	leastPause         = 10 * time.Millisecond
+	mostPause          = 200 * time.Millisecond
 )
 
 // repeat sends a request until it is answered. It repeats an attempt that failed for a passing reason: the connection
@@ -72,9 +72,9 @@ func unavailable(err error) error {
 // attemptTime returns how long one attempt may take: a share of the time until ctx ends. So a server that hangs does
 // not use up the time of a renewal that other servers would answer.
 func (b *Backend) attemptTime(ctx context.Context) time.Duration {
-	limit := b.options.Timeout / attemptShare
+	limit := b.options.Timeout / attemptsPerTimeout
 	if end, ok := ctx.Deadline(); ok {
-		limit = min(limit, max(time.Until(end)/attemptShare, leastLimit))
+		limit = min(limit, max(time.Until(end)/attemptsPerTimeout, leastLimit))
 	}
 	return limit
 }
@@ -136,7 +136,7 @@ func (b *Backend) readAt(ctx context.Context, at int64, gets ...clientv3.Op) (*c
 			clientv3.WithRev(at)(&past[i])
 			clientv3.WithSerializable()(&past[i])
 		}
-		limited, cancel := context.WithTimeout(ctx, b.options.Timeout/attemptShare)
+		limited, cancel := context.WithTimeout(ctx, b.options.Timeout/attemptsPerTimeout)
 		resp, err := b.kv.Txn(limited).Then(past...).Commit()
 		cancel()
 		if err == nil { // otherwise the server lags behind, or has compacted the revision

@@ -42,7 +42,8 @@ func TestNoAnswerIsNoErrorOfAContext(t *testing.T) {
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errNoAnswer) {
 			t.Errorf("got %v", err)
 		}
-		if took := time.Since(begun); took < b.options.Timeout || took > b.options.Timeout+b.options.Timeout/attemptShare {
+		most := b.options.Timeout + b.options.Timeout/attemptsPerTimeout
+		if took := time.Since(begun); took < b.options.Timeout || took > most {
 			t.Errorf("after %v", took)
 		}
 	})

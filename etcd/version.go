@@ -26,7 +26,7 @@ var flaws = []flaw{
 
 // flawsOf returns the flaws of a version. It returns none if the version cannot be parsed.
 func flawsOf(version string) (list []string) {
-	v, ok := numbers(version)
+	v, ok := parseVersion(version)
 	unlisted := v[0] < 3 || v[0] == 3 && v[1] < 4 // versions before 3.4 have every flaw
 	for _, f := range flaws {
 		fixed, listed := f.fixed[v[1]]
@@ -37,7 +37,7 @@ func flawsOf(version string) (list []string) {
 	return list
 }
 
-func numbers(version string) (v [3]int, ok bool) {
+func parseVersion(version string) (v [3]int, ok bool) {
 	_, err := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2])
 	return v, err == nil
 }
@@ -45,7 +45,7 @@ func numbers(version string) (v [3]int, ok bool) {
 // byWallClock reports whether a version uses the wall clock to find expired leases (issue 12291). All versions before
 // 3.5 do.
 func byWallClock(version string) bool {
-	v, ok := numbers(version)
+	v, ok := parseVersion(version)
 	return ok && (v[0] < 3 || v[0] == 3 && v[1] < 5)
 }
 
@@ -106,7 +106,7 @@ func (b *Backend) statuses(ctx context.Context) []serverStatus {
 	list := make([]serverStatus, len(endpoints))
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
-	patience := b.options.Timeout / attemptShare
+	patience := b.options.Timeout / attemptsPerTimeout
 	var requests sync.WaitGroup
 	for i, e := range endpoints {
 		requests.Go(func() {

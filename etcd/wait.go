@@ -21,8 +21,8 @@ const (
 	// recheck is how long a waiter relies on its watch before it reads the queue, with up to half as much again. It is
 	// also how long a holder waits before it repeats a failed read of its key.
 	recheck = 5 * time.Second
-	// contention is how long a client that found a key busy expects other keys to be busy, too.
-	contention = time.Second
+	// busyPeriod is how long a client that found a key busy expects other keys to be busy, too.
+	busyPeriod = time.Second
 )
 
 // A position is a waiter's place in the queue.
@@ -41,7 +41,7 @@ type position struct {
 func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
 	pause, deadLeases := kit.Pause{Min: leastPause, Max: time.Second}, 0
 	for {
-		l, err := a.step(ctx)
+		l, err := a.requestKey(ctx)
 		switch {
 		case a.granted || errors.Is(err, backend.ErrHeld):
 			return l, err
@@ -66,15 +66,16 @@ func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// step makes one request for the key, and updates a.place. ErrHeld means that the next request must join the queue.
+// requestKey makes one request for the key, and updates a.place. ErrHeld means that the next request must join the
+// queue.
 //
 // If no key has been busy lately, the first request does not queue, because its transaction is then shorter. It does
 // not queue either if a place needs a different lease than the lock.
-func (a *attempt) step(ctx context.Context) (backend.Lease, error) {
+func (a *attempt) requestKey(ctx context.Context) (backend.Lease, error) {
 	switch {
 	case a.contender.created != 0:
 		return a.checkTurn(ctx)
-	case a.mustQueue || a.b.busyLately() && a.placeClass() == a.ttl:
+	case a.mustQueue || a.b.busyLately() && a.placeLockTTL() == a.ttl:
 		return a.enqueue(ctx)
 	}
 	l, err := a.try(ctx)
@@ -85,20 +86,20 @@ func (a *attempt) step(ctx context.Context) (backend.Lease, error) {
 }
 
 func (b *Backend) busyLately() bool {
-	return time.Now().UnixNano()-b.lastBusy.Load() < int64(contention)
+	return time.Now().UnixNano()-b.lastBusy.Load() < int64(busyPeriod)
 }
 
-func (a *attempt) placeClass() time.Duration {
+func (a *attempt) placeLockTTL() time.Duration {
 	return min(a.ttl, a.b.guarantees.Round(placeTTL))
 }
 
 // enqueue acquires the key if it is free, and otherwise joins the queue.
 //
-// From now on every request joins the queue: try would take the key that a request without a reply has left in the
-// queue for one that was written when no rival had a key.
+// From now on every request joins the queue, because a request without a reply may have put the owner's key behind a
+// rival's. try would treat that key as if no rival had been ahead of it.
 func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
 	a.mustQueue = true
-	l, busy, err := a.putIfFree(ctx, a.placeClass(), func() []clientv3.Op {
+	l, busy, err := a.putIfFree(ctx, a.placeLockTTL(), func() []clientv3.Op {
 		return []clientv3.Op{
 			// A delayed copy must not change the key.
 			clientv3.OpTxn([]clientv3.Cmp{missing(a.contender.key)}, []clientv3.Op{a.put()}, nil),

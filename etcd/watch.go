@@ -150,7 +150,7 @@ func (ws *watches) useStream(s *watchStream) []*watch {
 
 func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 	ws.mu.Lock()
-	w := s.watchLocked(resp)
+	w := s.watchForLocked(resp)
 	ws.mu.Unlock()
 	switch {
 	case resp.Canceled && (w != nil || resp.Created):
@@ -269,9 +269,9 @@ func (s *watchStream) numberLocked(w *watch, number int64) {
 	s.numbered[number] = w
 }
 
-// watchLocked returns the watch that a reply is for. It returns nil if the watch was stopped, or if a refusal does not
-// identify its watch.
-func (s *watchStream) watchLocked(resp *pb.WatchResponse) *watch {
+// watchForLocked returns the watch that a reply is for. It returns nil if the watch was stopped, or if a refusal does
+// not identify its watch.
+func (s *watchStream) watchForLocked(resp *pb.WatchResponse) *watch {
 	if !s.oneByOne || !resp.Created || resp.Canceled {
 		return s.numbered[resp.WatchId]
 	}
