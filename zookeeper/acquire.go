@@ -266,7 +266,7 @@ func (a *attempt) grant(ctx context.Context) (backend.Lease, error) {
 		a.s.removeNode(a.n)
 		return nil, err
 	}
-	l := a.b.begin(a.n, life)
+	l := a.b.startLease(a.n, life)
 	a.b.checkIn(a.s)
 	return l, nil
 }

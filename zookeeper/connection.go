@@ -46,9 +46,9 @@ var (
 //     (TestBrokenConnectionDuringCloseBlocksNothing)
 type connection struct {
 	net.Conn
-	s     *session
-	begun time.Time // taken before the handshake was sent
-	seen  int64     // the session's latest zxid when the handshake was sent
+	s               *session
+	handshakeSent   time.Time // taken before the handshake was sent
+	zxidAtHandshake int64     // the session's latest zxid when the handshake was sent
 
 	// Used only by the reading goroutine.
 	in    *bufio.Reader
@@ -85,7 +85,7 @@ func (c *connection) Write(p []byte) (int, error) {
 			return 0, errFrame
 		}
 		frame = slices.Clone(p)
-		be.PutUint64(frame[header:], uint64(c.seen))
+		be.PutUint64(frame[header:], uint64(c.zxidAtHandshake))
 	case op == opCreate:
 		path, _, _ := cutText(p[header:])
 		if found, ok := c.s.creations.Load(path); ok {
@@ -151,7 +151,7 @@ func (c *connection) handshake(p []byte) ([]byte, error) {
 	if len(p) < idEnd {
 		return nil, errFrame
 	}
-	if isNew := be.Uint64(p[idAt:]) == 0; !c.s.mayHandshake(isNew) {
+	if isNew := be.Uint64(p[idAt:]) == 0; !c.s.admitHandshake(isNew) {
 		err := errAbandoned
 		if isNew { // the library requests a new session because a server has reported that the last one expired
 			err = errExpired
@@ -160,8 +160,8 @@ func (c *connection) handshake(p []byte) ([]byte, error) {
 		return nil, err
 	}
 	frame := slices.Clone(p)
-	c.seen = c.s.zxid.Load()
-	be.PutUint64(frame[zxidAt:], uint64(c.seen))
+	c.zxidAtHandshake = c.s.zxid.Load()
+	be.PutUint64(frame[zxidAt:], uint64(c.zxidAtHandshake))
 	if o := c.s.b.options; o.User != "" {
 		body := be.AppendUint32(nil, uint32(xidAuth&0xffffffff))
 		body = be.AppendUint32(body, opAuth)
@@ -169,12 +169,12 @@ func (c *connection) handshake(p []byte) ([]byte, error) {
 		body = appendText(appendText(body, "digest"), o.User+":"+o.Password)
 		frame = append(be.AppendUint32(frame, uint32(len(body))), body...)
 	}
-	c.begun = time.Now()
+	c.handshakeSent = time.Now()
 	return frame, nil
 }
 
-// mayHandshake reports whether another handshake may be sent, and counts it. A handshake keeps its session alive at the
-// servers even if its reply never arrives, for example because only one direction of the link works. A client that
+// admitHandshake reports whether another handshake may be sent, and counts it. A handshake keeps its session alive at
+// the servers even if its reply never arrives, for example because only one direction of the link works. A client that
 // repeated handshakes forever would keep the keys of leases that it has lost.
 //
 // The first handshake after a connection has ended is always sent, because the session may prove to have expired.
@@ -182,7 +182,7 @@ func (c *connection) handshake(p []byte) ([]byte, error) {
 // session that may contain the node of a lost lease is not kept for waiters. A handshake for a new session (isNew) is
 // sent only until the session exists, because the library would send requests that were queued for the first session in
 // the second.
-func (s *session) mayHandshake(isNew bool) bool {
+func (s *session) admitHandshake(isNew bool) bool {
 	s.mu.Lock()
 	exists, first := s.id != 0, s.handshakes == 0
 	s.handshakes++
@@ -204,9 +204,9 @@ func (s *session) mayHandshake(isNew bool) bool {
 	return len(lives) == 0 && s.orphans.Load() == 0 && now.Before(s.contact.lastExpiry())
 }
 
-// silence records a heartbeat that is about to be sent, at sent. It returns the time since the first heartbeat after
-// the last received frame.
-func (c *connection) silence(sent time.Time) time.Duration {
+// noteHeartbeat records a heartbeat that is about to be sent, at sent. It returns the time since the first heartbeat
+// after the last received frame.
+func (c *connection) noteHeartbeat(sent time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unansweredSince.IsZero() {
@@ -215,7 +215,7 @@ func (c *connection) silence(sent time.Time) time.Duration {
 	return sent.Sub(c.unansweredSince)
 }
 
-// Read returns inspected frames to the library.
+// Read returns the processed frames to the library.
 func (c *connection) Read(p []byte) (int, error) {
 	for len(c.frame) == 0 {
 		if err := c.nextFrame(); err != nil {
@@ -241,16 +241,16 @@ func (c *connection) nextFrame() error {
 	if _, err := io.ReadFull(c.in, c.buf); err != nil {
 		return err
 	}
-	ours, err := c.inspect(c.buf[size:])
+	ours, err := c.handleReply(c.buf[size:])
 	if err == nil && !ours {
 		c.frame = c.buf
 	}
 	return err
 }
 
-// inspect reads a reply, and removes its zxid. ours reports a reply to the connection's own request, which the library
-// does not expect.
-func (c *connection) inspect(p []byte) (ours bool, err error) {
+// handleReply processes a reply, and removes its zxid. ours reports a reply to the connection's own request, which the
+// library does not expect.
+func (c *connection) handleReply(p []byte) (ours bool, err error) {
 	const header = 4 + 8 + 4 // the reply to a handshake is no shorter
 	if len(p) < header {
 		return false, errFrame

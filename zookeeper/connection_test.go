@@ -47,7 +47,7 @@ func TestWritesAreFrames(t *testing.T) {
 			t.Fatalf("frame %d: %d, %v", i, n, err)
 		}
 		c.established.Store(true)
-		c.seen = 1
+		c.zxidAtHandshake = 1
 		want = append(want, f...)
 	}
 	_ = ours.Close()

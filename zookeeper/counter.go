@@ -61,7 +61,7 @@ func (a *attempt) enterUnordered(ctx context.Context) error {
 			return err
 		}
 		if !a.r.Wait && time.Now().After(end) {
-			return a.usedUp()
+			return a.usedUpError()
 		}
 		if err := kit.Sleep(ctx, pause.Next(0)); err != nil {
 			return err
@@ -82,13 +82,13 @@ func (a *attempt) deleteContainer(ctx context.Context) (deleted bool, err error)
 	case errors.Is(err, zk.ErrNotEmpty):
 		return false, nil
 	case isReply(err):
-		return false, fmt.Errorf("%w: %w", a.usedUp(), err)
+		return false, fmt.Errorf("%w: %w", a.usedUpError(), err)
 	}
 	a.withdraw() // the outcome is unknown: n may be deleted
 	return false, err
 }
 
-func (a *attempt) usedUp() error {
+func (a *attempt) usedUpError() error {
 	return fmt.Errorf("%w: the sequence numbers of %s are used up: delete its children, then this node",
 		backend.ErrUnavailable, a.dir)
 }

@@ -98,7 +98,9 @@ func (s *session) createOnce(ctx context.Context, n *node) (names []string, sent
 
 // createContainer creates dir, a key's container, unless it exists.
 func (s *session) createContainer(ctx context.Context, dir string) error {
-	create := func(c *zk.Conn) (string, error) { return c.CreateContainer(dir, nil, zk.FlagContainer, s.b.options.ACL) }
+	create := func(c *zk.Conn) (string, error) {
+		return c.CreateContainer(dir, nil, zk.FlagContainer, s.b.options.ACL)
+	}
 	_, err := awaitIdempotent(ctx, s, create)
 	if errors.Is(err, zk.ErrNoNode) {
 		if err = s.createRoot(ctx); err != nil {
@@ -160,9 +162,9 @@ func (s *session) deleteLater(d *pendingDelete) {
 			defer s.orphans.Add(-1)
 		}
 		pause := kit.Pause{Min: 20 * time.Millisecond, Max: time.Second}
-		for awake := s.b.leases.Closing(); !s.hasEnded() && !s.tryDelete(ctx, d) && ctx.Err() == nil; {
+		for sleepCtx := s.b.leases.Closing(); !s.hasEnded() && !s.tryDelete(ctx, d) && ctx.Err() == nil; {
 			if s.b.leases.Closed() {
-				if awake = ctx; d.searched {
+				if sleepCtx = ctx; d.searched {
 					return
 				}
 			}
@@ -170,7 +172,7 @@ func (s *session) deleteLater(d *pendingDelete) {
 			if d.searched {
 				wait = lateArrival
 			}
-			_ = s.sleep(awake, wait)
+			_ = s.sleep(sleepCtx, wait)
 		}
 	})
 }

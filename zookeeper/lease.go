@@ -32,9 +32,9 @@ func (l lease) Deadline() time.Time {
 	return earlier(l.Life.Deadline(), limit)
 }
 
-// begin returns the lease of n. If the lease ends without a release, this process deletes the node. If the process
+// startLease returns the lease of n. If the lease ends without a release, this process deletes the node. If the process
 // hangs, the end of the session deletes the node.
-func (b *Backend) begin(n *node, life *kit.Life) backend.Lease {
+func (b *Backend) startLease(n *node, life *kit.Life) backend.Lease {
 	n.mu.Lock()
 	n.life = life
 	n.mu.Unlock()

@@ -48,20 +48,20 @@ func (l limits) hop() time.Duration { return l.tick }
 // heartbeat returns the longest interval between signs of life of a session.
 func (l limits) heartbeat(session time.Duration) time.Duration { return max(l.tick/4, session/16) }
 
-// capacity returns the longest TTL for which a session keeps a lease if the client is silent after the grant. The
+// longestTTL returns the longest TTL for which a session keeps a lease if the client is silent after the grant. The
 // leader may have received the last sign of life a hop and a heartbeat before the request. The other heartbeat allows
 // for delays, and for the session's own margin.
-func (l limits) capacity(session time.Duration) time.Duration {
+func (l limits) longestTTL(session time.Duration) time.Duration {
 	return session - l.hop() - 2*l.heartbeat(session)
 }
 
 // validate rejects sessions that are too short to keep any lease without contact.
 func (l limits) validate() error {
-	if l.capacity(l.longest) >= leastTTL {
+	if l.longestTTL(l.longest) >= leastTTL {
 		return nil
 	}
 	least := l.longest
-	for l.capacity(least) < leastTTL {
+	for l.longestTTL(least) < leastTTL {
 		least += time.Millisecond
 	}
 	return fmt.Errorf("%w: a session timeout of %v is too short for servers whose tick is %v: at least %v is needed",
@@ -72,7 +72,7 @@ func (l limits) validate() error {
 // long enough, or else the longest.
 func (l limits) sessionTimeout(ttl time.Duration) time.Duration {
 	for s := l.shortest; s < l.longest; {
-		if l.capacity(s) >= ttl {
+		if l.longestTTL(s) >= ttl {
 			return s
 		}
 		step := l.tick // to the next class; a sixteenth to an eighth of the timeout if that is more
@@ -90,9 +90,9 @@ func (l limits) expiryDelay() time.Duration { return 3 * l.tick / 2 }
 
 func (l limits) guarantees() backend.Guarantees {
 	return backend.Guarantees{
-		MinTTL:      max(leastTTL, l.capacity(l.shortest)).Round(granularity),
+		MinTTL:      max(leastTTL, l.longestTTL(l.shortest)).Round(granularity),
 		Granularity: granularity,
-		MaxSilence:  l.capacity(l.longest),
+		MaxSilence:  l.longestTTL(l.longest),
 		MaxLate:     l.longest + l.expiryDelay() + lateSlack,
 		ReportsLoss: true,
 		EnforcedBy:  "session timeout at the leader",

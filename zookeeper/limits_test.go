@@ -35,8 +35,9 @@ func TestLimits(t *testing.T) {
 		}
 		for ttl := time.Duration(1); ttl < 2*test.limit; ttl += ttl/7 + 1 {
 			class := l.sessionTimeout(ttl)
-			if class < test.shortest || class > max(test.limit, test.shortest) || class < l.longest && l.capacity(class) < ttl {
-				t.Errorf("ttl %v: session of %v, which keeps %v", ttl, class, l.capacity(class))
+			if class < test.shortest || class > max(test.limit, test.shortest) ||
+				class < l.longest && l.longestTTL(class) < ttl {
+				t.Errorf("ttl %v: session of %v, which keeps %v", ttl, class, l.longestTTL(class))
 			}
 			if class%time.Millisecond != 0 { // the unit of session timeouts in requests
 				t.Errorf("ttl %v: session of %v", ttl, class)
@@ -63,8 +64,8 @@ func TestShortSessionsAreRefused(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
 	for _, test := range []struct{ shortest, longest, most, want time.Duration }{
-		{s, 40 * s, 2 * s, 3100 * time.Millisecond}, // its capacity is negative
-		{s, 40 * s, 3 * s, 3100 * time.Millisecond}, // its capacity is 0
+		{s, 40 * s, 2 * s, 3100 * time.Millisecond}, // its longest TTL is negative
+		{s, 40 * s, 3 * s, 3100 * time.Millisecond}, // its longest TTL is 0
 		{s, 40 * s, 3099 * time.Millisecond, 3100 * time.Millisecond},
 		{s, 40 * s, 3100 * time.Millisecond, 0},
 		{s, 40 * s, 0, 0},

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A contact knows until when the ensemble certainly keeps a session.
+// A contact records until when the ensemble certainly keeps a session.
 //
 // Any request that a server receives is a sign of life, but it may reach the leader, which expires sessions, up to a
 // hop later. A reply from a server alone proves nothing: the server may have been cut off from the leader, or be a
@@ -145,7 +145,7 @@ func (s *session) heartbeat() {
 	}
 	sent := time.Now()
 	// Before the request: if its reply came first, the server would look silent until the next frame.
-	silence := connection.silence(sent)
+	silence := connection.noteHeartbeat(sent)
 	s.b.calls.Background(func() {
 		if _, _, err := conn.Exists(s.b.root); err == nil || isReply(err) {
 			s.contact.answered(sent)
@@ -188,7 +188,7 @@ func (s *session) checkLongLeases() time.Duration {
 			l.Lose() // a lease that has ended needs no write any more
 		}
 	}
-	if next < s.b.limits.capacity(timeout)*2/3 && s.proving.CompareAndSwap(false, true) {
+	if next < s.b.limits.longestTTL(timeout)*2/3 && s.proving.CompareAndSwap(false, true) {
 		s.b.calls.Background(func() {
 			defer s.proving.Store(false)
 			_ = s.prove(context.Background())

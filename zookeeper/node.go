@@ -117,7 +117,7 @@ func (s *session) removeNode(n *node) {
 // its TTL gets longer.
 func (n *node) move(ctx context.Context, target *session, end time.Time) error {
 	b := target.b
-	from, earlier := n.sessions()
+	from, pending := n.sessions()
 	if from.hasEnded() {
 		return backend.ErrLost
 	}
@@ -165,7 +165,7 @@ func (n *node) move(ctx context.Context, target *session, end time.Time) error {
 		target.watchSoon(n)
 	case wasNotSent(err):
 		requestEnded()
-		if earlier == nil {
+		if pending == nil {
 			n.mu.Lock()
 			n.target = nil
 			n.mu.Unlock()

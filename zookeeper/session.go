@@ -45,8 +45,8 @@ type session struct {
 	watches    map[string]*watch
 
 	// Guarded by b.mu.
-	users int
-	used  time.Time // when the last user left
+	users       int
+	unusedSince time.Time // when the last user left
 }
 
 // bufferSize is the longest request, in bytes. The library's default is 1.5 MB for each session.
@@ -152,9 +152,9 @@ func (s *session) established(c *connection, id int64, timeout time.Duration) {
 		close(s.ready)
 	}
 	s.mu.Unlock()
-	s.contact.connected(c.begun, timeout)
+	s.contact.connected(c.handshakeSent, timeout)
 	if first {
-		s.contact.committed(c.begun) // a new session is a write
+		s.contact.committed(c.handshakeSent) // a new session is a write
 	}
 }
 
@@ -275,14 +275,14 @@ func (b *Backend) checkIn(s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.users--
-	s.used = time.Now()
+	s.unusedSince = time.Now()
 }
 
 // endUnused ends s if it has had no users for b.idle.
 func (s *session) endUnused() {
 	b := s.b
 	b.mu.Lock()
-	unused := s.users == 0 && time.Since(s.used) >= b.idle && b.sessions[s.class] == s
+	unused := s.users == 0 && time.Since(s.unusedSince) >= b.idle && b.sessions[s.class] == s
 	if unused {
 		delete(b.sessions, s.class) // before another user finds it
 	}
