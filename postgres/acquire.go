@@ -52,8 +52,8 @@ func (b *Backend) try(ctx context.Context, r backend.Request) (backend.Lease, er
 // attempt requests the lock on one session. again reports whether another attempt may succeed: the session had been
 // used before, has ended, and holds no lock.
 func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error) {
-	h := &checkout{h: hashOf(r.Key), shared: r.Shared, wait: r.Wait, ttl: b.guarantees.Round(r.TTL)}
-	h.entry = labelEntry(h.h, r.Owner)
+	h := &checkout{hash: hashOf(r.Key), shared: r.Shared, wait: r.Wait, ttl: b.guarantees.Round(r.TTL)}
+	h.entry = labelEntry(h.hash, r.Owner)
 	s, err := b.pool.checkOut(ctx, h)
 	if err != nil {
 		b.pool.drop(h)
@@ -66,7 +66,7 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 		if g.Token, err = s.lock(h, stTry); err != nil || g.Token > 0 {
 			return err
 		}
-		if !h.wait || !b.pool.queue(h) {
+		if !h.wait || !b.pool.enterServerQueue(h) {
 			return backend.ErrHeld
 		}
 		busy = true
@@ -119,7 +119,7 @@ func (b *Backend) releaseLost(h *checkout) {
 		return // Close releases nothing: the key stays held until the TTL has run out
 	}
 	b.leases.Go(func(ctx context.Context) {
-		if err := b.giveUp(ctx, h); errors.Is(err, errBroken) {
+		if err := b.releaseLock(ctx, h); errors.Is(err, errBroken) {
 			b.terminateLater(h.s.server.session) // in one batch, because many sessions may break at once
 		}
 	})

@@ -18,7 +18,7 @@ type Backend struct {
 	guarantees backend.Guarantees
 	leases     *kit.Leases
 	pool       pool
-	mint       mint
+	tokens     tokenSource
 	probed     atomic.Bool // the first connection has shown that the server can keep locks
 
 	orphansMu sync.Mutex // guards orphans
@@ -29,10 +29,10 @@ var _ backend.Backend = (*Backend)(nil)
 
 func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 	b := &Backend{config: config.Copy(), options: o, guarantees: guarantees(o)}
-	b.pool = pool{b: b, all: make(map[*session]struct{}), quiet: quiet, rest: restLimit}
+	b.pool = pool{b: b, all: make(map[*session]struct{}), watchAfter: watchAfter, closeAfter: closeAfter}
 	b.leases = kit.NewLeases(requests{b}, o.Timeout)
-	context.AfterFunc(b.leases.Closing(), b.pool.wake)
-	context.AfterFunc(b.leases.Base(), b.pool.stop)
+	context.AfterFunc(b.leases.Closing(), b.pool.beginClose)
+	context.AfterFunc(b.leases.Base(), b.pool.interruptRequests)
 	return b
 }
 
@@ -58,7 +58,7 @@ func (b *Backend) call(ctx context.Context, invalid error, do func(ctx context.C
 // Connections that carry leases stay open, without a reader, until the server's timer ends them.
 func (b *Backend) Close() error {
 	if b.leases.Close() {
-		b.pool.end()
+		b.pool.closeSessions()
 		b.leases.Drain()
 	}
 	return nil

@@ -29,7 +29,7 @@ func (b *Backend) connConfig(ctx context.Context) (*pgconn.Config, error) {
 			c.ConnectTimeout = connectLimit / time.Duration(n+1) // so that a silent host does not use up the time of the others
 		}
 	}
-	c.DialFunc = guarded(c.DialFunc, time.Now().Add(limit))
+	c.DialFunc = withTimeouts(c.DialFunc, time.Now().Add(limit))
 	// The application's own handler may wait for a reply: a read from an idle connection would then never end.
 	c.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}

@@ -55,9 +55,9 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 		return s, nil
 	}
 	_ = conn.Conn().Close()
-	if lacking(err) {
-		err = refused("the server lacks what Postgres 14 has: %v; keep leases in a table, with a URL that begins with "+
-			"postgres+table://", err)
+	if isUnsupported(err) {
+		err = unsupportedError("the server lacks what Postgres 14 has: %v; keep leases in a table, with a URL that begins "+
+			"with postgres+table://", err)
 	}
 	return nil, err
 }
@@ -72,10 +72,10 @@ func (s *session) prepare() error {
 	s.server.locks, _ = strconv.ParseInt(row[2], 10, 64)
 	switch {
 	case row[0] == "t":
-		return refused("the server is a standby; locks on it exclude nobody on the primary " +
+		return unsupportedError("the server is a standby; locks on it exclude nobody on the primary " +
 			"(target_session_attrs=primary finds that)")
 	case s.server.pid != strconv.FormatUint(uint64(s.conn.PID()), 10): // a pooler invents a process id
-		return refused("a pooler is before the server, and session locks do not work through poolers: " +
+		return unsupportedError("a pooler is before the server, and session locks do not work through poolers: " +
 			"connect to the server itself, or keep leases in a table, with a URL that begins with postgres+table://")
 	}
 	if !s.b.probed.Load() { // some servers have functions that return true and lock nothing
@@ -84,7 +84,8 @@ func (s *session) prepare() error {
 			return err
 		}
 		if row[0] != "1" {
-			return refused("an advisory lock that the server has granted is not among its locks (pg_locks): it excludes nobody")
+			return unsupportedError("an advisory lock that the server has granted is not among its locks (pg_locks): " +
+				"it excludes nobody")
 		}
 	}
 	if row, err = s.simple(setupSQL + ";\n" + s.b.options.prepare()); err != nil {
@@ -97,18 +98,18 @@ func (s *session) prepare() error {
 	return nil // a platform without this setting works without it
 }
 
-// refused returns the error for a server that cannot keep locks, or for a pooler in front of it.
-func refused(format string, args ...any) error {
+// unsupportedError returns the error for a server that cannot keep locks, or for a pooler in front of it.
+func unsupportedError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", backend.ErrUnsupported, fmt.Sprintf(format, args...))
 }
 
 // cancelling marks the context of a cancel request, for which pgx dials with the session's configuration.
 type cancelling struct{}
 
-// guarded wraps dial. It lets the kernel detect that the other end of a connection is gone, and sets end as the
+// withTimeouts wraps dial. It lets the kernel detect that the other end of a connection is gone, and sets end as the
 // deadline of the login. The context of a cancel request limits that request; pgx's own cancel requests, for broken
 // connections, fail after end, because abort sends one for each of them.
-func guarded(dial pgconn.DialFunc, end time.Time) pgconn.DialFunc {
+func withTimeouts(dial pgconn.DialFunc, end time.Time) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		cancels := ctx.Value(cancelling{}) != nil
 		if !cancels && !time.Now().Before(end) {

@@ -26,7 +26,7 @@ func TestConnectionsAreGivenBack(t *testing.T) {
 	for mode, params := range variants {
 		b := opened(t, s.PostgresURL()+params)
 		b.pool.mu.Lock()
-		b.pool.rest = 300 * time.Millisecond
+		b.pool.closeAfter = 300 * time.Millisecond
 		b.pool.mu.Unlock()
 		var peak []backend.Lease
 		for range 20 {
@@ -76,7 +76,7 @@ func TestLineForConnections(t *testing.T) {
 		until(t, soon, "it stands in the line", func() bool {
 			b.pool.mu.Lock()
 			defer b.pool.mu.Unlock()
-			return len(b.pool.line) > min(i, 1) // the first two are in line, in order; the others may arrive in any order
+			return len(b.pool.waiting) > min(i, 1) // the first two are in line, in order; the others may arrive in any order
 		})
 	}
 	release(t, held[0])

@@ -13,9 +13,9 @@ import (
 
 // A reading contains the settings that the server reports.
 type reading struct {
-	values map[string]string
-	o      Options
-	room   int // number of further leases for which the server has room; 0 means no limit
+	values     map[string]string
+	o          Options
+	freeLeases int // number of further leases for which the server has connections and locks; 0 means no limit
 }
 
 func (r reading) number(name string) int64 {
@@ -25,8 +25,8 @@ func (r reading) number(name string) int64 {
 
 var rules = []kit.Rule[reading]{
 	{Severity: backend.Warning, Code: "few-connections", Found: func(r reading) string {
-		return kit.When(r.room > 0 && r.room < r.o.MaxLeases, "room for %d more leases, %s is %d", r.room, paramMaxLeases,
-			r.o.MaxLeases)
+		return kit.When(r.freeLeases > 0 && r.freeLeases < r.o.MaxLeases, "room for %d more leases, %s is %d",
+			r.freeLeases, paramMaxLeases, r.o.MaxLeases)
 	},
 		Why: "each lease has a connection: when none is left, leases and other clients fail",
 		Set: "a larger max_connections, a smaller " + paramMaxLeases + ", or a table (postgres+table://)"},
@@ -58,13 +58,13 @@ var rules = []kit.Rule[reading]{
 
 // Examine implements [backend.Examiner].
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	room, err := b.Capacity(ctx)
+	freeLeases, err := b.Capacity(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := reading{values: make(map[string]string), o: b.options, room: room}
+	r := reading{values: make(map[string]string), o: b.options, freeLeases: freeLeases}
 	var sent, received time.Time
-	ask := func(s *session) error {
+	read := func(s *session) error {
 		sent = time.Now()
 		rows, err := s.query(doctorSQL)
 		received = time.Now()
@@ -73,7 +73,7 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		}
 		return err
 	}
-	if err := b.call(ctx, nil, func(ctx context.Context) error { return b.onFreeSession(ctx, ask) }); err != nil {
+	if err := b.call(ctx, nil, func(ctx context.Context) error { return b.onFreeSession(ctx, read) }); err != nil {
 		return nil, err
 	}
 	clock := time.UnixMicro(r.number("clock"))

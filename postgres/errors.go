@@ -39,8 +39,8 @@ func code(err error) string {
 	return ""
 }
 
-// lacking reports whether err means that the server does not support a feature at all.
-func lacking(err error) bool {
+// isUnsupported reports whether err means that the server does not support a feature at all.
+func isUnsupported(err error) bool {
 	c := code(err)
 	return c == codeUnknownSetting ||
 		strings.HasPrefix(c, classNotSupported) || strings.HasPrefix(c, classWrong) || strings.HasPrefix(c, classTransaction)

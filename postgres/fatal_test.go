@@ -75,7 +75,7 @@ func TestOwnContextWatcher(t *testing.T) {
 func unwatch(b *Backend) {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	b.pool.quiet = time.Hour
+	b.pool.watchAfter = time.Hour
 	for s := range b.pool.all {
 		s.watchTimer.Stop()
 	}

@@ -61,7 +61,7 @@ func expectReply(dial pgconn.DialFunc, limit time.Duration) pgconn.DialFunc {
 			}
 			conn.first.Do(func() {
 				silent.Store(addr, true)
-				conn.over = true
+				conn.expired = true
 				_ = c.SetReadDeadline(longAgo)
 			})
 		}()
@@ -75,13 +75,13 @@ type repliedConn struct {
 	noReply error
 	first   sync.Once // what happens first: a read returns, the connection is closed, or the time limit has passed
 	stop    func()    // ends the wait for the time limit
-	over    bool      // the time limit has passed; set by first
+	expired bool      // the time limit has passed; set by first
 }
 
 func (c *repliedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.first.Do(c.stop)
-	if c.over && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+	if c.expired && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, c.noReply
 	}
 	return n, err

@@ -26,7 +26,7 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 			defer h.s.releaseTurn()
 			h.s.limit(ctx, max(q.options.Timeout, h.ttl, ttl))
 			err := backend.ErrLost
-			if !q.pool.isGone(h) {
+			if !q.pool.wasDropped(h) {
 				err = h.s.renew(h, ttl)
 			}
 			if err != nil && h.s.isBroken() {
@@ -65,7 +65,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	if !ok {
 		return nil // a failed attempt has already closed its connection or released the lock
 	}
-	err := q.giveUp(ctx, h)
+	err := q.releaseLock(ctx, h)
 	if errors.Is(err, errBroken) {
 		if err = q.terminateNow(ctx, h.s.server.session); err == nil {
 			err = backend.ErrLost // the session has ended, and its lock with it
@@ -74,8 +74,8 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return unavailable(err)
 }
 
-// giveUp releases h's lock. After errBroken, the session may still hold the lock.
-func (b *Backend) giveUp(ctx context.Context, h *checkout) error {
+// releaseLock releases h's lock. After errBroken, the session may still hold the lock.
+func (b *Backend) releaseLock(ctx context.Context, h *checkout) error {
 	if err := h.s.acquireTurn(ctx); err != nil {
 		return err
 	}
@@ -93,12 +93,12 @@ func (s *session) lock(h *checkout, st statement) (token uint64, err error) {
 	if h.shared {
 		st += stTryShared - stTry
 	}
-	now, mint := time.Now(), &s.b.mint
-	own := mint.begin(h.h, now, s.since)
-	defer mint.end(h.h)
-	row, err := s.run(label(h.ttl, h.entry), h.ttl, st, int64(h.h), int64(own.short()))
+	now, tokens := time.Now(), &s.b.tokens
+	own := tokens.begin(h.hash, now, s.since)
+	defer tokens.end(h.hash)
+	row, err := s.run(label(h.ttl, h.entry), h.ttl, st, int64(h.hash), int64(own.lowBits()))
 	if err == nil && row[0] != "" {
-		token, err = mint.token(row[0], own, now)
+		token, err = tokens.token(row[0], own, now)
 	}
 	if err != nil {
 		s.close() // whether the session holds the lock is unknown
@@ -108,14 +108,14 @@ func (s *session) lock(h *checkout, st statement) (token uint64, err error) {
 
 // unlock releases h's lock. It returns ErrLost if the session did not hold the lock.
 func (s *session) unlock(h *checkout) error {
-	if s.b.pool.isGone(h) {
+	if s.b.pool.wasDropped(h) {
 		return backend.ErrLost
 	}
 	var function uint32 = pgAdvisoryUnlock
 	if h.shared {
 		function = pgAdvisoryUnlockShared // the other function would report that the session has no such lock
 	}
-	row, err := s.call(function, int64(h.h))
+	row, err := s.call(function, int64(h.hash))
 	switch {
 	case endedByServer(err):
 		return fmt.Errorf("%w: %w", backend.ErrLost, err)

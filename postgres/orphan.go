@@ -38,9 +38,9 @@ func (b *Backend) terminateOrphans() {
 		pause.Reset()
 		b.orphansMu.Lock()
 		b.orphans = b.orphans[len(orphans):]
-		over := len(b.orphans) == 0
+		done := len(b.orphans) == 0
 		b.orphansMu.Unlock()
-		if over {
+		if done {
 			return
 		}
 	}

@@ -62,16 +62,16 @@ func TestPlacesInQueue(t *testing.T) {
 		for n := range places {
 			h := enter()
 			first = cmp.Or(first, h)
-			if !p.queue(h) {
+			if !p.enterServerQueue(h) {
 				t.Errorf("waiter %d of a client with %d leases is not in the queue", n+1, most)
 			}
 		}
 		next := enter()
-		if p.queue(next) {
+		if p.enterServerQueue(next) {
 			t.Errorf("%d waiters of a client with %d leases are in the queue", places+1, most)
 		}
 		p.drop(first)
-		if !p.queue(next) {
+		if !p.enterServerQueue(next) {
 			t.Errorf("a waiter of a client with %d leases does not get the place of another one", most)
 		}
 	}

@@ -16,21 +16,21 @@ import (
 type pool struct {
 	b *Backend
 
-	mu    sync.Mutex
-	all   map[*session]struct{}
-	idle  []*session  // not checked out; the last one is used first
-	taken int         // number of sessions that are checked out or being opened
-	line  []*checkout // waiting for a session, first come, first served
+	mu      sync.Mutex
+	all     map[*session]struct{}
+	idle    []*session  // not checked out; the last one is used first
+	inUse   int         // number of sessions that are checked out or being opened
+	waiting []*checkout // in line for a session, first come, first served
 
-	quiet time.Duration // idle time after which a session is watched
-	rest  time.Duration // further idle time after which a session without a lease is closed
+	watchAfter time.Duration // idle time after which a session is watched
+	closeAfter time.Duration // further idle time after which a session without a lease is closed
 }
 
 // checkout is a lease, an attempt to get a lease, or a query. Each has its own session, because the server grants a
 // session any lock that conflicts only with locks of the same session.
 type checkout struct {
 	s      *session // nil until a session is assigned
-	h      hash
+	hash   hash
 	entry  string // see labelEntry
 	shared bool   // the mode of the lock
 	query  bool   // takes no lock; may use the one session beyond MaxLeases
@@ -39,8 +39,8 @@ type checkout struct {
 	ttl time.Duration // guarded by the session's turn
 
 	// Guarded by pool.mu.
-	seat    chan error // receives when the wait in line ends
-	seated  bool       // counts in pool.taken
+	ready   chan error // receives when the wait in line ends
+	counted bool       // counts in pool.inUse
 	queued  bool       // waits in the server's queue
 	life    *kit.Life  // nil until granted
 	dropped bool       // dropped: s may belong to another checkout
@@ -51,10 +51,10 @@ type checkout struct {
 // the line moves only when logins fail. The caller must drop h, even after an error.
 func (p *pool) checkOut(ctx context.Context, h *checkout) (*session, error) {
 	p.mu.Lock()
-	ok, err := p.seatLocked(h)
+	ok, err := p.admitLocked(h)
 	if !ok {
-		h.seat = make(chan error, 1)
-		p.line = append(p.line, h)
+		h.ready = make(chan error, 1)
+		p.waiting = append(p.waiting, h)
 	}
 	p.mu.Unlock()
 	if !ok {
@@ -63,7 +63,7 @@ func (p *pool) checkOut(ctx context.Context, h *checkout) (*session, error) {
 			late = time.After(p.b.options.loginLimit())
 		}
 		select {
-		case err = <-h.seat:
+		case err = <-h.ready:
 		case <-late:
 			return nil, fmt.Errorf("%w: no connection was free within %v", backend.ErrUnavailable, p.b.options.loginLimit())
 		case <-ctx.Done():
@@ -76,21 +76,21 @@ func (p *pool) checkOut(ctx context.Context, h *checkout) (*session, error) {
 	return p.dial(ctx, h)
 }
 
-// seatLocked reports whether h need not wait in line: it has got an idle session, a place for a new session, or an
+// admitLocked reports whether h need not wait in line: h has got an idle session, a place for a new session, or an
 // error.
-func (p *pool) seatLocked(h *checkout) (ok bool, err error) {
+func (p *pool) admitLocked(h *checkout) (ok bool, err error) {
 	most := p.b.options.MaxLeases
 	switch {
 	case p.b.leases.Closed():
 		return true, backend.ErrClosed
-	case p.taken < most || h.query && p.taken == most:
+	case p.inUse < most || h.query && p.inUse == most:
 	case h.wait || p.countLocked(func(h *checkout) bool { return h.queued || h.life != nil }) < most:
 		return false, nil // h may wait, or some sessions will be free soon
 	default:
 		return true, fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, most, paramMaxLeases)
 	}
-	p.taken++
-	h.seated = true
+	p.inUse++
+	h.counted = true
 	if n := len(p.idle); n > 0 {
 		h.s, p.idle = p.idle[n-1], p.idle[:n-1]
 		h.s.held = h
@@ -107,18 +107,18 @@ func (p *pool) countLocked(counts func(h *checkout) bool) (n int) {
 	return n
 }
 
-// serveLocked wakes all in line that need not wait any longer: see seatLocked.
-func (p *pool) serveLocked() {
-	p.line = slices.DeleteFunc(p.line, func(h *checkout) bool {
-		ok, err := p.seatLocked(h)
+// admitWaitingLocked wakes all in line that need not wait any longer: see admitLocked.
+func (p *pool) admitWaitingLocked() {
+	p.waiting = slices.DeleteFunc(p.waiting, func(h *checkout) bool {
+		ok, err := p.admitLocked(h)
 		if ok {
-			h.seat <- err
+			h.ready <- err
 		}
 		return ok
 	})
 }
 
-// dial opens a session for h, which already counts in pool.taken.
+// dial opens a session for h, which already counts in pool.inUse.
 func (p *pool) dial(ctx context.Context, h *checkout) (*session, error) {
 	s, err := p.b.connect(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (p *pool) dial(ctx context.Context, h *checkout) (*session, error) {
 		return nil, backend.ErrClosed
 	}
 	p.all[s] = struct{}{}
-	s.watchTimer = time.AfterFunc(p.quiet, s.watch)
+	s.watchTimer = time.AfterFunc(p.watchAfter, s.watch)
 	s.held, h.s = h, s
 	return s, nil
 }
@@ -148,10 +148,10 @@ func (p *pool) dropLocked(h *checkout) {
 		return
 	}
 	h.dropped = true
-	if h.seated {
-		p.taken--
+	if h.counted {
+		p.inUse--
 	} else {
-		p.line = slices.DeleteFunc(p.line, func(other *checkout) bool { return other == h })
+		p.waiting = slices.DeleteFunc(p.waiting, func(other *checkout) bool { return other == h })
 	}
 	if s := h.s; s != nil {
 		s.held = nil
@@ -159,21 +159,21 @@ func (p *pool) dropLocked(h *checkout) {
 			p.idle = append(p.idle, s)
 		}
 	}
-	p.serveLocked()
+	p.admitWaitingLocked()
 }
 
-func (p *pool) isGone(h *checkout) bool {
+func (p *pool) wasDropped(h *checkout) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return h.dropped
 }
 
-// queue reports whether h may wait in the server's queue. At most MaxLeases/2 may.
-func (p *pool) queue(h *checkout) bool {
+// enterServerQueue reports whether h may wait in the server's queue. At most MaxLeases/2 may.
+func (p *pool) enterServerQueue(h *checkout) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.queued = p.countLocked(func(h *checkout) bool { return h.queued }) < p.b.options.MaxLeases/2
-	p.serveLocked() // if no session will be free soon, attempts in line that may not wait are refused
+	p.admitWaitingLocked() // if no session will be free soon, attempts in line that may not wait are refused
 	return h.queued
 }
 
@@ -182,7 +182,7 @@ func (p *pool) granted(h *checkout, life *kit.Life) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.life, h.queued = life, false
-	p.serveLocked() // as in queue
+	p.admitWaitingLocked() // as in enterServerQueue
 	return !h.dropped
 }
 
@@ -219,18 +219,18 @@ func (p *pool) discard(s *session) {
 	}
 }
 
-// wake rejects all requests in line for a session, and ends all watches. It runs when Close begins.
-func (p *pool) wake() {
+// beginClose rejects all requests in line for a session, and ends all watches. It runs when Close begins.
+func (p *pool) beginClose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.serveLocked()
+	p.admitWaitingLocked()
 	for s := range p.all {
-		s.want(0)
+		s.addTurnWaiters(0)
 	}
 }
 
-// stop ends all pending requests.
-func (p *pool) stop() {
+// interruptRequests ends all pending requests.
+func (p *pool) interruptRequests() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for s := range p.all {
@@ -238,8 +238,8 @@ func (p *pool) stop() {
 	}
 }
 
-// end closes the sessions without leases. The other sessions stay open until the server ends them.
-func (p *pool) end() {
+// closeSessions closes the sessions without leases. The other sessions stay open until the server ends them.
+func (p *pool) closeSessions() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for s := range p.all {

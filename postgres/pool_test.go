@@ -49,9 +49,9 @@ func TestExhaustedByWaiters(t *testing.T) {
 	until(t, soon, "it asks for a connection", func() bool {
 		b.pool.mu.Lock()
 		defer b.pool.mu.Unlock()
-		return len(b.pool.line) == 1
+		return len(b.pool.waiting) == 1
 	})
-	if !b.pool.queue(h) {
+	if !b.pool.enterServerQueue(h) {
 		t.Fatal("no place in the server's queue")
 	}
 	if o := <-done; !errors.Is(o.Err, ErrExhausted) {
@@ -72,8 +72,8 @@ func TestWaitThatNeverBegan(t *testing.T) {
 	s.releaseTurn()
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	if s.held != nil || b.pool.taken != 0 || len(b.pool.idle) != 1 {
-		t.Errorf("%d sessions are taken, %d are back", b.pool.taken, len(b.pool.idle))
+	if s.held != nil || b.pool.inUse != 0 || len(b.pool.idle) != 1 {
+		t.Errorf("%d sessions are taken, %d are back", b.pool.inUse, len(b.pool.idle))
 	}
 }
 
@@ -151,7 +151,7 @@ func TestWatchBeginsAfterTurn(t *testing.T) {
 	t.Parallel()
 	b := opened(t, gentleURL(t))
 	b.pool.mu.Lock()
-	b.pool.quiet = time.Nanosecond // as if the goroutine that ends the turn stalled for that time
+	b.pool.watchAfter = time.Nanosecond // as if the goroutine that ends the turn stalled for that time
 	b.pool.mu.Unlock()
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
 	for range 200 {

@@ -25,9 +25,9 @@ type session struct {
 	turn     chan struct{} // holds an element while a goroutine has the turn
 	answered atomic.Bool   // the session has been used before
 
-	mu      sync.Mutex // guards wanted and watched
-	wanted  int        // number of goroutines that wait for the turn
-	watched bool       // a watcher reads from the connection, until another goroutine wants the turn
+	mu          sync.Mutex // guards turnWaiters and watched
+	turnWaiters int        // number of goroutines that wait for the turn
+	watched     bool       // a watcher reads from the connection, until another goroutine wants the turn
 
 	// Guarded by pool.mu.
 	held    *checkout     // the lease, attempt or query that has checked it out; nil if idle
@@ -40,8 +40,8 @@ func (s *session) acquireTurn(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
 	default:
-		s.want(1)
-		defer s.want(-1)
+		s.addTurnWaiters(1)
+		defer s.addTurnWaiters(-1)
 		select {
 		case s.turn <- struct{}{}:
 		case <-ctx.Done():
@@ -55,10 +55,11 @@ func (s *session) acquireTurn(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) want(n int) {
+// addTurnWaiters adds n to turnWaiters, and interrupts a watch.
+func (s *session) addTurnWaiters(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wanted += n
+	s.turnWaiters += n
 	if s.watched {
 		_ = s.conn.Conn().SetReadDeadline(longAgo)
 	}
@@ -76,7 +77,7 @@ func (s *session) releaseTurn() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	<-s.turn // before the timer: a watch ends at once if the turn is taken
-	s.watchTimer.Reset(p.quiet)
+	s.watchTimer.Reset(p.watchAfter)
 }
 
 // bound limits requests until leave is called: they fail after limit, or when ctx ends. 0 means no limit.

@@ -22,39 +22,39 @@ import (
 const (
 	grantBits = 10             // bits of a token that number the client's grants with one id
 	idBits    = 55 - grantBits // bits for the id: package lock accepts tokens of 55 bits
-	// ownFor is how long a client may share an id. The server compares 32 bits of the id, which repeat after 2^32 other
-	// ids.
-	ownFor = 10 * time.Minute
-	// ownID is the server's reply if the client's id is the newest.
-	ownID = "="
+	// shareLimit is how long a client may share an id. The server compares 32 bits of the id, which repeat after 2^32
+	// other ids.
+	shareLimit = 10 * time.Minute
+	// replyOwnID is the server's reply if the client's id is the newest.
+	replyOwnID = "="
 )
 
-// A mint makes a client's tokens. The zero mint is ready.
-type mint struct {
+// A tokenSource makes the tokens of a client. The zero tokenSource is ready.
+type tokenSource struct {
 	mu       sync.Mutex
 	newest   *ownedID
 	attempts map[hash]int // number of attempts under way, by key
 }
 
-// An ownedID is a transaction id that was assigned to the client. The mint's mutex guards it.
+// An ownedID is a transaction id that was assigned to the client. The tokenSource's mutex guards it.
 type ownedID struct {
-	id     uint64
-	asked  time.Time // just before the id was requested
-	uses   int       // attempts that have shared it
-	grants uint64    // grants to those attempts
+	id        uint64
+	requested time.Time // just before the id was requested
+	uses      int       // attempts that have shared it
+	grants    uint64    // grants to those attempts
 }
 
 // begin registers an attempt on h by a session that connected at since. It returns the id that the attempt may share,
 // or nil if the attempt needs a new one.
-func (m *mint) begin(h hash, now, since time.Time) *ownedID {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.attempts == nil {
-		m.attempts = make(map[hash]int)
+func (t *tokenSource) begin(h hash, now, since time.Time) *ownedID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.attempts == nil {
+		t.attempts = make(map[hash]int)
 	}
-	m.attempts[h]++
-	own := m.newest
-	if own == nil || m.attempts[h] > 1 || own.asked.Before(since) || now.Sub(own.asked) > ownFor ||
+	t.attempts[h]++
+	own := t.newest
+	if own == nil || t.attempts[h] > 1 || own.requested.Before(since) || now.Sub(own.requested) > shareLimit ||
 		own.uses+1 >= 1<<grantBits {
 		return nil
 	}
@@ -63,29 +63,29 @@ func (m *mint) begin(h hash, now, since time.Time) *ownedID {
 }
 
 // end unregisters an attempt.
-func (m *mint) end(h hash) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.attempts[h]--; m.attempts[h] == 0 {
-		delete(m.attempts, h)
+func (t *tokenSource) end(h hash) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.attempts[h]--; t.attempts[h] == 0 {
+		delete(t.attempts, h)
 	}
 }
 
-// short returns the low 32 bits of the id, which the server compares. For a nil own it returns 0, which is never the
+// lowBits returns the low 32 bits of the id, which the server compares. For a nil own it returns 0, which is never the
 // newest id.
-func (own *ownedID) short() uint32 {
+func (own *ownedID) lowBits() uint32 {
 	if own == nil {
 		return 0
 	}
 	return uint32(own.id)
 }
 
-// token makes a token from the server's reply to an attempt. The attempt began at asked and shared own, if own is not
-// nil.
-func (m *mint) token(answer string, own *ownedID, asked time.Time) (uint64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if answer == ownID {
+// token makes a token from the server's reply to an attempt. The attempt began at requested, and shared own, if own is
+// not nil.
+func (t *tokenSource) token(answer string, own *ownedID, requested time.Time) (uint64, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if answer == replyOwnID {
 		if own == nil {
 			return 0, fmt.Errorf("unexpected answer %q instead of a transaction id", answer)
 		}
@@ -93,8 +93,8 @@ func (m *mint) token(answer string, own *ownedID, asked time.Time) (uint64, erro
 		return own.id<<grantBits | own.grants, nil
 	}
 	token, err := parseToken(answer)
-	if err == nil && (m.newest == nil || asked.After(m.newest.asked)) {
-		m.newest = &ownedID{id: token >> grantBits, asked: asked}
+	if err == nil && (t.newest == nil || requested.After(t.newest.requested)) {
+		t.newest = &ownedID{id: token >> grantBits, requested: requested}
 	}
 	return token, err
 }

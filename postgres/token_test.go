@@ -74,7 +74,7 @@ func TestMint(t *testing.T) {
 	t.Parallel()
 	const key, other = 1, 2
 	now := time.Now()
-	var m mint
+	var m tokenSource
 	// attempt makes one attempt, whose reply arrives at once.
 	attempt := func(h hash, answer string, asked time.Time) (uint64, error) {
 		defer m.end(h)
@@ -82,12 +82,12 @@ func TestMint(t *testing.T) {
 	}
 	own := func(h hash, asked, since time.Time) uint32 {
 		defer m.end(h)
-		return m.begin(h, asked, since).short()
+		return m.begin(h, asked, since).lowBits()
 	}
 	if id := own(key, now, now); id != 0 {
 		t.Fatalf("own id %d without any", id)
 	}
-	if _, err := attempt(key, ownID, now); err == nil {
+	if _, err := attempt(key, replyOwnID, now); err == nil {
 		t.Error("a token of no id")
 	}
 	first, err := attempt(key, "4294967301", now) // 2^32 + 5
@@ -97,8 +97,8 @@ func TestMint(t *testing.T) {
 	if id := own(key, now, now); id != 5 {
 		t.Errorf("own id %d, want the lower 32 bits", id)
 	}
-	if id := own(key, now.Add(ownFor+1), now); id != 0 {
-		t.Errorf("own id %d after %v: it may have come round", id, ownFor)
+	if id := own(key, now.Add(shareLimit+1), now); id != 0 {
+		t.Errorf("own id %d after %v: it may have come round", id, shareLimit)
 	}
 	if id := own(key, now, now.Add(1)); id != 0 {
 		t.Errorf("own id %d in a session that came after it: the server may have crashed in between", id)
@@ -111,13 +111,13 @@ func TestMint(t *testing.T) {
 		t.Errorf("own id %d in an attempt on another key, want 5", id)
 	}
 	m.end(key)
-	last, err := m.token(ownID, under, now)
+	last, err := m.token(replyOwnID, under, now)
 	if err != nil || last <= first {
 		t.Fatal(last, first, err)
 	}
 	n := 2
 	for ; own(key, now, now) != 0; n++ { // own counts as a use, too
-		next, err := attempt(key, ownID, now)
+		next, err := attempt(key, replyOwnID, now)
 		if err != nil && m.newest.uses+1 < 1<<grantBits || err == nil && next <= last {
 			t.Fatal(next, last, err)
 		}
