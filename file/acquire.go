@@ -13,8 +13,8 @@ import (
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	a := &attempt{b: b, r: r, ttl: guarantees.Round(r.TTL)}
 	if r.Wait {
-		a.ticket = b.inbox.join()
-		defer b.inbox.leave(a.ticket)
+		a.ticket = b.inbox.register()
+		defer b.inbox.unregister(a.ticket)
 	}
 	return b.leases.Acquire(ctx, r, kit.Waiter{
 		Try: a.try, Sleep: a.sleep, CleanUp: a.cleanUp,
@@ -62,9 +62,9 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		}
 	}
 	a.grant.Sent = time.Now()
-	err := a.b.update(ctx, a.r.Key, true, func(r *record, now int64, p post) (bool, error) {
+	err := a.b.update(ctx, a.r.Key, true, func(r *record, now int64, n notifier) (bool, error) {
 		a.granted = false
-		return a.change(r, now, p, inbox), nil
+		return a.change(r, now, n, inbox), nil
 	})
 	if err != nil {
 		return nil, err
@@ -76,11 +76,11 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 }
 
 // change tries to acquire the key in the record r, or to join its queue. It reports whether r has changed.
-func (a *attempt) change(r *record, now int64, post post, inbox uint64) (changed bool) {
+func (a *attempt) change(r *record, now int64, n notifier, inbox uint64) (changed bool) {
 	if r.lease(a.r.Owner) == nil {
-		changed = r.offer(a.r.Owner, now, post)
-		if r.claim(a.r.Owner, a.r.Shared) {
-			r.enter(a.r.Owner, a.r.Shared, now, post)
+		changed = r.offer(a.r.Owner, now, n)
+		if r.mayAcquire(a.r.Owner, a.r.Shared) {
+			r.reserveFor(a.r.Owner, a.r.Shared, now, n)
 		}
 	}
 	if l := r.lease(a.r.Owner); l != nil { // reserved now or earlier, or already granted to this request
@@ -97,14 +97,14 @@ func (a *attempt) change(r *record, now int64, post post, inbox uint64) (changed
 	if !a.r.Wait {
 		return changed
 	}
-	me := queued{a.r.Owner, inbox, a.ticket.number, a.r.Shared}
+	waiter := queued{a.r.Owner, inbox, a.ticket.number, a.r.Shared}
 	place := r.place(a.r.Owner)
 	if place < 0 {
 		place = len(r.queue)
-		r.queue = append(r.queue, me)
+		r.queue = append(r.queue, waiter)
 		changed, a.touched = true, true
-	} else if r.queue[place] != me {
-		r.queue[place] = me
+	} else if r.queue[place] != waiter {
+		r.queue[place] = waiter
 		changed = true
 	}
 	a.pause = r.pause(place, now)

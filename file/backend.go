@@ -40,15 +40,15 @@ func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, er
 
 // read calls f with a key's record.
 func (b *Backend) read(ctx context.Context, key string, f func(r *record, now int64)) error {
-	return b.update(ctx, key, false, func(r *record, now int64, _ post) (bool, error) {
+	return b.update(ctx, key, false, func(r *record, now int64, _ notifier) (bool, error) {
 		f(r, now)
 		return false, nil
 	})
 }
 
-// update runs store.update, and then notifies the waiters that change has passed to its post.
+// update runs store.update, and then notifies the waiters that change has passed to its notifier.
 func (b *Backend) update(
-	ctx context.Context, key string, create bool, change func(r *record, now int64, p post) (write bool, err error),
+	ctx context.Context, key string, create bool, change func(r *record, now int64, n notifier) (write bool, err error),
 ) error {
 	out := outbox{inbox: b.inbox}
 	err := b.store.update(ctx, key, create, func(r *record, now int64) (bool, error) {
@@ -90,12 +90,12 @@ func (b requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	return ttl, err
 }
 
-// renew sets the expiry of want.Owner's lease to ttl from now, and returns the lease's token. It returns ErrLost if the
-// owner has no lease in want's mode.
-func (b *Backend) renew(ctx context.Context, want backend.Request, ttl time.Duration) (token uint64, err error) {
-	err = b.update(ctx, want.Key, false, func(r *record, now int64, p post) (bool, error) {
+// renew sets the expiry of held.Owner's lease to ttl from now, and returns the lease's token. It returns ErrLost if the
+// owner has no lease in held's mode.
+func (b *Backend) renew(ctx context.Context, held backend.Request, ttl time.Duration) (token uint64, err error) {
+	err = b.update(ctx, held.Key, false, func(r *record, now int64, n notifier) (bool, error) {
 		var ok bool
-		if token, ok = r.renew(want.Owner, want.Shared, now+int64(ttl), p); !ok {
+		if token, ok = r.renew(held.Owner, held.Shared, now+int64(ttl), n); !ok {
 			return false, backend.ErrLost
 		}
 		return true, nil
@@ -111,8 +111,8 @@ func (b requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 // release removes the lease of owner, or its place in the queue, and notifies the next waiter.
 func (b *Backend) release(ctx context.Context, key, owner string) error {
 	removed := false // stays true if the update is repeated
-	err := b.update(ctx, key, false, func(r *record, now int64, p post) (bool, error) {
-		had, changed := r.release(owner, now, p)
+	err := b.update(ctx, key, false, func(r *record, now int64, n notifier) (bool, error) {
+		had, changed := r.release(owner, now, n)
 		removed = removed || had
 		return changed, nil
 	})

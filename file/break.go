@@ -36,7 +36,7 @@ func (s *store) breakLock(ctx context.Context, l openFile) {
 		return
 	}
 	defer s.close(next)
-	if !ok || !names(path, next) || !names(l.path, l) {
+	if !ok || !isNameOf(path, next) || !isNameOf(l.path, l) {
 		return
 	}
 	point("breaking")
@@ -54,13 +54,13 @@ func (s *store) breakLock(ctx context.Context, l openFile) {
 	}
 	if err == nil {
 		point("moved")
-	} else if names(l.path, l) {
+	} else if isNameOf(l.path, l) {
 		_ = writeAt(l.fd, []byte{0}, brokenAt) // if this fails, the next break begins with a marked file
 	}
 }
 
-// names reports whether path is a name of the open file l.
-func names(path string, l openFile) bool {
+// isNameOf reports whether path is a name of the open file l.
+func isNameOf(path string, l openFile) bool {
 	at, err := infoAt(path)
 	return err == nil && at.inode == l.inode
 }

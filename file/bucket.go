@@ -31,9 +31,9 @@ type entry struct {
 	record []byte
 }
 
-// abandoned is how long a free key with waiters may stay unclaimed before the waiters are considered dead. Live waiters
-// poll more often.
-const abandoned = time.Minute
+// abandonedAfter is how long a free key with waiters may stay unclaimed before the waiters are considered dead. Live
+// waiters poll more often.
+const abandonedAfter = time.Minute
 
 // decodeBucket skips expired entries. If the bucket is from another boot, old is true and all entries are skipped,
 // because times are valid only during one boot. An empty body means a new file.
@@ -47,7 +47,7 @@ func decodeBucket(body []byte, boot bootID, now int64) (b bucket, old bool, err 
 	}
 	d := &decoder{b: body}
 	var from bootID
-	copy(from[:], d.take(uint64(len(from))))
+	copy(from[:], d.next(uint64(len(from))))
 	written := int64(d.uint())
 	old = from != boot && (written > now || !from.isOwn() && !boot.isOwn())
 	b.token = d.uint()
@@ -98,7 +98,7 @@ func (r *record) dropAt() int64 {
 	if len(r.queue) == 0 {
 		return expires
 	}
-	return max(expires, r.claimBy) + int64(len(r.queue))*int64(claimGrace) + int64(abandoned)
+	return max(expires, r.claimBy) + int64(len(r.queue))*int64(claimGrace) + int64(abandonedAfter)
 }
 
 // maxWallToken limits the tokens that come from the wall clock, so that a clock that is wrong by centuries does not use

@@ -19,8 +19,8 @@ type folder struct {
 }
 
 const (
-	container  = "overlay"
-	least      = 16 << 20 // bytes: the bucket files together grow to some megabytes while ten thousand keys are held
+	overlayFS  = "overlay"
+	leastBytes = 16 << 20 // the bucket files together grow to some megabytes while ten thousand keys are held
 	leastNodes = 1000     // there are 256 bucket files, and an inbox for each process
 )
 
@@ -31,12 +31,12 @@ var rules = []kit.Rule[folder]{
 		Why: "any user of this machine can end held locks, and take all of them",
 		Set: "chmod o-w, with a group for the users that share locks"},
 	{Severity: backend.Warning, Code: "no-space", Found: func(f folder) string {
-		return kit.When(f.bytes < least || f.nodes < leastNodes, "%d KiB and %d inodes are free", f.bytes>>10, f.nodes)
+		return kit.When(f.bytes < leastBytes || f.nodes < leastNodes, "%d KiB and %d inodes are free", f.bytes>>10, f.nodes)
 	},
 		Why: "on a full file system new keys are refused, and some leases cannot be renewed",
 		Set: "free some space, or use a directory on another file system"},
 	{Severity: backend.Info, Code: "container-layer", Found: func(f folder) string {
-		return kit.When(f.kind == container, "%s is on %s", f.dir, f.kind)
+		return kit.When(f.kind == overlayFS, "%s is on %s", f.dir, f.kind)
 	},
 		Why: "no other container sees a container's own layer, and neither does the host",
 		Set: "a volume, if others share the locks"},

@@ -74,13 +74,13 @@ func plant(t *testing.T, path, kind string) foreign {
 	case "zeros":
 		write(make([]byte, pageSize))
 	case "torn": // begins like a bucket, and then differs
-		write(append(fileBegin[:10:10], "and more"...))
+		write(append(fileHeader[:10:10], "and more"...))
 	case "random":
 		b := make([]byte, 1+mrand.N(3*slotSize)) // an empty file is a new bucket
 		rand.Read(b)
 		write(b)
 	case "newer":
-		write(fmt.Appendf(nil, "%s%d\n", anyFormat, folderFormat+1))
+		write(fmt.Appendf(nil, "%s%d\n", formatPrefix, folderFormat+1))
 	case "folder":
 		err = os.Mkdir(path, 0o700)
 	case "link":

@@ -29,11 +29,11 @@ const (
 	// truncateAbove is the size up to which a file is not truncated when its images become short.
 	truncateAbove = 64 << 10
 
-	anyFormat = "anylock bucket, format " // and the format's number
+	formatPrefix = "anylock bucket, format " // and the format's number
 )
 
 var (
-	fileBegin  = fmt.Appendf(nil, "%-*s", slotA, fmt.Sprintf("%s%d\n", anyFormat, folderFormat))
+	fileHeader = fmt.Appendf(nil, "%-*s", slotA, fmt.Sprintf("%s%d\n", formatPrefix, folderFormat))
 	magic      = [4]byte{'a', 'l', 'k', folderFormat}
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 	slotStarts = [2]int{slotA, slotB}
@@ -69,11 +69,11 @@ func readImage(fd int) (image, error) {
 	}
 	broken := page[brokenAt] != 0
 	page[brokenAt] = 0
-	if !bytes.HasPrefix(page, fileBegin) {
+	if !bytes.HasPrefix(page, fileHeader) {
 		switch {
-		case bytes.HasPrefix(fileBegin, bytes.TrimRight(page, "\x00")):
+		case bytes.HasPrefix(fileHeader, bytes.TrimRight(page, "\x00")):
 			return image{broken: broken}, nil
-		case bytes.HasPrefix(page, []byte(anyFormat)):
+		case bytes.HasPrefix(page, []byte(formatPrefix)):
 			return image{}, errOtherFormat
 		}
 		return image{}, errForeign
@@ -155,7 +155,7 @@ func writeImage(fd int, old image, size int64, body []byte) error {
 	}
 	slot, begin := 1-old.slot, []byte(nil)
 	if old.seq == 0 {
-		slot, begin = 0, fileBegin
+		slot, begin = 0, fileHeader
 	}
 	at := int64(slotStarts[slot])
 	inline := headSize+len(body) <= slotSize

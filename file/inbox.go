@@ -30,7 +30,7 @@ type ticket struct {
 	turn   chan struct{} // receives when the waiter should try again; has room for one message
 }
 
-func (b *inbox) join() ticket {
+func (b *inbox) register() ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last++
@@ -39,7 +39,7 @@ func (b *inbox) join() ticket {
 	return t
 }
 
-func (b *inbox) leave(t ticket) {
+func (b *inbox) unregister(t ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.waiting, t.number)
@@ -67,7 +67,7 @@ func (b *inbox) path(id uint64) string {
 // makeLocked creates the FIFO, and removes the FIFOs of dead processes. The FIFO gets its final name only after its
 // reader has opened it: otherwise, other processes would mistake it for the FIFO of a dead process.
 func (b *inbox) makeLocked() error {
-	if err := b.store.takeFolder(); err != nil {
+	if err := b.store.ensureFolder(); err != nil {
 		return err
 	}
 	temp := b.store.tempPath()
@@ -152,7 +152,7 @@ func hasReader(path string) bool {
 }
 
 // An outbox collects the waiters to notify after the record is written and its bucket unlocked: a waiter that wakes
-// earlier would wait for the bucket's lock. It implements post.
+// earlier would wait for the bucket's lock. It implements notifier.
 type outbox struct {
 	*inbox
 	to []queued

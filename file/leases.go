@@ -43,25 +43,25 @@ func (r *record) readers() int {
 	return 0
 }
 
-// claim reports whether owner may acquire the key now: no lease conflicts, and nobody else is first in the queue.
-func (r *record) claim(owner string, shared bool) bool {
+// mayAcquire reports whether owner may acquire the key now: no lease conflicts, and nobody else is first in the queue.
+func (r *record) mayAcquire(owner string, shared bool) bool {
 	return (len(r.leases) == 0 || shared && r.readers() > 0) && (len(r.queue) == 0 || r.queue[0].owner == owner)
 }
 
-// enter reserves the key for owner, for which claim has returned true. If the reservation is shared, enter also offers
-// the key to the shared waiters behind owner.
-func (r *record) enter(owner string, shared bool, now int64, p post) {
+// reserveFor reserves the key for owner, for which mayAcquire has returned true. If the reservation is shared,
+// reserveFor also offers the key to the shared waiters behind owner.
+func (r *record) reserveFor(owner string, shared bool, now int64, n notifier) {
 	if len(r.queue) > 0 {
 		r.remove(0)
 	}
 	r.leases = append(r.leases, lease{owner, 0, now + int64(claimGrace), shared})
 	r.claimBy = 0
-	r.offer("", now, p)
+	r.offer("", now, n)
 }
 
 // renew sets the expiry of owner's lease to expires, and returns the lease's token. ok is false if owner has no lease
 // in this mode. If the key may become free sooner than the first waiter expects, renew notifies that waiter.
-func (r *record) renew(owner string, shared bool, expires int64, p post) (token uint64, ok bool) {
+func (r *record) renew(owner string, shared bool, expires int64, n notifier) (token uint64, ok bool) {
 	l := r.lease(owner)
 	if l == nil || l.token == 0 || l.shared != shared {
 		return 0, false
@@ -69,15 +69,15 @@ func (r *record) renew(owner string, shared bool, expires int64, p post) (token 
 	before := r.latest().expires
 	l.expires = expires
 	if len(r.queue) > 0 && r.latest().expires < before {
-		p.notify(r.queue[0])
+		n.notify(r.queue[0])
 	}
 	return l.token, true
 }
 
 // release removes the lease of owner, or its place in the queue, and offers the key to the waiters. It reports whether
 // there was anything to remove, and whether the record has changed.
-func (r *record) release(owner string, now int64, p post) (had, changed bool) {
-	had = r.leave(owner)
+func (r *record) release(owner string, now int64, n notifier) (had, changed bool) {
+	had = r.removeWaiter(owner)
 	had = r.endLeases(func(l lease) bool { return l.owner == owner }) || had
-	return had, r.offer("", now, p) || had
+	return had, r.offer("", now, n) || had
 }

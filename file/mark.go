@@ -23,20 +23,20 @@ const (
 var markText = fmt.Sprintf("%s%d\nThe files in this folder are locks. Remove it only while no program uses it.\n",
 	markBegin, folderFormat)
 
-// takeFolder creates the folder if it is missing, and puts the store's mark into the folder if it is empty. It returns
-// an error if the folder has no mark and contains other files.
-func (s *store) takeFolder() error {
+// ensureFolder creates the folder if it is missing, and marks it as the store's if it is empty. It returns an error if
+// the folder has no mark and contains other files.
+func (s *store) ensureFolder() error {
 	if marked, err := s.marked(); marked || err != nil {
 		return err
 	}
 	if err := os.MkdirAll(s.dir, dirMode); err != nil {
 		return err
 	}
-	stranger, err := s.stranger()
+	foreign, err := s.foreignEntry()
 	if err != nil {
 		return err
 	}
-	if stranger == "" {
+	if foreign == "" {
 		return s.mark()
 	}
 	// Another process may have marked the folder in the meantime, and started to use it.
@@ -44,7 +44,7 @@ func (s *store) takeFolder() error {
 	if !marked && err == nil {
 		err = fmt.Errorf("%w: %q is not empty and not a folder of this store: it has no %s, but %q; name an empty "+
 			"or a new folder",
-			backend.ErrInvalid, s.dir, markFile, stranger)
+			backend.ErrInvalid, s.dir, markFile, foreign)
 	}
 	return err
 }
@@ -80,8 +80,8 @@ func (s *store) firstLine(name string) (string, error) {
 	return line, err
 }
 
-// stranger returns the name of an entry in the folder that the store did not create, or "" if there is none.
-func (s *store) stranger() (string, error) {
+// foreignEntry returns the name of an entry in the folder that the store did not create, or "" if there is none.
+func (s *store) foreignEntry() (string, error) {
 	all, err := os.ReadDir(s.dir)
 	if err != nil {
 		return "", err
@@ -97,7 +97,7 @@ func (s *store) stranger() (string, error) {
 		case name == markFile: // another process was faster
 		case hasRandomName(name, markFile+".") && e.Type().IsRegular(): // a process is writing a file, or has died
 		case hasRandomName(name, inboxPrefix) && e.Type() == fs.ModeNamedPipe:
-		case strings.HasPrefix(line, anyFormat):
+		case strings.HasPrefix(line, formatPrefix):
 		default:
 			return name, nil
 		}
@@ -107,7 +107,7 @@ func (s *store) stranger() (string, error) {
 
 // mark puts the mark into the folder.
 func (s *store) mark() error {
-	if err := s.put(s.path(markFile), markText); err != nil {
+	if err := s.createFile(s.path(markFile), markText); err != nil {
 		return err
 	}
 	if dir, err := openAt(s.dir, openFolder, 0); err == nil {

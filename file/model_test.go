@@ -38,7 +38,7 @@ type client struct {
 
 func (c *client) conflicts(shared bool) bool { return !c.r.Shared || !shared }
 
-// notify implements post. A model is the post of its clients.
+// notify implements notifier for the clients of the model.
 func (m *model) notify(q queued) bool { m.client(q).notified = true; return m.alive(q) }
 func (m *model) alive(q queued) bool  { return !m.client(q).dead }
 

@@ -69,7 +69,7 @@ func openStore(dir string) (*store, error) {
 	for i := range s.turns {
 		s.turns[i] = make(turn, 1)
 	}
-	if err := s.takeFolder(); err != nil {
+	if err := s.ensureFolder(); err != nil {
 		return nil, err
 	}
 	s.spare, err = newReserve(dir)

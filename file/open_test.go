@@ -106,7 +106,7 @@ func TestBucketFileOfAnotherFormat(t *testing.T) {
 	dir := t.TempDir()
 	b := openDir(t, dir)
 	for _, format := range []int{folderFormat - 1, folderFormat + 1, 10 * folderFormat} {
-		line := strings.Replace(string(fileBegin), fmt.Sprint(folderFormat), fmt.Sprint(format), 1)
+		line := strings.Replace(string(fileHeader), fmt.Sprint(folderFormat), fmt.Sprint(format), 1)
 		content := append([]byte(line), make([]byte, pageSize)...)
 		path := filepath.Join(dir, bucketName("k"))
 		if err := os.WriteFile(path, content, 0o600); err != nil {

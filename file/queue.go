@@ -12,12 +12,12 @@ const pollEvery = time.Second
 // claimGrace is how long a free key is reserved for a notified waiter before the next one is notified.
 const claimGrace = 500 * time.Millisecond
 
-// pickUp is how much longer a shared waiter's reservation lasts for each lease beside it: hundreds of waiters that are
-// granted the key together need the bucket's file one after the other.
-const pickUp = 2 * time.Millisecond
+// claimGracePerLease is how much longer a shared waiter's reservation lasts for each lease beside it: hundreds of
+// waiters that are granted the key together need the bucket's file one after the other.
+const claimGracePerLease = 2 * time.Millisecond
 
-// A post notifies waiters that it is their turn.
-type post interface {
+// A notifier notifies waiters that it is their turn.
+type notifier interface {
 	// notify reports false if the waiter's process is dead.
 	notify(q queued) bool
 	// alive reports the same without a notification.
@@ -30,20 +30,20 @@ type post interface {
 //
 // An exclusive waiter stays first in the queue, and the key is reserved for it until claimBy. Shared waiters are
 // granted the key together: each gets a lease at once, which is a reservation until the waiter claims it. A reservation
-// has no token. It expires after claimGrace, plus pickUp for each lease beside it.
-func (r *record) offer(owner string, now int64, p post) (changed bool) {
+// has no token. It expires after claimGrace, plus claimGracePerLease for each lease beside it.
+func (r *record) offer(owner string, now int64, n notifier) (changed bool) {
 	for len(r.queue) > 0 && len(r.leases) == r.readers() {
 		first, until := r.queue[0], now+int64(claimGrace)
 		switch {
 		case first.owner == owner, r.claimBy != 0 && now < r.claimBy:
 			return changed
 		case r.claimBy != 0: // first has missed its turn
-		case first.shared && p.notify(first):
-			until += int64(len(r.leases)) * int64(pickUp)
+		case first.shared && n.notify(first):
+			until += int64(len(r.leases)) * int64(claimGracePerLease)
 			r.leases = append(r.leases, lease{first.owner, 0, until, true})
-		case !first.shared && len(r.leases) > 0 && p.alive(first): // not notified: the readers still hold the key
+		case !first.shared && len(r.leases) > 0 && n.alive(first): // not notified: the readers still hold the key
 			return changed
-		case !first.shared && len(r.leases) == 0 && p.notify(first):
+		case !first.shared && len(r.leases) == 0 && n.notify(first):
 			r.claimBy = until
 			return true
 		}
@@ -59,8 +59,8 @@ func (r *record) place(owner string) int {
 	return slices.IndexFunc(r.queue, func(q queued) bool { return q.owner == owner })
 }
 
-// leave removes a waiter from the queue, and reports whether it was there.
-func (r *record) leave(owner string) bool {
+// removeWaiter removes a waiter from the queue, and reports whether it was there.
+func (r *record) removeWaiter(owner string) bool {
 	i := r.place(owner)
 	if i < 0 {
 		return false

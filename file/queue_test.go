@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// A fakePost records the tickets of notified waiters. Waiters whose inboxes are in dead count as dead.
-type fakePost struct{ dead, notified []uint64 }
+// A fakeNotifier records the tickets of notified waiters. Waiters whose inboxes are in dead count as dead.
+type fakeNotifier struct{ dead, notified []uint64 }
 
-func (p *fakePost) alive(q queued) bool { return !slices.Contains(p.dead, q.inbox) }
-func (p *fakePost) notify(q queued) bool {
+func (p *fakeNotifier) alive(q queued) bool { return !slices.Contains(p.dead, q.inbox) }
+func (p *fakeNotifier) notify(q queued) bool {
 	if p.alive(q) {
 		p.notified = append(p.notified, q.ticket)
 	}
@@ -56,7 +56,7 @@ func TestOffer(t *testing.T) {
 		r              record
 		who            string
 		now            int64
-		post           fakePost
+		notifier       fakeNotifier
 		holders, queue string
 		claimBy        int64
 		notified       []uint64
@@ -66,7 +66,7 @@ func TestOffer(t *testing.T) {
 			queue: "abc", claimBy: 5 + grace, notified: []uint64{1},
 		},
 		"the dead are skipped": {
-			r: record{queue: queueOf("abcd", 1, 1, 2, 1)}, post: fakePost{dead: []uint64{1}}, now: 5,
+			r: record{queue: queueOf("abcd", 1, 1, 2, 1)}, notifier: fakeNotifier{dead: []uint64{1}}, now: 5,
 			queue: "cd", claimBy: 5 + grace, notified: []uint64{3},
 		},
 		"who missed its turn is removed": {
@@ -80,7 +80,7 @@ func TestOffer(t *testing.T) {
 			r: record{claimBy: 10, queue: queueOf("ab", 1, 2)}, who: "b", now: 11, queue: "b",
 		},
 		"all dead": {
-			r: record{queue: queueOf("ab", 1, 2)}, post: fakePost{dead: []uint64{1, 2}}, now: 5,
+			r: record{queue: queueOf("ab", 1, 2)}, notifier: fakeNotifier{dead: []uint64{1, 2}}, now: 5,
 		},
 		"a held key is offered to nobody": {
 			r: record{leases: leasesOf("o", 100), queue: queueOf("ab", 1, 2)}, now: 5, holders: "o", queue: "ab",
@@ -100,11 +100,11 @@ func TestOffer(t *testing.T) {
 			r: record{leases: leasesOf("z", 100), queue: queueOf("ars", 1, 2, 3)}, now: 5, holders: "z", queue: "ars",
 		},
 		"a dead exclusive waiter does not keep shared ones from joining readers": {
-			r: record{leases: leasesOf("z", 100), queue: queueOf("absc", 1, 1, 3, 4)}, post: fakePost{dead: []uint64{1}}, now: 5,
-			holders: "z(s)", queue: "c", notified: []uint64{3},
+			r: record{leases: leasesOf("z", 100), queue: queueOf("absc", 1, 1, 3, 4)}, now: 5,
+			notifier: fakeNotifier{dead: []uint64{1}}, holders: "z(s)", queue: "c", notified: []uint64{3},
 		},
 		"dead shared waiters are skipped": {
-			r: record{queue: queueOf("rst", 1, 2, 1)}, post: fakePost{dead: []uint64{1}}, now: 5,
+			r: record{queue: queueOf("rst", 1, 2, 1)}, notifier: fakeNotifier{dead: []uint64{1}}, now: 5,
 			holders: "(s)", notified: []uint64{2},
 		},
 		"an exclusive waiter that missed its turn lets the shared ones enter": {
@@ -120,14 +120,14 @@ func TestOffer(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.r.offer(c.who, c.now, &c.post)
-			if owners(c.r) != c.queue || c.r.claimBy != c.claimBy || !slices.Equal(c.post.notified, c.notified) ||
+			c.r.offer(c.who, c.now, &c.notifier)
+			if owners(c.r) != c.queue || c.r.claimBy != c.claimBy || !slices.Equal(c.notifier.notified, c.notified) ||
 				holders(c.r) != c.holders {
 				t.Errorf("holders %q, queue %q, claim by %d, notified %v",
-					holders(c.r), owners(c.r), c.r.claimBy, c.post.notified)
+					holders(c.r), owners(c.r), c.r.claimBy, c.notifier.notified)
 			}
 			for i, l := range c.r.leases {
-				if l.token == 0 && (!l.shared || l.expires != c.now+grace+int64(i)*int64(pickUp)) {
+				if l.token == 0 && (!l.shared || l.expires != c.now+grace+int64(i)*int64(claimGracePerLease)) {
 					t.Errorf("the reservation of %s ends at %d, shared %v", l.owner, l.expires, l.shared)
 				}
 			}
@@ -154,8 +154,8 @@ func TestExpire(t *testing.T) {
 // are granted the key, too.
 func TestEnter(t *testing.T) {
 	r := record{queue: queueOf("rsa", 1, 2, 3)}
-	var p fakePost
-	r.enter("r", true, 5, &p)
+	var p fakeNotifier
+	r.reserveFor("r", true, 5, &p)
 	if holders(r) != "(r)(s)" || owners(r) != "a" || !slices.Equal(p.notified, []uint64{2}) {
 		t.Errorf("holders %q, queue %q, notified %v", holders(r), owners(r), p.notified)
 	}
@@ -164,15 +164,15 @@ func TestEnter(t *testing.T) {
 // A renewal notifies the first waiter if the last lease now ends earlier, and only then.
 func TestWakeWhenReadersEndSooner(t *testing.T) {
 	for name, c := range map[string]struct {
-		change   func(r *record, p post)
+		change   func(r *record, p notifier)
 		notified bool
 	}{
-		"the reader that ends last ends sooner": {func(r *record, p post) { r.renew("s", true, 50, p) }, true},
-		"it renews":                             {func(r *record, p post) { r.renew("s", true, 200, p) }, false},
-		"another one ends sooner":               {func(r *record, p post) { r.renew("r", true, 5, p) }, false},
+		"the reader that ends last ends sooner": {func(r *record, p notifier) { r.renew("s", true, 50, p) }, true},
+		"it renews":                             {func(r *record, p notifier) { r.renew("s", true, 200, p) }, false},
+		"another one ends sooner":               {func(r *record, p notifier) { r.renew("r", true, 5, p) }, false},
 	} {
 		r := record{leases: leasesOf("rs", 20, 100), queue: queueOf("a", 1)}
-		var p fakePost
+		var p fakeNotifier
 		c.change(&r, &p)
 		if len(p.notified) > 0 != c.notified || owners(r) != "a" {
 			t.Errorf("%s: notified %v, queue %q", name, p.notified, owners(r))
@@ -184,7 +184,7 @@ func TestWakeWhenReadersEndSooner(t *testing.T) {
 func TestReadersAreIndependent(t *testing.T) {
 	r := record{leases: leasesOf("rst", 20, 30, 40)}
 	r.leases[2].token = 0 // a reservation
-	var p fakePost
+	var p fakeNotifier
 	r.expire(20)
 	for owner, token := range map[string]uint64{"r": 0, "s": 2, "t": 0, "x": 0} {
 		if got, ok := r.renew(owner, true, 90, &p); got != token || ok != (token > 0) {
@@ -207,10 +207,10 @@ func TestReadersAreIndependent(t *testing.T) {
 // change.
 func TestLeave(t *testing.T) {
 	r := record{claimBy: 10, queue: queueOf("abc", 1, 2, 3)}
-	if !r.leave("b") || r.claimBy != 10 || r.leave("x") {
+	if !r.removeWaiter("b") || r.claimBy != 10 || r.removeWaiter("x") {
 		t.Errorf("%+v", r)
 	}
-	if !r.leave("a") || r.claimBy != 0 || owners(r) != "c" {
+	if !r.removeWaiter("a") || r.claimBy != 0 || owners(r) != "c" {
 		t.Errorf("%+v", r)
 	}
 }

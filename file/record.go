@@ -94,8 +94,8 @@ type decoder struct {
 	bad bool
 }
 
-// take returns the next n bytes, or nil if fewer remain.
-func (d *decoder) take(n uint64) (p []byte) {
+// next returns the next n bytes, or nil if fewer remain.
+func (d *decoder) next(n uint64) (p []byte) {
 	if d.bad = d.bad || n > uint64(len(d.b)); d.bad {
 		d.b = nil
 		return nil
@@ -105,23 +105,23 @@ func (d *decoder) take(n uint64) (p []byte) {
 }
 
 func (d *decoder) byte() byte {
-	if p := d.take(1); p != nil {
+	if p := d.next(1); p != nil {
 		return p[0]
 	}
 	return 0
 }
 
 func (d *decoder) uint() uint64 {
-	if p := d.take(8); p != nil {
+	if p := d.next(8); p != nil {
 		return binary.LittleEndian.Uint64(p)
 	}
 	return 0
 }
 
-func (d *decoder) bytes() []byte { return d.take(d.uint()) }
+func (d *decoder) bytes() []byte { return d.next(d.uint()) }
 
 func (d *decoder) party() (owner string, x, y uint64, shared bool) {
-	return string(d.take(uint64(d.byte()))), d.uint(), d.uint(), d.byte() != 0
+	return string(d.next(uint64(d.byte()))), d.uint(), d.uint(), d.byte() != 0
 }
 
 func (d *decoder) err() error {

@@ -78,7 +78,7 @@ func TestBucket(t *testing.T) {
 		t.Errorf("%d of %d bytes are left: %q", len(body), size, body)
 	}
 	want("waited", 100, record{queue: waited.queue})
-	put("other", record{}, 100+2*int64(claimGrace)+int64(abandoned)) // no waiter has claimed the key
+	put("other", record{}, 100+2*int64(claimGrace)+int64(abandonedAfter)) // no waiter has claimed the key
 	want("waited", 100, record{})
 	boot = bootID{2}
 	want("readers", 1, record{})

@@ -80,8 +80,8 @@ func (s *store) tryLock(ctx context.Context, path string, create bool) (l openFi
 			l.fd, err = s.spare.open(ctx, path)
 		}
 		if create && errors.Is(err, errAbsent) {
-			if err = s.takeFolder(); err == nil { // the folder may be missing, too
-				err = s.put(path, "")
+			if err = s.ensureFolder(); err == nil { // the folder may be missing, too
+				err = s.createFile(path, "")
 			}
 			if err == nil {
 				continue
@@ -122,9 +122,9 @@ func nextPause(last time.Duration) time.Duration {
 	return first + rand.N(min(2*last, most))
 }
 
-// put creates a file, unless it exists. The file gets its name only when it is complete and has its mode: the umask
-// must not exclude other users, not even for a moment.
-func (s *store) put(path, text string) error {
+// createFile creates a file, unless it exists. The file gets its name only when it is complete and has its mode: the
+// umask must not exclude other users, not even for a moment.
+func (s *store) createFile(path, text string) error {
 	temp := s.tempPath()
 	fd, err := openAt(temp, openNew, s.mode)
 	if err != nil {

@@ -89,7 +89,7 @@ func replaceFD(fd, old int) error {
 // kindOf returns the kind of a file system if the store treats it specially, and whether other hosts may share it.
 func kindOf(st *unix.Statfs_t) (name string, network bool) {
 	if uint32(st.Type) == unix.OVERLAYFS_SUPER_MAGIC {
-		return container, false
+		return overlayFS, false
 	}
 	name, network = networkFS[uint32(st.Type)]
 	return name, network
