@@ -20,14 +20,14 @@ type attempt struct {
 	unsure    bool // a statement got no reply, and may still be executed
 }
 
-// poll is the pause between tries. Half of the waiters notice a release within 50 ms.
-var poll = kit.Pause{Min: 5 * time.Millisecond, Max: 150 * time.Millisecond}
+// pollPause is the pause between tries. Half of the waiters notice a release within 50 ms.
+var pollPause = kit.Pause{Min: 5 * time.Millisecond, Max: 150 * time.Millisecond}
 
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	a := &attempt{b: b, request: r, ttl: b.guarantees.Round(r.TTL), readFirst: b.dialect == SQLite}
 	l, err := b.leases.Acquire(ctx, r, kit.Waiter{
-		Pause: poll,
+		Pause: pollPause,
 		Try:   a.try,
 		CleanUp: func() {
 			if a.unsure {
@@ -36,7 +36,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 		},
 	})
 	if err == nil {
-		b.purgeSometimes()
+		b.purgeIfDue()
 	}
 	return l, err
 }

@@ -21,18 +21,18 @@ type facts map[string]string
 // A rule is [kit.Rule] for facts.
 type rule = kit.Rule[facts]
 
-// is returns a check that reports the setting name if it has one of the values, which are lower case.
-func is(name string, values ...string) func(facts) string {
+// settingIs returns a check that reports the setting name if it has one of the values, which are lower case.
+func settingIs(name string, values ...string) func(facts) string {
 	return func(f facts) string {
 		return kit.When(slices.Contains(values, strings.ToLower(f[name])), "%s is %s", name, f[name])
 	}
 }
 
 var (
-	missingIndex = rule{Severity: backend.Critical, Code: "missing-index", Found: is("unique index on name", "0"),
+	missingIndex = rule{Severity: backend.Critical, Code: "missing-index", Found: settingIs("unique index on name", "0"),
 		Why: "without the index, one key may have several rows, and several holders",
 		Set: "the table as anylock table prints it"}
-	readOnly = rule{Severity: backend.Critical, Code: "read-only", Found: is("read_only", "on", "1", "true"),
+	readOnly = rule{Severity: backend.Critical, Code: "read-only", Found: settingIs("read_only", "on", "1", "true"),
 		Why: "nothing can be granted or renewed", Set: "the address of the primary, as by target_session_attrs=primary"}
 	isolation = rule{Severity: backend.Info, Code: "isolation", Found: func(f facts) string {
 		level := strings.ToLower(cmp.Or(f["transaction_isolation"], f["tx_isolation"]))
@@ -40,7 +40,7 @@ var (
 	},
 		Why: "a statement that meets another one may fail. It is repeated, which costs time",
 		Set: "read committed for the role of the locks"}
-	oneConnection = rule{Severity: backend.Warning, Code: "one-connection", Found: is("most connections", "1"),
+	oneConnection = rule{Severity: backend.Warning, Code: "one-connection", Found: settingIs("most connections", "1"),
 		Why: "a statement or transaction of the application keeps leases from being renewed",
 		Set: "a *sql.DB of its own for the locks"}
 )
@@ -50,29 +50,30 @@ var refusals = []string{"missing-index", "autocommit", "not-innodb"}
 
 var rules = map[Dialect][]rule{
 	Postgres: {missingIndex, readOnly, isolation, oneConnection,
-		{Severity: backend.Warning, Code: "asynchronous-commit", Found: is("synchronous_commit", "off"),
+		{Severity: backend.Warning, Code: "asynchronous-commit", Found: settingIs("synchronous_commit", "off"),
 			Why: "a crash of the server loses the last grants", Set: "synchronous_commit=on for the role of the locks"},
-		{Severity: backend.Warning, Code: "fsync", Found: is("fsync", "off"),
+		{Severity: backend.Warning, Code: "fsync", Found: settingIs("fsync", "off"),
 			Why: "a crash of the machine loses grants, or the database", Set: "fsync=on"},
-		{Severity: backend.Warning, Code: "unlogged-table", Found: is("persistence", "u"),
+		{Severity: backend.Warning, Code: "unlogged-table", Found: settingIs("persistence", "u"),
 			Why: "a crash of the server empties the table", Set: "ALTER TABLE … SET LOGGED"},
 	},
 	MySQL: {missingIndex, readOnly, isolation, oneConnection,
-		{Severity: backend.Critical, Code: "autocommit", Found: is("autocommit", "off", "0"),
+		{Severity: backend.Critical, Code: "autocommit", Found: settingIs("autocommit", "off", "0"),
 			Why: "no grant would be committed", Set: "autocommit=1 in the data source name"},
 		{Severity: backend.Critical, Code: "not-innodb", Found: func(f facts) string {
 			return kit.When(f["engine"] != "" && !strings.EqualFold(f["engine"], "innodb"), "engine is %s", f["engine"])
 		}, Why: "only InnoDB locks rows until a transaction ends", Set: "ALTER TABLE … ENGINE=InnoDB"},
-		{Severity: backend.Warning, Code: "asynchronous-commit", Found: is("innodb_flush_log_at_trx_commit", "0", "2"),
-			Why: "a crash of the machine loses the last grants", Set: "innodb_flush_log_at_trx_commit=1"},
+		{Severity: backend.Warning, Code: "asynchronous-commit",
+			Found: settingIs("innodb_flush_log_at_trx_commit", "0", "2"),
+			Why:   "a crash of the machine loses the last grants", Set: "innodb_flush_log_at_trx_commit=1"},
 	},
 	SQLite: {
 		{Severity: backend.Warning, Code: "journal-mode", Found: func(f facts) string {
 			return kit.When(f["journal_mode"] != "wal", "journal_mode is %s", f["journal_mode"])
 		}, Why: "readers keep others from writing", Set: "PRAGMA journal_mode=WAL"},
-		{Severity: backend.Warning, Code: "busy-timeout", Found: is("busy_timeout", "0"),
+		{Severity: backend.Warning, Code: "busy-timeout", Found: settingIs("busy_timeout", "0"),
 			Why: "a statement that meets another one fails. It is repeated, which costs time", Set: "PRAGMA busy_timeout=1000"},
-		{Severity: backend.Warning, Code: "synchronous", Found: is("synchronous", "0"),
+		{Severity: backend.Warning, Code: "synchronous", Found: settingIs("synchronous", "0"),
 			Why: "a crash of the machine may damage the database", Set: "PRAGMA synchronous=NORMAL"},
 	},
 }

@@ -77,7 +77,7 @@ func (b *Backend) renew(
 		changed, err := b.exec(ctx, b.statements.renew[power](), args...)
 		if err == nil && changed != int64(len(batch)) {
 			read = time.Now()
-			rows, err = b.rows(ctx, b.statements.look[power](), keys...)
+			rows, err = b.rows(ctx, b.statements.rows[power](), keys...)
 		}
 		return err
 	})
@@ -91,7 +91,7 @@ func (b *Backend) renew(
 			errs[n] = err
 		case rows != nil:
 			row := rows[lives[n].Key()]
-			errs[n] = verdict(row, lives[n].Owner(), ttls[n]-since)
+			errs[n] = renewalError(row, lives[n].Owner(), ttls[n]-since)
 			// If the reply took long, the row of a lease that was not renewed may seem to last long enough. The row lasted
 			// for row.TTL when the database read it, so at least for as long from when the query was sent.
 			if certain := read.Sub(sent) + row.TTL; certain < ttls[n]-backend.Margin(ttls[n]) {
@@ -105,8 +105,9 @@ func (b *Backend) renew(
 // step although no time has passed. It is less than the margin of a deadline.
 const clockStep = time.Millisecond
 
-// verdict returns an error unless owner has the lease of row, and the lease lasts at least ttl, as a renewal requires.
-func verdict(row backend.Holder, owner string, ttl time.Duration) error {
+// renewalError returns an error unless owner has the lease of row, and the lease lasts at least ttl, as a renewal
+// requires.
+func renewalError(row backend.Holder, owner string, ttl time.Duration) error {
 	switch {
 	case row.Owner != owner || row.TTL <= 0:
 		return backend.ErrLost

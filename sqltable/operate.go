@@ -17,10 +17,10 @@ func (b *Backend) rows(ctx context.Context, s tablesql.Statement, args ...any) (
 	found := make(map[string]backend.Holder)
 	err := b.query(ctx, s, args, func(rows *sql.Rows) error {
 		var key, owner []byte
-		var left int64
+		var remaining int64
 		h := backend.Holder{Waiters: -1}
-		err := rows.Scan(&key, &owner, &h.Token, &left)
-		h.Owner, h.TTL = string(owner), time.Duration(left)*time.Microsecond
+		err := rows.Scan(&key, &owner, &h.Token, &remaining)
+		h.Owner, h.TTL = string(owner), time.Duration(remaining)*time.Microsecond
 		found[string(key)] = h
 		return err
 	})
@@ -29,7 +29,7 @@ func (b *Backend) rows(ctx context.Context, s tablesql.Statement, args ...any) (
 
 // row is rows for one key. Without a row, the result is the zero Holder.
 func (b *Backend) row(ctx context.Context, key string) (backend.Holder, error) {
-	rows, err := b.rows(ctx, b.statements.look[0](), []byte(key))
+	rows, err := b.rows(ctx, b.statements.rows[0](), []byte(key))
 	return rows[key], err
 }
 

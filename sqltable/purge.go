@@ -13,8 +13,8 @@ const (
 	purgePause = time.Hour
 )
 
-// purgeSometimes deletes old rows in the background, at most once in purgePause.
-func (b *Backend) purgeSometimes() {
+// purgeIfDue deletes old rows in the background, at most once in purgePause.
+func (b *Backend) purgeIfDue() {
 	next, now := b.nextPurge.Load(), time.Now().UnixNano()
 	if now < next || !b.nextPurge.CompareAndSwap(next, now+int64(purgePause)) {
 		return

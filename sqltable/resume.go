@@ -31,7 +31,7 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 		return err
 	})
 	if err == nil {
-		err = verdict(h, r.Owner, ttl-time.Since(sent))
+		err = renewalError(h, r.Owner, ttl-time.Since(sent))
 	}
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func TestClasses(t *testing.T) {
 	for want, list := range map[class][]error{
 		conflict: {stateError("40001"), stateError("40P01"), errors.New("Error 1213 (40001): Deadlock found"),
 			errors.New("Error 1205 (HY000): Lock wait timeout exceeded"), errors.New("database is locked (5) (SQLITE_BUSY)")},
-		away: {stateError("57P01"), stateError("25006"), stateError("08006"), errors.New("unexpected EOF"),
+		gone: {stateError("57P01"), stateError("25006"), stateError("08006"), errors.New("unexpected EOF"),
 			stateError("57P05"), stateError("XX000"), errors.New("Error 1927 (70100): Connection was killed"),
 			errors.New("Error 1047 (08S01): WSREP has not yet prepared node for application use"),
 			errors.New("Error 2013 (HY000): Lost connection to MySQL server during query")},
@@ -72,7 +72,7 @@ func TestClasses(t *testing.T) {
 		impossible: {stateError("42501"), stateError("42P10"), errors.New("attempt to write a readonly database")},
 		refused: {stateError("53100"), errors.New("Error 1064 (42000): You have an error in your SQL syntax"),
 			errors.New("Error 1114 (HY000): The table 'anylock' is full"), errors.New("database or disk is full (13)")},
-		other: {context.DeadlineExceeded, stateError("28P01")},
+		unknown: {context.DeadlineExceeded, stateError("28P01")},
 	} {
 		for _, err := range list {
 			if got := classify(fmt.Errorf("wrapped: %w", err)); got != want {
@@ -121,7 +121,7 @@ func TestSharedLeasesAreUnsupported(t *testing.T) {
 	}
 }
 
-func TestVerdict(t *testing.T) {
+func TestRenewalError(t *testing.T) {
 	const ttl = 10 * time.Second
 	for _, test := range []struct {
 		row  backend.Holder
@@ -134,7 +134,7 @@ func TestVerdict(t *testing.T) {
 		{backend.Holder{Owner: "other", TTL: ttl}, backend.ErrLost},
 		{backend.Holder{}, backend.ErrLost},
 	} {
-		if err := verdict(test.row, "o", ttl); !errors.Is(err, test.want) {
+		if err := renewalError(test.row, "o", ttl); !errors.Is(err, test.want) {
 			t.Errorf("%+v: %v, want %v", test.row, err, test.want)
 		}
 	}
@@ -154,7 +154,7 @@ func TestPauseIsShort(t *testing.T) {
 	const rounds, most = 2000, 50 * time.Millisecond
 	late := 0
 	for i := range rounds {
-		p := poll
+		p := pollPause
 		released := time.Second + time.Duration(i)*time.Millisecond/2
 		var now time.Duration
 		for now < released {

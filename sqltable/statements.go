@@ -14,7 +14,7 @@ import (
 type statements struct {
 	grant    tablesql.Statement // grants the key $1 to the owner $2 for $3 µs unless another owner holds the key
 	add      tablesql.Statement // MySQL only: adds a free row for the key $1
-	unlocked tablesql.Statement // look, unless a transaction has locked the row; not for SQLite
+	unlocked tablesql.Statement // reads the row of the key $1, unless a transaction has locked it; not for SQLite
 	release  tablesql.Statement // frees the key $1 if $2 is its owner and the lease has not expired
 	list     tablesql.Statement // lists the held keys from $1 on
 	ended    tablesql.Statement // lists keys that have been free for $1 µs
@@ -22,7 +22,7 @@ type statements struct {
 
 	// The statements for 1, 2, 4, … and maxBatch keys. They are long, so that each is made when it is first needed.
 	renew [maxBatchBits + 1]func() tablesql.Statement // renews leases, see renewal
-	look  [maxBatchBits + 1]func() tablesql.Statement // reads the rows of keys
+	rows  [maxBatchBits + 1]func() tablesql.Statement // reads the rows of keys
 }
 
 // upsert checks and writes in one statement, on Postgres and SQLite. It first looks for a holder, so that a refusal
@@ -48,7 +48,7 @@ func newStatements(d Dialect, table string) statements {
 	make := func(template string) tablesql.Statement { return tablesql.Make(d, table, template) }
 	s := statements{
 		grant:    make(upsert),
-		unlocked: make(lookSQL(1) + ` FOR UPDATE SKIP LOCKED`),
+		unlocked: make(rowsSQL(1) + ` FOR UPDATE SKIP LOCKED`),
 		release:  make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2 AND expires>NOW`),
 		list:     make(`SELECT name FROM TABLE WHERE name>=$1 AND expires>NOW`),
 		ended:    make(`SELECT name FROM TABLE WHERE abs(expires)<NOW-$1 LIMIT 1000`),
@@ -60,7 +60,7 @@ func newStatements(d Dialect, table string) statements {
 	}
 	for i := range s.renew {
 		s.renew[i] = sync.OnceValue(func() tablesql.Statement { return make(renewal(d, 1<<i)) })
-		s.look[i] = sync.OnceValue(func() tablesql.Statement { return make(lookSQL(1 << i)) })
+		s.rows[i] = sync.OnceValue(func() tablesql.Statement { return make(rowsSQL(1 << i)) })
 	}
 	return s
 }
@@ -100,7 +100,7 @@ func renewal(d Dialect, n int) string {
 		FROM (VALUES ` + triples(n) + `) AS v WHERE l.name=v.column2 AND l.owner=v.column3 AND l.expires>NOW`
 }
 
-func lookSQL(n int) string {
+func rowsSQL(n int) string {
 	return `SELECT name, owner, token, expires-NOW FROM TABLE WHERE name IN (` + list(n, 1, 1) + `)`
 }
 

@@ -23,7 +23,7 @@ import (
 type connector struct {
 	config  *pgconn.Config
 	timeout time.Duration // limits Connect: package database/sql also connects with a context that never ends
-	places  chan struct{} // holds an element for each connection, until pgx has cleaned up behind it
+	slots   chan struct{} // holds an element for each connection, until pgx has cleaned up behind it
 }
 
 // newConnector returns a connector that has at most conns connections at a time. It changes config: no silent host uses
@@ -62,13 +62,13 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	select {
-	case c.places <- struct{}{}:
+	case c.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, errNoPlace
+		return nil, errNoSlot
 	}
 	pg, err := pgconn.ConnectConfig(ctx, c.config)
 	if err != nil {
-		<-c.places
+		<-c.slots
 		return nil, err
 	}
 	_ = pg.Conn().SetDeadline(time.Time{})
@@ -84,7 +84,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return made, nil
 }
 
-var errNoPlace = errors.New("earlier connections are still being closed, because the server does not answer")
+var errNoSlot = errors.New("earlier connections are still being closed, because the server does not answer")
 
 // A conn is one connection. Statements commit by themselves: there are no transactions.
 type conn struct {
@@ -187,13 +187,13 @@ func (c *conn) Close() error {
 				_ = c.pg.Conn().Close()
 				<-c.pg.CleanupDone()
 			}
-			<-c.connector.places
+			<-c.connector.slots
 		}()
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	defer func() { <-c.connector.places }()
+	defer func() { <-c.connector.slots }()
 	return c.pg.Close(ctx)
 }
 
