@@ -34,9 +34,9 @@ type attempt struct {
 
 // A grant is the server's reply to an attempt.
 type grant struct {
-	token   uint64
-	sent    time.Time // just before the request that stored the lock
-	confirm bool      // the server may have dropped the lock since
+	token       uint64
+	sent        time.Time // just before the request that stored the lock
+	mustConfirm bool      // the server may have dropped the lock since
 }
 
 // try requests the key once.
@@ -48,7 +48,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if g.confirm {
+	if g.mustConfirm {
 		// If the server dropped the lock before the token was drawn, another owner may hold a lower token. A renewal
 		// succeeds only if the server still holds the lock. It also restarts the TTL.
 		g.sent = time.Now()
@@ -86,7 +86,7 @@ func (a *attempt) store(c *connection, unanswered bool) (g grant, err error) {
 		case holder.owner != a.r.Owner:
 			return g, &backend.HeldError{Holder: holder.describe()}
 		}
-		g.confirm = true // an earlier request stored the lock
+		g.mustConfirm = true // an earlier request stored the lock
 	} else if err != nil {
 		return g, err
 	}
@@ -94,7 +94,7 @@ func (a *attempt) store(c *connection, unanswered bool) (g grant, err error) {
 	if g.token, err = a.b.nextToken(c); err != nil {
 		return g, err
 	}
-	if g.confirm = g.confirm || time.Since(g.sent) > slowToken; g.confirm {
+	if g.mustConfirm = g.mustConfirm || time.Since(g.sent) > slowToken; g.mustConfirm {
 		return g, nil // the renewal stores the token
 	}
 	r := record{owner: a.r.Owner, key: a.r.Key, token: g.token}

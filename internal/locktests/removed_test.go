@@ -12,6 +12,7 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // If a store has lost its data, a process does not hand its old lease to its own waiters while the next owner holds the
@@ -27,6 +28,7 @@ func TestLostDataEndsHandOffs(t *testing.T) {
 		"memcached": func(t *testing.T) (string, func() error) {
 			s := servers.Memcached(t)
 			c := memcache.New(s.Addr)
+			c.Timeout = storetest.Soon
 			t.Cleanup(func() { _ = c.Close() })
 			return "memcached://" + s.Addr, c.FlushAll
 		},

@@ -32,6 +32,7 @@ func near(t *testing.T, open specimens.Open) conformance.Harness {
 		Open: func(ctx context.Context) (backend.Backend, error) { return open(ctx, s.Addr) },
 		Evict: func(_ context.Context, key string) error {
 			c := memcache.New(s.Addr)
+			c.Timeout = storetest.Soon
 			defer c.Close()
 			return c.Delete(name(key))
 		},
