@@ -57,17 +57,17 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 				return nil, err
 			}
 		}
-		l, err := a.once(ctx)
+		l, err := a.tryOnce(ctx)
 		full := a.r.Wait && errors.Is(err, backend.ErrUnavailable) && a.checkRoom() != nil
-		if !full && !errors.Is(err, errOld) {
+		if !full && !errors.Is(err, errOldNumber) {
 			return l, err
 		}
 	}
 }
 
-func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
+func (a *attempt) tryOnce(ctx context.Context) (backend.Lease, error) {
 	b := a.pair
-	h, err := a.both(ctx)
+	h, err := a.acquireBoth(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -100,26 +100,29 @@ func (a *attempt) checkRoom() error {
 	return fmt.Errorf("%w: no room for another lease: all %d are held", backend.ErrUnavailable, most)
 }
 
-// both acquires the first store's half, then the second store's. If the second fails, both releases the first.
-func (a *attempt) both(ctx context.Context) (*halves, error) {
+// acquireBoth acquires the first store's half, then the second store's. If the second fails, acquireBoth releases the
+// first.
+func (a *attempt) acquireBoth(ctx context.Context) (*halves, error) {
 	b := a.pair
-	asked := time.Now()
-	first, err := a.first(ctx)
+	requested := time.Now()
+	first, err := a.acquireFirst(ctx)
 	if err != nil {
 		return nil, err
 	}
-	since := time.Now()
-	second, err := a.second(ctx, first)
+	granted := time.Now()
+	second, err := a.acquireSecond(ctx, first)
 	if err == nil {
-		return &halves{first: first, second: second, asked: asked, since: since, releaseBegun: make(chan struct{})}, nil
+		return &halves{
+			first: first, second: second, firstRequested: requested, firstGranted: granted, releaseBegun: make(chan struct{}),
+		}, nil
 	}
 	b.releaseHalves(ctx, first)
 	return nil, err
 }
 
-// first acquires the first store's half. If a waiter has no answer for slowAfter, first checks whether the key is busy:
-// the store may only be slow.
-func (a *attempt) first(ctx context.Context) (backend.Lease, error) {
+// acquireFirst acquires the first store's half. If a waiter has no answer for slowAfter, acquireFirst checks whether
+// the key is busy: the store may only be slow.
+func (a *attempt) acquireFirst(ctx context.Context) (backend.Lease, error) {
 	s, r := a.pair.first, a.request(&a.firstRequests, a.r.Wait)
 	if !r.Wait {
 		return s.acquire(ctx, r)
@@ -144,9 +147,9 @@ func (a *attempt) first(ctx context.Context) (backend.Lease, error) {
 	return l, err
 }
 
-// second acquires the second store's half. If that half is busy, a waiter queues for it, for at most queueAtMost and no
-// longer than the first half lasts.
-func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Lease, error) {
+// acquireSecond acquires the second store's half. If that half is busy, a waiter queues for it, for at most queueAtMost
+// and no longer than the first half lasts.
+func (a *attempt) acquireSecond(ctx context.Context, first backend.Lease) (backend.Lease, error) {
 	s := a.pair.second
 	l, err := s.acquire(ctx, a.request(&a.secondRequests, false))
 	if err == nil || !a.r.Wait || !errors.Is(err, backend.ErrHeld) || kit.Ended(ctx) {
@@ -199,20 +202,20 @@ func (b *Backend) releaseHalves(ctx context.Context, halves ...backend.Lease) {
 // token returns the token of a new lease of both halves. If acquiring the second half took long, token first renews the
 // first half, so that the lease begins with nearly all of its TTL.
 func (a *attempt) token(ctx context.Context, h *halves) (uint64, error) {
-	if time.Since(h.since) > a.ttl/10 {
+	if time.Since(h.firstGranted) > a.ttl/10 {
 		if err := h.first.Renew(ctx, a.ttl); err != nil {
 			return 0, err
 		}
 	}
-	token, isFirsts, err := a.pair.tokenOf(h)
-	if err == nil && isFirsts {
+	token, fromFirst, err := a.pair.tokenOf(h)
+	if err == nil && fromFirst {
 		err = a.checkCut(ctx, h)
 	}
 	return token, err
 }
 
-// tokenOf returns the token of a lease of both halves. isFirsts reports whether the token is the first store's number.
-func (b *Backend) tokenOf(h *halves) (token uint64, isFirsts bool, err error) {
+// tokenOf returns the token of a lease of both halves. fromFirst reports whether the token is the first store's number.
+func (b *Backend) tokenOf(h *halves) (token uint64, fromFirst bool, err error) {
 	first, err := driver.AddTokenBase(h.first.Token(), b.first.TokenBase)
 	if err == nil {
 		token, err = driver.AddTokenBase(h.second.Token(), b.second.TokenBase)
@@ -220,26 +223,26 @@ func (b *Backend) tokenOf(h *halves) (token uint64, isFirsts bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	if isFirsts = first != 0 && first < b.cut; isFirsts {
+	if fromFirst = first != 0 && first < b.cut; fromFirst {
 		token = first
 	}
 	if b.guarantees.Fencing == backend.FencingNone {
 		token = 0
 	}
-	return token, isFirsts, nil
+	return token, fromFirst, nil
 }
 
-// errOld reports that both halves were released because the first store's number was too old. The next attempt gets a
-// number that is not below the cut, and so does every later lease. Using the second store's number for this lease would
-// not do, because the next lease might still get a number of the first store that is below the cut.
-var errOld = errors.New("the number is older than the cut")
+// errOldNumber reports that both halves were released because the first store's number was too old. The next attempt
+// gets a number that is not below the cut, and so does every later lease. Using the second store's number for this
+// lease would not do, because the next lease might still get a number of the first store that is below the cut.
+var errOldNumber = errors.New("the number is older than the cut")
 
-// checkCut returns errOld if the first store's numbers may have passed the cut more than SwitchDelay ago, because
+// checkCut returns errOldNumber if the first store's numbers may have passed the cut more than SwitchDelay ago, because
 // another process may then use the second store alone. Call it while both halves are held. Some stores number a waiter
 // when it arrives, so the number of the first half may be old. So checkCut draws a new number, with a lease on a key of
 // its own.
 func (a *attempt) checkCut(ctx context.Context, h *halves) error {
-	if time.Since(h.asked) < SwitchDelay {
+	if time.Since(h.firstRequested) < SwitchDelay {
 		return nil
 	}
 	b := a.pair
@@ -251,7 +254,7 @@ func (a *attempt) checkCut(ctx context.Context, h *halves) error {
 	b.releaseHalves(ctx, probe)
 	n, err := driver.AddTokenBase(probe.Token(), b.first.TokenBase)
 	if err == nil && n >= b.cut {
-		err = errOld
+		err = errOldNumber
 	}
 	return err
 }

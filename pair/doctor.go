@@ -10,7 +10,7 @@ import (
 // Examine implements backend.Examiner. Where begins with the name of the store that a finding is about.
 func (b *Backend) Examine(ctx context.Context) (all []backend.Finding, err error) {
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
-		return each(b, func(s Store, e backend.Examiner) error {
+		return forEachStore(b, func(s Store, e backend.Examiner) error {
 			list, err := e.Examine(ctx)
 			for _, f := range list {
 				f.Where = strings.TrimSpace(s.Name + " " + f.Where)

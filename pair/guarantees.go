@@ -17,9 +17,9 @@ func weaker(first, second Store) backend.Guarantees {
 		MaxSilence:  smaller(a.MaxSilence, b.MaxSilence),
 		MaxLate:     max(a.MaxLate, b.MaxLate),
 		MaxLeases:   smaller(a.MaxLeases, b.MaxLeases),
-		EarlyLoss:   both(first.Name, a.EarlyLoss, second.Name, b.EarlyLoss),
+		EarlyLoss:   joinTexts(first.Name, a.EarlyLoss, second.Name, b.EarlyLoss),
 		ReportsLoss: a.ReportsLoss && b.ReportsLoss,
-		EnforcedBy:  both(first.Name, a.EnforcedBy, second.Name, b.EnforcedBy),
+		EnforcedBy:  joinTexts(first.Name, a.EnforcedBy, second.Name, b.EnforcedBy),
 		Fencing:     min(a.Fencing, b.Fencing),
 		Wake:        min(a.Wake, b.Wake),
 		Consistency: min(a.Consistency, b.Consistency),
@@ -36,7 +36,8 @@ func smaller[T int | time.Duration](a, b T) T {
 	return min(a, b)
 }
 
-func both(first, a, second, b string) string {
+// joinTexts returns the texts of both stores, each with its store's name, or only one if the other is empty or equal.
+func joinTexts(first, a, second, b string) string {
 	switch {
 	case a == b || b == "":
 		return a

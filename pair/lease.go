@@ -19,10 +19,11 @@ type lease struct {
 
 // halves are the two leases, one at each store, that make up a lease of the pair.
 type halves struct {
-	first, second backend.Lease
-	asked, since  time.Time     // when the first half was requested, and when it was granted
-	releaseBegun  chan struct{} // closed when the release of the halves begins
-	once          sync.Once     // closes releaseBegun
+	first, second  backend.Lease
+	firstRequested time.Time     // when the first half was requested
+	firstGranted   time.Time     // when the first half was granted
+	releaseBegun   chan struct{} // closed when the release of the halves begins
+	once           sync.Once     // closes releaseBegun
 }
 
 // Deadline implements backend.Lease. The deadline of a half may be earlier than the Life's, or move by itself (see

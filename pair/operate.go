@@ -19,7 +19,7 @@ type listing struct{ *Backend }
 func (l listing) List(ctx context.Context, prefix string) (keys []string, err error) {
 	b := l.Backend
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
-		return each(b, func(s Store, lister backend.Lister) error {
+		return forEachStore(b, func(s Store, lister backend.Lister) error {
 			listed, err := lister.List(ctx, s.Prefix+prefix)
 			for _, key := range listed {
 				keys = append(keys, strings.TrimPrefix(key, s.Prefix))
@@ -36,7 +36,7 @@ func (l listing) List(ctx context.Context, prefix string) (keys []string, err er
 // ErrUnsupported means that one of the stores cannot break leases.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, b.validateKey(key), func(ctx context.Context) error {
-		if !can[backend.Breaker](b) {
+		if !bothImplement[backend.Breaker](b) {
 			return fmt.Errorf("%w: %s or %s cannot end the leases of others", backend.ErrUnsupported, b.first.Name,
 				b.second.Name)
 		}

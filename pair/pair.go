@@ -65,7 +65,7 @@ type (
 
 // withOptional returns b with the optional interfaces that both stores have.
 func (b *Backend) withOptional() backend.Backend {
-	switch lists, resumes := can[backend.Lister](b), can[backend.Resumer](b); {
+	switch lists, resumes := bothImplement[backend.Lister](b), bothImplement[backend.Resumer](b); {
 	case lists && resumes:
 		return pairWithBoth{listing{b}, resuming{b}}
 	case lists:
@@ -76,15 +76,15 @@ func (b *Backend) withOptional() backend.Backend {
 	return b
 }
 
-// can reports whether both stores implement T.
-func can[T any](b *Backend) bool {
+// bothImplement reports whether both stores implement T.
+func bothImplement[T any](b *Backend) bool {
 	_, first := b.first.Backend.(T)
 	_, second := b.second.Backend.(T)
 	return first && second
 }
 
-// each calls f with each store that implements T. Its error begins with the store's name.
-func each[T any](b *Backend, f func(s Store, t T) error) error {
+// forEachStore calls f with each store that implements T. Its error begins with the store's name.
+func forEachStore[T any](b *Backend, f func(s Store, t T) error) error {
 	for _, s := range []Store{b.first, b.second} {
 		if t, ok := s.Backend.(T); ok {
 			if err := f(s, t); err != nil {
@@ -100,13 +100,13 @@ func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
 // NotReady implements backend.Readiness.
 func (b *Backend) NotReady() error {
-	return each(b, func(_ Store, r backend.Readiness) error { return r.NotReady() })
+	return forEachStore(b, func(_ Store, r backend.Readiness) error { return r.NotReady() })
 }
 
 // Capacity implements backend.Capacity.
 func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
-		return each(b, func(_ Store, c backend.Capacity) error {
+		return forEachStore(b, func(_ Store, c backend.Capacity) error {
 			n, err := c.Capacity(ctx)
 			leases = smaller(leases, n)
 			return err
