@@ -13,39 +13,39 @@ import (
 var (
 	errStopping = errors.New("the server is shutting down")
 	errStarting = errors.New("the server grants nothing yet: leases of an earlier process may still be in use")
-	errDropped  = errors.New("a release of the same owner ended the wait")
+	errReleased = errors.New("a release of the same owner ended the wait")
 	errLimit    = errors.New("too many")
 )
 
-// acquire acquires the lease that want describes. It waits up to wait for a busy key. If the owner already holds the
+// acquire acquires the lease that req describes. It waits up to wait for a busy key. If the owner already holds the
 // lease, acquire extends it.
-func (s *Server) acquire(ctx context.Context, want leaseRequest, wait time.Duration) (*claim, error) {
+func (s *Server) acquire(ctx context.Context, req leaseRequest, wait time.Duration) (*claim, error) {
 	end := time.Now().Add(wait)
-	if err := s.awaitOpening(ctx, want.caller, wait); err != nil {
+	if err := s.awaitOpening(ctx, req.caller, wait); err != nil {
 		return nil, err
 	}
-	if want.name.base != "" { // a lease of an earlier reply, perhaps of another server
-		if c, err := s.renew(ctx, want); !isOver(err) {
+	if req.name.base != "" { // a lease of an earlier reply, perhaps of another server
+		if c, err := s.renew(ctx, req); !isEnded(err) {
 			return c, err
 		}
 	}
 	for {
-		c, held, err := s.join(want, wait > 0)
+		c, held, err := s.addRequest(req, wait > 0)
 		switch {
 		case err != nil:
 			return nil, err
 		case held:
-			err := c.lease.Renew(ctx, want.ttl)
-			s.leave(ctx, c, err)
-			if isOver(err) {
+			err := c.lease.Renew(ctx, req.ttl)
+			s.endRequest(ctx, c, err)
+			if isEnded(err) {
 				s.end(c, errors.Is(err, lock.ErrLost))
 				continue
 			}
 			return c, err
 		}
-		err = s.await(ctx, c, want.caller, end, wait > 0)
+		err = s.await(ctx, c, req.caller, end, wait > 0)
 		// The attempt of an earlier request that does not wait has failed; start an attempt that waits.
-		again := errors.Is(err, lock.ErrHeld) && c.attemptOver() && !c.waits && wait > 0
+		again := errors.Is(err, lock.ErrHeld) && c.attemptEnded() && !c.waits && wait > 0
 		if again && time.Now().Before(end) {
 			continue
 		}
@@ -53,22 +53,22 @@ func (s *Server) acquire(ctx context.Context, want leaseRequest, wait time.Durat
 	}
 }
 
-// isOver reports whether a lease whose renewal or release returned err has ended.
-func isOver(err error) bool {
+// isEnded reports whether a lease whose renewal or release returned err has ended.
+func isEnded(err error) bool {
 	return errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrReleased)
 }
 
-// join returns the claim of want, counts the request there, and starts an attempt if there is no claim yet. The caller
-// calls leave if the lease is already held, and otherwise await.
-func (s *Server) join(want leaseRequest, waits bool) (_ *claim, held bool, err error) {
-	id, from := want.id, want.caller
+// addRequest returns the claim of req, counts the request there, and starts an attempt if there is no claim yet. The
+// caller calls endRequest if the lease is already held, and otherwise await.
+func (s *Server) addRequest(req leaseRequest, waits bool) (_ *claim, held bool, err error) {
+	id, from := req.id, req.caller
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		return nil, false, errStopping
 	}
 	c := s.claims[id]
-	if c != nil && c.shared != want.shared {
+	if c != nil && c.shared != req.shared {
 		return nil, false, fmt.Errorf("%w: this owner has a request in the other mode; use a new owner", lock.ErrInvalid)
 	}
 	if c != nil && c.lease != nil {
@@ -83,7 +83,7 @@ func (s *Server) join(want leaseRequest, waits bool) (_ *claim, held bool, err e
 		s.waiters[id.key]++
 	}
 	if c == nil {
-		if c, err = s.newClaimLocked(want); err != nil {
+		if c, err = s.newClaimLocked(req); err != nil {
 			if waits {
 				s.uncountWaiterLocked(id.key, from)
 			}
@@ -140,9 +140,9 @@ func (s *Server) await(ctx context.Context, c *claim, from caller, end time.Time
 		return nil
 	case s.stopped:
 		return errStopping
-	case c.dropped:
-		return errDropped
-	case c.attemptOver():
+	case c.cancelled:
+		return errReleased
+	case c.attemptEnded():
 		return cmp.Or(c.err, err, lock.ErrLost)
 	case c.requests == 0 && !c.ended:
 		s.lingerLocked(c)

@@ -85,13 +85,13 @@ func statusOf(err error) status {
 		return status{http.StatusServiceUnavailable, "starting", true}
 	case errors.Is(err, errLimit):
 		return status{http.StatusTooManyRequests, "too_many", true}
-	case errors.Is(err, errDropped):
+	case errors.Is(err, errReleased):
 		return status{http.StatusConflict, "released", false}
 	case errors.Is(err, lock.ErrInvalid):
 		return status{http.StatusBadRequest, "invalid", false}
 	case errors.Is(err, lock.ErrUnsupported):
 		return status{http.StatusNotImplemented, "unsupported", false}
-	case isOver(err):
+	case isEnded(err):
 		return status{http.StatusGone, "lost", false}
 	case errors.Is(err, lock.ErrClosed):
 		return status{http.StatusServiceUnavailable, "shutting_down", true}
@@ -122,14 +122,14 @@ const writeTime = 10 * time.Second
 
 func (s *Server) write(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	s.begin(w, code)
+	s.writeHeader(w, code)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(v) // fails only if the peer has disconnected
 }
 
-// begin writes the header of a reply.
-func (s *Server) begin(w http.ResponseWriter, code int) {
+// writeHeader writes the header of a reply.
+func (s *Server) writeHeader(w http.ResponseWriter, code int) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

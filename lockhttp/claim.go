@@ -13,14 +13,14 @@ type claimID struct{ key, base string }
 
 // A claim is a lease that a client holds or is trying to acquire through this server. Server.mu guards its fields.
 type claim struct {
-	id     claimID
-	caller caller
-	ttl    time.Duration
-	want   leaseRequest // of the request that made the claim
-	label  string
-	shared bool
-	since  time.Time
-	info   []byte // Terraform's lock information, for the error that the next client gets
+	id      claimID
+	caller  caller
+	ttl     time.Duration
+	request leaseRequest // the request that made the claim
+	label   string
+	shared  bool
+	since   time.Time
+	info    []byte // Terraform's lock information, for the error that the next client gets
 
 	ctx        context.Context // of the attempt
 	cancel     context.CancelFunc
@@ -34,17 +34,17 @@ type claim struct {
 	lease      *lock.Lease   // once granted
 	expiry     *time.Timer   // ends a claim whose release got no reply
 	ended      bool          // removed from Server.claims
-	gone       chan struct{} // closed when the claim ends
+	whenEnded  chan struct{} // closed when the claim ends
 	lost       bool          // the claim ended because its lease was lost
-	dropped    bool          // ended by a release, or because the client holds another lease
+	cancelled  bool          // ended by a release, or because the client holds another lease
 }
 
 // newClaimLocked adds a claim, and counts its lease. The caller starts its attempt.
-func (s *Server) newClaimLocked(want leaseRequest) (*claim, error) {
-	if err := s.countLeaseLocked(want.caller); err != nil {
+func (s *Server) newClaimLocked(req leaseRequest) (*claim, error) {
+	if err := s.countLeaseLocked(req.caller); err != nil {
 		return nil, err
 	}
-	return s.addClaimLocked(want), nil
+	return s.addClaimLocked(req), nil
 }
 
 // countLeaseLocked counts a lease of from, unless from or the server has as many as allowed.
@@ -54,13 +54,13 @@ func (s *Server) countLeaseLocked(from caller) error {
 }
 
 // addClaimLocked adds a claim whose lease has been counted.
-func (s *Server) addClaimLocked(want leaseRequest) *claim {
+func (s *Server) addClaimLocked(req leaseRequest) *claim {
 	c := &claim{
-		id: want.id, caller: want.caller, ttl: want.ttl, want: want, label: want.label, shared: want.shared,
-		done: make(chan struct{}), gone: make(chan struct{}),
+		id: req.id, caller: req.caller, ttl: req.ttl, request: req, label: req.label, shared: req.shared,
+		done: make(chan struct{}), whenEnded: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	s.claims[want.id] = c
+	s.claims[req.id] = c
 	return c
 }
 
@@ -83,7 +83,7 @@ func (s *Server) endLocked(c *claim, lost bool) {
 	if lost {
 		s.noteLossLocked(c)
 	}
-	close(c.gone)
+	close(c.whenEnded)
 }
 
 func (s *Server) end(c *claim, lost bool) {
@@ -92,7 +92,7 @@ func (s *Server) end(c *claim, lost bool) {
 	s.endLocked(c, lost)
 }
 
-func (c *claim) attemptOver() bool {
+func (c *claim) attemptEnded() bool {
 	select {
 	case <-c.done:
 		return true
@@ -103,7 +103,7 @@ func (c *claim) attemptOver() bool {
 
 // stopAttemptLocked cancels the attempt if that is still running.
 func (c *claim) stopAttemptLocked() {
-	if !c.attemptOver() {
+	if !c.attemptEnded() {
 		c.cancel()
 	}
 }
@@ -142,7 +142,7 @@ func (s *Server) grantedLocked(c *claim, lease *lock.Lease) {
 		select {
 		case <-lease.Lost():
 			s.end(c, true)
-		case <-c.gone:
+		case <-c.whenEnded:
 		case <-s.stopping:
 		}
 	})
@@ -154,7 +154,7 @@ func (s *Server) request(c *claim) (*lock.Lease, error) {
 	if !errors.Is(err, lock.ErrHeld) {
 		return lease, err
 	}
-	if c.want.retry {
+	if c.request.retry {
 		ended, berr := s.endUnanswered(c, err)
 		switch {
 		case berr != nil:
@@ -262,7 +262,7 @@ func (s *Server) release(lease *lock.Lease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
 	err := lease.Release(ctx)
-	if err == nil || isOver(err) {
+	if err == nil || isEnded(err) {
 		return nil
 	}
 	s.warn("release failed", "key", lease.Key(), "error", err)

@@ -15,10 +15,10 @@ const (
 
 // health caches the result of the last request to the store, so that many checks make few requests.
 type health struct {
-	mu    sync.Mutex
-	asked time.Time
-	err   error
-	known bool
+	mu      sync.Mutex
+	checked time.Time // when the last result arrived
+	err     error
+	known   bool
 }
 
 // ping makes a request to the store, unless the last result is younger than pingAge.
@@ -26,13 +26,13 @@ func (s *Server) ping(ctx context.Context) error {
 	h := &s.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.known && time.Since(h.asked) < pingAge {
+	if h.known && time.Since(h.checked) < pingAge {
 		return h.err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTime)
 	defer cancel()
 	h.err = s.locks.Ops().Ping(ctx)
-	h.asked, h.known = time.Now(), true
+	h.checked, h.known = time.Now(), true
 	return h.err
 }
 

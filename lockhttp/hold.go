@@ -9,31 +9,31 @@ import (
 	"github.com/anylock/lock"
 )
 
-// renew extends the lease that want describes to want.ttl from now.
-func (s *Server) renew(ctx context.Context, want leaseRequest) (*claim, error) {
-	c, resumed, err := s.find(ctx, want)
+// renew extends the lease that req describes to req.ttl from now.
+func (s *Server) renew(ctx context.Context, req leaseRequest) (*claim, error) {
+	c, resumed, err := s.find(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	if !resumed {
-		err = c.lease.Renew(ctx, want.ttl)
+		err = c.lease.Renew(ctx, req.ttl)
 	}
-	s.leave(ctx, c, err)
-	if !isOver(err) {
+	s.endRequest(ctx, c, err)
+	if !isEnded(err) {
 		return c, err
 	}
 	s.end(c, errors.Is(err, lock.ErrLost))
 	if errors.Is(err, lock.ErrLost) { // another server may have resumed the lease: check with the store
-		if c, _, err = s.find(ctx, want); err == nil {
-			s.leave(ctx, c, nil)
+		if c, _, err = s.find(ctx, req); err == nil {
+			s.endRequest(ctx, c, nil)
 		}
 	}
 	return c, err
 }
 
-// leave ends a request of c's client that has used c's lease. The client gets the lease with the reply, unless the
+// endRequest ends a request of c's client that has used c's lease. The client gets the lease with the reply, unless the
 // request has failed with err, or the client has disconnected.
-func (s *Server) leave(ctx context.Context, c *claim, err error) {
+func (s *Server) endRequest(ctx context.Context, c *claim, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.requests--
@@ -43,21 +43,21 @@ func (s *Server) leave(ctx context.Context, c *claim, err error) {
 	}
 }
 
-// find returns the claim of want, with its lease, and counts the request among those of the claim: the caller calls
-// leave. extended reports that this call has resumed the lease, with want.ttl.
-func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extended bool, err error) {
-	c, resumedLocked, err := s.known(ctx, want)
+// find returns the claim of req, with its lease, and counts the request among those of the claim: the caller calls
+// endRequest. extended reports that this call has resumed the lease, with req.ttl.
+func (s *Server) find(ctx context.Context, req leaseRequest) (_ *claim, extended bool, err error) {
+	c, resumedLocked, err := s.known(ctx, req)
 	if c != nil || err != nil {
 		return c, false, err
 	}
-	lease, name, err := s.resumeWanted(ctx, want)
+	lease, name, err := s.resumeRequested(ctx, req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resumedLocked()
 	if err == nil {
-		s.endOtherLocked(want)
+		s.endOtherLocked(req)
 	}
-	other := s.claims[want.id] // of an acquisition that began meanwhile
+	other := s.claims[req.id] // of an acquisition that began meanwhile
 	switch {
 	case err != nil:
 	case s.stopped:
@@ -65,15 +65,15 @@ func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extende
 	case other != nil && other.lease == nil:
 		err = lock.ErrLost
 	case other == nil:
-		want.label, want.shared = name.label, name.shared
-		c := s.addClaimLocked(want)
+		req.label, req.shared = name.label, name.shared
+		c := s.addClaimLocked(req)
 		c.requests, c.answered = 1, true
 		c.cancel()
 		close(c.done)
 		s.grantedLocked(c, lease)
 		return c, true, nil
 	}
-	s.discountLocked(want.caller, func(u *usage) *int { return &u.leases })
+	s.discountLocked(req.caller, func(u *usage) *int { return &u.leases })
 	if err != nil {
 		return nil, false, err
 	}
@@ -81,12 +81,12 @@ func (s *Server) find(ctx context.Context, want leaseRequest) (_ *claim, extende
 	return other, false, nil
 }
 
-// known returns the claim of want, with its lease, and counts the request there. It returns nil if this server does not
+// known returns the claim of req, with its lease, and counts the request there. It returns nil if this server does not
 // know the lease: the caller then resumes the lease, which is counted, and calls resumedLocked.
-func (s *Server) known(ctx context.Context, want leaseRequest) (_ *claim, resumedLocked func(), err error) {
+func (s *Server) known(ctx context.Context, req leaseRequest) (_ *claim, resumedLocked func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, err := s.claimLocked(ctx, want)
+	c, err := s.claimLocked(ctx, req)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -96,17 +96,17 @@ func (s *Server) known(ctx context.Context, want leaseRequest) (_ *claim, resume
 		c.requests++
 		return c, nil, nil
 	}
-	if err := s.countLeaseLocked(want.caller); err != nil { // before the lease is resumed, and so extended
+	if err := s.countLeaseLocked(req.caller); err != nil { // before the lease is resumed, and so extended
 		return nil, nil, err
 	}
-	return nil, s.resumesLocked(want.id), nil
+	return nil, s.resumesLocked(req.id), nil
 }
 
-// claimLocked returns the claim of want, or nil if this server does not know the lease. It waits while another request
+// claimLocked returns the claim of req, or nil if this server does not know the lease. It waits while another request
 // resumes that lease.
-func (s *Server) claimLocked(ctx context.Context, want leaseRequest) (*claim, error) {
+func (s *Server) claimLocked(ctx context.Context, req leaseRequest) (*claim, error) {
 	for {
-		c, other := s.claimOfLocked(want), s.resuming[want.id]
+		c, other := s.claimOfLocked(req), s.resuming[req.id]
 		if c != nil || other == nil {
 			return c, nil
 		}
@@ -133,29 +133,29 @@ func (s *Server) resumesLocked(id claimID) (resumedLocked func()) {
 	}
 }
 
-// claimOfLocked returns the claim of want. It returns nil if there is none, or if want names another lease than the
+// claimOfLocked returns the claim of req. It returns nil if there is none, or if req names another lease than the
 // claim's.
-func (s *Server) claimOfLocked(want leaseRequest) *claim {
-	if c := s.claims[want.id]; c != nil && c.has(want.name) {
+func (s *Server) claimOfLocked(req leaseRequest) *claim {
+	if c := s.claims[req.id]; c != nil && c.matches(req.name) {
 		return c
 	}
 	return nil
 }
 
-// has reports whether name is the name of c's lease, or no name.
-func (c *claim) has(name leaseName) bool {
+// matches reports whether name is the name of c's lease, or no name.
+func (c *claim) matches(name leaseName) bool {
 	return name.base == "" || c.lease != nil && c.lease.Owner() == name.owner()
 }
 
-// endOtherLocked ends the claim of want's owner if want names another lease, which the store has just confirmed.
+// endOtherLocked ends the claim of req's owner if req names another lease, which the store has just confirmed.
 // Another server has granted that lease to the client since. A lease that the store does not confirm has ended: then
 // the claim's lease is the later one, and stays.
-func (s *Server) endOtherLocked(want leaseRequest) {
-	c := s.claims[want.id]
-	if c == nil || c.has(want.name) {
+func (s *Server) endOtherLocked(req leaseRequest) {
+	c := s.claims[req.id]
+	if c == nil || c.matches(req.name) {
 		return
 	}
-	c.dropped = true
+	c.cancelled = true
 	s.endLocked(c, false)
 	c.stopAttemptLocked()
 	if lease := c.lease; lease != nil && !s.stopped {
@@ -163,40 +163,40 @@ func (s *Server) endOtherLocked(want leaseRequest) {
 	}
 }
 
-// resumeWanted resumes the lease that want describes, if this server does not know it.
-func (s *Server) resumeWanted(ctx context.Context, want leaseRequest) (*lock.Lease, leaseName, error) {
+// resumeRequested resumes the lease that req describes, if this server does not know it.
+func (s *Server) resumeRequested(ctx context.Context, req leaseRequest) (*lock.Lease, leaseName, error) {
 	if !s.locks.Resumable() {
 		return nil, leaseName{}, lock.ErrLost
 	}
-	name := want.name
+	name := req.name
 	if name.base == "" {
 		var err error
-		if name, err = s.held(ctx, want.id, lock.Holder{}); err != nil {
+		if name, err = s.held(ctx, req.id, lock.Holder{}); err != nil {
 			return nil, name, err
 		}
 	}
-	if want.ttl == 0 {
+	if req.ttl == 0 {
 		return nil, name, fmt.Errorf("%w: ttl_ms is missing: this server does not know the lease yet, and would extend it",
 			lock.ErrInvalid)
 	}
-	lease, err := s.resume(ctx, want.id.key, name, want.ttl)
+	lease, err := s.resume(ctx, req.id.key, name, req.ttl)
 	return lease, name, err
 }
 
-// drop releases the lease that want describes, or ends the wait for it.
-func (s *Server) drop(ctx context.Context, want leaseRequest) error {
+// releaseOrCancel releases the lease that req describes, or ends the wait for it.
+func (s *Server) releaseOrCancel(ctx context.Context, req leaseRequest) error {
 	s.mu.Lock()
-	c, err := s.claimLocked(ctx, want)
+	c, err := s.claimLocked(ctx, req)
 	switch {
 	case err != nil:
 		s.mu.Unlock()
 		return err
 	case c == nil:
-		resumedLocked := s.resumesLocked(want.id)
+		resumedLocked := s.resumesLocked(req.id)
 		s.mu.Unlock()
-		return s.dropUnknown(ctx, want, resumedLocked)
+		return s.releaseUnknown(ctx, req, resumedLocked)
 	case c.lease == nil: // the attempt releases whatever it is granted
-		c.dropped = true
+		c.cancelled = true
 		s.endLocked(c, false)
 		c.stopAttemptLocked()
 		s.mu.Unlock()
@@ -212,8 +212,8 @@ func (s *Server) drop(ctx context.Context, want leaseRequest) error {
 	switch {
 	case errors.Is(err, lock.ErrLost): // another server may have resumed the lease: check with the store
 		s.end(c, true)
-		return s.drop(ctx, want)
-	case err == nil || isOver(err):
+		return s.releaseOrCancel(ctx, req)
+	case err == nil || isEnded(err):
 		s.end(c, false)
 	default:
 		s.endAtDeadline(c)
@@ -232,19 +232,19 @@ func (s *Server) endAtDeadline(c *claim) {
 	c.expiry = time.AfterFunc(time.Until(c.lease.Deadline()), func() { s.end(c, false) })
 }
 
-// dropUnknown releases a lease that this server does not know, and calls resumedLocked.
-func (s *Server) dropUnknown(ctx context.Context, want leaseRequest, resumedLocked func()) error {
+// releaseUnknown releases a lease that this server does not know, and calls resumedLocked.
+func (s *Server) releaseUnknown(ctx context.Context, req leaseRequest, resumedLocked func()) error {
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		resumedLocked()
 	}()
-	lease, _, err := s.resumeWanted(ctx, want)
+	lease, _, err := s.resumeRequested(ctx, req)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.endOtherLocked(want) // before the release, which could grant the key to its attempt
+	s.endOtherLocked(req) // before the release, which could grant the key to its attempt
 	s.mu.Unlock()
 	return lease.Release(ctx)
 }

@@ -26,7 +26,7 @@ func (c *call) millis(name string, value, least, most time.Duration) (time.Durat
 }
 
 func (s *Server) serveAcquire(w http.ResponseWriter, c *call) {
-	want, err := s.acquisitionOf(c)
+	req, err := s.acquisitionOf(c)
 	if err != nil {
 		s.fail(w, err, nil)
 		return
@@ -36,17 +36,17 @@ func (s *Server) serveAcquire(w http.ResponseWriter, c *call) {
 		s.fail(w, err, nil)
 		return
 	}
-	claim, err := s.acquire(c.Context(), want, min(wait, s.options.MaxWait))
+	claim, err := s.acquire(c.Context(), req, min(wait, s.options.MaxWait))
 	s.answerLease(w, c, claim, err)
 }
 
 func (s *Server) serveRenew(w http.ResponseWriter, c *call) {
-	want, err := s.leaseOf(c)
+	req, err := s.leaseOf(c)
 	if err != nil {
 		s.fail(w, err, nil)
 		return
 	}
-	claim, err := s.renew(c.Context(), want)
+	claim, err := s.renew(c.Context(), req)
 	s.answerLease(w, c, claim, err)
 }
 
@@ -93,16 +93,16 @@ func (s *Server) holderOf(c *call, err error) (*holderAnswer, error) {
 }
 
 func (s *Server) serveRelease(w http.ResponseWriter, c *call) {
-	want, err := s.leaseOf(c)
+	req, err := s.leaseOf(c)
 	if err == nil {
-		err = s.drop(c.Context(), want)
+		err = s.releaseOrCancel(c.Context(), req)
 	}
 	if err != nil {
 		s.fail(w, err, nil)
 		return
 	}
 	w.Header().Del("Content-Type")
-	s.begin(w, http.StatusNoContent)
+	s.writeHeader(w, http.StatusNoContent)
 }
 
 func (s *Server) serveInspect(w http.ResponseWriter, c *call) {
@@ -126,7 +126,7 @@ func (s *Server) serveBreak(w http.ResponseWriter, c *call) {
 	}
 	s.noticeBreak(c, owner)
 	s.warn("lease broken", "key", c.key, "owner", owner, "client", c.caller.id)
-	s.begin(w, http.StatusNoContent)
+	s.writeHeader(w, http.StatusNoContent)
 }
 
 // noticeBreak ends the claim of a lease that was broken, because not every store reports that to the holder.
@@ -135,10 +135,10 @@ func (s *Server) noticeBreak(c *call, owner string) {
 	s.mu.Lock()
 	claim := s.claims[claimID{c.key, name.base}]
 	s.mu.Unlock()
-	if claim == nil || !claim.attemptOver() || claim.lease == nil || claim.lease.Owner() != owner {
+	if claim == nil || !claim.attemptEnded() || claim.lease == nil || claim.lease.Owner() != owner {
 		return
 	}
-	if err := claim.lease.Renew(c.Context(), claim.ttl); isOver(err) {
+	if err := claim.lease.Renew(c.Context(), claim.ttl); isEnded(err) {
 		s.end(claim, true)
 	}
 }

@@ -72,7 +72,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, _ *call) {
 	metric("anylock_losses_total", "counter", "Leases that ended without a release.", s.metrics.losses.Load())
 	s.metrics.writeRequests(&text)
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	s.begin(w, http.StatusOK)
+	s.writeHeader(w, http.StatusOK)
 	_, _ = text.WriteTo(w)
 }
 

@@ -180,7 +180,9 @@ func (c *call) parseQuery(r *route) (err error) {
 // bodyTime is how long a peer may take to send a body.
 const bodyTime = 10 * time.Second
 
-func hasBody(q *http.Request) bool { return q.Body != nil && q.Body != http.NoBody && q.ContentLength != 0 }
+func hasBody(q *http.Request) bool {
+	return q.Body != nil && q.Body != http.NoBody && q.ContentLength != 0
+}
 
 // readBody reads the body, because the end of the connection is noticed only after that. It reports whether to serve
 // the request.

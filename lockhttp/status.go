@@ -121,12 +121,12 @@ func (s *Server) servePage(w http.ResponseWriter, _ *call) {
 	w.Header().Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "+
 			"frame-ancestors 'none'")
-	s.begin(w, http.StatusOK)
+	s.writeHeader(w, http.StatusOK)
 	_, _ = w.Write(page)
 }
 
 func (s *Server) serveOpenAPI(w http.ResponseWriter, _ *call) {
 	w.Header().Set("Content-Type", "application/json")
-	s.begin(w, http.StatusOK)
+	s.writeHeader(w, http.StatusOK)
 	_, _ = w.Write(openAPI)
 }

@@ -37,10 +37,10 @@ func (s *Server) terraformLease(c *call) (w leaseRequest, err error) {
 // serveTerraformLock acquires the key for the TTL of the request. The default is the longest TTL that the server
 // allows, because Terraform does not renew.
 func (s *Server) serveTerraformLock(w http.ResponseWriter, c *call) {
-	want, err := s.terraformLease(c)
+	req, err := s.terraformLease(c)
 	var wait time.Duration
 	if err == nil {
-		want.ttl, err = c.millis("ttl_ms", s.options.MaxTTL, time.Millisecond, s.options.MaxTTL)
+		req.ttl, err = c.millis("ttl_ms", s.options.MaxTTL, time.Millisecond, s.options.MaxTTL)
 	}
 	if err == nil {
 		wait, err = c.millis("wait_ms", 0, 0, 24*time.Hour)
@@ -49,7 +49,7 @@ func (s *Server) serveTerraformLock(w http.ResponseWriter, c *call) {
 		s.fail(w, err, nil)
 		return
 	}
-	claim, err := s.acquire(c.Context(), want, min(wait, s.options.MaxWait))
+	claim, err := s.acquire(c.Context(), req, min(wait, s.options.MaxWait))
 	switch {
 	case err == nil:
 		s.mu.Lock()
@@ -100,15 +100,15 @@ func (s *Server) serveTerraformUnlock(w http.ResponseWriter, c *call) {
 		s.forceUnlock(w, c)
 		return
 	}
-	want, err := s.terraformLease(c)
+	req, err := s.terraformLease(c)
 	if err == nil {
-		err = s.drop(c.Context(), want)
+		err = s.releaseOrCancel(c.Context(), req)
 	}
 	if err != nil {
 		s.fail(w, err, nil)
 		return
 	}
-	s.begin(w, http.StatusOK)
+	s.writeHeader(w, http.StatusOK)
 }
 
 func (s *Server) forceUnlock(w http.ResponseWriter, c *call) {
@@ -128,11 +128,11 @@ func (s *Server) forceUnlock(w http.ResponseWriter, c *call) {
 		s.fail(w, err, nil)
 		return
 	}
-	s.begin(w, http.StatusOK)
+	s.writeHeader(w, http.StatusOK)
 }
 
 func (s *Server) writeRaw(w http.ResponseWriter, code int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
-	s.begin(w, code)
+	s.writeHeader(w, code)
 	_, _ = w.Write(body)
 }

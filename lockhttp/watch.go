@@ -34,7 +34,7 @@ func (s *Server) serveWatch(w http.ResponseWriter, c *call) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	s.begin(w, http.StatusOK)
+	s.writeHeader(w, http.StatusOK)
 	if s.send(w, "held", tokenText(claim.lease.Token())) == nil {
 		s.stream(w, c, claim)
 	}
@@ -42,21 +42,21 @@ func (s *Server) serveWatch(w http.ResponseWriter, c *call) {
 
 // watched returns the claim to watch. If it has to resume the lease, the lease gets the TTL of the request.
 func (s *Server) watched(c *call) (*claim, error) {
-	want, err := s.leaseOf(c)
+	req, err := s.leaseOf(c)
 	if err != nil {
 		return nil, err
 	}
 	if c.query.Get("ttl_ms") == "" {
-		want.ttl = 0 // another TTL than the client's could end the lease before the deadline that the client knows
+		req.ttl = 0 // another TTL than the client's could end the lease before the deadline that the client knows
 	}
-	claim, _, err := s.find(c.Context(), want)
+	claim, _, err := s.find(c.Context(), req)
 	if err != nil {
 		return nil, err
 	}
 	if claim.lease.Err() != nil {
 		err = lock.ErrLost
 	}
-	s.leave(c.Context(), claim, err)
+	s.endRequest(c.Context(), claim, err)
 	return claim, err
 }
 
@@ -66,7 +66,7 @@ func (s *Server) stream(w http.ResponseWriter, c *call, claim *claim) {
 	defer pulse.Stop()
 	for {
 		select {
-		case <-claim.gone:
+		case <-claim.whenEnded:
 			event := "released"
 			if claim.lost {
 				event = "lost"
