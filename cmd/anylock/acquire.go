@@ -26,9 +26,9 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
-	if r.nonblock || r.inputIsOver() {
+	if r.nonblock || r.inputHasEnded() {
 		lease, err = keys.TryAcquire(ctx, r.mode()...)
-	} else if lease, err = r.await(ctx, locks, keys); err != nil && !errors.Is(err, lock.ErrHeld) && r.inputIsOver() {
+	} else if lease, err = r.await(ctx, locks, keys); err != nil && !errors.Is(err, lock.ErrHeld) && r.inputHasEnded() {
 		// The end of the input may have cut the first request short. hold still acquires a free key: the second request waits
 		// up to a second for the cleanup of the first.
 		lease, err = keys.Acquire(ctx, append(r.mode(), lock.WithWait(time.Second))...)
@@ -124,8 +124,8 @@ func (r *runner) mode() []lock.AcquireOption {
 	return nil
 }
 
-// inputIsOver reports whether the standard input of hold has ended.
-func (r *runner) inputIsOver() bool {
+// inputHasEnded reports whether the standard input of hold has ended.
+func (r *runner) inputHasEnded() bool {
 	select {
 	case <-r.inputEnded:
 		return true
@@ -145,7 +145,7 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 		return storeError(err)
 	case r.quiet:
 		return exitWith(int(r.conflictExit))
-	case r.inputIsOver() && !r.nonblock:
+	case r.inputHasEnded() && !r.nonblock:
 		return &exitError{code: int(r.conflictExit), err: fmt.Errorf("%s was still held when standard input ended",
 			show(r.key))}
 	case errors.Is(err, recipe.ErrLimit):

@@ -85,7 +85,7 @@ func runOnDeafStore(t *testing.T, ttl, grace time.Duration, deaf int32) {
 	}
 	child := newFakeChild()
 	defer time.AfterFunc(3*ttl, func() { child.exit(0) }).Stop()
-	stop := keepAhead(l, ttl, ttl, grace)
+	stop := renewEarly(l, ttl, ttl, grace)
 	s := &supervisor{
 		lease: l, child: child, ttl: ttl, grace: grace, guarded: t.Context(), lastError: func() string { return "" },
 		say: t.Logf,
@@ -118,7 +118,7 @@ func TestLimitLeavesTheTTL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stop := keepAhead(l, r.requested, r.ttl.d, r.grace.d)
+		stop := renewEarly(l, r.requested, r.ttl.d, r.grace.d)
 		time.Sleep(silence) // sleeps: the time for a renewal; in fake time
 		stop()
 		if got := time.Duration(store.ttl.Load()); got != ttl {

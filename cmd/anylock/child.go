@@ -18,8 +18,8 @@ type child interface {
 	terminate(wake bool)
 	// kill ends every process of the group.
 	kill()
-	// gone reports whether all processes of the group have ended. Call it only after the command itself has ended.
-	gone() bool
+	// groupEnded reports whether all processes of the group have ended. Call it only after the command itself has ended.
+	groupEnded() bool
 	// foreign reports whether a process of the group runs that this process may not signal.
 	foreign() bool
 	// stopped handles a stop of the command by sig. It returns true if this process must stop too, so that the shell gets

@@ -14,21 +14,21 @@ import (
 // A process is a child in a process group of its own.
 type process struct {
 	pid     int // of the command; also the ID of its group
-	happens chan childEvent
+	reports chan childEvent
 	tty     *terminal // nil without a controlling terminal
 	guard   *guard    // nil for none
 
-	mu     sync.Mutex
-	reaped bool // the command was reaped; its PID may be reused once the group is empty
-	over   bool // the group was found empty; its ID may belong to another group by now
+	mu         sync.Mutex
+	reaped     bool // the command was reaped; its PID may be reused once the group is empty
+	groupEmpty bool // the group was found empty; its ID may belong to another group by now
 
-	stopAsked bool // a SIGTSTP was forwarded
+	stopForwarded bool // a SIGTSTP was forwarded
 }
 
 // startChild starts p. From now on it also relays signalsStopping to signals.
 func startChild(p program, signals chan<- os.Signal) (child, error) {
 	notify(signals, signalsStopping) // first: if only this process stopped, the command would run without its lock
-	c := &process{happens: make(chan childEvent), tty: openTerminal(), guard: p.guard}
+	c := &process{reports: make(chan childEvent), tty: openTerminal(), guard: p.guard}
 	c.guard.protect(p.ttl, p.deadline)
 	started, handed := make(chan error), make(chan struct{})
 	go func() {
@@ -43,12 +43,13 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		})
 		if err == nil {
 			c.pid = proc.Pid
-			c.guard.kills(c.pid)
+			// If anylock is killed just before, the kernel kills the command, but not what the command has started.
+			c.guard.setGroup(c.pid)
 		}
 		started <- err
 		if err == nil {
 			<-handed // handOver ends a stop for lack of the terminal; a later report of that stop would undo a Ctrl-Z
-			c.happens <- c.wait()
+			c.reports <- c.wait()
 			proc.Release()
 		}
 	}()
@@ -70,7 +71,7 @@ func (c *process) wait() childEvent {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err == nil && status.Stopped():
-			c.happens <- childEvent{stopped: status.StopSignal()}
+			c.reports <- childEvent{stopped: status.StopSignal()}
 			continue
 		}
 		ownChildren.remove(c.pid)
@@ -88,7 +89,7 @@ func (c *process) wait() childEvent {
 	}
 }
 
-func (c *process) events() <-chan childEvent { return c.happens }
+func (c *process) events() <-chan childEvent { return c.reports }
 
 func (c *process) renewed() { c.guard.update() }
 
@@ -98,7 +99,7 @@ func (c *process) forward(sig os.Signal) {
 		return
 	}
 	if s == unix.SIGTSTP {
-		c.stopAsked = true
+		c.stopForwarded = true
 	}
 	c.signal(s)
 }
@@ -117,33 +118,33 @@ func (c *process) kill() { c.signal(unix.SIGKILL) }
 func (c *process) signal(s unix.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.groupEmpty {
 		return
 	}
 	if err := unix.Kill(-c.pid, s); errors.Is(err, unix.ESRCH) && c.reaped {
-		c.over = true
+		c.groupEmpty = true
 	}
 }
 
-func (c *process) gone() bool {
+func (c *process) groupEnded() bool {
 	c.signal(0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reaped && !c.over { // orphans of the group may be children of ours, which hidepid hides from reapOrphans
+	if c.reaped && !c.groupEmpty { // orphans of the group may be children of ours, which hidepid hides from reapOrphans
 		unix.Wait4(-c.pid, nil, unix.WNOHANG, nil) //nolint:errcheck // the next call tries again
 	}
 	// Ended members still accept signals until their parents reap them, so also check for running members.
-	return c.over || c.reaped && !groupRuns(c.pid)
+	return c.groupEmpty || c.reaped && !groupRuns(c.pid)
 }
 
 func (c *process) foreign() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.over && groupIsForeign(c.pid)
+	return !c.groupEmpty && groupIsForeign(c.pid)
 }
 
 func (c *process) close() {
 	c.guard.dismiss()
-	c.tty.takeBack(c.pid)
+	c.tty.reclaim(c.pid)
 	c.tty.close()
 }

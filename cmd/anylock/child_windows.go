@@ -14,7 +14,7 @@ import (
 type process struct {
 	cmd     *exec.Cmd
 	job     windows.Handle
-	happens chan childEvent
+	reports chan childEvent
 }
 
 // startChild starts p. Windows has no job control, so the channel for signals is not used.
@@ -23,7 +23,7 @@ func startChild(p program, _ chan<- os.Signal) (child, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &process{job: job, happens: make(chan childEvent), cmd: &exec.Cmd{
+	c := &process{job: job, reports: make(chan childEvent), cmd: &exec.Cmd{
 		Path: p.file, Args: p.argv, Env: p.env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		// A new process group gets no Ctrl-C from the console: we forward it as Ctrl-Break.
 		SysProcAttr: &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP},
@@ -40,7 +40,7 @@ func startChild(p program, _ chan<- os.Signal) (child, error) {
 	}
 	go func() {
 		c.cmd.Wait()
-		c.happens <- childEvent{code: c.cmd.ProcessState.ExitCode()}
+		c.reports <- childEvent{code: c.cmd.ProcessState.ExitCode()}
 	}()
 	return c, nil
 }
@@ -71,7 +71,7 @@ func (c *process) join() error {
 	return windows.AssignProcessToJobObject(c.job, p)
 }
 
-func (c *process) events() <-chan childEvent { return c.happens }
+func (c *process) events() <-chan childEvent { return c.reports }
 
 func (c *process) renewed() {}
 
@@ -89,7 +89,7 @@ type basicAccounting struct {
 	TotalPageFaultCount, TotalProcesses, ActiveProcesses, TotalTerminatedProcesses     uint32
 }
 
-func (c *process) gone() bool {
+func (c *process) groupEnded() bool {
 	var info basicAccounting
 	err := windows.QueryInformationJobObject(c.job, windows.JobObjectBasicAccountingInformation,
 		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil)

@@ -31,12 +31,8 @@ type conformRun struct {
 	format   *choice
 }
 
-func (a *app) conformCommand() *cobra.Command {
-	c := &conformRun{app: a, format: newChoice("text", "json", "junit")}
-	cmd := &cobra.Command{
-		Use:   "conform",
-		Short: "Check that a store keeps the rules",
-		Long: `conform runs the conformance suite on a store: exclusion, expiry, ownership,
+// conformHelp is the long help text of conform.
+const conformHelp = `conform runs the conformance suite on a store: exclusion, expiry, ownership,
 renewal, loss, waiting, cancellation, tokens, keys. It uses fresh random keys
 and ignores a lock_prefix in the URL, so that it does not disturb other users
 of the store. It skips checks of promises that the store does not make, and
@@ -56,7 +52,14 @@ once.
 
 Exit codes: 0 all checks passed; 1 some failed or gave no verdict; 64 wrong
 usage; 69 the store cannot be reached; 74 the report cannot be written; 128 + N
-if signal N came before the end and nothing had failed.`,
+if signal N came before the end and nothing had failed.`
+
+func (a *app) conformCommand() *cobra.Command {
+	c := &conformRun{app: a, format: newChoice("text", "json", "junit")}
+	cmd := &cobra.Command{
+		Use:   "conform",
+		Short: "Check that a store keeps the rules",
+		Long:  conformHelp,
 		Example: `  anylock conform --backend redis://cache-1:6379
   anylock conform --backend redis://cache-1:6379 --faults
   anylock conform --core --format json

@@ -104,7 +104,7 @@ func TestGuardLearnsOfLateRenewal(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	g.kills(cmd.Process.Pid)
+	g.setGroup(cmd.Process.Pid)
 	child := guardedChild{newFakeChild(), g}
 	var command sync.WaitGroup
 	command.Go(func() {

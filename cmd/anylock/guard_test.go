@@ -126,13 +126,14 @@ func TestGuardIsReplacedWhileWaiting(t *testing.T) {
 	url := fileURL(t.TempDir())
 	holder := startJob(t, url, "k", "echo $$; exec sleep 600", "--ttl", "20")
 	first := holder.pids(1)[0]
-	waiter := startJob(t, url, "k", stubborn, "--ttl", "20")
+	waiter := startJob(t, url, "k", stubborn, "--ttl", "20", "--verbose")
 	guard := guardOf(t, waiter.cmd.Process.Pid)
 	signalTo(t, guard, syscall.SIGKILL)
 	awaitGuardAfter(t, waiter.cmd.Process.Pid, guard)
 	signalTo(t, first, syscall.SIGKILL)
 	holder.finish(exitSignal + int(syscall.SIGKILL))
 	group := waiter.pids(2)[0]
+	waiter.says("the command runs") // the guard knows the group
 	waiter.signal(syscall.SIGKILL)
 	awaitEnd(t, group)
 }

@@ -178,8 +178,8 @@ func (g *guard) update() {
 	}
 }
 
-// kills sets the group to kill, 0 for none.
-func (g *guard) kills(group int) {
+// setGroup sets the group to kill, 0 for none.
+func (g *guard) setGroup(group int) {
 	if g == nil {
 		return
 	}
@@ -212,7 +212,7 @@ func (g *guard) dismiss() {
 	if g.stop != nil {
 		g.stop()
 	}
-	g.kills(0)
+	g.setGroup(0)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cancel(nil)

@@ -17,7 +17,7 @@ type lastErrorHandler struct {
 	last    *atomic.Value // of string
 }
 
-func newReasons(n *notices, verbose bool) *lastErrorHandler {
+func newLastErrorHandler(n *notices, verbose bool) *lastErrorHandler {
 	return &lastErrorHandler{notices: n, verbose: verbose, last: new(atomic.Value)}
 }
 

@@ -18,9 +18,9 @@ import (
 
 // A runner is one call of run, hold or acquire.
 type runner struct {
-	app     *app
-	notices *notices
-	reasons *lastErrorHandler
+	app        *app
+	notices    *notices
+	logHandler *lastErrorHandler
 
 	key   string
 	label string // the owner's label; only for acquire
@@ -45,13 +45,8 @@ const (
 	leastTTL = 10 * time.Millisecond
 )
 
-func (a *app) runCommand() *cobra.Command {
-	r := &runner{app: a}
-	r.ttl.d = defaultTTL
-	cmd := &cobra.Command{
-		Use:   "run [flags] KEY {[--] CMD [ARG...] | -c LINE}",
-		Short: "Run a command while holding a lock",
-		Long: `run acquires the lock KEY, runs CMD without a shell, and releases the lock when
+// runHelp is the long help text of run.
+const runHelp = `run acquires the lock KEY, runs CMD without a shell, and releases the lock when
 CMD exits. With -c, as in flock(1), it runs a line of /bin/sh.
 
 The lock is a lease of --ttl. anylock renews it while CMD runs. It expires by
@@ -118,7 +113,15 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
  113  the lock was lost, --max-hold ended, or the guard could not be replaced,
       while CMD ran (change it with --lost-exit-code)
  126  CMD cannot be executed
- 127  CMD is not found`,
+ 127  CMD is not found`
+
+func (a *app) runCommand() *cobra.Command {
+	r := &runner{app: a}
+	r.ttl.d = defaultTTL
+	cmd := &cobra.Command{
+		Use:   "run [flags] KEY {[--] CMD [ARG...] | -c LINE}",
+		Short: "Run a command while holding a lock",
+		Long:  runHelp,
 		Example: `  anylock run nightly -- ./nightly.sh --full
   anylock run -n nightly -- ./nightly.sh || echo "already running"
   anylock run -w 2.5 -E 75 --backend redis://cache-1:6379 deploy -- make deploy
@@ -200,7 +203,7 @@ func (r *runner) begin() (signals chan os.Signal) {
 	notify(signals, signalsEnding)
 	notify(make(chan os.Signal, 1), signalsOfPipes) // nobody receives them: only their default action is prevented
 	r.notices = newNotices(func(line string) { r.app.say("%s", line) })
-	r.reasons = newReasons(r.notices, r.app.verbose)
+	r.logHandler = newLastErrorHandler(r.notices, r.app.verbose)
 	return signals
 }
 
@@ -258,8 +261,8 @@ func (r *runner) run(ctx context.Context) error {
 	r.sayVerbose("acquired after %s, token %d", shortDuration(time.Since(r.began)), lease.Token())
 	r.acquired = time.Now()
 	out, err := r.execute(lease, file, guard, signals)
-	lingered := err == nil && !out.lost && r.linger(lease, signals)
-	return r.finish(lease, out, lingered, err)
+	waitedMinHold := err == nil && !out.lost && r.awaitMinHold(lease, signals)
+	return r.finish(lease, out, waitedMinHold, err)
 }
 
 // execute runs the command while the lease is held.
@@ -280,25 +283,25 @@ func (r *runner) execute(l *lock.Lease, file string, guard *guard, signals chan 
 	}
 	defer c.close()
 	r.sayVerbose("the command runs")
-	stop := keepAhead(l, r.requested, r.ttl.d, r.grace.d)
+	stop := renewEarly(l, r.requested, r.ttl.d, r.grace.d)
 	defer stop()
 	s := &supervisor{
 		lease: l, child: c, signals: signals, ttl: r.ttl.d, grace: r.grace.d, maxHold: r.maxHold.d, say: r.say,
-		lastError: r.reasons.lastError, guarded: guard.context(),
+		lastError: r.logHandler.lastError, guarded: guard.context(),
 	}
 	return s.run(), nil
 }
 
 // finish releases the lease, reports problems, and returns the exit error. err is the error of a command that did not
 // run.
-func (r *runner) finish(l *lock.Lease, out outcome, lingered bool, err error) error {
+func (r *runner) finish(l *lock.Lease, out outcome, waitedMinHold bool, err error) error {
 	lost := r.release(l)
 	switch {
 	case out.lost:
 		return exitWith(int(r.lostExitCode))
 	case err != nil:
 		return err
-	case lost && lingered:
+	case lost && waitedMinHold:
 		r.say("the lock was lost before --min-hold was over, but after the command")
 	case lost:
 		r.say("the lock was lost while the command ran")
@@ -323,9 +326,9 @@ func (r *runner) release(l *lock.Lease) (lost bool) {
 	return false
 }
 
-// linger keeps the lease until --min-hold has passed or a signal arrives, because some stores end the lease with our
-// connection. It reports whether there was time left to wait.
-func (r *runner) linger(l *lock.Lease, signals <-chan os.Signal) bool {
+// awaitMinHold keeps the lease until --min-hold has passed or a signal arrives, because some stores end the lease with
+// our connection. It reports whether there was time left to wait.
+func (r *runner) awaitMinHold(l *lock.Lease, signals <-chan os.Signal) bool {
 	left := r.minHold.d - time.Since(r.acquired)
 	if left <= 0 || l.Err() != nil {
 		return false

@@ -41,12 +41,8 @@ type serving struct {
 
 const unixPrefix = "unix:"
 
-func (a *app) serveCommand() *cobra.Command {
-	s := &serving{app: a}
-	cmd := &cobra.Command{
-		Use:   "serve [flags]",
-		Short: "Serve the store's locks over HTTP",
-		Long: `serve lets programs in any language use the store's locks by HTTP requests:
+// serveHelp is the long help text of serve.
+const serveHelp = `serve lets programs in any language use the store's locks by HTTP requests:
 acquire, renew, release, inspect, list, break, and a stream of a lease's
 events. Its OpenAPI document is at /v1/openapi.json, a status page at /,
 metrics for Prometheus at /metrics, and a health check at /v1/health.
@@ -75,8 +71,15 @@ SIGTERM and SIGINT end the server: it answers waiting requests with 503, and
 exits with 0. Leases stay at the store.
 
 Exit codes: 0 ended by a signal; 64 wrong usage; 69 the store cannot be
-reached; 71 the address cannot be listened on; 74 the URL cannot be written;
-128 + N if signal N came before the store was open`,
+reached; 71 serve cannot listen on the address; 74 the URL cannot be written;
+128 + N if signal N came before the store was open.`
+
+func (a *app) serveCommand() *cobra.Command {
+	s := &serving{app: a}
+	cmd := &cobra.Command{
+		Use:   "serve [flags]",
+		Short: "Serve the store's locks over HTTP",
+		Long:  serveHelp,
 		Example: `  anylock serve --backend redis://cache-1:6379
   anylock serve --listen unix:/run/anylock.sock --backend file:///var/lib/locks
   anylock serve --listen :7171 --tls-cert cert.pem --tls-key key.pem \

@@ -90,7 +90,7 @@ func (s *supervisor) run() outcome {
 		// Check first whether the command has ended: if it ended by itself, it must not be treated as stopped.
 		select {
 		case e := <-s.child.events():
-			s.happened(e)
+			s.handleEvent(e)
 		default:
 		}
 		s.checkDeadlines()
@@ -101,9 +101,9 @@ func (s *supervisor) run() outcome {
 		s.child.renewed() // after pause: the guard must know the deadline on which the pause is based
 		select {
 		case e := <-s.child.events():
-			s.happened(e)
+			s.handleEvent(e)
 		case sig := <-s.signals:
-			s.received(sig)
+			s.handleSignal(sig)
 		case <-lost:
 			lost = nil // checkDeadlines handles the loss
 		case <-unguarded:
@@ -116,7 +116,7 @@ func (s *supervisor) run() outcome {
 	}
 }
 
-func (s *supervisor) happened(e childEvent) {
+func (s *supervisor) handleEvent(e childEvent) {
 	switch {
 	case e.stopped == nil:
 		s.exited, s.code = true, e.code
@@ -132,7 +132,7 @@ func (s *supervisor) happened(e childEvent) {
 }
 
 // endedBySignal reports whether the command has ended because of a signal, passed on by us or sent by its terminal. If
-// the signal asks every program to end, the exit code does not matter, because a program may handle the signal.
+// the signal requests the end of every program, the exit code does not matter, because a program may handle the signal.
 func (s *supervisor) endedBySignal(e childEvent) bool {
 	return e.signal != nil && slices.Contains(signalsOfTerminal, e.signal) ||
 		slices.ContainsFunc(s.passed, func(sig os.Signal) bool {
@@ -141,7 +141,7 @@ func (s *supervisor) endedBySignal(e childEvent) bool {
 		})
 }
 
-func (s *supervisor) received(sig os.Signal) {
+func (s *supervisor) handleSignal(sig os.Signal) {
 	if sig != signalContinue {
 		if ending(sig) {
 			s.passed = append(s.passed, sig)
@@ -257,7 +257,7 @@ func (s *supervisor) done() bool {
 	switch {
 	case !s.exited:
 		return false
-	case !s.stopping && !s.signaled, s.child.gone():
+	case !s.stopping && !s.signaled, s.child.groupEnded():
 		return true
 	}
 	if !s.stopping && !s.keepsLockForGroup {

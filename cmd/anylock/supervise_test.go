@@ -39,12 +39,12 @@ func (l *fakeLease) renew(ttl time.Duration) {
 
 // A fakeChild records its signals and the time of each since the start.
 type fakeChild struct {
-	start     time.Time
-	happens   chan childEvent
-	onTerm    func() // runs when the command receives SIGTERM
-	survivors bool   // the group has members that only SIGKILL ends
-	suspends  bool   // the result of stopped
-	strangers bool   // the group has members that nothing ends
+	start      time.Time
+	reports    chan childEvent
+	onTerm     func() // runs when the command receives SIGTERM
+	survivors  bool   // the group has members that only SIGKILL ends
+	suspends   bool   // the result of stopped
+	unkillable bool   // the group has members that nothing ends
 
 	mu     sync.Mutex
 	log    []string
@@ -52,7 +52,7 @@ type fakeChild struct {
 }
 
 func newFakeChild() *fakeChild {
-	return &fakeChild{start: time.Now(), happens: make(chan childEvent, 8)}
+	return &fakeChild{start: time.Now(), reports: make(chan childEvent, 8)}
 }
 
 func (c *fakeChild) note(format string, args ...any) {
@@ -61,7 +61,7 @@ func (c *fakeChild) note(format string, args ...any) {
 	c.log = append(c.log, fmt.Sprintf("%v ", time.Since(c.start))+fmt.Sprintf(format, args...))
 }
 
-func (c *fakeChild) events() <-chan childEvent { return c.happens }
+func (c *fakeChild) events() <-chan childEvent { return c.reports }
 func (c *fakeChild) renewed()                  {}
 func (c *fakeChild) forward(sig os.Signal)     { c.note("%v", sig) }
 func (c *fakeChild) suspend()                  { c.note("suspend") }
@@ -91,14 +91,14 @@ func (c *fakeChild) kill() {
 func (c *fakeChild) foreign() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.strangers
+	return c.unkillable
 }
 
-// befriend ends the members that no signal ends.
-func (c *fakeChild) befriend() {
+// endUnkillable ends the members that no signal ends.
+func (c *fakeChild) endUnkillable() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.strangers = false
+	c.unkillable = false
 }
 
 // endSurvivors ends the members that otherwise end only by SIGKILL.
@@ -108,10 +108,10 @@ func (c *fakeChild) endSurvivors() {
 	c.survivors = false
 }
 
-func (c *fakeChild) gone() bool {
+func (c *fakeChild) groupEnded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.survivors && !c.strangers
+	return !c.survivors && !c.unkillable
 }
 
 func (c *fakeChild) exit(code int) {
@@ -119,7 +119,7 @@ func (c *fakeChild) exit(code int) {
 	c.exited = true
 	c.mu.Unlock()
 	select {
-	case c.happens <- childEvent{code: code}:
+	case c.reports <- childEvent{code: code}:
 	default:
 	}
 }
@@ -257,12 +257,12 @@ func TestSupervise(t *testing.T) {
 		{
 			name: "something that runs as another user is left after a signal: the lock is kept",
 			plan: func(s *stage) {
-				s.child.strangers = true
+				s.child.unkillable = true
 				after(time.Second, func() { s.signals <- syscall.SIGTERM })
 				after(2*time.Second, func() { s.child.exit(143) })
 				after(18*time.Second, func() { s.lease.renew(testTTL) })
 				after(35*time.Second, func() { s.lease.renew(testTTL) })
-				after(39950*time.Millisecond, s.child.befriend)
+				after(39950*time.Millisecond, s.child.endUnkillable)
 			},
 			want: outcome{code: 143}, ends: 40 * time.Second,
 			log:  []string{"1s terminated", "12s KILL"},
@@ -271,7 +271,7 @@ func TestSupervise(t *testing.T) {
 		{
 			name: "something that runs as another user is left in the background",
 			plan: func(s *stage) {
-				after(50*time.Millisecond, func() { s.child.mu.Lock(); s.child.strangers = true; s.child.mu.Unlock() })
+				after(50*time.Millisecond, func() { s.child.mu.Lock(); s.child.unkillable = true; s.child.mu.Unlock() })
 				after(2*time.Second, func() { s.child.exit(0) })
 			},
 			want: outcome{}, ends: 2 * time.Second,
@@ -280,8 +280,8 @@ func TestSupervise(t *testing.T) {
 		{
 			name: "something that runs as another user cannot be stopped when the lock is lost",
 			plan: func(s *stage) {
-				s.child.strangers = true
-				after(49950*time.Millisecond, s.child.befriend)
+				s.child.unkillable = true
+				after(49950*time.Millisecond, s.child.endUnkillable)
 			},
 			want: outcome{code: 137, lost: true}, ends: 50 * time.Second,
 			log:  []string{"19s TERM wake=true", "29s KILL"},
@@ -352,7 +352,7 @@ func TestSupervise(t *testing.T) {
 			name: "Ctrl-C at the terminal ends the command only",
 			plan: func(s *stage) {
 				s.child.survivors = true
-				after(time.Second, func() { s.child.happens <- childEvent{code: 130, signal: syscall.SIGINT} })
+				after(time.Second, func() { s.child.reports <- childEvent{code: 130, signal: syscall.SIGINT} })
 				after(2990*time.Millisecond, s.child.endSurvivors)
 			},
 			want: outcome{code: 130}, ends: 3 * time.Second,
@@ -362,7 +362,7 @@ func TestSupervise(t *testing.T) {
 			plan: func(s *stage) {
 				s.child.survivors = true
 				after(time.Second, func() { s.signals <- syscall.SIGUSR1 })
-				after(2*time.Second, func() { s.child.happens <- childEvent{code: 138, signal: syscall.SIGUSR1} })
+				after(2*time.Second, func() { s.child.reports <- childEvent{code: 138, signal: syscall.SIGUSR1} })
 				after(2990*time.Millisecond, s.child.endSurvivors)
 			},
 			want: outcome{code: 138}, ends: 3 * time.Second,
@@ -382,7 +382,7 @@ func TestSupervise(t *testing.T) {
 			name: "Ctrl-Z, then continued in time",
 			plan: func(s *stage) {
 				s.child.suspends = true
-				after(time.Second, func() { s.child.happens <- childEvent{stopped: syscall.SIGTSTP} })
+				after(time.Second, func() { s.child.reports <- childEvent{stopped: syscall.SIGTSTP} })
 				after(1100*time.Millisecond, func() { s.signals <- syscall.SIGCONT })
 				after(2*time.Second, func() { s.child.exit(0) })
 			},
@@ -393,7 +393,7 @@ func TestSupervise(t *testing.T) {
 			name: "Ctrl-Z without a shell that could continue",
 			plan: func(s *stage) {
 				s.child.suspends = true
-				after(time.Second, func() { s.child.happens <- childEvent{stopped: syscall.SIGTSTP} })
+				after(time.Second, func() { s.child.reports <- childEvent{stopped: syscall.SIGTSTP} })
 				after(2*time.Second, func() { s.child.exit(0) })
 			},
 			want: outcome{}, ends: 2 * time.Second,
@@ -404,7 +404,7 @@ func TestSupervise(t *testing.T) {
 			plan: func(s *stage) {
 				s.child.suspends = true
 				after(time.Second, func() {
-					s.child.happens <- childEvent{stopped: syscall.SIGTSTP}
+					s.child.reports <- childEvent{stopped: syscall.SIGTSTP}
 					synctest.Wait()
 					s.lease.mu.Lock() // simulates a jump of the clock while this process was stopped
 					s.lease.deadline = time.Now().Add(-time.Minute)

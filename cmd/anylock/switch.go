@@ -1,21 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 )
 
-func (a *app) switchCommand() *cobra.Command {
-	format := newChoice("text", "json")
-	var from, fromFile, to, toFile text
-	var within time.Duration
-	var pass uint64
-	cmd := &cobra.Command{
-		Use:   "switch --from URL --to URL",
-		Short: "Plan a move to another store, never with two owners",
-		Long: `switch prints the steps that move running processes from one store to another:
+// switchHelp is the long help text of switch.
+const switchHelp = `switch prints the steps that move running processes from one store to another:
 what to deploy, in which order, and which promises of the old store the new one
 does not keep. It acquires and releases locks on a key of its own: at the --from
 store, to measure how that store's numbers grow, and at both, to find two URLs
@@ -29,67 +23,94 @@ plan printed. When it exits, processes may begin to use the new store alone.
 
 Exit codes: 0 the plan was printed, or the cut is passed; 64 wrong usage, or no
 switch between these stores is safe; 69 a store cannot be reached; 74 the plan
-cannot be written.`,
+cannot be written.`
+
+// A switchRun is one call of switch.
+type switchRun struct {
+	app                        *app
+	from, fromFile, to, toFile text
+	within                     time.Duration
+	cut                        uint64 // of --pass
+	format                     *choice
+}
+
+func (a *app) switchCommand() *cobra.Command {
+	s := &switchRun{app: a, format: newChoice("text", "json")}
+	cmd := &cobra.Command{
+		Use:   "switch --from URL --to URL",
+		Short: "Plan a move to another store, never with two owners",
+		Long:  switchHelp,
 		Example: `  anylock switch --from redis://cache-1 --to etcd://etcd-1
   anylock switch --from redis://cache-1 --to etcd://etcd-1 --within 2h
   anylock switch --from redis://cache-1 --pass 1790000000000000`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			passes := cmd.Flags().Changed("pass")
+			changed := cmd.Flags().Changed
+			passes := changed("pass")
 			switch {
 			case a.backend.isSet || a.backendFile.isSet:
 				return usagef("switch takes --from and --to, not --backend")
-			case passes && (to.isSet || toFile.isSet || cmd.Flags().Changed("within") || cmd.Flags().Changed("format")):
+			case passes && (s.to.isSet || s.toFile.isSet || changed("within") || changed("format")):
 				return usagef("--pass takes only --from or --from-file")
-			case within <= 0:
-				return usagef("--within %v is not positive", within)
+			case s.within <= 0:
+				return usagef("--within %v is not positive", s.within)
 			}
-			old, err := a.openSwitched(cmd.Context(), "--from", from, fromFile)
+			old, err := a.openSwitched(cmd.Context(), "--from", s.from, s.fromFile)
 			if err != nil {
 				return err
 			}
 			defer old.close()
 			if passes {
-				n, err := old.pass(cmd.Context(), pass, func(n uint64) { a.sayVerbose("number %d, cut %d", n, pass) })
-				if err != nil {
-					return storeError(err)
-				}
-				_, err = fmt.Fprintf(a.stdout, "passed: the store's number is %d, the cut %d\n", n, pass)
-				return err
+				return s.pass(cmd.Context(), old)
 			}
-			next, err := a.openSwitched(cmd.Context(), "--to", to, toFile)
-			if err != nil {
-				return err
-			}
-			defer next.close()
-			if err := unsafeSwitch(old, next); err != nil {
-				return usagef("no switch between these stores is safe: %w", err)
-			}
-			same, err := sameStore(cmd.Context(), old, next)
-			if err != nil {
-				return storeError(err)
-			}
-			if same {
-				return usagef("no switch between these stores is safe: both are the same store")
-			}
-			p, err := planSwitch(cmd.Context(), old, next, within)
-			if err != nil {
-				return storeError(err)
-			}
-			if format.is("json") {
-				return writeJSON(a.stdout, p)
-			}
-			_, err = fmt.Fprint(a.stdout, p.text())
-			return err
+			return s.plan(cmd.Context(), old)
 		},
 	}
 	flags := cmd.Flags()
-	flags.Var(&from, "from", "the `URL` of the store that is used now")
-	flags.Var(&fromFile, "from-file", "read that URL from the first line of `FILE`")
-	flags.Var(&to, "to", "the `URL` of the store to move to")
-	flags.Var(&toFile, "to-file", "read that URL from the first line of `FILE`")
-	flags.DurationVar(&within, "within", 24*time.Hour, "the longest time until every process uses both stores")
-	flags.Uint64Var(&pass, "pass", 0, "advance the numbers of --from to `N`")
-	flags.Var(format, "format", format.usage())
+	flags.Var(&s.from, "from", "the `URL` of the store that is used now")
+	flags.Var(&s.fromFile, "from-file", "read that URL from the first line of `FILE`")
+	flags.Var(&s.to, "to", "the `URL` of the store to move to")
+	flags.Var(&s.toFile, "to-file", "read that URL from the first line of `FILE`")
+	flags.DurationVar(&s.within, "within", 24*time.Hour, "the longest time until every process uses both stores")
+	flags.Uint64Var(&s.cut, "pass", 0, "advance the numbers of --from to `N`")
+	flags.Var(s.format, "format", s.format.usage())
 	return cmd
+}
+
+// pass advances the numbers of the old store to the cut.
+func (s *switchRun) pass(ctx context.Context, old *switchStore) error {
+	n, err := old.pass(ctx, s.cut, func(n uint64) { s.app.sayVerbose("number %d, cut %d", n, s.cut) })
+	if err != nil {
+		return storeError(err)
+	}
+	_, err = fmt.Fprintf(s.app.stdout, "passed: the store's number is %d, the cut %d\n", n, s.cut)
+	return err
+}
+
+// plan prints the steps from the old store to the next.
+func (s *switchRun) plan(ctx context.Context, old *switchStore) error {
+	next, err := s.app.openSwitched(ctx, "--to", s.to, s.toFile)
+	if err != nil {
+		return err
+	}
+	defer next.close()
+	if err := unsafeSwitch(old, next); err != nil {
+		return usagef("no switch between these stores is safe: %w", err)
+	}
+	same, err := sameStore(ctx, old, next)
+	if err != nil {
+		return storeError(err)
+	}
+	if same {
+		return usagef("no switch between these stores is safe: both are the same store")
+	}
+	p, err := planSwitch(ctx, old, next, s.within)
+	if err != nil {
+		return storeError(err)
+	}
+	if s.format.is("json") {
+		return writeJSON(s.app.stdout, p)
+	}
+	_, err = fmt.Fprint(s.app.stdout, p.text())
+	return err
 }

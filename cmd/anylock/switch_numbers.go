@@ -92,9 +92,9 @@ func (s *switchStore) findCut(ctx context.Context, within time.Duration) (*cut, 
 	if err != nil {
 		return nil, err
 	}
-	last, asked, answered := first, time.Time{}, time.Time{}
+	last, sent, answered := first, time.Time{}, time.Time{}
 	for range probes {
-		asked = time.Now()
+		sent = time.Now()
 		if last, err = s.number(ctx); err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func (s *switchStore) findCut(ctx context.Context, within time.Duration) (*cut, 
 		return nil, err
 	}
 	// If the numbers follow a clock, they have grown by a time between the shortest and the longest that can have passed.
-	shortest, longest := uint64(begun.Sub(answered).Microseconds()), uint64(time.Since(asked).Microseconds())
+	shortest, longest := uint64(begun.Sub(answered).Microseconds()), uint64(time.Since(sent).Microseconds())
 	if grown := now - last; grown > shortest*9/10 && grown < longest*11/10+step {
 		return &cut{number: now + uint64(within.Microseconds()), limit: "within " + within.String(),
 			found: fmt.Sprintf("the number %d of a probe now; they follow a clock in microseconds, so it is reached in %v", now,
@@ -127,8 +127,8 @@ func (s *switchStore) findCut(ctx context.Context, within time.Duration) (*cut, 
 }
 
 // pass draws numbers until they have reached n. It then waits until processes may use the next store alone, and returns
-// the last number. It calls tell with each number below n.
-func (s *switchStore) pass(ctx context.Context, n uint64, tell func(number uint64)) (uint64, error) {
+// the last number. It calls report with each number below n.
+func (s *switchStore) pass(ctx context.Context, n uint64, report func(number uint64)) (uint64, error) {
 	for {
 		now, err := s.number(ctx)
 		switch {
@@ -137,7 +137,7 @@ func (s *switchStore) pass(ctx context.Context, n uint64, tell func(number uint6
 		case now >= n:
 			return now, kit.Sleep(ctx, pair.SwitchDelay)
 		}
-		tell(now)
+		report(now)
 		const clock = 1_000_000 // if n is further away than this, pause between numbers
 		if n-now > clock {
 			if err := kit.Sleep(ctx, 10*time.Millisecond); err != nil {

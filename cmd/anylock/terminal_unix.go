@@ -13,11 +13,11 @@ import (
 // A terminal is the controlling terminal of this process. Only one process group, the foreground group, may read from
 // the terminal and gets the signals of the keyboard. A nil terminal means that there is none; its methods do nothing.
 type terminal struct {
-	file   *os.File
-	opened bool // by us
-	own    int  // our process group
-	eager  bool // hand it to the command at once, not only when the command needs it
-	given  bool // handed to the command
+	file       *os.File
+	opened     bool // by us
+	own        int  // our process group
+	eager      bool // hand it to the command at once, not only when the command needs it
+	handedOver bool // the command has had the terminal
 }
 
 // openTerminal finds the controlling terminal. If both our input and output are the terminal, the command gets the
@@ -51,7 +51,8 @@ func (t *terminal) foregroundIs(group int) bool {
 	return ok && g == group
 }
 
-func (t *terminal) give(group int) {
+// setForeground makes group the foreground group.
+func (t *terminal) setForeground(group int) {
 	unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) //nolint:errcheck // fails only if the tty is gone
 }
 
@@ -64,15 +65,16 @@ func (t *terminal) handOver(group int) {
 	// This lets us take the terminal back, and write to a terminal that is set to stop background writers.
 	signal.Ignore(unix.SIGTTOU)
 	if t.eager && t.foregroundIs(t.own) {
-		t.given = true
-		t.give(group)
+		t.handedOver = true
+		t.setForeground(group)
 		unix.Kill(-group, unix.SIGCONT) // the command may have been stopped for lack of it already
 	}
 }
 
-func (t *terminal) takeBack(group int) {
+// reclaim makes our group the foreground group, if group is.
+func (t *terminal) reclaim(group int) {
 	if t.foregroundIs(group) {
-		t.give(t.own)
+		t.setForeground(t.own)
 	}
 }
 
@@ -83,17 +85,17 @@ func (t *terminal) close() {
 }
 
 func (c *process) stopped(sig os.Signal) (suspend bool) {
-	asked := c.stopAsked
-	c.stopAsked = false
+	forwarded := c.stopForwarded
+	c.stopForwarded = false
 	switch {
 	case c.tty == nil:
 		return false // no shell waits for its terminal: keep the lock until somebody continues the command
-	case !asked && (sig == unix.SIGTTIN || sig == unix.SIGTTOU):
+	case !forwarded && (sig == unix.SIGTTIN || sig == unix.SIGTTOU):
 		// Do not continue the command if a Ctrl-Z has stopped our job meanwhile, because that would undo the Ctrl-Z.
 		if !c.tty.foregroundIs(c.tty.own) && !c.tty.foregroundIs(c.pid) {
 			return true // we are in the background too
 		}
-		c.tty.given = true
+		c.tty.handedOver = true
 		c.resume()
 		return false
 	case c.tty.foregroundIs(c.pid):
@@ -101,22 +103,22 @@ func (c *process) stopped(sig os.Signal) (suspend bool) {
 	}
 	// If no SIGTSTP was forwarded, somebody has stopped the command alone. Then this process keeps running, and keeps the
 	// lock.
-	return asked
+	return forwarded
 }
 
 // suspend stops the whole job, as the terminal would have done. It sends SIGSTOP, because package os/signal cannot
 // restore the default action of SIGTSTP once that was caught. In the session leader's own group it does not stop us,
 // because no shell could continue us. That is so in a container that was started with anylock.
 func (c *process) suspend() {
-	c.tty.takeBack(c.pid)
+	c.tty.reclaim(c.pid)
 	if session, err := unix.Getsid(0); err == nil && session != unix.Getpgrp() {
 		unix.Kill(0, unix.SIGSTOP)
 	}
 }
 
 func (c *process) resume() {
-	if t := c.tty; t != nil && t.given && t.foregroundIs(t.own) {
-		t.give(c.pid)
+	if t := c.tty; t != nil && t.handedOver && t.foregroundIs(t.own) {
+		t.setForeground(c.pid)
 	}
 	c.signal(unix.SIGCONT)
 }

@@ -68,7 +68,7 @@ func (r *runner) checkTerms() error {
 // options returns the options of the Locker.
 func (r *runner) options() ([]lock.Option, error) {
 	opts := []lock.Option{
-		lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)),
+		lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.logHandler)),
 		lock.Require(lock.Need{Reach: lock.ReachHost, Shared: r.shared}),
 	}
 	if r.minHold.d > 0 {

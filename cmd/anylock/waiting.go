@@ -23,13 +23,13 @@ type waitable interface {
 // it reports the holder after waitNotice, if standard error is a terminal or with --verbose. stop ends the reports.
 func (r *runner) reportWaiting(ctx context.Context, locks waitable) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	var telling sync.WaitGroup
-	telling.Go(func() {
-		said := false
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		reported := false
 		for pause := time.Duration(0); kit.Sleep(ctx, pause) == nil; pause = waitNotice {
 			switch err := locks.NotReady(); {
-			case err != nil && !said:
-				said = true
+			case err != nil && !reported:
+				reported = true
 				r.say("waiting: %v", storeError(err))
 			case err == nil && pause > 0:
 				if r.app.verbose || widthOf(r.app.stderr) > 0 {
@@ -41,7 +41,7 @@ func (r *runner) reportWaiting(ctx context.Context, locks waitable) (stop func()
 	})
 	return func() {
 		cancel()
-		telling.Wait()
+		reporting.Wait()
 	}
 }
 
