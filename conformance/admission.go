@@ -212,5 +212,5 @@ func (s *suite) stopReason() error {
 	if s.unusable != nil {
 		return s.unusable
 	}
-	return s.budget.over()
+	return s.budget.endReason()
 }

@@ -17,8 +17,9 @@ var agedChecks = []Check{
 			"waiter still waits, in its place, and learns of a release; a lease of a longer TTL is held, and so is one that " +
 			"is renewed; the tokens of a key that was free for as long still increase; a client that made no request for as " +
 			"long has its lease, and is served",
-		lasts: agedMost + soon,
-		run:   agedThingsStand,
+		lasts:         agedFor + soon,
+		lastsInBubble: agedMost + soon,
+		run:           agedThingsStand,
 	},
 }
 
@@ -41,7 +42,9 @@ func (t *trial) ages() []time.Duration {
 }
 
 // agedEnd returns the shortest TTL of a lease that is still live when somebody has waited for it for age.
-func (t *trial) agedEnd(age time.Duration) time.Duration { return backend.Margin(t.long()) + age + t.handOff() }
+func (t *trial) agedEnd(age time.Duration) time.Duration {
+	return backend.Margin(t.long()) + age + t.handOff()
+}
 
 // An agedPart is a part of agedThingsStand. Each client has up to room leases, waits or attempts of it at once.
 type agedPart struct {

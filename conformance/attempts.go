@@ -24,7 +24,7 @@ func (s *suite) attempt(c Check) outcome {
 			return end
 		}
 		lates = append(lates, end)
-		if n >= mostStretch || s.budget.over() != nil {
+		if n >= mostStretch || s.budget.endReason() != nil {
 			return verdictOf(lates, stretch)
 		}
 		s.recovers(n)

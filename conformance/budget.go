@@ -73,8 +73,8 @@ func (b *budget) endLocked(format string, args ...any) {
 	}
 }
 
-// over returns why the remaining checks are skipped, or nil.
-func (b *budget) over() error {
+// endReason returns why the remaining checks are skipped, or nil.
+func (b *budget) endReason() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.why

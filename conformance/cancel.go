@@ -43,7 +43,7 @@ var cancelChecks = []Check{
 		Name: "CancelledAfterGrant",
 		Rule: "Backend.Acquire: the context ends the wait, not the lease, and its deadline is not that of the lease; the " +
 			"context of a renewal or Resume ends nothing later",
-		run:  cancelledAfterGrant,
+		run: cancelledAfterGrant,
 	},
 	{
 		Name: "CancelledReleaseReleases",

@@ -21,7 +21,7 @@ var closeChecks = []Check{
 		Name: "CloseEndsLeases",
 		Rule: "Backend.Close loses the client's leases to their holders at once; their keys are free, or granted to who " +
 			"waits, when the TTL runs out; until then others can list and break the leases",
-		run:  closeEndsLeases,
+		run: closeEndsLeases,
 	},
 	{
 		Name: "CloseRefusesLaterCalls",

@@ -163,9 +163,10 @@ type Check struct {
 
 	// alone marks a check that makes faults. No other check runs at the same time.
 	alone bool
-	// lasts is how long the check waits in any case. Its time limit is longer by that.
-	lasts time.Duration
-	run   func(t *trial)
+	// lasts is how long the check waits in any case, and lastsInBubble is the same in fake time. The check's time limit is
+	// longer by that.
+	lasts, lastsInBubble time.Duration
+	run                  func(t *trial)
 }
 
 // Path returns the group and the name of the check, as in "ownership/StaleReleaseSparesNewHolder".

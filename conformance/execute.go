@@ -295,7 +295,7 @@ func (s *suite) execute(c Check) (r Result) {
 		}
 		s.budget.add(cost, end.hung)
 	}
-	if r.Status == Fail && (!wrong || s.budget.over() == nil) {
+	if r.Status == Fail && (!wrong || s.budget.endReason() == nil) {
 		s.checkUsable()
 	}
 	return r

@@ -32,8 +32,8 @@ func frozenHolderLosesKey(t *trial) {
 	for range 2 {
 		t.isLost(<-stale, "first request of a thawed holder")
 	}
-	waited.isOver("thawed holder")
-	tried.isOver("thawed holder")
+	waited.mustBeLost("thawed holder")
+	tried.mustBeLost("thawed holder")
 	for _, g := range []*grant{first, second} {
 		t.describes(g, t.long())
 		t.heldBy(g)
@@ -87,7 +87,7 @@ func thawedRenewals(t *trial) (believed int) {
 				succeeded.Add(1)
 			}
 		}
-		r.isOver("thawed process that had begun to renew")
+		r.mustBeLost("thawed process that had begun to renew")
 		t.describes(next, t.long())
 		t.heldBy(next)
 		t.release(next)
@@ -121,7 +121,7 @@ func frozenInsideAcquire(t *trial) {
 			if !before && r.answer.Left > 0 {
 				inHand.Add(1)
 			}
-			r.isOver("thawed process that had begun an attempt")
+			r.mustBeLost("thawed process that had begun an attempt")
 		}
 		t.describes(next, t.long())
 		t.heldBy(next)

@@ -234,14 +234,14 @@ func (t *trial) refused(b backend.Backend, g *grant) { t.refusedAs(b, g, false) 
 
 // refusedAs is refused for a shared or an exclusive request.
 func (t *trial) refusedAs(b backend.Backend, g *grant, shared bool) {
-	if !t.refusedOrOver(b, g, shared) {
+	if !t.refusedOrExpired(b, g, shared) {
 		t.lateFor(ttlRule, false, "the holder's lease ended before a second owner was refused")
 	}
 }
 
-// refusedOrOver requests the key of g, and reports whether the store refused. It fails if the store granted the key
+// refusedOrExpired requests the key of g, and reports whether the store refused. It fails if the store granted the key
 // before g had ended.
-func (t *trial) refusedOrOver(b backend.Backend, g *grant, shared bool) bool {
+func (t *trial) refusedOrExpired(b backend.Backend, g *grant, shared bool) bool {
 	begun := time.Now()
 	r := backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: g.ttl, Shared: shared}
 	other, err := t.request(t.ctx, b, r)

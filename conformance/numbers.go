@@ -152,7 +152,7 @@ func (t *trial) keptToTheEnd() {
 		for left := time.Until(g.Deadline()); left >= ttl/20; left = time.Until(g.Deadline()) {
 			time.Sleep(left - ttl/25) // the deadline may move on meanwhile
 		}
-		if t.refusedOrOver(t.b, g, false) {
+		if t.refusedOrExpired(t.b, g, false) {
 			asked.Add(1)
 		}
 	})

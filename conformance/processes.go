@@ -231,9 +231,9 @@ func (r *remote) release() {
 	}
 }
 
-// isOver fails unless the process reports that the lease of r is lost, and every request for the lease fails with
+// mustBeLost fails unless the process reports that the lease of r is lost, and every request for the lease fails with
 // ErrLost.
-func (r *remote) isOver(when string) {
+func (r *remote) mustBeLost(when string) {
 	const prompt = 500 * time.Millisecond
 	var lost bool
 	var err error

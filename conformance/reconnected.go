@@ -168,13 +168,16 @@ func reconnectedHolderIsNotified(t *trial) {
 	}
 }
 
-// removedAfterCut removes leases whose holders' connections broke, before or after the removal.
-func (t *trial) removedAfterCut(remove func(g *grant) error) {
+// A removal is a lease that is removed while, or after, the connection of its client breaks. cut breaks the connection
+// and calls removed, which removes the lease.
+type removal struct {
+	of  string
+	cut func(c backend.Backend, link Link, removed func(*grant))
+}
+
+// removals returns the removals of removedAfterCut.
+func (t *trial) removals() []removal {
 	const absent = time.Second
-	type removal struct {
-		of  string
-		cut func(c backend.Backend, link Link, removed func(*grant))
-	}
 	cases := []removal{
 		{"removed after its client had reconnected", func(c backend.Backend, link Link, removed func(*grant)) {
 			g := t.acquire(c, t.newKey(), t.long())
@@ -253,6 +256,12 @@ func (t *trial) removedAfterCut(remove func(g *grant) error) {
 				t.usable(c)
 			}})
 	}
+	return cases
+}
+
+// removedAfterCut removes leases whose holders' connections broke, before or after the removal.
+func (t *trial) removedAfterCut(remove func(g *grant) error) {
+	cases := t.removals()
 	t.inChunks(len(cases), 3, func(i int) {
 		c, link := t.linked()
 		t.usable(c)

@@ -123,7 +123,7 @@ func (t *trial) readersKeepOut(readers []*grant, when string) {
 // holdersAre fails unless Inspect returns readers as the holders of their key.
 func (t *trial) holdersAre(readers []*grant, when string) {
 	h := t.inspect(readers[0].key)
-	if h.Shared != len(readers) && anyOver(readers) {
+	if h.Shared != len(readers) && anyExpired(readers) {
 		t.lateFor(ttlRule, false, "%s: a reader's lease ended before it was counted", when)
 	}
 	if h.Shared != len(readers) {
@@ -132,8 +132,8 @@ func (t *trial) holdersAre(readers []*grant, when string) {
 	t.namesReader(h, readers, when)
 }
 
-// anyOver reports whether the deadline of one of grants has passed.
-func anyOver(grants []*grant) bool {
+// anyExpired reports whether the deadline of one of grants has passed.
+func anyExpired(grants []*grant) bool {
 	return slices.ContainsFunc(grants, func(g *grant) bool { return !g.live(time.Now()) })
 }
 

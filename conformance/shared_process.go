@@ -104,7 +104,7 @@ func frozenReaderLosesAlone(t *trial) {
 		t.isLost(<-stale, "first request of a thawed reader")
 	}
 	for _, r := range frozen {
-		r.isOver("thawed reader")
+		r.mustBeLost("thawed reader")
 	}
 	t.readRefused(writer)
 	t.describes(writer, t.long())

@@ -121,7 +121,7 @@ func (t *trial) refusalNames(b backend.Backend, shared bool, holders []*grant) {
 	if !holders[0].shared {
 		want = 0
 	}
-	if held.Holder.Shared != want && anyOver(holders) {
+	if held.Holder.Shared != want && anyExpired(holders) {
 		t.lateFor(ttlRule, false, "a reader's lease ended before a refusal counted it")
 	}
 	if held.Holder.Shared != want {

@@ -32,7 +32,7 @@ type trial struct {
 	group     string          // of the check
 	shortMode bool            // as in Options.Short
 	alone     bool            // as in Check: it makes faults
-	over      <-chan struct{} // closed when the suite ends early, see budget
+	aborted   <-chan struct{} // closed when the suite ends early, see budget
 
 	firstFailure, firstDouble string // as in suite
 
@@ -57,8 +57,12 @@ type trial struct {
 }
 
 func newTrial(s *suite, c Check, stretch int) *trial {
-	t := &trial{h: s.h, g: s.g, timeout: s.limit(stretch) + c.lasts, stretch: stretch, large: s.large, run: c.run,
-		name: c.Name, rule: c.Rule, group: c.Group, shortMode: s.short, alone: c.alone, over: s.budget.spent,
+	lasts := c.lasts
+	if bubbleName() != "" {
+		lasts = c.lastsInBubble
+	}
+	t := &trial{h: s.h, g: s.g, timeout: s.limit(stretch) + lasts, stretch: stretch, large: s.large, run: c.run,
+		name: c.Name, rule: c.Rule, group: c.Group, shortMode: s.short, alone: c.alone, aborted: s.budget.spent,
 		firstFailure: s.firstFailure, firstDouble: s.firstDouble,
 		status: Pass, keyOf: make(map[string]string)}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
@@ -99,7 +103,7 @@ func (t *trial) perform() outcome {
 	if t.inLimit(done) {
 		return t.outcome()
 	}
-	interrupted := t.isOver() && !t.ended()
+	interrupted := t.isAborted() && !t.ended()
 	switch {
 	case interrupted:
 		t.skip("not done when the suite ended early")
@@ -124,7 +128,7 @@ func (t *trial) inLimit(done <-chan struct{}) bool {
 		if t.within(min(left, part), done) {
 			return true
 		}
-		if t.isOver() || t.hasFailed() {
+		if t.isAborted() || t.hasFailed() {
 			left = min(left, t.grace())
 		}
 	}
@@ -134,7 +138,7 @@ func (t *trial) inLimit(done <-chan struct{}) bool {
 // grace returns how long a check may still run after its result is known.
 func (t *trial) grace() time.Duration {
 	grace := 2 * soon
-	if t.isOver() {
+	if t.isAborted() {
 		grace = soon
 	}
 	if t.alone { // servers that the check has stopped must be started again
@@ -143,10 +147,10 @@ func (t *trial) grace() time.Duration {
 	return grace
 }
 
-// isOver reports whether the suite has ended early.
-func (t *trial) isOver() bool {
+// isAborted reports whether the suite has ended early.
+func (t *trial) isAborted() bool {
 	select {
-	case <-t.over:
+	case <-t.aborted:
 		return true
 	default:
 		return false

@@ -19,7 +19,7 @@ var waitingChecks = []Check{
 		Name: "WaiterGetsExpiredKey",
 		Rule: "rules 3 and 9: a waiter gets the key of a dead holder after its TTL and Guarantees.MaxLate, and not before, " +
 			"whatever the bytes and length of the key",
-		run:  waiterGetsExpiredKey,
+		run: waiterGetsExpiredKey,
 	},
 	{
 		Name:  "PushIsPrompt",

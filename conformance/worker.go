@@ -54,7 +54,7 @@ type worked struct {
 func (w *worker) run(until time.Time) {
 	const most = 60 // number of steps: porcupine must check them all
 	w.until = until
-	for n := 0; n < most && time.Now().Before(until) && !w.over(); n++ {
+	for n := 0; n < most && time.Now().Before(until) && !w.isDone(); n++ {
 		w.step()
 		w.pause(w.h.t.short() / 12)
 	}
@@ -64,8 +64,8 @@ func (w *worker) failf(format string, args ...any) {
 	w.h.failf("worker %d: "+format, append([]any{w.id}, args...)...)
 }
 
-// over reports whether the worker has nothing left to do.
-func (w *worker) over() bool {
+// isDone reports whether the worker has nothing left to do.
+func (w *worker) isDone() bool {
 	select {
 	case <-w.processKilled:
 		return true
@@ -147,7 +147,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	held := errors.Is(err, backend.ErrHeld)
 	refused := held && !r.Wait
 	switch {
-	case w.over():
+	case w.isDone():
 	case held && r.Wait && !kit.Ended(ctx):
 		w.failf("an Acquire that waits: %v", err)
 	case refused || w.faulty:
@@ -201,7 +201,7 @@ func (w *worker) release(l worked) {
 		}
 	})
 	switch {
-	case err == nil || w.faulty || w.over():
+	case err == nil || w.faulty || w.isDone():
 	case !errors.Is(err, backend.ErrLost):
 		w.h.t.lateOnTimeout(err, w.h.begun.Add(called))
 		w.failf("Release: %v", err)
@@ -223,7 +223,7 @@ func (w *worker) renew(l worked) bool {
 		l.renewals = append(l.renewals, renewalRecord{called, w.h.now(), ttl, err == nil})
 		l.deadline = w.h.at(l.Deadline())
 	})
-	if err != nil && !w.faulty && !errors.Is(err, backend.ErrLost) && !w.over() {
+	if err != nil && !w.faulty && !errors.Is(err, backend.ErrLost) && !w.isDone() {
 		w.h.t.lateOnTimeout(err, w.h.begun.Add(called))
 		w.failf("Renew: %v", err)
 	}
