@@ -166,7 +166,8 @@ func (t *trial) keptBeyondClose(g *grant) {
 	r := backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.long()}
 	_, err := t.request(t.ctx, t.b, r)
 	t.lateOnTimeout(err, begun)
-	switch end := backend.Deadline(g.before, t.kept(g.ttl)); {
+	end := backend.Deadline(g.before, t.kept(g.ttl))
+	switch {
 	case errors.Is(err, backend.ErrHeld):
 	case err != nil:
 		t.breaksText(refuseRule, "Acquire of a key whose holder's client was closed: %v, want ErrHeld", err)
@@ -175,11 +176,17 @@ func (t *trial) keptBeyondClose(g *grant) {
 	default:
 		t.fatalf("Close has freed a key %v before the TTL ran out, while its holder may still be at work", time.Until(end))
 	}
-	if lister, ok := t.b.(backend.Lister); ok && !t.list(lister, g.key)[g.key] {
+	if lister, ok := t.b.(backend.Lister); ok && !t.list(lister, g.key)[g.key] && time.Now().Before(end) {
 		t.breaksText(inspectRule, "List does not return a key that is held, whose holder's client was closed")
 	}
 	if breaker, ok := t.b.(backend.Breaker); ok {
-		t.mustBreak(breaker, g)
+		err := t.breaksLease(breaker, g)
+		switch {
+		case errors.Is(err, backend.ErrLost) && !time.Now().Before(end):
+			t.tooLate("a lease ended before it was broken")
+		case err != nil:
+			t.fatalf("Break of a lease whose client was closed: %v", err)
+		}
 		t.becomesFree(t.b, g.key, t.handOff(), "after Break of a lease whose client was closed")
 	}
 }

@@ -103,6 +103,20 @@ func (l *line) joinWith(ctx context.Context, b backend.Backend, ttl time.Duratio
 	return w
 }
 
+// grantedOf returns the lease of waiter i, once the line has recorded its turn.
+func (l *line) grantedOf(i int, d time.Duration) *grant {
+	w := l.waits[i]
+	g := w.granted(l.t, d, "after release")
+	if !l.t.poll(soon, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return slices.Contains(l.turns, w.owner)
+	}) {
+		l.t.tooLate("a waiter's turn was not noted within %v", soon)
+	}
+	return g
+}
+
 func (l *line) waiting() int {
 	n := 0
 	for _, w := range l.waits {

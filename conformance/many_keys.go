@@ -81,6 +81,7 @@ func (m *manyWaiter) connections() int {
 
 // getsAtOnce waits for all keys, and releases them at once. It returns how long the client then takes to get them all.
 func (m *manyWaiter) getsAtOnce(keys []string) (took time.Duration) {
+	m.renew(m.own, m.long()) // a store with a short MaxTTL may need most of the TTL for so many waiters
 	held, waits := make([]*grant, len(keys)), make([]*waiting, len(keys))
 	m.inTurns(len(keys), func(i int) {
 		held[i] = m.acquire(m.a, keys[i], m.long())
@@ -107,12 +108,14 @@ func (m *manyWaiter) getsAtOnce(keys []string) (took time.Duration) {
 
 // isServed makes a request of the client, which waits for n keys meanwhile.
 func (m *manyWaiter) isServed(what string, n int, request func() error) {
-	begun := time.Now()
+	deadline, begun := m.own.Deadline(), time.Now()
 	call := m.call(request)
 	if !m.within(soon, call.done) {
 		m.notInTime(m.rule, "%s by a client that waits for %d keys has not returned within %v", what, n, soon)
 	}
-	if m.lateOnTimeout(call.err, begun); call.err != nil {
+	m.lateOnTimeout(call.err, begun)
+	m.lostInTime(call.err, deadline, begun, m.long())
+	if call.err != nil {
 		m.fatalf("%s by a client that waits for %d keys: %v", what, n, call.err)
 	}
 }

@@ -182,7 +182,7 @@ func (t *trial) shownInModes() map[bool]backend.Holder {
 		if shared && !t.g.Shared {
 			continue
 		}
-		g := origin{shared: shared}.lease(t, t.a, t.b, t.long(), t.long())
+		g := origin{shared: shared}.lease(t, t.b, t.a, t.long(), t.long()) // another client looks at it
 		shown[shared] = t.inspect(g.key)
 		t.release(g)
 	}

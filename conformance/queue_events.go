@@ -145,10 +145,10 @@ var queueEvents = []queueEvent{
 	{holds: true, what: "waiters 1 and 5 gave up while waiter 0 had its turn", do: func(t *trial, g *grant, l *line) bool {
 		t.release(g)
 		if !t.g.FIFO { // the other waiters may be granted the key first
-			t.release(l.waits[0].granted(t, queued*t.handOff(), "after release"))
+			t.release(l.grantedOf(0, queued*t.handOff()))
 			return true
 		}
-		first := l.waits[0].granted(t, t.handOff(), "after release")
+		first := l.grantedOf(0, t.handOff())
 		for _, i := range []int{1, queued - 1} {
 			l.waits[i].cancelAndFail(t)
 			t.queueAtMostOf(l.key, l.waiting())

@@ -114,11 +114,11 @@ func renewAfterExpiry(t *trial) {
 // renewsLost renews leases as soon as Lost is closed: the store keeps the key for a little longer.
 func (t *trial) renewsLost() {
 	t.eachRenewal(1, func(_ int, way renewal) {
-		g := t.acquire(t.a, t.newKey(), 4*t.short())
+		g := t.acquire(t.a, t.newKey(), t.g.Round(max(t.short(), time.Second*time.Duration(t.stretch))))
 		if !t.within(t.g.Round(g.ttl)+soon, g.Lost()) {
 			t.breaks(6, "Lost is not closed %v after the deadline", time.Since(g.Deadline()))
 		}
-		t.isLost(way.renew(t.ctx, g, t.long()), way.what+" when Lost is closed")
+		t.wantLost(way.what+" when Lost is closed", func() error { return way.renew(t.ctx, g, t.long()) })
 		if g.Deadline().After(time.Now()) {
 			t.fatalf("%s when Lost is closed has moved the deadline into the future", way.what)
 		}

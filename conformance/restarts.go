@@ -53,7 +53,7 @@ func (t *trial) oddest(most int) []string {
 func restartKeepsOddKeys(t *trial) {
 	keys := t.oddest(t.h.Many - 1)
 	exclusive := len(keys)
-	if t.g.Shared && t.h.Many > 4*exclusive { // as many keys again, for readers
+	if t.g.Shared && t.h.Many >= exclusive+2*turns { // as many keys again, for readers
 		for _, key := range keys[:exclusive] {
 			keys = append(keys, "R"+key[1:])
 		}

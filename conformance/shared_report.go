@@ -170,11 +170,17 @@ func listReturnsSharedKeysOnce(t *trial) {
 func (t *trial) listsCrowd(lister backend.Lister) {
 	const most, each = 100, 3
 	n, prefix := max(1, min(most, (t.h.Many-each)*2/each)), t.newKey()+"/"
-	readers := make([]*grant, n*each)
+	readers, end := make([]*grant, n*each), time.Now().Add(min(batchBudget, t.long()/4))
 	t.inTurns(len(readers), func(i int) {
-		readers[i] = t.read(t.client(i), fmt.Sprintf("%s%05d", prefix, i/each), t.long())
+		if i < turns || time.Now().Before(end) {
+			readers[i] = t.read(t.client(i), fmt.Sprintf("%s%05d", prefix, i/each), t.long())
+		}
 	})
+	readers = slices.DeleteFunc(readers, func(g *grant) bool { return g == nil })
 	if missing := misses(t.list(lister, prefix), readers); missing != "" {
+		if anyExpired(readers) {
+			t.tooLate("a reader's lease ended before it was listed")
+		}
 		t.fatalf("List of keys with %d readers each %s", each, missing)
 	}
 	t.inTurns(len(readers), func(i int) { t.release(readers[i]) })

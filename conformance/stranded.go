@@ -24,7 +24,10 @@ var strandedChecks = []Check{
 			"has ended and its client has connected again, revives nothing and does not touch the next holder; an attempt " +
 			"that was sent again neither takes the key again nor shortens its lease",
 		Needs: []Need{needsLinked},
-		run:   strandedRequestChangesNothing,
+		// If a client cannot have leases for more, the attempts are made one after the other.
+		lasts:         4 * recovery,
+		lastsInBubble: 4 * recovery,
+		run:           strandedRequestChangesNothing,
 	},
 }
 

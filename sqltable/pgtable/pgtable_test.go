@@ -47,7 +47,7 @@ var together = servers.Shared{Start: func(t testing.TB) *servers.Server {
 func TestLockedRow(t *testing.T) {
 	t.Parallel()
 	s := together.Get(t)
-	url := tableURL(s) + "&lock_table=locked_row&timeout=1s"
+	url := tableURL(s) + "&lock_table=locked_row&timeout=2s"
 	a, b := opened(t, url), opened(t, url)
 	const n, ttl = 20, 3 * time.Second
 	list := storetest.HoldMany(t, a, 0, n, ttl)
