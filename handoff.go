@@ -91,18 +91,22 @@ func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 	defer cancel()
 	l.renewals.remove(t)
 	var err error
+	kept := false
 	for again := true; again; {
 		overlaps := l.renewals.mayArrive(t) // a renewal to the TTL may reach the store after this request
 		err = t.lease.Renew(ctx, l.ttlFor(d))
+		kept = kept || err == nil
 		again = (err == nil && overlaps || err != nil && !errors.Is(err, ErrLost) && !kit.Definite(err)) &&
 			kit.Sleep(ctx, keepPause) == nil
 	}
 	t.stop()
 	l.leave(t.gate)
-	if isLoss(err) {
+	switch {
+	case kept && errors.Is(err, ErrLost): // the minimum hold has passed
+		return nil
+	case isLoss(err):
 		return err
-	}
-	if err != nil {
+	case err != nil:
 		l.defaults.logger.Warn("min hold: outcome unknown, the key may stay taken for its ttl", "key", t.gate.key,
 			"backend", l.name, "owner", t.owner, "error", err)
 	}

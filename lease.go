@@ -200,15 +200,13 @@ func (t *tenure) finish(ctx context.Context) (err error) {
 		held := t.held()
 		defer func() { t.traceEnd(ctx, held, t.error("release", err)) }()
 	}
-	if t.minHold > 0 && t.minHold > t.held() {
-		err = t.keepForMinHold(ctx, t.minHold-t.held())
-	} else {
-		err = t.handOnOrRelease(ctx)
+	if t.minHold > 0 {
+		if left := t.minHold - t.held(); left > 0 {
+			return t.keepForMinHold(ctx, left)
+		}
 	}
-	switch {
-	case errors.Is(err, ErrLost) && t.endedInRelease():
-		return nil
-	case err != nil && !isLoss(err):
+	err = t.handOnOrRelease(ctx)
+	if err != nil && !isLoss(err) {
 		t.locker.defaults.logger.Warn("release: outcome unknown", "key", t.gate.key, "backend", t.locker.name,
 			"owner", t.owner, "error", err)
 	}

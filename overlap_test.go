@@ -178,34 +178,6 @@ func TestMinHoldOverlapsRenewal(t *testing.T) {
 	})
 }
 
-// A Release may request a shorter TTL, for a minimum hold or for the next holder. If the reply is late, so that the
-// lease has ended at its new deadline, Release does not report a loss: until then the lease was exclusive.
-func TestLateReplyInRelease(t *testing.T) {
-	late := func(ctx context.Context, _ string) error { return kit.Sleep(ctx, 500*time.Millisecond) }
-	for name, test := range map[string]struct {
-		renew func(context.Context, string) error
-		want  error
-	}{
-		"late":   {late, nil},
-		"silent": {silent, nil},
-		"lost":   {func(context.Context, string) error { return lock.ErrLost }, lock.ErrLost},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := locker(t, newSlowStore(test.renew), lock.WithTTL(time.Minute), lock.WithoutRenewal())
-				lease := acquire(t, l, "k", lock.WithMinHold(time.Second))
-				time.Sleep(800 * time.Millisecond) // sleeps: in fake time
-				wantErr(t, lease.Release(t.Context()), test.want)
-
-				lease = acquire(t, l, "k")
-				next := queue(t, l, 1, lock.WithTTL(200*time.Millisecond))
-				wantErr(t, lease.Release(t.Context()), test.want)
-				_ = (<-next).Release(t.Context())
-			})
-		})
-	}
-}
-
 // A renewal that got no reply, and reaches the store after the release, does not free the key before its minimum hold
 // has passed.
 func TestMinHoldOutlivesLateRenewal(t *testing.T) {

@@ -148,13 +148,6 @@ func (t *tenure) deadline() time.Time {
 	return t.lease.Deadline()
 }
 
-// endedInRelease reports whether the release itself has made the lease end sooner: it requested a shorter TTL for a
-// minimum hold or for the next holder, and the reply was late. Until the release, the lease was exclusive.
-func (t *tenure) endedInRelease() bool {
-	now := time.Now()
-	return now.Before(t.end) && !now.Before(t.lease.Deadline())
-}
-
 // lostErr returns the cause with which the contexts of a lost tenure end.
 func (t *tenure) lostErr() error { return t.error("hold", t.cause) }
 

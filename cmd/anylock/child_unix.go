@@ -43,7 +43,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		})
 		if err == nil {
 			c.pid = proc.Pid
-			// If anylock is killed just before, the kernel kills the command, but not what the command has started.
+			// If anylock is killed just before, the kernel kills the command (see Pdeathsig), but not what it has started.
 			c.guard.setGroup(c.pid)
 		}
 		started <- err

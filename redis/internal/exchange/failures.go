@@ -86,5 +86,6 @@ func PassingText(text string) bool { return passingText.MatchString(text) }
 // LeastPatience is the shortest time for which a queued waiter survives an outage.
 const LeastPatience = 10 * time.Second
 
-// ErrReplicas means that a grant or renewal has not reached enough replicas. Such a grant is released.
+// ErrReplicas means that a grant or renewal has not reached enough replicas. An Acquire that fails releases such a grant.
+// A waiter keeps it on the master, and requests the key again.
 var ErrReplicas = fmt.Errorf("%w: too few replicas have the lease", backend.ErrUnavailable)
