@@ -199,6 +199,22 @@ func TestMinHoldOutlivesLateRenewal(t *testing.T) {
 	})
 }
 
+// A release repeats its request for the rest of a minimum hold if a renewal got no reply. If the minimum hold has passed
+// by then, the release reports no loss.
+func TestMinHoldPassesInRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		f := newFaulty(store.Client())
+		a, b := locker(t, f, lock.WithTTL(300*time.Millisecond)), locker(t, store.Client())
+		f.set(func() { f.renew = hang })
+		lease := acquire(t, a, "k", lock.WithMinHold(250*time.Millisecond))
+		time.Sleep(220 * time.Millisecond) // sleeps: in fake time; a renewal has timed out
+		f.set(func() { f.renew = nil })
+		release(t, lease)
+		free(t, b, "k")
+	})
+}
+
 // Fifty renewals that hang do not delay the renewals of other leases.
 func TestHungRenewalsDoNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -163,8 +163,8 @@ type Check struct {
 
 	// alone marks a check that makes faults. No other check runs at the same time.
 	alone bool
-	// lasts is how long the check waits in any case, and lastsInBubble is the same in fake time. The check's time limit is
-	// longer by that.
+	// lasts is how long the check waits in any case, and lastsInBubble, unless 0, is the same in fake time. The check's time
+	// limit is longer by that.
 	lasts, lastsInBubble time.Duration
 	run                  func(t *trial)
 }

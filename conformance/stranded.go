@@ -25,9 +25,8 @@ var strandedChecks = []Check{
 			"that was sent again neither takes the key again nor shortens its lease",
 		Needs: []Need{needsLinked},
 		// If a client cannot have leases for more, the attempts are made one after the other.
-		lasts:         4 * recovery,
-		lastsInBubble: 4 * recovery,
-		run:           strandedRequestChangesNothing,
+		lasts: 4 * recovery,
+		run:   strandedRequestChangesNothing,
 	},
 }
 

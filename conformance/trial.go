@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -59,7 +60,7 @@ type trial struct {
 func newTrial(s *suite, c Check, stretch int) *trial {
 	lasts := c.lasts
 	if bubbleName() != "" {
-		lasts = c.lastsInBubble
+		lasts = cmp.Or(c.lastsInBubble, lasts)
 	}
 	t := &trial{h: s.h, g: s.g, timeout: s.limit(stretch) + lasts, stretch: stretch, large: s.large, run: c.run,
 		name: c.Name, rule: c.Rule, group: c.Group, shortMode: s.short, alone: c.alone, aborted: s.budget.spent,

@@ -125,16 +125,21 @@ func (l slowRenewal) Renew(ctx context.Context, ttl time.Duration) error {
 	}
 }
 
+// slowRenewals starts the server anew, on a store whose renewals are slow.
+func (w *world) slowRenewals() {
+	w.stop()
+	w.open = func() backend.Backend {
+		wrap := func(l backend.Lease) backend.Lease { return slowRenewal{l} }
+		return wrappedMemory{sharedMemory{w.store.Client()}, wrap}
+	}
+	w.start()
+}
+
 // A lease that no reply has reached a client with is released soon, also if a further request for it has ended without
 // a reply.
 func TestRepeatedRequestWithoutReply(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
-		w.stop()
-		w.open = func() backend.Backend {
-			wrap := func(l backend.Lease) backend.Lease { return slowRenewal{l} }
-			return wrappedMemory{sharedMemory{w.store.Client()}, wrap}
-		}
-		w.start()
+		w.slowRenewals()
 		giveUp := func(after time.Duration, method, target string) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(context.Background(), after)
@@ -165,12 +170,7 @@ func TestRepeatedRequestWithoutReply(t *testing.T) {
 // A lease that no reply has reached a client with is released even if a further request for it ends after Shutdown.
 func TestRequestEndsAfterShutdown(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {
-		w.stop()
-		w.open = func() backend.Backend {
-			wrap := func(l backend.Lease) backend.Lease { return slowRenewal{l} }
-			return wrappedMemory{sharedMemory{w.store.Client()}, wrap}
-		}
-		w.start()
+		w.slowRenewals()
 		put := of("k", "owner", "a", "wait_ms", "60000", "ttl_ms", "600000")
 		w.want(200, "PUT", of("k", "owner", "holder", "ttl_ms", "1000"), "")
 		first, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)

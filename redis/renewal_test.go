@@ -111,6 +111,20 @@ func detoured(t *testing.T, client *redis.Client, script exchange.Script) (*Back
 	return b, d
 }
 
+// arrivesLate lets the server receive the request that d has kept back, which is for ttl. The lease l then ends for its
+// holder before the server ends it.
+func (d *detour) arrivesLate(t *testing.T, server *redis.Client, name string, l backend.Lease, ttl time.Duration) {
+	t.Helper()
+	ctx := context.Background()
+	if err := server.Do(ctx, d.args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	left := server.PTTL(ctx, name).Val()
+	if holder := time.Until(l.Deadline()); left > ttl || holder > left {
+		t.Errorf("the lease lasts for %v for its holder, and for %v at the server", holder, left)
+	}
+}
+
 // If the first attempt of a renewal gets no reply, and the second one does, the first may still reach the server after
 // a longer renewal. The lease then ends for its holder before the server ends it.
 func TestRepeatedRenewalArrivesLate(t *testing.T) {
@@ -145,13 +159,7 @@ func TestRepeatedRenewalArrivesLate(t *testing.T) {
 				if err := l.Renew(ctx, long); err != nil {
 					t.Fatal(err)
 				}
-				if err := s.raw(t).Do(ctx, d.args...).Err(); err != nil {
-					t.Fatal(err)
-				}
-				left := s.raw(t).PTTL(ctx, b.naming.lock(r.Key)).Val()
-				if holder := time.Until(l.Deadline()); left > short || holder > left {
-					t.Errorf("the lease lasts for %v for its holder, and for %v at the server", holder, left)
-				}
+				d.arrivesLate(t, s.raw(t), b.naming.lock(r.Key), l, short)
 			})
 		}
 	}
@@ -218,13 +226,7 @@ func TestRefusedResumeArrivesLate(t *testing.T) {
 	if err := l.Renew(ctx, long/2); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.raw(t).Do(ctx, d.args...).Err(); err != nil {
-		t.Fatal(err)
-	}
-	left := s.raw(t).PTTL(ctx, b.naming.lock(r.Key)).Val()
-	if holder := time.Until(l.Deadline()); left > short || holder > left {
-		t.Errorf("the lease lasts for %v for its holder, and for %v at the server", holder, left)
-	}
+	d.arrivesLate(t, s.raw(t), b.naming.lock(r.Key), l, short)
 }
 
 // If a waiter is cancelled, one of whose requests got no reply, that request may arrive after the waiter has been
