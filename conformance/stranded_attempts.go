@@ -39,7 +39,11 @@ func (t *trial) strandedAttempts() {
 			t.release(g)
 		} else {
 			t.release(g)
+			released := time.Now()
 			link.DeliverStranded()
+			if late := time.Since(released); late > lateBy {
+				t.tooLate("the copy was sent %v after the release", late) // a store cannot wait for copies for ever
+			}
 			time.Sleep(lateBy) // sleeps: the copy reaches the store
 		}
 		t.becomesFree(t.b, key, recovery, "after a release, and a late copy of the attempt")

@@ -40,13 +40,13 @@ type claim struct {
 // mayHaveKey is false only if the node does not have the key and no request in flight may write it. So if a caller
 // first cancels requests, and then removes the key from every node where mayHaveKey is true, no key remains.
 type part struct {
-	requests   []func() // the request in progress, then those that wait for its end
-	mayHaveKey bool     // the node may have the key
-	wrote      uint64   // number of the last request that may have written it
-	unsure     bool     // a request that got no reply may still write the key
-	// answered is when the node first replied to a removal after that request; zero before.
-	answered time.Time
-	lost     bool // the last renewal found no key at the node, and no repair has begun
+	requests   []func()  // the request in progress, then those that wait for its end
+	mayHaveKey bool      // the node may have the key
+	wrote      uint64    // number of the last request that may have written it
+	unsure     bool      // a request that got no reply may still write the key
+	absent     time.Time // since when the node has had no key, by its replies to removals after that request
+	removed    time.Time // when the node last replied to a removal
+	lost       bool      // the last renewal found no key at the node, and no repair has begun
 }
 
 func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
@@ -149,7 +149,7 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 			case err == nil:
 				p.mayHaveKey = found == tracePresent || p.unsure
 			default:
-				p.unsure, p.answered = true, time.Time{}
+				p.unsure, p.absent = true, time.Time{}
 			}
 			c.mu.Unlock()
 			c.requestEnded(i)
@@ -193,7 +193,7 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 		n.postBool(releaseScript.Request(c.keys[:1], c.id, number), func(removed bool, err error) {
 			c.mu.Lock()
 			p := &c.at[i]
-			sure := err == nil && p.noteRemoval(sent)
+			sure := err == nil && p.noteRemoval(sent, removed)
 			p.mayHaveKey = !sure || number < p.wrote
 			c.mu.Unlock()
 			ended(removed, sure, err)
@@ -201,13 +201,14 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 	})
 }
 
-// noteRemoval records that the node has replied to a removal that was sent at sent. It reports whether requests without
-// a reply can no longer write the key. After the first such reply they may still be in flight for cleanupGap.
-func (p *part) noteRemoval(sent time.Time) bool {
+// noteRemoval records that the node has replied to a removal that was sent at sent, and whether there was a key. It
+// reports whether requests without a reply can no longer write the key: they may still arrive for lateArrival.
+func (p *part) noteRemoval(sent time.Time, removed bool) bool {
+	p.removed = time.Now()
 	switch {
-	case p.unsure && p.answered.IsZero():
-		p.answered = time.Now()
-	case sent.Sub(p.answered) >= cleanupGap:
+	case p.unsure && (removed || p.absent.IsZero()):
+		p.absent = p.removed
+	case sent.Sub(p.absent) >= lateArrival:
 		p.unsure = false
 	}
 	return !p.unsure

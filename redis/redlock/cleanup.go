@@ -9,15 +9,18 @@ import (
 )
 
 // A cleanup is a key that must be removed from one node, if a request up to a number has written it. The node may have
-// the key, or may still get it from a request without a reply. The cleanup ends when the node has replied to a removal,
-// or to two if a request may still be in flight, or when the key must have expired. Each node has one goroutine for all
-// of its cleanups.
+// the key, or may still get it from a request without a reply. The cleanup ends when the node has replied to a removal
+// or, if a request may still be in flight, when the node has had no key for lateArrival; or when the key must have
+// expired. Each node has one goroutine for all of its cleanups.
 
 const (
 	cleanupFirst = 20 * time.Millisecond  // the first pause between attempts; it doubles
 	cleanupMost  = time.Second            // the longest pause
-	cleanupGap   = 200 * time.Millisecond // the least time between the two removals of a key
+	cleanupGap   = 200 * time.Millisecond // the least time between two removals of a key
 	cleanupBatch = 256                    // the most at a time, so that votes and renewals can run in between
+	// lateArrival is how long a request without a reply may still take to reach a node, whose thread or whose virtual
+	// machine can stall for hundreds of milliseconds. Package kit allows as much.
+	lateArrival = time.Second
 )
 
 // cleanUpLater schedules the removal of the key of c from node i, if a request up to number has written it.
@@ -80,7 +83,7 @@ func (n *node) dueCleanups(i int) map[*claim]uint64 {
 		p, until := c.at[i], c.until
 		c.mu.Unlock()
 		switch {
-		case len(p.requests) > 0, now.Sub(p.answered) < cleanupGap:
+		case len(p.requests) > 0, now.Sub(p.removed) < cleanupGap:
 		case now.After(until):
 			delete(n.cleanups, c)
 		case len(due) == 0 || len(due) < cleanupBatch && !n.unresponsive:

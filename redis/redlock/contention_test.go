@@ -110,7 +110,7 @@ func TestSharedOwner(t *testing.T) {
 	if _, err := b.Acquire(ctx, w); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("a second client that waits: %v", err)
 	}
-	time.Sleep(cleanupGap * 2) // sleeps: the period in which a clean-up could delete the winner's key
+	time.Sleep(lateArrival + 2*cleanupGap) // sleeps: the period in which a clean-up could delete the winner's key
 	for i, n := range f.nodes {
 		if len(f.keys(n)) != 1 {
 			t.Errorf("node %d has lost the winner's key", i)
@@ -300,7 +300,7 @@ func TestResidue(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
 	f.bootstrap()
-	r := f.open()
+	r := f.open(patient)
 	const keys = 300
 	for i := range keys {
 		release(t, acquire(t, r, req(fmt.Sprintf("name-%d", i%10), time.Minute)))
