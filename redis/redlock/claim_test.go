@@ -369,7 +369,7 @@ func TestSlowNodes(t *testing.T) {
 	f := startFleet(t, 3)
 	f.bootstrap()
 	proxies, addrs := f.proxies()
-	r := opened(t, through(addrs))
+	r := opened(t, through(addrs, patient))
 	cycle := func() {
 		t.Helper()
 		l := acquire(t, r, req("k", claimTTL))
@@ -377,7 +377,6 @@ func TestSlowNodes(t *testing.T) {
 			t.Fatalf("renew: %v", err)
 		}
 		release(t, l)
-		// A removal that exceeds Options.Timeout, because the machine is busy too, is repeated.
 		until(t, 4*soon, "no node has k", func() bool { return len(f.having("k")) == 0 })
 	}
 	cycle() // opens the connections and loads the scripts
@@ -413,7 +412,7 @@ func TestUndecided(t *testing.T) {
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
 	p := storetest.NewProxy(t, f.nodes[2].Addr)
-	r := opened(t, through([]string{f.nodes[0].Addr, f.nodes[1].Addr, p.Addr}))
+	r := opened(t, through([]string{f.nodes[0].Addr, f.nodes[1].Addr, p.Addr}, patient))
 	release(t, acquire(t, r, req("warm", claimTTL)))
 	if err := redistest.Raw(t, f.nodes[0].Addr).Set(context.Background(), r.naming.lock("k"),
 		"1:1:0123456789abcdefsomebody", time.Minute).Err(); err != nil {

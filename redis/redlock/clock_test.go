@@ -170,7 +170,7 @@ func TestClocksDiffer(t *testing.T) {
 	f.bootstrap()
 	p := storetest.NewProxy(t, f.nodes[1].Addr)
 	setClock(p, time.Hour)
-	r := opened(t, through([]string{f.nodes[0].Addr, p.Addr, f.nodes[2].Addr}))
+	r := opened(t, through([]string{f.nodes[0].Addr, p.Addr, f.nodes[2].Addr}, patient))
 	ctx := context.Background()
 	// With all three nodes, two clocks agree.
 	release(t, acquire(t, r, req("k", claimTTL)))

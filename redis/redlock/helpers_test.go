@@ -18,6 +18,10 @@ import (
 
 const soon = storetest.Soon
 
+// patient is a parameter for tests that need replies in time, even if the race detector and other packages keep the
+// machine busy.
+const patient = "timeout=10s"
+
 // attempts is how many times a measurement is tried. A busy machine is slow only now and then, but a fault makes every
 // attempt slow.
 const attempts = 3
