@@ -215,7 +215,7 @@ func TestOldWaiterOutlivesOutage(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b, err := onClient(opened(t, s.via(p.Addr)).client, &Options{Namespace: s.namespace, Timeout: 500 * time.Millisecond})
+	b, err := onClient(opened(t, s.via(p.Addr)).client, &Options{Namespace: s.namespace, Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
