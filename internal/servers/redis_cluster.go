@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -10,7 +11,7 @@ import (
 const redisSlots = 16384
 
 // RedisCluster starts a Redis Cluster of that many masters without replicas. A real vote needs at least 3. RedisCluster
-// returns when every node sees that all slots are covered.
+// returns when every node sees that all slots are covered, and can send notifications to every other node.
 func RedisCluster(t testing.TB, masters int) []*Server {
 	t.Helper()
 	group := redisKind.source(t)
@@ -26,7 +27,9 @@ func RedisCluster(t testing.TB, masters int) []*Server {
 		t.Fatalf("servers: redis cluster: %v", err)
 	}
 	for _, s := range list {
-		err := until(ctx, s.node.exited(), func(ctx context.Context) error { return clusterReady(ctx, s, masters) })
+		err := until(ctx, s.node.exited(), func(ctx context.Context) error {
+			return cmp.Or(clusterReady(ctx, s, masters), clusterLinked(ctx, s, masters))
+		})
 		if err != nil {
 			t.Fatalf("servers: redis cluster: node %s: %v", s.Addr, err)
 		}
@@ -73,6 +76,20 @@ func clusterReady(ctx context.Context, s *Server, masters int) error {
 		info["cluster_slots_ok"])
 	if want := fmt.Sprintf("state ok, %d nodes, %d slots", masters, redisSlots); got != want {
 		return fmt.Errorf("%s, want %s", got, want)
+	}
+	return nil
+}
+
+// clusterLinked returns an error until s has both links, to and from, with every other node. A node that publishes a
+// notification before it has its link to another node does not send it there.
+func clusterLinked(ctx context.Context, s *Server, masters int) error {
+	reply, err := resp{}.ask(ctx, s.Addr, "CLUSTER", "LINKS")
+	if err != nil {
+		return err
+	}
+	links, _ := reply.([]any)
+	if want := 2 * (masters - 1); len(links) < want {
+		return fmt.Errorf("%d links to other nodes, want %d", len(links), want)
 	}
 	return nil
 }
