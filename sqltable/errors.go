@@ -18,6 +18,7 @@ const (
 	unknown    class = iota // whether the statement ran is unknown
 	conflict                // another statement conflicted; nothing has changed
 	gone                    // the connection or the server is gone: a new connection may reach it or its successor
+	demoted                 // the server accepts no writes: a new connection may reach its successor
 	noTable                 // the table is missing
 	impossible              // the database does not support or permit the statement
 	refused                 // any other error from the database; nothing has changed
@@ -31,16 +32,18 @@ var mysqlError = regexp.MustCompile(`\bError (\d+) \([0-9A-Z]{5}\): `)
 // MySQL's error numbers.
 var classes = map[string]class{
 	"40001": conflict, "40P01": conflict, "55P03": conflict, // serialization, deadlock, lock_timeout
-	"57P01": gone, "57P02": gone, "57P03": gone, "25006": gone, // shutdown, crash, starting, read-only
+	"57P01": gone, "57P02": gone, "57P03": gone, // shutdown, crash, starting
 	"57P04": gone, "57P05": gone, // the database was dropped, idle_session_timeout
+	"25006": demoted,
 	"42P01": noTable,
 	"42P10": impossible, "42703": impossible, "42501": impossible, "3F000": impossible, "0A000": impossible,
 	"08": gone, "XX": gone, // a broken connection, as the server or a pooler reports it
 	"53": refused, "57": refused, "42": refused, "22": refused, "23": refused, "25": refused,
 
 	"1213": conflict, "1205": conflict, "1020": conflict, // deadlock, lock wait, changed since the last read
-	"1053": gone, "1290": gone, "1792": gone, "1836": gone, // shutdown, read-only
-	"1927": gone, "1047": gone, // connection killed; Galera: the node is not ready
+	"1290": demoted, "1792": demoted, "1836": demoted,
+	"1053": gone, "1927": gone, // shutdown, connection killed
+	"1047": gone, "1105": gone, // Galera: the node is not ready; Vitess: a tablet is gone
 	"2003": gone, "2006": gone, "2013": gone, // errors of MySQL's client: a proxy has lost its connection to the server
 	"1146": noTable,
 	"1142": impossible, "1044": impossible, "1045": impossible, "1054": impossible, "1049": impossible,
@@ -90,7 +93,7 @@ func outcome(err error) (o kit.Outcome, passing bool) {
 		return kit.Answered, true
 	case noTable, impossible, refused:
 		return kit.Answered, false
-	case gone:
+	case gone, demoted:
 		return kit.Unknown, true
 	}
 	return kit.Unknown, false

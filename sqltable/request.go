@@ -3,6 +3,7 @@ package sqltable
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"time"
 
 	"github.com/anylock/lock/backend/kit"
@@ -39,9 +40,23 @@ func (b *Backend) request(ctx context.Context, do func(ctx context.Context) erro
 				err = do(limited)
 			}
 		}
+		if err != nil && classify(err) == demoted {
+			b.closeIdle(limited)
+		}
 		return err
 	})
 	return unsure, b.translate(ctx, err)
+}
+
+// closeIdle closes the connection that was used last. A server that has become read-only keeps its connections open.
+// The pool would use them forever, although a new connection may reach the new primary.
+func (b *Backend) closeIdle(ctx context.Context) {
+	c, err := b.db.Conn(ctx)
+	if err != nil {
+		return
+	}
+	_ = c.Raw(func(any) error { return driver.ErrBadConn }) // so that package database/sql closes it
+	_ = c.Close()
 }
 
 // change runs a statement as a request of its own. It returns how many rows the last try has changed.

@@ -63,9 +63,12 @@ func TestClasses(t *testing.T) {
 	for want, list := range map[class][]error{
 		conflict: {stateError("40001"), stateError("40P01"), errors.New("Error 1213 (40001): Deadlock found"),
 			errors.New("Error 1205 (HY000): Lock wait timeout exceeded"), errors.New("database is locked (5) (SQLITE_BUSY)")},
-		gone: {stateError("57P01"), stateError("25006"), stateError("08006"), errors.New("unexpected EOF"),
+		demoted: {stateError("25006"),
+			errors.New("Error 1290 (HY000): The MySQL server is running with the --read-only option")},
+		gone: {stateError("57P01"), stateError("08006"), errors.New("unexpected EOF"),
 			stateError("57P05"), stateError("XX000"), errors.New("Error 1927 (70100): Connection was killed"),
 			errors.New("Error 1047 (08S01): WSREP has not yet prepared node for application use"),
+			errors.New("Error 1105 (HY000): target: app.0.primary: vttablet: rpc error: code = Unavailable"),
 			errors.New("Error 2013 (HY000): Lost connection to MySQL server during query")},
 		noTable: {stateError("42P01"), errors.New("Error 1146 (42S02): Table 'a.b' doesn't exist"),
 			errors.New("no such table: anylock")},

@@ -1,14 +1,18 @@
 package pgtable
 
 import (
+	"database/sql"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/sqltable"
 )
 
 // After a failover, a URL with both hosts reaches the new primary. Leases that the standby had received are live there.
@@ -42,6 +46,49 @@ func TestFailover(t *testing.T) {
 		t.Errorf("token %d after a failover, %d before", next.Token(), held.Token())
 	}
 	release(t, next)
+}
+
+// A server that becomes read-only may keep its connections open. They are replaced, because a new connection may reach
+// another server.
+func TestReadOnlyConnections(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	const table, conns = "demoted", 3
+	release(t, acquire(t, opened(t, tableURL(s)+"&lock_table="+table), req("k", time.Minute))) // creates the table
+	c := dialed(t, s.PostgresURL())
+	exec(t, c, `DO $$ BEGIN CREATE ROLE demoted LOGIN SUPERUSER; EXCEPTION WHEN duplicate_object THEN END $$`,
+		`ALTER ROLE demoted SET default_transaction_read_only = on`)
+	config, err := pgx.ParseConfig(strings.Replace(s.PostgresURL(), "postgres@", "demoted@", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const timeout = 10 * time.Second
+	db := sql.OpenDB(newConnector(&config.Config, timeout, conns))
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	defer db.Close()
+	var all []*sql.Conn
+	for range conns {
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, conn)
+	}
+	for _, conn := range all { // back to the pool
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, c, `ALTER ROLE demoted RESET default_transaction_read_only`) // for new connections
+	b, err := sqltable.New(t.Context(), db, sqltable.Postgres, &sqltable.Options{Table: table, Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, acquire(t, b, req("k", time.Minute)))
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A standby is not used, because its rows may be old and it refuses writes.
