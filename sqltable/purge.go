@@ -11,9 +11,11 @@ const (
 	purgeAge = 24 * time.Hour
 	// purgePause is the time between purges by one Backend.
 	purgePause = time.Hour
+	// purgeMost is how many rows a purge deletes at most. If it finds as many, the next Acquire begins the next purge.
+	purgeMost = 1000
 )
 
-// purgeIfDue deletes old rows in the background, at most once in purgePause.
+// purgeIfDue begins a purge in the background if purgePause has passed since the last one, or more rows may be old.
 func (b *Backend) purgeIfDue() {
 	next, now := b.nextPurge.Load(), time.Now().UnixNano()
 	if now < next || !b.nextPurge.CompareAndSwap(next, now+int64(purgePause)) {
@@ -22,9 +24,9 @@ func (b *Backend) purgeIfDue() {
 	b.leases.Go(b.purge)
 }
 
-// purge deletes up to a thousand rows of keys that have been free for purgeAge. It deletes them one by one: one
-// statement for all would also lock the rows of live leases, unless the table has an index on expires. Such an index
-// would slow down every renewal. After an error, the remaining rows stay until the next purge.
+// purge deletes up to purgeMost rows of keys that have been free for purgeAge. It deletes them one by one: one statement
+// for all would also lock the rows of live leases, unless the table has an index on expires. Such an index would slow
+// down every renewal. After an error, the remaining rows stay until the next purge.
 func (b *Backend) purge(ctx context.Context) {
 	age := purgeAge.Microseconds()
 	keys, err := b.keys(ctx, b.statements.ended, age)
@@ -32,5 +34,8 @@ func (b *Backend) purge(ctx context.Context) {
 		if err == nil {
 			_, _, err = b.change(ctx, b.statements.purge, age, []byte(key))
 		}
+	}
+	if err == nil && len(keys) == purgeMost {
+		b.nextPurge.Store(0)
 	}
 }

@@ -51,7 +51,7 @@ func newStatements(d Dialect, table string) statements {
 		unlocked: make(rowsSQL(1) + ` FOR UPDATE SKIP LOCKED`),
 		release:  make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2 AND expires>NOW`),
 		list:     make(`SELECT name FROM TABLE WHERE name>=$1 AND expires>NOW`),
-		ended:    make(`SELECT name FROM TABLE WHERE abs(expires)<NOW-$1 LIMIT 1000`),
+		ended:    make(`SELECT name FROM TABLE WHERE abs(expires)<NOW-$1 LIMIT ` + strconv.Itoa(purgeMost)),
 		purge:    make(`DELETE FROM TABLE WHERE abs(expires)<NOW-$1 AND name=$2`),
 	}
 	if d == MySQL {

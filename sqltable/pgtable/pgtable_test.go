@@ -420,3 +420,19 @@ func TestPurgeSparesNewLease(t *testing.T) {
 		t.Errorf("a key that was acquired meanwhile: %+v, %v", h, err)
 	}
 }
+
+// If the application uses many keys only once, all of their rows are deleted, and not only some in each hour.
+func TestPurgeDeletesAllOldRows(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	b := opened(t, tableURL(s)+"&lock_table=purge_all")
+	c := dialed(t, s.PostgresURL())
+	exec(t, c, `DELETE FROM purge_all`, // with -count, the table exists
+		`INSERT INTO purge_all SELECT convert_to('old ' || n, 'UTF8'), '', 1, -(extract(epoch FROM now())-2*86400)*1000000
+			FROM generate_series(1, 2500) AS n`)
+	storetest.Until(t, 30*time.Second, "all old rows are deleted", func() (deleted bool) {
+		release(t, acquire(t, b, req("k", time.Minute)))
+		err := c.QueryRow(t.Context(), `SELECT count(*)=1 FROM purge_all`).Scan(&deleted)
+		return err == nil && deleted
+	})
+}
