@@ -28,6 +28,7 @@ type guardState struct {
 	timer   *time.Timer // starts the watch; after a failed read, starts the next read
 	watch   *watch      // nil before the watch begins
 	since   int64       // the latest revision at which the key is known to have existed
+	unread  bool        // the key is in guard.unread
 	stopped bool
 }
 
@@ -78,12 +79,18 @@ func (g *guard) watch(k *boundKey) {
 func (g *guard) readIfMissed(k *boundKey, from int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !k.guarded.stopped && (from == 0 || from > k.guarded.since) {
+	if e := &k.guarded; !e.stopped && !e.unread && (from == 0 || from > e.since) {
+		e.unread = true // the stream may break often while the servers answer no read
 		g.unread.add(k)
 	}
 }
 
 func (g *guard) read(list []*boundKey) {
+	g.mu.Lock()
+	for _, k := range list {
+		k.guarded.unread = false
+	}
+	g.mu.Unlock()
 	for some := range slices.Chunk(list, keysPerRequest) {
 		keys := make([]contender, len(some))
 		for i, k := range some {
