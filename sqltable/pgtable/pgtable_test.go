@@ -299,7 +299,8 @@ func TestLostReplyOfBreak(t *testing.T) {
 	t.Parallel()
 	s := together.Get(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, strings.Replace(tableURL(s), s.Addr, p.Addr, 1)+"&lock_table=lost_break")
+	url := tableURL(s) + "&lock_table=lost_break"
+	b, other := opened(t, strings.Replace(url, s.Addr, p.Addr, 1)), opened(t, url)
 	r := req("k", time.Minute)
 	if err := b.Break(t.Context(), "k", r.Owner); !errors.Is(err, backend.ErrLost) { // prepares the statement
 		t.Fatal(err)
@@ -308,11 +309,26 @@ func TestLostReplyOfBreak(t *testing.T) {
 	if err := b.Break(t.Context(), "other", r.Owner); !errors.Is(err, backend.ErrLost) { // on the connection of the acquire
 		t.Fatal(err)
 	}
-	lost := p.LoseReply()
+	var once sync.Once
+	lost := make(chan struct{})
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func([]byte) bool { // not LoseReply, because the reply to a purge may arrive first
+			first := false
+			if h, err := other.Inspect(t.Context(), "k"); err == nil && !h.Held() {
+				once.Do(func() {
+					first = true
+					p.Cut()
+					close(lost)
+				})
+			}
+			return !first
+		}
+	})
 	if err := b.Break(t.Context(), "k", r.Owner); err != nil {
 		t.Errorf("break whose reply was lost: %v", err)
 	}
 	<-lost
+	p.Set(func(p *storetest.Proxy) { p.Replies = nil })
 	if err := l.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
 		t.Errorf("release after the break: %v", err)
 	}
