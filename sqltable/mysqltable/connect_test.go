@@ -1,7 +1,9 @@
 package mysqltable
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
@@ -21,4 +23,26 @@ func TestSilentServer(t *testing.T) {
 	p := storetest.NewProxy(t, s.Addr)
 	url := "mysql://root@" + p.Addr + "/" + servers.MariaDatabase + "?timeout=2s&lock_max_conns=1"
 	storetest.OutlivesSilence(t, storetest.Opened[*sqltable.Backend](t, url), p)
+}
+
+// A primary that is demoted keeps its connections open and refuses their writes. They are replaced, because a new
+// connection may reach the new primary.
+func TestDemotedPrimary(t *testing.T) {
+	_, db, raw := start(t)
+	l := storetest.Acquire(t, storetest.Opened[*sqltable.Backend](t, raw), storetest.Try("k", time.Minute))
+	var last int
+	if err := db.QueryRowContext(t.Context(), `SELECT max(id) FROM information_schema.processlist`).Scan(&last); err != nil {
+		t.Fatal(err)
+	}
+	_, err := db.ExecContext(t.Context(), fmt.Sprintf(`CREATE TRIGGER demoted BEFORE UPDATE ON anylock FOR EACH ROW
+		IF connection_id() <= %d THEN
+			SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'running with the --read-only option';
+		END IF`, last))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Renew(t.Context(), time.Minute); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	storetest.Release(t, l)
 }
