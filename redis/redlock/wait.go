@@ -64,14 +64,15 @@ func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
 }
 
 // peek checks one node after the other, until one has the key or a quorum is free of it. This costs a node one command,
-// while an attempt costs every node a script. Nodes that are slow to reply are skipped. The result is a hint: if it is
-// wrong, because a node has missed a release, the next peek begins with another node.
+// while an attempt costs every node a script. The result is a hint: if it is wrong, because a node has missed a release,
+// the next peek begins with another node. Later nodes are skipped if their last request got no reply. The first is not,
+// because it may reply again, and without it a key that another node keeps by mistake would seem held.
 func (r *Backend) peek(ctx context.Context, w *waiter) (held bool) {
 	w.peeks++
 	free := 0
 	for k := range r.nodes {
 		n := r.nodes[(w.peeks+k)%len(r.nodes)]
-		if n.isUnresponsive() {
+		if k > 0 && n.isUnresponsive() {
 			continue
 		}
 		remaining, ok := r.peekAt(ctx, n, w.c)

@@ -234,6 +234,24 @@ func TestIdleWaiter(t *testing.T) {
 	t.Logf("from the call of Release to the grant: p50 %v, most %v", delays[keys/2], delays[keys-1])
 }
 
+// A waiter requests the key if a quorum is free of it and another node has missed the release, even if the last request
+// to one of the free nodes got no reply.
+func TestWaiterFindsReleaseThatANodeMissed(t *testing.T) {
+	t.Parallel()
+	absent := func() *fakeNode { return &fakeNode{reply: keyAbsent.Milliseconds()} }
+	r := onNodes(t, absent(), absent(), &fakeNode{reply: time.Minute.Milliseconds()})
+	r.nodes[0].noteReply(exchange.ErrNoAnswer, 0)
+	q := waiting("k", time.Minute)
+	w := r.newWaiter(q, r.newClaim(q, time.Minute))
+	w.busy = new(backend.HeldError)
+	for range 20 * len(r.nodes) { // a reply may be late on a busy machine
+		if !r.peek(t.Context(), w) {
+			return
+		}
+	}
+	t.Error("the key always seems held")
+}
+
 // A node without a vote does not make the others count as unreachable: a waiter's first attempt is repeated while they
 // do not respond.
 func TestSlowBesideNodeWithoutVote(t *testing.T) {
