@@ -48,15 +48,16 @@
 //   - Replication is asynchronous: a failover can lose an acknowledged grant. Then two owners hold the key until the
 //     first owner's next renewal. MinReplicas makes this unlikely, but every grant and renewal then waits for replicas.
 //     MinReplicas is not a quorum: Sentinel may promote a replica that did not receive the grant. Pass the token to the
-//     resource that the lock protects, so that it can reject older tokens.
+//     resource that the lock protects, so that it can reject older tokens. A failover can lose a release, too: then the
+//     key stays busy until the TTL has passed.
 //   - If a master is partitioned from its replicas, and Sentinel or the Cluster has replaced it, it still grants and
 //     renews for the clients on its side. Two owners then hold and renew the key until the partition ends. Set
 //     min-replicas-to-write on every master that has replicas, or MinReplicas here, so that the old master refuses.
 //     Redis before 6.2.7 does not apply min-replicas-to-write to scripts: only MinReplicas helps there. If a master
 //     with replicas lacks the setting, or does not apply it, Guarantees mentions it.
-//   - A server that restarts without its latest writes (no AOF, or appendfsync not always) loses the leases in them. A
-//     server also loses leases if it evicts keys (opening checks maxmemory-policy), is flushed, or its clock steps
-//     forward.
+//   - A server that restarts without its latest writes (no AOF, or appendfsync not always) loses the leases in them. If
+//     it loses a release, the key stays busy until the TTL has passed. A server also loses leases if it evicts keys
+//     (opening checks maxmemory-policy), is flushed, or its clock steps forward.
 //   - The holder of a lost lease learns of the loss at its next renewal, or at its deadline.
 //   - A full server (maxmemory with noeviction) still renews, releases and grants, because leases are small.
 //   - If the process of the first waiter was killed or is frozen, the next waiter gets the key up to 1 s after the
