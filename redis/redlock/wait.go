@@ -29,11 +29,10 @@ type waiter struct {
 	c     *claim
 	begun time.Time
 	busy  *backend.HeldError // the last refusal by a quorum; nil before the first
-	peeks int                // number of peeks, which selects the first node of the next
 }
 
 func (r *Backend) newWaiter(q backend.Request, c *claim) *waiter {
-	return &waiter{r: r, q: q, c: c, begun: time.Now(), peeks: rand.N(len(r.nodes))}
+	return &waiter{r: r, q: q, c: c, begun: time.Now()}
 }
 
 // try makes an attempt, unless the key is still busy. It makes more attempts while a quorum may soon reply.
@@ -64,14 +63,13 @@ func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
 }
 
 // peek checks one node after the other, until one has the key or a quorum is free of it. This costs a node one command,
-// while an attempt costs every node a script. The result is a hint: if it is wrong, because a node has missed a release,
-// the next peek begins with another node. Later nodes are skipped if their last request got no reply. The first is not,
-// because it may reply again, and without it a key that another node keeps by mistake would seem held.
+// while an attempt costs every node a script. The result is a hint, which is wrong if a node has missed a release. The
+// order is random, so that before long a peek finds a quorum that is free before it reaches such a node. A node whose
+// last request got no reply is checked only if it is the first: it may reply again, and the quorum may need it.
 func (r *Backend) peek(ctx context.Context, w *waiter) (held bool) {
-	w.peeks++
 	free := 0
-	for k := range r.nodes {
-		n := r.nodes[(w.peeks+k)%len(r.nodes)]
+	for k, i := range rand.Perm(len(r.nodes)) {
+		n := r.nodes[i]
 		if k > 0 && n.isUnresponsive() {
 			continue
 		}
