@@ -93,11 +93,10 @@ func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 	var err error
 	kept := false
 	for again := true; again; {
-		overlaps := l.renewals.mayArrive(t) // a renewal to the TTL may reach the store after this request
+		overlaps := l.renewals.mayArrive(t) // a renewal to another TTL may reach the store after this request
 		err = t.lease.Renew(ctx, l.ttlFor(d))
 		kept = kept || err == nil
-		again = (err == nil && overlaps || err != nil && !errors.Is(err, ErrLost) && !kit.Definite(err)) &&
-			kit.Sleep(ctx, keepPause) == nil
+		again = (err == nil && overlaps || isUnknown(err)) && kit.Sleep(ctx, keepPause) == nil
 	}
 	t.stop()
 	l.leave(t.gate)

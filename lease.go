@@ -105,7 +105,7 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	defer cancel()
 	// Release and a loss end the request, because they end the lease's Context.
 	if err := t.lease.Renew(l.Context(limited), requested); err != nil {
-		t.locker.renewals.reschedule(t) // the deadline may be nearer
+		t.locker.renewals.reschedule(t, err) // the deadline may be nearer
 		// The end of the lease ends the request too.
 		ended := l.endErr()
 		if errors.Is(ended, ErrReleased) || ended != nil && (!isLoss(err) || kit.IsContextError(err)) {
@@ -116,7 +116,7 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	t.mu.Lock()
 	t.ttl = ttl
 	t.mu.Unlock()
-	t.locker.renewals.reschedule(t)
+	t.locker.renewals.reschedule(t, nil)
 	return nil
 }
 

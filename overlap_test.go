@@ -181,22 +181,50 @@ func TestMinHoldOverlapsRenewal(t *testing.T) {
 // A renewal that got no reply, and reaches the store after the release, does not free the key before its minimum hold
 // has passed.
 func TestMinHoldOutlivesLateRenewal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memory.NewStore()
-		f := newFaulty(store.Client())
-		a, b := locker(t, f, lock.WithTTL(time.Second)), locker(t, store.Client())
-		f.set(func() { f.renew = hang })
-		lease := acquire(t, a, "k", lock.WithMinHold(time.Minute))
-		time.Sleep(570 * time.Millisecond) // sleeps: in fake time; the first renewal has timed out
-		f.set(func() { f.renew = nil })
-		sent := f.lives["k"]
-		time.AfterFunc(300*time.Millisecond, func() { _ = sent.Renew(context.Background(), time.Second) })
-		release(t, lease)
-		time.Sleep(50 * time.Second) // sleeps: in fake time
-		busy(t, b, "k")
-		time.Sleep(11 * time.Second) // sleeps: in fake time
-		free(t, b, "k")
-	})
+	fail := func(context.Context) error { return lock.ErrUnavailable } // a time limit of the store itself
+	automatic := func(*lock.Lease) {
+		time.Sleep(570 * time.Millisecond) // sleeps: in fake time; the first renewal has failed
+	}
+	for name, test := range map[string]struct {
+		renew  func(context.Context) error
+		before func(*lock.Lease) // makes renewals until one has failed
+		after  time.Duration     // from then until the release
+		opts   []lock.AcquireOption
+	}{
+		"automatic":                 {renew: hang, before: automatic},
+		"automatic, store's limit":  {renew: fail, before: automatic},
+		"automatic, later answered": {renew: fail, before: automatic, after: 400 * time.Millisecond},
+		"of the caller": {renew: hang, opts: []lock.AcquireOption{lock.WithoutRenewal()}, before: func(l *lock.Lease) {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			wantErr(t, l.Renew(ctx, time.Second), context.DeadlineExceeded)
+		}},
+		"of the caller, ended by the release": {renew: hang, opts: []lock.AcquireOption{lock.WithoutRenewal()},
+			before: func(l *lock.Lease) {
+				go func() { _ = l.Renew(context.Background(), time.Second) }()
+				synctest.Wait()
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.NewStore()
+				f := newFaulty(store.Client())
+				a, b := locker(t, f, lock.WithTTL(time.Second)), locker(t, store.Client())
+				f.set(func() { f.renew = test.renew })
+				lease := acquire(t, a, "k", append(test.opts, lock.WithMinHold(time.Minute))...)
+				test.before(lease)
+				f.set(func() { f.renew = nil })
+				time.Sleep(test.after) // sleeps: in fake time
+				sent := f.lives["k"]
+				time.AfterFunc(300*time.Millisecond, func() { _ = sent.Renew(context.Background(), time.Second) })
+				release(t, lease)
+				time.Sleep(50 * time.Second) // sleeps: in fake time
+				busy(t, b, "k")
+				time.Sleep(11 * time.Second) // sleeps: in fake time
+				free(t, b, "k")
+			})
+		})
+	}
 }
 
 // A release repeats its request for the rest of a minimum hold if a renewal got no reply. If the minimum hold has passed

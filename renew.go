@@ -52,11 +52,12 @@ func (r *renewer) add(t *tenure, now time.Time, left time.Duration) {
 	r.scheduleLocked(t, r.nextLocked(now, left))
 }
 
-// reschedule schedules the next renewal of t, if t is renewed automatically, for a deadline that has moved. It never
-// postpones a renewal.
-func (r *renewer) reschedule(t *tenure) {
+// reschedule schedules the next renewal of t, if t is renewed automatically, for a deadline that has moved by a
+// Lease.Renew. It never postpones a renewal. err is the error of the Lease.Renew.
+func (r *renewer) reschedule(t *tenure, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	t.unanswered = t.unanswered || isUnknown(err)
 	now := time.Now()
 	r.scheduleLocked(t, r.nextLocked(now, t.lease.Deadline().Sub(now)))
 }
@@ -77,11 +78,11 @@ func (r *renewer) remove(t *tenure) {
 	r.clock.Remove(&t.renewal)
 }
 
-// mayArrive reports whether a renewal of t is under way or got no reply, so that it may still reach the store.
+// mayArrive reports whether a renewal of t is under way or has an unknown outcome, so that it may still reach the store.
 func (r *renewer) mayArrive(t *tenure) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return t.renewals.Load() > 0 || t.silentAge > 0
+	return t.renewals.Load() > 0 || t.unanswered
 }
 
 // nextLocked returns when to renew a lease. left is the time until its deadline. The renewal is due after a third of
@@ -260,6 +261,7 @@ func (r *renewer) rescheduleAll(jobs []job, errs []error, begun, now time.Time) 
 		t := j.tenure
 		errs[i] = r.causeLocked(t, errs[i], begun, now)
 		err := errs[i]
+		t.unanswered = t.unanswered || isUnknown(err)
 		t.renewals.Add(-1)
 		switch left := t.lease.Deadline().Sub(now); {
 		case isLoss(err), left <= 0: // the lease itself notifies its holder
@@ -288,6 +290,9 @@ func (r *renewer) causeLocked(t *tenure, err error, begun, now time.Time) error 
 	}
 	return fmt.Errorf("%w: no answer for %v", ErrUnavailable, (now.Sub(t.granted) - t.silentAge).Round(time.Millisecond))
 }
+
+// isUnknown reports whether err, the error of a renewal, means that the outcome is unknown.
+func isUnknown(err error) bool { return err != nil && !errors.Is(err, ErrLost) && !kit.Definite(err) }
 
 // ttlToRequestLocked returns the TTL to request so that the lease gets ttl, but no more than its maximum hold, even
 // after the store has rounded the TTL. ok is false if the lease already has the longest time that it may get.

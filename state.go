@@ -131,9 +131,10 @@ type tenure struct {
 	renewals atomic.Int32 // renewal requests under way, of the renewer and of Lease.Renew
 
 	// Guarded by renewer.mu.
-	renewal   alarm.Entry[*tenure]
-	renewed   bool          // the renewer renews the lease
-	silentAge time.Duration // age of the lease when the store stopped answering renewals; 0 if it answers
+	renewal    alarm.Entry[*tenure]
+	renewed    bool          // the renewer renews the lease
+	unanswered bool          // a renewal has an unknown outcome, so it may still reach the store
+	silentAge  time.Duration // age of the lease when the store stopped answering renewals; 0 if it answers
 
 	first Lease // the first handle; stored here so that an acquisition makes one allocation
 }
