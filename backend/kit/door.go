@@ -87,9 +87,9 @@ func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (l ba
 		case err == nil:
 		case w.CleanUp != nil:
 			w.CleanUp()
-		case refused && w.tries == 1:
 		case w.unsure:
 			s.Abandon(r, g.Round(r.TTL))
+		case refused && !w.refused: // nothing has queued
 		case !errors.Is(err, backend.ErrLost): // after ErrLost, Grant has begun the clean-up
 			s.Withdraw(r, g.Round(r.TTL))
 		}

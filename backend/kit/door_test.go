@@ -266,6 +266,23 @@ func TestAcquireCleansUpAfterRefusal(t *testing.T) {
 	}
 }
 
+// A refused waiter may have a place in the store's queue, which is removed also if its first Sleep fails for good.
+func TestAcquireCleansUpAfterSleep(t *testing.T) {
+	f := &fakeStore{}
+	bubble(t, f, func(t *testing.T, s *Leases) {
+		w := Waiter{
+			Try:   func(context.Context) (backend.Lease, error) { return nil, backend.ErrHeld },
+			Sleep: func(context.Context) error { return backend.ErrUnsupported },
+		}
+		_, err := s.Acquire(t.Context(), backend.Request{Key: "k", Owner: "o", TTL: time.Minute, Wait: true}, w)
+		wantErr(t, "wait", err, backend.ErrUnsupported)
+		synctest.Wait()
+		if n := f.releases.Load(); n != 1 {
+			t.Errorf("%d removals", n)
+		}
+	})
+}
+
 func TestAcquireEndsWithClose(t *testing.T) {
 	f := &fakeStore{rounds: backend.Guarantees{MaxTTL: time.Hour}}
 	bubble(t, f, func(t *testing.T, s *Leases) {

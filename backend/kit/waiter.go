@@ -71,11 +71,12 @@ type Waiter struct {
 	Passing func(err error) bool
 	// CleanUp removes anything that the store may keep of the owner, or begins to do so in the background.
 	// [Leases.Acquire] calls it whenever its attempts fail. If CleanUp is nil, Acquire calls [Leases.Withdraw], or
-	// [Leases.Abandon] if a Try had an unknown outcome. If the only Try was refused, it calls neither.
+	// [Leases.Abandon] if a Try had an unknown outcome. If the only Try was refused and nothing waited after it, Acquire
+	// calls neither.
 	CleanUp func()
 
-	tries  int
-	unsure bool // a Try had an unknown outcome
+	refused bool // the store has refused a Try of a wait, so it may keep a place in the queue
+	unsure  bool // a Try had an unknown outcome
 }
 
 // Wait makes attempts until one succeeds. If ctx ends after a refusal, the error matches ErrHeld and ctx's error.
@@ -96,6 +97,7 @@ func (w *Waiter) Wait(ctx context.Context) (backend.Lease, error) {
 		var hint time.Duration
 		refused := errors.Is(err, backend.ErrHeld)
 		if refused {
+			w.refused = true
 			busy, failing = cmp.Or(busy, backend.ErrHeld), time.Time{}
 			if held, ok := errors.AsType[*backend.HeldError](err); ok {
 				busy, hint = held, held.Holder.TTL
@@ -126,7 +128,6 @@ func (w *Waiter) Wait(ctx context.Context) (backend.Lease, error) {
 }
 
 func (w *Waiter) try(ctx context.Context) (backend.Lease, error) {
-	w.tries++
 	l, err := w.Try(ctx)
 	w.unsure = w.unsure || err != nil && !isAnswer(err)
 	return l, err
