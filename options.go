@@ -184,8 +184,8 @@ func (l *Locker) terms(opts []AcquireOption) (*settings, error) {
 }
 
 // validate returns ErrInvalid if a setting is out of range or requests a longer time than a store with these guarantees
-// grants, or s requests a shared lease although leases must be exclusive. It returns ErrUnsupported if s requests a
-// shared lease and the store has none.
+// grants, or s requests a shared lease although leases must be exclusive, or an owner although it must be random. It
+// returns ErrUnsupported if s requests a shared lease and the store has none.
 func (s *settings) validate(g Guarantees) error {
 	if s.err != nil {
 		return s.err
@@ -202,6 +202,8 @@ func (s *settings) validate(g Guarantees) error {
 		return fmt.Errorf("%w: wait %v is negative", ErrInvalid, s.wait)
 	case s.shared && s.exclusive:
 		return fmt.Errorf("%w: a shared lease is requested where leases must be exclusive", ErrInvalid)
+	case s.owner != "" && s.randomOwner:
+		return fmt.Errorf("%w: WithOwner is for one acquisition, and several may follow here", ErrInvalid)
 	case s.shared && !g.Shared:
 		return fmt.Errorf("%w: the store has no shared leases", ErrUnsupported)
 	}

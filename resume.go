@@ -22,6 +22,12 @@ func WithOwner(owner string) AcquireOption {
 	})
 }
 
+// RandomOwner refuses WithOwner: if that is an option of the same call, the error is ErrInvalid, before any request to
+// the store. Use it in code that passes on the options of its callers to several acquisitions of a key.
+func RandomOwner() AcquireOption {
+	return acquireOption(func(s *settings) { s.randomOwner = true })
+}
+
 // Resume returns a Lease for what the store still keeps for owner on key, and extends it to the TTL of the options. It
 // is for a lease that another process hands over, or that this process held before a restart. The lease must have been
 // acquired with WithOwner, or by a Locker with WithHandoff(0): otherwise its token may be lower than the last holder's,

@@ -153,6 +153,13 @@ func TestResumeErrors(t *testing.T) {
 	if _, err := lock.New(memory.New(), lock.WithOwner("me")); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("owner of a Locker: %v", err)
 	}
+	for _, opts := range [][]lock.AcquireOption{
+		{lock.WithOwner("me"), lock.RandomOwner()}, {lock.RandomOwner(), lock.WithOwner("me")},
+	} {
+		if _, err := locks.Acquire(ctx, "k", opts...); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("acquired with an owner although it must be random: %v", err)
+		}
+	}
 	if _, err := locks.Acquire(ctx, "k", lock.WithOwner("")); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("empty owner: %v", err)
 	}

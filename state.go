@@ -58,6 +58,7 @@ type settings struct {
 	shared      bool
 	exclusive   bool   // shared is refused
 	owner       string // empty for a random owner
+	randomOwner bool   // owner is refused
 
 	handoff   int
 	prefix    string

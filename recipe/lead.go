@@ -31,7 +31,7 @@ import (
 // term.
 func Lead(ctx context.Context, locks *lock.Locker, key string, f func(ctx context.Context, lease *lock.Lease) error,
 	opts ...lock.AcquireOption) error {
-	opts = append(slices.Clip(opts), lock.Exclusive())
+	opts = append(slices.Clip(opts), lock.Exclusive(), lock.RandomOwner())
 	for {
 		lease, err := locks.Acquire(ctx, key, opts...)
 		if err == nil {

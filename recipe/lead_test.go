@@ -158,6 +158,8 @@ func TestLeadFinalErrors(t *testing.T) {
 		}
 		l := w.locker()
 		wantErr(t, recipe.Lead(t.Context(), l, "", never), lock.ErrInvalid)
+		// The clean-up of a failed campaign would end the next term of the same owner.
+		wantErr(t, recipe.Lead(t.Context(), l, "boss", never, lock.WithOwner("me")), lock.ErrInvalid)
 		lease, err := l.Acquire(t.Context(), "boss")
 		if err != nil {
 			t.Fatal(err)

@@ -11,20 +11,22 @@ import (
 	"github.com/anylock/lock/internal/adaptertest"
 )
 
-// With shared leases, several instances would have one name. They are refused, and no key is held afterwards.
-func TestRefusesSharedLeases(t *testing.T) {
+// With shared leases, several instances would have one name. An owner is for one acquisition. Both are refused, and no
+// key is held afterwards.
+func TestRefusesOptions(t *testing.T) {
 	t.Parallel()
 	url := "file://" + t.TempDir()
 	data := &certmagic.FileStorage{Path: t.TempDir()}
 	for how, s := range map[string]*certmagiclock.Storage{
-		"by an option": certmagiclock.New(data, adaptertest.Open(t, url), lock.Shared()),
-		"by a default": certmagiclock.New(data, adaptertest.Open(t, url, lock.Shared())),
+		"shared by an option": certmagiclock.New(data, adaptertest.Open(t, url), lock.Shared()),
+		"shared by a default": certmagiclock.New(data, adaptertest.Open(t, url, lock.Shared())),
+		"with an owner":       certmagiclock.New(data, adaptertest.Open(t, url), lock.WithOwner("me")),
 	} {
 		if err := s.Lock(t.Context(), name); !errors.Is(err, lock.ErrInvalid) {
-			t.Errorf("Lock, shared %s: %v, want ErrInvalid", how, err)
+			t.Errorf("Lock, %s: %v, want ErrInvalid", how, err)
 		}
 		if locked, err := s.TryLock(t.Context(), name); locked || !errors.Is(err, lock.ErrInvalid) {
-			t.Errorf("TryLock, shared %s: %v, %v, want ErrInvalid", how, locked, err)
+			t.Errorf("TryLock, %s: %v, %v, want ErrInvalid", how, locked, err)
 		}
 	}
 	if h, err := adaptertest.Open(t, url).Ops().Inspect(t.Context(), name); err != nil || h.Held() {

@@ -41,10 +41,10 @@ var (
 
 // New returns a Storage that keeps everything in data, except that the locks of data are not used. Keys are certmagic's
 // names with the prefix of locks, see lock.WithPrefix. Instances that share data must share the store of locks and the
-// prefix. opts apply to each lease. Do not use lock.WithoutRenewal: leases must renew themselves. A shared lease is
-// refused with lock.ErrInvalid. The caller closes locks.
+// prefix. opts apply to each lease. Do not use lock.WithoutRenewal: leases must renew themselves. Shared and WithOwner
+// are refused with lock.ErrInvalid. The caller closes locks.
 func New(data certmagic.Storage, locks *lock.Locker, opts ...lock.AcquireOption) *Storage {
-	opts = append(slices.Clip(opts), lock.Exclusive())
+	opts = append(slices.Clip(opts), lock.Exclusive(), lock.RandomOwner())
 	return &Storage{Storage: data, locks: locks, opts: opts, held: make(map[string]*turn)}
 }
 

@@ -37,7 +37,7 @@ var _ gocron.Elector = (*Elector)(nil)
 func NewElector(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Elector {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &Elector{stop: stop, done: make(chan struct{})}
-	go e.campaign(ctx, locks, key, append(slices.Clip(opts), lock.Exclusive()))
+	go e.campaign(ctx, locks, key, append(slices.Clip(opts), lock.Exclusive(), lock.RandomOwner()))
 	return e
 }
 

@@ -196,14 +196,16 @@ func TestElectorSaysWhatFails(t *testing.T) {
 	}
 }
 
-// With shared leases several would lead.
-func TestElectorRefusesSharedLeases(t *testing.T) {
+// With shared leases several would lead. An owner is for one acquisition.
+func TestElectorRefusesOptions(t *testing.T) {
 	t.Parallel()
-	e := gocronlock.NewElector(adaptertest.Open(t, "file://"+t.TempDir()), "leader", lock.Shared())
-	storetest.Until(t, storetest.Soon, "the refusal", func() bool {
-		return errors.Is(e.IsLeader(t.Context()), lock.ErrInvalid)
-	})
-	if err := e.Close(); err != nil {
-		t.Error(err)
+	for _, refused := range []lock.AcquireOption{lock.Shared(), lock.WithOwner("me")} {
+		e := gocronlock.NewElector(adaptertest.Open(t, "file://"+t.TempDir()), "leader", refused)
+		storetest.Until(t, storetest.Soon, "the refusal", func() bool {
+			return errors.Is(e.IsLeader(t.Context()), lock.ErrInvalid)
+		})
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

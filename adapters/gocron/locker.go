@@ -27,13 +27,13 @@ var _ gocron.Locker = (*Locker)(nil)
 //
 // A key is free once its job has ended and minHold has passed since the fire. minHold must be longer than the
 // difference between the schedulers' clocks and timers, and shorter than the interval by at least this difference. The
-// store rounds minHold up like a TTL. 0 means none. opts apply to each fire. A shared lease is refused with
-// lock.ErrInvalid. The caller closes locks after the schedulers have shut down.
+// store rounds minHold up like a TTL. 0 means none. opts apply to each fire. Shared and WithOwner are refused
+// with lock.ErrInvalid. The caller closes locks after the schedulers have shut down.
 func NewLocker(locks *lock.Locker, minHold time.Duration, opts ...lock.AcquireOption) *Locker {
 	if minHold != 0 {
 		opts = append([]lock.AcquireOption{lock.WithMinHold(minHold)}, opts...)
 	}
-	return &Locker{locks, append(slices.Clip(opts), lock.Exclusive())}
+	return &Locker{locks, append(slices.Clip(opts), lock.Exclusive(), lock.RandomOwner())}
 }
 
 // Lock acquires the key of a job if it is free, without waiting. The lease renews itself while the job runs.

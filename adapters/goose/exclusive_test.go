@@ -9,16 +9,18 @@ import (
 	"github.com/anylock/lock/internal/adaptertest"
 )
 
-// With shared leases, several processes would migrate at once. They are refused, and no key is held afterwards.
-func TestRefusesSharedLeases(t *testing.T) {
+// With shared leases, several processes would migrate at once. An owner is for one acquisition. Both are refused, and
+// no key is held afterwards.
+func TestRefusesOptions(t *testing.T) {
 	t.Parallel()
 	url := "file://" + t.TempDir()
 	for how, l := range map[string]*gooselock.Locker{
-		"by an option": gooselock.New(adaptertest.Open(t, url), "db/migrate", lock.Shared()),
-		"by a default": gooselock.New(adaptertest.Open(t, url, lock.Shared()), "db/migrate"),
+		"shared by an option": gooselock.New(adaptertest.Open(t, url), "db/migrate", lock.Shared()),
+		"shared by a default": gooselock.New(adaptertest.Open(t, url, lock.Shared()), "db/migrate"),
+		"with an owner":       gooselock.New(adaptertest.Open(t, url), "db/migrate", lock.WithOwner("me")),
 	} {
 		if err := l.Lock(t.Context(), nil); !errors.Is(err, lock.ErrInvalid) {
-			t.Errorf("shared %s: %v, want ErrInvalid", how, err)
+			t.Errorf("%s: %v, want ErrInvalid", how, err)
 		}
 	}
 	if h, err := adaptertest.Open(t, url).Ops().Inspect(t.Context(), "db/migrate"); err != nil || h.Held() {

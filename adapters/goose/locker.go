@@ -35,10 +35,11 @@ type turn struct {
 var _ gooselocker.Locker = (*Locker)(nil)
 
 // New returns a Locker on key, which stands for the database: use one key per database. opts apply to the lease, which
-// renews itself while migrations run. lock.WithWait limits how long a process waits for the migrations of others. A
-// shared lease is refused with lock.ErrInvalid. The caller closes locks.
+// renews itself while migrations run. lock.WithWait limits how long a process waits for the migrations of others.
+// Shared and WithOwner are refused with lock.ErrInvalid. The caller closes locks.
 func New(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Locker {
-	return &Locker{locks: locks, key: key, opts: append(slices.Clip(opts), lock.Exclusive())}
+	opts = append(slices.Clip(opts), lock.Exclusive(), lock.RandomOwner())
+	return &Locker{locks: locks, key: key, opts: opts}
 }
 
 // Lock waits for the key. It does not use the database. Errors are those of lock.Locker.Acquire. If migrations of this
