@@ -159,18 +159,12 @@ func (s *Server) awaitOpening(ctx context.Context, from caller, wait time.Durati
 	if delay > wait {
 		return fmt.Errorf("%w (for %v more)", errStarting, delay.Round(time.Millisecond))
 	}
-	s.mu.Lock()
-	err := s.countLocked(from, func(u *usage) *int { return &u.waiters }, s.options.MaxWaiters,
+	discount, err := s.count(from, func(u *usage) *int { return &u.waiters }, s.options.MaxWaiters,
 		s.options.MaxWaitersPerClient, "waiting requests")
-	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.discountLocked(from, func(u *usage) *int { return &u.waiters })
-	}()
+	defer discount()
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {

@@ -150,6 +150,12 @@ func (s *Server) serveList(w http.ResponseWriter, c *call) {
 			nil)
 		return
 	}
+	discount, err := s.count(c.caller, func(u *usage) *int { return &u.lists }, maxLists, maxListsPerCaller, "lists")
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	defer discount()
 	held, err := s.locks.Ops().List(c.Context(), prefix)
 	if err != nil {
 		s.fail(w, err, nil)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/lockhttp"
 )
 
@@ -183,6 +184,19 @@ func TestWebPagesAreKeptOut(t *testing.T) {
 		}
 		if got := request("evil.example", "", "GET", "/v1/locks"); got != 421 {
 			t.Errorf("list: %d", got)
+		}
+		// A stream on a server that does not know the lease sets the lease's TTL.
+		w.stop()
+		w.start()
+		for _, method := range []string{"GET", "HEAD"} {
+			if got := request("localhost:7171", "http://evil.example", method,
+				path("k", "/watch", "owner", "a", "ttl_ms", "1")); got != 403 {
+				t.Errorf("%s a stream: %d", method, got)
+			}
+		}
+		time.Sleep(time.Second) // sleeps: in fake time
+		if got := request("localhost:7171", "", "POST", path("k", "/renew", "owner", "a")); got != 200 {
+			t.Errorf("renew: %d", got)
 		}
 	})
 }
@@ -381,6 +395,36 @@ func TestLimits(t *testing.T) {
 		stop()
 		synctest.Wait()
 	})
+}
+
+// A client has few lists at once, because each may read everything that the store keeps.
+func TestListsAreLimited(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		goOn := make(chan struct{})
+		w.open = func() backend.Backend { return slowLister{sharedMemory{w.store.Client()}, goOn} }
+		w.stop()
+		w.start()
+		for range 8 {
+			go w.try(context.Background(), "GET", "/v1/locks", "")
+		}
+		synctest.Wait()
+		w.want(429, "GET", "/v1/locks", "")
+		w.want(200, "GET", of("k"), "")
+		close(goOn)
+		synctest.Wait()
+		w.want(200, "GET", "/v1/locks", "")
+	})
+}
+
+// A slowLister lists nothing before goOn is closed.
+type slowLister struct {
+	sharedMemory
+	goOn chan struct{}
+}
+
+func (s slowLister) List(ctx context.Context, prefix string) ([]string, error) {
+	<-s.goOn
+	return s.sharedMemory.List(ctx, prefix)
 }
 
 // A LimitListener closes connections above its limit for one address. A closed connection makes room for another.

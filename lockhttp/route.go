@@ -111,7 +111,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if hasBody(q) { // also for a request that is refused, because net/http then reads the body
 		_ = http.NewResponseController(w).SetReadDeadline(arrived.Add(bodyTime)) // not supported by test recorders
 	}
-	switch err := s.origins.Check(q); {
+	switch err := s.checkOrigin(q, r); {
 	case !s.isHostAllowed(q):
 		s.refuse(answer, status{http.StatusMisdirectedRequest, "wrong_host", false},
 			"this server is not known by that host name", nil)
@@ -126,6 +126,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	default:
 		s.serve(answer, r, c)
 	}
+}
+
+// checkOrigin returns an error if a page of another origin requests a change. A stream may extend its lease, so it counts
+// as a change although its method is GET.
+func (s *Server) checkOrigin(q *http.Request, r *route) error {
+	if r != nil && strings.HasSuffix(r.path, "/watch") {
+		post := *q
+		post.Method = http.MethodPost
+		q = &post
+	}
+	return s.origins.Check(q)
 }
 
 // serve does the checks that all routes need, and runs r.

@@ -15,19 +15,14 @@ const pulseTime = 10 * time.Second
 
 // serveWatch streams server-sent events: "held" at once, then "lost", "released" or "shutting_down" at the end.
 func (s *Server) serveWatch(w http.ResponseWriter, c *call) {
-	s.mu.Lock() // a stream that is refused must not extend the lease
-	err := s.countLocked(c.caller, func(u *usage) *int { return &u.watchers }, s.options.MaxWatchers,
+	// before all else, because a stream that is refused must not extend the lease
+	discount, err := s.count(c.caller, func(u *usage) *int { return &u.watchers }, s.options.MaxWatchers,
 		s.options.MaxWatchersPerClient, "streams")
-	s.mu.Unlock()
 	if err != nil {
 		s.fail(w, err, nil)
 		return
 	}
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.discountLocked(c.caller, func(u *usage) *int { return &u.watchers })
-	}()
+	defer discount()
 	claim, err := s.watched(c)
 	if err != nil {
 		s.fail(w, err, nil)
