@@ -30,7 +30,7 @@ var rows = []row{
 	{"TTLs are rounded up to", func(d driver.Driver) string { return duration(d.Guarantees.Granularity) }},
 	{"leases per client", func(d driver.Driver) string { return number(d.Guarantees.MaxLeases) }},
 	{"after the TTL, a dead holder's key is free within",
-		func(d driver.Driver) string { return duration(d.Guarantees.MaxLate) }},
+		func(d driver.Driver) string { return d.Guarantees.MaxLate.String() }},
 	{"waiters get the key", func(d driver.Driver) string { return waiting(d.Guarantees) }},
 	{"readers can share a key", func(d driver.Driver) string { return yes(d.Guarantees.Shared) }},
 	{"fencing tokens grow across", func(d driver.Driver) string { return fencing(d.Guarantees.Fencing) }},

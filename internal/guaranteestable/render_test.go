@@ -52,7 +52,7 @@ func TestMarkdown(t *testing.T) {
 		"| a disconnected holder keeps its key for at most | 40s | its TTL |\n" +
 		"| TTLs are rounded up to | 1s | none |\n" +
 		"| leases per client | any number | any number |\n" +
-		"| after the TTL, a dead holder's key is free within | 1.5s | none |\n" +
+		"| after the TTL, a dead holder's key is free within | 1.5s | 0s |\n" +
 		"| waiters get the key | in order of arrival, notified | any order, by polling |\n" +
 		"| readers can share a key | yes | no |\n" +
 		"| fencing tokens grow across | release, expiry, restart, loss of data | no tokens |\n" +
