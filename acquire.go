@@ -191,7 +191,7 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 			}
 			return nil, err
 		}
-		l.defaults.logger.Warn("grant arrived too late, trying again", "key", full, "backend", l.name,
+		l.defaults.logger.Warn("acquire: grant arrived too late, trying again", "key", full, "backend", l.name,
 			"ttl", terms.leaseTTL())
 	}
 }

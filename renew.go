@@ -23,7 +23,7 @@ const (
 	retryLeast = 5 * time.Millisecond // minimum pause after a failed attempt, even if the deadline is near
 )
 
-var errUnanswered = errors.New("the store gave no answer for this lease")
+var errUnanswered = errors.New("the store returned no result for this lease")
 
 func newRenewer(l *Locker) *renewer {
 	r := &renewer{locker: l, size: 1, most: soloWorkers}
