@@ -75,7 +75,7 @@ type Waiter struct {
 	// calls neither.
 	CleanUp func()
 
-	refused bool // the store has refused a Try of a wait, so it may keep a place in the queue
+	refused bool // the store has refused the request of a wait, so it may keep a place in the queue
 	unsure  bool // a Try had an unknown outcome
 }
 
@@ -97,12 +97,12 @@ func (w *Waiter) Wait(ctx context.Context) (backend.Lease, error) {
 		var hint time.Duration
 		refused := errors.Is(err, backend.ErrHeld)
 		if refused {
-			w.refused = true
 			busy, failing = cmp.Or(busy, backend.ErrHeld), time.Time{}
 			if held, ok := errors.AsType[*backend.HeldError](err); ok {
 				busy, hint = held, held.Holder.TTL
 			}
 		}
+		w.refused = busy != nil
 		if refused && w.Sleep != nil {
 			w.Pause.Reset()
 			if err = w.Sleep(ctx); err == nil {
