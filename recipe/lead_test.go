@@ -154,7 +154,7 @@ func TestLeadFinalErrors(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		never := func(context.Context, *lock.Lease) error {
 			t.Error("it leads")
-			return nil
+			return errors.New("led")
 		}
 		l := w.locker()
 		wantErr(t, recipe.Lead(t.Context(), l, "", never), lock.ErrInvalid)
