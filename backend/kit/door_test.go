@@ -266,21 +266,28 @@ func TestAcquireCleansUpAfterRefusal(t *testing.T) {
 	}
 }
 
-// A refused waiter may have a place in the store's queue, which is removed also if its first Sleep fails for good.
+// A refused waiter may have a place in the store's queue, which is removed also if the first wait fails for good.
 func TestAcquireCleansUpAfterSleep(t *testing.T) {
-	f := &fakeStore{}
-	bubble(t, f, func(t *testing.T, s *Leases) {
-		w := Waiter{
+	for name, w := range map[string]Waiter{
+		"in Sleep": {
 			Try:   func(context.Context) (backend.Lease, error) { return nil, backend.ErrHeld },
 			Sleep: func(context.Context) error { return backend.ErrUnsupported },
-		}
-		_, err := s.Acquire(t.Context(), backend.Request{Key: "k", Owner: "o", TTL: time.Minute, Wait: true}, w)
-		wantErr(t, "wait", err, backend.ErrUnsupported)
-		synctest.Wait()
-		if n := f.releases.Load(); n != 1 {
-			t.Errorf("%d removals", n)
-		}
-	})
+		},
+		"in Try": {
+			Try:     func(context.Context) (backend.Lease, error) { return nil, backend.ErrUnsupported },
+			Refused: func() error { return backend.ErrHeld },
+		},
+	} {
+		f := &fakeStore{}
+		bubble(t, f, func(t *testing.T, s *Leases) {
+			_, err := s.Acquire(t.Context(), backend.Request{Key: "k", Owner: "o", TTL: time.Minute, Wait: true}, w)
+			wantErr(t, name, err, backend.ErrUnsupported)
+			synctest.Wait()
+			if n := f.releases.Load(); n != 1 {
+				t.Errorf("%s: %d removals", name, n)
+			}
+		})
+	}
 }
 
 func TestAcquireEndsWithClose(t *testing.T) {
