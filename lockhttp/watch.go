@@ -60,6 +60,8 @@ func (s *Server) stream(w http.ResponseWriter, c *call, claim *claim) {
 	pulse := time.NewTicker(pulseTime)
 	defer pulse.Stop()
 	for {
+		// HTTP/2 would reset the stream at the deadline of the last event, although no write is under way.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // not supported by test recorders
 		select {
 		case <-claim.whenEnded:
 			event := "released"

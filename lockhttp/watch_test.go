@@ -97,6 +97,20 @@ func TestWatch(t *testing.T) {
 	})
 }
 
+// A stream over HTTP/2 lasts as long as the lease, with long pauses between its events.
+func TestWatchOverHTTP2(t *testing.T) {
+	inBubble(t, lockhttp.Options{}, func(w *world) {
+		w.useHTTP2()
+		w.want(200, "PUT", of("long", "owner", "a", "ttl_ms", "600000"), "")
+		released := w.events(path("long", "/watch", "owner", "a"))
+		time.Sleep(95 * time.Second)
+		w.want(204, "DELETE", of("long", "owner", "a"), "")
+		if got := <-released; !slices.Equal(got, []string{"held", "released"}) {
+			t.Errorf("released: %q", got)
+		}
+	})
+}
+
 // The status shows holders, waiters and losses, and the metrics count them.
 func TestStatusAndMetrics(t *testing.T) {
 	inBubble(t, lockhttp.Options{}, func(w *world) {

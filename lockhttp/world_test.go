@@ -112,6 +112,17 @@ func (w *world) start() {
 	}}
 }
 
+// useHTTP2 replaces the client by one that uses only HTTP/2.
+func (w *world) useHTTP2() {
+	w.client.CloseIdleConnections()
+	n, protocols := w.network, new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	w.client = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return n.dial(ctx) },
+		Protocols:   protocols,
+	}}
+}
+
 // stop stops the server. Its leases stay at the store.
 func (w *world) stop() {
 	w.client.CloseIdleConnections()
