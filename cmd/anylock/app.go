@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ type app struct {
 	backend, backendFile text
 	verbose              bool
 	require              []string // of run, hold and acquire; see needs
+	notices              *notices // of run, hold and acquire, which catch signals: their lines must not block them
 }
 
 func init() { cobra.EnableCommandSorting = false } // keep the order in which we add commands: run first
@@ -111,8 +113,16 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 
 // say prints one line on standard error.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintln(a.stderr, "anylock: "+oneLine(fmt.Sprintf(format, args...)))
+	line := fmt.Sprintf(format, args...)
+	if a.notices != nil {
+		a.notices.add(line)
+		return
+	}
+	a.print(line)
 }
+
+// print prints one line on standard error. It blocks while the output does.
+func (a *app) print(line string) { fmt.Fprintln(a.stderr, "anylock: "+oneLine(line)) }
 
 func (a *app) sayVerbose(format string, args ...any) {
 	if a.verbose {
@@ -133,12 +143,14 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 	default:
 		exit = &exitError{code: exitUsage, err: err, usage: true} // usually an error of cobra
 	}
-	switch {
-	case exit.err == nil:
-	case exit.usage:
-		a.say("%v (see %s --help)", exit.err, cmd.CommandPath())
-	default:
-		a.say("%v", exit.err)
+	if exit.err == nil {
+		return exit.code
 	}
+	signal.Reset(signalsEnding...) // nobody may be reading the output
+	text := hideURLs(exit.err.Error(), os.Args)
+	if exit.usage {
+		text += fmt.Sprintf(" (see %s --help)", cmd.CommandPath())
+	}
+	a.print(text)
 	return exit.code
 }

@@ -148,7 +148,7 @@ func (b *benchRun) urls(ctx context.Context) (urls []string, cleanUp func(), err
 	urls = b.backends
 	b.warnOfPassword("--backend", urls...)
 	if b.backendFile.isSet {
-		rawURL, err := readURL(ctx, "", text{}, "--backend-file", b.backendFile)
+		rawURL, err := readURL(ctx, "--backend", text{}, "--backend-file", b.backendFile)
 		if err != nil {
 			return nil, nil, err
 		}

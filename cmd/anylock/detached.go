@@ -93,7 +93,7 @@ Exit codes: 0 acquired; 128 + N if signal N came before;
 // acquireDetached acquires the lock, prints the lease, and keeps the lease at the store when anylock exits.
 func (r *runner) acquireDetached(ctx context.Context, print func(detachedRecord) error) error {
 	signals := r.begin()
-	defer r.notices.close()
+	defer r.end()
 	ctx, stop := untilSignal(ctx, signals)
 	opts, err := r.options()
 	if err != nil {
@@ -111,19 +111,14 @@ func (r *runner) acquireDetached(ctx context.Context, print func(detachedRecord)
 		return notResumable()
 	}
 	lease, err := r.acquire(ctx, locks)
-	interrupted := stop()
-	switch {
-	case err != nil:
-		return cmp.Or(interrupted, err)
-	case interrupted != nil:
-		_ = lease.Release(ctx) // if this fails, the lease ends with its TTL
-		return interrupted
+	if err != nil {
+		return cmp.Or(stop(), err)
 	}
-	if err := print(newDetachedRecord(r.key, lease, r.began)); err != nil {
-		_ = lease.Release(ctx) // the caller does not know the owner
-		return err
+	err = writeUntil(ctx, func() error { return print(newDetachedRecord(r.key, lease, r.began)) })
+	if err = cmp.Or(stop(), err); err != nil {
+		_ = lease.Release(ctx) // the caller may not know the owner; if this fails, the lease ends with its TTL
 	}
-	return nil
+	return err
 }
 
 func newDetachedRecord(key string, lease *lock.Lease, began time.Time) detachedRecord {
@@ -179,8 +174,10 @@ extended; 74 the lease cannot be printed; 128 + N if signal N came before.`,
 				return usagef("--ttl: %w", err)
 			}
 			began := time.Now()
-			return a.resumed(cmd.Context(), args[0], owner, ttl.d, func(_ context.Context, lease *lock.Lease) error {
-				return writeLease(a, newDetachedRecord(args[0], lease, began), format.is("json"))
+			return a.resumed(cmd.Context(), args[0], owner, ttl.d, func(ctx context.Context, lease *lock.Lease) error {
+				return writeUntil(ctx, func() error {
+					return writeLease(a, newDetachedRecord(args[0], lease, began), format.is("json"))
+				})
 			})
 		},
 	}

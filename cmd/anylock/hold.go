@@ -7,6 +7,9 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend/kit"
 )
 
 func (a *app) holdCommand() *cobra.Command {
@@ -61,7 +64,7 @@ type leaseRecord struct {
 // hold holds the lock until standard input ends, a signal arrives, or the lock is lost.
 func (r *runner) hold(ctx context.Context) error {
 	signals := r.begin()
-	defer r.notices.close()
+	defer r.end()
 	ctx, stop := untilSignal(ctx, signals)
 	ended := make(chan struct{})
 	r.inputEnded = ended
@@ -78,7 +81,7 @@ func (r *runner) hold(ctx context.Context) error {
 	if token := lease.Token(); token != 0 {
 		record.Token = &token
 	}
-	err = encodeJSON(r.app.stdout, record, "")
+	err = r.writeRecord(ctx, lease, record)
 	if err == nil {
 		select {
 		case <-ended:
@@ -92,4 +95,40 @@ func (r *runner) hold(ctx context.Context) error {
 		return exitWith(int(r.lostExitCode))
 	}
 	return cmp.Or(err, interrupted)
+}
+
+// writeRecord writes the line of hold. If nobody reads the output, it gives up when a signal arrives, the lock is lost,
+// or shortly after standard input has ended.
+func (r *runner) writeRecord(ctx context.Context, lease *lock.Lease, record leaseRecord) error {
+	ctx, cancel := context.WithCancel(lease.Context(ctx))
+	defer cancel()
+	go func() {
+		select {
+		case <-r.inputEnded:
+			_ = kit.Sleep(ctx, noticesPatience)
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := writeUntil(ctx, func() error { return encodeJSON(r.app.stdout, record, "") })
+	if ctx.Err() != nil {
+		return nil // hold ends for that reason
+	}
+	return err
+}
+
+// writeUntil calls write, which blocks if nobody reads the output, and returns its error, or that of ctx if ctx ends
+// first.
+func writeUntil(ctx context.Context, write func() error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	written := make(chan error, 1)
+	go func() { written <- write() }() // a blocked goroutine ends with the program
+	select {
+	case err := <-written:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -195,16 +195,23 @@ func (r *runner) limitTTL(g lock.Guarantees) error {
 	return nil
 }
 
-// begin starts to receive the signals that end us, and to collect notices until the caller closes them.
+// begin starts to receive the signals that end us, and to collect notices until the caller calls end.
 func (r *runner) begin() (signals chan os.Signal) {
 	const queued = 16
 	r.began = time.Now()
 	signals = make(chan os.Signal, queued)
 	notify(signals, signalsEnding)
 	notify(make(chan os.Signal, 1), signalsOfPipes) // nobody receives them: only their default action is prevented
-	r.notices = newNotices(func(line string) { r.app.say("%s", line) })
+	r.notices = newNotices(r.app.print)
+	r.app.notices = r.notices
 	r.logHandler = newLastErrorHandler(r.notices, r.app.verbose)
 	return signals
+}
+
+// end prints the remaining notices.
+func (r *runner) end() {
+	r.notices.close()
+	r.app.notices = nil
 }
 
 // openAndAcquire opens the store and acquires the key. Call closeStore after the release.
@@ -237,7 +244,7 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	signals := r.begin()
-	defer r.notices.close()
+	defer r.end()
 	notify(signals, signalsPassed)
 	defer reapOrphans()()
 	guard, err := r.startGuard()

@@ -138,7 +138,8 @@ func (s *serving) run(ctx context.Context) error {
 		s.app.say("grants nothing for %v: leases of an earlier server may still be in use (--start-delay)",
 			delay.Round(time.Second))
 	}
-	if _, err := fmt.Fprintln(s.app.stdout, url); err != nil {
+	err = writeUntil(ctx, func() error { _, err := fmt.Fprintln(s.app.stdout, url); return err })
+	if err != nil && ctx.Err() == nil {
 		return &exitError{code: exitOutput, err: err}
 	}
 	server := lockhttp.NewHTTPServer(handler, logger)

@@ -33,6 +33,22 @@ func oneLine(s string) string {
 	}, s)
 }
 
+// hideURLs replaces what follows :// in args by ***, wherever text repeats it: a URL in the wrong place may have a
+// password.
+func hideURLs(text string, args []string) string {
+	for _, arg := range args {
+		_, rest, found := strings.Cut(arg, "://")
+		if !found || !strings.ContainsAny(rest, "@?") {
+			continue
+		}
+		quoted := strconv.Quote(rest)
+		for _, shown := range []string{rest, quoted[1 : len(quoted)-1]} {
+			text = strings.ReplaceAll(text, "://"+shown, "://***")
+		}
+	}
+	return text
+}
+
 // holderText describes a holder as in "4f0c9a1b…@web-3:4711 (token 17, 12.3s left)".
 func holderText(h lock.Holder) string {
 	var notes []string

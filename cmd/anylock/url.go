@@ -73,6 +73,9 @@ func readURL(ctx context.Context, urlName string, rawURL text, fileName string, 
 	if err == nil {
 		err = checkFirstLine(line)
 	}
+	if err != nil && strings.Contains(file.s, "://") { // do not repeat its password
+		return "", usagef("%s has a URL in place of the name of a file; use %s", fileName, urlName)
+	}
 	if err != nil {
 		return "", usagef("%s %s: %w", fileName, show(file.s), reason(err))
 	}
