@@ -86,7 +86,9 @@ func TestEndOfInputEndsBlockedHold(t *testing.T) {
 // A signal ends a command that cannot print its messages.
 func TestSignalEndsBlockedMessages(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"run", "-n", "k", "--", "true"}, {"hold", "-n", "k"}, {"acquire", "-v", "-n", "k"}} {
+	for _, args := range [][]string{
+		{"run", "-n", "k", "--", "true"}, {"hold", "-n", "k"}, {"acquire", "-v", "-n", "k"},
+	} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel()
 			cmd, locks := blocked(t, args...)

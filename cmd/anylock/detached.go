@@ -170,8 +170,8 @@ extended; 74 the lease cannot be printed; 128 + N if signal N came before.`,
 		Example: `  anylock renew --owner "$ANYLOCK_OWNER" --ttl 10m deploy`,
 		Args:    exactArgs("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := backend.ValidateTTL(ttl.d); err != nil {
-				return usagef("--ttl: %w", err)
+			if err := checkTTL("--ttl", ttl.d); err != nil {
+				return usagef("%w", err)
 			}
 			began := time.Now()
 			return a.resumed(cmd.Context(), args[0], owner, ttl.d, func(ctx context.Context, lease *lock.Lease) error {

@@ -248,11 +248,13 @@ func (s *serving) checkNumbers() error {
 			return fmt.Errorf("--%s %d: must be at least 1", flag.name, flag.number)
 		}
 	}
-	switch {
-	case s.ttl.isSet && s.ttl.d == 0:
-		return errors.New("--ttl 0: a lease needs time")
-	case s.maxTTL.isSet && s.maxTTL.d == 0:
-		return errors.New("--max-ttl 0: a lease needs time")
+	if s.ttl.isSet {
+		if err := checkTTL("--ttl", s.ttl.d); err != nil {
+			return err
+		}
+	}
+	if s.maxTTL.isSet {
+		return checkTTL("--max-ttl", s.maxTTL.d)
 	}
 	return nil
 }
@@ -282,6 +284,9 @@ func (s *serving) readClients() ([]lockhttp.Client, error) {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more text after the object with the clients")
+	}
+	if err := checkNames(json.NewDecoder(strings.NewReader(string(text)))); err != nil {
+		return nil, err
 	}
 	if len(file.Clients) == 0 {
 		return nil, errors.New("there are no clients in it")

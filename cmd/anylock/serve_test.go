@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -236,6 +237,35 @@ func TestServeClientsTwice(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if code := cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(string(out), "more text") {
 		t.Errorf("exit %d %v\n%s", code, err, out)
+	}
+}
+
+// A file of clients that has a name twice is refused. Otherwise a client could get the rights of another one.
+func TestClientsWithNamesGivenTwice(t *testing.T) {
+	t.Parallel()
+	const client = `{"name": "ci", "token": "0123456789abcdef", "rights": [{"prefix": "ci/", "allow": ["take"]}]}`
+	for _, c := range []struct{ text, twice string }{
+		{`{"clients": [` + client + `]}`, ""},
+		{`{"clients": [` + client + `], "clients": [{"name": "b", "token": "0123456789abcdeg"}]}`, "clients"},
+		{`{"clients": [` + client + `], "Clients": []}`, "Clients"},
+		{`{"clients": [{"rights": [], ` + client[1:] + `]}`, "rights"},
+		{`{"clients": [` + strings.Replace(client, `"prefix"`, `"prefix": "", "PREFIX"`, 1) + `]}`, "PREFIX"},
+	} {
+		file := filepath.Join(t.TempDir(), "clients.json")
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := &serving{app: &app{stderr: os.Stderr}, clients: file}
+		got, want := "", ""
+		if _, err := s.readClients(); err != nil {
+			got = err.Error()
+		}
+		if c.twice != "" {
+			want = strconv.Quote(c.twice) + " is given twice in one object"
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", c.text, got, want)
+		}
 	}
 }
 

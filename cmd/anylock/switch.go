@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/anylock/lock/backend"
 )
 
 // switchHelp is the long help text of switch.
@@ -54,6 +56,8 @@ func (a *app) switchCommand() *cobra.Command {
 				return usagef("--pass takes only --from or --from-file")
 			case s.within <= 0:
 				return usagef("--within %v is not positive", s.within)
+			case s.within > backend.MaxTTL:
+				return usagef("--within %v is longer than %v", s.within, backend.MaxTTL)
 			}
 			old, err := a.openSwitched(cmd.Context(), "--from", s.from, s.fromFile)
 			if err != nil {

@@ -100,6 +100,9 @@ func (s *switchStore) findCut(ctx context.Context, within time.Duration) (*cut, 
 		}
 		answered = time.Now()
 	}
+	if last < first {
+		return nil, fellBack(first, last)
+	}
 	step := max(1, (last-first)/probes)
 	if err := kit.Sleep(ctx, watched); err != nil {
 		return nil, err
@@ -108,6 +111,9 @@ func (s *switchStore) findCut(ctx context.Context, within time.Duration) (*cut, 
 	now, err := s.number(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if now < last {
+		return nil, fellBack(last, now)
 	}
 	// If the numbers follow a clock, they have grown by a time between the shortest and the longest that can have passed.
 	shortest, longest := uint64(begun.Sub(answered).Microseconds()), uint64(time.Since(sent).Microseconds())
@@ -124,6 +130,12 @@ func (s *switchStore) findCut(ctx context.Context, within time.Duration) (*cut, 
 		found: fmt.Sprintf("the number %d of a probe now, and room for %d more: one lock takes up to %d, and in the second "+
 			"watched others took %d",
 			now, room, step, others)}, nil
+}
+
+// fellBack returns the error for a store whose numbers have fallen, so that they show nothing about later ones.
+func fellBack(from, to uint64) error {
+	return fmt.Errorf("%w: the store's number fell from %d to %d, as after a failover that lost data; try again",
+		backend.ErrUnavailable, from, to)
 }
 
 // pass draws numbers until they have reached n. It then waits until processes may use the next store alone, and returns

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -98,6 +99,38 @@ func TestCutOfClock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A store whose numbers fall while they are measured has lost data. They show nothing about its later numbers.
+func TestNoCutOfFallingNumbers(t *testing.T) {
+	for name, lost := range map[string]int{"in a row": 15, "in the second": 22} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, drawn := memory.NewStore(), uint64(1000)
+				client := func() backend.Backend { return falling{store.Client(), &drawn, 1000 + uint64(lost)} }
+				s := &switchStore{Store: pair.Store{Backend: client()}, other: client(), key: "probe"}
+				defer s.close()
+				if c, err := s.findCut(t.Context(), time.Hour); !errors.Is(err, backend.ErrUnavailable) {
+					t.Errorf("cut %+v, %v", c, err)
+				}
+			})
+		})
+	}
+}
+
+// A falling store counts its leases. It begins again with 1 once its count has reached a limit.
+type falling struct {
+	backend.Backend
+	drawn *uint64
+	limit uint64
+}
+
+func (f falling) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := f.Backend.Acquire(ctx, r)
+	if *f.drawn++; *f.drawn == f.limit {
+		*f.drawn = 1
+	}
+	return clockedLease{l, *f.drawn}, err
 }
 
 // A clocked store numbers its leases by a clock. Its replies may be late.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -56,11 +57,16 @@ func (r *runner) checkTerms() error {
 	if r.wait.isSet && r.wait.d == 0 {
 		r.nonblock = true
 	}
-	if err := backend.ValidateTTL(r.ttl.d); err != nil {
-		return fmt.Errorf("--ttl: %w", err)
+	return checkTTL("--ttl", r.ttl.d)
+}
+
+// checkTTL validates the TTL that a flag sets.
+func checkTTL(flag string, ttl time.Duration) error {
+	if err := backend.ValidateTTL(ttl); err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
 	}
-	if r.ttl.d < leastTTL {
-		return fmt.Errorf("--ttl %v is too short to renew the lease in time: %v at least", r.ttl.d, leastTTL)
+	if ttl < leastTTL {
+		return fmt.Errorf("%s %v is too short to renew the lease in time: %v at least", flag, ttl, leastTTL)
 	}
 	return nil
 }
