@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -73,14 +74,26 @@ type settings struct {
 	key     func(string) string
 }
 
-// WithMeterProvider replaces the global meter provider.
-func WithMeterProvider(p metric.MeterProvider) Option { return func(s *settings) { s.meters = p } }
+// WithMeterProvider replaces the global meter provider, unless p is nil.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return func(s *settings) {
+		if p != nil {
+			s.meters = p
+		}
+	}
+}
 
-// WithTracerProvider replaces the global tracer provider.
-func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
+// WithTracerProvider replaces the global tracer provider, unless p is nil.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(s *settings) {
+		if p != nil {
+			s.tracers = p
+		}
+	}
+}
 
 // WithKey adds the attribute lock.key, whose value is the result of name for the key, unless the result is empty. name
-// should map many keys to a few names: "invoice/42" to "invoice".
+// should map many keys to a few names: "invoice/42" to "invoice". Bytes that are not UTF-8 are replaced.
 func WithKey(name func(key string) string) Option {
 	return func(s *settings) {
 		if name != nil {
@@ -135,10 +148,14 @@ func (t *Tracer) attributes(backend, key string, shared bool) []attribute.KeyVal
 		all = append(all, sharedKey.Bool(true))
 	}
 	if name := t.key(key); name != "" {
-		all = append(all, keyKey.String(name))
+		all = append(all, keyKey.String(valid(name)))
 	}
 	return slices.Clip(all) // callers append to the result more than once
 }
+
+// valid returns s with U+FFFD in place of bytes that are not UTF-8. Exporters drop everything that they send together
+// with such bytes, and a key or an owner may have any bytes.
+func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 func set(all []attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(all...))
@@ -209,7 +226,7 @@ func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
 	t.waits.Record(ctx, e.Waited.Seconds(), set(ended))
 	span := trace.SpanFromContext(ctx)
 	if e.Owner != "" {
-		ended = append(ended, ownerKey.String(e.Owner), tokenKey.Int64(int64(e.Token)))
+		ended = append(ended, ownerKey.String(valid(e.Owner)), tokenKey.Int64(int64(e.Token)))
 	}
 	span.SetAttributes(ended...)
 	if e.Outcome == lock.OutcomeError { // a busy key or a cancelled call is not an error

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -347,9 +348,23 @@ func TestKeyIsMapped(t *testing.T) {
 	}
 }
 
-// A nil option changes nothing.
+// Attributes are UTF-8, whatever bytes a key and an owner have.
+func TestAttributesAreUTF8(t *testing.T) {
+	w := newWorld(t, otel.WithKey(func(key string) string { return key }))
+	w.release(w.acquire("k\xff", lock.WithOwner("o\xff")))
+	w.is(1, "lock.client.acquire.duration", "lock.key=k\ufffd")
+	w.is(1, "lock.client.lease.hold_time", "lock.key=k\ufffd")
+	for _, a := range w.spans.Ended()[0].Attributes() {
+		if !utf8.ValidString(a.Value.AsString()) {
+			t.Errorf("%s: %q", a.Key, a.Value.AsString())
+		}
+	}
+}
+
+// A nil option, or a nil provider, changes nothing.
 func TestNilOption(t *testing.T) {
-	w := newWorld(t, nil, otel.WithKey(func(string) string { return "name" }))
+	w := newWorld(t, nil, otel.WithKey(func(string) string { return "name" }), otel.WithMeterProvider(nil),
+		otel.WithTracerProvider(nil))
 	if err := w.acquire("k").Release(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -131,7 +131,7 @@ func (s *Semaphore) try(
 	case err != nil:
 		return nil, nil, err
 	case above.Held():
-		return nil, nil, fmt.Errorf("%w: %w: all permits below %d are held, and so is %s",
+		return nil, nil, fmt.Errorf("%w: %w: all permits below %d are held, and so is %q",
 			lock.ErrHeld, ErrLimit, s.n, s.permit(s.n))
 	}
 	return nil, others, busy

@@ -418,6 +418,27 @@ func TestSemaphoreLimitsDiffer(t *testing.T) {
 	})
 }
 
+// An error quotes the key, which may have any characters.
+func TestSemaphoreErrorIsOneLine(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		high, err := recipe.NewSemaphore(w.locker(), "mail\n", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		low, err := recipe.NewSemaphore(w.locker(), "mail\n", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, two := permit(t, high), permit(t, high)
+		_, err = low.TryAcquire(t.Context())
+		if !errors.Is(err, recipe.ErrLimit) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want ErrLimit in one line", err)
+		}
+		release(t, one)
+		release(t, two)
+	})
+}
+
 // The numbers of requests agree with the documentation.
 func TestSemaphoreRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -5,6 +5,7 @@ package redisfence
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -59,7 +60,10 @@ func (s *Script) run(
 	}
 	all := append([]any{mode + strconv.FormatUint(token, 10)}, args...)
 	cmd := s.script.Run(ctx, c, append([]string{fenceKey}, keys...), all...)
-	if err := cmd.Err(); redis.HasErrorPrefix(err, stale) {
+	switch err := cmd.Err(); {
+	case redis.HasErrorPrefix(err, noToken): // its text has the key as it is, which may not be printable
+		cmd.SetErr(fmt.Errorf("redisfence: the key %q holds no token", fenceKey))
+	case redis.HasErrorPrefix(err, stale):
 		if seen, bad := strconv.ParseUint(strings.TrimPrefix(err.Error(), stale), 10, 64); bad == nil {
 			cmd.SetErr(&fence.StaleError{Resource: fenceKey, Token: token, Seen: seen})
 		}
@@ -69,3 +73,6 @@ func (s *Script) run(
 
 // stale is the prefix of the reply to a stale token. The higher token follows it.
 const stale = "FENCESTALE "
+
+// noToken is the prefix of the reply if the fence key holds something else than tokens.
+const noToken = "NOFENCE "

@@ -86,7 +86,7 @@ func TestNumbersOfLua(t *testing.T) {
 // does not run.
 func TestReplies(t *testing.T) {
 	c, ctx := connect(t), t.Context()
-	const key = "{replies}:fence"
+	const key = "{replies}:fence\x1b[2J"
 	run := func(body string, args ...any) *redis.Cmd {
 		return redisfence.NewScript(body).Run(ctx, c, key, 256, []string{"{replies}:value"}, args...)
 	}
@@ -105,7 +105,8 @@ func TestReplies(t *testing.T) {
 		if err := c.Set(ctx, key, foreign, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if err := run(`return redis.call("SET", KEYS[1], "wrong")`).Err(); err == nil || errors.Is(err, fence.ErrStale) {
+		err := run(`return redis.call("SET", KEYS[1], "wrong")`).Err()
+		if err == nil || err.Error() != `redisfence: the key "{replies}:fence\x1b[2J" holds no token` {
 			t.Errorf("the fence is %q: error %v", foreign, err)
 		}
 	}
