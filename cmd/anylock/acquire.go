@@ -170,11 +170,16 @@ func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) (bool, err
 		if r.permits > 0 {
 			key += permitPart + strconv.Itoa(i)
 		}
-		if h, err := locks.Ops().Inspect(ctx, key); err != nil || !slices.Contains(owners, h.Owner) {
+		if h, err := locks.Ops().Inspect(ctx, key); err != nil || !ownedBy(h.Owner, owners) {
 			return false, err
 		}
 	}
 	return true, nil
+}
+
+// ownedBy reports whether owner is one of owners. A pair may have appended # and a number for one of its stores.
+func ownedBy(owner string, owners []string) bool {
+	return slices.ContainsFunc(owners, func(o string) bool { return owner == o || strings.HasPrefix(owner, o+"#") })
 }
 
 // permitPart is what follows KEY in the key of a permit, before the permit's number: see recipe.Semaphore.

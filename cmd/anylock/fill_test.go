@@ -9,6 +9,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/memory"
 	"github.com/anylock/lock/pair"
 )
@@ -88,4 +89,19 @@ func passwordsOf(t *testing.T, rawURL string) string {
 		list = append(list, passwordsOf(t, n))
 	}
 	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), "|")
+}
+
+// A plan's URLs have only printable characters, and mean the same as the URLs that were given.
+func TestPlannedURLsArePrintable(t *testing.T) {
+	plan := &switchPlan{Cut: 7}
+	plan.setURLs("redis://h/a\u009b\xff?lock_prefix=\u202e", "file:///b\u2028é")
+	if want := "redis://h/a%C2%9B%FF?lock_prefix=%E2%80%AE"; plan.From != want {
+		t.Errorf("from %q, want %q", plan.From, want)
+	}
+	if want := "file:///b%E2%80%A8é"; plan.To != want {
+		t.Errorf("to %q, want %q", plan.To, want)
+	}
+	if kit.Printable(plan.Both) != plan.Both {
+		t.Errorf("both %q", plan.Both)
+	}
 }

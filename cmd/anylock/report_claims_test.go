@@ -30,6 +30,22 @@ func TestReportsShowMissingVerdicts(t *testing.T) {
 	}
 }
 
+// A report of JUnit has no characters that are not printable, not even from a store's errors.
+func TestJUnitIsPrintable(t *testing.T) {
+	const odd = "a\u009b2J\u202e\x1bb"
+	var b strings.Builder
+	err := writeJUnit(&b, suiteResult{"store", []conformance.Result{
+		{Name: "One", Status: conformance.Fail, Output: odd}, {Name: "Two", Status: conformance.Skip, Output: odd},
+		{Name: "Three", Interrupted: true, Output: odd},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(b.String(), "\u009b\u202e\ufffd") || strings.Count(b.String(), "a 2J  b") != 3 {
+		t.Errorf("%q", b.String())
+	}
+}
+
 // A claim that no check could test appears in every format, and counts neither as a pass nor as a failure.
 func TestReportsTellOfClaims(t *testing.T) {
 	results := []conformance.Result{

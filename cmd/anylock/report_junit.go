@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock/conformance"
@@ -66,12 +67,30 @@ func writeJUnit(w io.Writer, s suiteResult) error {
 		suite.Cases = append(suite.Cases, c)
 	}
 	suite.Time = junitTime(total)
+	for i := range suite.Cases {
+		suite.Cases[i].clean()
+	}
 	text, err := xml.MarshalIndent(junitSuites{Suite: suite}, "", "  ")
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, text)
 	return err
+}
+
+// clean replaces characters that are not printable in texts that may come from a store.
+func (c *junitCase) clean() {
+	for _, m := range []*junitMessage{c.Failure, c.Error, c.Skipped} {
+		if m == nil {
+			continue
+		}
+		m.Message = oneLine(m.Message)
+		lines := strings.Split(m.Text, "\n")
+		for i, line := range lines {
+			lines[i] = oneLine(line)
+		}
+		m.Text = strings.Join(lines, "\n")
+	}
 }
 
 // junitClass returns the class name, by which readers of the format group cases.

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
@@ -80,7 +82,21 @@ func planSwitch(ctx context.Context, old, next *switchStore, within time.Duratio
 
 // setURLs sets the URLs to deploy, with *** for each password.
 func (p *switchPlan) setURLs(from, to string) {
-	p.From, p.Both, p.To = driver.Mask(from), driver.Mask(pair.URL(from, to, p.Cut)), driver.Mask(to)
+	p.From, p.To = escapeUnprintable(driver.Mask(from)), escapeUnprintable(driver.Mask(to))
+	p.Both = escapeUnprintable(driver.Mask(pair.URL(from, to, p.Cut)))
+}
+
+// escapeUnprintable replaces bytes of characters that are not printable, such as those that move the cursor, by %XX.
+func escapeUnprintable(rawURL string) string {
+	var b strings.Builder
+	for i, r := range rawURL {
+		if _, n := utf8.DecodeRuneInString(rawURL[i:]); !unicode.IsPrint(r) || r == utf8.RuneError && n == 1 {
+			b.WriteString(driver.Escape(rawURL[i : i+n]))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 // fillRule explains how to turn a URL with *** into a working URL.
