@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // patience limits the requests that the elector does not limit itself: those of candidates.
@@ -124,7 +125,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "lock"}, l.key)
 	}
 	return &resourcelock.LeaderElectionRecord{
-		HolderIdentity:       h.Owner,
+		HolderIdentity:       kit.Printable(h.Owner), // the elector logs it
 		LeaseDurationSeconds: max(1, int((h.TTL+time.Second-1)/time.Second)),
 		RenewTime:            metav1.Now(),
 	}, fmt.Appendf(nil, "%s %d", h.Owner, observe), nil

@@ -55,6 +55,22 @@ func wantErr(t *testing.T, what string, got, want error) {
 	}
 }
 
+// An elector logs the identity of the holder, whose owner may have any bytes.
+func TestIdentityOfOthersIsPrintable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		a, other := newLock(t, locker(t, store.Client()), "a", nil), locker(t, store.Client())
+		lease, err := other.Acquire(t.Context(), key, lock.WithOwner("b\x1b[2J\nc"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lease.Release(t.Context()) //nolint:errcheck // it ends with the store
+		if r, _, err := a.Get(t.Context()); err != nil || r.HolderIdentity != `b\x1b[2J\nc` {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
 // What the elector requests from a lock, call by call.
 func TestRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
