@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -45,17 +46,21 @@ func TestSignalEndsBlockedOutput(t *testing.T) {
 	}{
 		{"hold", []string{"hold", "k"}, exitSignal + int(syscall.SIGTERM)},
 		{"acquire", []string{"acquire", "k"}, exitSignal + int(syscall.SIGTERM)},
-		{"serve", []string{"serve", "--listen", "127.0.0.1:0"}, exitOK},
+		{"serve", []string{"serve", "--listen"}, exitOK},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			socket := filepath.Join(t.TempDir(), "s")
+			if c.name == "serve" {
+				c.args = append(c.args, "unix:"+socket)
+			}
 			cmd, locks := blocked(t, c.args...)
 			cmd.Stdout = fullPipe(t)
 			ended := startBlocked(t, cmd)
-			if c.name != "serve" {
-				awaitHeld(t, locks, true)
+			if c.name == "serve" {
+				awaitFile(t, socket)
 			} else {
-				time.Sleep(time.Second) // sleeps: the start of the server; nothing shows that it writes
+				awaitHeld(t, locks, true)
 			}
 			endsWithin(t, cmd, ended, c.code)
 			awaitHeld(t, locks, false)
@@ -159,6 +164,18 @@ func endsWithin(t *testing.T, cmd *exec.Cmd, ended <-chan struct{}, code int) {
 	}
 	if got := cmd.ProcessState.ExitCode(); code >= 0 && got != code {
 		t.Errorf("exit code %d, want %d", got, code)
+	}
+}
+
+func awaitFile(t *testing.T, file string) {
+	t.Helper()
+	const poll = 5 * time.Millisecond
+	for end := time.Now().Add(patience); ; time.Sleep(poll) {
+		if _, err := os.Stat(file); err == nil {
+			return
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
 }
 
