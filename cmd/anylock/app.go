@@ -18,7 +18,7 @@ type app struct {
 	backend, backendFile text
 	verbose              bool
 	require              []string // of run, hold and acquire; see needs
-	notices              *notices // of run, hold and acquire, which catch signals: their lines must not block them
+	notices              *notices // of commands that catch signals: see printInBackground
 }
 
 func init() { cobra.EnableCommandSorting = false } // keep the order in which we add commands: run first
@@ -119,6 +119,16 @@ func (a *app) say(format string, args ...any) {
 		return
 	}
 	a.print(line)
+}
+
+// printInBackground lets say return at once until end is called. A command that catches signals needs this: otherwise no
+// signal would end the command while its output blocks.
+func (a *app) printInBackground() (end func()) {
+	a.notices = newNotices(a.print)
+	return func() {
+		a.notices.close()
+		a.notices = nil
+	}
 }
 
 // print prints one line on standard error. It blocks while the output does.

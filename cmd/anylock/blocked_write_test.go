@@ -93,6 +93,7 @@ func TestSignalEndsBlockedMessages(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"run", "-n", "k", "--", "true"}, {"hold", "-n", "k"}, {"acquire", "-v", "-n", "k"},
+		{"release", "-v", "--owner", "o", "k"}, {"serve", "-v", "--listen", "127.0.0.1:0"},
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel()

@@ -224,6 +224,7 @@ func (a *app) resumed(
 	if owner == "" {
 		return usagef("--owner is missing")
 	}
+	defer a.printInBackground()()
 	ctx, stop := interruptible(ctx)
 	err := a.resume(ctx, key, owner, ttl, f)
 	if interrupt := stop(); err != nil {

@@ -20,6 +20,7 @@ import (
 type runner struct {
 	app        *app
 	notices    *notices
+	end        func() // prints the remaining notices
 	logHandler *lastErrorHandler
 
 	key   string
@@ -202,16 +203,10 @@ func (r *runner) begin() (signals chan os.Signal) {
 	signals = make(chan os.Signal, queued)
 	notify(signals, signalsEnding)
 	notify(make(chan os.Signal, 1), signalsOfPipes) // nobody receives them: only their default action is prevented
-	r.notices = newNotices(r.app.print)
-	r.app.notices = r.notices
+	r.end = r.app.printInBackground()
+	r.notices = r.app.notices
 	r.logHandler = newLastErrorHandler(r.notices, r.app.verbose)
 	return signals
-}
-
-// end prints the remaining notices.
-func (r *runner) end() {
-	r.notices.close()
-	r.app.notices = nil
 }
 
 // openAndAcquire opens the store and acquires the key. Call closeStore after the release.

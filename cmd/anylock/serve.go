@@ -118,6 +118,7 @@ func (s *serving) run(ctx context.Context) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
+	defer s.app.printInBackground()()
 	ctx, stop := interruptible(ctx)
 	locks, err := s.app.open(ctx)
 	if err != nil {
