@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/internal/pgurl"
 )
 
 // A server is a kind of server. It defines how to read the version and the load.
@@ -53,9 +54,11 @@ var (
 // hosts returns the hosts of a URL.
 func (s server) hosts(u driver.URL, raw string) (hosts []*host) {
 	for _, h := range u.Hosts {
-		if addr, err := driver.HostPort(h, s.port); err == nil {
-			hosts = append(hosts, &host{addr: addr, url: u, raw: raw})
+		addr, err := driver.HostPort(h, s.port)
+		if err != nil {
+			addr = h // a Unix socket of Postgres, which is reached by the URL
 		}
+		hosts = append(hosts, &host{addr: addr, url: u, raw: raw})
 	}
 	return hosts
 }
@@ -130,8 +133,11 @@ func postgresVersion(ctx context.Context, h *host) (version string, err error) {
 	if err != nil {
 		return "", err
 	}
-	base, _, _ := strings.Cut(h.raw, "?")
-	c, err := pgx.Connect(ctx, base+"?"+u.Query) // without the store's own parameters
+	config, err := pgurl.Config(u)
+	if err != nil {
+		return "", err
+	}
+	c, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return "", err
 	}
