@@ -25,7 +25,6 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	var last time.Time
 	guarantees := s.requests.Guarantees()
 	ended := ContextError(ctx, nil)
-	var then afterUnlock
 	s.mu.Lock()
 	sent := time.Now()
 	for i, r := range renewals {
@@ -38,7 +37,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 			continue
 		}
 		ttl := guarantees.Round(r.TTL)
-		bound, err := l.beginRenewLocked(ended, ttl, sent, &then)
+		bound, err := l.beginRenewLocked(ended, ttl, sent)
 		if errs[i] = err; err != nil {
 			continue
 		}
@@ -50,8 +49,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	if len(lives) > 0 {
 		s.underway.Add(1) // Close waits for it
 	}
-	s.mu.Unlock()
-	then.run(s)
+	s.unlock()
 	if len(lives) == 0 {
 		return errs
 	}
@@ -60,7 +58,6 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	granted, sendErrs := send(sctx, lives, ttls)
 	stop()
 	cancel()
-	then = afterUnlock{}
 	s.mu.Lock()
 	now := time.Now() // under the lock, so that no earlier holder of the lock can have ended a lease at a later time
 	for k, l := range lives {
@@ -72,11 +69,10 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 		if k < len(granted) {
 			ttl = granted[k]
 		}
-		endErr := l.endRenewLocked(ttls[k], ttl, err, now, &then)
+		endErr := l.endRenewLocked(ttls[k], ttl, err, now)
 		errs[index[k]] = renewError(ctx, endErr, err)
 	}
-	s.mu.Unlock()
+	s.unlock()
 	s.Leave()
-	then.run(s)
 	return errs
 }

@@ -74,7 +74,7 @@ func (s *Leases) tryRelease(ctx context.Context, l *Life) error {
 
 // releaseEnded releases, in the background and with one attempt each, leases that the store may have extended after
 // they had ended and their holders had called Release.
-func (s *Leases) releaseEnded(lives ...*Life) {
+func (s *Leases) releaseEnded(lives []*Life) {
 	if len(lives) == 0 {
 		return
 	}

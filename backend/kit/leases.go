@@ -23,6 +23,9 @@ type Leases struct {
 	mu       sync.Mutex
 	clock    alarm.Clock[*Life] // of the deadlines of live leases
 	released sync.Cond          // a release has ended; few wait for it, because few leases are released twice at once
+	// for unlock
+	callbacks []func() // that notify holders of a loss
+	toRelease []*Life  // leases that the store may have extended after their holders called Release
 
 	closed       atomic.Bool        // Close has begun; set under mu
 	underway     atomic.Int64       // calls, renewals, releases and background work
@@ -126,14 +129,12 @@ func (s *Leases) Close() bool {
 		s.mu.Unlock()
 		return false
 	}
-	var then afterUnlock
+	s.startClosing()
 	for e := s.clock.First(); e != nil; e = s.clock.First() {
-		e.Item.endLocked(closed, &then)
+		e.Item.endLocked(closed)
 	}
 	s.clock.Stop()
-	s.mu.Unlock()
-	s.startClosing()
-	then.run(s)
+	s.unlock()
 	s.Drain()
 	s.cancelBase()
 	s.Drain()
@@ -149,12 +150,21 @@ func (l *Life) setDeadlineLocked(d time.Time) {
 func (s *Leases) expire() {
 	s.mu.Lock()
 	s.clock.Woken()
-	var then afterUnlock
 	now := time.Now()
 	for e := s.clock.FirstDue(now); e != nil; e = s.clock.FirstDue(now) {
-		e.Item.endLocked(lost, &then)
+		e.Item.endLocked(lost)
 	}
 	s.clock.Arm()
+	s.unlock()
+}
+
+// unlock unlocks s.mu, then does what must not happen under the lock: it calls the callbacks and begins the releases.
+func (s *Leases) unlock() {
+	callbacks, toRelease := s.callbacks, s.toRelease
+	s.callbacks, s.toRelease = nil, nil
 	s.mu.Unlock()
-	then.run(s)
+	for _, callback := range callbacks {
+		callback()
+	}
+	s.releaseEnded(toRelease)
 }

@@ -128,48 +128,34 @@ func (l *Life) OnLost(f func()) {
 // nothing once the lease has ended or its holder has begun to release it.
 func (l *Life) Lose() {
 	l.leases.mu.Lock()
-	var then afterUnlock
-	l.endLocked(lost, &then)
-	l.leases.mu.Unlock()
-	then.run(l.leases)
-}
-
-// afterUnlock collects the work that must be done after unlocking.
-type afterUnlock struct {
-	callbacks []func() // that notify holders of a loss
-	toRelease []*Life  // leases that the store may have extended after their holders called Release
-}
-
-func (a *afterUnlock) run(s *Leases) {
-	for _, callback := range a.callbacks {
-		callback()
-	}
-	s.releaseEnded(a.toRelease...)
+	l.endLocked(lost)
+	l.leases.unlock()
 }
 
 // expireLocked ends a live lease if its deadline has passed at now, even if the timer has not fired yet.
-func (l *Life) expireLocked(now time.Time, then *afterUnlock) {
+func (l *Life) expireLocked(now time.Time) {
 	if !now.Before(l.deadlineEntry.At()) {
-		l.endLocked(lost, then)
+		l.endLocked(lost)
 	}
 }
 
 // endLocked moves a live lease to lost or closed.
-func (l *Life) endLocked(to state, then *afterUnlock) {
+func (l *Life) endLocked(to state) {
 	if l.state == live {
-		l.loseLocked(to, then)
+		l.loseLocked(to)
 	}
 }
 
-// loseLocked moves a lease that is live or under release to lost or closed, and closes Lost.
-func (l *Life) loseLocked(to state, then *afterUnlock) {
+// loseLocked moves a lease that is live or under release to lost or closed, and closes Lost. Leases.unlock
+// then calls the callback.
+func (l *Life) loseLocked(to state) {
 	l.state = to
 	l.leases.clock.Remove(&l.deadlineEntry)
 	if l.lost != nil {
 		close(l.lost)
 	}
 	if l.onLost != nil {
-		then.callbacks = append(then.callbacks, l.onLost)
+		l.leases.callbacks = append(l.leases.callbacks, l.onLost)
 		l.onLost = nil
 	}
 }

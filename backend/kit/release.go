@@ -36,12 +36,11 @@ func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 	for l.releaseUnderWay {
 		s.released.Wait() // bounded by one release request
 	}
-	var then afterUnlock
 	unsure := false
 	now := l.granted.Add(time.Since(l.granted)) // the cheapest way to read the clock
-	l.expireLocked(now, &then)
+	l.expireLocked(now)
 	if l.state == releasing && s.closed.Load() {
-		l.loseLocked(closed, &then)
+		l.loseLocked(closed)
 	}
 	switch l.state {
 	case live, releasing:
@@ -64,8 +63,7 @@ func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 	case closed:
 		err = backend.ErrClosed
 	}
-	s.mu.Unlock()
-	then.run(s)
+	s.unlock()
 	if unsure {
 		_ = s.tryRelease(s.base, l) // the TTL ends the lease in any case
 		s.Leave()
@@ -76,7 +74,6 @@ func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 // endRelease records the answer to a release. It returns the error for the caller.
 func (l *Life) endRelease(err error, repeated bool) error {
 	s := l.leases
-	var then afterUnlock
 	s.mu.Lock()
 	l.releaseUnderWay = false
 	s.released.Broadcast()
@@ -88,17 +85,16 @@ func (l *Life) endRelease(err error, repeated bool) error {
 		l.onLost = nil
 		err = nil
 	case answered:
-		l.loseLocked(lost, &then)
+		l.loseLocked(lost)
 	case s.closed.Load():
-		l.loseLocked(closed, &then)
+		l.loseLocked(closed)
 		err = backend.ErrClosed
 	}
 	if l.mayRegrant || !answered && l.state == releasing {
 		s.cleanUp(l, l.latestExpiry-time.Since(l.granted), l.mayRegrant)
 	}
-	s.mu.Unlock()
+	s.unlock()
 	s.Leave()
-	then.run(s)
 	return err
 }
 

@@ -26,12 +26,10 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 	granted, err := l.leases.requests.RenewLease(rctx, l, ttl)
 	stop()
 	cancel()
-	var then afterUnlock
 	l.leases.mu.Lock()
-	endErr := l.endRenewLocked(ttl, granted, err, time.Now(), &then)
-	l.leases.mu.Unlock()
+	endErr := l.endRenewLocked(ttl, granted, err, time.Now())
+	l.leases.unlock()
 	l.leases.Leave()
-	then.run(l.leases)
 	return renewError(ctx, endErr, err)
 }
 
@@ -53,24 +51,20 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (bound time.Ti
 		}
 		s.mu.Lock()
 	}
-	var then afterUnlock
-	bound, err = l.beginRenewLocked(ContextError(ctx, nil), ttl, time.Now(), &then)
+	bound, err = l.beginRenewLocked(ContextError(ctx, nil), ttl, time.Now())
 	if err == nil {
 		s.underway.Add(1) // Close waits for it
 	}
-	s.mu.Unlock()
-	then.run(s)
+	s.unlock()
 	return bound, err
 }
 
 // beginRenewLocked begins a renewal that is sent at now. It fails if the lease is over, or with ended if that is not
 // nil. It also fails while another renewal is under way, because the outcome is then unknown. bound is the deadline of
 // the lease when the request is sent: a reply after bound does not count.
-func (l *Life) beginRenewLocked(
-	ended error, ttl time.Duration, now time.Time, then *afterUnlock,
-) (bound time.Time, err error) {
+func (l *Life) beginRenewLocked(ended error, ttl time.Duration, now time.Time) (bound time.Time, err error) {
 	bound = l.deadlineEntry.At()
-	l.expireLocked(now, then)
+	l.expireLocked(now)
 	if err := cmp.Or(l.endErrLocked(), ended); err != nil {
 		return bound, err
 	}
@@ -104,20 +98,18 @@ func (l *Life) shortestTTLLocked(ttl time.Duration) time.Duration {
 }
 
 // endRenewLocked records the answer to a renewal to ttl. endErr is the error of a lease that is no longer live, or nil.
-func (l *Life) endRenewLocked(
-	ttl, granted time.Duration, err error, now time.Time, then *afterUnlock,
-) (endErr error) {
+func (l *Life) endRenewLocked(ttl, granted time.Duration, err error, now time.Time) (endErr error) {
 	l.renewing = false
 	if l.renewed != nil {
 		close(l.renewed)
 		l.renewed = nil
 	}
 	l.latestExpiry = max(l.latestExpiry, now.Sub(l.granted)+max(ttl, granted))
-	l.expireLocked(now, then) // even an answered renewal never revives a lease
+	l.expireLocked(now) // even an answered renewal never revives a lease
 	switch {
 	case errors.Is(err, backend.ErrLost):
 		l.unansweredTTL = 0
-		l.endLocked(lost, then)
+		l.endLocked(lost)
 	case err == nil && l.state == live:
 		l.setDeadlineLocked(backend.Deadline(l.granted.Add(l.renewSent), l.shortestTTLLocked(granted)))
 	default:
@@ -125,7 +117,7 @@ func (l *Life) endRenewLocked(
 		// process may have resumed it.
 		l.unansweredTTL = l.shortestTTLLocked(ttl)
 		if l.state == lost && l.lateRelease {
-			then.toRelease = append(then.toRelease, l)
+			l.leases.toRelease = append(l.leases.toRelease, l)
 		}
 	}
 	return l.endErrLocked()
