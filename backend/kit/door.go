@@ -17,7 +17,7 @@ func (s *Leases) Enter(ctx context.Context, invalid error) error {
 		return err
 	}
 	s.underway.Add(1) // before checking closed: otherwise Close might not wait for the call
-	if s.closed.Load() {
+	if s.Closed() {
 		s.Leave()
 		return backend.ErrClosed
 	}
@@ -26,7 +26,7 @@ func (s *Leases) Enter(ctx context.Context, invalid error) error {
 
 // Leave ends the call that Enter began.
 func (s *Leases) Leave() {
-	if s.underway.Add(-1) == 0 && s.closed.Load() {
+	if s.underway.Add(-1) == 0 && s.Closed() {
 		select {
 		case s.idle <- struct{}{}:
 		default:
@@ -51,7 +51,7 @@ func (s *Leases) Call(ctx context.Context, invalid error, do func(ctx context.Co
 		return err
 	case Ended(ctx):
 		return ContextError(ctx, err)
-	case s.closed.Load():
+	case s.Closed():
 		return backend.ErrClosed
 	}
 	return NotOurs(ctx, err)
@@ -120,7 +120,7 @@ func (s *Leases) Go(f func(ctx context.Context)) bool {
 func (s *Leases) Idle() bool { return s.underway.Load() == 0 }
 
 // Closed reports whether Close has begun.
-func (s *Leases) Closed() bool { return s.closed.Load() }
+func (s *Leases) Closed() bool { return s.closing.Err() != nil }
 
 // Closing returns a context that ends when Close begins.
 func (s *Leases) Closing() context.Context { return s.closing }

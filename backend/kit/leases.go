@@ -27,10 +27,9 @@ type Leases struct {
 	callbacks []func() // that notify holders of a loss
 	toRelease []*Life  // leases that the store may have extended after their holders called Release
 
-	closed       atomic.Bool        // Close has begun; set under mu
 	underway     atomic.Int64       // calls, renewals, releases and background work
 	idle         chan struct{}      // receives a value when the last of these ends after Close has begun
-	closing      context.Context    // ends when Close begins
+	closing      context.Context    // ends, under mu, when Close begins
 	base         context.Context    // ends when Close stops waiting: every request must end
 	startClosing context.CancelFunc // ends closing
 	cancelBase   context.CancelFunc // ends base
@@ -93,7 +92,7 @@ func (s *Leases) start(ctx context.Context, r backend.Request, g Grant) (*Life, 
 	}
 	l.granted, l.latestExpiry = now, g.TTL
 	switch {
-	case s.closed.Load():
+	case s.Closed():
 		return l, backend.ErrClosed
 	case Ended(ctx):
 		return l, ContextError(ctx, nil)
@@ -125,7 +124,7 @@ const closeGrace = time.Second
 // first call.
 func (s *Leases) Close() bool {
 	s.mu.Lock()
-	if s.closed.Swap(true) {
+	if s.Closed() {
 		s.mu.Unlock()
 		return false
 	}

@@ -39,7 +39,7 @@ func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 	unsure := false
 	now := l.granted.Add(time.Since(l.granted)) // the cheapest way to read the clock
 	l.expireLocked(now)
-	if l.state == releasing && s.closed.Load() {
+	if l.state == releasing && s.Closed() {
 		l.loseLocked(closed)
 	}
 	switch l.state {
@@ -54,7 +54,7 @@ func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 		l.releaseUnderWay = true
 		s.underway.Add(1) // Close waits for it
 	case lost:
-		if unsure = (l.unansweredTTL > 0 || l.mayRegrant) && !s.closed.Load(); unsure {
+		if unsure = (l.unansweredTTL > 0 || l.mayRegrant) && !s.Closed(); unsure {
 			s.underway.Add(1) // Close waits for it
 		}
 		l.unansweredTTL, l.mayRegrant = 0, false
@@ -86,7 +86,7 @@ func (l *Life) endRelease(err error, repeated bool) error {
 		err = nil
 	case answered:
 		l.loseLocked(lost)
-	case s.closed.Load():
+	case s.Closed():
 		l.loseLocked(closed)
 		err = backend.ErrClosed
 	}
