@@ -19,13 +19,23 @@ var errUnanswered = errors.New("no answer to this renewal")
 func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
 	send func(ctx context.Context, lives []*Life, ttls []time.Duration) (granted []time.Duration, errs []error),
 ) []error {
+	return s.renew(ctx, renewals, nil, send)
+}
+
+// renew implements RenewBatch and Life.Renew. If waits is not nil, renew first waits for a renewal of that lease.
+func (s *Leases) renew(ctx context.Context, renewals []backend.Renewal, waits *Life,
+	send func(ctx context.Context, lives []*Life, ttls []time.Duration) (granted []time.Duration, errs []error),
+) []error {
 	n := len(renewals)
 	errs := make([]error, n)
 	lives, ttls, index := make([]*Life, 0, n), make([]time.Duration, 0, n), make([]int, 0, n)
 	var last time.Time
 	guarantees := s.requests.Guarantees()
-	ended := ContextError(ctx, nil)
 	s.mu.Lock()
+	if waits != nil {
+		waits.awaitRenewalLocked(ctx)
+	}
+	ended := ContextError(ctx, nil)
 	sent := time.Now()
 	for i, r := range renewals {
 		l, ok := r.Lease.(*Life)

@@ -10,53 +10,30 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Renew implements Lease.
+// Renew implements Lease. It waits until no other renewal of the lease is under way.
 func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
-	g := l.leases.requests.Guarantees()
-	if err := g.ValidateTTL(ttl); err != nil {
-		return err
+	send := func(ctx context.Context, _ []*Life, ttls []time.Duration) ([]time.Duration, []error) {
+		granted, err := l.leases.requests.RenewLease(ctx, l, ttls[0])
+		return []time.Duration{granted}, []error{err}
 	}
-	ttl = g.Round(ttl)
-	bound, err := l.beginRenew(ctx, ttl)
-	if err != nil {
-		return err
-	}
-	rctx, cancel := context.WithDeadline(ctx, bound)
-	stop := context.AfterFunc(l.leases.closing, cancel) // Close ends the request
-	granted, err := l.leases.requests.RenewLease(rctx, l, ttl)
-	stop()
-	cancel()
-	l.leases.mu.Lock()
-	endErr := l.endRenewLocked(ttl, granted, err, time.Now())
-	l.leases.unlock()
-	l.leases.Leave()
-	return renewError(ctx, endErr, err)
+	return l.leases.renew(ctx, []backend.Renewal{{Lease: l, TTL: ttl}}, l, send)[0]
 }
 
-// beginRenew waits until no other renewal is under way, and begins one. The caller ends it with Leave.
-func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (bound time.Time, err error) {
-	s := l.leases
-	s.mu.Lock()
-	for l.state == live && l.renewing {
+// awaitRenewalLocked waits until no renewal of l is under way, l has ended or ctx has. Meanwhile it unlocks.
+func (l *Life) awaitRenewalLocked(ctx context.Context) {
+	for l.state == live && l.renewing && ctx.Err() == nil {
 		if l.renewed == nil {
 			l.renewed = make(chan struct{})
 		}
 		other, lost := l.renewed, l.lostLocked()
-		s.mu.Unlock()
+		l.leases.mu.Unlock()
 		select {
 		case <-other:
 		case <-lost:
 		case <-ctx.Done():
-			return bound, ContextError(ctx, nil)
 		}
-		s.mu.Lock()
+		l.leases.mu.Lock()
 	}
-	bound, err = l.beginRenewLocked(ContextError(ctx, nil), ttl, time.Now())
-	if err == nil {
-		s.underway.Add(1) // Close waits for it
-	}
-	s.unlock()
-	return bound, err
 }
 
 // beginRenewLocked begins a renewal that is sent at now. It fails if the lease is over, or with ended if that is not
