@@ -1,7 +1,6 @@
 package kit
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"strings"
@@ -10,14 +9,11 @@ import (
 // An Encoding turns keys into names for a store that does not accept arbitrary bytes or lengths. It is injective:
 // different keys get different names (names that are cut short rely on SHA-256 having no collisions).
 //
-// Letters, digits, '-', '_' and Extra stand for themselves; any other byte becomes Escape and two hex digits, with '%'
-// as the default escape. A name longer than Max is cut, and ends with a hash of the whole key after an escape sequence
-// that no other name has.
+// Letters, digits, '-', '_' and Extra stand for themselves; any other byte becomes '%' and two hex digits. A name longer
+// than Max is cut, and ends with a hash of the whole key after an escape sequence that no other name has.
 type Encoding struct {
-	Max      int    // the longest name in bytes, at least 64; 0 means no limit
-	Escape   byte   // default '%'; it must not be a letter, digit or in Extra
-	Extra    string // more bytes that stand for themselves
-	FoldCase bool   // upper-case letters are escaped, for stores that ignore case
+	Max   int    // the longest name in bytes, at least 64; 0 means no limit
+	Extra string // more bytes that stand for themselves; '%' never does
 }
 
 const hexDigits = "0123456789abcdef"
@@ -26,20 +22,19 @@ var hashAlphabet = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPa
 
 // Encode returns the name of key.
 func (e Encoding) Encode(key string) string {
-	escape := cmp.Or(e.Escape, '%')
 	var b strings.Builder
 	b.Grow(len(key))
 	cut := -1             // where the name is cut if it gets too long: never inside an escape sequence
-	const hashed = 2 + 52 // escape, '=', 256 bits in base 32
+	const hashed = 2 + 52 // %, =, 256 bits in base 32
 	for i := range len(key) {
 		c := key[i]
 		if e.Max > 0 && cut < 0 && b.Len()+3 > e.Max-hashed {
 			cut = b.Len()
 		}
-		if e.plain(c) && c != escape {
+		if e.plain(c) && c != '%' {
 			b.WriteByte(c)
 		} else {
-			b.WriteByte(escape)
+			b.WriteByte('%')
 			b.WriteByte(hexDigits[c>>4])
 			b.WriteByte(hexDigits[c&15])
 		}
@@ -49,15 +44,13 @@ func (e Encoding) Encode(key string) string {
 		return name
 	}
 	sum := sha256.Sum256([]byte(key))
-	return name[:cut] + string(escape) + "=" + hashAlphabet.EncodeToString(sum[:])
+	return name[:cut] + "%=" + hashAlphabet.EncodeToString(sum[:])
 }
 
 func (e Encoding) plain(c byte) bool {
 	switch {
-	case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_':
+	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
 		return true
-	case c >= 'A' && c <= 'Z':
-		return !e.FoldCase
 	}
 	return strings.IndexByte(e.Extra, c) >= 0
 }
@@ -65,11 +58,10 @@ func (e Encoding) plain(c byte) bool {
 // Decode returns the key whose name is name. ok is false for a name that Encode does not produce, and for a name that
 // Encode has cut short.
 func (e Encoding) Decode(name string) (key string, ok bool) {
-	escape := cmp.Or(e.Escape, '%')
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {
 		c := name[i]
-		if c == escape && i+2 < len(name) {
+		if c == '%' && i+2 < len(name) {
 			high, low := strings.IndexByte(hexDigits, name[i+1]), strings.IndexByte(hexDigits, name[i+2])
 			if high < 0 || low < 0 {
 				return "", false
