@@ -17,11 +17,3 @@ func LoggerOf(ctx context.Context) (*slog.Logger, bool) {
 	logger, ok := ctx.Value(loggerKey{}).(*slog.Logger)
 	return logger, ok
 }
-
-// Logger returns the logger that WithLogger has added to ctx, or a logger that discards everything.
-func Logger(ctx context.Context) *slog.Logger {
-	if logger, ok := LoggerOf(ctx); ok {
-		return logger
-	}
-	return slog.New(slog.DiscardHandler)
-}

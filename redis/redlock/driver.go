@@ -46,7 +46,7 @@ func init() {
 }
 
 func open(ctx context.Context, u driver.URL) (*Backend, error) {
-	endpoint.LogTo(kit.Logger(ctx))
+	endpoint.LogTo(ctx)
 	o, err := (&Options{
 		Namespace: u.Text(endpoint.NamespaceParam.Name),
 		MaxTTL:    u.Duration(paramMaxTTL),

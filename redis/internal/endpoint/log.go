@@ -21,8 +21,10 @@ var (
 	installLogger = sync.OnceFunc(func() { redis.SetLogger(&clientLog) })
 )
 
-// LogTo makes go-redis write its own lines to logger instead of standard error.
-func LogTo(logger *slog.Logger) {
+// LogTo makes go-redis write its own lines to the logger of ctx instead of standard error. Without such a logger, the
+// lines are discarded.
+func LogTo(ctx context.Context) {
+	logger, _ := kit.LoggerOf(ctx)
 	clientLog.last.Store(logger)
 	installLogger()
 }
