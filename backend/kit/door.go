@@ -73,9 +73,9 @@ func Call[T any](ctx context.Context, s *Leases, invalid error, do func(ctx cont
 
 // Acquire implements a Backend's Acquire with w: it makes one attempt, or as many as needed if r waits. If it fails, it
 // removes, in the background, anything that the store may keep of the owner.
-func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (l backend.Lease, err error) {
+func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (backend.Lease, error) {
 	g := s.requests.Guarantees()
-	err = s.Call(ctx, r.ValidateFor(g), func(ctx context.Context) (err error) {
+	return Call(ctx, s, r.ValidateFor(g), func(ctx context.Context) (l backend.Lease, err error) {
 		if r.Wait {
 			w.Patience = max(r.TTL, w.Patience, leastPatience)
 			l, err = w.Wait(ctx)
@@ -93,12 +93,8 @@ func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (l ba
 		case !errors.Is(err, backend.ErrLost): // after ErrLost, Grant has begun the clean-up
 			s.Withdraw(r, g.Round(r.TTL))
 		}
-		return err
+		return l, err
 	})
-	if err != nil {
-		return nil, err // not l: an interface that holds a nil pointer is not nil
-	}
-	return l, nil
 }
 
 // Go runs f on a goroutine that Close waits for. f's context ends when Close stops waiting. Go reports whether it runs
