@@ -58,21 +58,24 @@ func (l *Locker) Do(
 
 // acquire implements Acquire, or TryAcquire if wait is false. Its error never matches ErrLost.
 func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
-	return l.traced(ctx, "acquire", key, opts, wait, func(ctx context.Context) (*Lease, error) {
-		lease, err := l.reenterOrContend(ctx, key, opts, wait)
-		return lease, neverLost(ctx, err)
-	})
+	return l.traced(ctx, "acquire", key, opts, wait,
+		func(ctx context.Context, full string, terms *settings) (*Lease, error) {
+			lease, err := l.reenterOrContend(ctx, full, terms, wait)
+			return lease, neverLost(ctx, err)
+		})
 }
 
-// traced returns the result of acquire, which implements the operation op. It names the operation and the key in the
-// error, and reports the start and the end to the Tracer.
+// traced checks the key and the options of the operation op, and returns the result of acquire, which implements it. It
+// names the operation and the key in the error, and reports the start and the end to the Tracer.
 func (l *Locker) traced(
-	ctx context.Context, op, key string, opts []AcquireOption, wait bool, acquire func(context.Context) (*Lease, error),
+	ctx context.Context, op, key string, opts []AcquireOption, wait bool,
+	acquire func(ctx context.Context, full string, terms *settings) (*Lease, error),
 ) (lease *Lease, err error) {
+	full, invalidKey := l.fullKey(key)
+	terms, invalidOption := l.terms(opts)
 	if l.defaults.tracer != nil {
-		terms, _ := l.terms(opts) // acquire returns the error
-		e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(),
-			Wait: wait, Shared: terms.shared}}
+		e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: full, TTL: terms.leaseTTL(), Wait: wait,
+			Shared: terms.shared}}
 		begun := time.Now()
 		ctx = l.defaults.tracer.TraceAcquireStart(ctx, e.AcquireStart)
 		defer func() {
@@ -83,8 +86,12 @@ func (l *Locker) traced(
 			l.defaults.tracer.TraceAcquireEnd(ctx, e)
 		}()
 	}
-	if lease, err = acquire(ctx); err != nil {
-		return nil, l.error(op, l.defaults.prefix+key, err)
+	err = cmp.Or(invalidKey, invalidOption)
+	if err == nil {
+		lease, err = acquire(ctx, full, terms)
+	}
+	if err != nil {
+		return nil, l.error(op, full, err)
 	}
 	return lease, nil
 }
@@ -99,16 +106,8 @@ func neverLost(ctx context.Context, err error) error {
 	return cmp.Or(kit.ContextError(ctx, refusal(err)), fmt.Errorf("%w: %v", ErrUnavailable, err))
 }
 
-// reenterOrContend checks the key and the options. It acquires the key by re-entry, or contends for it.
-func (l *Locker) reenterOrContend(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
-	full, err := l.fullKey(key)
-	if err != nil {
-		return nil, err
-	}
-	terms, err := l.terms(opts)
-	if err != nil {
-		return nil, err
-	}
+// reenterOrContend acquires the key by re-entry, or contends for it.
+func (l *Locker) reenterOrContend(ctx context.Context, full string, terms *settings, wait bool) (*Lease, error) {
 	if err := kit.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}

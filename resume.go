@@ -39,20 +39,13 @@ func RandomOwner() AcquireOption {
 // only the request. If two processes use the lease at the same time, neither excludes the other, and a Release by
 // either ends it for both. So may the Release of a process that lost the lease while a renewal was under way.
 func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireOption) (*Lease, error) {
-	return l.traced(ctx, "resume", key, opts, false, func(ctx context.Context) (*Lease, error) {
-		return l.resume(ctx, key, owner, opts)
-	})
+	return l.traced(ctx, "resume", key, opts, false,
+		func(ctx context.Context, full string, terms *settings) (*Lease, error) {
+			return l.resume(ctx, full, owner, terms)
+		})
 }
 
-func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOption) (*Lease, error) {
-	full, err := l.fullKey(key)
-	if err != nil {
-		return nil, err
-	}
-	terms, err := l.terms(opts)
-	if err != nil {
-		return nil, err
-	}
+func (l *Locker) resume(ctx context.Context, full, owner string, terms *settings) (*Lease, error) {
 	resumer, ok := l.backend.(backend.Resumer)
 	if !ok {
 		return nil, fmt.Errorf("%w: the store cannot return a lease to another process", ErrUnsupported)
