@@ -166,7 +166,7 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 		handed.discard(ctx) // lost during the hand-off: request a lease from the store
 	}
 	if wait {
-		l.warnNotReady(ctx, full)
+		l.warnNotReady(full)
 	}
 	// A grant that takes longer than its TTL to arrive is useless, but the store works: try again, up to a limit.
 	const most = 5

@@ -1,17 +1,9 @@
 package lock
 
-import (
-	"context"
-	"log/slog"
-
-	"github.com/anylock/lock/backend"
-)
+import "github.com/anylock/lock/backend"
 
 // warnNotReady logs, when a wait at the store begins, that the store cannot grant yet.
-func (l *Locker) warnNotReady(ctx context.Context, key string) {
-	if !l.defaults.logger.Enabled(ctx, slog.LevelWarn) {
-		return
-	}
+func (l *Locker) warnNotReady(key string) {
 	if err := l.notReady(); err != nil {
 		l.defaults.logger.Warn("acquire: the store cannot grant yet", "key", key, "backend", l.name, "error", err)
 	}
