@@ -71,8 +71,8 @@ func (n *Need) requirements(g Guarantees) []requirement {
 		{"shared", &n.Shared, g.Shared, "the store has no shared leases"},
 		{"reports-loss", &n.ReportsLoss, g.ReportsLoss,
 			"a holder whose lease somebody removes learns of it at its next renewal"},
-		{"fencing", &n.Fencing, g.Fencing >= n.Fencing, fmt.Sprintf("fencing survives: %v", g.Fencing)},
-		{"reach", &n.Reach, g.Reach >= n.Reach, fmt.Sprintf("owners exclude each other only within one %v", g.Reach)},
+		{"fencing", (*int)(&n.Fencing), g.Fencing >= n.Fencing, fmt.Sprintf("fencing survives: %v", g.Fencing)},
+		{"reach", (*int)(&n.Reach), g.Reach >= n.Reach, fmt.Sprintf("owners exclude each other only within one %v", g.Reach)},
 		{"max-late", &n.MaxLate, g.MaxLate <= n.MaxLate, fmt.Sprintf("max-late is %v", g.MaxLate)},
 		{"min-ttl", &n.MinTTL, g.MinTTL <= n.MinTTL, fmt.Sprintf("min-ttl is %v", g.MinTTL)},
 		{"max-ttl", &n.MaxTTL, longest >= n.MaxTTL, fmt.Sprintf("max-ttl is %v", longest)},
@@ -83,18 +83,10 @@ func (n *Need) requirements(g Guarantees) []requirement {
 	}
 }
 
-// The names of the levels in the text form of a Need, the lowest first.
-var (
-	fencingLevels = []string{"none", "process", "restart", "loss"}
-	reachLevels   = []string{"process", "host", "network"}
-)
-
-// levelName returns the name of a level, or its number if it is unknown.
-func levelName[T ~int](names []string, level T) string {
-	if level < 0 || int(level) >= len(names) {
-		return strconv.Itoa(int(level))
-	}
-	return names[level]
+// levels has the names of a requirement's levels in the text form of a Need, the lowest first.
+var levels = map[string][]string{
+	"fencing": {"none", "process", "restart", "loss"},
+	"reach":   {"process", "host", "network"},
 }
 
 // text returns the field in the text form of a Need. set means that the field requires something.
@@ -102,14 +94,13 @@ func (r requirement) text() (text string, set bool) {
 	switch v := r.field.(type) {
 	case *bool:
 		return r.name, *v
-	case *Fencing:
-		text, set = levelName(fencingLevels, *v), *v != 0
-	case *Reach:
-		text, set = levelName(reachLevels, *v), *v != 0
 	case *time.Duration:
 		text, set = v.String(), *v != 0
 	case *int:
 		text, set = strconv.Itoa(*v), *v != 0
+		if names := levels[r.name]; *v >= 0 && *v < len(names) {
+			text = names[*v]
+		}
 	}
 	return r.name + "=" + text, set
 }
@@ -121,16 +112,14 @@ func (r requirement) parse(value string) bool {
 	case *bool:
 		*v = true
 		return value == ""
-	case *Fencing:
-		*v = Fencing(slices.Index(fencingLevels, value))
-		return *v >= 0
-	case *Reach:
-		*v = Reach(slices.Index(reachLevels, value))
-		return *v >= 0
 	case *time.Duration:
 		*v, err = time.ParseDuration(value)
 		return err == nil && *v > 0
 	case *int:
+		if names := levels[r.name]; names != nil {
+			*v = slices.Index(names, value)
+			return *v >= 0
+		}
 		*v, err = strconv.Atoi(value)
 		return err == nil && *v > 0
 	}
