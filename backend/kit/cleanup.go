@@ -71,18 +71,3 @@ func (s *Leases) tryRelease(ctx context.Context, l *Life) error {
 	defer cancel()
 	return s.requests.ReleaseLease(ctx, l)
 }
-
-// releaseEnded releases, in the background and with one attempt each, leases that the store may have extended after
-// they had ended and their holders had called Release.
-func (s *Leases) releaseEnded(lives []*Life) {
-	if len(lives) == 0 {
-		return
-	}
-	s.Go(func(ctx context.Context) {
-		for _, l := range lives {
-			if ctx.Err() == nil {
-				_ = s.tryRelease(ctx, l) // the TTL ends the lease in any case
-			}
-		}
-	})
-}

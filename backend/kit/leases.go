@@ -23,9 +23,7 @@ type Leases struct {
 	mu       sync.Mutex
 	clock    alarm.Clock[*Life] // of the deadlines of live leases
 	released sync.Cond          // a release has ended; few wait for it, because few leases are released twice at once
-	// for unlock
-	callbacks []func() // that notify holders of a loss
-	toRelease []*Life  // leases that the store may have extended after their holders called Release
+	losses   []func()           // callbacks for unlock
 
 	underway     atomic.Int64       // calls, renewals, releases and background work
 	idle         chan struct{}      // receives a value when the last of these ends after Close has begun
@@ -157,13 +155,12 @@ func (s *Leases) expire() {
 	s.unlock()
 }
 
-// unlock unlocks s.mu, then does what must not happen under the lock: it calls the callbacks and begins the releases.
+// unlock unlocks s.mu, then notifies the holders of the leases that were lost under the lock.
 func (s *Leases) unlock() {
-	callbacks, toRelease := s.callbacks, s.toRelease
-	s.callbacks, s.toRelease = nil, nil
+	losses := s.losses
+	s.losses = nil
 	s.mu.Unlock()
-	for _, callback := range callbacks {
-		callback()
+	for _, notify := range losses {
+		notify()
 	}
-	s.releaseEnded(toRelease)
 }

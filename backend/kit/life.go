@@ -146,8 +146,8 @@ func (l *Life) endLocked(to state) {
 	}
 }
 
-// loseLocked moves a lease that is live or under release to lost or closed, and closes Lost. Leases.unlock
-// then calls the callback.
+// loseLocked moves a lease that is live or under release to lost or closed, and closes Lost. Leases.unlock then calls
+// the callback.
 func (l *Life) loseLocked(to state) {
 	l.state = to
 	l.leases.clock.Remove(&l.deadlineEntry)
@@ -155,7 +155,7 @@ func (l *Life) loseLocked(to state) {
 		close(l.lost)
 	}
 	if l.onLost != nil {
-		l.leases.callbacks = append(l.leases.callbacks, l.onLost)
+		l.leases.losses = append(l.leases.losses, l.onLost)
 		l.onLost = nil
 	}
 }

@@ -94,7 +94,7 @@ func (l *Life) endRenewLocked(ttl, granted time.Duration, err error, now time.Ti
 		// process may have resumed it.
 		l.unansweredTTL = l.shortestTTLLocked(ttl)
 		if l.state == lost && l.lateRelease {
-			l.leases.toRelease = append(l.leases.toRelease, l)
+			l.leases.cleanUp(l, 0, false) // 0: no longer than the timeout, because a process may resume the lease later
 		}
 	}
 	return l.endErrLocked()
