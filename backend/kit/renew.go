@@ -102,16 +102,13 @@ func (l *Life) endRenewLocked(ttl, granted time.Duration, err error, now time.Ti
 
 // renewError returns the error of a renewal. err is the error of its request. endErr is not nil if the lease is over.
 func renewError(ctx context.Context, endErr, err error) error {
-	err = NotOurs(ctx, err)
-	switch {
+	switch err = NotOurs(ctx, err); {
 	case endErr != nil && err != nil && !errors.Is(err, backend.ErrLost):
 		return fmt.Errorf("%w (last error: %w)", endErr, err)
 	case endErr != nil:
 		return endErr
-	case err != nil:
-		if cerr := ContextError(ctx, err); cerr != nil {
-			return cerr
-		}
+	case err == nil:
+		return nil
 	}
-	return err
+	return cmp.Or(ContextError(ctx, err), err)
 }
