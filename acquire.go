@@ -79,7 +79,7 @@ func (l *Locker) traced(
 		begun := time.Now()
 		ctx = l.defaults.tracer.TraceAcquireStart(ctx, e.AcquireStart)
 		defer func() {
-			e.Waited, e.Err, e.Outcome = time.Since(begun), err, outcome(lease, err, wait && terms.wait > 0)
+			e.Waited, e.Err, e.Outcome = time.Since(begun), err, outcome(op, lease, err, wait && terms.wait > 0)
 			if lease != nil {
 				e.Owner, e.Token = lease.Owner(), lease.Token()
 			}
@@ -236,15 +236,15 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 	return nil, err
 }
 
-// outcome returns how an acquisition with the result lease and err ended. waited means that its wait had a positive
+// outcome returns how the operation op with the result lease and err ended. waited means that its wait had a positive
 // limit.
-func outcome(lease *Lease, err error, waited bool) Outcome {
+func outcome(op string, lease *Lease, err error, waited bool) Outcome {
 	switch {
 	case err == nil && lease == nil:
 		return OutcomeError // the store has panicked
 	case err == nil && lease.reentered:
 		return OutcomeReentered
-	case err == nil && lease.tenure.resumed:
+	case err == nil && op == "resume":
 		return OutcomeResumed
 	case err == nil && lease.tenure.handoffs > 0:
 		return OutcomeHandedOn

@@ -67,7 +67,6 @@ func (l *Locker) resume(ctx context.Context, full, owner string, terms *settings
 		l.leave(g)
 		return nil, kit.NotOurs(ctx, err)
 	}
-	t.resumed = true
 	if lease := t.begin(terms); lease != nil {
 		return lease, nil
 	}

@@ -99,7 +99,6 @@ type grant struct {
 	gate    *gate
 	lease   backend.Lease
 	owner   string
-	resumed bool // by Resume
 	granted time.Time
 	ended   chan struct{} // closed when the process gives the lease up; nil if nothing waits for that
 }
