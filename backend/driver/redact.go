@@ -145,28 +145,24 @@ func (e *cleanError) As(target any) bool   { return errors.As(e.err, target) }
 func secrets(raw string) []string {
 	const least = 3 // replacing a shorter password would garble the message
 	var list []string
-	add := func(text string) {
-		for _, s := range []string{text, unquoted(strconv.Quote(text))} {
-			if len(s) >= least {
-				list = append(list, s)
-			}
-		}
-	}
 	var collect func(raw string) string
 	collect = func(raw string) string {
 		return rewrite(raw, func(secret string) string {
-			add(secret)
+			list = append(list, secret)
 			for _, decode := range []func(string) (string, error){url.PathUnescape, url.QueryUnescape} {
 				if plain, err := decode(secret); err == nil {
-					add(plain)
+					list = append(list, plain)
 				}
 			}
 			return secret
 		}, collect)
 	}
 	collect(raw)
+	for _, s := range list {
+		list = append(list, unquoted(strconv.Quote(s)))
+	}
 	slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	return slices.DeleteFunc(slices.Compact(list), func(s string) bool { return s == mask })
+	return slices.DeleteFunc(slices.Compact(list), func(s string) bool { return len(s) < least || s == mask })
 }
 
 // rewrite returns raw, which SplitURL must accept, with replaced passwords and inner URLs. secret returns the
