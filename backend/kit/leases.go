@@ -23,7 +23,7 @@ type Leases struct {
 	mu       sync.Mutex
 	clock    alarm.Clock[*Life] // of the deadlines of live leases
 	released sync.Cond          // a release has ended; few wait for it, because few leases are released twice at once
-	losses   []func()           // callbacks for unlock
+	losses   []func()           // the callbacks that unlock calls
 
 	underway     atomic.Int64       // calls, renewals, releases and background work
 	idle         chan struct{}      // receives a value when the last of these ends after Close has begun
