@@ -170,10 +170,15 @@ func (p *pushedWaiters) add(t *trial, waits []*waiting, asked time.Duration) (tu
 		t.within(0, waits[0].done)
 		turn = slices.IndexFunc(waits, (*waiting).ended)
 	}
-	p.mu.Lock()
-	p.took, p.requestTimes = append(p.took, ticks), append(p.requestTimes, asked)
-	p.mu.Unlock()
+	p.record(ticks, asked)
 	turn = max(turn, 0)
 	waits[turn].granted(t, tick, "after release")
 	return turn
+}
+
+// record records that a waiter learned of a release after ticks. A request took asked.
+func (p *pushedWaiters) record(ticks int, asked time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.took, p.requestTimes = append(p.took, ticks), append(p.requestTimes, asked)
 }

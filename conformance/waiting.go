@@ -117,48 +117,40 @@ func pushIsPrompt(t *trial) {
 	odd := &pushedWaiters{who: "a waiter for a key of odd bytes"}
 	long := &pushedWaiters{who: "a waiter for a long key"}
 	again := &pushedWaiters{who: "a waiter for a key whose holder was broken before"}
-	left := &pushedWaiters{who: "a waiter whose client has given up other waits"}
-	behindBroken := &pushedWaiters{who: "a waiter whose holder is broken"}
-	behindRenewed := &pushedWaiters{who: "a waiter whose holder has renewed its lease"}
+	ways := t.pushWays()
+	places := []*pushedWaiters{first, behind, patient, far, odd, long, again}
+	for _, way := range ways {
+		places = append(places, way.waiters)
+	}
 	for chance := 1; ; chance++ {
-		t.inChunks(keys+longRounds+6, 5, func(i int) {
+		t.inChunks(keys+longRounds+3+len(ways), 5, func(i int) {
 			key := t.newKey()
-			places := []*pushedWaiters{first, behind}
+			if n := i - keys - longRounds - 3; n >= 0 {
+				for round := range rounds {
+					ways[n].push(key, round, ways[n].waiters)
+				}
+				return
+			}
+			served := []*pushedWaiters{first, behind}
 			switch i - keys {
 			case 0, 1, 2:
 				t.pushes(key, time.Second, patient, patient, far, far, far)
 				return
 			case longRounds:
 				key += "/ \t\r\n\x00\xff%41{*}\\'\""
-				places = []*pushedWaiters{odd, odd}
+				served = []*pushedWaiters{odd, odd}
 			case longRounds + 1:
 				key += strings.Repeat("k", backend.MaxKeyLen-len(key))
-				places = []*pushedWaiters{long, long}
+				served = []*pushedWaiters{long, long}
 			case longRounds + 2:
-				places = []*pushedWaiters{again, again}
+				served = []*pushedWaiters{again, again}
 				t.breaksOnce(key)
-			case longRounds + 3:
-				for range rounds {
-					t.pushesAfterLeaving(key, left)
-				}
-				return
-			case longRounds + 4:
-				for range rounds {
-					t.pushesAfterBreak(key, behindBroken)
-				}
-				return
-			case longRounds + 5:
-				for round := range rounds {
-					t.pushesAfterRenewal(key, round, behindRenewed)
-				}
-				return
 			}
 			for range rounds {
-				t.pushes(key, pushedAfter, places...)
+				t.pushes(key, pushedAfter, served...)
 			}
 		})
-		late := slices.DeleteFunc([]*pushedWaiters{first, behind, patient, far, odd, long, again, left, behindBroken,
-			behindRenewed}, (*pushedWaiters).prompt)
+		late := slices.DeleteFunc(slices.Clone(places), (*pushedWaiters).prompt)
 		if len(late) == 0 {
 			return
 		}
@@ -167,56 +159,6 @@ func pushIsPrompt(t *trial) {
 				late[0].who, late[0].median(), len(late[0].took))
 		}
 	}
-}
-
-// pushesAfterLeaving measures like pushes. Before the release, two waiters of the same client give up: one for the same
-// key, and one for another key.
-func (t *trial) pushesAfterLeaving(key string, place *pushedWaiters) {
-	g, other := t.acquire(t.a, key, t.long()), t.acquire(t.a, t.newKey(), t.long())
-	leaving := []*waiting{t.wait(t.b, key, t.long()), t.wait(t.b, other.key, t.long())}
-	t.arrived(key, 1)
-	t.arrived(other.key, 1)
-	w := t.wait(t.b, key, t.long())
-	t.arrived(key, 2)
-	for _, l := range leaving {
-		l.cancelAndFail(t)
-	}
-	t.queueAtMostOf(key, 1)
-	t.release(other)
-	time.Sleep(pushedAfter + rand.N(pushedAfter))
-	t.release(g)
-	place.add(t, []*waiting{w}, g.after.Sub(g.before))
-	t.release(w.grant)
-}
-
-// pushesAfterBreak measures like pushes how soon a waiter learns of a Break. It does nothing if the store does not
-// support Break.
-func (t *trial) pushesAfterBreak(key string, place *pushedWaiters) {
-	breaker, ok := t.a.(backend.Breaker)
-	if !ok {
-		return
-	}
-	g := t.acquire(t.a, key, t.long())
-	w := t.wait(t.b, key, t.long())
-	t.arrived(key, 1)
-	time.Sleep(pushedAfter + rand.N(pushedAfter))
-	t.mustBreak(breaker, g)
-	place.add(t, []*waiting{w}, g.after.Sub(g.before))
-	t.release(w.grant)
-}
-
-// pushesAfterRenewal measures like pushes how soon a waiter learns of the release of a lease that was renewed, alone or
-// in a batch, while it waited.
-func (t *trial) pushesAfterRenewal(key string, round int, place *pushedWaiters) {
-	g := t.acquire(t.a, key, t.long())
-	w := t.wait(t.b, key, t.long())
-	t.arrived(key, 1)
-	ways := t.renewals()
-	t.renewBy(g, t.long(), func() error { return ways[round%len(ways)].renew(t.ctx, g, t.long()) })
-	time.Sleep(pushedAfter + rand.N(pushedAfter))
-	t.release(g)
-	place.add(t, []*waiting{w}, g.after.Sub(g.before))
-	t.release(w.grant)
 }
 
 // breaksOnce breaks a lease of key, if the store supports Break.
@@ -278,6 +220,9 @@ func noLostWakeUp(t *trial) {
 
 func manyWaitersDrain(t *trial) {
 	n := min(32, t.h.Many/2)
+	if t.g.Wake == backend.WakePush { // more of those that do not poll: a queue may hold 128
+		n = min(72, t.h.Many/2)
+	}
 	g := t.acquire(t.a, t.key, t.long())
 	done := make(chan struct{})
 	t.spawn(func() {
