@@ -178,7 +178,7 @@ func (t *trial) agedTokens(age time.Duration) {
 	if t.g.Fencing == backend.FencingNone {
 		return
 	}
-	released := t.acquire(t.a, t.newKey(), t.long())
+	released := t.acquire(t.a, t.newKey(), t.short()) // a counter may be kept for the TTL
 	t.release(released)
 	expired := t.acquire(t.a, t.newKey(), t.short())
 	t.passesUntil(expired.after.Add(t.g.Round(expired.ttl) + age))

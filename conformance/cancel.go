@@ -67,8 +67,10 @@ func cancelledBefore(t *trial) {
 			if g != nil || !errors.Is(err, e.want) {
 				t.fatalf("Acquire with an ended context: lease %v, error %v, want %v", g != nil, err, e.want)
 			}
+			t.notBusy(err, "with an ended context")
 			t.staysFree(t.key, "after an Acquire with an ended context")
 			t.free(t.b, t.key, "after an Acquire with an ended context")
+			t.free(t.a, t.key, "after an Acquire with an ended context")
 		}
 	}
 	held := t.acquire(t.b, t.key, t.long())
@@ -177,6 +179,21 @@ func (r *raced) stayFree() {
 	}
 }
 
+// stayHeld acquires some of the keys, and fails unless the leases outlive the cleanups of the cancelled requests.
+// Cleanups run in the background and are repeated.
+func (r *raced) stayHeld() {
+	const most, awhile = 16, time.Second
+	t := r.t
+	keys := r.keys[len(r.keys)-min(most, t.h.Many, len(r.keys)):]
+	t.inTurns(len(keys), func(i int) {
+		w := t.wait(t.b, keys[i], t.long())
+		g := w.granted(t, time.Second+t.handOff(), "some time after a cancellation")
+		t.refusedFor(t.a, g, awhile)
+		t.heldBy(g)
+		t.release(g)
+	})
+}
+
 func cancelRacesGrant(t *trial) {
 	typical, keys := t.typical(), &raced{t: t}
 	end := time.Now().Add(raceTime)
@@ -207,9 +224,11 @@ func cancelRacesAttempt(t *trial) {
 			w := t.begin(t.ctx, t.a, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Wait: round%2 == 0})
 			cancelSoon(w.cancel, typical)
 			t.eitherOr(w)
-			t.becomesFree(t.b, key, time.Second+t.g.MaxLate, "after a cancelled attempt")
+			b := t.client(round / 2) // the attempt's own client, too
+			t.becomesFree(b, key, time.Second+t.g.MaxLate, "after a cancelled attempt")
 		}
 	})
+	keys.stayHeld()
 	keys.stayFree()
 }
 
@@ -245,7 +264,28 @@ func cancelledAfterGrant(t *trial) {
 		ctx, cancel = context.WithTimeout(t.ctx, t.short())
 		t.outlivesContext(ctx, func() { <-ctx.Done(); cancel() }, wait)
 	}
+	t.outlivesDeadlineOfWait()
 	t.cancelledAfterRenewal()
+}
+
+// outlivesDeadlineOfWait waits for a key with a context that has a deadline, and fails unless the lease outlives that
+// deadline.
+func (t *trial) outlivesDeadlineOfWait() {
+	first := t.acquire(t.b, t.newKey(), t.long())
+	ctx, cancel := context.WithTimeout(t.ctx, t.awaited()+t.short())
+	defer cancel()
+	w := t.waitWith(ctx, t.a, first.key, t.long())
+	t.arrived(first.key, 1)
+	t.release(first)
+	if t.within(t.handOff(), w.done) && w.contextEnded {
+		t.provesNothing("a wait's own context ended before its turn")
+	}
+	g := w.granted(t, tick, "after release")
+	t.describes(g, t.long())
+	<-ctx.Done()
+	t.refusedFor(t.b, g, t.short()/2)
+	t.heldBy(g)
+	t.release(g)
 }
 
 // outlivesContext acquires the key with ctx, and fails unless the lease is still held when end has ended ctx.
@@ -264,7 +304,8 @@ func (t *trial) outlivesContext(ctx context.Context, end func(), wait bool) {
 	t.release(g)
 }
 
-// cancelledAfterRenewal cancels the contexts of renewals, and of Resume, that have succeeded.
+// cancelledAfterRenewal ends the contexts of renewals, and of Resume, that have succeeded: by cancellation or by their
+// deadline.
 func (t *trial) cancelledAfterRenewal() {
 	ways := t.renewals()
 	if resumer, ok := t.b.(backend.Resumer); ok {
@@ -273,15 +314,25 @@ func (t *trial) cancelledAfterRenewal() {
 			return err
 		}})
 	}
-	t.inChunks(len(ways), 2, func(i int) {
-		g, way := t.acquire(t.a, t.newKey(), t.long()), ways[i]
+	t.inChunks(2*len(ways), 2, func(i int) {
+		g, way := t.acquire(t.a, t.newKey(), t.long()), ways[i/2]
 		ctx, cancel := context.WithCancel(t.ctx)
+		if i%2 == 1 {
+			ctx, cancel = context.WithTimeout(t.ctx, t.passing())
+		}
 		defer cancel()
 		if way.what != "Resume" { // the first client of a resumed lease keeps its deadline
 			g.ttl = 2 * t.long()
 		}
+		before := time.Now()
 		t.renewBy(g, g.ttl, func() error { return way.renew(ctx, g, g.ttl) })
+		if way.what != "Resume" {
+			t.keepsDeadline(g, g.ttl, before, time.Now(), way.what)
+		}
 		deadline := g.Deadline()
+		if i%2 == 1 {
+			<-ctx.Done()
+		}
 		cancel()
 		t.refusedFor(t.b, g, t.short()/2)
 		if !t.sameDeadline(g, deadline) {

@@ -124,6 +124,7 @@ func closeEndsWaiting(t *trial) {
 }
 
 func closeEndsLeases(t *trial) {
+	t.closesAlike()
 	c := t.open()
 	g := t.acquire(c, t.key, t.short())
 	long := t.acquire(c, t.newKey(), t.long())
@@ -151,12 +152,55 @@ func closeEndsLeases(t *trial) {
 		}
 	}
 	t.outlast(t.lastRefusal(g.after, g.ttl))
-	t.free(t.b, t.key, "after the TTL of a lease whose client was closed")
+	freed := t.free(t.b, t.key, "after the TTL of a lease whose client was closed")
+	t.tokenAbove(freed, g, "after the TTL of a lease whose client was closed")
 	next := w.granted(t, t.g.Round(waited.ttl)+t.handOff(), "after the TTL of a lease whose client was closed")
 	if early := end.Sub(next.after); early > 0 && !t.mayEndLeases() {
 		t.fatalf("Close has passed a key on %v before the TTL ran out, while its holder may still be at work", early)
 	}
+	t.tokenAbove(next, waited, "after the TTL of a lease whose client was closed")
 	t.release(next)
+}
+
+// closesAlike closes clients whose leases were granted or extended in different ways. Each lease must be lost to its
+// holder at once, and kept by the store.
+func (t *trial) closesAlike() {
+	ways := []func(c backend.Backend) *grant{t.grantedAfterWait}
+	for _, way := range t.renewals() {
+		ways = append(ways, func(c backend.Backend) *grant {
+			g := t.acquire(c, t.newKey(), t.long())
+			t.renewBy(g, t.long(), func() error { return way.renew(t.ctx, g, t.long()) })
+			return g
+		})
+	}
+	if _, ok := t.a.(backend.Resumer); ok {
+		ways = append(ways, func(c backend.Backend) *grant {
+			return t.resume(c, t.acquire(t.a, t.newKey(), t.long()), t.long())
+		})
+	}
+	for ways := range slices.Chunk(ways, max(1, t.h.Many/2)) {
+		c := t.open()
+		var held []*grant
+		for _, way := range ways {
+			held = append(held, way(c))
+		}
+		t.closes(c)
+		for _, g := range held {
+			if !g.gone() {
+				t.fatalf("Lost of a lease that was waited for, renewed or resumed is not closed when Close returns")
+			}
+			if !t.mayEndLeases() {
+				t.keptBeyondClose(g)
+			}
+		}
+	}
+}
+
+// tokenAbove fails unless the token of next is greater than that of last, if the store has tokens.
+func (t *trial) tokenAbove(next, last *grant, when string) {
+	if t.g.Fencing > backend.FencingNone && next.Token() <= last.Token() {
+		t.breaks(7, "%s: token %d was granted after %d", when, next.Token(), last.Token())
+	}
 }
 
 // keptBeyondClose fails unless the store still holds the key of g, whose client was closed long before its TTL, and
@@ -281,6 +325,7 @@ func closeFinishesReleases(t *trial) {
 }
 
 func closeSparesOtherClients(t *trial) {
+	t.closeSparesTwins()
 	g := t.acquire(t.a, t.key, t.long())
 	w := t.wait(t.b, t.key, t.long())
 	t.arrived(t.key, 1)
@@ -292,6 +337,28 @@ func closeSparesOtherClients(t *trial) {
 	t.renew(g, t.long())
 	w.stillWaits(t, g, t.rule)
 	t.release(g)
+	t.release(w.granted(t, t.handOff(), "after release"))
+}
+
+// closeSparesTwins closes one of several clients that were opened at the same moment.
+func (t *trial) closeSparesTwins() {
+	clients, held := make([]backend.Backend, firstClients), make([]*grant, firstClients)
+	t.atOnce(len(clients), func(i int) { clients[i] = t.dial() })
+	for i, c := range clients {
+		_, _ = c.Inspect(t.ctx, t.newKey()) // a client may connect at its first request
+		held[i] = t.acquire(c, t.newKey(), t.long())
+	}
+	busy := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(clients[1], busy.key, t.long())
+	t.arrived(busy.key, 1)
+	t.closes(clients[0])
+	for _, g := range held[1:] {
+		t.heldBy(g)
+		t.renew(g, t.long())
+		t.release(g)
+	}
+	w.stillWaits(t, busy, t.rule)
+	t.release(busy)
 	t.release(w.granted(t, t.handOff(), "after release"))
 }
 

@@ -38,9 +38,12 @@ type collision struct {
 }
 
 // collisions returns a pair of keys for each hash of hashes. All keys begin with prefix.
-func collisions(prefix string) (all []collision) {
+func collisions(prefix string) []collision { return collisionsOf(hashes(), prefix) }
+
+// collisionsOf is collisions for some hashes.
+func collisionsOf(some []namedHash, prefix string) (all []collision) {
 	table := make([]candidate, candidateSlots)
-	for i, h := range hashes() {
+	for i, h := range some {
 		begin := prefix + strconv.Itoa(i) + "-" // no key is in two pairs
 		if h.ends[0] != "" {
 			all = append(all, collision{h.name, begin + h.ends[0], begin + h.ends[1]})

@@ -81,7 +81,7 @@ func (t *trial) disconnectedFor() time.Duration {
 }
 
 func disconnectedHolderKeepsLease(t *trial) {
-	t.inChunks(len(disconnections), 3, func(i int) {
+	t.inChunks(len(disconnections), 4, func(i int) {
 		d := disconnections[i]
 		c, link := t.linked()
 		t.usable(c)
@@ -89,6 +89,7 @@ func disconnectedHolderKeepsLease(t *trial) {
 		if t.g.Shared {
 			held = append(held, t.read(c, t.newKey(), t.long()))
 		}
+		brief := t.acquire(c, t.newKey(), t.short()) // expires while its client is disconnected
 		seen := t.acquire(t.a, t.newKey(), t.long())
 		t.inspectBy(c, seen.key)
 		end := time.Now().Add(t.disconnectedFor())
@@ -108,6 +109,8 @@ func disconnectedHolderKeepsLease(t *trial) {
 			t.breaksText(inspectRule, "Inspect by a client %s says that %q holds a key, want %q", d.what, h.Owner, next.owner)
 		}
 		t.release(next)
+		t.outlast(t.lastRefusal(brief.after, brief.ttl))
+		t.free(t.b, brief.key, "after the TTL of a lease whose client, "+d.what+", has connected again")
 		for _, g := range held {
 			t.outlivedOutage(g, d.what)
 		}

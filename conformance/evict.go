@@ -156,6 +156,7 @@ func evictedKeyWakesWaiter(t *trial) {
 					g.Token())
 			}
 		}
+		t.outlast(t.lastRefusal(holders[0].after, ttl)) // a timer of the dropped lease may fire then
 		t.heldBy(next)
 		t.release(next)
 	})

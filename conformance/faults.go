@@ -225,6 +225,18 @@ func cutClientRecovers(t *trial) {
 	cut()
 	t.becomesFreeAfterOutage(c, t.newKey())
 	t.everyMethodOf(c, "by a client whose connections broke again")
+	t.endsDespiteCut(c, cut)
+}
+
+// endsDespiteCut cuts the client of a holder that makes no further request. Its lease must end in time, although the
+// client connects again.
+func (t *trial) endsDespiteCut(c backend.Backend, cut func()) {
+	dead := t.acquire(c, t.newKey(), min(t.g.Round(2*t.awaited()), t.long()))
+	time.Sleep(dead.ttl / 2)
+	cut()
+	t.becomesFreeAfterOutage(c, t.newKey())
+	t.outlast(t.lastRefusal(dead.after, dead.ttl))
+	t.free(t.b, dead.key, "after the TTL of a lease whose client has connected again")
 }
 
 func restartKeepsWaiters(t *trial) {

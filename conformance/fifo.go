@@ -37,8 +37,9 @@ var fifoChecks = []Check{
 		run:   longWaitKeepsPlace,
 	},
 	{
-		Name:  "TryDisturbsNoWaiter",
-		Rule:  "rule 9: attempts that do not wait are refused, take no place in the queue, and change no order",
+		Name: "TryDisturbsNoWaiter",
+		Rule: "rule 9: attempts that do not wait are refused, take no place in the queue, and change no order; neither " +
+			"they nor new waiters pass those who wait",
 		Needs: []Need{needsFIFO},
 		run:   tryDisturbsNoWaiter,
 	},
@@ -257,7 +258,13 @@ func (t *trial) triesAtEnd(end func(t *trial, g *grant) error) {
 		t.fatalf("Inspect counts %d waiters; 4 wait, others were refused", h.Waiters)
 	}
 	_ = end(t, g)
-	for range 20 { // while the queue drains
+	newcomers := t.h.Many > 20 // there is room for more waiters
+	// while the queue drains
+	for i := range 20 {
+		if newcomers && i%3 == 1 {
+			t.arrives(l, t.client(i), true, false)
+			continue
+		}
 		g, err := t.attempt(t.b, t.key, t.long())
 		switch {
 		case err == nil:

@@ -32,6 +32,12 @@ func badInputIsRefused(t *trial) {
 		"owner of 256":      func(r *backend.Request) { r.Owner = strings.Repeat("o", backend.MaxOwnerLen+1) },
 		"empty key":         func(r *backend.Request) { r.Key = "" },
 		"key of 1025 bytes": func(r *backend.Request) { r.Key = strings.Repeat("k", backend.MaxKeyLen+1) },
+		"key of 1026 bytes in 342 characters": func(r *backend.Request) {
+			r.Key = strings.Repeat("日", backend.MaxKeyLen/3+1)
+		},
+		"owner of 258 bytes in 86 characters": func(r *backend.Request) {
+			r.Owner = strings.Repeat("日", backend.MaxOwnerLen/3+1)
+		},
 	} {
 		for _, wait := range []bool{false, true} {
 			r := good

@@ -101,7 +101,17 @@ func ownersAlike() []likePair {
 
 func ownersThatLookAlike(t *trial) {
 	t.eachPair(t.notTakenFor)
+	t.ownersDoNotCollide()
 	t.ownersOfKeysApart()
+}
+
+// ownersDoNotCollide fails if the store knows owners by a hash of 32 bits.
+func (t *trial) ownersDoNotCollide() {
+	common := slices.DeleteFunc(hashes(), func(h namedHash) bool { // the others take long to collide
+		return h.ends[0] == "" && h.name != "CRC-32 (IEEE)" && h.name != "FNV-1a of 32 bits"
+	})
+	pairs := collisionsOf(common, letters()+"-")
+	t.inChunks(len(pairs), 2, func(i int) { t.notTakenFor(likePair{pairs[i].one, pairs[i].two}) })
 }
 
 func evictedOwnersThatLookAlike(t *trial) {

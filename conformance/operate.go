@@ -142,7 +142,8 @@ func breakEndsOneLease(t *trial) {
 		if t.g.Fencing > backend.FencingNone && next.Token() <= g.Token() {
 			t.breaks(7, "token %d was granted after %d", next.Token(), g.Token())
 		}
-		t.wantLost("Renew of a lease that was broken", func() error { return g.Renew(t.ctx, t.long()) })
+		t.wantLost("Renew of a lease that was broken", func() error { return g.Renew(t.ctx, 2*t.long()) })
+		t.describes(next, t.long())
 		if !t.within(soon, g.Lost()) {
 			t.breaks(6, "Lost is open after Renew was ErrLost")
 		}

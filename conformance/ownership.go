@@ -116,7 +116,9 @@ func releasedLeaseSparesNewHolder(t *trial) {
 		if err := old.Release(t.ctx); err != nil {
 			t.fatalf("second Release: %v, want nil", err)
 		}
-		t.isLost(old.Renew(t.ctx, t.short()), "Renew of a released lease")
+		for _, way := range t.renewals() {
+			t.isLost(way.renew(t.ctx, old, t.short()), way.what+" of a released lease")
+		}
 		t.describes(fresh, t.long())
 		t.heldBy(fresh)
 		t.renew(fresh, t.long())
@@ -138,6 +140,25 @@ func releaseTwice(t *trial) {
 		t.fatalf("Release after Release: %v, want nil", err)
 	}
 	t.free(t.b, t.key, "after release")
+	t.releasesOfOneTurn()
+}
+
+// releasesOfOneTurn makes several Releases of a lease at once while others wait. The key goes to one of them.
+func (t *trial) releasesOfOneTurn() {
+	g := t.acquire(t.a, t.newKey(), t.long())
+	waits := t.queue(g, 3)
+	t.together(4, func(int) { t.release(g) })
+	next, waits := t.next(waits, t.handOff(), "after several Releases at once")
+	time.Sleep(2 * tick) // another grant may follow
+	for _, w := range waits {
+		w.stillWaits(t, next, t.rule)
+	}
+	t.heldBy(next)
+	for len(waits) > 0 {
+		t.release(next)
+		next, waits = t.next(waits, t.handOff(), "after release")
+	}
+	t.release(next)
 }
 
 func releaseAfterExpiry(t *trial) {

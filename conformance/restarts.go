@@ -155,9 +155,12 @@ func (t *trial) dies(what string, g *grant, answered time.Time, ttl time.Duratio
 }
 
 func restartEndsDeadLeases(t *trial) {
+	over := t.acquire(t.a, t.newKey(), t.short())
+	t.expire(over)
 	// One lease ends while the store is down, if the restart takes any time.
 	brief := t.acquire(t.a, t.newKey(), t.short())
-	dead := []*deadLease{t.dies("a lease that ended in the outage", brief, brief.after, t.short())}
+	dead := []*deadLease{t.dies("a lease that ended in the outage", brief, brief.after, t.short()),
+		{what: "a lease that had expired", grant: over}}
 	if t.g.EarlyLoss == "" { // otherwise the release may be lost, too
 		g := t.acquire(t.a, t.newKey(), t.long())
 		t.release(g)
@@ -225,6 +228,15 @@ func (t *trial) deadLeases(ttl, age time.Duration) []*deadLease {
 			return d
 		},
 	}...)
+	if _, ok := t.b.(backend.BatchRenewer); ok {
+		for _, first := range []time.Duration{t.passing(), t.long()} {
+			ways = append(ways, func() *deadLease {
+				g := t.acquire(t.b, t.newKey(), first)
+				t.renewInBatch(g, ttl)
+				return t.dies("a lease that was renewed in a batch", g, time.Now(), ttl)
+			})
+		}
+	}
 	dead := make([]*deadLease, len(ways))
 	t.inChunks(len(ways), 2, func(i int) { dead[i] = ways[i]() })
 	t.closes(closing)

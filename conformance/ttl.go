@@ -282,7 +282,11 @@ func refusedAttemptsProlongNothing(t *trial) {
 			_, _ = b.(backend.Resumer).Resume(t.ctx, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long()})
 		})
 	}
-	t.inChunks(len(looks), 1, func(i int) {
+	t.inChunks(len(looks)+1, 2, func(i int) {
+		if i == len(looks) {
+			t.waitersProlongNothing()
+			return
+		}
 		g := t.acquire(t.a, t.newKey(), t.short())
 		var free atomic.Bool
 		t.together(2, func(j int) {
@@ -300,6 +304,20 @@ func refusedAttemptsProlongNothing(t *trial) {
 	if t.g.Shared {
 		t.refusedReadersProlongNothing(pause)
 	}
+}
+
+// waitersProlongNothing lets a holder die while waiters come and leave, in the first half of its TTL.
+func (t *trial) waitersProlongNothing() {
+	const parts = 24 // of the TTL: for so long a waiter waits
+	g := t.acquire(t.a, t.newKey(), min(t.g.Round(4*t.awaited()), t.long()))
+	for i := 0; time.Since(g.before) < g.ttl/2; i++ {
+		w := t.wait(t.client(i), g.key, t.long())
+		t.within(g.ttl/parts, w.done)
+		w.cancel()
+		t.eitherOr(w)
+	}
+	t.queueAtMostOf(g.key, 0)
+	t.endsInTime(g)
 }
 
 // refusedReadersProlongNothing lets a writer die while readers request its key all the time.
