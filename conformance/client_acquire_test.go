@@ -17,6 +17,7 @@ func (c *client) validate(r backend.Request) error {
 	case c.is("longer keys are taken") && backend.ValidateKey(r.Key) != nil && r.Key != "":
 	case c.is("TTL 0 is taken") && r.TTL == 0:
 	case c.is("shared TTL 0 is taken") && r.Shared && r.TTL == 0:
+	case c.tooLong(r):
 	case c.is("long TTL is refused") && r.TTL > time.Hour:
 		return fmt.Errorf("%w: ttl %v", backend.ErrInvalid, r.TTL)
 	default:
@@ -37,6 +38,9 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	}
 	if err := kit.ContextError(ctx, nil); err != nil && !c.is("ended context is not looked at") &&
 		!(r.Shared && c.is("shared Acquire does not look at an ended context")) {
+		return nil, c.endedBefore(err)
+	}
+	if err := c.shutOut(r); err != nil {
 		return nil, err
 	}
 	if c.is("wait ignores the context", "ended context is not looked at") ||
@@ -72,6 +76,7 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 		return nil, err
 	}
 	life, err := c.acquire(ctx, r)
+	c.shuts(ctx, r, err)
 	give()
 	done(life)
 	if err != nil {
@@ -194,7 +199,7 @@ func (c *client) requestKey(ctx context.Context, r backend.Request) (answer, err
 	var served answer
 	if err := c.do(c.patient(ctx), func() {
 		if served.refused = c.server.refusal(r.Key, "attempt"); served.refused == nil {
-			served.granted, served.place, served.holder = c.server.acquire(c, c.cutByContext(ctx, r))
+			served.granted, served.place, served.holder = c.server.acquire(c, c.cutByWait(ctx, c.cutByContext(ctx, r)))
 		}
 		c.reads(served)
 	}); err != nil {
@@ -259,6 +264,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	select {
 	case g := <-turn:
 		c.keep(keepsGranted, r.Owner)
+		c.events.queued.Store(r.Owner, true)
 		c.looks(p)
 		c.looksNarrowly(p)
 		c.pausesLonger(p)
@@ -360,6 +366,7 @@ func (c *client) patient(ctx context.Context) context.Context {
 
 func (c *client) abandon(r backend.Request) {
 	c.server.cleansUp(r, "abandoned")
+	c.cleansUpAny(r)
 	if !c.is("cancelled request is not cleaned up") &&
 		!(r.Shared && c.is("shared request that ended without an answer is not cleaned up")) {
 		c.leases.Abandon(r, r.TTL)

@@ -60,6 +60,8 @@ type client struct {
 	listener  listener
 	shifted   shifted
 	requested atomic.Int64 // when the last request was made
+
+	events clientEvents
 }
 
 const requestTimeout = 5 * time.Second
@@ -71,6 +73,7 @@ func newClient(s *server) *client {
 	s.mu.Unlock()
 	c := &client{server: s, emptied: emptied, done: make(chan struct{})}
 	c.leases = kit.NewLeases(requests{c}, requestTimeout)
+	c.events.opened = time.Now()
 	return c
 }
 
@@ -204,6 +207,7 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	defer c.silences(asked)()
 	renewals = straight(renewals)
 	c.takesBad(renewals)
+	c.renewsNext(renewals)
 	if len(renewals) == 1 {
 		if err, done := c.batchBehindBack(ctx, renewals[0].Lease.(*kit.Life), renewals[0].TTL); done {
 			return []error{err}
@@ -290,6 +294,7 @@ func (c *client) Close() error {
 		}
 	}
 	if first {
+		c.server.closesBeside(c)
 		close(c.done)
 		c.server.mu.Lock()
 		c.server.recordsLocked(keepsClients)

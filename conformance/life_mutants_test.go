@@ -3,7 +3,6 @@ package conformance_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +57,8 @@ type oddLife struct {
 	loses    func() // closes lost
 	released atomic.Bool
 	notifies atomic.Bool // OnLost has been called
+	renewed  atomic.Bool
+	begun    atomic.Int64 // calls of Release
 
 	mu    sync.Mutex
 	timer *time.Timer // closes lost at the deadline; in some mutants
@@ -65,12 +66,12 @@ type oddLife struct {
 
 // oddly returns life with the client's bug, or nil if the client has none of lifeMutants.
 func (c *client) oddly(life *kit.Life, waited, resumed bool) backend.Lease {
-	if !c.is(readersOldTimer) && !slices.ContainsFunc(lifeMutants, func(m mutant) bool { return c.is(m.bug) }) {
+	if !c.hasOddLives() {
 		return nil
 	}
 	o := &oddLife{Life: life, c: c, lost: make(chan struct{})}
 	o.loses = sync.OnceFunc(func() { close(o.lost) })
-	loses := o.loses
+	loses := o.losesUnlessClosed
 	if waited && o.is(waitLosesLate) || resumed && o.is(resumeLosesLate) {
 		loses = func() { time.AfterFunc(3*time.Second, o.loses) }
 	}
@@ -158,6 +159,8 @@ func (o *oddLife) Renew(ctx context.Context, ttl time.Duration) error {
 	err := o.Life.Renew(ctx, ttl)
 	if err == nil {
 		o.forgetsTimer()
+		o.renewed.Store(true)
+		o.renewsUntil(ctx)
 	}
 	switch left := time.Until(old); {
 	case !before && o.released.Load() && o.is(answerLoses):
@@ -169,6 +172,7 @@ func (o *oddLife) Renew(ctx context.Context, ttl time.Duration) error {
 }
 
 func (o *oddLife) Release(ctx context.Context) error {
+	defer o.releases(ctx)()
 	first := !o.released.Swap(true)
 	if first && o.notifies.Load() && o.is(releaseWatches) {
 		go func() { <-o.c.server.stop }()
@@ -187,6 +191,9 @@ func watchesBatch(renewals []backend.Renewal) (answered func(errs []error)) {
 	return func(errs []error) {
 		for i, r := range renewals {
 			o, ok := r.Lease.(*oddLife)
+			if ok && errs[i] == nil {
+				o.renewed.Store(true)
+			}
 			switch {
 			case !ok:
 			case errs[i] == nil && o.is(batchTimerLoses):

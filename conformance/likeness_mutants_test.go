@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"hash/crc32"
 	"math/big"
 	"path"
 	"strconv"
@@ -30,6 +31,7 @@ var likenessMutants = []mutant{
 	{"owners are numbers", "OwnersThatLookAlike"},
 	{"owners are cut at 64 bytes", "OwnersThatLookAlike"},
 	{"owners are patterns", "OwnersThatLookAlike"},
+	{"owners are compared by their CRC-32", "OwnersThatLookAlike"},
 
 	{"numbers are keys without their zeros", "KeysThatLookAlike"},
 	{"numbers are keys as floats", "KeysThatLookAlike"},
@@ -73,6 +75,8 @@ func (s *server) isOf(holder, owner, request string) bool {
 		return errX == nil && errY == nil && x == y
 	case s.is("owners are cut at 64 bytes"):
 		return cut(holder) == cut(owner)
+	case s.is("owners are compared by their CRC-32"):
+		return crc32.ChecksumIEEE([]byte(holder)) == crc32.ChecksumIEEE([]byte(owner))
 	case s.is("owners are patterns"):
 		like, err := path.Match(owner, holder)
 		return like && err == nil

@@ -252,6 +252,7 @@ func (c *client) exchange(ctx context.Context, serve func()) error {
 		return err
 	}
 	c.begins()
+	c.beginsAnew()
 	c.wire.asking.Add(1)
 	defer c.wire.asking.Add(-1)
 	answered := make(chan struct{})

@@ -32,6 +32,7 @@ func (s *server) process(_ context.Context, skew time.Duration) (conformance.Pro
 	c := newClient(s)
 	c.wire = newWire()
 	c.skew = skew
+	c.events.remote = true
 	return &sham{client: c, skew: skew, leases: make(map[string]backend.Lease)}, nil
 }
 

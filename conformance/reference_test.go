@@ -97,6 +97,7 @@ type entry struct {
 	rivalsMet     bool           // two of them have met
 	heldBefore    *client        // whose client held the key last
 	again         bool           // its client had held the key before
+	happened      happened
 }
 
 // A place is a waiter's place in a queue.
@@ -161,6 +162,7 @@ func (s *server) harness() conformance.Harness {
 				if e.evicted = true; len(e.queue) > 0 {
 					s.forgetsToken(evictForgets, s.name(key))
 				}
+				s.evictsTimer(key, e)
 				s.removeLocked(key, e, false)
 			}
 			return nil
@@ -226,6 +228,9 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	if free && s.is("released key is refused for a moment") && !r.Wait && now.Sub(e.released) < 15*time.Millisecond {
 		return granted{}, nil, e.holder(now)
 	}
+	if s.refusesInGap(e, r) {
+		return granted{}, nil, e.holder(now)
+	}
 	again := s.isOf(e.owner, r.Owner, "attempt") ||
 		e.owner != "" && (s.is("no exclusion") || s.is("wait for a key over 255 bytes is granted at once") && r.Wait &&
 			len(r.Key) > 255 || e.client == c && s.is("re-entrant per client"))
@@ -246,7 +251,7 @@ func (s *server) enqueueLocked(key string, e *entry, p *place) {
 	p.before, p.first = len(e.queue), e.expires
 	s.arrivesNarrowly(key, e, p)
 	switch {
-	case s.enqueueInCrowd(e, p), s.enqueueAgain(e, p), s.enqueueByClock(e, p):
+	case s.arrivesAfterEvents(e, p), s.enqueueInCrowd(e, p), s.enqueueAgain(e, p), s.enqueueByClock(e, p):
 	case s.is("queue is last in, first out"):
 		e.queue = slices.Insert(e.queue, 0, p)
 	case s.is("queue is by owner"):
@@ -269,6 +274,8 @@ func (s *server) refuseLocked(key string, e *entry, r backend.Request, c *client
 		e.owner = r.Owner
 	case s.is("refused attempt counts the holder's token up"):
 		e.token++
+	case s.is(waiterProlongs) && r.Wait:
+		e.expires = now.Add(e.lastTTL)
 	case s.is("refused attempt turns the queue round"):
 		slices.Reverse(e.queue)
 	case s.is("refused attempt stays in the queue") && !r.Wait:
@@ -288,7 +295,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	}
 	e.granted, e.cuts, e.restored = now, c.contact.cuts.Load(), false
 	e.resumedBy, e.clients, e.renewals, e.unsureResume = nil, 0, 0, false
-	e.tokenUntil, e.lastTTL = now.Add(2*r.TTL), r.TTL
+	e.tokenUntil, e.lastTTL, e.happened.renewedAt = now.Add(2*r.TTL), r.TTL, time.Time{}
 	e.leftNow, e.beforeRestart, e.inBatch, e.evicted = false, false, false, false
 	e.again, e.heldBefore = e.heldBefore == c, c
 	s.grantedAfter(e, r, end)
@@ -303,6 +310,7 @@ func (s *server) nextToken(key string, c *client) uint64 {
 	}
 	s.forgetsTokenLate(key)
 	s.forgetsIdleToken(key, time.Now())
+	s.forgetsReleasedToken(key)
 	switch {
 	case s.is("token is constant"):
 		return 7
@@ -368,6 +376,7 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 			delete(s.tokens, key)
 		}
 		e.expired, e.last, e.lastOf = true, e.owner, e.client
+		s.expiredWithClient(key, e)
 		s.recordsLocked("store keeps a record of each expired lease")
 		s.expiredQueue(key, e)
 		s.endLocked(key, e)
@@ -387,6 +396,9 @@ func (s *server) endLocked(key string, e *entry) {
 	}
 	s.removesOldPlaces(e)
 	if len(e.queue) == 0 || s.is("release leaves waiters parked") || s.emptied > 0 && s.is("emptied store wakes nobody") {
+		return
+	}
+	if s.pausesAtEnd(key, e) {
 		return
 	}
 	p := e.queue[0]
@@ -456,6 +468,7 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	case !owns:
 		s.lateFromBroken(e, "late renewal of a broken lease drops who waits last")
 		s.staleNarrowly(e, owner, "renewal")
+		s.prolongsNext(e, owner, ttl)
 		return false
 	case s.endsAged(e, now), !s.renewsResumed(e, c):
 		return false
@@ -481,6 +494,7 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	case s.is("renew adds to what is left"):
 		now = e.expires
 	}
+	now = s.countsFrom(e, now)
 	before := e.expires
 	e.expires = now.Add(s.keepRenewed(ttl))
 	e.renewed = now
@@ -530,6 +544,7 @@ func (s *server) release(key, owner string) bool {
 		if len(e.queue) > 0 && !e.renewed.IsZero() && s.is(renewedPolls) {
 			e.queue[0].silenced = true
 		}
+		s.releasesUnheard(e)
 		e.released, e.expired, e.gaveUp = time.Now(), false, owner
 		s.endLocked(key, e)
 		return true
@@ -568,6 +583,7 @@ func (s *server) release(key, owner string) bool {
 		s.gaveUpPlace(key, e, left.client)
 		s.behindLeft(key, e, i, left.Request)
 		s.leavesNarrowly(e, left.client)
+		s.allLeave(e, left.client)
 		s.admitAfter(key, e, left.Request)
 	}
 	return true

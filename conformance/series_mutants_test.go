@@ -114,7 +114,8 @@ func (c *client) looksRarely(p *place) bool {
 	defer s.mu.Unlock()
 	return strings.Contains(p.Key, "\n") && s.is("waiter for a key with a newline looks once a second") ||
 		len(p.Key) > 255 && s.is("waiter for a key over 255 bytes looks once a second") ||
-		s.entryLocked(s.name(p.Key)).broken && s.is("waiter for a key that was broken before looks once a second")
+		s.entryLocked(s.name(p.Key)).broken && s.is("waiter for a key that was broken before looks once a second") ||
+		s.entryLocked(s.name(p.Key)).happened.expired && s.is(expiredPolls)
 }
 
 // cutWhileWaiting applies the bugs of a waiter whose connection has broken: it leaves a goroutine, gives up, or is

@@ -63,7 +63,7 @@ func (c *client) looks(p *place) {
 		time.Sleep(d - time.Since(p.since)%d) // sleeps: until the waiter polls next
 	}
 	switch {
-	case c.is("waiter looks once a second"), c.looksRarely(p):
+	case c.is("waiter looks once a second"), c.looksRarely(p), c.events.remote && c.is(processPolls):
 		every(time.Second)
 	case c.is("waiter looks every 100 ms"):
 		every(100 * time.Millisecond)
