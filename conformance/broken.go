@@ -36,6 +36,8 @@ const (
 	renewRule   = "Lease.Renew: a live lease is renewed, without an error"
 	releaseRule = "Lease.Release: a live lease is given up, without an error, and its key is free"
 	closeRule   = "Backend.Close returns in a bounded time, without an error"
+
+	closeEndsRule = "Backend.Close: the keys of the client's leases become free when their TTL runs out"
 )
 
 // breaks records that a rule of package backend is broken, and ends the calling goroutine.

@@ -137,16 +137,19 @@ func cancelSoon(cancel context.CancelFunc, typical time.Duration) {
 
 // eitherOr checks the outcome of a cancelled Acquire: it must be a lease, which eitherOr releases, or the context's
 // error.
-func (t *trial) eitherOr(w *waiting) {
+func (t *trial) eitherOr(w *waiting) { t.eitherOrErr(w, context.Canceled) }
+
+// eitherOrErr is eitherOr for a context that ends with want.
+func (t *trial) eitherOrErr(w *waiting, want error) {
 	if !t.within(soon, w.done) {
-		t.fatalf("a cancelled Acquire has not returned within %v", soon)
+		t.fatalf("an Acquire whose context has ended has not returned within %v", soon)
 	}
 	switch {
 	case w.err == nil:
 		t.release(w.grant)
-	case !errors.Is(w.err, context.Canceled):
+	case !errors.Is(w.err, want):
 		w.unavailable(t)
-		t.fatalf("a cancelled Acquire: %v, want context.Canceled", w.err)
+		t.fatalf("an Acquire whose context has ended: %v, want %v", w.err, want)
 	}
 }
 
@@ -199,9 +202,13 @@ func cancelRacesGrant(t *trial) {
 	end := time.Now().Add(raceTime)
 	t.inChunks(raceWorkers, 2, func(i int) {
 		client := t.client(i)
-		for range t.rounds(raceRounds, end) {
+		for round := range t.rounds(raceRounds, end) {
 			key := keys.fresh()
 			g := t.acquire(t.a, key, t.long())
+			if round%3 == 2 {
+				t.timesOutAtGrant(client, g, typical)
+				continue
+			}
 			w := t.wait(client, key, t.long())
 			time.Sleep(rand.N(4 * typical)) // in most rounds, the waiter has arrived
 			released := make(chan struct{})
@@ -215,21 +222,46 @@ func cancelRacesGrant(t *trial) {
 	keys.stayFree()
 }
 
+// timesOutAtGrant releases g at about the moment at which the context of a waiter for its key ends.
+func (t *trial) timesOutAtGrant(client backend.Backend, g *grant, typical time.Duration) {
+	ctx, cancel := context.WithTimeout(t.ctx, 6*typical)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	w := t.waitWith(ctx, client, g.key, t.long())
+	time.Sleep(time.Until(deadline) - rand.N(2*typical)) // sleeps: in most rounds, the waiter has arrived
+	t.release(g)
+	t.eitherOrErr(w, context.DeadlineExceeded)
+	t.becomesFree(t.b, g.key, time.Second+t.g.MaxLate, "after a deadline that met the grant")
+}
+
 func cancelRacesAttempt(t *trial) {
 	typical, keys := t.typical(), &raced{t: t}
 	end := time.Now().Add(raceTime)
 	t.inChunks(raceWorkers, 2, func(i int) {
 		for round := range t.rounds(raceRounds, end) {
 			key := keys.fresh()
-			w := t.begin(t.ctx, t.a, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Wait: round%2 == 0})
-			cancelSoon(w.cancel, typical)
-			t.eitherOr(w)
+			r := backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Wait: round%2 == 0}
+			if round%3 == 2 {
+				t.timesOutSoon(r, typical)
+			} else {
+				w := t.begin(t.ctx, t.a, r)
+				cancelSoon(w.cancel, typical)
+				t.eitherOr(w)
+			}
 			b := t.client(round / 2) // the attempt's own client, too
 			t.becomesFree(b, key, time.Second+t.g.MaxLate, "after a cancelled attempt")
 		}
 	})
 	keys.stayHeld()
 	keys.stayFree()
+}
+
+// timesOutSoon makes a request of client a with a context whose deadline is at a random moment of a request that usually
+// takes typical.
+func (t *trial) timesOutSoon(r backend.Request, typical time.Duration) {
+	ctx, cancel := context.WithTimeout(t.ctx, 1+rand.N(3*typical/2))
+	defer cancel()
+	t.eitherOrErr(t.begin(ctx, t.a, r), context.DeadlineExceeded)
 }
 
 func cancelledWaiterDelaysNextBriefly(t *trial) {

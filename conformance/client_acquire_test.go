@@ -395,6 +395,11 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 		c.readerInTwoSteps(r.Key, r.Owner, r.TTL)
 	case r.Shared && !r.Wait && c.is(readerFromAnswer):
 		sent = time.Now()
+	case c.is(grantKept) && r.Wait:
+		time.Sleep(rand.N(c.server.latency())) // sleeps: the deadline may pass meanwhile
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, ctx.Err()
+		}
 	case c.is("cancellation at the grant keeps the key"):
 		time.Sleep(rand.N(c.server.latency())) // sleeps: the context may end meanwhile
 		if err := kit.ContextError(ctx, nil); err != nil {

@@ -111,9 +111,9 @@ func closeEndsWaiting(t *trial) {
 	t.release(g)
 	for _, waits := range [][]*waiting{{first, last}, {behind}} {
 		for len(waits) > 0 {
-			turn := t.firstOf(waits, t.handOff(), "after release, before or behind waiters of a closed client")
-			t.release(waits[turn].grant)
-			waits = slices.Delete(waits, turn, turn+1)
+			var next *grant
+			next, waits = t.next(waits, t.handOff(), "after release, before or behind waiters of a closed client")
+			t.release(next)
 		}
 		if !other.released.Load() {
 			t.release(other)

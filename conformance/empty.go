@@ -179,6 +179,12 @@ func tokensSurviveRestart(t *trial) {
 	keys := []string{t.newKey(), t.newKey()}
 	expiring, waited, free := &tokens{t: t}, &tokens{t: t}, &tokens{t: t}
 	expiringKey, waitedKey := t.newKey(), t.newKey()
+	broken, brokenKey := &tokens{t: t}, t.newKey()
+	if breaker, ok := t.b.(backend.Breaker); ok {
+		g := t.acquire(t.a, brokenKey, t.long())
+		broken.next(g, "grant")
+		t.mustBreak(breaker, g)
+	}
 	dying := t.acquire(t.a, expiringKey, t.short())
 	expiring.next(dying, "grant")
 	for range 2 {
@@ -207,6 +213,7 @@ func tokensSurviveRestart(t *trial) {
 		t.becomesFreeAfterOutage(t.b, next.key)
 	}
 	free.next(t.acquireAfterOutage(t.b, t.key, t.long()), "grant to another client after restarts")
+	broken.next(t.acquireAfterOutage(t.b, brokenKey, t.long()), "grant after restarts, and a Break of the lease before")
 	t.outlast(t.lastRefusal(dying.after, dying.ttl))
 	g := t.acquireAfterOutage(t.b, expiringKey, t.long())
 	expiring.next(g, "grant after restarts, and the expiry of the lease before")

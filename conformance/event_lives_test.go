@@ -13,11 +13,13 @@ const (
 	renewEndsWith     = "renewed lease ends at the deadline of its Renew's context"
 	endedPolls        = "Release whose context has ended wakes the next waiter by a timer"
 	releasesTurns     = "each of several Releases at once gives the key to a waiter"
+	cancelLoses       = "Renew that is cancelled under way closes Lost"
 )
 
 // hasOddLives reports whether leases of the client are oddLives.
 func (c *client) hasOddLives() bool {
-	return c.is(readersOldTimer, closeKeepsWaited, closeKeepsRenewed, renewEndsWith, endedPolls, releasesTurns) ||
+	return c.is(readersOldTimer, closeKeepsWaited, closeKeepsRenewed, renewEndsWith, endedPolls, releasesTurns,
+		cancelLoses) ||
 		slices.ContainsFunc(lifeMutants, func(m mutant) bool { return c.is(m.bug) })
 }
 

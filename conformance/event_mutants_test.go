@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -41,6 +42,12 @@ const (
 	reconnectAnew  = "client that connects again begins its leases anew"
 	reconnectTakes = "client that connects again takes back its expired leases"
 	batchNext      = "batch with a released lease renews the next one of its key and client"
+	attemptKept    = "attempt whose deadline passes is not cleaned up"
+	grantKept      = "grant that meets the deadline of its wait keeps the key"
+	leasesForgot   = "leases are forgotten with the last client"
+	brokenForgets  = "tokens of broken leases restart with the store"
+	closeReverses  = "Close of a client turns the queues round in which it waits"
+	ownSilences    = "release of a client's only lease silences its waiters"
 )
 
 // eventMutants are bugs that need an event before: a wait that was given up, an expiry, a cut, a renewal in a batch, or
@@ -79,6 +86,13 @@ var eventMutants = []mutant{
 	{reconnectAnew, "CutClientRecovers"},
 	{reconnectTakes, "DisconnectedHolderKeepsLease"},
 	{batchNext, "ReleasedLeaseSparesNewHolder"},
+	{attemptKept, "CancelRacesAttempt"},
+	{grantKept, "CancelRacesGrant"},
+	{cancelLoses, "CancelledUnderWay"},
+	{leasesForgot, "TokensOutliveClients"},
+	{brokenForgets, "TokensSurviveRestart"},
+	{closeReverses, "CloseEndsWaiting"},
+	{ownSilences, "PushIsPrompt"},
 }
 
 // A happened is what has happened to a key, for eventMutants.
@@ -102,13 +116,18 @@ type clientEvents struct {
 func (s *server) closesBeside(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.closed++
 	for key, e := range s.keys {
 		twin := e.client != nil && e.client != c && e.client.events.opened.Equal(c.events.opened)
+		waits := slices.ContainsFunc(e.queue, func(p *place) bool { return p.client == c })
 		switch {
-		case s.is(closeSilences) && slices.ContainsFunc(e.queue, func(p *place) bool { return p.client == c }):
+		case waits && s.is(closeSilences):
 			silence(e.queue, func(p *place) bool { return p.client != c })
+		case waits && s.is(closeReverses):
+			slices.Reverse(e.queue)
 		case e.owner == "":
-		case e.client == c && !e.renewed.IsZero() && s.is(closeFrees), twin && s.is(closeTwins):
+		case e.client == c && !e.renewed.IsZero() && s.is(closeFrees), twin && s.is(closeTwins),
+			s.closed == s.clients && s.is(leasesForgot):
 			s.endLocked(key, e)
 		}
 	}
@@ -135,6 +154,12 @@ func (c *client) shuts(ctx context.Context, r backend.Request, err error) {
 	if err != nil && ctx.Err() != nil && !r.Wait && c.is(cancelShuts) {
 		c.events.shut.Store(r.Key, true)
 	}
+}
+
+// keepsTimedOut reports whether an attempt of a client without a wire is not cleaned up, because the deadline of its
+// context has passed, as a bug.
+func (c *client) keepsTimedOut(ctx context.Context) bool {
+	return c.wire == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && c.is(attemptKept)
 }
 
 // cleansUpAny ends whichever lease the key of r has, again and again for a while, as a bug.
@@ -205,8 +230,13 @@ func (s *server) arrivesAfterEvents(e *entry, p *place) (parked bool) {
 	return true
 }
 
-// releasesUnheard silences the next waiter of e at the release of the lease, as a bug.
+// releasesUnheard silences waiters at the release of the lease of e, as a bug.
 func (s *server) releasesUnheard(e *entry) {
+	if s.is(ownSilences) && !s.holdsMore(e) {
+		for _, other := range s.keys {
+			silence(other.queue, func(p *place) bool { return p.client == e.client })
+		}
+	}
 	if len(e.queue) == 0 || e.client == nil {
 		return
 	}
@@ -214,6 +244,16 @@ func (s *server) releasesUnheard(e *entry) {
 	if e.waited && next.client != e.client && s.is(acrossPolls) || e.client.events.remote && s.is(processWakes) {
 		next.silenced = true
 	}
+}
+
+// holdsMore reports whether the client of e's lease holds another key.
+func (s *server) holdsMore(e *entry) bool {
+	for _, other := range s.keys {
+		if other != e && other.owner != "" && other.client == e.client && time.Now().Before(other.expires) {
+			return true
+		}
+	}
+	return false
 }
 
 // silencesFirst silences the first waiter for key.
@@ -241,9 +281,11 @@ func (s *server) forgetsReleasedToken(key string) {
 }
 
 // restartsAfter applies the bugs of a restart to the lease of e, or to its last one.
-func (s *server) restartsAfter(e *entry) {
+func (s *server) restartsAfter(key string, e *entry) {
 	now := time.Now()
 	switch {
+	case e.owner == "" && e.wasBroken && s.is(brokenForgets):
+		delete(s.tokens, key)
 	case s.is(restartBatch) && e.owner != "" && e.inBatch:
 		e.expires = e.granted.Add(e.ttl)
 	case !s.is(restartExpired):

@@ -161,6 +161,8 @@ func (o *oddLife) Renew(ctx context.Context, ttl time.Duration) error {
 		o.forgetsTimer()
 		o.renewed.Store(true)
 		o.renewsUntil(ctx)
+	} else if errors.Is(err, context.Canceled) && o.is(cancelLoses) {
+		o.loses()
 	}
 	switch left := time.Until(old); {
 	case !before && o.released.Load() && o.is(answerLoses):

@@ -24,6 +24,7 @@ func (t *trial) pushWays() []pushWay {
 		{&pushedWaiters{who: "a waiter whose holder has renewed its lease"}, t.pushesAfterRenewal},
 		{&pushedWaiters{who: "a waiter that came when its client had given up its waits"}, t.pushesAfterAllLeft},
 		{&pushedWaiters{who: "a waiter of another client than a holder that had waited itself"}, t.pushesAcross},
+		{&pushedWaiters{who: "a waiter whose client has released its only lease"}, t.pushesAfterOwnRelease},
 		{&pushedWaiters{who: "a waiter for a key whose last lease has expired"}, t.pushesAfterExpiry},
 		{&pushedWaiters{who: "a waiter beside one whose client was closed"}, t.pushesAfterClose},
 		{&pushedWaiters{who: "a waiter whose holder releases with an ended context"}, t.pushesFromEnded},
@@ -77,6 +78,17 @@ func (t *trial) pushesAfterAllLeft(key string, _ int, p *pushedWaiters) {
 	w := t.wait(t.b, key, t.long())
 	t.arrived(key, 1)
 	t.pushed(p, g, w, func() { t.release(g) })
+}
+
+// pushesAfterOwnRelease lets a client wait that holds another key, and releases that.
+func (t *trial) pushesAfterOwnRelease(key string, _ int, p *pushedWaiters) {
+	c := t.open()
+	g, own := t.acquire(t.a, key, t.long()), t.acquire(c, t.newKey(), t.long())
+	w := t.wait(c, key, t.long())
+	t.arrived(key, 1)
+	t.release(own)
+	t.pushed(p, g, w, func() { t.release(g) })
+	t.closes(c)
 }
 
 // pushesAcross passes the key from a waiter of one client to a waiter of the other, several times.

@@ -42,7 +42,7 @@ func (s *server) restart() {
 		}
 		s.restartLocked(key, e)
 		s.restartsNarrowly(e, waited)
-		s.restartsAfter(e)
+		s.restartsAfter(key, e)
 		if e.owner != "" && s.is("tokens of held keys restart with the store") {
 			delete(s.tokens, key)
 		}

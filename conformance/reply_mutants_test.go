@@ -38,7 +38,7 @@ func (c *client) unanswered(ctx context.Context, r backend.Request) {
 		go func() { <-c.done }()
 	}
 	switch {
-	case c.is("attempt whose connection broke is not cleaned up") && ctx.Err() == nil,
+	case c.is("attempt whose connection broke is not cleaned up") && ctx.Err() == nil, c.keepsTimedOut(ctx),
 		c.abandonsBriefly(r, "an attempt"), c.abandonsLate(r),
 		r.Shared && c.abandonsBriefly(r, "a shared attempt"):
 		return

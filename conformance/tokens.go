@@ -126,6 +126,8 @@ func tokensIncreaseForWaiters(t *trial) {
 
 func tokensOutliveClients(t *trial) {
 	s := &tokens{t: t}
+	held := t.acquire(t.a, t.newKey(), t.long())
+	end := held.Deadline()
 	for _, b := range []backend.Backend{t.a, t.b} {
 		if err := b.Close(); err != nil {
 			t.fatalf("Close: %v", err)
@@ -133,6 +135,10 @@ func tokensOutliveClients(t *trial) {
 	}
 	for range 4 {
 		c := t.open()
+		if other, _ := t.attempt(c, held.key, t.long()); other != nil && other.after.Before(end) && !t.mayEndLeases() {
+			t.breaksText(closeEndsRule, "a new client was granted a key %v before the TTL of a lease whose client was closed, "+
+				"like all clients", end.Sub(other.after))
+		}
 		g := t.acquire(c, t.key, t.long())
 		s.next(g, "grant by a new client")
 		t.release(g)

@@ -123,6 +123,9 @@ func cancelledUnderWay(t *trial) {
 		for _, key := range keys {
 			t.becomesFree(t.b, key, recovery, "after an attempt that was cancelled while its request was under way")
 		}
+		if t.g.EarlyLoss == "" {
+			t.heldBy(held)
+		}
 		t.getsOwnAnswers(c)
 	}
 }
