@@ -256,8 +256,8 @@ func cancelRacesAttempt(t *trial) {
 	keys.stayFree()
 }
 
-// timesOutSoon makes a request of client a with a context whose deadline is at a random moment of a request that usually
-// takes typical.
+// timesOutSoon makes a request of client a with a context whose deadline is at a random moment of a request that
+// usually takes typical.
 func (t *trial) timesOutSoon(r backend.Request, typical time.Duration) {
 	ctx, cancel := context.WithTimeout(t.ctx, 1+rand.N(3*typical/2))
 	defer cancel()
