@@ -28,7 +28,7 @@ type server struct {
 	keys        map[string]*entry
 	tokens      map[string]uint64 // outlives a restart
 	clients     int
-	closed      int // number of closed clients
+	closed      int                  // number of closed clients
 	kick        chan struct{}        // closed by a restart, which makes waiters repeat their requests
 	emptied     int                  // number of times that it has lost its data
 	restarts    int                  // number of restarts
