@@ -264,7 +264,9 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	select {
 	case g := <-turn:
 		c.keep(keepsGranted, r.Owner)
-		c.events.queued.Store(r.Owner, true)
+		if c.is(closeKeepsWaited) {
+			c.events.queued.Store(r.Owner, true)
+		}
 		c.looks(p)
 		c.looksNarrowly(p)
 		c.pausesLonger(p)

@@ -258,11 +258,10 @@ func (t *trial) triesAtEnd(end func(t *trial, g *grant) error) {
 		t.fatalf("Inspect counts %d waiters; 4 wait, others were refused", h.Waiters)
 	}
 	_ = end(t, g)
-	newcomers := t.h.Many > 20 // there is room for more waiters
-	// while the queue drains
-	for i := range 20 {
-		if newcomers && i%3 == 1 {
-			t.arrives(l, t.client(i), true, false)
+	var newcomers []*waiting
+	for i := range 20 { // while the queue drains
+		if t.h.Many > 20 && i%3 == 1 { // there is room for more waiters
+			newcomers = append(newcomers, t.arrives(l, t.client(i), true, false))
 			continue
 		}
 		g, err := t.attempt(t.b, t.key, t.long())
@@ -275,6 +274,9 @@ func (t *trial) triesAtEnd(end func(t *trial, g *grant) error) {
 		}
 	}
 	l.inOrder(t.handOff() * 2)
+	for _, w := range newcomers {
+		w.granted(t, t.handOff(), "after those who had come before")
+	}
 	t.becomesFree(t.a, t.key, t.handOff(), "after the last waiter's release")
 }
 
@@ -310,8 +312,9 @@ func expiryIsNoGap(t *trial) {
 	})
 }
 
-// arrives requests the key of l for a newcomer, whose turn comes after the whole line.
-func (t *trial) arrives(l *line, b backend.Backend, waits, shared bool) {
+// arrives requests the key of l for a newcomer, whose turn comes after the whole line. It returns the wait of a newcomer
+// that waits, and nil otherwise.
+func (t *trial) arrives(l *line, b backend.Backend, waits, shared bool) *waiting {
 	r := backend.Request{Key: l.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: waits, Shared: shared}
 	if waits {
 		w := t.begin(t.ctx, b, r)
@@ -321,7 +324,7 @@ func (t *trial) arrives(l *line, b backend.Backend, waits, shared bool) {
 				t.release(w.grant)
 			}
 		})
-		return
+		return w
 	}
 	begun := time.Now()
 	g, err := t.request(t.ctx, b, r)
@@ -333,4 +336,5 @@ func (t *trial) arrives(l *line, b backend.Backend, waits, shared bool) {
 	case !errors.Is(err, backend.ErrHeld):
 		t.breaksText(refuseRule, "Acquire of a key that others wait for: %v, want ErrHeld", err)
 	}
+	return nil
 }
