@@ -191,6 +191,7 @@ func shortReaderSparesLong(t *trial) {
 			}
 			t.refusedFor(t.b, g, t.short()/4)
 		}
+		t.outlast(t.lastRefusal(brief.after, ttl)) // nor must a long lease have got the end of the short one
 		t.readersKeepOut(long, "beside a reader whose lease "+what)
 		t.release(long[i%2])
 		t.refusedFor(t.a, long[1-i%2], t.short()/4)
@@ -229,6 +230,8 @@ func writerGetsKeyOfDeadReaders(t *trial) {
 		}
 		t.becomesFree(t.b, key, t.handOff(), "after the writer's release")
 	})
+	preludes := t.preludes()
+	t.inChunks(2*len(preludes), 4, func(i int) { t.writerOutwaitsPrelude(preludes[i/2], i) })
 }
 
 // hadTurn releases g, a lease of the key that w waits for, unless g is nil. It fails if w has not had the key before.
