@@ -284,8 +284,11 @@ func (t *trial) resumesForLittle() {
 // twoClientsOfOneLease lets the client that acquired a lease, and the client that resumed it, use the lease side by
 // side. In some cases both are the same client.
 func twoClientsOfOneLease(t *trial) {
-	t.inChunks(4, 2, func(i int) {
-		g := t.acquire(t.a, t.newKey(), t.long())
+	const cases = 4
+	modes := t.modes()
+	t.inChunks(cases*len(modes), 2, func(i int) {
+		g := t.getterOf(modes[i/cases])(t.a, t.newKey(), t.long())
+		i %= cases
 		both := []*grant{g, t.resume(t.client(i), g, t.long())}
 		for range 2 {
 			for _, l := range both {
@@ -316,8 +319,9 @@ func twoClientsOfOneLease(t *trial) {
 // resumeRacesRelease races Resume against the release of its lease, while another owner waits for the key.
 func resumeRacesRelease(t *trial) {
 	const keys = 8
-	t.inChunks(keys, 3, func(i int) {
-		g := t.acquire(t.a, t.newKey(), t.long())
+	modes := t.modes()
+	t.inChunks(keys*len(modes), 3, func(i int) {
+		g := t.getterOf(modes[i/keys])(t.a, t.newKey(), t.long())
 		w := t.wait(t.a, g.key, t.long())
 		t.arrived(g.key, 1)
 		begun := time.Now()

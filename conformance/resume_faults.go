@@ -40,13 +40,15 @@ var resumeFaultChecks = []Check{
 
 func lostResumeReplyEndsNothing(t *trial) {
 	c, link := t.linked()
-	for range lostReplies {
+	modes := t.modes()
+	for n := range lostReplies {
 		t.usable(c)
-		g := t.acquire(t.a, t.newKey(), t.long())
+		g := t.getterOf(modes[n%len(modes)])(t.a, t.newKey(), t.long())
+		r := backend.Request{Key: g.key, Owner: g.owner, TTL: t.long(), Shared: g.shared}
 		var resume *call
 		t.dropReplies(link, func() {
 			resume = t.call(func() error {
-				_, err := c.(backend.Resumer).Resume(t.ctx, backend.Request{Key: g.key, Owner: g.owner, TTL: t.long()})
+				_, err := c.(backend.Resumer).Resume(t.ctx, r)
 				return err
 			})
 		}, t.sent(link))
@@ -83,18 +85,20 @@ func resumeCountsFromSending(t *trial) {
 
 func lateResumeRevivesNothing(t *trial) {
 	const cases = 2 // the key is free, or has a new holder
-	t.inChunks(cases, 2, func(i int) {
+	modes := t.modes()
+	t.inChunks(cases*len(modes), 2, func(i int) {
 		c, link := t.linked()
 		t.usable(c)
-		g := t.acquire(t.a, t.newKey(), t.short())
+		g := t.getterOf(modes[i/cases])(t.a, t.newKey(), t.short())
+		r := backend.Request{Key: g.key, Owner: g.owner, TTL: t.long(), Shared: g.shared}
 		link.Hold(ToStore)
 		late := t.call(func() error {
-			_, err := c.(backend.Resumer).Resume(t.ctx, backend.Request{Key: g.key, Owner: g.owner, TTL: t.long()})
+			_, err := c.(backend.Resumer).Resume(t.ctx, r)
 			return err
 		})
 		t.outlast(t.lastRefusal(g.after, g.ttl))
 		var next *grant
-		if i == 1 {
+		if i%cases == 1 {
 			next = t.acquire(t.b, g.key, t.long())
 		}
 		link.Heal()

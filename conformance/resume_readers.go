@@ -18,8 +18,17 @@ func resumeOfReaders(t *trial) {
 				"Resume of an exclusive lease as a shared one")
 			t.notResumed(t.b, backend.Request{Key: reader.key, Owner: reader.owner, TTL: t.long()},
 				"Resume of a shared lease as an exclusive one")
+			other := t.read(t.b, t.newKey(), t.long())
+			for what, owner := range map[string]string{
+				"Resume by a reader of another key":                    other.owner,
+				"Resume by an owner in front of another reader's name": reader.owner[:len(reader.owner)-1],
+				"Resume by an owner behind another reader's name":      reader.owner[1:],
+			} {
+				t.notResumed(t.b, backend.Request{Key: reader.key, Owner: owner, TTL: t.long(), Shared: true}, what)
+			}
+			t.release(other)
 			t.readRefused(writer)
-			t.readersKeepOut([]*grant{reader}, "after Resume as an exclusive lease")
+			t.readersKeepOut([]*grant{reader}, "after Resume as an exclusive lease, and by others")
 			t.release(writer)
 			t.release(reader)
 			return
@@ -35,12 +44,18 @@ func resumeOfReaders(t *trial) {
 		t.arrived(resumed.key, 1)
 		behind := t.waitToRead(t.b, resumed.key, t.long())
 		t.arrived(resumed.key, 2)
-		t.notResumed(t.a, backend.Request{Key: resumed.key, Owner: behind.owner, TTL: t.long(), Shared: true},
-			"Resume of a reader that waits")
-		behind.stillWaits(t, resumed, t.rule)
-		behind.cancelAndFail(t)
-		t.release(t.resume(t.a, resumed, t.long()))
-		t.release(w.granted(t, t.handOff(), "after the release of a resumed reader"))
+		for _, waits := range []*waiting{behind, w} {
+			t.notResumed(t.a, backend.Request{Key: resumed.key, Owner: waits.owner, TTL: t.long(), Shared: true},
+				"Resume of a reader, by an owner that waits")
+		}
+		again := t.resume(t.a, resumed, t.long())
+		w.stillWaits(t, again, t.rule)
+		behind.stillWaits(t, again, t.rule)
+		t.release(again)
+		next := w.granted(t, t.handOff(), "after the release of a resumed reader")
+		behind.stillWaits(t, next, t.rule)
+		t.release(next)
+		t.release(behind.granted(t, t.handOff(), "after the release of the writer before it"))
 	})
 }
 
@@ -60,6 +75,14 @@ func (t *trial) resumesReaderAlone() {
 			"Resume of a reader whose lease has expired, and whose key is free")
 	}
 	t.mustBeFree(t.a, dead.key, "after Resume of an expired reader")
+	for _, ended := range []*grant{dead, resumed} {
+		writer := t.acquire(t.b, ended.key, t.long())
+		t.notResumed(t.a, backend.Request{Key: ended.key, Owner: ended.owner, TTL: t.long(), Shared: true},
+			"Resume of a reader whose lease has ended, and whose key a writer holds")
+		t.describes(writer, t.long())
+		t.heldBy(writer)
+		t.release(writer)
+	}
 }
 
 // resumesOneReader shortens three of several readers by Resume. It also calls Resume for a reader that was released,

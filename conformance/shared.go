@@ -38,6 +38,14 @@ func (t *trial) modes() []bool {
 	return []bool{false}
 }
 
+// getterOf returns what acquires a free key in the given mode.
+func (t *trial) getterOf(shared bool) getter {
+	if shared {
+		return t.read
+	}
+	return t.acquire
+}
+
 // share makes a shared request that does not wait, and requires a reply from the store.
 func (t *trial) share(b backend.Backend, key string, ttl time.Duration) (*grant, error) {
 	begun := time.Now()

@@ -32,7 +32,7 @@ func mixedQueueFollowsModel(t *trial) {
 	most := max(2, min(9, t.h.Many)) // all of them may be leases of one client
 	t.inChunks(queues, most, func(i int) {
 		q := &mixedQueue{trial: t, key: t.newKey(), random: t.newHistory().random(i), tokens: sharedTokens{t: t}, most: most,
-			fills: true}
+			fills: true, limits: make(map[*waiting]timeLimit)}
 		for range t.rounds(steps, end) {
 			q.step()
 		}
@@ -51,6 +51,7 @@ type mixedQueue struct {
 	fills   bool // requests arrive until most is reached; then none until almost all have left
 	holders []*grant
 	waits   []*waiting
+	limits  map[*waiting]timeLimit
 	events  []string // for failure messages
 }
 
@@ -88,7 +89,9 @@ func (q *mixedQueue) step() {
 	case what == 9:
 		q.expire(q.random.IntN(len(q.holders)))
 	case what == 10:
-		q.renew(q.holders[q.random.IntN(len(q.holders))], q.long())
+		q.prolong(q.random.IntN(len(q.holders)))
+	case what == 11:
+		q.breakOne(q.random.IntN(len(q.holders)))
 	default:
 		q.releaseOne(q.random.IntN(len(q.holders)))
 	}
@@ -97,8 +100,10 @@ func (q *mixedQueue) step() {
 // arrive starts a request, which must wait or hold the key at once.
 func (q *mixedQueue) arrive(shared bool) {
 	client := q.client(q.random.IntN(2))
-	w := q.begin(q.ctx, client, backend.Request{Key: q.key, Owner: backend.NewOwner(), TTL: q.long(), Wait: true,
+	limit := newTimeLimit(q.ctx)
+	w := q.begin(limit, client, backend.Request{Key: q.key, Owner: backend.NewOwner(), TTL: q.long(), Wait: true,
 		Shared: shared})
+	q.limits[w] = limit
 	q.waits = append(q.waits, w)
 	q.did("a %s came", mode(shared))
 	if q.mayEnter(len(q.waits) - 1) {
@@ -166,8 +171,16 @@ func (q *mixedQueue) try(shared bool) {
 
 func (q *mixedQueue) leave(i int) {
 	w := q.waits[i]
-	q.did("%s %d in the queue left", mode(w.shared), i+1)
-	w.cancelAndFail(q.trial)
+	if q.random.IntN(2) == 0 {
+		q.did("%s %d in the queue left", mode(w.shared), i+1)
+		w.cancelAndFail(q.trial)
+	} else {
+		q.did("the time of %s %d in the queue was up", mode(w.shared), i+1)
+		q.limits[w].passes()
+		err := w.fails(q.trial, "Acquire whose time was up")
+		w.unavailable(q.trial)
+		q.endsByDeadline(err, "Acquire")
+	}
 	q.waits = slices.Delete(q.waits, i, i+1)
 	q.queueAtMostOf(q.key, len(q.waits))
 	q.awaitHolders()
@@ -178,6 +191,35 @@ func (q *mixedQueue) releaseOne(i int) {
 	q.did("a %s released", mode(g.shared))
 	q.release(g)
 	q.ended(i)
+}
+
+// breakOne breaks the lease of a holder, if the store supports Break, and otherwise releases the lease.
+func (q *mixedQueue) breakOne(i int) {
+	breaker, ok := q.client(q.random.IntN(2)).(backend.Breaker)
+	if !ok {
+		q.releaseOne(i)
+		return
+	}
+	g := q.holders[i]
+	q.did("the lease of a %s was broken", mode(g.shared))
+	g.released.Store(true) // it may look live to its client
+	q.mustBreak(breaker, g)
+	q.ended(i)
+}
+
+// prolong renews the lease of a holder, or resumes it by the other client.
+func (q *mixedQueue) prolong(i int) {
+	g, ways := q.holders[i], q.renewals()
+	_, resumes := g.client.(backend.Resumer)
+	if n := q.random.IntN(len(ways) + 1); n < len(ways) {
+		q.did("a %s was renewed by %s", mode(g.shared), ways[n].what)
+		q.renewBy(g, q.long(), func() error { return ways[n].renew(q.ctx, g, q.long()) })
+	} else if resumes && q.g.MaxLeases == 0 { // with a limit, the lease may count for both clients
+		q.did("the lease of a %s was resumed", mode(g.shared))
+		g.released.Store(true) // for its first client
+		q.holders[i] = q.resume(q.other(g.client), g, q.long())
+	}
+	q.awaitHolders()
 }
 
 // ended removes a holder whose lease has ended.
