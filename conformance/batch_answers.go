@@ -24,15 +24,18 @@ func (t *trial) drops(g *grant) bool {
 	return true
 }
 
-// batchesOfOneKey renews, in one batch, a lease that the store has dropped, and the next lease of its key and client.
-// Another batch must leave the results alone.
+// batchesOfOneKey renews, in one batch, a lease that the store has dropped, and the next lease of its key and client, in
+// the same mode or in the other. Another batch must leave the results alone.
 func (t *trial) batchesOfOneKey(batcher backend.BatchRenewer) {
-	t.inChunks(2, 3, func(first int) {
-		stale := t.acquire(t.a, t.newKey(), t.long())
+	modes := t.modes()
+	n := len(modes)
+	t.inChunks(2*n*n, 3, func(i int) {
+		first, getStale, getNext := i%2, t.getterOf(modes[i/2%n]), t.getterOf(modes[i/2/n])
+		stale := getStale(t.a, t.newKey(), t.long())
 		if !t.drops(stale) {
 			return
 		}
-		next, other := t.acquire(t.a, stale.key, t.long()), t.acquire(t.a, t.newKey(), t.long())
+		next, other := getNext(t.a, stale.key, t.long()), t.acquire(t.a, t.newKey(), t.long())
 		batch := []*grant{stale, next}
 		if first == 1 {
 			slices.Reverse(batch)

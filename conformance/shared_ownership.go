@@ -191,42 +191,7 @@ func mixedBatchRenewsEach(t *trial) {
 	}
 	t.mustBeFree(t.b, common, "after the release of all readers")
 	t.batchesBrokenReader(batcher)
-}
-
-// batchesBrokenReader renews readers of one key in one batch, of which one was broken.
-func (t *trial) batchesBrokenReader(batcher backend.BatchRenewer) {
-	breaker, ok := t.b.(backend.Breaker)
-	if !ok {
-		return
-	}
-	const n = 3
-	t.inChunks(n, n, func(broken int) {
-		key := t.newKey()
-		var readers []*grant
-		for range n {
-			readers = append(readers, t.read(t.a, key, t.long()))
-		}
-		t.breaksReader(breaker, readers[broken])
-		begun := time.Now()
-		errs := batcher.RenewBatch(t.ctx, toBatch(t.long(), readers...))
-		if len(errs) != n {
-			t.fatalf("a batch of %d readers of one key has %d errors", n, len(errs))
-		}
-		t.answeredAll(errs, begun)
-		for i, err := range errs {
-			switch {
-			case i == broken && !errors.Is(err, backend.ErrLost):
-				t.fatalf("reader %d in a batch of %d of one key, whose lease was broken: %v, want ErrLost", i, n, err)
-			case i != broken && err != nil:
-				t.fatalf("reader %d in a batch of %d of one key, which is live: %v", i, n, err)
-			}
-		}
-		live := slices.Delete(readers, broken, broken+1)
-		t.readersKeepOut(live, "after a batch with a reader whose lease was broken")
-		for _, g := range live {
-			t.release(g)
-		}
-	})
+	t.batchSetsEachReader()
 }
 
 // readerLosesAlone holds leases of different TTLs side by side. Some expire, one is renewed, and one is released.
