@@ -175,7 +175,10 @@ func listComparesBytes(t *trial) {
 	}
 	for ends := range slices.Chunk(ends, max(1, (t.h.Many-8)/2)) {
 		var held []*grant
-		hold := func(key string) { held = append(held, t.acquire(t.client(len(held)), key, t.long())) }
+		hold := func(key string) {
+			get := t.getterOf(t.g.Shared && len(held)%3 == 2)
+			held = append(held, get(t.client(len(held)), key, t.long()))
+		}
 		for i, end := range ends {
 			if hold(k + end); i%8 == 0 {
 				hold(k + end + "-more")

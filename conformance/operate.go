@@ -42,7 +42,8 @@ func listReturnsHeldKeys(t *trial) {
 		var held []*grant
 		for i, end := range ends {
 			ttl := []time.Duration{t.long(), t.longest(), 2 * t.long()}[i%3]
-			held = append(held, t.acquire([]backend.Backend{t.b, t.a}[i%2], prefix+end, ttl))
+			get := t.getterOf(t.g.Shared && i%4 == 3)
+			held = append(held, get([]backend.Backend{t.b, t.a}[i%2], prefix+end, ttl))
 		}
 		waiter := t.wait(t.a, held[0].key, t.long())
 		t.arrived(held[0].key, 1)
@@ -74,6 +75,7 @@ func (t *trial) listsNoEnded(lister backend.Lister) {
 	prefix := t.newKey() + "/"
 	ended := []*grant{t.acquire(t.a, prefix+"released", t.long()), t.acquire(t.b, prefix+"expired", t.short())}
 	kept := t.acquire(t.a, prefix+"kept", t.long())
+	t.release(ended[0])
 	if breaker, ok := t.b.(backend.Breaker); ok {
 		broken := t.acquire(t.a, prefix+"broken", t.long())
 		ended = append(ended, broken)
@@ -84,7 +86,9 @@ func (t *trial) listsNoEnded(lister backend.Lister) {
 		ended = append(ended, evicted)
 		t.drops(evicted)
 	}
-	t.release(ended[0])
+	if t.g.Shared {
+		ended = append(ended, t.endedReaders(prefix)...)
+	}
 	t.expire(ended[1])
 	var keys map[string]bool
 	if !t.poll(t.handOff(), func() bool {
@@ -97,6 +101,31 @@ func (t *trial) listsNoEnded(lister backend.Lister) {
 		t.fatalf("List lacks %s, which is held", show(kept.key))
 	}
 	t.release(kept)
+}
+
+// endedReaders returns readers whose leases have ended: of keys with prefix, each of which two readers shared.
+func (t *trial) endedReaders(prefix string) (ended []*grant) {
+	hold := func(end string) (readers []*grant) {
+		readers = t.readers(prefix+end, 2, t.long())
+		ended = append(ended, readers...)
+		return readers
+	}
+	for _, g := range hold("released readers") {
+		t.release(g)
+	}
+	if breaker, ok := t.b.(backend.Breaker); ok {
+		for _, g := range hold("broken readers") {
+			t.mustBreak(breaker, g)
+		}
+	}
+	if t.h.Evict != nil {
+		for _, g := range hold("evicted readers") {
+			if t.inspect(g.key).Held() { // the Evict hook may drop one lease at a time
+				t.drops(g)
+			}
+		}
+	}
+	return ended
 }
 
 // listsAreSeparate checks that another List leaves the keys alone that the first has returned.

@@ -34,6 +34,15 @@ func manyReaders(t *trial) {
 	if h := t.inspect(t.key); h.Shared != n {
 		t.fatalf("Inspect returns %d shared leases, want %d", h.Shared, n)
 	}
+	t.refusalNames(t.b, false, readers, 0)
+	if lister, ok := t.b.(backend.Lister); ok && !t.list(lister, t.key)[t.key] {
+		t.fatalf("List lacks a key that %d readers hold", n)
+	}
+	if n > 3 { // one of the last readers leaves
+		t.breakOrRelease(t.b, readers[n-2])
+		readers = slices.Delete(readers, n-2, n-1)
+		n--
+	}
 	w, waits := t.parksReaders(behind)
 	w.cancelAndFail(t)
 	freed := t.readersEnter(waits, 2*t.handOff(), "behind a writer that was cancelled, with many readers before it")

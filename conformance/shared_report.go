@@ -50,6 +50,9 @@ var sharedReportChecks = []Check{
 }
 
 func inspectCountsReaders(t *trial) {
+	dead := t.read(t.a, t.newKey(), t.short())
+	t.expire(dead)
+	t.staysFree(dead.key, "after the expiry of its only reader")
 	orders := [][]int{{1, 1, 0}, {0, 1, 0}} // in both, the reader whose lease ends last releases first
 	t.inChunks(len(orders), 5, func(i int) { t.countsReaders(t.newKey(), i == 1, orders[i]) })
 }
@@ -61,7 +64,7 @@ func (t *trial) countsReaders(key string, renewed bool, order []int) {
 	if h := t.inspect(key); h.Shared != 0 {
 		t.fatalf("Inspect returns %d shared leases of a key that is held exclusively", h.Shared)
 	}
-	t.refusalNames(t.b, true, []*grant{writer})
+	t.refusalNames(t.b, true, []*grant{writer}, 0)
 	t.release(writer)
 	brief := t.awaited()
 	ttls := []time.Duration{t.long(), 2 * t.long(), brief, t.long() * 3 / 2}
@@ -69,10 +72,11 @@ func (t *trial) countsReaders(key string, renewed bool, order []int) {
 	for i, ttl := range ttls {
 		readers = append(readers, t.read(t.client(i), key, ttl))
 		t.holdersAre(readers, "of a shared key")
-		t.refusalNames(t.client(i), false, readers)
+		t.refusalNames(t.client(i), false, readers, 0)
 	}
 	t.expire(readers[2])
 	readers = slices.Delete(readers, 2, 3)
+	t.refusalNames(t.b, false, readers, 0)
 	t.holdersAre(readers, "after the expiry of one of several readers")
 	w := t.wait(t.a, key, t.long())
 	t.arrived(key, 1)
@@ -87,7 +91,7 @@ func (t *trial) countsReaders(key string, renewed bool, order []int) {
 	for len(readers) > 0 {
 		t.holdersAre(readers, fmt.Sprintf("of a key that others wait for, with %d readers", len(readers)))
 		for _, shared := range []bool{true, false} {
-			t.refusalNames(t.b, shared, readers)
+			t.refusalNames(t.b, shared, readers, 2)
 		}
 		at := order[len(order)-len(readers)]
 		t.release(readers[at])
@@ -98,14 +102,15 @@ func (t *trial) countsReaders(key string, renewed bool, order []int) {
 	if h := t.inspect(key); h.Shared != 0 && g.live(time.Now()) {
 		t.fatalf("Inspect returns %d shared leases of a key that is held exclusively, after readers", h.Shared)
 	}
-	t.refusalNames(t.a, true, []*grant{g})
+	t.refusalNames(t.a, true, []*grant{g}, 2)
 	t.release(g)
 	t.release(late.granted(t, t.handOff(), "after the writer's release"))
 	t.staysFree(key, "after the last reader's release")
 }
 
-// refusalNames fails unless a refusal describes holders as namesReader requires, if it names a holder.
-func (t *trial) refusalNames(b backend.Backend, shared bool, holders []*grant) {
+// refusalNames fails unless a refusal describes holders as namesReader requires, if it names a holder, and counts
+// waiters others at most.
+func (t *trial) refusalNames(b backend.Backend, shared bool, holders []*grant, waiters int) {
 	begun := time.Now()
 	_, err := t.request(t.ctx, b, backend.Request{Key: holders[0].key, Owner: backend.NewOwner(), TTL: t.long(),
 		Shared: shared})
@@ -126,6 +131,9 @@ func (t *trial) refusalNames(b backend.Backend, shared bool, holders []*grant) {
 	}
 	if held.Holder.Shared != want {
 		t.fatalf("a HeldError counts %d shared leases, want %d", held.Holder.Shared, want)
+	}
+	if held.Holder.Waiters > waiters {
+		t.fatalf("a HeldError counts %d waiters, want %d, or -1: who asks does not wait", held.Holder.Waiters, waiters)
 	}
 	t.namesReader(held.Holder, holders, "HeldError")
 }
@@ -168,7 +176,7 @@ func listReturnsSharedKeysOnce(t *trial) {
 // listsCrowd lists many keys with three readers each. A store that reads a list in pages of its leases may have the
 // readers of one key on two pages.
 func (t *trial) listsCrowd(lister backend.Lister) {
-	const most, each = 100, 3
+	const most, each = 150, 3
 	n, prefix := max(1, min(most, (t.h.Many-each)*2/each)), t.newKey()+"/"
 	readers, end := make([]*grant, n*each), time.Now().Add(min(batchBudget, t.long()/4))
 	t.inTurns(len(readers), func(i int) {

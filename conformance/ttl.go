@@ -193,6 +193,24 @@ func refusedAttemptChangesNothing(t *trial) {
 	t.renew(g, t.long())
 	t.release(g)
 	t.becomesFree(t.b, t.key, t.handOff(), "after release") // the cleanup of the waits may still be under way
+	if t.g.Shared {
+		t.refusalsSpareReader()
+	}
+}
+
+// refusalsSpareReader requests the key of a reader in vain: exclusively and, behind a waiting writer, shared.
+func (t *trial) refusalsSpareReader() {
+	g := t.read(t.a, t.newKey(), t.long())
+	t.refusalsChangeNothing(g, false)
+	t.queueAtMostOf(g.key, 0)
+	t.renew(g, t.long())
+	w := t.wait(t.b, g.key, t.long())
+	t.arrived(g.key, 1)
+	t.refusalsChangeNothing(g, true)
+	w.stillWaits(t, g, t.rule)
+	t.release(g)
+	t.release(w.granted(t, t.handOff(), "after the release of a reader whose key was requested in vain"))
+	t.becomesFree(t.b, g.key, t.handOff(), "after the writer's release")
 }
 
 // refusalsChangeNothing requests the key of g, which has just been granted or renewed, in vain.
@@ -205,13 +223,15 @@ func (t *trial) refusalsChangeNothing(g *grant, shared bool) {
 				ctx, cancel = context.WithTimeout(t.ctx, t.short()/8)
 			}
 			begun := time.Now()
-			other, err := t.request(ctx, client, backend.Request{Key: t.key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait,
+			other, err := t.request(ctx, client, backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait,
 				Shared: shared})
 			cancel()
 			if !wait {
 				t.lateOnTimeout(err, begun)
 			}
 			switch {
+			case other != nil && g.shared && shared:
+				t.breaks(9, "a shared request was granted the key, which an exclusive one waits for")
 			case other != nil:
 				t.doubleGrant("a second owner was granted the key")
 			case wait && !errors.Is(err, context.DeadlineExceeded):
