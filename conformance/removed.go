@@ -76,6 +76,9 @@ func removedHolderIsNotified(t *trial) {
 			t.removesReaders(b)
 		}
 	}
+	if t.g.Shared && t.h.Evict != nil {
+		t.evictsReaders()
+	}
 	for how, remove := range removals {
 		t.inChunks(len(ways), 2, func(i int) {
 			other, g := t.acquire(t.a, t.newKey(), t.long()), ways[i].hold()

@@ -56,12 +56,35 @@ func (t *trial) removesReaders(breaker backend.Breaker) {
 	key := t.newKey()
 	readers := []*grant{t.read(t.a, key, t.long()), t.read(t.a, key, t.long()), t.read(t.a, key, t.long()),
 		t.read(t.a, key, t.long())}
-	stays := readers[3]
+	stays, other := readers[3], t.read(t.b, key, t.long())
 	t.lostByBreak(breaker, readers[1], "one of a client's readers of a key")
 	t.release(readers[2])
 	t.lostByBreak(breaker, readers[0], "a reader beside which another of its client was released")
 	time.Sleep(lateBy) // sleeps: a notification may be on its way
-	t.readersKeepOut([]*grant{stays}, "after other readers of its client were removed by Break")
+	t.readersKeepOut([]*grant{stays, other}, "after other readers were removed by Break")
 	t.lostByBreak(breaker, stays, "the last of a client's readers of a key")
-	t.free(t.b, key, "after Break of all readers")
+	time.Sleep(lateBy) // sleeps: a notification may be on its way
+	t.readersKeepOut([]*grant{other}, "after all readers of another client were removed by Break")
+	t.release(other)
+	t.free(t.b, key, "after Break of all other readers, and the last one's release")
+}
+
+// evictsReaders makes the store drop several readers of a key. Each is notified.
+func (t *trial) evictsReaders() {
+	readers := t.readers(t.newKey(), 4, t.long())
+	for range 2 * len(readers) { // the Evict hook may drop one lease at a time
+		if !t.inspect(readers[0].key).Held() {
+			break
+		}
+		t.drops(readers[0])
+	}
+	for i, g := range readers {
+		if !t.within(soon, g.Lost()) {
+			t.fatalf("Lost of reader %d of %d is open %v after the store has dropped all readers of a key", i+1, len(readers),
+				soon)
+		}
+	}
+	if anyExpired(readers) {
+		t.tooLate("a reader's lease ended by itself before its holder could be notified")
+	}
 }

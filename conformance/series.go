@@ -20,9 +20,9 @@ func eachRenewalCounts(t *trial) {
 // renewalsInSeries makes many renewals of one lease. It checks the effect of each, if Inspect returns the TTL.
 func (t *trial) renewalsInSeries() {
 	const renewals = 60
-	ways := t.renewals()
-	t.inChunks(2*len(ways), 4, func(i int) {
-		g, way := t.acquire(t.a, t.newKey(), t.long()), ways[i/2]
+	ways, modes := t.renewals(), t.modes()
+	t.inChunks(2*len(ways)*len(modes), 4, func(i int) {
+		g, way := t.getterOf(modes[i/2/len(ways)])(t.a, t.newKey(), t.long()), ways[i/2%len(ways)]
 		var others []*waiting
 		for n := range 3 * (i % 2) {
 			others = append(others, t.wait(t.client(n), g.key, t.long()))

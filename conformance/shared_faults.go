@@ -254,6 +254,10 @@ func restartKeepsReaders(t *trial) {
 	t.renewAfterRestart(writer)
 	t.renewAfterRestart(alone)
 	t.refused(t.a, readers[1])
+	if t.inspect(t.key).Waiters >= 0 { // otherwise nothing shows when the writer waits again
+		t.queuesAgain(t.key, 1)
+		t.noReaderEnters(t.key, "behind a writer that waits since before a restart")
+	}
 	last := later(t.lastRefusal(dead.after, dead.ttl), restarted)
 	if t.countsAnew() {
 		last = t.lastRefusal(restarted, dead.ttl)

@@ -376,7 +376,8 @@ func leavingWriterFreesReaders(t *trial) {
 			}
 		}
 		readers = append(readers, t.readersEnter(parked, t.handOff(), "behind "+what)...)
-		readers = append(readers, t.soonShared(t.client(i), key, "behind "+what))
+		readers = append(readers, t.soonShared(t.client(i), key, "behind "+what),
+			t.waitToRead(t.client(i), key, t.long()).granted(t, t.handOff(), "with readers alone, behind "+what))
 		t.readersKeepOut(readers, "behind "+what)
 		for _, r := range readers {
 			t.release(r)

@@ -255,6 +255,9 @@ func closeEndsOwnReaders(t *trial) {
 	t.arrived(busy.key, 2)
 	behind := t.waitToRead(t.b, busy.key, t.long())
 	t.arrived(busy.key, 3)
+	left := t.read(c, t.newKey(), t.awaited())
+	w := t.wait(t.b, left.key, t.long())
+	t.arrived(left.key, 1)
 	closing := time.Now()
 	t.closes(c)
 	for _, w := range waits {
@@ -270,6 +273,7 @@ func closeEndsOwnReaders(t *trial) {
 	t.renew(reader, t.long())
 	t.release(busy)
 	t.release(behind.granted(t, t.handOff(), "after release, behind waiters of a closed client"))
+	t.release(w.granted(t, t.g.Round(left.ttl)+t.handOff(), "after the TTL of a reader whose client was closed"))
 	t.outlast(t.lastRefusal(dead[1].after, dead[1].ttl))
 	t.readersKeepOut([]*grant{first, reader}, "when the TTLs of readers of a closed client have run out")
 	t.release(reader)

@@ -118,10 +118,10 @@ func frozenReaderLosesAlone(t *trial) {
 }
 
 // killedWriterFreesReaders kills a waiting writer while a reader holds the key for long. The readers behind the writer
-// must not wait for the holder's release. In the third case nobody waits behind the
-// writer; in the fourth, another writer waits before it and leaves.
+// must not wait for the holder's release. In the first case the process has two waiting writers; in the third, nobody
+// waits behind the writer; in the fourth, another writer waits before it and leaves.
 func killedWriterFreesReaders(t *trial) {
-	bound := t.g.Round(t.short()) + t.handOff() + recovery
+	bound := 2*t.g.Round(t.short()) + t.handOff() + recovery
 	t.inChunks(4, 5, func(i int) {
 		p, key := t.process(0), t.newKey()
 		reader := t.read(t.a, key, 2*t.long())
@@ -133,6 +133,10 @@ func killedWriterFreesReaders(t *trial) {
 			queued++
 		}
 		t.remoteWait(p, key, t.short(), queued)
+		if i == 0 {
+			queued++
+			t.remoteWait(p, key, t.short(), queued)
+		}
 		if i == 2 {
 			t.noReaderEnters(key, "behind a writer in another process")
 			p.Kill()

@@ -115,6 +115,7 @@ func (t *trial) breaksUnwaited(breaker backend.Breaker, request renewal, readers
 			2*t.long())
 	})
 	others := []*grant{readers[0], readers[2]}
+	t.release(t.read(t.b, readers[1].key, t.long())) // a new reader may still enter
 	t.readersKeepOut(others, fmt.Sprintf("after %s of a reader whose lease was broken", request.what))
 	t.release(others[0])
 	t.readersKeepOut(others[1:], "after Break of one reader and the release of another")

@@ -132,8 +132,8 @@ func sharedNoLostWakeUp(t *trial) {
 
 // sharedPushes are the kinds of waiters whose wake-ups sharedPushIsPrompt measures.
 type sharedPushes struct {
-	writer, reversed, again, broken *pushedWaiters // writers
-	readers, first, freed           *pushedWaiters
+	writer, reversed, again, broken     *pushedWaiters // writers
+	readers, first, freed, behindBroken *pushedWaiters
 }
 
 // sharedPushIsPrompt measures how soon waiters learn that they may have the key. As in pushIsPrompt, a busy machine
@@ -142,13 +142,14 @@ func sharedPushIsPrompt(t *trial) {
 	const keys, chances = 4, 3
 	defer t.watchStore()()
 	p := sharedPushes{
-		writer:   &pushedWaiters{who: "a writer behind readers, of which the first releases last"},
-		reversed: &pushedWaiters{who: "a writer behind readers, of which the first releases first"},
-		again:    &pushedWaiters{who: "a writer behind readers that had waited"},
-		readers:  &pushedWaiters{who: "the last of three readers behind a writer that had waited"},
-		first:    &pushedWaiters{who: "the last of two readers behind a writer"},
-		freed:    &pushedWaiters{who: "the last of two readers behind a writer that leaves"},
-		broken:   &pushedWaiters{who: "a writer behind a reader whose lease is broken"},
+		writer:       &pushedWaiters{who: "a writer behind readers, of which the first releases last"},
+		reversed:     &pushedWaiters{who: "a writer behind readers, of which the first releases first and the last has renewed"},
+		again:        &pushedWaiters{who: "a writer behind readers that had waited"},
+		readers:      &pushedWaiters{who: "the last of three readers behind a writer that had waited"},
+		first:        &pushedWaiters{who: "the last of two readers behind a writer"},
+		freed:        &pushedWaiters{who: "the last of two readers behind a writer that leaves"},
+		broken:       &pushedWaiters{who: "a writer behind a reader whose lease is broken"},
+		behindBroken: &pushedWaiters{who: "the last of two readers behind a writer whose lease is broken"},
 	}
 	for chance := 1; ; chance++ {
 		t.inChunks(keys, 6, func(i int) {
@@ -165,8 +166,8 @@ func sharedPushIsPrompt(t *trial) {
 				}
 			})
 		})
-		late := slices.DeleteFunc([]*pushedWaiters{p.writer, p.reversed, p.again, p.broken, p.readers, p.first, p.freed},
-			(*pushedWaiters).prompt)
+		late := slices.DeleteFunc([]*pushedWaiters{p.writer, p.reversed, p.again, p.broken, p.readers, p.first, p.freed,
+			p.behindBroken}, (*pushedWaiters).prompt)
 		if len(late) == 0 {
 			return
 		}
@@ -216,8 +217,8 @@ func (t *trial) pushesShared(b backend.Backend, spread func() time.Duration, p s
 	t.release(last.grant)
 }
 
-// pushesFirst measures how soon readers behind a writer, then a writer behind readers, and a writer behind a reader
-// whose lease is broken, learn that they may have the key.
+// pushesFirst measures how soon readers behind a writer, then a writer behind readers, and then a writer and readers
+// behind a lease that is broken, learn that they may have the key.
 func (t *trial) pushesFirst(b backend.Backend, spread func() time.Duration, p sharedPushes) {
 	held := t.acquire(t.a, t.newKey(), t.long())
 	asked := held.after.Sub(held.before)
@@ -231,6 +232,9 @@ func (t *trial) pushesFirst(b backend.Backend, spread func() time.Duration, p sh
 	readers := t.readers(t.newKey(), 2, t.long())
 	w := t.wait(b, readers[0].key, t.long())
 	t.arrived(w.key, 1)
+	for _, way := range t.renewals() {
+		t.renewBy(readers[1], t.long(), func() error { return way.renew(t.ctx, readers[1], t.long()) })
+	}
 	time.Sleep(spread())
 	t.release(readers[0])
 	time.Sleep(pushedAfter)
@@ -248,6 +252,14 @@ func (t *trial) pushesFirst(b backend.Backend, spread func() time.Duration, p sh
 	t.mustBreak(breaker, reader)
 	p.broken.add(t, []*waiting{w}, asked)
 	t.release(w.grant)
+	held = t.acquire(t.a, t.newKey(), t.long())
+	behind = []*waiting{t.waitToRead(b, held.key, t.long()), t.waitToRead(t.a, held.key, t.long())}
+	t.arrived(held.key, 2)
+	time.Sleep(spread())
+	t.mustBreak(breaker, held)
+	p.behindBroken.addAll(t, behind, asked)
+	t.release(behind[0].grant)
+	t.release(behind[1].grant)
 }
 
 // addAll waits until all of waits have been granted the key, and records how long that took.
