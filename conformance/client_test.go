@@ -240,7 +240,7 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 			if c.server.missedByBatch(lives[i].Key()) {
 				return 0, backend.ErrLost
 			}
-			kept := c.inBatch(lives[:i], lives[i], ttl)
+			kept := c.keptInBatch(lives, ttls, i, c.inBatch(lives[:i], lives[i], ttl))
 			if kept == 0 {
 				return ttl, nil
 			}
@@ -250,6 +250,9 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 			g = max(g, ttl)
 			if c.hides(lives[i], err) {
 				hidden[lives[i]] = err
+				return ttl, nil
+			}
+			if c.hidesLoss(lives[:i], lives[i], err) {
 				return ttl, nil
 			}
 			return g, err
@@ -265,6 +268,7 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	c.anchorsLate(asked, errs)
 	errs = c.swapsAnswers(c.answersOfBatch(errs))
 	c.answersReaders(renewals, errs)
+	c.answersWriters(renewals, errs)
 	if c.is("batch reports errors of lost leases only once") {
 		for i := 1; i < len(errs); i++ {
 			if errs[i] != nil && errs[0] == nil {
@@ -302,7 +306,8 @@ func (c *client) Close() error {
 		c.server.closeAlone(c)
 		c.server.closesHelpfully(c)
 		c.server.closesTimers(c)
-		if c.is("close of a client ends what it has resumed") {
+		c.server.closesReaderTimers(c)
+		if c.is("close of a client ends what it has resumed", closeEndsResumed) {
 			c.endsResumed()
 		}
 		c.hangsUpEarly()

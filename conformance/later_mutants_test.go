@@ -140,6 +140,9 @@ func (c *client) watchesWaited(r backend.Request) {
 // skipsReader reports whether a batch renews nothing of l, because of the leases before it, as a bug.
 func (c *client) skipsReader(before []*kit.Life, l *kit.Life) bool {
 	const most = 200
+	if l.Shared() && c.is(batchHundred) && sharers(before, l.Key()) >= 100 {
+		return true
+	}
 	if !l.Shared() || !c.is(batchFewReaders) {
 		return false
 	}

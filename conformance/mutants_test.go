@@ -20,7 +20,7 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	originMutants, seriesMutants, siblingMutants, exclusiveMutants, narrowMutants, narrowLossMutants, lifeMutants,
 	closeMutants, twoStepMutants, agedMutants, joinedCallMutants, calledAtCloseMutants, clockQueueMutants, nameMutants,
 	hashMutants, manyKeyMutants, silentStoreMutants, memberMutants, attemptMutants, waiterMutants, readerMutants,
-	methodMutants, removalMutants, laterMutants, eventMutants)
+	methodMutants, removalMutants, laterMutants, eventMutants, amongReadersMutants, amongReadersLossMutants)
 
 var plainMutants = []mutant{
 	// guarantees

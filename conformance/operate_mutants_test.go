@@ -71,9 +71,9 @@ func (c *client) List(ctx context.Context, prefix string) (keys []string, err er
 func (s *server) list(c *client, prefix string) (keys []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now, shared := time.Now(), 0
 	for key, e := range s.keys {
-		if !e.isHeld(now) && !s.listsOver(e, now) || s.unlisted(e) ||
+		if !e.isHeld(now) && !s.listsOver(e, now) && !s.listsEnded(e) || s.unlisted(e) ||
 			s.is("list leaves out keys of readers") && e.owner == "" {
 			continue
 		}
@@ -102,8 +102,14 @@ func (s *server) list(c *client, prefix string) (keys []string) {
 		case s.is("list leaves out what is waited for"):
 			fits = fits && len(e.queue) == 0
 		}
-		if fits {
+		if fits = s.listsShared(e, key, prefix, fits, shared); fits {
 			s.listed(e)
+			keys = append(keys, key)
+		}
+		if fits && e.owner == "" {
+			shared++
+		}
+		if fits && len(e.readers) > 100 && s.is(listsMany) {
 			keys = append(keys, key)
 		}
 		for range e.readers {
@@ -206,6 +212,7 @@ func (s *server) breakLease(key, owner string) (done bool) {
 		if len(e.queue) > 0 && s.is("break wakes the next waiter by a timer") {
 			e.queue[0].silenced = true
 		}
+		silence(e.queue, func(p *place) bool { return p.Shared && s.is(brokenWriterPolls) })
 		s.removeLocked(key, e, true)
 	}
 	return true

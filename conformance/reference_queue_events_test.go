@@ -99,6 +99,8 @@ func (c *client) timedOut(r backend.Request) {
 	e := s.entryLocked(s.name(r.Key))
 	i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == r.Owner })
 	switch {
+	case r.Shared && i >= 0 && i+1 < len(e.queue) && s.is(timeoutTakesNext):
+		e.queue = slices.Delete(e.queue, i+1, i+2)
 	case i > 2 && s.is("wait that times out drops who came before"):
 		e.queue = slices.Delete(e.queue, i-1, i)
 	case i >= 0 && i+2 < len(e.queue) && s.is("wait that times out sends the waiter behind it to the end"):

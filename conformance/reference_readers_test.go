@@ -17,6 +17,10 @@ type oddReaders struct {
 	left    bool           // a waiting writer has timed out, or its client was closed
 	ghosts  int            // readers that are counted and have ended
 	gap     bool           // the last reader has just released, and the first waiter has not been granted the key yet
+	parks   bool           // a waiting writer has timed out, as a bug
+	broken  bool           // the lease of a reader was broken
+	evicted bool           // the readers were evicted
+	expired int            // readers that have expired
 }
 
 // entered records that r has entered. The readers before it, if any, still hold the key.
@@ -173,12 +177,15 @@ func (s *server) leavesTurn(key, owner string) {
 
 // writerLeft records that a waiting writer has left in the given way.
 func (s *server) writerLeft(r backend.Request, how string) {
-	if r.Shared || !s.is("shared attempts are refused beside readers once a waiting writer has "+how) {
+	attempts := s.is("shared attempts are refused beside readers once a waiting writer has " + how)
+	waits := how == "timed out" && s.is(timeoutParks)
+	if r.Shared || !attempts && !waits {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entryLocked(s.name(r.Key)).odd.left = true
+	odd := &s.entryLocked(s.name(r.Key)).odd
+	odd.left, odd.parks = odd.left || attempts, odd.parks || waits
 }
 
 // dropReadersOf ends the shared leases of c.
@@ -289,13 +296,7 @@ func (s *server) resumesNoReader(key string, e *entry, r backend.Request, now ti
 		slices.ContainsFunc(e.queue, func(p *place) bool { return p.Shared && p.Owner == r.Owner }):
 		return s.tokens[key], true
 	case s.is("resume revives an expired reader of a free key") && e.owner == "" && len(e.readers) == 0:
-		for _, old := range s.ended {
-			if old.key == key && old.owner == r.Owner {
-				e.readers = append(e.readers, old.reader)
-				s.extendReader(key, e, old.reader, now.Add(r.TTL))
-				return old.token, true
-			}
-		}
+		return s.revivesReader(key, e, r, now)
 	}
-	return 0, false
+	return s.resumesOther(key, e, r, now)
 }

@@ -63,7 +63,7 @@ func (c *client) resume(ctx context.Context, r backend.Request) (*kit.Life, erro
 			e := c.server.entryLocked(c.server.name(r.Key))
 			e.unsureResume = e.owner == r.Owner && e.resumedBy == c
 			c.server.mu.Unlock()
-		case c.is("resume that is not answered is cleaned up"):
+		case c.is("resume that is not answered is cleaned up"), r.Shared && c.is(lostResumeCleans):
 			c.leases.Abandon(r, r.TTL)
 		case c.is("resume that is not answered is ErrLost"):
 			return nil, backend.ErrLost
@@ -113,7 +113,9 @@ func (c *client) endsResumed() {
 	resumed := slices.Clone(c.resumed)
 	c.mu.Unlock()
 	for _, r := range resumed {
-		c.server.releaseMode(r.Key, r.Owner, r.Shared)
+		if r.Shared || !c.is(closeEndsResumed) {
+			c.server.releaseMode(r.Key, r.Owner, r.Shared)
+		}
 	}
 }
 
@@ -134,6 +136,7 @@ func (s *server) resume(c *client, r backend.Request, sent time.Time) (token uin
 		shared = len(e.readers) > 0
 	}
 	if shared {
+		s.resumesLate(key, e, r, now.Sub(sent) > 100*time.Millisecond)
 		return s.resumeReader(key, e, c, r, now)
 	}
 	if !s.mayResume(e, r) {
@@ -223,7 +226,10 @@ func (s *server) resumeReader(
 	if own == nil {
 		return s.resumesNoReader(key, e, r, now)
 	}
-	own.resumedBy = c
+	s.resumesInTwo(e, own)
+	if own.resumedBy = c; s.is(resumeRotates) {
+		e.queue = rotated(e.queue)
+	}
 	if r.TTL > time.Second && s.is("resume of a reader cuts its TTL to seconds") {
 		r.TTL = r.TTL.Truncate(time.Second)
 	}

@@ -41,6 +41,9 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 		}
 	}
 	switch {
+	case s.renewsSeldom(e, r):
+	case len(e.readers) > 1 && expires.Before(r.expires) && s.is(shortensLate):
+		r.expires = expires
 	case s.is("readers are not renewed"),
 		s.is("one reader of a key is renewed") && r != e.readers[0],
 		s.is("reader that has entered beside others is not renewed") && r.beside,
@@ -157,13 +160,14 @@ func (s *server) releaseReaderAt(key string, e *entry, i int) {
 			s.endLocked(key, e)
 		}
 	default:
+		s.releasesAmong(key, e, i)
 		s.removeReader(key, e, i)
 	}
 }
 
 // breakReader ends the shared lease of owner, and reports whether there was one.
 func (s *server) breakReader(key string, e *entry, owner string) bool {
-	i := s.readerOf(e, owner)
+	i := s.brokenPlace(key, s.readerOf(e, owner))
 	switch {
 	case len(e.readers) == 0, s.is("break finds no reader"):
 		return false
@@ -175,18 +179,23 @@ func (s *server) breakReader(key string, e *entry, owner string) bool {
 		return true
 	case i < 0:
 		return false
+	case s.is(breakByPlace):
+		s.breaksByPlace(key, e, i)
 	case s.is("break of the last reader wakes nobody") && len(e.readers) == 1:
 		e.readers[i].timer.Stop()
 		e.readers = nil
 	default:
 		s.recordsLocked("store keeps a record of each broken reader")
 		s.forgetsToken("tokens are forgotten with a broken reader", key)
-		notifyHolder := s.notifyReader(e.readers[i], true)
+		r := e.readers[i]
+		notifyHolder := s.notifyReader(r, true)
 		if len(e.readers) == 1 && len(e.queue) > 0 && s.is(readerBreakPolls) {
 			e.queue[0].silenced = true
 		}
+		s.breaksAmong(e)
 		s.removeReader(key, e, i)
 		notifyHolder()
+		s.notifiesOthers(e, r)
 	}
 	return true
 }
@@ -208,7 +217,11 @@ func (s *server) dropPlaces(c *client) {
 			if s.is("killed writer that was not the first is not noticed") && !isOf(e.queue[0]) {
 				continue
 			}
-			e.queue = slices.DeleteFunc(e.queue, isOf)
+			if i := slices.IndexFunc(e.queue, isOf); s.is(killLeavesPlace) {
+				e.queue = slices.Delete(e.queue, i, i+1)
+			} else {
+				e.queue = slices.DeleteFunc(e.queue, isOf)
+			}
 			s.admitLocked(key, e)
 		}
 	}
@@ -273,6 +286,9 @@ func (s *server) releaseMode(key, owner string, shared bool) bool {
 func (c *client) renewed(l *kit.Life, ttl time.Duration) bool {
 	if !l.Shared() {
 		return c.server.renew(l.Key(), l.Owner(), c, ttl)
+	}
+	if c.is(resumeEndsFirst) && c.isResumed(l) {
+		return false
 	}
 	ok := c.server.renewReader(l.Key(), l.Owner(), ttl)
 	if !ok && c.is("renewal that finds a reader lost ends the others of its client") {

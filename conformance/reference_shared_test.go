@@ -24,6 +24,7 @@ type reader struct {
 	renewed time.Time
 	timer   *time.Timer
 
+	renewals int // number of renewals
 	resumedBy *client // the last client that resumed the lease
 }
 
@@ -90,7 +91,8 @@ func (s *server) acquireAmongReaders(
 			s.refusesReader(e, r, now)
 		}
 		s.refuseAmongReaders(key, e, r, c)
-		return granted{}, nil, s.refusalHolder(e, now)
+		s.cutsReaders(key, e, r)
+		return granted{}, nil, s.refusedAmong(e, r, s.refusalHolder(e, now))
 	}
 	p := &place{Request: r, client: c, turn: make(chan granted, 1), since: now, beside: len(e.readers) > 0}
 	if r.Shared && s.is("waiting reader's token is from its arrival") {
@@ -113,7 +115,7 @@ func (s *server) readerMayEnter(e *entry, r backend.Request, c *client) bool {
 	case e.owner != "" && s.is("reader enters beside a writer"),
 		e.owner != "" && e.client == c && s.is("reader enters beside a writer of its own client"):
 		return true
-	case e.owner != "":
+	case e.owner != "", s.shutsOut(e, r):
 		return false
 	case s.is("readers exclude each other") && len(e.readers) > 0,
 		s.is("readers of one client exclude each other") &&
@@ -126,6 +128,7 @@ func (s *server) readerMayEnter(e *entry, r backend.Request, c *client) bool {
 	case s.is("reader that queues again after a cut passes a waiting writer") && r.Wait && s.isAsked(c, r.Owner),
 		s.is("new reader overtakes a waiting writer"),
 		s.is("attempt of a reader ignores the queue") && !r.Wait,
+		s.is(restartForgetsWait) && !r.Wait && s.restarts > 0,
 		s.is("shared attempt passes a waiting writer after a Break") && !r.Wait && e.broken,
 		s.is("reader that waits ignores the queue") && r.Wait,
 		s.is("reader of a client that reads already overtakes a waiting writer") &&
@@ -268,6 +271,7 @@ func (s *server) expireReaders(key string, e *entry, now time.Time) {
 				return
 			}
 			s.ended = append(s.ended, endedReader{key, r})
+			e.odd.expired++
 			s.recordsLocked("store keeps a record of each expired reader")
 			if len(e.readers) == 1 && s.is("tokens are forgotten with the last dead reader") {
 				delete(s.tokens, key)
@@ -361,6 +365,9 @@ func (s *server) admitLocked(key string, e *entry) {
 
 // admitAfter is admitLocked after a waiting request has left the queue.
 func (s *server) admitAfter(key string, e *entry, left backend.Request) {
+	if !left.Shared {
+		s.stopsTimers(e, leavingStopsTimers)
+	}
 	switch {
 	case s.is("readers behind a writer that leaves stay parked"),
 		s.is("more than 20 readers behind a writer that leaves stay parked") && len(e.queue) > 20,

@@ -155,10 +155,13 @@ func (s *server) harness() conformance.Harness {
 				s.forgetHolders(e)
 			} else if e != nil && len(e.readers) > 0 {
 				s.forgetsToken("tokens are forgotten with evicted readers", s.name(key))
-				for _, r := range e.readers {
-					defer s.notifyReader(r, false)()
+				for i, r := range e.readers {
+					if i == 0 || !s.is(evictsOneReader) {
+						defer s.notifyReader(r, false)()
+					}
 				}
 				s.removeReaders(key, e)
+				e.odd.evicted = true
 			} else if e != nil {
 				if e.evicted = true; len(e.queue) > 0 {
 					s.forgetsToken(evictForgets, s.name(key))
@@ -631,8 +634,12 @@ func (s *server) holderOf(key string) backend.Holder {
 	if !s.is("Inspect returns expired leases") {
 		s.expireLocked(key, e, now)
 	}
+	e.odd.expired = 0
 	if len(e.readers) > 0 {
 		return s.inspectReaders(e, now)
+	}
+	if h, found := s.inspectsExpired(key); found && e.owner == "" {
+		return h
 	}
 	if e.owner == "" || e.waited && s.is("Inspect of a key that waits for its next holder is free") &&
 		e.client.isSilent() {

@@ -36,7 +36,8 @@ var removedMutants = []mutant{
 func (s *server) notifies() bool {
 	is := func(m mutant) bool { return m.bug == s.bug }
 	return s.is(notifiesLoss) || slices.ContainsFunc(removedMutants, is) || slices.ContainsFunc(reconnectLossMutants, is) ||
-		slices.ContainsFunc(narrowLossMutants, is) || slices.ContainsFunc(removalMutants, is)
+		slices.ContainsFunc(narrowLossMutants, is) || slices.ContainsFunc(removalMutants, is) ||
+		slices.ContainsFunc(amongReadersLossMutants, is)
 }
 
 // notify returns a function that notifies the holder of e of a removal, and the client that has resumed the lease.

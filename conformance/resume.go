@@ -343,6 +343,7 @@ func resumeRacesRelease(t *trial) {
 			}
 		})
 		next := w.granted(t, t.handOff(), "after a release that met a Resume")
+		t.describes(next, t.long())
 		t.outlast(t.lastRefusal(time.Now(), t.short()))
 		t.describes(next, t.long())
 		t.heldBy(next)

@@ -89,7 +89,7 @@ func (q *mixedQueue) step() {
 	case what == 9:
 		q.expire(q.random.IntN(len(q.holders)))
 	case what == 10:
-		q.prolong(q.random.IntN(len(q.holders)))
+		q.renewOne(q.random.IntN(len(q.holders)))
 	case what == 11:
 		q.breakOne(q.random.IntN(len(q.holders)))
 	default:
@@ -207,8 +207,8 @@ func (q *mixedQueue) breakOne(i int) {
 	q.ended(i)
 }
 
-// prolong renews the lease of a holder, or resumes it by the other client.
-func (q *mixedQueue) prolong(i int) {
+// renewOne renews the lease of a holder, or resumes it by the other client.
+func (q *mixedQueue) renewOne(i int) {
 	g, ways := q.holders[i], q.renewals()
 	_, resumes := g.client.(backend.Resumer)
 	if n := q.random.IntN(len(ways) + 1); n < len(ways) {
