@@ -320,10 +320,12 @@ func (c *client) answersWriters(renewals []backend.Renewal, errs []error) {
 			if !ok || l.Shared() != shared || i >= len(errs) {
 				continue
 			}
-			if answer, found := answers[l.Key()]; found {
-				errs[i] = answer
-			} else if !shared {
+			answer, found := answers[l.Key()]
+			switch {
+			case !shared:
 				answers[l.Key()] = errs[i]
+			case found:
+				errs[i] = answer
 			}
 		}
 	}

@@ -24,7 +24,7 @@ type reader struct {
 	renewed time.Time
 	timer   *time.Timer
 
-	renewals int // number of renewals
+	renewals  int     // number of renewals
 	resumedBy *client // the last client that resumed the lease
 }
 
