@@ -65,8 +65,8 @@ const (
 	evictsOneReader = "eviction of several readers is reported to the first"
 )
 
-// amongReadersMutants are bugs of readers beside others: of what a request, an end or a report of one means for the
-// others.
+// amongReadersMutants are bugs of readers beside others, which the checks of shared leases must find: of what a request,
+// an end or a report of one means for the others.
 var amongReadersMutants = []mutant{
 	// timers and wake-ups
 	{releaseStopsTimers, "WriterGetsKeyOfDeadReaders"},
@@ -83,13 +83,27 @@ var amongReadersMutants = []mutant{
 	{timeoutParks, "LeavingWriterFreesReaders"},
 	{breakDropsThird, "MixedQueueFollowsModel"},
 	{breakShutsOut, "BreakEndsOneReader"},
-	{breakByPlace, "BreakRacesRelease"},
 	{breakFindsFew, "ManyReaders"},
-	{breakFindsNoLong, "OddKeysAreServed"},
 	{restartForgetsWait, "RestartKeepsReaders"},
 	{killLeavesPlace, "KilledWriterFreesReaders"},
 
-	// Resume
+	// batches
+	{batchHundred, "MixedBatchRenewsEach"},
+	{batchFirstTTL, "MixedBatchRenewsEach"},
+	{batchLongestTTL, "MixedBatchRenewsEach"},
+	{batchOneLoss, "MixedBatchRenewsEach"},
+
+	// reports
+	{heldErrorExpired, "InspectCountsReaders"},
+	{heldErrorItself, "InspectCountsReaders"},
+	{heldErrorHundred, "ManyReaders"},
+	{inspectExpired, "InspectCountsReaders"},
+	{listsMany, "ManyReaders"},
+	{listsFewShared, "ListReturnsSharedKeysOnce"},
+}
+
+// amongResumedMutants are such bugs that the checks of Resume must find.
+var amongResumedMutants = []mutant{
 	{resumeRotates, "ResumeOfReaders"},
 	{resumeOfOtherKey, "ResumeOfReaders"},
 	{resumeByPart, "ResumeOfReaders"},
@@ -99,28 +113,20 @@ var amongReadersMutants = []mutant{
 	{closeEndsResumed, "TwoClientsOfOneLease"},
 	{lateResumeRevives, "LateResumeRevivesNothing"},
 	{lostResumeCleans, "LostResumeReplyEndsNothing"},
+}
 
-	// renewals
-	{batchHundred, "MixedBatchRenewsEach"},
-	{batchFirstTTL, "MixedBatchRenewsEach"},
-	{batchLongestTTL, "MixedBatchRenewsEach"},
-	{batchOneLoss, "MixedBatchRenewsEach"},
+// amongOthersMutants are such bugs that the checks of both modes must find.
+var amongOthersMutants = []mutant{
+	{breakByPlace, "BreakRacesRelease"},
+	{breakFindsNoLong, "OddKeysAreServed"},
 	{batchWriters, "RenewBatchReportsEach"},
 	{seventhRenewal, "EachRenewalCounts"},
 	{fourthRenewal, "EachRenewalCounts"},
-
-	// refusals and reports
 	{writerCutsReaders, "RefusedAttemptChangesNothing"},
 	{readerCutsReaders, "RefusedAttemptChangesNothing"},
-	{heldErrorExpired, "InspectCountsReaders"},
-	{heldErrorItself, "InspectCountsReaders"},
-	{heldErrorHundred, "ManyReaders"},
-	{inspectExpired, "InspectCountsReaders"},
-	{listsMany, "ManyReaders"},
 	{listsBroken, "ListReturnsHeldKeys"},
 	{listsEvictedReader, "ListReturnsHeldKeys"},
 	{listsNoPrefix, "ListReturnsHeldKeys"},
-	{listsFewShared, "ListReturnsSharedKeysOnce"},
 	{listsPercent, "ListComparesBytes"},
 }
 

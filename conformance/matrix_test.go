@@ -154,9 +154,10 @@ func recordMatrix(t *testing.T) {
 func areaOfBug(bug string) string {
 	is := func(m mutant) bool { return m.bug == bug }
 	switch {
-	case slices.ContainsFunc(sharedMutants, is):
+	case slices.ContainsFunc(sharedMutants, is), slices.ContainsFunc(amongReadersMutants, is):
 		return "shared"
-	case slices.ContainsFunc(resumeMutants, is), slices.ContainsFunc(resumeCloseMutants, is):
+	case slices.ContainsFunc(resumeMutants, is), slices.ContainsFunc(resumeCloseMutants, is),
+		slices.ContainsFunc(amongResumedMutants, is):
 		return "resume"
 	}
 	return ""

@@ -20,7 +20,8 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	originMutants, seriesMutants, siblingMutants, exclusiveMutants, narrowMutants, narrowLossMutants, lifeMutants,
 	closeMutants, twoStepMutants, agedMutants, joinedCallMutants, calledAtCloseMutants, clockQueueMutants, nameMutants,
 	hashMutants, manyKeyMutants, silentStoreMutants, memberMutants, attemptMutants, waiterMutants, readerMutants,
-	methodMutants, removalMutants, laterMutants, eventMutants, amongReadersMutants, amongReadersLossMutants)
+	methodMutants, removalMutants, laterMutants, eventMutants, amongReadersMutants, amongResumedMutants,
+	amongOthersMutants, amongReadersLossMutants)
 
 var plainMutants = []mutant{
 	// guarantees
