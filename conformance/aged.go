@@ -64,7 +64,7 @@ func agedThingsStand(t *trial) {
 	oldest := ages[len(ages)-1]
 	parts := []agedPart{
 		{2, func() { t.agedQueue(agedFor) }},
-		{1, func() { t.agedRenewals(oldest) }},
+		{1, func() { t.agedRenewals(oldest, t.acquire) }},
 		{1, func() { t.agedLease(oldest) }},
 		{1, func() { t.agedTokens(oldest) }},
 		{1, func() { t.agedClient(oldest) }},
@@ -74,6 +74,10 @@ func agedThingsStand(t *trial) {
 	}
 	for _, age := range ages[1:] {
 		parts = append(parts, agedPart{2, func() { t.agedQueue(age) }})
+	}
+	if t.g.Shared {
+		parts = append(parts, agedPart{2, func() { t.agedReader(oldest) }},
+			agedPart{1, func() { t.agedRenewals(oldest, t.read) }})
 	}
 	room := t.h.Many
 	for i, p := range parts {
@@ -145,11 +149,32 @@ func (t *trial) agedLease(age time.Duration) {
 	t.release(g)
 }
 
+// agedReader lets a writer wait for a reader, and another reader behind the writer. For age, nobody makes a request.
+func (t *trial) agedReader(age time.Duration) {
+	reader := t.read(t.a, t.newKey(), t.long())
+	w := t.wait(t.b, reader.key, t.long())
+	t.arrived(reader.key, 1)
+	behind := t.waitToRead(t.a, reader.key, t.long())
+	t.arrived(reader.key, 2)
+	t.passesUntil(time.Now().Add(age))
+	when := fmt.Sprintf("behind a writer that has waited for %v", age)
+	t.noReaderEnters(reader.key, when)
+	for _, w := range []*waiting{w, behind} {
+		w.stillWaits(t, reader, t.rule)
+	}
+	t.refused(t.b, reader)
+	t.release(reader)
+	next := w.granted(t, t.handOff(), "after the release of a reader, and a long wait")
+	behind.stillWaits(t, next, t.rule)
+	t.release(next)
+	t.release(behind.granted(t, t.handOff(), "after the release of the writer before it, and a long wait"))
+}
+
 // agedRenewals renews a lease all the time.
-func (t *trial) agedRenewals(age time.Duration) {
+func (t *trial) agedRenewals(age time.Duration, get getter) {
 	const often = 8 // renewals in a TTL
 	ttl := t.g.Round(min(10*time.Second*time.Duration(t.stretch), t.longest()))
-	g, ways := t.acquire(t.a, t.newKey(), ttl), t.renewals()
+	g, ways := get(t.a, t.newKey(), ttl), t.renewals()
 	for i, end := 0, g.after.Add(age); time.Now().Before(end); i++ {
 		t.passesUntil(time.Now().Add(ttl / often))
 		way := ways[i%len(ways)]

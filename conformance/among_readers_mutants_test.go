@@ -61,6 +61,12 @@ const (
 	listsFewShared     = "list ends at 128 keys of readers"
 	listsPercent       = "list takes % at the end for any bytes of keys of readers"
 
+	agedWriter         = "writer that has waited for 30 seconds keeps no readers out"
+	agedReader         = "reader ends 30 seconds after its grant, although renewed"
+	readerClock        = "lease of a reader ends by its client's clock"
+	readersOverByClock = "leases of readers are over by the clock of who asks"
+	readersUncounted   = "readers do not count among MaxLeases"
+
 	removalOfOthers = "removal of a reader is reported to those of other clients"
 	evictsOneReader = "eviction of several readers is reported to the first"
 )
@@ -128,6 +134,11 @@ var amongOthersMutants = []mutant{
 	{listsEvictedReader, "ListReturnsHeldKeys"},
 	{listsNoPrefix, "ListReturnsHeldKeys"},
 	{listsPercent, "ListComparesBytes"},
+	{agedWriter, "AgedThingsStand"},
+	{agedReader, "AgedThingsStand"},
+	{readerClock, "WrongClockEndsNothingEarly"},
+	{readersOverByClock, "WrongClockEndsNothingEarly"},
+	{readersUncounted, "MaxLeasesAreGranted"},
 }
 
 // amongReadersLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.

@@ -175,6 +175,9 @@ func (s *server) takes(c *client, owner string, most int) bool {
 			n++
 			continue
 		}
+		if e.reader(owner) != nil && s.is(readersUncounted) {
+			continue
+		}
 		if e.reader(owner) == nil && (e.owner != owner || !time.Now().Before(e.expires)) {
 			delete(c.held, owner)
 			continue

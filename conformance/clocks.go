@@ -103,7 +103,29 @@ func wrongClockEndsNothingEarly(t *trial) {
 		t.outlast(t.lastRefusal(tried.after, tried.ttl))
 		t.remoteHold(p, tried.key, t.short())
 		t.release(t.takesOver(r, r.after))
+		if t.g.Shared {
+			t.readsByWrongClock(p)
+		}
 	})
+}
+
+// readsByWrongClock makes a process with a wrong clock read a key, and request the key of another reader.
+func (t *trial) readsByWrongClock(p Process) {
+	r, reader := t.remoteRead(p, t.newKey(), t.short()), t.read(t.a, t.newKey(), t.short())
+	refused := t.remotely(p, reader.key, t.short(), false)
+	_, err := t.requestKey(t.ctx, t.b, r.key, t.short(), false)
+	switch now := time.Now(); {
+	case err == nil && now.Before(r.until()):
+		t.doubleGrant("a key that a process with a wrong clock reads was granted %v before its deadline", r.until().Sub(now))
+	case err == nil:
+		t.tooLate("a reader's lease in another process ended before a writer was refused")
+	case !refused.answered(soon):
+		t.tooLate("no answer from another process")
+	case refused.answer.Err == nil && reader.live(refused.after):
+		t.doubleGrant("a process with a wrong clock was granted the key %v before the deadline of its reader",
+			reader.Deadline().Sub(refused.after))
+	}
+	t.release(t.takesOver(r, r.after))
 }
 
 func wrongClockKeepsOrder(t *trial) {

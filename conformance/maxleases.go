@@ -28,8 +28,8 @@ func maxLeasesAreGranted(t *trial) {
 	t.resumesFor(c)
 	var mu sync.Mutex
 	var held []*grant
-	t.together(t.g.MaxLeases, func(int) {
-		g := t.acquire(c, t.newKey(), t.long())
+	t.together(t.g.MaxLeases, func(i int) {
+		g := t.getterOf(t.g.Shared && i%3 == 2)(c, t.newKey(), t.long())
 		mu.Lock()
 		held = append(held, g)
 		mu.Unlock()
@@ -86,10 +86,12 @@ func (t *trial) resumesFor(c backend.Backend) {
 		return
 	}
 	ends := []func(resumed *grant){t.release, t.expire}
-	for i, ttl := range []time.Duration{t.long(), t.short()} {
-		first := t.acquire(t.b, t.newKey(), t.long())
-		ends[i](t.resume(c, first, ttl))
-		_ = first.Release(t.ctx) // its client does not know yet that the lease has ended
+	for _, shared := range t.modes() {
+		for i, ttl := range []time.Duration{t.long(), t.short()} {
+			first := t.getterOf(shared)(t.b, t.newKey(), t.long())
+			ends[i](t.resume(c, first, ttl))
+			_ = first.Release(t.ctx) // its client does not know yet that the lease has ended
+		}
 	}
 }
 

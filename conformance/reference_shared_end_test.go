@@ -30,6 +30,9 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 		ttl = ttl.Truncate(100 * time.Millisecond)
 	}
 	r, expires := e.readers[at], now.Add(s.keepReader(ttl))
+	if end := r.granted.Add(30 * time.Second); end.Before(expires) && s.is(agedReader) {
+		expires = end
+	}
 	for _, other := range e.readers {
 		switch {
 		case other == r:

@@ -129,6 +129,8 @@ func (s *server) readerMayEnter(e *entry, r backend.Request, c *client) bool {
 		s.is("new reader overtakes a waiting writer"),
 		s.is("attempt of a reader ignores the queue") && !r.Wait,
 		s.is(restartForgetsWait) && !r.Wait && s.restarts > 0,
+		s.is(agedWriter) && !slices.ContainsFunc(e.queue,
+			func(p *place) bool { return !p.Shared && time.Since(p.since) < 30*time.Second }),
 		s.is("shared attempt passes a waiting writer after a Break") && !r.Wait && e.broken,
 		s.is("reader that waits ignores the queue") && r.Wait,
 		s.is("reader of a client that reads already overtakes a waiting writer") &&
@@ -178,6 +180,9 @@ func (s *server) enterLocked(key string, e *entry, r backend.Request, c *client,
 	read := &reader{owner: r.Owner, client: c, granted: now, ttl: r.TTL,
 		expires: now.Add(s.keepBriefReader(r, s.keepReader(r.TTL))),
 		waited:  r.Wait, sibling: e.readsAlready(c)}
+	if s.is(readerClock) {
+		read.expires = read.expires.Add(c.skew)
+	}
 	read.token = s.sharedToken(key, e, c)
 	e.readers = append(e.readers, read)
 	s.entered(e, read)

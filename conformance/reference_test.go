@@ -205,6 +205,9 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	if s.is("lease is over by the clock of who asks") {
 		s.expireLocked(key, e, now.Add(c.skew))
 	}
+	if s.is(readersOverByClock) {
+		s.expireReaders(key, e, now.Add(c.skew))
+	}
 	if s.overtakes(e, r, now) {
 		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
 	}
