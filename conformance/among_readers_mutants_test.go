@@ -67,6 +67,14 @@ const (
 	readersOverByClock = "leases of readers are over by the clock of who asks"
 	readersUncounted   = "readers do not count among MaxLeases"
 
+	endTogether       = "readers that enter together end with the last of them"
+	resumeFromAnswer  = "deadline of a resumed reader counts from the answer"
+	resumeFindsNoDead = "resume finds no reader of a process that is dead"
+	resumeTinyReader  = "resume of a reader below MinTTL is kept as asked"
+	resumeReaderNoTTL = "resume of a reader takes TTL 0"
+	breakOfOtherKey   = "break ends readers of other keys"
+	evictParksReaders = "eviction of a writer leaves waiting readers parked"
+
 	removalOfOthers = "removal of a reader is reported to those of other clients"
 	evictsOneReader = "eviction of several readers is reported to the first"
 )
@@ -83,12 +91,14 @@ var amongReadersMutants = []mutant{
 	{renewedReaderPolls, "SharedPushIsPrompt"},
 	{brokenWriterPolls, "SharedPushIsPrompt"},
 	{closeStopsReaders, "CloseEndsOwnReaders"},
+	{endTogether, "DeadReaderEndsByOwnTTL"},
 
 	// queues
 	{timeoutTakesNext, "MixedQueueFollowsModel"},
 	{timeoutParks, "LeavingWriterFreesReaders"},
 	{breakDropsThird, "MixedQueueFollowsModel"},
 	{breakShutsOut, "BreakEndsOneReader"},
+	{breakOfOtherKey, "BreakEndsOneReader"},
 	{breakFindsFew, "ManyReaders"},
 	{restartForgetsWait, "RestartKeepsReaders"},
 	{killLeavesPlace, "KilledWriterFreesReaders"},
@@ -119,6 +129,10 @@ var amongResumedMutants = []mutant{
 	{closeEndsResumed, "TwoClientsOfOneLease"},
 	{lateResumeRevives, "LateResumeRevivesNothing"},
 	{lostResumeCleans, "LostResumeReplyEndsNothing"},
+	{resumeFromAnswer, "ResumeCountsFromSending"},
+	{resumeFindsNoDead, "LeaseOfDeadProcessIsResumed"},
+	{resumeTinyReader, "ResumeSetsTTL"},
+	{resumeReaderNoTTL, "ResumeRefusesBadInput"},
 }
 
 // amongOthersMutants are such bugs that the checks of both modes must find.
@@ -139,6 +153,7 @@ var amongOthersMutants = []mutant{
 	{readerClock, "WrongClockEndsNothingEarly"},
 	{readersOverByClock, "WrongClockEndsNothingEarly"},
 	{readersUncounted, "MaxLeasesAreGranted"},
+	{evictParksReaders, "EvictedKeyWakesWaiter"},
 }
 
 // amongReadersLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
@@ -192,6 +207,30 @@ func (s *server) breaksByPlace(key string, e *entry, i int) {
 	s.mu.Lock()
 	if i < len(e.readers) {
 		s.removeReader(key, e, i)
+	}
+}
+
+// breaksOtherKey ends the reader owner of any other key, as a bug. It reports whether it did.
+func (s *server) breaksOtherKey(owner string) bool {
+	if !s.is(breakOfOtherKey) {
+		return false
+	}
+	for key, e := range s.keys {
+		if i := e.readerIndex(owner); i >= 0 {
+			s.removeReader(key, e, i)
+			return true
+		}
+	}
+	return false
+}
+
+// endsTogether gives the readers of e that have just entered together, of which others held the key before, the end of
+// the last, as a bug.
+func (s *server) endsTogether(key string, e *entry, before int) {
+	if n := len(e.readers); n > before && s.is(endTogether) {
+		for _, r := range e.readers[before:] {
+			s.extendReader(key, e, r, e.readers[n-1].expires)
+		}
 	}
 }
 

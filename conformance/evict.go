@@ -124,23 +124,25 @@ func evictedBatchSparesNewHolder(t *trial) {
 }
 
 func evictedKeyWakesWaiter(t *trial) {
-	acquires := []func(b backend.Backend, key string, ttl time.Duration) *grant{t.acquire}
+	type modes struct{ holds, waits bool } // whether readers hold the key, and whether a reader waits
+	cases := []modes{{}}
 	if t.g.Shared {
-		acquires = append(acquires, t.read)
+		cases = append(cases, modes{holds: true}, modes{waits: true})
 	}
-	t.inChunks(len(acquires), 4, func(i int) {
+	t.inChunks(len(cases), 4, func(i int) {
 		key, ttl := t.newKey(), t.g.Round(4*t.short())
-		holders := []*grant{acquires[i](t.a, key, ttl)}
-		if i > 0 {
+		holders := []*grant{t.getterOf(cases[i].holds)(t.a, key, ttl)}
+		if cases[i].holds {
 			holders = append(holders, t.read(t.b, key, ttl))
 		}
-		w := t.wait(t.b, key, t.long())
+		w := t.begin(t.ctx, t.b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
+			Shared: cases[i].waits})
 		t.arrived(key, 1)
 		for range 2 * len(holders) { // the Evict hook may drop one lease at a time
 			if err := t.h.Evict(t.ctx, key); err != nil {
 				t.fatalf("Evict: %v", err)
 			}
-			if h := t.inspect(key); h.Owner != holders[0].owner && h.Shared == 0 {
+			if h := t.inspect(key); h.Owner != holders[0].owner && (h.Shared == 0 || cases[i].waits) {
 				break
 			}
 		}

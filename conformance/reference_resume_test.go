@@ -16,7 +16,7 @@ var _ backend.Resumer = (*client)(nil)
 // Resume implements backend.Resumer.
 func (c *client) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	if err := r.ValidateFor(backend.Guarantees{Shared: !c.is(unshared)}); err != nil &&
-		!(c.is("resume takes TTL 0") && r.TTL == 0) {
+		!(r.TTL == 0 && (c.is("resume takes TTL 0") || r.Shared && c.is(resumeReaderNoTTL))) {
 		return nil, err
 	}
 	if c.leases.Closed() {
@@ -37,7 +37,7 @@ func (c *client) Resume(ctx context.Context, r backend.Request) (backend.Lease, 
 	if r.Wait && c.is("resume that waits is refused") {
 		return nil, fmt.Errorf("%w: resume never waits", backend.ErrInvalid)
 	}
-	if !c.is("resume below MinTTL is kept as asked") {
+	if !c.is("resume below MinTTL is kept as asked") && !(r.Shared && c.is(resumeTinyReader)) {
 		r.TTL = max(r.TTL, 10*time.Millisecond)
 	}
 	l, err := c.resume(ctx, r)
@@ -78,7 +78,7 @@ func (c *client) resume(ctx context.Context, r backend.Request) (*kit.Life, erro
 		token++
 	case c.is("resumed deadline is a second late"):
 		g.Sent = g.Sent.Add(time.Second)
-	case c.is("resumed deadline counts from the answer"):
+	case c.is("resumed deadline counts from the answer"), r.Shared && c.is(resumeFromAnswer):
 		g.Sent = time.Now()
 	}
 	g.Token = token
@@ -221,6 +221,9 @@ func (s *server) resumeReader(
 		own = nil
 	}
 	if own != nil && own.client.leases.Closed() && s.is("resume finds no reader of a closed client") {
+		own = nil
+	}
+	if own != nil && own.client.wire != nil && own.client.wire.isDead() && s.is(resumeFindsNoDead) {
 		own = nil
 	}
 	if own == nil {

@@ -171,6 +171,9 @@ func (s *server) releaseReaderAt(key string, e *entry, i int) {
 // breakReader ends the shared lease of owner, and reports whether there was one.
 func (s *server) breakReader(key string, e *entry, owner string) bool {
 	i := s.brokenPlace(key, s.readerOf(e, owner))
+	if i < 0 && s.breaksOtherKey(owner) {
+		return true
+	}
 	switch {
 	case len(e.readers) == 0, s.is("break finds no reader"):
 		return false

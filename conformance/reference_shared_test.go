@@ -335,7 +335,9 @@ func (s *server) admitLocked(key string, e *entry) {
 	if s.is("all waiting readers enter at once") && e.owner == "" && len(e.queue) > 0 && e.queue[0].Shared {
 		e.readersFirst()
 	}
-	beside := len(e.readers) > 0
+	before := len(e.readers)
+	beside := before > 0
+	defer func() { s.endsTogether(key, e, before) }()
 	var first time.Duration
 	for n := 0; e.owner == "" && len(e.queue) > 0 && e.queue[0].Shared; n++ {
 		if n > 63 && s.is("at most 64 waiting readers enter at once") ||

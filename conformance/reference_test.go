@@ -149,7 +149,8 @@ func (s *server) harness() conformance.Harness {
 		Evict: func(_ context.Context, key string) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if e := s.keys[s.name(key)]; e != nil && s.is("eviction wakes nobody") {
+			if e := s.keys[s.name(key)]; e != nil && (s.is("eviction wakes nobody") ||
+				len(e.queue) > 0 && e.queue[0].Shared && s.is(evictParksReaders)) {
 				e.owner, e.client = "", nil
 			} else if e != nil && len(e.readers) > 0 && s.is("eviction of readers wakes nobody") {
 				s.forgetHolders(e)

@@ -228,7 +228,9 @@ func (t *trial) resumesNoEndedLease(end func(g *grant), how string) {
 }
 
 func resumeSetsTTL(t *trial) {
-	t.resumesForLittle()
+	for _, shared := range t.modes() {
+		t.resumesForLittle(t.getterOf(shared))
+	}
 	t.inChunks(2, 2, func(i int) {
 		if i == 0 { // the lease ends later
 			g := t.acquire(t.a, t.newKey(), t.short())
@@ -255,8 +257,8 @@ func resumeSetsTTL(t *trial) {
 	})
 }
 
-// resumesForLittle resumes a lease for less than MinTTL, which the store rounds up.
-func (t *trial) resumesForLittle() {
+// resumesForLittle resumes a lease, which get acquires, for less than MinTTL, which the store rounds up.
+func (t *trial) resumesForLittle(get getter) {
 	const least, attempts = 8 * time.Millisecond, 20 // a shorter lease ends before it can be inspected
 	ttl := t.g.MinTTL / 2
 	granted := t.g.Round(ttl)
@@ -265,7 +267,7 @@ func (t *trial) resumesForLittle() {
 			t.tooLate("Resume for %v: no answer came in time", ttl)
 		}
 		before := time.Now()
-		resumed, err := t.resumeBy(t.b, t.acquire(t.a, t.newKey(), t.long()), ttl)
+		resumed, err := t.resumeBy(t.b, get(t.a, t.newKey(), t.long()), ttl)
 		after, end := time.Now(), backend.Deadline(before, t.kept(granted))
 		switch {
 		case errors.Is(err, backend.ErrLost) && !after.Before(end):
@@ -352,8 +354,14 @@ func resumeRacesRelease(t *trial) {
 }
 
 func resumeRefusesBadInput(t *trial) {
-	g := t.acquire(t.a, t.key, t.long())
-	good := backend.Request{Key: g.key, Owner: g.owner, TTL: t.long()}
+	for _, shared := range t.modes() {
+		t.refusesBadResume(t.getterOf(shared)(t.a, t.newKey(), t.long()))
+	}
+}
+
+// refusesBadResume calls Resume with bad input for g, and releases g.
+func (t *trial) refusesBadResume(g *grant) {
+	good := backend.Request{Key: g.key, Owner: g.owner, TTL: t.long(), Shared: g.shared}
 	for what, change := range map[string]func(*backend.Request){
 		"TTL 0":             func(r *backend.Request) { r.TTL = 0 },
 		"negative TTL":      func(r *backend.Request) { r.TTL = -time.Second },

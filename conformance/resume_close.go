@@ -22,14 +22,15 @@ func closeRacesResume(t *trial) {
 	part := 2 * t.typical() / parts
 	t.together(workers, func(worker int) {
 		for round := range rounds {
-			t.closeInResume(time.Duration(worker*rounds+round)*part + rand.N(part))
+			shared := t.g.Shared && round%2 == 1
+			t.closeInResume(time.Duration(worker*rounds+round)*part+rand.N(part), shared)
 		}
 	})
 }
 
-// closeInResume closes a client when its Resume has been under way for the given time.
-func (t *trial) closeInResume(after time.Duration) {
-	g := t.acquire(t.a, t.newKey(), t.long())
+// closeInResume closes a client when its Resume, of a reader if shared is set, has been under way for the given time.
+func (t *trial) closeInResume(after time.Duration, shared bool) {
+	g := t.getterOf(shared)(t.a, t.newKey(), t.long())
 	c := t.open()
 	var resumed *grant
 	begun := time.Now()

@@ -66,8 +66,14 @@ func lostResumeReplyEndsNothing(t *trial) {
 
 func resumeCountsFromSending(t *trial) {
 	c, link := t.linked()
-	t.usable(c)
-	g := t.acquire(t.a, t.newKey(), t.long())
+	for _, shared := range t.modes() {
+		t.usable(c)
+		t.resumeCountsFrom(c, link, t.getterOf(shared)(t.a, t.newKey(), t.long()))
+	}
+}
+
+// resumeCountsFrom resumes g by c, whose link delays the reply.
+func (t *trial) resumeCountsFrom(c backend.Backend, link Link, g *grant) {
 	link.Delay(FromStore, lateBy)
 	resumed, err := t.resumeBy(c, g, t.long())
 	link.Heal()
@@ -117,15 +123,21 @@ func lateResumeRevivesNothing(t *trial) {
 }
 
 func leaseOfDeadProcessIsResumed(t *trial) {
-	t.inChunks(2, 2, func(i int) {
-		p, key := t.process(0), t.newKey()
-		r := t.remoteHold(p, key, t.short())
-		if i == 0 {
+	modes := t.modes()
+	t.inChunks(2*len(modes), 2, func(i int) {
+		p, key, shared := t.process(0), t.newKey(), modes[i/2]
+		var r *remote
+		if shared {
+			r = t.remoteRead(p, key, t.short())
+		} else {
+			r = t.remoteHold(p, key, t.short())
+		}
+		if i%2 == 0 {
 			p.Kill()
 		} else {
 			p.Freeze()
 		}
-		resumed, err := t.resumeBy(t.a, &grant{key: key, owner: r.owner}, t.long())
+		resumed, err := t.resumeBy(t.a, &grant{key: key, owner: r.owner, shared: shared}, t.long())
 		if errors.Is(err, backend.ErrLost) && !time.Now().Before(r.until()) {
 			t.tooLate("a lease ended before it was resumed")
 		}
@@ -137,7 +149,7 @@ func leaseOfDeadProcessIsResumed(t *trial) {
 		}
 		t.outlast(t.lastRefusal(r.after, r.ttl))
 		t.heldBy(resumed)
-		if i == 1 {
+		if i%2 == 1 {
 			p.Thaw()
 			t.isLost(p.Release(t.ctx, r.owner), "Release by a thawed process, whose deadline has passed")
 			t.heldBy(resumed)

@@ -109,6 +109,10 @@ func breakEndsOneReader(t *trial) {
 
 // breaksUnwaited breaks the lease of one of readers, whose key nobody waits for.
 func (t *trial) breaksUnwaited(breaker backend.Breaker, request renewal, readers []*grant) {
+	elsewhere := t.read(t.a, t.newKey(), t.long())
+	t.breaksNothing(breaker, readers[1].key, elsewhere.owner, "Break of a reader of another key")
+	t.renew(elsewhere, t.long())
+	t.release(elsewhere)
 	t.breaksReader(breaker, readers[1])
 	t.wantLost(request.what+" of a reader whose lease was broken", func() error {
 		return request.renew(t.ctx, readers[1],

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -101,7 +102,7 @@ func deadReaderEndsByOwnTTL(t *trial) {
 		var dead *grant
 		var others []*grant
 		if i%3 == 2 {
-			dead, others = t.entersWithOthers(key, i/3%2 == 0)
+			dead, others = t.entersWithOthers(key, i/3)
 		} else {
 			if i%3 == 0 { // the dead reader is neither the first nor the last
 				others = append(others, t.read(t.a, key, t.long()))
@@ -127,9 +128,10 @@ func deadReaderEndsByOwnTTL(t *trial) {
 	})
 }
 
-// entersWithOthers makes readers wait behind a writer. They enter together, one of them with a short TTL, when the
-// writer releases the key. If leaves is set, the writer waits for another reader, and leaves.
-func (t *trial) entersWithOthers(key string, leaves bool) (brief *grant, others []*grant) {
+// entersWithOthers makes readers wait behind a writer. They enter together when the writer releases the key, or when the
+// writer, which waits for another reader, leaves. One of them, whose place depends on i, has a short TTL.
+func (t *trial) entersWithOthers(key string, i int) (brief *grant, others []*grant) {
+	leaves, at := i%2 == 0, (i+1)%3
 	var writer *grant
 	var w *waiting
 	queued := 0
@@ -142,9 +144,13 @@ func (t *trial) entersWithOthers(key string, leaves bool) (brief *grant, others 
 		writer = t.acquire(t.b, key, t.long())
 	}
 	var waits []*waiting
-	for i, ttl := range []time.Duration{t.long(), t.short(), t.long()} {
-		waits = append(waits, t.waitToRead(t.client(i/2), key, ttl))
-		t.arrived(key, queued+i+1)
+	for j := range 3 {
+		ttl := t.long()
+		if j == at {
+			ttl = t.short()
+		}
+		waits = append(waits, t.waitToRead(t.client(j/2), key, ttl))
+		t.arrived(key, queued+j+1)
 	}
 	if leaves {
 		w.cancelAndFail(t)
@@ -152,7 +158,8 @@ func (t *trial) entersWithOthers(key string, leaves bool) (brief *grant, others 
 		t.release(writer)
 	}
 	readers := t.readersEnter(waits, t.handOff(), "after the end of the writer before them")
-	return readers[1], append(others, readers[0], readers[2])
+	brief = readers[at]
+	return brief, append(others, slices.Delete(readers, at, at+1)...)
 }
 
 // shortReaderSparesLong ends short leases in every way. Long leases from before and after them must survive.
