@@ -56,14 +56,15 @@ func (t *trial) batchesBrokenReader(batcher backend.BatchRenewer) {
 // soon runs out. Each must get its own TTL, wherever in the batch it is.
 func (t *trial) batchSetsEachReader() {
 	const most = 150
-	readers, end := make([]*grant, min(most, t.h.Many)), time.Now().Add(min(batchBudget, t.long()/4))
-	key, brief := t.newKey(), t.passing()
+	key, readers, begun := t.newKey(), make([]*grant, min(most, t.h.Many)), time.Now()
+	end := begun.Add(min(batchBudget, t.long()/4))
 	t.inTurns(len(readers), func(i int) {
 		if i < turns || time.Now().Before(end) {
 			readers[i] = t.read(t.a, key, t.long())
 		}
 	})
 	readers = slices.DeleteFunc(readers, func(g *grant) bool { return g == nil })
+	brief := t.g.Round(min(t.passing()+2*time.Since(begun), t.long()/2)) // a batch may take as long as the requests
 	var stay []*grant
 	ttls := make([]time.Duration, len(readers))
 	for i, g := range readers {
