@@ -64,7 +64,8 @@ func (t *trial) batchSetsEachReader() {
 		}
 	})
 	readers = slices.DeleteFunc(readers, func(g *grant) bool { return g == nil })
-	brief := t.g.Round(min(t.passing()+2*time.Since(begun), t.long()/2)) // a batch may take as long as the requests
+	// a batch may take as long as the requests
+	brief := t.g.Round(max(t.passing(), min(t.passing()+2*time.Since(begun), t.long()/2)))
 	var stay []*grant
 	ttls := make([]time.Duration, len(readers))
 	for i, g := range readers {
