@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -74,6 +75,9 @@ const (
 	resumeReaderNoTTL = "resume of a reader takes TTL 0"
 	breakOfOtherKey   = "break ends readers of other keys"
 	evictParksReaders = "eviction of a writer leaves waiting readers parked"
+
+	examineRotates    = "Examine sends who waits first for a key to the end"
+	examineIncomplete = "Examine returns a finding without a code"
 
 	removalOfOthers = "removal of a reader is reported to those of other clients"
 	evictsOneReader = "eviction of several readers is reported to the first"
@@ -154,12 +158,38 @@ var amongOthersMutants = []mutant{
 	{readersOverByClock, "WrongClockEndsNothingEarly"},
 	{readersUncounted, "MaxLeasesAreGranted"},
 	{evictParksReaders, "EvictedKeyWakesWaiter"},
+	{examineRotates, "EventsKeepQueue"},
+	{examineIncomplete, "EventsKeepQueue"},
 }
 
 // amongReadersLossMutants are bugs of stores that claim to notify a holder of the removal of its lease.
 var amongReadersLossMutants = []mutant{
 	{removalOfOthers, "RemovedHolderIsNotified"},
 	{evictsOneReader, "RemovedHolderIsNotified"},
+}
+
+var _ backend.Examiner = (*client)(nil)
+
+// Examine implements backend.Examiner.
+func (c *client) Examine(ctx context.Context) (found []backend.Finding, err error) {
+	err = c.do(ctx, func() {
+		s := c.server
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, e := range s.keys {
+			if s.is(examineRotates) {
+				e.queue = rotated(e.queue)
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	f := backend.Finding{Code: "in-memory", Found: "a store in memory", Why: "data is lost with it", Set: "nothing"}
+	if c.is(examineIncomplete) {
+		f.Code = ""
+	}
+	return []backend.Finding{f}, nil
 }
 
 // stopsTimers stops the timers of all readers of e, as a bug: their ends are noticed at the next request for the key.

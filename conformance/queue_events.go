@@ -13,7 +13,7 @@ import (
 var queueEventChecks = []Check{
 	{
 		Name: "EventsKeepQueue",
-		Rule: "rule 9: a waiter that gives up or times out, an attempt, and a Break of the holder or of others " +
+		Rule: "rule 9: a waiter that gives up or times out, an attempt, an Examine, and a Break of the holder or of others " +
 			"drop no other " +
 			"waiter and, where Guarantees.FIFO, change no order, wherever in the queue they happen",
 		run: eventsKeepQueue,
@@ -162,11 +162,31 @@ var queueEvents = []queueEvent{
 		}
 		return false
 	}},
+	{what: "the store was examined", do: func(t *trial, g *grant, _ *line) bool {
+		if examiner, ok := t.b.(backend.Examiner); ok {
+			t.examines(examiner)
+			t.heldBy(g)
+		}
+		return false
+	}},
 	{what: "the holder was broken", do: func(t *trial, g *grant, _ *line) bool { return breakOrRelease(t, g) == nil }},
 	{what: "the holder has expired", do: func(t *trial, g *grant, l *line) bool {
 		t.renew(g, t.short())
 		return true
 	}},
+}
+
+// examines calls Examine, and fails if a finding is incomplete. The store need not permit the call.
+func (t *trial) examines(examiner backend.Examiner) {
+	findings, err := examiner.Examine(t.ctx)
+	if err != nil {
+		return
+	}
+	for _, f := range findings {
+		if f.Code == "" || f.Found == "" {
+			t.fatalf("Examine returns a finding without a code, or without what was found: %+v", f)
+		}
+	}
 }
 
 // timesOut requests a held key with a context that ends soon. It makes a waiting request, or an attempt whose reply may
