@@ -68,7 +68,7 @@ const (
 	readersOverByClock = "leases of readers are over by the clock of who asks"
 	readersUncounted   = "readers do not count among MaxLeases"
 
-	endTogether       = "readers that enter together end with the last of them"
+	endTogether       = "readers that enter together end with the last of them at the latest"
 	resumeFromAnswer  = "deadline of a resumed reader counts from the answer"
 	resumeFindsNoDead = "resume finds no reader of a process that is dead"
 	resumeTinyReader  = "resume of a reader below MinTTL is kept as asked"
@@ -254,12 +254,14 @@ func (s *server) breaksOtherKey(owner string) bool {
 	return false
 }
 
-// endsTogether gives the readers of e that have just entered together, of which others held the key before, the end of
-// the last, as a bug.
+// endsTogether gives the readers of e that have just entered together the end of the last, if that is sooner, as a bug.
+// before is how many readers held the key before.
 func (s *server) endsTogether(key string, e *entry, before int) {
 	if n := len(e.readers); n > before && s.is(endTogether) {
 		for _, r := range e.readers[before:] {
-			s.extendReader(key, e, r, e.readers[n-1].expires)
+			if end := e.readers[n-1].expires; end.Before(r.expires) {
+				s.extendReader(key, e, r, end)
+			}
 		}
 	}
 }
@@ -445,9 +447,9 @@ func (s *server) cutsReaders(key string, e *entry, r backend.Request) {
 	}
 }
 
-// inspectsExpired returns the last reader of key, which is free, as a bug.
-func (s *server) inspectsExpired(key string) (h backend.Holder, found bool) {
-	if !s.is(inspectExpired) {
+// inspectsExpired returns the last reader of key, whose lease has expired, as a bug.
+func (s *server) inspectsExpired(key string, e *entry) (h backend.Holder, found bool) {
+	if !e.odd.ranOut || e.owner != "" || !s.is(inspectExpired) {
 		return h, false
 	}
 	for _, old := range slices.Backward(s.ended) {

@@ -21,6 +21,7 @@ type oddReaders struct {
 	broken  bool           // the lease of a reader was broken
 	evicted bool           // the readers were evicted
 	expired int            // readers that have expired
+	ranOut  bool           // the last reader has expired, and nobody has held the key since
 }
 
 // entered records that r has entered. The readers before it, if any, still hold the key.
@@ -231,7 +232,7 @@ func (s *server) keptWithLongest(e *entry) {
 	if e.odd.shared && e.odd.longest.After(e.expires) && s.is("writer keeps the end of the readers before it") {
 		e.expires = e.odd.longest
 	}
-	e.odd.shared = false
+	e.odd.shared, e.odd.ranOut = false, false
 }
 
 // oddInspect applies the bugs of Inspect for a key that readers hold.

@@ -277,6 +277,7 @@ func (s *server) expireReaders(key string, e *entry, now time.Time) {
 			}
 			s.ended = append(s.ended, endedReader{key, r})
 			e.odd.expired++
+			e.odd.ranOut = len(e.readers) == 1
 			s.recordsLocked("store keeps a record of each expired reader")
 			if len(e.readers) == 1 && s.is("tokens are forgotten with the last dead reader") {
 				delete(s.tokens, key)

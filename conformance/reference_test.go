@@ -642,7 +642,7 @@ func (s *server) holderOf(key string) backend.Holder {
 	if len(e.readers) > 0 {
 		return s.inspectReaders(e, now)
 	}
-	if h, found := s.inspectsExpired(key); found && e.owner == "" {
+	if h, found := s.inspectsExpired(key, e); found {
 		return h
 	}
 	if e.owner == "" || e.waited && s.is("Inspect of a key that waits for its next holder is free") &&
