@@ -83,8 +83,8 @@ const (
 	evictsOneReader = "eviction of several readers is reported to the first"
 )
 
-// amongReadersMutants are bugs of readers beside others, which the checks of shared leases must find: of what a request,
-// an end or a report of one means for the others.
+// amongReadersMutants are bugs of readers beside others, which the checks of shared leases must find: of what a
+// request, an end or a report of one means for the others.
 var amongReadersMutants = []mutant{
 	// timers and wake-ups
 	{releaseStopsTimers, "WriterGetsKeyOfDeadReaders"},

@@ -24,8 +24,8 @@ func (t *trial) drops(g *grant) bool {
 	return true
 }
 
-// batchesOfOneKey renews, in one batch, a lease that the store has dropped, and the next lease of its key and client, in
-// the same mode or in the other. Another batch must leave the results alone.
+// batchesOfOneKey renews, in one batch, a lease that the store has dropped, and the next lease of its key and client,
+// in the same mode or in the other. Another batch must leave the results alone.
 func (t *trial) batchesOfOneKey(batcher backend.BatchRenewer) {
 	modes := t.modes()
 	n := len(modes)

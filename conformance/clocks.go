@@ -116,7 +116,8 @@ func (t *trial) readsByWrongClock(p Process) {
 	_, err := t.requestKey(t.ctx, t.b, r.key, t.short(), false)
 	switch now := time.Now(); {
 	case err == nil && now.Before(r.until()):
-		t.doubleGrant("a key that a process with a wrong clock reads was granted %v before its deadline", r.until().Sub(now))
+		t.doubleGrant("a key that a process with a wrong clock reads was granted %v before its deadline",
+			r.until().Sub(now))
 	case err == nil:
 		t.tooLate("a reader's lease in another process ended before a writer was refused")
 	case !refused.answered(soon):

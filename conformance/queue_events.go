@@ -13,8 +13,8 @@ import (
 var queueEventChecks = []Check{
 	{
 		Name: "EventsKeepQueue",
-		Rule: "rule 9: a waiter that gives up or times out, an attempt, an Examine, and a Break of the holder or of others " +
-			"drop no other " +
+		Rule: "rule 9: a waiter that gives up or times out, an attempt, an Examine, and a Break of the holder or of " +
+			"others drop no other " +
 			"waiter and, where Guarantees.FIFO, change no order, wherever in the queue they happen",
 		run: eventsKeepQueue,
 	},

@@ -128,8 +128,8 @@ func deadReaderEndsByOwnTTL(t *trial) {
 	})
 }
 
-// entersWithOthers makes readers wait behind a writer. They enter together when the writer releases the key, or when the
-// writer, which waits for another reader, leaves. One of them, whose place depends on i, has a short TTL.
+// entersWithOthers makes readers wait behind a writer. They enter together when the writer releases the key, or when
+// the writer, which waits for another reader, leaves. One of them, whose place depends on i, has a short TTL.
 func (t *trial) entersWithOthers(key string, i int) (brief *grant, others []*grant) {
 	leaves, at := i%2 == 0, (i+1)%3
 	var writer *grant

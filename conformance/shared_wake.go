@@ -143,7 +143,7 @@ func sharedPushIsPrompt(t *trial) {
 	defer t.watchStore()()
 	p := sharedPushes{
 		writer:       &pushedWaiters{who: "a writer behind readers, of which the first releases last"},
-		reversed:     &pushedWaiters{who: "a writer behind readers, of which the first releases first and the last has renewed"},
+		reversed:     &pushedWaiters{who: "a writer behind readers, of which the first releases first, the last renewed"},
 		again:        &pushedWaiters{who: "a writer behind readers that had waited"},
 		readers:      &pushedWaiters{who: "the last of three readers behind a writer that had waited"},
 		first:        &pushedWaiters{who: "the last of two readers behind a writer"},
