@@ -36,9 +36,9 @@ The URL comes from --backend or --backend-file, else from $ANYLOCK_URL or
 $ANYLOCK_URL_FILE. Without a URL, locks are kept in
 ~/.local/state/anylock/locks, and exclude only this user on this machine. If
 standard error is not a terminal, as under cron, anylock then prints a warning,
-unless ANYLOCK_REQUIRE=reach=host says that this is enough. The home directory
-is that of the system's user database, not $HOME. On systems other than Linux
-and macOS, which have no file store, a URL is required.`,
+unless ANYLOCK_REQUIRE=reach=host confirms that such locks are enough. The home
+directory is that of the system's user database, not $HOME. On systems other
+than Linux and macOS, which have no file store, a URL is required.`,
 		Example: `  anylock run nightly -- ./nightly.sh          # once at a time on this machine
   export ANYLOCK_URL=redis://cache-1:6379      # from now on: on all machines
   anylock run -n nightly -- ./nightly.sh       # exit at once if it already runs

@@ -36,12 +36,12 @@ func (a *app) benchCommand() *cobra.Command {
 		Short: "Measure stores side by side",
 		Long: `bench measures locks on one or more stores. The stores take turns in rounds, so
 that noise on the machine affects all of them alike. Without --backend and
---backend-file it measures memory and a file in a temporary directory, whatever
-the environment says. It uses fresh random keys.
+--backend-file, bench measures memory: and file: in a temporary directory, and
+ignores $ANYLOCK_URL and $ANYLOCK_URL_FILE. It uses fresh random keys.
 
 Scenarios:
 ` + scenarioList() + `
-Ctrl-C stops it early and prints the results so far.
+Ctrl-C stops bench early and prints the results so far.
 
 Exit codes: 0 measured; 1 a store failed in a scenario; 64 wrong usage; 69 a
 store cannot be reached; 74 the report cannot be written; 128 + N if signal N

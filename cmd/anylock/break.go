@@ -19,8 +19,9 @@ prints the holder on standard error. With --owner it ends the lease only if
 OWNER holds it. The next waiter gets the key.
 
 break does not stop the holder. The holder notices the loss at once if the
-store reports it, otherwise at its next renewal. "anylock run" then stops its
-command. Until then two may be at work: make sure that the holder is dead.
+store reports losses, otherwise at its next renewal; "anylock run" then stops
+its command. Until then, the old holder and the next one may work at the same
+time: make sure that the old holder is dead.
 
 Exit codes: 0 ended; 1 the key is free, or OWNER does not hold it; 64 wrong
 usage, or the store cannot end the leases of others; 69 the store cannot be

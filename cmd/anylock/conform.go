@@ -43,9 +43,9 @@ With --faults, some clients reach the store through a proxy that cuts, delays
 and drops their traffic, and some run in processes that are frozen and killed.
 The store's servers are not affected.
 
-With --core, it runs less than two thirds of the checks, which find every bug
-that the suite is known to find. Run the whole suite once on a store, and the
-core after a change of its version or settings.
+With --core, conform runs less than two thirds of the checks, which find every
+bug that the suite is known to find. Run the whole suite once on a store, and
+the core after a change of the store's version or settings.
 
 Ctrl-C stops the run and prints the results so far; a second Ctrl-C ends it at
 once.
@@ -58,7 +58,7 @@ func (a *app) conformCommand() *cobra.Command {
 	c := &conformRun{app: a, format: newChoice("text", "json", "junit")}
 	cmd := &cobra.Command{
 		Use:   "conform",
-		Short: "Check that a store keeps the rules",
+		Short: "Check that a store keeps the rules of the conformance suite",
 		Long:  conformHelp,
 		Example: `  anylock conform --backend redis://cache-1:6379
   anylock conform --backend redis://cache-1:6379 --faults

@@ -15,11 +15,10 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-const detachedStores = `The lease stays at the store when anylock exits. memory:, postgres: and
-zookeeper: cannot keep it, because their leases end with their process,
-connection or session; a pair: can if both of its stores can. If the store
-cannot, anylock exits with 64: use "anylock hold", "anylock run" or "anylock
-serve" there.`
+const detachedStores = `The store keeps the lease when anylock exits. memory:, postgres: and zookeeper:
+cannot keep a lease, because it ends with its process, connection or session;
+nor can a pair: with one of them. There anylock exits with 64: use "anylock
+hold", "anylock run" or "anylock serve".`
 
 func notResumable() error {
 	return usagef("this store cannot return a lease to another process: use hold, run or serve")
@@ -40,14 +39,13 @@ func (a *app) acquireCommand() *cobra.Command {
 		Use:   "acquire [flags] KEY",
 		Short: "Acquire a lock and exit; then use renew and release",
 		Long: `acquire acquires the lock KEY, prints the lease's owner, fencing token and time
-left, and exits. The lease ends after --ttl unless "anylock renew" extends it.
-Nothing renews it otherwise: choose a --ttl that is longer than the work, or
-renew every third of it.
+left, and exits. The lease ends after --ttl unless "anylock renew" extends it:
+choose a --ttl that is longer than the work, or renew after each third of --ttl.
 
 ` + detachedStores + `
 
-The time left counts from the start of the command: take the time before you
-start anylock, and stop working when it has passed.
+The time left counts from the start of the command: read a clock before you
+start anylock, and stop working when the time left has passed.
 
 Exit codes: 0 acquired; 128 + N if signal N came before;
    1  somebody else holds the key (-n, -w; change it with -E)
@@ -159,7 +157,7 @@ func (a *app) renewCommand() *cobra.Command {
 		Use:   "renew --owner OWNER [--ttl DURATION] KEY",
 		Short: "Extend a lease from acquire",
 		Long: `renew extends the lease that OWNER holds on KEY to --ttl from now, whichever
-process acquired it, and prints it as acquire does.
+process acquired the lease, and prints the lease as acquire does.
 
 ` + detachedStores + `
 
@@ -193,7 +191,7 @@ func (a *app) releaseCommand() *cobra.Command {
 		Use:   "release --owner OWNER KEY",
 		Short: "Release a lease from acquire",
 		Long: `release releases the lease that OWNER holds on KEY, whichever process acquired
-it. The next waiter gets the key.
+the lease. The next waiter gets the key.
 
 ` + detachedStores + `
 

@@ -29,8 +29,8 @@ docs/doctor.md lists everything that it checks.
 
 Exit codes: 0 nothing, or only information (info); 1 the worst finding is a
 warning; 2 the worst is critical: locks are lost, or not granted, although
-nothing is broken; 64 wrong usage; 69 the store cannot be reached, or cannot be
-opened; 74 the findings cannot be written.`,
+nothing is broken; 64 wrong usage; 69 the store cannot be reached or opened; 74
+the findings cannot be written.`,
 		Example: `  anylock doctor --backend redis://cache-1
   anylock doctor --ttl 5 --format json`,
 		Args: exactArgs(),

@@ -21,14 +21,14 @@ func (a *app) holdCommand() *cobra.Command {
 		Long: `hold acquires the lock KEY, prints one line of JSON, and renews the lock until
 its standard input is closed or a signal arrives. Then it releases the lock.
 
-The program that starts it keeps a pipe open to its standard input. If that
-program dies, the pipe closes and the lock is released. While hold waits for a
+The program that starts hold keeps a pipe open to hold's standard input. If the
+program dies, the pipe closes and hold releases the lock. While hold waits for a
 key that somebody else holds, the end of standard input ends the wait, with the
 exit code of a held key. If standard input is already at its end, as with
 /dev/null, hold acquires a free key and releases it at once.
 
-If the lock is lost, hold reports it on standard error and exits. It does not
-stop the program that started it: stop working when hold exits.
+If the lock is lost, hold reports the loss on standard error and exits. hold
+does not stop the program that started it: stop working when hold exits.
 
 Exit codes: 0 released; 128 + N released because of signal N;
    1  somebody else holds the key (-n, -w; change it with -E)

@@ -15,8 +15,8 @@ func (a *app) listCommand() *cobra.Command {
 		Long: `list shows the held keys that begin with PREFIX, or all held keys. For each key
 it shows the owner with its host and process id, the fencing token, the time
 left unless the lease is renewed, and how many wait, as far as the store knows.
-The store may have to scan everything that it keeps. With --format json it
-prints an array of the objects that inspect prints.
+The store may have to scan all its data. With --format json, list prints an
+array of the objects that inspect prints.
 
 Exit codes: 0 listed, even if no key is held; 64 wrong usage, or the store
 cannot list its keys; 69 the store cannot be reached; 74 the list cannot be

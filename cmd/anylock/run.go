@@ -50,20 +50,20 @@ const (
 const runHelp = `run acquires the lock KEY, runs CMD without a shell, and releases the lock when
 CMD exits. With -c, as in flock(1), it runs a line of /bin/sh.
 
-The lock is a lease of --ttl. anylock renews it while CMD runs. It expires by
-itself if this machine or process dies. If anylock cannot renew it, or the
-store has dropped it, CMD and its process group get SIGTERM, and then SIGKILL
-before the lease would have ended, so that CMD never runs together with the
-next holder. Only if the store itself has dropped the lease, another holder may
-run at the same time until then.
+The lock is a lease of --ttl, which anylock renews while CMD runs. The lease
+expires by itself if this machine or process dies. If anylock cannot renew the
+lease, CMD and its process group get SIGTERM, and then SIGKILL before the lease
+ends, so that CMD never runs together with the next holder. If the store itself
+drops the lease, anylock stops CMD in the same way, but the next holder may
+already run.
 
 CMD inherits standard input, output and error, and gets the signals that are
 sent to anylock. Its environment has ANYLOCK_KEY, ANYLOCK_OWNER and
 ANYLOCK_TOKEN, a fencing token that grows with every holder, and ANYLOCK_HELD,
-the owners of this lock and of those around it. If CMD runs anylock for a key
-that one of them holds, that anylock exits as for a held key, because it would
-wait forever. A job that is stopped with Ctrl-Z for longer than the TTL loses
-its lock, and is killed.
+the owners of this lock and of the locks around it. If CMD runs anylock for a
+key that one of these owners holds, the inner anylock would wait forever, so it
+exits as for a held key. A job that is stopped with Ctrl-Z for longer than the
+TTL loses its lock, and is killed.
 
 --min-hold keeps the lock after a short CMD, so that hosts whose clocks differ
 do not run a cron job twice. anylock waits for that time, because some stores
@@ -78,7 +78,7 @@ anylock refuses a store that excludes only one process, such as memory:.
 --require and $ANYLOCK_REQUIRE name promises that the store must make; both
 apply. The promises are fifo, push, linearizable, no-early-loss, reports-loss,
 shared, fencing=restart, reach=network, max-late=500ms, min-ttl=1s, max-ttl=1h,
-max-silence=1m and max-leases=100, or other values.
+max-silence=1m and max-leases=100, also with other values.
 
 A second process, "lock-guard", kills CMD's process group if anylock itself is
 killed, or is stopped at the end of the lease. The guard starts before anylock
@@ -95,18 +95,18 @@ anylock cannot find processes that have changed their process group.
 
 If CMD ends after anylock passed SIGTERM, SIGINT, SIGHUP or SIGQUIT on to it,
 or if a signal from anylock or the terminal killed it, anylock keeps the lock
-until every process of CMD's process group has ended. --grace after the end of
-CMD, anylock kills the rest with SIGKILL, and then releases the lock. For CMD
-itself there is no limit while the lock lasts.
+until every process of CMD's process group has ended. When CMD has been dead
+for --grace, anylock kills the rest with SIGKILL, and then releases the lock.
+CMD itself may take as long as the lock lasts.
 
 anylock cannot stop processes that run as another user, as with sudo inside
-CMD, and warns when it finds one. If a signal ends CMD and such a process still
+CMD, and warns if there is one. If a signal ends CMD and such a process still
 runs in its group, anylock keeps the lock until that process has ended. But if
 the lock is lost, anylock is killed, or CMD exits by itself, such a process
 continues, together with the next holder. So run anylock itself under sudo:
 sudo anylock run ...
 
-Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
+Exit codes: that of CMD, or 128 + N if signal N ended CMD or came before it ran;
    1  somebody else holds the key (-n, -w; change it with -E)
   64  wrong usage
   69  the store cannot be reached

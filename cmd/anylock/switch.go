@@ -20,8 +20,9 @@ of one store. Passwords are printed as ***. Before you use a URL, replace each
 end of a URL, lock_password=*** stands for the passwords of the URLs inside, in
 their order. --from-file and --to-file keep passwords out of ps.
 
-With --pass N it advances the numbers of the --from store to N, the cut that a
-plan printed. When it exits, processes may begin to use the new store alone.
+With --pass N, switch advances the numbers of the --from store to N, the cut
+that a plan printed. When switch exits, processes may begin to use only the new
+store.
 
 Exit codes: 0 the plan was printed, or the cut is passed; 64 wrong usage, or no
 switch between these stores is safe; 69 a store cannot be reached; 74 the plan

@@ -15,8 +15,8 @@ func (a *app) tableCommand() *cobra.Command {
 		Use:   "table",
 		Short: "Print the SQL that creates the table of leases in a database",
 		Long: `table prints the SQL statement that creates the table of leases of a store like
-postgres+table://. By default the store creates the table itself. Use this
-statement in your migrations if its database user must not create tables, and
+postgres+table://. By default the store creates the table itself. If the store's
+database user must not create tables, use this statement in your migrations, and
 add lock_create=false to the URL.
 
 Exit codes: 0 printed; 64 wrong usage; 74 the statement cannot be written.`,
