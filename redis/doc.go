@@ -1,8 +1,8 @@
 // Package redis keeps locks in Redis 6.0 or newer, or Valkey: one server, a master with Sentinels, or a Cluster.
 // Package redis/redlock keeps them on a majority of independent servers.
 //
-// The whole suite runs on Redis 6.0, 7.0 and 8.0 and on Valkey 8.1. It does not run on Redis 6.2, because Debian's
-// mirrors have no package of it.
+// The whole conformance suite runs on Redis 7.0, and its core on Redis 6.0 and 8.0 and on Valkey 8.1. Redis 6.2 is not
+// tested, because Debian's mirrors have no package of it.
 //
 // Import this package for its URL schemes, or use [New] with a go-redis client that the application owns. Applications
 // use package lock on top.

@@ -5,8 +5,8 @@
 // them.
 //
 // An acquire, a renewal and a release send one request to every node, all at once, and finish when a quorum has
-// replied. An acquire sends a second request if the nodes' token counters differ. The whole suite runs on three and
-// five servers of Redis 7.0, and on a fleet of Redis 6.0, Redis 8.0 and Valkey 8.1.
+// replied. An acquire sends a second request if the nodes' token counters differ. The whole conformance suite runs on
+// three servers of Redis 7.0, and its core on five, and on a fleet of Redis 6.0, Redis 8.0 and Valkey 8.1.
 //
 // Import this package for its URL schemes, or call [New] with go-redis clients that the application owns. Applications
 // use package lock on top.
