@@ -31,7 +31,7 @@ var clusterRules = []kit.Rule[clusterReading]{
 	{Severity: backend.Critical, Code: "no-space", Found: func(c clusterReading) string {
 		return kit.When(slices.Contains(c.alarms, pb.AlarmType_NOSPACE), "alarm NOSPACE")
 	},
-		Why: "the quota is used up: nothing is granted, and leases that need a write are lost",
+		Why: "the quota is used up: nothing is granted, and leases whose renewal needs a write are lost",
 		Set: "compact, defragment, etcdctl alarm disarm; then auto-compaction, or a larger --quota-backend-bytes"},
 	{Severity: backend.Critical, Code: "corrupt", Found: func(c clusterReading) string {
 		return kit.When(slices.Contains(c.alarms, pb.AlarmType_CORRUPT), "alarm CORRUPT")
@@ -72,7 +72,7 @@ var serverRules = []kit.Rule[*clientv3.StatusResponse]{
 		return kit.When(quota > 0 && s.DbSize > quota/10*8,
 			"the database has %d bytes, the quota is %d%s", s.DbSize, quota, whose)
 	},
-		Why: "when it is used up, nothing is granted",
+		Why: "when the quota is used up, nothing is granted",
 		Set: "compact and defragment, or a larger --quota-backend-bytes"},
 }
 

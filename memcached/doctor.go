@@ -14,7 +14,7 @@ var rules = []kit.Rule[reading]{
 	{Severity: backend.Warning, Code: "evictions", Found: func(r reading) string {
 		return kit.When(r.number("evictions") > 0, "%s items were evicted since the server started", r["evictions"])
 	},
-		Why: "some may have been locks, and it may happen again: each lets a second owner in",
+		Why: "evicted items may have been locks, and it may happen again: an evicted lock lets a second owner in",
 		Set: "more memory (-m), or a server only for locks"},
 	{Severity: backend.Warning, Code: "memory-nearly-full", Found: func(r reading) string {
 		used, most := r.number("bytes"), r.number("limit_maxbytes")

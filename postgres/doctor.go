@@ -39,12 +39,12 @@ var rules = []kit.Rule[reading]{
 		}
 		return strings.Join(short, ", ")
 	},
-		Why: "it ends requests on new connections before their own limit, and idle connections",
+		Why: "the setting ends requests on new connections before their own limit, and idle connections",
 		Set: "0 for the role of the locks, by ALTER ROLE … SET"},
 	{Severity: backend.Critical, Code: "transaction-timeout", Found: func(r reading) string {
 		return kit.When(r.number("transaction_timeout") > 0, "transaction_timeout is %s ms", r.values["transaction_timeout"])
 	},
-		Why: "it ends waits",
+		Why: "the setting ends waits",
 		Set: "0 for the role of the locks, by ALTER ROLE … SET"},
 	{Severity: backend.Warning, Code: "fsync-off", Found: func(r reading) string {
 		return kit.When(r.o.Durable && r.values["fsync"] == "off", "fsync is off, %s is true", paramDurable)

@@ -43,7 +43,7 @@ var fleetRules = []kit.Rule[fleetReading]{
 var nodeRules = []kit.Rule[error]{
 	{Severity: backend.Warning, Code: "no-vote",
 		Found: func(vote error) string { return kit.When(vote != nil, "%v", vote) },
-		Why:   "until it has one, every other node is needed",
+		Why:   "until the node has a vote, every other node is needed",
 		Set:   "wait; with appendfsync always, a restarted node need not wait"},
 }
 
