@@ -28,7 +28,7 @@ var rules = []kit.Rule[folder]{
 	{Severity: backend.Critical, Code: "writable-by-all", Found: func(f folder) string {
 		return kit.When(f.mode&0o002 != 0, "%s has mode %v", f.dir, f.mode)
 	},
-		Why: "any user of this machine can end held locks, and take all of them",
+		Why: "any user of this machine can end held locks, and acquire any lock",
 		Set: "chmod o-w, with a group for the users that share locks"},
 	{Severity: backend.Warning, Code: "no-space", Found: func(f folder) string {
 		return kit.When(f.bytes < leastBytes || f.nodes < leastNodes, "%d KiB and %d inodes are free", f.bytes>>10, f.nodes)

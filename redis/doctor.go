@@ -72,7 +72,7 @@ var rules = []kit.Rule[masterReading]{
 		Set: paramMinReplicas + "=1, or a maintained version"},
 	{Severity: backend.Warning, Code: "no-channels",
 		Found: func(r masterReading) string { return kit.When(r.forbidden != nil, "%v", r.forbidden) },
-		Why:   "this user can acquire keys, but an Acquire that has to wait is refused",
+		Why:   "this user can acquire locks, but an Acquire that has to wait is refused",
 		Set:   "the rights in docs/stores/redis.md, including the channels"},
 }
 
