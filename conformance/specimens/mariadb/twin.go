@@ -1,4 +1,4 @@
-// Package mariadb has wrong ways to lock with a table of MariaDB or MySQL, and the right one that they differ from.
+// Package mariadb has wrong ways to lock with a table of MariaDB or MySQL, and the correct store from which they differ.
 package mariadb
 
 import (

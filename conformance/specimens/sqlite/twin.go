@@ -1,4 +1,4 @@
-// Package sqlite has wrong ways to lock with a table of SQLite, and the right one that they differ from.
+// Package sqlite has wrong ways to lock with a table of SQLite, and the correct store from which they differ.
 package sqlite
 
 import (

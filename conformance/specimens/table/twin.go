@@ -1,4 +1,4 @@
-// Package table has wrong ways to lock with a table of Postgres, and the right one that they differ from.
+// Package table has wrong ways to lock with a table of Postgres, and the correct store from which they differ.
 package table
 
 import (

@@ -1,4 +1,4 @@
-// Package sqltwin has what the stores share that keep a row for each key in a database.
+// Package sqltwin has the code that is common to the stores that keep a row for each key in a database.
 package sqltwin
 
 import (
