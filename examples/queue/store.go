@@ -1,5 +1,5 @@
-// Package queue is a lock server of its own and a store for it. It is the example of docs/write-a-backend.md for stores on a server that
-// queue their waiters: small and complete. The server keeps everything in memory.
+// Package queue is a small lock server and a store for it, the example of docs/write-a-backend.md for stores on a server that queue
+// their waiters. The server keeps everything in memory.
 package queue
 
 import (
