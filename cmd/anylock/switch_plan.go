@@ -70,12 +70,12 @@ func planSwitch(ctx context.Context, old, next *switchStore, within time.Duratio
 		from = "--from-file " + printableWord(old.file)
 	}
 	p.Steps = []string{
-		"Deploy " + p.Both + " to every process, in any order, " + cut.limit + ". Go on when none uses only " + p.From +
-			" any more.",
+		"Deploy " + p.Both + " to every process, in any order, " + cut.limit + ". Continue when no process uses only " +
+			p.From + " any more.",
 		"Run anylock switch " + from + " --pass " + strconv.FormatUint(p.Cut, 10) +
-			". Go on when it has exited with 0.",
-		"Deploy " + p.To + " to every process, in any order. Keep lock_token_base permanently. When none uses both stores " +
-			"any more, the switch is done.",
+			". Continue when this command has exited with 0.",
+		"Deploy " + p.To + " to every process, in any order. Keep lock_token_base permanently. When no process uses both " +
+			"stores any more, the switch is done.",
 	}
 	return p, nil
 }
