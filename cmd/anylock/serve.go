@@ -64,8 +64,8 @@ continue their leases after a restart of the server, or at another server on
 the same store. On memory:, postgres: and zookeeper:, and on a pair: with one of
 them, clients lose their leases with the server. zookeeper: keeps the keys taken
 until the server's sessions have timed out. memory: and postgres: free the keys
-at once. There a new server grants nothing for --start-delay: by then, no client
-relies on a lease of the earlier server.
+at once. There a new server grants nothing for --start-delay. After this delay,
+no client relies on a lease of the earlier server.
 
 SIGTERM and SIGINT end the server: it answers waiting requests with 503, and
 exits with 0. Leases stay at the store.
