@@ -48,17 +48,17 @@ var Targets = append([]Target{
 	{Set: "redis-8x8", Scenario: "hot-clients", Measure: bench.Rate, Peers: redisLibraries, Want: 1.15},
 	{Set: "redis-held", Scenario: "held", Measure: bench.CPU, Peers: []string{"redsync", "rueidislock"}, Want: 0.2,
 		Most:  true,
-		Short: "the rounds are on both sides of the target"},
+		Short: "some rounds meet the target, others miss it"},
 	{Set: "redis-held", Scenario: "held", Measure: bench.Goroutines, Want: 20, Most: true},
 	{Set: "redlock", Scenario: "serial", Measure: bench.Rate, Peers: []string{"naive-quorum"}, Want: 1,
 		Short: "each node runs a script, which also checks its birth record and counts a token; the peer sends SET"},
 	{Set: "redlock", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"naive-quorum"}, Want: 1,
-		Short: "as with one worker; from 32 workers on, pipelines outweigh this"},
+		Short: "as with one worker; from 32 workers on, pipelines outweigh the cost of the script"},
 	{Set: "redlock", Scenario: "distinct-32", Measure: bench.Rate, Peers: []string{"naive-quorum"}, Want: 1},
 	{Set: "redlock", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"naive-quorum"}, Want: 1},
 	{Set: "etcd", Scenario: "serial", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 1,
-		Short: "both send two writes per cycle, and the limit is the server, which writes each to disk; the rounds are on " +
-			"both sides of the target"},
+		Short: "both send two writes per cycle, and the limit is the server, which writes each to disk; some rounds meet " +
+			"the target, others miss it"},
 	{Set: "etcd", Scenario: "try", Measure: bench.P50, Peers: []string{"etcd-mutex"}, Want: 0.6, Most: true},
 	{Set: "etcd", Scenario: "hot-clients", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 8},
 	{Set: "etcd", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 10},
@@ -71,11 +71,11 @@ var Targets = append([]Target{
 	{Set: "zookeeper", Scenario: "hot-clients", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.5},
 	{Set: "zookeeper", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 10},
 	{Set: "zookeeper", Scenario: "hot-single", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.2,
-		Short: "a waiter with no other node ahead no longer lists the queue, which was not enough"},
+		Short: "a waiter with no other node ahead does not list the queue, but this saves too little"},
 	{Set: "zookeeper", Scenario: "hot-single", Measure: bench.P99, Peers: []string{"zk-lock"}, Want: 1, Most: true},
 	{Set: "postgres", Scenario: "serial", Measure: bench.Rate, Peers: []string{"advisory"}, Want: 0.9},
 	{Set: "postgres", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"advisory"}, Want: 0.8,
-		Short: "both send two requests per cycle, and the server is the limit. Our requests are text that it parses each " +
+		Short: "both send two requests per cycle, and the server is the limit. The server parses our requests each " +
 			"time, because a prepared " +
 			"message can be granted and then lost (docs/decisions/0013); they also carry a TTL, a label and a " +
 			"token. Tokens that " +
@@ -87,7 +87,7 @@ var Targets = append([]Target{
 	{Set: "table", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},
 	{Set: "table-held", Scenario: "held", Measure: bench.CPU, Want: 0.5, Most: true},
 	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "memory", Want: 1_000_000,
-		Short: "it depends on the machine: the same code reached 1.13 million per second when the host was less busy"},
+		Short: "the rate depends on the machine: the same code reached 1.13 million per second when the host was less busy"},
 	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "file", Want: 20_000},
 }, readersTargets()...)
 
