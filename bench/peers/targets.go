@@ -87,7 +87,7 @@ var Targets = append([]Target{
 	{Set: "table", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},
 	{Set: "table-held", Scenario: "held", Measure: bench.CPU, Want: 0.5, Most: true},
 	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "memory", Want: 1_000_000,
-		Short: "the rate depends on the machine: the same code reached 1.13 million per second when the host was less busy"},
+		Short: "the rate depends on the machine: the same code reached 1.13 million per second on a less busy host"},
 	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "file", Want: 20_000},
 }, readersTargets()...)
 
