@@ -72,7 +72,7 @@ the lock were lost.
 
 With --shared, CMD runs beside other holders that use --shared, but never
 beside a holder that does not. With --permits N, up to N holders run at once.
-Each permit has fencing tokens of its own, and its key is in ANYLOCK_KEY.
+ANYLOCK_KEY then names the permit, and tokens increase for each permit alone.
 
 anylock refuses a store that excludes only one process, such as memory:.
 --require and $ANYLOCK_REQUIRE name promises that the store must make; both
