@@ -32,10 +32,10 @@
 //     lock for more than 100 ms: from then on, its key is watched. When the watch breaks, the holder reads the key. It
 //     repeats a failed read after 5 s. A renewal alone would not detect a deleted key.
 //
-// An acquire needs one more request, for a lease, if it is the first with its TTL, if half that TTL has passed since
-// the last acquire with it, or if acquires come faster than leases are granted. A renewal that changes the TTL needs
-// one or two requests, because etcd cannot change the TTL of a lease: a transaction binds the key to another lease. A
-// lock with a TTL of more than 30 s that had to wait needs that transaction, too.
+// An acquire needs one more request, which grants an etcd lease, if it is the first with its TTL, if half of the TTL
+// has passed since the last acquire with the same TTL, or if acquires are faster than grants of etcd leases. A renewal
+// that changes the TTL needs one or two requests, because etcd cannot change the TTL of a lease: a transaction binds
+// the key to another lease. A lock with a TTL of more than 30 s that had to wait needs that transaction, too.
 //
 // A Resume binds the key to an etcd lease of the new client and revokes the old lease. It takes a read, a grant if the
 // pool is empty, a transaction and a revocation. If the earlier client still uses the lock, its next renewal moves the

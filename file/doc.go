@@ -42,12 +42,12 @@
 //
 // # Buckets
 //
-// A file is created when the first of its keys is used, and is never removed. It begins with a page of 4096 bytes: a
-// line that names the format, two slots for images of the bucket's state, and the mark of a broken lock. An image has a
-// sequence number and a checksum. A new image overwrites the slot of the older image. If the new image is too long for
-// a slot, it is written behind the page, where it does not overlap the newer image, and the slot contains its offset.
-// Only the process that has the lock reads and writes. It reads the newest image whose checksum is correct, because an
-// interrupted write damages only the older image.
+// A bucket's file is created when its first key is used, and is never removed. The file begins with a page of 4096
+// bytes: a line that names the format, two slots for images of the bucket's state, and the mark of a broken lock. An
+// image has a sequence number and a checksum. A new image overwrites the slot of the older image. If the new image is
+// too long for a slot, it is written behind the page, where it does not overlap the newer image, and the slot contains
+// its offset. Only the process that has the lock reads and writes. It reads the newest image whose checksum is correct,
+// because an interrupted write damages only the older image.
 //
 // The bucket keeps the highest token that it has granted. The next token is that token plus one, or the wall clock's
 // microseconds if those are more. So tokens increase even for keys without a record, and even if the directory is lost.
@@ -103,7 +103,7 @@
 //
 //	file:///var/lib/myapp/locks    the directory /var/lib/myapp/locks
 //
-// The path is absolute; %20 and the like are decoded. There are no parameters.
+// The path is absolute; %20 and the like are decoded. The store has no parameters of its own.
 //
 // # Systems
 //

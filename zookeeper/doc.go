@@ -51,9 +51,9 @@
 //     shortens MaxLate, and MaxSilence with it.
 //   - Tokens are the zxids of the nodes' creation, not their sequence numbers, which start again when the servers have
 //     removed an empty container.
-//   - A container has 2^31 sequence numbers, and the last ones give no order. A key that has used up the others stays
-//     in use: readers enter without an ordered number while no exclusive request is there. An exclusive request waits
-//     until the queue is empty and deletes the container, and numbers start again. Clients that wait at that moment are
+//   - The last of a container's 2^31 sequence numbers give no order. A key that has used up the other numbers remains
+//     usable: readers enter without order while there is no exclusive request. An exclusive request waits until the
+//     queue is empty, and deletes the container, so that numbers start again. Clients that wait at that moment are
 //     served in any order.
 //   - Waiters are served in the order in which their creates were committed, whichever server they are connected to. A
 //     waiter reads the queue from time to time (5 to 10 s), in case its watch got lost.
