@@ -147,7 +147,7 @@ func sharedPushIsPrompt(t *trial) {
 		again:        &pushedWaiters{who: "a writer behind readers that had waited"},
 		readers:      &pushedWaiters{who: "the last of three readers behind a writer that had waited"},
 		first:        &pushedWaiters{who: "the last of two readers behind a writer"},
-		freed:        &pushedWaiters{who: "the last of two readers behind a writer that leaves"},
+		freed:        &pushedWaiters{who: "the last of two readers behind a writer that leaves", more: 3},
 		broken:       &pushedWaiters{who: "a writer behind a reader whose lease is broken"},
 		behindBroken: &pushedWaiters{who: "the last of two readers behind a writer whose lease is broken"},
 	}

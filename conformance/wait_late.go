@@ -142,19 +142,22 @@ func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration
 // pushedWaiters records how long waiters take to learn of a release, in ticks, and how long requests take.
 type pushedWaiters struct {
 	who          string
+	more         int // requests that must come before the waiter's own, beside the release
 	mu           sync.Mutex
 	took         []int
 	requestTimes []time.Duration
 }
 
-// prompt reports whether half of the waiters learned of the release within two ticks and three requests.
+// prompt reports whether half of the waiters learned of the release within two ticks and three requests, or more
+// where the store needs more.
 func (p *pushedWaiters) prompt() bool {
 	if len(p.took) == 0 {
 		return true
 	}
 	slices.Sort(p.requestTimes)
 	const most, requests = 2, 3
-	return int(p.median()/tick) <= most+int(requests*p.requestTimes[len(p.requestTimes)/2]/tick)
+	limit := time.Duration(requests+p.more) * p.requestTimes[len(p.requestTimes)/2]
+	return int(p.median()/tick) <= most+int(limit/tick)
 }
 
 func (p *pushedWaiters) median() time.Duration {
