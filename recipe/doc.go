@@ -7,6 +7,6 @@
 // for concurrent use.
 //
 // Options are those of package lock and apply to each lease. AcquireAll applies lock.Shared to each key; the others
-// refuse lock.Shared with lock.ErrInvalid. Lead refuses lock.WithOwner too, because an owner names one acquisition and
-// Lead makes many. The others acquire each key once under that owner: use it for one call.
+// refuse lock.Shared and lock.WithOwner with lock.ErrInvalid. An owner names one acquisition of a key, but they may
+// acquire a key more than once. AcquireAll acquires each key once under that owner: use the owner for one call.
 package recipe

@@ -85,7 +85,7 @@ func (l *RW) exclusive(ctx context.Context, acquire acquireKey, opts []lock.Acqu
 	if err := l.errNested(ctx); err != nil {
 		return nil, err
 	}
-	opts = append(slices.Clip(opts), lock.Exclusive())
+	opts = append(slices.Clip(opts), lock.Exclusive(), lock.RandomOwner())
 	place, err := acquire(ctx, l.permits.queue(), opts...)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (l *RW) shared(ctx context.Context, acquire acquireKey,
 	if err := l.errNested(ctx); err != nil {
 		return nil, err
 	}
-	opts = append(slices.Clip(opts), lock.Exclusive())
+	opts = append(slices.Clip(opts), lock.Exclusive(), lock.RandomOwner())
 	placeOpts := append(slices.Clip(opts), lock.WithMinHold(0), lock.WithMaxHold(0))
 	place, err := acquire(ctx, l.permits.queue(), placeOpts...)
 	if err != nil {

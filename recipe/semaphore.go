@@ -71,7 +71,7 @@ func NewSemaphore(locks *lock.Locker, key string, n int) (*Semaphore, error) {
 // lock.ErrDeadlock. Do not use Reentrant. WithWait limits the wait in the queue, and then the wait at its front.
 // WithMinHold applies to a surplus permit too.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error) {
-	opts = append(slices.Clip(opts), lock.Exclusive())
+	opts = append(slices.Clip(opts), lock.Exclusive(), lock.RandomOwner())
 	// Minimum and maximum hold apply to the permit, not to the place in the queue. If the place is lost, two callers
 	// wait at the front, which is harmless.
 	placeOpts := append(slices.Clip(opts), lock.WithMinHold(0), lock.WithMaxHold(0))
@@ -86,7 +86,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...lock.AcquireOption) (*l
 // TryAcquire is like Acquire but does not wait. If all permits are held, the error is lock.ErrHeld, with the
 // *lock.HeldError of the last.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error) {
-	return s.tryPermit(ctx, 0, append(slices.Clip(opts), lock.Exclusive()))
+	return s.tryPermit(ctx, 0, append(slices.Clip(opts), lock.Exclusive(), lock.RandomOwner()))
 }
 
 // acquirePermit waits for a permit at the front of the queue.

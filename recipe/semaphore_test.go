@@ -40,26 +40,6 @@ func permit(t testing.TB, s *recipe.Semaphore, opts ...lock.AcquireOption) *lock
 	return lease
 }
 
-// A permit may have an owner of its own, also if Acquire has to wait.
-func TestSemaphoreWithOwner(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		s, l := w.semaphore(2), w.locker()
-		first, second := permit(t, s), permit(t, s)
-		time.AfterFunc(time.Second, func() { release(t, second) })
-		lease := permit(t, semaphore(t, l, 2), lock.WithOwner("me"))
-		if lease.Key() != second.Key() || lease.Owner() != "me" {
-			t.Errorf("%s holds %s, want %s", lease.Owner(), lease.Key(), second.Key())
-		}
-		time.Sleep(3 * ttl) // sleeps: in fake time; the other waits are cleaned up
-		if err := lease.Err(); err != nil {
-			t.Error(err)
-		}
-		release(t, lease)
-		release(t, first)
-		w.free("mail/queue", first.Key(), second.Key())
-	})
-}
-
 // A key so long that the name of the permit after the last would exceed the limit of keys has a semaphore, too.
 func TestSemaphoreOfTheLongestKey(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
