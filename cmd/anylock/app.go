@@ -122,10 +122,12 @@ func (a *app) say(format string, args ...any) {
 }
 
 // printInBackground lets say return at once until end is called. A command that catches signals needs this: otherwise no
-// signal would end the command while its output blocks.
+// signal would end the command while its output blocks. From end on, signals have their default action, because nobody
+// may be reading the last lines either.
 func (a *app) printInBackground() (end func()) {
 	a.notices = newNotices(a.print)
 	return func() {
+		signal.Reset(signalsEnding...)
 		a.notices.close()
 		a.notices = nil
 	}
@@ -156,7 +158,6 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 	if exit.err == nil {
 		return exit.code
 	}
-	signal.Reset(signalsEnding...) // nobody may be reading the output
 	text := hideURLs(exit.err.Error(), os.Args)
 	if exit.usage {
 		text += fmt.Sprintf(" (see %s --help)", cmd.CommandPath())

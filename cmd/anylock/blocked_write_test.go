@@ -88,27 +88,29 @@ func TestEndOfInputEndsBlockedHold(t *testing.T) {
 	awaitHeld(t, locks, false)
 }
 
-// A signal ends a command that cannot print its messages.
+// A signal ends a command that cannot print its messages, also while the command waits for its last ones to be printed.
 func TestSignalEndsBlockedMessages(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"run", "-n", "k", "--", "true"}, {"hold", "-n", "k"}, {"acquire", "-v", "-n", "k"},
 		{"release", "-v", "--owner", "o", "k"}, {"serve", "-v", "--listen", "127.0.0.1:0"},
 	} {
-		t.Run(args[0], func(t *testing.T) {
-			t.Parallel()
-			cmd, locks := blocked(t, args...)
-			lease, err := locks.Acquire(t.Context(), "k")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer lease.Release(t.Context())
-			cmd.Stderr = fullPipe(t)
-			ended := startBlocked(t, cmd)
-			// The command may end by itself, but a command that blocks must end with the signal.
-			time.Sleep(2 * noticesPatience) // sleeps: the command has printed its notices, or given up
-			endsWithin(t, cmd, ended, -1)
-		})
+		for _, pause := range []time.Duration{noticesPatience / 2, 2 * noticesPatience} {
+			t.Run(args[0]+" "+pause.String(), func(t *testing.T) {
+				t.Parallel()
+				cmd, locks := blocked(t, args...)
+				lease, err := locks.Acquire(t.Context(), "k")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer lease.Release(t.Context())
+				cmd.Stderr = fullPipe(t)
+				ended := startBlocked(t, cmd)
+				// The command may end by itself, but a command that blocks must end with the signal.
+				time.Sleep(pause) // sleeps: the command waits for its notices to be printed, or has given up
+				endsWithin(t, cmd, ended, -1)
+			})
+		}
 	}
 }
 
