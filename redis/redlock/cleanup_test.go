@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -107,22 +108,24 @@ func TestNodeIsKnownAgainAfterCleanup(t *testing.T) {
 // A removal that finds a key shows that requests still arrive late, so the removals go on for another lateArrival.
 func TestKeyThatComesLateProlongsCleanup(t *testing.T) {
 	t.Parallel()
-	p := part{unsure: true}
-	begun := time.Now()
-	for _, removal := range []struct {
-		sent    time.Duration // before begun
-		removed bool
-		sure    bool
-	}{
-		{3 * lateArrival, false, false},
-		{lateArrival / 2, true, false},
-		{-lateArrival / 2, false, false},
-		{-2 * lateArrival, false, true},
-	} {
-		if sure := p.noteRemoval(begun.Add(-removal.sent), removal.removed); sure != removal.sure {
-			t.Errorf("%+v: sure %v", removal, sure)
+	synctest.Test(t, func(t *testing.T) {
+		p := part{unsure: true}
+		for _, removal := range []struct {
+			pause   time.Duration // before the removal
+			removed bool
+			sure    bool
+		}{
+			{0, false, false},
+			{lateArrival, true, false},
+			{lateArrival - 1, false, false},
+			{1, false, true},
+		} {
+			time.Sleep(removal.pause)
+			if sure := p.noteRemoval(time.Now(), removal.removed); sure != removal.sure {
+				t.Errorf("%+v: sure %v", removal, sure)
+			}
 		}
-	}
+	})
 }
 
 // While a node does not reply, a cleanup lasts for as long as the last request may keep the key, and no longer. A
