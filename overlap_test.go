@@ -227,8 +227,8 @@ func TestMinHoldOutlivesLateRenewal(t *testing.T) {
 	}
 }
 
-// A release repeats its request for the rest of a minimum hold if a renewal got no reply. If the minimum hold has passed
-// by then, the release reports no loss.
+// A release repeats its request for the rest of a minimum hold if a renewal got no reply. If the minimum hold has
+// passed by then, the release reports no loss.
 func TestMinHoldPassesInRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()

@@ -78,7 +78,7 @@ func (r *renewer) remove(t *tenure) {
 	r.clock.Remove(&t.renewal)
 }
 
-// mayArrive reports whether a renewal of t is under way or has an unknown outcome, so that it may still reach the store.
+// mayArrive reports whether a renewal of t is under way or has an unknown outcome: it may still reach the store then.
 func (r *renewer) mayArrive(t *tenure) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 // An Encoding turns keys into names for a store that does not accept arbitrary bytes or lengths. It is injective:
 // different keys get different names (names that are cut short rely on SHA-256 having no collisions).
 //
-// Letters, digits, '-', '_' and Extra stand for themselves; any other byte becomes '%' and two hex digits. A name longer
-// than Max is cut, and ends with a hash of the whole key after an escape sequence that no other name has.
+// Letters, digits, '-', '_' and Extra stand for themselves; any other byte becomes '%' and two hex digits. A name
+// longer than Max is cut, and ends with a hash of the whole key after an escape sequence that no other name has.
 type Encoding struct {
 	Max   int    // the longest name in bytes, at least 64; 0 means no limit
 	Extra string // more bytes that stand for themselves; '%' never does
