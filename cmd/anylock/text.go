@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,9 +35,14 @@ func oneLine(s string) string {
 }
 
 // hideURLs replaces what follows :// in args by ***, wherever text repeats it: a URL in the wrong place may have a
-// password.
+// password. A text may also repeat a part of a list, up to a comma.
 func hideURLs(text string, args []string) string {
+	parts := slices.Clone(args)
 	for _, arg := range args {
+		list := strings.Split(arg, ",")
+		parts = append(parts, list[:len(list)-1]...)
+	}
+	for _, arg := range parts {
 		_, rest, found := strings.Cut(arg, "://")
 		if !found || !strings.ContainsAny(rest, "@?") {
 			continue
