@@ -198,7 +198,7 @@ func (t *trial) pushesFrom(p Process, key string, waiters *pushedWaiters) {
 
 // remoteDelay returns how long a request of process p may take, with a reserve: unlike a standstill of the suite's
 // process, one of p is not noticed.
-func (t *trial) remoteDelay(p Process) time.Duration { return t.remoteTypical(p) + 2*tick }
+func (t *trial) remoteDelay(p Process) time.Duration { return t.remoteUsual(p) + 2*tick }
 
 // addRemote is add for a waiter of another process.
 func (p *pushedWaiters) addRemote(r *remote, asked time.Duration) {
