@@ -219,8 +219,9 @@ func noLostWakeUp(t *trial) {
 }
 
 func manyWaitersDrain(t *trial) {
+	const quick = 20 * time.Millisecond // a slower store needs too long for so many turns
 	n := min(32, t.h.Many/2)
-	if t.g.Wake == backend.WakePush { // more of those that do not poll: a queue may hold 128
+	if t.g.Wake == backend.WakePush && t.usual() <= quick { // enough to find a queue that holds only 128
 		n = min(72, t.h.Many/2)
 	}
 	g := t.acquire(t.a, t.key, t.long())
