@@ -135,8 +135,8 @@ func evictedKeyWakesWaiter(t *trial) {
 		if cases[i].holds {
 			holders = append(holders, t.read(t.b, key, ttl))
 		}
-		w := t.begin(t.ctx, t.b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
-			Shared: cases[i].waits})
+		w := t.begin(t.ctx, t.b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: 2 * t.long(), Wait: true,
+			Shared: cases[i].waits}) // its lease outlives the dropped one's TTL, even if MaxTTL is short
 		t.arrived(key, 1)
 		for range 2 * len(holders) { // the Evict hook may drop one lease at a time
 			if err := t.h.Evict(t.ctx, key); err != nil {
