@@ -121,7 +121,8 @@ func frozenReaderLosesAlone(t *trial) {
 // must not wait for the holder's release. In the first case the process has two waiting writers; in the third, nobody
 // waits behind the writer; in the fourth, another writer waits before it and leaves.
 func killedWriterFreesReaders(t *trial) {
-	bound := 2*t.g.Round(t.short()) + t.handOff() + recovery
+	const writers = 2 // killed ones, at most, each with a turn that must end
+	bound := writers*(t.g.Round(t.short())+t.g.MaxLate) + soon + recovery
 	t.inChunks(4, 5, func(i int) {
 		p, key := t.process(0), t.newKey()
 		reader := t.read(t.a, key, 2*t.long())
