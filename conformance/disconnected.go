@@ -81,7 +81,7 @@ func (t *trial) disconnectedFor() time.Duration {
 }
 
 func disconnectedHolderKeepsLease(t *trial) {
-	t.inChunks(len(disconnections), 4, func(i int) {
+	t.inChunks(len(disconnections), 3, func(i int) { // c, which has four leases, is a client of its own
 		d := disconnections[i]
 		c, link := t.linked()
 		t.usable(c)
