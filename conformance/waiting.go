@@ -25,6 +25,7 @@ var waitingChecks = []Check{
 		Name:  "PushIsPrompt",
 		Rule:  wakeRule,
 		Needs: []Need{needsPush},
+		lasts: time.Minute, // if a client can have few leases, one situation is measured after the other
 		run:   pushIsPrompt,
 	},
 	{
