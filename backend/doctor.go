@@ -5,8 +5,8 @@ import "context"
 // Examiner is an optional interface of a Backend that can report what is wrong with its servers, for people and tools.
 type Examiner interface {
 	// Examine inspects the servers' settings and state, and returns what users of locks there should know. It changes
-	// nothing. Anything that it has no permission to read is a finding, too (Unseen of package kit). An error means that
-	// the store could not be examined.
+	// nothing. Anything that it has no permission to read is a finding, too (Unseen of package kit). Every finding has a
+	// Code and says what was Found. An error means that the store could not be examined.
 	Examine(ctx context.Context) ([]Finding, error)
 }
 

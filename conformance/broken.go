@@ -33,6 +33,7 @@ const (
 	grantRule   = "Backend.Acquire: a free key is granted"
 	refuseRule  = "Backend.Acquire: a held key is ErrHeld"
 	inspectRule = "Backend.Inspect returns the holder of a key"
+	examineRule = "Examiner.Examine returns findings that have a code and say what was found"
 	renewRule   = "Lease.Renew: a live lease is renewed, without an error"
 	releaseRule = "Lease.Release: a live lease is given up, without an error, and its key is free"
 	closeRule   = "Backend.Close returns in a bounded time, without an error"
