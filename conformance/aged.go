@@ -76,7 +76,7 @@ func agedThingsStand(t *trial) {
 		parts = append(parts, agedPart{2, func() { t.agedQueue(age) }})
 	}
 	if t.g.Shared {
-		parts = append(parts, agedPart{2, func() { t.agedReader(oldest) }},
+		parts = append(parts, agedPart{3, func() { t.agedReader(oldest) }},
 			agedPart{1, func() { t.agedRenewals(oldest, t.read) }})
 	}
 	room := t.h.Many
