@@ -23,7 +23,7 @@ func (t *trial) pushWays() []pushWay {
 		{&pushedWaiters{who: "a waiter whose holder is broken"}, t.pushesAfterBreak},
 		{&pushedWaiters{who: "a waiter whose holder has renewed its lease"}, t.pushesAfterRenewal},
 		{&pushedWaiters{who: "a waiter that came when its client had given up its waits"}, t.pushesAfterAllLeft},
-		{&pushedWaiters{who: "a waiter of another client than a holder that had waited itself"}, t.pushesAcross},
+		{&pushedWaiters{who: "a waiter whose holder is of another client, and had waited itself"}, t.pushesAcross},
 		{&pushedWaiters{who: "a waiter whose client has released its only lease"}, t.pushesAfterOwnRelease},
 		{&pushedWaiters{who: "a waiter for a key whose last lease has expired"}, t.pushesAfterExpiry},
 		{&pushedWaiters{who: "a waiter beside one whose client was closed"}, t.pushesAfterClose},
@@ -40,7 +40,7 @@ func (t *trial) pushWays() []pushWay {
 			func(key string, _ int, w *pushedWaiters) { t.pushesFrom(p, key, w) }})
 }
 
-// awhile sleeps for a while of random length, so that polls are out of step with the release that follows.
+// awhile sleeps for a random time, so that polls are out of step with the release that follows.
 func (t *trial) awhile() { time.Sleep(pushedAfter + rand.N(pushedAfter)) }
 
 // pushed lets end end the lease g, for whose key w waits, and measures how soon w has the key.
@@ -80,7 +80,7 @@ func (t *trial) pushesAfterAllLeft(key string, _ int, p *pushedWaiters) {
 	t.pushed(p, g, w, func() { t.release(g) })
 }
 
-// pushesAfterOwnRelease lets a client wait that holds another key, and releases that.
+// pushesAfterOwnRelease makes a client wait that holds another key, and releases that other key.
 func (t *trial) pushesAfterOwnRelease(key string, _ int, p *pushedWaiters) {
 	c := t.open()
 	g, own := t.acquire(t.a, key, t.long()), t.acquire(c, t.newKey(), t.long())
@@ -111,7 +111,7 @@ func (t *trial) pushesAcross(key string, _ int, p *pushedWaiters) {
 	t.release(g)
 }
 
-// pushesAfterExpiry lets a lease of the key expire before.
+// pushesAfterExpiry lets an earlier lease of the key expire.
 func (t *trial) pushesAfterExpiry(key string, _ int, p *pushedWaiters) {
 	t.expire(t.acquire(t.a, key, t.short()))
 	g := t.acquire(t.a, key, t.long())
@@ -120,7 +120,7 @@ func (t *trial) pushesAfterExpiry(key string, _ int, p *pushedWaiters) {
 	t.pushed(p, g, w, func() { t.release(g) })
 }
 
-// pushesAfterClose closes a client that waits for the key, too.
+// pushesAfterClose closes another client that waits for the same key.
 func (t *trial) pushesAfterClose(key string, _ int, p *pushedWaiters) {
 	c := t.open()
 	g := t.acquire(t.a, key, t.long())

@@ -38,7 +38,7 @@ func (t *trial) modes() []bool {
 	return []bool{false}
 }
 
-// getterOf returns what acquires a free key in the given mode.
+// getterOf returns the function that acquires a free key in the given mode.
 func (t *trial) getterOf(shared bool) getter {
 	if shared {
 		return t.read

@@ -16,7 +16,7 @@ type prelude struct {
 	longest func(g *grant, ttl time.Duration) *grant
 }
 
-// preludes returns what may make a store lose sight of the readers that are left.
+// preludes returns events that may make a store forget the readers that are left.
 func (t *trial) preludes() []prelude {
 	all := []prelude{
 		{what: "another writer was cancelled", queue: func(key string) func() {

@@ -108,8 +108,8 @@ func (t *trial) countsReaders(key string, renewed bool, order []int) {
 	t.staysFree(key, "after the last reader's release")
 }
 
-// refusalNames fails unless a refusal describes holders as namesReader requires, if it names a holder, and counts
-// waiters others at most.
+// refusalNames fails unless a refusal that names a holder describes holders as namesReader requires, and counts at most
+// the given number of waiters.
 func (t *trial) refusalNames(b backend.Backend, shared bool, holders []*grant, waiters int) {
 	begun := time.Now()
 	_, err := t.request(t.ctx, b, backend.Request{Key: holders[0].key, Owner: backend.NewOwner(), TTL: t.long(),

@@ -198,7 +198,7 @@ func shortReaderSparesLong(t *trial) {
 			}
 			t.refusedFor(t.b, g, t.short()/4)
 		}
-		t.outlast(t.lastRefusal(brief.after, ttl)) // nor must a long lease have got the end of the short one
+		t.outlast(t.lastRefusal(brief.after, ttl)) // a long lease must not have the expiry of the short one
 		t.readersKeepOut(long, "beside a reader whose lease "+what)
 		t.release(long[i%2])
 		t.refusedFor(t.a, long[1-i%2], t.short()/4)

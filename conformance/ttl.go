@@ -328,7 +328,7 @@ func refusedAttemptsProlongNothing(t *trial) {
 
 // waitersProlongNothing lets a holder die while waiters come and leave, in the first half of its TTL.
 func (t *trial) waitersProlongNothing() {
-	const parts = 24 // of the TTL: for so long a waiter waits
+	const parts = 24 // each waiter waits for this part of the TTL
 	g := t.acquire(t.a, t.newKey(), min(t.g.Round(4*t.awaited()), t.long()))
 	for i := 0; time.Since(g.before) < g.ttl/2; i++ {
 		w := t.wait(t.client(i), g.key, t.long())
