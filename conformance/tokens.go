@@ -136,8 +136,8 @@ func tokensOutliveClients(t *trial) {
 	for range 4 {
 		c := t.open()
 		if other, _ := t.attempt(c, held.key, t.long()); other != nil && other.after.Before(end) && !t.mayEndLeases() {
-			t.breaksText(closeEndsRule, "when all clients were closed, a new one was granted a key %v before the deadline of its "+
-				"lease", end.Sub(other.after))
+			t.breaksText(closeEndsRule, "when all clients were closed, a new one was granted a key %v before the deadline of "+
+				"its lease", end.Sub(other.after))
 		}
 		g := t.acquire(c, t.key, t.long())
 		s.next(g, "grant by a new client")
