@@ -55,8 +55,8 @@ func (t *trial) breakRacesReader(breaker backend.Breaker, i int, moment time.Dur
 	t.mustBeFree(t.b, key, "after the release of all readers, of which one met a Break")
 }
 
-// breaksAndReleases releases g while client b breaks its lease. later is the call that begins later, by up to moment: the
-// release (0) or the Break (1).
+// breaksAndReleases releases g while client b breaks its lease. later is the call that begins later, by up to moment:
+// the release (0) or the Break (1).
 func (t *trial) breaksAndReleases(breaker backend.Breaker, g *grant, later int, moment time.Duration) {
 	t.together(2, func(j int) {
 		if j == later {
