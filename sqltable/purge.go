@@ -11,7 +11,7 @@ const (
 	purgeAge = 24 * time.Hour
 	// purgePause is the time between purges by one Backend.
 	purgePause = time.Hour
-	// purgeMost is how many rows a purge deletes at most. If it finds as many, the next Acquire begins the next purge.
+	// purgeMost is how many rows a purge deletes at most. If there were as many, the next Acquire begins the next purge.
 	purgeMost = 1000
 )
 
@@ -30,12 +30,15 @@ func (b *Backend) purgeIfDue() {
 func (b *Backend) purge(ctx context.Context) {
 	age := purgeAge.Microseconds()
 	keys, err := b.keys(ctx, b.statements.ended, age)
+	deleted := false
 	for _, key := range keys {
 		if err == nil {
-			_, _, err = b.change(ctx, b.statements.purge, age, []byte(key))
+			var rows int64
+			rows, _, err = b.change(ctx, b.statements.purge, age, []byte(key))
+			deleted = deleted || rows > 0
 		}
 	}
-	if err == nil && len(keys) == purgeMost {
+	if err == nil && len(keys) == purgeMost && deleted { // a trigger or a policy may keep all rows
 		b.nextPurge.Store(0)
 	}
 }

@@ -452,3 +452,36 @@ func TestPurgeDeletesAllOldRows(t *testing.T) {
 		return err == nil && deleted
 	})
 }
+
+// If a trigger or a policy keeps all old rows, a purge is not repeated at each Acquire.
+func TestPurgeEndsIfRowsStay(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	b := opened(t, tableURL(s)+"&lock_table=purge_none")
+	c := dialed(t, s.PostgresURL())
+	const rows = 1000
+	exec(t, c, `DROP TRIGGER IF EXISTS keeps ON purge_none`, // with -count, all this exists
+		`DROP SEQUENCE IF EXISTS purge_tries`, `CREATE SEQUENCE purge_tries`, `DELETE FROM purge_none`,
+		`CREATE OR REPLACE FUNCTION keeps() RETURNS trigger LANGUAGE plpgsql
+			AS 'BEGIN PERFORM nextval(''purge_tries''); RETURN NULL; END'`,
+		`CREATE TRIGGER keeps BEFORE DELETE ON purge_none FOR EACH ROW EXECUTE FUNCTION keeps()`,
+		fmt.Sprintf(`INSERT INTO purge_none SELECT convert_to('old ' || n, 'UTF8'), '', 1,
+			-(extract(epoch FROM now())-2*86400)*1000000 FROM generate_series(1, %d) AS n`, rows))
+	tries := func() (n int) {
+		if err := c.QueryRow(t.Context(), `SELECT last_value FROM purge_tries`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	acquires := func() { release(t, acquire(t, b, req("k", time.Minute))) }
+	storetest.Until(t, 30*time.Second, "a purge tries to delete all old rows", func() bool {
+		acquires()
+		return tries() >= rows
+	})
+	for range 50 {
+		acquires()
+	}
+	if n := tries(); n != rows {
+		t.Errorf("%d tries to delete %d rows", n, rows)
+	}
+}
