@@ -31,6 +31,7 @@ type node struct {
 	bannedUntil  time.Time // we do not count its vote before, because its clock was set forward
 	clock        serverClock
 	unresponsive bool              // the last request that has ended got no reply
+	peeked       time.Time         // when a waiter last checked the node
 	smoothedTime time.Duration     // smoothed response time
 	cleanups     map[*claim]uint64 // the keys to remove, if a request up to this number has written them
 	cleaning     bool              // a goroutine runs the cleanups
@@ -72,6 +73,19 @@ func (n *node) isUnresponsive() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.unresponsive
+}
+
+// mayPeek reports whether a waiter may check the node. Waiters check an unresponsive node once a second: it may reply
+// again, and until then each request takes its whole time limit.
+func (n *node) mayPeek() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	if n.unresponsive && now.Sub(n.peeked) < time.Second {
+		return false
+	}
+	n.peeked = now
+	return true
 }
 
 // isSkipped reports whether the node gets no vote requests.

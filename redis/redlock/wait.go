@@ -64,13 +64,12 @@ func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
 
 // peek checks one node after the other, until one has the key or a quorum is free of it. This costs a node one command,
 // while an attempt costs every node a script. The result is a hint, which is wrong if a node has missed a release. The
-// order is random, so that before long a peek finds a quorum that is free before it reaches such a node. A node whose
-// last request got no reply is checked only if it is the first: it may reply again, and the quorum may need it.
+// order is random, so that before long a peek finds a quorum that is free before it reaches such a node.
 func (r *Backend) peek(ctx context.Context, w *waiter) (held bool) {
 	free := 0
-	for k, i := range rand.Perm(len(r.nodes)) {
+	for _, i := range rand.Perm(len(r.nodes)) {
 		n := r.nodes[i]
-		if k > 0 && n.isUnresponsive() {
+		if !n.mayPeek() {
 			continue
 		}
 		remaining, ok := r.peekAt(ctx, n, w.c)
@@ -99,7 +98,15 @@ const keyAbsent = -2 * time.Millisecond
 func (r *Backend) peekAt(ctx context.Context, n *node, c *claim) (remaining time.Duration, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout(c.ttl))
 	defer cancel()
-	v, err := n.batcher.Do(ctx, time.Now().Add(n.limit), exchange.Request{Args: []any{"pttl", c.keys[0]}})
-	ms, ok := v.(int64)
-	return time.Duration(ms) * time.Millisecond, ok && err == nil
+	replies := make(chan exchange.Result, 1)
+	n.post(exchange.Request{Args: []any{"pttl", c.keys[0]}}, func(v any, err error) {
+		replies <- exchange.Result{V: v, Err: err}
+	})
+	select {
+	case reply := <-replies:
+		ms, ok := reply.V.(int64)
+		return time.Duration(ms) * time.Millisecond, ok && reply.Err == nil
+	case <-ctx.Done():
+		return 0, false
+	}
 }

@@ -268,6 +268,27 @@ func TestWaiterFindsReleaseThatNodesMissed(t *testing.T) {
 	}
 }
 
+// Waiters check a node that does not reply once a second.
+func TestWaitersSpareSilentNode(t *testing.T) {
+	t.Parallel()
+	silent, holds := freeNode(), &fakeNode{reply: time.Minute.Milliseconds()}
+	silent.down.Store(true)
+	r := onNodes(t, silent, holds, holds)
+	q := waiting("k", time.Minute)
+	w := r.newWaiter(q, r.newClaim(q, time.Minute))
+	w.busy = new(backend.HeldError)
+	begun := time.Now()
+	for range 300 {
+		if !r.peek(t.Context(), w) {
+			t.Fatal("the key seems free")
+		}
+	}
+	most := 1 + int32(time.Since(begun)/time.Second)
+	if got := silent.requests.Load(); got < 1 || got > most {
+		t.Errorf("%d requests to a node that does not reply, want 1 to %d", got, most)
+	}
+}
+
 // A node without a vote does not make the others count as unreachable: a waiter's first attempt is repeated while they
 // do not respond.
 func TestSlowBesideNodeWithoutVote(t *testing.T) {
