@@ -96,6 +96,9 @@ var amongReadersMutants = []mutant{
 	{brokenWriterPolls, "SharedPushIsPrompt"},
 	{closeStopsReaders, "CloseEndsOwnReaders"},
 	{endTogether, "DeadReaderEndsByOwnTTL"},
+	{intentOwnTTL, "SharedWaitOutlivesOwnTTL"},
+	{writerLooks, "SharedUnderContention"},
+	{readerLooks, "SharedUnderContention"},
 
 	// queues
 	{timeoutTakesNext, "MixedQueueFollowsModel"},
@@ -158,6 +161,10 @@ var amongOthersMutants = []mutant{
 	{readersOverByClock, "WrongClockEndsNothingEarly"},
 	{readersUncounted, "MaxLeasesAreGranted"},
 	{evictParksReaders, "EvictedKeyWakesWaiter"},
+	{writerMarkStays, "RenewKeepsAlive"},
+	{staleBesides, "LateRequestSparesOwnClient"},
+	{staleEndsReaders, "LateRequestSparesOwnClient"},
+	{waitNotHeld, "EndedWaitReportsBusy"},
 	{examineRotates, "EventsKeepQueue"},
 	{examineIncomplete, "EventsKeepQueue"},
 }
@@ -366,8 +373,8 @@ func (c *client) isResumed(l *kit.Life) bool {
 
 // keptInBatch returns for how long the store keeps lease i of a batch, which is kept without a bug.
 func (c *client) keptInBatch(lives []*kit.Life, ttls []time.Duration, i int, kept time.Duration) time.Duration {
-	first, longest := c.is(batchFirstTTL), c.is(batchLongestTTL)
-	if !lives[i].Shared() || !first && !longest {
+	first, longest, last := c.is(batchFirstTTL), c.is(batchLongestTTL), c.is(batchLastTTL)
+	if !lives[i].Shared() || !first && !longest && !last {
 		return kept
 	}
 	for j, l := range lives {
@@ -377,7 +384,9 @@ func (c *client) keptInBatch(lives []*kit.Life, ttls []time.Duration, i int, kep
 		if first {
 			return ttls[j]
 		}
-		kept = max(kept, ttls[j])
+		if kept = max(kept, ttls[j]); last {
+			kept = ttls[j]
+		}
 	}
 	return kept
 }

@@ -28,9 +28,13 @@ var busyChecks = []Check{
 
 func endedWaitReportsBusy(t *trial) {
 	clients := []backend.Backend{t.a, t.b}
-	t.inChunks(3*2*len(clients), 6, func(i int) {
-		i, before := i/3, []int{0, 1, 5}[i%3] // before: waiters that queue first, whose contexts do not end
-		g := t.acquire(t.a, t.newKey(), t.long())
+	queues := []int{0, 1, 5} // how many waiters queue first, whose contexts do not end
+	if t.g.Shared {
+		queues = append(queues, 1) // a writer, for a key that a reader holds
+	}
+	t.inChunks(len(queues)*2*len(clients), 6, func(i int) {
+		i, before, beside := i/len(queues), queues[i%len(queues)], i%len(queues) == 3
+		g := t.getterOf(beside)(t.a, t.newKey(), t.long())
 		var first []*waiting
 		for n := range before {
 			first = append(first, t.wait(t.client(n), g.key, t.long()))
@@ -46,7 +50,7 @@ func endedWaitReportsBusy(t *trial) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		w := t.begin(ctx, clients[i%2], backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
-			Shared: t.g.Shared && before == 5})
+			Shared: t.g.Shared && before == 5 || beside})
 		if t.confirmQueued(g.key, before+1); want == context.Canceled {
 			cancel(errors.New("a cause, which a context's error does not stand for"))
 		} else if time.Now().After(deadline) {

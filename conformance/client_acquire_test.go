@@ -324,7 +324,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 			!(r.Shared && c.keepsReader(ctx, r)) {
 			c.leases.Withdraw(r, r.TTL)
 		}
-		return granted{}, c.endOfWait(ctx)
+		return granted{}, c.endOfSharedWait(ctx, r, p)
 	case <-done:
 		c.server.writerLeft(r, "ended by Close")
 		if !c.is("waiter of a closed client stays in the queue") && !c.closesNarrowly(r) &&

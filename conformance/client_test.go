@@ -232,6 +232,9 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 				sharers(lives[:i], lives[i].Key()) >= 16 {
 				return ttl, nil
 			}
+			if lives[i].Shared() != lives[0].Shared() && c.is(batchFirstMode) {
+				return 0, backend.ErrLost
+			}
 			if c.skipsReader(lives[:i], lives[i]) {
 				return ttl, nil
 			}
@@ -248,7 +251,9 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 			c.narrow.inBatch.Store(lives[i].Owner(), true)
 			g, err := requests{c}.RenewLease(ctx, lives[i], kept)
 			c.narrow.inBatch.Delete(lives[i].Owner())
-			g = max(g, ttl)
+			if g = max(g, ttl); c.is(batchLastTTL) {
+				g = ttl
+			}
 			if c.hides(lives[i], err) {
 				hidden[lives[i]] = err
 				return ttl, nil

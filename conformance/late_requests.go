@@ -66,19 +66,21 @@ func lateRenewalRevivesNothing(t *trial) {
 func lateRequestSparesOwnClient(t *trial) {
 	requests := append(t.renewals(), renewal{"Release",
 		func(ctx context.Context, g *grant, _ time.Duration) error { return g.Release(ctx) }})
-	cases := len(requests)
-	if t.g.Shared {
-		cases *= 2
+	type pair struct {
+		first func(b backend.Backend, key string, ttl time.Duration) *grant
+		next  func(b backend.Backend, key string, ttl time.Duration) *waiting
 	}
-	t.inChunks(cases, 2, func(i int) {
-		acquire := t.acquire
-		if i >= len(requests) { // a reader's lease, followed by a writer of the same client
-			acquire, i = t.read, i-len(requests)
-		}
+	pairs := []pair{{t.acquire, t.wait}}
+	if t.g.Shared {
+		pairs = append(pairs, pair{t.read, t.wait}, pair{t.acquire, t.waitToRead})
+	}
+	t.inChunks(len(pairs)*len(requests), 2, func(i int) {
+		pair := pairs[i/len(requests)]
+		i %= len(requests)
 		c, link := t.linked()
 		t.usable(c)
-		g := acquire(c, t.newKey(), t.awaited())
-		w := t.wait(c, g.key, t.long())
+		g := pair.first(c, t.newKey(), t.awaited())
+		w := pair.next(c, g.key, t.long())
 		t.confirmQueued(g.key, 1)
 		if !g.live(time.Now()) {
 			t.tooLate("a lease ended before its client's next request was in the queue")

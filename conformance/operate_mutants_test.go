@@ -213,7 +213,9 @@ func (s *server) breakLease(key, owner string) (done bool) {
 			e.queue[0].silenced = true
 		}
 		silence(e.queue, func(p *place) bool { return p.Shared && s.is(brokenWriterPolls) })
+		e.measured.one = s.is(breakLetsOneIn)
 		s.removeLocked(key, e, true)
+		e.measured.one = false
 	}
 	return true
 }

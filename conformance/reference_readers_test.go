@@ -27,6 +27,7 @@ type oddReaders struct {
 // entered records that r has entered. The readers before it, if any, still hold the key.
 func (s *server) entered(e *entry, r *reader) {
 	if len(e.readers) == 1 {
+		e.measured.dead, e.measured.fired = 0, false
 		e.odd = oddReaders{first: backend.Holder{Owner: r.owner, Token: r.token}, longest: r.expires, shared: true}
 	}
 	if e.odd.longest.Before(r.expires) {

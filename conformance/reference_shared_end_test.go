@@ -26,6 +26,12 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 	if at < 0 {
 		return s.renewEndedReader(key, e, owner, now.Add(ttl))
 	}
+	if s.givesWay(e) {
+		return false
+	}
+	if s.is(renewalFirstTTL) {
+		ttl = e.readers[at].ttl
+	}
 	if ttl > 2*time.Second && s.is("renewal of a reader is cut to multiples of 100 ms") {
 		ttl = ttl.Truncate(100 * time.Millisecond)
 	}
@@ -96,6 +102,7 @@ func (s *server) releaseReader(key, owner string) bool {
 	e := s.entryLocked(key)
 	s.expireLocked(key, e, time.Now())
 	s.releasesJoined(key, owner)
+	s.releasesLike(key, e, owner)
 	if i := s.readerOf(e, owner); i >= 0 {
 		if s.endsSilently(e, i) {
 			return true
@@ -119,11 +126,12 @@ func (s *server) releaseReader(key, owner string) bool {
 			return true
 		}
 		s.recordsLocked("store keeps a record of each cancelled wait of a reader")
-		left := e.queue[i].Request
+		left, c := e.queue[i].Request, e.queue[i].client
 		e.queue = slices.Delete(e.queue, i, i+1)
 		if s.is("cancelled reader takes the next in the queue along") && i < len(e.queue) {
 			e.queue = slices.Delete(e.queue, i, i+1)
 		}
+		s.leavesAmong(key, e, left, c)
 		s.admitAfter(key, e, left)
 		return true
 	}
@@ -142,7 +150,9 @@ func (s *server) releaseReader(key, owner string) bool {
 
 func (s *server) releaseReaderAt(key string, e *entry, i int) {
 	c := e.readers[i].client
+	s.leavesTimer(key, e, e.readers[i])
 	switch {
+	case s.releasesWith(key, e, i):
 	case s.is("one release ends all readers"):
 		s.removeReaders(key, e)
 	case s.is("release ends the readers of its client"):
@@ -195,6 +205,9 @@ func (s *server) breakReader(key string, e *entry, owner string) bool {
 		s.forgetsToken("tokens are forgotten with a broken reader", key)
 		r := e.readers[i]
 		notifyHolder := s.notifyReader(r, true)
+		if len(e.readers) > 1 && s.is(brokenUntold) {
+			notifyHolder = func() {}
+		}
 		if len(e.readers) == 1 && len(e.queue) > 0 && s.is(readerBreakPolls) {
 			e.queue[0].silenced = true
 		}

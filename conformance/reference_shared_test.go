@@ -79,7 +79,7 @@ func (s *server) acquireAmongReaders(
 	case own != nil:
 		s.extendReader(key, e, own, now.Add(r.TTL))
 		return granted{own.token, now}, nil, backend.Holder{}
-	case r.Shared && s.readerMayEnter(e, r, c):
+	case r.Shared && s.readerMayEnter(e, r, c) && s.enteredWith(key, e, r, c):
 		return s.enterLocked(key, e, r, c, now), nil, backend.Holder{}
 	case !r.Shared && s.writerMayEnter(e, c):
 		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
@@ -113,9 +113,9 @@ func (s *server) acquireAmongReaders(
 func (s *server) readerMayEnter(e *entry, r backend.Request, c *client) bool {
 	switch {
 	case e.owner != "" && s.is("reader enters beside a writer"),
-		e.owner != "" && e.client == c && s.is("reader enters beside a writer of its own client"):
+		e.owner != "" && e.client == c && s.is("reader enters beside a writer of its own client"), s.entersOddly(e):
 		return true
-	case e.owner != "", s.shutsOut(e, r):
+	case e.owner != "", s.shutsOut(e, r), s.intentRefuses(e, r):
 		return false
 	case s.is("readers exclude each other") && len(e.readers) > 0,
 		s.is("readers of one client exclude each other") &&
@@ -149,7 +149,7 @@ func (s *server) writerMayEnter(e *entry, c *client) bool {
 		return false
 	}
 	switch {
-	case s.is("writer enters beside readers"),
+	case s.is("writer enters beside readers"), s.writerEntersOddly(e),
 		s.is("writer enters beside a second reader") && len(e.readers) > 1,
 		s.is("writer enters beside readers that had waited") && len(e.readers) > 0 && e.readers[0].waited,
 		s.is("writer enters beside more than 128 readers") && len(e.readers) > 128,
@@ -183,6 +183,7 @@ func (s *server) enterLocked(key string, e *entry, r backend.Request, c *client,
 	if s.is(readerClock) {
 		read.expires = read.expires.Add(c.skew)
 	}
+	s.entersAlone(e, read, c)
 	read.token = s.sharedToken(key, e, c)
 	e.readers = append(e.readers, read)
 	s.entered(e, read)
@@ -242,6 +243,10 @@ func (s *server) readerTimer(key string, e *entry) {
 	defer s.gate.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if e.measured.fired && s.is(oneTimer) {
+		return
+	}
+	e.measured.fired = true
 	if s.is("end of a reader's TTL wakes nobody", readersEndAtRequest) ||
 		s.is("end of readers is noticed when they were to end as the writer came") && len(e.queue) > 0 ||
 		s.is("at most 16 dead readers are removed at once") && len(e.readers) > 0 &&
@@ -259,7 +264,7 @@ func (s *server) extendReader(key string, e *entry, r *reader, expires time.Time
 
 func (s *server) expireReaders(key string, e *entry, now time.Time) {
 	for n, r := range slices.Clone(e.readers) {
-		if n >= 16 && s.is("at most 16 dead readers are removed at once") {
+		if n >= 16 && s.is("at most 16 dead readers are removed at once") || now.Before(r.expires) && s.is(purgeStops) {
 			return
 		}
 		if s.is("readers end together, with the last") && now.Before(e.latestReader().expires) ||
@@ -277,6 +282,7 @@ func (s *server) expireReaders(key string, e *entry, now time.Time) {
 			}
 			s.ended = append(s.ended, endedReader{key, r})
 			e.odd.expired++
+			e.measured.dead++
 			e.odd.ranOut = len(e.readers) == 1
 			s.recordsLocked("store keeps a record of each expired reader")
 			if len(e.readers) == 1 && s.is("tokens are forgotten with the last dead reader") {
@@ -295,7 +301,7 @@ func (s *server) removeReader(key string, e *entry, i int) {
 	e.readers = slices.Delete(e.readers, i, i+1)
 	s.slowsHead(e, r)
 	switch {
-	case s.is("first end of a reader is a waiting writer's turn"),
+	case s.is("first end of a reader is a waiting writer's turn"), s.isWatched(e, r),
 		s.is("count of readers is a byte") && len(e.readers)%256 == 0:
 	case len(e.readers) > 0 || e.owner != "":
 		return
@@ -327,6 +333,7 @@ func (s *server) readersTurn(key string, e *entry) bool {
 	case s.is("turn of readers parks them"):
 	default:
 		s.admitLocked(key, e)
+		s.takesAlongWriter(key, e)
 	}
 	return true
 }
@@ -342,7 +349,7 @@ func (s *server) admitLocked(key string, e *entry) {
 	var first time.Duration
 	for n := 0; e.owner == "" && len(e.queue) > 0 && e.queue[0].Shared; n++ {
 		if n > 63 && s.is("at most 64 waiting readers enter at once") ||
-			n > 0 && s.is("one waiting reader enters at a time") ||
+			n > 0 && (s.is("one waiting reader enters at a time") || e.measured.one) ||
 			n > 15 && s.is("at most 16 waiting readers enter at once") {
 			return
 		}

@@ -99,6 +99,7 @@ type entry struct {
 	heldBefore    *client        // whose client held the key last
 	again         bool           // its client had held the key before
 	happened      happened
+	measured      measured
 }
 
 // A place is a waiter's place in a queue.
@@ -114,6 +115,8 @@ type place struct {
 	slow   bool      // it polls, as a bug
 
 	silenced bool // it finds out by a timer that it has its turn, as a bug
+
+	watch string // the owner just before it at its arrival
 }
 
 type granted struct {
@@ -228,6 +231,10 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 		return granted{}, nil, backend.Holder{}
 	}
 	free := e.owner == ""
+	if free && s.is(writerLooks) {
+		s.servedLater()
+		free = e.owner == ""
+	}
 	if free && (s.is("acquire checks, then sets") || s.busy("acquire checks, then sets, above %d in flight")) {
 		s.mu.Unlock()
 		time.Sleep(50 * time.Microsecond) // sleeps: another request may be served meanwhile
@@ -257,6 +264,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 
 func (s *server) enqueueLocked(key string, e *entry, p *place) {
 	p.before, p.first = len(e.queue), e.expires
+	s.arrives(key, e, p, p.client)
 	s.arrivesNarrowly(key, e, p)
 	switch {
 	case s.arrivesAfterEvents(e, p), s.enqueueInCrowd(e, p), s.enqueueAgain(e, p), s.enqueueByClock(e, p):
@@ -307,6 +315,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	e.leftNow, e.beforeRestart, e.inBatch, e.evicted = false, false, false, false
 	e.again, e.heldBefore = e.heldBefore == c, c
 	s.grantedAfter(e, r, end)
+	s.grantedExclusive(e, r, now)
 	s.keptWithLongest(e)
 	s.armLocked(key, e)
 	return granted{e.token, now}
@@ -387,12 +396,15 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 		s.expiredWithClient(key, e)
 		s.recordsLocked("store keeps a record of each expired lease")
 		s.expiredQueue(key, e)
+		e.measured.one = s.is(expiryLetsOneIn)
 		s.endLocked(key, e)
+		e.measured.one = false
 	}
 }
 
 // endLocked ends the holder's lease. It grants the key to the next in the queue, or frees it.
 func (s *server) endLocked(key string, e *entry) {
+	s.endsHolder(e)
 	e.owner, e.client = "", nil
 	s.wakesOther(key)
 	s.notifyListeners(key)
@@ -433,6 +445,7 @@ func (s *server) endLocked(key string, e *entry) {
 	}
 	s.recordsLocked(keepsWaited)
 	p.turn <- g
+	s.takesAlongReaders(key, e)
 }
 
 // armLocked sets the timer that ends an expired lease while others wait.
@@ -465,6 +478,8 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	s.revives(e, owner, c)
 	owns := s.isOf(e.owner, owner, "renewal")
 	switch {
+	case e.owner == "" && e.last == owner && len(e.readers) > 0 && s.is(staleBesides):
+		e.owner, e.client = owner, c
 	case e.owner == "" && (s.is("renew takes a free key") || s.retakes(e, owner, c)):
 		e.owner, e.client = owner, c
 	case s.meansOther(e, owner, "renewal prolongs"), s.meansOther(e, owner, "renewal"):
@@ -570,6 +585,7 @@ func (s *server) release(key, owner string) bool {
 	case i < 0:
 		s.lateFromBroken(e, "late release of a broken lease turns the queue round")
 		s.staleNarrowly(e, owner, "release")
+		s.releasesLate(key, e, owner)
 		return false
 	case s.takesNextAlong(e, i):
 	case e.broken && s.is("waiter that leaves after a Break takes the next along"):
@@ -592,6 +608,7 @@ func (s *server) release(key, owner string) bool {
 		s.behindLeft(key, e, i, left.Request)
 		s.leavesNarrowly(e, left.client)
 		s.allLeave(e, left.client)
+		s.leavesAmong(key, e, left.Request, left.client)
 		s.admitAfter(key, e, left.Request)
 	}
 	return true
@@ -621,7 +638,7 @@ func (s *server) oneIn(n int) bool {
 }
 
 func (s *server) inspect(key string) backend.Holder {
-	h := s.holderOf(key)
+	h := s.inspectsAmong(key, s.holderOf(key))
 	if s.is("TTL over 10 s is cut, and Inspect returns none", "waiter's TTL is cut to seconds, and Inspect returns none",
 		"TTL is 30 seconds at most, and Inspect returns none", "TTL is a minute at most, and Inspect returns none") {
 		h.TTL = 0

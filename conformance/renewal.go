@@ -62,7 +62,9 @@ func renewKeepsAlive(t *trial) {
 		if least := backend.Deadline(before, t.kept(t.short())); g.Deadline().Before(least) {
 			t.fatalf("after a renewal the deadline is %v earlier than its TTL allows", least.Sub(g.Deadline()))
 		}
-		t.refused(t.b, g)
+		for _, shared := range t.modes() {
+			t.refusedAs(t.b, g, shared)
+		}
 		if g.gone() && g.live(time.Now()) {
 			t.fatalf("Lost is closed on a lease that is renewed in time")
 		}

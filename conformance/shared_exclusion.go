@@ -203,6 +203,42 @@ func sharedUnderContention(t *trial) {
 	})
 	h.judge()
 	t.becomesFree(t.b, t.key, t.handOff(), "after readers and writers")
+	t.modesRace()
+}
+
+// modesRace makes attempts of readers and writers at a free key at the same moment. Only readers may share the key.
+func (t *trial) modesRace() {
+	const (
+		rounds   = 40
+		attempts = 8
+		atMost   = 2 * time.Second // slow stores make fewer rounds
+	)
+	key, end := t.newKey(), time.Now().Add(atMost)
+	for range t.rounds(rounds, end) {
+		var mu sync.Mutex
+		var won []*grant
+		t.atOnce(attempts, func(i int) {
+			begun := time.Now()
+			r := backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Shared: i%4 < 2}
+			g, err := t.request(t.ctx, t.client(i), r)
+			t.lateOnTimeout(err, begun)
+			if !t.heldOrNil(err) {
+				t.fatalf("Acquire%s of a contended key: %v, want ErrHeld", inMode(r.Shared), err)
+			}
+			if g != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				won = append(won, g)
+			}
+		})
+		if len(won) > 1 && slices.ContainsFunc(won, func(g *grant) bool { return !g.shared }) {
+			t.doubleGrant("%d of %d attempts of readers and writers made at the same moment were granted, one of them "+
+				"exclusively", len(won), attempts)
+		}
+		for _, g := range won {
+			t.release(g)
+		}
+	}
 }
 
 // sharedKeysAreApart holds a key in one mode, and in the other mode keys whose names a store may derive from it.

@@ -304,6 +304,9 @@ func sharedWaitOutlivesOwnTTL(t *trial) {
 		}
 		t.arrived(key, len(waits)+i/2)
 		time.Sleep(ttl + t.g.MaxLate + t.short())
+		if i > 0 {
+			t.noReaderEnters(key, "behind a writer that has waited for longer than its own TTL")
+		}
 		for _, w := range waits {
 			w.stillWaits(t, held, t.rule)
 		}
