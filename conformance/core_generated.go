@@ -15,6 +15,7 @@ var beyondCore = []string{
 	"HistoryUnderOutages",
 	"ReadersShareKey",
 	"ReadersExcludeWriter",
+	"WriterOutwaitsStream",
 	"ReaderTTL",
 	"ReleaseEndsOneReader",
 	"ReadersAreRenewedEach",

@@ -60,12 +60,12 @@ var ordinaryReaderMutants = []mutant{
 	{writerTurnAlong, "NoReaderPassesWaitingWriter"},
 	{readersTurnAlong, "ReadersIgnoreLaterWriter"},
 	{expiryLetsOneIn, "ReadersEnterTogether"},
-	{watchesNearest, "WriterOutwaitsStream"},
+	{watchesNearest, "SharedUnderContention"},
 	{renewalGivesWay, "NoReaderPassesWaitingWriter"},
 	{renewalFirstTTL, "LastReaderWakesWriter"},
 	{batchFirstMode, "MixedBatchRenewsEach"},
-	{entryWritesBack, "WriterOutwaitsStream"},
-	{releaseWritesBack, "SharedNoLostWakeUp"},
+	{entryWritesBack, "SharedUnderContention"},
+	{releaseWritesBack, "SharedUnderContention"},
 	{writerTokenEarly, "SharedUnderContention"},
 	{leavingLetsAllIn, "LeavingWriterFreesReaders"},
 	{readersFirstAfter, "ReadersIgnoreLaterWriter"},
@@ -99,7 +99,7 @@ type measured struct {
 // servedLater serves other requests meanwhile.
 func (s *server) servedLater() {
 	s.mu.Unlock()
-	time.Sleep(50 * time.Microsecond) // sleeps: another request may be served meanwhile
+	time.Sleep(time.Millisecond) // sleeps: another request may be served meanwhile
 	s.mu.Lock()
 }
 
