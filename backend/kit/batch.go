@@ -82,7 +82,7 @@ func (s *Leases) renew(ctx context.Context, renewals []backend.Renewal, waits *L
 		endErr := l.endRenewLocked(ttls[k], ttl, err, now)
 		errs[index[k]] = renewError(ctx, endErr, err)
 	}
+	s.Leave() // before the callbacks of unlock, which may call Close
 	s.unlock()
-	s.Leave()
 	return errs
 }

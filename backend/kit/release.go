@@ -93,8 +93,8 @@ func (l *Life) endRelease(err error, repeated bool) error {
 	if l.mayRegrant || !answered && l.state == releasing {
 		s.cleanUp(l, l.latestExpiry-time.Since(l.granted), l.mayRegrant)
 	}
+	s.Leave() // before the callbacks of unlock, which may call Close
 	s.unlock()
-	s.Leave()
 	return err
 }
 
