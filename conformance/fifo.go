@@ -312,8 +312,8 @@ func expiryIsNoGap(t *trial) {
 	})
 }
 
-// arrives requests the key of l for a newcomer, whose turn comes after the whole line. It returns the wait of a newcomer
-// that waits, and nil otherwise.
+// arrives requests the key of l for a newcomer, whose turn comes after the whole line. It returns the wait of a
+// newcomer that waits, and nil otherwise.
 func (t *trial) arrives(l *line, b backend.Backend, waits, shared bool) *waiting {
 	r := backend.Request{Key: l.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: waits, Shared: shared}
 	if waits {

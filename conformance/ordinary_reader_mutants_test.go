@@ -38,7 +38,7 @@ const (
 	waitNotHeld       = "wait of a reader behind a waiting writer that times out is not ErrHeld"
 	waitersNoReaders  = "Inspect does not count waiting readers as waiters"
 	countsDead        = "Inspect counts readers that have expired while others read"
-	brokenUntold      = "broken reader is not notified while others read"
+	brokenUnnotified  = "broken reader is not notified while others read"
 	purgeStops        = "removal of dead readers stops at the first live one"
 	oneTimer          = "timer of the readers of a key is not set again after it has fired"
 	timerOfReleased   = "timer of a released reader ends the writer that holds the key by then"
@@ -71,7 +71,7 @@ var ordinaryReaderMutants = []mutant{
 	{readersFirstAfter, "ReadersIgnoreLaterWriter"},
 	{waitersNoReaders, "WriterExcludesReaders"},
 	{countsDead, "DeadReaderEndsByOwnTTL"},
-	{brokenUntold, "RemovedHolderIsNotified"},
+	{brokenUnnotified, "RemovedHolderIsNotified"},
 	{purgeStops, "LastReaderWakesWriter"},
 	{oneTimer, "LastReaderWakesWriter"},
 	{timerOfReleased, "LeasesAreAlike"},

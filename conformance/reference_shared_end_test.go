@@ -205,7 +205,7 @@ func (s *server) breakReader(key string, e *entry, owner string) bool {
 		s.forgetsToken("tokens are forgotten with a broken reader", key)
 		r := e.readers[i]
 		notifyHolder := s.notifyReader(r, true)
-		if len(e.readers) > 1 && s.is(brokenUntold) {
+		if len(e.readers) > 1 && s.is(brokenUnnotified) {
 			notifyHolder = func() {}
 		}
 		if len(e.readers) == 1 && len(e.queue) > 0 && s.is(readerBreakPolls) {

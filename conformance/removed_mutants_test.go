@@ -35,7 +35,8 @@ var removedMutants = []mutant{
 // notifies reports whether the store claims to notify holders of removals.
 func (s *server) notifies() bool {
 	is := func(m mutant) bool { return m.bug == s.bug }
-	return s.is(notifiesLoss, brokenUntold) || slices.ContainsFunc(removedMutants, is) || slices.ContainsFunc(reconnectLossMutants, is) ||
+	return s.is(notifiesLoss, brokenUnnotified) || slices.ContainsFunc(removedMutants, is) ||
+		slices.ContainsFunc(reconnectLossMutants, is) ||
 		slices.ContainsFunc(narrowLossMutants, is) || slices.ContainsFunc(removalMutants, is) ||
 		slices.ContainsFunc(amongReadersLossMutants, is)
 }

@@ -128,8 +128,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// checkOrigin returns an error if a page of another origin requests a change. A stream may extend its lease, so it counts
-// as a change although its method is GET.
+// checkOrigin returns an error if a page of another origin requests a change. A stream may extend its lease, so it
+// counts as a change although its method is GET.
 func (s *Server) checkOrigin(q *http.Request, r *route) error {
 	if r != nil && strings.HasSuffix(r.path, "/watch") {
 		post := *q

@@ -11,7 +11,7 @@ const (
 	purgeAge = 24 * time.Hour
 	// purgePause is the time between purges by one Backend.
 	purgePause = time.Hour
-	// purgeMost is how many rows a purge deletes at most. If there were as many, the next Acquire begins the next purge.
+	// purgeMost is how many rows a purge deletes at most. If there were as many, the next Acquire begins a purge.
 	purgeMost = 1000
 )
 
@@ -24,9 +24,9 @@ func (b *Backend) purgeIfDue() {
 	b.leases.Go(b.purge)
 }
 
-// purge deletes up to purgeMost rows of keys that have been free for purgeAge. It deletes them one by one: one statement
-// for all would also lock the rows of live leases, unless the table has an index on expires. Such an index would slow
-// down every renewal. After an error, the remaining rows stay until the next purge.
+// purge deletes up to purgeMost rows of keys that have been free for purgeAge. It deletes them one by one: one
+// statement for all would also lock the rows of live leases, unless the table has an index on expires. Such an index
+// would slow down every renewal. After an error, the remaining rows stay until the next purge.
 func (b *Backend) purge(ctx context.Context) {
 	age := purgeAge.Microseconds()
 	keys, err := b.keys(ctx, b.statements.ended, age)

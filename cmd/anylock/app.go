@@ -121,9 +121,9 @@ func (a *app) say(format string, args ...any) {
 	a.print(line)
 }
 
-// printInBackground lets say return at once until end is called. A command that catches signals needs this: otherwise no
-// signal would end the command while its output blocks. From end on, signals have their default action, because nobody
-// may be reading the last lines either.
+// printInBackground lets say return at once until end is called. A command that catches signals needs this: otherwise
+// no signal would end the command while its output blocks. From end on, signals have their default action, because
+// nobody may be reading the last lines either.
 func (a *app) printInBackground() (end func()) {
 	a.notices = newNotices(a.print)
 	return func() {

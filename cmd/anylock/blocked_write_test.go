@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -170,11 +171,12 @@ func endsWithin(t *testing.T, cmd *exec.Cmd, ended <-chan struct{}, code int) {
 	}
 }
 
-func awaitFile(t *testing.T, file string) {
+// await calls check until it returns nil.
+func await(t *testing.T, check func() error) {
 	t.Helper()
 	const poll = 5 * time.Millisecond
 	for end := time.Now().Add(patience); ; time.Sleep(poll) {
-		if _, err := os.Stat(file); err == nil {
+		if err := check(); err == nil {
 			return
 		} else if time.Now().After(end) {
 			t.Fatal(err)
@@ -182,17 +184,22 @@ func awaitFile(t *testing.T, file string) {
 	}
 }
 
+func awaitFile(t *testing.T, file string) {
+	t.Helper()
+	await(t, func() error {
+		_, err := os.Stat(file)
+		return err
+	})
+}
+
 // awaitHeld waits until k is held, or free.
 func awaitHeld(t *testing.T, locks *lock.Locker, want bool) {
 	t.Helper()
-	const poll = 5 * time.Millisecond
-	for end := time.Now().Add(patience); ; time.Sleep(poll) {
+	await(t, func() error {
 		h, err := locks.Ops().Inspect(t.Context(), "k")
-		switch {
-		case err == nil && h.Held() == want:
-			return
-		case time.Now().After(end):
-			t.Fatalf("held %v, %v, want held %v", h.Held(), err, want)
+		if err == nil && h.Held() != want {
+			return fmt.Errorf("held %v, want %v", h.Held(), want)
 		}
-	}
+		return err
+	})
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// checkNames returns an error if an object in the next value has a name twice. Package encoding/json would merge the two
-// values: of two lists of clients, a client in the second list could keep the rights of one in the first. The value must
-// be valid JSON.
+// checkNames returns an error if an object in the next value has a name twice. Package encoding/json would merge the
+// two values: of two lists of clients, a client in the second list could keep the rights of one in the first. The value
+// must be valid JSON.
 func checkNames(d *json.Decoder) error {
 	token, err := d.Token()
 	opening, nested := token.(json.Delim)

@@ -2,8 +2,8 @@
 // implements package backend and works until something fails. Package conformance must find every one.
 //
 // The packages below, one for each server, have a [Collection]: a small correct store, the twin, and specimens of it in
-// which one step is wrong. A specimen differs from the twin only in this step, so a check can find nothing else. [Prove]
-// runs the suite on them.
+// which one step is wrong. A specimen differs from the twin only in this step, so a check can find nothing else.
+// [Prove] runs the suite on them.
 //
 // These packages show bugs, and only their tests import them, so they are in a separate module.
 // docs/evidence/specimens.md is generated from their records.

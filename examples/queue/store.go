@@ -1,5 +1,5 @@
-// Package queue is a small lock server and a store for it, the example of docs/write-a-backend.md for stores on a server that queue
-// their waiters. The server keeps everything in memory.
+// Package queue is a small lock server and a store for it, the example of docs/write-a-backend.md for stores on a server
+// that queue their waiters. The server keeps everything in memory.
 package queue
 
 import (

@@ -31,7 +31,8 @@ func TestDemotedPrimary(t *testing.T) {
 	_, db, raw := start(t)
 	l := storetest.Acquire(t, storetest.Opened[*sqltable.Backend](t, raw), storetest.Try("k", time.Minute))
 	var last int
-	if err := db.QueryRowContext(t.Context(), `SELECT max(id) FROM information_schema.processlist`).Scan(&last); err != nil {
+	row := db.QueryRowContext(t.Context(), `SELECT max(id) FROM information_schema.processlist`)
+	if err := row.Scan(&last); err != nil {
 		t.Fatal(err)
 	}
 	_, err := db.ExecContext(t.Context(), fmt.Sprintf(`CREATE TRIGGER demoted BEFORE UPDATE ON anylock FOR EACH ROW

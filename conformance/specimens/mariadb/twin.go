@@ -1,4 +1,5 @@
-// Package mariadb has wrong ways to lock with a table of MariaDB or MySQL, and the correct store from which they differ.
+// Package mariadb has wrong ways to lock with a table of MariaDB or MySQL, and the correct store from which they
+// differ.
 package mariadb
 
 import (
