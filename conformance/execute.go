@@ -24,7 +24,7 @@ type Options struct {
 	// for few leases
 	Parallel int
 	Timeout  time.Duration // of one check, on top of long waits; the default follows from the store's MinTTL and MaxLate
-	Began    func(Check)   // called when a check begins, unless it is skipped before; calls may overlap
+	Began    func(Check)   // called when a check begins or is repeated, unless it is skipped before; calls may overlap
 	Observe  func(Result)  // called with the result of each check, one call at a time
 	// called before the first check if the suite waits for the store to become ready, with the reason (backend.Readiness)
 	NotReady func(error)
@@ -140,9 +140,9 @@ type suite struct {
 	gate    *gate          // the check that all others wait for
 	gated   bool           // whether the check of gate was started; final when started is closed
 	shared  sync.WaitGroup // checks that run in parallel
-	faults  sync.WaitGroup // checks that make faults, except steps of a clock
-	// a lock for a check that makes faults, after the parallel checks have ended: holds a value while locked; blocking on
-	// a mutex would stop the clock of a bubble
+	faults  sync.WaitGroup // checks that run alone, except those that step a clock
+	// a lock for a check that runs alone, after the parallel checks have ended: holds a value while locked; blocking on a
+	// mutex would stop the clock of a bubble
 	alone chan struct{}
 
 	unusableLock chan struct{} // a lock for the field nothing: holds a value while locked
@@ -245,21 +245,41 @@ func (s *suite) execute(c Check) (r Result) {
 	} else {
 		<-s.gate.opened
 	}
-	if c.alone {
-		<-s.started
-		s.shared.Wait()
-		if c.stepsClock() {
-			s.faults.Wait()
-		} else {
-			defer s.faults.Done()
+	if !c.alone {
+		r = s.runAmongOthers(c)
+		if r.Status != NoVerdict {
+			return r
 		}
-		s.alone <- struct{}{}
-		defer func() { <-s.alone }()
-	} else {
-		defer s.shared.Done()
-		s.slots <- struct{}{}
-		defer func() { <-s.slots }()
 	}
+	<-s.started
+	s.shared.Wait()
+	if c.stepsClock() {
+		s.faults.Wait()
+	} else {
+		defer s.faults.Done()
+	}
+	s.alone <- struct{}{}
+	defer func() { <-s.alone }()
+	again := s.run(c, 1)
+	again.Duration += r.Duration
+	return again
+}
+
+// runAmongOthers runs c while other checks run. If there is no verdict, these may have kept the machine too busy, and c
+// must run again, alone.
+func (s *suite) runAmongOthers(c Check) Result {
+	defer s.shared.Done()
+	s.slots <- struct{}{}
+	defer func() { <-s.slots }()
+	r := s.run(c, cap(s.slots))
+	if r.Status == NoVerdict {
+		s.faults.Add(1)
+	}
+	return r
+}
+
+// run runs c, as one of n checks that run at the same time.
+func (s *suite) run(c Check, n int) (r Result) {
 	r = Result{Name: c.Name, Group: c.Group, Rule: c.Rule}
 	if reason, missing := s.skips(c); reason != "" {
 		r.Status, r.Output, r.Missing = Skip, reason, missing
@@ -285,13 +305,10 @@ func (s *suite) execute(c Check) (r Result) {
 		r.Status, r.Broken, r.Interrupted = Skip, "", true // an interrupted check proves nothing
 	}
 	wrong := s.budget.isWrong()
-	if r.Status == Fail || r.Status == NoVerdict {
-		cost := r.Duration
+	if r.Status == Fail || r.Status == NoVerdict && (end.hung || n == 1) {
+		cost := r.Duration / time.Duration(n)
 		if r.Status == NoVerdict && !end.hung {
 			cost /= 4 // perhaps the machine is too slow only for this check
-		}
-		if !c.alone {
-			cost /= time.Duration(cap(s.slots)) // others ran at the same time
 		}
 		s.budget.add(cost, end.hung)
 	}
