@@ -32,7 +32,9 @@ var Collection = specimens.Collection{
 				how.Take = takeOnDuplicateKey
 				return open(ctx, how, addrs)
 			},
-			Kills: []specimens.Kill{{Check: "OneAttemptWins", Says: "after the races: the key did not become free"}},
+			Kills: []specimens.Kill{{Check: "OneAttemptWins",
+				Says:   "was refused, although nobody held the key",
+				OrSays: "after the races: the key did not become free"}},
 		},
 	},
 }
