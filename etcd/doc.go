@@ -95,8 +95,9 @@
 //     request is given up after at most 1.25 times Options.Timeout, which is 5 s by default, plus 0.2 s. An attempt
 //     without a reply is repeated after a quarter of Options.Timeout (sooner for a renewal), at another endpoint if the
 //     client has several. So a frozen member delays some requests by that time, until the client closes its connection
-//     13 s later. If a lock is moving to another etcd lease, its release waits for the move, which usually takes two
-//     requests.
+//     13 s later. Until then, the watches on that member report nothing: a waiter detects its turn by reading the
+//     queue, and a holder is notified of a deleted key when the connection is closed. If a lock is moving to another
+//     etcd lease, its release waits for the move, which usually takes two requests.
 //   - If a request gets no reply, its lease is revoked. The revocation deletes the key, and makes the request fail if
 //     it arrives late.
 //   - A cluster that is restored from a snapshot has lost the leases granted since then, and its revisions go back.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -17,13 +16,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-const (
-	// silenceLimit is how long a stream with watches may be silent before the client probes the server. It is also how
-	// long the server may take to reply to the probe.
-	silenceLimit = 1500 * time.Millisecond
-	// openLimit is how long a stream may take to open.
-	openLimit = 4 * time.Second
-)
+// openLimit is how long a stream may take to open.
+const openLimit = 4 * time.Second
 
 // watches report deletions of keys, and some of them writes, all on one stream.
 //
@@ -120,13 +114,11 @@ func (ws *watches) serve(closing context.Context) {
 	}
 	s := newWatchStream(ws.b, stream, cancel)
 	ws.useStream(s)
-	ws.b.leases.Go(func(context.Context) { ws.detectSilence(ctx, s) })
 	for {
 		resp, err := stream.Recv()
 		if err != nil {
 			break
 		}
-		s.heard.Store(true)
 		ws.handle(s, resp)
 	}
 	for _, w := range ws.useStream(nil) {
@@ -181,45 +173,19 @@ func (ws *watches) report(w *watch, events []*mvccpb.Event) {
 	}
 }
 
-// detectSilence probes a stream that is silent. If the stream remains silent, detectSilence cancels it: its server
-// hangs, or is disconnected.
-func (ws *watches) detectSilence(ctx context.Context, s *watchStream) {
-	tick := time.NewTicker(silenceLimit)
-	defer tick.Stop()
-	for probed := false; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		ws.mu.Lock()
-		switch {
-		case s.heard.Swap(false) || len(ws.list) == 0:
-			probed = false
-		case probed:
-			s.cancel()
-		default:
-			probed = true
-			s.probeLocked(ws.b.options.prefix("any"))
-		}
-		ws.mu.Unlock()
-	}
-}
-
 // A watchStream creates watches on one stream, and matches replies to watches.
 //
 // Servers use the numbers that the client chooses for the watches of a stream. "etcd grpc-proxy" chooses the numbers
-// itself, creates the watches in any order, and does not answer progress requests. So on a stream through a proxy, each
-// watch is created after the reply to the previous one.
+// itself, and creates the watches in any order. So on a stream through a proxy, each watch is created after the reply to
+// the previous one.
 //
-// watches.mu guards all fields but unsent and heard.
+// watches.mu guards all fields but unsent.
 type watchStream struct {
 	stream pb.Watch_WatchClient
 	cancel context.CancelFunc
 	// Messages are sent in the background, because Send may block: a server whose replies nobody reads accepts no more
 	// messages. The goroutine that reads replies and reports losses must not wait for that.
 	unsent backlog[*pb.WatchRequest]
-	heard  atomic.Bool // a reply has arrived since the last tick
 
 	oneByOne bool             // through a proxy
 	creating *watch           // oneByOne: the watch whose creation awaits a reply
@@ -291,21 +257,6 @@ func (s *watchStream) stopLocked(w *watch) {
 	if s.numbered[w.remoteID] == w {
 		delete(s.numbered, w.remoteID)
 		s.unsent.add(cancelRequest(w.remoteID))
-	}
-}
-
-// probeLocked sends a request that the server must answer: a progress request or, through a proxy, a watch on a key
-// that nobody has, which the proxy passes on to its server.
-func (s *watchStream) probeLocked(key string) {
-	switch {
-	case !s.oneByOne:
-		s.unsent.add(&pb.WatchRequest{
-			RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}},
-		})
-	case s.creating == nil: // otherwise a reply is due anyway
-		probe := &watch{contender: contender{key: key}, id: firstID}
-		s.createLocked(probe)
-		probe.stopped = true // it is canceled when the reply arrives
 	}
 }
 
