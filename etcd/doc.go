@@ -123,9 +123,6 @@
 //     the leases of a frozen client. So nothing is renewed through a proxy. A renewal of a lock, or of a place in the
 //     queue, binds the key to a new etcd lease instead. That takes a grant, a transaction (for up to 64 locks of a
 //     batch), and the revocation of the old lease, which are writes for the cluster.
-//   - The proxy numbers watches itself, so they are created one after the other. After the stream to the proxy breaks,
-//     a thousand locks are watched again after a thousand round trips. Meanwhile, waiters and holders read their keys,
-//     so that they miss no deletion.
 //   - If the proxy's server has lost its leader, the proxy does not report that. Waiters notice when they read the
 //     queue, within 7.5 s.
 //

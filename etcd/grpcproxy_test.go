@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -167,16 +168,73 @@ func TestPlaceThroughProxy(t *testing.T) {
 	release(t, granted(t, second, soon).Lease)
 }
 
-// A client with several addresses may reach a proxy only after it was opened. The reply to the creation of a watch
-// reveals the proxy.
-func TestWatchRevealsProxy(t *testing.T) {
+// A client with several addresses may reach a proxy only after it was opened. The first renewal reveals the proxy, and
+// moves the lock to a new etcd lease.
+func TestRenewalRevealsProxy(t *testing.T) {
 	t.Parallel()
 	b := throughProxy(t, shared(t))
 	b.proxied.Store(false)
-	watched(t, b) // returns when watches are created
-	if !b.proxied.Load() {
-		t.Error("the proxy was not recognized")
+	const ttl = 10 * time.Second
+	l := acquire(t, b, req("k", ttl))
+	before := leaseOf(l)
+	if err := l.Renew(t.Context(), ttl); err != nil {
+		t.Fatal(err)
 	}
+	if !b.proxied.Load() || leaseOf(l) == before {
+		t.Errorf("the proxy was recognized: %v; the lock has another lease: %v", b.proxied.Load(), leaseOf(l) != before)
+	}
+	release(t, l)
+}
+
+// Watches that are created and stopped at the same time through a proxy are not mixed up: each reports the deletion of
+// its own key, and of no other.
+func TestWatchesThroughProxyAreNotMixedUp(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, c := throughProxy(t, s), raw(t, s.Addr)
+	const watchers, each = 8, 25
+	var running sync.WaitGroup
+	for i := range watchers {
+		running.Go(func() {
+			for n := range each {
+				key := fmt.Sprintf("%s/mixed/%d-%d", s.namespace, i, n)
+				put, err := c.Put(context.Background(), key, "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				created, deleted := make(chan struct{}), make(chan int64, 1)
+				begun := sync.OnceFunc(func() { close(created) })
+				w := b.watches.add(&watch{contender: contender{key, put.Header.Revision},
+					created: func(int64) { begun() }, deleted: func(at int64) { deleted <- at }})
+				if n%3 == 0 { // perhaps before it was created
+					b.watches.stop(w)
+					continue
+				}
+				select {
+				case <-created:
+				case <-time.After(3 * soon):
+					t.Errorf("%s is not watched", key)
+					return
+				}
+				gone, err := c.Delete(context.Background(), key)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case at := <-deleted:
+					if at != gone.Header.Revision {
+						t.Errorf("the watch of %s reports a deletion at %d, want %d", key, at, gone.Header.Revision)
+					}
+				case <-time.After(soon):
+					t.Errorf("the deletion of %s is not reported", key)
+					return
+				}
+			}
+		})
+	}
+	running.Wait()
 }
 
 // A waiter keeps its place for longer than the lease of the place lives without renewals.
