@@ -25,9 +25,8 @@ type guard struct {
 // A guardState is the guard's state of a lock. guard.mu guards it.
 type guardState struct {
 	life    *kit.Life   // set by start, and never changed
-	timer   *time.Timer // starts the watch; after a failed read, starts the next read
+	timer   *time.Timer // starts the watch
 	watch   *watch      // nil before the watch begins
-	since   int64       // the latest revision at which the key is known to have existed
 	unread  bool        // the key is in guard.unread
 	stopped bool
 }
@@ -42,7 +41,7 @@ func newGuard(b *Backend) *guard {
 func (g *guard) start(l *kit.Life, k *boundKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	k.guarded.life, k.guarded.since = l, k.modified
+	k.guarded.life = l
 	k.guarded.timer = time.AfterFunc(guardAfter, func() { g.watch(k) })
 }
 
@@ -68,71 +67,65 @@ func (g *guard) watch(k *boundKey) {
 		return
 	}
 	k.guarded.watch = g.b.watches.add(&watch{contender: k.contender,
-		created: func(from int64) { g.readIfMissed(k, from) },
+		created: func(int64) { g.readSoon(k) },
 		written: func(at int64) { g.noteWrite(k, at) },
 		deleted: func(int64) { g.reportLoss(k) },
 	})
 }
 
-// readIfMissed reads a key in the background if the key may have been deleted before its watch began. from is the
-// revision at which the watch began, 0 if unknown.
-func (g *guard) readIfMissed(k *boundKey, from int64) {
+// readSoon reads a key in the background. The key may have been deleted before its watch began.
+func (g *guard) readSoon(k *boundKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if e := &k.guarded; !e.stopped && !e.unread && (from == 0 || from > e.since) {
+	if e := &k.guarded; !e.stopped && !e.unread {
 		e.unread = true // the stream may break often while the servers answer no read
 		g.unread.add(k)
 	}
 }
 
+// read reads keys. It repeats failed reads after a while. Nothing else would detect that a key is deleted: its watch may
+// have begun too late, and renewals of the lease succeed.
 func (g *guard) read(list []*boundKey) {
 	g.mu.Lock()
 	for _, k := range list {
 		k.guarded.unread = false
 	}
 	g.mu.Unlock()
+	var failed []*boundKey
 	for some := range slices.Chunk(list, keysPerRequest) {
-		keys := make([]contender, len(some))
-		for i, k := range some {
-			keys[i] = k.contender
+		failed = append(failed, g.readSome(some)...)
+	}
+	if len(failed) > 0 && kit.Sleep(g.b.leases.Closing(), recheck) == nil {
+		for _, k := range failed {
+			g.readSoon(k)
 		}
-		writes, at, err := g.b.lastWrites(g.b.leases.Base(), 0, keys...)
-		if err != nil {
-			if len(some) > 1 && !mayHaveRun(err) { // the server allows fewer operations
-				for i := range some {
-					g.read(some[i : i+1])
-				}
-			} else {
-				g.readAgain(some)
-			}
-			continue
-		}
-		for i, k := range some {
-			if writes[i] == 0 {
-				g.reportLoss(k)
-			} else {
-				g.noteWrite(k, writes[i])
-			}
-		}
-		g.mu.Lock()
-		for _, k := range some {
-			k.guarded.since = at
-		}
-		g.mu.Unlock()
 	}
 }
 
-// readAgain repeats a failed read after a while. Nothing else would detect that a key is deleted: its watch may have
-// begun too late, and renewals of the lease succeed.
-func (g *guard) readAgain(list []*boundKey) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, k := range list {
-		if !k.guarded.stopped {
-			k.guarded.timer.Stop() // one timer, however often the stream breaks
-			k.guarded.timer = time.AfterFunc(recheck, func() { g.readIfMissed(k, 0) })
+// readSome reads keys, and returns those that it could not read.
+func (g *guard) readSome(some []*boundKey) (failed []*boundKey) {
+	keys := make([]contender, len(some))
+	for i, k := range some {
+		keys[i] = k.contender
+	}
+	writes, err := g.b.lastWrites(g.b.leases.Base(), 0, keys...)
+	switch {
+	case err != nil && len(some) > 1 && !mayHaveRun(err): // the server allows fewer operations
+		for i := range some {
+			failed = append(failed, g.readSome(some[i:i+1])...)
+		}
+		return failed
+	case err != nil:
+		return some
+	}
+	for i, k := range some {
+		if writes[i] == 0 {
+			g.reportLoss(k)
+		} else {
+			g.noteWrite(k, writes[i])
 		}
 	}
+	return nil
 }
 
 // reportLoss ends a lock whose key was deleted. It also revokes the lock's etcd leases, which would otherwise live for

@@ -69,7 +69,7 @@ func TestLookThatFailedIsMadeAgain(t *testing.T) {
 		b.guard.start(l, h)
 		time.Sleep(2 * guardAfter)
 		for range 10 { // ten breaks of the stream
-			b.guard.readIfMissed(h, 0)
+			b.guard.readSoon(h)
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(2 * time.Minute)

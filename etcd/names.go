@@ -124,23 +124,21 @@ func (c contender) exists() clientv3.Cmp {
 }
 
 // lastWrites returns the revision of each contender's latest write, or 0 if its key does not exist, as of the revision
-// at, or of the present if at is 0. It also returns the server's revision when it replied.
-func (b *Backend) lastWrites(
-	ctx context.Context, at int64, list ...contender,
-) (writes []int64, revision int64, err error) {
+// at, or of the present if at is 0.
+func (b *Backend) lastWrites(ctx context.Context, at int64, list ...contender) ([]int64, error) {
 	gets := make([]clientv3.Op, len(list))
 	for i, c := range list {
 		gets[i] = clientv3.OpGet(c.key, clientv3.WithKeysOnly())
 	}
 	resp, err := b.readAt(ctx, at, gets...)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	writes = make([]int64, len(list))
-	for i, r := range resp.Responses {
-		if kvs := r.GetResponseRange().Kvs; list[i].isIn(kvs) {
+	writes := make([]int64, len(list))
+	for i := range list {
+		if kvs := keysRead(resp, i); list[i].isIn(kvs) {
 			writes[i] = kvs[0].ModRevision
 		}
 	}
-	return writes, resp.Header.Revision, nil
+	return writes, nil
 }

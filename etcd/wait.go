@@ -206,7 +206,7 @@ func (a *attempt) watchPredecessor(ctx context.Context, p position) (deletedAt i
 			list = append(list, a.contender)
 			reread.Reset(recheck + rand.N(recheck/2))
 		}
-		if writes, _, err := a.b.lastWrites(ctx, at, list...); err != nil || slices.Contains(writes, 0) {
+		if writes, err := a.b.lastWrites(ctx, at, list...); err != nil || slices.Contains(writes, 0) {
 			return at, err
 		}
 	}
