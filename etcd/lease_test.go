@@ -149,7 +149,6 @@ func TestChangesDoNotWaitForKeptLeases(t *testing.T) {
 	b, _ := wired(t, shared(t))
 	const ttl, other = 30 * time.Second, 20 * time.Second
 	changing, kept := acquire(t, b, req("changing", ttl)), acquire(t, b, req("kept", ttl))
-	warm(t, b, other)
 	b.renewer = newRenewer(&silentLeases{}, b.leases)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()

@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
@@ -115,20 +120,31 @@ func TestLostReplyToAnotherTTL(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	c := raw(t, s.Addr)
-	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, s.via(p.Addr))
+	var silent atomic.Bool
+	var lost atomic.Int64
+	b := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+		invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if binds(req) && silent.Load() {
+			lost.Add(1)
+			return status.Error(codes.Unavailable, "the reply is lost")
+		}
+		return err
+	})
 	for _, again := range []bool{true, false} {
 		l := acquire(t, b, req("k", 30*time.Second))
-		warm(t, b, 20*time.Second)
-		p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		err := l.Renew(ctx, 20*time.Second)
+		lost.Store(0)
+		silent.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		renewed := make(chan error, 1)
+		go func() { renewed <- l.Renew(ctx, 20*time.Second) }()
+		until(t, soon, "a reply is lost", func() bool { return lost.Load() > 0 })
 		cancel()
-		if err == nil || errors.Is(err, backend.ErrLost) {
+		if err := <-renewed; err == nil || errors.Is(err, backend.ErrLost) {
 			t.Fatalf("renewal without an answer: %v", err)
 		}
-		p.Set(func(p *storetest.Proxy) { p.Replies = nil })
-		p.Cut()
+		silent.Store(false)
 		if again {
 			if err := l.Renew(t.Context(), 20*time.Second); err != nil {
 				t.Fatalf("second renewal: %v", err)

@@ -30,11 +30,11 @@ type extension struct {
 // transactions.
 const keysPerRequest = 64
 
-// move checks out a new lease for each lock, all concurrently, and binds the keys in one transaction.
+// move requests a new lease for each lock, all concurrently, and binds the keys in one transaction.
 func (b *Backend) move(ctx context.Context, list []*extension) {
 	var leases sync.WaitGroup
 	for _, e := range list {
-		leases.Go(func() { e.to, e.err = b.pool.checkOutRenewed(ctx, e.ttl) })
+		leases.Go(func() { e.to, e.err = b.pool.grant(ctx, e.ttl) })
 	}
 	leases.Wait()
 	remaining := slices.DeleteFunc(slices.Clone(list), func(e *extension) bool { return e.err != nil })

@@ -3,7 +3,6 @@ package etcd
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -277,25 +276,6 @@ func (p *pool) isStale(l *lease) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return l.stale
-}
-
-// checkOutRenewed returns a lease that was just granted, or just renewed by the leader that granted it.
-func (p *pool) checkOutRenewed(ctx context.Context, lockTTL time.Duration) (*lease, error) {
-	begun := time.Now()
-	for {
-		l, err := p.checkOut(ctx, lockTTL)
-		if err != nil || p.covers(l, begun) {
-			return l, err
-		}
-		_, err = p.refresh(ctx, l)
-		if err == nil && !p.isStale(l) {
-			return l, nil
-		}
-		p.revokeLater(l)
-		if err != nil && !errors.Is(err, backend.ErrLost) && !errors.Is(err, errThroughProxy) {
-			return nil, err
-		}
-	}
 }
 
 // patience is how long one attempt to renew l may take.
