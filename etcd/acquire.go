@@ -140,7 +140,7 @@ func (a *attempt) checkOutLease(ctx context.Context, lockTTL time.Duration) (err
 	p := a.b.pool
 	switch {
 	case a.lease == nil:
-	case a.lease.lockTTL == lockTTL && (!a.b.proxied.Load() || p.covers(a.lease, time.Now())):
+	case a.lease.lockTTL == lockTTL && (!a.b.proxied.Load() || p.state(a.lease).covers(time.Now())):
 		return nil
 	case a.unsure || a.contender.created != 0: // the key is, or may be, bound to it
 		a.unconfirmed = append(a.unconfirmed, a.lease)
@@ -156,7 +156,7 @@ func (a *attempt) checkOutLease(ctx context.Context, lockTTL time.Duration) (err
 // lease.
 func (a *attempt) refreshStale(ctx context.Context) {
 	a.refreshed = nil
-	if a.lease.lockTTL != a.ttl || a.b.pool.covers(a.lease, time.Now()) || a.b.proxied.Load() {
+	if a.lease.lockTTL != a.ttl || a.b.pool.state(a.lease).covers(time.Now()) || a.b.proxied.Load() {
 		return
 	}
 	l, done := a.lease, make(chan struct{})
@@ -180,7 +180,7 @@ func (a *attempt) grant(ctx context.Context, created, modified, bound int64) (ba
 		<-a.refreshed
 	}
 	mustMove := k.lease.lockTTL != a.ttl || k.lease.id != bound
-	for !mustMove && !p.covers(k.lease, a.sent) { // the request took long, or the concurrent renewal failed
+	for !mustMove && !p.state(k.lease).covers(a.sent) { // the request took long, or the concurrent renewal failed
 		var err error
 		if a.sent, err = p.refresh(ctx, k.lease); errors.Is(err, errThroughProxy) {
 			mustMove = true
@@ -188,7 +188,7 @@ func (a *attempt) grant(ctx context.Context, created, modified, bound int64) (ba
 			return nil, err
 		}
 	}
-	if mustMove || p.isStale(k.lease) {
+	if mustMove || p.state(k.lease).stale {
 		a.sent = time.Now()
 		if err := a.move(ctx, a.ttl); err != nil {
 			return nil, err
@@ -244,7 +244,7 @@ func (a *attempt) revokeInBackground(leases ...*lease) {
 		defer cancel()
 		pause := kit.Pause{Min: leastPause, Max: time.Second}
 		for _, l := range leases {
-			for l != nil && b.pool.revoke(ctx, l) != nil && kit.Sleep(ctx, pause.Next(0)) == nil {
+			for l != nil && b.revoke(ctx, l.id) != nil && kit.Sleep(ctx, pause.Next(0)) == nil {
 			}
 		}
 	})

@@ -69,7 +69,7 @@ func TestRenewalOfGoneLeaseIsNotRepeated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.pool.revoke(t.Context(), l); err != nil {
+	if err := b.revoke(t.Context(), l.id); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), b.options.Timeout*4/5)
@@ -177,7 +177,7 @@ func TestGrantThatTellsOfANewLeader(t *testing.T) {
 			if err := b.pool.renew(t.Context(), soon, l)[0]; err != nil {
 				t.Fatal(err)
 			}
-			if stale := b.pool.isStale(l); stale != want.stale {
+			if stale := b.pool.state(l).stale; stale != want.stale {
 				t.Errorf("lease %d, renewed in term %d: stale %v, want %v", i, want.term, stale, want.stale)
 			}
 		}
@@ -199,8 +199,8 @@ func TestRenewalsThatTellOfANewLeader(t *testing.T) {
 		b.renewer.client = &lateLease{silentLeases: c, term: 5, newer: leases[1].id}
 		time.Sleep(time.Second) // sleeps: in fake time; a renewal later than the grant
 		for i, err := range b.pool.renew(t.Context(), soon, leases...) {
-			if err != nil || !b.pool.isStale(leases[i]) {
-				t.Errorf("lease %d: stale %v, want true (%v)", i, b.pool.isStale(leases[i]), err)
+			if err != nil || !b.pool.state(leases[i]).stale {
+				t.Errorf("lease %d: stale %v, want true (%v)", i, b.pool.state(leases[i]).stale, err)
 			}
 		}
 	})

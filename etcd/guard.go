@@ -155,7 +155,7 @@ func (g *guard) noteWrite(k *boundKey, at int64) {
 func (g *guard) rebind(ctx context.Context, k *boundKey) {
 	k.mu.Lock()
 	l, at := k.lease, k.written.Load()
-	due := l != nil && at > k.modified && g.b.pool.wasRenewedAfter(l, at)
+	due := l != nil && at > k.modified && g.b.pool.state(l).renewedAt >= at
 	k.mu.Unlock()
 	if due {
 		_ = k.guarded.life.Renew(ctx, l.lockTTL) // otherwise the next renewal binds the key

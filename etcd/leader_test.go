@@ -102,7 +102,7 @@ func TestNewLeaderEndsNoneOfMany(t *testing.T) {
 	}
 	stale := 0
 	for _, r := range list {
-		if h := r.Lease.(*kit.Life).Data.(*boundKey); h.lease != nil && b.pool.isStale(h.lease) {
+		if h := r.Lease.(*kit.Life).Data.(*boundKey); h.lease != nil && b.pool.state(h.lease).stale {
 			stale++
 		}
 	}

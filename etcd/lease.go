@@ -134,7 +134,7 @@ func (b *Backend) dropLeases(k *boundKey) {
 func (b *Backend) revokeLeases(ctx context.Context, k *boundKey) error {
 	k.unsure = true
 	for _, l := range append(k.unconfirmed, k.lease) {
-		if err := b.pool.revoke(ctx, l); err != nil {
+		if err := b.revoke(ctx, l.id); err != nil {
 			return err
 		}
 	}
@@ -187,7 +187,7 @@ func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Dur
 	for _, e := range renewed {
 		// Move the lock if a new leader has renewed the lease, a proxy would renew it, or another client has resumed the
 		// lock: that client has bound the key to its own lease, and may have ended this one.
-		if e.err == nil && (b.pool.isStale(e.from) || e.key.isRebound()) ||
+		if e.err == nil && (b.pool.state(e.from).stale || e.key.isRebound()) ||
 			errors.Is(e.err, errThroughProxy) || errors.Is(e.err, backend.ErrLost) {
 			e.err = errNoAnswer
 			again = append(again, e)

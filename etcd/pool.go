@@ -3,6 +3,7 @@ package etcd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -49,12 +50,11 @@ type lease struct {
 	lastTerm  uint64    // the term of the leader that granted or last renewed it
 	renewed   time.Time // just before the request that granted or last renewed it
 	renewedAt int64     // the server's revision just before the last renewal; 0 without one
-	discarded time.Time // when it was queued for revocation, and never changed then; zero if it was not
-	ended     bool      // the server has reported that the lease does not exist
+	ended     bool      // the lease does not exist, or is about to be revoked; no lock relies on it
 }
 
-// coversLocked reports whether the lease outlives a lock whose request was sent at sent.
-func (l *lease) coversLocked(sent time.Time) bool {
+// covers reports whether the lease outlives a lock whose request was sent at sent.
+func (l lease) covers(sent time.Time) bool {
 	return !l.ended && !sent.Add(l.lockTTL).After(l.renewed.Add(l.ttl-clockMargin))
 }
 
@@ -66,13 +66,13 @@ type pool struct {
 	mu        sync.Mutex
 	term      uint64                     // the highest in any reply
 	idle      map[time.Duration][]*lease // the most recently used last
-	preparing map[time.Duration]int      // the number of grants in progress in the background
+	preparing map[time.Duration]bool     // a grant is in progress in the background
 	closed    bool
 	discarded backlog[*lease] // to be revoked
 }
 
 func newPool(b *Backend) *pool {
-	p := &pool{b: b, idle: make(map[time.Duration][]*lease), preparing: make(map[time.Duration]int)}
+	p := &pool{b: b, idle: make(map[time.Duration][]*lease), preparing: make(map[time.Duration]bool)}
 	p.discarded = backlog[*lease]{leases: b.leases, process: p.revokeDiscarded}
 	return p
 }
@@ -82,11 +82,8 @@ func newPool(b *Backend) *pool {
 func (p *pool) checkOut(ctx context.Context, lockTTL time.Duration) (*lease, error) {
 	p.mu.Lock()
 	l := p.checkOutIdleLocked(lockTTL)
-	if len(p.idle[lockTTL])+p.preparing[lockTTL] < readyPerTTL && !p.closed {
-		p.preparing[lockTTL]++
-		if !p.b.leases.Go(func(ctx context.Context) { p.prepare(ctx, lockTTL) }) {
-			p.preparing[lockTTL]--
-		}
+	if len(p.idle[lockTTL]) < readyPerTTL && !p.preparing[lockTTL] && !p.closed {
+		p.preparing[lockTTL] = p.b.leases.Go(func(ctx context.Context) { p.prepare(ctx, lockTTL) })
 	}
 	p.mu.Unlock()
 	if l != nil {
@@ -111,14 +108,14 @@ func (p *pool) checkOutIdleLocked(lockTTL time.Duration) *lease {
 // usableLocked reports whether a lock may use l, after a renewal if necessary. Through a proxy, leases cannot be
 // renewed.
 func (p *pool) usableLocked(l *lease, now time.Time) bool {
-	return !l.ended && !l.stale && now.Before(l.renewed.Add(l.ttl/2)) && (!p.b.proxied.Load() || l.coversLocked(now))
+	return !l.ended && !l.stale && now.Before(l.renewed.Add(l.ttl/2)) && (!p.b.proxied.Load() || l.covers(now))
 }
 
 // prepare grants a lease in advance and adds it to the pool.
 func (p *pool) prepare(ctx context.Context, lockTTL time.Duration) {
 	l, err := p.grant(ctx, lockTTL)
 	p.mu.Lock()
-	p.preparing[lockTTL]--
+	p.preparing[lockTTL] = false
 	p.mu.Unlock()
 	if err == nil {
 		p.checkIn(l)
@@ -127,13 +124,10 @@ func (p *pool) prepare(ctx context.Context, lockTTL time.Duration) {
 
 // checkIn returns a lease to the pool. No key may be bound to the lease, and no request under way may bind one.
 func (p *pool) checkIn(l *lease) {
-	if l == nil {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case l.ended:
+	case l == nil:
 	case p.closed || len(p.idle[l.lockTTL]) >= mostIdle || !p.usableLocked(l, time.Now()):
 		p.discardLocked(l)
 	default:
@@ -160,29 +154,25 @@ func (p *pool) revokeLater(leases ...*lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range leases {
-		if l != nil && !l.ended {
-			p.discardLocked(l)
-		}
+		p.discardLocked(l)
 	}
 }
 
 func (p *pool) discardLocked(l *lease) {
-	if l.discarded.IsZero() {
-		l.discarded = time.Now()
+	if l != nil && !l.ended {
+		l.ended = true
 		p.discarded.add(l)
 	}
 }
 
 // revokeDiscarded revokes leases one after the other. After a change of leader there are thousands, and other requests
-// must not wait for them. While the servers do not respond, it skips old leases, which end by their TTL; otherwise the
+// must not wait for them. If the servers do not respond, all leases of the list are left to expire; otherwise the
 // backlog would grow during an outage.
 func (p *pool) revokeDiscarded(list []*lease) {
-	var err error
 	for _, l := range list {
-		if err != nil && time.Since(l.discarded) > p.b.options.Timeout {
-			continue
+		if errors.Is(p.b.revoke(p.b.leases.Base(), l.id), backend.ErrUnavailable) {
+			return
 		}
-		err = p.revoke(p.b.leases.Base(), l) // after a failure, the lease expires unless somebody renews it
 	}
 }
 
@@ -236,16 +226,6 @@ func newLeaseID() int64 { return 1 + rand.Int64N(math.MaxInt64) }
 
 // revoke ends a lease, and so deletes every key that is bound to it. nil means that the lease no longer exists: from
 // then on, a request that would bind a key to it fails.
-func (p *pool) revoke(ctx context.Context, l *lease) error {
-	err := p.b.revoke(ctx, l.id)
-	if err == nil {
-		p.mu.Lock()
-		l.ended = true
-		p.mu.Unlock()
-	}
-	return err
-}
-
 func (b *Backend) revoke(ctx context.Context, id int64) error {
 	_, err := b.repeat(ctx, func(ctx context.Context) error {
 		_, err := b.leaseClient.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
@@ -257,25 +237,11 @@ func (b *Backend) revoke(ctx context.Context, id int64) error {
 	return err
 }
 
-// covers reports whether l outlives a lock whose request was sent at sent.
-func (p *pool) covers(l *lease, sent time.Time) bool {
+// state returns a copy of l as it is now.
+func (p *pool) state(l *lease) lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return l.coversLocked(sent)
-}
-
-// wasRenewedAfter reports whether the server has renewed l after a revision.
-func (p *pool) wasRenewedAfter(l *lease, revision int64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return l.renewedAt >= revision
-}
-
-// isStale reports whether a lock must not rely on renewals of l.
-func (p *pool) isStale(l *lease) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return l.stale
+	return *l
 }
 
 // patience is how long one attempt to renew l may take.
@@ -324,7 +290,6 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 			// The lease may have expired before the reply: old servers confirm renewals of leases that they are ending. This
 			// does not apply to a new leader, which has given the lease its full TTL.
 			p.discardLocked(l)
-			l.ended = true
 			errs[i] = backend.ErrLost
 		case time.Duration(r.TTL)*time.Second >= l.ttl && sent.After(l.renewed):
 			l.renewed, l.lastTerm, l.renewedAt = sent, term, r.GetHeader().GetRevision()

@@ -215,9 +215,7 @@ func (a *attempt) watchPredecessor(ctx context.Context, p position) (deletedAt i
 // untilRenewal returns the time until renewPlace is due: a third of the TTL after a renewal, less after a failure.
 func (a *attempt) untilRenewal() time.Duration {
 	third := a.lease.ttl / 3
-	a.b.pool.mu.Lock()
-	defer a.b.pool.mu.Unlock()
-	return max(time.Until(a.lease.renewed.Add(third-rand.N(third/8))), third/4)
+	return max(time.Until(a.b.pool.state(a.lease).renewed.Add(third-rand.N(third/8))), third/4)
 }
 
 // renewPlace renews the lease of the place. Through a proxy, which does not renew leases reliably, it binds the place
