@@ -47,7 +47,6 @@ type lease struct {
 
 	// Guarded by pool.mu.
 	stale     bool      // renewed by a later leader than the leader that granted it
-	lastTerm  uint64    // the term of the leader that granted or last renewed it
 	renewed   time.Time // just before the request that granted or last renewed it
 	renewedAt int64     // the server's revision just before the last renewal; 0 without one
 	ended     bool      // the lease does not exist, or is about to be revoked; no lock relies on it
@@ -201,9 +200,9 @@ func (p *pool) request(ctx context.Context, ttl time.Duration) (*lease, error) {
 		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(ttl / time.Second)})
 		switch {
 		case err == nil:
-			l.ttl, l.lastTerm = time.Duration(resp.TTL)*time.Second, resp.Header.GetRaftTerm()
-			l.term = cmp.Or(min(before, l.lastTerm), l.lastTerm)
-			p.noteTerm(l.lastTerm)
+			term := resp.Header.GetRaftTerm()
+			l.ttl, l.term = time.Duration(resp.TTL)*time.Second, cmp.Or(min(before, term), term)
+			p.noteTerm(term)
 		case mayHaveRun(err):
 			unconfirmed = append(unconfirmed, l)
 		}
@@ -279,20 +278,18 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 	}
 	for i, l := range leases {
 		r := replies[i].reply
-		term := r.GetHeader().GetRaftTerm()
 		switch {
 		case replies[i].err != nil:
 			errs[i] = replies[i].err
 		case r.TTL <= 0, l.ended: // a lease that has ended may be about to be revoked
 			l.ended = true
 			errs[i] = backend.ErrLost
-		case term == l.lastTerm && !answered.Before(l.renewed.Add(l.ttl)):
-			// The lease may have expired before the reply: old servers confirm renewals of leases that they are ending. This
-			// does not apply to a new leader, which has given the lease its full TTL.
+		case !answered.Before(l.renewed.Add(l.ttl)):
+			// The lease may have expired before the reply: old servers confirm renewals of leases that they are ending.
 			p.discardLocked(l)
 			errs[i] = backend.ErrLost
 		case time.Duration(r.TTL)*time.Second >= l.ttl && sent.After(l.renewed):
-			l.renewed, l.lastTerm, l.renewedAt = sent, term, r.GetHeader().GetRevision()
+			l.renewed, l.renewedAt = sent, r.GetHeader().GetRevision()
 			l.stale = l.stale || p.term != l.term
 		}
 	}
