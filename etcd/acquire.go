@@ -140,7 +140,7 @@ func (a *attempt) checkOutLease(ctx context.Context, lockTTL time.Duration) (err
 	p := a.b.pool
 	switch {
 	case a.lease == nil:
-	case a.lease.lockTTL == lockTTL && (!a.b.proxied.Load() || p.state(a.lease).covers(time.Now())):
+	case a.lease.lockTTL == lockTTL:
 		return nil
 	case a.unsure || a.contender.created != 0: // the key is, or may be, bound to it
 		a.unconfirmed = append(a.unconfirmed, a.lease)
@@ -156,14 +156,14 @@ func (a *attempt) checkOutLease(ctx context.Context, lockTTL time.Duration) (err
 // lease.
 func (a *attempt) refreshStale(ctx context.Context) {
 	a.refreshed = nil
-	if a.lease.lockTTL != a.ttl || a.b.pool.state(a.lease).covers(time.Now()) || a.b.proxied.Load() {
+	if a.lease.lockTTL != a.ttl || a.b.pool.state(a.lease).covers(time.Now()) {
 		return
 	}
 	l, done := a.lease, make(chan struct{})
 	a.refreshed = done
 	if !a.b.leases.Go(func(context.Context) {
 		defer close(done)
-		_, _ = a.b.pool.refresh(ctx, l) // grant checks whether the renewal succeeded
+		_ = a.b.pool.refresh(ctx, l) // grant checks whether the renewal succeeded
 	}) {
 		close(done)
 	}
@@ -180,13 +180,12 @@ func (a *attempt) grant(ctx context.Context, created, modified, bound int64) (ba
 		<-a.refreshed
 	}
 	mustMove := k.lease.lockTTL != a.ttl || k.lease.id != bound
-	for !mustMove && !p.state(k.lease).covers(a.sent) { // the request took long, or the concurrent renewal failed
-		var err error
-		if a.sent, err = p.refresh(ctx, k.lease); errors.Is(err, errThroughProxy) {
-			mustMove = true
-		} else if err != nil {
+	if !mustMove && !p.state(k.lease).covers(a.sent) { // the request took long, or the concurrent renewal failed
+		a.sent = time.Now()
+		if err := p.refresh(ctx, k.lease); err != nil && !errors.Is(err, errThroughProxy) {
 			return nil, err
 		}
+		mustMove = !p.state(k.lease).covers(a.sent) // through a proxy
 	}
 	if mustMove || p.state(k.lease).stale {
 		a.sent = time.Now()

@@ -74,7 +74,7 @@ func TestRenewalOfGoneLeaseIsNotRepeated(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), b.options.Timeout*4/5)
 	defer cancel()
-	if _, err := b.pool.refresh(ctx, l); !errors.Is(err, backend.ErrLost) || ctx.Err() != nil {
+	if err := b.pool.refresh(ctx, l); !errors.Is(err, backend.ErrLost) || ctx.Err() != nil {
 		t.Errorf("renewal of a revoked lease: %v, want ErrLost at once", err)
 	}
 }

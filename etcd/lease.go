@@ -174,7 +174,7 @@ func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Dur
 			continue
 		}
 		e.err = errNoAnswer // until there is a reply: ctx may end before any request
-		if e.from != nil && !b.proxied.Load() {
+		if e.from != nil {
 			renewed = append(renewed, e)
 		} else {
 			moving = append(moving, e)
@@ -182,7 +182,7 @@ func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Dur
 	}
 	var moves sync.WaitGroup // concurrent with the renewals, because either may hang
 	moves.Go(func() { b.moveHeld(ctx, moving) })
-	b.renewHeld(ctx, renewed)
+	b.renewAll(ctx, renewed)
 	var again []*extension
 	for _, e := range renewed {
 		// Move the lock if a new leader has renewed the lease, a proxy would renew it, or another client has resumed the
@@ -202,18 +202,19 @@ func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Dur
 	return ttls, errs
 }
 
-// renewHeld renews the leases of locks that stay on their leases.
-func (b *Backend) renewHeld(ctx context.Context, list []*extension) {
-	shortest := backend.MaxTTL
-	for _, e := range list {
-		shortest = min(shortest, e.ttl)
-	}
-	patience := min(b.options.Timeout, max(shortest/12, leastLimit))
-	// Repeat unanswered renewals on a new stream, several times: the next server may hang too, because it has no leader.
-	for round := 0; round < 4 && len(list) > 0 && ctx.Err() == nil; round++ {
+// renewAll renews the leases of extensions. It repeats unanswered renewals on a new stream, several times: the next
+// server may hang too, because it has no leader.
+func (b *Backend) renewAll(ctx context.Context, list []*extension) {
+	const rounds = 4
+	pause := kit.Pause{Min: leastPause, Max: mostPause}
+	for round := 0; round < rounds && len(list) > 0 && ctx.Err() == nil; round++ {
+		if round > 0 && kit.Sleep(ctx, pause.Next(0)) != nil {
+			return
+		}
+		patience := b.options.Timeout
 		leases := make([]*lease, len(list))
 		for i, e := range list {
-			leases[i] = e.from
+			leases[i], patience = e.from, min(patience, b.pool.patience(e.from))
 		}
 		var again []*extension
 		for i, err := range b.pool.renew(ctx, patience, leases...) {

@@ -243,22 +243,16 @@ func (p *pool) state(l *lease) lease {
 	return *l
 }
 
-// patience is how long one attempt to renew l may take.
-func (p *pool) patience(l *lease) time.Duration {
-	return min(p.b.options.Timeout/attemptsPerTimeout, max(l.ttl/12, 250*time.Millisecond))
+// refresh renews one lease. ErrLost means that the lease has ended.
+func (p *pool) refresh(ctx context.Context, l *lease) error {
+	e := &extension{from: l, err: errNoAnswer}
+	p.b.renewAll(ctx, []*extension{e})
+	return e.err
 }
 
-// refresh renews one lease, and returns when the answered request was sent. ErrLost means that the lease has ended.
-func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error) {
-	_, err = p.b.repeat(ctx, func(ctx context.Context) error {
-		sent = time.Now()
-		err := p.renew(ctx, p.patience(l), l)[0]
-		if rejectsToken(err) { // the next attempt opens a new stream, which logs in again
-			err = fmt.Errorf("%w: %v", errNoAnswer, err)
-		}
-		return err
-	})
-	return sent, err
+// patience is how long one attempt to renew l may take.
+func (p *pool) patience(l *lease) time.Duration {
+	return min(p.b.options.Timeout/attemptsPerTimeout, max(l.ttl/12, leastLimit))
 }
 
 // renew renews leases once. ErrLost means that the lease has ended.

@@ -222,13 +222,11 @@ func (a *attempt) untilRenewal() time.Duration {
 // to a new lease instead. ErrLost means that the place is lost.
 func (a *attempt) renewPlace(ctx context.Context) error {
 	p := a.b.pool
-	if !a.b.proxied.Load() {
-		switch err := p.renew(ctx, p.patience(a.lease), a.lease)[0]; {
-		case errors.Is(err, backend.ErrLost):
-			return err
-		case !errors.Is(err, errThroughProxy):
-			return nil // a failed renewal is soon repeated
-		}
+	switch err := p.renew(ctx, p.patience(a.lease), a.lease)[0]; {
+	case errors.Is(err, backend.ErrLost):
+		return err
+	case errors.Is(err, errThroughProxy):
+		return a.move(ctx, a.lease.lockTTL)
 	}
-	return a.move(ctx, a.lease.lockTTL)
+	return nil // a failed renewal is soon repeated
 }
