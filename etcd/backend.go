@@ -59,12 +59,10 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 // Inspect implements [backend.Backend]. A contender counts as a holder as soon as the key is free for it: either one
 // exclusive contender, or all shared contenders ahead of the first exclusive one. The TTL of each holder's lease takes
 // a separate request.
-func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
-	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
-		h, err = b.inspect(ctx, key)
-		return err
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	return kit.Call(ctx, b.leases, backend.ValidateKey(key), func(ctx context.Context) (backend.Holder, error) {
+		return b.inspect(ctx, key)
 	})
-	return h, err
 }
 
 // Guarantees implements [backend.Backend].

@@ -32,6 +32,8 @@ type emptyTxn struct {
 
 func (k *emptyKV) Txn(context.Context) clientv3.Txn { return &emptyTxn{kv: k} }
 
+func (x *emptyTxn) If(...clientv3.Cmp) clientv3.Txn { return x }
+
 func (x *emptyTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 	x.ops = len(ops)
 	return x

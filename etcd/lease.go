@@ -106,22 +106,19 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 // have deleted the key.
 func (b *Backend) deleteOwnKey(ctx context.Context, k *boundKey) (deleted, unsure bool, err error) {
 	key := k.contender.key
-	unsure, err = b.repeat(ctx, func(ctx context.Context) error {
-		resp, err := b.kv.Txn(ctx).If(unmodified(key, k.modified)).Then(clientv3.OpDelete(key)).Commit()
-		deleted = err == nil && resp.Succeeded
-		return err
-	})
+	resp, unsure, err := b.commit(ctx, []clientv3.Cmp{unmodified(key, k.modified)}, clientv3.OpDelete(key))
 	switch {
 	case err != nil:
 		k.unsure = true
-	case deleted:
-		if !unsure && k.name != "" {
-			b.names.reuse(k.name)
-		}
-		b.pool.checkIn(k.lease)
-		k.lease = nil
+		return false, unsure, err
+	case !resp.Succeeded:
+		return false, unsure, nil
+	case !unsure && k.name != "":
+		b.names.reuse(k.name)
 	}
-	return deleted, unsure, err
+	b.pool.checkIn(k.lease)
+	k.lease = nil
+	return true, unsure, nil
 }
 
 // dropLeases revokes, in the background, the leases of a lock whose key was deleted. The caller has locked k.mu.

@@ -58,11 +58,7 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 			[]clientv3.Op{clientv3.OpPut(key, e.owner, clientv3.WithLease(clientv3.LeaseID(e.to.id)))},
 			[]clientv3.Op{clientv3.OpGet(key)})
 	}
-	var resp *clientv3.TxnResponse
-	unsure, err := b.repeat(ctx, func(ctx context.Context) (err error) {
-		resp, err = b.kv.Txn(ctx).Then(ops...).Commit()
-		return err
-	})
+	resp, unsure, err := b.commit(ctx, nil, ops...)
 	for i, e := range list {
 		k := e.key
 		if unsure && !slices.Contains(k.unconfirmed, e.to) {

@@ -5,35 +5,28 @@ import (
 	"errors"
 	"strings"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // List implements [backend.Lister]. It reads the keys of all contenders.
-func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
-	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
-		keys, err = b.list(ctx, prefix)
-		return err
-	})
-	return keys, err
+func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
+	return kit.Call(ctx, b.leases, nil, func(ctx context.Context) ([]string, error) { return b.list(ctx, prefix) })
 }
 
 func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err error) {
 	const page = 1000
 	namespace := b.options.Namespace + "/" + nameMark
 	from := namespace + encoding.Encode(prefix)
-	end := clientv3.GetPrefixRangeEnd(from)
+	end := clientv3.WithRange(clientv3.GetPrefixRangeEnd(from))
 	for {
-		var resp *clientv3.GetResponse
-		_, err := b.repeat(ctx, func(ctx context.Context) (err error) {
-			resp, err = b.kv.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
-			return err
-		})
+		read, err := b.readAt(ctx, 0, clientv3.OpGet(from, end, clientv3.WithKeysOnly(), clientv3.WithLimit(page)))
 		if err != nil {
 			return nil, err
 		}
+		resp := read.Responses[0].GetResponseRange()
 		for _, kv := range resp.Kvs {
 			name, _, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), namespace), "/")
 			key, ok := encoding.Decode(name)
@@ -74,19 +67,13 @@ func (b *Backend) breakLease(ctx context.Context, key, owner string) error {
 // breakContender deletes a contender's key and revokes the etcd lease to which it was bound. ErrLost means that the key
 // did not exist, or, if unsure, that a request without a reply may have deleted it.
 func (b *Backend) breakContender(ctx context.Context, c contender) (unsure bool, err error) {
-	var broken []*mvccpb.KeyValue // with the lease at its deletion; an earlier lease may now be another lock's
-	unsure, err = b.repeat(ctx, func(ctx context.Context) error {
-		resp, err := b.kv.Txn(ctx).If(c.exists()).Then(clientv3.OpDelete(c.key, clientv3.WithPrevKV())).Commit()
-		if err == nil && resp.Succeeded {
-			broken = resp.Responses[0].GetResponseDeleteRange().PrevKvs
-		}
-		return err
-	})
+	resp, unsure, err := b.commit(ctx, []clientv3.Cmp{c.exists()}, clientv3.OpDelete(c.key, clientv3.WithPrevKV()))
 	switch {
-	case len(broken) > 0:
-		return unsure, b.revoke(ctx, broken[0].Lease)
-	case err == nil:
+	case err != nil:
+		return unsure, err
+	case !resp.Succeeded:
 		return unsure, backend.ErrLost
 	}
-	return unsure, err
+	// The lease of the key at its deletion; an earlier lease may now be another lock's.
+	return unsure, b.revoke(ctx, resp.Responses[0].GetResponseDeleteRange().PrevKvs[0].Lease)
 }

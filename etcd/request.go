@@ -48,6 +48,17 @@ func (b *Backend) repeat(ctx context.Context, op func(ctx context.Context) error
 	return unsure, unavailable(err)
 }
 
+// commit sends a transaction that executes ops if all conditions hold. See repeat.
+func (b *Backend) commit(ctx context.Context, conditions []clientv3.Cmp, ops ...clientv3.Op) (
+	resp *clientv3.TxnResponse, unsure bool, err error,
+) {
+	unsure, err = b.repeat(ctx, func(ctx context.Context) (err error) {
+		resp, err = b.kv.Txn(ctx).If(conditions...).Then(ops...).Commit()
+		return err
+	})
+	return resp, unsure, err
+}
+
 // classify returns the outcome of a request that failed with err, and whether another attempt may succeed.
 func classify(err error) (o kit.Outcome, passes bool) {
 	if !mayHaveRun(err) {
@@ -143,10 +154,6 @@ func (b *Backend) readAt(ctx context.Context, at int64, gets ...clientv3.Op) (*c
 			return resp, nil
 		}
 	}
-	var resp *clientv3.TxnResponse
-	_, err := b.repeat(ctx, func(ctx context.Context) (err error) {
-		resp, err = b.kv.Txn(ctx).Then(gets...).Commit()
-		return err
-	})
+	resp, _, err := b.commit(ctx, nil, gets...)
 	return resp, err
 }

@@ -10,12 +10,10 @@ import (
 
 // Resume implements [backend.Resumer]. Like a renewal that changes the TTL, it binds the owner's key to another etcd
 // lease: one of this client.
-func (b *Backend) Resume(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
-	err = b.leases.Call(ctx, r.ValidateFor(b.guarantees), func(ctx context.Context) (err error) {
-		l, err = b.resume(ctx, r)
-		return err
+func (b *Backend) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	return kit.Call(ctx, b.leases, r.ValidateFor(b.guarantees), func(ctx context.Context) (backend.Lease, error) {
+		return b.resume(ctx, r)
 	})
-	return l, err
 }
 
 func (b *Backend) resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -34,9 +32,8 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (backend.Lease,
 		return nil, e.err
 	}
 	l, err := b.leases.Resume(r, kit.Grant{Token: uint64(k.contender.created), Sent: sent, TTL: e.ttl, Data: k})
-	if err != nil {
-		return nil, err // not l: an interface that holds a nil pointer is not nil
+	if err == nil {
+		b.guard.start(l, k)
 	}
-	b.guard.start(l, k)
-	return l, nil
+	return l, err
 }
