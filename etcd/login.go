@@ -32,26 +32,21 @@ type login struct {
 	conn           *grpc.ClientConn // nil until requests need a token
 	leases         *kit.Leases      // its Close waits for the log-in in progress, and then cancels it
 
-	mu      sync.Mutex
-	token   *token    // nil if there is none, or the servers have rejected it
-	current *logInRun // nil if no log-in is in progress
-	begun   time.Time // when the last log-in began
+	mu    sync.Mutex
+	token *token    // nil if there is none, or the servers have rejected it
+	next  *token    // of the log-in in progress; nil if there is none
+	begun time.Time // when the last log-in began
 }
 
 // loginInterval is the shortest time between the starts of two log-ins.
 const loginInterval = 100 * time.Millisecond
 
-// A token is what a log-in returns.
+// A token is the result of a log-in. done is closed when the log-in has ended and set the other fields.
 type token struct {
+	done    chan struct{}
+	err     error
 	value   string    // empty if the servers have authentication disabled
 	replace time.Time // when to log in again; zero if the token does not contain its expiry
-}
-
-// A logInRun is one log-in. done is closed after token or err is set.
-type logInRun struct {
-	done  chan struct{}
-	token *token
-	err   error
 }
 
 // options returns the options of a connection whose requests carry the token.
@@ -124,18 +119,18 @@ func (s *loggedInStream) RecvMsg(m any) error {
 func (l *login) validToken(ctx context.Context) (*token, error) {
 	l.mu.Lock()
 	t := l.token
-	if t != nil && (t.replace.IsZero() || time.Now().Before(t.replace)) {
-		l.mu.Unlock()
-		return t, nil
+	if t == nil || !t.replace.IsZero() && !time.Now().Before(t.replace) {
+		if l.next == nil {
+			l.next = l.logIn(l.begun.Add(loginInterval))
+		}
+		if t == nil {
+			t = l.next
+		}
 	}
-	r := l.logInLocked()
 	l.mu.Unlock()
-	if t != nil {
-		return t, nil
-	}
 	select {
-	case <-r.done:
-		return r.token, r.err
+	case <-t.done:
+		return t, t.err
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
@@ -150,51 +145,43 @@ func (l *login) discard(t *token) {
 	}
 }
 
-// logInLocked returns the log-in in progress. If there is none, it starts one.
-func (l *login) logInLocked() *logInRun {
-	if l.current != nil {
-		return l.current
-	}
-	r := &logInRun{done: make(chan struct{})}
-	wait := time.Until(l.begun.Add(loginInterval))
+// logIn starts a log-in, not before the given time.
+func (l *login) logIn(soonest time.Time) *token {
+	t := &token{done: make(chan struct{})}
 	if !l.leases.Go(func(ctx context.Context) {
-		_ = kit.Sleep(ctx, wait)
+		_ = kit.Sleep(ctx, time.Until(soonest))
 		begun := time.Now()
-		r.token, r.err = l.logIn(ctx, begun)
+		t.err = l.request(ctx, t, begun)
 		l.mu.Lock()
-		l.current, l.begun = nil, begun
-		if r.err == nil {
-			l.token = r.token
+		l.next, l.begun = nil, begun
+		if t.err == nil {
+			l.token = t
 		}
 		l.mu.Unlock()
-		close(r.done)
+		close(t.done)
 	}) {
-		r.err = backend.ErrClosed
-		close(r.done)
-		return r
+		t.err = backend.ErrClosed
+		close(t.done)
 	}
-	l.current = r
-	return r
+	return t
 }
 
-func (l *login) logIn(ctx context.Context, begun time.Time) (*token, error) {
+// request logs in, and sets the value of t and the time for its replacement.
+func (l *login) request(ctx context.Context, t *token, begun time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
 	var resp pb.AuthenticateResponse
-	err := l.conn.Invoke(ctx, pb.Auth_Authenticate_FullMethodName,
-		&pb.AuthenticateRequest{Name: l.user, Password: l.password}, &resp)
-	switch err := rpctypes.Error(err); {
-	case errors.Is(err, rpctypes.ErrAuthNotEnabled):
-		return new(token), nil
-	case err != nil:
-		return nil, err
+	err := rpctypes.Error(l.conn.Invoke(ctx, pb.Auth_Authenticate_FullMethodName,
+		&pb.AuthenticateRequest{Name: l.user, Password: l.password}, &resp))
+	if errors.Is(err, rpctypes.ErrAuthNotEnabled) {
+		return nil
 	}
-	t := &token{value: resp.Token}
+	t.value = resp.Token
 	if remaining := validity(resp.Token, begun); remaining > 0 {
 		const least = 500 * time.Millisecond // between log-ins, if the servers' clock is behind the local clock
 		t.replace = begun.Add(max(remaining/2, least))
 	}
-	return t, nil
+	return err
 }
 
 // attach returns a context whose request carries the token.
