@@ -38,8 +38,9 @@ type login struct {
 	begun time.Time // when the last log-in began
 }
 
-// loginInterval is the shortest time between the starts of two log-ins.
-const loginInterval = 100 * time.Millisecond
+// loginInterval is the shortest time between the starts of two log-ins: the servers may reject every token, or their
+// clock may be behind the local clock.
+const loginInterval = 500 * time.Millisecond
 
 // A token is the result of a log-in. done is closed when the log-in has ended and set the other fields.
 type token struct {
@@ -178,8 +179,7 @@ func (l *login) request(ctx context.Context, t *token, begun time.Time) error {
 	}
 	t.value = resp.Token
 	if remaining := validity(resp.Token, begun); remaining > 0 {
-		const least = 500 * time.Millisecond // between log-ins, if the servers' clock is behind the local clock
-		t.replace = begun.Add(max(remaining/2, least))
+		t.replace = begun.Add(remaining / 2)
 	}
 	return err
 }
@@ -247,8 +247,8 @@ func (b *Backend) keepLoggedIn(ctx context.Context) error {
 
 // logInEvery logs in at once, and then at every interval until Close begins. After a failure it soon logs in again.
 func (b *Backend) logInEvery(interval time.Duration) {
-	const soonest, retry = 500 * time.Millisecond, time.Second
-	interval = max(interval, soonest)
+	const retry = time.Second
+	interval = max(interval, loginInterval)
 	for wait := time.Duration(0); kit.Sleep(b.leases.Closing(), wait) == nil; {
 		ctx, cancel := context.WithTimeout(b.leases.Closing(), b.options.Timeout)
 		_, err := pb.NewWatchClient(b.client.ActiveConnection()).Watch(ctx) // clientv3 logs in to open the stream

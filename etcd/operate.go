@@ -54,14 +54,15 @@ func (b *Backend) breakLease(ctx context.Context, key, owner string) error {
 	if err != nil {
 		return err
 	}
-	if held := q.heldBy(owner); held != nil {
-		unsure, err := b.breakContender(ctx, contenderOf(held))
-		if unsure && errors.Is(err, backend.ErrLost) { // a request without a reply has deleted the key
-			return nil
-		}
-		return err
+	held := q.heldBy(owner)
+	if held == nil {
+		return backend.ErrLost
 	}
-	return backend.ErrLost
+	unsure, err := b.breakContender(ctx, contenderOf(held))
+	if unsure && errors.Is(err, backend.ErrLost) { // a request without a reply has deleted the key
+		return nil
+	}
+	return err
 }
 
 // breakContender deletes a contender's key and revokes the etcd lease to which it was bound. ErrLost means that the key
