@@ -214,37 +214,21 @@ func (a *attempt) move(ctx context.Context, lockTTL time.Duration) error {
 }
 
 // cleanUp removes anything that a failed attempt may have left on the servers. A lease to which no key can be bound
-// returns to the pool. Other leases are revoked, which deletes their keys and makes requests that are still under way
-// fail.
+// returns to the pool.
 func (a *attempt) cleanUp() {
 	b, k := a.b, a.boundKey
 	switch {
 	case a.granted: // Leases cleans up
 	case k.unsure || len(k.unconfirmed) > 0:
-		a.revokeInBackground(append(k.unconfirmed, k.lease)...)
+		b.revokeInBackground(a.ttl, append(k.unconfirmed, k.lease)...)
 	case k.contender.created == 0:
 		b.pool.checkIn(k.lease)
 		b.names.reuse(k.name)
 	default:
 		b.leases.Go(func(ctx context.Context) {
-			if deleted, _, _ := b.deleteOwnKey(ctx, k); !deleted {
-				a.revokeInBackground(k.lease) // another client that deleted the key may be about to revoke the lease
+			if _, _, _ = b.deleteOwnKey(ctx, k); k.lease != nil {
+				b.revokeInBackground(a.ttl, k.lease)
 			}
 		})
 	}
-}
-
-// revokeInBackground revokes leases. It repeats failed revocations for max(a.ttl, Options.Timeout); then the leases
-// have expired or soon will.
-func (a *attempt) revokeInBackground(leases ...*lease) {
-	b, limit := a.b, max(a.ttl, a.b.options.Timeout)
-	b.leases.Go(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		pause := kit.Pause{Min: leastPause, Max: time.Second}
-		for _, l := range leases {
-			for l != nil && b.revoke(ctx, l.id) != nil && kit.Sleep(ctx, pause.Next(0)) == nil {
-			}
-		}
-	})
 }

@@ -106,9 +106,7 @@ func TestAbandonedLeasesAreGivenUp(t *testing.T) {
 		b.leaseClient = dead
 		const ttl = time.Minute
 		for range 10 {
-			r := req("k", ttl)
-			a := &attempt{b: b, r: r, ttl: ttl}
-			a.revokeInBackground(&lease{id: newLeaseID(), lockTTL: ttl, ttl: ttl + extraTTL})
+			b.revokeInBackground(ttl, &lease{id: newLeaseID(), lockTTL: ttl, ttl: ttl + extraTTL})
 			time.Sleep(rand.N(time.Second))
 		}
 		time.Sleep(ttl - 15*time.Second)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
@@ -65,8 +66,8 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 }
 
 // ReleaseLease implements [kit.Requests]. It deletes the owner's key and keeps the lease for the next lock. If a write
-// of the key, or an earlier release, got no reply, it also revokes the lease, which makes requests that are still under
-// way fail.
+// of the key, or an earlier release, got no reply, the lease is revoked, which makes requests that are still under way
+// fail.
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	b, k := q.b, l.Data.(*boundKey)
 	b.guard.stop(k)
@@ -75,50 +76,48 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	if k.lease == nil {
 		return backend.ErrLost
 	}
-	mustRevoke, unsureDelete := k.unsure || len(k.unconfirmed) > 0, false
-	if !mustRevoke {
-		deleted, unsure, err := b.deleteOwnKey(ctx, k)
-		if deleted || err != nil {
-			return err
-		}
-		unsureDelete = unsure
-	}
-	unsureBreak, err := b.breakContender(ctx, k.contender) // another client may have resumed the lock
-	if mustRevoke {
-		if err := b.revokeLeases(ctx, k); err != nil {
-			return err
-		}
-	}
-	if err != nil && !errors.Is(err, backend.ErrLost) {
-		k.unsure = true
+	deleted, unsure, err := b.deleteOwnKey(ctx, k)
+	if err != nil || k.lease == nil {
 		return err
 	}
-	// The lease is not reused, because the client that deleted the key may be about to revoke the lease.
-	b.dropLeases(k)
-	if err != nil && (unsureDelete || unsureBreak) {
+	b.revokeInBackground(k.lease.lockTTL, append(k.unconfirmed, k.lease)...)
+	k.lease, k.unconfirmed = nil, nil
+	switch {
+	case deleted != nil:
+		b.pool.revokeLater(&lease{id: deleted.Lease}) // perhaps of another client, which has resumed the lock
+		return nil
+	case unsure:
 		return l.LostAfterDeadline()
 	}
-	return err
+	return backend.ErrLost
 }
 
-// deleteOwnKey deletes a key, and keeps the lease for the next lock, unless the key was written after k.modified: a
-// Resume may have bound the key to another client's lease. unsure means that an earlier request got no reply, and may
-// have deleted the key.
-func (b *Backend) deleteOwnKey(ctx context.Context, k *boundKey) (deleted, unsure bool, err error) {
-	key := k.contender.key
-	resp, unsure, err := b.commit(ctx, []clientv3.Cmp{unmodified(key, k.modified)}, clientv3.OpDelete(key))
-	switch {
-	case err != nil:
-		k.unsure = true
-		return false, unsure, err
-	case !resp.Succeeded:
-		return false, unsure, nil
-	case !unsure && k.name != "":
-		b.names.reuse(k.name)
+// deleteOwnKey deletes a key. If the key was bound to the lease, and no request without a reply may bind it again,
+// deleteOwnKey keeps the lease for the next lock. Otherwise another client, which has deleted the key or bound it to
+// its own lease, may be about to revoke the lease.
+func (b *Backend) deleteOwnKey(ctx context.Context, k *boundKey) (deleted *mvccpb.KeyValue, unsure bool, err error) {
+	deleted, unsure, err = b.deleteContender(ctx, k.contender)
+	k.unsure = k.unsure || err != nil
+	if deleted != nil && deleted.Lease == k.lease.id && !k.unsure && len(k.unconfirmed) == 0 {
+		if !unsure && k.name != "" {
+			b.names.reuse(k.name)
+		}
+		b.pool.checkIn(k.lease)
+		k.lease = nil
 	}
-	b.pool.checkIn(k.lease)
-	k.lease = nil
-	return true, unsure, nil
+	return deleted, unsure, err
+}
+
+// deleteContender deletes a contender's key, and returns what it deleted. deleted is nil if the key did not exist; if
+// unsure, a request without a reply may have deleted it.
+func (b *Backend) deleteContender(ctx context.Context, c contender) (
+	deleted *mvccpb.KeyValue, unsure bool, err error,
+) {
+	resp, unsure, err := b.commit(ctx, []clientv3.Cmp{c.exists()}, clientv3.OpDelete(c.key, clientv3.WithPrevKV()))
+	if err == nil && resp.Succeeded {
+		deleted = resp.Responses[0].GetResponseDeleteRange().PrevKvs[0]
+	}
+	return deleted, unsure, err
 }
 
 // dropLeases revokes, in the background, the leases of a lock whose key was deleted. The caller has locked k.mu.
@@ -127,15 +126,18 @@ func (b *Backend) dropLeases(k *boundKey) {
 	k.lease, k.unconfirmed = nil, nil
 }
 
-// revokeLeases revokes every lease of this client to which the key may be bound. The caller has locked k.mu.
-func (b *Backend) revokeLeases(ctx context.Context, k *boundKey) error {
-	k.unsure = true
-	for _, l := range append(k.unconfirmed, k.lease) {
-		if err := b.revoke(ctx, l.id); err != nil {
-			return err
+// revokeInBackground revokes leases, which deletes their keys and makes requests that are still under way fail. It
+// repeats failed revocations for max(ttl, Options.Timeout); then the leases have expired or soon will.
+func (b *Backend) revokeInBackground(ttl time.Duration, leases ...*lease) {
+	b.leases.Go(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, max(ttl, b.options.Timeout))
+		defer cancel()
+		pause := kit.Pause{Min: leastPause, Max: time.Second}
+		for _, l := range leases {
+			for l != nil && b.revoke(ctx, l.id) != nil && kit.Sleep(ctx, pause.Next(0)) == nil {
+			}
 		}
-	}
-	return nil
+	})
 }
 
 // errReleasing is the error of a renewal during a release. A renewal, of one lease or of many, must not wait for a

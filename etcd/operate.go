@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -58,23 +57,12 @@ func (b *Backend) breakLease(ctx context.Context, key, owner string) error {
 	if held == nil {
 		return backend.ErrLost
 	}
-	unsure, err := b.breakContender(ctx, contenderOf(held))
-	if unsure && errors.Is(err, backend.ErrLost) { // a request without a reply has deleted the key
-		return nil
-	}
-	return err
-}
-
-// breakContender deletes a contender's key and revokes the etcd lease to which it was bound. ErrLost means that the key
-// did not exist, or, if unsure, that a request without a reply may have deleted it.
-func (b *Backend) breakContender(ctx context.Context, c contender) (unsure bool, err error) {
-	resp, unsure, err := b.commit(ctx, []clientv3.Cmp{c.exists()}, clientv3.OpDelete(c.key, clientv3.WithPrevKV()))
+	deleted, unsure, err := b.deleteContender(ctx, contenderOf(held))
 	switch {
-	case err != nil:
-		return unsure, err
-	case !resp.Succeeded:
-		return unsure, backend.ErrLost
+	case deleted != nil: // bound to this lease when it was deleted; an earlier lease may now be another lock's
+		return b.revoke(ctx, deleted.Lease)
+	case err == nil && !unsure:
+		return backend.ErrLost
 	}
-	// The lease of the key at its deletion; an earlier lease may now be another lock's.
-	return unsure, b.revoke(ctx, resp.Responses[0].GetResponseDeleteRange().PrevKvs[0].Lease)
+	return err // nil if a request without a reply has deleted the key
 }

@@ -191,28 +191,26 @@ func TestOvertakenResumeLeavesNoLease(t *testing.T) {
 func TestReleaseOfResumedLeaseIsRepeated(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	for _, target := range []pb.Compare_CompareTarget{pb.Compare_MOD, pb.Compare_CREATE} {
-		var armed atomic.Bool
-		b := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any,
-			cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-		) error {
-			if armed.Load() && deletesIfUnchanged(req, target) {
-				return status.Error(codes.Unavailable, "the request is lost")
-			}
-			return invoke(ctx, method, req, reply, cc, opts...)
-		})
-		r := req("k", readerTTL)
-		l := acquire(t, b, r)
-		resume(t, opened(t, s.URL()), r)
-		armed.Store(true)
-		if err := l.Release(t.Context()); !errors.Is(err, backend.ErrUnavailable) {
-			t.Errorf("the first release, by %v: %v", target, err)
+	var armed atomic.Bool
+	b := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any,
+		cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		if armed.Load() && deletes(req) {
+			return status.Error(codes.Unavailable, "the request is lost")
 		}
-		armed.Store(false)
-		release(t, l)
-		if h, err := b.Inspect(t.Context(), "k"); err != nil || h.Owner != "" {
-			t.Errorf("after the second release, by %v: %+v, %v", target, h, err)
-		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	})
+	r := req("k", readerTTL)
+	l := acquire(t, b, r)
+	resume(t, opened(t, s.URL()), r)
+	armed.Store(true)
+	if err := l.Release(t.Context()); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("the first release: %v", err)
+	}
+	armed.Store(false)
+	release(t, l)
+	if h, err := b.Inspect(t.Context(), "k"); err != nil || h.Owner != "" {
+		t.Errorf("after the second release: %+v, %v", h, err)
 	}
 }
 
@@ -247,14 +245,6 @@ func TestRenewalBeforeGuardKnowsOfResume(t *testing.T) {
 		return get(t, c, ownKey(t, c, r.Owner)).Lease == leaseOf(l).id
 	})
 	release(t, l)
-}
-
-// deletesIfUnchanged reports whether a request deletes a key if the given revision, of the key's last write or of its
-// creation, has not changed.
-func deletesIfUnchanged(req any, revision pb.Compare_CompareTarget) bool {
-	txn, _ := req.(*pb.TxnRequest)
-	return len(txn.GetCompare()) == 1 && txn.Compare[0].Target == revision && len(txn.Success) == 1 &&
-		txn.Success[0].GetRequestDeleteRange() != nil
 }
 
 // binds reports whether a request binds keys to other etcd leases.
