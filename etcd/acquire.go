@@ -102,7 +102,7 @@ func (a *attempt) putIfFree(ctx context.Context, lockTTL time.Duration, busy fun
 	}
 	free := []clientv3.Cmp{a.rivals.isEmpty()}
 	if a.r.Shared {
-		free = append(free, missing(a.contender.key))
+		free = append(free, createdAt(a.contender.key, 0))
 	}
 	a.refreshStale(ctx)
 	var resp *clientv3.TxnResponse
@@ -118,7 +118,6 @@ func (a *attempt) putIfFree(ctx context.Context, lockTTL time.Duration, busy fun
 	a.unsure = a.unsure || unsure
 	switch {
 	case isLeaseNotFound(err):
-		a.b.pool.revokeLater(a.lease)
 		a.lease = nil
 		return nil, nil, err
 	case err != nil:
@@ -142,7 +141,7 @@ func (a *attempt) checkOutLease(ctx context.Context, lockTTL time.Duration) (err
 	case a.lease == nil:
 	case a.lease.lockTTL == lockTTL:
 		return nil
-	case a.unsure || a.contender.created != 0: // the key is, or may be, bound to it
+	case a.unsure: // the key may be bound to it
 		a.unconfirmed = append(a.unconfirmed, a.lease)
 	default:
 		p.checkIn(a.lease)

@@ -77,15 +77,15 @@ var serverRules = []kit.Rule[*clientv3.StatusResponse]{
 }
 
 // Examine implements [backend.Examiner]. It requests the status of every endpoint.
-func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err error) {
-	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
-		if list, err = b.examineCluster(ctx); err == nil {
+func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
+	return kit.Call(ctx, b.leases, nil, func(ctx context.Context) ([]backend.Finding, error) {
+		list, err := b.examineCluster(ctx)
+		if err == nil {
 			list = append(list, b.examineServers(ctx)...)
 			err = kit.ContextError(ctx, nil)
 		}
-		return unavailable(err)
+		return list, unavailable(err)
 	})
-	return list, err
 }
 
 func (b *Backend) examineCluster(ctx context.Context) (list []backend.Finding, err error) {

@@ -51,8 +51,6 @@ const leastLimit = 500 * time.Millisecond
 // requests makes the requests for one lease.
 type requests struct{ b *Backend }
 
-var _ kit.Requests = requests{}
-
 // Guarantees implements [kit.Requests].
 func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
@@ -113,7 +111,8 @@ func (b *Backend) deleteOwnKey(ctx context.Context, k *boundKey) (deleted *mvccp
 func (b *Backend) deleteContender(ctx context.Context, c contender) (
 	deleted *mvccpb.KeyValue, unsure bool, err error,
 ) {
-	resp, unsure, err := b.commit(ctx, []clientv3.Cmp{c.exists()}, clientv3.OpDelete(c.key, clientv3.WithPrevKV()))
+	remove := clientv3.OpDelete(c.key, clientv3.WithPrevKV())
+	resp, unsure, err := b.commit(ctx, []clientv3.Cmp{createdAt(c.key, c.created)}, remove)
 	if err == nil && resp.Succeeded {
 		deleted = resp.Responses[0].GetResponseDeleteRange().PrevKvs[0]
 	}

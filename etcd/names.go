@@ -43,7 +43,7 @@ func exclusiveKeys(prefix string) keyRange { return keyRange{prefix, prefix + sh
 func sharedKeys(prefix string) keyRange    { return allKeys(prefix + sharedMark) }
 
 func (r keyRange) isEmpty() clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(r.first), "=", 0).WithRange(r.end)
+	return createdAt(r.first, 0).WithRange(r.end)
 }
 
 // get returns the operation that reads the keys, sorted by creation in the given order.
@@ -106,8 +106,9 @@ type contender struct {
 
 func contenderOf(kv *mvccpb.KeyValue) contender { return contender{string(kv.Key), kv.CreateRevision} }
 
-func missing(key string) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+// created holds if the key was created at a revision; 0 means that the key does not exist.
+func createdAt(key string, at int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(key), "=", at)
 }
 
 func unmodified(key string, since int64) clientv3.Cmp {
@@ -117,10 +118,6 @@ func unmodified(key string, since int64) clientv3.Cmp {
 // isIn reports whether found, the result of reading the contender's key, contains the contender.
 func (c contender) isIn(found []*mvccpb.KeyValue) bool {
 	return len(found) > 0 && found[0].CreateRevision == c.created
-}
-
-func (c contender) exists() clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(c.key), "=", c.created)
 }
 
 // lastWrites returns the revision of each contender's latest write, or 0 if its key does not exist, as of the revision

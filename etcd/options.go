@@ -12,7 +12,6 @@ import (
 const (
 	defaultNamespace = "anylock"
 	defaultTimeout   = 5 * time.Second
-	maxNamespaceLen  = 512
 	leastTimeout     = 100 * time.Millisecond
 )
 
@@ -36,10 +35,6 @@ func (o *Options) validate() (Options, error) {
 	}
 	v.Namespace = cmp.Or(v.Namespace, defaultNamespace)
 	v.Timeout = cmp.Or(v.Timeout, defaultTimeout)
-	if len(v.Namespace) > maxNamespaceLen {
-		return v, fmt.Errorf("%w: namespace of %d bytes is longer than %d",
-			backend.ErrInvalid, len(v.Namespace), maxNamespaceLen)
-	}
 	for part := range strings.SplitSeq(v.Namespace, "/") {
 		if part == "" || strings.HasPrefix(part, nameMark) {
 			return v, fmt.Errorf("%w: namespace %q has a part that is empty or begins with %s", backend.ErrInvalid,

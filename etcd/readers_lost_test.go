@@ -135,7 +135,7 @@ func TestReaderThatQueuedWithoutReplyWaits(t *testing.T) {
 	if l != nil {
 		t.Fatalf("a reader is granted the key beside a writer: %v, %v", l, err)
 	}
-	if err != nil || a.place.predecessor.key == "" {
+	if !errors.Is(err, backend.ErrHeld) || a.place.predecessor.key == "" {
 		t.Fatalf("after the request without a reply: %v, the predecessor is %q", err, a.place.predecessor.key)
 	}
 	release(t, writer)

@@ -45,10 +45,8 @@ func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
 		switch {
 		case a.granted || errors.Is(err, backend.ErrHeld):
 			return l, err
-		case err == nil && a.place.predecessor.key == "":
-			continue
 		case err == nil:
-			return nil, backend.ErrHeld
+			continue
 		}
 		// Read the present next. At an old revision the place still exists, even if it has expired since. A process that was
 		// frozen past its turn receives old events.
@@ -66,8 +64,8 @@ func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// requestKey makes one request for the key, and updates a.place. ErrHeld means that the next request must join the
-// queue.
+// requestKey makes one request for the key, and updates a.place. ErrHeld means that a rival is ahead. Neither a lease
+// nor an error means that no rival is ahead: the next request is granted the key.
 //
 // If no key has been busy lately, the first request does not queue, because its transaction is then shorter. It does
 // not queue either if a place needs a different lease than the lock.
@@ -102,7 +100,7 @@ func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
 	l, busy, err := a.putIfFree(ctx, a.placeLockTTL(), func() []clientv3.Op {
 		return []clientv3.Op{
 			// A delayed copy must not change the key.
-			clientv3.OpTxn([]clientv3.Cmp{missing(a.contender.key)}, []clientv3.Op{a.put()}, nil),
+			clientv3.OpTxn([]clientv3.Cmp{createdAt(a.contender.key, 0)}, []clientv3.Op{a.put()}, nil),
 			clientv3.OpGet(a.contender.key),
 			a.rivals.get(clientv3.SortDescend, clientv3.WithLimit(2), clientv3.WithKeysOnly()),
 		}
@@ -117,7 +115,7 @@ func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
 	for _, rival := range last {
 		if rival.CreateRevision < a.contender.created { // not this attempt, nor a rival behind an earlier copy of it
 			a.place.predecessor = contenderOf(rival)
-			break
+			return nil, backend.ErrHeld
 		}
 	}
 	return nil, nil
@@ -147,7 +145,7 @@ func (a *attempt) checkTurn(ctx context.Context) (backend.Lease, error) {
 		return nil, backend.ErrLost
 	case len(before) > 0:
 		a.place.predecessor = contenderOf(before[0])
-		return nil, nil
+		return nil, backend.ErrHeld
 	}
 	return a.grant(ctx, own[0].CreateRevision, own[0].ModRevision, own[0].Lease)
 }
@@ -159,9 +157,6 @@ func (a *attempt) awaitTurn(ctx context.Context) error {
 	}
 	deleted, err := a.watchPredecessor(ctx, a.place)
 	a.place = position{at: deleted}
-	if err != nil {
-		a.place = position{}
-	}
 	if errors.Is(err, backend.ErrLost) || isLeaseNotFound(err) {
 		return nil // the next request checks whether the place still exists
 	}
@@ -206,8 +201,11 @@ func (a *attempt) watchPredecessor(ctx context.Context, p position) (deletedAt i
 			list = append(list, a.contender)
 			reread.Reset(recheck + rand.N(recheck/2))
 		}
-		if writes, err := a.b.lastWrites(ctx, at, list...); err != nil || slices.Contains(writes, 0) {
-			return at, err
+		switch writes, err := a.b.lastWrites(ctx, at, list...); {
+		case err != nil:
+			return 0, err
+		case slices.Contains(writes, 0):
+			return at, nil
 		}
 	}
 }
