@@ -38,8 +38,8 @@
 // binds the key to the new lease. A lock with a TTL of more than 30 s that had to wait needs these two, too.
 //
 // A Resume binds the key to an etcd lease of the new client and revokes the old lease. It takes a read, a grant, a
-// transaction and a revocation. If the earlier client still uses the lock, its next renewal moves the
-// key back in the same way.
+// transaction and a revocation. If the earlier client still uses the lock, its next renewal moves the key back in the
+// same way.
 //
 // # Shared leases
 //
