@@ -5,6 +5,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -98,6 +99,36 @@ func Until(t testing.TB, within time.Duration, what string, cond func() bool) {
 			t.Fatalf("not within %v: %s", within, what)
 		}
 	}
+}
+
+// ThreeTries calls f until it returns nil, at most three times. It is for measurements that fail if the machine stands
+// still for a second. A fault of the store must make f fail each time.
+func ThreeTries(t testing.TB, f func() error) {
+	t.Helper()
+	const tries = 3
+	for n := 1; ; n++ {
+		err := f()
+		if err == nil {
+			return
+		}
+		if n == tries {
+			t.Fatal(err)
+		}
+		t.Logf("try %d: %v", n, err)
+	}
+}
+
+// Within fails the test unless f takes at most that long in one of three tries.
+func Within(t testing.TB, most time.Duration, what string, f func()) {
+	t.Helper()
+	ThreeTries(t, func() error {
+		begun := time.Now()
+		f()
+		if took := time.Since(begun); took > most {
+			return fmt.Errorf("%s took %v, want at most %v", what, took, most)
+		}
+		return nil
+	})
 }
 
 // An Outcome is the result of an Acquire, and when it arrived.
