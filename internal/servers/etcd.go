@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -118,7 +119,15 @@ func (spec etcdSpec) enableAuth(ctx context.Context, addr, user, password, prefi
 		{"user/grant", m{"user": user, "role": role}},
 		{"enable", m{}},
 	} {
-		if err := spec.client.do(ctx, []string{addr}, "/v3/auth/"+step.path, step.request, nil); err != nil {
+		// On a busy machine, a request may time out although the server executes it.
+		err := until(ctx, nil, func(ctx context.Context) error {
+			err := spec.client.do(ctx, []string{addr}, "/v3/auth/"+step.path, step.request, nil)
+			if err != nil && strings.Contains(err.Error(), "already exists") {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}

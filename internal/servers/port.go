@@ -47,6 +47,13 @@ func freePort(t testing.TB) int {
 	return 0
 }
 
+// UnusedAddr returns an address of this machine on which nobody listens. No server of a test process gets its port, and
+// no outgoing connection, until the test ends.
+func UnusedAddr(t testing.TB) string {
+	t.Helper()
+	return loopback(freePort(t))
+}
+
 // claimPort claims port among test processes. It returns nil if there is no second loopback address.
 func claimPort(port int) (net.Listener, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", claimHost, port))

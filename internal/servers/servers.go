@@ -22,8 +22,8 @@ import (
 // RequireEnv names the environment variable that turns a skipped test into a failed one, if it is 1.
 const RequireEnv = "ANYLOCK_TEST_REQUIRE"
 
-// startTimeout limits the time until a started server responds.
-const startTimeout = 30 * time.Second
+// startTimeout limits the time until a started server responds. On a busy machine, Java has taken more than 30 s.
+const startTimeout = 90 * time.Second
 
 // A Server is one server process that belongs to one test. Freeze, Thaw, Kill and Start report failures to the
 // test.
