@@ -11,16 +11,19 @@ import (
 	"time"
 )
 
+// patience is how long goroutines may take to end, on a machine that may stand still for some seconds.
+const patience = 5 * time.Second
+
 // harmless are functions in the stacks of goroutines that belong to the test runner or the Go runtime.
 var harmless = []string{"testing.(*M).", "testing.tRunner(", "os/signal.loop(", "os/signal.signal_recv(",
 	"runtime.ensureSigM("}
 
-// VerifyTestMain runs the tests of m and exits. If they pass but goroutines remain a second later, it prints their
+// VerifyTestMain runs the tests of m and exits. If they pass but goroutines remain some seconds later, it prints their
 // stacks and exits with 1.
 func VerifyTestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
-		if stacks := left(time.Second); len(stacks) > 0 {
+		if stacks := left(patience); len(stacks) > 0 {
 			fmt.Fprintf(os.Stderr, "leak: %d goroutines are left after the tests:\n\n%s\n", len(stacks),
 				strings.Join(stacks, "\n\n"))
 			code = 1

@@ -49,7 +49,7 @@ func TestLeftGoroutineIsFound(t *testing.T) {
 	}
 	close(stop)
 	<-stopped
-	if stacks := left(time.Second); len(stacks) > 0 {
+	if stacks := left(patience); len(stacks) > 0 {
 		t.Errorf("found %q, want nothing", stacks)
 	}
 }
