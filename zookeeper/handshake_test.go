@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A handshake keeps its session alive even if the reply is lost. A client whose leases are lost must not repeat
@@ -85,7 +87,7 @@ func TestReconnectSendsLatestZxid(t *testing.T) {
 	const handshakeAt, watchesAt = 8, 12
 	s := on(t, usual)
 	r := new(recorder)
-	b, err := New(t.Context(), []string{s.Addr}, &Options{Chroot: s.chroot, Dial: r.dial})
+	b, err := New(t.Context(), []string{s.Addr}, &Options{Chroot: s.chroot, Timeout: 4 * soon, Dial: r.dial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,44 +183,43 @@ func TestUnansweredHandshakeKeepsPlace(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {
 			t.Parallel()
-			p := newProxy(t, s.Addr)
-			b := opened(t, s.at(p.Addr))
-			if lost {
-				l := acquire(t, b, req(t.Name()+" other", ttl))
-				<-l.Lost()
-			}
-			held := acquire(t, other, req(t.Name(), time.Hour))
-			done := make(chan backend.Lease, 1)
-			go func() {
-				l, err := b.Acquire(t.Context(), waiting(t.Name(), ttl))
-				if err != nil {
-					t.Error(err)
+			storetest.ThreeTries(t, func() error {
+				p := newProxy(t, s.Addr)
+				b := opened(t, s.at(p.Addr))
+				if lost {
+					l := acquire(t, b, req(backend.NewOwner(), ttl))
+					<-l.Lost()
 				}
-				done <- l
-			}()
-			until(t, soon, "the waiter queues", func() bool { return len(places(t, c, b, t.Name())) == 2 })
-			place := places(t, c, b, t.Name())[1].name
-			b.mu.Lock()
-			sess := b.sessions[b.limits.sessionTimeout(ttl)]
-			b.mu.Unlock()
-			const old = 100 * time.Millisecond
-			time.Sleep(time.Until(sess.contact.keptUntil()) + old) // sleeps: the session must no longer be certain to exist
-			p.set(func(p *proxy) { p.silent = true })
-			p.Cut()
-			time.Sleep(sess.handshakeLimit() / 2) // sleeps: a slow handshake
-			p.set(func(p *proxy) { p.silent = false })
-			until(t, soon, "the client is back", func() bool {
-				sess.mu.Lock()
-				defer sess.mu.Unlock()
-				return sess.connected || sess.err != nil
+				key := backend.NewOwner()
+				held := acquire(t, other, req(key, time.Hour))
+				done := storetest.Start(t.Context(), b, waiting(key, ttl))
+				until(t, soon, "the waiter queues", func() bool { return len(places(t, c, b, key)) == 2 })
+				place := places(t, c, b, key)[1].name
+				b.mu.Lock()
+				sess := b.sessions[b.limits.sessionTimeout(ttl)]
+				b.mu.Unlock()
+				old := sess.contact.keptUntil().Add(100 * time.Millisecond)
+				time.Sleep(time.Until(old)) // sleeps: the session is no longer certain to exist
+				p.set(func(p *proxy) { p.silent = true })
+				p.Cut()
+				time.Sleep(sess.handshakeLimit() / 2) // sleeps: a slow handshake
+				p.set(func(p *proxy) { p.silent = false })
+				until(t, soon, "the client is back", func() bool {
+					sess.mu.Lock()
+					defer sess.mu.Unlock()
+					return sess.connected || sess.err != nil
+				})
+				var moved error
+				if q := places(t, c, b, key); sess.hasEnded() || len(q) != 2 || q[1].name != place {
+					moved = fmt.Errorf("places %v, want %s in the second; the session: %v", q, place, sess.endReason())
+				}
+				release(t, held)
+				o := <-done
+				if o.Err == nil {
+					releaseOrExpire(t, o.Lease)
+				}
+				return errors.Join(moved, o.Err)
 			})
-			if q := places(t, c, b, t.Name()); sess.hasEnded() || len(q) != 2 || q[1].name != place {
-				t.Errorf("places %v, want %s in the second; the session: %v", q, place, sess.endReason())
-			}
-			release(t, held)
-			if l := <-done; l != nil {
-				release(t, l)
-			}
 		})
 	}
 }

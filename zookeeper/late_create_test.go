@@ -41,7 +41,7 @@ func TestLateCreateIsDeleted(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Fatalf("create: %v, want the context's error", err)
 			}
-			until(t, soon, "the node is created and deleted", func() bool {
+			until(t, 2*soon, "the node is created and deleted", func() bool {
 				_, st, err := c.Get(b.dir(key))
 				return err == nil && st.Cversion == 4 // two creates and two deletes
 			})
@@ -70,5 +70,5 @@ func TestCreateThatArrivesAfterSearchIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	sess.deleteLater(d)
-	until(t, soon, "the node is deleted", func() bool { return len(places(t, c, b, "k")) == 0 })
+	until(t, 2*soon, "the node is deleted", func() bool { return len(places(t, c, b, "k")) == 0 })
 }

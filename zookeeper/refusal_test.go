@@ -28,7 +28,11 @@ func TestRefusalWaitsForItsDelete(t *testing.T) {
 					t.Fatal(err)
 				}
 				created, pass := p.hold(opCreate)
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				within := 4 * soon // a server that is reachable again must answer in this time
+				if away {
+					within = 2 * time.Second
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), within)
 				defer cancel()
 				refusal := make(chan error, 1)
 				go func() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // frames counts the requests that a Backend writes, by operation. It ignores heartbeats, which are reads of root.
@@ -202,20 +203,25 @@ func TestRoundTrips(t *testing.T) {
 		do()
 		return fmt.Sprint(int(time.Since(begun) / delay))
 	}
-	var l backend.Lease
-	got := driver.RoundTrips{
-		Acquire: trips(func() { l = acquire(t, b, req("k", countedTTL)) }),
-		Renew: trips(func() {
-			if err := l.Renew(t.Context(), countedTTL); err != nil {
-				t.Fatal(err)
-			}
-		}),
-		Release: trips(func() { release(t, l) }),
+	d, err := driver.Lookup(s.url())
+	if err != nil {
+		t.Fatal(err)
 	}
-	p.set(func(p *proxy) { p.delay = 0 })
-	for _, d := range driver.Registered() {
-		if d.Name == "zookeeper" && d.RoundTrips != got {
-			t.Errorf("round trips %+v, the driver registers %+v", got, d.RoundTrips)
+	storetest.ThreeTries(t, func() error {
+		var l backend.Lease
+		got := driver.RoundTrips{
+			Acquire: trips(func() { l = acquire(t, b, req("k", countedTTL)) }),
+			Renew: trips(func() {
+				if err := l.Renew(t.Context(), countedTTL); err != nil {
+					t.Fatal(err)
+				}
+			}),
+			Release: trips(func() { release(t, l) }),
 		}
-	}
+		if d.RoundTrips != got {
+			return fmt.Errorf("round trips %+v, the driver registers %+v", got, d.RoundTrips)
+		}
+		return nil
+	})
+	p.set(func(p *proxy) { p.delay = 0 })
 }
