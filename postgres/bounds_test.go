@@ -21,6 +21,9 @@ func proxied(t *testing.T, params string) (database, *proxy, *Backend) {
 	return s, p, opened(t, s.via(p.Addr)+params)
 }
 
+// brief is a URL parameter for a short timeout, which a request still meets if the machine stands still for a second.
+const brief = "&timeout=2s"
+
 // rest waits until the connections, which must carry no leases, send nothing more: each has no idle timeout and is
 // watched.
 func rest(t *testing.T, b *Backend) {
@@ -37,7 +40,7 @@ func rest(t *testing.T, b *Backend) {
 	})
 }
 
-// unanswered calls do while the proxy drops all replies, and returns do's error. do must return soon.
+// unanswered calls do while the proxy drops all replies, and returns do's error. do must return.
 func unanswered(t *testing.T, p *proxy, do func() error) error {
 	t.Helper()
 	p.set(func(p *proxy) { p.mute = true })
@@ -50,8 +53,8 @@ func unanswered(t *testing.T, p *proxy, do func() error) error {
 			t.Fatal("no error without an answer")
 		}
 		return err
-	case <-time.After(soon):
-		t.Fatalf("no end within %v", soon)
+	case <-time.After(4 * soon):
+		t.Fatalf("no end within %v", 4*soon)
 		panic("unreachable")
 	}
 }
@@ -61,7 +64,7 @@ func unanswered(t *testing.T, p *proxy, do func() error) error {
 func TestUnansweredIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	for _, r := range []backend.Request{req("k", time.Minute), waiting("k", time.Minute)} {
-		_, p, b := proxied(t, "&timeout=1s")
+		_, p, b := proxied(t, brief)
 		release(t, acquire(t, b, req("k", time.Minute)))
 		rest(t, b)
 		err := unanswered(t, p, func() error {
@@ -106,7 +109,7 @@ func TestLineOfSilentServer(t *testing.T) {
 // A timeout of the store itself is not reported as the end of the caller's context.
 func TestUnansweredInspect(t *testing.T) {
 	t.Parallel()
-	_, p, b := proxied(t, "&timeout=1s")
+	_, p, b := proxied(t, brief)
 	release(t, acquire(t, b, req("k", time.Minute)))
 	rest(t, b)
 	err := unanswered(t, p, func() error {
@@ -121,7 +124,7 @@ func TestUnansweredInspect(t *testing.T) {
 // A wait in the queue has no time limit. The renewal after a long wait has one.
 func TestUnansweredLateRenewal(t *testing.T) {
 	t.Parallel()
-	s, p, b := proxied(t, "&timeout=1s")
+	s, p, b := proxied(t, brief)
 	a := opened(t, s.PostgresURL())
 	const ttl = 20 * time.Second
 	held := acquire(t, a, req("k", time.Minute))
@@ -137,18 +140,18 @@ func TestUnansweredLateRenewal(t *testing.T) {
 		return lost
 	})
 	p.set(func(p *proxy) { p.mute, p.muteAt = false, 0 })
-	release(t, granted(t, done, soon).Lease)
+	release(t, granted(t, done, 4*soon).Lease)
 }
 
 // If a lost lease cannot be released in time, its connection is closed, and the lease no longer counts toward
 // MaxLeases.
 func TestUnansweredGivingUp(t *testing.T) {
 	t.Parallel()
-	_, p, b := proxied(t, "&timeout=1s")
-	l := acquire(t, b, req("k", time.Second))
+	_, p, b := proxied(t, brief)
+	l := acquire(t, b, req("k", 3*time.Second))
 	p.set(func(p *proxy) { p.mute = true })
-	lost(t, l, soon)
-	until(t, soon, "the connection is given up, and no lease is counted", func() bool {
+	lost(t, l, 2*soon)
+	until(t, 4*soon, "the connection is given up, and no lease is counted", func() bool {
 		b.pool.mu.Lock()
 		defer b.pool.mu.Unlock()
 		return l.(*kit.Life).Data.(*checkout).s.dead && b.pool.leases() == 0
@@ -161,9 +164,10 @@ func TestUnansweredGivingUp(t *testing.T) {
 func TestGivingUpWaitsForTheTurn(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	b := opened(t, s.PostgresURL()+"&timeout=1s")
+	b := opened(t, s.PostgresURL()+brief)
 	c := dialed(t, s.PostgresURL())
-	kept, over := acquire(t, b, req("kept", 2*time.Second)), acquire(t, b, req("over", 2*time.Second))
+	const ttl = 4 * time.Second
+	kept, over := acquire(t, b, req("kept", ttl)), acquire(t, b, req("over", ttl))
 	if err := kept.Renew(context.Background(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +175,7 @@ func TestGivingUpWaitsForTheTurn(t *testing.T) {
 	if err := shared.acquireTurn(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	lost(t, over, soon)
+	lost(t, over, 2*soon)
 	time.Sleep(2 * b.options.Timeout) // sleeps: longer than a request may wait for its turn
 	shared.releaseTurn()
 	until(t, soon, "the lock is given up", func() bool { return locks(t, c) == 1 })

@@ -23,18 +23,24 @@ func TestServerClockBack(t *testing.T) {
 			stepClock := clockOf(t, s)
 			b := opened(t, s.PostgresURL())
 			saysWallClock(t, b)
-			frozen := startChild(t, s.PostgresURL()+params, "k", ttl, exclusiveChild)
-			frozen.says("held")
-			frozen.freeze()
-			begun := time.Now()
-			stepClock(-step)
-			l := granted(t, startAcquire(context.Background(), b, waiting("k", time.Minute)), ttl+step+soon).Lease
-			took := time.Since(begun)
-			t.Logf("free after %v, of a TTL of %v and a step of %v", took, ttl, step)
+			var took time.Duration
+			for range 2 { // a server that gets no processor time may be late once, but not twice
+				frozen := startChild(t, s.PostgresURL()+params, "k", ttl, exclusiveChild)
+				frozen.says("held")
+				frozen.freeze()
+				begun := time.Now()
+				stepClock(-step)
+				l := granted(t, startAcquire(context.Background(), b, waiting("k", time.Minute)), ttl+step+soon).Lease
+				took = time.Since(begun)
+				t.Logf("free after %v, of a TTL of %v and a step of %v", took, ttl, step)
+				release(t, l)
+				if took <= ttl+step+maxLate {
+					break
+				}
+			}
 			if took < ttl-ttl/4 || took > ttl+step+maxLate {
 				t.Errorf("free after %v", took)
 			}
-			release(t, l)
 		})
 	}
 }

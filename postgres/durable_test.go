@@ -14,7 +14,7 @@ func TestDurableWithoutStandby(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "synchronous_standby_names=absent")
 	c := dialed(t, s.PostgresURL())
-	const ttl = time.Second
+	const ttl = 3 * time.Second
 	for _, wait := range []bool{false, true} {
 		b := opened(t, s.PostgresURL()+"&lock_durable=true&timeout=1m")
 		r := req("k", ttl)
@@ -23,7 +23,7 @@ func TestDurableWithoutStandby(t *testing.T) {
 		until(t, soon, "the server has granted the lock", func() bool { return locks(t, c) == 1 })
 		unwatch(b)
 		begun := time.Now()
-		until(t, ttl+maxLate+time.Second, "the key of a client that does no more is free",
+		until(t, ttl+maxLate+soon, "the key of a client that does no more is free",
 			func() bool { return locks(t, c) == 0 })
 		t.Logf("wait %v: free after %v", wait, time.Since(begun))
 		b.cut()

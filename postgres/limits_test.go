@@ -234,11 +234,11 @@ func TestLostReply(t *testing.T) {
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	p := newProxy(t, s.Addr)
-	b := opened(t, s.via(p.Addr)+"&timeout=1s")
+	b := opened(t, s.via(p.Addr)+brief)
 	release(t, acquire(t, b, req("k", time.Minute)))
 	for i := range 4 {
 		p.set(func(p *proxy) { p.mute = true })
-		ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		r := req("k", time.Minute)
 		r.Wait, r.Shared = i%2 == 1, i/2 == 1
 		if _, err := b.Acquire(ctx, r); err == nil {
@@ -246,7 +246,7 @@ func TestLostReply(t *testing.T) {
 		}
 		cancel()
 		p.set(func(p *proxy) { p.mute = false })
-		until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
+		until(t, 2*soon, "no lock is left", func() bool { return locks(t, c) == 0 })
 		release(t, acquire(t, b, req("k", time.Minute)))
 	}
 	for _, shared := range []bool{false, true} {
@@ -258,7 +258,7 @@ func TestLostReply(t *testing.T) {
 			t.Error("released without an answer")
 		}
 		p.set(func(p *proxy) { p.mute = false })
-		until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
+		until(t, 2*soon, "no lock is left", func() bool { return locks(t, c) == 0 })
 	}
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/anylock/lock/backend"
 	otherprocess "github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // childEnv makes the test binary run as a client process, which opens the URL, acquires the key, prints "held", and
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		child(strings.Fields(what))
 		return
 	}
-	goleak.VerifyTestMain(servers.Sharing(m))
+	storetest.VerifyTestMain(servers.Sharing(m))
 }
 
 // The modes of a child's lease.
@@ -43,6 +43,9 @@ func child(args []string) {
 		panic(err)
 	}
 	b, err := openURL(context.Background(), url)
+	for end := time.Now().Add(30 * time.Second); errors.Is(err, backend.ErrUnavailable) && time.Now().Before(end); {
+		b, err = openURL(context.Background(), url) // the machine is busy
+	}
 	if err != nil {
 		panic(err)
 	}

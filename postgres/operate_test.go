@@ -81,7 +81,7 @@ func TestBreakOfABusySession(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	b := opened(t, s.PostgresURL())
-	operator := opened(t, s.PostgresURL()+"&timeout=1s")
+	operator := opened(t, s.PostgresURL()+brief)
 	c := dialed(t, s.PostgresURL())
 	r := req("k", time.Minute)
 	l := acquire(t, b, r)

@@ -59,14 +59,14 @@ func TestReleaseLeavesNoOrphan(t *testing.T) {
 	for mode, params := range variants {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			s, p, b := proxied(t, params+"&timeout=1s")
+			s, p, b := proxied(t, params+brief)
 			c := dialed(t, s.PostgresURL())
 			l := acquire(t, b, req("k", time.Minute))
 			p.set(func(p *proxy) { p.tail = 1 })
 			if err := l.Release(context.Background()); err == nil {
 				t.Error("released by a part of a request")
 			}
-			until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
+			until(t, 2*soon, "no lock is left", func() bool { return locks(t, c) == 0 })
 		})
 	}
 }
@@ -75,7 +75,6 @@ func TestReleaseLeavesNoOrphan(t *testing.T) {
 // Its caller gets an error, and the session is terminated in the background, once the server can be reached.
 func TestFailedAttemptLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
-	const short = "&timeout=1s"
 	attempt := func(t *testing.T, b *Backend, r backend.Request, within time.Duration) (granted bool) {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
@@ -93,7 +92,7 @@ func TestFailedAttemptLeavesNoOrphan(t *testing.T) {
 			run := func(name string, f func(t *testing.T, p *proxy, b *Backend)) {
 				t.Run(fmt.Sprintf("%s/%s/wait=%v/shared=%v", name, mode, wait, shared), func(t *testing.T) {
 					t.Parallel()
-					s, p, b := proxied(t, params+short)
+					s, p, b := proxied(t, params+brief)
 					c := dialed(t, s.PostgresURL())
 					release(t, acquire(t, b, req("other", time.Minute)))
 					rest(t, b)
@@ -114,7 +113,7 @@ func TestFailedAttemptLeavesNoOrphan(t *testing.T) {
 			})
 			run("late", func(t *testing.T, p *proxy, b *Backend) {
 				p.set(func(p *proxy) { p.hole = true })
-				if attempt(t, b, r, 1500*time.Millisecond) {
+				if attempt(t, b, r, 3*time.Second) {
 					t.Error("granted without an answer")
 				}
 			})
@@ -130,7 +129,7 @@ func TestUnansweredRenewalLeavesNoOrphan(t *testing.T) {
 	for mode, params := range variants {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			s, p, b := proxied(t, params+"&timeout=1s")
+			s, p, b := proxied(t, params+brief)
 			c := dialed(t, s.PostgresURL())
 			l := acquire(t, b, req("k", ttl))
 			p.Refuse(true)
@@ -159,8 +158,8 @@ func TestUnansweredRenewalLeavesNoOrphan(t *testing.T) {
 // again, behind its own first session, until that session is terminated.
 func TestCutOffWaiterLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
-	const ttl = time.Second
-	s, p, b := proxied(t, "&timeout=1s")
+	const ttl = 3 * time.Second
+	s, p, b := proxied(t, brief)
 	a := opened(t, s.PostgresURL())
 	c := dialed(t, s.PostgresURL())
 	held := acquire(t, a, req("k", time.Minute))
@@ -182,7 +181,7 @@ func TestCutOffWaiterLeavesNoOrphan(t *testing.T) {
 // A wait that is given up is cancelled at the server, even if its connection is older than a login may take.
 func TestOldWaitIsCancelled(t *testing.T) {
 	t.Parallel()
-	s, p, b := proxied(t, "&timeout=1s")
+	s, p, b := proxied(t, brief)
 	a := opened(t, s.PostgresURL())
 	held := acquire(t, a, req("k", time.Minute))
 	ctx, cancel := context.WithCancel(context.Background())

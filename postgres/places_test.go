@@ -43,7 +43,7 @@ func TestWriterWithoutPlace(t *testing.T) {
 		})
 	}
 	streaming.Wait()
-	o := granted(t, startAcquire(context.Background(), b, waiting(key, time.Minute)), soon)
+	o := granted(t, startAcquire(context.Background(), b, waiting(key, time.Minute)), 6*soon)
 	release(t, o.Lease)
 }
 
