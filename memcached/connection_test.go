@@ -45,7 +45,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 func TestHungServer(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
-	const timeout = 500 * time.Millisecond
+	const timeout = 2 * time.Second
 	b := opened(t, fmt.Sprintf("memcached://%s?max_idle_conns=1&timeout=%v", s.Addr, timeout))
 	live := acquire(t, b, req("live", time.Minute))
 	s.Freeze()

@@ -16,7 +16,7 @@ func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
-	b, other := opened(t, "memcached://"+p.Addr), opened(t, "memcached://"+s.Addr)
+	b, other := opened(t, "memcached://"+p.Addr+patient), opened(t, "memcached://"+s.Addr+patient)
 	ctx := context.Background()
 	for _, what := range []action{loseReply, refuse} {
 		for _, wait := range []bool{false, true} {
@@ -131,7 +131,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 func TestIdleConnectionsAfterRestart(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
-	b := opened(t, "memcached://"+s.Addr)
+	b := opened(t, "memcached://"+s.Addr+patient)
 	leases := make(chan backend.Lease)
 	const together = 8
 	for i := range together {
