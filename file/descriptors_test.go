@@ -82,7 +82,7 @@ func runQuietly(t *testing.T, role string) {
 
 func starved(b *file.Backend) {
 	const (
-		ttl    = time.Second
+		ttl    = 4 * time.Second // the machine may stand still for a second between two renewals
 		rounds = 5
 	)
 	ctx := context.Background()
@@ -117,9 +117,9 @@ func starved(b *file.Backend) {
 		each("renew", func(l backend.Lease) error { return l.Renew(ctx, time.Minute) })
 	}
 	kept := leases[0]
-	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 4) { // as often as a holder renews
+	for end := time.Now().Add(ttl / 2); time.Now().Before(end); time.Sleep(ttl / 16) {
 		if err := kept.Renew(ctx, ttl); err != nil {
-			fmt.Println("renew for a second:", err)
+			fmt.Println("renew for a short time:", err)
 		}
 	}
 	if _, err := b.Acquire(ctx, request("new", ttl, false)); !errors.Is(err, unix.EMFILE) {

@@ -35,7 +35,7 @@ func TestStoppedInsideOperation(t *testing.T) {
 }
 
 // leaseToUse is a TTL long enough for a slow child to use its lease before the lease expires.
-const leaseToUse = 1500 * time.Millisecond
+const leaseToUse = 3 * time.Second
 
 func stoppedInside(t *testing.T, op, point string) {
 	dir := t.TempDir()
