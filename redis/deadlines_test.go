@@ -125,7 +125,7 @@ func TestPatienceCountsFromOutage(t *testing.T) {
 // Requests time out even if the client sets no deadlines on its connections.
 func TestClientWithoutDeadlines(t *testing.T) {
 	t.Parallel()
-	const timeout, none = time.Second, -2
+	const timeout, none = 3 * time.Second, -2
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
 	c := redis.NewClient(&redis.Options{

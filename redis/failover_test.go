@@ -289,7 +289,7 @@ func TestFewerReplicasThanRequired(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, s.at(p.Addr)+"?lock_min_replicas=2&timeout=1s")
+	b := opened(t, s.at(p.Addr)+"?lock_min_replicas=2&timeout=4s") // WAIT gets half of it
 	p.Set(func(p *storetest.Proxy) {
 		p.Replies = func(piece []byte) bool { // of the two replicas that WAIT should count, there seems to be one
 			if n := len(piece) - len(":0\r\n"); n >= 0 && string(piece[n:]) == ":0\r\n" {

@@ -118,28 +118,32 @@ func TestDeadlineBetweenGrantAndReply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, end := range []error{context.DeadlineExceeded, context.Canceled} {
 				key := name + end.Error()
-				release(t, acquire(t, b, req("warm", time.Minute)))
 				const delay = 1500 * time.Millisecond
-				p.Set(func(p *storetest.Proxy) { p.Delay = delay })
-				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-				if end == context.Canceled {
-					ctx, cancel = context.WithCancel(context.Background())
-					time.AfterFunc(100*time.Millisecond, cancel)
-				}
-				begun := time.Now()
-				l, err := b.Acquire(ctx, req(key, time.Minute))
-				took := time.Since(begun)
-				cancel()
-				p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
-				if l != nil || !errors.Is(err, end) {
-					t.Fatalf("acquire: lease %v, error %v, want %v", l != nil, err, end)
-				}
-				if took > delay-100*time.Millisecond {
-					t.Errorf("acquire returned after %v, its context ended after 100ms and the answer came after %v", took, delay)
-				}
-				until(t, soon, "the key is gone", func() bool {
-					return admin.Exists(context.Background(), b.naming.lock(key)).Val() == 0
+				took := leastOf(func(int) (took time.Duration, enough bool) {
+					release(t, acquire(t, b, req("warm", time.Minute)))
+					p.Set(func(p *storetest.Proxy) { p.Delay = delay })
+					ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+					if end == context.Canceled {
+						ctx, cancel = context.WithCancel(context.Background())
+						time.AfterFunc(100*time.Millisecond, cancel)
+					}
+					begun := time.Now()
+					l, err := b.Acquire(ctx, req(key, time.Minute))
+					took = time.Since(begun)
+					cancel()
+					p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
+					if l != nil || !errors.Is(err, end) {
+						t.Fatalf("acquire: lease %v, error %v, want %v", l != nil, err, end)
+					}
+					until(t, soon, "the key is gone", func() bool {
+						return admin.Exists(context.Background(), b.naming.lock(key)).Val() == 0
+					})
+					return took, took <= delay-100*time.Millisecond
 				})
+				if took > delay-100*time.Millisecond {
+					t.Errorf("acquire returned after %v, its context ended after 100ms and the answer came after %v",
+						took, delay)
+				}
 			}
 		})
 	}

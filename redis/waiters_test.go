@@ -186,13 +186,21 @@ func TestSilentSubscription(t *testing.T) {
 	subscription.Set(func(p *storetest.Proxy) { p.Silent = false })
 	subscription.Cut()
 	until(t, soon, "the subscription is made anew", b.inbox.ready)
-	begun = time.Now()
-	release(t, l)
-	o := granted(t, done, soon)
-	if took := o.At.Sub(begun); took > maxRecheck/2 { // its timer fires after about maxRecheck
+	took := leastOf(func(n int) (took time.Duration, enough bool) {
+		if n > 0 {
+			l = acquire(t, holder, req("k", time.Hour))
+			done = queueUp(t, b, waiting("k", time.Hour), 1)
+		}
+		begun := time.Now()
+		release(t, l)
+		o := granted(t, done, soon)
+		release(t, o.Lease)
+		took = o.At.Sub(begun)
+		return took, took <= maxRecheck/2
+	})
+	if took > maxRecheck/2 { // its timer fires after about maxRecheck
 		t.Errorf("with its subscription made anew the waiter was granted after %v", took)
 	}
-	release(t, o.Lease)
 }
 
 // An Acquire that does not wait never overtakes a waiter, even if the key is free at that moment.

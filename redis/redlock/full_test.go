@@ -30,7 +30,7 @@ func TestFull(t *testing.T) {
 	f := startFleet(t, 3, append([]string{"--maxmemory-policy", "noeviction"}, redistest.Durable...)...)
 	f.bootstrap()
 	r := f.open()
-	const ttl, leases = 3 * time.Second, 10
+	const ttl, leases = 6 * time.Second, 10
 	var batch []backend.Renewal
 	for i := range leases {
 		batch = append(batch, backend.Renewal{Lease: acquire(t, r, req(fmt.Sprint("k", i), time.Minute)), TTL: ttl})

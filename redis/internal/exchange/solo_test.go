@@ -167,12 +167,7 @@ func TestLoneDialHangs(t *testing.T) {
 func TestLoneConnectionComesBack(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
+	addr := servers.UnusedAddr(t)
 	solo := exchange.NewSolo(&redis.Options{
 		Addr: addr, DialTimeout: time.Second, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1,
 	})

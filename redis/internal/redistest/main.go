@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
@@ -23,7 +22,7 @@ func Main(m *testing.M, stop func() error) {
 		b, _, err := driver.Open(ctx, url)
 		return b, err
 	})
-	goleak.VerifyTestMain(tests{m, stop}, storetest.GoRedisDials())
+	storetest.VerifyTestMain(tests{m, stop}, storetest.GoRedisDials())
 }
 
 // tests is a package's tests, as goleak runs them. Run also calls stop, so that goleak then finds only leaks.
