@@ -111,9 +111,9 @@ func TestRenewalThroughProxy(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	b, direct := throughProxy(t, s), opened(t, s.URL())
-	const ttl = 4 * time.Second
+	const ttl = 6 * time.Second // a renewal has a third of it, which outlasts a stall of the machine
 	l, batched := acquire(t, b, req("k", ttl)), acquire(t, b, req("b", ttl))
-	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 4) {
+	for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); time.Sleep(ttl / 4) {
 		if err := l.Renew(t.Context(), ttl); err != nil {
 			t.Fatalf("renewal: %v", err)
 		}
@@ -242,7 +242,7 @@ func TestPlaceIsRenewed(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	b, w := opened(t, s.URL()), raw(t, s.Addr)
-	const ttl = 2 * time.Second
+	const ttl = 4 * time.Second
 	holder := acquire(t, b, req("k", time.Minute))
 	r := waiting("k", ttl)
 	done := queueUp(t, b, r, 1)
