@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
@@ -30,7 +28,7 @@ var (
 
 func TestMain(m *testing.M) {
 	process.Main(func(ctx context.Context, url string) (backend.Backend, error) { return openURL(ctx, url) })
-	goleak.VerifyTestMain(servers.Sharing(m))
+	storetest.VerifyTestMain(servers.Sharing(m))
 }
 
 // tableURL returns the URL of a table in the server's database.

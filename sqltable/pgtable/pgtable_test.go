@@ -49,7 +49,7 @@ func TestLockedRow(t *testing.T) {
 	s := together.Get(t)
 	url := tableURL(s) + "&lock_table=locked_row&timeout=2s"
 	a, b := opened(t, url), opened(t, url)
-	const n, ttl = 20, 3 * time.Second
+	const n, ttl = 20, 6 * time.Second // a renewal has a third of it, which outlasts a stall of the machine
 	list := storetest.HoldMany(t, a, 0, n, ttl)
 	c := dialed(t, s.PostgresURL())
 	exec(t, c, `BEGIN`, `SELECT 1 FROM locked_row WHERE name='many7' FOR SHARE`)
