@@ -138,7 +138,7 @@ func methods(b backend.Backend, l backend.Lease) map[string]func(ctx context.Con
 func checkClosed(t *testing.T, when string, b backend.Backend, l backend.Lease) {
 	t.Helper()
 	for method, call := range methods(b, l) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		begun := time.Now()
 		if err := call(ctx); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("%s: %s after %v: %v, want ErrClosed", when, method, time.Since(begun).Round(time.Millisecond), err)

@@ -60,7 +60,7 @@ func TestAcquireDuringRedisPauseIsUnavailable(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	for _, mode := range []string{"ALL", "WRITE"} {
-		if err := c.Do(t.Context(), "CLIENT", "PAUSE", 600, mode).Err(); err != nil {
+		if err := c.Do(t.Context(), "CLIENT", "PAUSE", 1500, mode).Err(); err != nil {
 			t.Fatal(err)
 		}
 		_, err := l.TryAcquire(t.Context(), "paused "+mode, lock.WithTTL(100*time.Millisecond))

@@ -4,13 +4,11 @@ import (
 	"context"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/internal/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, storetest.GoRedisDials()) }
+func TestMain(m *testing.M) { storetest.VerifyTestMain(m, storetest.GoRedisDials()) }
 
 func release(t *testing.T, lease *lock.Lease) {
 	t.Helper()

@@ -41,7 +41,7 @@ func TestShutdownEndsWaitsAtStore(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				if err := l.Shutdown(ctx); err != nil {
 					t.Fatal(err)
 				}

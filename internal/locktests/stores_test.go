@@ -15,9 +15,13 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
+// open opens a store. If its server does not respond in time, because the machine is busy, open tries again.
 func open(t *testing.T, url string, opts ...lock.Option) *lock.Locker {
 	t.Helper()
 	l, err := lock.Open(t.Context(), url, opts...)
+	for end := time.Now().Add(30 * time.Second); errors.Is(err, lock.ErrUnavailable) && time.Now().Before(end); {
+		l, err = lock.Open(t.Context(), url, opts...)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
