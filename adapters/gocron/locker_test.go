@@ -19,11 +19,12 @@ import (
 )
 
 // Two schedulers have the same jobs, and the clock of the second is behind by splay, which is longer than a job takes.
-// There are enough jobs for a fire every 100 ms, and their interval leaves a busy machine a second and more to be late.
+// There are enough jobs for a fire every 100 ms, and their interval leaves a busy machine more than two seconds to be
+// late.
 const (
-	jobs     = 40
-	rounds   = 3 // of all jobs: 120 fires
-	interval = 4 * time.Second
+	jobs     = 60
+	rounds   = 2 // of all jobs: 120 fires
+	interval = 6 * time.Second
 	splay    = 150 * time.Millisecond
 	minHold  = interval / 2
 )

@@ -252,7 +252,7 @@ func TestNoneBesideTheLost(t *testing.T) {
 		}
 		broken(t, locks, others)
 
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		if err := <-up(ctx, second); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrHeld) ||
 			errors.Is(err, lock.ErrLost) {

@@ -42,7 +42,7 @@ type times struct{ lease, deadline, retry time.Duration }
 
 var (
 	usual = times{15 * time.Second, 10 * time.Second, 2 * time.Second} // of Kubernetes
-	quick = times{2 * time.Second, time.Second, 100 * time.Millisecond}
+	quick = times{4 * time.Second, 3 * time.Second, 100 * time.Millisecond}
 )
 
 // mostBetween is how long an elector waits for its next try to lead.

@@ -3,10 +3,11 @@
 package adaptertest
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
 	"github.com/anylock/lock"
 	_ "github.com/anylock/lock/etcd"
@@ -19,7 +20,7 @@ import (
 // Main runs the tests of a module. It fails if they leave a goroutine running.
 func Main(m *testing.M) {
 	logging.Disable() // go-redis logs every lost connection
-	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
+	storetest.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
 }
 
 // OnStores runs test on each of the named kinds of store in parallel. Each run gets the URL of its own store.
@@ -34,10 +35,14 @@ func OnStores(t *testing.T, test func(t *testing.T, url string), kinds ...string
 	}
 }
 
-// Open opens a client of a store. The client is closed at the end of the test.
+// Open opens a client of a store. The client is closed at the end of the test. If the server does not respond in time,
+// because the machine is busy, Open tries again.
 func Open(t *testing.T, url string, opts ...lock.Option) *lock.Locker {
 	t.Helper()
 	locks, err := lock.Open(t.Context(), url, opts...)
+	for end := time.Now().Add(30 * time.Second); errors.Is(err, lock.ErrUnavailable) && time.Now().Before(end); {
+		locks, err = lock.Open(t.Context(), url, opts...)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
