@@ -65,9 +65,9 @@ func TestPanelsHavePlaces(t *testing.T) {
 func TestDashboardOfRealRun(t *testing.T) {
 	server := servers.Redis(t)
 	b := storetest.Opened[*redis.Backend](t, "redis://"+server.Addr)
-	j := newJob(t, b, lock.WithTTL(2*time.Second))
+	j := newJob(t, b, lock.WithTTL(4*time.Second)) // the machine may stand still for two seconds
 	db := newDatabase(t)
-	l := j.begin(200*time.Millisecond, 3*time.Second)
+	l := j.begin(200*time.Millisecond, 4*time.Second)
 	scrape := func(times int, until func() bool) {
 		for range times {
 			db.scrape(j.metrics)
