@@ -4,11 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/anylock/lock/bench"
 	_ "github.com/anylock/lock/etcd"
 	_ "github.com/anylock/lock/file"
+	"github.com/anylock/lock/internal/storetest"
 	_ "github.com/anylock/lock/memcached"
 	_ "github.com/anylock/lock/memory"
 	_ "github.com/anylock/lock/postgres"
@@ -19,5 +18,5 @@ import (
 
 func TestMain(m *testing.M) {
 	bench.Main(func(url string) (bench.Store, error) { return bench.URL(context.Background(), url) })
-	goleak.VerifyTestMain(m)
+	storetest.VerifyTestMain(m)
 }

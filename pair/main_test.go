@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
@@ -17,7 +16,7 @@ import (
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis logs every outage, and these tests cause outages on purpose
 	process.Main(openURL)
-	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
+	storetest.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
 }
 
 func openURL(ctx context.Context, url string) (backend.Backend, error) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 	if child != nil {
 		child()
 	}
-	goleak.VerifyTestMain(m, storetest.GoRedisDials())
+	storetest.VerifyTestMain(m, storetest.GoRedisDials())
 }
 
 const ttl = 10 * time.Second

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/fence"
@@ -19,7 +18,7 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, storetest.GoRedisDials()) }
+func TestMain(m *testing.M) { storetest.VerifyTestMain(m, storetest.GoRedisDials()) }
 
 func connect(t *testing.T) *redis.Client {
 	t.Helper()
