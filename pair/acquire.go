@@ -14,10 +14,6 @@ import (
 // queueAtMost is the longest time that a waiter queues at the second store while it holds the first store's half.
 const queueAtMost = time.Second
 
-// slowAfter is how long a waiter has no answer of the first store before it checks whether the key is busy there, and
-// the time between two checks if one fails.
-const slowAfter = 50 * time.Millisecond
-
 // SwitchDelay is the time to wait after the first store's numbers have passed the cut. Only then may a process use the
 // second store alone, because until then a lease may be granted with a number below the cut.
 const SwitchDelay = 2 * time.Second
@@ -36,13 +32,12 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 
 // An attempt is one call of Acquire.
 type attempt struct {
-	pair           *Backend
-	r              backend.Request
-	ttl            time.Duration // rounded
-	pause          kit.Pause     // between checks whether there is room for another lease
-	firstRequests  int           // number of requests sent to the first store
-	secondRequests int           // number of requests sent to the second store
-	busy           error         // a refusal not yet reported to the Waiter
+	pair  *Backend
+	r     backend.Request
+	ttl   time.Duration // rounded
+	pause kit.Pause     // between checks whether there is room for another lease
+	tries int           // how often tryOnce was called
+	busy  error         // a refusal not yet reported to the Waiter
 }
 
 // try acquires both halves, and starts again if the first store's number is too old. A waiter first waits until this
@@ -65,10 +60,18 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
+// tryOnce acquires the first store's half, then the second store's. If it fails, it releases what it has acquired.
 func (a *attempt) tryOnce(ctx context.Context) (backend.Lease, error) {
-	b := a.pair
-	h, err := a.acquireBoth(ctx)
-	if err != nil {
+	b, h := a.pair, &halves{firstRequested: time.Now(), releaseBegun: make(chan struct{})}
+	a.tries++
+	var err error
+	if h.first, err = a.acquireHalf(ctx, b.first, time.Time{}); err != nil {
+		return nil, err
+	}
+	h.firstGranted = time.Now()
+	limit := earlier(h.firstGranted.Add(queueAtMost), h.first.Deadline())
+	if h.second, err = a.acquireHalf(ctx, b.second, limit); err != nil {
+		b.releaseHalves(ctx, h.first)
 		return nil, err
 	}
 	token, err := a.token(ctx, h)
@@ -100,83 +103,32 @@ func (a *attempt) checkRoom() error {
 	return fmt.Errorf("%w: no room for another lease: all %d are held", backend.ErrUnavailable, most)
 }
 
-// acquireBoth acquires the first store's half, then the second store's. If the second fails, acquireBoth releases the
-// first.
-func (a *attempt) acquireBoth(ctx context.Context) (*halves, error) {
-	b := a.pair
-	requested := time.Now()
-	first, err := a.acquireFirst(ctx)
-	if err != nil {
-		return nil, err
-	}
-	granted := time.Now()
-	second, err := a.acquireSecond(ctx, first)
-	if err == nil {
-		return &halves{
-			first: first, second: second, firstRequested: requested, firstGranted: granted, releaseBegun: make(chan struct{}),
-		}, nil
-	}
-	b.releaseHalves(ctx, first)
-	return nil, err
-}
-
-// acquireFirst acquires the first store's half. If a waiter has no answer for slowAfter, acquireFirst checks whether
-// the key is busy: the store may only be slow.
-func (a *attempt) acquireFirst(ctx context.Context) (backend.Lease, error) {
-	s, r := a.pair.first, a.request(&a.firstRequests, a.r.Wait)
-	if !r.Wait {
-		return s.acquire(ctx, r)
-	}
-	checking, cancel := context.WithCancel(ctx)
-	checked := make(chan struct{})
-	check := time.AfterFunc(slowAfter, func() {
-		defer close(checked)
-		h, err := s.Backend.Inspect(checking, s.Prefix+r.Key)
-		for err != nil && kit.Sleep(checking, slowAfter) == nil {
-			h, err = s.Backend.Inspect(checking, s.Prefix+r.Key)
-		}
-		if err == nil && h.Held() && h.Owner != r.Owner {
-			a.busy = backend.ErrHeld
-		}
-	})
+// acquireHalf acquires one store's half. If the half is busy, a waiter queues for it, until limit unless limit is zero.
+// The first request does not wait. If it is refused, the key is busy, so the waiter survives an outage of either store.
+func (a *attempt) acquireHalf(ctx context.Context, s Store, limit time.Time) (backend.Lease, error) {
+	n := 2 * (a.tries - 1) // each try makes up to two requests to a store
+	r := backend.Request{Key: a.r.Key, Owner: numbered(a.r.Owner, n), TTL: a.ttl, Shared: a.r.Shared}
 	l, err := s.acquire(ctx, r)
-	cancel()
-	if !check.Stop() {
-		<-checked
-	}
-	return l, err
-}
-
-// acquireSecond acquires the second store's half. If that half is busy, a waiter queues for it, for at most queueAtMost
-// and no longer than the first half lasts.
-func (a *attempt) acquireSecond(ctx context.Context, first backend.Lease) (backend.Lease, error) {
-	s := a.pair.second
-	l, err := s.acquire(ctx, a.request(&a.secondRequests, false))
 	if err == nil || !a.r.Wait || !errors.Is(err, backend.ErrHeld) || kit.Ended(ctx) {
 		return l, err
 	}
 	a.busy = err
-	until := earlier(time.Now().Add(queueAtMost), first.Deadline())
-	queueing, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
-	return s.acquire(queueing, a.request(&a.secondRequests, true))
+	if !limit.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, limit)
+		defer cancel()
+	}
+	r.Owner, r.Wait = numbered(a.r.Owner, n+1), true
+	return s.acquire(ctx, r)
 }
 
-// request returns the next request to one store. It increments *before, the number of requests that this attempt has
-// sent to that store.
-func (a *attempt) request(before *int, wait bool) backend.Request {
-	owner := numbered(a.r.Owner, *before)
-	*before++
-	return backend.Request{Key: a.r.Key, Owner: owner, TTL: a.ttl, Wait: wait, Shared: a.r.Shared}
-}
-
-// acquire requests the key at one store. It removes the holder's token from a refusal, because the token of a pair
-// depends on both stores.
+// acquire requests the key at one store. In a refusal, it replaces the holder's owner by the pair's, and removes the
+// token, because the token of a pair depends on both stores.
 func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	r.Key = s.Prefix + r.Key
 	l, err := s.Backend.Acquire(ctx, r)
 	if held, busy := errors.AsType[*backend.HeldError](err); busy {
-		held.Holder.Token = 0
+		held.Holder.Owner, held.Holder.Token = plainOwner(held.Holder.Owner), 0
 	}
 	return l, err
 }
