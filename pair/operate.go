@@ -1,21 +1,19 @@
 package pair
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/anylock/lock/backend"
 )
 
-// A listing is a pair with List. Both stores must be Listers.
-type listing struct{ *Backend }
-
 // List implements backend.Lister. It returns the keys that either store lists, because a key that is held at one store
-// counts as held.
+// counts as held. Both stores must be Listers.
 func (l listing) List(ctx context.Context, prefix string) (keys []string, err error) {
 	b := l.Backend
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
@@ -42,16 +40,9 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 		}
 		result := backend.ErrLost
 		for _, s := range []Store{b.second, b.first} {
-			h, err := s.Backend.Inspect(ctx, s.Prefix+key)
-			if err != nil {
-				return err
-			}
-			if !h.Held() {
-				continue
-			}
-			names := namesOf(owner, h)
-			if names == nil {
-				return result
+			names, held, err := s.namesOf(ctx, key, owner)
+			if err != nil || held && names == nil {
+				return cmp.Or(err, result)
 			}
 			err = tryEach(names, func(half string) error {
 				return s.Backend.(backend.Breaker).Break(ctx, s.Prefix+key, half)
@@ -66,18 +57,20 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	})
 }
 
-// namesOf returns the owners under which a store may hold the half of owner. h is the store's answer for the key. If
-// another reader's lease ends later, namesOf finds the half only if at most eight requests to the store preceded it.
-func namesOf(owner string, h backend.Holder) (names []string) {
+// namesOf returns the owners under which the store may hold owner's half of the key, and whether anybody holds the key.
+// If the lease of another reader ends later, namesOf returns only the first nine owners of an attempt.
+func (s Store) namesOf(ctx context.Context, key, owner string) (names []string, held bool, err error) {
+	h, err := s.Backend.Inspect(ctx, s.Prefix+key)
 	switch {
+	case err != nil || !h.Held():
 	case h.Owner == numbered(owner, 0), plainOwner(h.Owner) == plainOwner(numbered(owner, 1)):
-		return []string{h.Owner}
+		names = []string{h.Owner}
 	case h.Shared > 0: // h names another reader, whose lease ends later
-		for before := range 9 {
-			names = append(names, numbered(owner, before))
+		for n := range 9 {
+			names = append(names, numbered(owner, n))
 		}
 	}
-	return names
+	return names, h.Held(), err
 }
 
 // tryEach calls f with each name in turn, until f returns anything but ErrLost.
@@ -90,12 +83,8 @@ func tryEach(names []string, f func(name string) error) error {
 	return backend.ErrLost
 }
 
+// numberOfOwner is what numbered appends.
+var numberOfOwner = regexp.MustCompile(`#[0-9]+$`)
+
 // plainOwner returns owner without the number that numbered has appended, if any.
-func plainOwner(owner string) string {
-	if i := strings.LastIndexByte(owner, '#'); i >= 0 {
-		if _, err := strconv.ParseUint(owner[i+1:], 10, 64); err == nil {
-			return owner[:i]
-		}
-	}
-	return owner
-}
+func plainOwner(owner string) string { return numberOfOwner.ReplaceAllString(owner, "") }

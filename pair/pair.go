@@ -51,27 +51,23 @@ func New(first, second Store, cut uint64) backend.Backend {
 	return b.withOptional()
 }
 
-// The types of pairs with Resume. They have names because package lock names a store by the package of its type.
+// The types of pairs with List, with Resume, and with both. They have names because package lock names a store by the
+// package of its type.
 type (
-	pairWithBoth struct {
-		listing
-		resuming
-	}
-	pairWithResume struct {
-		*Backend
-		resuming
-	}
+	listing         struct{ *Backend }
+	resuming        struct{ *Backend }
+	listingResuming struct{ listing }
 )
 
 // withOptional returns b with the optional interfaces that both stores have.
 func (b *Backend) withOptional() backend.Backend {
 	switch lists, resumes := bothImplement[backend.Lister](b), bothImplement[backend.Resumer](b); {
 	case lists && resumes:
-		return pairWithBoth{listing{b}, resuming{b}}
+		return listingResuming{listing{b}}
 	case lists:
 		return listing{b}
 	case resumes:
-		return pairWithResume{b, resuming{b}}
+		return resuming{b}
 	}
 	return b
 }
@@ -178,16 +174,16 @@ func (b *Backend) validateKey(key string) error {
 		backend.ValidateKey(b.second.Prefix+key))
 }
 
-// numbered returns the owner of the next request to a store. It is the pair's owner, with a number appended if the
-// store has had a request before, or if owner already ends like a numbered one. No owner is used twice, because a store
-// may still be cleaning up after the previous request, even if that lease was released.
-func numbered(owner string, before int) string {
-	if before == 0 && plainOwner(owner) == owner {
+// numbered returns the owner of a request to a store: the pair's owner, with the number n appended unless n is 0 and
+// owner does not end like a numbered one. No owner is used twice, because a store may still be cleaning up after the
+// previous request, even if that lease was released.
+func numbered(owner string, n int) string {
+	if n == 0 && plainOwner(owner) == owner {
 		return owner
 	}
-	n := fmt.Sprintf("%s#%d", owner, before)
-	if len(n) > backend.MaxOwnerLen {
-		n = fmt.Sprintf("%x#%d", sha256.Sum256([]byte(owner)), before)
+	name := fmt.Sprintf("%s#%d", owner, n)
+	if len(name) > backend.MaxOwnerLen {
+		name = fmt.Sprintf("%x#%d", sha256.Sum256([]byte(owner)), n)
 	}
-	return n
+	return name
 }
