@@ -78,6 +78,30 @@ func TestBreakEndsLeaseOfEachGeneration(t *testing.T) {
 	})
 }
 
+// A refusal names the holder as Inspect does, so that Break ends its lease, even if its owner at the first store has a
+// number appended.
+func TestRefusalNamesTheOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, 0)
+		held := storetest.Acquire(t, g.old, storetest.Try(key, ttl))
+		r := storetest.Wait(key, ttl)
+		waiting := storetest.Start(t.Context(), g.both, r)
+		synctest.Wait()
+		storetest.Release(t, held)
+		if o := <-waiting; o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		_, err := g.both.Acquire(t.Context(), storetest.Try(key, ttl))
+		refusal, ok := errors.AsType[*backend.HeldError](err)
+		if !ok || refusal.Holder.Owner != r.Owner {
+			t.Fatalf("Acquire of a held key: %v, want the holder %s", err, r.Owner)
+		}
+		if err := g.both.(backend.Breaker).Break(t.Context(), key, refusal.Holder.Owner); err != nil {
+			t.Errorf("Break: %v", err)
+		}
+	})
+}
+
 // If one of the stores cannot list or break, the pair cannot, and its Break ends nothing.
 func TestPairOfStoreThatCannot(t *testing.T) {
 	first, second := struct{ backend.Backend }{memory.New()}, memory.New()

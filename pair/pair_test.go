@@ -195,7 +195,7 @@ func (l failingLease) Renew(ctx context.Context, ttl time.Duration) error {
 // A waiter that has queued at the first store, however shortly, survives an outage of the second for a time. A request
 // that begins during the outage fails at once.
 func TestWaiterOutlivesOutageOfSecond(t *testing.T) {
-	for _, waited := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
+	for _, waited := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 5 * time.Second} {
 		t.Run(waited.String(), func(t *testing.T) { waiterOutlivesOutageOfSecond(t, waited) })
 	}
 }
